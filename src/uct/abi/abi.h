@@ -1,0 +1,666 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the module sees of UCX, whichever release it was loaded into.
+ *
+ * Everything declared here has one meaning in all releases. The room behind
+ * it translates to the tables, arguments and numbers of the running UCX; no
+ * other folder calls a UCX symbol or looks at a release number. Of UCX's
+ * installed headers the module uses only types and constants which have been
+ * the same since 1.13 (status codes, uct_iov_t, uct_completion_t,
+ * uct_iface_attr_t, uct_iface_params_t, the UCT_IFACE_FLAG_ bits of 1.13,
+ * the UCT_MD_MEM_ flags): never a function, and never a macro or inline
+ * which calls one.
+ */
+
+#ifndef UCT_ABI_H_
+#define UCT_ABI_H_
+
+#include <uct/api/uct.h>
+#include <uct/api/tl.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define UCT_ABI_BASE_IFACE_SIZE 1280
+#define UCT_ABI_BIT(_n)         (UINT64_C(1) << (_n))
+
+/* "No such device", in every release. */
+#define UCT_ABI_SYS_DEVICE_UNKNOWN ((ucs_sys_device_t)UINT8_MAX)
+
+/* UCX numbers "unknown" after its last type, so that number moves; the module
+ * uses this one and the room translates. The types below it never moved. */
+typedef enum {
+    UCT_ABI_MEM_TYPE_HOST         = 0,
+    UCT_ABI_MEM_TYPE_CUDA         = 1,
+    UCT_ABI_MEM_TYPE_CUDA_MANAGED = 2,
+    UCT_ABI_MEM_TYPE_UNKNOWN      = 0xff
+} uct_abi_mem_type_t;
+
+
+/*
+ * Configuration
+ */
+
+/* Type of a configuration variable; in brackets the C type of its field. */
+typedef enum {
+    UCT_ABI_CONFIG_END = 0,      /* ends an array of fields */
+    UCT_ABI_CONFIG_BOOL,         /* y|n [int] */
+    UCT_ABI_CONFIG_TERNARY,      /* y|n|try [int, uct_abi_ternary_t] */
+    UCT_ABI_CONFIG_TERNARY_AUTO, /* y|n|auto [int, uct_abi_ternary_t]; the
+                                    host's own parser, "try" on 1.13 to 1.15
+                                    is taken as well */
+    UCT_ABI_CONFIG_ON_OFF_AUTO,  /* on|off|auto [int, uct_abi_on_off_auto_t] */
+    UCT_ABI_CONFIG_INT,          /* [int] */
+    UCT_ABI_CONFIG_UINT,         /* number or "inf" = UINT_MAX [unsigned] */
+    UCT_ABI_CONFIG_ULONG,        /* [unsigned long] */
+    UCT_ABI_CONFIG_ULUNITS,      /* number, "inf" or "auto" [unsigned long];
+                                    UCT_ABI_ULUNITS_{INF,AUTO} */
+    UCT_ABI_CONFIG_MEMUNITS,     /* bytes with unit, "inf" or "auto" [size_t];
+                                    UCT_ABI_MEMUNITS_{INF,AUTO} */
+    UCT_ABI_CONFIG_DOUBLE,       /* [double] */
+    UCT_ABI_CONFIG_TIME,         /* seconds, "10us" [double] */
+    UCT_ABI_CONFIG_BW,           /* bytes/s, "10GBs" or "auto" [double];
+                                    UCT_ABI_DOUBLE_AUTO */
+    UCT_ABI_CONFIG_ENUM,         /* one of .names [int, its index] */
+    UCT_ABI_CONFIG_BITMAP,       /* set of .names [unsigned, a bit each] */
+    UCT_ABI_CONFIG_STRING,       /* [char *] */
+    UCT_ABI_CONFIG_STRING_ARRAY  /* comma list [uct_abi_string_array_t] */
+} uct_abi_config_type_t;
+
+#define UCT_ABI_ULUNITS_INF  ((unsigned long)-1)
+#define UCT_ABI_ULUNITS_AUTO ((unsigned long)-2)
+#define UCT_ABI_MEMUNITS_INF  ((size_t)-1)
+#define UCT_ABI_MEMUNITS_AUTO ((size_t)-2)
+#define UCT_ABI_DOUBLE_AUTO   (-2.0) /* compare with uct_abi_double_is_auto */
+
+typedef enum {
+    UCT_ABI_NO   = 0,
+    UCT_ABI_YES  = 1,
+    UCT_ABI_TRY  = 2,
+    UCT_ABI_AUTO = 3
+} uct_abi_ternary_t;
+
+typedef enum {
+    UCT_ABI_OFF         = 0,
+    UCT_ABI_ON          = 1,
+    UCT_ABI_ON_OFF_AUTO = 2
+} uct_abi_on_off_auto_t;
+
+typedef struct {
+    char     **names;
+    unsigned count;
+    unsigned pad;
+} uct_abi_string_array_t;
+
+/* One variable: UCX_<prefix><name>. Strings must live as long as the module. */
+typedef struct {
+    const char            *name;
+    const char            *dfl;    /* default, as text */
+    const char            *doc;
+    size_t                offset;  /* of the field in the config structure */
+    uct_abi_config_type_t type;
+    const char *const     *names;  /* ENUM, BITMAP: NULL-terminated */
+} uct_abi_config_field_t;
+
+typedef struct {
+    const char                   *name;   /* title in ucx_info -c */
+    const char                   *prefix; /* "CUDA_COPY_" */
+    const uct_abi_config_field_t *fields; /* ends with type END */
+    size_t                       size;    /* of the config structure, bytes */
+} uct_abi_config_t;
+
+static inline int uct_abi_double_is_auto(double value)
+{
+    return (long)value == -2;
+}
+
+/* An interface's config structure begins with this. The room adds the host's
+ * own base variables (UCX_<prefix>ALLOC, ...), which live in it. */
+typedef struct {
+    uint64_t host[4];
+} uct_abi_iface_config_t;
+
+
+/*
+ * Memory domain
+ */
+
+typedef struct uct_abi_md uct_abi_md_t;
+typedef struct uct_abi_md_ops uct_abi_md_ops_t;
+typedef struct uct_abi_component uct_abi_component_t;
+
+/* Capability bits of a memory domain. Those a release does not know are left
+ * out there. */
+enum {
+    UCT_ABI_MD_FLAG_ALLOC        = 1 << 0,
+    UCT_ABI_MD_FLAG_REG          = 1 << 1,
+    UCT_ABI_MD_FLAG_NEED_MEMH    = 1 << 2,
+    UCT_ABI_MD_FLAG_NEED_RKEY    = 1 << 3,
+    UCT_ABI_MD_FLAG_ADVISE       = 1 << 4,
+    UCT_ABI_MD_FLAG_FIXED        = 1 << 5,
+    UCT_ABI_MD_FLAG_RKEY_PTR     = 1 << 6,
+    UCT_ABI_MD_FLAG_INVALIDATE   = 1 << 8, /* mem_dereg invalidates (RMA and
+                                              AMO since 1.15) */
+    UCT_ABI_MD_FLAG_REG_DMABUF   = 1 << 10, /* 1.14 */
+    UCT_ABI_MD_FLAG_MEMTYPE_COPY = 1 << 13  /* 1.19 */
+};
+
+/* Sets of memory types are bit masks, UCT_ABI_BIT(type). */
+typedef struct {
+    uint64_t          max_alloc;              /* bytes */
+    size_t            max_reg;                /* bytes */
+    uint64_t          flags;                  /* UCT_ABI_MD_FLAG_ */
+    uint64_t          reg_mem_types;
+    uint64_t          reg_nonblock_mem_types; /* 1.15 */
+    uint64_t          cache_mem_types;        /* 1.14 */
+    uint64_t          gva_mem_types;          /* 1.18 */
+    uint64_t          detect_mem_types;
+    uint64_t          alloc_mem_types;
+    uint64_t          access_mem_types;
+    uint64_t          dmabuf_mem_types;       /* 1.14 */
+    ucs_linear_func_t reg_cost;               /* s, s/byte */
+    size_t            rkey_packed_size;       /* bytes */
+    size_t            reg_alignment;          /* bytes, 1.16 */
+    ucs_cpu_set_t     local_cpus;             /* the room sets all bits before
+                                                 it asks the module */
+} uct_abi_md_attr_t;
+
+/* Which answers mem_query is asked for. */
+enum {
+    UCT_ABI_MEM_ATTR_MEM_TYPE     = 1 << 0,
+    UCT_ABI_MEM_ATTR_SYS_DEV      = 1 << 1,
+    UCT_ABI_MEM_ATTR_BASE_ADDRESS = 1 << 2,
+    UCT_ABI_MEM_ATTR_ALLOC_LENGTH = 1 << 3,
+    UCT_ABI_MEM_ATTR_DMABUF_FD    = 1 << 4,
+    UCT_ABI_MEM_ATTR_DMABUF_OFFSET = 1 << 5
+};
+
+/* All fields are preset (host memory, unknown device, the range asked about,
+ * no file); fill in what field_mask asks for and what comes cheap besides,
+ * but open a dmabuf file only when asked: the caller owns it then. */
+typedef struct {
+    uint64_t           field_mask;
+    uct_abi_mem_type_t mem_type;
+    ucs_sys_device_t   sys_dev;
+    void               *base_address;
+    size_t             alloc_length;  /* bytes */
+    int                dmabuf_fd;     /* -1: none */
+    size_t             dmabuf_offset; /* bytes */
+} uct_abi_mem_attr_t;
+
+typedef struct {
+    unsigned           flags;         /* UCT_MD_MEM_ */
+    int                dmabuf_fd;     /* -1: none */
+    size_t             dmabuf_offset; /* bytes */
+    uct_abi_mem_type_t mem_type;      /* UNKNOWN before 1.22 */
+} uct_abi_mem_reg_params_t;
+
+enum {
+    UCT_ABI_MKEY_PACK_INVALIDATE = 1 << 0,
+    UCT_ABI_MKEY_PACK_EXPORT     = 1 << 1
+};
+
+enum {
+    UCT_ABI_MEM_DEREG_INVALIDATE = 1 << 0
+};
+
+/* Operations of a memory domain. One left NULL answers UCS_ERR_UNSUPPORTED;
+ * close and query must be there. */
+struct uct_abi_md_ops {
+    void (*close)(uct_abi_md_t *md);
+
+    /* attr_p comes zeroed but for local_cpus. */
+    ucs_status_t (*query)(uct_abi_md_t *md, uct_abi_md_attr_t *attr_p);
+
+    /* sys_dev is UNKNOWN before 1.19. */
+    ucs_status_t (*mem_alloc)(uct_abi_md_t *md, size_t *length_p,
+                              void **address_p, uct_abi_mem_type_t mem_type,
+                              ucs_sys_device_t sys_dev, unsigned flags,
+                              const char *name, uct_mem_h *memh_p);
+
+    ucs_status_t (*mem_free)(uct_abi_md_t *md, uct_mem_h memh);
+
+    ucs_status_t (*mem_reg)(uct_abi_md_t *md, void *address, size_t length,
+                            const uct_abi_mem_reg_params_t *params,
+                            uct_mem_h *memh_p);
+
+    /* comp is not NULL only with flag INVALIDATE: the operation calls
+     * uct_abi_completion_update(comp, 1, ...) once remote access has ended. */
+    ucs_status_t (*mem_dereg)(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
+                              uct_completion_t *comp);
+
+    ucs_status_t (*mem_query)(uct_abi_md_t *md, const void *address,
+                              size_t length, uct_abi_mem_attr_t *attr_p);
+
+    /* address and length (bytes) are NULL and 0 before 1.16. */
+    ucs_status_t (*mkey_pack)(uct_abi_md_t *md, uct_mem_h memh, void *address,
+                              size_t length, unsigned flags, void *buffer);
+
+    ucs_status_t (*detect_memory_type)(uct_abi_md_t *md, const void *address,
+                                       size_t length,
+                                       uct_abi_mem_type_t *mem_type_p);
+};
+
+/* A memory domain of the module begins with this. The module's md_open sets
+ * ops; the room fills the rest once md_open has returned. */
+struct uct_abi_md {
+    const void                *host_ops;  /* laid out as uct_md */
+    void                      *host_component;
+    const uct_abi_md_ops_t    *ops;
+    const uct_abi_component_t *component;
+};
+
+/* NULL-safe for the C++ and C callers alike: what UCX hands about. */
+static inline uct_md_h uct_abi_md_handle(uct_abi_md_t *md)
+{
+    return (uct_md_h)md;
+}
+
+
+/*
+ * Interface and endpoint
+ */
+
+typedef struct uct_abi_iface uct_abi_iface_t;
+typedef struct uct_abi_iface_ops uct_abi_iface_ops_t;
+
+/* An interface of the module begins with this. A uct_iface_h that UCX hands
+ * in may be cast to it. */
+struct uct_abi_iface {
+    uint64_t                  host[UCT_ABI_BASE_IFACE_SIZE / 8];
+    const uct_abi_iface_ops_t *ops;
+    uct_abi_md_t              *md;
+    uct_worker_h              worker;
+};
+
+/* An endpoint of the module begins with this. A uct_ep_h may be cast to it. */
+typedef struct {
+    uct_ep_t super;
+} uct_abi_ep_t;
+
+static inline uct_abi_iface_t *uct_abi_ep_iface(uct_ep_h ep)
+{
+    return (uct_abi_iface_t*)ep->iface;
+}
+
+typedef struct {
+    const uct_device_addr_t *dev_addr;         /* may be NULL */
+    const uct_iface_addr_t  *iface_addr;       /* may be NULL */
+    size_t                  dev_addr_length;   /* bytes; 0: UCX did not say */
+    size_t                  iface_addr_length; /* bytes; 0: UCX did not say */
+    unsigned                path_index;
+} uct_abi_ep_params_t;
+
+/* The scope UCP asks about and a text of its own are the room's business: the
+ * module answers whether the peer can be reached at all, and may say why not
+ * by pointing reason at a constant string. */
+typedef struct {
+    const uct_device_addr_t *dev_addr;
+    const uct_iface_addr_t  *iface_addr;
+    size_t                  dev_addr_length;   /* bytes; 0: UCX did not say */
+    size_t                  iface_addr_length; /* bytes; 0: UCX did not say */
+    const char              *reason;
+} uct_abi_reachable_t;
+
+/* Operation that a performance estimate is asked about. */
+typedef enum {
+    UCT_ABI_EP_OP_AM_SHORT = 0,
+    UCT_ABI_EP_OP_AM_BCOPY,
+    UCT_ABI_EP_OP_AM_ZCOPY,
+    UCT_ABI_EP_OP_PUT_SHORT,
+    UCT_ABI_EP_OP_PUT_BCOPY,
+    UCT_ABI_EP_OP_PUT_ZCOPY,
+    UCT_ABI_EP_OP_GET_SHORT,
+    UCT_ABI_EP_OP_GET_BCOPY,
+    UCT_ABI_EP_OP_GET_ZCOPY,
+    UCT_ABI_EP_OP_EAGER_SHORT,
+    UCT_ABI_EP_OP_EAGER_BCOPY,
+    UCT_ABI_EP_OP_EAGER_ZCOPY,
+    UCT_ABI_EP_OP_RNDV_ZCOPY,
+    UCT_ABI_EP_OP_ATOMIC_POST,
+    UCT_ABI_EP_OP_ATOMIC_FETCH,
+    UCT_ABI_EP_OP_UNKNOWN
+} uct_abi_ep_op_t;
+
+/* Inputs that UCX did not give are UNKNOWN.
+ * Outputs come zeroed, max_inflight_eps SIZE_MAX; set them all, the room hands
+ * on what was asked for. path_bandwidth is what one path gives (1.19); left
+ * zero it is taken as bandwidth. */
+typedef struct {
+    uct_abi_ep_op_t     operation;
+    uct_abi_mem_type_t  local_mem_type;
+    uct_abi_mem_type_t  remote_mem_type;
+    ucs_sys_device_t    local_sys_dev;
+    ucs_sys_device_t    remote_sys_dev;
+    double              send_pre_overhead;  /* s */
+    double              send_post_overhead; /* s */
+    double              recv_overhead;      /* s */
+    uct_ppn_bandwidth_t bandwidth;          /* bytes/s */
+    uct_ppn_bandwidth_t path_bandwidth;     /* bytes/s */
+    ucs_linear_func_t   latency;            /* s, s/byte */
+    size_t              max_inflight_eps;
+    uint64_t            flags;              /* UCT_PERF_ATTR_FLAGS_, 1.17 */
+} uct_abi_perf_attr_t;
+
+/* Operations of an interface and its endpoints. The first group goes into
+ * UCX's table as it is (no step between), the others are called through the
+ * room. What is NULL answers UCS_ERR_UNSUPPORTED unless said otherwise. */
+struct uct_abi_iface_ops {
+    uct_ep_put_short_func_t       ep_put_short;
+    uct_ep_put_bcopy_func_t       ep_put_bcopy;
+    uct_ep_put_zcopy_func_t       ep_put_zcopy;
+    uct_ep_get_short_func_t       ep_get_short;
+    uct_ep_get_bcopy_func_t       ep_get_bcopy;
+    uct_ep_get_zcopy_func_t       ep_get_zcopy;
+    uct_ep_pending_add_func_t     ep_pending_add;   /* NULL: UCS_ERR_BUSY */
+    uct_ep_pending_purge_func_t   ep_pending_purge; /* NULL: nothing to do */
+    uct_ep_flush_func_t           ep_flush;
+    uct_ep_fence_func_t           ep_fence;         /* NULL: UCS_OK */
+    uct_ep_check_func_t           ep_check;
+    uct_ep_destroy_func_t         ep_destroy;
+    uct_iface_flush_func_t        iface_flush;
+    uct_iface_fence_func_t        iface_fence;      /* NULL: UCS_OK */
+    uct_iface_progress_enable_func_t  iface_progress_enable;  /* NULL: libuct's
+                                         own: the worker calls iface_progress */
+    uct_iface_progress_disable_func_t iface_progress_disable; /* likewise */
+    uct_iface_progress_func_t     iface_progress;   /* NULL: nothing, 0 */
+    uct_iface_event_fd_get_func_t iface_event_fd_get;
+    uct_iface_event_arm_func_t    iface_event_arm;
+    uct_iface_close_func_t        iface_close;
+
+    /* attr_p comes filled with libuct's base answers. Flags that came after
+     * 1.13 are set through uct_abi_iface_flags. */
+    ucs_status_t (*iface_query)(uct_abi_iface_t *iface,
+                                uct_iface_attr_t *attr_p);
+    uct_iface_get_device_address_func_t iface_get_device_address;
+    uct_iface_get_address_func_t        iface_get_address;
+
+    ucs_status_t (*ep_create)(uct_abi_iface_t *iface,
+                              const uct_abi_ep_params_t *params,
+                              uct_ep_h *ep_p);
+    int (*iface_is_reachable)(uct_abi_iface_t *iface, uct_abi_reachable_t *peer);
+
+    /* Is the peer with these addresses the one ep was created to? 1.16. */
+    int (*ep_is_connected)(uct_ep_h ep, const uct_abi_ep_params_t *peer);
+
+    ucs_status_t (*estimate_perf)(uct_abi_iface_t *iface,
+                                  uct_abi_perf_attr_t *attr);
+    void (*iface_vfs_refresh)(uct_abi_iface_t *iface); /* NULL: nothing */
+};
+
+/* Interface flags that came after 1.13; 0 where the running UCX has none. */
+typedef enum {
+    UCT_ABI_IFACE_FLAG_INTER_NODE = 1 << 0, /* 1.18 */
+    UCT_ABI_IFACE_FLAG_DEVICE_EP  = 1 << 1  /* 1.20 */
+} uct_abi_iface_flag_t;
+
+uint64_t uct_abi_iface_flags(unsigned abi_flags);
+
+/* Run libuct's base constructor over a zeroed interface of the module.
+ * The memory is the module's: on failure it is to be freed, nothing else. */
+ucs_status_t uct_abi_iface_init(uct_abi_iface_t *iface,
+                                const uct_abi_iface_ops_t *ops,
+                                uct_abi_md_t *md, uct_worker_h worker,
+                                const uct_iface_params_t *params,
+                                const uct_abi_iface_config_t *config);
+
+/* Run its destructor (progress goes off too); the memory stays the module's. */
+void uct_abi_iface_cleanup(uct_abi_iface_t *iface);
+
+ucs_status_t uct_abi_ep_init(uct_abi_ep_t *ep, uct_abi_iface_t *iface);
+
+void uct_abi_ep_cleanup(uct_abi_ep_t *ep);
+
+/* What libuct's own progress_enable and _disable do (UCT_PROGRESS_ flags). */
+void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags);
+
+void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags);
+
+static inline uct_iface_h uct_abi_iface_handle(uct_abi_iface_t *iface)
+{
+    return (uct_iface_h)iface;
+}
+
+/* Count n operations of a UCT completion as done with this status; the call
+ * that counts the last one calls the user back. The first error stays. NULL
+ * is allowed. */
+static inline void
+uct_abi_completion_update(uct_completion_t *comp, int n, ucs_status_t status)
+{
+    if (comp == NULL) {
+        return;
+    }
+
+    if ((status != UCS_OK) && (comp->status == UCS_OK)) {
+        comp->status = status;
+    }
+
+    comp->count -= n;
+    if (comp->count == 0) {
+        comp->func(comp);
+    }
+}
+
+/* Total bytes of an iov (its count and stride included). */
+static inline size_t uct_abi_iov_length(const uct_iov_t *iov, size_t iovcnt)
+{
+    size_t length = 0, i;
+
+    for (i = 0; i < iovcnt; ++i) {
+        length += iov[i].length * iov[i].count;
+    }
+
+    return length;
+}
+
+
+/*
+ * Component and transport
+ */
+
+/* Same as UCX's uct_tl_device_resource_t, in all releases. */
+typedef struct {
+    char              name[UCT_DEVICE_NAME_MAX];
+    uct_device_type_t type;
+    ucs_sys_device_t  sys_device;
+} uct_abi_tl_device_t;
+
+typedef struct {
+    const char       *name;   /* "cuda_copy"; below UCT_TL_NAME_MAX (10) */
+    uct_abi_config_t config;  /* its structure begins with
+                                 uct_abi_iface_config_t */
+
+    /* *devices_p: an array from malloc(), which the room frees; NULL with
+     * *num_devices_p zero. */
+    ucs_status_t (*query_devices)(uct_abi_md_t *md,
+                                  uct_abi_tl_device_t **devices_p,
+                                  unsigned *num_devices_p);
+
+    ucs_status_t (*iface_open)(uct_abi_md_t *md, uct_worker_h worker,
+                               const uct_iface_params_t *params,
+                               const uct_abi_iface_config_t *config,
+                               uct_abi_iface_t **iface_p);
+} uct_abi_tl_t;
+
+/* A component with one transport. rkey_ptr, rkey_compare may be NULL. */
+struct uct_abi_component {
+    const char         *name;  /* below UCT_COMPONENT_NAME_MAX (16) */
+    uct_abi_config_t   config; /* the memory domain's variables; fields NULL:
+                                  none */
+    const uct_abi_tl_t *tl;
+
+    /* Is there a memory domain (named as the component) to offer? 0 on a node
+     * without a GPU: UCX then lists nothing. */
+    int (*is_available)(const uct_abi_component_t *component);
+
+    /* config points at the structure that .config describes. */
+    ucs_status_t (*md_open)(const uct_abi_component_t *component,
+                            const char *md_name, const void *config,
+                            uct_abi_md_t **md_p);
+
+    /* sys_dev: the local device that will use the key; UNKNOWN before 1.19 or
+     * when UCP does not say. NULL: the key is a null handle. */
+    ucs_status_t (*rkey_unpack)(const uct_abi_component_t *component,
+                                const void *buffer, ucs_sys_device_t sys_dev,
+                                uct_rkey_t *rkey_p, void **handle_p);
+
+    ucs_status_t (*rkey_ptr)(const uct_abi_component_t *component,
+                             uct_rkey_t rkey, void *handle,
+                             uint64_t remote_address, void **address_p);
+
+    ucs_status_t (*rkey_release)(const uct_abi_component_t *component,
+                                 uct_rkey_t rkey, void *handle);
+
+    /* *result: below, at or above 0 as strcmp's. NULL: compares the values. */
+    ucs_status_t (*rkey_compare)(const uct_abi_component_t *component,
+                                 uct_rkey_t rkey1, uct_rkey_t rkey2,
+                                 int *result_p);
+};
+
+/* The module's components, NULL-terminated; the module defines it. */
+extern const uct_abi_component_t *const uct_abi_components[];
+
+
+/*
+ * Log: UCX's own, at the running UCX's level. Before an attach: nothing.
+ */
+
+typedef enum {
+    UCT_ABI_LOG_FATAL = 0,
+    UCT_ABI_LOG_ERROR,
+    UCT_ABI_LOG_WARN,
+    UCT_ABI_LOG_DIAG,
+    UCT_ABI_LOG_INFO,
+    UCT_ABI_LOG_DEBUG,
+    UCT_ABI_LOG_TRACE,
+    UCT_ABI_LOG_TRACE_REQ,
+    UCT_ABI_LOG_TRACE_DATA
+} uct_abi_log_level_t;
+
+/* Points at the running UCX's level. */
+extern const int *uct_abi_log_level_p;
+
+#define uct_abi_log_is_enabled(_level) ((int)(_level) <= *uct_abi_log_level_p)
+
+void uct_abi_log_message(const char *file, unsigned line, const char *function,
+                         uct_abi_log_level_t level, const char *format, ...)
+        __attribute__((format(printf, 5, 6)));
+
+#define uct_abi_log(_level, ...) \
+    do { \
+        if (uct_abi_log_is_enabled(_level)) { \
+            uct_abi_log_message(__FILE__, __LINE__, __func__, _level, \
+                                __VA_ARGS__); \
+        } \
+    } while (0)
+
+#define uct_abi_error(...) uct_abi_log(UCT_ABI_LOG_ERROR, __VA_ARGS__)
+#define uct_abi_warn(...)  uct_abi_log(UCT_ABI_LOG_WARN, __VA_ARGS__)
+#define uct_abi_diag(...)  uct_abi_log(UCT_ABI_LOG_DIAG, __VA_ARGS__)
+#define uct_abi_info(...)  uct_abi_log(UCT_ABI_LOG_INFO, __VA_ARGS__)
+#define uct_abi_debug(...) uct_abi_log(UCT_ABI_LOG_DEBUG, __VA_ARGS__)
+#define uct_abi_trace(...) uct_abi_log(UCT_ABI_LOG_TRACE, __VA_ARGS__)
+#define uct_abi_trace_data(...) uct_abi_log(UCT_ABI_LOG_TRACE_DATA, __VA_ARGS__)
+
+/* UCX's text for a status; never NULL. */
+const char *uct_abi_status_string(ucs_status_t status);
+
+
+/*
+ * Topology: UCX's numbering of PCI devices, shared with its other transports
+ */
+
+/* The number of the device at this PCI address, given on first sight.
+ * UCS_ERR_UNSUPPORTED before an attach, else what UCX says. */
+ucs_status_t uct_abi_topo_sys_device(uint16_t domain, uint8_t bus, uint8_t slot,
+                                     uint8_t function,
+                                     ucs_sys_device_t *sys_dev_p);
+
+/* Name a device for UCX's messages; the name of the highest priority stays
+ * (1.14; before it: the first). */
+ucs_status_t uct_abi_topo_sys_device_set_name(ucs_sys_device_t sys_dev,
+                                              const char *name,
+                                              unsigned priority);
+
+/* Distance between two devices: latency in seconds, bandwidth in bytes/s. */
+ucs_status_t uct_abi_topo_distance(ucs_sys_device_t device1,
+                                   ucs_sys_device_t device2,
+                                   double *latency_p, double *bandwidth_p);
+
+/* A number that all processes of this machine, and no others, have. */
+uint64_t uct_abi_system_id(void);
+
+
+/*
+ * Memory: UCX's cache of memory types and its allocation hooks
+ */
+
+/* What the running UCX believes of memory types. */
+typedef enum {
+    UCT_ABI_MEMTYPE_CACHE_OFF,    /* every buffer is asked for: correct */
+    UCT_ABI_MEMTYPE_CACHE_HOOKED, /* CUDA's allocations are seen: correct */
+    UCT_ABI_MEMTYPE_CACHE_BLIND   /* on, but nothing fills it: every pointer is
+                                     taken for host memory unless the module
+                                     feeds the cache or switches it off */
+} uct_abi_memtype_cache_state_t;
+
+uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void);
+
+/* Switch it off for this process, for UCP contexts of now and later. No effect
+ * on one that is off. UCS_ERR_UNSUPPORTED where it cannot be reached. */
+ucs_status_t uct_abi_memtype_cache_disable(void);
+
+/* Tell the cache about a range [address, address + length) bytes of device
+ * memory, and that it is gone. */
+void uct_abi_memtype_cache_update(const void *address, size_t length,
+                                  uct_abi_mem_type_t mem_type,
+                                  ucs_sys_device_t sys_dev);
+
+void uct_abi_memtype_cache_remove(const void *address, size_t length);
+
+enum {
+    UCT_ABI_MEM_EVENT_VM_UNMAPPED    = 1 << 0,
+    UCT_ABI_MEM_EVENT_MEM_TYPE_ALLOC = 1 << 1,
+    UCT_ABI_MEM_EVENT_MEM_TYPE_FREE  = 1 << 2
+};
+
+typedef void (*uct_abi_mem_event_cb_t)(unsigned event, void *address,
+                                       size_t length,
+                                       uct_abi_mem_type_t mem_type, void *arg);
+
+/* Be called when memory goes or comes. The callback runs inside munmap() or
+ * cuMem*() of any thread: no allocation, no log, no lock that is held around
+ * either. UCS_ERR_UNSUPPORTED when UCX cannot install these hooks; the caller
+ * must then not trust a cache of its own. */
+ucs_status_t uct_abi_mem_event_register(unsigned events,
+                                        uct_abi_mem_event_cb_t cb, void *arg);
+
+void uct_abi_mem_event_unregister(unsigned events, uct_abi_mem_event_cb_t cb,
+                                  void *arg);
+
+
+/*
+ * Attaching
+ */
+
+/* Register the module's components with the UCX whose code contains
+ * caller_address (a return address will do). Idempotent, thread-safe. Returns
+ * UCS_OK when registered (now or before), UCS_ERR_UNSUPPORTED when that UCX is
+ * one to stay out of (unknown release, statistics, a second one in the
+ * process), with one warning for each; UCS_ERR_NO_ELEM when no UCX is found
+ * there. */
+ucs_status_t uct_abi_attach(const void *caller_address);
+
+/* Text for messages: "UCX 1.20 (/path/libucs.so.0)" or "no UCX". */
+const char *uct_abi_host_name(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
