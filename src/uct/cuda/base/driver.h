@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA driver, loaded at run time. One list names every function of it that
+ * this project calls; the table, the loader and the tests' fakes follow it.
+ */
+#ifndef UCT_CUDA_BASE_DRIVER_H
+#define UCT_CUDA_BASE_DRIVER_H
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+
+#include <cuda.h>
+#include <stddef.h>
+
+BEGIN_C_DECLS
+
+
+/*
+ * _req/_opt(name in the source, exported symbol, arguments). A driver that
+ * lacks a _req function is of no use; a missing _opt one is NULL in the table.
+ * cuda.h renames functions to their newest version by macros, so the symbol is
+ * spelt out: what is loaded does not depend on the toolkit that compiled us.
+ */
+#define UCT_CUDA_DRIVER_FUNCTIONS(_req, _opt) \
+    /* the driver and its errors */ \
+    _req(cuInit, "cuInit", (unsigned)) \
+    _req(cuDriverGetVersion, "cuDriverGetVersion", (int*)) \
+    _req(cuGetErrorName, "cuGetErrorName", (CUresult, const char**)) \
+    _req(cuGetErrorString, "cuGetErrorString", (CUresult, const char**)) \
+    /* devices */ \
+    _req(cuDeviceGetCount, "cuDeviceGetCount", (int*)) \
+    _req(cuDeviceGet, "cuDeviceGet", (CUdevice*, int)) \
+    _req(cuDeviceGetName, "cuDeviceGetName", (char*, int, CUdevice)) \
+    _req(cuDeviceGetUuid, "cuDeviceGetUuid", (CUuuid*, CUdevice)) \
+    _req(cuDeviceGetAttribute, "cuDeviceGetAttribute", \
+         (int*, CUdevice_attribute, CUdevice)) \
+    _req(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice)) \
+    _req(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char*, int, CUdevice)) \
+    _opt(cuDeviceGetByPCIBusId, "cuDeviceGetByPCIBusId", \
+         (CUdevice*, const char*)) \
+    _req(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", \
+         (int*, CUdevice, CUdevice)) \
+    _opt(cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", \
+         (int*, CUdevice_P2PAttribute, CUdevice, CUdevice)) \
+    /* contexts */ \
+    _req(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", \
+         (CUcontext*, CUdevice)) \
+    _req(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", \
+         (CUdevice)) \
+    _req(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", \
+         (CUdevice, unsigned*, int*)) \
+    _req(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext)) \
+    _req(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*)) \
+    _req(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext*)) \
+    _req(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
+    _req(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice*)) \
+    _req(cuCtxSynchronize, "cuCtxSynchronize", (void)) \
+    _opt(cuCtxGetId, "cuCtxGetId", (CUcontext, unsigned long long*)) \
+    _opt(cuCtxSetFlags, "cuCtxSetFlags", (unsigned)) \
+    _req(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", \
+         (CUcontext, unsigned)) \
+    _opt(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
+    _opt(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", \
+         (int*, int*)) \
+    /* memory */ \
+    _req(cuMemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*)) \
+    _req(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
+    _req(cuMemFree, "cuMemFree_v2", (CUdeviceptr)) \
+    _req(cuMemAllocManaged, "cuMemAllocManaged", \
+         (CUdeviceptr*, size_t, unsigned)) \
+    _req(cuMemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned)) \
+    _req(cuMemFreeHost, "cuMemFreeHost", (void*)) \
+    _req(cuMemHostRegister, "cuMemHostRegister_v2", \
+         (void*, size_t, unsigned)) \
+    _req(cuMemHostUnregister, "cuMemHostUnregister", (void*)) \
+    _req(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", \
+         (CUdeviceptr*, void*, unsigned)) \
+    _req(cuMemGetAddressRange, "cuMemGetAddressRange_v2", \
+         (CUdeviceptr*, size_t*, CUdeviceptr)) \
+    _req(cuPointerGetAttribute, "cuPointerGetAttribute", \
+         (void*, CUpointer_attribute, CUdeviceptr)) \
+    _req(cuPointerGetAttributes, "cuPointerGetAttributes", \
+         (unsigned, CUpointer_attribute*, void**, CUdeviceptr)) \
+    _opt(cuPointerSetAttribute, "cuPointerSetAttribute", \
+         (const void*, CUpointer_attribute, CUdeviceptr)) \
+    _opt(cuMemRangeGetAttribute, "cuMemRangeGetAttribute", \
+         (void*, size_t, CUmem_range_attribute, CUdeviceptr, size_t)) \
+    _opt(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", \
+         (void*, CUdeviceptr, size_t, CUmemRangeHandleType, \
+          unsigned long long)) \
+    /* memory of other processes */ \
+    _req(cuIpcGetMemHandle, "cuIpcGetMemHandle", \
+         (CUipcMemHandle*, CUdeviceptr)) \
+    _req(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
+         (CUdeviceptr*, CUipcMemHandle, unsigned)) \
+    _req(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr)) \
+    _opt(cuIpcGetEventHandle, "cuIpcGetEventHandle", \
+         (CUipcEventHandle*, CUevent)) \
+    _opt(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", \
+         (CUevent*, CUipcEventHandle)) \
+    /* virtual memory management */ \
+    _opt(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", \
+         (size_t*, const CUmemAllocationProp*, \
+          CUmemAllocationGranularity_flags)) \
+    _opt(cuMemGetAllocationPropertiesFromHandle, \
+         "cuMemGetAllocationPropertiesFromHandle", \
+         (CUmemAllocationProp*, CUmemGenericAllocationHandle)) \
+    _opt(cuMemCreate, "cuMemCreate", \
+         (CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, \
+          unsigned long long)) \
+    _opt(cuMemRelease, "cuMemRelease", (CUmemGenericAllocationHandle)) \
+    _opt(cuMemAddressReserve, "cuMemAddressReserve", \
+         (CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long)) \
+    _opt(cuMemAddressFree, "cuMemAddressFree", (CUdeviceptr, size_t)) \
+    _opt(cuMemMap, "cuMemMap", \
+         (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, \
+          unsigned long long)) \
+    _opt(cuMemUnmap, "cuMemUnmap", (CUdeviceptr, size_t)) \
+    _opt(cuMemSetAccess, "cuMemSetAccess", \
+         (CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)) \
+    _opt(cuMemGetAccess, "cuMemGetAccess", \
+         (unsigned long long*, const CUmemLocation*, CUdeviceptr)) \
+    _opt(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", \
+         (CUmemGenericAllocationHandle*, void*)) \
+    _opt(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", \
+         (void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType, \
+          unsigned long long)) \
+    _opt(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", \
+         (CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType)) \
+    /* memory pools */ \
+    _opt(cuMemAllocAsync, "cuMemAllocAsync", \
+         (CUdeviceptr*, size_t, CUstream)) \
+    _opt(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream)) \
+    _opt(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
+         (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
+    _opt(cuDeviceGetMemPool, "cuDeviceGetMemPool", \
+         (CUmemoryPool*, CUdevice)) \
+    _opt(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", \
+         (CUmemoryPool*, CUdevice)) \
+    _opt(cuMemPoolCreate, "cuMemPoolCreate", \
+         (CUmemoryPool*, const CUmemPoolProps*)) \
+    _opt(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool)) \
+    _opt(cuMemPoolSetAccess, "cuMemPoolSetAccess", \
+         (CUmemoryPool, const CUmemAccessDesc*, size_t)) \
+    _opt(cuMemPoolExportToShareableHandle, \
+         "cuMemPoolExportToShareableHandle", \
+         (void*, CUmemoryPool, CUmemAllocationHandleType, \
+          unsigned long long)) \
+    _opt(cuMemPoolImportFromShareableHandle, \
+         "cuMemPoolImportFromShareableHandle", \
+         (CUmemoryPool*, void*, CUmemAllocationHandleType, \
+          unsigned long long)) \
+    _opt(cuMemPoolExportPointer, "cuMemPoolExportPointer", \
+         (CUmemPoolPtrExportData*, CUdeviceptr)) \
+    _opt(cuMemPoolImportPointer, "cuMemPoolImportPointer", \
+         (CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*)) \
+    /* copies */ \
+    _req(cuMemcpy, "cuMemcpy", (CUdeviceptr, CUdeviceptr, size_t)) \
+    _req(cuMemcpyAsync, "cuMemcpyAsync", \
+         (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
+    _req(cuMemcpyHtoD, "cuMemcpyHtoD_v2", \
+         (CUdeviceptr, const void*, size_t)) \
+    _req(cuMemcpyDtoH, "cuMemcpyDtoH_v2", (void*, CUdeviceptr, size_t)) \
+    _req(cuMemcpyDtoD, "cuMemcpyDtoD_v2", \
+         (CUdeviceptr, CUdeviceptr, size_t)) \
+    _req(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", \
+         (CUdeviceptr, const void*, size_t, CUstream)) \
+    _req(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", \
+         (void*, CUdeviceptr, size_t, CUstream)) \
+    _req(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", \
+         (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
+    _req(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", \
+         (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
+    _req(cuMemsetD8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t)) \
+    _req(cuMemsetD8Async, "cuMemsetD8Async", \
+         (CUdeviceptr, unsigned char, size_t, CUstream)) \
+    _req(cuMemsetD32Async, "cuMemsetD32Async", \
+         (CUdeviceptr, unsigned, size_t, CUstream)) \
+    /* streams and events */ \
+    _req(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
+    _opt(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", \
+         (CUstream*, unsigned, int)) \
+    _req(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream)) \
+    _req(cuStreamSynchronize, "cuStreamSynchronize", (CUstream)) \
+    _req(cuStreamQuery, "cuStreamQuery", (CUstream)) \
+    _req(cuStreamWaitEvent, "cuStreamWaitEvent", \
+         (CUstream, CUevent, unsigned)) \
+    _req(cuEventCreate, "cuEventCreate", (CUevent*, unsigned)) \
+    _req(cuEventDestroy, "cuEventDestroy_v2", (CUevent)) \
+    _req(cuEventRecord, "cuEventRecord", (CUevent, CUstream)) \
+    _req(cuEventQuery, "cuEventQuery", (CUevent)) \
+    _req(cuEventSynchronize, "cuEventSynchronize", (CUevent)) \
+    _req(cuEventElapsedTime, "cuEventElapsedTime", \
+         (float*, CUevent, CUevent)) \
+    _req(cuLaunchHostFunc, "cuLaunchHostFunc", \
+         (CUstream, CUhostFn, void*)) \
+    /* graphs */ \
+    _opt(cuGraphCreate, "cuGraphCreate", (CUgraph*, unsigned)) \
+    _opt(cuGraphDestroy, "cuGraphDestroy", (CUgraph)) \
+    _opt(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", \
+         (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, \
+          const CUDA_MEMCPY3D*, CUcontext)) \
+    _opt(cuGraphAddEmptyNode, "cuGraphAddEmptyNode", \
+         (CUgraphNode*, CUgraph, const CUgraphNode*, size_t)) \
+    _opt(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", \
+         (CUgraphExec*, CUgraph, unsigned long long)) \
+    _opt(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", \
+         (CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*)) \
+    _opt(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", \
+         (CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*, CUcontext)) \
+    _opt(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec)) \
+    _opt(cuGraphUpload, "cuGraphUpload", (CUgraphExec, CUstream)) \
+    _opt(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))
+
+
+#define UCT_CUDA_DRIVER_MEMBER(_name, _symbol, _args) CUresult(*_name) _args;
+
+/** The driver's functions. Members carry cuda.h's names. */
+typedef struct uct_cuda_driver {
+    UCT_CUDA_DRIVER_FUNCTIONS(UCT_CUDA_DRIVER_MEMBER, UCT_CUDA_DRIVER_MEMBER)
+} uct_cuda_driver_t;
+
+
+/* The loaded table; use uct_cuda_driver_get(). */
+extern const uct_cuda_driver_t *uct_cuda_driver_table;
+
+/* Load and initialise the driver; the slow part of uct_cuda_driver_get(). */
+const uct_cuda_driver_t *uct_cuda_driver_load(void);
+
+
+/**
+ * The driver's functions, or NULL on a node that has no usable driver or no
+ * device. The first call loads libcuda.so.1 and calls cuInit (0.1 to 0.5 s with
+ * GPUs, microseconds without libcuda); later calls cost a load. Any thread.
+ * A node without libcuda is passed over in silence; anything else that is wrong
+ * is told once.
+ */
+static inline const uct_cuda_driver_t *uct_cuda_driver_get(void)
+{
+    const uct_cuda_driver_t *driver =
+            __atomic_load_n(&uct_cuda_driver_table, __ATOMIC_ACQUIRE);
+
+    return (driver != NULL) ? driver : uct_cuda_driver_load();
+}
+
+
+/**
+ * Why there is no driver.
+ *
+ * @return UCS_OK when there is one; UCS_ERR_NO_DEVICE with no libcuda or no
+ *         device; UCS_ERR_UNSUPPORTED when libcuda is too old or refuses.
+ */
+ucs_status_t uct_cuda_driver_status(void);
+
+
+/**
+ * Use @a driver instead of the machine's; NULL goes back to the machine's. For
+ * tests, before other threads run.
+ */
+void uct_cuda_driver_override(const uct_cuda_driver_t *driver);
+
+
+/** The status that a driver's result stands for. Logs nothing. */
+ucs_status_t uct_cuda_status(CUresult result);
+
+
+/** Name of a driver's result, such as "CUDA_ERROR_OUT_OF_MEMORY". */
+const char *uct_cuda_result_name(CUresult result);
+
+
+/* Translate, and log a failure naming the function and the error. A driver
+ * that is shutting down with the process is no error and is logged at debug
+ * level. */
+ucs_status_t uct_cuda_driver_check(const char *file, unsigned line,
+                                   const char *caller, const char *function,
+                                   CUresult result);
+
+
+/**
+ * Call a driver function through the table.
+ *
+ * UCT_CUDA_CALL logs a failure as an error, once, here; UCT_CUDA_CALL_NOLOG
+ * leaves that to the caller. With no driver: UCS_ERR_NO_DEVICE; with an optional
+ * function that this driver lacks: UCS_ERR_UNSUPPORTED; neither is logged.
+ */
+#define UCT_CUDA_CALL(_function, ...) \
+    ({ \
+        const uct_cuda_driver_t *_driver = uct_cuda_driver_get(); \
+        (_driver == NULL)              ? UCS_ERR_NO_DEVICE : \
+        (_driver->_function == NULL)   ? UCS_ERR_UNSUPPORTED : \
+        uct_cuda_driver_check(__FILE__, __LINE__, __func__, #_function, \
+                              _driver->_function(__VA_ARGS__)); \
+    })
+
+#define UCT_CUDA_CALL_NOLOG(_function, ...) \
+    ({ \
+        const uct_cuda_driver_t *_driver = uct_cuda_driver_get(); \
+        (_driver == NULL)              ? UCS_ERR_NO_DEVICE : \
+        (_driver->_function == NULL)   ? UCS_ERR_UNSUPPORTED : \
+        uct_cuda_status(_driver->_function(__VA_ARGS__)); \
+    })
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages. One function pointer leads them wherever the host program wants;
+ * nothing of UCX is named here, so that tools and tests use it as well.
+ */
+#ifndef UCT_CUDA_BASE_LOG_H
+#define UCT_CUDA_BASE_LOG_H
+
+#include <ucs/sys/compiler_def.h>
+
+BEGIN_C_DECLS
+
+
+typedef enum {
+    UCT_CUDA_LOG_ERROR,
+    UCT_CUDA_LOG_WARN,
+    UCT_CUDA_LOG_INFO,
+    UCT_CUDA_LOG_DEBUG,
+    UCT_CUDA_LOG_TRACE
+} uct_cuda_log_level_t;
+
+
+/**
+ * Where messages go.
+ *
+ * @param message  Ready text, no newline; valid during the call only.
+ */
+typedef void (*uct_cuda_log_func_t)(uct_cuda_log_level_t level,
+                                    const char *file, unsigned line,
+                                    const char *function, const char *message);
+
+
+/** Messages above this level are not formatted at all. */
+extern uct_cuda_log_level_t uct_cuda_log_level;
+
+
+/**
+ * Send messages up to @a level to @a func; NULL is standard error. Before the
+ * first call warnings and errors go to standard error. To be called before
+ * other threads log.
+ */
+void uct_cuda_log_set(uct_cuda_log_func_t func, uct_cuda_log_level_t level);
+
+
+void uct_cuda_log_message(uct_cuda_log_level_t level, const char *file,
+                          unsigned line, const char *function,
+                          const char *format, ...)
+        __attribute__((format(printf, 5, 6)));
+
+
+#define uct_cuda_log(_level, ...) \
+    do { \
+        if (__builtin_expect((_level) <= uct_cuda_log_level, 0)) { \
+            uct_cuda_log_message((_level), __FILE__, __LINE__, __func__, \
+                                 __VA_ARGS__); \
+        } \
+    } while (0)
+
+#define uct_cuda_error(...) uct_cuda_log(UCT_CUDA_LOG_ERROR, __VA_ARGS__)
+#define uct_cuda_warn(...)  uct_cuda_log(UCT_CUDA_LOG_WARN, __VA_ARGS__)
+#define uct_cuda_info(...)  uct_cuda_log(UCT_CUDA_LOG_INFO, __VA_ARGS__)
+#define uct_cuda_debug(...) uct_cuda_log(UCT_CUDA_LOG_DEBUG, __VA_ARGS__)
+#define uct_cuda_trace(...) uct_cuda_log(UCT_CUDA_LOG_TRACE, __VA_ARGS__)
+
+
+END_C_DECLS
+
+#endif

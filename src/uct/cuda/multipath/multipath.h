@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The multi-path engine: carries one large transfer over several links of the
+ * node at once. This is all that a transport needs to know of it.
+ */
+#ifndef UCT_CUDA_MP_MULTIPATH_H
+#define UCT_CUDA_MP_MULTIPATH_H
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/multipath/config.h>
+
+#include <stdbool.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_MP_DEVICE_HOST    (-1) /**< Host memory, page-locked */
+#define UCT_CUDA_MP_DEVICE_UNKNOWN (-2) /**< A GPU this process cannot see */
+
+
+typedef struct uct_cuda_mp_transfer uct_cuda_mp_transfer_t;
+
+
+/** Only what the inline pre-check needs is public. */
+typedef struct uct_cuda_mp_engine {
+    size_t min_size; /**< No transfer below this is ever striped, bytes.
+                          Changes as the engine learns about the node. */
+} uct_cuda_mp_engine_t;
+
+
+/**
+ * A transfer. Both pointers must be usable by copies of this process: a peer's
+ * memory is passed as its IPC mapping, with the exporter's GPU as the device.
+ */
+typedef struct {
+    CUdeviceptr src;
+    int         src_device; /**< Ordinal in this process, or DEVICE_* */
+    CUdeviceptr dst;
+    int         dst_device; /**< Ordinal in this process, or DEVICE_* */
+    size_t      size;       /**< Bytes */
+} uct_cuda_mp_request_t;
+
+
+/**
+ * Create an engine. Cheap: topology, contexts, streams and staging memory come
+ * with the first transfer that wants them, and go with the engine.
+ *
+ * @return UCS_OK; UCS_ERR_INVALID_PARAM for a configuration that contradicts
+ *         itself (logged); UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
+                                       uct_cuda_mp_engine_t **engine_p);
+
+
+/** Waits for transfers that are still running; all must have been released or
+ *  be released by nobody afterwards. */
+void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *engine);
+
+
+/** Is it worth calling uct_cuda_mp_start()? One load and a compare; any thread.
+ *  False when multi-path is off. */
+static inline bool
+uct_cuda_mp_wants(const uct_cuda_mp_engine_t *engine, size_t size)
+{
+    return __builtin_expect(
+            size >= __atomic_load_n(&engine->min_size, __ATOMIC_RELAXED), 0);
+}
+
+
+/**
+ * Start a transfer, if several paths are better than one.
+ *
+ * The source's bytes must be ready. Any current context, or none, is fine and
+ * is left as it was. Never waits for a copy except to clean up after a failure.
+ *
+ * @param transfer_p  NULL with UCS_OK: one path is best, do it yourself.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY or another error when setting up or
+ *         submitting failed: nothing is in flight any more and nothing will be
+ *         written later, the caller may do the transfer by one path. The
+ *         engine has logged it and stays usable.
+ */
+ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
+                               const uct_cuda_mp_request_t *request,
+                               uct_cuda_mp_transfer_t **transfer_p);
+
+
+/**
+ * Has it arrived? Costs one event query (1.5 us).
+ *
+ * @return UCS_OK when every byte is at its destination, UCS_INPROGRESS, or the
+ *         driver's error (logged): the destination's contents are undefined.
+ */
+ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer);
+
+
+/**
+ * Have the driver call @a func(@a arg) once the transfer has ended, from a
+ * thread of its own, in which no CUDA function may be called. For event-driven
+ * wake-up.
+ */
+ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer,
+                                CUhostFn func, void *arg);
+
+
+/** Give a transfer back. One that still runs is waited for. */
+void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer);
+
+
+END_C_DECLS
+
+#endif
