@@ -382,6 +382,8 @@ typedef struct {
     cuemu_time_t base;
     cuemu_time_t limit;
     double       slowdown;      /* 0: virtual */
+    int32_t      stopped;       /* at `limit`, until what is due was served */
+    int32_t      reserved;
     /* statistics; real_clamped_ns: real time in which the clock stood still */
     uint64_t     num_observed;
     uint64_t     num_late;
