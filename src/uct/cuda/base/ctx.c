@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Primary contexts, the context stack, peer access. */
+#include <uct/cuda/base/ctx.h>
+
+#include <uct/cuda/base/log.h>
+
+#include <pthread.h>
+#include <stdint.h>
+
+
+typedef enum {
+    PEER_UNKNOWN,
+    PEER_ENABLED,
+    PEER_IMPOSSIBLE
+} peer_state_t;
+
+
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        unsigned  refcount;
+        CUcontext ctx;
+    } primary[UCT_CUDA_MAX_DEVICES];
+    /* Holds while [device]'s context lives */
+    uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
+} ctxs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static bool device_is_valid(int device)
+{
+    return (device >= 0) && (device < UCT_CUDA_MAX_DEVICES);
+}
+
+int uct_cuda_device_count(void)
+{
+    int count;
+
+    if (UCT_CUDA_CALL_NOLOG(cuDeviceGetCount, &count) != UCS_OK) {
+        return 0;
+    }
+
+    return (count < UCT_CUDA_MAX_DEVICES) ? count : UCT_CUDA_MAX_DEVICES;
+}
+
+ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p)
+{
+    ucs_status_t status = UCS_OK;
+
+    if (!device_is_valid(device)) {
+        uct_cuda_error("no GPU has the number %d", device);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    pthread_mutex_lock(&ctxs.lock);
+    if (ctxs.primary[device].refcount == 0) {
+        status = UCT_CUDA_CALL(cuDevicePrimaryCtxRetain,
+                               &ctxs.primary[device].ctx, device);
+    }
+
+    if (status == UCS_OK) {
+        ++ctxs.primary[device].refcount;
+        *ctx_p = ctxs.primary[device].ctx;
+    }
+    pthread_mutex_unlock(&ctxs.lock);
+
+    return status;
+}
+
+void uct_cuda_ctx_release(int device)
+{
+    int i;
+
+    if (!device_is_valid(device)) {
+        return;
+    }
+
+    pthread_mutex_lock(&ctxs.lock);
+    if ((ctxs.primary[device].refcount > 0) &&
+        (--ctxs.primary[device].refcount == 0)) {
+        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
+        ctxs.primary[device].ctx = NULL;
+        /* The context may now be gone, and what was enabled on either side of
+         * it; asking again about one that is not costs one driver call */
+        for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {
+            if (ctxs.peers[device][i] == PEER_ENABLED) {
+                ctxs.peers[device][i] = PEER_UNKNOWN;
+            }
+            if (ctxs.peers[i][device] == PEER_ENABLED) {
+                ctxs.peers[i][device] = PEER_UNKNOWN;
+            }
+        }
+    }
+    pthread_mutex_unlock(&ctxs.lock);
+}
+
+bool uct_cuda_ctx_is_active(int device)
+{
+    unsigned flags;
+    int active;
+
+    return (UCT_CUDA_CALL_NOLOG(cuDevicePrimaryCtxGetState, device, &flags,
+                                &active) == UCS_OK) &&
+           active;
+}
+
+CUcontext uct_cuda_ctx_current(void)
+{
+    CUcontext ctx;
+
+    return (UCT_CUDA_CALL_NOLOG(cuCtxGetCurrent, &ctx) == UCS_OK) ? ctx : NULL;
+}
+
+ucs_status_t uct_cuda_ctx_push(CUcontext ctx)
+{
+    return UCT_CUDA_CALL(cuCtxPushCurrent, ctx);
+}
+
+void uct_cuda_ctx_pop(void)
+{
+    CUcontext popped;
+
+    (void)UCT_CUDA_CALL(cuCtxPopCurrent, &popped);
+}
+
+ucs_status_t uct_cuda_ctx_of_pointer(CUdeviceptr ptr, CUcontext *ctx_p,
+                                     int *device_p)
+{
+    CUmemorytype type                = (CUmemorytype)0;
+    CUcontext ctx                    = NULL;
+    int device                       = -1;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_CONTEXT,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[]                   = {&type, &ctx, &device};
+    ucs_status_t status;
+
+    status = UCT_CUDA_CALL_NOLOG(cuPointerGetAttributes, 3, attributes, values,
+                                 ptr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* The driver answers with zeroes for what it does not know */
+    if (type == (CUmemorytype)0) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    *ctx_p    = ctx;
+    *device_p = device;
+    return UCS_OK;
+}
+
+/* Called with the lock held */
+static ucs_status_t ctx_ask_peer(int device, int peer)
+{
+    ucs_status_t status;
+    int can_access;
+
+    status = UCT_CUDA_CALL(cuDeviceCanAccessPeer, &can_access, device, peer);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (!can_access) {
+        uct_cuda_debug("GPU %d cannot reach GPU %d's memory", device, peer);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = uct_cuda_ctx_push(ctxs.primary[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, ctxs.primary[peer].ctx,
+                                 0);
+    uct_cuda_ctx_pop();
+
+    if ((status != UCS_OK) && (status != UCS_ERR_ALREADY_EXISTS)) {
+        uct_cuda_error("cuCtxEnablePeerAccess from GPU %d to GPU %d failed",
+                       device, peer);
+        return status;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer)
+{
+    ucs_status_t status = UCS_OK;
+    uint8_t *state;
+
+    if (device == peer) {
+        return UCS_OK;
+    }
+
+    if (!device_is_valid(device) || !device_is_valid(peer)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    pthread_mutex_lock(&ctxs.lock);
+    state = &ctxs.peers[device][peer];
+    if ((ctxs.primary[device].refcount == 0) ||
+        (ctxs.primary[peer].refcount == 0)) {
+        status = UCS_ERR_INVALID_PARAM;
+    } else if (*state == PEER_IMPOSSIBLE) {
+        status = UCS_ERR_UNREACHABLE;
+    } else if (*state == PEER_UNKNOWN) {
+        status = ctx_ask_peer(device, peer);
+        if (status == UCS_OK) {
+            *state = PEER_ENABLED;
+        } else if (status == UCS_ERR_UNREACHABLE) {
+            *state = PEER_IMPOSSIBLE;
+        }
+    }
+    pthread_mutex_unlock(&ctxs.lock);
+
+    return status;
+}
