@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The little of CUDA that the MPI programs use, loaded at run time. */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include "util.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long ucx_mp_devptr_t;
+typedef int ucx_mp_device_t;
+typedef void *ucx_mp_ctx_t;
+
+#define UCX_MP_GPU_MANAGED_GLOBAL 1
+
+/* Functions of the driver: member name, exported name, arguments */
+#define UCX_MP_GPU_FUNCTIONS(_) \
+    _(init, "cuInit", (unsigned flags)) \
+    _(error_name, "cuGetErrorName", (int error, const char **name_p)) \
+    _(device_count, "cuDeviceGetCount", (int *count_p)) \
+    _(device_get, "cuDeviceGet", (ucx_mp_device_t *device_p, int ordinal)) \
+    _(ctx_retain, "cuDevicePrimaryCtxRetain", \
+      (ucx_mp_ctx_t *ctx_p, ucx_mp_device_t device)) \
+    _(ctx_set, "cuCtxSetCurrent", (ucx_mp_ctx_t ctx)) \
+    _(ctx_synchronize, "cuCtxSynchronize", (void)) \
+    _(alloc, "cuMemAlloc_v2", (ucx_mp_devptr_t *ptr_p, size_t size)) \
+    _(free, "cuMemFree_v2", (ucx_mp_devptr_t ptr)) \
+    _(alloc_managed, "cuMemAllocManaged", \
+      (ucx_mp_devptr_t *ptr_p, size_t size, unsigned flags)) \
+    _(alloc_host, "cuMemAllocHost_v2", (void **ptr_p, size_t size)) \
+    _(free_host, "cuMemFreeHost", (void *ptr)) \
+    _(copy_htod, "cuMemcpyHtoD_v2", \
+      (ucx_mp_devptr_t dst, const void *src, size_t size)) \
+    _(copy_dtoh, "cuMemcpyDtoH_v2", \
+      (void *dst, ucx_mp_devptr_t src, size_t size)) \
+    _(memset, "cuMemsetD8_v2", \
+      (ucx_mp_devptr_t dst, unsigned char value, size_t size))
+
+#define UCX_MP_GPU_MEMBER(_member, _name, _args) int(*_member) _args;
+#define UCX_MP_GPU_SYMBOL(_member, _name, _args) \
+    {_name, (void**)&ucx_mp_gpu._member},
+
+static struct {
+    UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_MEMBER)
+    int present;
+    int (*lateness)(unsigned long long *observed_p, unsigned long long *late_p);
+} ucx_mp_gpu;
+
+const char *const ucx_mp_mem_names[] = {"device", "host", "pinned", "managed",
+                                        NULL};
+
+static const char *ucx_mp_gpu_error(int error)
+{
+    const char *name;
+
+    if ((ucx_mp_gpu.error_name(error, &name) != 0) || (name == NULL)) {
+        return "unknown error";
+    }
+    return name;
+}
+
+static void ucx_mp_gpu_check(int error, const char *what, size_t size)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s of %zu bytes failed: %s (%d)", what,
+                   size, ucx_mp_gpu_error(error), error);
+    }
+}
+
+int ucx_mp_gpu_env_local_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "MPI_LOCALRANKID",
+                                        "PMI_LOCAL_RANK",
+                                        "MV2_COMM_WORLD_LOCAL_RANK",
+                                        "SLURM_LOCALID"};
+    const char *value;
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        value = getenv(names[i]);
+        if ((value != NULL) && (*value >= '0') && (*value <= '9')) {
+            return atoi(value);
+        }
+    }
+    return -1;
+}
+
+int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
+{
+    const struct {
+        const char *name;
+        void       **address_p;
+    } symbols[] = {UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_SYMBOL)};
+    ucx_mp_device_t device;
+    ucx_mp_ctx_t ctx;
+    void *lib;
+    int error, count;
+    size_t i;
+
+    lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (lib == NULL) {
+        snprintf(why, size, "no CUDA driver: %s", dlerror());
+        return 0;
+    }
+    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
+        *symbols[i].address_p = dlsym(lib, symbols[i].name);
+        if (*symbols[i].address_p == NULL) {
+            snprintf(why, size, "the CUDA driver has no %s", symbols[i].name);
+            return 0;
+        }
+    }
+    *(void**)&ucx_mp_gpu.lateness = dlsym(lib, "cuemu_lateness");
+
+    error = ucx_mp_gpu.init(0);
+    if (error != 0) {
+        snprintf(why, size, "cuInit: %s (%d)", ucx_mp_gpu_error(error), error);
+        return 0;
+    }
+    error = ucx_mp_gpu.device_count(&count);
+    if ((error != 0) || (count == 0)) {
+        snprintf(why, size, "the CUDA driver shows no GPU");
+        return 0;
+    }
+
+    ucx_mp_gpu_check(ucx_mp_gpu.device_get(&device, local_rank % count),
+                     "cuDeviceGet", 0);
+    ucx_mp_gpu_check(ucx_mp_gpu.ctx_retain(&ctx, device),
+                     "cuDevicePrimaryCtxRetain", 0);
+    ucx_mp_gpu_check(ucx_mp_gpu.ctx_set(ctx), "cuCtxSetCurrent", 0);
+    ucx_mp_gpu.present = 1;
+    return count;
+}
+
+int ucx_mp_gpu_present(void)
+{
+    return ucx_mp_gpu.present;
+}
+
+void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size)
+{
+    ucx_mp_devptr_t devptr = 0;
+    void *ptr              = NULL;
+
+    switch (mem) {
+    case UCX_MP_MEM_DEVICE:
+        ucx_mp_gpu_check(ucx_mp_gpu.alloc(&devptr, size), "cuMemAlloc", size);
+        return (void*)(uintptr_t)devptr;
+    case UCX_MP_MEM_MANAGED:
+        ucx_mp_gpu_check(ucx_mp_gpu.alloc_managed(&devptr, size,
+                                                  UCX_MP_GPU_MANAGED_GLOBAL),
+                         "cuMemAllocManaged", size);
+        return (void*)(uintptr_t)devptr;
+    case UCX_MP_MEM_PINNED:
+        ucx_mp_gpu_check(ucx_mp_gpu.alloc_host(&ptr, size), "cuMemAllocHost",
+                         size);
+        return ptr;
+    default:
+        ptr = malloc(size);
+        if (ptr == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "malloc of %zu bytes failed", size);
+        }
+        return ptr;
+    }
+}
+
+void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr)
+{
+    switch (mem) {
+    case UCX_MP_MEM_DEVICE:
+    case UCX_MP_MEM_MANAGED:
+        ucx_mp_gpu_check(ucx_mp_gpu.free((uintptr_t)ptr), "cuMemFree", 0);
+        break;
+    case UCX_MP_MEM_PINNED:
+        ucx_mp_gpu_check(ucx_mp_gpu.free_host(ptr), "cuMemFreeHost", 0);
+        break;
+    default:
+        free(ptr);
+        break;
+    }
+}
+
+void ucx_mp_mem_write(ucx_mp_mem_t mem, void *dst, const void *src,
+                      size_t size)
+{
+    if (size == 0) {
+        return;
+    }
+    if (mem != UCX_MP_MEM_DEVICE) {
+        memcpy(dst, src, size);
+        return;
+    }
+    ucx_mp_gpu_check(ucx_mp_gpu.copy_htod((uintptr_t)dst, src, size),
+                     "cuMemcpyHtoD", size);
+    /* a copy from pageable memory may return before it is on the GPU */
+    ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemcpyHtoD", size);
+}
+
+void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src, size_t size)
+{
+    if (size == 0) {
+        return;
+    }
+    if (mem != UCX_MP_MEM_DEVICE) {
+        memcpy(dst, src, size);
+        return;
+    }
+    ucx_mp_gpu_check(ucx_mp_gpu.copy_dtoh(dst, (uintptr_t)src, size),
+                     "cuMemcpyDtoH", size);
+}
+
+void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size)
+{
+    if (size == 0) {
+        return;
+    }
+    if (mem != UCX_MP_MEM_DEVICE) {
+        memset(dst, value, size);
+        return;
+    }
+    ucx_mp_gpu_check(ucx_mp_gpu.memset((uintptr_t)dst, value, size),
+                     "cuMemsetD8", size);
+    ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemsetD8", size);
+}
+
+int ucx_mp_gpu_lateness(unsigned long long *observed_p,
+                        unsigned long long *late_p)
+{
+    *observed_p = 0;
+    *late_p     = 0;
+    return (ucx_mp_gpu.lateness != NULL) &&
+           (ucx_mp_gpu.lateness(observed_p, late_p) == 0);
+}

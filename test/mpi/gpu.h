@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The little of CUDA that the MPI programs use, through the driver library
+ * loaded at run time: they build without a toolkit, and with host memory only
+ * they run without a GPU.
+ *
+ * A call of the driver that fails ends the program and says which and why.
+ */
+#ifndef UCX_MP_TEST_GPU_H_
+#define UCX_MP_TEST_GPU_H_
+
+#include <stddef.h>
+
+typedef enum {
+    UCX_MP_MEM_DEVICE,
+    UCX_MP_MEM_HOST,    /* from malloc */
+    UCX_MP_MEM_PINNED,  /* page-locked host memory */
+    UCX_MP_MEM_MANAGED,
+    UCX_MP_MEM_LAST
+} ucx_mp_mem_t;
+
+extern const char *const ucx_mp_mem_names[];
+
+/*
+ * Makes the visible GPU number `local_rank` modulo their count the current one.
+ *
+ * @return  Number of visible GPUs; 0 if there is none or no driver, and then
+ *          `why` (`size` bytes) says so.
+ */
+int ucx_mp_gpu_init(int local_rank, char *why, size_t size);
+
+/* Whether ucx_mp_gpu_init() found a GPU. */
+int ucx_mp_gpu_present(void);
+
+/* Rank among the processes of this node as the launcher's environment says;
+   -1 if it does not. */
+int ucx_mp_gpu_env_local_rank(void);
+
+/* Memory of `size` (> 0) bytes. HOST works without a GPU. */
+void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size);
+void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr);
+
+/* Copies into or out of memory of kind `mem`; done when it returns. */
+void ucx_mp_mem_write(ucx_mp_mem_t mem, void *dst, const void *src,
+                      size_t size);
+void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src,
+                     size_t size);
+
+/* Sets `size` bytes to `value`; done when it returns. */
+void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size);
+
+/*
+ * Completions that the emulated driver has reported to this process, and how
+ * many of them later than 1 % of the operation's duration.
+ *
+ * @return  1, or 0 if the driver is no emulated one (both counts are 0 then).
+ */
+int ucx_mp_gpu_lateness(unsigned long long *observed_p,
+                        unsigned long long *late_p);
+
+#endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Bandwidth and latency between two MPI ranks in the manner of the OSU
+ * micro-benchmarks: one buffer a side, windows of nonblocking messages, a
+ * 4-byte answer from the same kind of memory after each window.
+ *
+ * On an emulated node times are modelled ones, and a sample in which the
+ * emulator was late is dropped; with too many of those the run fails.
+ */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include "pattern.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BW_MAX_REPEATS 100
+#define BW_ANSWER_SIZE 4
+#define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
+
+enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY };
+
+static const char *const bw_benchmarks[] = {"bw", "bibw", "latency", NULL};
+
+/* Order of ucx_mp_mem_t: D and H as in OSU, then page-locked and managed */
+static const char *const bw_sides[] = {"D", "H", "P", "M", NULL};
+
+typedef struct {
+    int          benchmark;
+    size_t       min_size;
+    size_t       max_size;
+    int          window;
+    int          iterations; /* 0: by size */
+    int          warmup;     /* -1: by size */
+    int          repeats;
+    int          validate;
+    const char  *json;
+    ucx_mp_mem_t mem[2];     /* of rank 0, of rank 1 */
+} bw_options_t;
+
+/* Results of one size */
+typedef struct {
+    double             samples[BW_MAX_REPEATS]; /* seconds a window/message */
+    int                count;
+    int                dropped;
+    unsigned long long late;
+    int                iterations;
+    int                valid;
+} bw_result_t;
+
+static struct {
+    bw_options_t opts;
+    int          rank;
+    int          emulated;
+    ucx_mp_mem_t mem;         /* of this rank */
+    uint8_t     *send_buf;
+    uint8_t     *recv_buf;
+    MPI_Request *requests;
+    FILE        *json;
+} bw;
+
+static void bw_usage(void)
+{
+    printf("Usage: ucx_mp_bw [options] [SIDE SIDE]    (under mpirun -n 2)\n"
+           "Bandwidth or latency between two ranks, in OSU's manner.\n\n"
+           "SIDE: memory of rank 0 and rank 1: D device, H host, P page-locked "
+           "host,\n      M managed (D D, or H H without a GPU)\n\n"
+           "  --benchmark B    bw, bibw or latency (bw)\n"
+           "  --sizes MIN:MAX  powers of two between them (1M:256M; latency "
+           "8:1M)\n"
+           "  --window N       messages in flight (1)\n"
+           "  --iterations N   windows a sample (by size: 10 to 100)\n"
+           "  --warmup N       windows before the first sample (by size)\n"
+           "  --repeats N      samples a size; median, min and max are shown "
+           "(5)\n"
+           "  --validate       compare every byte at the end of each size\n"
+           "  --json FILE      one JSON object a line a size; - is standard "
+           "output\n"
+           "  --help           this text\n\n"
+           "GB/s are 10^9 bytes a second. Exit code 3: the emulated node could "
+           "not keep\nits time, no figure is printed.\n");
+}
+
+static ucx_mp_mem_t bw_parse_side(const char *text)
+{
+    return ucx_mp_parse_choice("SIDE", text, bw_sides);
+}
+
+static void bw_parse(int argc, char **argv)
+{
+    static const struct option longopts[] = {
+        {"benchmark", required_argument, NULL, 'b'},
+        {"sizes", required_argument, NULL, 's'},
+        {"window", required_argument, NULL, 'w'},
+        {"iterations", required_argument, NULL, 'i'},
+        {"warmup", required_argument, NULL, 'x'},
+        {"repeats", required_argument, NULL, 'r'},
+        {"validate", no_argument, NULL, 'v'},
+        {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    const char *sizes = NULL;
+    bw_options_t *o   = &bw.opts;
+    char *colon, *copy;
+    int c;
+
+    *o = (bw_options_t){.window  = 1,
+                        .warmup  = -1,
+                        .repeats = 5,
+                        .mem     = {UCX_MP_MEM_LAST, UCX_MP_MEM_LAST}};
+    while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
+        switch (c) {
+        case 'b':
+            o->benchmark = ucx_mp_parse_choice("--benchmark", optarg,
+                                               bw_benchmarks);
+            break;
+        case 's':
+            sizes = optarg;
+            break;
+        case 'w':
+            o->window = ucx_mp_parse_number("--window", optarg, 1, 4096);
+            break;
+        case 'i':
+            o->iterations = ucx_mp_parse_number("--iterations", optarg, 1,
+                                                1000000);
+            break;
+        case 'x':
+            o->warmup = ucx_mp_parse_number("--warmup", optarg, 0, 1000000);
+            break;
+        case 'r':
+            o->repeats = ucx_mp_parse_number("--repeats", optarg, 1,
+                                             BW_MAX_REPEATS);
+            break;
+        case 'v':
+            o->validate = 1;
+            break;
+        case 'j':
+            o->json = optarg;
+            break;
+        case 'h':
+            bw_usage();
+            exit(UCX_MP_EXIT_OK);
+        default:
+            exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
+        }
+    }
+
+    if (sizes == NULL) {
+        sizes = (o->benchmark == BENCH_LATENCY) ? "8:1M" : "1M:256M";
+    }
+    copy  = strdup(sizes);
+    colon = strchr(copy, ':');
+    if (colon != NULL) {
+        *colon++ = '\0';
+    }
+    o->min_size = ucx_mp_parse_size("--sizes", copy);
+    o->max_size = (colon == NULL) ? o->min_size :
+                                    ucx_mp_parse_size("--sizes", colon);
+    free(copy);
+    if ((o->min_size < 1) || (o->min_size > o->max_size) ||
+        (o->max_size > ((size_t)1 << 30))) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "--sizes: '%s' is not MIN:MAX with 1 <= MIN <= MAX <= 1G",
+                   sizes);
+    }
+
+    if (argc - optind == 2) {
+        o->mem[0] = bw_parse_side(argv[optind]);
+        o->mem[1] = bw_parse_side(argv[optind + 1]);
+    } else if (argc != optind) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "expected two SIDEs (such as D D) after the options");
+    }
+}
+
+/* ----------------------------------------------------------------- transfers */
+
+static int bw_sends(void)
+{
+    return (bw.rank == 0) || (bw.opts.benchmark == BENCH_BIBW);
+}
+
+static int bw_receives(void)
+{
+    return (bw.rank == 1) || (bw.opts.benchmark != BENCH_BW);
+}
+
+static void bw_window(size_t size)
+{
+    const int peer = 1 - bw.rank;
+    int n = 0, i;
+
+    for (i = 0; (i < bw.opts.window) && bw_receives(); ++i) {
+        MPI_Irecv(bw.recv_buf, size, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+                  &bw.requests[n++]);
+    }
+    for (i = 0; (i < bw.opts.window) && bw_sends(); ++i) {
+        MPI_Isend(bw.send_buf, size, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+                  &bw.requests[n++]);
+    }
+    MPI_Waitall(n, bw.requests, MPI_STATUSES_IGNORE);
+
+    /* the answer lies where the receiver of this rank does not look */
+    if (bw.rank == 0) {
+        MPI_Recv(bw.recv_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE, 1, 2,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Send(bw.send_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE, 0, 2,
+                 MPI_COMM_WORLD);
+    }
+}
+
+static void bw_pingpong(size_t size)
+{
+    if (bw.rank == 0) {
+        MPI_Send(bw.send_buf, size, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(bw.recv_buf, size, MPI_BYTE, 1, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(bw.recv_buf, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        MPI_Send(bw.send_buf, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    }
+}
+
+/* Seconds of one iteration, the mean of `count` */
+static double bw_iterate(size_t size, int count)
+{
+    double start;
+    int i;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = ucx_mp_time();
+    for (i = 0; i < count; ++i) {
+        if (bw.opts.benchmark == BENCH_LATENCY) {
+            bw_pingpong(size);
+        } else {
+            bw_window(size);
+        }
+    }
+    return (ucx_mp_time() - start) / count;
+}
+
+/* --------------------------------------------------------------- measurement */
+
+static uint64_t bw_seed(size_t size, int round, int sender)
+{
+    return ucx_mp_hash((size << 8) + (round << 1) + sender);
+}
+
+static uint8_t bw_poison(int round)
+{
+    return 0x5a + round;
+}
+
+static void bw_fill(size_t size, int round)
+{
+    ucx_mp_pattern_fill(bw.mem, bw.send_buf, size,
+                        bw_seed(size, round, bw.rank));
+    ucx_mp_mem_set(bw.mem, bw.recv_buf, bw_poison(round), size);
+}
+
+/* Whether both ranks received what was sent; says so if not */
+static int bw_check(size_t size, int round)
+{
+    ucx_mp_pattern_error_t error;
+    int wrong = 0, any;
+
+    if (bw_receives()) {
+        wrong = ucx_mp_pattern_check(bw.mem, bw.recv_buf, size,
+                                     bw_seed(size, round, 1 - bw.rank), 0,
+                                     bw_poison(round), &error);
+        if (wrong) {
+            fprintf(stderr, "ucx_mp_bw: rank %d: WRONG data: message of %zu "
+                    "bytes: offset %zu expected 0x%02x got 0x%02x, %zu bytes "
+                    "wrong: %s\n", bw.rank, size, error.offset, error.expected,
+                    error.got, error.count, error.hint);
+        }
+    }
+    MPI_Allreduce(&wrong, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return !any;
+}
+
+/* Completions that any rank's emulated driver served late so far */
+static unsigned long long bw_late(void)
+{
+    unsigned long long counts[2], all[2];
+
+    bw.emulated = ucx_mp_gpu_lateness(&counts[0], &counts[1]);
+    MPI_Allreduce(counts, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM,
+                  MPI_COMM_WORLD);
+    return all[1];
+}
+
+static int bw_compare(const void *a, const void *b)
+{
+    double x = *(const double*)a, y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+static void bw_measure(size_t size, bw_result_t *result)
+{
+    const bw_options_t *o = &bw.opts;
+    int latency           = (o->benchmark == BENCH_LATENCY);
+    unsigned long long late;
+    double seconds;
+    int warmup;
+
+    memset(result, 0, sizeof(*result));
+    result->iterations = o->iterations ? o->iterations :
+                         latency       ? ((size < BW_LARGE) ? 200 : 20) :
+                                         ((size < BW_LARGE) ? 100 : 10);
+    warmup = (o->warmup >= 0) ? o->warmup : (size < BW_LARGE) ? 10 : 2;
+
+    result->valid = 1;
+    if (o->validate) {
+        bw_fill(size, 0);
+    }
+    if (warmup > 0) {
+        bw_iterate(size, warmup);
+    }
+
+    /* a dropped sample is taken again, as often as there are samples */
+    while ((result->count < o->repeats) && (result->dropped < o->repeats)) {
+        late    = bw_late();
+        seconds = bw_iterate(size, result->iterations);
+        late    = bw_late() - late;
+        /* every rank goes by what rank 0 measured */
+        MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        if (late == 0) {
+            result->samples[result->count++] = seconds;
+        } else {
+            result->late += late;
+            ++result->dropped;
+        }
+    }
+    qsort(result->samples, result->count, sizeof(double), bw_compare);
+
+    if (o->validate) {
+        /* the timed iterations carried one and the same message; the one more
+           with other bytes shows what a stale buffer would hide */
+        result->valid = bw_check(size, 0);
+        MPI_Barrier(MPI_COMM_WORLD);
+        bw_fill(size, 1);
+        bw_iterate(size, 1);
+        result->valid = bw_check(size, 1) && result->valid;
+    }
+}
+
+/* -------------------------------------------------------------------- output */
+
+static double bw_value(size_t size, double seconds)
+{
+    const bw_options_t *o = &bw.opts;
+
+    switch (o->benchmark) {
+    case BENCH_LATENCY:
+        return seconds * 0.5e6;
+    case BENCH_BIBW:
+        return 2e-9 * size * o->window / seconds;
+    default:
+        return 1e-9 * size * o->window / seconds;
+    }
+}
+
+static void bw_print_head(void)
+{
+    const bw_options_t *o = &bw.opts;
+
+    printf("# ucx_mp_bw %s %s %s, window %d, %s%s\n",
+           bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
+           bw_sides[o->mem[1]], o->window,
+           bw.emulated ? "modelled (emulated node)" : "measured",
+           o->validate ? ", validated" : "");
+    printf("%12s %12s %12s %12s %6s%s\n", "bytes",
+           (o->benchmark == BENCH_LATENCY) ? "us" : "GB/s", "min", "max",
+           "late", o->validate ? "  bytes" : "");
+    fflush(stdout);
+}
+
+static void bw_print(size_t size, const bw_result_t *result)
+{
+    const bw_options_t *o = &bw.opts;
+    int latency           = (o->benchmark == BENCH_LATENCY);
+    int middle            = result->count / 2;
+    double median, low, high, swap;
+
+    median = result->samples[middle];
+    if ((result->count % 2) == 0) {
+        median = (median + result->samples[middle - 1]) / 2;
+    }
+    median = bw_value(size, median);
+    low    = bw_value(size, result->samples[0]);
+    high   = bw_value(size, result->samples[result->count - 1]);
+    if (low > high) {
+        swap = low;
+        low  = high;
+        high = swap;
+    }
+
+    if (bw.json != NULL) {
+        fprintf(bw.json,
+                "{\"benchmark\": \"%s\", \"memory\": \"%s %s\", \"size\": %zu, "
+                "\"window\": %d, \"iterations\": %d, \"repeats\": %d, "
+                "\"%s\": %.6g, \"median\": %.6g, \"min\": %.6g, "
+                "\"max\": %.6g, \"validated\": %s, \"modelled\": %s, "
+                "\"late\": %llu, \"dropped\": %d}\n",
+                bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
+                bw_sides[o->mem[1]], size, o->window, result->iterations,
+                result->count, latency ? "usec" : "gbps", median, median, low,
+                high, (o->validate && result->valid) ? "true" : "false",
+                bw.emulated ? "true" : "false", result->late, result->dropped);
+        fflush(bw.json);
+    }
+    if (bw.json != stdout) {
+        printf("%12zu %12.2f %12.2f %12.2f %6d%s\n", size, median, low, high,
+               result->dropped,
+               !o->validate  ? "" :
+               result->valid ? "  right" :
+                               "  WRONG");
+        fflush(stdout);
+    }
+}
+
+/* ---------------------------------------------------------------------- main */
+
+static void bw_prepare(void)
+{
+    bw_options_t *o = &bw.opts;
+    char why[256]   = "";
+    int local_rank, count, i;
+
+    local_rank = ucx_mp_gpu_env_local_rank();
+    count      = ucx_mp_gpu_init((local_rank < 0) ? bw.rank : local_rank, why,
+                                 sizeof(why));
+    for (i = 0; i < 2; ++i) {
+        if (o->mem[i] == UCX_MP_MEM_LAST) {
+            o->mem[i] = (count > 0) ? UCX_MP_MEM_DEVICE : UCX_MP_MEM_HOST;
+        }
+    }
+    bw.mem = o->mem[bw.rank];
+    if ((count == 0) && (bw.mem != UCX_MP_MEM_HOST)) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s memory: %s", bw_sides[bw.mem], why);
+    }
+
+    bw.send_buf = ucx_mp_mem_alloc(bw.mem, o->max_size + BW_ANSWER_SIZE);
+    bw.recv_buf = ucx_mp_mem_alloc(bw.mem, o->max_size + BW_ANSWER_SIZE);
+    bw.requests = calloc(2 * o->window, sizeof(*bw.requests));
+    if (bw.requests == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
+    }
+    ucx_mp_mem_set(bw.mem, bw.send_buf, 1, o->max_size + BW_ANSWER_SIZE);
+    ucx_mp_mem_set(bw.mem, bw.recv_buf, 2, o->max_size + BW_ANSWER_SIZE);
+
+    if ((o->json != NULL) && (bw.rank == 0)) {
+        bw.json = !strcmp(o->json, "-") ? stdout : fopen(o->json, "w");
+        if (bw.json == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "--json: cannot write %s: %m",
+                       o->json);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int ret = UCX_MP_EXIT_OK;
+    bw_result_t result;
+    size_t size, next;
+    int num_ranks;
+
+    ucx_mp_program = "ucx_mp_bw";
+    bw_parse(argc, argv);
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &bw.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
+    ucx_mp_set_rank(bw.rank);
+    if (num_ranks != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks (mpirun -n 2), not %d",
+                   num_ranks);
+    }
+    bw_prepare();
+    bw_late();
+    if ((bw.rank == 0) && (bw.json != stdout)) {
+        bw_print_head();
+    }
+
+    for (size = bw.opts.min_size; size <= bw.opts.max_size; size = next) {
+        next = size * 2;
+        bw_measure(size, &result);
+        if (result.count < (bw.opts.repeats + 1) / 2) {
+            if (bw.rank == 0) {
+                fprintf(stderr, "ucx_mp_bw: %zu bytes: %d of %d samples "
+                        "dropped because the emulated node was late (%llu "
+                        "completions): this machine is too busy or too slow; "
+                        "raise CUEMU_SLOWDOWN or run fewer ranks. No figure.\n",
+                        size, result.dropped, result.count + result.dropped,
+                        result.late);
+            }
+            ret = UCX_MP_EXIT_LATE;
+            break;
+        }
+        if (bw.rank == 0) {
+            bw_print(size, &result);
+        }
+        if (!result.valid) {
+            ret = UCX_MP_EXIT_WRONG;
+        }
+    }
+
+    if ((bw.json != NULL) && (bw.json != stdout)) {
+        fclose(bw.json);
+    }
+    free(bw.requests);
+    ucx_mp_mem_free(bw.mem, bw.recv_buf);
+    ucx_mp_mem_free(bw.mem, bw.send_buf);
+    MPI_Finalize();
+    return ret;
+}

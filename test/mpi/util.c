@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Small things that both MPI programs need. */
+#define _GNU_SOURCE
+#include "util.h"
+
+#include <mpi.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *ucx_mp_program = "ucx_mp";
+
+static int ucx_mp_rank = -1;
+
+void ucx_mp_set_rank(int rank)
+{
+    ucx_mp_rank = rank;
+}
+
+void ucx_mp_die(int code, const char *fmt, ...)
+{
+    char text[1024];
+    int initialized, finalized;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+
+    fflush(stdout);
+    if (ucx_mp_rank >= 0) {
+        fprintf(stderr, "%s: rank %d: %s\n", ucx_mp_program, ucx_mp_rank, text);
+    } else {
+        fprintf(stderr, "%s: %s\n", ucx_mp_program, text);
+    }
+    fflush(stderr);
+
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (initialized && !finalized) {
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
+    exit(code);
+}
+
+size_t ucx_mp_parse_size(const char *option, const char *text)
+{
+    unsigned long long value;
+    int shift = 0;
+    char *end;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    switch (*end) {
+    case 'k':
+    case 'K':
+        shift = 10;
+        break;
+    case 'm':
+    case 'M':
+        shift = 20;
+        break;
+    case 'g':
+    case 'G':
+        shift = 30;
+        break;
+    }
+    if (shift != 0) {
+        end++;
+    }
+    if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') || (errno != 0) ||
+        (value > ((uint64_t)1 << 40 >> shift))) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "%s: '%s' is not a size (examples: 0, 4096, 64K, 256M, 1G;"
+                   " at most 1024G)", option, text);
+    }
+    return (size_t)value << shift;
+}
+
+uint64_t ucx_mp_parse_number(const char *option, const char *text,
+                             uint64_t min, uint64_t max)
+{
+    unsigned long long value;
+    char *end;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') || (errno != 0) ||
+        (value < min) || (value > max)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "%s: '%s' is not a whole number from %llu to %llu", option,
+                   text, (unsigned long long)min, (unsigned long long)max);
+    }
+    return value;
+}
+
+int ucx_mp_parse_choice(const char *option, const char *text,
+                        const char *const *names)
+{
+    char list[256] = "";
+    int i;
+
+    for (i = 0; names[i] != NULL; ++i) {
+        if (!strcmp(names[i], text)) {
+            return i;
+        }
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+                 (i == 0) ? "" : ", ", names[i]);
+    }
+    ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s' is none of: %s", option, text,
+               list);
+}
+
+uint64_t ucx_mp_hash(uint64_t x)
+{
+    /* splitmix64's finalizer */
+    x += 0x9e3779b97f4a7c15ull;
+    x  = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x  = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+uint64_t ucx_mp_random(uint64_t *state)
+{
+    return ucx_mp_hash((*state)++);
+}
+
+uint64_t ucx_mp_random_below(uint64_t *state, uint64_t n)
+{
+    return (uint64_t)(((__uint128_t)ucx_mp_random(state) * n) >> 64);
+}
+
+size_t ucx_mp_random_size(uint64_t *state, size_t max)
+{
+    uint64_t zero = ucx_mp_random_below(state, 16);
+    double u      = ucx_mp_random(state) / 18446744073709551616.0;
+    double size;
+
+    if ((zero == 0) || (max == 0)) {
+        return 0;
+    }
+    size = exp2(u * log2(max + 1.0));
+    return (size >= max) ? max : (size_t)size;
+}
+
+double ucx_mp_time(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec + (ts.tv_nsec * 1e-9);
+}
+
+double ucx_mp_real_time(void)
+{
+    struct timespec ts;
+
+    /* the system call itself: nobody interposes that */
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec + (ts.tv_nsec * 1e-9);
+}
