@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Table of the visible GPUs, filled once, and the use of their contexts. */
+#include <uct/cuda/base/gpu.h>
+
+#include <uct/abi/abi.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/nvml.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+
+/* Above what UCX's own guesses give a device (it uses 0 to 9) */
+#define SYS_DEVICE_NAME_PRIORITY 10
+
+
+static struct {
+    pthread_once_t once;
+    int            count;
+    int            sm_major;
+    struct {
+        uint8_t          uuid[16];
+        ucs_sys_device_t sys_device;
+    } gpus[UCT_CUDA_MAX_DEVICES];
+} table = {.once = PTHREAD_ONCE_INIT};
+
+
+static ucs_sys_device_t find_sys_device(int device)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    ucs_sys_device_t sys_device;
+    int domain, bus, slot;
+
+    if ((driver->cuDeviceGetAttribute(&domain,
+                                      CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+                                      device) != CUDA_SUCCESS) ||
+        (driver->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                      device) != CUDA_SUCCESS) ||
+        (driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+                                      device) != CUDA_SUCCESS) ||
+        (uct_abi_topo_sys_device(domain, bus, slot, 0, &sys_device) != UCS_OK)) {
+        return UCT_ABI_SYS_DEVICE_UNKNOWN;
+    }
+
+    return sys_device;
+}
+
+static void table_fill(void)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    int count                       = 0;
+    CUuuid uuid;
+    int i;
+
+    if ((driver == NULL) || (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)) {
+        return;
+    }
+
+    if (count > UCT_CUDA_MAX_DEVICES) {
+        uct_cuda_warn("%d GPUs, of which %d are used", count,
+                      UCT_CUDA_MAX_DEVICES);
+        count = UCT_CUDA_MAX_DEVICES;
+    }
+
+    for (i = 0; i < count; ++i) {
+        if (driver->cuDeviceGetUuid(&uuid, i) == CUDA_SUCCESS) {
+            memcpy(table.gpus[i].uuid, &uuid, sizeof(table.gpus[i].uuid));
+        }
+        table.gpus[i].sys_device = find_sys_device(i);
+    }
+
+    if (count > 0) {
+        (void)driver->cuDeviceGetAttribute(
+                &table.sm_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                0);
+    }
+
+    table.count = count;
+}
+
+int uct_cuda_gpu_count(void)
+{
+    pthread_once(&table.once, table_fill);
+    return table.count;
+}
+
+void uct_cuda_gpu_name_sys_devices(void)
+{
+    char name[16];
+    int i;
+
+    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
+        if (table.gpus[i].sys_device != UCT_ABI_SYS_DEVICE_UNKNOWN) {
+            snprintf(name, sizeof(name), "GPU%d", i);
+            (void)uct_abi_topo_sys_device_set_name(table.gpus[i].sys_device,
+                                                   name,
+                                                   SYS_DEVICE_NAME_PRIORITY);
+        }
+    }
+}
+
+ucs_sys_device_t uct_cuda_gpu_sys_device(int device)
+{
+    return ((device >= 0) && (device < uct_cuda_gpu_count())) ?
+                   table.gpus[device].sys_device :
+                   UCT_ABI_SYS_DEVICE_UNKNOWN;
+}
+
+int uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device)
+{
+    int i;
+
+    if (sys_device == UCT_ABI_SYS_DEVICE_UNKNOWN) {
+        return -1;
+    }
+
+    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
+        if (table.gpus[i].sys_device == sys_device) {
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+int uct_cuda_gpu_by_uuid(const uint8_t uuid[16])
+{
+    int i;
+
+    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
+        if (memcmp(table.gpus[i].uuid, uuid, 16) == 0) {
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+int uct_cuda_gpu_sm_major(void)
+{
+    return (uct_cuda_gpu_count() > 0) ? table.sm_major : 0;
+}
+
+/* Does NVML know an active NVLink of GPU 0? */
+static bool nvml_has_nvlink(void)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uct_cuda_nvml_t *nvml     = uct_cuda_nvml_get();
+    nvmlEnableState_t state;
+    nvmlDevice_t device;
+    char bus_id[32];
+    unsigned link;
+
+    if ((nvml == NULL) || (nvml->nvmlDeviceGetNvLinkState == NULL) ||
+        (driver->cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), 0) !=
+         CUDA_SUCCESS) ||
+        (nvml->nvmlDeviceGetHandleByPciBusId(bus_id, &device) !=
+         NVML_SUCCESS)) {
+        return false;
+    }
+
+    for (link = 0; link < NVML_NVLINK_MAX_LINKS; ++link) {
+        if ((nvml->nvmlDeviceGetNvLinkState(device, link, &state) ==
+             NVML_SUCCESS) &&
+            (state == NVML_FEATURE_ENABLED)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+static pthread_once_t nvlink_once = PTHREAD_ONCE_INIT;
+static bool has_nvlink;
+
+static void nvlink_find(void)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    int count                       = uct_cuda_gpu_count();
+    int peer, has_atomics;
+
+    /* Atomics reach a peer's memory over NVLink, and not over PCIe */
+    for (peer = 1; (peer < count) && !has_nvlink; ++peer) {
+        has_nvlink = (driver->cuDeviceGetP2PAttribute != NULL) &&
+                     (driver->cuDeviceGetP2PAttribute(
+                              &has_atomics,
+                              CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                              0, peer) == CUDA_SUCCESS) &&
+                     has_atomics;
+    }
+
+    if (count == 1) {
+        has_nvlink = nvml_has_nvlink();
+    }
+}
+
+bool uct_cuda_gpu_has_nvlink(void)
+{
+    pthread_once(&nvlink_once, nvlink_find);
+    return has_nvlink;
+}
+
+/* Retains and pushes a device's primary context, if somebody made it active */
+static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned flags;
+    int is_active = 0;
+    CUcontext cuda;
+
+    if ((driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) !=
+         CUDA_SUCCESS) ||
+        !is_active) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    if (driver->cuDevicePrimaryCtxRetain(&cuda, device) != CUDA_SUCCESS) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    if (driver->cuCtxPushCurrent(cuda) != CUDA_SUCCESS) {
+        (void)driver->cuDevicePrimaryCtxRelease(device);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    context->device    = device;
+    context->is_pushed = true;
+    context->retained  = device;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
+                                       uct_cuda_gpu_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUcontext current               = NULL;
+
+    context->device    = device;
+    context->is_pushed = false;
+    context->retained  = -1;
+
+    if (cuda == NULL) {
+        return push_primary(device, context);
+    }
+
+    if ((driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&
+        (current == cuda)) {
+        return UCS_OK;
+    }
+
+    if (driver->cuCtxPushCurrent(cuda) != CUDA_SUCCESS) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    context->is_pushed = true;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_gpu_context_push_any(int device,
+                                           uct_cuda_gpu_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUdevice current;
+    int i;
+
+    context->is_pushed = false;
+    context->retained  = -1;
+
+    if ((driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
+        ((device < 0) || (device == current))) {
+        context->device = current;
+        return UCS_OK;
+    }
+
+    if (device >= 0) {
+        return push_primary(device, context);
+    }
+
+    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
+        if (push_primary(i, context) == UCS_OK) {
+            return UCS_OK;
+        }
+    }
+
+    return UCS_ERR_NO_DEVICE;
+}
+
+void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUcontext popped;
+
+    if (context->is_pushed) {
+        (void)driver->cuCtxPopCurrent(&popped);
+    }
+
+    if (context->retained >= 0) {
+        (void)driver->cuDevicePrimaryCtxRelease(context->retained);
+    }
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* UCT's operations on top of a queue of CUDA operations. */
+#include <uct/cuda/base/iface.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/module.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define DEVICE_NAME "cuda"
+
+
+ucs_status_t uct_cuda_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                     unsigned flags)
+{
+    return uct_cuda_queue_pending_add(uct_cuda_ep_queue(ep), req);
+}
+
+void uct_cuda_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                               void *arg)
+{
+    uct_cuda_queue_pending_purge(uct_cuda_ep_queue(ep), cb, arg);
+}
+
+ucs_status_t uct_cuda_ep_flush(uct_ep_h ep, unsigned flags,
+                               uct_completion_t *comp)
+{
+    return uct_cuda_queue_flush(uct_cuda_ep_queue(ep), comp);
+}
+
+ucs_status_t uct_cuda_ep_fence(uct_ep_h ep, unsigned flags)
+{
+    uct_cuda_queue_fence(uct_cuda_ep_queue(ep));
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_iface_flush(uct_iface_h iface, unsigned flags,
+                                  uct_completion_t *comp)
+{
+    /* As everywhere in UCX, a whole interface cannot be flushed in the
+     * background */
+    return (comp != NULL) ?
+                   UCS_ERR_UNSUPPORTED :
+                   uct_cuda_queue_flush(uct_cuda_iface_queue(iface), NULL);
+}
+
+ucs_status_t uct_cuda_iface_fence(uct_iface_h iface, unsigned flags)
+{
+    uct_cuda_queue_fence(uct_cuda_iface_queue(iface));
+    return UCS_OK;
+}
+
+unsigned uct_cuda_iface_progress(uct_iface_h iface)
+{
+    return uct_cuda_queue_progress(uct_cuda_iface_queue(iface));
+}
+
+ucs_status_t uct_cuda_iface_event_fd_get(uct_iface_h iface, int *fd_p)
+{
+    return uct_cuda_queue_event_fd(uct_cuda_iface_queue(iface), fd_p);
+}
+
+ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events)
+{
+    return uct_cuda_queue_arm(uct_cuda_iface_queue(iface));
+}
+
+ucs_status_t uct_cuda_iface_init(uct_cuda_iface_t *iface,
+                                 const uct_abi_iface_ops_t *ops,
+                                 uct_abi_md_t *md, uct_worker_h worker,
+                                 const uct_iface_params_t *params,
+                                 const uct_abi_iface_config_t *config,
+                                 unsigned max_poll, unsigned max_events)
+{
+    ucs_status_t status;
+
+    if (!(params->field_mask & UCT_IFACE_PARAM_FIELD_DEVICE)) {
+        uct_cuda_error("an interface was asked for without a device");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (strncmp(params->mode.device.dev_name, DEVICE_NAME,
+                strlen(DEVICE_NAME)) != 0) {
+        uct_cuda_error("there is no device %s", params->mode.device.dev_name);
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    status = uct_cuda_queue_init(&iface->queue, max_poll, max_events);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_abi_iface_init(&iface->super, ops, md, worker, params, config);
+    if (status != UCS_OK) {
+        uct_cuda_queue_cleanup(&iface->queue);
+    }
+
+    return status;
+}
+
+void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface)
+{
+    uct_cuda_queue_cleanup(&iface->queue);
+    uct_abi_iface_cleanup(&iface->super);
+}
+
+void uct_cuda_iface_query(uct_iface_attr_t *attr)
+{
+    attr->cap.flags       = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+                            UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_GET_ZCOPY |
+                            UCT_IFACE_FLAG_PUT_ZCOPY;
+    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP |
+                            UCT_IFACE_FLAG_EVENT_RECV |
+                            UCT_IFACE_FLAG_EVENT_FD;
+
+    attr->cap.put.min_zcopy       = 0;
+    attr->cap.put.max_zcopy       = SIZE_MAX;
+    attr->cap.put.opt_zcopy_align = 1;
+    attr->cap.put.align_mtu       = 1;
+    attr->cap.put.max_iov         = 1;
+
+    attr->cap.get.min_zcopy       = 0;
+    attr->cap.get.max_zcopy       = SIZE_MAX;
+    attr->cap.get.opt_zcopy_align = 1;
+    attr->cap.get.align_mtu       = 1;
+    attr->cap.get.max_iov         = 1;
+
+    attr->bandwidth.dedicated = 0;
+    attr->priority            = 0;
+}
+
+ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
+                                    uct_abi_tl_device_t **devices_p,
+                                    unsigned *num_devices_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_abi_tl_device_t *devices;
+    CUdevice current;
+
+    devices = calloc(1, sizeof(*devices));
+    if (devices == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    strcpy(devices->name, DEVICE_NAME);
+    devices->type       = type;
+    devices->sys_device = (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) ?
+                                  uct_cuda_gpu_sys_device(current) :
+                                  UCT_ABI_SYS_DEVICE_UNKNOWN;
+    *devices_p          = devices;
+    *num_devices_p      = 1;
+    return UCS_OK;
+}
+
+int uct_cuda_is_available(const uct_abi_component_t *component)
+{
+    uct_cuda_module_init_log();
+    if (uct_cuda_gpu_count() == 0) {
+        return 0;
+    }
+
+    uct_cuda_gpu_name_sys_devices();
+    return 1;
+}

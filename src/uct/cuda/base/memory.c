@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory detection through the driver's pointer attributes. */
+#include <uct/cuda/base/memory.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+
+#include <pthread.h>
+
+
+/* Contexts that already synchronise their copies. A context destroyed and
+ * another created at its address costs one call that changes nothing, or is
+ * missed; ids tell them apart where the driver has them. */
+#define SYNC_MEMOPS_MAX_CONTEXTS 64
+
+static struct {
+    pthread_mutex_t    lock;
+    unsigned           count;
+    unsigned long long ids[SYNC_MEMOPS_MAX_CONTEXTS];
+} sync_memops = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+void uct_cuda_memory_query(const void *address, size_t length,
+                           uct_cuda_memory_t *memory)
+{
+    CUmemorytype memory_type     = (CUmemorytype)0;
+    unsigned is_managed          = 0;
+    int ordinal                  = -1;
+    CUcontext context            = NULL;
+    CUdeviceptr range_start      = 0;
+    size_t range_size            = 0;
+    unsigned long long buffer_id = 0;
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_CONTEXT,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID,
+    };
+    void *values[] = {&memory_type, &is_managed, &ordinal,   &context,
+                      &range_start, &range_size, &buffer_id};
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    memory->type      = UCS_MEMORY_TYPE_HOST;
+    memory->device    = -1;
+    memory->context   = NULL;
+    memory->base      = (CUdeviceptr)address;
+    memory->length    = length;
+    memory->buffer_id = 0;
+    memory->is_pinned = false;
+
+    if ((driver == NULL) || (address == NULL) ||
+        (driver->cuPointerGetAttributes(sizeof(values) / sizeof(values[0]),
+                                        attributes, values,
+                                        (CUdeviceptr)address) !=
+         CUDA_SUCCESS)) {
+        return;
+    }
+
+    if (is_managed) {
+        memory->type = UCS_MEMORY_TYPE_CUDA_MANAGED;
+    } else if (memory_type == CU_MEMORYTYPE_DEVICE) {
+        memory->type = UCS_MEMORY_TYPE_CUDA;
+    } else {
+        memory->is_pinned = (memory_type == CU_MEMORYTYPE_HOST);
+        return;
+    }
+
+    memory->device    = ordinal;
+    memory->context   = context;
+    memory->buffer_id = buffer_id;
+    if (range_size != 0) {
+        memory->base   = range_start;
+        memory->length = range_size;
+    }
+}
+
+static bool sync_memops_context(CUcontext context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long id           = (unsigned long long)(uintptr_t)context;
+    bool done                       = false;
+    CUcontext popped;
+    unsigned i;
+
+    if ((context == NULL) || (driver->cuCtxSetFlags == NULL)) {
+        return false;
+    }
+
+    if (driver->cuCtxGetId != NULL) {
+        (void)driver->cuCtxGetId(context, &id);
+    }
+
+    pthread_mutex_lock(&sync_memops.lock);
+    for (i = 0; (i < sync_memops.count) && !done; ++i) {
+        done = (sync_memops.ids[i] == id);
+    }
+
+    if (!done && (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS)) {
+        done = (driver->cuCtxSetFlags(CU_CTX_SYNC_MEMOPS) == CUDA_SUCCESS);
+        (void)driver->cuCtxPopCurrent(&popped);
+        if (done) {
+            sync_memops.ids[sync_memops.count % SYNC_MEMOPS_MAX_CONTEXTS] = id;
+            if (sync_memops.count < SYNC_MEMOPS_MAX_CONTEXTS) {
+                ++sync_memops.count;
+            }
+        }
+    }
+
+    pthread_mutex_unlock(&sync_memops.lock);
+    return done;
+}
+
+void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned enable                 = 1;
+
+    if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
+        sync_memops_context(memory->context)) {
+        return;
+    }
+
+    if (driver->cuPointerSetAttribute != NULL) {
+        (void)driver->cuPointerSetAttribute(&enable,
+                                            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                            memory->base);
+    }
+}
+
+bool uct_cuda_memory_is_vmm(const void *address)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUmemGenericAllocationHandle handle;
+
+    if ((driver->cuMemRetainAllocationHandle == NULL) ||
+        (driver->cuMemRetainAllocationHandle(&handle, (void*)address) !=
+         CUDA_SUCCESS)) {
+        return false;
+    }
+
+    (void)driver->cuMemRelease(handle);
+    return true;
+}

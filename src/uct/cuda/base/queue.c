@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lanes, operations, flush epochs and wake-up of an interface. */
+#include <uct/cuda/base/queue.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+
+/*
+ * An epoch: operations posted between two flushes. Operations end in any order,
+ * so a flush is over when its own epoch and all older ones are empty.
+ */
+struct uct_cuda_flush {
+    uct_cuda_flush_t *newer;
+    unsigned         outstanding;
+    uct_completion_t *comp; /* NULL only in the epoch that is filling */
+};
+
+
+/* Where a pending request keeps its link: UCT leaves priv to the transport */
+static uct_pending_req_t **pending_next(uct_pending_req_t *req)
+{
+    return (uct_pending_req_t**)req->priv;
+}
+
+/* Must a new operation wait? */
+static bool is_blocked(const uct_cuda_queue_t *queue)
+{
+    return (queue->outstanding >= queue->max_events) ||
+           (queue->is_fenced && (queue->outstanding > 0));
+}
+
+ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
+                                 unsigned max_events)
+{
+    memset(queue, 0, sizeof(*queue));
+    queue->current = calloc(1, sizeof(*queue->current));
+    if (queue->current == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    queue->oldest     = queue->current;
+    queue->max_poll   = (max_poll > 0) ? max_poll : 1;
+    queue->max_events = (max_events > 0) ? max_events : 1;
+    queue->event_fd   = -1;
+    return UCS_OK;
+}
+
+/* Does the context still exist? Its streams and events went with it if not */
+static bool context_is_alive(const uct_cuda_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long id;
+
+    return (driver->cuCtxGetId == NULL) ||
+           ((driver->cuCtxGetId(context->cuda, &id) == CUDA_SUCCESS) &&
+            (id == context->id));
+}
+
+static void context_destroy(uct_cuda_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    bool is_pushed;
+    uct_cuda_op_t *op;
+    CUcontext popped;
+    unsigned i;
+
+    is_pushed = context_is_alive(context) &&
+                (driver->cuCtxPushCurrent(context->cuda) == CUDA_SUCCESS);
+
+    while ((op = context->free_ops) != NULL) {
+        context->free_ops = op->next;
+        if (is_pushed) {
+            (void)driver->cuEventDestroy(op->event);
+        }
+        free(op);
+    }
+
+    for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
+        if (is_pushed && (context->lanes[i].stream != NULL)) {
+            /* A wake-up behind the last copy may still want the eventfd */
+            (void)driver->cuStreamSynchronize(context->lanes[i].stream);
+            (void)driver->cuStreamDestroy(context->lanes[i].stream);
+        }
+    }
+
+    if (is_pushed) {
+        (void)driver->cuCtxPopCurrent(&popped);
+    }
+
+    free(context);
+}
+
+void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
+{
+    uct_cuda_context_t *context;
+    uct_cuda_flush_t *flush;
+
+    while (queue->outstanding > 0) {
+        if (uct_cuda_queue_progress(queue) == 0) {
+            sched_yield();
+        }
+    }
+
+    while ((context = queue->contexts) != NULL) {
+        queue->contexts = context->next;
+        context_destroy(context);
+    }
+
+    while ((flush = queue->oldest) != NULL) {
+        queue->oldest = flush->newer;
+        free(flush);
+    }
+
+    if (queue->event_fd >= 0) {
+        close(queue->event_fd);
+    }
+}
+
+/* Resources of the current context */
+static ucs_status_t current_context(uct_cuda_queue_t *queue,
+                                    uct_cuda_context_t **context_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long id;
+    uct_cuda_context_t *context;
+    CUcontext cuda;
+    unsigned i;
+
+    if ((driver->cuCtxGetCurrent(&cuda) != CUDA_SUCCESS) || (cuda == NULL)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    id = (uintptr_t)cuda;
+    if ((driver->cuCtxGetId != NULL) &&
+        (driver->cuCtxGetId(cuda, &id) != CUDA_SUCCESS)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    for (context = queue->contexts; context != NULL; context = context->next) {
+        if (context->id == id) {
+            *context_p = context;
+            return UCS_OK;
+        }
+    }
+
+    context = calloc(1, sizeof(*context));
+    if (context == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    context->cuda = cuda;
+    context->id   = id;
+    for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
+        context->lanes[i].context = context;
+    }
+
+    context->next   = queue->contexts;
+    queue->contexts = context;
+    *context_p      = context;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
+                                 uct_cuda_lane_t **lane_p)
+{
+    uct_cuda_context_t *context;
+    uct_cuda_lane_t *lane;
+    ucs_status_t status;
+
+    if (is_blocked(queue)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    queue->is_fenced = false;
+    status           = current_context(queue, &context);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    lane = &context->lanes[index % UCT_CUDA_QUEUE_MAX_LANES];
+    if (lane->stream == NULL) {
+        status = UCT_CUDA_CALL(cuStreamCreate, &lane->stream,
+                               CU_STREAM_NON_BLOCKING);
+        if (status != UCS_OK) {
+            lane->stream = NULL;
+            return status;
+        }
+    }
+
+    *lane_p = lane;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
+{
+    uct_cuda_op_t *op = lane->context->free_ops;
+    ucs_status_t status;
+
+    if (op != NULL) {
+        lane->context->free_ops = op->next;
+    } else {
+        op = malloc(sizeof(*op));
+        if (op == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        status = UCT_CUDA_CALL(cuEventCreate, &op->event,
+                               CU_EVENT_DISABLE_TIMING);
+        if (status != UCS_OK) {
+            free(op);
+            return status;
+        }
+    }
+
+    op->next  = NULL;
+    op->lane  = lane;
+    op->comp  = NULL;
+    op->flush = NULL;
+    op->test  = NULL;
+    op->notify = NULL;
+    op->done  = NULL;
+    op->arg   = NULL;
+    op->arg2  = NULL;
+    *op_p     = op;
+    return UCS_OK;
+}
+
+void uct_cuda_op_put(uct_cuda_op_t *op)
+{
+    op->next                    = op->lane->context->free_ops;
+    op->lane->context->free_ops = op;
+}
+
+ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_lane_t *lane           = op->lane;
+    ucs_status_t status;
+
+    if (op->test == NULL) {
+        status = UCT_CUDA_CALL(cuEventRecord, op->event, lane->stream);
+        if (status != UCS_OK) {
+            (void)driver->cuStreamSynchronize(lane->stream);
+            uct_cuda_op_put(op);
+            return status;
+        }
+    }
+
+    if (lane->head == NULL) {
+        lane->head = op;
+    } else {
+        lane->tail->next = op;
+    }
+    lane->tail = op;
+
+    if (!lane->is_active) {
+        lane->is_active   = true;
+        lane->next_active = queue->active;
+        queue->active     = lane;
+    }
+
+    op->flush = queue->current;
+    ++queue->current->outstanding;
+    ++queue->outstanding;
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t op_test(uct_cuda_op_t *op)
+{
+    CUresult result;
+
+    if (op->test != NULL) {
+        return op->test(op);
+    }
+
+    result = uct_cuda_driver_get()->cuEventQuery(op->event);
+    if (result == CUDA_SUCCESS) {
+        return UCS_OK;
+    } else if (result == CUDA_ERROR_NOT_READY) {
+        return UCS_INPROGRESS;
+    }
+
+    /* The copy failed, or the user took the context away */
+    uct_cuda_error("a copy failed: %s", uct_cuda_result_name(result));
+    return UCS_ERR_IO_ERROR;
+}
+
+/* Tells the flushes that have nothing left to wait for */
+static void flush_progress(uct_cuda_queue_t *queue)
+{
+    uct_cuda_flush_t *flush;
+    uct_completion_t *comp;
+
+    while ((queue->oldest != queue->current) &&
+           (queue->oldest->outstanding == 0)) {
+        flush         = queue->oldest;
+        comp          = flush->comp;
+        queue->oldest = flush->newer;
+        free(flush);
+        uct_abi_completion_update(comp, 1, UCS_OK);
+    }
+}
+
+static void pending_progress(uct_cuda_queue_t *queue)
+{
+    uct_pending_req_t *req;
+
+    while (((req = queue->pending_head) != NULL) && !is_blocked(queue)) {
+        queue->pending_head = *pending_next(req);
+        if (req->func(req) == UCS_ERR_NO_RESOURCE) {
+            *pending_next(req)  = queue->pending_head;
+            queue->pending_head = req;
+            if (*pending_next(req) == NULL) {
+                queue->pending_tail = req;
+            }
+            break;
+        }
+    }
+}
+
+static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
+                        ucs_status_t status)
+{
+    uct_completion_t *comp = op->comp;
+
+    if (op->done != NULL) {
+        op->done(op);
+    }
+
+    --op->flush->outstanding;
+    --queue->outstanding;
+    uct_cuda_op_put(op);
+
+    /* Last: it may post the next operation */
+    uct_abi_completion_update(comp, 1, status);
+}
+
+unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
+{
+    unsigned count         = 0;
+    uct_cuda_lane_t **link = &queue->active;
+    uct_cuda_lane_t *lane;
+    ucs_status_t status;
+    uct_cuda_op_t *op;
+
+    while (((lane = *link) != NULL) && (count < queue->max_poll)) {
+        while (((op = lane->head) != NULL) && (count < queue->max_poll)) {
+            status = op_test(op);
+            if (status == UCS_INPROGRESS) {
+                break;
+            }
+
+            lane->head = op->next;
+            ++count;
+            op_complete(queue, op, status);
+        }
+
+        if (lane->head != NULL) {
+            link = &lane->next_active;
+            continue;
+        }
+
+        /* Completions may have put lanes in front of this one */
+        for (link = &queue->active; *link != lane;
+             link = &(*link)->next_active) {
+        }
+        *link           = lane->next_active;
+        lane->is_active = false;
+    }
+
+    if (count > 0) {
+        flush_progress(queue);
+        if (queue->pending_head != NULL) {
+            pending_progress(queue);
+        }
+    }
+
+    return count;
+}
+
+ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
+                                  uct_completion_t *comp)
+{
+    uct_cuda_flush_t *next;
+
+    if ((queue->outstanding == 0) && (queue->pending_head == NULL)) {
+        return UCS_OK;
+    }
+
+    if (comp == NULL) {
+        return UCS_INPROGRESS;
+    }
+
+    if (queue->pending_head != NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    next = calloc(1, sizeof(*next));
+    if (next == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    queue->current->comp  = comp;
+    queue->current->newer = next;
+    queue->current        = next;
+    return UCS_INPROGRESS;
+}
+
+void uct_cuda_queue_fence(uct_cuda_queue_t *queue)
+{
+    queue->is_fenced = (queue->outstanding > 0);
+}
+
+ucs_status_t uct_cuda_queue_pending_add(uct_cuda_queue_t *queue,
+                                        uct_pending_req_t *req)
+{
+    if (!is_blocked(queue)) {
+        return UCS_ERR_BUSY;
+    }
+
+    *pending_next(req) = NULL;
+    if (queue->pending_head == NULL) {
+        queue->pending_head = req;
+    } else {
+        *pending_next(queue->pending_tail) = req;
+    }
+    queue->pending_tail = req;
+    return UCS_OK;
+}
+
+void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue,
+                                  uct_pending_purge_callback_t cb, void *arg)
+{
+    uct_pending_req_t *req;
+
+    while ((req = queue->pending_head) != NULL) {
+        queue->pending_head = *pending_next(req);
+        if (cb != NULL) {
+            cb(req, arg);
+        }
+    }
+}
+
+ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
+{
+    if (queue->event_fd < 0) {
+        queue->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (queue->event_fd < 0) {
+            uct_cuda_error("eventfd() failed: %s", strerror(errno));
+            return UCS_ERR_IO_ERROR;
+        }
+    }
+
+    *fd_p = queue->event_fd;
+    return UCS_OK;
+}
+
+/* Runs in a thread of the driver, where nothing of CUDA may be called */
+static void CUDA_CB wake_up(void *arg)
+{
+    const uint64_t one = 1;
+
+    if (write((int)(intptr_t)arg, &one, sizeof(one)) < 0) {
+        return; /* full: it is readable already */
+    }
+}
+
+ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
+{
+    uct_cuda_lane_t *lane;
+    uct_cuda_op_t *op;
+    ucs_status_t status;
+    uint64_t value;
+    int fd;
+
+    status = uct_cuda_queue_event_fd(queue, &fd);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    for (lane = queue->active; lane != NULL; lane = lane->next_active) {
+        if ((lane->head != NULL) && (op_test(lane->head) != UCS_INPROGRESS)) {
+            return UCS_ERR_BUSY;
+        }
+    }
+
+    if (read(fd, &value, sizeof(value)) > 0) {
+        return UCS_ERR_BUSY;
+    }
+
+    for (lane = queue->active; lane != NULL; lane = lane->next_active) {
+        op = lane->head;
+        if (op == NULL) {
+            continue;
+        }
+
+        status = (op->notify != NULL) ?
+                         op->notify(op, wake_up, (void*)(intptr_t)fd) :
+                         UCT_CUDA_CALL(cuLaunchHostFunc, lane->stream, wake_up,
+                                       (void*)(intptr_t)fd);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    return UCS_OK;
+}

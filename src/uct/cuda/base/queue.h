@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations under way on an interface: streams ("lanes") of every context that
+ * was used, the operations queued on each, and who is told when they are done.
+ * Used by one thread at a time, as UCX uses an interface.
+ */
+#ifndef UCT_CUDA_BASE_QUEUE_H
+#define UCT_CUDA_BASE_QUEUE_H
+
+#include <uct/abi/abi.h>
+
+#include <cuda.h>
+#include <stdbool.h>
+
+
+#define UCT_CUDA_QUEUE_MAX_LANES 16
+
+typedef struct uct_cuda_op      uct_cuda_op_t;
+typedef struct uct_cuda_lane    uct_cuda_lane_t;
+typedef struct uct_cuda_context uct_cuda_context_t;
+typedef struct uct_cuda_flush   uct_cuda_flush_t;
+typedef struct uct_cuda_queue   uct_cuda_queue_t;
+
+
+/**
+ * How an operation that is not one event is asked for its progress.
+ *
+ * @return UCS_INPROGRESS until it is over, then its status.
+ */
+typedef ucs_status_t (*uct_cuda_op_test_t)(uct_cuda_op_t *op);
+
+/** Called once when an operation is over, before its completion is. */
+typedef void (*uct_cuda_op_done_t)(uct_cuda_op_t *op);
+
+
+/** How the driver is asked to call somebody at the end of such an operation. */
+typedef ucs_status_t (*uct_cuda_op_notify_t)(uct_cuda_op_t *op, CUhostFn func,
+                                             void *arg);
+
+
+struct uct_cuda_op {
+    uct_cuda_op_t      *next;
+    CUevent            event;    /**< Belongs to the lane's context */
+    uct_cuda_lane_t    *lane;
+    uct_completion_t   *comp;    /**< Told at the end; may be NULL */
+    uct_cuda_flush_t   *flush;   /**< Epoch that the operation belongs to */
+    uct_cuda_op_test_t test;     /**< NULL: the event tells */
+    uct_cuda_op_notify_t notify; /**< Goes with test */
+    uct_cuda_op_done_t done;     /**< May be NULL */
+    void               *arg;     /**< The caller's, for test and done */
+    void               *arg2;
+};
+
+
+/** Operations in order: a stream, or with no stream, operations of their own */
+struct uct_cuda_lane {
+    CUstream           stream;
+    uct_cuda_context_t *context;
+    uct_cuda_op_t      *head;
+    uct_cuda_op_t      *tail;
+    uct_cuda_lane_t    *next_active;
+    bool               is_active;
+};
+
+
+struct uct_cuda_context {
+    uct_cuda_context_t *next;
+    CUcontext          cuda;
+    unsigned long long id;
+    uct_cuda_op_t      *free_ops;
+    uct_cuda_lane_t    lanes[UCT_CUDA_QUEUE_MAX_LANES];
+};
+
+
+struct uct_cuda_queue {
+    uct_cuda_context_t *contexts;
+    uct_cuda_lane_t    *active;      /**< Lanes with operations */
+    uct_cuda_flush_t   *oldest;      /**< Epochs, oldest first ... */
+    uct_cuda_flush_t   *current;     /**< ... and the one that is filling */
+    unsigned           outstanding;  /**< Operations under way */
+    unsigned           max_events;   /**< Bound of outstanding */
+    unsigned           max_poll;     /**< Completions a progress call */
+    uct_pending_req_t  *pending_head;
+    uct_pending_req_t  *pending_tail;
+    int                event_fd;     /**< -1 until asked for */
+    bool               is_fenced;    /**< Nothing new before all is over */
+};
+
+
+ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
+                                 unsigned max_events);
+
+/** Waits for what is under way, then releases streams and events. */
+void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
+
+/**
+ * Lane @a index of the current context, its stream created at first use.
+ *
+ * @return UCS_OK, UCS_ERR_NO_RESOURCE (as many operations under way as the user
+ *         allows, or a fence to wait for), UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
+                                 uct_cuda_lane_t **lane_p);
+
+/** An unused operation of the lane's context, with an event. */
+ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p);
+
+/** Give back an operation that was not posted. */
+void uct_cuda_op_put(uct_cuda_op_t *op);
+
+/**
+ * Post an operation whose work has been submitted to its lane.
+ *
+ * Without a test function its event is recorded behind the work. Should that
+ * fail, the stream is drained, so that nothing is still moving when the caller
+ * hears of it, and the operation is given back.
+ *
+ * @return UCS_INPROGRESS, or UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op);
+
+/** Completes what is over. @return Number of operations completed. */
+unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue);
+
+/** UCT's flush: @a comp is told when all operations posted so far are over. */
+ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
+                                  uct_completion_t *comp);
+
+/**
+ * UCT's fence: what is posted from now on starts after all that is under way.
+ * Until then, uct_cuda_queue_lane() answers UCS_ERR_NO_RESOURCE.
+ */
+void uct_cuda_queue_fence(uct_cuda_queue_t *queue);
+
+/** UCT's pending_add: kept only while there is something to wait for. */
+ucs_status_t uct_cuda_queue_pending_add(uct_cuda_queue_t *queue,
+                                        uct_pending_req_t *req);
+
+void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue,
+                                  uct_pending_purge_callback_t cb, void *arg);
+
+/** File descriptor that becomes readable after uct_cuda_queue_arm(). */
+ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p);
+
+/** @return UCS_OK, or UCS_ERR_BUSY when something is over already. */
+ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue);
+
+#endif

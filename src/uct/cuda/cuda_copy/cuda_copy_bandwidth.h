@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* UCX_CUDA_COPY_BW: bandwidths that UCX reckons with. */
+#ifndef UCT_CUDA_COPY_BANDWIDTH_H
+#define UCT_CUDA_COPY_BANDWIDTH_H
+
+#include <ucs/type/status.h>
+
+#include <stddef.h>
+
+
+/** Bytes per second. */
+typedef struct {
+    double dflt; /**< What is none of the others */
+    double h2d;  /**< Host to GPU */
+    double d2h;  /**< GPU to host */
+    double d2d;  /**< GPU to GPU */
+} uct_cuda_copy_bandwidth_t;
+
+
+/**
+ * Read the variable's text, as stock UCX writes it: a bandwidth, or a list such
+ * as "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs". What the text leaves out
+ * keeps its value. Units are powers of 1024 (MBs, GBs) or of bits (Gbps) as
+ * UCX's are.
+ *
+ * @param error  Filled with a sentence on UCS_ERR_INVALID_PARAM.
+ */
+ucs_status_t uct_cuda_copy_bandwidth_parse(const char *text,
+                                           uct_cuda_copy_bandwidth_t *bandwidth,
+                                           char *error, size_t error_size);
+
+#endif

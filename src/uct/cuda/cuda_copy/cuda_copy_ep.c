@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Short (synchronous) and zero-copy (asynchronous) copies in a process. */
+#include <uct/cuda/cuda_copy/cuda_copy_ep.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+
+#include <string.h>
+
+
+/* One stream a direction, so that they overlap; short copies wait for theirs
+ * and must not wait behind large ones */
+enum {
+    LANE_HOST_TO_GPU,
+    LANE_GPU_TO_HOST,
+    LANE_GPU_TO_GPU,
+    LANE_SHORT
+};
+
+
+/* A copy's lane, with its context current until copy_end() */
+typedef struct {
+    uct_cuda_gpu_context_t context;
+    uct_cuda_lane_t        *lane;
+} copy_t;
+
+
+/*
+ * @return UCS_OK; UCS_INPROGRESS when both sides are plain host memory and no
+ *         lane is needed; else an error.
+ */
+static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
+                               size_t length, bool is_short, copy_t *copy)
+{
+    uct_cuda_memory_t from, to, *gpu;
+    ucs_status_t status;
+    unsigned lane;
+
+    uct_cuda_memory_query(src, length, &from);
+    uct_cuda_memory_query(dst, length, &to);
+    if ((from.device < 0) && (to.device < 0)) {
+        return UCS_INPROGRESS;
+    }
+
+    /* A copy between GPUs runs where it reads from */
+    gpu    = (from.device >= 0) ? &from : &to;
+    status = uct_cuda_gpu_context_push(gpu->context, gpu->device,
+                                       &copy->context);
+    if (status != UCS_OK) {
+        uct_cuda_error("no usable context on GPU %d for memory at %p",
+                       gpu->device, (gpu == &from) ? src : dst);
+        return status;
+    }
+
+    lane = is_short           ? LANE_SHORT :
+           (from.device < 0) ? LANE_HOST_TO_GPU :
+           (to.device < 0)   ? LANE_GPU_TO_HOST :
+                               LANE_GPU_TO_GPU;
+    status = uct_cuda_queue_lane(uct_cuda_ep_queue(ep), lane, &copy->lane);
+    if (status != UCS_OK) {
+        uct_cuda_gpu_context_pop(&copy->context);
+    }
+
+    return status;
+}
+
+static void copy_end(copy_t *copy)
+{
+    uct_cuda_gpu_context_pop(&copy->context);
+}
+
+static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
+                               size_t length)
+{
+    ucs_status_t status;
+    copy_t copy;
+
+    if (length == 0) {
+        return UCS_OK;
+    }
+
+    status = copy_begin(ep, dst, src, length, true, &copy);
+    if (status == UCS_INPROGRESS) {
+        memmove(dst, src, length);
+        return UCS_OK;
+    } else if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuMemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
+                           length, copy.lane->stream);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamSynchronize, copy.lane->stream);
+    }
+
+    copy_end(&copy);
+    return status;
+}
+
+static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
+                               size_t length, uct_completion_t *comp)
+{
+    ucs_status_t status;
+    uct_cuda_op_t *op;
+    copy_t copy;
+
+    if (length == 0) {
+        return UCS_OK;
+    }
+
+    status = copy_begin(ep, dst, src, length, false, &copy);
+    if (status == UCS_INPROGRESS) {
+        memmove(dst, src, length);
+        return UCS_OK;
+    } else if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_op_get(copy.lane, &op);
+    if (status != UCS_OK) {
+        goto out;
+    }
+
+    status = UCT_CUDA_CALL(cuMemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
+                           length, copy.lane->stream);
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        goto out;
+    }
+
+    op->comp = comp;
+    status   = uct_cuda_op_post(uct_cuda_ep_queue(ep), op);
+
+out:
+    copy_end(&copy);
+    return status;
+}
+
+ucs_status_t uct_cuda_copy_ep_put_short(uct_ep_h ep, const void *buffer,
+                                        unsigned length, uint64_t remote_addr,
+                                        uct_rkey_t rkey)
+{
+    return copy_short(ep, (void*)(uintptr_t)remote_addr, buffer, length);
+}
+
+ucs_status_t uct_cuda_copy_ep_get_short(uct_ep_h ep, void *buffer,
+                                        unsigned length, uint64_t remote_addr,
+                                        uct_rkey_t rkey)
+{
+    return copy_short(ep, buffer, (void*)(uintptr_t)remote_addr, length);
+}
+
+ucs_status_t uct_cuda_copy_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                        size_t iovcnt, uint64_t remote_addr,
+                                        uct_rkey_t rkey,
+                                        uct_completion_t *comp)
+{
+    if (iovcnt != 1) {
+        return (iovcnt == 0) ? UCS_OK : UCS_ERR_INVALID_PARAM;
+    }
+
+    return copy_zcopy(ep, (void*)(uintptr_t)remote_addr, iov->buffer,
+                      iov->length, comp);
+}
+
+ucs_status_t uct_cuda_copy_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                        size_t iovcnt, uint64_t remote_addr,
+                                        uct_rkey_t rkey,
+                                        uct_completion_t *comp)
+{
+    if (iovcnt != 1) {
+        return (iovcnt == 0) ? UCS_OK : UCS_ERR_INVALID_PARAM;
+    }
+
+    return copy_zcopy(ep, iov->buffer, (void*)(uintptr_t)remote_addr,
+                      iov->length, comp);
+}

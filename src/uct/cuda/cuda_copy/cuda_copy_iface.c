@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* UCT interface of cuda_copy: attributes, estimates and settings. */
+#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_copy/cuda_copy_bandwidth.h>
+#include <uct/cuda/cuda_copy/cuda_copy_ep.h>
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+
+/* Stock UCX's figures: the same ones make UCP choose the same protocols */
+#define BW_DEFAULT        "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs"
+#define SHORT_SYNC_FACTOR 0.95
+#define COPY_LATENCY      1.8e-6 /* seconds */
+#define COPY_OVERHEAD     4e-6   /* seconds */
+
+
+/* UCX_CUDA_COPY_* of the interface; names and defaults as stock UCX's */
+typedef struct {
+    uct_abi_iface_config_t super;
+    unsigned               max_poll;
+    unsigned               max_events;
+    char                   *bandwidth;
+} iface_config_t;
+
+static const uct_abi_config_field_t iface_config_fields[] = {
+    {.name   = "MAX_POLL",
+     .dfl    = "16",
+     .doc    = "Completions picked up a progress call",
+     .type   = UCT_ABI_CONFIG_UINT,
+     .offset = offsetof(iface_config_t, max_poll)},
+    {.name   = "MAX_EVENTS",
+     .dfl    = "inf",
+     .doc    = "Copies under way at most",
+     .type   = UCT_ABI_CONFIG_UINT,
+     .offset = offsetof(iface_config_t, max_events)},
+    {.name   = "BW",
+     .dfl    = BW_DEFAULT,
+     .doc    = "Bandwidths that UCX reckons with: default, h2d, d2h, d2d",
+     .type   = UCT_ABI_CONFIG_STRING,
+     .offset = offsetof(iface_config_t, bandwidth)},
+    {.type = UCT_ABI_CONFIG_END}
+};
+
+
+typedef struct {
+    uct_cuda_iface_t          super;
+    uint64_t                  id; /* An interface reaches itself alone */
+    uct_cuda_copy_bandwidth_t bandwidth;
+} iface_t;
+
+
+static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
+                                uct_iface_attr_t *attr)
+{
+    const iface_t *iface = (iface_t*)tl_iface;
+
+    uct_cuda_iface_query(attr);
+
+    attr->iface_addr_len    = sizeof(iface->id);
+    attr->cap.flags        |= UCT_IFACE_FLAG_PUT_SHORT |
+                              UCT_IFACE_FLAG_GET_SHORT;
+    attr->cap.put.max_short = UINT_MAX;
+    attr->cap.get.max_short = UINT_MAX;
+    attr->latency.c         = 8e-6;
+    attr->latency.m         = 0;
+    attr->bandwidth.shared  = iface->bandwidth.dflt;
+    attr->overhead          = 0;
+    return UCS_OK;
+}
+
+static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
+                                  uct_abi_perf_attr_t *attr)
+{
+    const iface_t *iface = (iface_t*)tl_iface;
+    const bool is_zcopy  = (attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY) ||
+                           (attr->operation == UCT_ABI_EP_OP_GET_ZCOPY);
+    const bool is_get    = (attr->operation == UCT_ABI_EP_OP_GET_SHORT) ||
+                           (attr->operation == UCT_ABI_EP_OP_GET_BCOPY) ||
+                           (attr->operation == UCT_ABI_EP_OP_GET_ZCOPY);
+    const double factor  = is_zcopy ? 1 : SHORT_SYNC_FACTOR;
+    uct_abi_mem_type_t from, to;
+
+    from = is_get ? attr->remote_mem_type : attr->local_mem_type;
+    to   = is_get ? attr->local_mem_type : attr->remote_mem_type;
+    if ((from == UCT_ABI_MEM_TYPE_HOST) && (to == UCT_ABI_MEM_TYPE_HOST)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if ((from == UCT_ABI_MEM_TYPE_HOST) && (to == UCT_ABI_MEM_TYPE_CUDA)) {
+        attr->bandwidth.shared = iface->bandwidth.h2d * factor;
+    } else if ((from == UCT_ABI_MEM_TYPE_CUDA) &&
+               (to == UCT_ABI_MEM_TYPE_HOST)) {
+        attr->bandwidth.shared = iface->bandwidth.d2h * factor;
+    } else if ((from == UCT_ABI_MEM_TYPE_CUDA) &&
+               (to == UCT_ABI_MEM_TYPE_CUDA)) {
+        attr->bandwidth.shared = iface->bandwidth.d2d;
+    } else {
+        attr->bandwidth.shared = iface->bandwidth.dflt;
+    }
+
+    /* Who copies synchronously also waits for the bytes */
+    attr->path_bandwidth     = attr->bandwidth;
+    attr->send_pre_overhead  = COPY_OVERHEAD;
+    attr->send_post_overhead = is_zcopy ? 0 : COPY_LATENCY;
+    attr->latency.c          = is_zcopy ? COPY_LATENCY : 0;
+    return UCS_OK;
+}
+
+static ucs_status_t get_device_address(uct_iface_h iface,
+                                       uct_device_addr_t *addr)
+{
+    return UCS_OK;
+}
+
+static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
+{
+    memcpy(addr, &((iface_t*)iface)->id, sizeof(uint64_t));
+    return UCS_OK;
+}
+
+static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
+{
+    if ((peer->iface_addr != NULL) &&
+        (memcmp(peer->iface_addr, &((iface_t*)iface)->id, sizeof(uint64_t)) ==
+         0)) {
+        return 1;
+    }
+
+    peer->reason = "cuda_copy reaches its own interface only";
+    return 0;
+}
+
+static ucs_status_t ep_create(uct_abi_iface_t *iface,
+                              const uct_abi_ep_params_t *params, uct_ep_h *ep_p)
+{
+    uct_abi_ep_t *ep = calloc(1, sizeof(*ep));
+    ucs_status_t status;
+
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_abi_ep_init(ep, iface);
+    if (status != UCS_OK) {
+        free(ep);
+        return status;
+    }
+
+    *ep_p = &ep->super;
+    return UCS_OK;
+}
+
+static void ep_destroy(uct_ep_h ep)
+{
+    uct_abi_ep_cleanup((uct_abi_ep_t*)ep);
+    free(ep);
+}
+
+static void iface_close(uct_iface_h iface)
+{
+    uct_cuda_iface_cleanup(&((iface_t*)iface)->super);
+    free(iface);
+}
+
+static const uct_abi_iface_ops_t iface_ops = {
+    UCT_CUDA_IFACE_OPS,
+    .ep_put_short             = uct_cuda_copy_ep_put_short,
+    .ep_get_short             = uct_cuda_copy_ep_get_short,
+    .ep_put_zcopy             = uct_cuda_copy_ep_put_zcopy,
+    .ep_get_zcopy             = uct_cuda_copy_ep_get_zcopy,
+    .ep_create                = ep_create,
+    .ep_destroy               = ep_destroy,
+    .iface_close              = iface_close,
+    .iface_query              = iface_query,
+    .iface_get_device_address = get_device_address,
+    .iface_get_address        = get_address,
+    .iface_is_reachable       = is_reachable,
+    .estimate_perf            = estimate_perf
+};
+
+/* Unlike any other interface's, of this machine or another */
+static uint64_t unique_id(const void *object)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return uct_abi_system_id() ^ ((uint64_t)getpid() << 40) ^
+           (uintptr_t)object ^
+           ((uint64_t)now.tv_sec * 1000000007 + (uint64_t)now.tv_nsec);
+}
+
+static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
+                               const uct_iface_params_t *params,
+                               const uct_abi_iface_config_t *tl_config,
+                               uct_abi_iface_t **iface_p)
+{
+    const iface_config_t *config = (const iface_config_t*)tl_config;
+    ucs_status_t status;
+    char error[256];
+    iface_t *iface;
+
+    iface = calloc(1, sizeof(*iface));
+    if (iface == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    /* A plain bandwidth (how UCX up to 1.16 wrote it) leaves the rest */
+    if ((uct_cuda_copy_bandwidth_parse(BW_DEFAULT, &iface->bandwidth, error,
+                                       sizeof(error)) != UCS_OK) ||
+        (uct_cuda_copy_bandwidth_parse(config->bandwidth, &iface->bandwidth,
+                                       error, sizeof(error)) != UCS_OK)) {
+        uct_cuda_error("UCX_CUDA_COPY_%s", error);
+        status = UCS_ERR_INVALID_PARAM;
+        goto err_free;
+    }
+
+    iface->id = unique_id(iface);
+    status    = uct_cuda_iface_init(&iface->super, &iface_ops, md, worker,
+                                    params, tl_config, config->max_poll,
+                                    config->max_events);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    *iface_p = &iface->super.super;
+    return UCS_OK;
+
+err_free:
+    free(iface);
+    return status;
+}
+
+static ucs_status_t query_devices(uct_abi_md_t *md,
+                                  uct_abi_tl_device_t **devices_p,
+                                  unsigned *num_devices_p)
+{
+    return uct_cuda_query_devices(UCT_DEVICE_TYPE_ACC, devices_p,
+                                  num_devices_p);
+}
+
+const uct_abi_tl_t uct_cuda_copy_tl = {
+    .name = "cuda_copy",
+    .config = {
+        .name   = "cuda_copy transport",
+        .prefix = "CUDA_COPY_",
+        .fields = iface_config_fields,
+        .size   = sizeof(iface_config_t)
+    },
+    .query_devices = query_devices,
+    .iface_open    = iface_open
+};

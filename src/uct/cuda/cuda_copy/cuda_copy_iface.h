@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transport by which UCX knows cuda_copy's interface. */
+#ifndef UCT_CUDA_COPY_IFACE_H
+#define UCT_CUDA_COPY_IFACE_H
+
+#include <uct/abi/abi.h>
+
+
+extern const uct_abi_tl_t uct_cuda_copy_tl;
+
+#endif

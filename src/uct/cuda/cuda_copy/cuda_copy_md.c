@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory domain and component of cuda_copy: allocation, registration, and the
+ * answer to UCX's question what a pointer points to.
+ */
+#include <uct/cuda/cuda_copy/cuda_copy_md.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/hostmem.h>
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/cuda_copy/cuda_copy_mem.h>
+
+#include <stdlib.h>
+#include <unistd.h>
+
+
+/* UCX_CUDA_COPY_* of the memory domain; names and defaults as stock UCX's */
+typedef struct {
+    int    reg_whole_alloc; /* uct_abi_on_off_auto_t */
+    double max_reg_ratio;
+    int    dmabuf;          /* uct_abi_ternary_t */
+    int    pref_loc;
+    int    enable_fabric;
+    int    async_mem_type;
+    int    retain_primary_ctx;
+} md_config_t;
+
+typedef struct {
+    uct_abi_md_t super;
+    md_config_t  config;
+    bool         has_dmabuf;
+    size_t       gpu_memory; /* Of GPU 0, bytes */
+} md_t;
+
+enum {
+    PREF_LOC_CPU,
+    PREF_LOC_GPU
+};
+
+static const char *const pref_loc_names[]       = {"cpu", "gpu", NULL};
+static const char *const async_mem_type_names[] = {"host", "cuda",
+                                                   "cuda-managed", NULL};
+
+static const uct_abi_config_field_t md_config_fields[] = {
+    {.name   = "REG_WHOLE_ALLOC",
+     .dfl    = "auto",
+     .doc    = "Report whole allocations to UCX, so that they are registered "
+               "once; auto does so up to MAX_REG_RATIO",
+     .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
+     .offset = offsetof(md_config_t, reg_whole_alloc)},
+    {.name   = "MAX_REG_RATIO",
+     .dfl    = "0.1",
+     .doc    = "Largest allocation that auto reports whole, as a share of the "
+               "GPU's memory",
+     .type   = UCT_ABI_CONFIG_DOUBLE,
+     .offset = offsetof(md_config_t, max_reg_ratio)},
+    {.name   = "DMABUF",
+     .dfl    = "try",
+     .doc    = "Hand out dmabuf file descriptors of GPU memory",
+     .type   = UCT_ABI_CONFIG_TERNARY,
+     .offset = offsetof(md_config_t, dmabuf)},
+    {.name   = "PREF_LOC",
+     .dfl    = "cpu",
+     .doc    = "Where managed memory without a preferred location counts as",
+     .type   = UCT_ABI_CONFIG_ENUM,
+     .offset = offsetof(md_config_t, pref_loc),
+     .names  = pref_loc_names},
+    {.name   = "ENABLE_FABRIC",
+     .dfl    = "try",
+     .doc    = "Accepted for compatibility; allocations are plain",
+     .type   = UCT_ABI_CONFIG_TERNARY,
+     .offset = offsetof(md_config_t, enable_fabric)},
+    {.name   = "ASYNC_MEM_TYPE",
+     .dfl    = "cuda-managed",
+     .doc    = "What stream-ordered allocations count as: cuda, cuda-managed",
+     .type   = UCT_ABI_CONFIG_ENUM,
+     .offset = offsetof(md_config_t, async_mem_type),
+     .names  = async_mem_type_names},
+    {.name   = "RETAIN_PRIMARY_CTX",
+     .dfl    = "n",
+     .doc    = "Make an inactive primary context active for an allocation",
+     .type   = UCT_ABI_CONFIG_BOOL,
+     .offset = offsetof(md_config_t, retain_primary_ctx)},
+    {.type = UCT_ABI_CONFIG_END}
+};
+
+
+static void md_close(uct_abi_md_t *md)
+{
+    free(md);
+}
+
+static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
+{
+    const md_t *md       = (md_t*)tl_md;
+    const uint64_t host  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
+    const uint64_t cuda  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+    const uint64_t managed = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA_MANAGED);
+
+    attr->flags            = UCT_ABI_MD_FLAG_REG | UCT_ABI_MD_FLAG_ALLOC;
+    attr->max_reg          = SIZE_MAX;
+    attr->max_alloc        = SIZE_MAX;
+    attr->reg_mem_types    = host | cuda | managed;
+    attr->cache_mem_types  = managed;
+    attr->detect_mem_types = cuda | managed;
+    attr->alloc_mem_types  = cuda | managed;
+    attr->access_mem_types = host | cuda | managed;
+    attr->dmabuf_mem_types = md->has_dmabuf ? cuda : 0;
+    return UCS_OK;
+}
+
+static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
+                              void **address_p, uct_abi_mem_type_t mem_type,
+                              ucs_sys_device_t sys_dev, unsigned flags,
+                              const char *name, uct_mem_h *memh_p)
+{
+    const md_t *md = (md_t*)tl_md;
+    uct_cuda_copy_memh_t *memh;
+    ucs_status_t status;
+
+    status = uct_cuda_copy_mem_alloc((ucs_memory_type_t)mem_type,
+                                     uct_cuda_gpu_by_sys_device(sys_dev),
+                                     md->config.retain_primary_ctx,
+                                     flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
+                                     length_p, address_p, &memh);
+    if (status == UCS_OK) {
+        *memh_p = memh;
+    }
+
+    return status;
+}
+
+static ucs_status_t mem_free(uct_abi_md_t *md, uct_mem_h memh)
+{
+    return uct_cuda_copy_mem_free(memh);
+}
+
+static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
+                            const uct_abi_mem_reg_params_t *params,
+                            uct_mem_h *memh_p)
+{
+    uct_cuda_copy_memh_t *memh;
+    ucs_status_t status;
+
+    status = uct_cuda_copy_mem_register(
+            address, length, params->flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
+            &memh);
+    if (status == UCS_OK) {
+        *memh_p = memh;
+    }
+
+    return status;
+}
+
+static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
+                              uct_completion_t *comp)
+{
+    uct_cuda_copy_mem_unregister(memh);
+    uct_abi_completion_update(comp, 1, UCS_OK);
+    return UCS_OK;
+}
+
+/* Copies inside the process need no key */
+static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
+                              size_t length, unsigned flags, void *buffer)
+{
+    return UCS_OK;
+}
+
+/* Where UCX is to think that managed memory is */
+static ucs_sys_device_t managed_location(const md_t *md, const void *address,
+                                         size_t length, int device)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    int location                    = CU_DEVICE_INVALID;
+
+    if ((driver->cuMemRangeGetAttribute == NULL) ||
+        (driver->cuMemRangeGetAttribute(
+                 &location, sizeof(location),
+                 CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+                 (CUdeviceptr)address, length) != CUDA_SUCCESS) ||
+        (location == CU_DEVICE_INVALID)) {
+        location = (md->config.pref_loc == PREF_LOC_GPU) ? device :
+                                                           CU_DEVICE_CPU;
+    }
+
+    return uct_cuda_gpu_sys_device(location);
+}
+
+/* Is the allocation small enough to be reported, and registered, whole? */
+static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory)
+{
+    switch (md->config.reg_whole_alloc) {
+    case UCT_ABI_ON:
+        return true;
+    case UCT_ABI_OFF:
+        return false;
+    default:
+        return memory->length <=
+               (double)md->gpu_memory * md->config.max_reg_ratio;
+    }
+}
+
+/* Fills in a dmabuf of the pages around a range */
+static void query_dmabuf(const md_t *md, uct_abi_mem_attr_t *attr,
+                         const void *address)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uintptr_t page            = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t base            = (uintptr_t)attr->base_address;
+    const uintptr_t start           = base & ~(page - 1);
+    const uintptr_t end = (base + attr->alloc_length + page - 1) & ~(page - 1);
+    int fd              = -1;
+
+    if (!md->has_dmabuf || (driver->cuMemGetHandleForAddressRange == NULL) ||
+        (driver->cuMemGetHandleForAddressRange(
+                 &fd, start, end - start, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                 0) != CUDA_SUCCESS)) {
+        return;
+    }
+
+    attr->dmabuf_offset = (uintptr_t)address - start;
+    if (attr->field_mask & UCT_ABI_MEM_ATTR_DMABUF_FD) {
+        attr->dmabuf_fd = fd;
+    } else {
+        close(fd);
+    }
+}
+
+static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
+                              size_t length, uct_abi_mem_attr_t *attr)
+{
+    const md_t *md = (md_t*)tl_md;
+    uct_cuda_memory_t memory;
+
+    if (address == NULL) {
+        return UCS_OK;
+    }
+
+    if (uct_cuda_hostmem_is_known(address)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    uct_cuda_memory_query(address, length, &memory);
+    if (memory.type == UCS_MEMORY_TYPE_HOST) {
+        uct_cuda_hostmem_add(address, length);
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    /* Memory of a pool belongs to no context, and a peer cannot map it */
+    if ((memory.type == UCS_MEMORY_TYPE_CUDA) && (memory.context == NULL) &&
+        (md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
+        !uct_cuda_memory_is_vmm(address)) {
+        attr->mem_type = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
+    } else {
+        attr->mem_type = (uct_abi_mem_type_t)memory.type;
+    }
+
+    if (memory.type == UCS_MEMORY_TYPE_CUDA_MANAGED) {
+        attr->sys_dev = managed_location(md, address, length, memory.device);
+        return UCS_OK;
+    }
+
+    attr->sys_dev = uct_cuda_gpu_sys_device(memory.device);
+    uct_cuda_memory_sync_memops(&memory);
+    if (is_reported_whole(md, &memory)) {
+        attr->base_address = (void*)memory.base;
+        attr->alloc_length = memory.length;
+    }
+
+    if (attr->field_mask &
+        (UCT_ABI_MEM_ATTR_DMABUF_FD | UCT_ABI_MEM_ATTR_DMABUF_OFFSET)) {
+        query_dmabuf(md, attr, address);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t detect_memory_type(uct_abi_md_t *md, const void *address,
+                                       size_t length,
+                                       uct_abi_mem_type_t *mem_type_p)
+{
+    uct_abi_mem_attr_t attr = {
+        .field_mask = UCT_ABI_MEM_ATTR_MEM_TYPE
+    };
+    ucs_status_t status;
+
+    status = mem_query(md, address, length, &attr);
+    if (status == UCS_OK) {
+        *mem_type_p = attr.mem_type;
+    }
+
+    return status;
+}
+
+static const uct_abi_md_ops_t md_ops = {
+    .close              = md_close,
+    .query              = md_query,
+    .mem_alloc          = mem_alloc,
+    .mem_free           = mem_free,
+    .mem_reg            = mem_reg,
+    .mem_dereg          = mem_dereg,
+    .mem_query          = mem_query,
+    .mkey_pack          = mkey_pack,
+    .detect_memory_type = detect_memory_type
+};
+
+/*
+ * A UCX without CUDA memory hooks has a cache of memory types that nothing
+ * fills, and takes every pointer for host memory: it must go. Then UCX asks us
+ * for every buffer, which is what hostmem makes cheap.
+ */
+static void memtype_cache_setup(void)
+{
+    if (uct_abi_memtype_cache_state() != UCT_ABI_MEMTYPE_CACHE_BLIND) {
+        return;
+    }
+
+    if (uct_abi_memtype_cache_disable() != UCS_OK) {
+        uct_cuda_warn("this UCX does not see CUDA allocations and its cache of "
+                      "memory types cannot be switched off: set "
+                      "UCX_MEMTYPE_CACHE=n");
+    }
+
+    uct_cuda_hostmem_enable();
+}
+
+static bool dmabuf_is_supported(void)
+{
+    int is_supported = 0;
+
+    return (uct_cuda_driver_get()->cuDeviceGetAttribute(
+                    &is_supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0) ==
+            CUDA_SUCCESS) &&
+           is_supported;
+}
+
+static ucs_status_t md_open(const uct_abi_component_t *component,
+                            const char *md_name, const void *tl_config,
+                            uct_abi_md_t **md_p)
+{
+    md_t *md = calloc(1, sizeof(*md));
+
+    if (md == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    md->config     = *(const md_config_t*)tl_config;
+    md->has_dmabuf = (md->config.dmabuf != UCT_ABI_NO) && dmabuf_is_supported();
+    if ((md->config.dmabuf == UCT_ABI_YES) && !md->has_dmabuf) {
+        uct_cuda_error("UCX_CUDA_COPY_DMABUF=y: the driver has no dmabuf");
+        free(md);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (md->config.async_mem_type == UCT_ABI_MEM_TYPE_HOST) {
+        uct_cuda_warn("UCX_CUDA_COPY_ASYNC_MEM_TYPE=host: cuda-managed is used "
+                      "instead");
+        md->config.async_mem_type = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
+    }
+
+    (void)uct_cuda_driver_get()->cuDeviceTotalMem(&md->gpu_memory, 0);
+    memtype_cache_setup();
+
+    md->super.ops = &md_ops;
+    *md_p         = &md->super;
+    return UCS_OK;
+}
+
+const uct_abi_component_t uct_cuda_copy_component = {
+    .name = "cuda_cpy", /* stock UCX's spelling */
+    .config = {
+        .name   = "Cuda-copy memory domain",
+        .prefix = "CUDA_COPY_",
+        .fields = md_config_fields,
+        .size   = sizeof(md_config_t)
+    },
+    .tl           = &uct_cuda_copy_tl,
+    .is_available = uct_cuda_is_available,
+    .md_open      = md_open
+};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuMemAlloc, cuMemAllocManaged and cuMemHostRegister as UCT memory. */
+#include <uct/cuda/cuda_copy/cuda_copy_mem.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+
+#include <stdlib.h>
+
+
+struct uct_cuda_copy_memh {
+    CUdeviceptr device_memory; /* Allocated here, or 0 */
+    void        *host_memory;  /* Page-locked here, or NULL */
+    CUcontext   context;       /* Where it was allocated */
+};
+
+
+/* Registered memory that needed no registration: no allocation, no release */
+static uct_cuda_copy_memh_t nothing_to_do;
+
+
+/* Makes a context current for an allocation on a device */
+static ucs_status_t push_for_allocation(int device, bool use_inactive,
+                                        uct_cuda_gpu_context_t *context)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    ucs_status_t status;
+    CUcontext cuda;
+
+    status = uct_cuda_gpu_context_push_any(device, context);
+    if ((status != UCS_ERR_NO_DEVICE) || !use_inactive) {
+        return status;
+    }
+
+    device = (device >= 0) ? device : 0;
+    if (driver->cuDevicePrimaryCtxRetain(&cuda, device) != CUDA_SUCCESS) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    /* Stays retained: the memory lives in it */
+    return uct_cuda_gpu_context_push(cuda, device, context);
+}
+
+ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
+                                     bool use_inactive, bool hide_errors,
+                                     size_t *length_p, void **address_p,
+                                     uct_cuda_copy_memh_t **memh_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_gpu_context_t context;
+    uct_cuda_copy_memh_t *memh;
+    uct_cuda_memory_t memory;
+    ucs_status_t status;
+    CUresult result;
+
+    if ((driver == NULL) || ((type != UCS_MEMORY_TYPE_CUDA) &&
+                             (type != UCS_MEMORY_TYPE_CUDA_MANAGED))) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    memh = calloc(1, sizeof(*memh));
+    if (memh == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = push_for_allocation(device, use_inactive, &context);
+    if (status != UCS_OK) {
+        status = UCS_ERR_NO_DEVICE;
+        goto err_free;
+    }
+
+    result = (type == UCS_MEMORY_TYPE_CUDA) ?
+                     driver->cuMemAlloc(&memh->device_memory, *length_p) :
+                     driver->cuMemAllocManaged(&memh->device_memory, *length_p,
+                                               CU_MEM_ATTACH_GLOBAL);
+    if (result != CUDA_SUCCESS) {
+        if (hide_errors) {
+            uct_cuda_debug("cannot allocate %zu bytes on GPU %d: %s", *length_p,
+                           context.device, uct_cuda_result_name(result));
+        } else {
+            uct_cuda_error("cannot allocate %zu bytes on GPU %d: %s", *length_p,
+                           context.device, uct_cuda_result_name(result));
+        }
+        status = UCS_ERR_NO_MEMORY;
+        goto err_pop;
+    }
+
+    (void)driver->cuCtxGetCurrent(&memh->context);
+    uct_cuda_memory_query((void*)memh->device_memory, *length_p, &memory);
+    uct_cuda_memory_sync_memops(&memory);
+    uct_cuda_gpu_context_pop(&context);
+
+    *address_p = (void*)memh->device_memory;
+    *memh_p    = memh;
+    return UCS_OK;
+
+err_pop:
+    uct_cuda_gpu_context_pop(&context);
+err_free:
+    free(memh);
+    return status;
+}
+
+ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUcontext popped;
+
+    if (driver->cuCtxPushCurrent(memh->context) == CUDA_SUCCESS) {
+        (void)driver->cuMemFree(memh->device_memory);
+        (void)driver->cuCtxPopCurrent(&popped);
+    }
+
+    free(memh);
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
+                                        bool hide_errors,
+                                        uct_cuda_copy_memh_t **memh_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_copy_memh_t *memh;
+    uct_cuda_memory_t memory;
+    CUresult result;
+    CUdevice device;
+
+    *memh_p = &nothing_to_do;
+    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+        return UCS_OK;
+    }
+
+    uct_cuda_memory_query(address, length, &memory);
+    if ((memory.device >= 0) || memory.is_pinned) {
+        return UCS_OK;
+    }
+
+    memh = calloc(1, sizeof(*memh));
+    if (memh == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    result = driver->cuMemHostRegister(address, length,
+                                       CU_MEMHOSTREGISTER_PORTABLE);
+    if (result != CUDA_SUCCESS) {
+        if (hide_errors) {
+            uct_cuda_debug("cannot page-lock %p (%zu bytes): %s", address,
+                           length, uct_cuda_result_name(result));
+        } else {
+            uct_cuda_error("cannot page-lock %p (%zu bytes): %s", address,
+                           length, uct_cuda_result_name(result));
+        }
+        free(memh);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    memh->host_memory = address;
+    *memh_p           = memh;
+    return UCS_OK;
+}
+
+void uct_cuda_copy_mem_unregister(uct_cuda_copy_memh_t *memh)
+{
+    if (memh == &nothing_to_do) {
+        return;
+    }
+
+    (void)uct_cuda_driver_get()->cuMemHostUnregister(memh->host_memory);
+    free(memh);
+}

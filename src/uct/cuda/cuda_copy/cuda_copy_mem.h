@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Allocation of GPU memory and registration of host memory for cuda_copy. */
+#ifndef UCT_CUDA_COPY_MEM_H
+#define UCT_CUDA_COPY_MEM_H
+
+#include <ucs/memory/memory_type.h>
+#include <ucs/type/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+
+/** Memory allocated, or host memory registered. */
+typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
+
+
+/**
+ * Allocate GPU or managed memory.
+ *
+ * @param device     Device to allocate on, or -1: that of the current context.
+ * @param use_inactive  May make a primary context active for it.
+ * @param hide_errors   Log failures at debug level only.
+ * @param length_p   Bytes wanted; filled with the bytes allocated.
+ *
+ * @return UCS_OK, UCS_ERR_UNSUPPORTED (memory type), UCS_ERR_NO_DEVICE (no
+ *         context), UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
+                                     bool use_inactive, bool hide_errors,
+                                     size_t *length_p, void **address_p,
+                                     uct_cuda_copy_memh_t **memh_p);
+
+ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh);
+
+/**
+ * Register memory: page-locks plain host memory, so that copies run at the
+ * link's speed; what the driver knows already needs nothing. Without a current
+ * context nothing is done either, as with stock UCX.
+ */
+ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
+                                        bool hide_errors,
+                                        uct_cuda_copy_memh_t **memh_p);
+
+void uct_cuda_copy_mem_unregister(uct_cuda_copy_memh_t *memh);
+
+#endif

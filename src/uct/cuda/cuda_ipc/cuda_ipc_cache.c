@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mapping cache: a search tree for the lookup, a list for age and sweeps. */
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+
+#include <limits.h>
+#include <pthread.h>
+#include <search.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* One cache a process: workers share it, and a worker holds no lock that
+ * another one respects when it unpacks a key (UCX's rule), so it has its own */
+static struct {
+    pthread_mutex_t        lock;
+    void                   *tree;   /* Current mappings; stale ones have left */
+    uct_cuda_ipc_mapping_t *newest; /* All mappings, stale ones included */
+    uct_cuda_ipc_mapping_t *oldest;
+    unsigned               count;
+    unsigned long          max_regions;
+    size_t                 max_size;
+} cache = {
+    .lock        = PTHREAD_MUTEX_INITIALIZER,
+    .max_regions = ULONG_MAX,
+    .max_size    = SIZE_MAX
+};
+
+
+#define COMPARE(_a, _b) (((_a) > (_b)) - ((_a) < (_b)))
+
+static int mapping_compare(const void *a, const void *b)
+{
+    const uct_cuda_ipc_mapping_t *left = a, *right = b;
+    int order;
+
+    order = COMPARE(left->handle.base, right->handle.base);
+    if (order == 0) {
+        order = COMPARE(left->handle.pid, right->handle.pid);
+    }
+    if (order == 0) {
+        order = COMPARE(left->handle.pid_ns, right->handle.pid_ns);
+    }
+    if (order == 0) {
+        order = COMPARE(left->context_id, right->context_id);
+    }
+    return order;
+}
+
+static bool is_same_peer(const uct_cuda_ipc_mapping_t *mapping,
+                         const uct_cuda_ipc_handle_t *handle)
+{
+    return (mapping->handle.pid == handle->pid) &&
+           (mapping->handle.pid_ns == handle->pid_ns);
+}
+
+static void list_remove(uct_cuda_ipc_mapping_t *mapping)
+{
+    *((mapping->newer != NULL) ? &mapping->newer->older : &cache.newest) =
+            mapping->older;
+    *((mapping->older != NULL) ? &mapping->older->newer : &cache.oldest) =
+            mapping->newer;
+}
+
+static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
+{
+    mapping->newer = NULL;
+    mapping->older = cache.newest;
+    *((cache.newest != NULL) ? &cache.newest->newer : &cache.oldest) = mapping;
+    cache.newest                                                     = mapping;
+}
+
+static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long context_id   = mapping->context_id;
+    CUcontext popped;
+
+    list_remove(mapping);
+    --cache.count;
+
+    /* The user may have destroyed the context, and the mapping with it */
+    if ((driver->cuCtxGetId != NULL) &&
+        ((driver->cuCtxGetId(mapping->context, &context_id) != CUDA_SUCCESS) ||
+         (context_id != mapping->context_id))) {
+        goto out;
+    }
+
+    if (driver->cuCtxPushCurrent(mapping->context) == CUDA_SUCCESS) {
+        uct_cuda_ipc_handle_close(&mapping->handle, mapping->mapped);
+        (void)driver->cuCtxPopCurrent(&popped);
+    }
+
+out:
+    free(mapping);
+}
+
+/* Takes a mapping out of use: now, or with the last transfer that needs it */
+static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
+{
+    if (!mapping->stale) {
+        tdelete(mapping, &cache.tree, mapping_compare);
+        mapping->stale = true;
+    }
+
+    if (mapping->users == 0) {
+        mapping_destroy(mapping);
+    }
+}
+
+/* Retires the idle mappings of a peer that lie within an address range */
+static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
+                            uint64_t end)
+{
+    unsigned count = 0;
+    uct_cuda_ipc_mapping_t *mapping, *newer;
+
+    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
+        newer = mapping->newer;
+        if ((mapping->users == 0) && is_same_peer(mapping, peer) &&
+            (mapping->handle.base < end) &&
+            (mapping->handle.base + mapping->handle.length > start)) {
+            mapping_retire(mapping);
+            ++count;
+        }
+    }
+
+    return count;
+}
+
+static void enforce_limits(const uct_cuda_ipc_handle_t *peer)
+{
+    unsigned long regions = 0;
+    size_t size           = 0;
+    uct_cuda_ipc_mapping_t *mapping, *older;
+
+    if ((cache.max_regions == ULONG_MAX) && (cache.max_size == SIZE_MAX)) {
+        return;
+    }
+
+    for (mapping = cache.newest; mapping != NULL; mapping = older) {
+        older = mapping->older;
+        if (!is_same_peer(mapping, peer)) {
+            continue;
+        }
+
+        ++regions;
+        size += mapping->handle.length;
+        if (((regions > cache.max_regions) || (size > cache.max_size)) &&
+            (mapping->users == 0)) {
+            mapping_retire(mapping);
+        }
+    }
+}
+
+/* Opens the handle; mappings of the peer that are in the way go first */
+static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
+                                CUdevice device, CUdeviceptr *mapped_p)
+{
+    ucs_status_t status;
+
+    /* The peer has freed whatever else was mapped within this range */
+    (void)retire_idle(handle, handle->base, handle->base + handle->length);
+
+    status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
+    if ((status != UCS_OK) && (retire_idle(handle, 0, UINT64_MAX) > 0)) {
+        status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
+    }
+
+    return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
+}
+
+/* The current context's identity */
+static ucs_status_t current_context(uct_cuda_ipc_mapping_t *key)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    if ((driver->cuCtxGetCurrent(&key->context) != CUDA_SUCCESS) ||
+        (key->context == NULL)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    key->context_id = (uintptr_t)key->context;
+    if ((driver->cuCtxGetId != NULL) &&
+        (driver->cuCtxGetId(key->context, &key->context_id) != CUDA_SUCCESS)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
+                                    CUdevice device,
+                                    uct_cuda_ipc_mapping_t **mapping_p)
+{
+    uct_cuda_ipc_mapping_t key = {.handle = *handle, .device = device};
+    uct_cuda_ipc_mapping_t *mapping;
+    ucs_status_t status;
+    void *found;
+
+    status = current_context(&key);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    pthread_mutex_lock(&cache.lock);
+
+    found = tfind(&key, &cache.tree, mapping_compare);
+    if (found != NULL) {
+        mapping = *(uct_cuda_ipc_mapping_t**)found;
+        if ((mapping->handle.buffer_id == handle->buffer_id) &&
+            (mapping->handle.length == handle->length) &&
+            (mapping->context == key.context)) {
+            list_remove(mapping);
+            list_add_newest(mapping);
+            goto out_held;
+        }
+
+        mapping_retire(mapping);
+    }
+
+    mapping = malloc(sizeof(*mapping));
+    if (mapping == NULL) {
+        status = UCS_ERR_NO_MEMORY;
+        goto out;
+    }
+
+    *mapping = key;
+    status   = open_handle(handle, device, &mapping->mapped);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    if (tsearch(mapping, &cache.tree, mapping_compare) == NULL) {
+        status = UCS_ERR_NO_MEMORY;
+        goto err_close;
+    }
+
+    list_add_newest(mapping);
+    ++cache.count;
+    uct_cuda_trace("mapped %#lx..%#lx of pid %d at %#llx",
+                   (unsigned long)handle->base,
+                   (unsigned long)(handle->base + handle->length), handle->pid,
+                   mapping->mapped);
+
+out_held:
+    ++mapping->users;
+    enforce_limits(handle);
+    *mapping_p = mapping;
+    goto out;
+
+err_close:
+    uct_cuda_ipc_handle_close(handle, mapping->mapped);
+err_free:
+    free(mapping);
+out:
+    pthread_mutex_unlock(&cache.lock);
+    return status;
+}
+
+void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
+{
+    pthread_mutex_lock(&cache.lock);
+    --mapping->users;
+    if ((mapping->users == 0) && (mapping->stale || !keep)) {
+        mapping_retire(mapping);
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void uct_cuda_ipc_cache_set_limits(unsigned long max_regions, size_t max_size)
+{
+    pthread_mutex_lock(&cache.lock);
+    cache.max_regions = max_regions;
+    cache.max_size    = max_size;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
+{
+    const uct_cuda_ipc_handle_t peer = {.pid_ns = pid_ns, .pid = pid};
+
+    pthread_mutex_lock(&cache.lock);
+    (void)retire_idle(&peer, 0, UINT64_MAX);
+    pthread_mutex_unlock(&cache.lock);
+}
+
+unsigned uct_cuda_ipc_cache_count(void)
+{
+    unsigned count;
+
+    pthread_mutex_lock(&cache.lock);
+    count = cache.count;
+    pthread_mutex_unlock(&cache.lock);
+    return count;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mappings of peers' allocations, kept between transfers. */
+#ifndef UCT_CUDA_IPC_CACHE_H
+#define UCT_CUDA_IPC_CACHE_H
+
+#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+
+#include <stdbool.h>
+
+
+/** A peer's allocation mapped in one context of this process. */
+typedef struct uct_cuda_ipc_mapping uct_cuda_ipc_mapping_t;
+
+struct uct_cuda_ipc_mapping {
+    uct_cuda_ipc_handle_t  handle;
+    CUdeviceptr            mapped;     /**< Where @a handle.base appears here */
+    CUcontext              context;    /**< Opened in this context ... */
+    unsigned long long     context_id; /**< ... which has this id */
+    CUdevice               device;     /**< ... and belongs to this device */
+    unsigned               users;      /**< Transfers under way */
+    bool                   stale;      /**< Close with the last user */
+    uct_cuda_ipc_mapping_t *newer;     /**< Least recently used order */
+    uct_cuda_ipc_mapping_t *older;
+};
+
+
+/**
+ * Map @a handle in the current context, or find it mapped. Thread safe.
+ *
+ * A mapping whose allocation the peer has freed since (same address, other
+ * buffer id or length) is closed and made anew.
+ *
+ * @param handle     Peer's allocation.
+ * @param device     Device of the current context.
+ * @param mapping_p  Filled with the mapping, held until it is put back.
+ *
+ * @return UCS_OK, UCS_ERR_UNREACHABLE, UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
+                                    CUdevice device,
+                                    uct_cuda_ipc_mapping_t **mapping_p);
+
+/** Give a mapping back; @a keep says whether it may stay for the next use. */
+void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
+
+/** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). */
+void uct_cuda_ipc_cache_set_limits(unsigned long max_regions, size_t max_size);
+
+/** Close what nobody uses of one peer's mappings (it has disconnected). */
+void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid);
+
+/** Number of mappings held, for tests and for the VFS. */
+unsigned uct_cuda_ipc_cache_count(void);
+
+#endif

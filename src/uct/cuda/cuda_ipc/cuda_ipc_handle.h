@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Handles that let another process map this process's GPU memory. */
+#ifndef UCT_CUDA_IPC_HANDLE_H
+#define UCT_CUDA_IPC_HANDLE_H
+
+#include <uct/cuda/base/memory.h>
+
+#include <stdint.h>
+
+
+/** How an allocation can be shared with another process of the node. */
+typedef enum {
+    UCT_CUDA_IPC_HANDLE_NONE,   /**< Cannot be shared */
+    UCT_CUDA_IPC_HANDLE_LEGACY, /**< cuMemAlloc memory, cuIpcGetMemHandle */
+    UCT_CUDA_IPC_HANDLE_FABRIC, /**< cuMemCreate memory, fabric handle */
+    UCT_CUDA_IPC_HANDLE_FD      /**< cuMemCreate memory, file descriptor */
+} uct_cuda_ipc_handle_type_t;
+
+
+#define UCT_CUDA_IPC_HANDLE_BYTES 64
+
+
+/** An allocation as another process sees it. Plain data; sent as it is. */
+typedef struct {
+    uint8_t  type;     /**< uct_cuda_ipc_handle_type_t */
+    uint8_t  reserved[3];
+    int32_t  pid;       /**< Exporter, in its own pid namespace */
+    uint64_t pid_ns;    /**< Exporter's pid namespace (inode number) */
+    uint8_t  gpu[16];   /**< UUID of the GPU that holds the memory */
+    uint64_t base;      /**< Start of the allocation in the exporter */
+    uint64_t length;    /**< Length of the allocation, bytes */
+    uint64_t buffer_id; /**< Tells allocations at one address apart */
+    union {
+        uint8_t bytes[UCT_CUDA_IPC_HANDLE_BYTES]; /**< LEGACY, FABRIC */
+        int32_t fd;                               /**< FD: exporter's number */
+    } os;
+} uct_cuda_ipc_handle_t;
+
+
+/**
+ * Describe the allocation that holds @a address to other processes.
+ *
+ * The file descriptor of an FD handle is the caller's to close, with
+ * uct_cuda_ipc_handle_release(). Memory that cannot be shared gives UCS_OK and
+ * a handle of type NONE: peers then take another transport.
+ */
+ucs_status_t uct_cuda_ipc_handle_export(const void *address,
+                                        uct_cuda_ipc_handle_t *handle_p);
+
+void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle);
+
+
+/**
+ * Map a peer's allocation into the current context.
+ *
+ * @return UCS_OK; UCS_ERR_ALREADY_EXISTS when a stale mapping of the peer is in
+ *         the way; UCS_ERR_UNREACHABLE when it cannot be mapped.
+ */
+ucs_status_t uct_cuda_ipc_handle_open(const uct_cuda_ipc_handle_t *handle,
+                                      CUdevice device, CUdeviceptr *mapped_p);
+
+/** Undo uct_cuda_ipc_handle_open(), in the same context. */
+void uct_cuda_ipc_handle_close(const uct_cuda_ipc_handle_t *handle,
+                               CUdeviceptr mapped);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* UCT interface of cuda_ipc: attributes, estimates and settings. */
+#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MBYTE (1024.0 * 1024.0)
+
+
+#define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
+    { \
+        .name = _name, .dfl = _dfl, .doc = _doc, .type = _type, \
+        .offset = offsetof(uct_cuda_ipc_iface_config_t, _field) \
+    }
+
+#define NUM_STOCK_FIELDS 9
+
+/* Stock's variables; the engine's follow when the module is loaded */
+static uct_abi_config_field_t
+        config_fields[NUM_STOCK_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS + 1] = {
+    CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
+                 UCT_ABI_CONFIG_UINT, max_poll),
+    CONFIG_FIELD("MAX_STREAMS", "16",
+                 "Streams that single-path transfers are spread over",
+                 UCT_ABI_CONFIG_UINT, max_streams),
+    CONFIG_FIELD("CACHE", "y", "Keep mappings of peers' memory",
+                 UCT_ABI_CONFIG_BOOL, enable_cache),
+    CONFIG_FIELD("ENABLE_GET_ZCOPY", "auto",
+                 "Offer get: auto leaves it out where there is no NVLink",
+                 UCT_ABI_CONFIG_ON_OFF_AUTO, enable_get_zcopy),
+    CONFIG_FIELD("MAX_EVENTS", "inf", "Transfers under way at most",
+                 UCT_ABI_CONFIG_UINT, max_events),
+    CONFIG_FIELD("BW", "auto", "Bandwidth between GPUs that UCX reckons with",
+                 UCT_ABI_CONFIG_BW, bandwidth),
+    CONFIG_FIELD("LAT", "1.8us", "Latency that UCX reckons with",
+                 UCT_ABI_CONFIG_TIME, latency),
+    CONFIG_FIELD("OVERHEAD", "4.0us",
+                 "CPU time of a transfer that UCX reckons with",
+                 UCT_ABI_CONFIG_TIME, overhead),
+    CONFIG_FIELD("ENABLE_SAME_PROCESS", "n",
+                 "Accepted for compatibility; has no effect",
+                 UCT_ABI_CONFIG_BOOL, enable_same_process),
+};
+
+
+/* The engine parses its variables itself: UCX hands their text through */
+__attribute__((constructor)) static void config_add_multipath(void)
+{
+    uct_abi_config_field_t *field = &config_fields[NUM_STOCK_FIELDS];
+    unsigned i;
+
+    for (i = 0; (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) &&
+                (uct_cuda_mp_config_vars[i].name != NULL);
+         ++i, ++field) {
+        field->name   = uct_cuda_mp_config_vars[i].name;
+        field->dfl    = uct_cuda_mp_config_vars[i].dfl;
+        field->doc    = uct_cuda_mp_config_vars[i].doc;
+        field->type   = UCT_ABI_CONFIG_STRING;
+        field->offset = offsetof(uct_cuda_ipc_iface_config_t, multipath) +
+                        (i * sizeof(char*));
+    }
+}
+
+static ucs_status_t config_read_multipath(
+        const uct_cuda_ipc_iface_config_t *config,
+        uct_cuda_mp_config_t *multipath)
+{
+    const uct_cuda_mp_config_var_t *var = uct_cuda_mp_config_vars;
+    char error[256];
+    unsigned i;
+
+    uct_cuda_mp_config_init(multipath);
+    for (i = 0;
+         (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
+        if (uct_cuda_mp_config_set(multipath, var[i].name, config->multipath[i],
+                                   error, sizeof(error)) != UCS_OK) {
+            uct_cuda_error("UCX_CUDA_IPC_%s", error);
+            return UCS_ERR_INVALID_PARAM;
+        }
+    }
+
+    if (uct_cuda_mp_config_check(multipath, error, sizeof(error)) != UCS_OK) {
+        uct_cuda_error("UCX_CUDA_IPC_%s", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return UCS_OK;
+}
+
+/*
+ * What stock UCX tells UCP of a GPU generation (bytes/s): the same figures make
+ * UCP choose the same protocols. They are not what our planner reckons with.
+ */
+static double generation_bandwidth(void)
+{
+    switch (uct_cuda_gpu_sm_major()) {
+    case 6:
+        return 80000.0 * MBYTE;
+    case 7:
+        return 250000.0 * MBYTE;
+    case 8:
+        return 300000.0 * MBYTE;
+    case 9:
+        return 400000.0 * MBYTE;
+    case 10:
+        return 800000.0 * MBYTE;
+    default:
+        return 6911.0 * MBYTE;
+    }
+}
+
+/* Over PCIe alone, reading a peer's memory is slower than having it written */
+static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
+{
+    return (iface->enable_get_zcopy == UCT_ABI_ON) ||
+           ((iface->enable_get_zcopy == UCT_ABI_ON_OFF_AUTO) &&
+            uct_cuda_gpu_has_nvlink());
+}
+
+static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
+                                uct_iface_attr_t *attr)
+{
+    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+
+    uct_cuda_iface_query(attr);
+
+    attr->device_addr_len   = sizeof(uct_cuda_ipc_device_addr_t);
+    attr->iface_addr_len    = sizeof(uct_cuda_ipc_iface_addr_t);
+    attr->cap.flags        |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+    attr->cap.get.max_zcopy = get_is_offered(iface) ? SIZE_MAX : 0;
+    attr->latency.c         = 1e-6;
+    attr->latency.m         = 0;
+    attr->bandwidth.shared  = iface->bandwidth;
+    attr->overhead          = 7e-6;
+    return UCS_OK;
+}
+
+static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
+                                  uct_abi_perf_attr_t *attr)
+{
+    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+
+    attr->bandwidth.shared  = generation_bandwidth();
+    attr->path_bandwidth    = attr->bandwidth;
+    attr->send_pre_overhead = iface->overhead;
+    attr->latency.c         = iface->latency;
+    return UCS_OK;
+}
+
+static ucs_status_t get_device_address(uct_iface_h iface,
+                                       uct_device_addr_t *addr)
+{
+    uct_cuda_ipc_device_addr_t self;
+
+    uct_cuda_ipc_device_addr_self(&self);
+    memcpy(addr, &self, sizeof(self));
+    return UCS_OK;
+}
+
+static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
+{
+    uct_cuda_ipc_iface_addr_t self;
+
+    uct_cuda_ipc_iface_addr_self(&self);
+    memcpy(addr, &self, sizeof(self));
+    return UCS_OK;
+}
+
+static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
+{
+    if (uct_cuda_ipc_addr_is_reachable(peer->dev_addr, peer->iface_addr)) {
+        return 1;
+    }
+
+    peer->reason = "not another process of this node with this cuda_ipc";
+    return 0;
+}
+
+static void iface_close(uct_iface_h tl_iface)
+{
+    uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+
+    /* Transfers are operations of the queue: it waits for them */
+    uct_cuda_iface_cleanup(&iface->super);
+    uct_cuda_mp_engine_destroy(iface->engine);
+    free(iface);
+}
+
+static const uct_abi_iface_ops_t iface_ops = {
+    UCT_CUDA_IFACE_OPS,
+    .ep_put_zcopy             = uct_cuda_ipc_ep_put_zcopy,
+    .ep_get_zcopy             = uct_cuda_ipc_ep_get_zcopy,
+    .ep_create                = uct_cuda_ipc_ep_create,
+    .ep_destroy               = uct_cuda_ipc_ep_destroy,
+    .ep_is_connected          = uct_cuda_ipc_ep_is_connected,
+    .iface_close              = iface_close,
+    .iface_query              = iface_query,
+    .iface_get_device_address = get_device_address,
+    .iface_get_address        = get_address,
+    .iface_is_reachable       = is_reachable,
+    .estimate_perf            = estimate_perf
+};
+
+static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
+                               const uct_iface_params_t *params,
+                               const uct_abi_iface_config_t *tl_config,
+                               uct_abi_iface_t **iface_p)
+{
+    const uct_cuda_ipc_iface_config_t *config =
+            (const uct_cuda_ipc_iface_config_t*)tl_config;
+    uct_cuda_mp_config_t multipath;
+    uct_cuda_ipc_iface_t *iface;
+    ucs_status_t status;
+
+    status = config_read_multipath(config, &multipath);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface = calloc(1, sizeof(*iface));
+    if (iface == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    iface->max_streams      = (config->max_streams > 0) ? config->max_streams :
+                                                          1;
+    iface->enable_cache     = config->enable_cache;
+    iface->enable_get_zcopy = config->enable_get_zcopy;
+    iface->latency          = config->latency;
+    iface->overhead         = config->overhead;
+    iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?
+                                      generation_bandwidth() :
+                                      config->bandwidth;
+
+    status = uct_cuda_mp_engine_create(&multipath, &iface->engine);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = uct_cuda_iface_init(&iface->super, &iface_ops, md, worker, params,
+                                 tl_config, config->max_poll,
+                                 config->max_events);
+    if (status != UCS_OK) {
+        goto err_destroy_engine;
+    }
+
+    *iface_p = &iface->super.super;
+    return UCS_OK;
+
+err_destroy_engine:
+    uct_cuda_mp_engine_destroy(iface->engine);
+err_free:
+    free(iface);
+    return status;
+}
+
+static ucs_status_t query_devices(uct_abi_md_t *md,
+                                  uct_abi_tl_device_t **devices_p,
+                                  unsigned *num_devices_p)
+{
+    return uct_cuda_query_devices(UCT_DEVICE_TYPE_SHM, devices_p,
+                                  num_devices_p);
+}
+
+const uct_abi_tl_t uct_cuda_ipc_tl = {
+    .name = "cuda_ipc",
+    .config = {
+        .name   = "cuda_ipc transport",
+        .prefix = "CUDA_IPC_",
+        .fields = config_fields,
+        .size   = sizeof(uct_cuda_ipc_iface_config_t)
+    },
+    .query_devices = query_devices,
+    .iface_open    = iface_open
+};

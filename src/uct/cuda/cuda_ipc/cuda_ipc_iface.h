@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Interface of cuda_ipc: its settings and what an endpoint uses of it. */
+#ifndef UCT_CUDA_IPC_IFACE_H
+#define UCT_CUDA_IPC_IFACE_H
+
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/multipath/multipath.h>
+
+
+#define UCT_CUDA_IPC_MAX_MULTIPATH_VARS 24
+
+
+/** UCX_CUDA_IPC_* of the interface; names and defaults as stock UCX's. */
+typedef struct {
+    uct_abi_iface_config_t super;
+    unsigned               max_poll;
+    unsigned               max_streams;
+    int                    enable_cache;
+    int                    enable_get_zcopy; /**< uct_abi_on_off_auto_t */
+    unsigned               max_events;
+    double                 bandwidth;        /**< Bytes/s, or auto */
+    double                 latency;          /**< Seconds */
+    double                 overhead;         /**< Seconds */
+    int                    enable_same_process; /**< Accepted, no effect */
+    char                   *multipath[UCT_CUDA_IPC_MAX_MULTIPATH_VARS];
+} uct_cuda_ipc_iface_config_t;
+
+
+typedef struct {
+    uct_cuda_iface_t     super;
+    unsigned             max_streams;
+    bool                 enable_cache;
+    int                  enable_get_zcopy;
+    double               bandwidth;
+    double               latency;
+    double               overhead;
+    uct_cuda_mp_engine_t *engine;
+} uct_cuda_ipc_iface_t;
+
+
+extern const uct_abi_tl_t uct_cuda_ipc_tl;
+
+#endif

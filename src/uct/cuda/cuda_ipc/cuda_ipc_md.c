@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory domain and component of cuda_ipc. */
+#include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
+
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+
+#include <limits.h>
+#include <stdlib.h>
+
+
+/* UCX_CUDA_IPC_* of the memory domain; names and defaults as stock UCX's */
+typedef struct {
+    int           enable_mnnvl;
+    unsigned long cache_max_regions;
+    size_t        cache_max_size;
+} md_config_t;
+
+static const uct_abi_config_field_t md_config_fields[] = {
+    {.name   = "ENABLE_MNNVL",
+     .dfl    = "try",
+     .doc    = "Reach GPUs of other nodes by NVLink (not supported yet: y is "
+               "an error)",
+     .type   = UCT_ABI_CONFIG_TERNARY,
+     .offset = offsetof(md_config_t, enable_mnnvl)},
+    {.name   = "CACHE_MAX_REGIONS",
+     .dfl    = "inf",
+     .doc    = "Mappings kept of each peer's memory at most",
+     .type   = UCT_ABI_CONFIG_ULUNITS,
+     .offset = offsetof(md_config_t, cache_max_regions)},
+    {.name   = "CACHE_MAX_SIZE",
+     .dfl    = "inf",
+     .doc    = "Bytes of each peer's memory kept mapped at most",
+     .type   = UCT_ABI_CONFIG_MEMUNITS,
+     .offset = offsetof(md_config_t, cache_max_size)},
+    {.type = UCT_ABI_CONFIG_END}
+};
+
+
+static void md_close(uct_abi_md_t *md)
+{
+    free(md);
+}
+
+static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
+{
+    attr->flags            = UCT_ABI_MD_FLAG_REG | UCT_ABI_MD_FLAG_NEED_RKEY |
+                             UCT_ABI_MD_FLAG_INVALIDATE |
+                             UCT_ABI_MD_FLAG_MEMTYPE_COPY;
+    attr->max_reg          = SIZE_MAX;
+    attr->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+    attr->cache_mem_types  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+    attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+    attr->rkey_packed_size = sizeof(uct_cuda_ipc_packed_rkey_t);
+    return UCS_OK;
+}
+
+static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
+                            const uct_abi_mem_reg_params_t *params,
+                            uct_mem_h *memh_p)
+{
+    uct_cuda_ipc_memh_t *memh;
+    ucs_status_t status;
+
+    status = uct_cuda_ipc_memh_create(address, length, &memh);
+    if (status == UCS_OK) {
+        *memh_p = memh;
+    }
+
+    return status;
+}
+
+static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
+                              uct_completion_t *comp)
+{
+    uct_cuda_ipc_memh_destroy(memh);
+
+    /* A peer's mapping outlives this; that memory is no longer to be used is
+     * told by the upper layer, as with stock UCX */
+    uct_abi_completion_update(comp, 1, UCS_OK);
+    return UCS_OK;
+}
+
+static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
+                              size_t length, unsigned flags, void *buffer)
+{
+    return uct_cuda_ipc_rkey_pack(memh, address, buffer);
+}
+
+static const uct_abi_md_ops_t md_ops = {
+    .close     = md_close,
+    .query     = md_query,
+    .mem_reg   = mem_reg,
+    .mem_dereg = mem_dereg,
+    .mkey_pack = mkey_pack
+};
+
+static ucs_status_t md_open(const uct_abi_component_t *component,
+                            const char *md_name, const void *tl_config,
+                            uct_abi_md_t **md_p)
+{
+    const md_config_t *config = tl_config;
+    uct_abi_md_t *md;
+
+    if (config->enable_mnnvl == UCT_ABI_YES) {
+        uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: GPUs of other nodes are "
+                       "not supported");
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    md = calloc(1, sizeof(*md));
+    if (md == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    uct_cuda_ipc_cache_set_limits(
+            (config->cache_max_regions >= UCT_ABI_ULUNITS_AUTO) ?
+                    ULONG_MAX :
+                    config->cache_max_regions,
+            (config->cache_max_size >= UCT_ABI_MEMUNITS_AUTO) ?
+                    SIZE_MAX :
+                    config->cache_max_size);
+
+    md->ops = &md_ops;
+    *md_p   = md;
+    return UCS_OK;
+}
+
+static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
+                                const void *buffer, ucs_sys_device_t sys_dev,
+                                uct_rkey_t *rkey_p, void **handle_p)
+{
+    uct_cuda_ipc_rkey_t *rkey;
+    ucs_status_t status;
+
+    status = uct_cuda_ipc_rkey_unpack(buffer,
+                                      uct_cuda_gpu_by_sys_device(sys_dev),
+                                      &rkey);
+    if (status == UCS_OK) {
+        *rkey_p   = (uintptr_t)rkey;
+        *handle_p = NULL;
+    }
+
+    return status;
+}
+
+static ucs_status_t rkey_release(const uct_abi_component_t *component,
+                                 uct_rkey_t rkey, void *handle)
+{
+    uct_cuda_ipc_rkey_destroy((uct_cuda_ipc_rkey_t*)rkey);
+    return UCS_OK;
+}
+
+const uct_abi_component_t uct_cuda_ipc_component = {
+    .name = "cuda_ipc",
+    .config = {
+        .name   = "Cuda-IPC memory domain",
+        .prefix = "CUDA_IPC_",
+        .fields = md_config_fields,
+        .size   = sizeof(md_config_t)
+    },
+    .tl           = &uct_cuda_ipc_tl,
+    .is_available = uct_cuda_is_available,
+    .md_open      = md_open,
+    .rkey_unpack  = rkey_unpack,
+    .rkey_release = rkey_release
+};

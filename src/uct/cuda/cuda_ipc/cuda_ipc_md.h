@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The component by which UCX knows cuda_ipc. */
+#ifndef UCT_CUDA_IPC_MD_H
+#define UCT_CUDA_IPC_MD_H
+
+#include <uct/abi/abi.h>
+
+
+extern const uct_abi_component_t uct_cuda_ipc_component;
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Packing and unpacking of cuda_ipc's keys; which peers can be reached. */
+#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* "ucxmpkey" and the layout's version */
+#define CUDA_IPC_RKEY_MAGIC UINT64_C(0x7563786d706b6501)
+
+
+/* An allocation that was exported for a registered region. A region can span
+ * several: UCX registers by address and length, whatever lies there. */
+typedef struct exported exported_t;
+
+struct exported {
+    exported_t            *next;
+    uct_cuda_ipc_handle_t handle;
+};
+
+struct uct_cuda_ipc_memh {
+    pthread_mutex_t lock; /* workers may pack one handle at a time */
+    void            *address;
+    exported_t      *exported;
+};
+
+
+/* What is known of a peer process's GPU as seen from one of ours */
+typedef struct reach reach_t;
+
+struct reach {
+    reach_t  *next;
+    uint64_t pid_ns;
+    int32_t  pid;
+    uint8_t  type;
+    uint8_t  gpu[16];
+    int      device;
+    bool     is_reachable;
+    unsigned lane;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    reach_t         *head;
+    unsigned        count;
+} reach = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+ucs_status_t uct_cuda_ipc_memh_create(void *address, size_t length,
+                                      uct_cuda_ipc_memh_t **memh_p)
+{
+    uct_cuda_ipc_memh_t *memh = malloc(sizeof(*memh));
+
+    if (memh == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pthread_mutex_init(&memh->lock, NULL);
+    memh->address  = address;
+    memh->exported = NULL;
+    *memh_p        = memh;
+    return UCS_OK;
+}
+
+void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh)
+{
+    exported_t *exported;
+
+    while ((exported = memh->exported) != NULL) {
+        memh->exported = exported->next;
+        uct_cuda_ipc_handle_release(&exported->handle);
+        free(exported);
+    }
+
+    pthread_mutex_destroy(&memh->lock);
+    free(memh);
+}
+
+static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
+                                uct_cuda_ipc_handle_t *handle_p)
+{
+    exported_t *exported;
+    ucs_status_t status;
+
+    for (exported = memh->exported; exported != NULL;
+         exported = exported->next) {
+        if (((uintptr_t)address >= exported->handle.base) &&
+            ((uintptr_t)address <
+             exported->handle.base + exported->handle.length)) {
+            *handle_p = exported->handle;
+            return UCS_OK;
+        }
+    }
+
+    exported = malloc(sizeof(*exported));
+    if (exported == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_ipc_handle_export(address, &exported->handle);
+    if (status != UCS_OK) {
+        free(exported);
+        return status;
+    }
+
+    exported->next = memh->exported;
+    memh->exported = exported;
+    *handle_p      = exported->handle;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
+                                    void *buffer)
+{
+    uct_cuda_ipc_packed_rkey_t packed;
+    ucs_status_t status;
+
+    memset(&packed, 0, sizeof(packed));
+    packed.magic = CUDA_IPC_RKEY_MAGIC;
+
+    pthread_mutex_lock(&memh->lock);
+    status = memh_export(memh, (address != NULL) ? address : memh->address,
+                         &packed.handle);
+    pthread_mutex_unlock(&memh->lock);
+
+    if (status == UCS_OK) {
+        memcpy(buffer, &packed, sizeof(packed));
+    }
+
+    return status;
+}
+
+/* Maps the memory once; the mapping stays for the transfer to come */
+static bool try_to_map(const uct_cuda_ipc_handle_t *handle, int device)
+{
+    uct_cuda_ipc_mapping_t *mapping;
+
+    if (uct_cuda_ipc_cache_get(handle, device, &mapping) != UCS_OK) {
+        return false;
+    }
+
+    uct_cuda_ipc_cache_put(mapping, true);
+    return true;
+}
+
+/* Finds or makes what is known of a peer; call with the lock held */
+static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
+{
+    reach_t *peer;
+
+    for (peer = reach.head; peer != NULL; peer = peer->next) {
+        if ((peer->pid == handle->pid) && (peer->pid_ns == handle->pid_ns) &&
+            (peer->type == handle->type) && (peer->device == device) &&
+            (memcmp(peer->gpu, handle->gpu, sizeof(peer->gpu)) == 0)) {
+            return peer;
+        }
+    }
+
+    peer = malloc(sizeof(*peer));
+    if (peer == NULL) {
+        return NULL;
+    }
+
+    peer->pid    = handle->pid;
+    peer->pid_ns = handle->pid_ns;
+    peer->type   = handle->type;
+    peer->device = device;
+    peer->lane   = reach.count++;
+    memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
+    peer->is_reachable = try_to_map(handle, device);
+    peer->next         = reach.head;
+    reach.head         = peer;
+    uct_cuda_debug("memory of pid %d is %sreachable from GPU %d", handle->pid,
+                   peer->is_reachable ? "" : "not ", device);
+    return peer;
+}
+
+ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
+                                      uct_cuda_ipc_rkey_t **rkey_p)
+{
+    uct_cuda_ipc_packed_rkey_t packed;
+    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_gpu_context_t context;
+    uct_cuda_ipc_rkey_t *rkey;
+    ucs_status_t status;
+    reach_t *peer;
+
+    memcpy(&packed, buffer, sizeof(packed));
+    if ((packed.magic != CUDA_IPC_RKEY_MAGIC) ||
+        (packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
+        (packed.handle.type > UCT_CUDA_IPC_HANDLE_FD)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    uct_cuda_ipc_iface_addr_self(&self);
+    if ((packed.handle.pid == self.pid) &&
+        (packed.handle.pid_ns == self.pid_ns)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    rkey = malloc(sizeof(*rkey));
+    if (rkey == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_gpu_context_push_any(device, &context);
+    if (status != UCS_OK) {
+        status = UCS_ERR_UNREACHABLE;
+        goto err_free;
+    }
+
+    pthread_mutex_lock(&reach.lock);
+    peer   = reach_get(&packed.handle, context.device);
+    status = (peer == NULL)        ? UCS_ERR_NO_MEMORY :
+             (!peer->is_reachable) ? UCS_ERR_UNREACHABLE :
+                                     UCS_OK;
+    if (status == UCS_OK) {
+        rkey->lane = peer->lane;
+    }
+    pthread_mutex_unlock(&reach.lock);
+
+    uct_cuda_gpu_context_pop(&context);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    rkey->handle     = packed.handle;
+    rkey->gpu_device = uct_cuda_gpu_by_uuid(packed.handle.gpu);
+    *rkey_p          = rkey;
+    return UCS_OK;
+
+err_free:
+    free(rkey);
+    return status;
+}
+
+void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey)
+{
+    free(rkey);
+}

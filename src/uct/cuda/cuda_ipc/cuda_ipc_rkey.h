@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys of cuda_ipc: local (memory handle), packed (on the wire), remote. */
+#ifndef UCT_CUDA_IPC_RKEY_H
+#define UCT_CUDA_IPC_RKEY_H
+
+#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+
+
+/** Memory handle. What it covers is exported when a key is first packed. */
+typedef struct uct_cuda_ipc_memh uct_cuda_ipc_memh_t;
+
+
+/** Wire format of a key. The magic tells it from any other module's. */
+typedef struct {
+    uint64_t              magic;
+    uct_cuda_ipc_handle_t handle;
+} uct_cuda_ipc_packed_rkey_t;
+
+
+/** Unpacked remote key. */
+typedef struct {
+    uct_cuda_ipc_handle_t handle;
+    unsigned              lane;       /**< Transfers of one GPU share a lane */
+    int                   gpu_device; /**< Exporter's GPU as this process
+                                           numbers it, or -1: not visible */
+} uct_cuda_ipc_rkey_t;
+
+
+ucs_status_t uct_cuda_ipc_memh_create(void *address, size_t length,
+                                      uct_cuda_ipc_memh_t **memh_p);
+
+void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh);
+
+/**
+ * Pack the key of the allocation that holds @a address.
+ *
+ * @param address  Within the registered memory; NULL means its start.
+ * @param buffer   Room for a uct_cuda_ipc_packed_rkey_t, any alignment.
+ */
+ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
+                                    void *buffer);
+
+/**
+ * Unpack a key and find out, once a peer process and pair of GPUs, whether the
+ * memory behind it can be mapped.
+ *
+ * @return UCS_OK, UCS_ERR_UNREACHABLE (not ours, not on this node, not
+ *         shareable, no context to map it in) or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
+                                      uct_cuda_ipc_rkey_t **rkey_p);
+
+void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey);
+
+#endif
