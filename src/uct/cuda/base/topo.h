@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the node's GPUs are wired: all that the planner knows of the hardware,
+ * as plain data that a test can write down.
+ */
+#ifndef UCT_CUDA_BASE_TOPO_H
+#define UCT_CUDA_BASE_TOPO_H
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+
+#include <stdint.h>
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_TOPO_MAX_GPUS   16
+#define UCT_CUDA_TOPO_MAX_LIMITS (4 * UCT_CUDA_TOPO_MAX_GPUS)
+#define UCT_CUDA_TOPO_NO_LIMIT   (-1)
+
+
+/** What a copy in one direction between two places gets when it is alone. */
+typedef struct {
+    double  bandwidth; /**< Bytes/s in effect; 0: no such link */
+    double  latency;   /**< Seconds from submission to seen completion of an
+                            empty copy */
+    int16_t limits[2]; /**< Entries of uct_cuda_topo_t.limits that copies over
+                            this link share with others, or NO_LIMIT */
+} uct_cuda_topo_link_t;
+
+
+typedef struct {
+    uint8_t              uuid[16];
+    uint32_t             pci_domain;
+    uint8_t              pci_bus;
+    uint8_t              pci_device;
+    uint8_t              pci_function;
+    int                  numa; /**< NUMA node of its host memory; 0 if unknown */
+    uct_cuda_topo_link_t to_host;
+    uct_cuda_topo_link_t from_host;
+} uct_cuda_topo_gpu_t;
+
+
+/**
+ * The GPUs that this process sees, by ordinal. Other processes may number them
+ * differently: GPUs are matched between processes by UUID.
+ */
+typedef struct {
+    int                  num_gpus;
+    uct_cuda_topo_gpu_t  gpus[UCT_CUDA_TOPO_MAX_GPUS];
+    /** [from][to]; bandwidth 0 where the driver offers no peer access */
+    uct_cuda_topo_link_t links[UCT_CUDA_TOPO_MAX_GPUS][UCT_CUDA_TOPO_MAX_GPUS];
+    int                  num_limits;
+    /** Bytes/s that all copies through one piece of hardware share: a GPU's
+     *  ports to an NVSwitch, its PCIe link; each direction by itself */
+    double               limits[UCT_CUDA_TOPO_MAX_LIMITS];
+} uct_cuda_topo_t;
+
+
+/**
+ * The node, probed once a process at the first call (30 to 60 ms on a node with
+ * NVLink, most of it NVML's). NULL without a driver. Any thread. Creates no
+ * context.
+ */
+const uct_cuda_topo_t *uct_cuda_topo_get(void);
+
+
+/** Probe now, into @a topo. UCS_OK or UCS_ERR_NO_DEVICE. */
+ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo);
+
+
+/** Ordinal of the GPU with this UUID, or -1. */
+int uct_cuda_topo_find_uuid(const uct_cuda_topo_t *topo,
+                            const uint8_t uuid[16]);
+
+
+/** A topology of @a num_gpus GPUs that have no links yet. */
+void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus);
+
+
+/** Add a shared limit, bytes/s. @return its number, or NO_LIMIT when full. */
+int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo, double bandwidth);
+
+
+/** Describe one direction between two GPUs, bandwidth in bytes/s. */
+void uct_cuda_topo_set_link(uct_cuda_topo_t *topo, int from, int to,
+                            double bandwidth, int limit_from, int limit_to);
+
+
+/** Describe a GPU's way to host memory and back, bandwidth in bytes/s. */
+void uct_cuda_topo_set_host(uct_cuda_topo_t *topo, int gpu, double bandwidth,
+                            int limit_to_host, int limit_from_host);
+
+
+/** Matrix of GB/s (10^9 bytes/s) for people. */
+void uct_cuda_topo_print(const uct_cuda_topo_t *topo, FILE *stream);
+
+
+END_C_DECLS
+
+#endif
