@@ -111,7 +111,15 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
     }
 }
 
-/* Retires the idle mappings of a peer that lie within an address range */
+static bool is_same_allocation(const uct_cuda_ipc_handle_t *a,
+                               const uct_cuda_ipc_handle_t *b)
+{
+    return (a->base == b->base) && (a->buffer_id == b->buffer_id) &&
+           (a->length == b->length);
+}
+
+/* Retires a peer's idle mappings within an address range, but for those of the
+ * allocation itself (in other contexts) */
 static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
                             uint64_t end)
 {
@@ -122,7 +130,8 @@ static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
         newer = mapping->newer;
         if ((mapping->users == 0) && is_same_peer(mapping, peer) &&
             (mapping->handle.base < end) &&
-            (mapping->handle.base + mapping->handle.length > start)) {
+            (mapping->handle.base + mapping->handle.length > start) &&
+            !is_same_allocation(&mapping->handle, peer)) {
             mapping_retire(mapping);
             ++count;
         }
@@ -211,8 +220,7 @@ ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
     found = tfind(&key, &cache.tree, mapping_compare);
     if (found != NULL) {
         mapping = *(uct_cuda_ipc_mapping_t**)found;
-        if ((mapping->handle.buffer_id == handle->buffer_id) &&
-            (mapping->handle.length == handle->length) &&
+        if (is_same_allocation(&mapping->handle, handle) &&
             (mapping->context == key.context)) {
             list_remove(mapping);
             list_add_newest(mapping);

@@ -13,11 +13,11 @@
 /** UCX_CUDA_IPC_* of the interface; names and defaults as stock UCX's. */
 typedef struct {
     uct_abi_iface_config_t super;
+    int                    enable_cache;
+    unsigned               max_events;
     unsigned               max_poll;
     unsigned               max_streams;
-    int                    enable_cache;
     int                    enable_get_zcopy; /**< uct_abi_on_off_auto_t */
-    unsigned               max_events;
     double                 bandwidth;        /**< Bytes/s, or auto */
     double                 latency;          /**< Seconds */
     double                 overhead;         /**< Seconds */

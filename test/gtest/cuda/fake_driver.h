@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A driver table for tests: one context, events that end when told to. */
+#ifndef TEST_CUDA_FAKE_DRIVER_H
+#define TEST_CUDA_FAKE_DRIVER_H
+
+#include <uct/cuda/base/driver.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+/* Installs itself for as long as it lives. What a test does not expect to be
+ * called is NULL in the table. */
+class FakeDriver {
+public:
+    FakeDriver();
+    ~FakeDriver();
+
+    uct_cuda_driver_t table;
+
+    CUcontext context           = reinterpret_cast<CUcontext>(0x1000);
+    unsigned long long ctx_id   = 1;
+    std::set<CUevent> done;        /* events that have happened */
+    std::set<CUevent> events;      /* events that exist */
+    std::set<CUstream> streams;    /* streams that exist */
+    std::map<CUdeviceptr, std::string> mapped; /* open handles */
+    unsigned opens              = 0;
+    std::string fail;              /* function that fails next */
+    CUresult fail_with          = CUDA_ERROR_UNKNOWN;
+    CUhostFn host_func          = nullptr;
+    void *host_arg              = nullptr;
+
+    /* Does this call fail? */
+    bool fails(const char *function);
+};
+
+extern FakeDriver *fake;
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mapping cache: what is mapped once, and when a mapping must go. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+
+class IpcCache : public ::testing::Test {
+protected:
+    FakeDriver driver;
+
+    static uct_cuda_ipc_handle_t handle(uint64_t base, uint64_t buffer_id,
+                                        int pid = 42, uint64_t length = 4096)
+    {
+        uct_cuda_ipc_handle_t h;
+        memset(&h, 0, sizeof(h));
+        h.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        h.pid       = pid;
+        h.base      = base;
+        h.length    = length;
+        h.buffer_id = buffer_id;
+        return h;
+    }
+
+    static uct_cuda_ipc_mapping_t *get(const uct_cuda_ipc_handle_t &h)
+    {
+        uct_cuda_ipc_mapping_t *mapping = nullptr;
+        EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_get(&h, 0, &mapping));
+        return mapping;
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_ipc_cache_set_limits(ULONG_MAX, SIZE_MAX);
+        uct_cuda_ipc_cache_purge_peer(0, 42);
+        uct_cuda_ipc_cache_purge_peer(0, 43);
+        EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+        EXPECT_TRUE(driver.mapped.empty());
+    }
+};
+
+TEST_F(IpcCache, second_use_finds_the_mapping)
+{
+    uct_cuda_ipc_mapping_t *first = get(handle(0x10000, 1));
+    uct_cuda_ipc_cache_put(first, true);
+    uct_cuda_ipc_mapping_t *second = get(handle(0x10000, 1));
+    EXPECT_EQ(first, second);
+    EXPECT_EQ(1u, driver.opens);
+    uct_cuda_ipc_cache_put(second, true);
+}
+
+TEST_F(IpcCache, memory_freed_and_allocated_again_is_mapped_anew)
+{
+    uct_cuda_ipc_mapping_t *old_one = get(handle(0x10000, 1));
+    CUdeviceptr old_address         = old_one->mapped;
+    uct_cuda_ipc_cache_put(old_one, true);
+
+    uct_cuda_ipc_mapping_t *new_one = get(handle(0x10000, 2));
+    EXPECT_NE(old_address, new_one->mapped);
+    EXPECT_EQ(2u, driver.opens);
+    EXPECT_EQ(0u, driver.mapped.count(old_address)) << "stale mapping is open";
+    uct_cuda_ipc_cache_put(new_one, true);
+}
+
+TEST_F(IpcCache, mapping_in_use_outlives_its_allocation)
+{
+    uct_cuda_ipc_mapping_t *in_use = get(handle(0x10000, 1));
+    CUdeviceptr address            = in_use->mapped;
+    uct_cuda_ipc_mapping_t *other  = get(handle(0x10000, 2));
+    EXPECT_EQ(1u, driver.mapped.count(address));
+    uct_cuda_ipc_cache_put(in_use, true);
+    EXPECT_EQ(0u, driver.mapped.count(address));
+    uct_cuda_ipc_cache_put(other, true);
+}
+
+TEST_F(IpcCache, new_allocation_over_old_ones_retires_them)
+{
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_ipc_cache_put(get(handle(0x11000, 2)), true);
+    uct_cuda_ipc_cache_put(get(handle(0x40000, 3)), true);
+    uct_cuda_ipc_cache_put(get(handle(0xf000, 4, 42, 0x4000)), true);
+    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+}
+
+TEST_F(IpcCache, peers_and_contexts_are_told_apart)
+{
+    driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
+        *id = reinterpret_cast<uintptr_t>(context);
+        return CUDA_SUCCESS;
+    };
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 42)), true);
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 43)), true);
+    EXPECT_EQ(2u, driver.opens);
+    driver.context = reinterpret_cast<CUcontext>(0x2000);
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 42)), true);
+    EXPECT_EQ(3u, driver.opens);
+    EXPECT_EQ(3u, uct_cuda_ipc_cache_count());
+}
+
+TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
+{
+    uct_cuda_ipc_cache_put(get(handle(0x90000, 1)), true);
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 2)), true);
+    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+}
+
+TEST_F(IpcCache, handle_that_cannot_be_opened_is_unreachable)
+{
+    uct_cuda_ipc_mapping_t *mapping = nullptr;
+    uct_cuda_ipc_handle_t h         = handle(0x10000, 1);
+
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_INVALID_VALUE;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_ipc_cache_get(&h, 0, &mapping));
+    EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+    uct_cuda_ipc_cache_put(get(h), true); /* the next one works */
+}
+
+TEST_F(IpcCache, without_cache_nothing_stays)
+{
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), false);
+    EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+    EXPECT_TRUE(driver.mapped.empty());
+}
+
+TEST_F(IpcCache, limit_of_regions_drops_the_least_recently_used)
+{
+    uct_cuda_ipc_cache_set_limits(2, SIZE_MAX);
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true); /* used again */
+    uct_cuda_ipc_cache_put(get(handle(0x30000, 3)), true); /* drops 0x20000 */
+    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    EXPECT_EQ(3u, driver.opens);
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    EXPECT_EQ(3u, driver.opens);
+    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
+    EXPECT_EQ(4u, driver.opens);
+}
+
+TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
+{
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    driver.ctx_id = 7; /* another context at the same address */
+    uct_cuda_ipc_cache_purge_peer(0, 42);
+    EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+    EXPECT_EQ(1u, driver.mapped.size()) << "closed in a context not its own";
+    driver.mapped.clear();
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Queue of operations: completion, flush, fence, pending, wake-up. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/queue.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+#include <poll.h>
+
+struct Completion {
+    uct_completion_t super;
+    int calls = 0;
+
+    explicit Completion(int count = 1)
+    {
+        super.func   = [](uct_completion_t *self) {
+            ++reinterpret_cast<Completion*>(self)->calls;
+        };
+        super.count  = count;
+        super.status = UCS_OK;
+    }
+};
+
+class Queue : public ::testing::Test {
+public:
+    FakeDriver driver;
+    uct_cuda_queue_t queue;
+
+    void SetUp() override
+    {
+        ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
+    }
+
+    void TearDown() override
+    {
+        driver.done = driver.events;
+        uct_cuda_queue_cleanup(&queue);
+        EXPECT_TRUE(driver.events.empty()) << "events leaked";
+        EXPECT_TRUE(driver.streams.empty()) << "streams leaked";
+    }
+
+    uct_cuda_op_t *post(unsigned lane_index, Completion *comp)
+    {
+        uct_cuda_lane_t *lane;
+        uct_cuda_op_t *op;
+        EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, lane_index, &lane));
+        EXPECT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+        op->comp = (comp == nullptr) ? nullptr : &comp->super;
+        EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+        return op;
+    }
+
+    void finish(uct_cuda_op_t *op)
+    {
+        driver.done.insert(op->event);
+    }
+};
+
+TEST_F(Queue, completes_in_lane_order_and_across_lanes_in_any)
+{
+    Completion a, b, c;
+    uct_cuda_op_t *op_a = post(0, &a);
+    uct_cuda_op_t *op_b = post(0, &b);
+    uct_cuda_op_t *op_c = post(1, &c);
+
+    EXPECT_EQ(0u, uct_cuda_queue_progress(&queue));
+    finish(op_b); /* cannot really be: a is before it in the stream */
+    finish(op_c);
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1, c.calls);
+    EXPECT_EQ(0, b.calls);
+    finish(op_a);
+    EXPECT_EQ(2u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1, a.calls);
+    EXPECT_EQ(1, b.calls);
+}
+
+TEST_F(Queue, streams_and_events_are_reused)
+{
+    for (int i = 0; i < 10; ++i) {
+        Completion comp;
+        finish(post(3, &comp));
+        EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    }
+    EXPECT_EQ(1u, driver.events.size());
+    EXPECT_EQ(1u, driver.streams.size());
+}
+
+TEST_F(Queue, flush_waits_for_what_came_before_it_only)
+{
+    Completion flushed, later;
+    uct_cuda_op_t *a = post(0, nullptr);
+    uct_cuda_op_t *b = post(1, nullptr);
+
+    EXPECT_EQ(UCS_INPROGRESS, uct_cuda_queue_flush(&queue, &flushed.super));
+    uct_cuda_op_t *c = post(2, &later);
+
+    finish(c);
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(1, later.calls);
+    EXPECT_EQ(0, flushed.calls);
+    finish(b);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(1, flushed.calls);
+}
+
+TEST_F(Queue, flushes_complete_in_order)
+{
+    Completion first, second;
+    uct_cuda_op_t *a = post(0, nullptr);
+    EXPECT_EQ(UCS_INPROGRESS, uct_cuda_queue_flush(&queue, &first.super));
+    uct_cuda_op_t *b = post(1, nullptr);
+    EXPECT_EQ(UCS_INPROGRESS, uct_cuda_queue_flush(&queue, &second.super));
+
+    finish(b);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(0, second.calls);
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(1, first.calls);
+    EXPECT_EQ(1, second.calls);
+}
+
+TEST_F(Queue, flush_of_nothing_is_done)
+{
+    Completion comp;
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_flush(&queue, &comp.super));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_flush(&queue, NULL));
+    EXPECT_EQ(1, comp.super.count);
+}
+
+TEST_F(Queue, fence_holds_back_what_comes_after_it)
+{
+    uct_cuda_lane_t *lane;
+    uct_cuda_op_t *a = post(0, nullptr);
+
+    uct_cuda_queue_fence(&queue);
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_lane(&queue, 1, &lane));
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 1, &lane));
+}
+
+TEST_F(Queue, pending_request_runs_when_there_is_room)
+{
+    static int runs;
+    uct_pending_req_t req;
+    runs     = 0;
+    req.func = [](uct_pending_req_t*) {
+        ++runs;
+        return UCS_OK;
+    };
+
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_pending_add(&queue, &req));
+    queue.max_events = 1;
+    uct_cuda_op_t *a = post(0, nullptr);
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, &req));
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(0, runs);
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(1, runs);
+}
+
+TEST_F(Queue, failed_copy_tells_its_completion)
+{
+    Completion comp;
+    post(0, &comp);
+    driver.fail      = "cuEventQuery";
+    driver.fail_with = CUDA_ERROR_ILLEGAL_ADDRESS;
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1, comp.calls);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, comp.super.status);
+}
+
+TEST_F(Queue, failed_event_leaves_nothing_behind)
+{
+    uct_cuda_lane_t *lane;
+    uct_cuda_op_t *op;
+    Completion comp;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+    op->comp    = &comp.super;
+    driver.fail = "cuEventRecord";
+    EXPECT_NE(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+    EXPECT_EQ(0u, queue.outstanding);
+    finish(post(0, &comp));
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+}
+
+TEST_F(Queue, completion_may_post_the_next_operation)
+{
+    struct Chain {
+        uct_completion_t super;
+        Queue *test;
+        int left;
+    } chain;
+    chain.super.func = [](uct_completion_t *self) {
+        Chain *c = reinterpret_cast<Chain*>(self);
+        if (--c->left > 0) {
+            uct_cuda_lane_t *lane;
+            uct_cuda_op_t *op;
+            ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&c->test->queue, 0, &lane));
+            ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+            self->count = 1;
+            op->comp    = self;
+            EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&c->test->queue, op));
+        }
+    };
+    chain.super.count  = 1;
+    chain.super.status = UCS_OK;
+    chain.test         = this;
+    chain.left         = 5;
+
+    uct_cuda_lane_t *lane;
+    uct_cuda_op_t *op;
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+    op->comp = &chain.super;
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+    for (int i = 0; (i < 20) && (chain.left > 0); ++i) {
+        driver.done = driver.events;
+        uct_cuda_queue_progress(&queue);
+    }
+    EXPECT_EQ(0, chain.left);
+    EXPECT_EQ(0u, queue.outstanding);
+}
+
+TEST_F(Queue, wakes_up_by_its_file_descriptor)
+{
+    int fd;
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
+    uct_cuda_op_t *op = post(0, nullptr);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+
+    struct pollfd pfd = {fd, POLLIN, 0};
+    EXPECT_EQ(0, poll(&pfd, 1, 0));
+    ASSERT_NE(nullptr, driver.host_func);
+    driver.host_func(driver.host_arg);
+    EXPECT_EQ(1, poll(&pfd, 1, 0));
+
+    finish(op);
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue)) << "fd not drained";
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(0, poll(&pfd, 1, 0));
+}
