@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Where things are, and how the two commands talk. Sourced, not run.
+
+ucx_mp_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+ucx_mp_build=${UCX_MP_BUILD:-$ucx_mp_top/build}
+ucx_mp_deps=$ucx_mp_build/deps
+ucx_mp_prefix=$ucx_mp_build/install
+ucx_mp_jobs=${UCX_MP_JOBS:-$(nproc)}
+
+# Nothing of the caller's may change which UCX or which module is tried
+for ucx_mp_name in "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_@}"; do
+    case $ucx_mp_name in
+    UCX_MP_BUILD|UCX_MP_JOBS|UCX_MP_WHEELS) ;;
+    *) unset "$ucx_mp_name" ;;
+    esac
+done
+export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+
+say() {
+    printf '%s\n' "$*"
+}
+
+# die MESSAGE: the command itself cannot go on
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 2
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# as_root COMMAND...: runs it as root, or fails if that cannot be had silently
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo && sudo -n true 2>/dev/null; then
+        sudo -n "$@"
+    else
+        return 1
+    fi
+}

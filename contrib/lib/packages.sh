@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# What the build and the tests need, and how it is come by: distribution
+# packages through apt, headers and other releases of UCX as Python wheels
+# that are unpacked under build/deps. Whatever is there already is left alone.
+
+ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
+    binutils libucx-dev libxml2-dev libhwloc-dev libopenmpi-dev openmpi-bin
+    python3 python3-pip python3-venv"
+ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev"
+
+# packages_install PACKAGE...: those that dpkg does not know as installed. A
+# tool that came another way (a python3 of one's own) does not count against
+# it: without root we only say what is missing, and go on.
+packages_install() {
+    local name missing=
+
+    if ! have dpkg-query; then
+        say "no dpkg here: packages are left to you: $*"
+        return 0
+    fi
+    for name in "$@"; do
+        dpkg-query -W -f '${Status}\n' "$name" 2>/dev/null |
+            grep -q 'ok installed' || missing="$missing $name"
+    done
+    [ -n "$missing" ] || return 0
+
+    say "installing$missing"
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+            --no-install-recommends $missing >/dev/null 2>&1 && return 0
+    as_root apt-get update -qq >/dev/null 2>&1 || true
+    for name in $missing; do
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+                --no-install-recommends "$name" >/dev/null 2>&1 ||
+            say "could not install $name (as root: apt-get install $name)"
+    done
+}
+
+# wheel_folder NAME REQUIREMENT...: unpacks wheels into build/deps/NAME.
+# UCX_MP_WHEELS names a folder of wheels to take them from instead of the net.
+wheel_folder() {
+    local name=$1 folder=$ucx_mp_deps/$1
+    shift
+    [ ! -f "$folder/.complete" ] || return 0
+
+    say "unpacking $* into ${folder#"$ucx_mp_top"/}"
+    rm -rf "$folder"
+    mkdir -p "$ucx_mp_deps"
+    # shellcheck disable=SC2046
+    if python3 -m pip install $(wheel_source) --quiet --no-deps \
+           --root-user-action=ignore --disable-pip-version-check \
+           --target "$folder" "$@"; then
+        touch "$folder/.complete"
+    else
+        say "could not get $* for build/deps/$name"
+        return 1
+    fi
+}
+
+# wheel_venv REQUIREMENT...: installs wheels into the one virtual environment
+# build/deps/venv, as somebody would who works in one.
+wheel_venv() {
+    local venv=$ucx_mp_deps/venv mark
+    mark=$venv/.$(printf '%s_' "$@")
+
+    [ ! -f "$mark" ] || return 0
+    say "installing $* into ${venv#"$ucx_mp_top"/}"
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || return 1
+    # shellcheck disable=SC2046
+    if "$venv/bin/python" -m pip install $(wheel_source) --quiet \
+           --disable-pip-version-check "$@"; then
+        touch "$mark"
+    else
+        say "could not install $* into build/deps/venv"
+        return 1
+    fi
+}
+
+wheel_source() {
+    if [ -n "${UCX_MP_WHEELS:-}" ]; then
+        printf '%s ' --no-index --find-links "$UCX_MP_WHEELS"
+    fi
+}
+
+# header_arguments: configure's --with-cuda and --with-nvml, from a toolkit if
+# there is one with both headers, else from wheels. Prints them.
+header_arguments() {
+    local root
+    for root in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
+        if [ -n "$root" ] && [ -f "$root/include/cuda.h" ] &&
+           [ -f "$root/include/nvml.h" ]; then
+            printf '%s\n' "--with-cuda=$root" "--with-nvml=$root"
+            return 0
+        fi
+    done
+    wheel_folder cuda nvidia-cuda-runtime nvidia-nvml-dev >&2 || return 1
+    printf '%s\n' "--with-cuda=$ucx_mp_deps/cuda" \
+                  "--with-nvml=$ucx_mp_deps/cuda"
+}

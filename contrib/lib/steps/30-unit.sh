@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Unit tests: the module's, and the emulator's own.
+
+# unit_check VARIANT FOLDER: make check in it; its logs end up in ours
+unit_check() {
+    local folder=$ucx_mp_build/$1/$2 rc=0 log
+    passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_jobs" \
+        --no-print-directory check || rc=$?
+    find "$folder" -name '*.log' ! -name test-suite.log ! -name config.log |
+        sort | while IFS= read -r log; do
+            say "== ${log#"$ucx_mp_build"/}"
+            cat "$log"
+        done
+    return $rc
+}
+
+# Everything that runs inside one process: a preloaded emulator under a
+# sanitizer's runtime would test the sanitizer
+unit_sanitized() {
+    variant sanitized src -- --enable-werror --enable-debug --enable-asan \
+            --enable-ubsan CC=gcc CXX=g++ || return
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 \
+    UBSAN_OPTIONS=print_stacktrace=1 unit_check sanitized test/gtest
+}
+
+step unit      quick 300 "unit_check main test/gtest" "the module's parts"
+step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
+step sanitized full  600 unit_sanitized "unit tests under ASAN and UBSAN"

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Out-of-tree builds of this tree, one folder a variant: build/NAME.
+
+# generate: ./configure, when it is missing or older than what it is made of
+generate() {
+    local stale
+    if [ -f "$ucx_mp_top/config.status" ]; then
+        say "this source tree was configured in place; run make distclean"
+        return 1
+    fi
+    if [ -f "$ucx_mp_top/configure" ]; then
+        stale=$(cd "$ucx_mp_top" &&
+                find configure.ac config/m4 src test \
+                     \( -name 'configure.ac' -o -name '*.m4' \
+                        -o -name Makefile.am -o -name Makefile.inc \) \
+                     -newer configure ! -name 'l*.m4')
+        [ -n "$stale" ] || return 0
+    fi
+    "$ucx_mp_top/autogen.sh"
+}
+
+# variant NAME MAKE_FOLDER... -- CONFIGURE_ARGUMENT...: configures build/NAME
+# when the arguments have changed, and makes the folders ('.' is everything).
+variant() {
+    local name=$1 folder=$ucx_mp_build/$1 subdirs=() headers arguments
+    shift
+    while [ "$1" != -- ]; do
+        subdirs+=("$1")
+        shift
+    done
+    shift
+
+    generate || return 1
+    headers=$(header_arguments) || return 1
+    # shellcheck disable=SC2206
+    arguments=($headers "$@")
+    mkdir -p "$folder"
+    if [ "$(cat "$folder/.arguments" 2>/dev/null)" != "${arguments[*]}" ] ||
+       [ ! -f "$folder/Makefile" ]; then
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        (cd "$folder" && "$ucx_mp_top/configure" --quiet \
+            "${arguments[@]}") || return 1
+        printf '%s' "${arguments[*]}" > "$folder/.arguments"
+    fi
+    for name in "${subdirs[@]}"; do
+        make -C "$folder/$name" -j"$ucx_mp_jobs" --no-print-directory ||
+            return 1
+    done
+}
