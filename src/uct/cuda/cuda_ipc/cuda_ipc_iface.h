@@ -13,14 +13,14 @@
 /** UCX_CUDA_IPC_* of the interface; names and defaults as stock UCX's. */
 typedef struct {
     uct_abi_iface_config_t super;
-    int                    enable_cache;
     unsigned               max_events;
     unsigned               max_poll;
     unsigned               max_streams;
     int                    enable_get_zcopy; /**< uct_abi_on_off_auto_t */
     double                 bandwidth;        /**< Bytes/s, or auto */
-    double                 latency;          /**< Seconds */
+    int                    enable_cache;
     double                 overhead;         /**< Seconds */
+    double                 latency;          /**< Seconds */
     int                    enable_same_process; /**< Accepted, no effect */
     char                   *multipath[UCT_CUDA_IPC_MAX_MULTIPATH_VARS];
 } uct_cuda_ipc_iface_config_t;
