@@ -172,7 +172,9 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     }
 
     if ((iovcnt != 1) || (remote_addr < rkey->handle.base) ||
-        (remote_addr + iov->length > rkey->handle.base + rkey->handle.length)) {
+        (iov->length > rkey->handle.length) ||
+        (remote_addr - rkey->handle.base >
+         rkey->handle.length - iov->length)) {
         uct_cuda_error("transfer of %zu bytes at %#lx leaves the peer's memory "
                        "%#lx..%#lx",
                        iov->length, (unsigned long)remote_addr,

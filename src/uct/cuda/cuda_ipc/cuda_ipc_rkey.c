@@ -175,12 +175,39 @@ static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
     peer->device = device;
     peer->lane   = reach.count++;
     memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
-    peer->is_reachable = try_to_map(handle, device);
+    peer->is_reachable = false;
     peer->next         = reach.head;
     reach.head         = peer;
-    uct_cuda_debug("memory of pid %d is %sreachable from GPU %d", handle->pid,
-                   peer->is_reachable ? "" : "not ", device);
     return peer;
+}
+
+/* One success stands for all of a peer's memory on a GPU. A failure does not:
+ * that allocation may have been freed since its key was packed. */
+static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
+                                unsigned *lane_p)
+{
+    ucs_status_t status = UCS_OK;
+    reach_t *peer;
+
+    pthread_mutex_lock(&reach.lock);
+    peer = reach_get(handle, device);
+    if (peer == NULL) {
+        status = UCS_ERR_NO_MEMORY;
+        goto out;
+    }
+
+    if (!peer->is_reachable) {
+        peer->is_reachable = try_to_map(handle, device);
+        uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
+                       handle->pid, peer->is_reachable ? "" : "not ", device);
+    }
+
+    *lane_p = peer->lane;
+    status  = peer->is_reachable ? UCS_OK : UCS_ERR_UNREACHABLE;
+
+out:
+    pthread_mutex_unlock(&reach.lock);
+    return status;
 }
 
 ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
@@ -191,7 +218,6 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
     uct_cuda_gpu_context_t context;
     uct_cuda_ipc_rkey_t *rkey;
     ucs_status_t status;
-    reach_t *peer;
 
     memcpy(&packed, buffer, sizeof(packed));
     if ((packed.magic != CUDA_IPC_RKEY_MAGIC) ||
@@ -217,16 +243,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
         goto err_free;
     }
 
-    pthread_mutex_lock(&reach.lock);
-    peer   = reach_get(&packed.handle, context.device);
-    status = (peer == NULL)        ? UCS_ERR_NO_MEMORY :
-             (!peer->is_reachable) ? UCS_ERR_UNREACHABLE :
-                                     UCS_OK;
-    if (status == UCS_OK) {
-        rkey->lane = peer->lane;
-    }
-    pthread_mutex_unlock(&reach.lock);
-
+    status = reach_check(&packed.handle, context.device, &rkey->lane);
     uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
         goto err_free;

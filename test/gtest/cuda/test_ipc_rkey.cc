@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys of cuda_ipc: what is packed can be unpacked, by whom, and what is not
+ * one of ours is turned away. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+static const CUdeviceptr base   = 0x7f0000000000;
+static const size_t length      = 1 << 20;
+static bool is_shareable;
+
+class IpcRkey : public ::testing::Test {
+protected:
+    FakeDriver driver;
+    uct_cuda_ipc_memh_t *memh = nullptr;
+    uct_cuda_ipc_packed_rkey_t packed;
+
+    void SetUp() override
+    {
+        is_shareable                        = true;
+        driver.table.cuPointerGetAttributes = [](unsigned count,
+                                                 CUpointer_attribute *names,
+                                                 void **values,
+                                                 CUdeviceptr address) {
+            if ((address < base) || (address >= base + length)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            for (unsigned i = 0; i < count; ++i) {
+                switch (names[i]) {
+                case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+                    *(unsigned*)values[i] = CU_MEMORYTYPE_DEVICE;
+                    break;
+                case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+                    *(int*)values[i] = 0;
+                    break;
+                case CU_POINTER_ATTRIBUTE_CONTEXT:
+                    *(CUcontext*)values[i] = fake->context;
+                    break;
+                case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+                    *(CUdeviceptr*)values[i] = base;
+                    break;
+                case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+                    *(size_t*)values[i] = length;
+                    break;
+                case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+                    *(unsigned long long*)values[i] = 77;
+                    break;
+                default:
+                    break;
+                }
+            }
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuPointerGetAttribute = [](void*, CUpointer_attribute,
+                                                CUdeviceptr) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        };
+        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
+            memset(uuid, 0x11, sizeof(*uuid));
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle,
+                                            CUdeviceptr) {
+            memset(handle, 0x22, sizeof(*handle));
+            return is_shareable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        };
+        driver.table.cuCtxGetDevice = [](CUdevice *device) {
+            *device = 0;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceGetCount = [](int *count) {
+            *count = 0;
+            return CUDA_SUCCESS;
+        };
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_ipc_memh_create((void*)base, 4096, &memh));
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_ipc_memh_destroy(memh);
+        uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+    }
+
+    void pack(void *address = nullptr)
+    {
+        ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, address, &packed));
+    }
+
+    /* As another process would have packed it */
+    void pack_as_peer(int pid_offset)
+    {
+        pack();
+        packed.handle.pid += pid_offset;
+    }
+
+    ucs_status_t unpack()
+    {
+        uct_cuda_ipc_rkey_t *rkey = nullptr;
+        ucs_status_t status = uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey);
+        if (status == UCS_OK) {
+            EXPECT_EQ(base, rkey->handle.base);
+            EXPECT_EQ(length, rkey->handle.length);
+            uct_cuda_ipc_rkey_destroy(rkey);
+        }
+        return status;
+    }
+};
+
+TEST_F(IpcRkey, peer_is_reachable)
+{
+    pack_as_peer(1);
+    EXPECT_EQ(UCS_OK, unpack());
+    EXPECT_EQ(1u, driver.opens);
+}
+
+TEST_F(IpcRkey, whole_allocation_is_exported_from_an_address_within)
+{
+    pack((void*)(base + 12345));
+    EXPECT_EQ(base, packed.handle.base);
+    EXPECT_EQ(length, packed.handle.length);
+    EXPECT_EQ(77u, packed.handle.buffer_id);
+}
+
+TEST_F(IpcRkey, own_process_is_unreachable)
+{
+    pack();
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    EXPECT_EQ(0u, driver.opens);
+}
+
+TEST_F(IpcRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)
+{
+    is_shareable = false;
+    pack_as_peer(2);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    EXPECT_EQ(0u, driver.opens);
+}
+
+TEST_F(IpcRkey, freed_buffer_does_not_condemn_its_peer)
+{
+    pack_as_peer(3);
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_INVALID_VALUE;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    EXPECT_EQ(UCS_OK, unpack());
+}
+
+TEST_F(IpcRkey, host_memory_is_not_packed)
+{
+    char host[16];
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_cuda_ipc_rkey_pack(memh, host, &packed));
+    pack(); /* for TearDown */
+}
+
+/* A key is whatever bytes a peer sent: a stock one's, a newer one's, noise */
+TEST_F(IpcRkey, what_is_not_ours_is_unreachable)
+{
+    std::mt19937 random(1);
+    pack_as_peer(4);
+    const uct_cuda_ipc_packed_rkey_t good = packed;
+    for (int i = 0; i < 1000; ++i) {
+        unsigned char *bytes = (unsigned char*)&packed;
+        for (size_t k = 0; k < sizeof(packed); ++k) {
+            bytes[k] = (unsigned char)random();
+        }
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    }
+    packed             = good;
+    packed.handle.type = 200;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    packed.handle      = good.handle;
+}
