@@ -4,9 +4,6 @@
  * Emulated time of a node. Readers take a snapshot by sequence count; writers
  * hold the caller's lock.
  */
-#ifdef HAVE_CONFIG_H
-#  include "config.h"
-#endif
 
 #include "cuemu_core.h"
 
@@ -16,27 +13,42 @@
 
 typedef int (*cuemu_clock_gettime_func_t)(clockid_t, struct timespec*);
 
-static cuemu_clock_gettime_func_t cuemu_clock_gettime = clock_gettime;
-
 /*
  * The program's clock_gettime() may be an interposed one that shows emulated
  * time; real time comes from libc's own.
  */
-static void __attribute__((constructor)) cuemu_clock_find_libc(void)
+static cuemu_clock_gettime_func_t cuemu_clock_libc(void)
 {
-    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    void *func = (libc == NULL) ? NULL : dlsym(libc, "clock_gettime");
+    static cuemu_clock_gettime_func_t libc_func;
+    cuemu_clock_gettime_func_t func;
+    void *libc, *symbol;
 
+    func = __atomic_load_n(&libc_func, __ATOMIC_RELAXED);
     if (func != NULL) {
-        memcpy(&cuemu_clock_gettime, &func, sizeof(func));
+        return func;
     }
+
+    libc   = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    symbol = (libc == NULL) ? NULL : dlsym(libc, "clock_gettime");
+    if (symbol == NULL) {
+        return clock_gettime;
+    }
+    memcpy(&func, &symbol, sizeof(func));
+    __atomic_store_n(&libc_func, func, __ATOMIC_RELAXED);
+    return func;
+}
+
+/* so that signal handlers find it done */
+static void __attribute__((constructor)) cuemu_clock_library_init(void)
+{
+    cuemu_clock_libc();
 }
 
 static uint64_t cuemu_clock_real_ns(void)
 {
     struct timespec ts;
 
-    cuemu_clock_gettime(CLOCK_MONOTONIC, &ts);
+    cuemu_clock_libc()(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000000ul + (uint64_t)ts.tv_nsec;
 }
 

@@ -145,7 +145,7 @@ typedef enum {
     CUEMU_CALL_GRAPH_ADD_NODE,
     CUEMU_CALL_GRAPH_INSTANTIATE,/* fixed part; see graph_* below */
     CUEMU_CALL_GRAPH_LAUNCH,     /* fixed part */
-    CUEMU_CALL_GRAPH_UPDATE_NODE,
+    CUEMU_CALL_GRAPH_UPDATE_NODE,/* setting one node of an executable graph */
     CUEMU_CALL_LAST
 } cuemu_call_t;
 
@@ -155,7 +155,7 @@ typedef struct {
     double       host_unregister_rate;
     cuemu_time_t graph_instantiate_node;  /* each node, on top */
     cuemu_time_t graph_launch_node;
-    cuemu_time_t graph_first_launch_node; /* additionally, first launch only */
+    cuemu_time_t graph_first_launch;      /* on top, first launch only */
     cuemu_time_t cross_stream;            /* a wait for another stream's work
                                              that really had to wait */
     cuemu_time_t kernel;                  /* shortest kernel, GPU side */

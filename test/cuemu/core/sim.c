@@ -12,9 +12,6 @@
  * in time or a count of bytes sits in a pairing heap, built of links inside the
  * operations; no operation is ever in two heaps.
  */
-#ifdef HAVE_CONFIG_H
-#  include "config.h"
-#endif
 
 #include "cuemu_core.h"
 

@@ -1,0 +1,817 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Builds a node from its description: GPUs, links, and the route from each
+ * place to each other.
+ *
+ * Names of links, for <cuemu> elements and messages:
+ *   nvlink.A>B        NVLinks from GPU A to GPU B together
+ *   nvlink.A>cpu      ... from GPU A to its CPU (POWER); nvlink.cpu>A back
+ *   nvport.A.out|in   all links of GPU A to and from the NVSwitches
+ *   pcie.A.up|down    GPU A's own PCIe link
+ *   bridge.BUSID.up|down  the link above a PCIe switch
+ *   dram.N.rd|wr      what devices can read and write of NUMA node N's memory
+ *   socket.N>M        between NUMA nodes
+ *   memcpy.N          a CPU thread of NUMA node N that copies
+ *   local.A           copies inside GPU A
+ */
+
+#include "cuemu_core.h"
+#include "hardware.h"
+#include "node_xml.h"
+
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CUEMU_NO_LINK     (-1)
+#define CUEMU_GBPS        1e9
+#define CUEMU_MIN_GBPS    1e-3
+#define CUEMU_MAX_GBPS    1e6
+
+#define CUEMU_CLASS_NVS   0x068000 /* NVSwitch */
+#define CUEMU_CLASS_CPU   0x068001 /* POWER's NVLink bridge */
+
+/* Links of the parts of the node while routes are being laid. */
+typedef struct {
+    cuemu_xml_t   *xml;
+    cuemu_node_t  *node;
+    const cuemu_host_model_t *host;
+    int           gpu_xml[CUEMU_MAX_GPUS];          /* index into xml->gpus */
+    int           nvlink[CUEMU_MAX_GPUS][CUEMU_MAX_GPUS];
+    int           nvlink_to_cpu[CUEMU_MAX_GPUS];
+    int           nvlink_from_cpu[CUEMU_MAX_GPUS];
+    int           port_out[CUEMU_MAX_GPUS];
+    int           port_in[CUEMU_MAX_GPUS];
+    int           local[CUEMU_MAX_GPUS];
+    int           pci_up[CUEMU_XML_MAX_PCI];
+    int           pci_down[CUEMU_XML_MAX_PCI];
+    int           dram_read[CUEMU_MAX_NUMA];
+    int           dram_write[CUEMU_MAX_NUMA];
+    int           copier[CUEMU_MAX_NUMA];
+    int           socket[CUEMU_MAX_NUMA][CUEMU_MAX_NUMA];
+    int           full;                             /* ran out of links */
+} cuemu_build_t;
+
+
+static cuemu_status_t cuemu_node_error(const cuemu_build_t *b, int line,
+                                       const char *text, const char *what)
+{
+    return cuemu_xml_error(b->xml, line, text, what);
+}
+
+static int __attribute__((format(printf, 3, 4)))
+cuemu_build_link(cuemu_build_t *b, double gbps, const char *format, ...)
+{
+    cuemu_link_t *link = &b->node->links[b->node->num_links];
+    va_list ap;
+
+    if (b->node->num_links == CUEMU_MAX_LINKS) {
+        b->full = 1;
+        return CUEMU_NO_LINK;
+    }
+
+    va_start(ap, format);
+    vsnprintf(link->name, sizeof(link->name), format, ap);
+    va_end(ap);
+    link->capacity = gbps * CUEMU_GBPS;
+    return b->node->num_links++;
+}
+
+
+/* ------------------------------------------------------------------ GPUs */
+
+static void cuemu_gpu_uuid(const char *busid, uint8_t *uuid)
+{
+    uint64_t hash = 0xcbf29ce484222325ul; /* FNV-1a */
+    int i;
+
+    for (i = 0; i < 16; ++i) {
+        hash    = (hash ^ (uint8_t)busid[i % (int)strlen(busid)]) *
+                  0x100000001b3ul;
+        uuid[i] = (uint8_t)(hash >> 32);
+    }
+}
+
+static void cuemu_build_gpu(cuemu_build_t *b, int index)
+{
+    const cuemu_xml_gpu_t *xgpu    = &b->xml->gpus[b->gpu_xml[index]];
+    const cuemu_xml_pci_t *pci     = &b->xml->pci[xgpu->pci];
+    const cuemu_gpu_model_t *model = cuemu_gpu_model(xgpu->sm);
+    cuemu_gpu_t *gpu               = &b->node->gpus[index];
+    int bridge, i;
+
+    snprintf(gpu->name, sizeof(gpu->name), "%s", model->name);
+    snprintf(gpu->busid, sizeof(gpu->busid), "%s", pci->busid);
+    cuemu_gpu_uuid(gpu->busid, gpu->uuid);
+    gpu->sm             = xgpu->sm;
+    gpu->sm_count       = model->sm_count;
+    gpu->memory_bytes   = model->memory_mib << 20;
+    gpu->numa           = pci->cpu;
+    gpu->pcie_width     = (pci->width > 0) ? pci->width : 16;
+    gpu->nvlink_version = (xgpu->num_nvlinks > 0) ? model->nvlink_version : 0;
+    gpu->nvlink_mbps    = (xgpu->num_nvlinks > 0) ? model->nvlink_mbps : 0;
+    cuemu_pcie_lane_gbps((pci->gtps > 0) ? pci->gtps : 8.0, &gpu->pcie_gen);
+
+    /* from the root: the CPU (ids from 0), then bridges (after the CPUs) */
+    gpu->pci_depth = 1;
+    for (bridge = pci->parent; bridge >= 0; bridge = b->xml->pci[bridge].parent)
+    {
+        ++gpu->pci_depth;
+    }
+    gpu->pci_path[0] = pci->cpu;
+    for (bridge = pci->parent, i = gpu->pci_depth - 1; bridge >= 0;
+         bridge = b->xml->pci[bridge].parent, --i) {
+        gpu->pci_path[i] = CUEMU_MAX_NUMA + bridge;
+    }
+}
+
+static int cuemu_build_find_gpu(const cuemu_build_t *b, const char *target)
+{
+    char busid[CUEMU_BUSID_SIZE];
+    int i;
+
+    if (!cuemu_xml_busid(target, busid)) {
+        return -1;
+    }
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        if (strcmp(b->node->gpus[i].busid, busid) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void cuemu_build_nvlink_peers(cuemu_gpu_t *gpu, int count, int type,
+                                     int peer, const char *busid)
+{
+    cuemu_nvlink_t *link;
+
+    for (; count > 0; --count) {
+        link            = &gpu->nvlinks[gpu->num_nvlinks++];
+        link->peer_type = type;
+        link->peer_gpu  = peer;
+        snprintf(link->peer_busid, sizeof(link->peer_busid), "%s", busid);
+    }
+}
+
+static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
+{
+    const cuemu_xml_gpu_t *xgpu = &b->xml->gpus[b->gpu_xml[index]];
+    cuemu_gpu_t *gpu            = &b->node->gpus[index];
+    double gbps                 = cuemu_gpu_model(gpu->sm)->nvlink_gbps;
+    int count_gpu[CUEMU_MAX_GPUS] = {0};
+    int count_switch              = 0;
+    int count_cpu                 = 0;
+    const cuemu_xml_nvlink_t *link;
+    char busid[CUEMU_BUSID_SIZE];
+    int i, peer;
+
+    for (i = 0; i < xgpu->num_nvlinks; ++i) {
+        link = &xgpu->nvlinks[i];
+        if (gbps <= 0) {
+            return cuemu_xml_error(b->xml, link->line,
+                                   "a GPU with sm=\"%d\" has no NVLink",
+                                   gpu->sm);
+        }
+        if (gpu->num_nvlinks + link->count > CUEMU_MAX_NVLINKS) {
+            return cuemu_xml_error(b->xml, link->line,
+                                   "GPU %d has more than %d NVLinks", index,
+                                   CUEMU_MAX_NVLINKS);
+        }
+
+        peer = cuemu_build_find_gpu(b, link->target);
+        if (link->tclass == CUEMU_CLASS_NVS) {
+            count_switch += link->count;
+            cuemu_build_nvlink_peers(gpu, link->count, CUEMU_PEER_SWITCH, -1,
+                                     cuemu_xml_busid(link->target, busid) ?
+                                     busid : "0000:00:00.0");
+        } else if (link->tclass == CUEMU_CLASS_CPU) {
+            count_cpu += link->count;
+            cuemu_build_nvlink_peers(gpu, link->count, CUEMU_PEER_CPU, -1,
+                                     cuemu_xml_busid(link->target, busid) ?
+                                     busid : "0000:00:00.0");
+        } else if ((peer < 0) || (peer == index)) {
+            return cuemu_node_error(b, link->line,
+                                    "nvlink target=\"%s\" is no other GPU of "
+                                    "this node", link->target);
+        } else {
+            count_gpu[peer] += link->count;
+            cuemu_build_nvlink_peers(gpu, link->count, CUEMU_PEER_GPU, peer,
+                                     b->node->gpus[peer].busid);
+        }
+    }
+
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        if (count_gpu[i] > 0) {
+            b->nvlink[index][i] = cuemu_build_link(b, count_gpu[i] * gbps,
+                                                   "nvlink.%d>%d", index, i);
+        }
+    }
+    if (count_switch > 0) {
+        b->node->has_nvswitch = 1;
+        b->port_out[index]    = cuemu_build_link(b, count_switch * gbps,
+                                                 "nvport.%d.out", index);
+        b->port_in[index]     = cuemu_build_link(b, count_switch * gbps,
+                                                 "nvport.%d.in", index);
+    }
+    if (count_cpu > 0) {
+        b->nvlink_to_cpu[index]   = cuemu_build_link(b, count_cpu * gbps,
+                                                     "nvlink.%d>cpu", index);
+        b->nvlink_from_cpu[index] = cuemu_build_link(b, count_cpu * gbps,
+                                                     "nvlink.cpu>%d", index);
+    }
+    return CUEMU_OK;
+}
+
+static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
+{
+    cuemu_status_t status;
+    int dev, i;
+
+    /* CUDA numbers them by "dev", whatever their order in the file; numbers
+       may be missing where NCCL was not given all GPUs */
+    for (dev = 0; dev < CUEMU_MAX_GPUS; ++dev) {
+        for (i = 0; i < b->xml->num_gpus; ++i) {
+            if (b->xml->gpus[i].dev == dev) {
+                b->gpu_xml[b->node->num_gpus++] = i;
+            }
+        }
+    }
+
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        cuemu_build_gpu(b, i);
+    }
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        status = cuemu_build_nvlinks(b, i);
+        if (status != CUEMU_OK) {
+            return status;
+        }
+    }
+
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        /* one direction is enough for a link to exist */
+        for (dev = 0; dev < b->node->num_gpus; ++dev) {
+            if ((b->nvlink[i][dev] != CUEMU_NO_LINK) &&
+                (b->nvlink[dev][i] == CUEMU_NO_LINK)) {
+                b->nvlink[dev][i] = cuemu_build_link(
+                        b, b->node->links[b->nvlink[i][dev]].capacity /
+                        CUEMU_GBPS, "nvlink.%d>%d", dev, i);
+            }
+        }
+        b->local[i] = cuemu_build_link(
+                b, cuemu_gpu_model(b->node->gpus[i].sm)->local_gbps,
+                "local.%d", i);
+    }
+    return CUEMU_OK;
+}
+
+
+/* ----------------------------------------------------------- host and PCI */
+
+static void cuemu_build_pci(cuemu_build_t *b)
+{
+    const cuemu_xml_pci_t *pci;
+    double gbps;
+    int i, gpu, gen;
+
+    for (i = 0; i < b->xml->num_pci; ++i) {
+        pci  = &b->xml->pci[i];
+        gbps = cuemu_pcie_lane_gbps(pci->gtps, &gen) *
+               ((pci->width > 0) ? pci->width : 16);
+
+        b->pci_up[i] = b->pci_down[i] = CUEMU_NO_LINK;
+        for (gpu = 0; (gpu < b->node->num_gpus) &&
+                      (b->xml->gpus[b->gpu_xml[gpu]].pci != i); ++gpu);
+
+        if (gpu < b->node->num_gpus) {
+            if (gbps <= 0) { /* virtual machines hide it: PCIe 3 x16 */
+                gbps = cuemu_pcie_lane_gbps(8.0, &gen) * 16;
+            }
+            b->pci_up[i]   = cuemu_build_link(b, gbps, "pcie.%d.up", gpu);
+            b->pci_down[i] = cuemu_build_link(b, gbps, "pcie.%d.down", gpu);
+        } else if (gbps > 0) {
+            b->pci_up[i]   = cuemu_build_link(b, gbps, "bridge.%s.up",
+                                              pci->busid);
+            b->pci_down[i] = cuemu_build_link(b, gbps, "bridge.%s.down",
+                                              pci->busid);
+        }
+    }
+}
+
+static void cuemu_build_host(cuemu_build_t *b)
+{
+    const cuemu_host_model_t *host = b->host;
+    int n, m;
+
+    for (n = 0; n < b->node->num_numa; ++n) {
+        b->dram_read[n]  = cuemu_build_link(b, host->dram_read_gbps,
+                                            "dram.%d.rd", n);
+        b->dram_write[n] = cuemu_build_link(b, host->dram_write_gbps,
+                                            "dram.%d.wr", n);
+        b->copier[n]     = cuemu_build_link(b, host->memcpy_gbps, "memcpy.%d",
+                                            n);
+        for (m = 0; m < b->node->num_numa; ++m) {
+            if (m != n) {
+                b->socket[n][m] = cuemu_build_link(b, host->socket_gbps,
+                                                   "socket.%d>%d", n, m);
+            }
+        }
+    }
+}
+
+
+/* ---------------------------------------------------------------- routes */
+
+static void cuemu_route_add(cuemu_build_t *b, cuemu_route_t *route, int link)
+{
+    int i;
+
+    if (link == CUEMU_NO_LINK) {
+        return;
+    }
+    for (i = 0; i < route->num_links; ++i) {
+        if (route->links[i] == link) {
+            return;
+        }
+    }
+    if (route->num_links == CUEMU_MAX_HOPS) {
+        b->full = 1;
+        return;
+    }
+    route->links[route->num_links++] = (int16_t)link;
+}
+
+static void cuemu_route_times(cuemu_route_t *route, cuemu_route_kind_t kind)
+{
+    const cuemu_copy_model_t *model = &cuemu_copy_models[kind];
+
+    route->launch   = (cuemu_time_t)(model->launch_us * CUEMU_PS_PER_US + 0.5);
+    route->setup    = (cuemu_time_t)(model->setup_us * CUEMU_PS_PER_US + 0.5);
+    route->complete = (cuemu_time_t)(model->complete_us * CUEMU_PS_PER_US +
+                                     0.5);
+}
+
+/* From a GPU to its CPU, or back. `stop`: a bridge to turn round at. */
+static void cuemu_route_gpu_cpu(cuemu_build_t *b, cuemu_route_t *route, int gpu,
+                                int up, int stop)
+{
+    const int *nvlinks = up ? b->nvlink_to_cpu : b->nvlink_from_cpu;
+    const int *links   = up ? b->pci_up : b->pci_down;
+    int pci            = b->xml->gpus[b->gpu_xml[gpu]].pci;
+
+    if (nvlinks[gpu] != CUEMU_NO_LINK) {
+        cuemu_route_add(b, route, nvlinks[gpu]);
+        return;
+    }
+    for (; (pci >= 0) && (pci != stop); pci = b->xml->pci[pci].parent) {
+        cuemu_route_add(b, route, links[pci]);
+    }
+}
+
+/* The bridge at which the ways from two GPUs to the root meet, -1: CPU */
+static int cuemu_build_meeting(const cuemu_build_t *b, int gpu1, int gpu2)
+{
+    const cuemu_gpu_t *g1 = &b->node->gpus[gpu1];
+    const cuemu_gpu_t *g2 = &b->node->gpus[gpu2];
+    int i;
+
+    for (i = 0; (i < g1->pci_depth) && (i < g2->pci_depth) &&
+                (g1->pci_path[i] == g2->pci_path[i]); ++i);
+    return (i > 1) ? (g1->pci_path[i - 1] - CUEMU_MAX_NUMA) : -1;
+}
+
+static void cuemu_build_gpu_to_gpu(cuemu_build_t *b, int src, int dst)
+{
+    cuemu_route_t *route = &b->node->routes[src][dst];
+    int src_numa         = b->node->gpus[src].numa;
+    int dst_numa         = b->node->gpus[dst].numa;
+    int meeting;
+
+    cuemu_route_times(route, CUEMU_ROUTE_PEER);
+    route->p2p = 1;
+
+    if (src == dst) {
+        cuemu_route_times(route, CUEMU_ROUTE_LOCAL);
+        cuemu_route_add(b, route, b->local[src]);
+    } else if (b->nvlink[src][dst] != CUEMU_NO_LINK) {
+        cuemu_route_add(b, route, b->nvlink[src][dst]);
+    } else if ((b->port_out[src] != CUEMU_NO_LINK) &&
+               (b->port_in[dst] != CUEMU_NO_LINK)) {
+        cuemu_route_add(b, route, b->port_out[src]);
+        cuemu_route_add(b, route, b->port_in[dst]);
+    } else {
+        meeting = cuemu_build_meeting(b, src, dst);
+        cuemu_route_gpu_cpu(b, route, src, 1, meeting);
+        cuemu_route_gpu_cpu(b, route, dst, 0, meeting);
+        if (src_numa != dst_numa) {
+            cuemu_route_add(b, route, b->socket[src_numa][dst_numa]);
+            route->p2p = (b->node->gpus[src].sm >= b->host->remote_p2p_sm);
+        }
+        if (!route->p2p) { /* the driver goes through host memory */
+            cuemu_route_times(route, CUEMU_ROUTE_STAGED);
+            cuemu_route_add(b, route, b->dram_write[src_numa]);
+            cuemu_route_add(b, route, b->dram_read[src_numa]);
+        }
+    }
+}
+
+static void cuemu_build_gpu_host(cuemu_build_t *b, int gpu, int numa,
+                                 int pageable)
+{
+    cuemu_place_t place = pageable ? CUEMU_PLACE_PAGEABLE :
+                                     CUEMU_PLACE_NUMA(numa);
+    int gpu_numa        = b->node->gpus[gpu].numa;
+    cuemu_route_t *up   = &b->node->routes[gpu][place];
+    cuemu_route_t *down = &b->node->routes[place][gpu];
+
+    cuemu_route_times(up, pageable ? CUEMU_ROUTE_PAGEABLE_D2H :
+                                     CUEMU_ROUTE_D2H);
+    cuemu_route_times(down, pageable ? CUEMU_ROUTE_PAGEABLE_H2D :
+                                       CUEMU_ROUTE_H2D);
+    cuemu_route_gpu_cpu(b, up, gpu, 1, -1);
+    cuemu_route_gpu_cpu(b, down, gpu, 0, -1);
+    if (numa != gpu_numa) {
+        cuemu_route_add(b, up, b->socket[gpu_numa][numa]);
+        cuemu_route_add(b, down, b->socket[numa][gpu_numa]);
+    }
+    cuemu_route_add(b, up, b->dram_write[numa]);
+    cuemu_route_add(b, down, b->dram_read[numa]);
+    if (pageable) {
+        cuemu_route_add(b, up, b->copier[numa]);
+        cuemu_route_add(b, down, b->copier[numa]);
+    }
+}
+
+static void cuemu_build_routes(cuemu_build_t *b)
+{
+    cuemu_node_t *node = b->node;
+    cuemu_place_t place, other;
+    int i, n;
+
+    for (i = 0; i < node->num_gpus; ++i) {
+        for (n = 0; n < node->num_gpus; ++n) {
+            cuemu_build_gpu_to_gpu(b, i, n);
+        }
+        for (n = 0; n < node->num_numa; ++n) {
+            cuemu_build_gpu_host(b, i, n, 0);
+        }
+        cuemu_build_gpu_host(b, i, node->gpus[i].numa, 1);
+    }
+
+    /* inside the host: done by a CPU thread at the source */
+    for (i = 0; i <= node->num_numa; ++i) {
+        for (n = 0; n <= node->num_numa; ++n) {
+            place = (i < node->num_numa) ? CUEMU_PLACE_NUMA(i) :
+                                           CUEMU_PLACE_PAGEABLE;
+            other = (n < node->num_numa) ? CUEMU_PLACE_NUMA(n) :
+                                           CUEMU_PLACE_PAGEABLE;
+            cuemu_route_times(&node->routes[place][other], CUEMU_ROUTE_HOST);
+            cuemu_route_add(b, &node->routes[place][other],
+                            b->copier[(i < node->num_numa) ? i : 0]);
+        }
+    }
+}
+
+static void cuemu_build_solo_rates(cuemu_node_t *node)
+{
+    cuemu_route_t *route;
+    int i, k;
+
+    for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
+        route            = &node->routes[i / CUEMU_NUM_PLACES]
+                                        [i % CUEMU_NUM_PLACES];
+        route->solo_rate = 0;
+        for (k = 0; k < route->num_links; ++k) {
+            if ((k == 0) ||
+                (node->links[route->links[k]].capacity < route->solo_rate)) {
+                route->solo_rate = node->links[route->links[k]].capacity;
+            }
+        }
+    }
+}
+
+
+/* -------------------------------------------------------------- <cuemu> */
+
+static cuemu_status_t cuemu_set_link(cuemu_build_t *b,
+                                     const cuemu_xml_setting_t *s)
+{
+    int found = 0;
+    int i;
+
+    for (i = 0; i < b->node->num_links; ++i) {
+        if (fnmatch(s->name, b->node->links[i].name, 0) == 0) {
+            b->node->links[i].capacity = s->gbps * CUEMU_GBPS;
+            found                      = 1;
+        }
+    }
+    return found ? CUEMU_OK :
+           cuemu_node_error(b, s->line, "there is no link \"%s\"", s->name);
+}
+
+static cuemu_status_t cuemu_set_shared(cuemu_build_t *b,
+                                       const cuemu_xml_setting_t *s)
+{
+    uint8_t member[CUEMU_MAX_LINKS] = {0};
+    char patterns[CUEMU_XML_TEXT];
+    cuemu_route_t *route;
+    char *pattern, *save;
+    int shared, found, i, k, hit;
+
+    if (s->members[0] == '\0') {
+        return cuemu_node_error(b, s->line, "\"%s\" has no members=", s->name);
+    }
+
+    snprintf(patterns, sizeof(patterns), "%s", s->members);
+    for (pattern = strtok_r(patterns, " ", &save); pattern != NULL;
+         pattern = strtok_r(NULL, " ", &save)) {
+        found = 0;
+        for (i = 0; i < b->node->num_links; ++i) {
+            if (fnmatch(pattern, b->node->links[i].name, 0) == 0) {
+                member[i] = 1;
+                found     = 1;
+            }
+        }
+        if (!found) {
+            return cuemu_node_error(b, s->line, "there is no link \"%s\"",
+                                    pattern);
+        }
+    }
+
+    shared = cuemu_build_link(b, s->gbps, "%s", s->name);
+    for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
+        route = &b->node->routes[i / CUEMU_NUM_PLACES][i % CUEMU_NUM_PLACES];
+        for (hit = 0, k = 0; k < route->num_links; ++k) {
+            hit |= member[route->links[k]];
+        }
+        if (hit) {
+            cuemu_route_add(b, route, shared);
+        }
+    }
+    return CUEMU_OK;
+}
+
+static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
+                                     const cuemu_xml_setting_t *s)
+{
+    cuemu_cost_t *cost = &b->node->cost;
+    cuemu_time_t time  = (cuemu_time_t)(s->us * (double)CUEMU_PS_PER_US + 0.5);
+    const struct {
+        const char   *name;
+        cuemu_time_t *time;
+    } others[] = {
+        {"graph-instantiate-node", &cost->graph_instantiate_node},
+        {"graph-launch-node", &cost->graph_launch_node},
+        {"graph-first-launch", &cost->graph_first_launch},
+        {"cross-stream", &cost->cross_stream},
+        {"shortest-kernel", &cost->kernel}
+    };
+    size_t i;
+
+    if ((s->us < 0) || (s->us > 1e6)) {
+        return cuemu_node_error(b, s->line, "us= is missing or above a second"
+                                "%s", "");
+    }
+    for (i = 0; i < CUEMU_CALL_LAST; ++i) {
+        if (strcmp(s->name, cuemu_call_models[i].name) == 0) {
+            cost->call[i] = time;
+            return CUEMU_OK;
+        }
+    }
+    for (i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
+        if (strcmp(s->name, others[i].name) == 0) {
+            *others[i].time = time;
+            return CUEMU_OK;
+        }
+    }
+    return cuemu_node_error(b, s->line, "there is no cost \"%s\"", s->name);
+}
+
+/* Times of routes between places whose links match, e.g. "nvlink.*" */
+static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
+                                     const cuemu_xml_setting_t *s)
+{
+    int found = 0;
+    cuemu_route_t *route;
+    int i, k;
+
+    if ((s->launch_us > 1e6) || (s->setup_us > 1e6) || (s->complete_us > 1e6)) {
+        return cuemu_node_error(b, s->line, "a time above a second%s", "");
+    }
+    for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
+        route = &b->node->routes[i / CUEMU_NUM_PLACES][i % CUEMU_NUM_PLACES];
+        for (k = 0; k < route->num_links; ++k) {
+            if (fnmatch(s->name, b->node->links[route->links[k]].name, 0) != 0)
+            {
+                continue;
+            }
+
+            found = 1;
+            if (s->launch_us >= 0) {
+                route->launch = (cuemu_time_t)(s->launch_us *
+                                               CUEMU_PS_PER_US + 0.5);
+            }
+            if (s->setup_us >= 0) {
+                route->setup = (cuemu_time_t)(s->setup_us *
+                                              CUEMU_PS_PER_US + 0.5);
+            }
+            if (s->complete_us >= 0) {
+                route->complete = (cuemu_time_t)(s->complete_us *
+                                                 CUEMU_PS_PER_US + 0.5);
+            }
+            break;
+        }
+    }
+    return found ? CUEMU_OK :
+           cuemu_node_error(b, s->line, "there is no link \"%s\"", s->name);
+}
+
+static cuemu_status_t cuemu_set_gpu(cuemu_build_t *b,
+                                    const cuemu_xml_setting_t *s)
+{
+    int found = 0;
+    char index[16];
+    int i;
+
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        snprintf(index, sizeof(index), "%d", i);
+        if (fnmatch(s->name, index, 0) != 0) {
+            continue;
+        }
+
+        found = 1;
+        if (s->model[0] != '\0') {
+            snprintf(b->node->gpus[i].name, sizeof(b->node->gpus[i].name), "%s",
+                     s->model);
+        }
+        if (s->memory_mib >= 0) {
+            if ((s->memory_mib < 16) || (s->memory_mib > 1e8)) {
+                return cuemu_node_error(b, s->line, "memory_mib= is not within "
+                                        "16 to 10^8%s", "");
+            }
+            b->node->gpus[i].memory_bytes = (uint64_t)s->memory_mib << 20;
+        }
+        if (s->sm_count >= 1) {
+            b->node->gpus[i].sm_count = (int)s->sm_count;
+        }
+    }
+    return found ? CUEMU_OK :
+           cuemu_node_error(b, s->line, "there is no GPU \"%s\"", s->name);
+}
+
+static cuemu_status_t cuemu_build_setting(cuemu_build_t *b,
+                                          const cuemu_xml_setting_t *s)
+{
+    int is_rate = !strcmp(s->set, "link") || !strcmp(s->set, "shared");
+
+    if (s->name[0] == '\0') {
+        return cuemu_node_error(b, s->line, "<cuemu set=\"%s\"> without a name",
+                                s->set);
+    }
+    if (is_rate && !((s->gbps >= CUEMU_MIN_GBPS) &&
+                     (s->gbps <= CUEMU_MAX_GBPS))) {
+        return cuemu_node_error(b, s->line, "gbps= of \"%s\" is missing or not "
+                                "within 0.001 to 10^6", s->name);
+    }
+
+    if (!strcmp(s->set, "link")) {
+        return cuemu_set_link(b, s);
+    } else if (!strcmp(s->set, "shared")) {
+        return cuemu_set_shared(b, s);
+    } else if (!strcmp(s->set, "cost")) {
+        return cuemu_set_cost(b, s);
+    } else if (!strcmp(s->set, "copy")) {
+        return cuemu_set_copy(b, s);
+    } else if (!strcmp(s->set, "gpu")) {
+        return cuemu_set_gpu(b, s);
+    }
+    return cuemu_node_error(b, s->line, "<cuemu set=\"%s\">: known are link, "
+                            "shared, cost, copy and gpu", s->set);
+}
+
+
+/* ------------------------------------------------------------------- API */
+
+static void cuemu_build_init(cuemu_build_t *b, cuemu_xml_t *xml,
+                             cuemu_node_t *node)
+{
+    const char *base = strrchr(xml->path, '/');
+
+    memset(b, 0xff, sizeof(*b)); /* every link CUEMU_NO_LINK */
+    b->xml         = xml;
+    b->node        = node;
+    b->host        = cuemu_host_model(xml->cpus[0].arch);
+    b->full        = 0;
+    node->num_numa = xml->num_cpus;
+
+    base = (base == NULL) ? xml->path : (base + 1);
+    snprintf(node->name, sizeof(node->name), "%.*s",
+             (int)strcspn(base, "."), base);
+}
+
+cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
+                               char *errbuf)
+{
+    cuemu_xml_t *xml = calloc(1, sizeof(*xml));
+    cuemu_build_t *b = malloc(sizeof(*b));
+    cuemu_status_t status;
+    int i;
+
+    errbuf[0] = '\0';
+    if ((xml == NULL) || (b == NULL)) {
+        snprintf(errbuf, CUEMU_ERRBUF_SIZE, "%s: out of memory", path);
+        status = CUEMU_ERR_IO;
+        goto out;
+    }
+
+    xml->path   = path;
+    xml->errbuf = errbuf;
+    status      = cuemu_xml_read(xml);
+    if (status != CUEMU_OK) {
+        goto out;
+    }
+
+    memset(node_p, 0, sizeof(*node_p));
+    cuemu_build_init(b, xml, node_p);
+    cuemu_cost_defaults(&node_p->cost);
+    status = cuemu_build_gpus(b);
+    if (status != CUEMU_OK) {
+        goto out;
+    }
+
+    cuemu_build_pci(b);
+    cuemu_build_host(b);
+    cuemu_build_routes(b);
+    for (i = 0; (i < xml->num_settings) && (status == CUEMU_OK); ++i) {
+        status = cuemu_build_setting(b, &xml->settings[i]);
+    }
+    cuemu_build_solo_rates(node_p);
+    if ((status == CUEMU_OK) && b->full) {
+        status = cuemu_xml_error(xml, 1, "more than %d links in the node or %d "
+                                 "on a way", CUEMU_MAX_LINKS, CUEMU_MAX_HOPS);
+    }
+
+out:
+    free(b);
+    free(xml);
+    return status;
+}
+
+const cuemu_route_t *cuemu_node_route(const cuemu_node_t *node,
+                                      cuemu_place_t src, cuemu_place_t dst)
+{
+    if ((src < 0) || (src >= CUEMU_NUM_PLACES) || (dst < 0) ||
+        (dst >= CUEMU_NUM_PLACES) || (node->routes[src][dst].num_links == 0)) {
+        return NULL;
+    }
+    return &node->routes[src][dst];
+}
+
+int cuemu_node_pci_distance(const cuemu_node_t *node, int gpu1, int gpu2)
+{
+    const cuemu_gpu_t *g1 = &node->gpus[gpu1];
+    const cuemu_gpu_t *g2 = &node->gpus[gpu2];
+    int common;
+
+    if (gpu1 == gpu2) {
+        return 0;
+    }
+
+    for (common = 0; (common < g1->pci_depth) && (common < g2->pci_depth) &&
+                     (g1->pci_path[common] == g2->pci_path[common]); ++common);
+    if (common == 0) {
+        return 4;
+    } else if (common == 1) {
+        return 3;
+    }
+    return ((common == g1->pci_depth) && (common == g2->pci_depth)) ? 1 : 2;
+}
+
+cuemu_time_t cuemu_route_copy_time(const cuemu_route_t *route, uint64_t bytes)
+{
+    return route->launch + route->setup + route->complete +
+           (cuemu_time_t)((double)bytes / route->solo_rate *
+                          (double)CUEMU_PS_PER_SEC + 0.5);
+}
+
+const char *cuemu_status_string(cuemu_status_t status)
+{
+    switch (status) {
+    case CUEMU_OK:
+        return "success";
+    case CUEMU_ERR_IO:
+        return "file cannot be read";
+    case CUEMU_ERR_PARSE:
+        return "not a node description";
+    case CUEMU_ERR_INVALID:
+        return "invalid argument";
+    case CUEMU_ERR_FULL:
+        return "too many operations at once";
+    case CUEMU_ERR_NO_ROUTE:
+        return "no way from one place to the other";
+    }
+    return "unknown status";
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Reads NCCL topology files. Elements that say nothing about GPUs and their
+ * links (network cards above all) are passed over.
+ */
+
+#include "node_xml.h"
+
+#include <libxml/parser.h>
+#include <libxml/tree.h>
+#include <libxml/xmlerror.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CUEMU_XML_MAX_DEPTH     (CUEMU_MAX_PCI_PATH - 1)
+#define CUEMU_XML_MAX_FILE_SIZE (16l << 20)
+
+cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,
+                               const char *format, ...)
+{
+    char *pos   = xml->errbuf;
+    size_t left = CUEMU_ERRBUF_SIZE;
+    va_list ap;
+    int n;
+
+    n = snprintf(pos, left, "%s:%d: ", xml->path, line);
+    if ((n > 0) && ((size_t)n < left)) {
+        va_start(ap, format);
+        vsnprintf(pos + n, left - (size_t)n, format, ap);
+        va_end(ap);
+    }
+    return CUEMU_ERR_PARSE;
+}
+
+int cuemu_xml_busid(const char *text, char *busid_p)
+{
+    unsigned domain, bus, dev, func;
+    int used = 0;
+
+    if ((sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &dev, &func,
+                &used) != 4) || (text[used] != '\0') || (domain > 0xffff) ||
+        (dev > 31) || (func > 7)) {
+        return 0;
+    }
+    snprintf(busid_p, CUEMU_BUSID_SIZE, "%04x:%02x:%02x.%x", domain & 0xffff,
+             bus & 0xff, dev & 0xff, func & 0xf);
+    return 1;
+}
+
+static int cuemu_xml_line(const xmlNode *elem)
+{
+    return (int)xmlGetLineNo((xmlNode*)elem);
+}
+
+static int cuemu_xml_is(const xmlNode *elem, const char *name)
+{
+    return (elem->type == XML_ELEMENT_NODE) &&
+           (strcmp((const char*)elem->name, name) == 0);
+}
+
+/* Copies an attribute; 0 if there is none. Too long values are cut. */
+static int cuemu_xml_text(const xmlNode *elem, const char *name, char *text_p,
+                          size_t size)
+{
+    xmlChar *value = xmlGetProp((xmlNode*)elem, (const xmlChar*)name);
+
+    text_p[0] = '\0';
+    if (value == NULL) {
+        return 0;
+    }
+    snprintf(text_p, size, "%s", (const char*)value);
+    xmlFree(value);
+    return 1;
+}
+
+/* Attribute as an integer; `missing` if it is not there or empty. */
+static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
+                                    const char *name, int missing, int min,
+                                    int max, int *value_p)
+{
+    char text[CUEMU_XML_TEXT];
+    char *end;
+    long value;
+
+    *value_p = missing;
+    if (!cuemu_xml_text(elem, name, text, sizeof(text)) || (text[0] == '\0')) {
+        return CUEMU_OK;
+    }
+
+    errno = 0;
+    value = strtol(text, &end, 0);
+    if ((errno != 0) || (*end != '\0') || (value < min) || (value > max)) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "%s=\"%s\" of <%s> is no number from %d to %d",
+                               name, text, elem->name, min, max);
+    }
+
+    *value_p = (int)value;
+    return CUEMU_OK;
+}
+
+/* Attribute as a number >= 0; -1 if it is not there. */
+static cuemu_status_t cuemu_xml_number(const cuemu_xml_t *xml,
+                                       const xmlNode *elem, const char *name,
+                                       double *value_p)
+{
+    char text[CUEMU_XML_TEXT];
+    char *end;
+
+    *value_p = -1;
+    if (!cuemu_xml_text(elem, name, text, sizeof(text))) {
+        return CUEMU_OK;
+    }
+
+    *value_p = strtod(text, &end);
+    if ((end == text) || (*end != '\0') || !(*value_p >= 0) ||
+        (*value_p > 1e12)) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "%s=\"%s\" of <%s> is no number >= 0", name,
+                               text, elem->name);
+    }
+    return CUEMU_OK;
+}
+
+/* link_speed: "16.0 GT/s PCIe", "8 GT/s"; empty or "Unknown" is no speed */
+static cuemu_status_t cuemu_xml_speed(const cuemu_xml_t *xml,
+                                      const xmlNode *elem, double *gtps_p)
+{
+    char text[CUEMU_XML_TEXT];
+    char *end;
+
+    *gtps_p = 0;
+    if (!cuemu_xml_text(elem, "link_speed", text, sizeof(text)) ||
+        (text[0] == '\0') || (strncmp(text, "Unknown", 7) == 0)) {
+        return CUEMU_OK;
+    }
+
+    *gtps_p = strtod(text, &end);
+    if ((end == text) || !(*gtps_p > 0) || (*gtps_p > 1024) ||
+        ((*end != '\0') && (*end != ' '))) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "link_speed=\"%s\" of <pci> is no speed such as "
+                               "\"16.0 GT/s PCIe\"", text);
+    }
+    return CUEMU_OK;
+}
+
+static cuemu_status_t cuemu_xml_nvlink(cuemu_xml_t *xml, const xmlNode *elem,
+                                       cuemu_xml_gpu_t *gpu)
+{
+    cuemu_xml_nvlink_t *link = &gpu->nvlinks[gpu->num_nvlinks];
+    cuemu_status_t status;
+
+    if (gpu->num_nvlinks == CUEMU_XML_MAX_NVLINKS) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "more than %d <nvlink> of a GPU",
+                               CUEMU_XML_MAX_NVLINKS);
+    }
+
+    link->line = cuemu_xml_line(elem);
+    if (!cuemu_xml_text(elem, "target", link->target, sizeof(link->target))) {
+        return cuemu_xml_error(xml, link->line, "<nvlink> without a target");
+    }
+
+    status = cuemu_xml_int(xml, elem, "count", 1, 1, CUEMU_MAX_NVLINKS,
+                           &link->count);
+    if (status == CUEMU_OK) {
+        status = cuemu_xml_int(xml, elem, "tclass", 0, 0, 0xffffff,
+                               &link->tclass);
+    }
+    gpu->num_nvlinks += (status == CUEMU_OK);
+    return status;
+}
+
+static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
+                                    int pci)
+{
+    cuemu_xml_gpu_t *gpu = &xml->gpus[xml->num_gpus];
+    cuemu_status_t status;
+    const xmlNode *child;
+    int i;
+
+    if (xml->num_gpus == CUEMU_MAX_GPUS) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem), "more than %d GPUs",
+                               CUEMU_MAX_GPUS);
+    }
+
+    gpu->line = cuemu_xml_line(elem);
+    gpu->pci  = pci;
+    status    = cuemu_xml_int(xml, elem, "dev", xml->num_gpus, 0,
+                              CUEMU_MAX_GPUS - 1, &gpu->dev);
+    if (status != CUEMU_OK) {
+        return status;
+    }
+
+    status = cuemu_xml_int(xml, elem, "sm", -1, 30, 200, &gpu->sm);
+    if (status != CUEMU_OK) {
+        return status;
+    } else if (gpu->sm < 0) {
+        return cuemu_xml_error(xml, gpu->line, "<gpu dev=\"%d\"> has no sm",
+                               gpu->dev);
+    }
+
+    for (i = 0; i < xml->num_gpus; ++i) {
+        if (xml->gpus[i].dev == gpu->dev) {
+            return cuemu_xml_error(xml, gpu->line, "two GPUs with dev=\"%d\"",
+                                   gpu->dev);
+        }
+    }
+
+    for (child = elem->children; child != NULL; child = child->next) {
+        if (cuemu_xml_is(child, "nvlink")) {
+            status = cuemu_xml_nvlink(xml, child, gpu);
+            if (status != CUEMU_OK) {
+                return status;
+            }
+        }
+    }
+
+    ++xml->num_gpus;
+    return CUEMU_OK;
+}
+
+static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
+                                    int cpu, int parent, int depth)
+{
+    cuemu_xml_pci_t *pci = &xml->pci[xml->num_pci];
+    int index            = xml->num_pci;
+    cuemu_status_t status;
+    const xmlNode *child;
+    char text[CUEMU_XML_TEXT];
+    int i;
+
+    if (index == CUEMU_XML_MAX_PCI) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem), "more than %d <pci>",
+                               CUEMU_XML_MAX_PCI);
+    }
+    if (depth > CUEMU_XML_MAX_DEPTH) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "<pci> nested deeper than %d",
+                               CUEMU_XML_MAX_DEPTH);
+    }
+
+    cuemu_xml_text(elem, "busid", text, sizeof(text));
+    if (!cuemu_xml_busid(text, pci->busid)) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "busid=\"%s\" of <pci> is no PCI bus id", text);
+    }
+    for (i = 0; i < index; ++i) {
+        if (strcmp(xml->pci[i].busid, pci->busid) == 0) {
+            return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                                   "two <pci> with busid=\"%s\"", pci->busid);
+        }
+    }
+
+    pci->cpu    = cpu;
+    pci->parent = parent;
+    ++xml->num_pci;
+
+    status = cuemu_xml_speed(xml, elem, &pci->gtps);
+    if (status == CUEMU_OK) {
+        status = cuemu_xml_int(xml, elem, "link_width", 0, 0, 64, &pci->width);
+    }
+
+    for (child = elem->children; (child != NULL) && (status == CUEMU_OK);
+         child = child->next) {
+        if (cuemu_xml_is(child, "pci")) {
+            status = cuemu_xml_pci(xml, child, cpu, index, depth + 1);
+        } else if (cuemu_xml_is(child, "gpu")) {
+            status = cuemu_xml_gpu(xml, child, index);
+        }
+    }
+    return status;
+}
+
+static cuemu_status_t cuemu_xml_cpu(cuemu_xml_t *xml, const xmlNode *elem)
+{
+    cuemu_xml_cpu_t *cpu = &xml->cpus[xml->num_cpus];
+    int index            = xml->num_cpus;
+    cuemu_status_t status;
+    const xmlNode *child;
+
+    if (index == CUEMU_XML_MAX_CPUS) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem), "more than %d <cpu>",
+                               CUEMU_XML_MAX_CPUS);
+    }
+
+    ++xml->num_cpus;
+    cuemu_xml_text(elem, "arch", cpu->arch, sizeof(cpu->arch));
+    status = cuemu_xml_int(xml, elem, "numaid", index, -1, 1 << 20,
+                           &cpu->numaid);
+    for (child = elem->children; (child != NULL) && (status == CUEMU_OK);
+         child = child->next) {
+        if (cuemu_xml_is(child, "pci")) {
+            status = cuemu_xml_pci(xml, child, index, -1, 1);
+        }
+    }
+    return status;
+}
+
+static cuemu_status_t cuemu_xml_setting(cuemu_xml_t *xml, const xmlNode *elem)
+{
+    cuemu_xml_setting_t *setting = &xml->settings[xml->num_settings];
+    char source[CUEMU_XML_TEXT];
+    const struct {
+        const char *name;
+        double     *value;
+    } numbers[] = {
+        {"gbps", &setting->gbps},           {"us", &setting->us},
+        {"launch_us", &setting->launch_us}, {"setup_us", &setting->setup_us},
+        {"complete_us", &setting->complete_us},
+        {"memory_mib", &setting->memory_mib},
+        {"sm_count", &setting->sm_count}
+    };
+    cuemu_status_t status;
+    size_t i;
+
+    setting->line = cuemu_xml_line(elem);
+    if (xml->num_settings == CUEMU_XML_MAX_SETTINGS) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "more than %d <cuemu>", CUEMU_XML_MAX_SETTINGS);
+    }
+
+    cuemu_xml_text(elem, "set", setting->set, sizeof(setting->set));
+    cuemu_xml_text(elem, "name", setting->name, sizeof(setting->name));
+    cuemu_xml_text(elem, "members", setting->members, sizeof(setting->members));
+    cuemu_xml_text(elem, "model", setting->model, sizeof(setting->model));
+    if (!cuemu_xml_text(elem, "source", source, sizeof(source)) ||
+        (source[0] == '\0')) {
+        return cuemu_xml_error(xml, setting->line,
+                               "<cuemu> without a source: where does the "
+                               "figure come from?");
+    }
+
+    for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
+        status = cuemu_xml_number(xml, elem, numbers[i].name, numbers[i].value);
+        if (status != CUEMU_OK) {
+            return status;
+        }
+    }
+
+    ++xml->num_settings;
+    return CUEMU_OK;
+}
+
+static cuemu_status_t cuemu_xml_system(cuemu_xml_t *xml, const xmlNode *root)
+{
+    cuemu_status_t status = CUEMU_OK;
+    const xmlNode *child;
+
+    if ((root == NULL) || !cuemu_xml_is(root, "system")) {
+        return cuemu_xml_error(xml, (root == NULL) ? 1 : cuemu_xml_line(root),
+                               "the root element is <%s>, not <system>: this "
+                               "is no NCCL topology file",
+                               (root == NULL) ? "" : (const char*)root->name);
+    }
+
+    for (child = root->children; (child != NULL) && (status == CUEMU_OK);
+         child = child->next) {
+        if (cuemu_xml_is(child, "cpu")) {
+            status = cuemu_xml_cpu(xml, child);
+        } else if (cuemu_xml_is(child, "cuemu")) {
+            status = cuemu_xml_setting(xml, child);
+        }
+    }
+
+    if ((status == CUEMU_OK) && (xml->num_gpus == 0)) {
+        return cuemu_xml_error(xml, cuemu_xml_line(root), "there is no GPU");
+    }
+    return status;
+}
+
+/* libxml2 would print on stderr what cuemu_xml_read() reports itself */
+static void cuemu_xml_silent(void *arg, const char *format, ...)
+{
+}
+
+cuemu_status_t cuemu_xml_read(cuemu_xml_t *xml)
+{
+    xmlParserCtxt *parser;
+    const xmlError *error;
+    struct stat st;
+    cuemu_status_t status;
+    xmlDoc *doc;
+
+    if (stat(xml->path, &st) != 0) {
+        snprintf(xml->errbuf, CUEMU_ERRBUF_SIZE, "%s: %s", xml->path,
+                 strerror(errno));
+        return CUEMU_ERR_IO;
+    }
+    if (!S_ISREG(st.st_mode) || (st.st_size > CUEMU_XML_MAX_FILE_SIZE)) {
+        snprintf(xml->errbuf, CUEMU_ERRBUF_SIZE,
+                 "%s: not a file of at most %ld MiB", xml->path,
+                 CUEMU_XML_MAX_FILE_SIZE >> 20);
+        return CUEMU_ERR_IO;
+    }
+
+    parser = xmlNewParserCtxt();
+    if (parser == NULL) {
+        snprintf(xml->errbuf, CUEMU_ERRBUF_SIZE, "%s: out of memory",
+                 xml->path);
+        return CUEMU_ERR_IO;
+    }
+
+    if (parser->sax != NULL) {
+        parser->sax->error   = cuemu_xml_silent;
+        parser->sax->warning = cuemu_xml_silent;
+    }
+    doc = xmlCtxtReadFile(parser, xml->path, NULL,
+                          XML_PARSE_NONET | XML_PARSE_NOERROR |
+                          XML_PARSE_NOWARNING);
+    if (doc == NULL) {
+        error  = xmlCtxtGetLastError(parser);
+        status = cuemu_xml_error(xml, (error != NULL) ? error->line : 1,
+                                 "broken XML: %.*s",
+                                 ((error != NULL) && (error->message != NULL)) ?
+                                 (int)strcspn(error->message, "\n") : 7,
+                                 ((error != NULL) && (error->message != NULL)) ?
+                                 error->message : "unknown");
+    } else {
+        status = cuemu_xml_system(xml, xmlDocGetRootElement(doc));
+        xmlFreeDoc(doc);
+    }
+
+    xmlFreeParserCtxt(parser);
+    return status;
+}
