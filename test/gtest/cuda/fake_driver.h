@@ -11,7 +11,8 @@
 
 /* Installs itself for as long as it lives. What a test does not expect to be
  * called is NULL in the table. */
-class FakeDriver {
+class FakeDriver
+{
 public:
     FakeDriver();
     ~FakeDriver();

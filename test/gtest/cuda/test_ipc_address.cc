@@ -10,7 +10,8 @@ extern "C" {
 #include <sys/mman.h>
 #include <unistd.h>
 
-class IpcAddress : public ::testing::Test {
+class IpcAddress : public ::testing::Test
+{
 protected:
     uct_cuda_ipc_device_addr_t device;
     uct_cuda_ipc_iface_addr_t iface;

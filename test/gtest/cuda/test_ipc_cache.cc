@@ -11,7 +11,8 @@ extern "C" {
 #include <climits>
 #include <cstring>
 
-class IpcCache : public ::testing::Test {
+class IpcCache : public ::testing::Test
+{
 protected:
     FakeDriver driver;
 

@@ -18,7 +18,8 @@ static const CUdeviceptr base   = 0x7f0000000000;
 static const size_t length      = 1 << 20;
 static bool is_shareable;
 
-class IpcRkey : public ::testing::Test {
+class IpcRkey : public ::testing::Test
+{
 protected:
     FakeDriver driver;
     uct_cuda_ipc_memh_t *memh = nullptr;
@@ -60,7 +61,7 @@ protected:
             }
             return CUDA_SUCCESS;
         };
-        driver.table.cuPointerGetAttribute = [](void*, CUpointer_attribute,
+        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
                                                 CUdeviceptr) {
             return CUDA_ERROR_NOT_SUPPORTED;
         };

@@ -19,14 +19,15 @@ struct Completion {
     explicit Completion(int count = 1)
     {
         super.func   = [](uct_completion_t *self) {
-            ++reinterpret_cast<Completion*>(self)->calls;
+            ++reinterpret_cast<Completion *>(self)->calls;
         };
         super.count  = count;
         super.status = UCS_OK;
     }
 };
 
-class Queue : public ::testing::Test {
+class Queue : public ::testing::Test
+{
 public:
     FakeDriver driver;
     uct_cuda_queue_t queue;
@@ -203,7 +204,7 @@ TEST_F(Queue, completion_may_post_the_next_operation)
         int left;
     } chain;
     chain.super.func = [](uct_completion_t *self) {
-        Chain *c = reinterpret_cast<Chain*>(self);
+        Chain *c = reinterpret_cast<Chain *>(self);
         if (--c->left > 0) {
             uct_cuda_lane_t *lane;
             uct_cuda_op_t *op;

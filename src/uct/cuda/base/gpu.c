@@ -41,7 +41,8 @@ static ucs_sys_device_t find_sys_device(int device)
                                       device) != CUDA_SUCCESS) ||
         (driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
                                       device) != CUDA_SUCCESS) ||
-        (uct_abi_topo_sys_device(domain, bus, slot, 0, &sys_device) != UCS_OK)) {
+        (uct_abi_topo_sys_device(domain, bus, slot, 0, &sys_device) !=
+         UCS_OK)) {
         return UCT_ABI_SYS_DEVICE_UNKNOWN;
     }
 
@@ -55,7 +56,8 @@ static void table_fill(void)
     CUuuid uuid;
     int i;
 
-    if ((driver == NULL) || (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)) {
+    if ((driver == NULL) ||
+        (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)) {
         return;
     }
 

@@ -21,10 +21,10 @@
     }
 
 #define NUM_STOCK_FIELDS 9
+#define MAX_FIELDS       (NUM_STOCK_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
 
 /* Stock's variables; the engine's follow when the module is loaded */
-static uct_abi_config_field_t
-        config_fields[NUM_STOCK_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS + 1] = {
+static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
                  UCT_ABI_CONFIG_UINT, max_poll),
     CONFIG_FIELD("MAX_STREAMS", "16",
