@@ -9,13 +9,11 @@ ucx_mp_deps=$ucx_mp_build/deps
 ucx_mp_prefix=$ucx_mp_build/install
 ucx_mp_jobs=${UCX_MP_JOBS:-$(nproc)}
 
-# Nothing of the caller's may change which UCX or which module is tried
-for ucx_mp_name in "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_@}"; do
-    case $ucx_mp_name in
-    UCX_MP_BUILD|UCX_MP_JOBS|UCX_MP_WHEELS) ;;
-    *) unset "$ucx_mp_name" ;;
-    esac
-done
+ucx_mp_wheels=${UCX_MP_WHEELS:-}
+
+# Nothing of the caller's may change which UCX or which module is tried (and
+# UCX warns of variables with its prefix that it does not know)
+unset "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_@}" ignored
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
 say() {
@@ -42,3 +40,9 @@ as_root() {
         return 1
     fi
 }
+
+# What starts MPI programs here are tests; in a container they run as root
+if [ "$(id -u)" -eq 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi

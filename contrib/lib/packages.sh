@@ -79,8 +79,8 @@ wheel_venv() {
 }
 
 wheel_source() {
-    if [ -n "${UCX_MP_WHEELS:-}" ]; then
-        printf '%s ' --no-index --find-links "$UCX_MP_WHEELS"
+    if [ -n "$ucx_mp_wheels" ]; then
+        printf '%s ' --no-index --find-links "$ucx_mp_wheels"
     fi
 }
 
