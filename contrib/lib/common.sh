@@ -13,7 +13,7 @@ ucx_mp_wheels=${UCX_MP_WHEELS:-}
 
 # Nothing of the caller's may change which UCX or which module is tried (and
 # UCX warns of variables with its prefix that it does not know)
-unset "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_@}" ignored
+unset "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_@}"
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
 say() {
