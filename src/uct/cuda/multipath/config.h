@@ -46,7 +46,7 @@ typedef struct {
                                                SIZE_AUTO: the model decides */
     unsigned              num_paths;      /**< Explicit paths; 0: choose */
     uct_cuda_mp_path_t    paths[UCT_CUDA_MP_MAX_PATHS];
-    unsigned              max_gpu_paths;  /**< Relays at most */
+    unsigned              max_gpu_paths;  /**< The direct one included */
     uct_cuda_mp_ternary_t host;           /**< Staging through the host */
     unsigned              chunks;         /**< Chunks a staged path; 0: choose */
     size_t                chunk_size;     /**< SIZE_AUTO: from chunks */

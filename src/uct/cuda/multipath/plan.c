@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Printing and comparing plans. */
+#include <uct/cuda/multipath/plan.h>
+
+#include <string.h>
+
+
+#define GIGA 1e9
+#define MEGA 1e6
+
+
+static bool place_equal(const uct_cuda_mp_place_t *a,
+                        const uct_cuda_mp_place_t *b)
+{
+    return (a->type == b->type) && (a->owner == b->owner) &&
+           (a->slot == b->slot);
+}
+
+static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
+{
+    return place_equal(&a->from, &b->from) && place_equal(&a->to, &b->to) &&
+           (a->path == b->path) && (a->lane == b->lane) &&
+           (a->waits[0] == b->waits[0]) && (a->waits[1] == b->waits[1]) &&
+           (a->from_offset == b->from_offset) &&
+           (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
+}
+
+bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
+                            const uct_cuda_mp_plan_t *b)
+{
+    unsigned i;
+
+    if ((a->src_device != b->src_device) || (a->dst_device != b->dst_device) ||
+        (a->numa != b->numa) || (a->size != b->size) ||
+        (a->slot_size != b->slot_size) || (a->num_paths != b->num_paths) ||
+        (a->num_steps != b->num_steps)) {
+        return false;
+    }
+
+    for (i = 0; i < a->num_steps; ++i) {
+        if (!step_equal(&a->steps[i], &b->steps[i])) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
+                                 size_t size)
+{
+    switch (path->route) {
+    case UCT_CUDA_MP_ROUTE_DIRECT:
+        snprintf(buffer, size, "direct");
+        break;
+    case UCT_CUDA_MP_ROUTE_HOST:
+        snprintf(buffer, size, "host");
+        break;
+    default:
+        snprintf(buffer, size, "gpu%d", path->gpu);
+        break;
+    }
+
+    return buffer;
+}
+
+static const char *lane_end_str(int end, char *buffer, size_t size)
+{
+    if (end == UCT_CUDA_MP_LANE_HOST) {
+        snprintf(buffer, size, "host");
+    } else {
+        snprintf(buffer, size, "gpu%d", end);
+    }
+
+    return buffer;
+}
+
+static const char *place_str(const uct_cuda_mp_place_t *place, uint64_t offset,
+                             char *buffer, size_t size)
+{
+    static const char *names[] = {"source", "destination", "gpu", "numa"};
+    unsigned long long at      = offset;
+
+    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+        snprintf(buffer, size, "%s+%llu", names[place->type], at);
+    } else {
+        snprintf(buffer, size, "%s%d.slot%d+%llu", names[place->type & 3],
+                 place->owner, place->slot, at);
+    }
+
+    return buffer;
+}
+
+void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
+                            FILE *stream)
+{
+    const uct_cuda_mp_plan_path_t *path;
+    const uct_cuda_mp_step_t *step;
+    char from[64], to[64], name[16];
+    unsigned i, w;
+
+    fprintf(stream, "gpu%d -> gpu%d, %llu bytes: ", plan->src_device,
+            plan->dst_device, (unsigned long long)plan->size);
+    if (plan->num_paths == 0) {
+        fprintf(stream, "one plain copy\n");
+        return;
+    }
+
+    fprintf(stream,
+            "%u paths, %u copies; model: %.1f us, %.1f GB/s, %.2fx of one "
+            "path\n",
+            plan->num_paths, plan->num_steps, plan->seconds * MEGA,
+            plan->size / plan->seconds / GIGA,
+            plan->single_seconds / plan->seconds);
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i];
+        fprintf(stream, "  %-7s %5.1f %%  %llu bytes",
+                uct_cuda_mp_path_str(&path->path, name, sizeof(name)),
+                100. * path->bytes / plan->size,
+                (unsigned long long)path->bytes);
+        if (path->slots > 0) {
+            fprintf(stream, " as %u chunks of %llu through %u slots",
+                    path->chunks, (unsigned long long)path->chunk,
+                    path->slots);
+        }
+        fprintf(stream, "\n");
+    }
+
+    for (i = 0; steps && (i < plan->num_steps); ++i) {
+        step = &plan->steps[i];
+        fprintf(stream, "  %4u  %5s > %-5s  %llu bytes", i,
+                lane_end_str(uct_cuda_mp_lane_from(step->lane), from,
+                             sizeof(from)),
+                lane_end_str(uct_cuda_mp_lane_to(step->lane), to, sizeof(to)),
+                (unsigned long long)step->bytes);
+        fprintf(stream, "  %s", place_str(&step->from, step->from_offset, from,
+                                          sizeof(from)));
+        fprintf(stream, " -> %s",
+                place_str(&step->to, step->to_offset, to, sizeof(to)));
+        for (w = 0; w < 2; ++w) {
+            if (step->waits[w] != UCT_CUDA_MP_NO_STEP) {
+                fprintf(stream, ", after %d", step->waits[w]);
+            }
+        }
+        fprintf(stream, "\n");
+    }
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A plan: how one transfer is cut up and which way every piece takes. Plain
+ * data, without pointers; it can be printed, compared, checked and carried out.
+ *
+ * Steps are in the order of submission. A lane is a directed link and works
+ * through its steps one at a time in that order; a step also waits until the
+ * earlier steps that it names have ended.
+ */
+#ifndef UCT_CUDA_MP_PLAN_H
+#define UCT_CUDA_MP_PLAN_H
+
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/multipath/config.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_MP_MAX_STEPS \
+    (2 * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
+
+/** Staging slots that one device's staging memory is divided into. */
+#define UCT_CUDA_MP_STAGING_SLOTS 16
+
+/** "Waits for nothing". */
+#define UCT_CUDA_MP_NO_STEP (-1)
+
+/** End of a lane that is host memory; GPUs count from 0. */
+#define UCT_CUDA_MP_LANE_HOST UCT_CUDA_TOPO_MAX_GPUS
+#define UCT_CUDA_MP_LANE_ENDS (UCT_CUDA_TOPO_MAX_GPUS + 1)
+#define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_MP_LANE_ENDS * UCT_CUDA_MP_LANE_ENDS)
+
+
+typedef enum {
+    UCT_CUDA_MP_PLACE_SOURCE,
+    UCT_CUDA_MP_PLACE_DESTINATION,
+    UCT_CUDA_MP_PLACE_STAGING_GPU, /**< Slot of the staging memory of a GPU */
+    UCT_CUDA_MP_PLACE_STAGING_HOST /**< Slot of page-locked memory of a NUMA
+                                        node */
+} uct_cuda_mp_place_type_t;
+
+
+typedef struct {
+    uint8_t type;   /**< uct_cuda_mp_place_type_t */
+    uint8_t owner;  /**< GPU's ordinal or NUMA node; 0 for source, destination */
+    uint8_t slot;   /**< Of the plan: 0, 1, ...; which piece of memory that is,
+                         the executor decides */
+} uct_cuda_mp_place_t;
+
+
+/** One copy. */
+typedef struct {
+    uct_cuda_mp_place_t from;
+    uct_cuda_mp_place_t to;
+    uint8_t             path;        /**< Index into the plan's paths */
+    uint16_t            lane;        /**< uct_cuda_mp_lane() */
+    int16_t             waits[2];    /**< Earlier steps, or NO_STEP */
+    uint64_t            from_offset; /**< Bytes from the place's start */
+    uint64_t            to_offset;
+    uint64_t            bytes;
+} uct_cuda_mp_step_t;
+
+
+typedef struct {
+    uct_cuda_mp_path_t path;
+    uint64_t           bytes;  /**< Its share of the transfer */
+    uint64_t           chunk;  /**< Bytes of its chunks but the last */
+    uint16_t           chunks;
+    uint8_t            slots;  /**< Staging slots that it uses; 0: direct */
+} uct_cuda_mp_plan_path_t;
+
+
+typedef struct {
+    int16_t                 src_device;
+    int16_t                 dst_device;
+    int16_t                 numa;      /**< Node of the host staging slots */
+    uint16_t                num_paths; /**< 0: one path is best, no plan */
+    uint16_t                num_steps;
+    uint64_t                size;      /**< Bytes of the transfer */
+    uint64_t                slot_size; /**< Bytes a staging slot holds */
+    double                  seconds;   /**< What the model expects */
+    double                  single_seconds; /**< ... and of one plain copy */
+    uct_cuda_mp_plan_path_t paths[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_mp_step_t      steps[UCT_CUDA_MP_MAX_STEPS];
+} uct_cuda_mp_plan_t;
+
+
+/** The lane from one end to another; ends are GPUs or UCT_CUDA_MP_LANE_HOST. */
+static inline uint16_t uct_cuda_mp_lane(int from, int to)
+{
+    return (uint16_t)(from * UCT_CUDA_MP_LANE_ENDS + to);
+}
+
+static inline int uct_cuda_mp_lane_from(uint16_t lane)
+{
+    return lane / UCT_CUDA_MP_LANE_ENDS;
+}
+
+static inline int uct_cuda_mp_lane_to(uint16_t lane)
+{
+    return lane % UCT_CUDA_MP_LANE_ENDS;
+}
+
+
+/** Bytes of a plan that hold something; the rest of the steps is undefined. */
+static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
+{
+    return offsetof(uct_cuda_mp_plan_t, steps) +
+           plan->num_steps * sizeof(plan->steps[0]);
+}
+
+
+/** Do two plans tell the executor to do the same? Expected times do not count. */
+bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
+                            const uct_cuda_mp_plan_t *b);
+
+
+/** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */
+const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
+                                 size_t size);
+
+
+/** The paths with their shares; with @a steps also every step, for people. */
+void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
+                            FILE *stream);
+
+
+END_C_DECLS
+
+#endif
