@@ -67,7 +67,6 @@ typedef enum {
     UCT_ABI_CONFIG_BW,           /* bytes/s, "10GBs" or "auto" [double];
                                     UCT_ABI_DOUBLE_AUTO */
     UCT_ABI_CONFIG_ENUM,         /* one of .names [int, its index] */
-    UCT_ABI_CONFIG_BITMAP,       /* set of .names [unsigned, a bit each] */
     UCT_ABI_CONFIG_STRING,       /* [char *] */
     UCT_ABI_CONFIG_STRING_ARRAY  /* comma list [uct_abi_string_array_t] */
 } uct_abi_config_type_t;
@@ -104,7 +103,7 @@ typedef struct {
     const char            *doc;
     size_t                offset;  /* of the field in the config structure */
     uct_abi_config_type_t type;
-    const char *const     *names;  /* ENUM, BITMAP: NULL-terminated */
+    const char *const     *names;  /* ENUM: NULL-terminated */
 } uct_abi_config_field_t;
 
 typedef struct {
@@ -655,6 +654,10 @@ void uct_abi_mem_event_unregister(unsigned events, uct_abi_mem_event_cb_t cb,
  * process), with one warning for each; UCS_ERR_NO_ELEM when no UCX is found
  * there. */
 ucs_status_t uct_abi_attach(const void *caller_address);
+
+/* After the UCX that caller_address belongs to has loaded its own modules: take
+ * the components which have the same names as ours off its lists. */
+void uct_abi_displace(const void *caller_address);
 
 /* Text for messages: "UCX 1.20 (/path/libucs.so.0)" or "no UCX". */
 const char *uct_abi_host_name(void);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The UCX that the module is attached to, and how it is found. */
+
+#ifndef UCT_ABI_HOST_H_
+#define UCT_ABI_HOST_H_
+
+#include "layout.h"
+#include "symbols.h"
+
+#include <limits.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define UCT_ABI_EXPORT __attribute__((visibility("default")))
+
+/* No operation table of UCX has more entries. */
+#define UCT_ABI_TABLE_MAX 16
+
+typedef struct {
+    const uct_abi_release_t *release;     /* NULL: not attached */
+    const void              *libucs_base; /* where libucs is mapped */
+    char                    libucs_path[PATH_MAX];
+    uct_abi_symbols_t       sym;
+
+    /* Tables in the host's layout, shared by all objects of the module. */
+    uct_abi_fn_t            md_ops[UCT_ABI_TABLE_MAX];
+    uct_abi_fn_t            internal_ops[UCT_ABI_TABLE_MAX];
+} uct_abi_host_t;
+
+/* Written once, by the attach that succeeds, before anything is registered. */
+extern uct_abi_host_t uct_abi_host;
+
+/* Where the object (program or library) is mapped that holds this address;
+ * NULL when none does. */
+const void *uct_abi_object_base(const void *address);
+
+/* Does the object that holds this address define the symbol itself? */
+int uct_abi_object_defines(const void *address, const char *symbol);
+
+/* Find libucs by an address inside any library of a UCX: its mapping and path.
+ * UCS_ERR_NO_ELEM when there is none. */
+ucs_status_t uct_abi_host_locate(const void *address, uct_abi_host_t *host_p);
+
+/* Find out which release a located UCX is and fill in release and symbols.
+ * UCS_ERR_UNSUPPORTED, with the reason as a text, when it is none to attach
+ * to. */
+ucs_status_t uct_abi_host_identify(const void *address, uct_abi_host_t *host_p,
+                                   char *reason, size_t max);
+
+/* Fill the operation tables for the host's release. */
+void uct_abi_md_ops_emit(uct_abi_host_t *host);
+
+void uct_abi_internal_ops_emit(uct_abi_host_t *host);
+
+/* A configuration table in the host's layout, from malloc(); it begins with
+ * libuct's interface variables if base is set. NULL: no memory. */
+void *uct_abi_config_emit(const uct_abi_host_t *host,
+                          const uct_abi_config_t *config, int base);
+
+/* Register all components of the module with the attached host. */
+ucs_status_t uct_abi_component_register_all(const uct_abi_host_t *host);
+
+/* Take components with our names, but not of our making, off its lists. */
+void uct_abi_component_displace(const uct_abi_host_t *host);
+
+/* Is a component of another copy of this module on the host's list? */
+int uct_abi_component_is_twin_registered(const uct_abi_host_t *host);
+
+/* Begin to log through the attached host. */
+void uct_abi_log_attach(const uct_abi_host_t *host);
+
+/* A warning of our own making, in UCX's form on stderr, for a UCX that is not
+ * to be called; UCX_LOG_LEVEL below warn silences it. */
+void uct_abi_log_outside(const char *format, ...)
+        __attribute__((format(printf, 1, 2)));
+
+/* Answer of an operation that is not there; wide enough for every return type
+ * an operation has. */
+long uct_abi_unsupported(void);
+
+long uct_abi_zero(void);
+
+static inline void uct_abi_slot_set(const uct_abi_layout_t *layout, void *table,
+                                    int field, uct_abi_fn_t fn)
+{
+    if (uct_abi_has(layout, field)) {
+        *(uct_abi_fn_t*)uct_abi_at(layout, table, field) = fn;
+    }
+}
+
+static inline uct_abi_mem_type_t uct_abi_mem_type_from_host(int mem_type)
+{
+    return (mem_type == uct_abi_host.release->mem_type_unknown) ?
+                   UCT_ABI_MEM_TYPE_UNKNOWN :
+                   (uct_abi_mem_type_t)mem_type;
+}
+
+static inline int uct_abi_mem_type_to_host(uct_abi_mem_type_t mem_type)
+{
+    return (mem_type == UCT_ABI_MEM_TYPE_UNKNOWN) ?
+                   uct_abi_host.release->mem_type_unknown :
+                   (int)mem_type;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Interfaces and endpoints: libuct's base classes, and operations that need
+ * UCX's arguments translated. */
+
+#include "host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef ucs_status_t (*uct_abi_iface_ctor_t)(
+        void *self, uct_abi_host_class_t *cls, int *count,
+        const uct_iface_ops_t *ops, void *internal_ops, uct_md_h md,
+        uct_worker_h worker, const uct_iface_params_t *params,
+        const void *config);
+
+typedef ucs_status_t (*uct_abi_ep_ctor_t)(void *self, uct_abi_host_class_t *cls,
+                                          int *count, void *iface);
+
+static uct_abi_iface_t *uct_abi_iface(uct_iface_h iface)
+{
+    return (uct_abi_iface_t*)iface;
+}
+
+static long uct_abi_iface_return_busy(void)
+{
+    return UCS_ERR_BUSY;
+}
+
+static ucs_status_t
+uct_abi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr_p)
+{
+    uct_abi_iface_t *iface = uct_abi_iface(tl_iface);
+
+    uct_abi_host.sym.uct_base_iface_query(iface, attr_p);
+
+    if (uct_abi_host.release->minor >= 22) {
+        /* ctl_device, in what was padding behind dev_num_paths */
+        *((ucs_sys_device_t*)(&attr_p->dev_num_paths + 1)) =
+                UCT_ABI_SYS_DEVICE_UNKNOWN;
+    }
+
+    return iface->ops->iface_query(iface, attr_p);
+}
+
+static ucs_status_t
+uct_abi_ep_create(const uct_abi_host_ep_params_t *host_params, uct_ep_h *ep_p)
+{
+    uint64_t mask              = host_params->field_mask;
+    uct_abi_ep_params_t params = {0};
+    uct_abi_iface_t *iface;
+
+    if (!(mask & UCT_ABI_EP_PARAM_IFACE)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    iface = uct_abi_iface(host_params->iface);
+    if (mask & UCT_ABI_EP_PARAM_DEV_ADDR) {
+        params.dev_addr = host_params->dev_addr;
+    }
+    if (mask & UCT_ABI_EP_PARAM_IFACE_ADDR) {
+        params.iface_addr = host_params->iface_addr;
+    }
+    if (mask & UCT_ABI_EP_PARAM_PATH_INDEX) {
+        params.path_index = host_params->path_index;
+    }
+    if (mask & UCT_ABI_EP_PARAM_DEV_ADDR_LENGTH) {
+        params.dev_addr_length = host_params->dev_addr_length;
+    }
+    if (mask & UCT_ABI_EP_PARAM_IFACE_ADDR_LENGTH) {
+        params.iface_addr_length = host_params->iface_addr_length;
+    }
+
+    return iface->ops->ep_create(iface, &params, ep_p);
+}
+
+static int uct_abi_iface_is_reachable(const uct_iface_h tl_iface,
+                                      const uct_device_addr_t *dev_addr,
+                                      const uct_iface_addr_t *iface_addr)
+{
+    uct_abi_iface_t *iface   = uct_abi_iface(tl_iface);
+    uct_abi_reachable_t peer = {dev_addr, iface_addr, 0, 0, NULL};
+
+    return iface->ops->iface_is_reachable(iface, &peer);
+}
+
+/* Is this our own device's address? That is what UCX means by device scope. */
+static int uct_abi_iface_is_same_device(uct_iface_h tl_iface,
+                                        const uct_device_addr_t *dev_addr)
+{
+    uct_abi_iface_t *iface = uct_abi_iface(tl_iface);
+    uct_device_addr_t *own;
+    uct_iface_attr_t attr;
+    int result;
+
+    if ((uct_abi_iface_query(tl_iface, &attr) != UCS_OK) ||
+        (iface->ops->iface_get_device_address == NULL)) {
+        return 0;
+    }
+
+    own = calloc(1, attr.device_addr_len + 1);
+    if (own == NULL) {
+        return 0;
+    }
+
+    result = (iface->ops->iface_get_device_address(tl_iface, own) == UCS_OK) &&
+             (memcmp(own, dev_addr, attr.device_addr_len) == 0);
+    free(own);
+    return result;
+}
+
+static int
+uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
+                              const uct_abi_host_reachable_params_t *params)
+{
+    uct_abi_iface_t *iface   = uct_abi_iface(tl_iface);
+    uint64_t mask            = params->field_mask;
+    uct_abi_reachable_t peer = {0};
+    size_t info_length       = 0;
+
+    if ((mask & UCT_ABI_REACHABLE_INFO_STRING) &&
+        (params->info_string != NULL)) {
+        info_length = (mask & UCT_ABI_REACHABLE_INFO_STRING_LENGTH) ?
+                              params->info_string_length :
+                              1;
+        if (info_length > 0) {
+            params->info_string[0] = '\0';
+        }
+    }
+
+    if (!(mask & UCT_ABI_REACHABLE_DEVICE_ADDR) ||
+        (params->device_addr == NULL)) {
+        return 0;
+    }
+
+    peer.dev_addr = params->device_addr;
+    if (mask & UCT_ABI_REACHABLE_IFACE_ADDR) {
+        peer.iface_addr = params->iface_addr;
+    }
+    if (mask & UCT_ABI_REACHABLE_DEVICE_ADDR_LENGTH) {
+        peer.dev_addr_length = params->device_addr_length;
+    }
+    if (mask & UCT_ABI_REACHABLE_IFACE_ADDR_LENGTH) {
+        peer.iface_addr_length = params->iface_addr_length;
+    }
+
+    if (!iface->ops->iface_is_reachable(iface, &peer)) {
+        if ((peer.reason != NULL) && (info_length > 1)) {
+            snprintf(params->info_string, info_length, "%s", peer.reason);
+        }
+        return 0;
+    }
+
+    return !(mask & UCT_ABI_REACHABLE_SCOPE) ||
+           (params->scope == UCT_ABI_SCOPE_NETWORK) ||
+           uct_abi_iface_is_same_device(tl_iface, params->device_addr);
+}
+
+static int
+uct_abi_ep_is_connected(uct_ep_h ep,
+                        const uct_abi_host_connected_params_t *params)
+{
+    uct_abi_iface_t *iface   = uct_abi_ep_iface(ep);
+    uct_abi_ep_params_t peer = {0};
+
+    if (params->field_mask & UCT_ABI_CONNECTED_DEVICE_ADDR) {
+        peer.dev_addr = params->device_addr;
+    }
+    if (params->field_mask & UCT_ABI_CONNECTED_IFACE_ADDR) {
+        peer.iface_addr = params->iface_addr;
+    }
+
+    if (iface->ops->ep_is_connected != NULL) {
+        return iface->ops->ep_is_connected(ep, &peer);
+    }
+
+    return (peer.dev_addr != NULL) &&
+           uct_abi_iface_is_reachable(uct_abi_iface_handle(iface),
+                                      peer.dev_addr, peer.iface_addr);
+}
+
+static ucs_status_t uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
+{
+    uct_abi_iface_t *iface           = uct_abi_iface(tl_iface);
+    const uct_abi_layout_t *layout   = uct_abi_host.release->perf_attr;
+    const uct_abi_perf_bits_t *moved = uct_abi_host.release->perf_bits;
+    uct_abi_perf_attr_t attr;
+    ucs_status_t status;
+    uint64_t mask;
+
+    if (iface->ops->estimate_perf == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    memset(&attr, 0, sizeof(attr));
+    attr.operation        = UCT_ABI_EP_OP_UNKNOWN;
+    attr.local_mem_type   = UCT_ABI_MEM_TYPE_UNKNOWN;
+    attr.remote_mem_type  = UCT_ABI_MEM_TYPE_UNKNOWN;
+    attr.local_sys_dev    = UCT_ABI_SYS_DEVICE_UNKNOWN;
+    attr.remote_sys_dev   = UCT_ABI_SYS_DEVICE_UNKNOWN;
+    attr.max_inflight_eps = SIZE_MAX;
+
+#define UCT_ABI_PERF_AT(_type, _field) \
+    (*(_type*)uct_abi_at(layout, host, UCT_ABI_PERF_ATTR_##_field))
+
+    mask = UCT_ABI_PERF_AT(uint64_t, field_mask);
+    if (mask & (1 << 0)) {
+        attr.operation = (uct_abi_ep_op_t)UCT_ABI_PERF_AT(int, operation);
+    }
+    if (mask & (1 << 1)) {
+        attr.local_mem_type = uct_abi_mem_type_from_host(
+                UCT_ABI_PERF_AT(int, local_memory_type));
+    }
+    if (mask & (1 << 2)) {
+        attr.remote_mem_type = uct_abi_mem_type_from_host(
+                UCT_ABI_PERF_AT(int, remote_memory_type));
+    }
+    if (mask & (1 << 3)) {
+        attr.local_sys_dev = UCT_ABI_PERF_AT(ucs_sys_device_t,
+                                             local_sys_device);
+    }
+    if (mask & (1 << 4)) {
+        attr.remote_sys_dev = UCT_ABI_PERF_AT(ucs_sys_device_t,
+                                              remote_sys_device);
+    }
+
+    status = iface->ops->estimate_perf(iface, &attr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if ((attr.path_bandwidth.dedicated == 0) &&
+        (attr.path_bandwidth.shared == 0)) {
+        attr.path_bandwidth = attr.bandwidth;
+    }
+
+    if (mask & (1 << 5)) {
+        UCT_ABI_PERF_AT(double, send_pre_overhead) = attr.send_pre_overhead;
+    }
+    if (mask & (1 << 6)) {
+        UCT_ABI_PERF_AT(double, send_post_overhead) = attr.send_post_overhead;
+    }
+    if (mask & (1 << 7)) {
+        UCT_ABI_PERF_AT(double, recv_overhead) = attr.recv_overhead;
+    }
+    if (mask & (1 << 8)) {
+        UCT_ABI_PERF_AT(uct_ppn_bandwidth_t, bandwidth) = attr.bandwidth;
+    }
+    if (mask & moved->path_bandwidth) {
+        UCT_ABI_PERF_AT(uct_ppn_bandwidth_t,
+                        path_bandwidth) = attr.path_bandwidth;
+    }
+    if (mask & moved->latency) {
+        UCT_ABI_PERF_AT(ucs_linear_func_t, latency) = attr.latency;
+    }
+    if (mask & moved->max_inflight_eps) {
+        UCT_ABI_PERF_AT(size_t, max_inflight_eps) = attr.max_inflight_eps;
+    }
+    if (mask & moved->flags) {
+        UCT_ABI_PERF_AT(uint64_t, flags) = attr.flags;
+    }
+
+    return UCS_OK;
+}
+
+static void uct_abi_iface_vfs_refresh(uct_iface_h tl_iface)
+{
+    uct_abi_iface_t *iface = uct_abi_iface(tl_iface);
+
+    if (iface->ops->iface_vfs_refresh != NULL) {
+        iface->ops->iface_vfs_refresh(iface);
+    }
+}
+
+void uct_abi_internal_ops_emit(uct_abi_host_t *host)
+{
+    const uct_abi_layout_t *layout = host->release->internal_ops;
+    unsigned i;
+
+    for (i = 0; i < UCT_ABI_TABLE_MAX; ++i) {
+        host->internal_ops[i] = (uct_abi_fn_t)uct_abi_unsupported;
+    }
+
+#define UCT_ABI_INTERNAL_OPS_SET(_field, _fn) \
+    uct_abi_slot_set(layout, host->internal_ops, \
+                     UCT_ABI_INTERNAL_OPS_##_field, (uct_abi_fn_t)(_fn))
+
+    UCT_ABI_INTERNAL_OPS_SET(iface_estimate_perf, uct_abi_iface_estimate_perf);
+    UCT_ABI_INTERNAL_OPS_SET(iface_vfs_refresh, uct_abi_iface_vfs_refresh);
+    UCT_ABI_INTERNAL_OPS_SET(iface_is_reachable_v2,
+                             uct_abi_iface_is_reachable_v2);
+    UCT_ABI_INTERNAL_OPS_SET(ep_is_connected, uct_abi_ep_is_connected);
+    if (host->sym.uct_iface_base_query_v2 != NULL) {
+        UCT_ABI_INTERNAL_OPS_SET(iface_query_v2,
+                                 host->sym.uct_iface_base_query_v2);
+    }
+}
+
+static void uct_abi_iface_ops_emit(const uct_abi_iface_ops_t *ops,
+                                   uct_iface_ops_t *host_ops)
+{
+    uct_abi_fn_t *slots = (uct_abi_fn_t*)host_ops;
+    unsigned i;
+
+    for (i = 0; i < sizeof(*host_ops) / sizeof(*slots); ++i) {
+        slots[i] = (uct_abi_fn_t)uct_abi_unsupported;
+    }
+
+#define UCT_ABI_IFACE_OPS_SLOT(_name) \
+    slots[offsetof(uct_iface_ops_t, _name) / sizeof(*slots)]
+#define UCT_ABI_IFACE_OPS_SET(_name, _fn) \
+    UCT_ABI_IFACE_OPS_SLOT(_name) = (uct_abi_fn_t)(_fn)
+#define UCT_ABI_IFACE_OPS_COPY(_name) \
+    if (ops->_name != NULL) { \
+        UCT_ABI_IFACE_OPS_SET(_name, ops->_name); \
+    }
+
+    UCT_ABI_IFACE_OPS_SET(ep_pending_add, uct_abi_iface_return_busy);
+    UCT_ABI_IFACE_OPS_SET(ep_pending_purge, uct_abi_zero);
+    UCT_ABI_IFACE_OPS_SET(ep_fence, uct_abi_zero);
+    UCT_ABI_IFACE_OPS_SET(iface_fence, uct_abi_zero);
+    UCT_ABI_IFACE_OPS_SET(iface_progress, uct_abi_zero);
+    UCT_ABI_IFACE_OPS_SET(iface_progress_enable,
+                          uct_abi_host.sym.uct_base_iface_progress_enable);
+    UCT_ABI_IFACE_OPS_SET(iface_progress_disable,
+                          uct_abi_host.sym.uct_base_iface_progress_disable);
+
+    UCT_ABI_IFACE_OPS_COPY(ep_put_short)
+    UCT_ABI_IFACE_OPS_COPY(ep_put_bcopy)
+    UCT_ABI_IFACE_OPS_COPY(ep_put_zcopy)
+    UCT_ABI_IFACE_OPS_COPY(ep_get_short)
+    UCT_ABI_IFACE_OPS_COPY(ep_get_bcopy)
+    UCT_ABI_IFACE_OPS_COPY(ep_get_zcopy)
+    UCT_ABI_IFACE_OPS_COPY(ep_pending_add)
+    UCT_ABI_IFACE_OPS_COPY(ep_pending_purge)
+    UCT_ABI_IFACE_OPS_COPY(ep_flush)
+    UCT_ABI_IFACE_OPS_COPY(ep_fence)
+    UCT_ABI_IFACE_OPS_COPY(ep_check)
+    UCT_ABI_IFACE_OPS_COPY(ep_destroy)
+    UCT_ABI_IFACE_OPS_COPY(iface_flush)
+    UCT_ABI_IFACE_OPS_COPY(iface_fence)
+    UCT_ABI_IFACE_OPS_COPY(iface_progress_enable)
+    UCT_ABI_IFACE_OPS_COPY(iface_progress_disable)
+    UCT_ABI_IFACE_OPS_COPY(iface_progress)
+    UCT_ABI_IFACE_OPS_COPY(iface_event_fd_get)
+    UCT_ABI_IFACE_OPS_COPY(iface_event_arm)
+    UCT_ABI_IFACE_OPS_COPY(iface_close)
+    UCT_ABI_IFACE_OPS_COPY(iface_get_device_address)
+    UCT_ABI_IFACE_OPS_COPY(iface_get_address)
+
+    UCT_ABI_IFACE_OPS_SET(iface_query, uct_abi_iface_query);
+    UCT_ABI_IFACE_OPS_SET(ep_create, uct_abi_ep_create);
+    UCT_ABI_IFACE_OPS_SET(iface_is_reachable, uct_abi_iface_is_reachable);
+}
+
+ucs_status_t uct_abi_iface_init(uct_abi_iface_t *iface,
+                                const uct_abi_iface_ops_t *ops,
+                                uct_abi_md_t *md, uct_worker_h worker,
+                                const uct_iface_params_t *params,
+                                const uct_abi_iface_config_t *config)
+{
+    uct_abi_host_class_t *cls = uct_abi_host.sym.uct_base_iface_t_class;
+    int count                 = 1;
+    uct_abi_iface_ctor_t ctor;
+    uct_iface_ops_t host_ops;
+    ucs_status_t status;
+
+    uct_abi_iface_ops_emit(ops, &host_ops);
+    iface->ops    = ops;
+    iface->md     = md;
+    iface->worker = worker;
+
+    memcpy(&ctor, &cls->init, sizeof(ctor));
+    status = ctor(iface, cls, &count, &host_ops, uct_abi_host.internal_ops,
+                  uct_abi_md_handle(md), worker, params, config);
+    if (status != UCS_OK) {
+        uct_abi_host.sym.ucs_class_call_cleanup_chain(cls, iface, count);
+    }
+
+    return status;
+}
+
+void uct_abi_iface_cleanup(uct_abi_iface_t *iface)
+{
+    /* the worker must not call into freed memory */
+    uct_abi_iface_progress_disable(iface, UCT_PROGRESS_SEND |
+                                                  UCT_PROGRESS_RECV);
+    uct_abi_host.sym.ucs_class_call_cleanup_chain(
+            uct_abi_host.sym.uct_base_iface_t_class, iface, -1);
+}
+
+ucs_status_t uct_abi_ep_init(uct_abi_ep_t *ep, uct_abi_iface_t *iface)
+{
+    uct_abi_host_class_t *cls = uct_abi_host.sym.uct_base_ep_t_class;
+    int count                 = 1;
+    uct_abi_ep_ctor_t ctor;
+    ucs_status_t status;
+
+    memcpy(&ctor, &cls->init, sizeof(ctor));
+    status = ctor(ep, cls, &count, iface);
+    if (status != UCS_OK) {
+        uct_abi_host.sym.ucs_class_call_cleanup_chain(cls, ep, count);
+    }
+
+    return status;
+}
+
+void uct_abi_ep_cleanup(uct_abi_ep_t *ep)
+{
+    uct_abi_host.sym.ucs_class_call_cleanup_chain(
+            uct_abi_host.sym.uct_base_ep_t_class, ep, -1);
+}
+
+void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags)
+{
+    uct_abi_host.sym.uct_base_iface_progress_enable(uct_abi_iface_handle(iface),
+                                                    flags);
+}
+
+void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags)
+{
+    uct_abi_host.sym.uct_base_iface_progress_disable(
+            uct_abi_iface_handle(iface), flags);
+}
+
+uint64_t uct_abi_iface_flags(unsigned abi_flags)
+{
+    unsigned minor = (uct_abi_host.release == NULL) ?
+                             0 :
+                             uct_abi_host.release->minor;
+    uint64_t flags = 0;
+
+    if ((abi_flags & UCT_ABI_IFACE_FLAG_INTER_NODE) && (minor >= 18)) {
+        flags |= UCT_ABI_BIT(54);
+    }
+    if ((abi_flags & UCT_ABI_IFACE_FLAG_DEVICE_EP) && (minor >= 20)) {
+        flags |= UCT_ABI_BIT(55);
+    }
+
+    return flags;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory domain operations: from UCX's arguments to ours and back. */
+
+#include "host.h"
+
+#include <string.h>
+
+static uct_abi_md_t *uct_abi_md(uct_md_h md)
+{
+    return (uct_abi_md_t*)md;
+}
+
+static void uct_abi_md_close(uct_md_h md)
+{
+    uct_abi_md(md)->ops->close(uct_abi_md(md));
+}
+
+static ucs_status_t uct_abi_md_query(uct_md_h md, void *host_attr)
+{
+    const uct_abi_release_t *release = uct_abi_host.release;
+    const uct_abi_layout_t *layout   = release->md_attr;
+    uct_abi_md_attr_t attr;
+    ucs_status_t status;
+
+    memset(&attr, 0, sizeof(attr));
+    memset(&attr.local_cpus, 0xff, sizeof(attr.local_cpus));
+
+    status = uct_abi_md(md)->ops->query(uct_abi_md(md), &attr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (attr.flags & UCT_ABI_MD_FLAG_INVALIDATE) {
+        attr.flags |= 0x1800; /* of RMA and AMO, which 1.15 tells apart */
+    }
+    attr.flags &= release->md_flags;
+    if (attr.reg_alignment == 0) {
+        attr.reg_alignment = 1;
+    }
+
+#define UCT_ABI_MD_ATTR_SET(_field) \
+    if (uct_abi_has(layout, UCT_ABI_MD_ATTR_##_field)) { \
+        memcpy(uct_abi_at(layout, host_attr, UCT_ABI_MD_ATTR_##_field), \
+               &attr._field, sizeof(attr._field)); \
+    }
+
+    UCT_ABI_MD_ATTR_SET(max_alloc);
+    UCT_ABI_MD_ATTR_SET(max_reg);
+    UCT_ABI_MD_ATTR_SET(flags);
+    UCT_ABI_MD_ATTR_SET(reg_mem_types);
+    UCT_ABI_MD_ATTR_SET(reg_nonblock_mem_types);
+    UCT_ABI_MD_ATTR_SET(cache_mem_types);
+    UCT_ABI_MD_ATTR_SET(gva_mem_types);
+    UCT_ABI_MD_ATTR_SET(detect_mem_types);
+    UCT_ABI_MD_ATTR_SET(alloc_mem_types);
+    UCT_ABI_MD_ATTR_SET(access_mem_types);
+    UCT_ABI_MD_ATTR_SET(dmabuf_mem_types);
+    UCT_ABI_MD_ATTR_SET(reg_cost);
+    UCT_ABI_MD_ATTR_SET(rkey_packed_size);
+    UCT_ABI_MD_ATTR_SET(reg_alignment);
+    UCT_ABI_MD_ATTR_SET(local_cpus);
+    return UCS_OK;
+}
+
+static ucs_status_t uct_abi_md_mem_alloc_19(uct_md_h md, size_t *length_p,
+                                            void **address_p, int mem_type,
+                                            ucs_sys_device_t sys_dev,
+                                            unsigned flags, const char *name,
+                                            uct_mem_h *memh_p)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+
+    if (ops->mem_alloc == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return ops->mem_alloc(uct_abi_md(md), length_p, address_p,
+                          uct_abi_mem_type_from_host(mem_type), sys_dev, flags,
+                          name, memh_p);
+}
+
+static ucs_status_t uct_abi_md_mem_alloc_13(uct_md_h md, size_t *length_p,
+                                            void **address_p, int mem_type,
+                                            unsigned flags, const char *name,
+                                            uct_mem_h *memh_p)
+{
+    return uct_abi_md_mem_alloc_19(md, length_p, address_p, mem_type,
+                                   UCT_ABI_SYS_DEVICE_UNKNOWN, flags, name,
+                                   memh_p);
+}
+
+static ucs_status_t uct_abi_md_mem_free(uct_md_h md, uct_mem_h memh)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+
+    return (ops->mem_free == NULL) ? UCS_ERR_UNSUPPORTED :
+                                     ops->mem_free(uct_abi_md(md), memh);
+}
+
+static ucs_status_t
+uct_abi_md_mem_reg(uct_md_h md, void *address, size_t length,
+                   const uct_abi_mem_reg_params_t *params, uct_mem_h *memh_p)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+
+    if (ops->mem_reg == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return ops->mem_reg(uct_abi_md(md), address, length, params, memh_p);
+}
+
+static ucs_status_t uct_abi_md_mem_reg_13(uct_md_h md, void *address,
+                                          size_t length, unsigned flags,
+                                          uct_mem_h *memh_p)
+{
+    uct_abi_mem_reg_params_t params = {flags, -1, 0, UCT_ABI_MEM_TYPE_UNKNOWN};
+
+    return uct_abi_md_mem_reg(md, address, length, &params, memh_p);
+}
+
+static ucs_status_t
+uct_abi_md_mem_reg_14(uct_md_h md, void *address, size_t length,
+                      const uct_abi_host_mem_reg_params_t *host_params,
+                      uct_mem_h *memh_p)
+{
+    uct_abi_mem_reg_params_t params = {0, -1, 0, UCT_ABI_MEM_TYPE_UNKNOWN};
+
+    if (host_params->field_mask & UCT_ABI_MEM_REG_FLAGS) {
+        params.flags = (unsigned)host_params->flags;
+    }
+    if (host_params->field_mask & UCT_ABI_MEM_REG_DMABUF_FD) {
+        params.dmabuf_fd = host_params->dmabuf_fd;
+    }
+    if (host_params->field_mask & UCT_ABI_MEM_REG_DMABUF_OFFSET) {
+        params.dmabuf_offset = host_params->dmabuf_offset;
+    }
+    if (host_params->field_mask & UCT_ABI_MEM_REG_MEM_TYPE) {
+        params.mem_type = uct_abi_mem_type_from_host(host_params->mem_type);
+    }
+
+    return uct_abi_md_mem_reg(md, address, length, &params, memh_p);
+}
+
+static ucs_status_t
+uct_abi_md_mem_dereg(uct_md_h md, const uct_abi_host_mem_dereg_params_t *params)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+    uct_completion_t *comp      = NULL;
+    unsigned flags              = 0;
+
+    if (ops->mem_dereg == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (!(params->field_mask & UCT_ABI_MEM_DEREG_FIELD_MEMH) ||
+        (params->memh == NULL)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((params->field_mask & UCT_ABI_MEM_DEREG_FIELD_FLAGS) &&
+        (params->flags & UCT_ABI_MEM_DEREG_INVALIDATE)) {
+        flags = UCT_ABI_MEM_DEREG_INVALIDATE;
+        if (params->field_mask & UCT_ABI_MEM_DEREG_FIELD_COMPLETION) {
+            comp = params->comp;
+        }
+        if (comp == NULL) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+    }
+
+    return ops->mem_dereg(uct_abi_md(md), params->memh, flags, comp);
+}
+
+static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
+                                         size_t length,
+                                         uct_abi_host_mem_attr_t *host_attr)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+    uint64_t mask               = host_attr->field_mask;
+    uct_abi_mem_attr_t attr;
+    ucs_status_t status;
+
+    if (ops->mem_query == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    attr.field_mask    = mask;
+    attr.mem_type      = UCT_ABI_MEM_TYPE_HOST;
+    attr.sys_dev       = UCT_ABI_SYS_DEVICE_UNKNOWN;
+    attr.base_address  = (void*)(uintptr_t)address;
+    attr.alloc_length  = length;
+    attr.dmabuf_fd     = -1;
+    attr.dmabuf_offset = 0;
+
+    status = ops->mem_query(uct_abi_md(md), address, length, &attr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (mask & UCT_ABI_MEM_ATTR_MEM_TYPE) {
+        host_attr->mem_type = uct_abi_mem_type_to_host(attr.mem_type);
+    }
+    if (mask & UCT_ABI_MEM_ATTR_SYS_DEV) {
+        host_attr->sys_dev = attr.sys_dev;
+    }
+    if (mask & UCT_ABI_MEM_ATTR_BASE_ADDRESS) {
+        host_attr->base_address = attr.base_address;
+    }
+    if (mask & UCT_ABI_MEM_ATTR_ALLOC_LENGTH) {
+        host_attr->alloc_length = attr.alloc_length;
+    }
+    if (mask & UCT_ABI_MEM_ATTR_DMABUF_FD) {
+        host_attr->dmabuf_fd = attr.dmabuf_fd;
+    }
+    if (mask & UCT_ABI_MEM_ATTR_DMABUF_OFFSET) {
+        host_attr->dmabuf_offset = attr.dmabuf_offset;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t
+uct_abi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address, size_t length,
+                     const uct_abi_host_mkey_pack_params_t *params, void *buffer)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+    unsigned export_bit, host_flags;
+    unsigned flags = 0;
+
+    if (ops->mkey_pack == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if ((params != NULL) && (params->field_mask & 1)) {
+        /* 1.15 put "invalidate AMO" at bit 1 and moved "export" up */
+        export_bit = (uct_abi_host.release->minor < 15) ? (1 << 1) : (1 << 2);
+        host_flags = params->flags;
+        if (host_flags & export_bit) {
+            flags      |= UCT_ABI_MKEY_PACK_EXPORT;
+            host_flags &= ~export_bit;
+        }
+        if (host_flags != 0) {
+            flags |= UCT_ABI_MKEY_PACK_INVALIDATE;
+        }
+    }
+
+    return ops->mkey_pack(uct_abi_md(md), memh, address, length, flags, buffer);
+}
+
+static ucs_status_t
+uct_abi_md_mkey_pack_13(uct_md_h md, uct_mem_h memh,
+                        const uct_abi_host_mkey_pack_params_t *params,
+                        void *buffer)
+{
+    return uct_abi_md_mkey_pack(md, memh, NULL, 0, params, buffer);
+}
+
+static ucs_status_t uct_abi_md_detect_memory_type(uct_md_h md,
+                                                  const void *address,
+                                                  size_t length,
+                                                  int *host_type_p)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+    uct_abi_mem_type_t mem_type;
+    ucs_status_t status;
+
+    if (ops->detect_memory_type == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    status = ops->detect_memory_type(uct_abi_md(md), address, length,
+                                     &mem_type);
+    if (status == UCS_OK) {
+        *host_type_p = uct_abi_mem_type_to_host(mem_type);
+    }
+
+    return status;
+}
+
+void uct_abi_md_ops_emit(uct_abi_host_t *host)
+{
+    const uct_abi_layout_t *layout = host->release->md_ops;
+    unsigned minor                 = host->release->minor;
+    unsigned i;
+
+    for (i = 0; i < UCT_ABI_TABLE_MAX; ++i) {
+        host->md_ops[i] = (uct_abi_fn_t)uct_abi_unsupported;
+    }
+
+#define UCT_ABI_MD_OPS_SET(_field, _fn) \
+    uct_abi_slot_set(layout, host->md_ops, UCT_ABI_MD_OPS_##_field, \
+                     (uct_abi_fn_t)(_fn))
+
+    UCT_ABI_MD_OPS_SET(close, uct_abi_md_close);
+    UCT_ABI_MD_OPS_SET(query, uct_abi_md_query);
+    UCT_ABI_MD_OPS_SET(mem_free, uct_abi_md_mem_free);
+    UCT_ABI_MD_OPS_SET(mem_dereg, uct_abi_md_mem_dereg);
+    UCT_ABI_MD_OPS_SET(mem_query, uct_abi_md_mem_query);
+    UCT_ABI_MD_OPS_SET(detect_memory_type, uct_abi_md_detect_memory_type);
+    UCT_ABI_MD_OPS_SET(is_sockaddr_accessible, uct_abi_zero);
+
+    if (minor < 14) {
+        UCT_ABI_MD_OPS_SET(mem_reg, uct_abi_md_mem_reg_13);
+    } else {
+        UCT_ABI_MD_OPS_SET(mem_reg, uct_abi_md_mem_reg_14);
+    }
+
+    if (minor < 16) {
+        UCT_ABI_MD_OPS_SET(mkey_pack, uct_abi_md_mkey_pack_13);
+    } else {
+        UCT_ABI_MD_OPS_SET(mkey_pack, uct_abi_md_mkey_pack);
+    }
+
+    if (minor < 19) {
+        UCT_ABI_MD_OPS_SET(mem_alloc, uct_abi_md_mem_alloc_13);
+    } else {
+        UCT_ABI_MD_OPS_SET(mem_alloc, uct_abi_md_mem_alloc_19);
+    }
+}
