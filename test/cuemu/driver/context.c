@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Contexts: primary ones, created ones, the stack of a thread, peers. */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CUEMU_CTX_STACK     64
+#define CUEMU_CTX_FLAG_MASK 0x1ff /* CU_CTX_FLAGS_MASK, later bits included */
+
+static __thread cuemu_context_t *cuemu_ctx_stack[CUEMU_CTX_STACK];
+static __thread int cuemu_ctx_depth = 0;
+
+
+cuemu_context_t *cuemu_context_current(void)
+{
+    cuemu_context_t *ctx;
+
+    if (cuemu_ctx_depth == 0) {
+        return NULL;
+    }
+
+    ctx = cuemu_ctx_stack[cuemu_ctx_depth - 1];
+    return ((ctx != NULL) &&
+            (cuemu_object_check(ctx, CUEMU_OBJ_CONTEXT) != NULL) &&
+            ctx->alive) ? ctx : NULL;
+}
+
+static CUresult cuemu_context_new(int device, unsigned flags,
+                                  cuemu_context_t **ctx_p)
+{
+    cuemu_context_t *ctx;
+
+    ctx = cuemu_object_new(CUEMU_OBJ_CONTEXT, sizeof(*ctx));
+    if (ctx == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    ctx->device      = device;
+    ctx->gpu         = cuemu_process.gpu[device];
+    ctx->flags       = flags;
+    ctx->id          = cuemu_unique_id();
+    ctx->alive       = 1;
+    ctx->null_stream = cuemu_stream_new(ctx, 0, 0);
+    if (ctx->null_stream == NULL) {
+        cuemu_object_delete(ctx);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    *ctx_p = ctx;
+    return CUDA_SUCCESS;
+}
+
+void cuemu_context_wait(cuemu_context_t *ctx)
+{
+    cuemu_op_id_t ops[256];
+    cuemu_stream_t *stream;
+    unsigned count = 0, i;
+
+    cuemu_lock();
+    ops[count++] = cuemu_work_tail(ctx->null_stream);
+    for (stream = ctx->streams; (stream != NULL) && (count < 256);
+         stream = stream->next) {
+        ops[count++] = cuemu_work_tail(stream);
+    }
+    cuemu_unlock();
+
+    for (i = 0; i < count; ++i) {
+        cuemu_work_wait(ops[i]);
+    }
+}
+
+extern void cuemu_mem_drop_context(cuemu_context_t *ctx);
+
+static void cuemu_context_end(cuemu_context_t *ctx)
+{
+    cuemu_context_wait(ctx);
+
+    cuemu_lock();
+    ctx->alive = 0;
+    cuemu_mem_drop_context(ctx);
+    while (ctx->streams != NULL) {
+        cuemu_stream_free(ctx->streams);
+    }
+    cuemu_stream_free(ctx->null_stream);
+    cuemu_unlock();
+    cuemu_object_delete(ctx);
+}
+
+/* -------------------------------------------------------------- primary */
+
+static int cuemu_device_is_valid(CUdevice device)
+{
+    return (device >= 0) && (device < cuemu_process.num_devices);
+}
+
+CUEMU_API(cuDevicePrimaryCtxRetain, (CUcontext *ctx_p, CUdevice device),
+          (ctx_p, device))
+{
+    CUresult result = CUDA_SUCCESS;
+    cuemu_context_t *ctx;
+
+    if (!cuemu_device_is_valid(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    if (ctx_p == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    ctx = cuemu_process.primary[device];
+    if (ctx == NULL) {
+        result = cuemu_context_new(device, cuemu_process.primary_flags[device],
+                                   &ctx);
+        if (result == CUDA_SUCCESS) {
+            ctx->primary                  = 1;
+            cuemu_process.primary[device] = ctx;
+        }
+    }
+
+    if (result == CUDA_SUCCESS) {
+        ++ctx->refs;
+        *ctx_p = (CUcontext)ctx;
+    }
+    cuemu_unlock();
+
+    return result;
+}
+
+static CUresult cuemu_primary_release(CUdevice device, int all)
+{
+    cuemu_context_t *ctx;
+    int last = 0;
+
+    if (!cuemu_device_is_valid(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    cuemu_lock();
+    ctx = cuemu_process.primary[device];
+    if (ctx != NULL) {
+        ctx->refs = all ? 0 : (ctx->refs - 1);
+        last      = (ctx->refs == 0);
+        if (last) {
+            cuemu_process.primary[device] = NULL;
+        }
+    }
+    cuemu_unlock();
+
+    if (ctx == NULL) {
+        return all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (last) {
+        cuemu_context_end(ctx);
+    }
+
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuDevicePrimaryCtxRelease, (CUdevice device), (device))
+{
+    return cuemu_primary_release(device, 0);
+}
+
+CUEMU_ALSO(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
+
+CUEMU_API(cuDevicePrimaryCtxReset, (CUdevice device), (device))
+{
+    return cuemu_primary_release(device, 1);
+}
+
+CUEMU_ALSO(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
+
+CUEMU_API(cuDevicePrimaryCtxGetState,
+          (CUdevice device, unsigned *flags, int *active),
+          (device, flags, active))
+{
+    if (!cuemu_device_is_valid(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    if ((flags == NULL) || (active == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    *active = (cuemu_process.primary[device] != NULL);
+    *flags  = *active ? cuemu_process.primary[device]->flags :
+                        cuemu_process.primary_flags[device];
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags),
+          (device, flags))
+{
+    if (!cuemu_device_is_valid(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    if (flags & ~(unsigned)CUEMU_CTX_FLAG_MASK) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    cuemu_process.primary_flags[device] = flags;
+    if (cuemu_process.primary[device] != NULL) {
+        cuemu_process.primary[device]->flags = flags;
+    }
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuDevicePrimaryCtxSetFlags_v2, cuDevicePrimaryCtxSetFlags);
+
+/* ---------------------------------------------------------------- stack */
+
+static CUresult cuemu_context_push(cuemu_context_t *ctx)
+{
+    if (cuemu_ctx_depth == CUEMU_CTX_STACK) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_ctx_stack[cuemu_ctx_depth++] = ctx;
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_context_create(CUcontext *ctx_p, unsigned flags,
+                                     CUdevice device)
+{
+    cuemu_context_t *ctx;
+    CUresult result;
+
+    if (!cuemu_device_is_valid(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    if ((ctx_p == NULL) || (flags & ~(unsigned)CUEMU_CTX_FLAG_MASK)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    result = cuemu_context_new(device, flags, &ctx);
+    cuemu_unlock();
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_context_push(ctx);
+        *ctx_p = (CUcontext)ctx;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuCtxCreate, (CUcontext *ctx, unsigned flags, CUdevice device),
+          (ctx, flags, device))
+{
+    return cuemu_context_create(ctx, flags, device);
+}
+
+CUEMU_ALSO(cuCtxCreate_v2, cuCtxCreate);
+
+/* Execution affinity, and the creation parameters of CUDA 12.5 and later, are
+   about multiprocessors; there is nothing here to divide. */
+CUEMU_API(cuCtxCreate_v3,
+          (CUcontext *ctx, void *affinity, int num_affinity, unsigned flags,
+           CUdevice device),
+          (ctx, affinity, num_affinity, flags, device))
+{
+    return (num_affinity != 0) ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY :
+                                 cuemu_context_create(ctx, flags, device);
+}
+
+CUEMU_API(cuCtxCreate_v4,
+          (CUcontext *ctx, void *params, unsigned flags, CUdevice device),
+          (ctx, params, flags, device))
+{
+    return cuemu_context_create(ctx, flags, device);
+}
+
+CUEMU_API(cuCtxDestroy, (CUcontext handle), (handle))
+{
+    cuemu_context_t *ctx = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+
+    if ((ctx == NULL) || !ctx->alive || ctx->primary) {
+        return (handle == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                                  CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (cuemu_context_current() == ctx) {
+        --cuemu_ctx_depth;
+    }
+
+    cuemu_context_end(ctx);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuCtxDestroy_v2, cuCtxDestroy);
+
+CUEMU_API(cuCtxPushCurrent, (CUcontext handle), (handle))
+{
+    cuemu_context_t *ctx = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+
+    if ((ctx == NULL) || !ctx->alive) {
+        return (handle == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                                  CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    cuemu_work_spend_until(cuemu_now() +
+                           cuemu_cost(CUEMU_CALL_CTX_SWITCH) / 2);
+    return cuemu_context_push(ctx);
+}
+
+CUEMU_ALSO(cuCtxPushCurrent_v2, cuCtxPushCurrent);
+
+CUEMU_API(cuCtxPopCurrent, (CUcontext *ctx_p), (ctx_p))
+{
+    if (cuemu_ctx_depth == 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    cuemu_work_spend_until(cuemu_now() +
+                           cuemu_cost(CUEMU_CALL_CTX_SWITCH) / 2);
+    --cuemu_ctx_depth;
+    if (ctx_p != NULL) {
+        *ctx_p = (CUcontext)cuemu_ctx_stack[cuemu_ctx_depth];
+    }
+
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuCtxPopCurrent_v2, cuCtxPopCurrent);
+
+CUEMU_API(cuCtxSetCurrent, (CUcontext handle), (handle))
+{
+    cuemu_context_t *ctx = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+
+    if (handle == NULL) {
+        cuemu_ctx_depth -= (cuemu_ctx_depth > 0);
+        return CUDA_SUCCESS;
+    }
+
+    if ((ctx == NULL) || !ctx->alive) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (cuemu_ctx_depth == 0) {
+        return cuemu_context_push(ctx);
+    }
+
+    cuemu_ctx_stack[cuemu_ctx_depth - 1] = ctx;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxGetCurrent, (CUcontext *ctx_p), (ctx_p))
+{
+    if (ctx_p == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *ctx_p = (cuemu_ctx_depth == 0) ?
+             NULL : (CUcontext)cuemu_ctx_stack[cuemu_ctx_depth - 1];
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxGetDevice, (CUdevice *device), (device))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (device == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *device = ctx->device;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxGetFlags, (unsigned *flags), (flags))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (flags == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *flags = ctx->flags;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxSetFlags, (unsigned flags), (flags))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (flags & ~(unsigned)CUEMU_CTX_FLAG_MASK) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    ctx->flags |= flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_context_or_current(CUcontext handle,
+                                         cuemu_context_t **ctx_p)
+{
+    cuemu_context_t *ctx = (handle == NULL) ?
+                           cuemu_context_current() :
+                           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+
+    if ((ctx == NULL) || !ctx->alive) {
+        return (handle == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
+                                  CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+
+    *ctx_p = ctx;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), (handle, id))
+{
+    cuemu_context_t *ctx;
+    CUresult result = cuemu_context_or_current(handle, &ctx);
+
+    if (id == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (result == CUDA_SUCCESS) {
+        *id = ctx->id;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuCtxGetApiVersion, (CUcontext handle, unsigned *version),
+          (handle, version))
+{
+    cuemu_context_t *ctx;
+    CUresult result = cuemu_context_or_current(handle, &ctx);
+
+    if (version == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (result == CUDA_SUCCESS) {
+        *version = 3020;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuCtxSynchronize, (void), ())
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    cuemu_context_wait(ctx);
+    cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
+          (least, greatest))
+{
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (least != NULL) {
+        *least = 0;
+    }
+
+    if (greatest != NULL) {
+        *greatest = -5;
+    }
+
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
+{
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (value == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    switch ((int)limit) {
+    case CU_LIMIT_STACK_SIZE:
+        *value = 1024;
+        return CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+        *value = 7340032;
+        return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+        *value = 8388608;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    }
+}
+
+CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
+{
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    return ((int)limit <= CU_LIMIT_MALLOC_HEAP_SIZE) ?
+           CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+}
+
+/* ---------------------------------------------------------------- peers */
+
+CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),
+          (handle, flags))
+{
+    cuemu_context_t *ctx  = cuemu_context_current();
+    cuemu_context_t *peer = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    const cuemu_route_t *route;
+    CUresult result = CUDA_SUCCESS;
+
+    if (flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((ctx == NULL) || (peer == NULL) || !peer->alive || (peer == ctx)) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (peer->gpu == ctx->gpu) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    route = cuemu_node_route(cuemu_session.node, ctx->gpu, peer->gpu);
+    if ((route == NULL) || !route->p2p) {
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    }
+
+    cuemu_lock();
+    if (ctx->peers & (1u << peer->gpu)) {
+        result = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    } else {
+        ctx->peers                   |= 1u << peer->gpu;
+        cuemu_process.peer[ctx->gpu] |= 1u << peer->gpu;
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuCtxDisablePeerAccess, (CUcontext handle), (handle))
+{
+    cuemu_context_t *ctx  = cuemu_context_current();
+    cuemu_context_t *peer = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    CUresult result       = CUDA_SUCCESS;
+
+    if ((ctx == NULL) || (peer == NULL) || !peer->alive) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    cuemu_lock();
+    if (ctx->peers & (1u << peer->gpu)) {
+        ctx->peers                   &= ~(1u << peer->gpu);
+        cuemu_process.peer[ctx->gpu] &= ~(1u << peer->gpu);
+    } else {
+        result = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    }
+    cuemu_unlock();
+    return result;
+}

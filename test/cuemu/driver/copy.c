@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Copies and fills, synchronous and in streams. */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <string.h>
+
+/*
+ * Which pointers a call's name allows. The driver finds out by itself what a
+ * pointer is; the direction is only checked where it would be an error anyway.
+ */
+typedef enum {
+    CUEMU_COPY_ANY = 0,
+    CUEMU_COPY_DST_DEVICE = 1,
+    CUEMU_COPY_SRC_DEVICE = 2
+} cuemu_copy_check_t;
+
+typedef struct {
+    uint64_t dst, src;
+    uint64_t dst_pitch, src_pitch;
+    uint64_t width, height;
+    unsigned check;
+} cuemu_copy_t;
+
+static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy, int gpu,
+                                   cuemu_work_t *work, int *direct_p,
+                                   int *blocks_p)
+{
+    cuemu_range_t dst, src;
+    uint64_t span_dst, span_src;
+    CUresult result;
+
+    span_dst = (copy->height - 1) * copy->dst_pitch + copy->width;
+    span_src = (copy->height - 1) * copy->src_pitch + copy->width;
+    result   = cuemu_mem_resolve(copy->dst, span_dst, gpu, &dst);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_mem_resolve(copy->src, span_src, gpu, &src);
+    }
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (((copy->check & CUEMU_COPY_DST_DEVICE) && dst.pageable) ||
+        ((copy->check & CUEMU_COPY_SRC_DEVICE) && src.pageable)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_work_set_move(work, &dst, copy->dst_pitch, &src, copy->src_pitch,
+                        copy->width, copy->height);
+    *direct_p = cuemu_work_is_direct(&dst, &src);
+
+    /* Pageable memory goes through a buffer of the driver: the call returns
+       once the program's memory is no longer needed, at the end here */
+    *blocks_p = dst.pageable || src.pageable;
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
+                               int sync)
+{
+    cuemu_time_t submitted = cuemu_now(), end, at;
+    cuemu_work_t work;
+    cuemu_op_id_t op = 0;
+    CUresult result;
+    int direct, blocks;
+
+    if ((copy->width == 0) || (copy->height == 0)) {
+        return CUDA_SUCCESS;
+    }
+
+    at = submitted + cuemu_cost(CUEMU_CALL_COPY_ASYNC);
+    cuemu_lock();
+    result = cuemu_copy_prepare(copy, stream->ctx->gpu, &work, &direct,
+                                &blocks);
+    if (result == CUDA_SUCCESS) {
+        op = cuemu_work_copy(stream, &work, direct, at);
+    }
+    cuemu_unlock();
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_work_spend_until(at);
+    if (sync || blocks) {
+        cuemu_work_wait(op);
+        cuemu_session_lock();
+        end = cuemu_sim_op_end_time(cuemu_session.sim, op);
+        cuemu_session_unlock();
+        if (end >= 0) {
+            cuemu_work_observe(submitted, end);
+        }
+    }
+
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_copy_sync(uint64_t dst, uint64_t src, size_t size,
+                                unsigned check)
+{
+    cuemu_copy_t copy = {
+        .dst = dst, .src = src, .dst_pitch = size, .src_pitch = size,
+        .width = size, .height = 1, .check = check
+    };
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    return (ctx == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
+                           cuemu_copy_run(ctx->null_stream, &copy, 1);
+}
+
+static CUresult cuemu_copy_async(uint64_t dst, uint64_t src, size_t size,
+                                 CUstream handle, unsigned check)
+{
+    cuemu_copy_t copy = {
+        .dst = dst, .src = src, .dst_pitch = size, .src_pitch = size,
+        .width = size, .height = 1, .check = check
+    };
+    cuemu_stream_t *stream;
+    CUresult result;
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    result = cuemu_stream_resolve(handle, &stream);
+    return (result != CUDA_SUCCESS) ? result :
+                                      cuemu_copy_run(stream, &copy, 0);
+}
+
+CUEMU_API(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t size),
+          (dst, src, size))
+{
+    return cuemu_copy_sync(dst, src, size, CUEMU_COPY_ANY);
+}
+
+CUEMU_API(cuMemcpyHtoD, (CUdeviceptr dst, const void *src, size_t size),
+          (dst, src, size))
+{
+    return cuemu_copy_sync(dst, (uint64_t)(uintptr_t)src, size,
+                           CUEMU_COPY_DST_DEVICE);
+}
+
+CUEMU_ALSO(cuMemcpyHtoD_v2, cuMemcpyHtoD);
+
+CUEMU_API(cuMemcpyDtoH, (void *dst, CUdeviceptr src, size_t size),
+          (dst, src, size))
+{
+    return cuemu_copy_sync((uint64_t)(uintptr_t)dst, src, size,
+                           CUEMU_COPY_SRC_DEVICE);
+}
+
+CUEMU_ALSO(cuMemcpyDtoH_v2, cuMemcpyDtoH);
+
+CUEMU_API(cuMemcpyDtoD, (CUdeviceptr dst, CUdeviceptr src, size_t size),
+          (dst, src, size))
+{
+    return cuemu_copy_sync(dst, src, size,
+                           CUEMU_COPY_DST_DEVICE | CUEMU_COPY_SRC_DEVICE);
+}
+
+CUEMU_ALSO(cuMemcpyDtoD_v2, cuMemcpyDtoD);
+
+CUEMU_API(cuMemcpyAsync,
+          (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream),
+          (dst, src, size, stream))
+{
+    return cuemu_copy_async(dst, src, size, stream, CUEMU_COPY_ANY);
+}
+
+CUEMU_API(cuMemcpyHtoDAsync,
+          (CUdeviceptr dst, const void *src, size_t size, CUstream stream),
+          (dst, src, size, stream))
+{
+    return cuemu_copy_async(dst, (uint64_t)(uintptr_t)src, size, stream,
+                            CUEMU_COPY_DST_DEVICE);
+}
+
+CUEMU_ALSO(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync);
+
+CUEMU_API(cuMemcpyDtoHAsync,
+          (void *dst, CUdeviceptr src, size_t size, CUstream stream),
+          (dst, src, size, stream))
+{
+    return cuemu_copy_async((uint64_t)(uintptr_t)dst, src, size, stream,
+                            CUEMU_COPY_SRC_DEVICE);
+}
+
+CUEMU_ALSO(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync);
+
+CUEMU_API(cuMemcpyDtoDAsync,
+          (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream),
+          (dst, src, size, stream))
+{
+    return cuemu_copy_async(dst, src, size, stream,
+                            CUEMU_COPY_DST_DEVICE | CUEMU_COPY_SRC_DEVICE);
+}
+
+CUEMU_ALSO(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync);
+
+static int cuemu_copy_contexts_ok(CUcontext dst_ctx, CUcontext src_ctx)
+{
+    return (cuemu_object_check(dst_ctx, CUEMU_OBJ_CONTEXT) != NULL) &&
+           (cuemu_object_check(src_ctx, CUEMU_OBJ_CONTEXT) != NULL);
+}
+
+CUEMU_API(cuMemcpyPeer,
+          (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+           CUcontext src_ctx, size_t size),
+          (dst, dst_ctx, src, src_ctx, size))
+{
+    return !cuemu_copy_contexts_ok(dst_ctx, src_ctx) ?
+           CUDA_ERROR_INVALID_CONTEXT :
+           cuemu_copy_sync(dst, src, size, CUEMU_COPY_DST_DEVICE |
+                                           CUEMU_COPY_SRC_DEVICE);
+}
+
+CUEMU_API(cuMemcpyPeerAsync,
+          (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+           CUcontext src_ctx, size_t size, CUstream stream),
+          (dst, dst_ctx, src, src_ctx, size, stream))
+{
+    return !cuemu_copy_contexts_ok(dst_ctx, src_ctx) ?
+           CUDA_ERROR_INVALID_CONTEXT :
+           cuemu_copy_async(dst, src, size, stream, CUEMU_COPY_DST_DEVICE |
+                                                    CUEMU_COPY_SRC_DEVICE);
+}
+
+/* One side of a pitched copy: address of its first byte; 0 for arrays. */
+static uint64_t cuemu_copy_side(int type, const void *host, CUdeviceptr device,
+                                size_t pitch, size_t x, size_t y)
+{
+    uint64_t base;
+
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        base = (uint64_t)(uintptr_t)host;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+        base = (uint64_t)device;
+        break;
+    default:
+        return 0;
+    }
+
+    return (base == 0) ? 0 : (base + y * pitch + x);
+}
+
+static CUresult cuemu_copy_2d(const CUDA_MEMCPY2D *p, cuemu_stream_t *stream,
+                              int sync)
+{
+    cuemu_copy_t copy = {
+        .width  = p->WidthInBytes, .height = p->Height,
+        .dst_pitch = (p->dstPitch != 0) ? p->dstPitch : p->WidthInBytes,
+        .src_pitch = (p->srcPitch != 0) ? p->srcPitch : p->WidthInBytes
+    };
+
+    if ((p->dstMemoryType == CU_MEMORYTYPE_ARRAY) ||
+        (p->srcMemoryType == CU_MEMORYTYPE_ARRAY)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    copy.dst = cuemu_copy_side((int)p->dstMemoryType, p->dstHost, p->dstDevice,
+                               copy.dst_pitch, p->dstXInBytes, p->dstY);
+    copy.src = cuemu_copy_side((int)p->srcMemoryType, p->srcHost, p->srcDevice,
+                               copy.src_pitch, p->srcXInBytes, p->srcY);
+    if ((copy.dst == 0) || (copy.src == 0) || (copy.dst_pitch < copy.width) ||
+        (copy.src_pitch < copy.width)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    return cuemu_copy_run(stream, &copy, sync);
+}
+
+CUEMU_API(cuMemcpy2D, (const CUDA_MEMCPY2D *p), (p))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    return (p == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                         cuemu_copy_2d(p, ctx->null_stream, 1);
+}
+
+CUEMU_ALSO(cuMemcpy2D_v2, cuMemcpy2D);
+CUEMU_ALSO(cuMemcpy2DUnaligned, cuMemcpy2D);
+CUEMU_ALSO(cuMemcpy2DUnaligned_v2, cuMemcpy2D);
+
+CUEMU_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D *p, CUstream handle),
+          (p, handle))
+{
+    cuemu_stream_t *stream;
+    CUresult result;
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    result = cuemu_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    return (p == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                         cuemu_copy_2d(p, stream, 0);
+}
+
+CUEMU_ALSO(cuMemcpy2DAsync_v2, cuMemcpy2DAsync);
+
+/* ---------------------------------------------------------------- fills */
+
+typedef struct {
+    uint64_t dst, pitch, width, height; /* bytes */
+    uint64_t value;
+    unsigned value_size;
+} cuemu_fill_t;
+
+static CUresult cuemu_fill_run(cuemu_stream_t *stream, const cuemu_fill_t *fill,
+                               int sync)
+{
+    cuemu_time_t at = cuemu_now() + cuemu_cost(CUEMU_CALL_COPY_ASYNC);
+    cuemu_work_t work;
+    cuemu_range_t dst;
+    cuemu_op_id_t op = 0;
+    CUresult result;
+
+    if ((fill->width == 0) || (fill->height == 0)) {
+        return CUDA_SUCCESS;
+    }
+
+    if ((fill->dst % fill->value_size) || (fill->pitch < fill->width) ||
+        (fill->pitch % fill->value_size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    result = cuemu_mem_resolve(fill->dst,
+                               (fill->height - 1) * fill->pitch + fill->width,
+                               stream->ctx->gpu, &dst);
+    if ((result == CUDA_SUCCESS) && dst.pageable) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (result == CUDA_SUCCESS) {
+        /* As long as a copy inside the same memory would take */
+        cuemu_work_set_move(&work, &dst, fill->pitch, &dst, fill->pitch,
+                            fill->width, fill->height);
+        work.payload.kind       = CUEMU_PAYLOAD_FILL;
+        work.payload.value      = fill->value;
+        work.payload.value_size = fill->value_size;
+        op                      = cuemu_work_submit(stream, &work, NULL, 0, at);
+    }
+    cuemu_unlock();
+
+    if (result == CUDA_SUCCESS) {
+        cuemu_work_spend_until(at);
+        if (sync) {
+            cuemu_work_wait(op);
+        }
+    }
+
+    return result;
+}
+
+static CUresult cuemu_fill_sync(const cuemu_fill_t *fill)
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    return (ctx == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
+                           cuemu_fill_run(ctx->null_stream, fill, 1);
+}
+
+static CUresult cuemu_fill_async(const cuemu_fill_t *fill, CUstream handle)
+{
+    cuemu_stream_t *stream;
+    CUresult result;
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    result = cuemu_stream_resolve(handle, &stream);
+    return (result != CUDA_SUCCESS) ? result : cuemu_fill_run(stream, fill, 0);
+}
+
+static cuemu_fill_t cuemu_fill_make(uint64_t dst, uint64_t pitch,
+                                    uint64_t value, unsigned size,
+                                    uint64_t width, uint64_t height)
+{
+    cuemu_fill_t fill = {
+        .dst = dst, .pitch = (height > 1) ? pitch : (width * size),
+        .width = width * size, .height = height, .value = value,
+        .value_size = size
+    };
+
+    return fill;
+}
+
+#define CUEMU_FILL_1D(_name, _alias, _type) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, 0, (CUdeviceptr dst, _type value, \
+                size_t count), (dst, value, count)) \
+    { \
+        cuemu_fill_t fill = cuemu_fill_make(dst, 0, value, sizeof(_type), \
+                                            count, 1); \
+        return cuemu_fill_sync(&fill); \
+    } \
+    CUEMU_THUNK(#_alias, "cuemu_in_" #_name)
+
+CUEMU_FILL_1D(cuMemsetD8, cuMemsetD8_v2, unsigned char);
+CUEMU_FILL_1D(cuMemsetD16, cuMemsetD16_v2, unsigned short);
+CUEMU_FILL_1D(cuMemsetD32, cuMemsetD32_v2, unsigned int);
+
+#define CUEMU_FILL_1D_ASYNC(_name, _type) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, 0, (CUdeviceptr dst, _type value, \
+                size_t count, CUstream stream), (dst, value, count, stream)) \
+    { \
+        cuemu_fill_t fill = cuemu_fill_make(dst, 0, value, sizeof(_type), \
+                                            count, 1); \
+        return cuemu_fill_async(&fill, stream); \
+    }
+
+CUEMU_FILL_1D_ASYNC(cuMemsetD8Async, unsigned char)
+CUEMU_FILL_1D_ASYNC(cuMemsetD16Async, unsigned short)
+CUEMU_FILL_1D_ASYNC(cuMemsetD32Async, unsigned int)
+
+#define CUEMU_FILL_2D(_name, _alias, _type) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, 0, (CUdeviceptr dst, size_t pitch, \
+                _type value, size_t width, size_t height), \
+                (dst, pitch, value, width, height)) \
+    { \
+        cuemu_fill_t fill = cuemu_fill_make(dst, pitch, value, \
+                                            sizeof(_type), width, height); \
+        return cuemu_fill_sync(&fill); \
+    } \
+    CUEMU_THUNK(#_alias, "cuemu_in_" #_name)
+
+CUEMU_FILL_2D(cuMemsetD2D8, cuMemsetD2D8_v2, unsigned char);
+CUEMU_FILL_2D(cuMemsetD2D16, cuMemsetD2D16_v2, unsigned short);
+CUEMU_FILL_2D(cuMemsetD2D32, cuMemsetD2D32_v2, unsigned int);
+
+#define CUEMU_FILL_2D_ASYNC(_name, _type) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, 0, (CUdeviceptr dst, size_t pitch, \
+                _type value, size_t width, size_t height, CUstream stream), \
+                (dst, pitch, value, width, height, stream)) \
+    { \
+        cuemu_fill_t fill = cuemu_fill_make(dst, pitch, value, \
+                                            sizeof(_type), width, height); \
+        return cuemu_fill_async(&fill, stream); \
+    }
+
+CUEMU_FILL_2D_ASYNC(cuMemsetD2D8Async, unsigned char)
+CUEMU_FILL_2D_ASYNC(cuMemsetD2D16Async, unsigned short)
+CUEMU_FILL_2D_ASYNC(cuMemsetD2D32Async, unsigned int)

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What the parts of the emulated CUDA driver know of each other. */
+#ifndef CUEMU_DRIVER_H_
+#define CUEMU_DRIVER_H_
+
+#include "cuemu_session.h"
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Answer of cuDriverGetVersion: the newest API that clients were tried with */
+#define CUEMU_DRIVER_VERSION 13000
+
+/* ------------------------------------------------------- entry points */
+
+/*
+ * Every exported function starts with the same few plain instructions, which
+ * memory hooks know how to move elsewhere, and is its own piece of code. The
+ * load of eax only makes the movable part long enough for a far jump.
+ */
+#if defined(__x86_64__)
+#define CUEMU_THUNK(_name, _target) \
+    __asm__(".pushsection .text\n" \
+            ".p2align 4\n" \
+            ".globl " _name "\n" \
+            ".type " _name ", @function\n" \
+            _name ":\n" \
+            ".cfi_startproc\n" \
+            "push %rbp\n" \
+            ".cfi_def_cfa_offset 16\n" \
+            ".cfi_offset %rbp, -16\n" \
+            "mov %rsp, %rbp\n" \
+            ".cfi_def_cfa_register %rbp\n" \
+            "sub $0x10, %rsp\n" \
+            "mov $0, %eax\n" \
+            "leave\n" \
+            ".cfi_def_cfa %rsp, 8\n" \
+            ".cfi_restore %rbp\n" \
+            "jmp " _target "\n" \
+            ".cfi_endproc\n" \
+            ".size " _name ", . - " _name "\n" \
+            ".popsection\n")
+#else
+#define CUEMU_THUNK(_name, _target) \
+    __asm__(".pushsection .text\n" \
+            ".p2align 4\n" \
+            ".globl " _name "\n" \
+            ".type " _name ", %function\n" \
+            _name ":\n" \
+            "b " _target "\n" \
+            ".size " _name ", . - " _name "\n" \
+            ".popsection\n")
+#endif
+
+/* State of one entry point: its name, its calls, and what shall go wrong. */
+typedef struct cuemu_gate {
+    const char        *name;
+    unsigned           flags;
+    uint64_t           calls;
+    struct cuemu_gate *next;  /* once called; NULL: not yet */
+} cuemu_gate_t;
+
+enum {
+    CUEMU_GATE_NO_INIT = 1 /* may be called before cuInit */
+};
+
+/* SUCCESS if the call may go on; else the error it has to return. */
+CUresult cuemu_gate_enter(cuemu_gate_t *gate);
+
+/* cuda.h makes macros of many names: here they are only pasted, not expanded. */
+#define CUEMU_ENTRY(_str, _in, _in_str, _do, _flags, _decl, _args) \
+    static CUresult _do _decl; \
+    CUresult _in _decl; \
+    CUEMU_THUNK(_str, _in_str); \
+    __attribute__((used, visibility("hidden"))) CUresult _in _decl \
+    { \
+        static cuemu_gate_t cuemu_gate = {_str, _flags, 0, NULL}; \
+        CUresult cuemu_result          = cuemu_gate_enter(&cuemu_gate); \
+        return (cuemu_result == CUDA_SUCCESS) ? _do _args : cuemu_result; \
+    } \
+    static CUresult _do _decl
+
+/* Defines the driver API function `_name`; a body follows. */
+#define CUEMU_API(_name, _decl, _args) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, 0, _decl, _args)
+
+#define CUEMU_API_FLAGS(_name, _flags, _decl, _args) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, _flags, _decl, _args)
+
+/* Another exported name, code of its own, for a function defined above. */
+#define CUEMU_ALSO(_name, _same_as) \
+    CUEMU_THUNK(#_name, "cuemu_in_" #_same_as)
+
+/* ------------------------------------------------------------- objects */
+
+typedef struct cuemu_context cuemu_context_t;
+typedef struct cuemu_stream  cuemu_stream_t;
+typedef struct cuemu_event   cuemu_event_t;
+
+/* Handles are checked without being dereferenced; memory of dead objects is
+   reused late, so that stale handles are caught. */
+typedef struct cuemu_object {
+    uint32_t             type;
+    struct cuemu_object *next_free;
+} cuemu_object_t;
+
+typedef enum {
+    CUEMU_OBJ_FREE = 0,
+    CUEMU_OBJ_CONTEXT,
+    CUEMU_OBJ_STREAM,
+    CUEMU_OBJ_EVENT,
+    CUEMU_OBJ_POOL,
+    CUEMU_OBJ_HANDLE,
+    CUEMU_OBJ_GRAPH,
+    CUEMU_OBJ_NODE,
+    CUEMU_OBJ_EXEC,
+    CUEMU_OBJ_LAST
+} cuemu_obj_type_t;
+
+/* A zeroed object of `size` bytes (always the same for a type), or NULL. */
+void *cuemu_object_new(cuemu_obj_type_t type, size_t size);
+void cuemu_object_delete(void *obj);
+
+/* The object if `handle` is a live one of that type, else NULL. */
+void *cuemu_object_check(const void *handle, cuemu_obj_type_t type);
+
+#define CUEMU_MAX_WAITS 16
+
+struct cuemu_stream {
+    cuemu_object_t   obj;
+    cuemu_context_t *ctx;
+    unsigned         flags;    /* CU_STREAM_NON_BLOCKING */
+    int              priority;
+    uint64_t         id;
+    cuemu_op_id_t    last;     /* newest operation, 0: none */
+    cuemu_op_id_t    waits[CUEMU_MAX_WAITS]; /* events, for what comes next */
+    unsigned         num_waits;
+    cuemu_time_t     submitted; /* when `last` was */
+    cuemu_stream_t  *next;     /* in the context */
+};
+
+struct cuemu_event {
+    cuemu_object_t   obj;
+    cuemu_context_t *ctx;
+    unsigned         flags;
+    int              recorded;
+    cuemu_op_id_t    op;       /* held in the simulation, 0: completed */
+    cuemu_time_t     start;    /* when it was recorded */
+    cuemu_time_t     end;      /* when its work was done, once op is 0 */
+    uint64_t         change;   /* shared->change when last found not ready */
+    int              polled;   /* somebody waits for it */
+};
+
+struct cuemu_context {
+    cuemu_object_t  obj;
+    int             device;    /* ordinal */
+    int             gpu;       /* of the node */
+    unsigned        flags;
+    uint64_t        id;
+    int             primary;
+    int             refs;      /* of a primary one */
+    int             alive;
+    unsigned        peers;     /* bit per GPU of the node: enabled */
+    cuemu_stream_t *null_stream;
+    cuemu_stream_t *streams;   /* all others */
+};
+
+/* Devices that this process may see, by ordinal. */
+typedef struct {
+    int             initialized;
+    int             num_devices;
+    int             gpu[CUEMU_MAX_GPUS];       /* index in the node */
+    unsigned        primary_flags[CUEMU_MAX_GPUS];
+    cuemu_context_t *primary[CUEMU_MAX_GPUS];
+    uint32_t        peer[CUEMU_MAX_GPUS];      /* direct copies between GPUs */
+    int             default_sync_memops;
+} cuemu_process_t;
+
+extern cuemu_process_t cuemu_process;
+
+/* Guards this process's tables; taken before the session's lock. */
+void cuemu_lock(void);
+void cuemu_unlock(void);
+
+/* Current context of the thread; NULL if there is none (or it is dead). */
+cuemu_context_t *cuemu_context_current(void);
+void cuemu_context_wait(cuemu_context_t *ctx); /* until all its work is done */
+int cuemu_device_of_gpu(int gpu);              /* ordinal, -1 if not visible */
+
+/* The stream that a handle means in the current context. */
+CUresult cuemu_stream_resolve(CUstream handle, cuemu_stream_t **stream_p);
+cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
+                                 int priority);
+void cuemu_stream_free(cuemu_stream_t *stream);
+
+/* -------------------------------------------------------------- memory */
+
+typedef enum {
+    CUEMU_MEM_DEVICE,   /* cuMemAlloc */
+    CUEMU_MEM_IPC,      /* opened from another process */
+    CUEMU_MEM_VMM,      /* cuMemMap */
+    CUEMU_MEM_POOL,     /* cuMemAllocAsync */
+    CUEMU_MEM_MANAGED,
+    CUEMU_MEM_HOST,     /* cuMemHostAlloc */
+    CUEMU_MEM_HOST_REG  /* cuMemHostRegister */
+} cuemu_mem_kind_t;
+
+/* A block of GPU memory that small allocations share. */
+typedef struct cuemu_slab cuemu_slab_t;
+
+typedef struct cuemu_mem {
+    uint64_t         base, size;  /* as the program sees them */
+    cuemu_mem_kind_t kind;
+    int              gpu;         /* of the node; host: nearest one */
+    uint64_t         offset;      /* in the GPU's memory */
+    int              extent;      /* shared->extents, -1 if none */
+    uint64_t         va, va_size; /* address range to give back; 0: none */
+    cuemu_context_t *ctx;         /* NULL: none */
+    uint64_t         id;          /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    unsigned         flags;
+    int              sync_memops;
+    int              refs;        /* IPC: opened how often */
+    int              readonly;
+    cuemu_slab_t    *slab;
+    void            *owner;       /* pool or allocation handle */
+} cuemu_mem_t;
+
+/* Looks up with cuemu_lock(); the result is valid while it is held. */
+cuemu_mem_t *cuemu_mem_find(uint64_t addr);
+
+/* Adds a record (copied); NULL if out of memory or overlapping. */
+cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem);
+void cuemu_mem_remove(cuemu_mem_t *mem);
+
+/* Reserves addresses, PROT_NONE; 0 if there are none. `align`: power of 2. */
+uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align);
+void cuemu_va_release(uint64_t va, uint64_t size);
+/* The reservation that holds addr..addr+size, 0 if none. */
+uint64_t cuemu_va_find(uint64_t addr, uint64_t size);
+
+/* Where bytes are, for a copy. */
+typedef struct {
+    int              gpu;      /* of the node, -1: memory of this process */
+    uint64_t         offset;   /* in the GPU's memory, or the address */
+    cuemu_place_t    place;    /* for the time it takes */
+    int              pageable;
+    int              sync_memops;
+    cuemu_context_t *ctx;      /* that it was opened or allocated in */
+} cuemu_range_t;
+
+/* INVALID_VALUE if the range is not wholly in one place. With cuemu_lock(). */
+CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
+                           cuemu_range_t *range_p);
+
+/* Memory of `gpu`, its own extent, new addresses. Fills gpu, offset, extent,
+   va and base. With cuemu_lock(). */
+CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size);
+/* Gives back what cuemu_mem_back() took. */
+void cuemu_mem_unback(cuemu_mem_t *mem, int free_it);
+
+CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
+                                cuemu_mem_kind_t kind, void *owner,
+                                CUdeviceptr *ptr_p);
+CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream);
+
+/* A mapping from another process is going. With the lock. */
+void cuemu_ipc_forget(const cuemu_mem_t *mem);
+
+/* A unique number in the session. */
+uint64_t cuemu_unique_id(void);
+
+/* ---------------------------------------------------------------- work */
+
+/* What a simulated operation does when it is served. */
+typedef enum {
+    CUEMU_PAYLOAD_NONE = 0,
+    CUEMU_PAYLOAD_MOVE,
+    CUEMU_PAYLOAD_FILL,
+    CUEMU_PAYLOAD_CALL,   /* host function, of the process `owner` */
+    CUEMU_PAYLOAD_KERNEL  /* likewise, but anywhere in the process */
+} cuemu_payload_kind_t;
+
+typedef struct {
+    int32_t  kind;
+    int32_t  move;                    /* shared->moves, -1: not listed */
+    int32_t  src_gpu, dst_gpu;        /* -1: memory of the owner */
+    uint64_t src, dst;
+    uint64_t width, height;           /* bytes of a row, rows */
+    uint64_t src_pitch, dst_pitch;
+    uint64_t value;                   /* FILL */
+    uint32_t value_size;
+    uint32_t spare;
+    uint64_t func, arg, stream;       /* CALL */
+} cuemu_payload_t;
+
+typedef struct {
+    cuemu_op_desc_t desc;
+    cuemu_payload_t payload;
+} cuemu_work_t;
+
+/* Emulated time now. */
+cuemu_time_t cuemu_now(void);
+
+/* What a call costs on this node. */
+cuemu_time_t cuemu_cost(cuemu_call_t call);
+
+/* Holds the caller until emulated time `until`. */
+void cuemu_work_spend_until(cuemu_time_t until);
+void cuemu_work_spend(cuemu_call_t call);
+
+/* Operations of the process in one stream; waits for room if need be. `at`: end
+   of the submitting call. With cuemu_lock(). */
+cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
+                                const cuemu_op_id_t *deps, unsigned num_deps,
+                                cuemu_time_t at);
+
+/* The operation that ends when all work of the stream until now has; 0 if it
+   has. With cuemu_lock(). */
+cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream);
+
+/* Adds a plain operation. With cuemu_lock(). */
+cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
+                             unsigned num_deps, cuemu_time_t at);
+
+/* Sets up the time and bytes of copying width x height. */
+void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
+                         uint64_t dst_pitch, const cuemu_range_t *src,
+                         uint64_t src_pitch, uint64_t width, uint64_t height);
+
+/* Zero if a copy between the two has to go through the host. */
+int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src);
+
+/*
+ * Without peer access the driver goes through host memory, in pieces, so that
+ * both halves of the way are busy all the time. Adds the halves and leaves
+ * `work` as what follows them and moves the bytes.
+ */
+void cuemu_work_stage(cuemu_work_t *work, const cuemu_op_id_t *deps,
+                      unsigned num_deps, cuemu_time_t at,
+                      cuemu_op_id_t halves[2]);
+
+/* Copy in a stream, direct or through the host, as the pair needs. */
+cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,
+                              int direct, cuemu_time_t at);
+
+int cuemu_work_done(cuemu_op_id_t op);
+void cuemu_work_wait(cuemu_op_id_t op); /* never with a lock held */
+
+/* Does what is due. Returns non-zero if anything happened. */
+int cuemu_work_progress(void);
+
+/* Counters for the report at exit. */
+extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
+extern uint64_t cuemu_stat_observed, cuemu_stat_late;
+
+/* The program learned that work is done. */
+void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end);
+
+/* Process start, fork and end. */
+CUresult cuemu_process_start(void);
+void cuemu_work_stop(void);
+
+/* Set while a host function runs, which may not call the driver. */
+extern __thread int cuemu_in_callback;
+
+#endif

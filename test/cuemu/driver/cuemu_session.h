@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * State that all processes of an emulated node share. It lies in a folder:
+ * "state" (this header's cuemu_shared_t, then the simulation), "gpuN" (memory
+ * of GPU N, sparse), "slots" (one locked byte a living process) and "lock"
+ * (taken while processes come and go).
+ */
+#ifndef CUEMU_SESSION_H_
+#define CUEMU_SESSION_H_
+
+#include "../core/cuemu_core.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+#define CUEMU_SESSION_MAGIC   0x63756d5553313032ull
+#define CUEMU_MAX_PROCS       64
+#define CUEMU_MAX_EXTENTS     16384
+#define CUEMU_MAX_MOVES       4096
+#define CUEMU_MAX_OPS         16384
+#define CUEMU_GRANULE         ((uint64_t)2 << 20) /* of physical memory */
+
+/* A contiguous piece of a GPU's memory. */
+typedef struct {
+    uint64_t id;      /* never reused; 0: free entry */
+    uint64_t offset;
+    uint64_t size;
+    uint64_t users;   /* bit per slot: process that holds it or maps it */
+    int32_t  gpu;     /* of the node */
+    int32_t  owner;   /* slot that allocated it */
+    int32_t  live;    /* not freed by its owner */
+    int32_t  next;    /* in the GPU's list, by offset; or in the free list */
+} cuemu_extent_t;
+
+/* A copy that was submitted and did not move its bytes yet. */
+typedef struct {
+    cuemu_op_id_t op;         /* 0: free entry */
+    uint64_t      skip_begin; /* part moved early, see work.c */
+    uint64_t      skip_end;
+} cuemu_move_t;
+
+typedef struct {
+    int32_t  pid;             /* 0: free */
+    uint32_t spare;
+} cuemu_slot_t;
+
+typedef struct {
+    uint64_t        magic;
+    uint64_t        size;           /* of the whole file */
+    uint64_t        sim_offset;
+    uint64_t        real_epoch_ns;  /* CLOCK_REALTIME, when the clock was 0 */
+    uint64_t        mono_epoch_ns;  /* CLOCK_MONOTONIC, likewise */
+    pthread_mutex_t lock;           /* robust; everything below */
+    cuemu_clock_t   clock;
+    uint64_t        change;         /* counts what waiters may care about */
+    uint32_t        served;         /* futex: a due operation was served */
+    uint32_t        sleepers;       /* processes that wait on it */
+    int32_t         failed;         /* the session's memory ran full */
+    int32_t         spare;
+    uint64_t        next_id;
+    uint64_t        gpu_bytes[CUEMU_MAX_GPUS];
+    uint64_t        gpu_used[CUEMU_MAX_GPUS];
+    int32_t         extent_head[CUEMU_MAX_GPUS];
+    int32_t         extent_free;
+    int32_t         num_moves;      /* highest used entry of moves + 1 */
+    int32_t         own_dir;        /* the last process removes the folder */
+    cuemu_slot_t    slots[CUEMU_MAX_PROCS];
+    cuemu_extent_t  extents[CUEMU_MAX_EXTENTS];
+    cuemu_move_t    moves[CUEMU_MAX_MOVES];
+} cuemu_shared_t;
+
+/* This process's view of the session. */
+typedef struct {
+    cuemu_shared_t     *shared;
+    cuemu_sim_t        *sim;
+    const cuemu_node_t *node;
+    int                 slot;
+    char               *memory[CUEMU_MAX_GPUS]; /* where the emulator itself
+                                                   reads and writes a GPU */
+    int                 fd[CUEMU_MAX_GPUS];
+    char                dir[256];
+} cuemu_session_t;
+
+extern cuemu_session_t cuemu_session;
+
+/* Joins the session named by the environment, or founds it. On failure prints
+   one sentence on stderr. Returns 0 or -1. */
+int cuemu_session_join(void);
+
+/* Gives back everything this process holds in the session. */
+void cuemu_session_leave(void);
+
+/* The lock of cuemu_shared_t; recovers if a process died holding it. */
+void cuemu_session_lock(void);
+void cuemu_session_unlock(void);
+
+/* Takes back what dead processes left. Called with the lock; looks at most
+   every 20 ms unless `force`. */
+void cuemu_session_reap(int force);
+
+/* Memory of a GPU, in granules, first fit; -1 if it has none left. The caller
+   is owner and user. With the lock. */
+int cuemu_session_extent_alloc(int gpu, uint64_t size);
+
+/* The caller uses an extent (once more). With the lock. */
+void cuemu_session_extent_get(int index);
+
+/* The caller uses the extent once less (and frees it, if `free_it`); its
+   memory goes back with the last user. With the lock. */
+void cuemu_session_extent_put(int index, int free_it);
+
+/* Real time, whatever the program's clock functions say. */
+uint64_t cuemu_real_ns(void);
+
+/* Owners in the simulation: copies of a process, and its host callbacks, which
+   only its service thread may run. */
+#define CUEMU_OWNER_COPY(_slot) ((_slot) * 2)
+#define CUEMU_OWNER_CALL(_slot) ((_slot) * 2 + 1)
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Finding entry points by name, and what this driver does not have. */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Names whose variants take different arguments: from which version on. */
+static const struct {
+    const char *name;
+    int         version;
+    const char *variant;
+} cuemu_variants[] = {
+    {"cuCtxCreate", 12050, "cuCtxCreate_v4"},
+    {"cuCtxCreate", 11040, "cuCtxCreate_v3"},
+    {"cuCtxCreate", 0, "cuCtxCreate_v2"},
+    {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+    {"cuGetProcAddress", 0, "cuGetProcAddress"},
+    {"cuGraphAddDependencies", 12030, "cuGraphAddDependencies_v2"},
+    {"cuGraphAddDependencies", 0, "cuGraphAddDependencies"},
+    {"cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"},
+    {"cuGraphGetEdges", 0, "cuGraphGetEdges"},
+    {"cuGraphNodeGetDependencies", 12030, "cuGraphNodeGetDependencies_v2"},
+    {"cuGraphNodeGetDependencies", 0, "cuGraphNodeGetDependencies"},
+    {"cuGraphNodeGetDependentNodes", 12030, "cuGraphNodeGetDependentNodes_v2"},
+    {"cuGraphNodeGetDependentNodes", 0, "cuGraphNodeGetDependentNodes"},
+    {"cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies_v2"},
+    {"cuGraphRemoveDependencies", 0, "cuGraphRemoveDependencies"},
+    {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
+    {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"}
+};
+
+static void *cuemu_entry_symbol(const char *name)
+{
+    static void *self = NULL;
+    Dl_info info;
+
+    if (self == NULL) {
+        if ((dladdr((void*)cuemu_entry_symbol, &info) == 0) ||
+            (info.dli_fname == NULL)) {
+            return NULL;
+        }
+        self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    }
+
+    return (self == NULL) ? NULL : dlsym(self, name);
+}
+
+static void *cuemu_entry_find(const char *name, int version)
+{
+    char variant[128];
+    void *symbol;
+    size_t i;
+
+    if ((strncmp(name, "cu", 2) != 0) || (strncmp(name, "cuemu", 5) == 0)) {
+        return NULL;
+    }
+
+    for (i = 0; i < sizeof(cuemu_variants) / sizeof(cuemu_variants[0]); ++i) {
+        if ((strcmp(name, cuemu_variants[i].name) == 0) &&
+            (version >= cuemu_variants[i].version)) {
+            return cuemu_entry_symbol(cuemu_variants[i].variant);
+        }
+    }
+
+    snprintf(variant, sizeof(variant), "%s_v2", name);
+    symbol = cuemu_entry_symbol(variant);
+    return (symbol != NULL) ? symbol : cuemu_entry_symbol(name);
+}
+
+CUEMU_API_FLAGS(cuGetProcAddress_v2, CUEMU_GATE_NO_INIT,
+                (const char *name, void **func, int version, cuuint64_t flags,
+                 int *status),
+                (name, func, version, flags, status))
+{
+    if ((name == NULL) || (func == NULL) || (flags > 2)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *func = cuemu_entry_find(name, version);
+    if (status != NULL) {
+        *status = (*func == NULL) ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND :
+                                    CU_GET_PROC_ADDRESS_SUCCESS;
+        return CUDA_SUCCESS;
+    }
+
+    return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+CUEMU_API_FLAGS(cuGetProcAddress, CUEMU_GATE_NO_INIT,
+                (const char *name, void **func, int version, cuuint64_t flags),
+                (name, func, version, flags))
+{
+    if ((name == NULL) || (func == NULL) || (flags > 2)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *func = cuemu_entry_find(name, version);
+    return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+/* Only NVIDIA's own runtime library asks for the driver's private tables. */
+CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
+                (const void **table, const CUuuid *id), (table, id))
+{
+    static int told = 0;
+
+    if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
+        fprintf(stderr, "cuemu: this program has NVIDIA's CUDA runtime in it, "
+                        "which cannot run on an emulated driver: link it with "
+                        "the shared libcudart (nvcc -cudart shared)\n");
+    }
+
+    if (table != NULL) {
+        *table = NULL;
+    }
+
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* ------------------------------------------------- code for the GPU itself */
+
+CUEMU_API(cuModuleLoadData, (CUmodule *module, const void *image),
+          (module, image))
+{
+    return (module == NULL) || (image == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                                                 CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUEMU_API(cuModuleUnload, (CUmodule module), (module))
+{
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUEMU_API(cuModuleGetFunction,
+          (CUfunction *func, CUmodule module, const char *name),
+          (func, module, name))
+{
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUEMU_API(cuModuleGetGlobal_v2,
+          (CUdeviceptr *ptr, size_t *size, CUmodule module, const char *name),
+          (ptr, size, module, name))
+{
+    return CUDA_ERROR_INVALID_HANDLE;
+}

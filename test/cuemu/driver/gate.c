@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What every entry point passes: has the driver been initialised, may this
+ * thread call it, shall this call fail (CUEMU_FAULT), and how often it was
+ * called. Objects behind handles, too.
+ */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CUEMU_MAX_FAULTS 32
+
+typedef struct {
+    char     name[64];
+    uint64_t nth;
+    CUresult result;
+    uint64_t calls;
+} cuemu_fault_t;
+
+static cuemu_fault_t cuemu_faults[CUEMU_MAX_FAULTS];
+static int cuemu_num_faults;
+static pthread_once_t cuemu_faults_once = PTHREAD_ONCE_INIT;
+
+__thread int cuemu_in_callback = 0;
+
+int cuemu_gate_forked = 0;
+int cuemu_gate_ended  = 0;
+
+/* "cuMemAlloc:3:2,cuIpcOpenMemHandle:1:400": the third cuMemAlloc returns 2 */
+static void cuemu_faults_read(void)
+{
+    const char *env = getenv("CUEMU_FAULT");
+    char *copy, *item, *save = NULL;
+    cuemu_fault_t *fault;
+    unsigned long nth;
+    int result, used;
+    char name[64];
+
+    if ((env == NULL) || ((copy = strdup(env)) == NULL)) {
+        return;
+    }
+
+    for (item = strtok_r(copy, ",", &save); item != NULL;
+         item = strtok_r(NULL, ",", &save)) {
+        used = 0;
+        if ((sscanf(item, "%63[A-Za-z0-9_]:%lu:%d%n", name, &nth, &result,
+                    &used) != 3) ||
+            (item[used] != '\0') || (nth == 0) || (result <= 0)) {
+            fprintf(stderr,
+                    "cuemu: CUEMU_FAULT: \"%s\" is not FUNCTION:N:ERROR\n",
+                    item);
+            continue;
+        }
+
+        if (cuemu_num_faults == CUEMU_MAX_FAULTS) {
+            fprintf(stderr, "cuemu: CUEMU_FAULT: more than %d faults\n",
+                    CUEMU_MAX_FAULTS);
+            break;
+        }
+
+        fault = &cuemu_faults[cuemu_num_faults++];
+        snprintf(fault->name, sizeof(fault->name), "%s", name);
+        fault->nth    = nth;
+        fault->result = (CUresult)result;
+    }
+
+    free(copy);
+}
+
+/* A fault for cuMemAlloc also means cuMemAlloc_v2. */
+static int cuemu_fault_matches(const char *fault, const char *name)
+{
+    size_t length = strlen(fault);
+
+    return (strncmp(fault, name, length) == 0) &&
+           ((name[length] == '\0') || (strncmp(name + length, "_v", 2) == 0));
+}
+
+static CUresult cuemu_fault_check(const char *name)
+{
+    int i;
+
+    for (i = 0; i < cuemu_num_faults; ++i) {
+        if (cuemu_fault_matches(cuemu_faults[i].name, name) &&
+            (__atomic_add_fetch(&cuemu_faults[i].calls, 1, __ATOMIC_RELAXED) ==
+             cuemu_faults[i].nth)) {
+            return cuemu_faults[i].result;
+        }
+    }
+
+    return CUDA_SUCCESS;
+}
+
+CUresult cuemu_gate_enter(cuemu_gate_t *gate)
+{
+    CUresult result;
+
+    pthread_once(&cuemu_faults_once, cuemu_faults_read);
+    ++gate->calls;
+
+    if (cuemu_gate_ended) {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
+
+    if (!(gate->flags & CUEMU_GATE_NO_INIT)) {
+        /* As the real one, not to be used in the child of a fork */
+        if (!cuemu_process.initialized || cuemu_gate_forked) {
+            return CUDA_ERROR_NOT_INITIALIZED;
+        }
+
+        if (cuemu_in_callback) {
+            return CUDA_ERROR_NOT_PERMITTED;
+        }
+    }
+
+    if (cuemu_num_faults > 0) {
+        result = cuemu_fault_check(gate->name);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+
+    return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------- objects */
+
+#define CUEMU_CHUNK_OBJECTS 64
+
+typedef struct cuemu_chunk {
+    struct cuemu_chunk *next;
+    char               *begin, *end;
+} cuemu_chunk_t;
+
+typedef struct {
+    size_t          size;
+    cuemu_chunk_t  *chunks;
+    cuemu_object_t *free_head, *free_tail; /* oldest first */
+} cuemu_object_pool_t;
+
+static cuemu_object_pool_t cuemu_pools[CUEMU_OBJ_LAST];
+static pthread_mutex_t cuemu_pools_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void cuemu_object_put_free(cuemu_object_pool_t *pool,
+                                  cuemu_object_t *obj)
+{
+    obj->type      = CUEMU_OBJ_FREE;
+    obj->next_free = NULL;
+    if (pool->free_tail != NULL) {
+        pool->free_tail->next_free = obj;
+    } else {
+        pool->free_head = obj;
+    }
+    pool->free_tail = obj;
+}
+
+static int cuemu_object_grow(cuemu_object_pool_t *pool)
+{
+    cuemu_chunk_t *chunk = malloc(sizeof(*chunk));
+    size_t i;
+
+    if (chunk == NULL) {
+        return -1;
+    }
+
+    chunk->begin = calloc(CUEMU_CHUNK_OBJECTS, pool->size);
+    if (chunk->begin == NULL) {
+        free(chunk);
+        return -1;
+    }
+
+    chunk->end  = chunk->begin + CUEMU_CHUNK_OBJECTS * pool->size;
+    chunk->next = pool->chunks;
+    for (i = 0; i < CUEMU_CHUNK_OBJECTS; ++i) {
+        cuemu_object_put_free(pool,
+                              (cuemu_object_t*)(chunk->begin + i * pool->size));
+    }
+
+    __atomic_store_n(&pool->chunks, chunk, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void *cuemu_object_new(cuemu_obj_type_t type, size_t size)
+{
+    cuemu_object_pool_t *pool = &cuemu_pools[type];
+    cuemu_object_t *obj       = NULL;
+
+    pthread_mutex_lock(&cuemu_pools_lock);
+    pool->size = (size + 15) & ~(size_t)15;
+    if ((pool->free_head != NULL) || (cuemu_object_grow(pool) == 0)) {
+        obj             = pool->free_head;
+        pool->free_head = obj->next_free;
+        if (pool->free_head == NULL) {
+            pool->free_tail = NULL;
+        }
+
+        memset(obj, 0, size);
+        obj->type = type;
+    }
+    pthread_mutex_unlock(&cuemu_pools_lock);
+
+    return obj;
+}
+
+void cuemu_object_delete(void *obj)
+{
+    cuemu_object_t *object = obj;
+
+    pthread_mutex_lock(&cuemu_pools_lock);
+    cuemu_object_put_free(&cuemu_pools[object->type], object);
+    pthread_mutex_unlock(&cuemu_pools_lock);
+}
+
+void *cuemu_object_check(const void *handle, cuemu_obj_type_t type)
+{
+    cuemu_object_pool_t *pool = &cuemu_pools[type];
+    const char *p             = handle;
+    const cuemu_chunk_t *chunk;
+
+    for (chunk = __atomic_load_n(&pool->chunks, __ATOMIC_ACQUIRE);
+         chunk != NULL; chunk = chunk->next) {
+        if ((p >= chunk->begin) && (p < chunk->end)) {
+            if (((size_t)(p - chunk->begin) % pool->size != 0) ||
+                (((const cuemu_object_t*)handle)->type != (uint32_t)type)) {
+                return NULL;
+            }
+
+            return (void*)handle;
+        }
+    }
+
+    return NULL;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Memory shared between processes by handle. A handle names a piece of a GPU's
+ * memory by a number that is never reused, so one of freed memory fails to
+ * open. What is opened stays alive until the last process closes it.
+ */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <string.h>
+
+#define CUEMU_IPC_MAGIC 0x637065656d754350ull
+
+typedef struct {
+    uint64_t magic;
+    uint64_t epoch;   /* tells sessions apart */
+    uint64_t id;      /* of the extent */
+    uint64_t offset;  /* of the allocation in the extent */
+    uint64_t size;
+    int32_t  extent;
+    int32_t  slot;    /* process that exported it */
+    uint64_t spare[2];
+} cuemu_ipc_handle_t;
+
+_Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
+               "a handle is 64 bytes");
+
+/* All that is open; few enough to be searched. */
+#define CUEMU_MAX_IPC_OPEN 4096
+
+static cuemu_mem_t *cuemu_ipc_opened[CUEMU_MAX_IPC_OPEN];
+static int cuemu_num_ipc_opened;
+
+CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
+          (handle, ptr))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    const cuemu_extent_t *extent;
+    cuemu_ipc_handle_t ipc;
+    cuemu_mem_t *mem;
+
+    if (handle == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_DEVICE)) {
+        extent = &cuemu_session.shared->extents[mem->extent];
+        memset(&ipc, 0, sizeof(ipc));
+        ipc.magic  = CUEMU_IPC_MAGIC;
+        ipc.epoch  = cuemu_session.shared->real_epoch_ns;
+        ipc.id     = extent->id;
+        ipc.offset = mem->offset - extent->offset;
+        ipc.size   = mem->size;
+        ipc.extent = mem->extent;
+        ipc.slot   = cuemu_session.slot;
+        memcpy(handle, &ipc, sizeof(ipc));
+        result = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+
+    cuemu_work_spend(CUEMU_CALL_IPC_GET);
+    return result;
+}
+
+/* Opened before in this context? With the lock. */
+static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
+                                        cuemu_context_t *ctx)
+{
+    int i;
+
+    for (i = 0; i < cuemu_num_ipc_opened; ++i) {
+        if ((cuemu_ipc_opened[i]->ctx == ctx) &&
+            (cuemu_ipc_opened[i]->extent == ipc->extent) &&
+            (cuemu_ipc_opened[i]->size == ipc->size) &&
+            (cuemu_ipc_opened[i]->offset ==
+             cuemu_session.shared->extents[ipc->extent].offset +
+             ipc->offset)) {
+            return cuemu_ipc_opened[i];
+        }
+    }
+
+    return NULL;
+}
+
+static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
+                               const cuemu_ipc_handle_t *ipc,
+                               CUdeviceptr *ptr_p)
+{
+    cuemu_extent_t *extent = &cuemu_session.shared->extents[ipc->extent];
+    cuemu_mem_t mem        = {.kind = CUEMU_MEM_IPC, .refs = 1};
+    const cuemu_route_t *route;
+    cuemu_mem_t *opened;
+    uint64_t shift;
+
+    if ((extent->id != ipc->id) || !extent->live ||
+        (ipc->offset > extent->size) ||
+        (ipc->size > extent->size - ipc->offset)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    if (extent->gpu != ctx->gpu) {
+        route = cuemu_node_route(cuemu_session.node, ctx->gpu, extent->gpu);
+        if ((route == NULL) || !route->p2p) {
+            return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+        }
+    }
+
+    opened = cuemu_ipc_find_open(ipc, ctx);
+    if (opened != NULL) {
+        ++opened->refs;
+        *ptr_p = (CUdeviceptr)opened->base;
+        return CUDA_SUCCESS;
+    }
+
+    if (cuemu_num_ipc_opened == CUEMU_MAX_IPC_OPEN) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    /* Keeps its place within a granule, as the exporter's address has it */
+    shift       = ipc->offset % CUEMU_GRANULE;
+    mem.va_size = ipc->size + shift;
+    mem.va      = cuemu_va_reserve(0, mem.va_size, 0);
+    if (mem.va == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    mem.base   = mem.va + shift;
+    mem.size   = ipc->size;
+    mem.gpu    = extent->gpu;
+    mem.extent = ipc->extent;
+    mem.offset = extent->offset + ipc->offset;
+    mem.ctx    = ctx;
+    mem.id     = cuemu_unique_id();
+    opened     = cuemu_mem_add(&mem);
+    if (opened == NULL) {
+        cuemu_va_release(mem.va, mem.va_size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_session_extent_get(ipc->extent);
+    cuemu_ipc_opened[cuemu_num_ipc_opened++] = opened;
+    cuemu_process.peer[ctx->gpu] |= 1u << extent->gpu;
+    *ptr_p                        = (CUdeviceptr)opened->base;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuIpcOpenMemHandle,
+          (CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags),
+          (ptr, handle, flags))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_ipc_handle_t ipc;
+    CUresult result;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((ptr == NULL) || (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    memcpy(&ipc, &handle, sizeof(ipc));
+    if ((ipc.magic != CUEMU_IPC_MAGIC) ||
+        (ipc.epoch != cuemu_session.shared->real_epoch_ns) ||
+        (ipc.extent < 0) || (ipc.extent >= CUEMU_MAX_EXTENTS)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    if (ipc.slot == cuemu_session.slot) {
+        return CUDA_ERROR_INVALID_CONTEXT; /* one's own */
+    }
+
+    cuemu_lock();
+    cuemu_session_lock();
+    result = cuemu_ipc_open(ctx, &ipc, ptr);
+    cuemu_session_unlock();
+    cuemu_unlock();
+
+    cuemu_work_spend(CUEMU_CALL_IPC_OPEN);
+    return result;
+}
+
+CUEMU_ALSO(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
+
+/* Takes it off the list; the record itself stays. With the lock. */
+void cuemu_ipc_forget(const cuemu_mem_t *mem)
+{
+    int i;
+
+    for (i = 0; i < cuemu_num_ipc_opened; ++i) {
+        if (cuemu_ipc_opened[i] == mem) {
+            cuemu_ipc_opened[i] = cuemu_ipc_opened[--cuemu_num_ipc_opened];
+            return;
+        }
+    }
+}
+
+CUEMU_API(cuIpcCloseMemHandle, (CUdeviceptr ptr), (ptr))
+{
+    CUresult result      = CUDA_SUCCESS;
+    cuemu_context_t *ctx = NULL;
+    cuemu_mem_t *mem;
+    int last = 0;
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem == NULL) || (mem->kind != CUEMU_MEM_IPC) || (mem->base != ptr)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        ctx  = mem->ctx;
+        last = (--mem->refs == 0);
+    }
+    cuemu_unlock();
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (last) {
+        cuemu_context_wait(ctx);
+        cuemu_lock();
+        mem = cuemu_mem_find(ptr);
+        if ((mem != NULL) && (mem->kind == CUEMU_MEM_IPC) && (mem->refs == 0)) {
+            cuemu_ipc_forget(mem);
+            cuemu_mem_unback(mem, 0);
+            cuemu_mem_remove(mem);
+        }
+        cuemu_unlock();
+    }
+
+    cuemu_work_spend(CUEMU_CALL_IPC_CLOSE);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,912 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Memory as the program sees it: addresses, allocations, what an address is.
+ *
+ * Device addresses are mapped without any permission, so a CPU that touches one
+ * dies as it would on a machine with a GPU. Each process has addresses of its
+ * own, so that an address taken over from another process cannot work.
+ */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+
+#define CUEMU_VA_BASE     0x110000000000ull
+#define CUEMU_VA_SIZE     0x010000000000ull /* of one process */
+#define CUEMU_SMALL_MAX   ((uint64_t)1 << 20)
+#define CUEMU_SMALL_UNIT  512
+#define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)
+
+/* A block of GPU memory that allocations below CUEMU_SMALL_MAX share. */
+struct cuemu_slab {
+    cuemu_slab_t *next;
+    cuemu_mem_t   back;       /* its memory and addresses */
+    unsigned      used;       /* units */
+    uint8_t       unit[CUEMU_SLAB_UNITS];
+};
+
+typedef struct {
+    uint64_t base, size;
+} cuemu_va_t;
+
+static cuemu_mem_t **cuemu_mems;  /* by address */
+static size_t cuemu_num_mems, cuemu_max_mems;
+
+static cuemu_va_t *cuemu_vas;     /* by address */
+static size_t cuemu_num_vas, cuemu_max_vas;
+
+static cuemu_slab_t *cuemu_slabs;
+
+
+uint64_t cuemu_unique_id(void)
+{
+    return __atomic_add_fetch(&cuemu_session.shared->next_id, 1,
+                              __ATOMIC_RELAXED);
+}
+
+/* ----------------------------------------------------------- addresses */
+
+static int cuemu_va_insert(size_t index, uint64_t base, uint64_t size)
+{
+    cuemu_va_t *vas;
+
+    if (cuemu_num_vas == cuemu_max_vas) {
+        vas = realloc(cuemu_vas, (cuemu_max_vas * 2 + 64) * sizeof(*vas));
+        if (vas == NULL) {
+            return -1;
+        }
+        cuemu_vas     = vas;
+        cuemu_max_vas = cuemu_max_vas * 2 + 64;
+    }
+
+    memmove(&cuemu_vas[index + 1], &cuemu_vas[index],
+            (cuemu_num_vas - index) * sizeof(*cuemu_vas));
+    cuemu_vas[index].base = base;
+    cuemu_vas[index].size = size;
+    ++cuemu_num_vas;
+    return 0;
+}
+
+static void *cuemu_va_map(uint64_t base, uint64_t size)
+{
+    void *ptr = mmap((void*)(uintptr_t)base, size, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+                     MAP_FIXED_NOREPLACE, -1, 0);
+
+    if ((ptr != MAP_FAILED) && (ptr != (void*)(uintptr_t)base)) {
+        munmap(ptr, size); /* a kernel that does not know the flag */
+        ptr = MAP_FAILED;
+    }
+
+    return ptr;
+}
+
+uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align)
+{
+    uint64_t begin = CUEMU_VA_BASE +
+                     (uint64_t)cuemu_session.slot * CUEMU_VA_SIZE;
+    uint64_t end   = begin + CUEMU_VA_SIZE;
+    uint64_t base;
+    size_t i;
+
+    size  = (size + CUEMU_GRANULE - 1) & ~(CUEMU_GRANULE - 1);
+    align = (align < CUEMU_GRANULE) ? CUEMU_GRANULE : align;
+    base  = (begin + align - 1) & ~(align - 1);
+
+    /* Lowest gap first: addresses of freed memory come back at once */
+    for (i = 0; i <= cuemu_num_vas; ++i) {
+        while ((base + size <= end) &&
+               ((i == cuemu_num_vas) ||
+                (base + size <= cuemu_vas[i].base))) {
+            if (cuemu_va_map(base, size) != MAP_FAILED) {
+                if (cuemu_va_insert(i, base, size) == 0) {
+                    return base;
+                }
+                munmap((void*)(uintptr_t)base, size);
+                return 0;
+            }
+
+            if (errno != EEXIST) {
+                return 0;
+            }
+            base += align;
+        }
+
+        if (i < cuemu_num_vas) {
+            base = cuemu_vas[i].base + cuemu_vas[i].size;
+            base = (base + align - 1) & ~(align - 1);
+        }
+    }
+
+    return 0;
+}
+
+void cuemu_va_release(uint64_t va, uint64_t size)
+{
+    size_t i;
+
+    for (i = 0; i < cuemu_num_vas; ++i) {
+        if (cuemu_vas[i].base == va) {
+            munmap((void*)(uintptr_t)va, cuemu_vas[i].size);
+            memmove(&cuemu_vas[i], &cuemu_vas[i + 1],
+                    (cuemu_num_vas - i - 1) * sizeof(*cuemu_vas));
+            --cuemu_num_vas;
+            return;
+        }
+    }
+}
+
+uint64_t cuemu_va_find(uint64_t addr, uint64_t size)
+{
+    size_t i;
+
+    for (i = 0; i < cuemu_num_vas; ++i) {
+        if ((addr >= cuemu_vas[i].base) &&
+            (addr + size <= cuemu_vas[i].base + cuemu_vas[i].size)) {
+            return cuemu_vas[i].base;
+        }
+    }
+
+    return 0;
+}
+
+/* -------------------------------------------------------------- records */
+
+/* Index of the first record that ends behind `addr`. */
+static size_t cuemu_mem_index(uint64_t addr)
+{
+    size_t low = 0, high = cuemu_num_mems, mid;
+
+    while (low < high) {
+        mid = (low + high) / 2;
+        if (cuemu_mems[mid]->base + cuemu_mems[mid]->size <= addr) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+
+    return low;
+}
+
+cuemu_mem_t *cuemu_mem_find(uint64_t addr)
+{
+    size_t i = cuemu_mem_index(addr);
+
+    return ((i < cuemu_num_mems) && (cuemu_mems[i]->base <= addr)) ?
+           cuemu_mems[i] : NULL;
+}
+
+static int cuemu_mem_overlaps(uint64_t addr, uint64_t size)
+{
+    size_t i = cuemu_mem_index(addr);
+
+    return (i < cuemu_num_mems) && (cuemu_mems[i]->base < addr + size);
+}
+
+cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem)
+{
+    size_t i = cuemu_mem_index(mem->base);
+    cuemu_mem_t **mems, *copy;
+
+    if (cuemu_mem_overlaps(mem->base, mem->size)) {
+        return NULL;
+    }
+
+    if (cuemu_num_mems == cuemu_max_mems) {
+        mems = realloc(cuemu_mems, (cuemu_max_mems * 2 + 64) * sizeof(*mems));
+        if (mems == NULL) {
+            return NULL;
+        }
+        cuemu_mems     = mems;
+        cuemu_max_mems = cuemu_max_mems * 2 + 64;
+    }
+
+    copy = malloc(sizeof(*copy));
+    if (copy == NULL) {
+        return NULL;
+    }
+
+    *copy = *mem;
+    memmove(&cuemu_mems[i + 1], &cuemu_mems[i],
+            (cuemu_num_mems - i) * sizeof(*cuemu_mems));
+    cuemu_mems[i] = copy;
+    ++cuemu_num_mems;
+    return copy;
+}
+
+void cuemu_mem_remove(cuemu_mem_t *mem)
+{
+    size_t i = cuemu_mem_index(mem->base);
+
+    memmove(&cuemu_mems[i], &cuemu_mems[i + 1],
+            (cuemu_num_mems - i - 1) * sizeof(*cuemu_mems));
+    --cuemu_num_mems;
+    free(mem);
+}
+
+static int cuemu_mem_is_host(const cuemu_mem_t *mem)
+{
+    return (mem->kind == CUEMU_MEM_HOST) || (mem->kind == CUEMU_MEM_HOST_REG);
+}
+
+CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
+                           cuemu_range_t *range_p)
+{
+    cuemu_mem_t *mem = cuemu_mem_find(addr), *next;
+    uint64_t end;
+
+    if (mem == NULL) {
+        if (cuemu_mem_overlaps(addr, size) ||
+            (cuemu_va_find(addr, 1) != 0)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+
+        range_p->gpu         = -1;
+        range_p->offset      = addr;
+        range_p->place       = CUEMU_PLACE_PAGEABLE;
+        range_p->pageable    = 1;
+        range_p->sync_memops = 0;
+        range_p->ctx         = NULL;
+        return CUDA_SUCCESS;
+    }
+
+    /* Mappings of one piece of memory may lie side by side */
+    for (end = mem->base + mem->size, next = mem; end < addr + size;
+         end = next->base + next->size) {
+        next = cuemu_mem_find(end);
+        if ((next == NULL) || (mem->kind != CUEMU_MEM_VMM) ||
+            (next->kind != CUEMU_MEM_VMM) || (next->gpu != mem->gpu) ||
+            (next->offset != mem->offset + (end - mem->base))) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+
+    if ((mem->kind == CUEMU_MEM_VMM) && (mem->flags == 0)) {
+        return CUDA_ERROR_INVALID_VALUE; /* no cuMemSetAccess yet */
+    }
+
+    range_p->pageable    = 0;
+    range_p->sync_memops = mem->sync_memops;
+    range_p->ctx         = mem->ctx;
+    if (cuemu_mem_is_host(mem)) {
+        range_p->gpu    = -1;
+        range_p->offset = addr;
+        range_p->place  = CUEMU_PLACE_NUMA(
+                                cuemu_session.node->gpus[mem->gpu].numa);
+    } else if (mem->kind == CUEMU_MEM_MANAGED) {
+        range_p->gpu    = -1;
+        range_p->offset = addr;
+        range_p->place  = CUEMU_PLACE_GPU(mem->gpu);
+    } else {
+        range_p->gpu    = mem->gpu;
+        range_p->offset = mem->offset + (addr - mem->base);
+        range_p->place  = CUEMU_PLACE_GPU(mem->gpu);
+    }
+
+    return CUDA_SUCCESS;
+}
+
+/* --------------------------------------------------------- device memory */
+
+CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
+{
+    struct statvfs fs;
+    int extent;
+
+    /* The emulated GPU may be larger than what holds its memory */
+    if ((statvfs(cuemu_session.dir, &fs) == 0) &&
+        ((uint64_t)fs.f_bavail * fs.f_frsize < size)) {
+        fprintf(stderr,
+                "cuemu: no room for %llu bytes of GPU %d's memory in the file "
+                "system of session folder %s\n", (unsigned long long)size, gpu,
+                cuemu_session.dir);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_session_lock();
+    extent = cuemu_session_extent_alloc(gpu, size);
+    cuemu_session_unlock();
+    if (extent < 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    mem->va = cuemu_va_reserve(0, size, 0);
+    if (mem->va == 0) {
+        cuemu_session_lock();
+        cuemu_session_extent_put(extent, 1);
+        cuemu_session_unlock();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    mem->base    = mem->va;
+    mem->va_size = size;
+    mem->gpu     = gpu;
+    mem->extent  = extent;
+    mem->offset  = cuemu_session.shared->extents[extent].offset;
+    return CUDA_SUCCESS;
+}
+
+void cuemu_mem_unback(cuemu_mem_t *mem, int free_it)
+{
+    if (mem->extent >= 0) {
+        cuemu_session_lock();
+        cuemu_session_extent_put(mem->extent, free_it);
+        cuemu_session_unlock();
+    }
+
+    if (mem->va != 0) {
+        cuemu_va_release(mem->va, mem->va_size);
+    }
+}
+
+/* First unit of a free run in the slab, -1 if there is none. */
+static int cuemu_slab_find(const cuemu_slab_t *slab, unsigned units)
+{
+    unsigned i, run = 0;
+
+    for (i = 0; i < CUEMU_SLAB_UNITS; ++i) {
+        run = slab->unit[i] ? 0 : (run + 1);
+        if (run == units) {
+            return (int)(i + 1 - units);
+        }
+    }
+
+    return -1;
+}
+
+static CUresult cuemu_slab_alloc(cuemu_mem_t *mem, int gpu, uint64_t size)
+{
+    unsigned units = (unsigned)((size + CUEMU_SMALL_UNIT - 1) /
+                                CUEMU_SMALL_UNIT);
+    cuemu_slab_t *slab;
+    CUresult result;
+    int first = -1;
+
+    for (slab = cuemu_slabs; slab != NULL; slab = slab->next) {
+        if (slab->back.gpu == gpu) {
+            first = cuemu_slab_find(slab, units);
+            if (first >= 0) {
+                break;
+            }
+        }
+    }
+
+    if (slab == NULL) {
+        slab = calloc(1, sizeof(*slab));
+        if (slab == NULL) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+
+        result = cuemu_mem_back(&slab->back, gpu, CUEMU_GRANULE);
+        if (result != CUDA_SUCCESS) {
+            free(slab);
+            return result;
+        }
+
+        slab->next  = cuemu_slabs;
+        cuemu_slabs = slab;
+        first       = 0;
+    }
+
+    memset(&slab->unit[first], 1, units);
+    slab->used += units;
+    mem->gpu    = gpu;
+    mem->slab   = slab;
+    mem->extent = slab->back.extent;
+    mem->base   = slab->back.base + (uint64_t)first * CUEMU_SMALL_UNIT;
+    mem->offset = slab->back.offset + (uint64_t)first * CUEMU_SMALL_UNIT;
+    return CUDA_SUCCESS;
+}
+
+static void cuemu_slab_free(cuemu_mem_t *mem)
+{
+    cuemu_slab_t *slab  = mem->slab, **link = &cuemu_slabs;
+    unsigned units      = (unsigned)((mem->size + CUEMU_SMALL_UNIT - 1) /
+                                     CUEMU_SMALL_UNIT);
+
+    memset(&slab->unit[(mem->base - slab->back.base) / CUEMU_SMALL_UNIT], 0,
+           units);
+    slab->used -= units;
+    if (slab->used == 0) {
+        while (*link != slab) {
+            link = &(*link)->next;
+        }
+        *link = slab->next;
+        cuemu_mem_unback(&slab->back, 1);
+        free(slab);
+    }
+}
+
+CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
+                                cuemu_mem_kind_t kind, void *owner,
+                                CUdeviceptr *ptr_p)
+{
+    cuemu_mem_t mem = {.kind = kind, .extent = -1};
+    CUresult result;
+
+    if ((ptr_p == NULL) || (size == 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    if ((size <= CUEMU_SMALL_MAX) && (kind == CUEMU_MEM_DEVICE)) {
+        result = cuemu_slab_alloc(&mem, ctx->gpu, size);
+    } else {
+        result = cuemu_mem_back(&mem, ctx->gpu, size);
+    }
+
+    if (result == CUDA_SUCCESS) {
+        mem.size  = size;
+        mem.ctx   = (kind == CUEMU_MEM_DEVICE) ? ctx : NULL;
+        mem.id    = cuemu_unique_id();
+        mem.owner = owner;
+        if (cuemu_mem_add(&mem) == NULL) {
+            if (mem.slab != NULL) {
+                cuemu_slab_free(&mem);
+            } else {
+                cuemu_mem_unback(&mem, 1);
+            }
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        } else {
+            *ptr_p = (CUdeviceptr)mem.base;
+        }
+    }
+    cuemu_unlock();
+
+    return result;
+}
+
+static void cuemu_mem_drop(cuemu_mem_t *mem)
+{
+    if (mem->kind == CUEMU_MEM_IPC) {
+        cuemu_ipc_forget(mem);
+    }
+
+    if (mem->slab != NULL) {
+        cuemu_slab_free(mem);
+    } else {
+        if ((mem->kind == CUEMU_MEM_MANAGED) || (mem->kind == CUEMU_MEM_HOST)) {
+            munmap((void*)(uintptr_t)mem->va, mem->va_size);
+            mem->va = 0;
+        }
+        cuemu_mem_unback(mem, mem->kind != CUEMU_MEM_IPC);
+    }
+
+    cuemu_mem_remove(mem);
+}
+
+CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
+{
+    cuemu_context_t *ctx = NULL;
+    CUresult result      = CUDA_SUCCESS;
+    cuemu_mem_t *mem;
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem == NULL) || (mem->base != ptr) ||
+        ((mem->kind != CUEMU_MEM_DEVICE) && (mem->kind != CUEMU_MEM_POOL) &&
+         (mem->kind != CUEMU_MEM_MANAGED))) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        ctx = mem->ctx;
+    }
+    cuemu_unlock();
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    /* Freeing waits for the work that may use the memory */
+    if (!from_stream && (ctx != NULL)) {
+        cuemu_context_wait(ctx);
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if (mem != NULL) {
+        cuemu_mem_drop(mem);
+    }
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* A context is going: so is its memory. With the lock. */
+void cuemu_mem_drop_context(cuemu_context_t *ctx)
+{
+    size_t i = cuemu_num_mems;
+
+    while (i-- > 0) {
+        if (cuemu_mems[i]->ctx == ctx) {
+            cuemu_mem_drop(cuemu_mems[i]);
+            i = (i < cuemu_num_mems) ? i : cuemu_num_mems;
+        }
+    }
+}
+
+CUEMU_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    CUresult result;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    result = cuemu_mem_alloc_device(ctx, size, CUEMU_MEM_DEVICE, NULL, ptr);
+    cuemu_work_spend(CUEMU_CALL_MEM_ALLOC);
+    return result;
+}
+
+CUEMU_ALSO(cuMemAlloc_v2, cuMemAlloc);
+
+CUEMU_API(cuMemAllocPitch,
+          (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height,
+           unsigned element),
+          (ptr, pitch, width, height, element))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    size_t row           = (width + 511) & ~(size_t)511;
+    CUresult result;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((pitch == NULL) || (width == 0) || (height == 0) || (row < width) ||
+        (row > SIZE_MAX / height) ||
+        ((element != 4) && (element != 8) && (element != 16))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_mem_alloc_device(ctx, row * height, CUEMU_MEM_DEVICE, NULL,
+                                    ptr);
+    if (result == CUDA_SUCCESS) {
+        *pitch = row;
+    }
+
+    return result;
+}
+
+CUEMU_ALSO(cuMemAllocPitch_v2, cuMemAllocPitch);
+
+CUEMU_API(cuMemFree, (CUdeviceptr ptr), (ptr))
+{
+    CUresult result;
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if (ptr == 0) {
+        return CUDA_SUCCESS;
+    }
+
+    result = cuemu_mem_free_device(ptr, 0);
+    cuemu_work_spend(CUEMU_CALL_MEM_FREE);
+    return result;
+}
+
+CUEMU_ALSO(cuMemFree_v2, cuMemFree);
+
+CUEMU_API(cuMemGetInfo, (size_t *free_p, size_t *total_p), (free_p, total_p))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((free_p == NULL) || (total_p == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *total_p = cuemu_session.shared->gpu_bytes[ctx->gpu];
+    *free_p  = *total_p - cuemu_session.shared->gpu_used[ctx->gpu];
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuMemGetInfo_v2, cuMemGetInfo);
+
+CUEMU_API(cuMemGetAddressRange,
+          (CUdeviceptr *base, size_t *size, CUdeviceptr ptr),
+          (base, size, ptr))
+{
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    cuemu_mem_t *mem;
+
+    if ((base == NULL) && (size == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem != NULL) && !cuemu_mem_is_host(mem)) {
+        if (base != NULL) {
+            *base = (CUdeviceptr)mem->base;
+        }
+        if (size != NULL) {
+            *size = mem->size;
+        }
+        result = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+
+    cuemu_work_spend(CUEMU_CALL_ADDRESS_RANGE);
+    return result;
+}
+
+CUEMU_ALSO(cuMemGetAddressRange_v2, cuMemGetAddressRange);
+
+/* --------------------------------------------------- managed, host memory */
+
+static CUresult cuemu_mem_alloc_touchable(cuemu_context_t *ctx, size_t size,
+                                          cuemu_mem_kind_t kind,
+                                          unsigned flags, uint64_t *ptr_p)
+{
+    cuemu_mem_t mem = {.kind = kind, .extent = -1, .gpu = ctx->gpu};
+    CUresult result = CUDA_SUCCESS;
+    uint64_t length = (size + 4095) & ~(uint64_t)4095;
+    void *ptr;
+
+    if ((size == 0) || (length < size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    ptr = mmap(NULL, length, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ptr == MAP_FAILED) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    mem.base    = mem.va = (uint64_t)(uintptr_t)ptr;
+    mem.size    = size;
+    mem.va_size = length;
+    mem.ctx     = ctx;
+    mem.flags   = flags;
+    cuemu_lock();
+    mem.id = cuemu_unique_id();
+    if (cuemu_mem_add(&mem) == NULL) {
+        munmap(ptr, length);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    cuemu_unlock();
+
+    *ptr_p = mem.base;
+    return result;
+}
+
+CUEMU_API(cuMemAllocManaged, (CUdeviceptr *ptr, size_t size, unsigned flags),
+          (ptr, size, flags))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    CUresult result;
+    uint64_t addr;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((ptr == NULL) || ((flags != CU_MEM_ATTACH_GLOBAL) &&
+                          (flags != CU_MEM_ATTACH_HOST))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_mem_alloc_touchable(ctx, size, CUEMU_MEM_MANAGED, flags,
+                                       &addr);
+    if (result == CUDA_SUCCESS) {
+        *ptr = (CUdeviceptr)addr;
+    }
+
+    return result;
+}
+
+static CUresult cuemu_host_alloc(void **ptr, size_t size, unsigned flags)
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    CUresult result;
+    uint64_t addr;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((ptr == NULL) || (flags & ~7u)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_mem_alloc_touchable(ctx, size, CUEMU_MEM_HOST,
+                                       flags | CU_MEMHOSTALLOC_DEVICEMAP,
+                                       &addr);
+    if (result == CUDA_SUCCESS) {
+        *ptr = (void*)(uintptr_t)addr;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuMemHostAlloc, (void **ptr, size_t size, unsigned flags),
+          (ptr, size, flags))
+{
+    return cuemu_host_alloc(ptr, size, flags);
+}
+
+CUEMU_API(cuMemAllocHost, (void **ptr, size_t size), (ptr, size))
+{
+    return cuemu_host_alloc(ptr, size, 0);
+}
+
+CUEMU_ALSO(cuMemAllocHost_v2, cuMemAllocHost);
+
+CUEMU_API(cuMemFreeHost, (void *ptr), (ptr))
+{
+    cuemu_context_t *ctx = NULL;
+    cuemu_mem_t *mem;
+
+    cuemu_lock();
+    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+    if ((mem != NULL) && (mem->base == (uint64_t)(uintptr_t)ptr) &&
+        (mem->kind == CUEMU_MEM_HOST)) {
+        ctx = mem->ctx;
+    }
+    cuemu_unlock();
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_context_wait(ctx);
+    cuemu_lock();
+    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+    if (mem != NULL) {
+        cuemu_mem_drop(mem);
+    }
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* Time that grows with the size of what is (un)registered */
+static void cuemu_register_spend(cuemu_call_t call, double rate, size_t size)
+{
+    cuemu_time_t bytes = (rate > 0) ?
+                         (cuemu_time_t)((double)size / rate *
+                                        (double)CUEMU_PS_PER_SEC) : 0;
+
+    cuemu_work_spend_until(cuemu_now() + cuemu_cost(call) + bytes);
+}
+
+CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
+          (ptr, size, flags))
+{
+    uint64_t addr        = (uint64_t)(uintptr_t)ptr;
+    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_mem_t mem      = {.kind = CUEMU_MEM_HOST_REG, .extent = -1};
+    CUresult result      = CUDA_SUCCESS;
+    unsigned char *resident;
+    uint64_t begin, length;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((ptr == NULL) || (size == 0) || (addr + size < addr) ||
+        (flags & ~0xfu)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    begin    = addr & ~(uint64_t)4095;
+    length   = (addr + size - begin + 4095) & ~(uint64_t)4095;
+    resident = malloc(length / 4096);
+    if (resident == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    if (mincore((void*)(uintptr_t)begin, length, resident) != 0) {
+        free(resident);
+        return CUDA_ERROR_INVALID_VALUE; /* nothing is mapped there */
+    }
+    free(resident);
+
+    cuemu_lock();
+    if (cuemu_va_find(addr, 1) != 0) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else if (cuemu_mem_overlaps(addr, size)) {
+        result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    } else {
+        mem.base  = addr;
+        mem.size  = size;
+        mem.gpu   = ctx->gpu;
+        mem.ctx   = ctx;
+        mem.flags = flags;
+        mem.id    = cuemu_unique_id();
+        if (cuemu_mem_add(&mem) == NULL) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    cuemu_unlock();
+
+    if (result == CUDA_SUCCESS) {
+        cuemu_register_spend(CUEMU_CALL_HOST_REGISTER,
+                             cuemu_session.node->cost.host_register_rate, size);
+    }
+
+    return result;
+}
+
+CUEMU_ALSO(cuMemHostRegister_v2, cuMemHostRegister);
+
+CUEMU_API(cuMemHostUnregister, (void *ptr), (ptr))
+{
+    CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    size_t size     = 0;
+    cuemu_mem_t *mem;
+
+    if (ptr == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_HOST_REG) &&
+        (mem->base == (uint64_t)(uintptr_t)ptr)) {
+        size   = mem->size;
+        result = CUDA_SUCCESS;
+        cuemu_mem_remove(mem);
+    }
+    cuemu_unlock();
+
+    if (result == CUDA_SUCCESS) {
+        cuemu_register_spend(CUEMU_CALL_HOST_UNREGISTER,
+                             cuemu_session.node->cost.host_unregister_rate,
+                             size);
+    }
+
+    return result;
+}
+
+CUEMU_API(cuMemHostGetDevicePointer,
+          (CUdeviceptr *dptr, void *ptr, unsigned flags), (dptr, ptr, flags))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_mem_t *mem;
+
+    if ((dptr == NULL) || (flags != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+    if ((mem != NULL) && cuemu_mem_is_host(mem)) {
+        *dptr  = (CUdeviceptr)(uintptr_t)ptr;
+        result = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_ALSO(cuMemHostGetDevicePointer_v2, cuMemHostGetDevicePointer);
+
+CUEMU_API(cuMemHostGetFlags, (unsigned *flags, void *ptr), (flags, ptr))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_mem_t *mem;
+
+    if (flags == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_HOST)) {
+        *flags = mem->flags;
+        result = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+    return result;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What the driver says about a pointer. */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <string.h>
+
+/* Device that an attribute query names when a pointer belongs to none */
+#define CUEMU_DEVICE_NONE (-2)
+
+static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
+{
+    int device = cuemu_device_of_gpu(mem->gpu);
+
+    /* Opened from a GPU that this process may not see */
+    return ((device < 0) && (mem->ctx != NULL)) ? mem->ctx->device : device;
+}
+
+extern uint64_t cuemu_handle_types(const cuemu_mem_t *mem);
+
+/*
+ * Writes the attribute of `ptr` inside `mem` (NULL: a pointer that the driver
+ * knows nothing of). INVALID_VALUE if it has none; `data` then has a zero.
+ */
+static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
+                                        CUpointer_attribute attribute,
+                                        void *data)
+{
+    int known = (mem != NULL), host, ok = 1;
+
+    host = known && ((mem->kind == CUEMU_MEM_HOST) ||
+                     (mem->kind == CUEMU_MEM_HOST_REG));
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext*)data = known ? (CUcontext)mem->ctx : NULL;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned*)data = !known ? 0 : host ? CU_MEMORYTYPE_HOST :
+                                               CU_MEMORYTYPE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr*)data = known ? (CUdeviceptr)ptr : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        ok            = known && (host || (mem->kind == CUEMU_MEM_MANAGED));
+        *(void**)data = ok ? (void*)(uintptr_t)ptr : NULL;
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        ok               = known && !host;
+        *(unsigned*)data = ok && mem->sync_memops;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long*)data = known ? mem->id : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned*)data = known && (mem->kind == CUEMU_MEM_MANAGED);
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int*)data = known ? cuemu_pointer_ordinal(mem) : CUEMU_DEVICE_NONE;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int*)data = known && (mem->kind == CUEMU_MEM_DEVICE);
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr*)data = known ? (CUdeviceptr)mem->base : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t*)data = known ? mem->size : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int*)data = known;
+        break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(uint64_t*)data = known ? cuemu_handle_types(mem) : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(int*)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(int*)data = known ? (int)CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(void**)data = (known && (mem->kind == CUEMU_MEM_POOL)) ? mem->owner :
+                                                                   NULL;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    return (known && ok) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUEMU_API(cuPointerGetAttribute,
+          (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),
+          (data, attribute, ptr))
+{
+    uint64_t scratch;
+    CUresult result;
+    cuemu_mem_t *mem;
+
+    if (data == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem    = cuemu_mem_find(ptr);
+    result = cuemu_pointer_attribute(mem, ptr, attribute,
+                                     (mem == NULL) ? &scratch : data);
+    cuemu_unlock();
+
+    cuemu_work_spend((mem != NULL) ? CUEMU_CALL_POINTER_ATTR :
+                                     CUEMU_CALL_POINTER_ATTR_HOST);
+    return result;
+}
+
+CUEMU_API(cuPointerGetAttributes,
+          (unsigned count, CUpointer_attribute *attributes, void **data,
+           CUdeviceptr ptr),
+          (count, attributes, data, ptr))
+{
+    CUresult result = CUDA_SUCCESS;
+    cuemu_mem_t *mem;
+    unsigned i;
+
+    if ((attributes == NULL) || (data == NULL) || (count == 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    for (i = 0; (i < count) && (result == CUDA_SUCCESS); ++i) {
+        /* What does not apply is zero here, not an error */
+        if (((int)attributes[i] < 1) || ((int)attributes[i] > 20) ||
+            ((int)attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) ||
+            (data[i] == NULL)) {
+            result = CUDA_ERROR_INVALID_VALUE;
+        } else {
+            (void)cuemu_pointer_attribute(mem, ptr, attributes[i], data[i]);
+        }
+    }
+    cuemu_unlock();
+
+    cuemu_work_spend((mem != NULL) ? CUEMU_CALL_POINTER_ATTR :
+                                     CUEMU_CALL_POINTER_ATTR_HOST);
+    return result;
+}
+
+CUEMU_API(cuPointerSetAttribute,
+          (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
+          (value, attribute, ptr))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_mem_t *mem;
+
+    if ((value == NULL) || (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem != NULL) && (mem->kind != CUEMU_MEM_HOST) &&
+        (mem->kind != CUEMU_MEM_HOST_REG)) {
+        mem->sync_memops = (*(const unsigned*)value != 0);
+        result           = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+    return result;
+}
+
+/* Managed memory has no advice yet: it is wherever it was allocated. */
+CUEMU_API(cuMemRangeGetAttribute,
+          (void *data, size_t size, CUmem_range_attribute attribute,
+           CUdeviceptr ptr, size_t count),
+          (data, size, attribute, ptr, count))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_mem_t *mem;
+
+    if ((data == NULL) || (count == 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_MANAGED)) {
+        switch ((int)attribute) {
+        case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+            if (size == 4) {
+                *(int*)data = 0;
+                result      = CUDA_SUCCESS;
+            }
+            break;
+        case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+        case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+            if (size == 4) {
+                *(int*)data = CUEMU_DEVICE_NONE;
+                result      = CUDA_SUCCESS;
+            }
+            break;
+        default:
+            break;
+        }
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemGetHandleForAddressRange,
+          (void *handle, CUdeviceptr ptr, size_t size, int type,
+           unsigned long long flags),
+          (handle, ptr, size, type, flags))
+{
+    return CUDA_ERROR_NOT_SUPPORTED; /* no dmabuf without a device file */
+}

@@ -1,0 +1,650 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Streams, events and host functions. */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A per-thread default stream of each context that the thread has used */
+#define CUEMU_MAX_THREAD_STREAMS 16
+
+static __thread struct {
+    cuemu_context_t *ctx;
+    uint64_t         ctx_id;
+    cuemu_stream_t  *stream;
+} cuemu_thread_streams[CUEMU_MAX_THREAD_STREAMS];
+
+
+/* With the lock, or while nobody else can know the context. */
+cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
+                                 int priority)
+{
+    cuemu_stream_t *stream;
+
+    stream = cuemu_object_new(CUEMU_OBJ_STREAM, sizeof(*stream));
+    if (stream == NULL) {
+        return NULL;
+    }
+
+    stream->ctx      = ctx;
+    stream->flags    = flags;
+    stream->priority = priority;
+    stream->id       = cuemu_unique_id();
+    if (ctx->null_stream != NULL) {
+        stream->next = ctx->streams;
+        ctx->streams = stream;
+    }
+
+    return stream;
+}
+
+void cuemu_stream_free(cuemu_stream_t *stream)
+{
+    cuemu_stream_t **link = &stream->ctx->streams;
+
+    while ((*link != NULL) && (*link != stream)) {
+        link = &(*link)->next;
+    }
+
+    if (*link != NULL) {
+        *link = stream->next;
+    }
+
+    cuemu_object_delete(stream);
+}
+
+static cuemu_stream_t *cuemu_stream_of_thread(cuemu_context_t *ctx)
+{
+    int i, empty = -1;
+
+    for (i = 0; i < CUEMU_MAX_THREAD_STREAMS; ++i) {
+        if (cuemu_thread_streams[i].stream == NULL) {
+            empty = (empty < 0) ? i : empty;
+        } else if ((cuemu_thread_streams[i].ctx == ctx) &&
+                   (cuemu_thread_streams[i].ctx_id == ctx->id)) {
+            return cuemu_thread_streams[i].stream;
+        }
+    }
+
+    empty = (empty < 0) ? 0 : empty;
+    cuemu_lock();
+    cuemu_thread_streams[empty].ctx    = ctx;
+    cuemu_thread_streams[empty].ctx_id = ctx->id;
+    cuemu_thread_streams[empty].stream = cuemu_stream_new(ctx, 0, 0);
+    cuemu_unlock();
+    return cuemu_thread_streams[empty].stream;
+}
+
+CUresult cuemu_stream_resolve(CUstream handle, cuemu_stream_t **stream_p)
+{
+    cuemu_context_t *ctx;
+
+    if ((handle != NULL) && (handle != CU_STREAM_LEGACY) &&
+        (handle != CU_STREAM_PER_THREAD)) {
+        *stream_p = cuemu_object_check(handle, CUEMU_OBJ_STREAM);
+        return (*stream_p == NULL) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    }
+
+    ctx = cuemu_context_current();
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    *stream_p = (handle == CU_STREAM_PER_THREAD) ? cuemu_stream_of_thread(ctx) :
+                                                   ctx->null_stream;
+    return (*stream_p == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult cuemu_stream_create(CUstream *stream_p, unsigned flags,
+                                    int priority)
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_stream_t *stream;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((stream_p == NULL) || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    priority = (priority > 0) ? 0 : (priority < -5) ? -5 : priority;
+    cuemu_lock();
+    stream = cuemu_stream_new(ctx, flags, priority);
+    cuemu_unlock();
+    if (stream == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_work_spend(CUEMU_CALL_STREAM_CREATE);
+    *stream_p = (CUstream)stream;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuStreamCreate, (CUstream *stream, unsigned flags), (stream, flags))
+{
+    return cuemu_stream_create(stream, flags, 0);
+}
+
+CUEMU_API(cuStreamCreateWithPriority,
+          (CUstream *stream, unsigned flags, int priority),
+          (stream, flags, priority))
+{
+    return cuemu_stream_create(stream, flags, priority);
+}
+
+CUEMU_API(cuStreamDestroy, (CUstream handle), (handle))
+{
+    cuemu_stream_t *stream = cuemu_object_check(handle, CUEMU_OBJ_STREAM);
+
+    if (stream == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    /* Its work goes on; only the handle is gone */
+    cuemu_lock();
+    if (stream->ctx->null_stream == stream) {
+        cuemu_unlock();
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    cuemu_stream_free(stream);
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuStreamDestroy_v2, cuStreamDestroy);
+
+/* Work of the stream that a caller of query or synchronize waits for. */
+static cuemu_op_id_t cuemu_stream_tail(cuemu_stream_t *stream,
+                                       cuemu_time_t *submitted_p)
+{
+    cuemu_op_id_t op;
+
+    cuemu_lock();
+    op           = cuemu_work_tail(stream);
+    *submitted_p = stream->submitted;
+    cuemu_unlock();
+    return op;
+}
+
+CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
+{
+    cuemu_time_t submitted;
+    cuemu_stream_t *stream;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    (void)cuemu_work_progress();
+    if (cuemu_stream_tail(stream, &submitted) != 0) {
+        cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
+        sched_yield();
+        return CUDA_ERROR_NOT_READY;
+    }
+
+    cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
+{
+    cuemu_time_t submitted, end;
+    cuemu_stream_t *stream;
+    cuemu_op_id_t op;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    op = cuemu_stream_tail(stream, &submitted);
+    if (op != 0) {
+        cuemu_work_wait(op);
+        cuemu_session_lock();
+        end = cuemu_sim_op_end_time(cuemu_session.sim, op);
+        cuemu_session_unlock();
+        if (end >= 0) {
+            cuemu_work_observe(submitted, end);
+        }
+    }
+
+    cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuStreamGetCtx, (CUstream handle, CUcontext *ctx), (handle, ctx))
+{
+    cuemu_stream_t *stream;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result == CUDA_SUCCESS) {
+        if (ctx == NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *ctx = (CUcontext)stream->ctx;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuStreamGetDevice, (CUstream handle, CUdevice *device),
+          (handle, device))
+{
+    cuemu_stream_t *stream;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result == CUDA_SUCCESS) {
+        if (device == NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *device = stream->ctx->device;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuStreamGetFlags, (CUstream handle, unsigned *flags), (handle, flags))
+{
+    cuemu_stream_t *stream;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result == CUDA_SUCCESS) {
+        if (flags == NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *flags = stream->flags;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuStreamGetPriority, (CUstream handle, int *priority),
+          (handle, priority))
+{
+    cuemu_stream_t *stream;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result == CUDA_SUCCESS) {
+        if (priority == NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *priority = stream->priority;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuStreamGetId, (CUstream handle, unsigned long long *id),
+          (handle, id))
+{
+    cuemu_stream_t *stream;
+    CUresult result = cuemu_stream_resolve(handle, &stream);
+
+    if (result == CUDA_SUCCESS) {
+        if (id == NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *id = stream->id;
+    }
+
+    return result;
+}
+
+/* No stream is ever captured */
+CUEMU_API(cuStreamIsCapturing, (CUstream handle, CUstreamCaptureStatus *status),
+          (handle, status))
+{
+    if (status == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuStreamBeginCapture, (CUstream handle, int mode), (handle, mode))
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUEMU_ALSO(cuStreamBeginCapture_v2, cuStreamBeginCapture);
+
+CUEMU_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph),
+          (handle, graph))
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUEMU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode),
+          (mode))
+{
+    return (mode == NULL) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* --------------------------------------------------------------- events */
+
+#define CUEMU_EVENT_FLAGS \
+    (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+CUEMU_API(cuEventCreate, (CUevent *event_p, unsigned flags), (event_p, flags))
+{
+    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_event_t *event;
+
+    if (ctx == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    if ((event_p == NULL) || (flags & ~(unsigned)CUEMU_EVENT_FLAGS) ||
+        ((flags & CU_EVENT_INTERPROCESS) &&
+         !(flags & CU_EVENT_DISABLE_TIMING))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    event = cuemu_object_new(CUEMU_OBJ_EVENT, sizeof(*event));
+    if (event == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    event->ctx   = ctx;
+    event->flags = flags;
+    cuemu_work_spend_until(cuemu_now() +
+                           cuemu_cost(CUEMU_CALL_EVENT_CREATE) / 2);
+    *event_p = (CUevent)event;
+    return CUDA_SUCCESS;
+}
+
+/* Forgets the work of the last record. With the lock. */
+static void cuemu_event_release(cuemu_event_t *event)
+{
+    if (event->op != 0) {
+        cuemu_session_lock();
+        cuemu_sim_op_release(cuemu_session.sim, event->op);
+        cuemu_session_unlock();
+        event->op = 0;
+    }
+}
+
+CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
+{
+    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    cuemu_lock();
+    cuemu_event_release(event);
+    cuemu_unlock();
+    cuemu_object_delete(event);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuEventDestroy_v2, cuEventDestroy);
+
+CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
+                            cuemu_time_t at)
+{
+    cuemu_work_t mark;
+    cuemu_op_id_t tail;
+
+    memset(&mark, 0, sizeof(mark));
+    mark.desc.kind  = CUEMU_OP_MARK;
+    mark.desc.flags = CUEMU_OP_HOLD;
+
+    cuemu_lock();
+    cuemu_event_release(event);
+    tail            = cuemu_work_tail(stream);
+    event->recorded = 1;
+    event->polled   = 0;
+    event->change   = ~0ull;
+    event->start    = (tail != 0) ? stream->submitted : at;
+    event->end      = at;
+    event->op       = (tail == 0) ? 0 : cuemu_work_add(&mark, &tail, 1, at);
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle)
+{
+    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_time_t at;
+    cuemu_stream_t *stream;
+    CUresult result;
+
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    result = cuemu_stream_resolve(stream_handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (event->ctx != stream->ctx) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    at     = cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD);
+    result = cuemu_event_record(event, stream, at);
+    cuemu_work_spend_until(at);
+    return result;
+}
+
+CUEMU_API(cuEventRecord, (CUevent event, CUstream stream), (event, stream))
+{
+    return cuemu_event_record_call(event, stream);
+}
+
+CUEMU_API(cuEventRecordWithFlags,
+          (CUevent event, CUstream stream, unsigned flags),
+          (event, stream, flags))
+{
+    return (flags > 1) ? CUDA_ERROR_INVALID_VALUE :
+                         cuemu_event_record_call(event, stream);
+}
+
+/* Non-zero once the work is done; remembers when that was. */
+static int cuemu_event_is_done(cuemu_event_t *event)
+{
+    uint64_t change;
+    int done;
+
+    change = __atomic_load_n(&cuemu_session.shared->change, __ATOMIC_ACQUIRE);
+    cuemu_lock();
+    done = (event->op == 0);
+    if (!done) {
+        cuemu_session_lock();
+        done = cuemu_sim_op_done(cuemu_session.sim, event->op);
+        if (done) {
+            event->end = cuemu_sim_op_end_time(cuemu_session.sim, event->op);
+            cuemu_sim_op_release(cuemu_session.sim, event->op);
+            event->op = 0;
+        } else {
+            event->change = change;
+        }
+        cuemu_session_unlock();
+    }
+    cuemu_unlock();
+    return done;
+}
+
+CUEMU_API(cuEventQuery, (CUevent handle), (handle))
+{
+    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    int clamped;
+
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    if (event->op != 0) {
+        /* Nothing can have ended unless the clock waits for somebody, or
+           something changed since the last look */
+        cuemu_clock_now(&cuemu_session.shared->clock, &clamped);
+        if (clamped) {
+            (void)cuemu_work_progress();
+        }
+
+        if ((event->change == __atomic_load_n(&cuemu_session.shared->change,
+                                              __ATOMIC_ACQUIRE)) ||
+            !cuemu_event_is_done(event)) {
+            event->polled = 1;
+            cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
+            sched_yield();
+            return CUDA_ERROR_NOT_READY;
+        }
+    }
+
+    if (event->polled) {
+        event->polled = 0;
+        cuemu_work_observe(event->start, event->end);
+    }
+
+    cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
+{
+    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    if (event->op != 0) {
+        cuemu_work_wait(event->op);
+        (void)cuemu_event_is_done(event);
+        cuemu_work_observe(event->start, event->end);
+    }
+
+    cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuEventElapsedTime, (float *ms, CUevent start_h, CUevent end_h),
+          (ms, start_h, end_h))
+{
+    cuemu_event_t *start = cuemu_object_check(start_h, CUEMU_OBJ_EVENT);
+    cuemu_event_t *end   = cuemu_object_check(end_h, CUEMU_OBJ_EVENT);
+
+    if (ms == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((start == NULL) || (end == NULL) || !start->recorded ||
+        !end->recorded || (start->flags & CU_EVENT_DISABLE_TIMING) ||
+        (end->flags & CU_EVENT_DISABLE_TIMING)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    (void)cuemu_work_progress();
+    if (!cuemu_event_is_done(start) || !cuemu_event_is_done(end)) {
+        return CUDA_ERROR_NOT_READY;
+    }
+
+    *ms = (float)((double)(end->end - start->end) /
+                  (double)CUEMU_PS_PER_SEC * 1e3);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_ALSO(cuEventElapsedTime_v2, cuEventElapsedTime);
+
+CUEMU_API(cuStreamWaitEvent,
+          (CUstream stream_handle, CUevent handle, unsigned flags),
+          (stream_handle, handle, flags))
+{
+    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_stream_t *stream;
+    CUresult result;
+
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    if (flags > 1) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_stream_resolve(stream_handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_lock();
+    if (event->op != 0) {
+        if (stream->num_waits == CUEMU_MAX_WAITS) {
+            (void)cuemu_work_tail(stream);
+        }
+        stream->waits[stream->num_waits++] = event->op;
+    }
+    cuemu_unlock();
+
+    cuemu_work_spend(CUEMU_CALL_STREAM_WAIT);
+    return CUDA_SUCCESS;
+}
+
+/* Events cannot be shared between processes */
+CUEMU_API(cuIpcGetEventHandle, (CUipcEventHandle *ipc, CUevent handle),
+          (ipc, handle))
+{
+    return (cuemu_object_check(handle, CUEMU_OBJ_EVENT) == NULL) ?
+           CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* -------------------------------------------------------- host functions */
+
+static CUresult cuemu_stream_call(CUstream handle, void *func, void *arg,
+                                  int is_callback)
+{
+    cuemu_time_t at;
+    cuemu_stream_t *stream;
+    cuemu_work_t work;
+    CUresult result;
+
+    if (func == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    memset(&work, 0, sizeof(work));
+    work.desc.kind      = CUEMU_OP_MARK;
+    work.desc.flags     = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    work.payload.kind   = CUEMU_PAYLOAD_CALL;
+    work.payload.func   = (uint64_t)(uintptr_t)func;
+    work.payload.arg    = (uint64_t)(uintptr_t)arg;
+    work.payload.stream = (uint64_t)(uintptr_t)handle;
+    work.payload.value  = (uint64_t)is_callback;
+
+    at = cuemu_now() + cuemu_cost(CUEMU_CALL_KERNEL);
+    cuemu_lock();
+    cuemu_work_submit(stream, &work, NULL, 0, at);
+    cuemu_unlock();
+    cuemu_work_spend_until(at);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuLaunchHostFunc, (CUstream handle, CUhostFn func, void *arg),
+          (handle, func, arg))
+{
+    return cuemu_stream_call(handle, (void*)func, arg, 0);
+}
+
+CUEMU_API(cuStreamAddCallback,
+          (CUstream handle, CUstreamCallback func, void *arg, unsigned flags),
+          (handle, func, arg, flags))
+{
+    return (flags != 0) ? CUDA_ERROR_INVALID_VALUE :
+                          cuemu_stream_call(handle, (void*)func, arg, 1);
+}

@@ -1,0 +1,839 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Memory in two steps (physical memory, then a mapping), handles of it as file
+ * descriptors, and stream-ordered memory from pools.
+ */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define CUEMU_FD_MAGIC 0x64666d6d76756d63ull
+
+/* What the file behind an exported handle holds. */
+typedef struct {
+    uint64_t magic;
+    uint64_t epoch;
+    uint64_t id;
+    int32_t  extent;
+    int32_t  gpu;
+} cuemu_vmm_file_t;
+
+typedef struct {
+    cuemu_object_t      obj;
+    CUmemAllocationProp prop;
+    int                 gpu;
+    int                 extent;
+    uint64_t            size;
+    uint64_t            id;
+    int                 refs;      /* handles and mappings */
+    int                 imported;
+} cuemu_handle_t;
+
+typedef struct {
+    cuemu_object_t obj;
+    int            device;
+    int            is_default;
+    uint64_t       threshold;
+} cuemu_pool_t;
+
+static cuemu_pool_t *cuemu_pool_default[CUEMU_MAX_GPUS];
+static cuemu_pool_t *cuemu_pool_current[CUEMU_MAX_GPUS];
+
+/* Memory whose release in its stream has come; see cuMemFreeAsync */
+typedef struct cuemu_pool_free {
+    struct cuemu_pool_free *next;
+    CUdeviceptr             ptr;
+} cuemu_pool_free_t;
+
+static cuemu_pool_free_t *cuemu_pool_frees;
+
+
+uint64_t cuemu_handle_types(const cuemu_mem_t *mem)
+{
+    const cuemu_handle_t *handle = mem->owner;
+
+    return (mem->kind == CUEMU_MEM_VMM) ?
+           (uint64_t)handle->prop.requestedHandleTypes : 0;
+}
+
+static cuemu_handle_t *cuemu_handle_check(CUmemGenericAllocationHandle handle)
+{
+    return cuemu_object_check((void*)(uintptr_t)handle, CUEMU_OBJ_HANDLE);
+}
+
+/* With the lock. */
+static void cuemu_handle_put(cuemu_handle_t *handle)
+{
+    if (--handle->refs == 0) {
+        cuemu_session_lock();
+        cuemu_session_extent_put(handle->extent, !handle->imported);
+        cuemu_session_unlock();
+        cuemu_object_delete(handle);
+    }
+}
+
+static CUresult cuemu_vmm_check_prop(const CUmemAllocationProp *prop, int *gpu)
+{
+    if ((prop == NULL) || (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    if ((prop->location.id < 0) ||
+        (prop->location.id >= cuemu_process.num_devices)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    *gpu = cuemu_process.gpu[prop->location.id];
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemGetAllocationGranularity,
+          (size_t *granularity, const CUmemAllocationProp *prop, int option),
+          (granularity, prop, option))
+{
+    int gpu;
+    CUresult result = cuemu_vmm_check_prop(prop, &gpu);
+
+    if (granularity == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (result == CUDA_SUCCESS) {
+        *granularity = CUEMU_GRANULE;
+    }
+
+    return result;
+}
+
+CUEMU_API(cuMemCreate,
+          (CUmemGenericAllocationHandle *handle_p, size_t size,
+           const CUmemAllocationProp *prop, unsigned long long flags),
+          (handle_p, size, prop, flags))
+{
+    cuemu_handle_t *handle;
+    CUresult result;
+    int gpu, extent;
+
+    result = cuemu_vmm_check_prop(prop, &gpu);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if ((handle_p == NULL) || (size == 0) || (size % CUEMU_GRANULE) ||
+        (flags != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((int)prop->requestedHandleTypes &
+        ~(int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* fabric handles among them */
+    }
+
+    handle = cuemu_object_new(CUEMU_OBJ_HANDLE, sizeof(*handle));
+    if (handle == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_session_lock();
+    extent = cuemu_session_extent_alloc(gpu, size);
+    cuemu_session_unlock();
+    if (extent < 0) {
+        cuemu_object_delete(handle);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    handle->prop   = *prop;
+    handle->gpu    = gpu;
+    handle->extent = extent;
+    handle->size   = size;
+    handle->id     = cuemu_unique_id();
+    handle->refs   = 1;
+    *handle_p      = (CUmemGenericAllocationHandle)(uintptr_t)handle;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemRelease, (CUmemGenericAllocationHandle value), (value))
+{
+    cuemu_handle_t *handle = cuemu_handle_check(value);
+
+    if (handle == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    cuemu_handle_put(handle);
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemGetAllocationPropertiesFromHandle,
+          (CUmemAllocationProp *prop, CUmemGenericAllocationHandle value),
+          (prop, value))
+{
+    cuemu_handle_t *handle = cuemu_handle_check(value);
+
+    if ((handle == NULL) || (prop == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *prop = handle->prop;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemRetainAllocationHandle,
+          (CUmemGenericAllocationHandle *value, void *addr), (value, addr))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_handle_t *handle;
+    cuemu_mem_t *mem;
+
+    if (value == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find((uint64_t)(uintptr_t)addr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM)) {
+        handle = mem->owner;
+        ++handle->refs;
+        *value = (CUmemGenericAllocationHandle)(uintptr_t)handle;
+        result = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemAddressReserve,
+          (CUdeviceptr *ptr, size_t size, size_t align, CUdeviceptr hint,
+           unsigned long long flags),
+          (ptr, size, align, hint, flags))
+{
+    uint64_t va;
+
+    if ((ptr == NULL) || (size == 0) || (size % CUEMU_GRANULE) ||
+        (align & (align - 1)) || (flags != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    va = cuemu_va_reserve(hint, size, align);
+    cuemu_unlock();
+    if (va == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    *ptr = (CUdeviceptr)va;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size))
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t addr;
+
+    cuemu_lock();
+    if ((size == 0) || (cuemu_va_find(ptr, size) != ptr)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+
+    for (addr = ptr; (result == CUDA_SUCCESS) && (addr < ptr + size);
+         addr += CUEMU_GRANULE) {
+        if (cuemu_mem_find(addr) != NULL) {
+            result = CUDA_ERROR_INVALID_VALUE; /* still mapped */
+        }
+    }
+
+    if (result == CUDA_SUCCESS) {
+        cuemu_va_release(ptr, size);
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemMap,
+          (CUdeviceptr ptr, size_t size, size_t offset,
+           CUmemGenericAllocationHandle value, unsigned long long flags),
+          (ptr, size, offset, value, flags))
+{
+    cuemu_handle_t *handle = cuemu_handle_check(value);
+    cuemu_mem_t mem        = {.kind = CUEMU_MEM_VMM, .extent = -1};
+    CUresult result        = CUDA_ERROR_INVALID_VALUE;
+
+    if ((handle == NULL) || (size == 0) || (size % CUEMU_GRANULE) ||
+        (offset != 0) || (size > handle->size) || (flags != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    if (cuemu_va_find(ptr, size) != 0) {
+        mem.base   = ptr;
+        mem.size   = size;
+        mem.gpu    = handle->gpu;
+        mem.offset = cuemu_session.shared->extents[handle->extent].offset;
+        mem.id     = handle->id;
+        mem.owner  = handle;
+        if (cuemu_mem_add(&mem) != NULL) {
+            ++handle->refs;
+            result = CUDA_SUCCESS;
+        }
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    uint64_t end    = ptr + size;
+    cuemu_context_t *ctx;
+    cuemu_mem_t *mem;
+    int i;
+
+    for (i = 0; i < cuemu_process.num_devices; ++i) {
+        ctx = cuemu_process.primary[i];
+        if (ctx != NULL) {
+            cuemu_context_wait(ctx);
+        }
+    }
+
+    cuemu_lock();
+    for (; ptr < end; ptr = (CUdeviceptr)(mem->base + mem->size)) {
+        mem = cuemu_mem_find(ptr);
+        if ((mem == NULL) || (mem->kind != CUEMU_MEM_VMM) ||
+            (mem->base != ptr) || (mem->base + mem->size > end)) {
+            break;
+        }
+        if (mem->base + mem->size == end) {
+            result = CUDA_SUCCESS;
+        }
+    }
+
+    for (ptr = end - size; (result == CUDA_SUCCESS) && (ptr < end);) {
+        mem  = cuemu_mem_find(ptr);
+        ptr += mem->size;
+        cuemu_handle_put(mem->owner);
+        cuemu_mem_remove(mem);
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemSetAccess,
+          (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+           size_t count),
+          (ptr, size, desc, count))
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t addr;
+    cuemu_mem_t *mem;
+    size_t i;
+    int gpu;
+
+    if ((desc == NULL) || (count == 0) || (size == 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    for (addr = ptr; (addr < ptr + size) && (result == CUDA_SUCCESS);
+         addr = mem->base + mem->size) {
+        mem = cuemu_mem_find(addr);
+        if ((mem == NULL) || (mem->kind != CUEMU_MEM_VMM)) {
+            result = CUDA_ERROR_INVALID_VALUE;
+            break;
+        }
+
+        for (i = 0; i < count; ++i) {
+            if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+                continue; /* the CPU may never touch a GPU's memory */
+            }
+
+            if ((desc[i].location.id < 0) ||
+                (desc[i].location.id >= cuemu_process.num_devices)) {
+                result = CUDA_ERROR_INVALID_DEVICE;
+                break;
+            }
+
+            gpu = cuemu_process.gpu[desc[i].location.id];
+            if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+                mem->flags &= ~(1u << gpu);
+            } else {
+                mem->flags |= 1u << gpu;
+                if (gpu != mem->gpu) {
+                    cuemu_process.peer[gpu] |= 1u << mem->gpu;
+                }
+            }
+        }
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemGetAccess,
+          (unsigned long long *flags, const CUmemLocation *location,
+           CUdeviceptr ptr),
+          (flags, location, ptr))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_mem_t *mem;
+
+    if ((flags == NULL) || (location == NULL) ||
+        (location->type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        (location->id < 0) || (location->id >= cuemu_process.num_devices)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM)) {
+        *flags = (mem->flags & (1u << cuemu_process.gpu[location->id])) ?
+                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+                 CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        result = CUDA_SUCCESS;
+    }
+    cuemu_unlock();
+    return result;
+}
+
+CUEMU_API(cuMemExportToShareableHandle,
+          (void *shareable, CUmemGenericAllocationHandle value, int type,
+           unsigned long long flags),
+          (shareable, value, type, flags))
+{
+    cuemu_handle_t *handle = cuemu_handle_check(value);
+    cuemu_vmm_file_t file  = {.magic = CUEMU_FD_MAGIC};
+    int fd;
+
+    if ((handle == NULL) || (shareable == NULL) || (flags != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+        !((int)handle->prop.requestedHandleTypes & type)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    file.epoch  = cuemu_session.shared->real_epoch_ns;
+    file.id     = cuemu_session.shared->extents[handle->extent].id;
+    file.extent = handle->extent;
+    file.gpu    = handle->gpu;
+    fd          = memfd_create("cuemu-memory", MFD_CLOEXEC);
+    if (fd < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+
+    if (pwrite(fd, &file, sizeof(file), 0) != (ssize_t)sizeof(file)) {
+        close(fd);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+
+    *(int*)shareable = fd;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemImportFromShareableHandle,
+          (CUmemGenericAllocationHandle *value, void *shareable, int type),
+          (value, shareable, type))
+{
+    int fd = (int)(intptr_t)shareable;
+    cuemu_extent_t *extent;
+    cuemu_handle_t *handle;
+    cuemu_vmm_file_t file;
+    CUresult result;
+
+    if (value == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    if ((pread(fd, &file, sizeof(file), 0) != (ssize_t)sizeof(file)) ||
+        (file.magic != CUEMU_FD_MAGIC) ||
+        (file.epoch != cuemu_session.shared->real_epoch_ns)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    handle = cuemu_object_new(CUEMU_OBJ_HANDLE, sizeof(*handle));
+    if (handle == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_lock();
+    cuemu_session_lock();
+    extent = &cuemu_session.shared->extents[file.extent];
+    if (extent->id == file.id) {
+        cuemu_session_extent_get(file.extent);
+        handle->gpu                       = file.gpu;
+        handle->extent                    = file.extent;
+        handle->size                      = extent->size;
+        handle->refs                      = 1;
+        handle->imported                  = 1;
+        handle->prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
+        handle->prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
+        handle->prop.location.id          = cuemu_device_of_gpu(file.gpu);
+        handle->prop.requestedHandleTypes =
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        result                            = CUDA_SUCCESS;
+    } else {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    cuemu_session_unlock();
+    cuemu_unlock();
+
+    if (result != CUDA_SUCCESS) {
+        cuemu_object_delete(handle);
+        return result;
+    }
+
+    handle->id = cuemu_unique_id();
+    *value     = (CUmemGenericAllocationHandle)(uintptr_t)handle;
+    return CUDA_SUCCESS;
+}
+
+/* ---------------------------------------------------------------- pools */
+
+static cuemu_pool_t *cuemu_pool_of_device(int device)
+{
+    cuemu_pool_t *pool;
+
+    cuemu_lock();
+    pool = cuemu_pool_default[device];
+    if (pool == NULL) {
+        pool = cuemu_object_new(CUEMU_OBJ_POOL, sizeof(*pool));
+        if (pool != NULL) {
+            pool->device               = device;
+            pool->is_default           = 1;
+            cuemu_pool_default[device] = pool;
+            cuemu_pool_current[device] = pool;
+        }
+    }
+    cuemu_unlock();
+    return pool;
+}
+
+static CUresult cuemu_pool_get(CUmemoryPool *pool_p, CUdevice device,
+                               int current)
+{
+    cuemu_pool_t *pool;
+
+    if (pool_p == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((device < 0) || (device >= cuemu_process.num_devices)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    pool = cuemu_pool_of_device(device);
+    if (pool == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    *pool_p = (CUmemoryPool)(current ? cuemu_pool_current[device] : pool);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device),
+          (pool, device))
+{
+    return cuemu_pool_get(pool, device, 0);
+}
+
+CUEMU_API(cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device),
+          (pool, device))
+{
+    return cuemu_pool_get(pool, device, 1);
+}
+
+CUEMU_API(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool handle),
+          (device, handle))
+{
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+
+    if ((device < 0) || (device >= cuemu_process.num_devices)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    if ((pool == NULL) || (pool->device != device) ||
+        (cuemu_pool_of_device(device) == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_pool_current[device] = pool;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemPoolCreate, (CUmemoryPool *handle, const CUmemPoolProps *props),
+          (handle, props))
+{
+    cuemu_pool_t *pool;
+
+    if ((handle == NULL) || (props == NULL) ||
+        (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((props->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    if ((props->location.id < 0) ||
+        (props->location.id >= cuemu_process.num_devices)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    pool = cuemu_object_new(CUEMU_OBJ_POOL, sizeof(*pool));
+    if (pool == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    pool->device = props->location.id;
+    *handle      = (CUmemoryPool)pool;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle))
+{
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+
+    if ((pool == NULL) || pool->is_default) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (cuemu_pool_current[pool->device] == pool) {
+        cuemu_pool_current[pool->device] = cuemu_pool_default[pool->device];
+    }
+
+    cuemu_object_delete(pool);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemPoolSetAccess,
+          (CUmemoryPool handle, const CUmemAccessDesc *desc, size_t count),
+          (handle, desc, count))
+{
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    size_t i;
+    int gpu;
+
+    if ((pool == NULL) || (desc == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    for (i = 0; i < count; ++i) {
+        if ((desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+            (desc[i].location.id < 0) ||
+            (desc[i].location.id >= cuemu_process.num_devices)) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+
+        gpu = cuemu_process.gpu[desc[i].location.id];
+        if ((desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) &&
+            (gpu != cuemu_process.gpu[pool->device])) {
+            cuemu_process.peer[gpu] |= 1u << cuemu_process.gpu[pool->device];
+        }
+    }
+
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep))
+{
+    return (cuemu_object_check(handle, CUEMU_OBJ_POOL) == NULL) ?
+           CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemPoolSetAttribute,
+          (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
+          (handle, attribute, value))
+{
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+
+    if ((pool == NULL) || (value == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        pool->threshold = *(cuuint64_t*)value;
+    }
+
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuMemPoolGetAttribute,
+          (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
+          (handle, attribute, value))
+{
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+
+    if ((pool == NULL) || (value == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    switch ((int)attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *(int*)value = 1;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        *(cuuint64_t*)value = pool->threshold;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+/* Frees what cuMemFreeAsync released since. */
+static void cuemu_pool_collect(void)
+{
+    cuemu_pool_free_t *item, *next;
+
+    item = __atomic_exchange_n(&cuemu_pool_frees, NULL, __ATOMIC_ACQ_REL);
+    for (; item != NULL; item = next) {
+        next = item->next;
+        (void)cuemu_mem_free_device(item->ptr, 1);
+        free(item);
+    }
+}
+
+static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
+                                 cuemu_pool_t *pool, CUstream handle)
+{
+    cuemu_stream_t *stream;
+    cuemu_context_t place;
+    CUresult result;
+
+    result = cuemu_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (pool == NULL) {
+        if (cuemu_pool_of_device(stream->ctx->device) == NULL) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        pool = cuemu_pool_current[stream->ctx->device];
+    }
+
+    cuemu_pool_collect();
+    place     = *stream->ctx;
+    place.gpu = cuemu_process.gpu[pool->device];
+    return cuemu_mem_alloc_device(&place, size, CUEMU_MEM_POOL, pool, ptr);
+}
+
+CUEMU_API(cuMemAllocAsync, (CUdeviceptr *ptr, size_t size, CUstream stream),
+          (ptr, size, stream))
+{
+    return (cuemu_context_current() == NULL) ?
+           CUDA_ERROR_INVALID_CONTEXT :
+           cuemu_pool_alloc(ptr, size, NULL, stream);
+}
+
+CUEMU_API(cuMemAllocFromPoolAsync,
+          (CUdeviceptr *ptr, size_t size, CUmemoryPool handle, CUstream stream),
+          (ptr, size, handle, stream))
+{
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+
+    if (cuemu_context_current() == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    return (pool == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                            cuemu_pool_alloc(ptr, size, pool, stream);
+}
+
+static void cuemu_pool_release(void *arg)
+{
+    cuemu_pool_free_t *item = arg;
+
+    item->next = __atomic_load_n(&cuemu_pool_frees, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&cuemu_pool_frees, &item->next, item,
+                                        0, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {
+    }
+}
+
+CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_pool_free_t *item;
+    cuemu_stream_t *stream;
+    cuemu_work_t work;
+    cuemu_mem_t *mem;
+
+    result = cuemu_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem == NULL) || (mem->base != ptr) ||
+        ((mem->kind != CUEMU_MEM_POOL) && (mem->kind != CUEMU_MEM_DEVICE))) {
+        cuemu_unlock();
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    item = malloc(sizeof(*item));
+    if (item == NULL) {
+        cuemu_unlock();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    /* The memory is free once the stream got there; the next allocation takes
+       it back, since whoever serves the operation holds no lock */
+    item->ptr = ptr;
+    memset(&work, 0, sizeof(work));
+    work.desc.kind    = CUEMU_OP_MARK;
+    work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    work.payload.kind = CUEMU_PAYLOAD_CALL;
+    work.payload.func = (uint64_t)(uintptr_t)cuemu_pool_release;
+    work.payload.arg  = (uint64_t)(uintptr_t)item;
+    cuemu_work_submit(stream, &work, NULL, 0,
+                      cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD));
+    cuemu_unlock();
+
+    cuemu_work_spend(CUEMU_CALL_EVENT_RECORD);
+    return CUDA_SUCCESS;
+}
+
+/* Pools are not shared between processes */
+CUEMU_API(cuMemPoolExportToShareableHandle,
+          (void *shareable, CUmemoryPool pool, int type,
+           unsigned long long flags),
+          (shareable, pool, type, flags))
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUEMU_API(cuMemPoolImportFromShareableHandle,
+          (CUmemoryPool *pool, void *shareable, int type,
+           unsigned long long flags),
+          (pool, shareable, type, flags))
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUEMU_API(cuMemPoolExportPointer, (void *data, CUdeviceptr ptr), (data, ptr))
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUEMU_API(cuMemPoolImportPointer,
+          (CUdeviceptr *ptr, CUmemoryPool pool, void *data), (ptr, pool, data))
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,804 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Operations of the simulation as the driver uses them: submission in stream
+ * order, moving the bytes when a modelled copy ends, waiting.
+ *
+ * Whoever waits, in whichever process, serves what is due; a thread of the
+ * process does when nobody waits. While something is due the emulated clock
+ * stands still, so neither the time it takes to move bytes nor the machine's
+ * load shows in modelled time.
+ */
+#define _GNU_SOURCE
+#include "cuemu_driver.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long a service thread lets waiting programs serve first, real time */
+#define CUEMU_GRACE_NS 200000ull
+#define CUEMU_SPINS    50
+
+/* Copies between host buffers do not touch the node's links */
+#define CUEMU_HOST_COPY_RATE 10e9
+
+uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
+uint64_t cuemu_stat_observed, cuemu_stat_late;
+
+static pthread_mutex_t cuemu_tables_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_t cuemu_service_thread;
+static int cuemu_service_running;
+static volatile int cuemu_service_stop;
+static uint32_t cuemu_service_word; /* futex: somebody wants the thread */
+static int cuemu_service_idle;
+
+
+void cuemu_lock(void)
+{
+    pthread_mutex_lock(&cuemu_tables_lock);
+}
+
+void cuemu_unlock(void)
+{
+    pthread_mutex_unlock(&cuemu_tables_lock);
+}
+
+static void cuemu_futex_wait(uint32_t *word, uint32_t value, uint64_t ns)
+{
+    struct timespec ts = {
+        .tv_sec  = (time_t)(ns / 1000000000ull),
+        .tv_nsec = (long)(ns % 1000000000ull)
+    };
+
+    syscall(SYS_futex, word, FUTEX_WAIT, value, (ns == 0) ? NULL : &ts, NULL,
+            0);
+}
+
+static void cuemu_futex_wake(uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---------------------------------------------------------------- time */
+
+cuemu_time_t cuemu_now(void)
+{
+    return cuemu_clock_now(&cuemu_session.shared->clock, NULL);
+}
+
+cuemu_time_t cuemu_cost(cuemu_call_t call)
+{
+    return cuemu_session.node->cost.call[call];
+}
+
+/* The clock stands still: do what is due, or wait for those who do. */
+static void cuemu_work_unclamp(void)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    uint32_t served;
+    int i;
+
+    for (i = 0; i < CUEMU_SPINS; ++i) {
+        served = __atomic_load_n(&sh->served, __ATOMIC_ACQUIRE);
+        if (cuemu_work_progress()) {
+            return;
+        }
+        sched_yield();
+        if (served != __atomic_load_n(&sh->served, __ATOMIC_ACQUIRE)) {
+            return;
+        }
+    }
+
+    __atomic_add_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
+    cuemu_futex_wait(&sh->served, served, 1000000);
+    __atomic_sub_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
+}
+
+void cuemu_work_spend_until(cuemu_time_t until)
+{
+    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
+    int clamped;
+
+    while (cuemu_clock_now(clk, &clamped) < until) {
+        if (clamped) {
+            cuemu_work_unclamp();
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+void cuemu_work_spend(cuemu_call_t call)
+{
+    cuemu_work_spend_until(cuemu_now() + cuemu_cost(call));
+}
+
+void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end)
+{
+    int late;
+
+    cuemu_session_lock();
+    late = cuemu_clock_observe(&cuemu_session.shared->clock, start, end,
+                               cuemu_now());
+    cuemu_session_unlock();
+
+    __atomic_add_fetch(&cuemu_stat_observed, 1, __ATOMIC_RELAXED);
+    if (late) {
+        __atomic_add_fetch(&cuemu_stat_late, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* --------------------------------------------------------- moving bytes */
+
+static char *cuemu_payload_ptr(int gpu, uint64_t offset)
+{
+    return (gpu >= 0) ? (cuemu_session.memory[gpu] + offset) :
+                        (char*)(uintptr_t)offset;
+}
+
+/*
+ * Makes sure that the file behind GPU memory has room for the range: touching
+ * a page for which there is none would kill the program without a word.
+ */
+static int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+    uint64_t begin = offset & ~(uint64_t)4095;
+    uint64_t end   = (offset + size + 4095) & ~(uint64_t)4095;
+
+    if ((gpu < 0) || (size == 0)) {
+        return 0;
+    }
+
+    if ((madvise(cuemu_session.memory[gpu] + begin, end - begin,
+                 MADV_POPULATE_WRITE) == 0) ||
+        (errno == EINVAL)) {
+        return 0;
+    }
+
+    if (!__atomic_exchange_n(&cuemu_session.shared->failed, 1,
+                             __ATOMIC_RELAXED)) {
+        fprintf(stderr,
+                "cuemu: the file system of session folder %s is full: no room "
+                "for %llu bytes of GPU %d's memory\n",
+                cuemu_session.dir, (unsigned long long)size, gpu);
+    }
+    return -1;
+#else
+    return 0;
+#endif
+}
+
+static uint64_t cuemu_span(uint64_t width, uint64_t height, uint64_t pitch)
+{
+    return (height == 0) ? 0 : ((height - 1) * pitch + width);
+}
+
+static void cuemu_serve_move(const cuemu_payload_t *p)
+{
+    const cuemu_move_t *move = (p->move >= 0) ?
+                               &cuemu_session.shared->moves[p->move] : NULL;
+    char *dst                = cuemu_payload_ptr(p->dst_gpu, p->dst);
+    const char *src          = cuemu_payload_ptr(p->src_gpu, p->src);
+    uint64_t row;
+
+    if ((cuemu_populate(p->dst_gpu, p->dst,
+                        cuemu_span(p->width, p->height, p->dst_pitch)) != 0) ||
+        (cuemu_populate(p->src_gpu, p->src,
+                        cuemu_span(p->width, p->height, p->src_pitch)) != 0)) {
+        return;
+    }
+
+    if ((move != NULL) && (move->skip_end > move->skip_begin)) {
+        memmove(dst, src, move->skip_begin);
+        memmove(dst + move->skip_end, src + move->skip_end,
+                p->width - move->skip_end);
+        return;
+    }
+
+    for (row = 0; row < p->height; ++row) {
+        memmove(dst + row * p->dst_pitch, src + row * p->src_pitch, p->width);
+    }
+}
+
+static void cuemu_serve_fill(const cuemu_payload_t *p)
+{
+    char *dst = cuemu_payload_ptr(p->dst_gpu, p->dst);
+    uint64_t row, i;
+    char *line;
+
+    if (cuemu_populate(p->dst_gpu, p->dst,
+                       cuemu_span(p->width, p->height, p->dst_pitch)) != 0) {
+        return;
+    }
+
+    for (row = 0; row < p->height; ++row) {
+        line = dst + row * p->dst_pitch;
+        if (p->value_size == 1) {
+            memset(line, (int)(p->value & 0xff), p->width);
+            continue;
+        }
+
+        for (i = 0; i < p->width; i += p->value_size) {
+            memcpy(line + i, &p->value, p->value_size);
+        }
+    }
+}
+
+static void cuemu_serve_call(const cuemu_payload_t *p)
+{
+    CUhostFn func;
+    CUstreamCallback callback;
+
+    cuemu_in_callback = 1;
+    if (p->value != 0) {
+        callback = (CUstreamCallback)(uintptr_t)p->func;
+        callback((CUstream)(uintptr_t)p->stream, CUDA_SUCCESS,
+                 (void*)(uintptr_t)p->arg);
+    } else {
+        func = (CUhostFn)(uintptr_t)p->func;
+        func((void*)(uintptr_t)p->arg);
+    }
+    cuemu_in_callback = 0;
+}
+
+static void cuemu_serve(const cuemu_op_desc_t *desc)
+{
+    const cuemu_payload_t *p = (const cuemu_payload_t*)&desc->payload;
+
+    switch (p->kind) {
+    case CUEMU_PAYLOAD_MOVE:
+        cuemu_serve_move(p);
+        __atomic_add_fetch(&cuemu_stat_moves, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&cuemu_stat_bytes, p->width * p->height,
+                           __ATOMIC_RELAXED);
+        break;
+    case CUEMU_PAYLOAD_FILL:
+        cuemu_serve_fill(p);
+        break;
+    case CUEMU_PAYLOAD_CALL:
+    case CUEMU_PAYLOAD_KERNEL:
+        cuemu_serve_call(p);
+        break;
+    default:
+        break;
+    }
+}
+
+/*
+ * On real hardware a copy reads its source all the while. So when one copy is
+ * about to overwrite what another one, already under way, still reads, the
+ * other one gets half the old bytes and half the new ones: whichever of the two
+ * was meant to come first, an order that the program forgot shows.
+ */
+static void cuemu_tear(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
+{
+    const cuemu_payload_t *w = (const cuemu_payload_t*)&desc->payload;
+    cuemu_shared_t *sh       = cuemu_session.shared;
+    cuemu_time_t now         = cuemu_sim_time(cuemu_session.sim);
+    const cuemu_op_desc_t *x_desc;
+    const cuemu_payload_t *x;
+    uint64_t w_end, begin, end;
+    cuemu_op_state_t state;
+    cuemu_time_t start;
+    cuemu_move_t *move;
+    int i;
+
+    if ((w->kind != CUEMU_PAYLOAD_MOVE) && (w->kind != CUEMU_PAYLOAD_FILL)) {
+        return;
+    }
+
+    w_end = w->dst + cuemu_span(w->width, w->height, w->dst_pitch);
+    for (i = 0; i < sh->num_moves; ++i) {
+        move = &sh->moves[i];
+        if ((move->op == 0) || (move->op == id) ||
+            (move->skip_end > move->skip_begin)) {
+            continue;
+        }
+
+        x_desc = cuemu_sim_op_desc(cuemu_session.sim, move->op);
+        if (x_desc == NULL) {
+            continue;
+        }
+
+        x = (const cuemu_payload_t*)&x_desc->payload;
+        if ((x->kind != CUEMU_PAYLOAD_MOVE) || (x->height != 1) ||
+            (x->src_gpu != w->dst_gpu) || (x->src >= w_end) ||
+            (x->src + x->width <= w->dst)) {
+            continue;
+        }
+
+        if ((x->src_gpu < 0) && (x_desc->owner != desc->owner)) {
+            continue; /* equal addresses of different processes */
+        }
+
+        if ((x_desc->flags & CUEMU_OP_OWNER_ONLY) &&
+            (x_desc->owner != CUEMU_OWNER_COPY(cuemu_session.slot))) {
+            continue;
+        }
+
+        state = cuemu_sim_op_query(cuemu_session.sim, move->op, NULL, &start,
+                                   NULL);
+        if ((start < 0) || (start >= now) ||
+            ((state != CUEMU_OP_STATE_RUNNING) &&
+             (state != CUEMU_OP_STATE_LANDING) &&
+             (state != CUEMU_OP_STATE_DUE))) {
+            continue;
+        }
+
+        begin = ((w->dst > x->src) ? w->dst : x->src) - x->src;
+        end   = ((w_end < x->src + x->width) ? w_end : x->src + x->width) -
+                x->src;
+        end   = begin + (end - begin + 1) / 2;
+        if (cuemu_populate(x->dst_gpu, x->dst + begin, end - begin) == 0) {
+            memmove(cuemu_payload_ptr(x->dst_gpu, x->dst) + begin,
+                    cuemu_payload_ptr(x->src_gpu, x->src) + begin,
+                    end - begin);
+            move->skip_begin = begin;
+            move->skip_end   = end;
+            __atomic_add_fetch(&cuemu_stat_torn, 1, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+/* Serves one due operation; called and left with the session's lock. */
+static int cuemu_serve_one(int owner)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    cuemu_op_desc_t desc;
+    cuemu_op_id_t id;
+    int move;
+
+    id = cuemu_sim_service(cuemu_session.sim, owner, &desc);
+    if (id == 0) {
+        return 0;
+    }
+
+    cuemu_tear(id, &desc);
+    cuemu_session_unlock();
+    cuemu_serve(&desc);
+    cuemu_session_lock();
+
+    move = ((const cuemu_payload_t*)&desc.payload)->move;
+    if (move >= 0) {
+        sh->moves[move].op = 0;
+    }
+
+    cuemu_sim_served(cuemu_session.sim, id);
+    ++sh->change;
+    __atomic_add_fetch(&sh->served, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sh->sleepers, __ATOMIC_SEQ_CST) > 0) {
+        cuemu_futex_wake(&sh->served);
+    }
+
+    return 1;
+}
+
+static void cuemu_poll(void)
+{
+    cuemu_shared_t *sh  = cuemu_session.shared;
+    cuemu_time_t before = cuemu_sim_time(cuemu_session.sim);
+
+    cuemu_clock_poll(&sh->clock, cuemu_session.sim);
+    if (cuemu_sim_time(cuemu_session.sim) != before) {
+        ++sh->change;
+    }
+}
+
+static void cuemu_service_poke(void)
+{
+    __atomic_add_fetch(&cuemu_service_word, 1, __ATOMIC_SEQ_CST);
+    cuemu_futex_wake(&cuemu_service_word);
+}
+
+int cuemu_work_progress(void)
+{
+    int any = 0, calls;
+    uint64_t change;
+
+    cuemu_session_lock();
+    change = cuemu_session.shared->change;
+    cuemu_poll();
+    while (cuemu_serve_one(CUEMU_OWNER_COPY(cuemu_session.slot))) {
+        any = 1;
+        cuemu_poll();
+    }
+
+    any  |= (change != cuemu_session.shared->change);
+    calls = cuemu_sim_owner_is_due(cuemu_session.sim,
+                                   CUEMU_OWNER_CALL(cuemu_session.slot));
+    if (!any && (cuemu_sim_num_due(cuemu_session.sim) > 0)) {
+        cuemu_session_reap(0);
+    }
+    cuemu_session_unlock();
+
+    if (calls) {
+        cuemu_service_poke();
+    }
+
+    return any;
+}
+
+/* ------------------------------------------------------- service thread */
+
+static void *cuemu_service_main(void *arg)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    uint64_t wait_ns;
+    uint32_t word;
+    int any;
+
+    while (!cuemu_service_stop) {
+        word = __atomic_load_n(&cuemu_service_word, __ATOMIC_SEQ_CST);
+
+        cuemu_session_lock();
+        do {
+            cuemu_poll();
+            any = cuemu_serve_one(CUEMU_OWNER_CALL(cuemu_session.slot)) ||
+                  cuemu_serve_one(CUEMU_OWNER_COPY(cuemu_session.slot));
+        } while (any && !cuemu_service_stop);
+
+        cuemu_session_reap(0);
+        if ((cuemu_sim_num_live(cuemu_session.sim,
+                                CUEMU_OWNER_COPY(cuemu_session.slot)) == 0) &&
+            (cuemu_sim_num_live(cuemu_session.sim,
+                                CUEMU_OWNER_CALL(cuemu_session.slot)) == 0)) {
+            wait_ns = 0;
+            __atomic_store_n(&cuemu_service_idle, 1, __ATOMIC_SEQ_CST);
+        } else if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
+            wait_ns = 1000000; /* others have to serve */
+        } else {
+            wait_ns = cuemu_clock_real_until(&sh->clock,
+                                             cuemu_sim_next(cuemu_session.sim));
+            wait_ns = (wait_ns > 50000000ull) ? 50000000ull :
+                                                (wait_ns + CUEMU_GRACE_NS);
+        }
+        cuemu_session_unlock();
+
+        cuemu_futex_wait(&cuemu_service_word, word, wait_ns);
+        __atomic_store_n(&cuemu_service_idle, 0, __ATOMIC_SEQ_CST);
+    }
+
+    return NULL;
+}
+
+static void cuemu_service_start(void)
+{
+    sigset_t all, old;
+
+    if (cuemu_service_running) {
+        return;
+    }
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    if (pthread_create(&cuemu_service_thread, NULL, cuemu_service_main,
+                       NULL) == 0) {
+        cuemu_service_running = 1;
+    } else {
+        fprintf(stderr, "cuemu: cannot start the service thread\n");
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+void cuemu_work_stop(void)
+{
+    if (!cuemu_service_running) {
+        return;
+    }
+
+    cuemu_service_stop = 1;
+    cuemu_service_poke();
+    if (!pthread_equal(pthread_self(), cuemu_service_thread)) {
+        pthread_join(cuemu_service_thread, NULL);
+    }
+    cuemu_service_running = 0;
+}
+
+/* ----------------------------------------------------------- submission */
+
+/* An entry of shared->moves; -1 if all are taken (then it cannot be torn). */
+static int cuemu_move_get(void)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    int i;
+
+    for (i = 0; i < CUEMU_MAX_MOVES; ++i) {
+        if (sh->moves[i].op == 0) {
+            sh->moves[i].skip_begin = 0;
+            sh->moves[i].skip_end   = 0;
+            if (i >= sh->num_moves) {
+                sh->num_moves = i + 1;
+            }
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
+                             unsigned num_deps, cuemu_time_t at)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    cuemu_op_id_t id   = 0;
+    cuemu_status_t status;
+    int poke;
+
+    cuemu_service_start();
+    work->desc.not_before = at;
+    if (work->payload.kind != CUEMU_PAYLOAD_CALL) {
+        work->desc.owner = CUEMU_OWNER_COPY(cuemu_session.slot);
+    } else {
+        work->desc.owner = CUEMU_OWNER_CALL(cuemu_session.slot);
+    }
+
+    for (;;) {
+        cuemu_session_lock();
+        cuemu_poll();
+        work->payload.move = ((work->payload.kind == CUEMU_PAYLOAD_MOVE) ?
+                              cuemu_move_get() : -1);
+        memcpy(&work->desc.payload, &work->payload, sizeof(work->payload));
+        status = cuemu_sim_op_add(cuemu_session.sim, cuemu_now(), &work->desc,
+                                  deps, num_deps, &id);
+        if (status == CUEMU_OK) {
+            if (work->payload.move >= 0) {
+                sh->moves[work->payload.move].op = id;
+            }
+            cuemu_poll();
+            ++sh->change;
+        }
+        poke = __atomic_load_n(&cuemu_service_idle, __ATOMIC_SEQ_CST);
+        cuemu_session_unlock();
+
+        if (status != CUEMU_ERR_FULL) {
+            break;
+        }
+
+        if (!cuemu_work_progress()) {
+            sched_yield();
+        }
+    }
+
+    if (status != CUEMU_OK) {
+        fprintf(stderr, "cuemu: cannot model an operation from place %d to %d: "
+                "%s\n", work->desc.src, work->desc.dst,
+                cuemu_status_string(status));
+        return 0;
+    }
+
+    if (poke) {
+        cuemu_service_poke();
+    }
+
+    return id;
+}
+
+#define CUEMU_MAX_DEPS 64
+
+typedef struct {
+    cuemu_op_id_t ids[CUEMU_MAX_DEPS];
+    unsigned      count;
+} cuemu_deps_t;
+
+static void cuemu_deps_add(cuemu_deps_t *deps, cuemu_op_id_t id,
+                           cuemu_time_t at)
+{
+    cuemu_work_t mark;
+
+    if (id == 0) {
+        return;
+    }
+
+    if (deps->count == CUEMU_MAX_DEPS) {
+        memset(&mark, 0, sizeof(mark));
+        mark.desc.kind = CUEMU_OP_MARK;
+        deps->ids[0]   = cuemu_work_add(&mark, deps->ids, deps->count, at);
+        deps->count    = 1;
+    }
+
+    deps->ids[deps->count++] = id;
+}
+
+static void cuemu_deps_add_stream(cuemu_deps_t *deps,
+                                  const cuemu_stream_t *stream,
+                                  cuemu_time_t at)
+{
+    unsigned i;
+
+    cuemu_deps_add(deps, stream->last, at);
+    for (i = 0; i < stream->num_waits; ++i) {
+        cuemu_deps_add(deps, stream->waits[i], at);
+    }
+}
+
+cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
+                                const cuemu_op_id_t *extra, unsigned num_extra,
+                                cuemu_time_t at)
+{
+    cuemu_context_t *ctx = stream->ctx;
+    const cuemu_stream_t *other;
+    cuemu_deps_t deps = {.count = 0};
+    unsigned i;
+
+    cuemu_deps_add_stream(&deps, stream, at);
+    if (stream == ctx->null_stream) {
+        for (other = ctx->streams; other != NULL; other = other->next) {
+            if (!(other->flags & CU_STREAM_NON_BLOCKING)) {
+                cuemu_deps_add_stream(&deps, other, at);
+            }
+        }
+    } else if (!(stream->flags & CU_STREAM_NON_BLOCKING)) {
+        cuemu_deps_add_stream(&deps, ctx->null_stream, at);
+    }
+
+    for (i = 0; i < num_extra; ++i) {
+        cuemu_deps_add(&deps, extra[i], at);
+    }
+
+    if (stream->num_waits > 0) {
+        work->desc.flags |= CUEMU_OP_CROSS_STREAM;
+    }
+
+    stream->last      = cuemu_work_add(work, deps.ids, deps.count, at);
+    stream->num_waits = 0;
+    stream->submitted = at;
+    return stream->last;
+}
+
+cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
+{
+    int joins = (stream->num_waits > 0);
+    const cuemu_stream_t *other;
+    cuemu_work_t mark;
+
+    if (stream == stream->ctx->null_stream) {
+        for (other = stream->ctx->streams; other != NULL;
+             other = other->next) {
+            if (!(other->flags & CU_STREAM_NON_BLOCKING) &&
+                ((other->last != 0) || (other->num_waits > 0))) {
+                joins = 1;
+            }
+        }
+    }
+
+    if (joins) {
+        memset(&mark, 0, sizeof(mark));
+        mark.desc.kind = CUEMU_OP_MARK;
+        cuemu_work_submit(stream, &mark, NULL, 0, cuemu_now());
+    }
+
+    if ((stream->last != 0) && cuemu_work_done(stream->last)) {
+        stream->last = 0;
+    }
+
+    return stream->last;
+}
+
+int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)
+{
+    const cuemu_route_t *route;
+    int a = dst->place, b = src->place;
+
+    if ((a >= CUEMU_MAX_GPUS) || (b >= CUEMU_MAX_GPUS) || (a == b)) {
+        return 1;
+    }
+
+    route = cuemu_node_route(cuemu_session.node, b, a);
+    return (route != NULL) && ((cuemu_process.peer[a] & (1u << b)) ||
+                               (cuemu_process.peer[b] & (1u << a)));
+}
+
+void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
+                         uint64_t dst_pitch, const cuemu_range_t *src,
+                         uint64_t src_pitch, uint64_t width, uint64_t height)
+{
+    cuemu_op_desc_t *desc = &work->desc;
+    cuemu_payload_t *p    = &work->payload;
+
+    memset(work, 0, sizeof(*work));
+    desc->kind  = CUEMU_OP_COPY;
+    desc->flags = CUEMU_OP_NEEDS_SERVICE;
+    if ((dst->gpu < 0) || (src->gpu < 0)) {
+        desc->flags |= CUEMU_OP_OWNER_ONLY;
+    }
+
+    desc->src   = src->place;
+    desc->dst   = dst->place;
+    desc->bytes = width * height;
+    if ((src->place >= CUEMU_MAX_GPUS) && (dst->place >= CUEMU_MAX_GPUS)) {
+        desc->kind     = CUEMU_OP_DELAY;
+        desc->duration = (cuemu_time_t)((double)desc->bytes /
+                                        CUEMU_HOST_COPY_RATE *
+                                        (double)CUEMU_PS_PER_SEC);
+    }
+
+    p->kind      = CUEMU_PAYLOAD_MOVE;
+    p->src_gpu   = src->gpu;
+    p->dst_gpu   = dst->gpu;
+    p->src       = src->offset;
+    p->dst       = dst->offset;
+    p->width     = width;
+    p->height    = height;
+    p->src_pitch = src_pitch;
+    p->dst_pitch = dst_pitch;
+}
+
+void cuemu_work_stage(cuemu_work_t *work, const cuemu_op_id_t *deps,
+                      unsigned num_deps, cuemu_time_t at,
+                      cuemu_op_id_t halves[2])
+{
+    cuemu_work_t half = *work;
+    int numa          = cuemu_session.node->gpus[work->desc.src].numa;
+
+    half.desc.flags   = 0;
+    half.payload.kind = CUEMU_PAYLOAD_NONE;
+    half.desc.dst     = CUEMU_PLACE_NUMA(numa);
+    halves[0]         = cuemu_work_add(&half, deps, num_deps, at);
+    half.desc.src     = CUEMU_PLACE_NUMA(numa);
+    half.desc.dst     = work->desc.dst;
+    halves[1]         = cuemu_work_add(&half, deps, num_deps, at);
+    work->desc.kind   = CUEMU_OP_MARK;
+}
+
+cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,
+                              int direct, cuemu_time_t at)
+{
+    cuemu_op_id_t halves[2], before;
+
+    if (direct) {
+        return cuemu_work_submit(stream, work, NULL, 0, at);
+    }
+
+    before = cuemu_work_tail(stream);
+    cuemu_work_stage(work, &before, 1, at, halves);
+    return cuemu_work_submit(stream, work, halves, 2, at);
+}
+
+/* -------------------------------------------------------------- waiting */
+
+int cuemu_work_done(cuemu_op_id_t op)
+{
+    int done;
+
+    cuemu_session_lock();
+    done = cuemu_sim_op_done(cuemu_session.sim, op);
+    cuemu_session_unlock();
+    return done;
+}
+
+void cuemu_work_wait(cuemu_op_id_t op)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    uint64_t seen      = ~0ull, change;
+    int clamped;
+
+    while (op != 0) {
+        change = __atomic_load_n(&sh->change, __ATOMIC_ACQUIRE);
+        if (change != seen) {
+            seen = change;
+            if (cuemu_work_done(op)) {
+                return;
+            }
+        }
+
+        cuemu_clock_now(&sh->clock, &clamped);
+        if (clamped) {
+            cuemu_work_unclamp();
+        } else {
+            sched_yield();
+        }
+    }
+}
