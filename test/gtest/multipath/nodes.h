@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Nodes for the engine's tests, written down by hand. */
+#ifndef TEST_MULTIPATH_NODES_H
+#define TEST_MULTIPATH_NODES_H
+
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/multipath/config.h>
+
+#include <gtest/gtest.h>
+#include <string>
+
+
+const double GB = 1e9;
+
+const size_t KiB = 1ul << 10;
+const size_t MiB = 1ul << 20;
+
+
+/** Every pair of GPUs has its own links; each GPU has its own PCIe link. */
+inline uct_cuda_topo_t mesh_node(int num_gpus, double nvlink, double pcie)
+{
+    uct_cuda_topo_t topo;
+
+    uct_cuda_topo_init(&topo, num_gpus);
+    for (int i = 0; i < num_gpus; ++i) {
+        int up   = uct_cuda_topo_add_limit(&topo, pcie);
+        int down = uct_cuda_topo_add_limit(&topo, pcie);
+
+        uct_cuda_topo_set_host(&topo, i, pcie, up, down);
+        for (int j = 0; j < num_gpus; ++j) {
+            if (i != j) {
+                uct_cuda_topo_set_link(&topo, i, j, nvlink,
+                                       UCT_CUDA_TOPO_NO_LIMIT,
+                                       UCT_CUDA_TOPO_NO_LIMIT);
+            }
+        }
+    }
+
+    return topo;
+}
+
+
+/** All GPUs hang at a switch by all their links. */
+inline uct_cuda_topo_t switch_node(int num_gpus, double ports, double pcie)
+{
+    uct_cuda_topo_t topo = mesh_node(num_gpus, ports, pcie);
+    int out[UCT_CUDA_TOPO_MAX_GPUS], in[UCT_CUDA_TOPO_MAX_GPUS];
+
+    for (int i = 0; i < num_gpus; ++i) {
+        out[i] = uct_cuda_topo_add_limit(&topo, ports);
+        in[i]  = uct_cuda_topo_add_limit(&topo, ports);
+    }
+
+    for (int i = 0; i < num_gpus; ++i) {
+        for (int j = 0; j < num_gpus; ++j) {
+            if (i != j) {
+                uct_cuda_topo_set_link(&topo, i, j, ports, out[i], in[j]);
+            }
+        }
+    }
+
+    return topo;
+}
+
+
+/** GPUs with nothing but PCIe, which their host copies use as well. */
+inline uct_cuda_topo_t pcie_node(int num_gpus, double pcie)
+{
+    uct_cuda_topo_t topo = mesh_node(num_gpus, pcie, pcie);
+
+    for (int i = 0; i < num_gpus; ++i) {
+        for (int j = 0; j < num_gpus; ++j) {
+            if (i != j) {
+                uct_cuda_topo_set_link(&topo, i, j, pcie,
+                                       topo.gpus[i].to_host.limits[0],
+                                       topo.gpus[j].from_host.limits[0]);
+            }
+        }
+    }
+
+    return topo;
+}
+
+
+/* 4 x V100, two NVLink 2 between every pair, PCIe 3 */
+inline uct_cuda_topo_t beluga()
+{
+    return mesh_node(4, 48 * GB, 12 * GB);
+}
+
+/* 4 x H200 behind NVSwitches, PCIe 5 */
+inline uct_cuda_topo_t hgx()
+{
+    return switch_node(4, 396 * GB, 55 * GB);
+}
+
+
+/** Configuration from "NAME=value" texts, names without MULTIPATH in front. */
+class Config {
+public:
+    Config()
+    {
+        uct_cuda_mp_config_init(&m_config);
+    }
+
+    Config &set(const std::string &name, const std::string &value)
+    {
+        char error[256] = "";
+
+        EXPECT_EQ(UCS_OK,
+                  uct_cuda_mp_config_set(&m_config,
+                                         ("MULTIPATH" + name).c_str(),
+                                         value.c_str(), error, sizeof(error)))
+                << error;
+        return *this;
+    }
+
+    operator const uct_cuda_mp_config_t*() const
+    {
+        return &m_config;
+    }
+
+    const uct_cuda_mp_config_t *operator->() const
+    {
+        return &m_config;
+    }
+
+private:
+    uct_cuda_mp_config_t m_config;
+};
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The MULTIPATH variables: what is taken, what is refused and how it is told. */
+#include "nodes.h"
+
+#include <cstring>
+
+
+class test_config : public ::testing::Test {
+protected:
+    test_config()
+    {
+        uct_cuda_mp_config_init(&m_config);
+    }
+
+    ucs_status_t set(const char *name, const char *value)
+    {
+        m_error[0] = '\0';
+        return uct_cuda_mp_config_set(&m_config, name, value, m_error,
+                                      sizeof(m_error));
+    }
+
+    void refused(const char *name, const char *value)
+    {
+        uct_cuda_mp_config_t before = m_config;
+
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, set(name, value)) << name << value;
+        EXPECT_NE(nullptr, strstr(m_error, name)) << m_error;
+        EXPECT_NE(nullptr, strstr(m_error, std::string(value).substr(0, 60)
+                                                   .c_str()))
+                << m_error;
+        EXPECT_EQ(0, memcmp(&before, &m_config, sizeof(before)))
+                << name << "=" << value << " changed something";
+    }
+
+    uct_cuda_mp_config_t m_config;
+    char                 m_error[256];
+};
+
+
+TEST_F(test_config, defaults)
+{
+    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.enable);
+    EXPECT_EQ(UCT_CUDA_MP_SIZE_AUTO, m_config.min_size);
+    EXPECT_EQ(0u, m_config.num_paths);
+    EXPECT_EQ(4u, m_config.max_gpu_paths);
+    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.host);
+    EXPECT_EQ(0u, m_config.chunks);
+    EXPECT_EQ(UCT_CUDA_MP_SIZE_AUTO, m_config.chunk_size);
+    EXPECT_EQ(16u, m_config.max_chunks);
+    EXPECT_EQ(64 * MiB, m_config.staging_size);
+    EXPECT_STREQ("", m_config.tuning_file);
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+}
+
+TEST_F(test_config, every_default_is_a_valid_value)
+{
+    for (const uct_cuda_mp_config_var_t *var = uct_cuda_mp_config_vars;
+         var->name != NULL; ++var) {
+        EXPECT_EQ(UCS_OK, set(var->name, var->dfl)) << m_error;
+        EXPECT_GT(strlen(var->doc), 10u);
+    }
+}
+
+TEST_F(test_config, ternary)
+{
+    EXPECT_EQ(UCS_OK, set("MULTIPATH", "y"));
+    EXPECT_EQ(UCT_CUDA_MP_YES, m_config.enable);
+    EXPECT_EQ(UCS_OK, set("MULTIPATH", "Off"));
+    EXPECT_EQ(UCT_CUDA_MP_NO, m_config.enable);
+    EXPECT_EQ(UCS_OK, set("MULTIPATH", "try"));
+    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.enable);
+    refused("MULTIPATH", "maybe");
+    refused("MULTIPATH", "");
+    refused("MULTIPATH_HOST", "yy");
+}
+
+TEST_F(test_config, sizes)
+{
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_MIN_SIZE", "512k"));
+    EXPECT_EQ(512 * KiB, m_config.min_size);
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_MIN_SIZE", "1.5MB"));
+    EXPECT_EQ(1536 * KiB, m_config.min_size);
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_MIN_SIZE", "12345"));
+    EXPECT_EQ(12345u, m_config.min_size);
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_MIN_SIZE", "inf"));
+    EXPECT_GT(m_config.min_size, 1ul << 60);
+    EXPECT_NE(UCT_CUDA_MP_SIZE_AUTO, m_config.min_size);
+    refused("MULTIPATH_MIN_SIZE", "-1");
+    refused("MULTIPATH_MIN_SIZE", "4x");
+    refused("MULTIPATH_MIN_SIZE", "4mm");
+    refused("MULTIPATH_MIN_SIZE", "k");
+    refused("MULTIPATH_MIN_SIZE", "1e30");
+    refused("MULTIPATH_STAGING_SIZE", "auto");
+    refused("MULTIPATH_STAGING_SIZE", "64k");
+    refused("MULTIPATH_CHUNK_SIZE", "0");
+}
+
+TEST_F(test_config, numbers)
+{
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_CHUNKS", "64"));
+    EXPECT_EQ(64u, m_config.chunks);
+    refused("MULTIPATH_CHUNKS", "65");
+    refused("MULTIPATH_CHUNKS", "0");
+    refused("MULTIPATH_MAX_CHUNKS", "auto");
+    refused("MULTIPATH_MAX_GPU_PATHS", "0");
+    refused("MULTIPATH_MAX_GPU_PATHS", "3 ");
+    refused("MULTIPATH_GRAPH_CACHE_SIZE", "99999999999999999999");
+}
+
+TEST_F(test_config, paths)
+{
+    ASSERT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct, gpu2,GPU13 ,host"));
+    ASSERT_EQ(4u, m_config.num_paths);
+    EXPECT_EQ(UCT_CUDA_MP_ROUTE_DIRECT, m_config.paths[0].route);
+    EXPECT_EQ(UCT_CUDA_MP_ROUTE_GPU, m_config.paths[1].route);
+    EXPECT_EQ(2, m_config.paths[1].gpu);
+    EXPECT_EQ(13, m_config.paths[2].gpu);
+    EXPECT_EQ(UCT_CUDA_MP_ROUTE_HOST, m_config.paths[3].route);
+
+    refused("MULTIPATH_PATHS", "direct,,host");
+    refused("MULTIPATH_PATHS", "direct,gpu");
+    refused("MULTIPATH_PATHS", "gpu-1");
+    refused("MULTIPATH_PATHS", "gpu16");
+    refused("MULTIPATH_PATHS", "direct,direct");
+    refused("MULTIPATH_PATHS", "gpu2,gpu2");
+    refused("MULTIPATH_PATHS", "gpu1,gpu2,gpu3,gpu4,gpu5,gpu6,gpu7,gpu8,gpu9");
+    refused("MULTIPATH_PATHS", "nvlink");
+    refused("MULTIPATH_PATHS", "direct,");
+
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "auto"));
+    EXPECT_EQ(0u, m_config.num_paths);
+}
+
+TEST_F(test_config, shares)
+{
+    ASSERT_EQ(UCS_OK, set("MULTIPATH_SHARES", "2,1,1"));
+    ASSERT_EQ(3u, m_config.num_shares);
+    EXPECT_DOUBLE_EQ(.5, m_config.shares[0]);
+    EXPECT_DOUBLE_EQ(.25, m_config.shares[2]);
+
+    refused("MULTIPATH_SHARES", "0.5,-0.5");
+    refused("MULTIPATH_SHARES", "0,0");
+    refused("MULTIPATH_SHARES", "0.5,nan");
+    refused("MULTIPATH_SHARES", "0.5,inf");
+    refused("MULTIPATH_SHARES", "0.5;0.5");
+
+    /* As many as paths */
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct,host"));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+    EXPECT_NE(nullptr, strstr(m_error, "MULTIPATH_SHARES"));
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_SHARES", ".9,.1"));
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+}
+
+TEST_F(test_config, host_path_contradicts_no_host)
+{
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct,host"));
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_HOST", "n"));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+    EXPECT_NE(nullptr, strstr(m_error, "MULTIPATH_HOST"));
+}
+
+TEST_F(test_config, unknown_name)
+{
+    EXPECT_EQ(UCS_ERR_NO_ELEM, set("MULTIPATH_COLOUR", "blue"));
+}
+
+TEST_F(test_config, long_file_name)
+{
+    refused("MULTIPATH_TUNING_FILE", std::string(256, 'x').c_str());
+    EXPECT_EQ(UCS_OK,
+              set("MULTIPATH_TUNING_FILE", std::string(255, 'x').c_str()));
+}
