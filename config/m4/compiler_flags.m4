@@ -44,7 +44,8 @@ AC_DEFUN([UCX_MP_COMPILER_FLAGS], [
     # config.h by -include: no source has to remember it
     BASE_CPPFLAGS='-I$(top_srcdir)/src -I$(top_builddir)/src'
     BASE_CPPFLAGS="$BASE_CPPFLAGS "'-include $(top_builddir)/config.h'
-    BASE_CFLAGS="-std=gnu11 $ucx_mp_flags"
+    # written so that a source which defines it itself agrees; C++ always does
+    BASE_CFLAGS="-std=gnu11 -D_GNU_SOURCE= $ucx_mp_flags"
     BASE_CXXFLAGS="-std=c++17 $ucx_mp_flags"
     AC_SUBST([BASE_CPPFLAGS])
     AC_SUBST([BASE_CFLAGS])

@@ -8,7 +8,8 @@
 ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     binutils libucx-dev libxml2-dev libhwloc-dev libopenmpi-dev openmpi-bin
     python3 python3-pip python3-venv"
-ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev"
+ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev
+    ucx-utils"
 
 # packages_install PACKAGE...: those that dpkg does not know as installed. A
 # tool that came another way (a python3 of one's own) does not count against
@@ -38,6 +39,9 @@ packages_install() {
     done
 }
 
+# into a folder of our own: pip's advice about root does not apply
+export PIP_ROOT_USER_ACTION=ignore
+
 # wheel_folder NAME REQUIREMENT...: unpacks wheels into build/deps/NAME.
 # UCX_MP_WHEELS names a folder of wheels to take them from instead of the net.
 wheel_folder() {
@@ -50,8 +54,7 @@ wheel_folder() {
     mkdir -p "$ucx_mp_deps"
     # shellcheck disable=SC2046
     if python3 -m pip install $(wheel_source) --quiet --no-deps \
-           --root-user-action=ignore --disable-pip-version-check \
-           --target "$folder" "$@"; then
+           --disable-pip-version-check --target "$folder" "$@"; then
         touch "$folder/.complete"
     else
         say "could not get $* for build/deps/$name"
