@@ -38,6 +38,7 @@ typedef struct {
     int          window;
     int          iterations; /* 0: by size */
     int          warmup;     /* -1: by size */
+    double       effort;     /* factor on iterations by size */
     int          repeats;
     int          validate;
     const char  *json;
@@ -77,6 +78,7 @@ static void bw_usage(void)
            "  --window N       messages in flight (1)\n"
            "  --iterations N   windows a sample (by size: 10 to 100)\n"
            "  --warmup N       windows before the first sample (by size)\n"
+           "  --effort F       factor on both where they go by size (1)\n"
            "  --repeats N      samples a size; median, min and max are shown "
            "(5)\n"
            "  --validate       compare every byte at the end of each size\n"
@@ -101,6 +103,7 @@ static void bw_parse(int argc, char **argv)
         {"iterations", required_argument, NULL, 'i'},
         {"warmup", required_argument, NULL, 'x'},
         {"repeats", required_argument, NULL, 'r'},
+        {"effort", required_argument, NULL, 'e'},
         {"validate", no_argument, NULL, 'v'},
         {"json", required_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
@@ -112,6 +115,7 @@ static void bw_parse(int argc, char **argv)
 
     *o = (bw_options_t){.window  = 1,
                         .warmup  = -1,
+                        .effort  = 1.0,
                         .repeats = 5,
                         .mem     = {UCX_MP_MEM_LAST, UCX_MP_MEM_LAST}};
     while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
@@ -136,6 +140,9 @@ static void bw_parse(int argc, char **argv)
         case 'r':
             o->repeats = ucx_mp_parse_number("--repeats", optarg, 1,
                                              BW_MAX_REPEATS);
+            break;
+        case 'e':
+            o->effort = ucx_mp_parse_factor("--effort", optarg);
             break;
         case 'v':
             o->validate = 1;
@@ -305,19 +312,28 @@ static int bw_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static int bw_default_iterations(size_t size)
+{
+    int count = (bw.opts.benchmark == BENCH_LATENCY) ? 200 : 100;
+
+    if (size >= BW_LARGE) {
+        count /= 10;
+    }
+    count *= bw.opts.effort;
+    return (count > 0) ? count : 1;
+}
+
 static void bw_measure(size_t size, bw_result_t *result)
 {
     const bw_options_t *o = &bw.opts;
-    int latency           = (o->benchmark == BENCH_LATENCY);
     unsigned long long late;
     double seconds;
     int warmup;
 
     memset(result, 0, sizeof(*result));
     result->iterations = o->iterations ? o->iterations :
-                         latency       ? ((size < BW_LARGE) ? 200 : 20) :
-                                         ((size < BW_LARGE) ? 100 : 10);
-    warmup = (o->warmup >= 0) ? o->warmup : (size < BW_LARGE) ? 10 : 2;
+                                         bw_default_iterations(size);
+    warmup = (o->warmup >= 0) ? o->warmup : (result->iterations + 9) / 10;
 
     result->valid = 1;
     if (o->validate) {

@@ -102,6 +102,19 @@ uint64_t ucx_mp_parse_number(const char *option, const char *text,
     return value;
 }
 
+double ucx_mp_parse_factor(const char *option, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if ((end == text) || (*end != '\0') || !(value > 0) || (value > 1000)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "%s: '%s' is not a factor above 0 and up to 1000", option,
+                   text);
+    }
+    return value;
+}
+
 int ucx_mp_parse_choice(const char *option, const char *text,
                         const char *const *names)
 {

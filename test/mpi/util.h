@@ -36,6 +36,9 @@ size_t ucx_mp_parse_size(const char *option, const char *text);
 uint64_t ucx_mp_parse_number(const char *option, const char *text,
                              uint64_t min, uint64_t max);
 
+/* Number above 0 and up to 1000, or the program ends as above. */
+double ucx_mp_parse_factor(const char *option, const char *text);
+
 /* Index of `text` in the NULL-terminated `names`, or the program ends. */
 int ucx_mp_parse_choice(const char *option, const char *text,
                         const char *const *names);
