@@ -329,13 +329,28 @@ ucs_status_t uct_abi_component_register_all(const uct_abi_host_t *host)
     return UCS_OK;
 }
 
-static int uct_abi_component_is_name_ours(const char *name)
+/* Does it have the name of one of our components, or a transport that has? */
+static int
+uct_abi_component_is_rival(const uct_abi_release_t *release, void *component)
 {
+    const uct_abi_layout_t *layout = release->component;
+    uct_abi_host_list_t *tls, *tl;
+    const char *name, *tl_name;
     unsigned i;
+
+    name = uct_abi_at(layout, component, UCT_ABI_COMPONENT_name);
+    tls  = uct_abi_at(layout, component, UCT_ABI_COMPONENT_tl_list);
 
     for (i = 0; uct_abi_components[i] != NULL; ++i) {
         if (strcmp(uct_abi_components[i]->name, name) == 0) {
             return 1;
+        }
+
+        for (tl = tls->next; tl != tls; tl = tl->next) {
+            tl_name = (char*)tl - release->tl->offset[UCT_ABI_TL_list];
+            if (strcmp(uct_abi_components[i]->tl->name, tl_name) == 0) {
+                return 1;
+            }
         }
     }
 
@@ -361,7 +376,7 @@ int uct_abi_component_is_twin_registered(const uct_abi_host_t *host)
 
     for (link = head->next; link != head; link = link->next) {
         component = (char*)link - layout->offset[UCT_ABI_COMPONENT_list];
-        if (uct_abi_component_is_name_ours(component) &&
+        if (uct_abi_component_is_rival(host->release, component) &&
             uct_abi_component_is_of_module(layout, component)) {
             return 1;
         }
@@ -382,7 +397,7 @@ void uct_abi_component_displace(const uct_abi_host_t *host)
     for (link = head->next; link != head; link = next) {
         next      = link->next;
         component = (char*)link - layout->offset[UCT_ABI_COMPONENT_list];
-        if (!uct_abi_component_is_name_ours(component) ||
+        if (!uct_abi_component_is_rival(host->release, component) ||
             uct_abi_component_is_of_module(layout, component)) {
             continue;
         }

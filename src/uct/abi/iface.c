@@ -128,8 +128,8 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
         }
     }
 
-    if (!(mask & UCT_ABI_REACHABLE_DEVICE_ADDR) ||
-        (params->device_addr == NULL)) {
+    /* NULL where the device address has no bytes, as cuda_copy's */
+    if (!(mask & UCT_ABI_REACHABLE_DEVICE_ADDR)) {
         return 0;
     }
 

@@ -492,7 +492,7 @@ err_free:
     return status;
 }
 
-#define FAKE_TL(_name, _prefix) \
+#define FAKE_TL(_name, _component, _prefix) \
     static const uct_abi_tl_t fake_##_name##_tl = { \
         .name          = #_name, \
         .config        = {#_name " transport", _prefix, \
@@ -502,7 +502,7 @@ err_free:
         .iface_open    = fake_iface_open \
     }; \
     static const uct_abi_component_t fake_##_name = { \
-        .name         = #_name, \
+        .name         = _component, \
         .config       = {#_name " memory domain", _prefix, \
                          fake_md_config_fields, sizeof(fake_md_config_t)}, \
         .tl           = &fake_##_name##_tl, \
@@ -511,8 +511,8 @@ err_free:
         .rkey_unpack  = fake_rkey_unpack \
     }
 
-FAKE_TL(cuda_copy, "CUDA_COPY_");
-FAKE_TL(cuda_ipc, "CUDA_IPC_");
+FAKE_TL(cuda_copy, "cuda_cpy", "CUDA_COPY_");
+FAKE_TL(cuda_ipc, "cuda_ipc", "CUDA_IPC_");
 
 const uct_abi_component_t *const uct_abi_components[] = {
     &fake_cuda_copy, &fake_cuda_ipc, NULL
