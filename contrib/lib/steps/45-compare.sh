@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Ours against UCX 1.22's own CUDA module, both on the same emulated node, and
+# both against what the node's links carry. All figures are modelled.
+
+# compare NODE TESTS VARIANTS SIZES RULE...
+compare() {
+    local out=$ucx_mp_build/log/compare-$1-$2
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    rm -rf "$out"
+    "$ucx_mp_top/test/omb/compare" --emulate "$1" --tests "$2" \
+        --variants "$3" --sizes "$4" --rounds 2 --out "$out" \
+        --wheel "$ucx_mp_deps/cu12" --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
+        --programs "$ucx_mp_build/main/test/mpi" || return
+    shift 4
+    python3 "$ucx_mp_top/contrib/lib/judge.py" "$out/samples.json" "$@"
+}
+
+compare_beluga_put() {
+    # two bricks of NVLink 2 between each pair of GPUs: 48 GB/s
+    compare beluga put1 stock,single,multi 64M:256M \
+            put1/stock/64M=48~3 put1/single/64M=48~3 \
+            'put1/single:stock/256M>=0.98' 'put1/multi:stock/256M>=2.5'
+}
+
+compare_beluga_mpi() {
+    compare beluga bw stock,multi 256M:256M 'bw/multi:stock/256M>=2.5'
+}
+
+compare_hgx_put() {
+    # all paths leave through the same links: nothing to gain, nothing to lose
+    compare hgx-h200 put1 stock,ours 1M:64M \
+            'put1/ours:stock/1M>=0.98' 'put1/ours:stock/16M>=0.98' \
+            'put1/ours:stock/64M>=0.98'
+}
+
+step compare-beluga-put full 300 compare_beluga_put \
+     "one put on beluga: the link's 48 GB/s, and 2.5 times that"
+step compare-beluga-mpi full 300 compare_beluga_mpi \
+     "MPI bandwidth on beluga, window 1: 2.5 times stock"
+step compare-hgx-put full 300 compare_hgx_put \
+     "one put on hgx-h200: no slower than stock"
