@@ -8,6 +8,7 @@ extern "C" {
 
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 class IpcAddress : public ::testing::Test
@@ -65,6 +66,19 @@ TEST_F(IpcAddress, stock_peer_is_not_and_no_more_than_8_bytes_are_read)
     iface.pid += 1;
     EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(pages + page - 8, &iface));
     munmap(pages, 2 * page);
+}
+
+TEST_F(IpcAddress, child_of_a_fork_has_its_own)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        uct_cuda_ipc_iface_addr_t own;
+        uct_cuda_ipc_iface_addr_self(&own);
+        _exit((own.pid == getpid()) && (own.pid != iface.pid) ? 0 : 1);
+    }
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    EXPECT_EQ(0, status);
 }
 
 TEST_F(IpcAddress, missing_addresses_are_not)

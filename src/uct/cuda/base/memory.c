@@ -77,6 +77,30 @@ void uct_cuda_memory_query(const void *address, size_t length,
     }
 }
 
+void uct_cuda_memory_place(const void *address, int *device_p,
+                           CUcontext *context_p)
+{
+    CUmemorytype memory_type = (CUmemorytype)0;
+    unsigned is_managed      = 0;
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_CONTEXT,
+    };
+    void *values[] = {&memory_type, &is_managed, device_p, context_p};
+
+    *device_p  = -1;
+    *context_p = NULL;
+    if ((uct_cuda_driver_get()->cuPointerGetAttributes(
+                 sizeof(values) / sizeof(values[0]), attributes, values,
+                 (CUdeviceptr)address) != CUDA_SUCCESS) ||
+        ((memory_type != CU_MEMORYTYPE_DEVICE) && !is_managed)) {
+        *device_p  = -1;
+        *context_p = NULL;
+    }
+}
+
 static bool sync_memops_context(CUcontext context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();

@@ -43,6 +43,16 @@ void uct_cuda_memory_query(const void *address, size_t length,
 
 
 /**
+ * Where GPU memory is, for a copy: half the price of the whole answer.
+ *
+ * @param device_p   Driver's device number, or -1 for host memory.
+ * @param context_p  Owning context; NULL if there is none.
+ */
+void uct_cuda_memory_place(const void *address, int *device_p,
+                           CUcontext *context_p);
+
+
+/**
  * Make plain synchronous copies to and from @a memory wait for the bytes.
  *
  * The driver lets some synchronous copies return before the bytes are there

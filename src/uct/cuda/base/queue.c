@@ -479,7 +479,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
     uct_cuda_op_t *op;
     ucs_status_t status;
     uint64_t value;
-    int fd;
+    int fd = -1;
 
     status = uct_cuda_queue_event_fd(queue, &fd);
     if (status != UCS_OK) {

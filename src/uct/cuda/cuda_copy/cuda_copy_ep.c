@@ -35,29 +35,34 @@ typedef struct {
 static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
                                size_t length, bool is_short, copy_t *copy)
 {
-    uct_cuda_memory_t from, to, *gpu;
+    CUcontext from_context, to_context;
+    int from_device, to_device;
     ucs_status_t status;
     unsigned lane;
 
-    uct_cuda_memory_query(src, length, &from);
-    uct_cuda_memory_query(dst, length, &to);
-    if ((from.device < 0) && (to.device < 0)) {
+    uct_cuda_memory_place(src, &from_device, &from_context);
+    uct_cuda_memory_place(dst, &to_device, &to_context);
+    if ((from_device < 0) && (to_device < 0)) {
         return UCS_INPROGRESS;
     }
 
     /* A copy between GPUs runs where it reads from */
-    gpu    = (from.device >= 0) ? &from : &to;
-    status = uct_cuda_gpu_context_push(gpu->context, gpu->device,
-                                       &copy->context);
+    status = (from_device >= 0) ?
+                     uct_cuda_gpu_context_push(from_context, from_device,
+                                               &copy->context) :
+                     uct_cuda_gpu_context_push(to_context, to_device,
+                                               &copy->context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context on GPU %d for memory at %p",
-                       gpu->device, (gpu == &from) ? src : dst);
+        uct_cuda_error("no usable context on GPU %d to copy %zu bytes from %p "
+                       "to %p",
+                       (from_device >= 0) ? from_device : to_device, length,
+                       src, dst);
         return status;
     }
 
-    lane = is_short           ? LANE_SHORT :
-           (from.device < 0) ? LANE_HOST_TO_GPU :
-           (to.device < 0)   ? LANE_GPU_TO_HOST :
+    lane = is_short          ? LANE_SHORT :
+           (from_device < 0) ? LANE_HOST_TO_GPU :
+           (to_device < 0)  ? LANE_GPU_TO_HOST :
                                LANE_GPU_TO_GPU;
     status = uct_cuda_queue_lane(uct_cuda_ep_queue(ep), lane, &copy->lane);
     if (status != UCS_OK) {

@@ -371,6 +371,22 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     return UCS_OK;
 }
 
+/* Copies inside the process look at no key; UCX wants one that is valid */
+static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
+                                const void *buffer, ucs_sys_device_t sys_dev,
+                                uct_rkey_t *rkey_p, void **handle_p)
+{
+    *rkey_p   = 0;
+    *handle_p = NULL;
+    return UCS_OK;
+}
+
+static ucs_status_t rkey_release(const uct_abi_component_t *component,
+                                 uct_rkey_t rkey, void *handle)
+{
+    return UCS_OK;
+}
+
 const uct_abi_component_t uct_cuda_copy_component = {
     .name = "cuda_cpy", /* stock UCX's spelling */
     .config = {
@@ -381,5 +397,7 @@ const uct_abi_component_t uct_cuda_copy_component = {
     },
     .tl           = &uct_cuda_copy_tl,
     .is_available = uct_cuda_is_available,
-    .md_open      = md_open
+    .md_open      = md_open,
+    .rkey_unpack  = rkey_unpack,
+    .rkey_release = rkey_release
 };

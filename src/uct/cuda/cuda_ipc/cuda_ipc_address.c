@@ -3,6 +3,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,16 @@
 #define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697001)
 
 
-void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr)
+/* Read from /proc once a process: every key that is unpacked asks for them */
+static struct {
+    pthread_mutex_t            lock;
+    bool                       is_known;
+    uct_cuda_ipc_device_addr_t device;
+    uct_cuda_ipc_iface_addr_t  iface;
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static void read_device_addr(uct_cuda_ipc_device_addr_t *addr)
 {
     /* Text such as 2f1c9d3e-...: hexadecimal digits and dashes */
     char text[64] = "";
@@ -48,7 +58,7 @@ void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr)
     }
 }
 
-void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
+static void read_iface_addr(uct_cuda_ipc_iface_addr_t *addr)
 {
     struct stat st;
 
@@ -57,6 +67,45 @@ void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
     if (stat("/proc/self/ns/pid", &st) == 0) {
         addr->pid_ns = st.st_ino;
     }
+}
+
+static void forget_in_child(void)
+{
+    pthread_mutex_init(&self.lock, NULL);
+    __atomic_store_n(&self.is_known, false, __ATOMIC_RELEASE);
+}
+
+static void register_fork_handler(void)
+{
+    pthread_atfork(NULL, NULL, forget_in_child);
+}
+
+static void self_fill(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (__atomic_load_n(&self.is_known, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+
+    pthread_once(&once, register_fork_handler);
+    pthread_mutex_lock(&self.lock);
+    read_device_addr(&self.device);
+    read_iface_addr(&self.iface);
+    __atomic_store_n(&self.is_known, true, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&self.lock);
+}
+
+void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr)
+{
+    self_fill();
+    *addr = self.device;
+}
+
+void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
+{
+    self_fill();
+    *addr = self.iface;
 }
 
 bool uct_cuda_ipc_addr_is_reachable(const void *device_addr,

@@ -110,8 +110,7 @@ static void multipath_done_uncached(uct_cuda_op_t *op)
  */
 static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
                                     const uct_cuda_ipc_rkey_t *rkey,
-                                    const uct_cuda_memory_t *local,
-                                    CUdeviceptr dst, CUdeviceptr src,
+                                    int local_device, CUdeviceptr dst, CUdeviceptr src,
                                     size_t length, direction_t direction,
                                     uct_cuda_op_t *op)
 {
@@ -135,10 +134,10 @@ static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
     request.src        = src;
     request.dst        = dst;
     request.size       = length;
-    request.src_device = (direction == DIRECTION_PUT) ? local->device :
+    request.src_device = (direction == DIRECTION_PUT) ? local_device :
                                                         remote_device;
     request.dst_device = (direction == DIRECTION_PUT) ? remote_device :
-                                                        local->device;
+                                                        local_device;
     status = uct_cuda_mp_start(iface->engine, &request, &transfer);
     if ((status != UCS_OK) || (transfer == NULL)) {
         return UCS_ERR_UNSUPPORTED;
@@ -161,8 +160,9 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_queue_t *queue         = &iface->super.queue;
     uct_cuda_ipc_mapping_t *mapping;
     uct_cuda_gpu_context_t context;
-    uct_cuda_memory_t local;
     CUdeviceptr remote, dst, src;
+    CUcontext local_context;
+    int local_device;
     uct_cuda_lane_t *lane;
     ucs_status_t status;
     uct_cuda_op_t *op;
@@ -184,16 +184,16 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    uct_cuda_memory_query(iov->buffer, iov->length, &local);
-    if (local.device < 0) {
+    uct_cuda_memory_place(iov->buffer, &local_device, &local_context);
+    if (local_device < 0) {
         uct_cuda_error("%p is not GPU memory", iov->buffer);
         return UCS_ERR_INVALID_ADDR;
     }
 
-    status = uct_cuda_gpu_context_push(local.context, local.device, &context);
+    status = uct_cuda_gpu_context_push(local_context, local_device, &context);
     if (status != UCS_OK) {
         uct_cuda_error("no usable context on GPU %d for memory at %p",
-                       local.device, iov->buffer);
+                       local_device, iov->buffer);
         return status;
     }
 
@@ -203,7 +203,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         goto out_pop;
     }
 
-    status = uct_cuda_ipc_cache_get(&rkey->handle, local.device, &mapping);
+    status = uct_cuda_ipc_cache_get(&rkey->handle, local_device, &mapping);
     if (status != UCS_OK) {
         uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
                        (unsigned long)rkey->handle.base, rkey->handle.pid);
@@ -221,8 +221,8 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
 
     op->comp = comp;
     op->arg  = mapping;
-    if (multipath_start(iface, rkey, &local, dst, src, iov->length, direction,
-                        op) != UCS_OK) {
+    if (multipath_start(iface, rkey, local_device, dst, src, iov->length,
+                        direction, op) != UCS_OK) {
         op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
         status   = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, iov->length,
                                  lane->stream);
