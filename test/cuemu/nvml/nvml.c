@@ -1,0 +1,852 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * libnvidia-ml.so.1 of the emulated node: answers from the node description
+ * that CUEMU_NODE names. Every entry is a function of its own.
+ *
+ * CUDA_VISIBLE_DEVICES means nothing here, as in NVIDIA's library. The layouts
+ * are those of nvml.h; entries without a version suffix are for old programs.
+ */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+
+#include <nvml.h>
+
+#include <cuemu_core.h>
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/time.h>
+
+#define CUEMU_NVML_DRIVER    "580.65.06"
+#define CUEMU_NVML_CUDA      13000
+#define CUEMU_NVML_VENDOR    0x10deu
+#define CUEMU_NVML_RESERVED  (512ull << 20) /* what a driver keeps of a GPU */
+
+static struct {
+    pthread_mutex_t lock;
+    unsigned        users;     /* nvmlInit less nvmlShutdown */
+    int             loaded;
+    cuemu_node_t    node;
+} cuemu_nvml = {
+    .lock = PTHREAD_MUTEX_INITIALIZER
+};
+
+/* Handles are the addresses of these. */
+static char cuemu_nvml_handles[CUEMU_MAX_GPUS];
+
+
+/* --------------------------------------------------------------- helpers */
+
+static nvmlReturn_t cuemu_nvml_load(void)
+{
+    char error[CUEMU_ERRBUF_SIZE];
+    char path[4096];
+    char *slash;
+    Dl_info info;
+
+    path[0] = '\0';
+    if (dladdr((void*)cuemu_nvml_handles, &info) && (info.dli_fname != NULL)) {
+        snprintf(path, sizeof(path), "%s", info.dli_fname);
+        slash  = strrchr(path, '/');
+        *((slash == NULL) ? path : slash) = '\0';
+    }
+
+    if (cuemu_node_load_env(path, &cuemu_nvml.node, error) != CUEMU_OK) {
+        fprintf(stderr, "cuemu: libnvidia-ml: %s\n", error);
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+
+    cuemu_nvml.loaded = 1;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t cuemu_nvml_start(void)
+{
+    nvmlReturn_t ret = NVML_SUCCESS;
+
+    pthread_mutex_lock(&cuemu_nvml.lock);
+    if (!cuemu_nvml.loaded) {
+        ret = cuemu_nvml_load();
+    }
+    if (ret == NVML_SUCCESS) {
+        ++cuemu_nvml.users;
+    }
+    pthread_mutex_unlock(&cuemu_nvml.lock);
+    return ret;
+}
+
+static int cuemu_nvml_is_up(void)
+{
+    return __atomic_load_n(&cuemu_nvml.users, __ATOMIC_ACQUIRE) > 0;
+}
+
+static int cuemu_nvml_index(nvmlDevice_t device)
+{
+    const char *handle = (const char*)device;
+
+    if ((handle < cuemu_nvml_handles) ||
+        (handle >= cuemu_nvml_handles + cuemu_nvml.node.num_gpus)) {
+        return -1;
+    }
+    return (int)(handle - cuemu_nvml_handles);
+}
+
+/* Common start of all queries of a device. */
+#define CUEMU_NVML_GPU(_device, _gpu, _bad_arg) \
+    const cuemu_gpu_t *_gpu; \
+    do { \
+        if (!cuemu_nvml_is_up()) { \
+            return NVML_ERROR_UNINITIALIZED; \
+        } \
+        if ((_bad_arg) || (cuemu_nvml_index(_device) < 0)) { \
+            return NVML_ERROR_INVALID_ARGUMENT; \
+        } \
+        _gpu = &cuemu_nvml.node.gpus[cuemu_nvml_index(_device)]; \
+        (void)_gpu; \
+    } while (0)
+
+static nvmlReturn_t cuemu_nvml_string(char *buffer, unsigned length,
+                                      const char *text)
+{
+    if (buffer == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (length <= strlen(text)) {
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
+    strcpy(buffer, text);
+    return NVML_SUCCESS;
+}
+
+static void cuemu_nvml_uuid(const cuemu_gpu_t *gpu, char *text, size_t size)
+{
+    const uint8_t *u = gpu->uuid;
+
+    snprintf(text, size,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+             "%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5],
+             u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+/* The PCI device number tells the generation only; there is no board. */
+static unsigned cuemu_nvml_pci_device(const cuemu_gpu_t *gpu)
+{
+    if (gpu == NULL) {
+        return 0;
+    }
+    switch (gpu->sm / 10) {
+    case 6:
+        return 0x15f9;
+    case 7:
+        return 0x1db1;
+    case 8:
+        return 0x20b0;
+    case 9:
+        return 0x2335;
+    default:
+        return 0x2901;
+    }
+}
+
+static void cuemu_nvml_pci_info(const char *busid, const cuemu_gpu_t *gpu,
+                                nvmlPciInfo_t *pci)
+{
+    memset(pci, 0, sizeof(*pci));
+    sscanf(busid, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device);
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0",
+             pci->domain & 0xffff, pci->bus & 0xff, pci->device & 0xff);
+    snprintf(pci->busId, sizeof(pci->busId), "%08X:%02X:%02X.0", pci->domain,
+             pci->bus & 0xff, pci->device & 0xff);
+    pci->pciDeviceId    = (cuemu_nvml_pci_device(gpu) << 16) |
+                          CUEMU_NVML_VENDOR;
+    pci->pciSubSystemId = pci->pciDeviceId;
+}
+
+/* Memory of a GPU; CUEMU_GPU_MEMORY makes all GPUs smaller, as in the driver */
+static unsigned long long cuemu_nvml_memory(const cuemu_gpu_t *gpu)
+{
+    const char *env          = getenv("CUEMU_GPU_MEMORY");
+    unsigned long long limit = (env == NULL) ? 0 : strtoull(env, NULL, 0);
+
+    return ((limit > 0) && (limit < gpu->memory_bytes)) ? limit :
+                                                          gpu->memory_bytes;
+}
+
+/* The link, NULL if the GPU has fewer */
+static const cuemu_nvlink_t *
+cuemu_nvml_link(const cuemu_gpu_t *gpu, unsigned link)
+{
+    return (link < (unsigned)gpu->num_nvlinks) ? &gpu->nvlinks[link] : NULL;
+}
+
+
+/* ---------------------------------------------------- library and system */
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+    return cuemu_nvml_start();
+}
+
+nvmlReturn_t nvmlInit(void)
+{
+    return cuemu_nvml_start();
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    return cuemu_nvml_start();
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    nvmlReturn_t ret = NVML_SUCCESS;
+
+    pthread_mutex_lock(&cuemu_nvml.lock);
+    if (cuemu_nvml.users == 0) {
+        ret = NVML_ERROR_UNINITIALIZED;
+    } else {
+        --cuemu_nvml.users;
+    }
+    pthread_mutex_unlock(&cuemu_nvml.lock);
+    return ret;
+}
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+    switch (result) {
+    case NVML_SUCCESS:
+        return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+        return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+        return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+        return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+        return "Insufficient Permissions";
+    case NVML_ERROR_NOT_FOUND:
+        return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "Insufficient Size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+        return "Driver Not Loaded";
+    case NVML_ERROR_TIMEOUT:
+        return "Timeout";
+    case NVML_ERROR_LIBRARY_NOT_FOUND:
+        return "NVML Shared Library Not Found";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+        return "Function Not Found";
+    case NVML_ERROR_GPU_IS_LOST:
+        return "GPU is lost";
+    default:
+        return "Unknown Error";
+    }
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    return cuemu_nvml_is_up() ?
+           cuemu_nvml_string(version, length, CUEMU_NVML_DRIVER) :
+           NVML_ERROR_UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    return cuemu_nvml_string(version, length, "13." CUEMU_NVML_DRIVER);
+}
+
+static nvmlReturn_t cuemu_nvml_cuda_version(int *version)
+{
+    if (version == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *version = CUEMU_NVML_CUDA;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
+{
+    return cuemu_nvml_cuda_version(cudaDriverVersion);
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
+{
+    return cuemu_nvml_cuda_version(cudaDriverVersion);
+}
+
+
+/* --------------------------------------------------------------- devices */
+
+static nvmlReturn_t cuemu_nvml_count(unsigned int *count)
+{
+    if (!cuemu_nvml_is_up()) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if (count == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *count = (unsigned)cuemu_nvml.node.num_gpus;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
+{
+    return cuemu_nvml_count(deviceCount);
+}
+
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
+{
+    return cuemu_nvml_count(deviceCount);
+}
+
+static nvmlReturn_t cuemu_nvml_by_index(unsigned index, nvmlDevice_t *device)
+{
+    if (!cuemu_nvml_is_up()) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if ((device == NULL) || (index >= (unsigned)cuemu_nvml.node.num_gpus)) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *device = (nvmlDevice_t)(void*)&cuemu_nvml_handles[index];
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index,
+                                           nvmlDevice_t *device)
+{
+    return cuemu_nvml_by_index(index, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index,
+                                        nvmlDevice_t *device)
+{
+    return cuemu_nvml_by_index(index, device);
+}
+
+static nvmlReturn_t cuemu_nvml_by_bus_id(const char *text, nvmlDevice_t *device)
+{
+    unsigned domain, bus, dev, gpu_domain, gpu_bus, gpu_dev;
+    int i;
+
+    if (!cuemu_nvml_is_up()) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if ((text == NULL) || (device == NULL) ||
+        (sscanf(text, "%x:%x:%x", &domain, &bus, &dev) != 3)) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    for (i = 0; i < cuemu_nvml.node.num_gpus; ++i) {
+        if ((sscanf(cuemu_nvml.node.gpus[i].busid, "%x:%x:%x", &gpu_domain,
+                    &gpu_bus, &gpu_dev) == 3) && (domain == gpu_domain) &&
+            (bus == gpu_bus) && (dev == gpu_dev)) {
+            return cuemu_nvml_by_index((unsigned)i, device);
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId,
+                                              nvmlDevice_t *device)
+{
+    return cuemu_nvml_by_bus_id(pciBusId, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId,
+                                           nvmlDevice_t *device)
+{
+    return cuemu_nvml_by_bus_id(pciBusId, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    char text[NVML_DEVICE_UUID_BUFFER_SIZE];
+    int i;
+
+    if (!cuemu_nvml_is_up()) {
+        return NVML_ERROR_UNINITIALIZED;
+    }
+    if ((uuid == NULL) || (device == NULL)) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    for (i = 0; i < cuemu_nvml.node.num_gpus; ++i) {
+        cuemu_nvml_uuid(&cuemu_nvml.node.gpus[i], text, sizeof(text));
+        if (strcasecmp(text, uuid) == 0) {
+            return cuemu_nvml_by_index((unsigned)i, device);
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name,
+                               unsigned int length)
+{
+    CUEMU_NVML_GPU(device, gpu, name == NULL);
+    return cuemu_nvml_string(name, length, gpu->name);
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid,
+                               unsigned int length)
+{
+    char text[NVML_DEVICE_UUID_BUFFER_SIZE];
+
+    CUEMU_NVML_GPU(device, gpu, uuid == NULL);
+    cuemu_nvml_uuid(gpu, text, sizeof(text));
+    return cuemu_nvml_string(uuid, length, text);
+}
+
+nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial,
+                                 unsigned int length)
+{
+    char text[32];
+
+    CUEMU_NVML_GPU(device, gpu, serial == NULL);
+    snprintf(text, sizeof(text), "%010u",
+             (unsigned)(gpu->uuid[0] << 16 | gpu->uuid[1] << 8 | gpu->uuid[2]));
+    return cuemu_nvml_string(serial, length, text);
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+    CUEMU_NVML_GPU(device, gpu, index == NULL);
+    *index = (unsigned)cuemu_nvml_index(device);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device,
+                                      unsigned int *minorNumber)
+{
+    CUEMU_NVML_GPU(device, gpu, minorNumber == NULL);
+    *minorNumber = (unsigned)cuemu_nvml_index(device);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *type)
+{
+    CUEMU_NVML_GPU(device, gpu, type == NULL);
+    *type = (gpu->sm >= 80) ? NVML_BRAND_NVIDIA : NVML_BRAND_TESLA;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
+                                                int *minor)
+{
+    CUEMU_NVML_GPU(device, gpu, (major == NULL) || (minor == NULL));
+    *major = gpu->sm / 10;
+    *minor = gpu->sm % 10;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    CUEMU_NVML_GPU(device, gpu, memory == NULL);
+    memory->total = cuemu_nvml_memory(gpu);
+    memory->used  = 0;
+    memory->free  = memory->total;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
+                                        nvmlMemory_v2_t *memory)
+{
+    CUEMU_NVML_GPU(device, gpu, memory == NULL);
+    if (memory->version != nvmlMemory_v2) {
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    }
+    memory->total    = cuemu_nvml_memory(gpu) + CUEMU_NVML_RESERVED;
+    memory->reserved = CUEMU_NVML_RESERVED;
+    memory->used     = 0;
+    memory->free     = cuemu_nvml_memory(gpu);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
+{
+    CUEMU_NVML_GPU(device, gpu, node == NULL);
+    *node = (unsigned)gpu->numa;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device,
+                                      nvmlComputeMode_t *mode)
+{
+    CUEMU_NVML_GPU(device, gpu, mode == NULL);
+    *mode = NVML_COMPUTEMODE_DEFAULT;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device,
+                                          nvmlEnableState_t *mode)
+{
+    CUEMU_NVML_GPU(device, gpu, mode == NULL);
+    *mode = NVML_FEATURE_ENABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device,
+                                  unsigned int *currentMode,
+                                  unsigned int *pendingMode)
+{
+    CUEMU_NVML_GPU(device, gpu, (currentMode == NULL) || (pendingMode == NULL));
+    if (gpu->sm < 80) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    *currentMode = NVML_DEVICE_MIG_DISABLE;
+    *pendingMode = NVML_DEVICE_MIG_DISABLE;
+    return NVML_SUCCESS;
+}
+
+
+/* ------------------------------------------------------------------- PCI */
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    CUEMU_NVML_GPU(device, gpu, pci == NULL);
+    cuemu_nvml_pci_info(gpu->busid, gpu, pci);
+    return NVML_SUCCESS;
+}
+
+/* The older ones write a shorter structure: all but the long bus id. */
+static nvmlReturn_t cuemu_nvml_old_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    nvmlPciInfo_t full;
+
+    CUEMU_NVML_GPU(device, gpu, pci == NULL);
+    cuemu_nvml_pci_info(gpu->busid, gpu, &full);
+    memcpy(pci, &full, offsetof(nvmlPciInfo_t, busId));
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return cuemu_nvml_old_pci(device, pci);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return cuemu_nvml_old_pci(device, pci);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device,
+                                                unsigned int *maxLinkGen)
+{
+    CUEMU_NVML_GPU(device, gpu, maxLinkGen == NULL);
+    *maxLinkGen = (unsigned)gpu->pcie_gen;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device,
+                                                 unsigned int *currLinkGen)
+{
+    CUEMU_NVML_GPU(device, gpu, currLinkGen == NULL);
+    *currLinkGen = (unsigned)gpu->pcie_gen;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device,
+                                           unsigned int *maxLinkWidth)
+{
+    CUEMU_NVML_GPU(device, gpu, maxLinkWidth == NULL);
+    *maxLinkWidth = (unsigned)gpu->pcie_width;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device,
+                                            unsigned int *currLinkWidth)
+{
+    CUEMU_NVML_GPU(device, gpu, currLinkWidth == NULL);
+    *currLinkWidth = (unsigned)gpu->pcie_width;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(
+        nvmlDevice_t device1, nvmlDevice_t device2,
+        nvmlGpuTopologyLevel_t *pathInfo)
+{
+    static const nvmlGpuTopologyLevel_t levels[] = {
+        NVML_TOPOLOGY_INTERNAL, NVML_TOPOLOGY_SINGLE, NVML_TOPOLOGY_MULTIPLE,
+        NVML_TOPOLOGY_NODE, NVML_TOPOLOGY_SYSTEM
+    };
+
+    CUEMU_NVML_GPU(device1, gpu, (pathInfo == NULL) ||
+                                 (cuemu_nvml_index(device2) < 0));
+    *pathInfo = levels[cuemu_node_pci_distance(&cuemu_nvml.node,
+                                               cuemu_nvml_index(device1),
+                                               cuemu_nvml_index(device2))];
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
+                                    nvmlGpuP2PCapsIndex_t p2pIndex,
+                                    nvmlGpuP2PStatus_t *p2pStatus)
+{
+    const cuemu_route_t *route;
+    int nvlink, peers, ok, i, index2;
+
+    CUEMU_NVML_GPU(device1, gpu, (p2pStatus == NULL) ||
+                                 (cuemu_nvml_index(device2) < 0));
+    index2 = cuemu_nvml_index(device2);
+    route  = cuemu_node_route(&cuemu_nvml.node, cuemu_nvml_index(device1),
+                              index2);
+    peers  = (route != NULL) && route->p2p;
+    for (nvlink = 0, i = 0; i < gpu->num_nvlinks; ++i) {
+        nvlink |= (gpu->nvlinks[i].peer_gpu == index2) ||
+                  (gpu->nvlinks[i].peer_type == CUEMU_PEER_SWITCH);
+    }
+
+    switch (p2pIndex) {
+    case NVML_P2P_CAPS_INDEX_READ:
+    case NVML_P2P_CAPS_INDEX_WRITE:
+        ok = peers;
+        break;
+    case NVML_P2P_CAPS_INDEX_NVLINK:
+    case NVML_P2P_CAPS_INDEX_ATOMICS:
+        ok = peers && nvlink;
+        break;
+    case NVML_P2P_CAPS_INDEX_PCI:
+        ok = peers && !nvlink;
+        break;
+    default:
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *p2pStatus = ok ? NVML_P2P_STATUS_OK :
+                 (peers ? NVML_P2P_STATUS_NOT_SUPPORTED :
+                          NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED);
+    return NVML_SUCCESS;
+}
+
+
+/* ---------------------------------------------------------------- NVLink */
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
+                                      nvmlEnableState_t *isActive)
+{
+    CUEMU_NVML_GPU(device, gpu, (isActive == NULL) ||
+                                (link >= NVML_NVLINK_MAX_LINKS));
+    if (gpu->num_nvlinks == 0) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    *isActive = (cuemu_nvml_link(gpu, link) != NULL) ? NVML_FEATURE_ENABLED :
+                                                       NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link,
+                                        unsigned int *version)
+{
+    CUEMU_NVML_GPU(device, gpu, version == NULL);
+    if (cuemu_nvml_link(gpu, link) == NULL) {
+        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
+                                         NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *version = (unsigned)gpu->nvlink_version;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device,
+                                           unsigned int link,
+                                           nvmlNvLinkCapability_t capability,
+                                           unsigned int *capResult)
+{
+    const cuemu_nvlink_t *nvlink;
+
+    CUEMU_NVML_GPU(device, gpu, (capResult == NULL) ||
+                                (capability >= NVML_NVLINK_CAP_COUNT));
+    nvlink = cuemu_nvml_link(gpu, link);
+    if (nvlink == NULL) {
+        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
+                                         NVML_ERROR_INVALID_ARGUMENT;
+    }
+
+    switch (capability) {
+    case NVML_NVLINK_CAP_P2P_SUPPORTED:
+    case NVML_NVLINK_CAP_P2P_ATOMICS:
+        *capResult = (nvlink->peer_type != CUEMU_PEER_CPU);
+        break;
+    case NVML_NVLINK_CAP_SYSMEM_ACCESS:
+    case NVML_NVLINK_CAP_SYSMEM_ATOMICS:
+        *capResult = (nvlink->peer_type == CUEMU_PEER_CPU);
+        break;
+    case NVML_NVLINK_CAP_VALID:
+        *capResult = 1;
+        break;
+    default:
+        *capResult = 0;
+        break;
+    }
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t cuemu_nvml_remote(nvmlDevice_t device, unsigned link,
+                                      nvmlPciInfo_t *pci)
+{
+    const cuemu_nvlink_t *nvlink;
+
+    CUEMU_NVML_GPU(device, gpu, pci == NULL);
+    nvlink = cuemu_nvml_link(gpu, link);
+    if (nvlink == NULL) {
+        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
+                                         NVML_ERROR_INVALID_ARGUMENT;
+    }
+
+    cuemu_nvml_pci_info(nvlink->peer_busid,
+                        (nvlink->peer_gpu < 0) ? NULL :
+                        &cuemu_nvml.node.gpus[nvlink->peer_gpu], pci);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device,
+                                                 unsigned int link,
+                                                 nvmlPciInfo_t *pci)
+{
+    return cuemu_nvml_remote(device, link, pci);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
+                                              unsigned int link,
+                                              nvmlPciInfo_t *pci)
+{
+    nvmlPciInfo_t full;
+    nvmlReturn_t ret = cuemu_nvml_remote(device, link,
+                                         (pci == NULL) ? NULL : &full);
+
+    if (ret == NVML_SUCCESS) {
+        memcpy(pci, &full, offsetof(nvmlPciInfo_t, busId));
+    }
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(
+        nvmlDevice_t device, unsigned int link,
+        nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
+{
+    const cuemu_nvlink_t *nvlink;
+
+    CUEMU_NVML_GPU(device, gpu, pNvLinkDeviceType == NULL);
+    nvlink = cuemu_nvml_link(gpu, link);
+    if (nvlink == NULL) {
+        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
+                                         NVML_ERROR_INVALID_ARGUMENT;
+    }
+
+    switch (nvlink->peer_type) {
+    case CUEMU_PEER_GPU:
+        *pNvLinkDeviceType = NVML_NVLINK_DEVICE_TYPE_GPU;
+        break;
+    case CUEMU_PEER_SWITCH:
+        *pNvLinkDeviceType = NVML_NVLINK_DEVICE_TYPE_SWITCH;
+        break;
+    case CUEMU_PEER_CPU:
+        *pNvLinkDeviceType = NVML_NVLINK_DEVICE_TYPE_IBMNPU;
+        break;
+    default:
+        *pNvLinkDeviceType = NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
+        break;
+    }
+    return NVML_SUCCESS;
+}
+
+static int cuemu_nvml_field(const cuemu_gpu_t *gpu, nvmlFieldValue_t *field)
+{
+    unsigned link = UINT32_MAX;
+    int i, switches;
+
+    switch (field->fieldId) {
+    case NVML_FI_DEV_NVLINK_LINK_COUNT:
+        field->value.uiVal = (unsigned)gpu->num_nvlinks;
+        return 1;
+    case NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON:
+        field->value.uiVal = (unsigned)gpu->nvlink_mbps;
+        return gpu->num_nvlinks > 0;
+#ifdef NVML_FI_DEV_NVLINK_GET_SPEED
+    case NVML_FI_DEV_NVLINK_GET_SPEED:
+        link = field->scopeId;
+        break;
+#endif
+#ifdef NVML_FI_DEV_NVLINK_GET_VERSION
+    case NVML_FI_DEV_NVLINK_GET_VERSION:
+        field->value.uiVal = (unsigned)gpu->nvlink_version;
+        return field->scopeId < (unsigned)gpu->num_nvlinks;
+#endif
+#ifdef NVML_FI_DEV_NVLINK_GET_STATE
+    case NVML_FI_DEV_NVLINK_GET_STATE:
+        field->value.uiVal = (field->scopeId < (unsigned)gpu->num_nvlinks);
+        return 1;
+#endif
+#ifdef NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT
+    case NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT:
+        for (switches = 0, i = 0; i < gpu->num_nvlinks; ++i) {
+            switches += (gpu->nvlinks[i].peer_type == CUEMU_PEER_SWITCH);
+        }
+        field->value.uiVal = (unsigned)switches;
+        return 1;
+#endif
+#ifdef NVML_FI_DEV_C2C_LINK_COUNT
+    case NVML_FI_DEV_C2C_LINK_COUNT:
+        field->value.uiVal = 0;
+        return 1;
+#endif
+    default:
+        if ((field->fieldId >= NVML_FI_DEV_NVLINK_SPEED_MBPS_L0) &&
+            (field->fieldId <= NVML_FI_DEV_NVLINK_SPEED_MBPS_L5)) {
+            link = field->fieldId - NVML_FI_DEV_NVLINK_SPEED_MBPS_L0;
+        } else if ((field->fieldId >= NVML_FI_DEV_NVLINK_SPEED_MBPS_L6) &&
+                   (field->fieldId <= NVML_FI_DEV_NVLINK_SPEED_MBPS_L11)) {
+            link = 6 + field->fieldId - NVML_FI_DEV_NVLINK_SPEED_MBPS_L6;
+        }
+        break;
+    }
+
+    field->value.uiVal = (unsigned)gpu->nvlink_mbps;
+    return link < (unsigned)gpu->num_nvlinks;
+}
+
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
+                                      nvmlFieldValue_t *values)
+{
+    struct timeval now;
+    int i;
+
+    CUEMU_NVML_GPU(device, gpu, (values == NULL) || (valuesCount < 1));
+    gettimeofday(&now, NULL);
+    for (i = 0; i < valuesCount; ++i) {
+        memset(&values[i].value, 0, sizeof(values[i].value));
+        values[i].timestamp   = now.tv_sec * 1000000ll + now.tv_usec;
+        values[i].latencyUsec = 0;
+        values[i].valueType   = NVML_VALUE_TYPE_UNSIGNED_INT;
+        values[i].nvmlReturn  = cuemu_nvml_field(gpu, &values[i]) ?
+                                NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+    }
+    return NVML_SUCCESS;
+}
+
+/* No fabric manager: what a single node without multi-node NVLink says. */
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device,
+                                        nvmlGpuFabricInfo_t *gpuFabricInfo)
+{
+    CUEMU_NVML_GPU(device, gpu, gpuFabricInfo == NULL);
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,
+                                         nvmlGpuFabricInfoV_t *gpuFabricInfo)
+{
+    CUEMU_NVML_GPU(device, gpu, gpuFabricInfo == NULL);
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+
+/* -------------------------------------------------------------- affinity */
+
+nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device,
+                                      unsigned int cpuSetSize,
+                                      unsigned long *cpuSet)
+{
+    CUEMU_NVML_GPU(device, gpu, (cpuSet == NULL) || (cpuSetSize == 0));
+    memset(cpuSet, 0xff, cpuSetSize * sizeof(*cpuSet));
+    return NVML_SUCCESS;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Node descriptions: those that come with us, and broken ones.
+ */
+#include "core_fixture.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+/* ------------------------------------------------------------- our nodes */
+
+TEST(core_node, beluga_is_a_mesh_of_48)
+{
+    core_node node("beluga");
+
+    EXPECT_STREQ("beluga", node->name);
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_EQ(2, node->num_numa);
+    EXPECT_FALSE(node->has_nvswitch);
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(70, node->gpus[i].sm);
+        EXPECT_EQ(6, node->gpus[i].num_nvlinks);
+        EXPECT_EQ(2, node->gpus[i].nvlink_version);
+        EXPECT_EQ(3, node->gpus[i].pcie_gen);
+        EXPECT_EQ(16, node->gpus[i].pcie_width);
+        for (int k = 0; k < 4; ++k) {
+            if (i != k) {
+                EXPECT_DOUBLE_EQ(48e9, node.route(i, k).solo_rate);
+                EXPECT_TRUE(node.route(i, k).p2p);
+            }
+        }
+    }
+}
+
+/* The host path of beluga is one PCIe 3 link for all: the papers' finding that
+   host staging hurts when both directions run. */
+TEST(core_node, beluga_host_path_is_shared_by_both_directions)
+{
+    core_node node("beluga");
+    node.no_fixed_times();
+    core_sim s(*node);
+    cuemu_place_t host = CUEMU_PLACE_NUMA(0);
+
+    cuemu_op_id_t a_up   = s.copy(0, host, 1 << 28);
+    cuemu_op_id_t a_down = s.copy(host, 1, 1 << 28);
+    cuemu_sim_advance(s.sim, 1);
+    EXPECT_DOUBLE_EQ(12.5e9, cuemu_sim_op_rate(s.sim, a_up));
+    EXPECT_DOUBLE_EQ(12.5e9, cuemu_sim_op_rate(s.sim, a_down));
+    s.copy(1, host, 1 << 28, {}, 1);
+    s.copy(host, 0, 1 << 28, {}, 1);
+    cuemu_sim_advance(s.sim, 2);
+    EXPECT_DOUBLE_EQ(6.25e9, cuemu_sim_op_rate(s.sim, a_up));
+    EXPECT_DOUBLE_EQ(6.25e9, cuemu_sim_op_rate(s.sim, a_down));
+}
+
+TEST(core_node, narval_is_a_mesh_of_four_links)
+{
+    core_node node("narval");
+
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_EQ(80, node->gpus[0].sm);
+    EXPECT_EQ(12, node->gpus[0].num_nvlinks);
+    EXPECT_NEAR(93e9, node.route(0, 3).solo_rate, 1e9);
+    EXPECT_NEAR(25e9, node.route(0, CUEMU_PLACE_NUMA(0)).solo_rate, 1e9);
+    EXPECT_EQ(1, node->gpus[3].numa);
+}
+
+TEST(core_node, mist_goes_to_the_host_by_nvlink)
+{
+    core_node node("mist");
+
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_DOUBLE_EQ(72e9, node.route(0, 1).solo_rate);
+    EXPECT_DOUBLE_EQ(72e9, node.route(0, CUEMU_PLACE_NUMA(0)).solo_rate);
+    EXPECT_DOUBLE_EQ(41e9, node.route(0, CUEMU_PLACE_NUMA(1)).solo_rate);
+    EXPECT_DOUBLE_EQ(41e9, node.route(0, 2).solo_rate);
+    EXPECT_EQ(CUEMU_PEER_CPU, node->gpus[0].nvlinks[3].peer_type);
+}
+
+TEST(core_node, dgx1_has_pairs_that_are_no_peers)
+{
+    core_node node("dgx1");
+
+    ASSERT_EQ(8, node->num_gpus);
+    EXPECT_DOUBLE_EQ(24e9, node.route(0, 1).solo_rate);
+    EXPECT_DOUBLE_EQ(48e9, node.route(0, 3).solo_rate);
+    EXPECT_TRUE(node.route(0, 4).p2p);
+    EXPECT_FALSE(node.route(0, 5).p2p);
+    EXPECT_LT(node.route(0, 5).solo_rate, 13e9);
+    EXPECT_EQ(1, cuemu_node_pci_distance(&*node, 0, 1));
+    EXPECT_EQ(3, cuemu_node_pci_distance(&*node, 0, 2));
+    EXPECT_EQ(4, cuemu_node_pci_distance(&*node, 0, 4));
+    EXPECT_EQ(0, cuemu_node_pci_distance(&*node, 2, 2));
+}
+
+TEST(core_node, hgx_h200_shares_ports)
+{
+    core_node node("hgx-h200");
+
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_TRUE(node->has_nvswitch);
+    EXPECT_EQ(18, node->gpus[2].num_nvlinks);
+    EXPECT_STREQ("NVIDIA H200", node->gpus[2].name);
+    EXPECT_DOUBLE_EQ(397e9, node.route(0, 3).solo_rate);
+    EXPECT_DOUBLE_EQ(55e9, node.route(0, CUEMU_PLACE_NUMA(0)).solo_rate);
+    EXPECT_EQ(node.route(0, 1).links[0], node.route(0, 2).links[0]);
+}
+
+TEST(core_node, pcie_only_meets_at_the_switch_or_not_at_all)
+{
+    core_node node("pcie-only");
+
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_EQ(0, node->gpus[0].num_nvlinks);
+    EXPECT_TRUE(node.route(0, 1).p2p);
+    EXPECT_EQ(2, node.route(0, 1).num_links); /* its up, the other's down */
+    EXPECT_TRUE(node.route(2, 3).p2p);
+    EXPECT_FALSE(node.route(0, 2).p2p);
+    EXPECT_GT(node.route(0, 2).setup, node.route(0, 1).setup);
+}
+
+TEST(core_node, every_node_connects_everything)
+{
+    for (const char *name : {"beluga", "cedar", "dgx1", "hgx-h200", "mist",
+                             "narval", "pcie-only"}) {
+        core_node node(name);
+        std::vector<cuemu_place_t> places = {CUEMU_PLACE_PAGEABLE};
+
+        for (int i = 0; i < node->num_gpus; ++i) {
+            places.push_back(CUEMU_PLACE_GPU(i));
+            EXPECT_GT(node->gpus[i].memory_bytes, 1ull << 30);
+            EXPECT_NE('\0', node->gpus[i].name[0]);
+            for (int k = 0; k < i; ++k) {
+                EXPECT_NE(0, memcmp(node->gpus[i].uuid, node->gpus[k].uuid, 16));
+            }
+        }
+        for (int i = 0; i < node->num_numa; ++i) {
+            places.push_back(CUEMU_PLACE_NUMA(i));
+        }
+        for (auto src : places) {
+            for (auto dst : places) {
+                const cuemu_route_t *route = cuemu_node_route(&*node, src, dst);
+                ASSERT_NE(nullptr, route) << name << " " << src << ">" << dst;
+                EXPECT_GT(route->solo_rate, 1e9);
+            }
+        }
+        EXPECT_EQ(nullptr, cuemu_node_route(&*node, 15, 0));
+        EXPECT_EQ(nullptr, cuemu_node_route(&*node, 0, 1000));
+    }
+}
+
+/* ----------------------------------------------------------- broken files */
+
+class core_xml : public ::testing::Test {
+protected:
+    void SetUp() override
+    {
+        char name[] = "/tmp/cuemu_node_XXXXXX";
+        int fd      = mkstemp(name);
+
+        ASSERT_GE(fd, 0);
+        close(fd);
+        m_path = name;
+    }
+
+    void TearDown() override
+    {
+        unlink(m_path.c_str());
+    }
+
+    /* loads `text`; the message has to name the file, the line and `reason` */
+    void refuse(const std::string &text, int line, const std::string &reason)
+    {
+        cuemu_status_t status = load(text);
+
+        EXPECT_EQ(CUEMU_ERR_PARSE, status) << text;
+        EXPECT_NE(std::string::npos,
+                  m_error.find(m_path + ":" + std::to_string(line) + ": "))
+                << m_error;
+        EXPECT_NE(std::string::npos, m_error.find(reason)) << m_error;
+    }
+
+    cuemu_status_t load(const std::string &text)
+    {
+        char error[CUEMU_ERRBUF_SIZE] = "";
+
+        std::ofstream(m_path) << text;
+        cuemu_status_t status = cuemu_node_load(m_path.c_str(), &m_node, error);
+        m_error = error;
+        return status;
+    }
+
+    /* one CPU, one GPU with `inside`, from line 1 on; then `after` */
+    static std::string one_gpu(const std::string &inside,
+                               const std::string &after = "",
+                               const std::string &speed = "16.0 GT/s PCIe")
+    {
+        return "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\">\n"
+               "<pci busid=\"0000:01:00.0\" link_speed=\"" + speed +
+               "\" link_width=\"16\">\n<gpu dev=\"0\" sm=\"80\">\n" + inside +
+               "</gpu>\n</pci>\n</cpu>\n" + after + "</system>\n";
+    }
+
+    std::string  m_path;
+    std::string  m_error;
+    cuemu_node_t m_node;
+};
+
+TEST_F(core_xml, a_small_one_is_fine)
+{
+    EXPECT_EQ(CUEMU_OK, load(one_gpu(""))) << m_error;
+    EXPECT_EQ(1, m_node.num_gpus);
+    EXPECT_EQ(4, m_node.gpus[0].pcie_gen);
+}
+
+TEST_F(core_xml, missing_file)
+{
+    char error[CUEMU_ERRBUF_SIZE] = "";
+
+    EXPECT_EQ(CUEMU_ERR_IO,
+              cuemu_node_load("/nonexistent/n.xml", &m_node, error));
+    EXPECT_STREQ("/nonexistent/n.xml: No such file or directory", error);
+    EXPECT_EQ(CUEMU_ERR_IO, cuemu_node_load("/tmp", &m_node, error));
+}
+
+TEST_F(core_xml, broken_xml)
+{
+    refuse("<system>\n<cpu>\n</system>", 3, "broken XML");
+    refuse("", 1, "broken XML");
+    refuse("not at all", 1, "broken XML");
+    std::string good = one_gpu("");
+    for (size_t cut = 1; cut + 2 < good.size(); cut += 3) {
+        EXPECT_EQ(CUEMU_ERR_PARSE, load(good.substr(0, cut)));
+    }
+}
+
+TEST_F(core_xml, other_root)
+{
+    refuse("<graphs version=\"1\"/>", 1, "no NCCL topology file");
+}
+
+TEST_F(core_xml, no_gpu)
+{
+    refuse("<system version=\"1\">\n<cpu numaid=\"0\"/>\n</system>", 1,
+           "no GPU");
+}
+
+TEST_F(core_xml, nvlink_to_nowhere)
+{
+    refuse(one_gpu("<nvlink target=\"0000:99:00.0\" count=\"2\" "
+                   "tclass=\"0x030200\"/>\n"), 5, "0000:99:00.0");
+    refuse(one_gpu("\n<nvlink target=\"0000:01:00.0\" count=\"2\" "
+                   "tclass=\"0x030200\"/>\n"), 6, "no other GPU");
+    refuse(one_gpu("<nvlink count=\"2\"/>\n"), 5, "without a target");
+    refuse(one_gpu("<nvlink target=\"x\" count=\"-2\" tclass=\"0x68000\"/>\n"),
+           5, "count=\"-2\"");
+    refuse(one_gpu("<nvlink target=\"x\" count=\"12\" tclass=\"0x68000\"/>\n"
+                   "<nvlink target=\"y\" count=\"12\" tclass=\"0x68000\"/>\n"),
+           6, "more than 18");
+}
+
+TEST_F(core_xml, speeds)
+{
+    refuse(one_gpu("", "", "-8.0 GT/s PCIe"), 3, "link_speed=\"-8.0");
+    refuse(one_gpu("", "", "fast"), 3, "link_speed=\"fast\"");
+    EXPECT_EQ(CUEMU_OK, load(one_gpu("", "", ""))) << m_error;
+    EXPECT_EQ(CUEMU_OK, load(one_gpu("", "", "32.0 GT/s PCIe")));
+    EXPECT_EQ(5, m_node.gpus[0].pcie_gen);
+}
+
+TEST_F(core_xml, gpu_attributes)
+{
+    refuse("<system>\n<cpu>\n<pci busid=\"0000:01:00.0\">\n<gpu dev=\"0\"/>\n"
+           "</pci></cpu></system>", 4, "no sm");
+    refuse("<system>\n<cpu>\n<pci busid=\"0000:01:00.0\">\n"
+           "<gpu dev=\"0\" sm=\"x\"/>\n</pci></cpu></system>", 4, "sm=\"x\"");
+    refuse("<system>\n<cpu>\n<pci busid=\"zebra\"/></cpu></system>", 3,
+           "zebra");
+    refuse("<system><cpu>\n<pci busid=\"0000:01:00.0\">\n"
+           "<gpu dev=\"0\" sm=\"70\"/></pci>\n<pci busid=\"0000:02:00.0\">\n"
+           "<gpu dev=\"0\" sm=\"70\"/></pci></cpu></system>", 5,
+           "two GPUs with dev=\"0\"");
+}
+
+TEST_F(core_xml, nesting_without_end)
+{
+    std::string text = "<system><cpu>";
+
+    for (int i = 0; i < 200; ++i) {
+        char pci[64];
+        snprintf(pci, sizeof(pci), "\n<pci busid=\"%04x:01:00.0\">", i);
+        text += pci;
+    }
+    for (int i = 0; i < 200; ++i) {
+        text += "</pci>";
+    }
+    refuse(text + "</cpu></system>", 7, "nested");
+}
+
+TEST_F(core_xml, overrides)
+{
+    EXPECT_EQ(CUEMU_OK,
+              load(one_gpu("",
+                           "<cuemu set=\"link\" name=\"pcie.*\" gbps=\"20\" "
+                           "source=\"test\"/>\n"
+                           "<cuemu set=\"shared\" name=\"s\" "
+                           "members=\"pcie.0.up pcie.0.down\" gbps=\"15\" "
+                           "source=\"test\"/>\n"
+                           "<cuemu set=\"cost\" name=\"ipc-open\" us=\"7\" "
+                           "source=\"test\"/>\n"
+                           "<cuemu set=\"copy\" name=\"pcie.0.up\" "
+                           "setup_us=\"9\" source=\"test\"/>\n"
+                           "<cuemu set=\"gpu\" name=\"0\" model=\"Toy\" "
+                           "memory_mib=\"64\" source=\"test\"/>\n")))
+            << m_error;
+    const cuemu_route_t *up   = cuemu_node_route(&m_node, 0,
+                                                 CUEMU_PLACE_NUMA(0));
+    const cuemu_route_t *down = cuemu_node_route(&m_node, CUEMU_PLACE_NUMA(0),
+                                                 0);
+    EXPECT_DOUBLE_EQ(15e9, up->solo_rate);
+    EXPECT_DOUBLE_EQ(15e9, down->solo_rate);
+    EXPECT_EQ(9 * CUEMU_PS_PER_US, up->setup);
+    EXPECT_NE(9 * CUEMU_PS_PER_US, down->setup);
+    EXPECT_EQ(7 * CUEMU_PS_PER_US, m_node.cost.call[CUEMU_CALL_IPC_OPEN]);
+    EXPECT_STREQ("Toy", m_node.gpus[0].name);
+    EXPECT_EQ(64ull << 20, m_node.gpus[0].memory_bytes);
+}
+
+TEST_F(core_xml, wrong_overrides)
+{
+    struct {
+        const char *element;
+        const char *reason;
+    } wrong[] = {
+        {"set=\"link\" name=\"pcie.*\" gbps=\"-3\" source=\"t\"", "gbps=\"-3\""},
+        {"set=\"link\" name=\"pcie.*\" gbps=\"0\" source=\"t\"", "gbps="},
+        {"set=\"link\" name=\"pcie.*\" source=\"t\"", "gbps="},
+        {"set=\"link\" name=\"wire\" gbps=\"1\" source=\"t\"", "\"wire\""},
+        {"set=\"link\" name=\"pcie.*\" gbps=\"1\"", "source"},
+        {"set=\"shared\" name=\"s\" members=\"x\" gbps=\"1\" source=\"t\"",
+         "\"x\""},
+        {"set=\"shared\" name=\"s\" gbps=\"1\" source=\"t\"", "members"},
+        {"set=\"cost\" name=\"tea\" us=\"1\" source=\"t\"", "\"tea\""},
+        {"set=\"cost\" name=\"ipc-open\" source=\"t\"", "us="},
+        {"set=\"copy\" name=\"nvlink.*\" setup_us=\"1\" source=\"t\"",
+         "nvlink"},
+        {"set=\"gpu\" name=\"7\" model=\"x\" source=\"t\"", "GPU \"7\""},
+        {"set=\"gpu\" name=\"0\" memory_mib=\"1\" source=\"t\"", "memory_mib"},
+        {"set=\"color\" name=\"0\" source=\"t\"", "color"},
+        {"set=\"link\" gbps=\"1\" source=\"t\"", "without a name"}
+    };
+
+    for (auto &w : wrong) {
+        refuse(one_gpu("", std::string("<cuemu ") + w.element + "/>\n"), 8,
+               w.reason);
+    }
+}
+
+/* Any byte of a good file turned into another: a message or a node, no crash */
+TEST_F(core_xml, damaged_files_do_not_crash)
+{
+    const char *dir = getenv("CUEMU_NODES");
+    std::ifstream in(std::string(dir == NULL ? "nodes" : dir) + "/mist.xml");
+    std::string good((std::istreambuf_iterator<char>(in)),
+                     std::istreambuf_iterator<char>());
+    unsigned seed = 1;
+
+    ASSERT_GT(good.size(), 1000u);
+    for (int i = 0; i < 400; ++i) {
+        std::string bad = good;
+        for (int k = 0; k < 3; ++k) {
+            seed = seed * 1103515245u + 12345u;
+            bad[(seed >> 8) % bad.size()] = "<>\"/=0 -9\nxA"[(seed >> 4) % 12];
+        }
+        cuemu_status_t status = load(bad);
+        if (status != CUEMU_OK) {
+            EXPECT_NE(std::string::npos, m_error.find(m_path)) << m_error;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- finding */
+
+TEST(core_find, names_and_paths)
+{
+    char path[256], error[CUEMU_ERRBUF_SIZE];
+
+    EXPECT_EQ(CUEMU_OK, cuemu_node_find("beluga", NULL, path, sizeof(path),
+                                        error)) << error;
+    EXPECT_NE(nullptr, strstr(path, "/beluga.xml"));
+    EXPECT_EQ(CUEMU_ERR_IO, cuemu_node_find("atlantis", "/nowhere", path,
+                                            sizeof(path), error));
+    EXPECT_NE(nullptr, strstr(error, "\"atlantis\"")) << error;
+    EXPECT_EQ(CUEMU_OK, cuemu_node_find("./some/where.xml", NULL, path,
+                                        sizeof(path), error));
+    EXPECT_STREQ("./some/where.xml", path);
+}
