@@ -381,6 +381,7 @@ static void split_solve(const problem_t *problem, split_t *split)
     double total_share = 0;
     unsigned staged    = 0;
     unsigned dropped   = 0;
+    double submit      = JOIN;
     double seconds, weight, chunks, chunk;
     bool is_done;
     unsigned i;
@@ -403,6 +404,9 @@ static void split_solve(const problem_t *problem, split_t *split)
             chunks    = max_double(1, seconds * rates[i] / max_double(chunk, 1));
             start[i] += SUBMIT_COPY + chunks * CHUNK_GAP;
             cost[i]  *= 1 + 1 / chunks;
+            submit   += chunks * SUBMIT_CHUNK;
+        } else {
+            submit   += SUBMIT_COPY;
         }
     }
 
@@ -414,6 +418,7 @@ static void split_solve(const problem_t *problem, split_t *split)
             split->seconds  = max_double(split->seconds,
                                          start[i] + split->bytes[i] * cost[i]);
         }
+        split->seconds = max_double(split->seconds, submit);
         return;
     }
 
@@ -437,7 +442,8 @@ static void split_solve(const problem_t *problem, split_t *split)
         }
     } while (!is_done);
 
-    split->seconds = seconds;
+    /* A window of transfers cannot go faster than it is submitted */
+    split->seconds = max_double(seconds, submit);
     for (i = 0; i < split->count; ++i) {
         split->bytes[i] = (dropped & (1u << i)) ?
                                   0 :
@@ -771,6 +777,31 @@ void uct_cuda_mp_plan_make(const uct_cuda_topo_t *topo,
         plan->num_paths = 0;
         plan->num_steps = 0;
     }
+}
+
+void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
+                             uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
+    const uct_cuda_mp_place_t destination = {UCT_CUDA_MP_PLACE_DESTINATION, 0,
+                                             0};
+    uct_cuda_mp_plan_path_t *part         = &plan->paths[0];
+
+    plan->src_device = (int16_t)src_device;
+    plan->dst_device = (int16_t)dst_device;
+    plan->numa       = 0;
+    plan->num_paths  = 1;
+    plan->num_steps  = 0;
+    plan->size       = size;
+    plan->slot_size  = 0;
+    plan->seconds    = plan->single_seconds = 0;
+    part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
+    part->path.gpu   = -1;
+    part->bytes      = part->chunk = size;
+    part->chunks     = 1;
+    part->slots      = 0;
+    add_step(plan, &source, 0, &destination, 0, size, 0,
+             uct_cuda_mp_lane(src_device, dst_device), UCT_CUDA_MP_NO_STEP);
 }
 
 /* Does any pair of GPUs get a plan for this size? */

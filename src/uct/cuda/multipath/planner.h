@@ -49,6 +49,11 @@ void uct_cuda_mp_plan_make(const uct_cuda_topo_t *topo,
                            uct_cuda_mp_plan_t *plan);
 
 
+/** The plan that is one plain copy: a single step. */
+void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
+                             uct_cuda_mp_plan_t *plan);
+
+
 /**
  * Smallest size, bytes (within 7 %), for which some pair of GPUs would get a
  * plan under this load; SIZE_MAX if none ever does. Not fast.

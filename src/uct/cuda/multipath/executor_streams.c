@@ -1,0 +1,723 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams, events, and what has to be there before the first copy. */
+#include <uct/cuda/multipath/executor_streams.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/multipath/staging.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Events of one context that wait to be used */
+typedef struct {
+    CUevent  *events;
+    unsigned count;
+    unsigned capacity;
+    unsigned created; /* all that exist, wherever they are */
+} event_pool_t;
+
+
+typedef struct {
+    CUcontext    ctx; /* NULL: not retained */
+    event_pool_t pool;
+    CUstream     notify;
+    /* Joins the lanes of transfers from here to each other GPU */
+    CUstream     joins[UCT_CUDA_TOPO_MAX_GPUS];
+} device_t;
+
+
+typedef struct {
+    CUstream stream; /* NULL: not there yet */
+    int      device; /* whose context the stream belongs to */
+    bool     is_used; /* by the transfer that is being submitted */
+} lane_t;
+
+
+struct uct_cuda_mp_streams {
+    device_t              devices[UCT_CUDA_TOPO_MAX_GPUS];
+    lane_t                lanes[UCT_CUDA_MP_NUM_LANES];
+    uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
+    unsigned              num_used;
+    uint16_t              used[UCT_CUDA_MP_NUM_LANES];
+    /* Of the plan that is being submitted */
+    bool                  is_awaited[UCT_CUDA_MP_MAX_STEPS];
+    CUevent               events[UCT_CUDA_MP_MAX_STEPS];
+};
+
+
+ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_streams_t **streams_p)
+{
+    *streams_p = calloc(1, sizeof(**streams_p));
+    return (*streams_p == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
+}
+
+
+/* ----------------------------------------------------------------- events */
+
+static ucs_status_t pool_reserve(event_pool_t *pool)
+{
+    unsigned capacity;
+    CUevent *events;
+
+    /* Room for every event that exists, so that putting back cannot fail */
+    if (pool->created < pool->capacity) {
+        return UCS_OK;
+    }
+
+    capacity = (pool->capacity == 0) ? 64 : 2 * pool->capacity;
+    events   = realloc(pool->events, capacity * sizeof(*events));
+    if (events == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pool->events   = events;
+    pool->capacity = capacity;
+    return UCS_OK;
+}
+
+/* Needs the device's context to be current */
+static ucs_status_t get_event(uct_cuda_mp_streams_t *streams, int device,
+                              CUevent *event_p)
+{
+    event_pool_t *pool = &streams->devices[device].pool;
+    ucs_status_t status;
+
+    if (pool->count > 0) {
+        *event_p = pool->events[--pool->count];
+        return UCS_OK;
+    }
+
+    status = pool_reserve(pool);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventCreate, event_p,
+                               CU_EVENT_DISABLE_TIMING);
+    }
+
+    if (status == UCS_OK) {
+        ++pool->created;
+    }
+
+    return status;
+}
+
+void uct_cuda_mp_streams_put_event(uct_cuda_mp_streams_t *streams, int device,
+                                   CUevent event)
+{
+    event_pool_t *pool = &streams->devices[device].pool;
+
+    pool->events[pool->count++] = event;
+}
+
+
+/* ------------------------------------------------------------ preparation */
+
+static ucs_status_t prepare_device(uct_cuda_mp_streams_t *streams, int device)
+{
+    ucs_status_t status;
+
+    if (streams->devices[device].ctx != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_retain(device, &streams->devices[device].ctx);
+    if (status != UCS_OK) {
+        streams->devices[device].ctx = NULL;
+        /* "No memory" means staging memory to the caller */
+        return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t prepare_stream(uct_cuda_mp_streams_t *streams, int device,
+                                   CUstream *stream_p)
+{
+    ucs_status_t status;
+
+    if (*stream_p != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(streams->devices[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        *stream_p = NULL;
+    }
+
+    uct_cuda_ctx_pop();
+    return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+}
+
+/* The copy engine that works a lane is the driver's choice, whatever the
+ * stream; the stream's context only has to reach both ends */
+static ucs_status_t prepare_lane(uct_cuda_mp_streams_t *streams, uint16_t number)
+{
+    lane_t *lane = &streams->lanes[number];
+    int from     = uct_cuda_mp_lane_from(number);
+    int to       = uct_cuda_mp_lane_to(number);
+    ucs_status_t status;
+
+    if (lane->stream != NULL) {
+        return UCS_OK;
+    }
+
+    lane->device = (from == UCT_CUDA_MP_LANE_HOST) ? to : from;
+    status       = prepare_device(streams, lane->device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if ((from != UCT_CUDA_MP_LANE_HOST) && (to != UCT_CUDA_MP_LANE_HOST)) {
+        status = prepare_device(streams, to);
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        status = uct_cuda_ctx_enable_peer(from, to);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    return prepare_stream(streams, lane->device, &lane->stream);
+}
+
+static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_streams_t *streams,
+                                           const uct_cuda_mp_place_t *place)
+{
+    if (place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) {
+        return &streams->gpu_staging[place->owner];
+    }
+
+    return &streams->host_staging[place->owner];
+}
+
+/* Wait for whatever still uses the slots, and free the memory */
+static void release_staging(uct_cuda_mp_streams_t *streams,
+                            uct_cuda_mp_staging_t *staging)
+{
+    uct_cuda_mp_slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        slot = &staging->slots[i];
+        if (slot->drained != NULL) {
+            (void)UCT_CUDA_CALL(cuEventSynchronize, slot->drained);
+            uct_cuda_mp_streams_put_event(streams, slot->device, slot->drained);
+            slot->drained = NULL;
+        }
+    }
+
+    uct_cuda_mp_staging_free(staging);
+}
+
+static ucs_status_t prepare_staging(uct_cuda_mp_streams_t *streams, int device,
+                                    int gpu, int numa, size_t slot_size)
+{
+    uct_cuda_mp_staging_t *staging;
+    ucs_status_t status;
+
+    if ((gpu < 0) && (numa >= UCT_CUDA_MP_MAX_NUMA)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    staging = (gpu >= 0) ? &streams->gpu_staging[gpu] :
+                           &streams->host_staging[numa];
+    if ((staging->base != 0) && (staging->slot_size >= slot_size)) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(
+            streams->devices[(gpu >= 0) ? gpu : device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    release_staging(streams, staging);
+    if (gpu >= 0) {
+        status = uct_cuda_mp_staging_alloc_gpu(staging, gpu, slot_size);
+    } else {
+        status = uct_cuda_mp_staging_alloc_host(staging, numa, slot_size);
+    }
+
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_streams_t *streams,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_path_t *path)
+{
+    int src = plan->src_device;
+    int dst = plan->dst_device;
+    int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
+                                                        path->gpu;
+    ucs_status_t status;
+
+    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+        return prepare_lane(streams, uct_cuda_mp_lane(src, dst));
+    }
+
+    status = prepare_lane(streams, uct_cuda_mp_lane(src, via));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = prepare_lane(streams, uct_cuda_mp_lane(via, dst));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return prepare_staging(streams, src, path->gpu, plan->numa,
+                           plan->slot_size);
+}
+
+ucs_status_t uct_cuda_mp_streams_prepare(uct_cuda_mp_streams_t *streams,
+                                         const uct_cuda_mp_plan_t *plan,
+                                         unsigned *path_p)
+{
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        status = prepare_path(streams, plan, &plan->paths[i].path);
+        if (status != UCS_OK) {
+            *path_p = i;
+            return status;
+        }
+    }
+
+    /* Completion is awaited in the source's context even if no lane is */
+    *path_p = 0;
+    status  = prepare_device(streams, plan->src_device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return prepare_stream(
+            streams, plan->src_device,
+            &streams->devices[plan->src_device].joins[plan->dst_device]);
+}
+
+
+/* -------------------------------------------------------------- submission */
+
+static ucs_status_t make_current(uct_cuda_mp_streams_t *streams, int device,
+                                 int *current)
+{
+    if (*current == device) {
+        return UCS_OK;
+    }
+
+    /* Replaces the top of the stack, which the caller has pushed */
+    *current = device;
+    return UCT_CUDA_CALL(cuCtxSetCurrent, streams->devices[device].ctx);
+}
+
+static CUdeviceptr place_address(uct_cuda_mp_streams_t *streams,
+                                 const uct_cuda_mp_place_t *place,
+                                 CUdeviceptr src, CUdeviceptr dst)
+{
+    uct_cuda_mp_staging_t *staging;
+
+    if (place->type == UCT_CUDA_MP_PLACE_SOURCE) {
+        return src;
+    } else if (place->type == UCT_CUDA_MP_PLACE_DESTINATION) {
+        return dst;
+    }
+
+    staging = find_staging(streams, place);
+    return staging->base +
+           uct_cuda_mp_staging_slot(staging, place->slot) * staging->slot_size;
+}
+
+static uct_cuda_mp_slot_t *place_slot(uct_cuda_mp_streams_t *streams,
+                                      const uct_cuda_mp_place_t *place)
+{
+    uct_cuda_mp_staging_t *staging;
+
+    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+        return NULL;
+    }
+
+    staging = find_staging(streams, place);
+    return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
+}
+
+/* Make the lane wait for what the step waits for: earlier steps, and the
+ * transfer that had the slot before */
+static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_step_t *step)
+{
+    const lane_t *lane             = &streams->lanes[step->lane];
+    const uct_cuda_mp_slot_t *slot = place_slot(streams, &step->to);
+    ucs_status_t status;
+    unsigned w;
+    int wait;
+
+    for (w = 0; w < 2; ++w) {
+        wait = step->waits[w];
+        if ((wait == UCT_CUDA_MP_NO_STEP) ||
+            (plan->steps[wait].lane == step->lane)) {
+            continue;
+        }
+
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream,
+                               streams->events[wait], 0);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    if ((slot != NULL) && (slot->drained != NULL)) {
+        return UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, slot->drained, 0);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
+                                const uct_cuda_mp_plan_t *plan, unsigned number,
+                                CUdeviceptr src, CUdeviceptr dst, int *current)
+{
+    const uct_cuda_mp_step_t *step = &plan->steps[number];
+    lane_t *lane                   = &streams->lanes[step->lane];
+    ucs_status_t status;
+    CUevent event;
+
+    status = make_current(streams, lane->device, current);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = submit_waits(streams, plan, step);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (!lane->is_used) {
+        lane->is_used                      = true;
+        streams->used[streams->num_used++] = step->lane;
+    }
+
+    status = UCT_CUDA_CALL(cuMemcpyAsync,
+                           place_address(streams, &step->to, src, dst) +
+                                   step->to_offset,
+                           place_address(streams, &step->from, src, dst) +
+                                   step->from_offset,
+                           step->bytes, lane->stream);
+    if ((status != UCS_OK) || !streams->is_awaited[number]) {
+        return status;
+    }
+
+    status = get_event(streams, lane->device, &event);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    streams->events[number] = event;
+    return UCT_CUDA_CALL(cuEventRecord, event, lane->stream);
+}
+
+/* Steps whose end somebody waits for: later steps on other lanes, and whoever
+ * gets a slot after this plan */
+static void mark_awaited(uct_cuda_mp_streams_t *streams,
+                         const uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_mp_step_t *step;
+    unsigned i, w;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        step                   = &plan->steps[i];
+        streams->events[i]     = NULL;
+        streams->is_awaited[i] = (step->from.type >
+                                  UCT_CUDA_MP_PLACE_DESTINATION);
+        for (w = 0; w < 2; ++w) {
+            if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
+                (plan->steps[step->waits[w]].lane != step->lane)) {
+                streams->is_awaited[step->waits[w]] = true;
+            }
+        }
+    }
+}
+
+/* A slot keeps the event behind the last copy out of it. All other events are
+ * free again: a wait holds on to what was recorded when it was submitted. */
+static void settle_events(uct_cuda_mp_streams_t *streams,
+                          const uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_mp_step_t *step;
+    uct_cuda_mp_slot_t *slot;
+    CUevent event;
+    unsigned i;
+    int device;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        step   = &plan->steps[i];
+        event  = streams->events[i];
+        device = streams->lanes[step->lane].device;
+        slot   = place_slot(streams, &step->from);
+        if (event == NULL) {
+            continue;
+        }
+
+        if (slot != NULL) {
+            if (slot->drained != NULL) {
+                uct_cuda_mp_streams_put_event(streams, slot->device,
+                                              slot->drained);
+            }
+            slot->drained = event;
+            slot->device  = device;
+        } else {
+            uct_cuda_mp_streams_put_event(streams, device, event);
+        }
+    }
+}
+
+/* The next plan begins behind the slots of this one */
+static void advance_slots(uct_cuda_mp_streams_t *streams,
+                          const uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_mp_plan_path_t *path;
+    uct_cuda_mp_staging_t *staging;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i];
+        if (path->path.route == UCT_CUDA_MP_ROUTE_DIRECT) {
+            continue;
+        }
+
+        staging       = (path->path.route == UCT_CUDA_MP_ROUTE_HOST) ?
+                                &streams->host_staging[plan->numa] :
+                                &streams->gpu_staging[path->path.gpu];
+        staging->next = uct_cuda_mp_staging_slot(staging, path->slots);
+    }
+}
+
+ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
+                                        const uct_cuda_mp_plan_t *plan,
+                                        CUdeviceptr src, CUdeviceptr dst)
+{
+    int current = plan->src_device;
+    ucs_status_t status;
+    unsigned i;
+
+    status = uct_cuda_ctx_push(streams->devices[current].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    mark_awaited(streams, plan);
+    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
+        status = submit_step(streams, plan, i, src, dst, &current);
+    }
+
+    /* After a failure as well: what was recorded is recorded */
+    settle_events(streams, plan);
+    advance_slots(streams, plan);
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+static void forget_used(uct_cuda_mp_streams_t *streams)
+{
+    while (streams->num_used > 0) {
+        streams->lanes[streams->used[--streams->num_used]].is_used = false;
+    }
+}
+
+/* Make the join stream wait for one lane */
+static ucs_status_t join_lane(uct_cuda_mp_streams_t *streams,
+                              const lane_t *lane, CUstream join, int *current)
+{
+    ucs_status_t status;
+    CUevent event;
+
+    status = make_current(streams, lane->device, current);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = get_event(streams, lane->device, &event);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuEventRecord, event, lane->stream);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, join, event, 0);
+    }
+
+    uct_cuda_mp_streams_put_event(streams, lane->device, event);
+    return status;
+}
+
+ucs_status_t uct_cuda_mp_streams_finish(uct_cuda_mp_streams_t *streams,
+                                        int src_device, int dst_device,
+                                        CUevent *event_p)
+{
+    device_t *device = &streams->devices[src_device];
+    CUstream join    = device->joins[dst_device];
+    int current      = src_device;
+    ucs_status_t status;
+    unsigned i;
+
+    status = uct_cuda_ctx_push(device->ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    for (i = 0; (i < streams->num_used) && (status == UCS_OK); ++i) {
+        status = join_lane(streams, &streams->lanes[streams->used[i]], join,
+                           &current);
+    }
+
+    if (status == UCS_OK) {
+        status = make_current(streams, src_device, &current);
+    }
+
+    if (status == UCS_OK) {
+        status = get_event(streams, src_device, event_p);
+    }
+
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, *event_p, join);
+        if (status != UCS_OK) {
+            uct_cuda_mp_streams_put_event(streams, src_device, *event_p);
+        }
+    }
+
+    uct_cuda_ctx_pop();
+    if (status == UCS_OK) {
+        forget_used(streams);
+    }
+
+    return status;
+}
+
+void uct_cuda_mp_streams_abort(uct_cuda_mp_streams_t *streams)
+{
+    const lane_t *lane;
+    unsigned i;
+
+    for (i = 0; i < streams->num_used; ++i) {
+        lane = &streams->lanes[streams->used[i]];
+        if (uct_cuda_ctx_push(streams->devices[lane->device].ctx) == UCS_OK) {
+            (void)UCT_CUDA_CALL(cuStreamSynchronize, lane->stream);
+            uct_cuda_ctx_pop();
+        }
+    }
+
+    forget_used(streams);
+}
+
+ucs_status_t uct_cuda_mp_streams_notify(uct_cuda_mp_streams_t *streams,
+                                        int device, CUevent event,
+                                        CUhostFn func, void *arg)
+{
+    CUstream *stream = &streams->devices[device].notify;
+    ucs_status_t status;
+
+    status = prepare_stream(streams, device, stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_ctx_push(streams->devices[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuStreamWaitEvent, *stream, event, 0);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuLaunchHostFunc, *stream, func, arg);
+    }
+
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+
+/* ---------------------------------------------------------------- clean-up */
+
+static void destroy_stream(CUstream stream)
+{
+    if (stream != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+        (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+    }
+}
+
+/* Streams, staging memory and events of one device, in its context */
+static void destroy_device(uct_cuda_mp_streams_t *streams, int number)
+{
+    device_t *device = &streams->devices[number];
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+        if (streams->lanes[i].device == number) {
+            destroy_stream(streams->lanes[i].stream);
+            streams->lanes[i].stream = NULL;
+        }
+    }
+
+    destroy_stream(device->notify);
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        destroy_stream(device->joins[i]);
+    }
+
+    for (i = 0; i < device->pool.count; ++i) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, device->pool.events[i]);
+    }
+}
+
+void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
+{
+    unsigned i, numa;
+
+    /* First what crosses devices: no slot is in use any more afterwards */
+    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+        if (streams->lanes[i].stream != NULL) {
+            (void)UCT_CUDA_CALL(cuStreamSynchronize, streams->lanes[i].stream);
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        if ((streams->devices[i].ctx == NULL) ||
+            (uct_cuda_ctx_push(streams->devices[i].ctx) != UCS_OK)) {
+            continue;
+        }
+
+        release_staging(streams, &streams->gpu_staging[i]);
+        for (numa = 0; numa < UCT_CUDA_MP_MAX_NUMA; ++numa) {
+            release_staging(streams, &streams->host_staging[numa]);
+        }
+        uct_cuda_ctx_pop();
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        if ((streams->devices[i].ctx != NULL) &&
+            (uct_cuda_ctx_push(streams->devices[i].ctx) == UCS_OK)) {
+            destroy_device(streams, (int)i);
+            uct_cuda_ctx_pop();
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        free(streams->devices[i].pool.events);
+        if (streams->devices[i].ctx != NULL) {
+            uct_cuda_ctx_release((int)i);
+        }
+    }
+
+    free(streams);
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The engine: asks the planner, has the executor do it, and steps back to one
+ * path wherever that does not work out.
+ */
+#include <uct/cuda/multipath/multipath.h>
+
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/multipath/checker.h>
+#include <uct/cuda/multipath/executor_streams.h>
+#include <uct/cuda/multipath/planner.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+
+
+/* Transfers below this never look at the node, which costs NVML's start */
+#define LEARN_MIN_SIZE (256ul << 10)
+
+/* Staging memory shrinks to this before a path is given up */
+#define STAGING_MIN_SIZE (1ul << 20)
+
+#define PIECE_ALIGN 4096ul
+
+
+typedef struct {
+    uct_cuda_mp_engine_t   super;
+    pthread_mutex_t        lock;
+    uct_cuda_mp_config_t   config;
+    uct_cuda_mp_streams_t  *streams;
+    uct_cuda_mp_transfer_t *free;
+    bool                   is_learned;
+    bool                   is_hidden_told;
+    bool                   is_shrink_told;
+    /* This engine's view of the node: what did not work is taken out */
+    uct_cuda_topo_t        topo;
+    uct_cuda_mp_plan_t     plan;
+} engine_t;
+
+
+struct uct_cuda_mp_transfer {
+    engine_t               *engine;
+    uct_cuda_mp_transfer_t *next; /* free ones */
+    CUevent                event; /* behind the last copy */
+    int                    device;
+    ucs_status_t           status;
+};
+
+
+static engine_t *engine_of(uct_cuda_mp_engine_t *super)
+{
+    return (engine_t*)super;
+}
+
+static void set_min_size(engine_t *engine, size_t size)
+{
+    __atomic_store_n(&engine->super.min_size, size, __ATOMIC_RELAXED);
+}
+
+ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
+                                       uct_cuda_mp_engine_t **engine_p)
+{
+    ucs_status_t status;
+    char error[256];
+    engine_t *engine;
+
+    status = uct_cuda_mp_config_check(config, error, sizeof(error));
+    if (status != UCS_OK) {
+        uct_cuda_error("%s", error);
+        return status;
+    }
+
+    engine = calloc(1, sizeof(*engine));
+    if (engine == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_mp_streams_create(&engine->streams);
+    if (status != UCS_OK) {
+        free(engine);
+        return status;
+    }
+
+    pthread_mutex_init(&engine->lock, NULL);
+    engine->config = *config;
+    if (config->enable == UCT_CUDA_MP_NO) {
+        set_min_size(engine, SIZE_MAX);
+    } else if (config->min_size != UCT_CUDA_MP_SIZE_AUTO) {
+        set_min_size(engine, config->min_size);
+    } else {
+        set_min_size(engine, LEARN_MIN_SIZE);
+    }
+
+    *engine_p = &engine->super;
+    return UCS_OK;
+}
+
+void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
+{
+    engine_t *engine = engine_of(super);
+    uct_cuda_mp_transfer_t *transfer;
+
+    uct_cuda_mp_streams_destroy(engine->streams);
+    while (engine->free != NULL) {
+        transfer     = engine->free;
+        engine->free = transfer->next;
+        free(transfer);
+    }
+
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
+
+/* From what size on is it worth asking? */
+static void engine_update_min_size(engine_t *engine)
+{
+    size_t size = uct_cuda_mp_plan_min_size(&engine->topo, &engine->config,
+                                            NULL, &engine->plan);
+
+    if (size == SIZE_MAX) {
+        uct_cuda_info("no transfer between this process's %d GPUs gains by "
+                      "several paths: one path is used",
+                      engine->topo.num_gpus);
+    } else {
+        uct_cuda_debug("transfers from %zu bytes on use several paths", size);
+    }
+
+    set_min_size(engine, size);
+}
+
+static void engine_learn(engine_t *engine)
+{
+    const uct_cuda_topo_t *topo;
+
+    if (engine->is_learned) {
+        return;
+    }
+
+    engine->is_learned = true;
+    topo               = uct_cuda_topo_get();
+    if (topo == NULL) {
+        set_min_size(engine, SIZE_MAX);
+        return;
+    }
+
+    engine->topo = *topo;
+    engine_update_min_size(engine);
+}
+
+/* Take a path that does not work out of this engine's view of the node */
+static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
+                             int src, int dst, ucs_status_t status)
+{
+    uct_cuda_topo_t *topo = &engine->topo;
+    char name[16];
+    int i;
+
+    switch (path->route) {
+    case UCT_CUDA_MP_ROUTE_DIRECT:
+        topo->links[src][dst].bandwidth = 0;
+        break;
+    case UCT_CUDA_MP_ROUTE_HOST:
+        for (i = 0; i < topo->num_gpus; ++i) {
+            topo->gpus[i].to_host.bandwidth   = 0;
+            topo->gpus[i].from_host.bandwidth = 0;
+        }
+        break;
+    default:
+        for (i = 0; i < topo->num_gpus; ++i) {
+            /* An unreachable pair says nothing of the relay's other links */
+            if ((status != UCS_ERR_UNREACHABLE) || (i == src)) {
+                topo->links[i][path->gpu].bandwidth = 0;
+            }
+        }
+        break;
+    }
+
+    if (status == UCS_ERR_UNREACHABLE) {
+        uct_cuda_info("path \"%s\" from GPU %d to GPU %d cannot be used",
+                      uct_cuda_mp_path_str(path, name, sizeof(name)), src, dst);
+    } else {
+        uct_cuda_warn("path \"%s\" from GPU %d to GPU %d could not be set up "
+                      "(%s) and is not used any more",
+                      uct_cuda_mp_path_str(path, name, sizeof(name)), src, dst,
+                      (status == UCS_ERR_NO_MEMORY) ? "out of memory" :
+                                                      "see above");
+    }
+
+    engine_update_min_size(engine);
+}
+
+/* Out of staging memory: less of it may do */
+static bool engine_shrink_staging(engine_t *engine)
+{
+    if (engine->config.staging_size <= STAGING_MIN_SIZE) {
+        return false;
+    }
+
+    engine->config.staging_size /= 4;
+    if (engine->config.staging_size < STAGING_MIN_SIZE) {
+        engine->config.staging_size = STAGING_MIN_SIZE;
+    }
+
+    if (!engine->is_shrink_told) {
+        engine->is_shrink_told = true;
+        uct_cuda_warn("out of memory for staging: trying less than "
+                      "MULTIPATH_STAGING_SIZE");
+    }
+
+    return true;
+}
+
+/* Make a plan whose needs are met. No paths: one plain copy is best. */
+static void engine_plan(engine_t *engine, int src, int dst, size_t size)
+{
+    uct_cuda_mp_plan_t *plan = &engine->plan;
+    uct_cuda_mp_path_t path;
+    ucs_status_t status;
+    unsigned failed;
+
+    for (;;) {
+        uct_cuda_mp_plan_make(&engine->topo, &engine->config, NULL, src, dst,
+                              size, plan);
+        if (plan->num_paths == 0) {
+            return;
+        }
+
+        status = uct_cuda_mp_streams_prepare(engine->streams, plan, &failed);
+        if (status == UCS_OK) {
+            return;
+        }
+
+        /* Every turn leaves fewer paths or less staging, so this ends */
+        path = plan->paths[failed].path;
+        if ((status != UCS_ERR_NO_MEMORY) || !engine_shrink_staging(engine)) {
+            engine_drop_path(engine, &path, src, dst, status);
+        }
+    }
+}
+
+static ucs_status_t engine_submit(engine_t *engine, CUdeviceptr src,
+                                  CUdeviceptr dst)
+{
+#ifdef ENABLE_DEBUG
+    char error[256];
+
+    if (uct_cuda_mp_plan_check(&engine->plan, error, sizeof(error)) !=
+        UCS_OK) {
+        uct_cuda_error("unsound plan: %s", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
+#endif
+
+    return uct_cuda_mp_streams_submit(engine->streams, &engine->plan, src, dst);
+}
+
+/* A plan has a largest size; what is larger goes in equal pieces. All of them
+ * are submitted at once, and the lanes work through them without a gap. */
+static ucs_status_t engine_submit_pieces(engine_t *engine,
+                                         const uct_cuda_mp_request_t *request,
+                                         size_t piece)
+{
+    uct_cuda_mp_plan_t *plan = &engine->plan;
+    size_t offset            = plan->size;
+    ucs_status_t status;
+    unsigned failed;
+    size_t size;
+
+    /* The first one has been planned already */
+    status = engine_submit(engine, request->src, request->dst);
+    while ((status == UCS_OK) && (offset < request->size)) {
+        size = request->size - offset;
+        size = (size > piece) ? piece : size;
+        if (size != plan->size) {
+            engine_plan(engine, request->src_device, request->dst_device,
+                        size);
+            if (plan->num_paths == 0) {
+                uct_cuda_mp_plan_single(request->src_device,
+                                        request->dst_device, size, plan);
+                status = uct_cuda_mp_streams_prepare(engine->streams, plan,
+                                                     &failed);
+                if (status != UCS_OK) {
+                    return status;
+                }
+            }
+        }
+
+        status  = engine_submit(engine, request->src + offset,
+                                request->dst + offset);
+        offset += size;
+    }
+
+    return status;
+}
+
+static size_t piece_size(size_t size, size_t largest)
+{
+    size_t pieces = (size + largest - 1) / largest;
+    size_t piece  = (size + pieces - 1) / pieces;
+
+    piece = (piece + PIECE_ALIGN - 1) & ~(PIECE_ALIGN - 1);
+    return (piece > largest) ? largest : piece;
+}
+
+static uct_cuda_mp_transfer_t *get_transfer(engine_t *engine)
+{
+    uct_cuda_mp_transfer_t *transfer = engine->free;
+
+    if (transfer != NULL) {
+        engine->free = transfer->next;
+    } else {
+        transfer = malloc(sizeof(*transfer));
+    }
+
+    return transfer;
+}
+
+static void put_transfer(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
+{
+    transfer->next = engine->free;
+    engine->free   = transfer;
+}
+
+/* Is this a transfer that several paths might carry? */
+static bool request_is_ours(engine_t *engine,
+                            const uct_cuda_mp_request_t *request)
+{
+    if ((request->src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
+        (request->dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN)) {
+        if (!engine->is_hidden_told) {
+            engine->is_hidden_told = true;
+            uct_cuda_info("the peer's GPU is not visible to this process "
+                          "(CUDA_VISIBLE_DEVICES): one path is used");
+        }
+        return false;
+    }
+
+    return (request->src_device >= 0) && (request->dst_device >= 0) &&
+           (request->src_device != request->dst_device);
+}
+
+static ucs_status_t engine_start(engine_t *engine,
+                                 const uct_cuda_mp_request_t *request,
+                                 uct_cuda_mp_transfer_t **transfer_p)
+{
+    uct_cuda_mp_transfer_t *transfer;
+    ucs_status_t status;
+    size_t piece;
+
+    *transfer_p = NULL;
+    if (!request_is_ours(engine, request)) {
+        return UCS_OK;
+    }
+
+    engine_learn(engine);
+    if (!uct_cuda_mp_wants(&engine->super, request->size)) {
+        return UCS_OK;
+    }
+
+    do {
+        /* Staging memory that turns out to be scarce makes pieces smaller */
+        piece = piece_size(request->size,
+                           uct_cuda_mp_plan_max_size(&engine->config));
+        engine_plan(engine, request->src_device, request->dst_device, piece);
+    } while (piece > uct_cuda_mp_plan_max_size(&engine->config));
+
+    if (engine->plan.num_paths == 0) {
+        return UCS_OK;
+    }
+
+    transfer = get_transfer(engine);
+    if (transfer == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    transfer->engine = engine;
+    transfer->device = request->src_device;
+    transfer->status = UCS_INPROGRESS;
+
+    status = engine_submit_pieces(engine, request, piece);
+    if (status == UCS_OK) {
+        status = uct_cuda_mp_streams_finish(engine->streams,
+                                            request->src_device,
+                                            request->dst_device,
+                                            &transfer->event);
+    }
+
+    if (status != UCS_OK) {
+        uct_cuda_mp_streams_abort(engine->streams);
+        put_transfer(engine, transfer);
+        return status;
+    }
+
+    *transfer_p = transfer;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
+                               const uct_cuda_mp_request_t *request,
+                               uct_cuda_mp_transfer_t **transfer_p)
+{
+    engine_t *engine = engine_of(super);
+    ucs_status_t status;
+
+    pthread_mutex_lock(&engine->lock);
+    status = engine_start(engine, request, transfer_p);
+    pthread_mutex_unlock(&engine->lock);
+
+    return status;
+}
+
+ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
+{
+    if (transfer->status == UCS_INPROGRESS) {
+        transfer->status = UCT_CUDA_CALL(cuEventQuery, transfer->event);
+    }
+
+    return transfer->status;
+}
+
+ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
+                                void *arg)
+{
+    engine_t *engine = transfer->engine;
+    ucs_status_t status;
+
+    pthread_mutex_lock(&engine->lock);
+    status = uct_cuda_mp_streams_notify(engine->streams, transfer->device,
+                                        transfer->event, func, arg);
+    pthread_mutex_unlock(&engine->lock);
+
+    return status;
+}
+
+void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
+{
+    engine_t *engine = transfer->engine;
+
+    if (transfer->status == UCS_INPROGRESS) {
+        (void)UCT_CUDA_CALL(cuEventSynchronize, transfer->event);
+    }
+
+    pthread_mutex_lock(&engine->lock);
+    uct_cuda_mp_streams_put_event(engine->streams, transfer->device,
+                                  transfer->event);
+    put_transfer(engine, transfer);
+    pthread_mutex_unlock(&engine->lock);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging memory: one piece a GPU or NUMA node, cut into equal slots that
+ * transfers use in turns.
+ */
+#ifndef UCT_CUDA_MP_STAGING_H
+#define UCT_CUDA_MP_STAGING_H
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/multipath/plan.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_MP_MAX_NUMA 16
+
+
+typedef struct {
+    CUevent drained; /**< Recorded behind the last copy out of the slot; NULL if
+                          there has been none */
+    int     device;  /**< Whose context the event belongs to */
+} uct_cuda_mp_slot_t;
+
+
+typedef struct {
+    CUdeviceptr        base;      /**< 0: not allocated */
+    int                device;    /**< GPU, or -1 for host memory */
+    size_t             slot_size; /**< Bytes */
+    unsigned           next;      /**< Slot that the next plan begins with */
+    uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
+} uct_cuda_mp_staging_t;
+
+
+/**
+ * Allocate on a GPU, in the current context.
+ *
+ * @return UCS_OK or the driver's error; not logged.
+ */
+ucs_status_t uct_cuda_mp_staging_alloc_gpu(uct_cuda_mp_staging_t *staging,
+                                           int device, size_t slot_size);
+
+
+/**
+ * Allocate page-locked memory that all contexts can use, on the NUMA node as
+ * far as the system lets us. Needs a current context.
+ */
+ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
+                                            int numa, size_t slot_size);
+
+
+/** Free the memory, if any. Events are the caller's. A GPU's memory needs its
+ *  context to be current. */
+void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging);
+
+
+/** The slot that a plan's slot number stands for. */
+static inline unsigned
+uct_cuda_mp_staging_slot(const uct_cuda_mp_staging_t *staging, unsigned slot)
+{
+    return (staging->next + slot) % UCT_CUDA_MP_STAGING_SLOTS;
+}
+
+
+END_C_DECLS
+
+#endif
