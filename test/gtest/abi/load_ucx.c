@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Loads each library that it is given, none seeing the others' symbols, and
+ * makes the UCX in it look for its transports:
+ *
+ *     abi_load_ucx LIBRARY...
+ *
+ * Exit status 77: a library cannot be loaded.
+ */
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    int (*query)(void *components_p, unsigned *num_components_p);
+    unsigned num_components;
+    void (*fake_query)(void);
+    void *components;
+    void *library;
+    int i, round;
+
+    for (i = 1; i < argc; ++i) {
+        library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL) {
+            printf("%s\n", dlerror());
+            return 77;
+        }
+
+        *(void**)&query      = dlsym(library, "uct_query_components");
+        *(void**)&fake_query = dlsym(library, "fake_ucx_query_components");
+        for (round = 0; round < 3; ++round) {
+            if (fake_query != NULL) {
+                fake_query();
+            } else if ((query == NULL) ||
+                       (query(&components, &num_components) != 0)) {
+                printf("%s: its components cannot be queried\n", argv[i]);
+                return 1;
+            }
+        }
+    }
+
+    printf("the program runs on\n");
+    fflush(stdout);
+    if (getenv("ABI_TEST_QUICK_EXIT") != NULL) {
+        _exit(0); /* some wheels' libraries crash in their destructors */
+    }
+
+    return 0;
+}
