@@ -323,14 +323,15 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaIpcCloseMemHandle(void *ptr)
     CUEMU_CUDART_CALL(cuIpcCloseMemHandle(CUEMU_PTR(ptr)));
 }
 
+/* events of other processes: the emulated driver has none */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {
-    CUEMU_CUDART_CALL(cuIpcGetEventHandle(handle, event));
+    return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
-    CUEMU_CUDART_CALL(cuIpcOpenEventHandle(event, handle));
+    return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
 }
