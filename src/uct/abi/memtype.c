@@ -62,16 +62,16 @@ uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
         return UCT_ABI_MEMTYPE_CACHE_OFF;
     }
 
-    if (!uct_abi_memtype_is_cuda_hooked()) {
-        return UCT_ABI_MEMTYPE_CACHE_BLIND;
+    /* The first look-up makes the cache and, to have it filled, loads libucm's
+     * CUDA part and installs hooks: only then can one see whether there are
+     * any. When they cannot be installed, UCX does without a cache. */
+    if (uct_abi_host.sym.ucs_memtype_cache_lookup(&probe, 1, &info) ==
+        UCS_ERR_UNSUPPORTED) {
+        return UCT_ABI_MEMTYPE_CACHE_OFF;
     }
 
-    /* The first look-up makes the cache; when its hooks cannot be installed,
-     * UCX does without */
-    return (uct_abi_host.sym.ucs_memtype_cache_lookup(&probe, 1, &info) ==
-            UCS_ERR_UNSUPPORTED) ?
-                   UCT_ABI_MEMTYPE_CACHE_OFF :
-                   UCT_ABI_MEMTYPE_CACHE_HOOKED;
+    return uct_abi_memtype_is_cuda_hooked() ? UCT_ABI_MEMTYPE_CACHE_HOOKED :
+                                              UCT_ABI_MEMTYPE_CACHE_BLIND;
 }
 
 ucs_status_t uct_abi_memtype_cache_disable(void)

@@ -119,7 +119,7 @@ static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
     ucs_status_t status;
     int remote_device;
 
-    if ((iface->engine == NULL) || !uct_cuda_mp_wants(iface->engine, length)) {
+    if (!uct_cuda_mp_wants(iface->engine, length) || (local_device < 0)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -149,6 +149,25 @@ static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
                                             multipath_done_uncached;
     op->arg2 = transfer;
     return UCS_OK;
+}
+
+/*
+ * Makes current where the copy is to run: with the local memory, or, where that
+ * is the host's (UCP stages through host buffers), near the peer's memory.
+ */
+static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
+                                 int local_device, CUcontext local_context,
+                                 uct_cuda_gpu_context_t *context)
+{
+    if (local_device >= 0) {
+        return uct_cuda_gpu_context_push(local_context, local_device, context);
+    }
+
+    return ((rkey->gpu_device >= 0) &&
+            (uct_cuda_gpu_context_push_any(rkey->gpu_device, context) ==
+             UCS_OK)) ?
+                   UCS_OK :
+                   uct_cuda_gpu_context_push_any(-1, context);
 }
 
 static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
@@ -185,12 +204,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     }
 
     uct_cuda_memory_place(iov->buffer, &local_device, &local_context);
-    if (local_device < 0) {
-        uct_cuda_error("%p is not GPU memory", iov->buffer);
-        return UCS_ERR_INVALID_ADDR;
-    }
-
-    status = uct_cuda_gpu_context_push(local_context, local_device, &context);
+    status = push_context(rkey, local_device, local_context, &context);
     if (status != UCS_OK) {
         uct_cuda_error("no usable context on GPU %d for memory at %p",
                        local_device, iov->buffer);
@@ -203,7 +217,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         goto out_pop;
     }
 
-    status = uct_cuda_ipc_cache_get(&rkey->handle, local_device, &mapping);
+    status = uct_cuda_ipc_cache_get(&rkey->handle, context.device, &mapping);
     if (status != UCS_OK) {
         uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
                        (unsigned long)rkey->handle.base, rkey->handle.pid);
@@ -224,7 +238,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     if (multipath_start(iface, rkey, local_device, dst, src, iov->length,
                         direction, op) != UCS_OK) {
         op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
-        status   = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, iov->length,
+        status   = UCT_CUDA_CALL(cuMemcpyAsync, dst, src, iov->length,
                                  lane->stream);
         if (status != UCS_OK) {
             uct_cuda_op_put(op);
