@@ -55,7 +55,7 @@ static int uct_abi_memtype_is_cuda_hooked(void)
 uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
 {
     uct_abi_host_memory_info_t info;
-    char probe;
+    char probe = 0;
 
     if ((uct_abi_host.release == NULL) ||
         (*uct_abi_memtype_cache_opt() == UCT_ABI_NO)) {
