@@ -16,14 +16,13 @@
 
 class cudart : public ::testing::TestWithParam<const char*> {
 protected:
-    /* a node of one's own: nobody else's copies are on its links. The folder
-       goes with the last process, which we are. */
+    /* a node of one's own: nobody else's copies are on its links. The driver
+       makes the folder, and removes it with its last process. */
     static void SetUpTestSuite()
     {
-        static char dir[] = "/dev/shm/cuemu_test_XXXXXX";
+        std::string dir = "/dev/shm/cuemu_test_" + std::to_string(getpid());
 
-        ASSERT_NE(nullptr, mkdtemp(dir));
-        setenv("CUEMU_SESSION", dir, 1);
+        setenv("CUEMU_SESSION", dir.c_str(), 1);
         setenv("CUEMU_NODE", "beluga", 1);
     }
 
