@@ -382,7 +382,8 @@ struct uct_abi_iface_ops {
     ucs_status_t (*ep_create)(uct_abi_iface_t *iface,
                               const uct_abi_ep_params_t *params,
                               uct_ep_h *ep_p);
-    int (*iface_is_reachable)(uct_abi_iface_t *iface, uct_abi_reachable_t *peer);
+    int (*iface_is_reachable)(uct_abi_iface_t *iface,
+                              uct_abi_reachable_t *peer);
 
     /* Is the peer with these addresses the one ep was created to? 1.16. */
     int (*ep_is_connected)(uct_ep_h ep, const uct_abi_ep_params_t *peer);

@@ -85,9 +85,10 @@ static ucs_status_t uct_abi_component_rkey_unpack_13(void *component,
 }
 
 static ucs_status_t
-uct_abi_component_rkey_unpack_19(void *component, const void *buffer,
-                                 const uct_abi_host_rkey_unpack_params_t *params,
-                                 uct_rkey_t *rkey_p, void **handle_p)
+uct_abi_component_rkey_unpack_19(
+        void *component, const void *buffer,
+        const uct_abi_host_rkey_unpack_params_t *params, uct_rkey_t *rkey_p,
+        void **handle_p)
 {
     const uct_abi_component_t *desc = uct_abi_component_desc(component);
     ucs_sys_device_t sys_dev        = UCT_ABI_SYS_DEVICE_UNKNOWN;
@@ -169,7 +170,8 @@ out:
 static ucs_status_t
 uct_abi_tl_iface_open(uct_md_h md_h, uct_worker_h worker,
                       const uct_iface_params_t *params,
-                      const uct_abi_iface_config_t *config, uct_iface_h *iface_p)
+                      const uct_abi_iface_config_t *config,
+                      uct_iface_h *iface_p)
 {
     uct_abi_md_t *md = (uct_abi_md_t*)md_h;
     uct_abi_iface_t *iface;

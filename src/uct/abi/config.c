@@ -101,8 +101,8 @@ static void uct_abi_config_field_emit(const uct_abi_release_t *release,
     functions[3] = uct_abi_config_symbol(libucs, parser->release);
     functions[4] = uct_abi_config_symbol(libucs, parser->help);
     if (release->parser->doc != UCT_ABI_NONE) {
-        *(void**)(base + release->parser->doc) = uct_abi_config_symbol(libucs,
-                                                                       "doc_nop");
+        *(void**)(base + release->parser->doc) =
+                uct_abi_config_symbol(libucs, "doc_nop");
     }
     *(const void**)(base + release->parser->arg) = arg;
 }

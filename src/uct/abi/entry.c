@@ -72,11 +72,14 @@ uct_abi_attach_first(const void *caller_address, uct_abi_host_t *host)
                                    sizeof(reason));
     if (status != UCS_OK) {
         uct_abi_log_outside("the CUDA module stays out of the UCX in %s, which "
-                            "goes on without it: %s", host->libucs_path, reason);
+                            "goes on without it: %s",
+                            host->libucs_path, reason);
         return UCS_ERR_UNSUPPORTED;
     }
 
     uct_abi_module_pin();
+    snprintf(host->name, sizeof(host->name), "UCX 1.%u (%s)",
+             host->release->minor, host->libucs_path);
     uct_abi_host = *host;
     uct_abi_md_ops_emit(&uct_abi_host);
     uct_abi_internal_ops_emit(&uct_abi_host);

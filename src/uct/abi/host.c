@@ -434,13 +434,5 @@ err:
 
 const char *uct_abi_host_name(void)
 {
-    static char name[PATH_MAX + 32];
-
-    if (uct_abi_host.release == NULL) {
-        return "no UCX";
-    }
-
-    snprintf(name, sizeof(name), "UCX 1.%u (%s)", uct_abi_host.release->minor,
-             uct_abi_host.libucs_path);
-    return name;
+    return (uct_abi_host.release == NULL) ? "no UCX" : uct_abi_host.name;
 }

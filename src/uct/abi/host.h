@@ -22,6 +22,7 @@ typedef struct {
     const uct_abi_release_t *release;     /* NULL: not attached */
     const void              *libucs_base; /* where libucs is mapped */
     char                    libucs_path[PATH_MAX];
+    char                    name[PATH_MAX + 32]; /* for messages */
     uct_abi_symbols_t       sym;
 
     /* Tables in the host's layout, shared by all objects of the module. */

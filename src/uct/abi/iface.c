@@ -179,7 +179,8 @@ uct_abi_ep_is_connected(uct_ep_h ep,
                                       peer.dev_addr, peer.iface_addr);
 }
 
-static ucs_status_t uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
+static ucs_status_t
+uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
 {
     uct_abi_iface_t *iface           = uct_abi_iface(tl_iface);
     const uct_abi_layout_t *layout   = uct_abi_host.release->perf_attr;

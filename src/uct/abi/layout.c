@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where UCX's releases keep what: the tables. test/abi-facts holds them true. */
+/*
+ * Where UCX's releases keep what: the tables. A test holds them against
+ * test/abi-facts.
+ */
 
 #include "layout.h"
 

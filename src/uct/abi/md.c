@@ -222,7 +222,8 @@ static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
 
 static ucs_status_t
 uct_abi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address, size_t length,
-                     const uct_abi_host_mkey_pack_params_t *params, void *buffer)
+                     const uct_abi_host_mkey_pack_params_t *params,
+                     void *buffer)
 {
     const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
     unsigned export_bit, host_flags;

@@ -129,8 +129,9 @@ static int uct_abi_mem_events_to_host(unsigned events)
     return host_events;
 }
 
-static void uct_abi_mem_event_dispatch(int host_event,
-                                       uct_abi_host_mem_event_t *data, void *arg)
+static void
+uct_abi_mem_event_dispatch(int host_event, uct_abi_host_mem_event_t *data,
+                           void *arg)
 {
     const uct_abi_mem_listener_t *listener = arg;
 

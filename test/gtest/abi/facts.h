@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-class abi_facts {
+class abi_facts
+{
 public:
     static const int ABSENT = -1;
 

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define FAKE_BANDWIDTH 123e9
 #define FAKE_MAGIC     UINT64_C(0x464b4d50)
@@ -224,6 +225,80 @@ static unsigned fake_config_check(const fake_md_config_t *config)
     return wrong;
 }
 
+#define FAKE_SURE(_condition) \
+    do { \
+        if (!(_condition)) { \
+            uct_abi_error("not so: %s", #_condition); \
+        } \
+    } while (0)
+
+typedef struct {
+    void     *address;
+    unsigned hits;
+} fake_watch_t;
+
+static void fake_unmapped(unsigned event, void *address, size_t length,
+                          uct_abi_mem_type_t mem_type, void *arg)
+{
+    fake_watch_t *watch = arg;
+
+    if ((event == UCT_ABI_MEM_EVENT_VM_UNMAPPED) &&
+        (address == watch->address) && (length == 1 << 20)) {
+        ++watch->hits;
+    }
+}
+
+static void fake_map_and_unmap(fake_watch_t *watch)
+{
+    watch->address = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(watch->address, 1 << 20);
+}
+
+/* What the module may ask of UCX, tried: topology, memory events, and the
+ * memory-type cache, which is left switched off. */
+static void fake_try_host(void)
+{
+    fake_watch_t watch = {NULL, 0};
+    ucs_sys_device_t device[3];
+    double latency, bandwidth;
+    ucs_status_t status;
+
+    FAKE_SURE(uct_abi_topo_sys_device(0, 0x17, 0, 0, &device[0]) == UCS_OK);
+    FAKE_SURE(uct_abi_topo_sys_device(0, 0x17, 0, 0, &device[1]) == UCS_OK);
+    FAKE_SURE(uct_abi_topo_sys_device(1, 0x17, 0, 0, &device[2]) == UCS_OK);
+    FAKE_SURE(device[0] == device[1]);
+    FAKE_SURE(device[0] != device[2]);
+    FAKE_SURE(uct_abi_topo_sys_device_set_name(device[0], "GPU0", 10) ==
+              UCS_OK);
+    /* before 1.16 UCX has no distance of devices that are not in sysfs */
+    status = uct_abi_topo_distance(device[0], device[2], &latency, &bandwidth);
+    FAKE_SURE((status == UCS_OK) || (status == UCS_ERR_IO_ERROR));
+    FAKE_SURE((status != UCS_OK) || ((latency >= 0) && (bandwidth > 0)));
+    FAKE_SURE(uct_abi_system_id() != 0);
+    FAKE_SURE(strcmp(uct_abi_status_string(UCS_ERR_NO_MEMORY),
+                     "Out of memory") == 0);
+
+    FAKE_SURE(uct_abi_mem_event_register(UCT_ABI_MEM_EVENT_VM_UNMAPPED,
+                                         fake_unmapped, &watch) == UCS_OK);
+    fake_map_and_unmap(&watch);
+    FAKE_SURE(watch.hits == 1);
+    uct_abi_mem_event_unregister(UCT_ABI_MEM_EVENT_VM_UNMAPPED, fake_unmapped,
+                                 &watch);
+    fake_map_and_unmap(&watch);
+    FAKE_SURE(watch.hits == 1);
+
+    /* nothing hooks CUDA here: the cache must be seen as blind */
+    FAKE_SURE(uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_BLIND);
+    uct_abi_memtype_cache_remove(&watch, sizeof(watch));
+    FAKE_SURE(uct_abi_memtype_cache_disable() == UCS_OK);
+    FAKE_SURE(uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_OFF);
+    uct_abi_memtype_cache_remove(&watch, sizeof(watch));
+    uct_abi_memtype_cache_update(&watch, sizeof(watch), UCT_ABI_MEM_TYPE_CUDA,
+                                 device[0]);
+    uct_abi_info("host tried");
+}
+
 static int fake_is_available(const uct_abi_component_t *component)
 {
     return getenv("UCX_MP_FAKE_NO_GPU") == NULL;
@@ -247,6 +322,11 @@ fake_md_open(const uct_abi_component_t *component, const char *md_name,
 
     uct_abi_info("fake memory domain %s opened under %s", md_name,
                  uct_abi_host_name());
+
+    if ((getenv("UCX_MP_FAKE_TRY_HOST") != NULL) &&
+        (strcmp(md_name, "cuda_cpy") == 0)) {
+        fake_try_host();
+    }
 
     md = calloc(1, sizeof(*md));
     if (md == NULL) {

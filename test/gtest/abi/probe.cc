@@ -36,7 +36,8 @@ static int g_failures;
  * was compiled with: for those which have never changed. */
 #define FN(_name) ((decltype(&::_name))symbol(#_name))
 
-class probe {
+class probe
+{
 public:
     probe(const char *facts, const char *libucp) :
         m_facts(facts), m_libucp(dlopen(libucp, RTLD_NOW | RTLD_LOCAL))
@@ -46,7 +47,7 @@ public:
             exit(77);
         }
 
-        auto get_version = (void (*)(unsigned*, unsigned*, unsigned*))symbol(
+        auto get_version = function<void(unsigned*, unsigned*, unsigned*)>(
                 "ucp_get_version");
         unsigned major, patch;
 
@@ -85,15 +86,42 @@ public:
         FN(uct_release_component_list)(components);
         for (unsigned j = 0; j < 2; ++j) {
             CHECK(counts[j] == (absent ? 0 : 1));
-            if (!absent && (found[j] != NULL)) {
+        }
+
+        if (absent) {
+            return g_failures != 0;
+        }
+
+        printf("memory type before: %s\n", memory_type_lookup());
+        for (unsigned j = 0; j < 2; ++j) {
+            if (found[j] != NULL) {
                 component(found[j], names[j]);
             }
         }
 
+        printf("memory type after: %s\n", memory_type_lookup());
         return g_failures != 0;
     }
 
 private:
+    /* What UCP does with every buffer first. */
+    const char *memory_type_lookup()
+    {
+        auto lookup = function<ucs_status_t(const void*, size_t, void*)>(
+                "ucs_memtype_cache_lookup");
+        void *info = make("ucs_memory_info_t");
+        char data;
+
+        switch (lookup(&data, 1, info)) {
+        case UCS_ERR_NO_ELEM:
+            return "not in the cache";
+        case UCS_ERR_UNSUPPORTED:
+            return "no cache";
+        default:
+            return "unexpected";
+        }
+    }
+
     void *symbol(const char *name)
     {
         void *value = dlsym(m_libucp, name);
@@ -104,6 +132,12 @@ private:
         }
 
         return value;
+    }
+
+    template<typename F>
+    F *function(const char *name)
+    {
+        return (F*)symbol(name);
     }
 
     template<typename T>
@@ -200,7 +234,7 @@ private:
         }
 
 #define V2(_type, _field) at<_type>(v2, "uct_md_attr_v2_t", _field)
-        auto query_v2 = (ucs_status_t (*)(uct_md_h, void*))symbol(
+        auto query_v2 = function<ucs_status_t(uct_md_h, void*)>(
                 "uct_md_query_v2");
         void *v2 = make("uct_md_attr_v2_t");
 
@@ -266,16 +300,15 @@ private:
         uct_mem_alloc_params_t alloc = {};
         uct_allocated_memory_t memory;
 
-        alloc.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
-                           UCT_MEM_ALLOC_PARAM_FIELD_ADDRESS |
-                           UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
-                           UCT_MEM_ALLOC_PARAM_FIELD_MDS |
-                           UCT_MEM_ALLOC_PARAM_FIELD_NAME;
-        alloc.flags      = UCT_MD_MEM_ACCESS_ALL;
-        alloc.mem_type   = UCS_MEMORY_TYPE_CUDA;
-        alloc.mds.mds    = &md;
-        alloc.mds.count  = 1;
         alloc.name       = "abi test";
+        alloc.mds.count  = 1;
+        alloc.mds.mds    = &md;
+        alloc.mem_type   = UCS_MEMORY_TYPE_CUDA;
+        alloc.flags      = UCT_MD_MEM_ACCESS_ALL;
+        alloc.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_NAME |
+                           UCT_MEM_ALLOC_PARAM_FIELD_MDS |
+                           UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
+                           UCT_MEM_ALLOC_PARAM_FIELD_FLAGS;
         CHECK(FN(uct_mem_alloc)(4096, &method, 1, &alloc, &memory) == UCS_OK);
         CHECK(memory.method == UCT_ALLOC_METHOD_MD);
         CHECK(FN(uct_mem_free)(&memory) == UCS_OK);
@@ -300,9 +333,9 @@ private:
               UCS_ERR_UNREACHABLE);
 
         if (m_minor >= 16) {
-            auto compare = (ucs_status_t (*)(uct_component_h, uct_rkey_t,
-                                             uct_rkey_t, const void*,
-                                             int*))symbol("uct_rkey_compare");
+            auto compare = function<ucs_status_t(uct_component_h, uct_rkey_t,
+                                                 uct_rkey_t, const void*,
+                                                 int*)>("uct_rkey_compare");
             uint64_t params = 0;
             int result;
 
@@ -313,9 +346,10 @@ private:
         }
 
         if (m_minor >= 19) {
-            auto unpack = (ucs_status_t (*)(uct_component_h, const void*,
-                                            const void*, uct_rkey_bundle_t*))
-                    symbol("uct_rkey_unpack_v2");
+            auto unpack = function<ucs_status_t(uct_component_h, const void*,
+                                                const void*,
+                                                uct_rkey_bundle_t*)>(
+                    "uct_rkey_unpack_v2");
             void *params = make("uct_rkey_unpack_params_t");
 
             key[0] = 0x464b4d50;
@@ -343,9 +377,9 @@ private:
         CHECK(strcmp(resources[0].dev_name, "fake") == 0);
         CHECK(resources[0].dev_type == UCT_DEVICE_TYPE_ACC);
 
-        auto async_create = (ucs_status_t (*)(int, void**))symbol(
+        auto async_create  = function<ucs_status_t(int, void**)>(
                 "ucs_async_context_create");
-        auto async_destroy = (void (*)(void*))symbol(
+        auto async_destroy = function<void(void*)>(
                 "ucs_async_context_destroy");
         CHECK(async_create(1, &async) == UCS_OK);
         CHECK(FN(uct_worker_create)((ucs_async_context_t*)async,
@@ -412,7 +446,7 @@ private:
     void iface_perf(uct_iface_h iface)
     {
 #define PERF(_type, _field) at<_type>(perf, "uct_perf_attr_t", _field)
-        auto estimate = (ucs_status_t (*)(uct_iface_h, void*))symbol(
+        auto estimate = function<ucs_status_t(uct_iface_h, void*)>(
                 "uct_iface_estimate_perf");
         void *perf    = make("uct_perf_attr_t");
         uint64_t mask = 0;
@@ -475,7 +509,7 @@ private:
 
 #define REACH(_type, _field) \
     at<_type>(reach, "uct_iface_is_reachable_params_t", _field)
-        auto is_reachable = (int (*)(uct_iface_h, const void*))symbol(
+        auto is_reachable = function<int(uct_iface_h, const void*)>(
                 "uct_iface_is_reachable_v2");
         void *reach = make("uct_iface_is_reachable_params_t");
         char info[32];
@@ -545,7 +579,7 @@ private:
         CHECK(iface->ops.ep_flush(ep, 0, NULL) == UCS_OK);
 
         if (m_minor >= 16) {
-            auto is_connected = (int (*)(uct_ep_h, const void*))symbol(
+            auto is_connected  = function<int(uct_ep_h, const void*)>(
                     "uct_ep_is_connected");
             const char *object = "uct_ep_is_connected_params_t";
             void *peer         = make(object);

@@ -75,7 +75,8 @@ static std::vector<std::string> ucx_folders()
     return folders;
 }
 
-class test_abi_host : public ::testing::TestWithParam<std::string> {
+class test_abi_host : public ::testing::TestWithParam<std::string>
+{
 protected:
     static std::string shim(const std::string &module = "libuct_cuda_fake.so")
     {
@@ -188,6 +189,23 @@ TEST_P(test_abi_host, no_gpu_no_resource)
     EXPECT_EQ("the program runs on\n", res.output);
 }
 
+TEST_P(test_abi_host, topology_events_and_memory_types)
+{
+    RUN_OR_SKIP(res, library_path() + shim() + "UCX_LOG_LEVEL=info " +
+                             "UCX_MP_FAKE_TRY_HOST=y " + probe());
+    EXPECT_EQ(0, res.status) << res.output;
+    EXPECT_EQ(1u, res.count("host tried")) << res.output;
+    EXPECT_EQ(0u, res.count("not so")) << res.output;
+    /* the cache existed, and is gone for those who look afterwards */
+    EXPECT_EQ(1u, res.count("memory type before: not in the cache")) <<
+            res.output;
+    EXPECT_EQ(1u, res.count("memory type after: no cache")) << res.output;
+
+    res = run(library_path() + shim() + probe());
+    EXPECT_EQ(1u, res.count("memory type after: not in the cache")) <<
+            res.output;
+}
+
 TEST_P(test_abi_host, log_follows_ucx_level)
 {
     RUN_OR_SKIP(res, library_path() + shim() + "UCX_LOG_LEVEL=info " +
@@ -200,9 +218,12 @@ TEST_P(test_abi_host, log_follows_ucx_level)
     EXPECT_EQ(2u, res.count("registered component")) << res.output;
 }
 
-INSTANTIATE_TEST_SUITE_P(ucx, test_abi_host, ::testing::ValuesIn(ucx_folders()));
+INSTANTIATE_TEST_SUITE_P(ucx, test_abi_host,
+                         ::testing::ValuesIn(ucx_folders()));
 
-class test_abi_stay_out : public test_abi_host {
+
+class test_abi_stay_out : public test_abi_host
+{
 protected:
     static result fake(const std::string &library,
                        const std::string &environment)

@@ -32,7 +32,9 @@ static const char *const perf_attr_fields[] = {
     UCT_ABI_PERF_ATTR_FIELDS(ABI_NAME) NULL
 };
 
-class test_abi_layout : public ::testing::TestWithParam<unsigned> {
+
+class test_abi_layout : public ::testing::TestWithParam<unsigned>
+{
 protected:
     test_abi_layout() : m_facts(TEST_DATA_DIR "/abi-facts/facts.txt")
     {
