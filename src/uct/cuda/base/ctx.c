@@ -21,7 +21,7 @@ static struct {
         unsigned  refcount;
         CUcontext ctx;
     } primary[UCT_CUDA_MAX_DEVICES];
-    /* Holds while [device]'s context lives */
+    /* [device][peer], while both contexts are kept */
     uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
 } ctxs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -82,12 +82,8 @@ void uct_cuda_ctx_release(int device)
         /* The context may now be gone, and what was enabled on either side of
          * it; asking again about one that is not costs one driver call */
         for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {
-            if (ctxs.peers[device][i] == PEER_ENABLED) {
-                ctxs.peers[device][i] = PEER_UNKNOWN;
-            }
-            if (ctxs.peers[i][device] == PEER_ENABLED) {
-                ctxs.peers[i][device] = PEER_UNKNOWN;
-            }
+            ctxs.peers[device][i] = PEER_UNKNOWN;
+            ctxs.peers[i][device] = PEER_UNKNOWN;
         }
     }
     pthread_mutex_unlock(&ctxs.lock);

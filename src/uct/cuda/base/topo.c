@@ -42,9 +42,10 @@ typedef struct {
 
 
 static struct {
-    pthread_mutex_t lock;
-    bool            is_valid;
-    uct_cuda_topo_t topo;
+    pthread_mutex_t       lock;
+    bool                  is_valid;
+    uct_cuda_topo_t       topo;
+    const uct_cuda_topo_t *override;
 } cached = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -418,13 +419,26 @@ ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo)
 
 const uct_cuda_topo_t *uct_cuda_topo_get(void)
 {
+    const uct_cuda_topo_t *topo;
+
     pthread_mutex_lock(&cached.lock);
-    if (!cached.is_valid) {
-        cached.is_valid = (uct_cuda_topo_probe(&cached.topo) == UCS_OK);
+    topo = cached.override;
+    if (topo == NULL) {
+        if (!cached.is_valid) {
+            cached.is_valid = (uct_cuda_topo_probe(&cached.topo) == UCS_OK);
+        }
+        topo = cached.is_valid ? &cached.topo : NULL;
     }
     pthread_mutex_unlock(&cached.lock);
 
-    return cached.is_valid ? &cached.topo : NULL;
+    return topo;
+}
+
+void uct_cuda_topo_override(const uct_cuda_topo_t *topo)
+{
+    pthread_mutex_lock(&cached.lock);
+    cached.override = topo;
+    pthread_mutex_unlock(&cached.lock);
 }
 
 void uct_cuda_topo_print(const uct_cuda_topo_t *topo, FILE *stream)

@@ -66,6 +66,11 @@ typedef struct {
 const uct_cuda_topo_t *uct_cuda_topo_get(void);
 
 
+/** Have uct_cuda_topo_get() say this, or with NULL the truth again. For tests,
+ *  before other threads run. */
+void uct_cuda_topo_override(const uct_cuda_topo_t *topo);
+
+
 /** Probe now, into @a topo. UCS_OK or UCS_ERR_NO_DEVICE. */
 ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo);
 

@@ -604,17 +604,20 @@ ucs_status_t uct_cuda_mp_streams_finish(uct_cuda_mp_streams_t *streams,
     return status;
 }
 
+static void wait_lane(uct_cuda_mp_streams_t *streams, const lane_t *lane)
+{
+    if (uct_cuda_ctx_push(streams->devices[lane->device].ctx) == UCS_OK) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, lane->stream);
+        uct_cuda_ctx_pop();
+    }
+}
+
 void uct_cuda_mp_streams_abort(uct_cuda_mp_streams_t *streams)
 {
-    const lane_t *lane;
     unsigned i;
 
     for (i = 0; i < streams->num_used; ++i) {
-        lane = &streams->lanes[streams->used[i]];
-        if (uct_cuda_ctx_push(streams->devices[lane->device].ctx) == UCS_OK) {
-            (void)UCT_CUDA_CALL(cuStreamSynchronize, lane->stream);
-            uct_cuda_ctx_pop();
-        }
+        wait_lane(streams, &streams->lanes[streams->used[i]]);
     }
 
     forget_used(streams);
@@ -687,7 +690,7 @@ void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
     /* First what crosses devices: no slot is in use any more afterwards */
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
         if (streams->lanes[i].stream != NULL) {
-            (void)UCT_CUDA_CALL(cuStreamSynchronize, streams->lanes[i].stream);
+            wait_lane(streams, &streams->lanes[i]);
         }
     }
 

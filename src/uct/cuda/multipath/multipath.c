@@ -30,6 +30,7 @@ typedef struct {
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_streams_t  *streams;
     uct_cuda_mp_transfer_t *free;
+    uct_cuda_mp_transfer_t *active; /* started and not yet released */
     bool                   is_learned;
     bool                   is_hidden_told;
     bool                   is_shrink_told;
@@ -41,7 +42,8 @@ typedef struct {
 
 struct uct_cuda_mp_transfer {
     engine_t               *engine;
-    uct_cuda_mp_transfer_t *next; /* free ones */
+    uct_cuda_mp_transfer_t *next; /* on either list */
+    uct_cuda_mp_transfer_t *prev; /* on the list of active ones */
     CUevent                event; /* behind the last copy */
     int                    device;
     ucs_status_t           status;
@@ -100,6 +102,10 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
 {
     engine_t *engine = engine_of(super);
     uct_cuda_mp_transfer_t *transfer;
+
+    while (engine->active != NULL) {
+        uct_cuda_mp_release(engine->active);
+    }
 
     uct_cuda_mp_streams_destroy(engine->streams);
     while (engine->free != NULL) {
@@ -299,7 +305,10 @@ static size_t piece_size(size_t size, size_t largest)
     size_t pieces = (size + largest - 1) / largest;
     size_t piece  = (size + pieces - 1) / pieces;
 
-    piece = (piece + PIECE_ALIGN - 1) & ~(PIECE_ALIGN - 1);
+    if (pieces > 1) {
+        piece = (piece + PIECE_ALIGN - 1) & ~(PIECE_ALIGN - 1);
+    }
+
     return (piece > largest) ? largest : piece;
 }
 
@@ -320,6 +329,30 @@ static void put_transfer(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
 {
     transfer->next = engine->free;
     engine->free   = transfer;
+}
+
+static void list_active(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
+{
+    transfer->prev = NULL;
+    transfer->next = engine->active;
+    if (transfer->next != NULL) {
+        transfer->next->prev = transfer;
+    }
+
+    engine->active = transfer;
+}
+
+static void unlist_active(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
+{
+    if (transfer->prev != NULL) {
+        transfer->prev->next = transfer->next;
+    } else {
+        engine->active = transfer->next;
+    }
+
+    if (transfer->next != NULL) {
+        transfer->next->prev = transfer->prev;
+    }
 }
 
 /* Is this a transfer that several paths might carry? */
@@ -392,6 +425,7 @@ static ucs_status_t engine_start(engine_t *engine,
         return status;
     }
 
+    list_active(engine, transfer);
     *transfer_p = transfer;
     return UCS_OK;
 }
@@ -414,6 +448,10 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 {
     if (transfer->status == UCS_INPROGRESS) {
         transfer->status = UCT_CUDA_CALL(cuEventQuery, transfer->event);
+        if (UCS_STATUS_IS_ERR(transfer->status)) {
+            /* Nothing may be written once the caller has been told */
+            (void)UCT_CUDA_CALL_NOLOG(cuEventSynchronize, transfer->event);
+        }
     }
 
     return transfer->status;
@@ -444,6 +482,7 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
     pthread_mutex_lock(&engine->lock);
     uct_cuda_mp_streams_put_event(engine->streams, transfer->device,
                                   transfer->event);
+    unlist_active(engine, transfer);
     put_transfer(engine, transfer);
     pthread_mutex_unlock(&engine->lock);
 }

@@ -52,8 +52,8 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p);
 
 
-/** Waits for transfers that are still running; all must have been released or
- *  be released by nobody afterwards. */
+/** Waits for transfers that are still running. Those that nobody has released
+ *  are gone as well. */
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *engine);
 
 

@@ -370,8 +370,8 @@ static uint64_t choose_chunk(const uct_cuda_mp_config_t *config, uint64_t bytes,
     return (chunk > slot) ? slot : chunk;
 }
 
-/* Give every path its bytes so that all end together; paths that could not even
- * start before the others are done get none */
+/* Give every path its bytes: so that all end together, paths that could not even
+ * start before the others are done getting none; or as configured */
 static void split_solve(const problem_t *problem, split_t *split)
 {
     double rates[UCT_CUDA_MP_MAX_PATHS];
@@ -379,6 +379,7 @@ static void split_solve(const problem_t *problem, split_t *split)
     double cost[UCT_CUDA_MP_MAX_PATHS];
     double total_rate  = 0;
     double total_share = 0;
+    double total_speed = 0;
     unsigned staged    = 0;
     unsigned dropped   = 0;
     double submit      = JOIN;
@@ -408,17 +409,21 @@ static void split_solve(const problem_t *problem, split_t *split)
         } else {
             submit   += SUBMIT_COPY;
         }
+        total_speed += 1 / cost[i];
     }
 
-    if (total_share > 0) {
-        split->seconds = 0;
+    /* Configured shares; or with no model asked, all paths that there are, each
+     * as it is fast */
+    if ((total_share > 0) || (problem->config->enable == UCT_CUDA_MP_YES)) {
+        split->seconds = submit;
         for (i = 0; i < split->count; ++i) {
-            split->bytes[i] = problem->size * split->paths[i]->share /
-                              total_share;
+            weight          = (total_share > 0) ?
+                                      split->paths[i]->share / total_share :
+                                      1 / (cost[i] * total_speed);
+            split->bytes[i] = problem->size * weight;
             split->seconds  = max_double(split->seconds,
                                          start[i] + split->bytes[i] * cost[i]);
         }
-        split->seconds = max_double(split->seconds, submit);
         return;
     }
 

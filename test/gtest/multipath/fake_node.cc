@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The driver functions that the engine calls, on host memory. */
+#include "fake_node.h"
+
+#include <cstdlib>
+#include <cstring>
+
+
+FakeNode *FakeNode::self = nullptr;
+
+thread_local std::vector<int> FakeNode::m_stack;
+
+
+static CUcontext context_of(int device)
+{
+    return (CUcontext)(uintptr_t)(0x1000 + device);
+}
+
+static int device_of(CUcontext context)
+{
+    return (int)((uintptr_t)context - 0x1000);
+}
+
+
+FakeNode::FakeNode(int num_gpus, unsigned seed) :
+    m_random(seed),
+    m_num_gpus(num_gpus),
+    m_fail_at(0),
+    m_fail_with(CUDA_SUCCESS),
+    m_next_handle(0x100000),
+    m_retained((size_t)num_gpus)
+{
+    using Lock = std::lock_guard<std::recursive_mutex>;
+
+#define ENTER(_function, _needs_context) \
+    Lock lock(self->m_lock); \
+    CUresult result = self->enter(_function, _needs_context); \
+    if (result != CUDA_SUCCESS) { \
+        return result; \
+    }
+
+    self = this;
+    m_stack.clear();
+    memset(&m_table, 0, sizeof(m_table));
+
+    m_table.cuGetErrorName = [](CUresult, const char **name) -> CUresult {
+        *name = "a fake error";
+        return CUDA_SUCCESS;
+    };
+    m_table.cuDeviceGetCount = [](int *count) -> CUresult {
+        *count = self->m_num_gpus;
+        return CUDA_SUCCESS;
+    };
+    m_table.cuDeviceCanAccessPeer = [](int *can, CUdevice from,
+                                       CUdevice to) -> CUresult {
+        ENTER("cuDeviceCanAccessPeer", false);
+        *can = (self->no_peer.count({from, to}) == 0);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuDevicePrimaryCtxRetain = [](CUcontext *ctx,
+                                          CUdevice device) -> CUresult {
+        ENTER("cuDevicePrimaryCtxRetain", false);
+        ++self->m_retained[(size_t)device];
+        *ctx = context_of(device);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuDevicePrimaryCtxRelease = [](CUdevice device) -> CUresult {
+        Lock lock(self->m_lock);
+        if (--self->m_retained[(size_t)device] < 0) {
+            self->complain("context released too often");
+        }
+        return CUDA_SUCCESS;
+    };
+    m_table.cuCtxPushCurrent = [](CUcontext ctx) -> CUresult {
+        ENTER("cuCtxPushCurrent", false);
+        if (self->m_retained[(size_t)device_of(ctx)] <= 0) {
+            self->complain("dead context pushed");
+        }
+        m_stack.push_back(device_of(ctx));
+        return CUDA_SUCCESS;
+    };
+    m_table.cuCtxPopCurrent = [](CUcontext *ctx) -> CUresult {
+        if (m_stack.empty()) {
+            self->complain("pop without push");
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        *ctx = context_of(m_stack.back());
+        m_stack.pop_back();
+        return CUDA_SUCCESS;
+    };
+    m_table.cuCtxSetCurrent = [](CUcontext ctx) -> CUresult {
+        ENTER("cuCtxSetCurrent", true);
+        m_stack.back() = device_of(ctx);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuCtxGetCurrent = [](CUcontext *ctx) -> CUresult {
+        *ctx = m_stack.empty() ? NULL : context_of(m_stack.back());
+        return CUDA_SUCCESS;
+    };
+    m_table.cuCtxEnablePeerAccess = [](CUcontext peer, unsigned) -> CUresult {
+        ENTER("cuCtxEnablePeerAccess", true);
+        std::pair<int, int> pair(m_stack.back(), device_of(peer));
+        if (self->no_peer.count(pair)) {
+            return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+        }
+        return self->m_peers.insert(pair).second ?
+                       CUDA_SUCCESS :
+                       CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    };
+    m_table.cuMemAlloc = [](CUdeviceptr *ptr, size_t size) -> CUresult {
+        ENTER("cuMemAlloc", true);
+        void *memory = nullptr;
+        result = self->allocate(&memory, size, m_stack.back(),
+                                self->gpu_memory);
+        *ptr = (CUdeviceptr)memory;
+        return result;
+    };
+    m_table.cuMemFree = [](CUdeviceptr ptr) -> CUresult {
+        return self->deallocate((void*)ptr, false);
+    };
+    m_table.cuMemHostAlloc = [](void **memory, size_t size,
+                                unsigned flags) -> CUresult {
+        ENTER("cuMemHostAlloc", true);
+        if (!(flags & CU_MEMHOSTALLOC_PORTABLE)) {
+            self->complain("host memory is not portable");
+        }
+        return self->allocate(memory, size, -1, self->host_memory);
+    };
+    m_table.cuMemFreeHost = [](void *memory) -> CUresult {
+        return self->deallocate(memory, true);
+    };
+    m_table.cuStreamCreate = [](CUstream *stream, unsigned flags) -> CUresult {
+        ENTER("cuStreamCreate", true);
+        if (flags != CU_STREAM_NON_BLOCKING) {
+            self->complain("stream waits for the default stream");
+        }
+        *stream = (CUstream)(self->m_next_handle += 16);
+        self->m_streams[*stream].device   = m_stack.back();
+        self->m_streams[*stream].slowness = 1u << (self->m_random() % 6);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuStreamDestroy = [](CUstream stream) -> CUresult {
+        Lock lock(self->m_lock);
+        if (!self->m_streams.count(stream) ||
+            !self->m_streams[stream].ops.empty()) {
+            self->complain("stream destroyed while busy, or twice");
+        }
+        self->m_streams.erase(stream);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuStreamSynchronize = [](CUstream stream) -> CUresult {
+        ENTER("cuStreamSynchronize", true);
+        if (!self->m_streams.count(stream)) {
+            self->complain("no such stream");
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        while (!self->m_streams[stream].ops.empty()) {
+            if (!self->step()) {
+                self->complain("deadlock");
+                return CUDA_ERROR_UNKNOWN;
+            }
+        }
+        return CUDA_SUCCESS;
+    };
+    m_table.cuStreamWaitEvent = [](CUstream stream, CUevent event,
+                                   unsigned) -> CUresult {
+        ENTER("cuStreamWaitEvent", true);
+        if (!self->m_streams.count(stream) || !self->m_events.count(event)) {
+            self->complain("wait: no such stream or event");
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        Op op         = {};
+        op.kind       = Op::WAIT;
+        op.event      = event;
+        op.generation = self->m_events[event].recorded;
+        self->m_streams[stream].ops.push_back(op);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuEventCreate = [](CUevent *event, unsigned flags) -> CUresult {
+        ENTER("cuEventCreate", true);
+        if (flags != CU_EVENT_DISABLE_TIMING) {
+            self->complain("event takes times");
+        }
+        *event = (CUevent)(self->m_next_handle += 16);
+        self->m_events[*event].device = m_stack.back();
+        return CUDA_SUCCESS;
+    };
+    m_table.cuEventDestroy = [](CUevent event) -> CUresult {
+        Lock lock(self->m_lock);
+        if (self->m_events.erase(event) == 0) {
+            self->complain("event destroyed twice");
+        }
+        return CUDA_SUCCESS;
+    };
+    m_table.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+        ENTER("cuEventRecord", true);
+        if (!self->m_streams.count(stream) || !self->m_events.count(event)) {
+            self->complain("record: no such stream or event");
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        if (self->m_streams[stream].device != self->m_events[event].device) {
+            self->complain("event and stream are of different contexts");
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        Op op         = {};
+        op.kind       = Op::RECORD;
+        op.event      = event;
+        op.generation = ++self->m_events[event].recorded;
+        self->m_events[event].pending.insert(op.generation);
+        self->m_streams[stream].ops.push_back(op);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuEventQuery = [](CUevent event) -> CUresult {
+        ENTER("cuEventQuery", false);
+        for (int i = 0; i < 7; ++i) {
+            self->step();
+        }
+        if (!self->m_events.count(event)) {
+            self->complain("query: no such event");
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        const Event &e = self->m_events[event];
+        return e.pending.count(e.recorded) ? CUDA_ERROR_NOT_READY :
+                                             CUDA_SUCCESS;
+    };
+    m_table.cuEventSynchronize = [](CUevent event) -> CUresult {
+        Lock lock(self->m_lock);
+        const Event &e = self->m_events[event];
+        while (e.pending.count(e.recorded)) {
+            if (!self->step()) {
+                self->complain("deadlock");
+                return CUDA_ERROR_UNKNOWN;
+            }
+        }
+        return CUDA_SUCCESS;
+    };
+    m_table.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                               CUstream stream) -> CUresult {
+        ENTER("cuMemcpyAsync", true);
+        return self->copy(dst, src, bytes, stream);
+    };
+    m_table.cuLaunchHostFunc = [](CUstream stream, CUhostFn func,
+                                  void *arg) -> CUresult {
+        ENTER("cuLaunchHostFunc", true);
+        Op op   = {};
+        op.kind = Op::CALL;
+        op.func = func;
+        op.arg  = arg;
+        self->m_streams[stream].ops.push_back(op);
+        return CUDA_SUCCESS;
+    };
+
+    uct_cuda_driver_override(&m_table);
+}
+
+FakeNode::~FakeNode()
+{
+    uct_cuda_driver_override(nullptr);
+    for (auto &memory : m_memory) {
+        free((void*)memory.first);
+    }
+    self = nullptr;
+}
+
+void FakeNode::complain(const std::string &what)
+{
+    complaints.push_back(what);
+}
+
+void FakeNode::fail_call(unsigned n, CUresult result)
+{
+    m_fail_at   = num_calls + n;
+    m_fail_with = result;
+}
+
+CUresult FakeNode::enter(const char *function, bool needs_context)
+{
+    if (needs_context && m_stack.empty()) {
+        complain(std::string(function) + ": no current context");
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+
+    /* Something may always happen meanwhile */
+    if (m_random() % 4 == 0) {
+        step();
+    }
+
+    if ((fail_function.empty() || (fail_function == function)) &&
+        (++num_calls == m_fail_at)) {
+        return m_fail_with;
+    }
+
+    return CUDA_SUCCESS;
+}
+
+/* Let one thing happen in one stream. False if nothing can. */
+bool FakeNode::step()
+{
+    std::vector<Stream*> ready;
+
+    for (auto &entry : m_streams) {
+        Stream &stream = entry.second;
+
+        if (stream.ops.empty()) {
+            continue;
+        }
+
+        const Op &op = stream.ops.front();
+        if ((op.kind == Op::WAIT) && m_events.count(op.event) &&
+            m_events[op.event].pending.count(op.generation)) {
+            continue;
+        }
+        ready.push_back(&stream);
+    }
+
+    if (ready.empty()) {
+        return false;
+    }
+
+    Stream &stream = *ready[m_random() % ready.size()];
+    if (m_random() % stream.slowness != 0) {
+        return true;
+    }
+
+    Op &op = stream.ops.front();
+    switch (op.kind) {
+    case Op::COPY: {
+        size_t half = op.bytes / 2;
+
+        check_range(op.dst, op.bytes, stream.device);
+        check_range(op.src, op.bytes, stream.device);
+        if (!op.is_started) {
+            memcpy(op.dst, op.src, half);
+            op.is_started = true;
+            return true;
+        }
+        memcpy(op.dst + half, op.src + half, op.bytes - half);
+        break;
+    }
+    case Op::RECORD:
+        if (m_events.count(op.event)) {
+            m_events[op.event].pending.erase(op.generation);
+        }
+        break;
+    case Op::CALL:
+        op.func(op.arg);
+        break;
+    default:
+        break;
+    }
+
+    stream.ops.pop_front();
+    return true;
+}
+
+const FakeNode::Memory *FakeNode::find(const void *address, size_t bytes)
+{
+    const uint8_t *byte = (const uint8_t*)address;
+    auto entry          = m_memory.upper_bound(byte);
+
+    if (entry == m_memory.begin()) {
+        return nullptr;
+    }
+
+    --entry;
+    return (byte + bytes <= entry->first + entry->second.size) ?
+                   &entry->second :
+                   nullptr;
+}
+
+/* May a stream of this device touch the memory now? */
+void FakeNode::check_range(const void *address, size_t bytes, int device)
+{
+    const Memory *memory = find(address, bytes);
+
+    if (memory == nullptr) {
+        complain("copy touches memory that is not allocated");
+    } else if ((memory->device >= 0) && (memory->device != device) &&
+               !m_peers.count({device, memory->device})) {
+        complain("copy without peer access");
+    }
+}
+
+CUresult FakeNode::copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                        CUstream stream)
+{
+    const Memory *from = find((void*)src, bytes);
+    const Memory *to   = find((void*)dst, bytes);
+    Op op              = {};
+
+    if (!m_streams.count(stream) || (from == nullptr) || (to == nullptr) ||
+        (bytes == 0)) {
+        complain("copy: no such stream or memory");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    copied[{from->device, to->device}] += bytes;
+    op.kind  = Op::COPY;
+    op.dst   = (uint8_t*)dst;
+    op.src   = (uint8_t*)src;
+    op.bytes = bytes;
+    m_streams[stream].ops.push_back(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult FakeNode::allocate(void **memory_p, size_t size, int device,
+                            size_t limit)
+{
+    size_t used = 0;
+
+    for (auto &memory : m_memory) {
+        used += (memory.second.device == device) ? memory.second.size : 0;
+    }
+
+    if (used + size > limit) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    *memory_p = malloc(size);
+    m_memory[(uint8_t*)*memory_p] = Memory{size, device};
+    return CUDA_SUCCESS;
+}
+
+CUresult FakeNode::deallocate(void *memory, bool is_host)
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+    auto entry = m_memory.find((uint8_t*)memory);
+
+    if ((entry == m_memory.end()) || m_tests_own.count((uint8_t*)memory) ||
+        ((entry->second.device < 0) != is_host)) {
+        complain("free of what was not allocated");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    m_memory.erase(entry);
+    free(memory);
+    return CUDA_SUCCESS;
+}
+
+uint8_t *FakeNode::alloc(int device, size_t size)
+{
+    uint8_t *memory = (uint8_t*)malloc(size);
+
+    m_memory[memory] = Memory{size, device};
+    m_tests_own.insert(memory);
+    return memory;
+}
+
+void FakeNode::free_memory(uint8_t *memory)
+{
+    m_memory.erase(memory);
+    m_tests_own.erase(memory);
+    free(memory);
+}
+
+bool FakeNode::has_context(int device)
+{
+    return m_retained[(size_t)device] > 0;
+}
+
+bool FakeNode::is_idle()
+{
+    for (auto &stream : m_streams) {
+        if (!stream.second.ops.empty()) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+void FakeNode::run_all()
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
+    while (!is_idle()) {
+        if (!step()) {
+            complain("deadlock");
+            return;
+        }
+    }
+}
+
+std::string FakeNode::leaks()
+{
+    std::string what;
+
+    if (!m_streams.empty()) {
+        what += "streams: " + std::to_string(m_streams.size()) + " ";
+    }
+    if (!m_events.empty()) {
+        what += "events: " + std::to_string(m_events.size()) + " ";
+    }
+    if (m_memory.size() != m_tests_own.size()) {
+        what += "memory ";
+    }
+    for (int count : m_retained) {
+        if (count != 0) {
+            what += "context ";
+        }
+    }
+    if (!m_stack.empty()) {
+        what += "current context ";
+    }
+
+    return what;
+}

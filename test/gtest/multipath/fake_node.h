@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A driver that is not there: GPU memory is host memory, streams are queues
+ * that run when somebody looks, in a random order that the driver's rules allow.
+ *
+ * A copy moves half of its bytes when it starts and half when it ends, with
+ * other copies in between, so that a missing wait shows as wrong bytes. What a
+ * real driver would refuse, or what would crash on it, is refused and noted.
+ */
+#ifndef TEST_MULTIPATH_FAKE_NODE_H
+#define TEST_MULTIPATH_FAKE_NODE_H
+
+#include <uct/cuda/base/driver.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+
+class FakeNode {
+public:
+    FakeNode(int num_gpus, unsigned seed = 1);
+
+    ~FakeNode();
+
+    /* ---- what a test looks at and turns */
+
+    /** The n-th call from now (1: the next) fails, and those after it work. */
+    void fail_call(unsigned n, CUresult result = CUDA_ERROR_UNKNOWN);
+
+    /** Only calls of this function count and fail; empty: all that can. */
+    std::string fail_function;
+
+    /** Calls that could have failed so far. */
+    unsigned num_calls = 0;
+
+    /** Bytes of each GPU, and of page-locked host memory. */
+    size_t gpu_memory  = 1ul << 40;
+    size_t host_memory = 1ul << 40;
+
+    /** Pairs without peer access. */
+    std::set<std::pair<int, int>> no_peer;
+
+    /** Rules that were broken; a test expects none. */
+    std::vector<std::string> complaints;
+
+    /** Every copy in the order of submission: bytes by {device, device}. */
+    std::map<std::pair<int, int>, size_t> copied;
+
+    /** What is not given back: contexts, streams, events, allocations. */
+    std::string leaks();
+
+    bool has_context(int device);
+
+    unsigned num_streams() const
+    {
+        return (unsigned)m_streams.size();
+    }
+
+    /** Is any copy or wait queued? */
+    bool is_idle();
+
+    /** Run everything that is queued. */
+    void run_all();
+
+    /** Memory on a GPU (or -1) that the test fills; the fake owns it. */
+    uint8_t *alloc(int device, size_t size);
+
+    void free_memory(uint8_t *memory);
+
+private:
+    struct Op {
+        enum { COPY, RECORD, WAIT, CALL } kind;
+        uint8_t  *dst, *src;
+        size_t   bytes;
+        bool     is_started;
+        CUevent  event;
+        unsigned generation;
+        CUhostFn func;
+        void     *arg;
+    };
+
+    struct Stream {
+        int            device;
+        unsigned       slowness;
+        std::deque<Op> ops;
+    };
+
+    struct Event {
+        int      device;
+        unsigned recorded; /* generation of the last record submitted */
+        /* Those that are still to come. Records of one event in different
+         * streams may happen in any order; a wait is for the one that was the
+         * last when it was submitted. */
+        std::set<unsigned> pending;
+    };
+
+    struct Memory {
+        size_t size;
+        int    device;
+    };
+
+    CUresult enter(const char *function, bool needs_context);
+    void complain(const std::string &what);
+    int current_device();
+    bool step();
+    CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                  CUstream stream);
+    const Memory *find(const void *address, size_t bytes);
+    void check_range(const void *address, size_t bytes, int device);
+    CUresult allocate(void **memory_p, size_t size, int device, size_t limit);
+    CUresult deallocate(void *memory, bool is_host);
+
+    static FakeNode *self;
+
+    uct_cuda_driver_t                    m_table;
+    std::recursive_mutex                 m_lock;
+    std::mt19937                         m_random;
+    int                                  m_num_gpus;
+    unsigned                             m_fail_at;
+    CUresult                             m_fail_with;
+    uintptr_t                            m_next_handle;
+    std::vector<int>                     m_retained;
+    std::set<std::pair<int, int>>        m_peers;
+    std::map<CUstream, Stream>           m_streams;
+    std::map<CUevent, Event>             m_events;
+    std::map<const uint8_t*, Memory>     m_memory;
+    std::set<const uint8_t*>             m_tests_own;
+    static thread_local std::vector<int> m_stack;
+};
+
+#endif

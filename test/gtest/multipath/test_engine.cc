@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The engine and its streams executor on a driver that is not there: right
+ * bytes whatever the order, nothing left behind, and a way on after any failure.
+ */
+#include "fake_node.h"
+#include "nodes.h"
+
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/multipath/multipath.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+
+static std::vector<std::string> messages;
+
+static void keep_message(uct_cuda_log_level_t level, const char *, unsigned,
+                         const char *, const char *message)
+{
+    if (level <= UCT_CUDA_LOG_INFO) {
+        messages.push_back(std::string(1, "EWI"[level]) + " " + message);
+    }
+}
+
+static unsigned count_messages(const std::string &part)
+{
+    return (unsigned)std::count_if(messages.begin(), messages.end(),
+                                   [&](const std::string &message) {
+                                       return message.find(part) !=
+                                              std::string::npos;
+                                   });
+}
+
+
+class test_engine : public ::testing::Test {
+protected:
+    test_engine() : m_random(99)
+    {
+        messages.clear();
+        uct_cuda_log_set(keep_message, UCT_CUDA_LOG_INFO);
+        /* Small staging, so that slots are used many times over */
+        m_config.set("", "y").set("_STAGING_SIZE", "1m").set("_MIN_SIZE", "64k");
+        set_node(beluga(), 4);
+    }
+
+    ~test_engine()
+    {
+        destroy();
+        uct_cuda_topo_override(NULL);
+        uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
+    }
+
+    void set_node(const uct_cuda_topo_t &topo, int num_gpus, unsigned seed = 1)
+    {
+        destroy();
+        m_topo = topo;
+        uct_cuda_topo_override(&m_topo);
+        m_node.reset(); /* one at a time */
+        m_node.reset(new FakeNode(num_gpus, seed));
+    }
+
+    void create()
+    {
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &m_engine));
+    }
+
+    void destroy()
+    {
+        if (m_engine != NULL) {
+            uct_cuda_mp_engine_destroy(m_engine);
+            m_engine = NULL;
+            EXPECT_EQ("", m_node->leaks());
+        }
+        if (m_node) {
+            for (const std::string &complaint : m_node->complaints) {
+                ADD_FAILURE() << complaint;
+            }
+        }
+    }
+
+    struct Transfer {
+        uct_cuda_mp_request_t  request;
+        uct_cuda_mp_transfer_t *transfer;
+        ucs_status_t           status;
+    };
+
+    Transfer start(int src, int dst, size_t size, size_t offset = 0)
+    {
+        Transfer t;
+        uint8_t *from = m_node->alloc(src, size + offset);
+        uint8_t *to   = m_node->alloc(dst, size + offset);
+
+        for (size_t i = 0; i < size + offset; ++i) {
+            from[i] = (uint8_t)(m_random() | 1);
+        }
+        memset(to, 0, size + offset);
+
+        t.request.src        = (CUdeviceptr)from + offset;
+        t.request.dst        = (CUdeviceptr)to + offset;
+        t.request.src_device = src;
+        t.request.dst_device = dst;
+        t.request.size       = size;
+        t.transfer           = NULL;
+        t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
+        return t;
+    }
+
+    bool arrived(const Transfer &t)
+    {
+        return memcmp((void*)t.request.src, (void*)t.request.dst,
+                      t.request.size) == 0;
+    }
+
+    void wait(Transfer &t)
+    {
+        ucs_status_t status;
+
+        do {
+            status = uct_cuda_mp_test(t.transfer);
+        } while (status == UCS_INPROGRESS);
+
+        EXPECT_EQ(UCS_OK, status);
+        EXPECT_TRUE(arrived(t)) << "completed with bytes missing";
+        uct_cuda_mp_release(t.transfer);
+    }
+
+    /* A transfer by several paths, from start to end */
+    void transfer(int src, int dst, size_t size, size_t offset = 0)
+    {
+        Transfer t = start(src, dst, size, offset);
+
+        ASSERT_EQ(UCS_OK, t.status);
+        ASSERT_NE(nullptr, t.transfer);
+        wait(t);
+    }
+
+    size_t bytes(int from, int to)
+    {
+        return m_node->copied[{from, to}];
+    }
+
+    Config                    m_config;
+    uct_cuda_topo_t           m_topo;
+    std::unique_ptr<FakeNode> m_node;
+    uct_cuda_mp_engine_t      *m_engine = NULL;
+    std::mt19937              m_random;
+};
+
+
+TEST_F(test_engine, all_paths)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set("_SHARES", "4,2,1,1");
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_EQ(MiB / 2, bytes(0, 1));
+    EXPECT_EQ(MiB / 4, bytes(0, 2));
+    EXPECT_EQ(MiB / 4, bytes(2, 1));
+    EXPECT_EQ(MiB / 8, bytes(0, 3));
+    EXPECT_EQ(MiB / 8, bytes(3, 1));
+    EXPECT_EQ(MiB / 8, bytes(0, -1));
+    EXPECT_EQ(MiB / 8, bytes(-1, 1));
+}
+
+TEST_F(test_engine, nothing_before_the_first_transfer)
+{
+    create();
+    EXPECT_EQ(0u, m_node->num_calls);
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_FALSE(m_node->has_context(i));
+    }
+
+    /* Too small: not even then */
+    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, 64 * KiB - 1));
+    EXPECT_TRUE(uct_cuda_mp_wants(m_engine, 64 * KiB));
+
+    m_config.set("_PATHS", "direct,gpu2");
+    destroy();
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_TRUE(m_node->has_context(2));
+    EXPECT_FALSE(m_node->has_context(3));
+}
+
+TEST_F(test_engine, sizes_and_alignments)
+{
+    create();
+    for (int i = 0; i < 60; ++i) {
+        int src = (int)(m_random() % 4);
+        int dst = (src + 1 + (int)(m_random() % 3)) % 4;
+
+        transfer(src, dst, 64 * KiB + m_random() % (2 * MiB),
+                 m_random() % 512);
+    }
+}
+
+TEST_F(test_engine, larger_than_a_plan)
+{
+    /* 4 MiB is the most that fits into one plan */
+    m_config.set("_PATHS", "direct,gpu2");
+    create();
+    transfer(0, 1, 9 * MiB + 12345);
+    EXPECT_GT(bytes(0, 2), 3 * MiB);
+}
+
+TEST_F(test_engine, many_at_once)
+{
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+        std::vector<Transfer> window;
+
+        set_node(beluga(), 4, seed);
+        create();
+        for (int i = 0; i < 12; ++i) {
+            int src = (int)(m_random() % 4);
+            int dst = (src + 1 + (int)(m_random() % 3)) % 4;
+
+            window.push_back(start(src, dst, 64 * KiB + m_random() % MiB));
+            ASSERT_NE(nullptr, window.back().transfer);
+        }
+        std::shuffle(window.begin(), window.end(), m_random);
+        for (Transfer &t : window) {
+            wait(t);
+        }
+    }
+}
+
+TEST_F(test_engine, one_pair_completes_in_order)
+{
+    std::vector<Transfer> window;
+
+    create();
+    for (int i = 0; i < 8; ++i) {
+        window.push_back(start(0, 1, (i % 2) ? 64 * KiB : MiB));
+    }
+
+    wait(window.back());
+    for (int i = 0; i < 7; ++i) {
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_test(window[i].transfer));
+        EXPECT_TRUE(arrived(window[i]));
+        uct_cuda_mp_release(window[i].transfer);
+    }
+}
+
+TEST_F(test_engine, release_waits)
+{
+    create();
+    Transfer t = start(0, 1, MiB);
+
+    uct_cuda_mp_release(t.transfer);
+    EXPECT_TRUE(arrived(t));
+}
+
+TEST_F(test_engine, destroy_waits)
+{
+    create();
+    Transfer t = start(0, 1, MiB);
+
+    destroy();
+    EXPECT_TRUE(m_node->is_idle());
+    EXPECT_TRUE(arrived(t));
+}
+
+TEST_F(test_engine, notify)
+{
+    int calls = 0;
+
+    create();
+    Transfer t = start(0, 1, MiB);
+    EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
+                              t.transfer,
+                              [](void *arg) { ++*(int*)arg; }, &calls));
+    EXPECT_EQ(0, calls);
+    m_node->run_all();
+    EXPECT_EQ(1, calls);
+    EXPECT_TRUE(arrived(t));
+    uct_cuda_mp_release(t.transfer);
+}
+
+TEST_F(test_engine, threads)
+{
+    std::vector<std::thread> threads;
+    std::vector<std::vector<Transfer>> started(4);
+
+    create();
+    for (int n = 0; n < 4; ++n) {
+        for (int i = 0; i < 6; ++i) {
+            started[n].push_back({});
+            Transfer &t          = started[n].back();
+            size_t size          = 100 * KiB * (size_t)(i + 1);
+            t.request.src        = (CUdeviceptr)m_node->alloc(n, size);
+            t.request.dst        = (CUdeviceptr)m_node->alloc((n + 1) % 4, size);
+            t.request.src_device = n;
+            t.request.dst_device = (n + 1) % 4;
+            t.request.size       = size;
+            memset((void*)t.request.src, 10 * n + i + 1, size);
+        }
+    }
+
+    for (int n = 0; n < 4; ++n) {
+        threads.emplace_back([&, n] {
+            for (Transfer &t : started[n]) {
+                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
+            }
+            for (Transfer &t : started[n]) {
+                while (uct_cuda_mp_test(t.transfer) == UCS_INPROGRESS) {
+                }
+                uct_cuda_mp_release(t.transfer);
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+
+    for (auto &list : started) {
+        for (Transfer &t : list) {
+            EXPECT_EQ(UCS_OK, t.status);
+            EXPECT_TRUE(arrived(t));
+        }
+    }
+}
+
+/* What one path does best is left to the caller */
+TEST_F(test_engine, not_ours)
+{
+    create();
+    for (auto devices : std::vector<std::pair<int, int>>{
+                 {0, 0}, {-1, 0}, {0, -1}, {-2, 1}, {0, -2}, {0, 7}}) {
+        uct_cuda_mp_request_t request = {4096, devices.first, 1 << 30,
+                                         devices.second, 64 * MiB};
+        uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
+        EXPECT_EQ(nullptr, transfer);
+    }
+    EXPECT_EQ(1u, count_messages("not visible"));
+}
+
+TEST_F(test_engine, auto_on_a_switch_stays_out)
+{
+    m_config = Config();
+    set_node(hgx(), 4);
+    create();
+    EXPECT_TRUE(uct_cuda_mp_wants(m_engine, 64 * MiB));
+    Transfer t = start(0, 1, 3 * MiB);
+    EXPECT_EQ(UCS_OK, t.status);
+    EXPECT_EQ(nullptr, t.transfer);
+    /* Once the node is known, not even the question is asked any more */
+    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
+    EXPECT_EQ(1u, count_messages("one path is used"));
+    EXPECT_FALSE(m_node->has_context(0));
+}
+
+TEST_F(test_engine, off)
+{
+    m_config.set("", "n");
+    create();
+    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
+}
+
+TEST_F(test_engine, contradicting_configuration)
+{
+    m_config.set("_PATHS", "direct,gpu2").set("_SHARES", "1");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_mp_engine_create(m_config, &m_engine));
+    EXPECT_EQ(1u, count_messages("E MULTIPATH_SHARES"));
+}
+
+TEST_F(test_engine, relay_without_peer_access)
+{
+    m_node->no_peer.insert({0, 2});
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_EQ(0u, bytes(0, 2));
+    EXPECT_GT(bytes(0, 3), 0u);
+    EXPECT_EQ(1u, count_messages("\"gpu2\""));
+    EXPECT_EQ(0u, count_messages("E "));
+    transfer(0, 1, MiB);
+    EXPECT_EQ(1u, count_messages("\"gpu2\""));
+    /* That pair only */
+    transfer(3, 1, MiB);
+    EXPECT_GT(bytes(3, 2), 0u);
+}
+
+TEST_F(test_engine, no_peer_access_at_all)
+{
+    m_node->no_peer.insert({0, 1});
+    create();
+    Transfer t = start(0, 1, MiB);
+    EXPECT_EQ(UCS_OK, t.status);
+    EXPECT_EQ(nullptr, t.transfer);
+}
+
+TEST_F(test_engine, little_memory_for_staging)
+{
+    m_config.set("_STAGING_SIZE", "64m").set("_PATHS", "direct,gpu2");
+    m_node->gpu_memory = 8 * MiB;
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_GT(bytes(0, 2), 0u);
+    transfer(0, 1, 2 * MiB);
+    EXPECT_EQ(1u, count_messages("W out of memory for staging"));
+    EXPECT_EQ(1u, (unsigned)messages.size());
+}
+
+TEST_F(test_engine, no_memory_for_staging)
+{
+    m_config.set("_STAGING_SIZE", "64m");
+    m_node->gpu_memory = 0;
+    create();
+    for (int i = 0; i < 3; ++i) {
+        Transfer t = start(0, 1, MiB);
+        EXPECT_EQ(UCS_OK, t.status);
+        EXPECT_EQ(nullptr, t.transfer);
+    }
+    EXPECT_EQ(1u, count_messages("\"gpu2\""));
+    EXPECT_EQ(1u, count_messages("\"gpu3\""));
+    EXPECT_EQ(0u, count_messages("E "));
+}
+
+TEST_F(test_engine, no_memory_for_host_staging)
+{
+    m_config.set("_PATHS", "direct,gpu2,host");
+    m_node->host_memory = 0;
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_EQ(0u, bytes(0, -1));
+    EXPECT_GT(bytes(0, 2), 0u);
+}
+
+/* A relay's context cannot be created: the others carry on */
+TEST_F(test_engine, relay_without_context)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3");
+    m_node->fail_function = "cuDevicePrimaryCtxRetain";
+    m_node->fail_call(3, CUDA_ERROR_OUT_OF_MEMORY);
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_EQ(0u, bytes(0, 2));
+    EXPECT_GT(bytes(0, 3), 0u);
+}
+
+/*
+ * Whatever call fails, at first use or later: the caller hears of it, or gets
+ * every byte; nothing is written after the caller was told; the next transfer
+ * works; and nothing is left behind.
+ */
+TEST_F(test_engine, every_call_fails_once)
+{
+    unsigned failures = 0;
+    unsigned calls;
+
+    m_config.set("_PATHS", "direct,gpu2,host").set("_CHUNKS", "3");
+    create();
+    transfer(0, 1, 300 * KiB);
+    transfer(0, 1, 300 * KiB);
+    calls = m_node->num_calls;
+    EXPECT_GT(calls, 100u);
+
+    for (unsigned n = 1; n <= calls; ++n) {
+        set_node(beluga(), 4, n);
+        create();
+        m_node->fail_call(n);
+        for (int round = 0; round < 2; ++round) {
+            Transfer t          = start(0, 1, 300 * KiB + 17);
+            uint8_t *dst        = (uint8_t*)t.request.dst;
+            ucs_status_t status = t.status;
+
+            if (t.transfer != NULL) {
+                ASSERT_EQ(UCS_OK, status);
+                do {
+                    status = uct_cuda_mp_test(t.transfer);
+                } while (status == UCS_INPROGRESS);
+            } else if (status == UCS_OK) {
+                continue; /* one path is the way on */
+            }
+
+            std::vector<uint8_t> seen(dst, dst + t.request.size);
+            m_node->run_all();
+            EXPECT_EQ(0, memcmp(seen.data(), dst, seen.size()))
+                    << "written after the end";
+            if (status == UCS_OK) {
+                EXPECT_TRUE(arrived(t));
+            } else {
+                EXPECT_EQ(UCS_ERR_IO_ERROR, status);
+                ++failures;
+            }
+
+            if (t.transfer != NULL) {
+                uct_cuda_mp_release(t.transfer);
+            }
+        }
+
+        m_node->fail_call(0); /* in case it has not come to that yet */
+        Transfer t = start(0, 1, MiB);
+        EXPECT_EQ(UCS_OK, t.status);
+        if (t.transfer != NULL) {
+            wait(t);
+        }
+        destroy();
+        if (HasFailure()) {
+            FAIL() << "when call " << n << " failed";
+        }
+    }
+
+    EXPECT_GT(failures, 30u);
+}
