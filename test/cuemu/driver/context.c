@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Contexts: primary ones, created ones, the stack of a thread, peers. */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Copies and fills, synchronous and in streams. */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <string.h>

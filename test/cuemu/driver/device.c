@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* cuInit, devices and what they can do. */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <pthread.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Finding entry points by name, and what this driver does not have. */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <dlfcn.h>

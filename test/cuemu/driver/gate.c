@@ -5,7 +5,6 @@
  * thread call it, shall this call fail (CUEMU_FAULT), and how often it was
  * called. Objects behind handles, too.
  */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <pthread.h>

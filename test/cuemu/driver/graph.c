@@ -4,7 +4,6 @@
  * Graphs, built node by node, instantiated, updated and launched. Copies, fills,
  * host functions, events and empty nodes; no kernels and no nested graphs.
  */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <stdlib.h>

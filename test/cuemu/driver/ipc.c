@@ -5,7 +5,6 @@
  * memory by a number that is never reused, so one of freed memory fails to
  * open. What is opened stays alive until the last process closes it.
  */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <string.h>

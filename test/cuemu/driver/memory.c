@@ -7,7 +7,6 @@
  * dies as it would on a machine with a GPU. Each process has addresses of its
  * own, so that an address taken over from another process cannot work.
  */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* What the driver says about a pointer. */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <string.h>

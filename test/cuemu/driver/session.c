@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Coming and going of processes, and the memory of the node's GPUs. */
-#define _GNU_SOURCE
 #include "cuemu_session.h"
 
 #include <dlfcn.h>

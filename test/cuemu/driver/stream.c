@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Streams, events and host functions. */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <sched.h>

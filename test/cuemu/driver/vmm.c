@@ -4,7 +4,6 @@
  * Memory in two steps (physical memory, then a mapping), handles of it as file
  * descriptors, and stream-ordered memory from pools.
  */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <stdlib.h>

@@ -9,7 +9,6 @@
  * stands still, so neither the time it takes to move bytes nor the machine's
  * load shows in modelled time.
  */
-#define _GNU_SOURCE
 #include "cuemu_driver.h"
 
 #include <errno.h>

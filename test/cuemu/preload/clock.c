@@ -5,7 +5,6 @@
  * that tell the time are stood in for here. Sleeping and waiting stay in real
  * time. Without a session everything passes through.
  */
-#define _GNU_SOURCE
 #include "../driver/cuemu_session.h"
 
 #include <errno.h>
@@ -31,6 +30,11 @@ static const cuemu_shared_t *cuemu_view;
 static uint64_t cuemu_next_look_ns;
 
 
+/*
+ * Everything by plain system calls: this runs while a memory hook is being put
+ * into mmap() and its like, by the very thread that puts it there and waits,
+ * clock in hand, until nobody is inside.
+ */
 static int cuemu_real_gettime(clockid_t id, struct timespec *ts)
 {
     return (int)syscall(SYS_clock_gettime, id, ts);
@@ -45,8 +49,8 @@ static const cuemu_shared_t *cuemu_find_session(void)
     struct stat st;
     char path[300];
     uint64_t now;
-    void *ptr;
     size_t length;
+    long ptr;
     int fd;
 
     if (view != NULL) {
@@ -73,23 +77,25 @@ static const cuemu_shared_t *cuemu_find_session(void)
 
     memcpy(path, dir, length);
     memcpy(path + length, "/state", sizeof("/state"));
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
 
-    ptr = MAP_FAILED;
-    if ((fstat(fd, &st) == 0) && ((size_t)st.st_size >= sizeof(*view))) {
-        ptr = mmap(NULL, sizeof(*view), PROT_READ, MAP_SHARED, fd, 0);
+    ptr = -1;
+    if ((syscall(SYS_fstat, fd, &st) == 0) &&
+        ((size_t)st.st_size >= sizeof(*view))) {
+        ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ, MAP_SHARED, fd,
+                      0);
     }
-    close(fd);
-    if (ptr == MAP_FAILED) {
+    syscall(SYS_close, fd);
+    if (ptr == -1) {
         return NULL;
     }
 
-    view = ptr;
+    view = (const cuemu_shared_t*)ptr;
     if (view->magic != CUEMU_SESSION_MAGIC) {
-        munmap(ptr, sizeof(*view));
+        syscall(SYS_munmap, ptr, sizeof(*view));
         return NULL;
     }
 

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Tests of the emulated driver run its calls in processes of their own, one or
+ * several, in a session folder of their own; the test itself never starts it.
+ */
+#ifndef CUEMU_DRIVER_FIXTURE_H_
+#define CUEMU_DRIVER_FIXTURE_H_
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CU_OK(_call) ASSERT_EQ(CUDA_SUCCESS, (_call))
+
+static const size_t MiB = (size_t)1 << 20;
+
+/* A link of beluga: two bricks of NVLink 2, GB/s */
+static const double BELUGA_LINK = 48.0;
+
+class driver : public ::testing::Test {
+public:
+    /* What the processes of a test share. */
+    struct shared_t {
+        std::atomic<int> arrived;
+        std::atomic<int> generation;
+        CUipcMemHandle   handle[4];
+        uint64_t         value[16];
+        double           seconds[16];
+    };
+
+protected:
+    void SetUp() override
+    {
+        char dir[] = "/dev/shm/cuemu-test-XXXXXX";
+        void *ptr;
+
+        ASSERT_NE(nullptr, mkdtemp(dir));
+        m_dir = dir;
+        setenv("CUEMU_SESSION", dir, 1);
+        setenv("CUEMU_NODE", "beluga", 1);
+        setenv("CUEMU_SLOWDOWN", "20", 1);
+        unsetenv("CUEMU_FAULT");
+        unsetenv("CUEMU_GPU_MEMORY");
+        unsetenv("CUEMU_REPORT");
+        unsetenv("CUDA_VISIBLE_DEVICES");
+
+        ptr = mmap(nullptr, sizeof(shared_t), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(MAP_FAILED, ptr);
+        m_shared = new (ptr) shared_t();
+    }
+
+    void TearDown() override
+    {
+        munmap(m_shared, sizeof(shared_t));
+        std::string command = "rm -rf " + m_dir;
+        EXPECT_EQ(0, system(command.c_str()));
+    }
+
+    /* Starts a process that runs `body(rank)`; its failures are its status. */
+    pid_t start(int rank, const std::function<void(int)> &body)
+    {
+        fflush(stdout);
+        fflush(stderr);
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(120);
+            body(rank);
+            exit(HasFailure() ? 1 : 0);
+        }
+
+        return pid;
+    }
+
+    int finish(pid_t pid)
+    {
+        int status = -1;
+
+        EXPECT_EQ(pid, waitpid(pid, &status, 0));
+        return status;
+    }
+
+    void run(int count, const std::function<void(int)> &body)
+    {
+        std::vector<pid_t> pids;
+
+        m_count = count;
+        for (int rank = 0; rank < count; ++rank) {
+            pids.push_back(start(rank, body));
+        }
+
+        for (pid_t pid : pids) {
+            EXPECT_EQ(0, finish(pid)) << "a process failed";
+        }
+    }
+
+    /* Waits for all processes of run(). */
+    void barrier()
+    {
+        int generation = m_shared->generation;
+
+        if (++m_shared->arrived == m_count) {
+            m_shared->arrived = 0;
+            ++m_shared->generation;
+        } else {
+            while (m_shared->generation == generation) {
+                usleep(200);
+            }
+        }
+    }
+
+    /* Makes the primary context of a device current. */
+    static CUcontext use(int device)
+    {
+        CUcontext ctx = nullptr;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuInit(0));
+        EXPECT_EQ(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&ctx, device));
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(ctx));
+        return ctx;
+    }
+
+    static CUdeviceptr alloc(size_t size)
+    {
+        CUdeviceptr ptr = 0;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuMemAlloc(&ptr, size));
+        return ptr;
+    }
+
+    static CUstream stream()
+    {
+        CUstream s = nullptr;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+        return s;
+    }
+
+    static CUevent event(unsigned flags = 0)
+    {
+        CUevent e = nullptr;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuEventCreate(&e, flags));
+        return e;
+    }
+
+    static void *pinned(size_t size)
+    {
+        void *ptr = nullptr;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuMemHostAlloc(&ptr, size, 0));
+        return ptr;
+    }
+
+    static void enable_peers(CUcontext a, CUcontext b)
+    {
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(b));
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(a, 0));
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(a));
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(b, 0));
+    }
+
+    /* Different for each position and seed, so that displaced bytes show. */
+    static std::vector<uint32_t> pattern(size_t bytes, uint32_t seed)
+    {
+        std::vector<uint32_t> words(bytes / 4);
+
+        for (size_t i = 0; i < words.size(); ++i) {
+            words[i] = (uint32_t)(i * 2654435761u) ^ (seed * 0x9e3779b9u);
+        }
+
+        return words;
+    }
+
+    static void put(CUdeviceptr ptr, const std::vector<uint32_t> &words)
+    {
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cuMemcpyHtoD(ptr, words.data(), words.size() * 4));
+    }
+
+    static std::vector<uint32_t> get(CUdeviceptr ptr, size_t bytes)
+    {
+        std::vector<uint32_t> words(bytes / 4);
+
+        EXPECT_EQ(CUDA_SUCCESS, cuMemcpyDtoH(words.data(), ptr, bytes));
+        return words;
+    }
+
+    /* Modelled seconds of one copy, between two events. */
+    static double timed_copy(CUdeviceptr dst, CUdeviceptr src, size_t size,
+                             CUstream s)
+    {
+        CUevent begin = event(), end = event();
+        float ms      = 0;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(begin, s));
+        EXPECT_EQ(CUDA_SUCCESS, cuMemcpyAsync(dst, src, size, s));
+        EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(end, s));
+        EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(end));
+        EXPECT_EQ(CUDA_SUCCESS, cuEventElapsedTime(&ms, begin, end));
+        return ms * 1e-3;
+    }
+
+    std::string m_dir;
+    shared_t   *m_shared = nullptr;
+    int         m_count  = 1;
+};
+
+#endif

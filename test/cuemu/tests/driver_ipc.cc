@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Memory of one process in another: handles, death, and who may touch what. */
+#include "driver_fixture.h"
+
+#include <csignal>
+
+TEST_F(driver, ipc_moves_bytes_both_ways)
+{
+    run(2, [&](int rank) {
+        const size_t size = 8 * MiB + 4096;
+
+        use(rank);
+        CUdeviceptr mine = alloc(size);
+        put(mine, pattern(size, 10 + rank));
+        CU_OK(cuIpcGetMemHandle(&m_shared->handle[rank], mine));
+        m_shared->value[rank] = mine;
+        barrier();
+
+        if (rank == 0) {
+            CUdeviceptr theirs = 0, again = 0;
+            CU_OK(cuIpcOpenMemHandle(&theirs, m_shared->handle[1],
+                                     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+            EXPECT_NE(m_shared->value[1], theirs);
+            /* once more: the same mapping */
+            CU_OK(cuIpcOpenMemHandle(&again, m_shared->handle[1],
+                                     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+            EXPECT_EQ(theirs, again);
+
+            EXPECT_EQ(pattern(size, 11), get(theirs, size));
+            CU_OK(cuMemcpyAsync(theirs + 512, mine, size - 512, nullptr));
+            CU_OK(cuStreamSynchronize(nullptr));
+            CU_OK(cuIpcCloseMemHandle(theirs));
+            CU_OK(cuIpcCloseMemHandle(theirs));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(theirs));
+        }
+        barrier();
+
+        if (rank == 1) {
+            auto want = pattern(size, 11), got = get(mine, size);
+            auto sent = pattern(size, 10);
+            std::copy(sent.begin(), sent.end() - 128, want.begin() + 128);
+            EXPECT_EQ(want, got);
+        }
+    });
+}
+
+TEST_F(driver, ipc_of_small_allocations)
+{
+    run(2, [&](int rank) {
+        use(rank);
+        CUdeviceptr ptr[3];
+        for (int i = 0; i < 3; ++i) {
+            ptr[i] = alloc(4096);
+            put(ptr[i], pattern(4096, 20 + i));
+        }
+
+        if (rank == 1) {
+            CUdeviceptr base;
+            size_t size;
+            CU_OK(cuMemGetAddressRange(&base, &size, ptr[1] + 100));
+            EXPECT_EQ(ptr[1], base);
+            EXPECT_EQ(4096u, size);
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], ptr[1]));
+        }
+        barrier();
+
+        if (rank == 0) {
+            CUdeviceptr theirs;
+            CU_OK(cuIpcOpenMemHandle(&theirs, m_shared->handle[0], 1));
+            EXPECT_EQ(pattern(4096, 21), get(theirs, 4096));
+            CU_OK(cuIpcCloseMemHandle(theirs));
+        }
+        barrier();
+    });
+}
+
+TEST_F(driver, ipc_refuses)
+{
+    run(2, [&](int rank) {
+        CUdeviceptr ptr = 0;
+
+        use(rank);
+        if (rank == 0) {
+            CUdeviceptr mine = alloc(4 * MiB);
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], mine));
+            EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT,
+                      cuIpcOpenMemHandle(&ptr, m_shared->handle[0], 1));
+            CU_OK(cuMemFree(mine));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuIpcGetMemHandle(&m_shared->handle[1], mine));
+            /* the same memory and address again, but not the same handle */
+            EXPECT_EQ(mine, alloc(4 * MiB));
+        }
+        barrier();
+
+        if (rank == 1) {
+            CUipcMemHandle junk;
+            memset(&junk, 0x5a, sizeof(junk));
+            EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                      cuIpcOpenMemHandle(&ptr, m_shared->handle[0], 1));
+            EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                      cuIpcOpenMemHandle(&ptr, junk, 1));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuIpcOpenMemHandle(&ptr, m_shared->handle[0], 0));
+        }
+        barrier();
+    });
+}
+
+TEST_F(driver, opened_memory_outlives_its_owner)
+{
+    setenv("CUEMU_GPU_MEMORY", "64M", 1);
+    run(2, [&](int rank) {
+        use(rank);
+        if (rank == 1) {
+            CUdeviceptr mine = alloc(48 * MiB);
+            put(mine, pattern(MiB, 30));
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], mine));
+            barrier();
+            barrier();
+            CU_OK(cuMemFree(mine));
+            /* still held by the other one */
+            EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&mine, 48 * MiB));
+            barrier();
+            barrier();
+            CU_OK(cuMemAlloc(&mine, 48 * MiB));
+        } else {
+            CUdeviceptr theirs;
+            barrier();
+            CU_OK(cuIpcOpenMemHandle(&theirs, m_shared->handle[0], 1));
+            barrier();
+            barrier();
+            EXPECT_EQ(pattern(MiB, 30), get(theirs, MiB));
+            CU_OK(cuIpcCloseMemHandle(theirs));
+            barrier();
+        }
+    });
+}
+
+/* Memory at an address that was used before has another buffer id. */
+TEST_F(driver, buffer_id_tells_allocations_apart)
+{
+    run(1, [](int) {
+        unsigned long long first, second;
+
+        use(0);
+        CUdeviceptr a = alloc(4 * MiB);
+        CU_OK(cuPointerGetAttribute(&first, CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
+        CU_OK(cuMemFree(a));
+        CUdeviceptr b = alloc(4 * MiB);
+        EXPECT_EQ(a, b);
+        CU_OK(cuPointerGetAttribute(&second, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                    b));
+        EXPECT_NE(first, second);
+    });
+}
+
+TEST_F(driver, cpu_must_not_touch_device_memory)
+{
+    for (int write = 0; write < 2; ++write) {
+        pid_t pid = start(0, [=](int) {
+            use(0);
+            volatile char *ptr = (volatile char*)(uintptr_t)alloc(4096);
+            if (write) {
+                *ptr = 1;
+            } else {
+                (void)*ptr;
+            }
+        });
+        int status = finish(pid);
+        EXPECT_TRUE(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV));
+    }
+}
+
+/* A process is killed with a copy under way: its memory comes back, and time
+   goes on for the others. */
+TEST_F(driver, killed_process_leaves_nothing)
+{
+    setenv("CUEMU_GPU_MEMORY", "256M", 1);
+    m_count      = 2;
+    pid_t victim = start(0, [&](int) {
+        use(0);
+        CUdeviceptr ptr = alloc(200 * MiB);
+        void *host      = pinned(100 * MiB);
+        CUstream s      = stream();
+        barrier();
+        for (int i = 0; i < 100; ++i) {
+            CU_OK(cuMemcpyAsync(ptr, (CUdeviceptr)(uintptr_t)host, 100 * MiB,
+                                s));
+        }
+        barrier();
+        pause();
+    });
+    pid_t other = start(1, [&](int) {
+        use(0);
+        CUdeviceptr ptr;
+        barrier();
+        EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&ptr, 100 * MiB));
+        barrier();
+        while (m_shared->value[0] == 0) {
+            usleep(1000);
+        }
+        auto words = pattern(MiB, 40);
+        CUdeviceptr small = alloc(MiB);
+        put(small, words);
+        EXPECT_EQ(words, get(small, MiB));
+
+        CUresult result = CUDA_ERROR_UNKNOWN;
+        for (int i = 0; (i < 1000) && (result != CUDA_SUCCESS); ++i) {
+            result = cuMemAlloc(&ptr, 200 * MiB);
+            usleep(1000);
+        }
+        EXPECT_EQ(CUDA_SUCCESS, result);
+    });
+
+    usleep(500000);
+    kill(victim, SIGKILL);
+    EXPECT_TRUE(WIFSIGNALED(finish(victim)));
+    m_shared->value[0] = 1;
+    EXPECT_EQ(0, finish(other));
+}
+
+TEST_F(driver, physical_memory_by_descriptor)
+{
+    run(2, [&](int rank) {
+        const size_t size        = 4 * MiB;
+        CUmemAllocationProp prop = {};
+        CUmemAccessDesc access   = {};
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr va;
+        int fd = -1;
+
+        use(rank);
+        prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
+        prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
+        prop.location.id          = 1;
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        access.location.type      = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id        = rank;
+        access.flags              = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        if (rank == 1) {
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuMemCreate(&handle, 4096, &prop, 0));
+            CU_OK(cuMemCreate(&handle, size, &prop, 0));
+            CU_OK(cuMemExportToShareableHandle(
+                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+            m_shared->value[0] = (uint64_t)getpid();
+            m_shared->value[1] = (uint64_t)fd;
+        }
+        barrier();
+
+        if (rank == 0) {
+            std::string path = "/proc/" + std::to_string(m_shared->value[0]) +
+                               "/fd/" + std::to_string(m_shared->value[1]);
+            FILE *file       = fopen(path.c_str(), "r");
+            ASSERT_NE(nullptr, file);
+            CU_OK(cuMemImportFromShareableHandle(
+                    &handle, (void*)(intptr_t)fileno(file),
+                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+            fclose(file);
+        }
+
+        CU_OK(cuMemAddressReserve(&va, size, 0, 0, 0));
+        CU_OK(cuMemMap(va, size, 0, handle, 0));
+        if (rank == 0) {
+            char byte;
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
+            CU_OK(cuMemSetAccess(va, size, &access, 1));
+            put(va, pattern(size, 50));
+        }
+        barrier();
+
+        if (rank == 1) {
+            CU_OK(cuMemSetAccess(va, size, &access, 1));
+            EXPECT_EQ(pattern(size, 50), get(va, size));
+        }
+        CU_OK(cuMemUnmap(va, size));
+        CU_OK(cuMemRelease(handle));
+        CU_OK(cuMemAddressFree(va, size));
+    });
+}

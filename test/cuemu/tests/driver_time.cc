@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* How long copies take, alone and side by side, and when their bytes arrive. */
+#include "driver_fixture.h"
+
+/* 64 MiB over a link at its rate: 1398 us; 3 % is 42 us */
+TEST_F(driver, copy_takes_bytes_over_rate)
+{
+    run(1, [](int) {
+        const size_t size = 64 * MiB;
+        CUcontext peer    = use(1);
+        CUdeviceptr dst   = alloc(size);
+        CUcontext ctx     = use(0);
+        CUdeviceptr src   = alloc(size);
+        CUstream s        = stream();
+        double ideal      = size / (BELUGA_LINK * 1e9);
+
+        enable_peers(ctx, peer);
+        for (int i = 0; i < 5; ++i) {
+            double seconds = timed_copy(dst, src, size, s);
+            EXPECT_GE(seconds, ideal);
+            EXPECT_LE(seconds, ideal * 1.03);
+        }
+    });
+}
+
+TEST_F(driver, time_does_not_depend_on_slowdown)
+{
+    for (const char *slowdown : {"5", "60"}) {
+        setenv("CUEMU_SLOWDOWN", slowdown, 1);
+        setenv("CUEMU_SESSION", (m_dir + "/" + slowdown).c_str(), 1);
+        run(1, [](int) {
+            const size_t size = 32 * MiB;
+            CUcontext peer    = use(1);
+            CUdeviceptr dst   = alloc(size);
+            CUcontext ctx     = use(0);
+            CUdeviceptr src   = alloc(size);
+            double ideal      = size / (BELUGA_LINK * 1e9);
+            enable_peers(ctx, peer);
+            double seconds = timed_copy(dst, src, size, stream());
+            EXPECT_NEAR(1.0, seconds / ideal, 0.03);
+        });
+    }
+}
+
+/* Two processes on one link get half each; opposite ways get all of it. */
+TEST_F(driver, processes_share_a_link)
+{
+    for (int opposite = 0; opposite < 2; ++opposite) {
+        run(2, [&](int rank) {
+            const size_t size = 64 * MiB;
+            int from          = opposite ? rank : 0;
+            CUcontext peer    = use(1 - from);
+            CUdeviceptr dst   = alloc(size);
+            CUcontext ctx     = use(from);
+            CUdeviceptr src   = alloc(size);
+            CUstream s        = stream();
+
+            enable_peers(ctx, peer);
+            barrier();
+            /* several in a row, so that starting apart does not matter */
+            CUevent begin = event(), end = event();
+            float ms      = 0;
+            CU_OK(cuEventRecord(begin, s));
+            for (int i = 0; i < 8; ++i) {
+                CU_OK(cuMemcpyAsync(dst, src, size, s));
+            }
+            CU_OK(cuEventRecord(end, s));
+            CU_OK(cuEventSynchronize(end));
+            CU_OK(cuEventElapsedTime(&ms, begin, end));
+            m_shared->seconds[rank] = ms * 1e-3;
+            barrier();
+        });
+
+        double ideal = 8 * 64 * MiB / (BELUGA_LINK * 1e9);
+        double slower = std::max(m_shared->seconds[0], m_shared->seconds[1]);
+        if (opposite) {
+            EXPECT_LE(slower, ideal * 1.03);
+        } else {
+            EXPECT_GE(slower, 2 * ideal * 0.90);
+            EXPECT_LE(slower, 2 * ideal * 1.03);
+        }
+    }
+}
+
+TEST_F(driver, without_peer_access_through_the_host)
+{
+    run(1, [](int) {
+        const size_t size = 64 * MiB;
+        CUcontext peer    = use(1);
+        CUdeviceptr dst   = alloc(size);
+        CUcontext ctx     = use(0);
+        CUdeviceptr src   = alloc(size);
+        CUstream s        = stream();
+        auto words        = pattern(size, 1);
+
+        put(src, words);
+        double staged = timed_copy(dst, src, size, s);
+        EXPECT_EQ(words, get(dst, size));
+        enable_peers(ctx, peer);
+        double direct = timed_copy(dst, src, size, s);
+        /* PCIe 3 x16 has 16 GB/s on paper */
+        EXPECT_GE(staged, size / 16e9);
+        EXPECT_LE(direct, size / (BELUGA_LINK * 1e9) * 1.03);
+    });
+}
+
+TEST_F(driver, bytes_arrive_when_the_copy_ends)
+{
+    run(1, [](int) {
+        const size_t size = 64 * MiB;
+        CUcontext peer    = use(1);
+        CUdeviceptr dst   = alloc(size);
+        CUcontext ctx     = use(0);
+        CUdeviceptr src   = alloc(size);
+        CUstream a        = stream(), b = stream();
+        uint32_t *early   = (uint32_t*)pinned(4096);
+        auto words        = pattern(size, 2);
+
+        put(src, words);
+        CU_OK(cuMemsetD32(dst, 0x11111111, size / 4));
+        enable_peers(ctx, peer);
+
+        /* a short copy in another stream looks while the long one runs */
+        CU_OK(cuMemcpyAsync(dst, src, size, a));
+        CU_OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)early, dst, 4096, b));
+        CU_OK(cuStreamSynchronize(b));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
+        EXPECT_EQ(0x11111111u, early[0]);
+        CU_OK(cuStreamSynchronize(a));
+        EXPECT_EQ(words, get(dst, size));
+    });
+}
+
+/* A relay whose second hop does not wait for the first delivers wrong bytes,
+   although both end at the same time; with the wait it is right. */
+TEST_F(driver, forgotten_dependency_shows)
+{
+    run(1, [](int) {
+        const size_t size = 16 * MiB;
+        CUcontext ctx[3]  = {use(0), use(1), use(2)};
+        CUdeviceptr buf[3];
+
+        for (int i = 0; i < 3; ++i) {
+            CU_OK(cuCtxSetCurrent(ctx[i]));
+            buf[i] = alloc(size);
+            CU_OK(cuMemsetD32(buf[i], 0x22222222, size / 4));
+            for (int k = 0; k < 3; ++k) {
+                if (k != i) {
+                    CU_OK(cuCtxEnablePeerAccess(ctx[k], 0));
+                }
+            }
+        }
+
+        CU_OK(cuCtxSetCurrent(ctx[0]));
+        CUstream a = stream(), b = stream();
+        CUevent e  = event(CU_EVENT_DISABLE_TIMING);
+        for (int wait = 0; wait < 2; ++wait) {
+            auto words = pattern(size, 3 + wait);
+            put(buf[0], words);
+            CU_OK(cuMemcpyAsync(buf[1], buf[0], size, a));
+            if (wait) {
+                CU_OK(cuEventRecord(e, a));
+                CU_OK(cuStreamWaitEvent(b, e, 0));
+            }
+            CU_OK(cuMemcpyAsync(buf[2], buf[1], size, b));
+            CU_OK(cuStreamSynchronize(a));
+            CU_OK(cuStreamSynchronize(b));
+            EXPECT_EQ(wait != 0, words == get(buf[2], size));
+            EXPECT_EQ(words, get(buf[1], size));
+        }
+    });
+}
+
+/* A staging buffer that is filled again before it was drained */
+TEST_F(driver, early_refill_shows)
+{
+    run(1, [](int) {
+        const size_t size = 16 * MiB;
+        CUcontext peer    = use(1);
+        CUdeviceptr dst   = alloc(size);
+        CUcontext ctx     = use(0);
+        CUdeviceptr slot  = alloc(size), next = alloc(size);
+        CUstream a        = stream(), b = stream();
+        CUevent e         = event(CU_EVENT_DISABLE_TIMING);
+
+        enable_peers(ctx, peer);
+        for (int wait = 0; wait < 2; ++wait) {
+            auto words = pattern(size, 5 + wait);
+            put(slot, words);
+            CU_OK(cuMemsetD32(next, 0x33333333, size / 4));
+            CU_OK(cuMemcpyAsync(dst, slot, size, a));
+            if (wait) {
+                CU_OK(cuEventRecord(e, a));
+                CU_OK(cuStreamWaitEvent(b, e, 0));
+            }
+            CU_OK(cuMemcpyAsync(slot, next, size, b));
+            CU_OK(cuStreamSynchronize(a));
+            CU_OK(cuStreamSynchronize(b));
+            EXPECT_EQ(wait != 0, words == get(dst, size));
+        }
+    });
+}
+
+TEST_F(driver, report_of_a_process)
+{
+    std::string path = m_dir + "/report";
+
+    setenv("CUEMU_REPORT", path.c_str(), 1);
+    run(1, [](int) {
+        use(0);
+        CUdeviceptr ptr = alloc(MiB);
+        put(ptr, pattern(MiB, 7));
+        (void)get(ptr, MiB);
+    });
+
+    FILE *file = fopen(path.c_str(), "r");
+    ASSERT_NE(nullptr, file);
+    char line[512] = "";
+    EXPECT_NE(nullptr, fgets(line, sizeof(line), file));
+    EXPECT_EQ(nullptr, fgets(line + 400, 100, file));
+    fclose(file);
+    EXPECT_NE(nullptr, strstr(line, "\"copies\": 2, \"bytes\": 2097152,"))
+            << line;
+}
+
+/* Nanoseconds that a program with the emulated clock reads. */
+static double program_ns(const std::string &lib)
+{
+    std::string command = "LD_PRELOAD=" + lib +
+                          "/libcuemu_preload.so date +%s%N";
+    FILE *pipe          = popen(command.c_str(), "r");
+    double ns           = -1;
+
+    EXPECT_NE(nullptr, pipe);
+    EXPECT_EQ(1, fscanf(pipe, "%lf", &ns));
+    pclose(pipe);
+    return ns;
+}
+
+TEST_F(driver, programs_read_the_emulated_clock)
+{
+    const char *lib = getenv("CUEMU_LIB");
+
+    if (lib == nullptr) {
+        GTEST_SKIP() << "CUEMU_LIB is not set";
+    }
+
+    setenv("CUEMU_SLOWDOWN", "50", 1);
+    run(1, [&](int) {
+        struct timespec begin, end;
+        /* no session yet: real time */
+        double before = program_ns(lib);
+        usleep(100000);
+        EXPECT_GE(program_ns(lib) - before, 1e8);
+
+        use(0);
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        before = program_ns(lib);
+        usleep(500000);
+        double after = program_ns(lib);
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        double real  = (end.tv_sec - begin.tv_sec) * 1e9 + end.tv_nsec -
+                       begin.tv_nsec;
+        EXPECT_GE(after - before, 5e8 / 50 * 0.99);
+        EXPECT_LE(after - before, real / 50 * 1.01);
+    });
+}
