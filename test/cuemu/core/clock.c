@@ -160,6 +160,34 @@ cuemu_time_t cuemu_clock_poll(cuemu_clock_t *clk, cuemu_sim_t *sim)
     return now;
 }
 
+/* A base in the real future: until then the time is that of the base. */
+void cuemu_clock_hold(cuemu_clock_t *clk, uint64_t max_real_ns)
+{
+    uint64_t real_ns = cuemu_clock_real_ns();
+    cuemu_time_t now;
+
+    if ((clk->slowdown <= 0) || clk->stopped) {
+        return; /* it stands still anyway */
+    }
+
+    now = cuemu_clock_extend(clk->base, clk->base_real_ns, real_ns,
+                             clk->slowdown);
+    cuemu_clock_release(clk);
+    clk->real_clamped_ns += max_real_ns;
+    cuemu_clock_set(clk, (now < clk->limit) ? now : clk->limit,
+                    real_ns + max_real_ns, clk->limit);
+}
+
+void cuemu_clock_release(cuemu_clock_t *clk)
+{
+    uint64_t real_ns = cuemu_clock_real_ns();
+
+    if (clk->base_real_ns > real_ns) {
+        clk->real_clamped_ns -= clk->base_real_ns - real_ns;
+        cuemu_clock_set(clk, clk->base, real_ns, clk->limit);
+    }
+}
+
 uint64_t cuemu_clock_real_until(const cuemu_clock_t *clk, cuemu_time_t t)
 {
     cuemu_time_t now = cuemu_clock_now(clk, NULL);

@@ -408,6 +408,15 @@ cuemu_time_t cuemu_clock_now(const cuemu_clock_t *clk, int *clamped_p);
  */
 cuemu_time_t cuemu_clock_poll(cuemu_clock_t *clk, cuemu_sim_t *sim);
 
+/*
+ * Lets time stand still where it is, until cuemu_clock_release() or for
+ * `max_real_ns` at most. For the moment after a completion: a process that was
+ * polling for it but does not get a CPU would see it late, and that lateness
+ * would be the machine's, not the program's. Call it after cuemu_clock_poll().
+ */
+void cuemu_clock_hold(cuemu_clock_t *clk, uint64_t max_real_ns);
+void cuemu_clock_release(cuemu_clock_t *clk);
+
 /* Real nanoseconds (CLOCK_MONOTONIC) from now until emulated time `t`, if
    nothing stops the clock; 0 if reached; UINT64_MAX for CUEMU_TIME_INF. */
 uint64_t cuemu_clock_real_until(const cuemu_clock_t *clk, cuemu_time_t t);

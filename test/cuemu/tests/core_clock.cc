@@ -116,6 +116,49 @@ TEST(core_clock, late_polls_change_no_end_time)
     EXPECT_EQ(now + 200 * CUEMU_PS_PER_US, s.end(b));
 }
 
+TEST(core_clock, can_be_held_until_somebody_has_looked)
+{
+    core_node node("beluga");
+    core_sim s(*node);
+    cuemu_clock_t clk;
+
+    ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&clk, 1));
+    cuemu_clock_poll(&clk, s.sim);
+    cuemu_clock_hold(&clk, 10000000000ul);
+    cuemu_time_t now = cuemu_clock_now(&clk, NULL);
+    sleep_ms(20);
+    EXPECT_EQ(now, cuemu_clock_now(&clk, NULL));
+    EXPECT_EQ(now, cuemu_clock_poll(&clk, s.sim));
+    cuemu_clock_release(&clk);
+    EXPECT_GE(clk.real_clamped_ns, 19000000u);
+    EXPECT_LT(clk.real_clamped_ns, 9000000000u);
+    sleep_ms(2);
+    EXPECT_GT(cuemu_clock_now(&clk, NULL), now);
+
+    /* nobody comes: it goes on by itself */
+    cuemu_clock_poll(&clk, s.sim);
+    cuemu_clock_hold(&clk, 5000000);
+    now = cuemu_clock_now(&clk, NULL);
+    sleep_ms(25);
+    EXPECT_GT(cuemu_clock_now(&clk, NULL), now + 15000 * CUEMU_PS_PER_US);
+    cuemu_clock_release(&clk);
+
+    /* a hold while held starts anew; what is due stops it as ever */
+    now = cuemu_clock_poll(&clk, s.sim);
+    cuemu_op_id_t id = s.add(s.delay_desc(0, CUEMU_OP_NEEDS_SERVICE), {}, now);
+    EXPECT_EQ(now, cuemu_clock_poll(&clk, s.sim));
+    cuemu_clock_hold(&clk, 10000000000ul);
+    cuemu_sim_service(s.sim, 0, NULL);
+    cuemu_sim_served(s.sim, id);
+    cuemu_clock_poll(&clk, s.sim);
+    cuemu_clock_hold(&clk, 10000000000ul);
+    now = cuemu_clock_now(&clk, NULL);
+    cuemu_clock_hold(&clk, 10000000000ul);
+    EXPECT_EQ(now, cuemu_clock_now(&clk, NULL));
+    EXPECT_LT(clk.real_clamped_ns, 11000000000u);
+    cuemu_clock_release(&clk);
+}
+
 TEST(core_clock, never_runs_backwards)
 {
     core_node node("beluga");
