@@ -26,6 +26,7 @@
 #define CHECKED_GUARD       256  /* bytes of poison around each message */
 #define CHECKED_MAX_WINDOW  64
 #define CHECKED_KEEP_SIZE   ((size_t)64 << 20) /* larger arenas live shorter */
+#define CHECKED_LARGE       ((size_t)1 << 20)
 #define CHECKED_MAX_REPORTS 5
 #define CHECKED_MAX_WRONG   20
 
@@ -55,6 +56,7 @@ static const char *const checked_verifies[] = {"full", "sampled", NULL};
 typedef struct {
     uint64_t transfers;
     uint64_t seed;
+    size_t   min_size;
     size_t   max_size;
     size_t   max_bytes;
     int      memory;
@@ -111,6 +113,8 @@ static struct {
     uint64_t          transfers;  /* received by this rank */
     uint64_t          bytes;
     uint64_t          wrong;
+    uint64_t          steps;
+    uint64_t          large;      /* messages of CHECKED_LARGE or more */
     char              stalled[256];
 } checked;
 
@@ -122,6 +126,8 @@ static void checked_usage(void)
            "byte.\n\n"
            "  --transfers N    messages in all (200)\n"
            "  --seed S         what happens follows from this number (1)\n"
+           "  --min-size SIZE  smallest message (0); sizes between are "
+           "log-uniform\n"
            "  --max-size SIZE  largest message, up to 1G (512M)\n"
            "  --max-bytes SIZE most that a rank has on the way at once (1G)\n"
            "  --memory KIND    device, host, managed or mixed (mixed if there "
@@ -141,6 +147,7 @@ static void checked_parse(int argc, char **argv)
     static const struct option longopts[] = {
         {"transfers", required_argument, NULL, 'n'},
         {"seed", required_argument, NULL, 's'},
+        {"min-size", required_argument, NULL, 'i'},
         {"max-size", required_argument, NULL, 'm'},
         {"max-bytes", required_argument, NULL, 'b'},
         {"memory", required_argument, NULL, 'k'},
@@ -171,6 +178,9 @@ static void checked_parse(int argc, char **argv)
             break;
         case 's':
             o->seed = ucx_mp_parse_number("--seed", optarg, 0, UINT64_MAX);
+            break;
+        case 'i':
+            o->min_size = ucx_mp_parse_size("--min-size", optarg);
             break;
         case 'm':
             o->max_size = ucx_mp_parse_size("--max-size", optarg);
@@ -215,6 +225,10 @@ static void checked_parse(int argc, char **argv)
             exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
         }
     }
+    if (o->min_size > o->max_size) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "--min-size is more than --max-size (%zu)", o->max_size);
+    }
     if (optind < argc) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option; see --help",
                    argv[optind]);
@@ -242,8 +256,13 @@ static void checked_step_plan(checked_step_t *step, uint64_t number)
                             o->pattern;
     step->mode    = ucx_mp_random_below(&state, MODE_LAST);
     step->varied  = ucx_mp_random_below(&state, 2);
-    step->size    = ucx_mp_random_size(&state, o->max_size);
-    step->window  = 1 + ucx_mp_random_below(&state, CHECKED_MAX_WINDOW);
+    step->size    = ucx_mp_random_size(&state, o->min_size, o->max_size);
+    /* as many small windows as large ones: 1, 2..3, 4..7, ... 32..63, 64 */
+    step->window  = 1 << ucx_mp_random_below(&state, 7);
+    step->window += ucx_mp_random_below(&state, step->window);
+    if (step->window > CHECKED_MAX_WINDOW) {
+        step->window = CHECKED_MAX_WINDOW;
+    }
     tmp           = ucx_mp_random_below(&state, 4);
     step->forward  = (tmp != 0); /* both directions half of the time */
     step->backward = (tmp < 2);
@@ -358,8 +377,10 @@ static void checked_side_plan(checked_side_t *side, const checked_step_t *step,
             msg->peer = peer;
             msg->tag  = i;
             state     = msg->seed;
-            msg->size = step->varied ? ucx_mp_random_size(&state, step->size) :
-                                       step->size;
+            msg->size = !step->varied ?
+                                step->size :
+                                ucx_mp_random_size(&state, checked.opts.min_size,
+                                                   step->size);
             state     = msg->seed + (is_recv ? 1000 : 2000);
 
             place       = (place + 255) & ~(size_t)255;
@@ -541,6 +562,7 @@ static void checked_verify(const checked_step_t *step,
             checked_report(step, msg, "guard zone after the data", &error);
         }
         ++checked.transfers;
+        checked.large += (msg->size >= CHECKED_LARGE);
         checked.bytes += msg->size;
     }
 }
@@ -614,7 +636,7 @@ static void checked_progress(double start, double *shown, uint64_t transfers,
     fflush(stderr);
 }
 
-static void checked_run(uint64_t totals[3])
+static void checked_run(uint64_t totals[4])
 {
     const checked_options_t *o = &checked.opts;
     const int max_messages     = CHECKED_MAX_WINDOW * (checked.size - 1);
@@ -623,7 +645,7 @@ static void checked_run(uint64_t totals[3])
     checked_side_t send = {0}, recv = {0};
     checked_step_t step = {0};
     MPI_Request *requests;
-    uint64_t counts[3], number;
+    uint64_t counts[4], number;
     int stop = 0;
 
     requests      = calloc(2 * max_messages, sizeof(*requests));
@@ -640,11 +662,13 @@ static void checked_run(uint64_t totals[3])
         checked_step_plan(&step, number++);
         checked_watch(&step);
         checked_step_run(&step, &send, &recv, requests);
+        ++checked.steps;
 
         counts[0] = checked.transfers;
         counts[1] = checked.bytes;
         counts[2] = checked.wrong;
-        MPI_Allreduce(counts, totals, 3, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        counts[3] = checked.large;
+        MPI_Allreduce(counts, totals, 4, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         checked_progress(start, &shown, totals[0], totals[1]);
         if (checked.rank == 0) {
             stop = (totals[0] >= o->transfers) || (o->only_step >= 0) ||
@@ -790,7 +814,7 @@ static void checked_choose_gpu(void)
 
 int main(int argc, char **argv)
 {
-    uint64_t totals[3] = {0};
+    uint64_t totals[4] = {0};
     int ret, i;
 
     ucx_mp_program = "ucx_mp_checked";
@@ -817,6 +841,8 @@ int main(int argc, char **argv)
                                              [i % UCX_MP_MEM_LAST]);
     }
     if (checked.rank == 0) {
+        printf("ucx_mp_checked: %" PRIu64 " steps, %" PRIu64 " transfers of 1 "
+               "MiB or more\n", checked.steps, totals[3]);
         printf("ucx_mp_checked: %" PRIu64 " transfers, %" PRIu64
                " bytes, %" PRIu64 " wrong\n", totals[0], totals[1], totals[2]);
         fflush(stdout);

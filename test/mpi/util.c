@@ -151,17 +151,20 @@ uint64_t ucx_mp_random_below(uint64_t *state, uint64_t n)
     return (uint64_t)(((__uint128_t)ucx_mp_random(state) * n) >> 64);
 }
 
-size_t ucx_mp_random_size(uint64_t *state, size_t max)
+size_t ucx_mp_random_size(uint64_t *state, size_t min, size_t max)
 {
     uint64_t zero = ucx_mp_random_below(state, 16);
     double u      = ucx_mp_random(state) / 18446744073709551616.0;
     double size;
 
-    if ((zero == 0) || (max == 0)) {
+    if (min >= max) {
+        return max;
+    }
+    if ((min == 0) && (zero == 0)) {
         return 0;
     }
-    size = exp2(u * log2(max + 1.0));
-    return (size >= max) ? max : (size_t)size;
+    size = (min + 1.0) * exp2(u * log2((max + 1.0) / (min + 1.0))) - 1;
+    return (size >= max) ? max : (size < min) ? min : (size_t)size;
 }
 
 double ucx_mp_time(void)

@@ -52,8 +52,8 @@ uint64_t ucx_mp_random(uint64_t *state);
 /* Random number in [0, n); n > 0. */
 uint64_t ucx_mp_random_below(uint64_t *state, uint64_t n);
 
-/* 0..max bytes: 0 once in 16, otherwise log-uniform. */
-size_t ucx_mp_random_size(uint64_t *state, size_t max);
+/* min..max bytes, log-uniform; with a min of 0 once in 16 0. */
+size_t ucx_mp_random_size(uint64_t *state, size_t min, size_t max);
 
 /* Seconds of CLOCK_MONOTONIC. An emulated node interposes that clock, so this
    is modelled time there. */
