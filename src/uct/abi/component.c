@@ -366,7 +366,7 @@ uct_abi_component_is_of_module(const uct_abi_layout_t *layout, void *component)
     const void *fn = *(void**)uct_abi_at(layout, component,
                                          UCT_ABI_COMPONENT_query_md_resources);
 
-    return uct_abi_object_defines(fn, "uct_abi_attach");
+    return uct_abi_object_defines(fn, UCT_ABI_MARK);
 }
 
 int uct_abi_component_is_twin_registered(const uct_abi_host_t *host)

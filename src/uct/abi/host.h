@@ -15,6 +15,11 @@ extern "C" {
 
 #define UCT_ABI_EXPORT __attribute__((visibility("default")))
 
+/* Exported symbol by which copies of this module know each other. */
+#ifndef UCT_ABI_MARK
+#define UCT_ABI_MARK "uct_abi_attach"
+#endif
+
 /* No operation table of UCX has more entries. */
 #define UCT_ABI_TABLE_MAX 16
 

@@ -11,6 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef FAKE_DEVICE
+#define FAKE_DEVICE    "fake"
+#endif
 #define FAKE_BANDWIDTH 123e9
 #define FAKE_MAGIC     UINT64_C(0x464b4d50)
 
@@ -365,7 +368,7 @@ fake_query_devices(uct_abi_md_t *md, uct_abi_tl_device_t **devices_p,
         return UCS_ERR_NO_MEMORY;
     }
 
-    strcpy(device->name, "fake");
+    strcpy(device->name, FAKE_DEVICE);
     device->type       = UCT_DEVICE_TYPE_ACC;
     device->sys_device = UCT_ABI_SYS_DEVICE_UNKNOWN;
     *devices_p         = device;

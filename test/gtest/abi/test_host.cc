@@ -102,15 +102,21 @@ protected:
         return g_libs + "/../abi_probe " + g_facts + " " + libucp();
     }
 
+    std::string ucx_info() const
+    {
+        return GetParam().empty() ? "ucx_info" :
+                                    GetParam() + "/../bin/ucx_info";
+    }
+
     /* A folder with the module by every name that a libucs may ask for. */
-    std::string plugin_folder()
+    std::string plugin_folder(const std::string &module = "libuct_cuda_fake.so")
     {
         char name[] = "/tmp/ucx_mp_abi_XXXXXX";
 
         m_folder = mkdtemp(name);
         for (const char *end : {"", ".0", ".0.0.0"}) {
             std::string link = m_folder + "/libuct_cuda.so" + end;
-            EXPECT_EQ(0, symlink((g_libs + "/libuct_cuda_fake.so").c_str(),
+            EXPECT_EQ(0, symlink((g_libs + "/" + module).c_str(),
                                  link.c_str()));
         }
         return m_folder;
@@ -165,6 +171,54 @@ TEST_P(test_abi_host, serves_as_a_plugin_and_once_with_both)
         m_folder + "/libuct_cuda.so.0");
     res = run(library_path() + shim() + plugin + probe());
     EXPECT_EQ(0, res.status) << res.output;
+}
+
+/* A program that is linked against UCX has its own copies of UCX's variables,
+ * and the libraries use those. */
+TEST_P(test_abi_host, program_with_copied_variables)
+{
+    result res = run(library_path() + shim() + ucx_info() + " -cf");
+
+    if (res.status == 127) {
+        GTEST_SKIP() << res.output;
+    }
+
+    EXPECT_EQ(0, res.status) << res.output;
+    EXPECT_EQ(15u, res.count("\nUCX_CUDA_COPY_FAKE_")) << res.output;
+    EXPECT_EQ(15u, res.count("\nUCX_CUDA_IPC_FAKE_")) << res.output;
+    EXPECT_EQ(1u, res.count("\nUCX_CUDA_IPC_ALLOC=")) << res.output;
+    EXPECT_EQ(1u, res.count("\nUCX_CUDA_COPY_FAKE_TIME=5.00us\n")) <<
+            res.output;
+
+    res = run(library_path() + shim() + "UCX_LOG_LEVEL=info " + ucx_info() +
+              " -d");
+    EXPECT_EQ(0, res.status) << res.output;
+    EXPECT_EQ(2u, res.count("UCX  INFO  fake memory domain")) << res.output;
+    EXPECT_EQ(2u, res.count("Device: fake")) << res.output;
+}
+
+TEST_P(test_abi_host, rival_module_is_kept_out)
+{
+    RUN_OR_SKIP(res, library_path() + shim() + "UCX_LOG_LEVEL=debug " +
+                             probe());
+    if (res.count("UCX 1.22.") == 0) {
+        /* here modules are loaded by a list of names: cuda is off it */
+        EXPECT_EQ(0u, res.count("/libuct_cuda.so")) << res.output;
+        return;
+    }
+
+    /* there by what lies in a folder: a rival is loaded, and then put aside */
+    std::string plugin = "UCX_PLUGIN_PATH=" +
+                         plugin_folder("libuct_cuda_rival.so") + " ";
+
+    EXPECT_EQ(1, run(library_path() + plugin + probe()).status);
+    res = run(library_path() + shim() + plugin + "UCX_LOG_LEVEL=debug " +
+              probe());
+    EXPECT_EQ(0, res.status) << res.output;
+    EXPECT_EQ(2u, res.count("took the place of component")) << res.output;
+
+    res = run(library_path() + shim() + plugin + ucx_info() + " -cf");
+    EXPECT_EQ(15u, res.count("\nUCX_CUDA_COPY_FAKE_")) << res.output;
 }
 
 TEST_P(test_abi_host, config_is_ucx_own)
