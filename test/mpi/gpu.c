@@ -46,7 +46,8 @@ typedef void *ucx_mp_ctx_t;
 static struct {
     UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_MEMBER)
     int present;
-    int (*lateness)(unsigned long long *observed_p, unsigned long long *late_p);
+    void (*lateness)(unsigned long long *observed_p, unsigned long long *late_p,
+                     unsigned long long *late_ns_p);
 } ucx_mp_gpu;
 
 const char *const ucx_mp_mem_names[] = {"device", "host", "pinned", "managed",
@@ -226,11 +227,13 @@ void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size)
     ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemsetD8", size);
 }
 
-int ucx_mp_gpu_lateness(unsigned long long *observed_p,
-                        unsigned long long *late_p)
+int ucx_mp_gpu_emulated(double *late_p)
 {
-    *observed_p = 0;
-    *late_p     = 0;
-    return (ucx_mp_gpu.lateness != NULL) &&
-           (ucx_mp_gpu.lateness(observed_p, late_p) == 0);
+    unsigned long long observed, late, late_ns = 0;
+
+    if (ucx_mp_gpu.lateness != NULL) {
+        ucx_mp_gpu.lateness(&observed, &late, &late_ns);
+    }
+    *late_p = late_ns * 1e-9;
+    return ucx_mp_gpu.present && (getenv("CUEMU_NODE") != NULL);
 }

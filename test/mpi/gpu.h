@@ -51,12 +51,11 @@ void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src,
 void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size);
 
 /*
- * Completions that the emulated driver has reported to this process, and how
- * many of them later than 1 % of the operation's duration.
+ * Whether the GPUs are those of an emulated node.
  *
- * @return  1, or 0 if the driver is no emulated one (both counts are 0 then).
+ * @param late_p  Seconds by which this process has seen completions later than
+ *                they were so far, in all, if the emulator tells; otherwise 0.
  */
-int ucx_mp_gpu_lateness(unsigned long long *observed_p,
-                        unsigned long long *late_p);
+int ucx_mp_gpu_emulated(double *late_p);
 
 #endif
