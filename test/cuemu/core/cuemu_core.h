@@ -97,7 +97,7 @@ typedef struct {
     cuemu_nvlink_t nvlinks[CUEMU_MAX_NVLINKS];
     int32_t        pci_depth;                  /* elements of pci_path */
     int32_t        pci_path[CUEMU_MAX_PCI_PATH]; /* from the root: CPU, then
-                                                    bridges, as node-wide ids */
+                                                    bridges, node-wide ids */
     uint64_t       memory_bytes;
 } cuemu_gpu_t;
 
@@ -286,7 +286,7 @@ typedef enum {
    operations (suitable: 8192); a multiple of 64. */
 size_t cuemu_sim_size(uint32_t max_ops);
 
-/* `mem` must be zeroed or uninitialised, 64-byte aligned; the node is copied. */
+/* `mem`: 64-byte aligned, its contents do not matter; the node is copied. */
 cuemu_status_t cuemu_sim_init(void *mem, size_t size, const cuemu_node_t *node,
                               uint32_t max_ops, cuemu_sim_t **sim_p);
 
@@ -294,9 +294,9 @@ cuemu_status_t cuemu_sim_init(void *mem, size_t size, const cuemu_node_t *node,
 const cuemu_node_t *cuemu_sim_node(const cuemu_sim_t *sim);
 
 /*
- * Adds an operation at time `now`, which may not lie before the simulation's
- * time (if it does, the simulation's time is taken). Dependencies that are done,
- * recycled or 0 are satisfied. Errors: FULL, INVALID, NO_ROUTE.
+ * Adds an operation at time `now` (or at the simulation's time, if that is
+ * later). Dependencies that are done, recycled or 0 are satisfied. Errors: FULL,
+ * INVALID, NO_ROUTE.
  */
 cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
                                 const cuemu_op_desc_t *desc,
@@ -357,8 +357,9 @@ void cuemu_sim_op_release(cuemu_sim_t *sim, cuemu_op_id_t id);
 unsigned cuemu_sim_num_live(const cuemu_sim_t *sim, int32_t owner);
 
 /*
- * A process died: its operations vanish, those that depended on them go on, what
- * it was serving for others becomes due again. Returns the number of vanished.
+ * A process died: its operations vanish, those that depended on them go on,
+ * what it was serving for others becomes due again. Returns the number of
+ * vanished.
  */
 unsigned cuemu_sim_owner_purge(cuemu_sim_t *sim, int32_t owner);
 

@@ -133,7 +133,8 @@ TEST(core_node, every_node_connects_everything)
             EXPECT_GT(node->gpus[i].memory_bytes, 1ull << 30);
             EXPECT_NE('\0', node->gpus[i].name[0]);
             for (int k = 0; k < i; ++k) {
-                EXPECT_NE(0, memcmp(node->gpus[i].uuid, node->gpus[k].uuid, 16));
+                EXPECT_NE(0, memcmp(node->gpus[i].uuid, node->gpus[k].uuid,
+                                    16));
             }
         }
         for (int i = 0; i < node->num_numa; ++i) {
@@ -334,7 +335,8 @@ TEST_F(core_xml, wrong_overrides)
         const char *element;
         const char *reason;
     } wrong[] = {
-        {"set=\"link\" name=\"pcie.*\" gbps=\"-3\" source=\"t\"", "gbps=\"-3\""},
+        {"set=\"link\" name=\"pcie.*\" gbps=\"-3\" source=\"t\"",
+         "gbps=\"-3\""},
         {"set=\"link\" name=\"pcie.*\" gbps=\"0\" source=\"t\"", "gbps="},
         {"set=\"link\" name=\"pcie.*\" source=\"t\"", "gbps="},
         {"set=\"link\" name=\"wire\" gbps=\"1\" source=\"t\"", "\"wire\""},

@@ -71,12 +71,12 @@ TEST(core_sim, h200_direct_copies_are_as_measured)
         double gbps    = m.mib * MIB / seconds / 1e9;
         EXPECT_GE(gbps, m.low * 0.9) << m.mib << " MiB";
         EXPECT_LE(gbps, m.high * 1.1) << m.mib << " MiB";
-        /* the bound: 10 % of the middle */
+        /* and what is promised: 10 % from the middle */
         EXPECT_NEAR(gbps, (m.low + m.high) / 2, (m.low + m.high) / 20);
     }
 }
 
-/* FACTS' small copies, microseconds, submission and query included */
+/* Small copies measured on H200, microseconds, submission and query included */
 TEST(core_sim, h200_small_copies_are_as_measured)
 {
     core_node node("hgx-h200");
@@ -172,8 +172,8 @@ TEST(core_sim, a_late_copy_takes_its_half_from_then_on)
     node.no_fixed_times();
     core_sim s(*node);
 
-    /* alone for 500 us (24 MB), then both at 24 GB/s: the first needs 1 ms more;
-       the second has 24 MB left then, at full rate */
+    /* alone for 500 us (24 MB), then both at 24 GB/s: the first needs 1 ms
+       more; the second has 24 MB left then, at full rate */
     cuemu_op_id_t a = s.copy(0, 1, 48000000);
     cuemu_op_id_t b = s.copy(0, 1, 48000000, {}, (cuemu_time_t)(500 * US));
     s.run();

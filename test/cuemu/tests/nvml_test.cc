@@ -57,7 +57,8 @@ TEST(nvml, beluga)
     nvmlPciInfo_t pci;
     char text[96];
 
-    EXPECT_EQ(NVML_ERROR_UNINITIALIZED, CALL(lib, nvmlDeviceGetCount_v2, &count));
+    EXPECT_EQ(NVML_ERROR_UNINITIALIZED,
+              CALL(lib, nvmlDeviceGetCount_v2, &count));
     ASSERT_EQ(NVML_SUCCESS, CALL(lib, nvmlInit_v2));
     EXPECT_EQ(NVML_SUCCESS, CALL(lib, nvmlDeviceGetCount_v2, &count));
     EXPECT_EQ(4u, count);
