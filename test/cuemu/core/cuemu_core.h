@@ -97,7 +97,7 @@ typedef struct {
     cuemu_nvlink_t nvlinks[CUEMU_MAX_NVLINKS];
     int32_t        pci_depth;                  /* elements of pci_path */
     int32_t        pci_path[CUEMU_MAX_PCI_PATH]; /* from the root: CPU, then
-                                                    bridges, node-wide ids */
+                                                    bridges; node-wide */
     uint64_t       memory_bytes;
 } cuemu_gpu_t;
 
@@ -295,8 +295,8 @@ const cuemu_node_t *cuemu_sim_node(const cuemu_sim_t *sim);
 
 /*
  * Adds an operation at time `now` (or at the simulation's time, if that is
- * later). Dependencies that are done, recycled or 0 are satisfied. Errors: FULL,
- * INVALID, NO_ROUTE.
+ * later). Dependencies that are done, recycled or 0 are satisfied. Errors:
+ * FULL, INVALID, NO_ROUTE.
  */
 cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
                                 const cuemu_op_desc_t *desc,
