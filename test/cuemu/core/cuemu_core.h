@@ -151,7 +151,7 @@ typedef enum {
 
 typedef struct {
     cuemu_time_t call[CUEMU_CALL_LAST];
-    double       host_register_rate;      /* bytes/s, on top of the fixed part */
+    double       host_register_rate;      /* bytes/s, on top of the call */
     double       host_unregister_rate;
     cuemu_time_t graph_instantiate_node;  /* each node, on top */
     cuemu_time_t graph_launch_node;
