@@ -22,7 +22,7 @@ typedef struct {
     uint8_t expected;
     uint8_t got;
     size_t  count;     /* wrong bytes seen in all */
-    char    hint[128]; /* where the wrong bytes come from, if that can be told */
+    char    hint[128]; /* where the wrong bytes come from, if known */
 } ucx_mp_pattern_error_t;
 
 /* Writes bytes [0, size) of transfer `seed` to `dst`. */

@@ -7,9 +7,9 @@
  *
  * On an emulated node times are modelled ones. A busy machine can only make
  * them longer: the emulator or a rank is late. There a sample in which work was
- * seen late by more than 1 % of its length, or that is more than 3 % slower than
- * the fastest one, is dropped and another one taken; with too many of those the
- * run fails and prints no figure. Iterations under 100 us are exempt: they are
+ * seen late by more than 1 % of its length, or that is more than 3 % slower
+ * than the fastest one, is dropped and another one taken; with too many of those
+ * the run fails and prints no figure. Iterations under 100 us are exempt: they are
  * made of CPU time more than of modelled time, and no claim is made of them.
  */
 #define _GNU_SOURCE
@@ -194,7 +194,7 @@ static void bw_parse(int argc, char **argv)
     }
 }
 
-/* ----------------------------------------------------------------- transfers */
+/* ---------------------------------------------------------------- transfers */
 
 static int bw_sends(void)
 {
@@ -262,7 +262,7 @@ static double bw_iterate(size_t size, int count)
     return (ucx_mp_time() - start) / count;
 }
 
-/* --------------------------------------------------------------- measurement */
+/* -------------------------------------------------------------- measurement */
 
 static uint64_t bw_seed(size_t size, int round, int sender)
 {
@@ -396,7 +396,7 @@ static void bw_measure(size_t size, bw_result_t *result)
     }
 }
 
-/* -------------------------------------------------------------------- output */
+/* ------------------------------------------------------------------- output */
 
 static double bw_value(size_t size, double seconds)
 {
@@ -471,7 +471,7 @@ static void bw_print(size_t size, const bw_result_t *result)
     }
 }
 
-/* ---------------------------------------------------------------------- main */
+/* --------------------------------------------------------------------- main */
 
 static void bw_prepare(void)
 {
@@ -539,8 +539,8 @@ int main(int argc, char **argv)
         bw_measure(size, &result);
         if (result.count < bw.opts.repeats) {
             if (bw.rank == 0) {
-                fprintf(stderr, "ucx_mp_bw: %zu bytes: %d of %d samples dropped "
-                        "because the emulated node or a rank was late: this "
+                fprintf(stderr, "ucx_mp_bw: %zu bytes: %d of %d samples "
+                        "dropped because the emulated node or a rank was late: this "
                         "machine is too busy or too slow; raise CUEMU_SLOWDOWN "
                         "or run fewer ranks. No figure.\n", size,
                         result.dropped, result.count + result.dropped);

@@ -377,10 +377,11 @@ static void checked_side_plan(checked_side_t *side, const checked_step_t *step,
             msg->peer = peer;
             msg->tag  = i;
             state     = msg->seed;
-            msg->size = !step->varied ?
-                                step->size :
-                                ucx_mp_random_size(&state, checked.opts.min_size,
-                                                   step->size);
+            msg->size = step->size;
+            if (step->varied) {
+                msg->size = ucx_mp_random_size(&state, checked.opts.min_size,
+                                               step->size);
+            }
             state     = msg->seed + (is_recv ? 1000 : 2000);
 
             place       = (place + 255) & ~(size_t)255;
@@ -832,7 +833,7 @@ int main(int argc, char **argv)
         return ret;
     }
     if (checked.size < 2) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks or more (mpirun -n 2 ...)");
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks or more (mpirun -n 2)");
     }
 
     checked_run(totals);
