@@ -8,9 +8,10 @@
  * On an emulated node times are modelled ones. A busy machine can only make
  * them longer: the emulator or a rank is late. There a sample in which work was
  * seen late by more than 1 % of its length, or that is more than 3 % slower
- * than the fastest one, is dropped and another one taken; with too many of those
- * the run fails and prints no figure. Iterations under 100 us are exempt: they are
- * made of CPU time more than of modelled time, and no claim is made of them.
+ * than the fastest one, is dropped and another one taken; with too many of
+ * those the run fails and prints no figure. Iterations under 100 us are exempt:
+ * they are made of CPU time more than of modelled time, and no claim is made of
+ * them.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -539,11 +540,13 @@ int main(int argc, char **argv)
         bw_measure(size, &result);
         if (result.count < bw.opts.repeats) {
             if (bw.rank == 0) {
-                fprintf(stderr, "ucx_mp_bw: %zu bytes: %d of %d samples "
-                        "dropped because the emulated node or a rank was late: this "
-                        "machine is too busy or too slow; raise CUEMU_SLOWDOWN "
-                        "or run fewer ranks. No figure.\n", size,
-                        result.dropped, result.count + result.dropped);
+                fprintf(stderr,
+                        "ucx_mp_bw: %zu bytes: %d of %d samples dropped "
+                        "because the emulated node or a rank was late: this "
+                        "machine is too busy or too slow; raise "
+                        "CUEMU_SLOWDOWN or run fewer ranks. No figure.\n",
+                        size, result.dropped,
+                        result.count + result.dropped);
             }
             ret = UCX_MP_EXIT_LATE;
             break;
