@@ -86,7 +86,7 @@ static const cuemu_shared_t *cuemu_find_session(void)
     if ((syscall(SYS_fstat, fd, &st) == 0) &&
         ((size_t)st.st_size >= sizeof(*view))) {
         ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ, MAP_SHARED, fd,
-                      0);
+                      0L);
     }
     syscall(SYS_close, fd);
     if (ptr == -1) {
