@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
 
 
 FakeNode *FakeNode::self = nullptr;
@@ -257,7 +259,14 @@ FakeNode::~FakeNode()
 {
     uct_cuda_driver_override(nullptr);
     for (auto &memory : m_memory) {
-        free((void*)memory.first);
+        if (memory.second.only_context >= 0) {
+            munmap((void*)memory.first, memory.second.size);
+        } else {
+            free((void*)memory.first);
+        }
+    }
+    for (auto &remote : m_remote) {
+        close(remote.second);
     }
     self = nullptr;
 }
@@ -287,6 +296,7 @@ CUresult FakeNode::enter(const char *function, bool needs_context)
 
     if ((fail_function.empty() || (fail_function == function)) &&
         (++num_calls == m_fail_at)) {
+        failed_function = function;
         return m_fail_with;
     }
 
@@ -375,6 +385,10 @@ void FakeNode::check_range(const void *address, size_t bytes, int device)
 
     if (memory == nullptr) {
         complain("copy touches memory that is not allocated");
+    } else if (memory->only_context >= 0) {
+        if (memory->only_context != device) {
+            complain("copy uses another context's mapping");
+        }
     } else if ((memory->device >= 0) && (memory->device != device) &&
                !m_peers.count({device, memory->device})) {
         complain("copy without peer access");
@@ -417,7 +431,7 @@ CUresult FakeNode::allocate(void **memory_p, size_t size, int device,
     }
 
     *memory_p = malloc(size);
-    m_memory[(uint8_t*)*memory_p] = Memory{size, device};
+    m_memory[(uint8_t*)*memory_p] = Memory{size, device, -1};
     return CUDA_SUCCESS;
 }
 
@@ -441,16 +455,38 @@ uint8_t *FakeNode::alloc(int device, size_t size)
 {
     uint8_t *memory = (uint8_t*)malloc(size);
 
-    m_memory[memory] = Memory{size, device};
+    m_memory[memory] = Memory{size, device, -1};
     m_tests_own.insert(memory);
     return memory;
 }
 
-void FakeNode::free_memory(uint8_t *memory)
+uint8_t *FakeNode::alloc_remote(int device, size_t size)
 {
-    m_memory.erase(memory);
-    m_tests_own.erase(memory);
-    free(memory);
+    int file = memfd_create("remote", 0);
+    uint8_t *memory;
+
+    if (ftruncate(file, (off_t)size) != 0) {
+        abort();
+    }
+
+    /* Mapped for a context that there is not: for the test itself only */
+    memory = (uint8_t*)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                            file, 0);
+    m_memory[memory] = Memory{size, device, 99};
+    m_remote[memory] = file;
+    m_tests_own.insert(memory);
+    return memory;
+}
+
+CUdeviceptr FakeNode::map_remote(const uint8_t *memory, int device)
+{
+    size_t size     = m_memory[memory].size;
+    uint8_t *mapped = (uint8_t*)mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED, m_remote[memory], 0);
+
+    m_memory[mapped] = Memory{size, m_memory[memory].device, device};
+    m_tests_own.insert(mapped);
+    return (CUdeviceptr)mapped;
 }
 
 bool FakeNode::has_context(int device)

@@ -35,6 +35,9 @@ public:
     /** Only calls of this function count and fail; empty: all that can. */
     std::string fail_function;
 
+    /** Which function it was. */
+    std::string failed_function;
+
     /** Calls that could have failed so far. */
     unsigned num_calls = 0;
 
@@ -70,7 +73,11 @@ public:
     /** Memory on a GPU (or -1) that the test fills; the fake owns it. */
     uint8_t *alloc(int device, size_t size);
 
-    void free_memory(uint8_t *memory);
+    /** Memory of another process, as the test sees it. */
+    uint8_t *alloc_remote(int device, size_t size);
+
+    /** Its mapping for copies of one device's context, and of no other's. */
+    CUdeviceptr map_remote(const uint8_t *memory, int device);
 
 private:
     struct Op {
@@ -102,6 +109,7 @@ private:
     struct Memory {
         size_t size;
         int    device;
+        int    only_context; /* -1: any with peer access */
     };
 
     CUresult enter(const char *function, bool needs_context);
@@ -130,6 +138,7 @@ private:
     std::map<CUevent, Event>             m_events;
     std::map<const uint8_t*, Memory>     m_memory;
     std::set<const uint8_t*>             m_tests_own;
+    std::map<const uint8_t*, int>        m_remote; /* file of each */
     static thread_local std::vector<int> m_stack;
 };
 

@@ -324,6 +324,151 @@ TEST_F(test_engine, threads)
     }
 }
 
+/* A peer's buffer, mapped by the test on demand as a transport would do it */
+struct Peer {
+    FakeNode         *node;
+    uint8_t          *memory;
+    std::vector<int> mapped_for;
+    int              refuse = -1;
+
+    static ucs_status_t map(void *arg, int device, CUdeviceptr *ptr_p)
+    {
+        Peer *self = (Peer*)arg;
+        CUcontext current;
+
+        uct_cuda_driver_get()->cuCtxGetCurrent(&current);
+        EXPECT_EQ((uintptr_t)(0x1000 + device), (uintptr_t)current);
+        if (device == self->refuse) {
+            return UCS_ERR_UNREACHABLE;
+        }
+
+        self->mapped_for.push_back(device);
+        *ptr_p = self->node->map_remote(self->memory, device);
+        return UCS_OK;
+    }
+};
+
+class test_engine_remote : public test_engine {
+protected:
+    /* GPU 1 is the peer's, GPU 0 ours. Returns whether several paths were
+     * used; checks the bytes if so. */
+    bool exchange(Peer &peer, uct_cuda_mp_remote_t remote, size_t size,
+                  bool with_map = true)
+    {
+        bool is_put = (remote == UCT_CUDA_MP_REMOTE_DST);
+        uct_cuda_mp_transfer_t *transfer;
+        uct_cuda_mp_request_t request;
+        ucs_status_t status;
+        uint8_t *local;
+
+        peer.node   = m_node.get();
+        peer.memory = m_node->alloc_remote(1, size);
+        peer.mapped_for.clear();
+        local       = m_node->alloc(0, size);
+        for (size_t i = 0; i < size; ++i) {
+            (is_put ? local : peer.memory)[i] = (uint8_t)(m_random() | 1);
+            (is_put ? peer.memory : local)[i] = 0;
+        }
+
+        CUdeviceptr mapped = m_node->map_remote(peer.memory, 0);
+        request.src        = is_put ? (CUdeviceptr)local : mapped;
+        request.dst        = is_put ? mapped : (CUdeviceptr)local;
+        request.src_device = is_put ? 0 : 1;
+        request.dst_device = is_put ? 1 : 0;
+        request.size       = size;
+        EXPECT_EQ(UCS_OK,
+                  uct_cuda_mp_start_remote(m_engine, &request, remote,
+                                           with_map ? Peer::map : NULL, &peer,
+                                           &transfer));
+        if (transfer == NULL) {
+            return false;
+        }
+
+        do {
+            status = uct_cuda_mp_test(transfer);
+        } while (status == UCS_INPROGRESS);
+        EXPECT_EQ(UCS_OK, status);
+        EXPECT_EQ(0, memcmp(local, peer.memory, size));
+        uct_cuda_mp_release(transfer);
+        /* 0.55 GB of the peer's GPU would be the price */
+        EXPECT_EQ(m_may_use_peers_gpu, m_node->has_context(1));
+        return true;
+    }
+
+    Peer m_peer;
+    bool m_may_use_peers_gpu = false;
+};
+
+TEST_F(test_engine_remote, put)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host");
+    create();
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 2 * MiB + 12345));
+    EXPECT_EQ((std::vector<int>{2, 3}), m_peer.mapped_for);
+    EXPECT_GT(bytes(2, 1), 0u);
+    EXPECT_GT(bytes(-1, 1), 0u);
+}
+
+TEST_F(test_engine_remote, get)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host");
+    create();
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_SRC, 2 * MiB + 12345));
+    EXPECT_EQ((std::vector<int>{2, 3}), m_peer.mapped_for);
+    EXPECT_GT(bytes(1, 2), 0u);
+    EXPECT_GT(bytes(1, -1), 0u);
+}
+
+TEST_F(test_engine_remote, pieces_map_once)
+{
+    create();
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 9 * MiB + 1));
+    EXPECT_EQ((std::vector<int>{2, 3}), m_peer.mapped_for);
+}
+
+TEST_F(test_engine_remote, both_directions_and_local_ones)
+{
+    create();
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB + 7));
+        EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_SRC, MiB + 9));
+        transfer(0, 2, MiB);
+        transfer(3, 0, MiB);
+        transfer(0, 1, MiB);
+        /* These have GPU 1 as relay or end */
+        m_may_use_peers_gpu = true;
+    }
+}
+
+TEST_F(test_engine_remote, refused_mapping)
+{
+    m_peer.refuse = 2;
+    create();
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB));
+    EXPECT_EQ((std::vector<int>{3}), m_peer.mapped_for);
+    EXPECT_EQ(1u, count_messages("\"gpu2\""));
+}
+
+TEST_F(test_engine_remote, no_map_function)
+{
+    create();
+    EXPECT_FALSE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
+    /* That was the memory's fault, not the relays' */
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB));
+
+    destroy();
+    m_config.set("_HOST", "y");
+    create();
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
+    EXPECT_GT(bytes(-1, 1), 0u);
+
+    destroy();
+    m_config.set("_PATHS", "gpu2,gpu3");
+    create();
+    EXPECT_FALSE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
+}
+
+
 /* What one path does best is left to the caller */
 TEST_F(test_engine, not_ours)
 {
@@ -503,8 +648,10 @@ TEST_F(test_engine, every_call_fails_once)
         }
         destroy();
         if (HasFailure()) {
-            FAIL() << "when call " << n << " failed";
+            FAIL() << "when call " << n << ", " << m_node->failed_function
+                   << ", failed";
         }
+        destroy();
     }
 
     EXPECT_GT(failures, 30u);

@@ -116,9 +116,11 @@ TEST_F(test_planner, switch_with_a_quiet_host)
     quiet.is_known = true;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("direct,host", paths());
-    /* 396 and 55 GB/s; the host's pipeline fills and drains */
-    EXPECT_LT(share(1), 55. / (396 + 55));
-    EXPECT_GT(share(1), .08);
+    /* 396 and 55 GB/s would be 12 %; on a real H200 node .92 + .08 was best,
+     * with 420 to 425 GB/s */
+    EXPECT_GT(share(1), .06);
+    EXPECT_LT(share(1), .09);
+    EXPECT_NEAR(422, 256 * MiB / m_plan->seconds / GB, 10);
 
     /* The peer sends through its host path: leave it alone */
     quiet.active[uct_cuda_mp_lane(1, UCT_CUDA_MP_LANE_HOST)] = 1;

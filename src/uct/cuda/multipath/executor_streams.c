@@ -23,25 +23,29 @@ typedef struct {
     CUcontext    ctx; /* NULL: not retained */
     event_pool_t pool;
     CUstream     notify;
-    /* Joins the lanes of transfers from here to each other GPU */
-    CUstream     joins[UCT_CUDA_TOPO_MAX_GPUS];
+    /* Join the lanes of transfers to and from each other GPU */
+    CUstream     joins[UCT_CUDA_TOPO_MAX_GPUS][2];
+    /* A stream of this context for each directed link; NULL: not there yet */
+    CUstream     lanes[UCT_CUDA_MP_NUM_LANES];
+    bool         has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers' memory */
+    bool         is_used[UCT_CUDA_MP_NUM_LANES]; /* by the transfer that is
+                                                    being submitted */
 } device_t;
 
 
+/* A lane as one transfer sees it */
 typedef struct {
-    CUstream stream; /* NULL: not there yet */
-    int      device; /* whose context the stream belongs to */
-    bool     is_used; /* by the transfer that is being submitted */
+    uint16_t number;
+    int16_t  device; /* whose context its stream belongs to */
 } lane_t;
 
 
 struct uct_cuda_mp_streams {
     device_t              devices[UCT_CUDA_TOPO_MAX_GPUS];
-    lane_t                lanes[UCT_CUDA_MP_NUM_LANES];
     uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_TOPO_MAX_GPUS];
     uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
     unsigned              num_used;
-    uint16_t              used[UCT_CUDA_MP_NUM_LANES];
+    lane_t                used[UCT_CUDA_MP_NUM_LANES];
     /* Of the plan that is being submitted */
     bool                  is_awaited[UCT_CUDA_MP_MAX_STEPS];
     CUevent               events[UCT_CUDA_MP_MAX_STEPS];
@@ -155,38 +159,72 @@ static ucs_status_t prepare_stream(uct_cuda_mp_streams_t *streams, int device,
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-/* The copy engine that works a lane is the driver's choice, whatever the
- * stream; the stream's context only has to reach both ends */
-static ucs_status_t prepare_lane(uct_cuda_mp_streams_t *streams, uint16_t number)
+/*
+ * Whose context a lane's stream belongs to. The copy engine that works a lane
+ * is the driver's choice, whatever the stream, but the context has to reach both
+ * ends; and we have none on a remote end's GPU.
+ */
+static int lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
 {
-    lane_t *lane = &streams->lanes[number];
-    int from     = uct_cuda_mp_lane_from(number);
-    int to       = uct_cuda_mp_lane_to(number);
+    int from = uct_cuda_mp_lane_from(number);
+    int to   = uct_cuda_mp_lane_to(number);
+
+    if ((from != UCT_CUDA_MP_LANE_HOST) && (from != ends->remote_device)) {
+        return from;
+    } else if ((to != UCT_CUDA_MP_LANE_HOST) && (to != ends->remote_device)) {
+        return to;
+    }
+
+    return uct_cuda_mp_ends_local(ends);
+}
+
+static ucs_status_t prepare_access(uct_cuda_mp_streams_t *streams, int device,
+                                   int peer)
+{
     ucs_status_t status;
 
-    if (lane->stream != NULL) {
+    if (streams->devices[device].has_access[peer]) {
         return UCS_OK;
     }
 
-    lane->device = (from == UCT_CUDA_MP_LANE_HOST) ? to : from;
-    status       = prepare_device(streams, lane->device);
+    status = prepare_device(streams, peer);
     if (status != UCS_OK) {
         return status;
     }
 
-    if ((from != UCT_CUDA_MP_LANE_HOST) && (to != UCT_CUDA_MP_LANE_HOST)) {
-        status = prepare_device(streams, to);
-        if (status != UCS_OK) {
-            return status;
-        }
+    status = uct_cuda_ctx_enable_peer(device, peer);
+    if (status == UCS_OK) {
+        streams->devices[device].has_access[peer] = true;
+    }
 
-        status = uct_cuda_ctx_enable_peer(from, to);
+    return status;
+}
+
+static ucs_status_t prepare_lane(uct_cuda_mp_streams_t *streams,
+                                 const uct_cuda_mp_ends_t *ends,
+                                 uint16_t number)
+{
+    int device = lane_device(ends, number);
+    int from   = uct_cuda_mp_lane_from(number);
+    int to     = uct_cuda_mp_lane_to(number);
+    ucs_status_t status;
+
+    status = prepare_device(streams, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* Mappings of remote memory come with access to it */
+    if ((from != UCT_CUDA_MP_LANE_HOST) && (to != UCT_CUDA_MP_LANE_HOST) &&
+        (from != ends->remote_device) && (to != ends->remote_device)) {
+        status = prepare_access(streams, from, to);
         if (status != UCS_OK) {
             return status;
         }
     }
 
-    return prepare_stream(streams, lane->device, &lane->stream);
+    return prepare_stream(streams, device,
+                          &streams->devices[device].lanes[number]);
 }
 
 static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_streams_t *streams,
@@ -253,6 +291,7 @@ static ucs_status_t prepare_staging(uct_cuda_mp_streams_t *streams, int device,
 
 static ucs_status_t prepare_path(uct_cuda_mp_streams_t *streams,
                                  const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_ends_t *ends,
                                  const uct_cuda_mp_path_t *path)
 {
     int src = plan->src_device;
@@ -262,48 +301,67 @@ static ucs_status_t prepare_path(uct_cuda_mp_streams_t *streams,
     ucs_status_t status;
 
     if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        return prepare_lane(streams, uct_cuda_mp_lane(src, dst));
+        return prepare_lane(streams, ends, uct_cuda_mp_lane(src, dst));
     }
 
-    status = prepare_lane(streams, uct_cuda_mp_lane(src, via));
+    status = prepare_lane(streams, ends, uct_cuda_mp_lane(src, via));
     if (status != UCS_OK) {
         return status;
     }
 
-    status = prepare_lane(streams, uct_cuda_mp_lane(via, dst));
+    status = prepare_lane(streams, ends, uct_cuda_mp_lane(via, dst));
     if (status != UCS_OK) {
         return status;
     }
 
-    return prepare_staging(streams, src, path->gpu, plan->numa,
-                           plan->slot_size);
+    return prepare_staging(streams, uct_cuda_mp_ends_local(ends), path->gpu,
+                           plan->numa, plan->slot_size);
+}
+
+/* Where transfers between these ends, in this direction, are joined */
+static CUstream *find_join(uct_cuda_mp_streams_t *streams,
+                           const uct_cuda_mp_ends_t *ends)
+{
+    int local = uct_cuda_mp_ends_local(ends);
+
+    if (local == ends->src_device) {
+        return &streams->devices[local].joins[ends->dst_device][0];
+    }
+
+    return &streams->devices[local].joins[ends->src_device][1];
 }
 
 ucs_status_t uct_cuda_mp_streams_prepare(uct_cuda_mp_streams_t *streams,
                                          const uct_cuda_mp_plan_t *plan,
+                                         const uct_cuda_mp_ends_t *ends,
                                          unsigned *path_p)
 {
+    int local = uct_cuda_mp_ends_local(ends);
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        status = prepare_path(streams, plan, &plan->paths[i].path);
+        status = prepare_path(streams, plan, ends, &plan->paths[i].path);
         if (status != UCS_OK) {
             *path_p = i;
             return status;
         }
     }
 
-    /* Completion is awaited in the source's context even if no lane is */
+    /* Completion is awaited in the local context even if no lane is there */
     *path_p = 0;
-    status  = prepare_device(streams, plan->src_device);
+    status  = prepare_device(streams, local);
     if (status != UCS_OK) {
         return status;
     }
 
-    return prepare_stream(
-            streams, plan->src_device,
-            &streams->devices[plan->src_device].joins[plan->dst_device]);
+    return prepare_stream(streams, local, find_join(streams, ends));
+}
+
+CUcontext uct_cuda_mp_streams_ctx(const uct_cuda_mp_streams_t *streams,
+                                  int device)
+{
+    return streams->devices[device].ctx;
 }
 
 
@@ -321,16 +379,23 @@ static ucs_status_t make_current(uct_cuda_mp_streams_t *streams, int device,
     return UCT_CUDA_CALL(cuCtxSetCurrent, streams->devices[device].ctx);
 }
 
+/* Address of a place for copies in one device's context */
 static CUdeviceptr place_address(uct_cuda_mp_streams_t *streams,
                                  const uct_cuda_mp_place_t *place,
-                                 CUdeviceptr src, CUdeviceptr dst)
+                                 const uct_cuda_mp_ends_t *ends, int device)
 {
     uct_cuda_mp_staging_t *staging;
+    bool is_src;
 
-    if (place->type == UCT_CUDA_MP_PLACE_SOURCE) {
-        return src;
-    } else if (place->type == UCT_CUDA_MP_PLACE_DESTINATION) {
-        return dst;
+    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+        is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
+        if ((device != uct_cuda_mp_ends_local(ends)) &&
+            (ends->remote_device ==
+             (is_src ? ends->src_device : ends->dst_device))) {
+            return ends->mapped[device];
+        }
+
+        return is_src ? ends->src : ends->dst;
     }
 
     staging = find_staging(streams, place);
@@ -355,9 +420,9 @@ static uct_cuda_mp_slot_t *place_slot(uct_cuda_mp_streams_t *streams,
  * transfer that had the slot before */
 static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
                                  const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_step_t *step)
+                                 const uct_cuda_mp_step_t *step,
+                                 CUstream stream)
 {
-    const lane_t *lane             = &streams->lanes[step->lane];
     const uct_cuda_mp_slot_t *slot = place_slot(streams, &step->to);
     ucs_status_t status;
     unsigned w;
@@ -370,61 +435,83 @@ static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
             continue;
         }
 
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream,
-                               streams->events[wait], 0);
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, streams->events[wait],
+                               0);
         if (status != UCS_OK) {
             return status;
         }
     }
 
     if ((slot != NULL) && (slot->drained != NULL)) {
-        return UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, slot->drained, 0);
+        return UCT_CUDA_CALL(cuStreamWaitEvent, stream, slot->drained, 0);
     }
 
     return UCS_OK;
 }
 
+/* Note that the transfer has work on a lane */
+static void note_used(uct_cuda_mp_streams_t *streams, uint16_t number,
+                      int device)
+{
+    bool *is_used = &streams->devices[device].is_used[number];
+    lane_t *lane  = &streams->used[streams->num_used];
+
+    if (!*is_used) {
+        *is_used     = true;
+        lane->number = number;
+        lane->device = (int16_t)device;
+        ++streams->num_used;
+    }
+}
+
 static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
                                 const uct_cuda_mp_plan_t *plan, unsigned number,
-                                CUdeviceptr src, CUdeviceptr dst, int *current)
+                                const uct_cuda_mp_ends_t *ends, size_t offset,
+                                int *current)
 {
     const uct_cuda_mp_step_t *step = &plan->steps[number];
-    lane_t *lane                   = &streams->lanes[step->lane];
+    int device                     = lane_device(ends, step->lane);
+    CUstream stream                = streams->devices[device].lanes[step->lane];
+    uint64_t from_offset           = step->from_offset;
+    uint64_t to_offset             = step->to_offset;
     ucs_status_t status;
     CUevent event;
 
-    status = make_current(streams, lane->device, current);
+    status = make_current(streams, device, current);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = submit_waits(streams, plan, step);
+    status = submit_waits(streams, plan, step, stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    if (!lane->is_used) {
-        lane->is_used                      = true;
-        streams->used[streams->num_used++] = step->lane;
+    if (step->from.type == UCT_CUDA_MP_PLACE_SOURCE) {
+        from_offset += offset;
     }
 
-    status = UCT_CUDA_CALL(cuMemcpyAsync,
-                           place_address(streams, &step->to, src, dst) +
-                                   step->to_offset,
-                           place_address(streams, &step->from, src, dst) +
-                                   step->from_offset,
-                           step->bytes, lane->stream);
+    if (step->to.type == UCT_CUDA_MP_PLACE_DESTINATION) {
+        to_offset += offset;
+    }
+
+    note_used(streams, step->lane, device);
+    status = UCT_CUDA_CALL(
+            cuMemcpyAsync,
+            place_address(streams, &step->to, ends, device) + to_offset,
+            place_address(streams, &step->from, ends, device) + from_offset,
+            step->bytes, stream);
     if ((status != UCS_OK) || !streams->is_awaited[number]) {
         return status;
     }
 
-    status = get_event(streams, lane->device, &event);
+    status = get_event(streams, device, &event);
     if (status != UCS_OK) {
         return status;
     }
 
     streams->events[number] = event;
-    return UCT_CUDA_CALL(cuEventRecord, event, lane->stream);
+    return UCT_CUDA_CALL(cuEventRecord, event, stream);
 }
 
 /* Steps whose end somebody waits for: later steps on other lanes, and whoever
@@ -452,7 +539,8 @@ static void mark_awaited(uct_cuda_mp_streams_t *streams,
 /* A slot keeps the event behind the last copy out of it. All other events are
  * free again: a wait holds on to what was recorded when it was submitted. */
 static void settle_events(uct_cuda_mp_streams_t *streams,
-                          const uct_cuda_mp_plan_t *plan)
+                          const uct_cuda_mp_plan_t *plan,
+                          const uct_cuda_mp_ends_t *ends)
 {
     const uct_cuda_mp_step_t *step;
     uct_cuda_mp_slot_t *slot;
@@ -463,7 +551,7 @@ static void settle_events(uct_cuda_mp_streams_t *streams,
     for (i = 0; i < plan->num_steps; ++i) {
         step   = &plan->steps[i];
         event  = streams->events[i];
-        device = streams->lanes[step->lane].device;
+        device = lane_device(ends, step->lane);
         slot   = place_slot(streams, &step->from);
         if (event == NULL) {
             continue;
@@ -505,9 +593,10 @@ static void advance_slots(uct_cuda_mp_streams_t *streams,
 
 ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
                                         const uct_cuda_mp_plan_t *plan,
-                                        CUdeviceptr src, CUdeviceptr dst)
+                                        const uct_cuda_mp_ends_t *ends,
+                                        size_t offset)
 {
-    int current = plan->src_device;
+    int current = uct_cuda_mp_ends_local(ends);
     ucs_status_t status;
     unsigned i;
 
@@ -518,11 +607,11 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
 
     mark_awaited(streams, plan);
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        status = submit_step(streams, plan, i, src, dst, &current);
+        status = submit_step(streams, plan, i, ends, offset, &current);
     }
 
     /* After a failure as well: what was recorded is recorded */
-    settle_events(streams, plan);
+    settle_events(streams, plan, ends);
     advance_slots(streams, plan);
     uct_cuda_ctx_pop();
     return status;
@@ -530,8 +619,11 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
 
 static void forget_used(uct_cuda_mp_streams_t *streams)
 {
+    const lane_t *lane;
+
     while (streams->num_used > 0) {
-        streams->lanes[streams->used[--streams->num_used]].is_used = false;
+        lane = &streams->used[--streams->num_used];
+        streams->devices[lane->device].is_used[lane->number] = false;
     }
 }
 
@@ -539,6 +631,7 @@ static void forget_used(uct_cuda_mp_streams_t *streams)
 static ucs_status_t join_lane(uct_cuda_mp_streams_t *streams,
                               const lane_t *lane, CUstream join, int *current)
 {
+    CUstream stream = streams->devices[lane->device].lanes[lane->number];
     ucs_status_t status;
     CUevent event;
 
@@ -552,7 +645,7 @@ static ucs_status_t join_lane(uct_cuda_mp_streams_t *streams,
         return status;
     }
 
-    status = UCT_CUDA_CALL(cuEventRecord, event, lane->stream);
+    status = UCT_CUDA_CALL(cuEventRecord, event, stream);
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuStreamWaitEvent, join, event, 0);
     }
@@ -562,37 +655,36 @@ static ucs_status_t join_lane(uct_cuda_mp_streams_t *streams,
 }
 
 ucs_status_t uct_cuda_mp_streams_finish(uct_cuda_mp_streams_t *streams,
-                                        int src_device, int dst_device,
+                                        const uct_cuda_mp_ends_t *ends,
                                         CUevent *event_p)
 {
-    device_t *device = &streams->devices[src_device];
-    CUstream join    = device->joins[dst_device];
-    int current      = src_device;
+    CUstream join = *find_join(streams, ends);
+    int local     = uct_cuda_mp_ends_local(ends);
+    int current   = local;
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_ctx_push(device->ctx);
+    status = uct_cuda_ctx_push(streams->devices[local].ctx);
     if (status != UCS_OK) {
         return status;
     }
 
     for (i = 0; (i < streams->num_used) && (status == UCS_OK); ++i) {
-        status = join_lane(streams, &streams->lanes[streams->used[i]], join,
-                           &current);
+        status = join_lane(streams, &streams->used[i], join, &current);
     }
 
     if (status == UCS_OK) {
-        status = make_current(streams, src_device, &current);
+        status = make_current(streams, local, &current);
     }
 
     if (status == UCS_OK) {
-        status = get_event(streams, src_device, event_p);
+        status = get_event(streams, local, event_p);
     }
 
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuEventRecord, *event_p, join);
         if (status != UCS_OK) {
-            uct_cuda_mp_streams_put_event(streams, src_device, *event_p);
+            uct_cuda_mp_streams_put_event(streams, local, *event_p);
         }
     }
 
@@ -604,20 +696,24 @@ ucs_status_t uct_cuda_mp_streams_finish(uct_cuda_mp_streams_t *streams,
     return status;
 }
 
-static void wait_lane(uct_cuda_mp_streams_t *streams, const lane_t *lane)
+static void wait_stream(uct_cuda_mp_streams_t *streams, int device,
+                        CUstream stream)
 {
-    if (uct_cuda_ctx_push(streams->devices[lane->device].ctx) == UCS_OK) {
-        (void)UCT_CUDA_CALL(cuStreamSynchronize, lane->stream);
+    if (uct_cuda_ctx_push(streams->devices[device].ctx) == UCS_OK) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
         uct_cuda_ctx_pop();
     }
 }
 
 void uct_cuda_mp_streams_abort(uct_cuda_mp_streams_t *streams)
 {
+    const lane_t *lane;
     unsigned i;
 
     for (i = 0; i < streams->num_used; ++i) {
-        wait_lane(streams, &streams->lanes[streams->used[i]]);
+        lane = &streams->used[i];
+        wait_stream(streams, lane->device,
+                    streams->devices[lane->device].lanes[lane->number]);
     }
 
     forget_used(streams);
@@ -660,22 +756,19 @@ static void destroy_stream(CUstream stream)
     }
 }
 
-/* Streams, staging memory and events of one device, in its context */
-static void destroy_device(uct_cuda_mp_streams_t *streams, int number)
+/* Streams and events of one device, in its context */
+static void destroy_device(device_t *device)
 {
-    device_t *device = &streams->devices[number];
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        if (streams->lanes[i].device == number) {
-            destroy_stream(streams->lanes[i].stream);
-            streams->lanes[i].stream = NULL;
-        }
+        destroy_stream(device->lanes[i]);
     }
 
     destroy_stream(device->notify);
     for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
-        destroy_stream(device->joins[i]);
+        destroy_stream(device->joins[i][0]);
+        destroy_stream(device->joins[i][1]);
     }
 
     for (i = 0; i < device->pool.count; ++i) {
@@ -685,12 +778,15 @@ static void destroy_device(uct_cuda_mp_streams_t *streams, int number)
 
 void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
 {
-    unsigned i, numa;
+    device_t *device;
+    unsigned i, lane, numa;
 
     /* First what crosses devices: no slot is in use any more afterwards */
-    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        if (streams->lanes[i].stream != NULL) {
-            wait_lane(streams, &streams->lanes[i]);
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+            if (streams->devices[i].lanes[lane] != NULL) {
+                wait_stream(streams, (int)i, streams->devices[i].lanes[lane]);
+            }
         }
     }
 
@@ -708,9 +804,10 @@ void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
     }
 
     for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
-        if ((streams->devices[i].ctx != NULL) &&
-            (uct_cuda_ctx_push(streams->devices[i].ctx) == UCS_OK)) {
-            destroy_device(streams, (int)i);
+        device = &streams->devices[i];
+        if ((device->ctx != NULL) &&
+            (uct_cuda_ctx_push(device->ctx) == UCS_OK)) {
+            destroy_device(device);
             uct_cuda_ctx_pop();
         }
     }

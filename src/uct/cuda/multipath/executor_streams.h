@@ -18,6 +18,28 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_streams uct_cuda_mp_streams_t;
 
 
+/** Where a transfer's two ends are. */
+typedef struct {
+    CUdeviceptr src;
+    CUdeviceptr dst;
+    int         src_device;
+    int         dst_device;
+    /** The device, or -1, whose memory is another process's. No context of ours
+     *  is there, and src or dst is valid in the other end's context only. */
+    int         remote_device;
+    /** The remote end's address in the contexts of relays */
+    CUdeviceptr mapped[UCT_CUDA_TOPO_MAX_GPUS];
+} uct_cuda_mp_ends_t;
+
+
+/** The end that is this process's own, or the source if both are. */
+static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
+{
+    return (ends->src_device == ends->remote_device) ? ends->dst_device :
+                                                       ends->src_device;
+}
+
+
 /** UCS_OK or UCS_ERR_NO_MEMORY. Asks nothing of the driver. */
 ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_streams_t **streams_p);
 
@@ -38,26 +60,35 @@ void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams);
  */
 ucs_status_t uct_cuda_mp_streams_prepare(uct_cuda_mp_streams_t *streams,
                                          const uct_cuda_mp_plan_t *plan,
+                                         const uct_cuda_mp_ends_t *ends,
                                          unsigned *path_p);
+
+
+/** Context of a device that a successful prepare needed. */
+CUcontext uct_cuda_mp_streams_ctx(const uct_cuda_mp_streams_t *streams,
+                                  int device);
 
 
 /**
  * Submit a prepared plan's copies. Does not wait for any of them.
  *
+ * @param offset  Where the plan's first byte is in the transfer, bytes.
  * @return UCS_OK, or the driver's error (logged); then abort.
  */
 ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
                                         const uct_cuda_mp_plan_t *plan,
-                                        CUdeviceptr src, CUdeviceptr dst);
+                                        const uct_cuda_mp_ends_t *ends,
+                                        size_t offset);
 
 
 /**
  * Have an event happen when all copies submitted since the last finish or abort
  * have ended. Transfers of one pair of GPUs end in the order they were
- * submitted. The event goes back with uct_cuda_mp_streams_put_event().
+ * submitted. The event belongs to the local end's device and goes back with
+ * uct_cuda_mp_streams_put_event().
  */
 ucs_status_t uct_cuda_mp_streams_finish(uct_cuda_mp_streams_t *streams,
-                                        int src_device, int dst_device,
+                                        const uct_cuda_mp_ends_t *ends,
                                         CUevent *event_p);
 
 

@@ -5,6 +5,7 @@
  */
 #include <uct/cuda/multipath/multipath.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/checker.h>
@@ -45,9 +46,19 @@ struct uct_cuda_mp_transfer {
     uct_cuda_mp_transfer_t *next; /* on either list */
     uct_cuda_mp_transfer_t *prev; /* on the list of active ones */
     CUevent                event; /* behind the last copy */
-    int                    device;
+    int                    device; /* whose context the event is of */
     ucs_status_t           status;
 };
+
+
+/* What is being started */
+typedef struct {
+    uct_cuda_mp_ends_t     ends;
+    size_t                 size;
+    uct_cuda_mp_map_func_t map;
+    void                   *arg;
+    bool                   is_mapped[UCT_CUDA_TOPO_MAX_GPUS];
+} start_t;
 
 
 static engine_t *engine_of(uct_cuda_mp_engine_t *super)
@@ -217,22 +228,104 @@ static bool engine_shrink_staging(engine_t *engine)
     return true;
 }
 
+/* The configuration for a transfer that relays cannot reach */
+static void config_without_relays(const uct_cuda_mp_config_t *config,
+                                  uct_cuda_mp_config_t *result)
+{
+    unsigned count = 0;
+    unsigned i;
+
+    *result               = *config;
+    result->max_gpu_paths = 1;
+    for (i = 0; i < config->num_paths; ++i) {
+        if (config->paths[i].route != UCT_CUDA_MP_ROUTE_GPU) {
+            result->paths[count]    = config->paths[i];
+            result->shares[count++] = config->shares[i];
+        }
+    }
+
+    result->num_paths  = count;
+    result->num_shares = (config->num_shares > 0) ? count : 0;
+    if ((config->num_paths > 0) && (count == 0)) {
+        result->enable = UCT_CUDA_MP_NO;
+    }
+}
+
+/* Have a relay's context see the remote end */
+static ucs_status_t engine_map(engine_t *engine, start_t *start, int relay)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_ctx_push(uct_cuda_mp_streams_ctx(engine->streams, relay));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = start->map(start->arg, relay, &start->ends.mapped[relay]);
+    uct_cuda_ctx_pop();
+    if (status != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    start->is_mapped[relay] = true;
+    return UCS_OK;
+}
+
+static ucs_status_t engine_prepare(engine_t *engine, start_t *start,
+                                   unsigned *path_p)
+{
+    const uct_cuda_mp_plan_t *plan = &engine->plan;
+    const uct_cuda_mp_path_t *path;
+    ucs_status_t status;
+    unsigned i;
+
+    status = uct_cuda_mp_streams_prepare(engine->streams, plan, &start->ends,
+                                         path_p);
+    if ((status != UCS_OK) || (start->ends.remote_device < 0)) {
+        return status;
+    }
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i].path;
+        if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
+            !start->is_mapped[path->gpu]) {
+            status = engine_map(engine, start, path->gpu);
+            if (status != UCS_OK) {
+                *path_p = i;
+                return status;
+            }
+        }
+    }
+
+    return UCS_OK;
+}
+
 /* Make a plan whose needs are met. No paths: one plain copy is best. */
-static void engine_plan(engine_t *engine, int src, int dst, size_t size)
+static void engine_plan(engine_t *engine, start_t *start, size_t size)
 {
     uct_cuda_mp_plan_t *plan = &engine->plan;
+    int src                  = start->ends.src_device;
+    int dst                  = start->ends.dst_device;
+    bool has_relays          = (start->ends.remote_device < 0) ||
+                               (start->map != NULL);
+    uct_cuda_mp_config_t config;
     uct_cuda_mp_path_t path;
     ucs_status_t status;
     unsigned failed;
 
     for (;;) {
-        uct_cuda_mp_plan_make(&engine->topo, &engine->config, NULL, src, dst,
-                              size, plan);
+        if (!has_relays) {
+            config_without_relays(&engine->config, &config);
+        }
+
+        uct_cuda_mp_plan_make(&engine->topo,
+                              has_relays ? &engine->config : &config, NULL, src,
+                              dst, size, plan);
         if (plan->num_paths == 0) {
             return;
         }
 
-        status = uct_cuda_mp_streams_prepare(engine->streams, plan, &failed);
+        status = engine_prepare(engine, start, &failed);
         if (status == UCS_OK) {
             return;
         }
@@ -245,8 +338,8 @@ static void engine_plan(engine_t *engine, int src, int dst, size_t size)
     }
 }
 
-static ucs_status_t engine_submit(engine_t *engine, CUdeviceptr src,
-                                  CUdeviceptr dst)
+static ucs_status_t engine_submit(engine_t *engine, const start_t *start,
+                                  size_t offset)
 {
 #ifdef ENABLE_DEBUG
     char error[256];
@@ -258,13 +351,13 @@ static ucs_status_t engine_submit(engine_t *engine, CUdeviceptr src,
     }
 #endif
 
-    return uct_cuda_mp_streams_submit(engine->streams, &engine->plan, src, dst);
+    return uct_cuda_mp_streams_submit(engine->streams, &engine->plan,
+                                      &start->ends, offset);
 }
 
 /* A plan has a largest size; what is larger goes in equal pieces. All of them
  * are submitted at once, and the lanes work through them without a gap. */
-static ucs_status_t engine_submit_pieces(engine_t *engine,
-                                         const uct_cuda_mp_request_t *request,
+static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
                                          size_t piece)
 {
     uct_cuda_mp_plan_t *plan = &engine->plan;
@@ -274,26 +367,23 @@ static ucs_status_t engine_submit_pieces(engine_t *engine,
     size_t size;
 
     /* The first one has been planned already */
-    status = engine_submit(engine, request->src, request->dst);
-    while ((status == UCS_OK) && (offset < request->size)) {
-        size = request->size - offset;
+    status = engine_submit(engine, start, 0);
+    while ((status == UCS_OK) && (offset < start->size)) {
+        size = start->size - offset;
         size = (size > piece) ? piece : size;
         if (size != plan->size) {
-            engine_plan(engine, request->src_device, request->dst_device,
-                        size);
+            engine_plan(engine, start, size);
             if (plan->num_paths == 0) {
-                uct_cuda_mp_plan_single(request->src_device,
-                                        request->dst_device, size, plan);
-                status = uct_cuda_mp_streams_prepare(engine->streams, plan,
-                                                     &failed);
+                uct_cuda_mp_plan_single(start->ends.src_device,
+                                        start->ends.dst_device, size, plan);
+                status = engine_prepare(engine, start, &failed);
                 if (status != UCS_OK) {
                     return status;
                 }
             }
         }
 
-        status  = engine_submit(engine, request->src + offset,
-                                request->dst + offset);
+        status  = engine_submit(engine, start, offset);
         offset += size;
     }
 
@@ -373,29 +463,23 @@ static bool request_is_ours(engine_t *engine,
            (request->src_device != request->dst_device);
 }
 
-static ucs_status_t engine_start(engine_t *engine,
-                                 const uct_cuda_mp_request_t *request,
+static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
     uct_cuda_mp_transfer_t *transfer;
     ucs_status_t status;
     size_t piece;
 
-    *transfer_p = NULL;
-    if (!request_is_ours(engine, request)) {
-        return UCS_OK;
-    }
-
     engine_learn(engine);
-    if (!uct_cuda_mp_wants(&engine->super, request->size)) {
+    if (!uct_cuda_mp_wants(&engine->super, start->size)) {
         return UCS_OK;
     }
 
     do {
         /* Staging memory that turns out to be scarce makes pieces smaller */
-        piece = piece_size(request->size,
+        piece = piece_size(start->size,
                            uct_cuda_mp_plan_max_size(&engine->config));
-        engine_plan(engine, request->src_device, request->dst_device, piece);
+        engine_plan(engine, start, piece);
     } while (piece > uct_cuda_mp_plan_max_size(&engine->config));
 
     if (engine->plan.num_paths == 0) {
@@ -408,14 +492,12 @@ static ucs_status_t engine_start(engine_t *engine,
     }
 
     transfer->engine = engine;
-    transfer->device = request->src_device;
+    transfer->device = uct_cuda_mp_ends_local(&start->ends);
     transfer->status = UCS_INPROGRESS;
 
-    status = engine_submit_pieces(engine, request, piece);
+    status = engine_submit_pieces(engine, start, piece);
     if (status == UCS_OK) {
-        status = uct_cuda_mp_streams_finish(engine->streams,
-                                            request->src_device,
-                                            request->dst_device,
+        status = uct_cuda_mp_streams_finish(engine->streams, &start->ends,
                                             &transfer->event);
     }
 
@@ -430,18 +512,47 @@ static ucs_status_t engine_start(engine_t *engine,
     return UCS_OK;
 }
 
+ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,
+                                      const uct_cuda_mp_request_t *request,
+                                      uct_cuda_mp_remote_t remote,
+                                      uct_cuda_mp_map_func_t map, void *arg,
+                                      uct_cuda_mp_transfer_t **transfer_p)
+{
+    engine_t *engine    = engine_of(super);
+    ucs_status_t status = UCS_OK;
+    start_t start       = {
+        .ends = {
+            .src           = request->src,
+            .dst           = request->dst,
+            .src_device    = request->src_device,
+            .dst_device    = request->dst_device,
+            .remote_device = (remote == UCT_CUDA_MP_REMOTE_SRC) ?
+                                     request->src_device :
+                             (remote == UCT_CUDA_MP_REMOTE_DST) ?
+                                     request->dst_device :
+                                     -1
+        },
+        .size = request->size,
+        .map  = map,
+        .arg  = arg
+    };
+
+    *transfer_p = NULL;
+    pthread_mutex_lock(&engine->lock);
+    if (request_is_ours(engine, request)) {
+        status = engine_start(engine, &start, transfer_p);
+    }
+    pthread_mutex_unlock(&engine->lock);
+
+    return status;
+}
+
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
                                const uct_cuda_mp_request_t *request,
                                uct_cuda_mp_transfer_t **transfer_p)
 {
-    engine_t *engine = engine_of(super);
-    ucs_status_t status;
-
-    pthread_mutex_lock(&engine->lock);
-    status = engine_start(engine, request, transfer_p);
-    pthread_mutex_unlock(&engine->lock);
-
-    return status;
+    return uct_cuda_mp_start_remote(super, request, UCT_CUDA_MP_REMOTE_NONE,
+                                    NULL, NULL, transfer_p);
 }
 
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
