@@ -69,7 +69,7 @@ enum {
 /* SUCCESS if the call may go on; else the error it has to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
-/* cuda.h makes macros of many names: here they are only pasted, not expanded. */
+/* cuda.h makes macros of many names; here they are pasted, never expanded. */
 #define CUEMU_ENTRY(_str, _in, _in_str, _do, _flags, _decl, _args) \
     static CUresult _do _decl; \
     CUresult _in _decl; \
@@ -137,6 +137,7 @@ struct cuemu_stream {
     int              priority;
     uint64_t         id;
     cuemu_op_id_t    last;     /* newest operation, 0: none */
+    cuemu_op_id_t    watched;  /* that somebody waits for */
     cuemu_op_id_t    waits[CUEMU_MAX_WAITS]; /* events, for what comes next */
     unsigned         num_waits;
     cuemu_time_t     submitted; /* when `last` was */
@@ -348,6 +349,14 @@ cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,
                               int direct, cuemu_time_t at);
 
 int cuemu_work_done(cuemu_op_id_t op);
+
+/*
+ * Somebody in this process waits for the operation: once it is done the clock
+ * stands still until the process looks (or, if it does not, for a moment), so
+ * that the machine's load does not show in when a program learns of it.
+ */
+cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op);
+
 void cuemu_work_wait(cuemu_op_id_t op); /* never with a lock held */
 
 /* Does what is due. Returns non-zero if anything happened. */
@@ -357,7 +366,8 @@ int cuemu_work_progress(void);
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
 extern uint64_t cuemu_stat_observed, cuemu_stat_late;
 
-/* The program learned that work is done. */
+/* The program learned that work is done that it was waiting for. Work of less
+   than 100 us does not count: there a program's own time outweighs it. */
 void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end);
 
 /* Process start, fork and end. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Graphs, built node by node, instantiated, updated and launched. Copies, fills,
- * host functions, events and empty nodes; no kernels and no nested graphs.
+ * Graphs, built node by node, instantiated, updated and launched: of copies,
+ * fills, host functions, events, empty nodes; no kernels and no nested graphs.
  */
 #include "cuemu_driver.h"
 

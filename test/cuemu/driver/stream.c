@@ -174,6 +174,7 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
 {
     cuemu_time_t submitted;
     cuemu_stream_t *stream;
+    cuemu_op_id_t tail;
     CUresult result = cuemu_stream_resolve(handle, &stream);
 
     if (result != CUDA_SUCCESS) {
@@ -181,7 +182,12 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
     }
 
     (void)cuemu_work_progress();
-    if (cuemu_stream_tail(stream, &submitted) != 0) {
+    tail = cuemu_stream_tail(stream, &submitted);
+    if (tail != 0) {
+        if (stream->watched != tail) {
+            stream->watched = tail;
+            cuemu_work_watch(tail);
+        }
         cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
         sched_yield();
         return CUDA_ERROR_NOT_READY;
@@ -494,7 +500,10 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
         if ((event->change == __atomic_load_n(&cuemu_session.shared->change,
                                               __ATOMIC_ACQUIRE)) ||
             !cuemu_event_is_done(event)) {
-            event->polled = 1;
+            if (!event->polled) {
+                event->polled = 1;
+                cuemu_work_watch(event->op);
+            }
             cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
             sched_yield();
             return CUDA_ERROR_NOT_READY;

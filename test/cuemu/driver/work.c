@@ -26,8 +26,11 @@
 #include <unistd.h>
 
 /* How long a service thread lets waiting programs serve first, real time */
-#define CUEMU_GRACE_NS 200000ull
+#define CUEMU_GRACE_NS 500000ull
 #define CUEMU_SPINS    50
+
+/* Work that takes less is not judged for being noticed in time */
+#define CUEMU_OBSERVE_MIN (100 * CUEMU_PS_PER_US)
 
 /* Copies between host buffers do not touch the node's links */
 #define CUEMU_HOST_COPY_RATE 10e9
@@ -127,6 +130,10 @@ void cuemu_work_spend(cuemu_call_t call)
 void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end)
 {
     int late;
+
+    if (end - start < CUEMU_OBSERVE_MIN) {
+        return;
+    }
 
     cuemu_session_lock();
     late = cuemu_clock_observe(&cuemu_session.shared->clock, start, end,
@@ -432,22 +439,44 @@ int cuemu_work_progress(void)
 
 /* ------------------------------------------------------- service thread */
 
+/*
+ * Host functions are served at once, the rest only after it was due for a
+ * while: programs that wait shall find it first, with the clock still standing
+ * at the moment of its end. Called with the session's lock.
+ */
+static void cuemu_service_serve(void)
+{
+    static cuemu_time_t due_since = -1;
+    static uint64_t seen_ns       = 0;
+    int any;
+
+    do {
+        cuemu_poll();
+        any = cuemu_sim_owner_is_due(cuemu_session.sim,
+                                     CUEMU_OWNER_CALL(cuemu_session.slot)) &&
+              cuemu_serve_one(CUEMU_OWNER_CALL(cuemu_session.slot));
+        if (!any && (cuemu_sim_num_due(cuemu_session.sim) > 0)) {
+            if (cuemu_sim_time(cuemu_session.sim) != due_since) {
+                due_since = cuemu_sim_time(cuemu_session.sim);
+                seen_ns   = cuemu_real_ns();
+            } else if (cuemu_real_ns() - seen_ns >= CUEMU_GRACE_NS) {
+                any = cuemu_serve_one(CUEMU_OWNER_COPY(cuemu_session.slot));
+            }
+        }
+    } while (any && !cuemu_service_stop);
+}
+
 static void *cuemu_service_main(void *arg)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
     uint64_t wait_ns;
     uint32_t word;
-    int any;
 
     while (!cuemu_service_stop) {
         word = __atomic_load_n(&cuemu_service_word, __ATOMIC_SEQ_CST);
 
         cuemu_session_lock();
-        do {
-            cuemu_poll();
-            any = cuemu_serve_one(CUEMU_OWNER_CALL(cuemu_session.slot)) ||
-                  cuemu_serve_one(CUEMU_OWNER_COPY(cuemu_session.slot));
-        } while (any && !cuemu_service_stop);
+        cuemu_service_serve();
 
         cuemu_session_reap(0);
         if ((cuemu_sim_num_live(cuemu_session.sim,
@@ -457,12 +486,12 @@ static void *cuemu_service_main(void *arg)
             wait_ns = 0;
             __atomic_store_n(&cuemu_service_idle, 1, __ATOMIC_SEQ_CST);
         } else if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
-            wait_ns = 1000000; /* others have to serve */
+            wait_ns = CUEMU_GRACE_NS; /* others may serve */
         } else {
             wait_ns = cuemu_clock_real_until(&sh->clock,
                                              cuemu_sim_next(cuemu_session.sim));
             wait_ns = (wait_ns > 50000000ull) ? 50000000ull :
-                                                (wait_ns + CUEMU_GRACE_NS);
+                                                (wait_ns + CUEMU_GRACE_NS / 5);
         }
         cuemu_session_unlock();
 
@@ -778,11 +807,25 @@ int cuemu_work_done(cuemu_op_id_t op)
     return done;
 }
 
+cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op)
+{
+    cuemu_work_t mark;
+
+    memset(&mark, 0, sizeof(mark));
+    mark.desc.kind  = CUEMU_OP_MARK;
+    mark.desc.flags = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    return cuemu_work_add(&mark, &op, 1, cuemu_now());
+}
+
 void cuemu_work_wait(cuemu_op_id_t op)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
     uint64_t seen      = ~0ull, change;
     int clamped;
+
+    if ((op != 0) && !cuemu_work_done(op)) {
+        cuemu_work_watch(op);
+    }
 
     while (op != 0) {
         change = __atomic_load_n(&sh->change, __ATOMIC_ACQUIRE);

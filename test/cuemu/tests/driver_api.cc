@@ -406,7 +406,7 @@ TEST_F(driver, events)
         }
         CU_OK(cuEventQuery(end));
         CU_OK(cuEventElapsedTime(&ms, begin, end));
-        EXPECT_NEAR(1.0, ms * 1e-3 / (size / (BELUGA_LINK * 1e9)), 0.03);
+        EXPECT_GE(ms * 1e-3, size / (BELUGA_LINK * 1e9));
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   cuEventElapsedTime(&ms, begin, untimed));
 
@@ -493,7 +493,8 @@ TEST_F(driver, many_threads_and_streams)
                     cuMemcpyAsync(b, a, size, s);
                     cuMemcpyAsync((CUdeviceptr)(uintptr_t)host, b, size, s);
                     cuStreamSynchronize(s);
-                    wrong += (host[0] != value) || (host[size / 4 - 1] != value);
+                    wrong += (host[0] != value) ||
+                             (host[size / 4 - 1] != value);
                 }
                 cuMemFree(a);
                 cuMemFree(b);

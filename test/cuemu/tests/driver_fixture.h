@@ -10,6 +10,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -201,19 +202,27 @@ protected:
         return words;
     }
 
-    /* Modelled seconds of one copy, between two events. */
+    /* Modelled seconds of one copy, between two events; the best of a few, as a
+       busy machine can only add to it. */
     static double timed_copy(CUdeviceptr dst, CUdeviceptr src, size_t size,
                              CUstream s)
     {
         CUevent begin = event(), end = event();
+        double best   = 1e9;
         float ms      = 0;
 
-        EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(begin, s));
-        EXPECT_EQ(CUDA_SUCCESS, cuMemcpyAsync(dst, src, size, s));
-        EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(end, s));
-        EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(end));
-        EXPECT_EQ(CUDA_SUCCESS, cuEventElapsedTime(&ms, begin, end));
-        return ms * 1e-3;
+        for (int i = 0; i < 5; ++i) {
+            /* queued behind another one: only the second counts */
+            EXPECT_EQ(CUDA_SUCCESS, cuMemcpyAsync(dst, src, size, s));
+            EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(begin, s));
+            EXPECT_EQ(CUDA_SUCCESS, cuMemcpyAsync(dst, src, size, s));
+            EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(end, s));
+            EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(end));
+            EXPECT_EQ(CUDA_SUCCESS, cuEventElapsedTime(&ms, begin, end));
+            best = std::min(best, ms * 1e-3);
+        }
+
+        return best;
     }
 
     std::string m_dir;
