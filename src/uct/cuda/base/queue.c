@@ -228,7 +228,6 @@ ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
     op->notify = NULL;
     op->done  = NULL;
     op->arg   = NULL;
-    op->arg2  = NULL;
     *op_p     = op;
     return UCS_OK;
 }
@@ -249,6 +248,9 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
         status = UCT_CUDA_CALL(cuEventRecord, op->event, lane->stream);
         if (status != UCS_OK) {
             (void)driver->cuStreamSynchronize(lane->stream);
+            if (op->done != NULL) {
+                op->done(op);
+            }
             uct_cuda_op_put(op);
             return status;
         }

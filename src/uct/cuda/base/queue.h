@@ -48,7 +48,6 @@ struct uct_cuda_op {
     uct_cuda_op_notify_t notify; /**< Goes with test */
     uct_cuda_op_done_t done;     /**< May be NULL */
     void               *arg;     /**< The caller's, for test and done */
-    void               *arg2;
 };
 
 
@@ -113,7 +112,7 @@ void uct_cuda_op_put(uct_cuda_op_t *op);
  *
  * Without a test function its event is recorded behind the work. Should that
  * fail, the stream is drained, so that nothing is still moving when the caller
- * hears of it, and the operation is given back.
+ * hears of it, done() is called and the operation is given back.
  *
  * @return UCS_INPROGRESS, or UCS_ERR_IO_ERROR.
  */

@@ -79,75 +79,169 @@ static void op_unmap_uncached(uct_cuda_op_t *op)
     uct_cuda_ipc_cache_put(op->arg, false);
 }
 
+/* A transfer over several paths, and the mappings of the peer's memory that it
+ * uses: one in the local context, one in that of each relay */
+typedef struct {
+    uct_cuda_mp_transfer_t    *transfer;
+    const uct_cuda_ipc_rkey_t *rkey;
+    uint64_t                  offset; /* In the peer's allocation, bytes */
+    bool                      keep;   /* Mappings may stay in the cache */
+    unsigned                  num_mappings;
+    uct_cuda_ipc_mapping_t    *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
+} multipath_t;
+
+
 static ucs_status_t multipath_test(uct_cuda_op_t *op)
 {
-    return uct_cuda_mp_test(op->arg2);
+    return uct_cuda_mp_test(((multipath_t*)op->arg)->transfer);
 }
 
 static ucs_status_t multipath_notify(uct_cuda_op_t *op, CUhostFn func,
                                      void *arg)
 {
-    return uct_cuda_mp_notify(op->arg2, func, arg);
+    return uct_cuda_mp_notify(((multipath_t*)op->arg)->transfer, func, arg);
+}
+
+static void multipath_destroy(multipath_t *multipath)
+{
+    unsigned i;
+
+    for (i = 0; i < multipath->num_mappings; ++i) {
+        uct_cuda_ipc_cache_put(multipath->mappings[i], multipath->keep);
+    }
+
+    free(multipath);
 }
 
 static void multipath_done(uct_cuda_op_t *op)
 {
-    uct_cuda_mp_release(op->arg2);
-    op_unmap(op);
+    multipath_t *multipath = op->arg;
+
+    uct_cuda_mp_release(multipath->transfer);
+    multipath_destroy(multipath);
 }
 
-static void multipath_done_uncached(uct_cuda_op_t *op)
+/* Maps the peer's memory in the current context, of this device */
+static ucs_status_t multipath_map(void *arg, int device, CUdeviceptr *ptr_p)
 {
-    uct_cuda_mp_release(op->arg2);
-    op_unmap_uncached(op);
+    multipath_t *multipath = arg;
+    uct_cuda_ipc_mapping_t *mapping;
+    ucs_status_t status;
+
+    if (multipath->num_mappings == sizeof(multipath->mappings) /
+                                           sizeof(multipath->mappings[0])) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    status = uct_cuda_ipc_cache_get(&multipath->rkey->handle, device, &mapping);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    multipath->mappings[multipath->num_mappings++] = mapping;
+    *ptr_p = mapping->mapped + multipath->offset;
+    return UCS_OK;
 }
 
 /*
- * Offers the transfer to the engine.
+ * Offers the transfer to the engine, with the local memory's context current.
  *
  * @return UCS_OK: started, the operation follows it. UCS_ERR_UNSUPPORTED: the
  *         single path is the way to go.
  */
 static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
                                     const uct_cuda_ipc_rkey_t *rkey,
-                                    int local_device, CUdeviceptr dst, CUdeviceptr src,
-                                    size_t length, direction_t direction,
-                                    uct_cuda_op_t *op)
+                                    int local_device, void *local,
+                                    uint64_t remote_addr, size_t length,
+                                    direction_t direction, uct_cuda_op_t *op)
 {
-    uct_cuda_mp_transfer_t *transfer = NULL;
+    const bool is_put         = (direction == DIRECTION_PUT);
+    const int remote_device   = (rkey->gpu_device >= 0) ?
+                                        rkey->gpu_device :
+                                        UCT_CUDA_MP_DEVICE_UNKNOWN;
     uct_cuda_mp_request_t request;
-    ucs_status_t status;
-    int remote_device;
+    multipath_t *multipath;
+    CUdeviceptr remote;
 
-    if (!uct_cuda_mp_wants(iface->engine, length) || (local_device < 0)) {
+    /* Only the owner's handle of legacy memory can be opened once more for
+     * every relay */
+    if (!uct_cuda_mp_wants(iface->engine, length) || (local_device < 0) ||
+        (rkey->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    /* Relays write through the mapping from their own contexts; a mapping made
-     * for one device, as that of VMM memory is, would not let them */
-    if (rkey->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY) {
+    multipath = calloc(1, sizeof(*multipath));
+    if (multipath == NULL) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    remote_device      = (rkey->gpu_device >= 0) ? rkey->gpu_device :
-                                                   UCT_CUDA_MP_DEVICE_UNKNOWN;
-    request.src        = src;
-    request.dst        = dst;
+    multipath->rkey   = rkey;
+    multipath->offset = remote_addr - rkey->handle.base;
+    multipath->keep   = iface->enable_cache;
+    if (multipath_map(multipath, local_device, &remote) != UCS_OK) {
+        goto err;
+    }
+
     request.size       = length;
-    request.src_device = (direction == DIRECTION_PUT) ? local_device :
-                                                        remote_device;
-    request.dst_device = (direction == DIRECTION_PUT) ? remote_device :
-                                                        local_device;
-    status = uct_cuda_mp_start(iface->engine, &request, &transfer);
-    if ((status != UCS_OK) || (transfer == NULL)) {
-        return UCS_ERR_UNSUPPORTED;
+    request.src        = is_put ? (CUdeviceptr)local : remote;
+    request.dst        = is_put ? remote : (CUdeviceptr)local;
+    request.src_device = is_put ? local_device : remote_device;
+    request.dst_device = is_put ? remote_device : local_device;
+    if ((uct_cuda_mp_start_remote(iface->engine, &request,
+                                  is_put ? UCT_CUDA_MP_REMOTE_DST :
+                                           UCT_CUDA_MP_REMOTE_SRC,
+                                  multipath_map, multipath,
+                                  &multipath->transfer) != UCS_OK) ||
+        (multipath->transfer == NULL)) {
+        goto err;
     }
 
     op->test   = multipath_test;
     op->notify = multipath_notify;
-    op->done   = iface->enable_cache ? multipath_done :
-                                            multipath_done_uncached;
-    op->arg2 = transfer;
+    op->done   = multipath_done;
+    op->arg    = multipath;
+    return UCS_OK;
+
+err:
+    multipath_destroy(multipath);
+    return UCS_ERR_UNSUPPORTED;
+}
+
+/*
+ * One copy on the lane.
+ *
+ * @return UCS_OK: submitted, the operation is to be posted behind it.
+ */
+static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
+                                 const uct_cuda_ipc_rkey_t *rkey,
+                                 CUdevice device, void *local,
+                                 uint64_t remote_addr, size_t length,
+                                 direction_t direction, uct_cuda_op_t *op)
+{
+    uct_cuda_ipc_mapping_t *mapping;
+    CUdeviceptr remote;
+    ucs_status_t status;
+
+    status = uct_cuda_ipc_cache_get(&rkey->handle, device, &mapping);
+    if (status != UCS_OK) {
+        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
+                       (unsigned long)rkey->handle.base, rkey->handle.pid);
+        return status;
+    }
+
+    remote = mapping->mapped + (remote_addr - rkey->handle.base);
+    status = (direction == DIRECTION_PUT) ?
+                     UCT_CUDA_CALL(cuMemcpyAsync, remote, (CUdeviceptr)local,
+                                   length, op->lane->stream) :
+                     UCT_CUDA_CALL(cuMemcpyAsync, (CUdeviceptr)local, remote,
+                                   length, op->lane->stream);
+    if (status != UCS_OK) {
+        uct_cuda_ipc_cache_put(mapping, iface->enable_cache);
+        return status;
+    }
+
+    op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
+    op->arg  = mapping;
     return UCS_OK;
 }
 
@@ -177,9 +271,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_ipc_iface_t *iface     = (uct_cuda_ipc_iface_t*)ep->iface;
     const uct_cuda_ipc_rkey_t *rkey = (const uct_cuda_ipc_rkey_t*)uct_rkey;
     uct_cuda_queue_t *queue         = &iface->super.queue;
-    uct_cuda_ipc_mapping_t *mapping;
     uct_cuda_gpu_context_t context;
-    CUdeviceptr remote, dst, src;
     CUcontext local_context;
     int local_device;
     uct_cuda_lane_t *lane;
@@ -217,42 +309,24 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         goto out_pop;
     }
 
-    status = uct_cuda_ipc_cache_get(&rkey->handle, context.device, &mapping);
+    status = uct_cuda_op_get(lane, &op);
     if (status != UCS_OK) {
-        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
-                       (unsigned long)rkey->handle.base, rkey->handle.pid);
         goto out_pop;
     }
 
-    status = uct_cuda_op_get(lane, &op);
-    if (status != UCS_OK) {
-        goto err_unmap;
-    }
-
-    remote = mapping->mapped + (remote_addr - rkey->handle.base);
-    dst    = (direction == DIRECTION_PUT) ? remote : (CUdeviceptr)iov->buffer;
-    src    = (direction == DIRECTION_PUT) ? (CUdeviceptr)iov->buffer : remote;
-
     op->comp = comp;
-    op->arg  = mapping;
-    if (multipath_start(iface, rkey, local_device, dst, src, iov->length,
-                        direction, op) != UCS_OK) {
-        op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
-        status   = UCT_CUDA_CALL(cuMemcpyAsync, dst, src, iov->length,
-                                 lane->stream);
+    if (multipath_start(iface, rkey, local_device, iov->buffer, remote_addr,
+                        iov->length, direction, op) != UCS_OK) {
+        status = single_start(iface, rkey, context.device, iov->buffer,
+                              remote_addr, iov->length, direction, op);
         if (status != UCS_OK) {
             uct_cuda_op_put(op);
-            goto err_unmap;
+            goto out_pop;
         }
     }
 
     status = uct_cuda_op_post(queue, op);
-    if (status == UCS_INPROGRESS) {
-        goto out_pop;
-    }
 
-err_unmap:
-    uct_cuda_ipc_cache_put(mapping, iface->enable_cache);
 out_pop:
     uct_cuda_gpu_context_pop(&context);
     return status;
