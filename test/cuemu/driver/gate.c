@@ -115,6 +115,11 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
         if (cuemu_in_callback) {
             return CUDA_ERROR_NOT_PERMITTED;
         }
+
+        /* Bytes were lost for want of room, which was told on stderr */
+        if (cuemu_session.shared->failed) {
+            return CUDA_ERROR_UNKNOWN;
+        }
     }
 
     if (cuemu_num_faults > 0) {

@@ -3,10 +3,12 @@
 /* What calls return, and in which order things happen. */
 #include "driver_fixture.h"
 
-#include <chrono>
-#include <dlfcn.h>
 #include <set>
 #include <thread>
+
+#include <dlfcn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 TEST_F(driver, nothing_before_init)
 {
@@ -308,6 +310,32 @@ TEST_F(driver, out_of_memory)
         CU_OK(cuMemFree(a));
         use(0);
         CU_OK(cuMemAlloc(&a, 30 * MiB));
+    });
+}
+
+/* The node's memory is larger than the file system that has to hold it. */
+TEST_F(driver, full_file_system)
+{
+    std::string dir = m_dir + "/small";
+
+    ASSERT_EQ(0, mkdir(dir.c_str(), 0700));
+    setenv("CUEMU_SESSION", dir.c_str(), 1);
+    run(1, [&](int) {
+        if ((unshare(CLONE_NEWNS) != 0) ||
+            (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ||
+            (mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=64m") != 0)) {
+            printf("not tried: no right to mount a file system\n");
+            return;
+        }
+
+        CUdeviceptr ptr;
+        use(0);
+        EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&ptr, 80 * MiB));
+        /* each fits, both do not, which shows when they are written to */
+        CUdeviceptr a = alloc(40 * MiB), b = alloc(40 * MiB);
+        CU_OK(cuMemsetD8(a, 1, 40 * MiB));
+        (void)cuMemsetD8(b, 1, 40 * MiB);
+        EXPECT_EQ(CUDA_ERROR_UNKNOWN, cuCtxSynchronize());
     });
 }
 
