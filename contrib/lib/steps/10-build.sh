@@ -7,9 +7,9 @@
 # The one that everything else runs: built with the distribution's UCX, gcc,
 # and installed into build/install
 build_main() {
+    rm -rf "$ucx_mp_prefix"    # nothing may be tried that is not this tree's
     variant main . -- --prefix="$ucx_mp_prefix" --libdir="$ucx_mp_prefix/lib" \
             --enable-werror CC=gcc CXX=g++ || return
-    rm -rf "$ucx_mp_prefix"
     make -C "$ucx_mp_build/main" --no-print-directory install
 }
 
@@ -21,13 +21,13 @@ build_clang() {
 # The module once more, against 1.22's headers; its own prefix, so that both
 # files can be tried under the same UCX
 build_ucx122() {
+    rm -rf "$ucx_mp_prefix-1.22"
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
     variant ucx122 src src/tools test/cuemu -- \
             --prefix="$ucx_mp_prefix-1.22" \
             --libdir="$ucx_mp_prefix-1.22/lib" --enable-werror CC=gcc \
             CXX=g++ --with-ucx="$ucx_mp_deps/cu12" || return
-    rm -rf "$ucx_mp_prefix-1.22"
     make -C "$ucx_mp_build/ucx122" --no-print-directory install
 }
 

@@ -25,6 +25,16 @@ unit_sanitized() {
     UBSAN_OPTIONS=print_stacktrace=1 unit_check sanitized test/gtest
 }
 
+# UCX 1.22 with its own CUDA module: the emulator's proof that it passes for a
+# driver, and the baseline of every modelled comparison
+unit_stock() {
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    "$ucx_mp_top/test/cuemu/tests/stock_ucx.sh" "$ucx_mp_deps/cu12" \
+        "$ucx_mp_build/main/test/cuemu/lib"
+}
+
 step unit      quick 300 "unit_check main test/gtest" "the module's parts"
 step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
 step sanitized full  600 unit_sanitized "unit tests under ASAN and UBSAN"
+step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"

