@@ -264,3 +264,39 @@ TEST_F(driver, programs_read_the_emulated_clock)
         EXPECT_LE(after - before, real / 50 * 1.01);
     });
 }
+
+extern "C" void cuemu_lateness(unsigned long long *observed_p,
+                               unsigned long long *late_p,
+                               unsigned long long *late_ns_p);
+
+TEST_F(driver, lateness_of_a_program_is_counted)
+{
+    run(1, [](int) {
+        const size_t size = 32 * MiB;
+        unsigned long long observed, late, ns;
+        CUcontext peer  = use(1);
+        CUdeviceptr dst = alloc(size);
+        CUcontext ctx   = use(0);
+        CUdeviceptr src = alloc(size);
+        CUstream s      = stream();
+        CUevent e       = event();
+
+        enable_peers(ctx, peer);
+        for (int lazy = 0; lazy < 2; ++lazy) {
+            CU_OK(cuMemcpyAsync(dst, src, size, s));
+            CU_OK(cuEventRecord(e, s));
+            EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+            if (lazy) {
+                usleep(300000); /* 15 ms on a copy of 0.7 ms */
+            }
+            while (cuEventQuery(e) == CUDA_ERROR_NOT_READY) {
+            }
+            cuemu_lateness(&observed, &late, &ns);
+            EXPECT_EQ(1u + lazy, observed);
+            if (lazy) {
+                EXPECT_GE(late, 1u);
+                EXPECT_GE(ns, 10000000u);
+            }
+        }
+    });
+}
