@@ -6,10 +6,11 @@
  * 4-byte answer from the same kind of memory after each window.
  *
  * On an emulated node times are modelled ones. A busy machine can only make
- * them longer: the emulator or a rank is late. There a sample in which work was
- * seen late by more than 1 % of its length, or that is more than 3 % slower
- * than the fastest one, is dropped and another one taken; with too many of
- * those the run fails and prints no figure. Iterations under 100 us are exempt:
+ * them longer: the emulator or a rank is late. There a sample is dropped and
+ * another one taken if work was seen late by more than 1 % of its length, if
+ * every rank had to wait for a core half of the time, or if it is more than 3 %
+ * slower than the fastest one; with too many of those the run fails and prints
+ * no figure. Iterations under 100 us are exempt:
  * they are made of CPU time more than of modelled time, and no claim is made of
  * them.
  */
@@ -29,6 +30,7 @@
 #define BW_ANSWER_SIZE 4
 #define BW_TRIES       4      /* most samples taken, by samples wanted */
 #define BW_LATE        0.01   /* of a sample */
+#define BW_CORELESS    0.5    /* of a sample, in real time */
 #define BW_SPREAD      0.03   /* of the fastest sample */
 #define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
@@ -313,6 +315,15 @@ static double bw_late(void)
     return all;
 }
 
+/* Least of all ranks' values */
+static double bw_least(double value)
+{
+    double least;
+
+    MPI_Allreduce(&value, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+    return least;
+}
+
 static int bw_compare(const void *a, const void *b)
 {
     double x = *(const double*)a, y = *(const double*)b;
@@ -347,18 +358,23 @@ static int bw_count_good(const double *samples, int taken)
 static void bw_take_samples(size_t size, bw_result_t *result)
 {
     int taken = 0, good = 0;
-    double late, seconds;
+    double late, seconds, real, coreless;
 
     while ((result->count < bw.opts.repeats) &&
            (taken < bw.opts.repeats * BW_TRIES)) {
-        late    = bw_late();
-        seconds = bw_iterate(size, result->iterations);
-        late    = (bw_late() - late) / result->iterations;
+        late     = bw_late();
+        real     = ucx_mp_real_time();
+        coreless = ucx_mp_coreless_time();
+        seconds  = bw_iterate(size, result->iterations);
+        coreless = bw_least((ucx_mp_coreless_time() - coreless) /
+                            (ucx_mp_real_time() - real));
+        late     = (bw_late() - late) / result->iterations;
         /* every rank goes by what rank 0 measured */
         MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 
         ++taken;
-        if ((late <= seconds * BW_LATE) || (seconds < BW_CLAIMED)) {
+        if (((late <= seconds * BW_LATE) && (coreless <= BW_CORELESS)) ||
+            (seconds < BW_CLAIMED) || !bw.emulated) {
             result->samples[good++] = seconds;
             qsort(result->samples, good, sizeof(double), bw_compare);
         }

@@ -59,6 +59,10 @@ size_t ucx_mp_random_size(uint64_t *state, size_t min, size_t max);
    is modelled time there. */
 double ucx_mp_time(void);
 
+/* Seconds that this thread could run but had no core, so far; 0 if the kernel
+   does not tell. */
+double ucx_mp_coreless_time(void);
+
 /* Seconds as the wall clock has them, on an emulated node too. */
 double ucx_mp_real_time(void);
 
