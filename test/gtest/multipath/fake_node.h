@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A driver that is not there: GPU memory is host memory, streams are queues
- * that run when somebody looks, in a random order that the driver's rules allow.
+ * that run when somebody looks, in any order that the driver's rules allow.
  *
  * A copy moves half of its bytes when it starts and half when it ends, with
  * other copies in between, so that a missing wait shows as wrong bytes. What a
@@ -21,7 +21,8 @@
 #include <vector>
 
 
-class FakeNode {
+class FakeNode
+{
 public:
     FakeNode(int num_gpus, unsigned seed = 1);
 

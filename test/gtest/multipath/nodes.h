@@ -96,7 +96,8 @@ inline uct_cuda_topo_t hgx()
 
 
 /** Configuration from "NAME=value" texts, names without MULTIPATH in front. */
-class Config {
+class Config
+{
 public:
     Config()
     {
@@ -115,7 +116,7 @@ public:
         return *this;
     }
 
-    operator const uct_cuda_mp_config_t*() const
+    operator const uct_cuda_mp_config_t *() const
     {
         return &m_config;
     }

@@ -16,7 +16,8 @@
 #include <vector>
 
 
-class test_checker : public ::testing::Test {
+class test_checker : public ::testing::Test
+{
 protected:
     /* Direct and two relays; two slots' worth of chunks more than slots, so
      * that slots are refilled. Steps: 0 is the direct copy, then hops of gpu2
@@ -267,9 +268,9 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
         slow = 1u << (random() % 7);
     }
 
-    auto at = [&](const uct_cuda_mp_place_t &place) -> uint8_t* {
-        auto &bytes = memory[std::make_tuple(place.type, place.owner,
-                                             place.slot)];
+    auto at = [&](const uct_cuda_mp_place_t &place) -> uint8_t * {
+        auto &bytes =
+            memory[std::make_tuple(place.type, place.owner, place.slot)];
         if (bytes.empty()) {
             bytes.resize(place.type <= UCT_CUDA_MP_PLACE_DESTINATION ?
                                  plan.size :
@@ -314,7 +315,8 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
                 move(s, 0, s.bytes / 2);
                 state[i] = RUNNING;
                 break;
-            } else if ((state[i] == RUNNING) && (random() % slowness[s.lane] == 0)) {
+            } else if ((state[i] == RUNNING) &&
+                       (random() % slowness[s.lane] == 0)) {
                 move(s, s.bytes / 2, s.bytes);
                 state[i] = DONE;
                 --left;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MULTIPATH variables: what is taken, what is refused and how it is told. */
+/* The MULTIPATH variables: what is taken, and how the rest is refused. */
 #include "nodes.h"
 
 #include <cstring>
 
 
-class test_config : public ::testing::Test {
+class test_config : public ::testing::Test
+{
 protected:
     test_config()
     {

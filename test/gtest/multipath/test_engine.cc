@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine and its streams executor on a driver that is not there: right
- * bytes whatever the order, nothing left behind, and a way on after any failure.
+ * bytes whatever the order, nothing left behind, a way on after any failure.
  */
 #include "fake_node.h"
 #include "nodes.h"
@@ -37,14 +37,16 @@ static unsigned count_messages(const std::string &part)
 }
 
 
-class test_engine : public ::testing::Test {
+class test_engine : public ::testing::Test
+{
 protected:
     test_engine() : m_random(99)
     {
         messages.clear();
         uct_cuda_log_set(keep_message, UCT_CUDA_LOG_INFO);
         /* Small staging, so that slots are used many times over */
-        m_config.set("", "y").set("_STAGING_SIZE", "1m").set("_MIN_SIZE", "64k");
+        m_config.set("", "y").set("_STAGING_SIZE", "1m");
+        m_config.set("_MIN_SIZE", "64k");
         set_node(beluga(), 4);
     }
 
@@ -292,7 +294,8 @@ TEST_F(test_engine, threads)
             Transfer &t          = started[n].back();
             size_t size          = 100 * KiB * (size_t)(i + 1);
             t.request.src        = (CUdeviceptr)m_node->alloc(n, size);
-            t.request.dst        = (CUdeviceptr)m_node->alloc((n + 1) % 4, size);
+            t.request.dst        = (CUdeviceptr)m_node->alloc((n + 1) % 4,
+                                                              size);
             t.request.src_device = n;
             t.request.dst_device = (n + 1) % 4;
             t.request.size       = size;
@@ -348,7 +351,8 @@ struct Peer {
     }
 };
 
-class test_engine_remote : public test_engine {
+class test_engine_remote : public test_engine
+{
 protected:
     /* GPU 1 is the peer's, GPU 0 ours. Returns whether several paths were
      * used; checks the bytes if so. */
@@ -473,8 +477,12 @@ TEST_F(test_engine_remote, no_map_function)
 TEST_F(test_engine, not_ours)
 {
     create();
-    for (auto devices : std::vector<std::pair<int, int>>{
-                 {0, 0}, {-1, 0}, {0, -1}, {-2, 1}, {0, -2}, {0, 7}}) {
+    for (auto devices : std::vector<std::pair<int, int>>{{0, 0},
+                                                         {-1, 0},
+                                                         {0, -1},
+                                                         {-2, 1},
+                                                         {0, -2},
+                                                         {0, 7}}) {
         uct_cuda_mp_request_t request = {4096, devices.first, 1 << 30,
                                          devices.second, 64 * MiB};
         uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;

@@ -14,7 +14,8 @@
 #include <vector>
 
 
-class test_planner : public ::testing::Test {
+class test_planner : public ::testing::Test
+{
 protected:
     test_planner() : m_plan(new uct_cuda_mp_plan_t)
     {
@@ -416,7 +417,7 @@ TEST_F(test_planner, random_plans_are_sound)
         }
 
         config.set("", pick(0, 1) ? "y" : "auto").set("_MIN_SIZE", "0");
-        config.set("_HOST", (const char*[]){"y", "n", "auto"}[pick(0, 2)]);
+        config.set("_HOST", (const char *[]){"y", "n", "auto"}[pick(0, 2)]);
         config.set("_MAX_GPU_PATHS", std::to_string(pick(1, 8)));
         config.set("_STAGING_SIZE", std::to_string(pick(256, 20000) * 4096ul));
         if (pick(0, 2) == 0) {

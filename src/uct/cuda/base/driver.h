@@ -280,8 +280,9 @@ ucs_status_t uct_cuda_driver_check(const char *file, unsigned line,
  * Call a driver function through the table.
  *
  * UCT_CUDA_CALL logs a failure as an error, once, here; UCT_CUDA_CALL_NOLOG
- * leaves that to the caller. With no driver: UCS_ERR_NO_DEVICE; with an optional
- * function that this driver lacks: UCS_ERR_UNSUPPORTED; neither is logged.
+ * leaves that to the caller. With no driver: UCS_ERR_NO_DEVICE; with an
+ * optional function that this driver lacks: UCS_ERR_UNSUPPORTED; neither is
+ * logged.
  */
 #define UCT_CUDA_CALL(_function, ...) \
     ({ \

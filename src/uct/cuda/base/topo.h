@@ -36,7 +36,7 @@ typedef struct {
     uint8_t              pci_bus;
     uint8_t              pci_device;
     uint8_t              pci_function;
-    int                  numa; /**< NUMA node of its host memory; 0 if unknown */
+    int                  numa; /**< NUMA node that it is near; 0 if unknown */
     uct_cuda_topo_link_t to_host;
     uct_cuda_topo_link_t from_host;
 } uct_cuda_topo_gpu_t;

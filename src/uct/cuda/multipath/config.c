@@ -21,8 +21,8 @@
 
 const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH", "auto",
-     "Move large messages over several paths at once: \"auto\" where a model of "
-     "the node expects a gain, \"y\" wherever there is a second path, \"n\" "
+     "Move large messages over several paths at once: \"auto\" where a model "
+     "of the node expects a gain, \"y\" wherever there is a second path, \"n\" "
      "never."},
     {"MULTIPATH_MIN_SIZE", "auto",
      "Smaller messages take one path. \"auto\" leaves it to the model, and is "
@@ -35,7 +35,8 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_HOST", "auto",
      "Stage a part in host memory: \"auto\" only while nothing runs the other "
      "way on the whole node, as far as that is known."},
-    {"MULTIPATH_CHUNKS", "auto", "Chunks that a staged path's part is cut into."},
+    {"MULTIPATH_CHUNKS", "auto",
+     "Chunks that a staged path's part is cut into."},
     {"MULTIPATH_CHUNK_SIZE", "auto", "Size of a chunk; overrides "
                                      "MULTIPATH_CHUNKS."},
     {"MULTIPATH_MAX_CHUNKS", "16", "Most chunks when their number is chosen. "

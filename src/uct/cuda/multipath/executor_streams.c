@@ -161,8 +161,8 @@ static ucs_status_t prepare_stream(uct_cuda_mp_streams_t *streams, int device,
 
 /*
  * Whose context a lane's stream belongs to. The copy engine that works a lane
- * is the driver's choice, whatever the stream, but the context has to reach both
- * ends; and we have none on a remote end's GPU.
+ * is the driver's choice, whatever the stream, but the context has to reach
+ * both ends; and we have none on a remote end's GPU.
  */
 static int lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
 {

@@ -47,7 +47,7 @@ typedef enum {
 
 typedef struct {
     uint8_t type;   /**< uct_cuda_mp_place_type_t */
-    uint8_t owner;  /**< GPU's ordinal or NUMA node; 0 for source, destination */
+    uint8_t owner;  /**< GPU or NUMA node; 0 for source and destination */
     uint8_t slot;   /**< Of the plan: 0, 1, ...; which piece of memory that is,
                          the executor decides */
 } uct_cuda_mp_place_t;
@@ -115,7 +115,7 @@ static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
 }
 
 
-/** Do two plans tell the executor to do the same? Expected times do not count. */
+/** Do two plans have the same steps? The model's times do not count. */
 bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b);
 

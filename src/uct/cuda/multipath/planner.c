@@ -2,9 +2,10 @@
 /*
  * Choosing paths, shares and chunks by a simple model of the node.
  *
- * A path takes  start + bytes * cost  seconds. A direct path's cost is 1 / rate.
- * A staged path of c chunks fills and drains a pipeline of two copies, so that
- * its cost is (1 + 1/c) / rate. Shares are such that all paths end together.
+ * A path takes  start + bytes * cost  seconds. A direct path's cost is
+ * 1 / rate. A staged path of c chunks fills and drains a pipeline of two
+ * copies, so that its cost is (1 + 1/c) / rate. Shares are such that all paths
+ * end together.
  */
 #include <uct/cuda/multipath/planner.h>
 
@@ -378,7 +379,7 @@ static uint64_t choose_chunk(const uct_cuda_mp_config_t *config,
         chunk = bytes / choose_chunks(config, path, seconds, staged);
     }
 
-    /* Whatever was asked for, the plan must hold the steps and a slot a chunk */
+    /* Whatever was asked for: the plan holds so many, and a slot one chunk */
     chunk = max_u64(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
                                    UCT_CUDA_MP_MAX_CHUNKS);
 
@@ -386,8 +387,8 @@ static uint64_t choose_chunk(const uct_cuda_mp_config_t *config,
     return (chunk > slot) ? slot : chunk;
 }
 
-/* Give every path its bytes: so that all end together, paths that could not even
- * start before the others are done getting none; or as configured */
+/* Give every path its bytes: so that all end together, paths that could not
+ * even start before the others are done getting none; or as configured */
 static void split_solve(const problem_t *problem, split_t *split)
 {
     double rates[UCT_CUDA_MP_MAX_PATHS];
@@ -418,7 +419,8 @@ static void split_solve(const problem_t *problem, split_t *split)
             chunk     = (double)choose_chunk(problem->config, split->paths[i],
                                              (uint64_t)(seconds * rates[i]),
                                              seconds, staged);
-            chunks    = max_double(1, seconds * rates[i] / max_double(chunk, 1));
+            chunk     = max_double(chunk, 1);
+            chunks    = max_double(seconds * rates[i] / chunk, 1);
             start[i] += SUBMIT_COPY + chunks * split->paths[i]->gap;
             cost[i]  *= 1 + 1 / chunks;
             submit   += chunks * SUBMIT_CHUNK;
