@@ -282,7 +282,8 @@ typedef enum {
     CUEMU_PAYLOAD_MOVE,
     CUEMU_PAYLOAD_FILL,
     CUEMU_PAYLOAD_CALL,   /* host function, of the process `owner` */
-    CUEMU_PAYLOAD_KERNEL  /* likewise, but anywhere in the process */
+    CUEMU_PAYLOAD_KERNEL, /* likewise, but anywhere in the process */
+    CUEMU_PAYLOAD_WATCH   /* somebody waits, see cuemu_work_watch() */
 } cuemu_payload_kind_t;
 
 typedef struct {

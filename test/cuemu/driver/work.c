@@ -25,9 +25,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a service thread lets waiting programs serve first, real time */
-#define CUEMU_GRACE_NS 500000ull
+/* How long a service thread lets the program serve first, real time; longer
+   while it waits for something: it may have lost its processor for a while */
+#define CUEMU_GRACE_NS      500000ull
+#define CUEMU_GRACE_WAIT_NS 5000000ull
 #define CUEMU_SPINS    50
+
+/* Longest stretch of a call's own time that is spent without a yield */
+#define CUEMU_SPIN_MAX_NS 200000ull
 
 /* Work that takes less is not judged for being noticed in time */
 #define CUEMU_OBSERVE_MIN (100 * CUEMU_PS_PER_US)
@@ -45,6 +50,7 @@ static int cuemu_service_running;
 static volatile int cuemu_service_stop;
 static uint32_t cuemu_service_word; /* futex: somebody wants the thread */
 static int cuemu_service_idle;
+static int cuemu_num_watches;       /* not served yet */
 
 
 void cuemu_lock(void)
@@ -113,10 +119,12 @@ void cuemu_work_spend_until(cuemu_time_t until)
     const cuemu_clock_t *clk = &cuemu_session.shared->clock;
     int clamped;
 
+    /* The call keeps its processor for a while, as the real one would: whoever
+       got it by a yield might not give it back for milliseconds */
     while (cuemu_clock_now(clk, &clamped) < until) {
         if (clamped) {
             cuemu_work_unclamp();
-        } else {
+        } else if (cuemu_clock_real_until(clk, until) > CUEMU_SPIN_MAX_NS) {
             sched_yield();
         }
     }
@@ -298,6 +306,9 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
     case CUEMU_PAYLOAD_KERNEL:
         cuemu_serve_call(p);
         break;
+    case CUEMU_PAYLOAD_WATCH:
+        __atomic_sub_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
+        break;
     default:
         break;
     }
@@ -459,6 +470,12 @@ int cuemu_work_progress(void)
 
 /* ------------------------------------------------------- service thread */
 
+static uint64_t cuemu_service_grace(void)
+{
+    return (__atomic_load_n(&cuemu_num_watches, __ATOMIC_RELAXED) > 0) ?
+           CUEMU_GRACE_WAIT_NS : CUEMU_GRACE_NS;
+}
+
 /*
  * Host functions are served at once, the rest only after it was due for a
  * while: programs that wait shall find it first, with the clock still standing
@@ -479,7 +496,7 @@ static void cuemu_service_serve(void)
             if (cuemu_sim_time(cuemu_session.sim) != due_since) {
                 due_since = cuemu_sim_time(cuemu_session.sim);
                 seen_ns   = cuemu_real_ns();
-            } else if (cuemu_real_ns() - seen_ns >= CUEMU_GRACE_NS) {
+            } else if (cuemu_real_ns() - seen_ns >= cuemu_service_grace()) {
                 any = cuemu_serve_one(CUEMU_OWNER_COPY(cuemu_session.slot));
             }
         }
@@ -506,7 +523,7 @@ static void *cuemu_service_main(void *arg)
             wait_ns = 0;
             __atomic_store_n(&cuemu_service_idle, 1, __ATOMIC_SEQ_CST);
         } else if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
-            wait_ns = CUEMU_GRACE_NS; /* others may serve */
+            wait_ns = cuemu_service_grace(); /* others may serve */
         } else {
             wait_ns = cuemu_clock_real_until(&sh->clock,
                                              cuemu_sim_next(cuemu_session.sim));
@@ -832,8 +849,10 @@ cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op)
     cuemu_work_t mark;
 
     memset(&mark, 0, sizeof(mark));
-    mark.desc.kind  = CUEMU_OP_MARK;
-    mark.desc.flags = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    mark.desc.kind    = CUEMU_OP_MARK;
+    mark.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    mark.payload.kind = CUEMU_PAYLOAD_WATCH;
+    __atomic_add_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
     return cuemu_work_add(&mark, &op, 1, cuemu_now());
 }
 
