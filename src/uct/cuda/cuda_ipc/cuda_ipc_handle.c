@@ -161,13 +161,12 @@ static ucs_status_t open_legacy(const uct_cuda_ipc_handle_t *handle,
     memcpy(&legacy, handle->os.bytes, sizeof(legacy));
     result = driver->cuIpcOpenMemHandle(mapped_p, legacy,
                                         CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (result == CUDA_ERROR_ALREADY_MAPPED) {
-        return UCS_ERR_ALREADY_EXISTS;
-    } else if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS) {
         uct_cuda_debug("cuIpcOpenMemHandle(pid %d, %#lx): %s", handle->pid,
                        (unsigned long)handle->base,
                        uct_cuda_result_name(result));
-        return UCS_ERR_UNREACHABLE;
+        return (result == CUDA_ERROR_ALREADY_MAPPED) ? UCS_ERR_ALREADY_EXISTS :
+                                                       UCS_ERR_UNREACHABLE;
     }
 
     return UCS_OK;

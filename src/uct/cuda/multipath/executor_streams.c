@@ -160,22 +160,39 @@ static ucs_status_t prepare_stream(uct_cuda_mp_streams_t *streams, int device,
 }
 
 /*
- * Whose context a lane's stream belongs to. The copy engine that works a lane
- * is the driver's choice, whatever the stream, but the context has to reach
- * both ends; and we have none on a remote end's GPU.
+ * Whose context a lane's stream belongs to, and so whose copy engines work it:
+ * the GPU that sends, or, from the host, the one that receives. Two copies that
+ * leave a GPU's engines at once share them by turns, and the slower one holds
+ * up the other: with the host's path on the engines of the direct one, both
+ * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
+ * is the local end's, as a plain copy is.
  */
 static int lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
 {
     int from = uct_cuda_mp_lane_from(number);
     int to   = uct_cuda_mp_lane_to(number);
 
-    if ((from != UCT_CUDA_MP_LANE_HOST) && (from != ends->remote_device)) {
-        return from;
-    } else if ((to != UCT_CUDA_MP_LANE_HOST) && (to != ends->remote_device)) {
-        return to;
+    if ((from == ends->src_device) && (to == ends->dst_device)) {
+        return uct_cuda_mp_ends_local(ends);
     }
 
-    return uct_cuda_mp_ends_local(ends);
+    return (from == UCT_CUDA_MP_LANE_HOST) ? to : from;
+}
+
+int uct_cuda_mp_streams_remote_reader(const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_step_t *step)
+{
+    int device = lane_device(ends, step->lane);
+
+    if ((ends->remote_device < 0) ||
+        (device == uct_cuda_mp_ends_local(ends))) {
+        return -1;
+    }
+
+    return ((uct_cuda_mp_lane_from(step->lane) == ends->remote_device) ||
+            (uct_cuda_mp_lane_to(step->lane) == ends->remote_device)) ?
+                   device :
+                   -1;
 }
 
 static ucs_status_t prepare_access(uct_cuda_mp_streams_t *streams, int device,
@@ -214,9 +231,10 @@ static ucs_status_t prepare_lane(uct_cuda_mp_streams_t *streams,
         return status;
     }
 
-    /* Mappings of remote memory come with access to it */
-    if ((from != UCT_CUDA_MP_LANE_HOST) && (to != UCT_CUDA_MP_LANE_HOST) &&
-        (from != ends->remote_device) && (to != ends->remote_device)) {
+    /* Mappings of remote memory come with access to it; staging memory and the
+     * local end do not */
+    if ((device == from) && (to != UCT_CUDA_MP_LANE_HOST) &&
+        (to != ends->remote_device)) {
         status = prepare_access(streams, from, to);
         if (status != UCS_OK) {
             return status;

@@ -24,10 +24,10 @@ typedef struct {
     CUdeviceptr dst;
     int         src_device;
     int         dst_device;
-    /** The device, or -1, whose memory is another process's. No context of ours
-     *  is there, and src or dst is valid in the other end's context only. */
+    /** The device, or -1, whose memory is another process's: src or dst is
+     *  good for the other end's context only. */
     int         remote_device;
-    /** The remote end's address in the contexts of relays */
+    /** The remote end's address in the contexts of the other devices */
     CUdeviceptr mapped[UCT_CUDA_TOPO_MAX_GPUS];
 } uct_cuda_mp_ends_t;
 
@@ -62,6 +62,14 @@ ucs_status_t uct_cuda_mp_streams_prepare(uct_cuda_mp_streams_t *streams,
                                          const uct_cuda_mp_plan_t *plan,
                                          const uct_cuda_mp_ends_t *ends,
                                          unsigned *path_p);
+
+
+/**
+ * Device, other than the local end's, in whose context a step reads or writes
+ * the remote end, and which therefore needs a mapping of it; -1: none.
+ */
+int uct_cuda_mp_streams_remote_reader(const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_step_t *step);
 
 
 /** Context of a device that a successful prepare needed. */

@@ -228,46 +228,24 @@ static bool engine_shrink_staging(engine_t *engine)
     return true;
 }
 
-/* The configuration for a transfer that relays cannot reach */
-static void config_without_relays(const uct_cuda_mp_config_t *config,
-                                  uct_cuda_mp_config_t *result)
-{
-    unsigned count = 0;
-    unsigned i;
-
-    *result               = *config;
-    result->max_gpu_paths = 1;
-    for (i = 0; i < config->num_paths; ++i) {
-        if (config->paths[i].route != UCT_CUDA_MP_ROUTE_GPU) {
-            result->paths[count]    = config->paths[i];
-            result->shares[count++] = config->shares[i];
-        }
-    }
-
-    result->num_paths  = count;
-    result->num_shares = (config->num_shares > 0) ? count : 0;
-    if ((config->num_paths > 0) && (count == 0)) {
-        result->enable = UCT_CUDA_MP_NO;
-    }
-}
-
-/* Have a relay's context see the remote end */
-static ucs_status_t engine_map(engine_t *engine, start_t *start, int relay)
+/* Have a device's context see the remote end */
+static ucs_status_t engine_map(engine_t *engine, start_t *start, int device)
 {
     ucs_status_t status;
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_streams_ctx(engine->streams, relay));
+    status = uct_cuda_ctx_push(uct_cuda_mp_streams_ctx(engine->streams,
+                                                       device));
     if (status != UCS_OK) {
         return status;
     }
 
-    status = start->map(start->arg, relay, &start->ends.mapped[relay]);
+    status = start->map(start->arg, device, &start->ends.mapped[device]);
     uct_cuda_ctx_pop();
     if (status != UCS_OK) {
         return UCS_ERR_UNREACHABLE;
     }
 
-    start->is_mapped[relay] = true;
+    start->is_mapped[device] = true;
     return UCS_OK;
 }
 
@@ -275,29 +253,22 @@ static ucs_status_t engine_prepare(engine_t *engine, start_t *start,
                                    unsigned *path_p)
 {
     const uct_cuda_mp_plan_t *plan = &engine->plan;
-    const uct_cuda_mp_path_t *path;
     ucs_status_t status;
     unsigned i;
+    int device;
 
     status = uct_cuda_mp_streams_prepare(engine->streams, plan, &start->ends,
                                          path_p);
-    if ((status != UCS_OK) || (start->ends.remote_device < 0)) {
-        return status;
-    }
-
-    for (i = 0; i < plan->num_paths; ++i) {
-        path = &plan->paths[i].path;
-        if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
-            !start->is_mapped[path->gpu]) {
-            status = engine_map(engine, start, path->gpu);
-            if (status != UCS_OK) {
-                *path_p = i;
-                return status;
-            }
+    for (i = 0; (status == UCS_OK) && (i < plan->num_steps); ++i) {
+        device = uct_cuda_mp_streams_remote_reader(&start->ends,
+                                                   &plan->steps[i]);
+        if ((device >= 0) && !start->is_mapped[device]) {
+            *path_p = plan->steps[i].path;
+            status  = engine_map(engine, start, device);
         }
     }
 
-    return UCS_OK;
+    return status;
 }
 
 /* Make a plan whose needs are met. No paths: one plain copy is best. */
@@ -306,21 +277,13 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     uct_cuda_mp_plan_t *plan = &engine->plan;
     int src                  = start->ends.src_device;
     int dst                  = start->ends.dst_device;
-    bool has_relays          = (start->ends.remote_device < 0) ||
-                               (start->map != NULL);
-    uct_cuda_mp_config_t config;
     uct_cuda_mp_path_t path;
     ucs_status_t status;
     unsigned failed;
 
     for (;;) {
-        if (!has_relays) {
-            config_without_relays(&engine->config, &config);
-        }
-
-        uct_cuda_mp_plan_make(&engine->topo,
-                              has_relays ? &engine->config : &config, NULL, src,
-                              dst, size, plan);
+        uct_cuda_mp_plan_make(&engine->topo, &engine->config, NULL, src, dst,
+                              size, plan);
         if (plan->num_paths == 0) {
             return;
         }
@@ -539,7 +502,8 @@ ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,
 
     *transfer_p = NULL;
     pthread_mutex_lock(&engine->lock);
-    if (request_is_ours(engine, request)) {
+    if (request_is_ours(engine, request) &&
+        ((remote == UCT_CUDA_MP_REMOTE_NONE) || (map != NULL))) {
         status = engine_start(engine, &start, transfer_p);
     }
     pthread_mutex_unlock(&engine->lock);
