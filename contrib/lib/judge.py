@@ -6,7 +6,8 @@ usage: judge.py SAMPLES RULE...
 A rule is TEST/VARIANT/SIZE=VALUE~PERCENT (the median is within PERCENT of
 VALUE) or TEST/VARIANT:BASE/SIZE>=RATIO (the median is at least RATIO times that
 of the variant BASE). SIZE is in bytes, or with K, M or G. Exits with 1 and says
-why if a rule is not kept, or if there is no figure to hold it against.
+why if a rule is not kept, if there is no figure to hold it against, or if a run
+failed for another reason than an emulated node that could not keep its time.
 """
 
 import json
@@ -56,6 +57,11 @@ def main(arguments):
     with open(arguments[0], encoding="utf-8") as stream:
         samples = json.load(stream)["samples"]
     wrong = 0
+    for sample in samples:
+        if "error" in sample and " late" not in sample["error"]:
+            wrong += 1
+            print("WRONG %(test)s, %(variant)s, %(size)d bytes: %(error)s"
+                  % sample)
     for rule in arguments[1:]:
         kept, found = judge(samples, rule)
         wrong += not kept

@@ -16,13 +16,20 @@ unit_check() {
     return $rc
 }
 
-# Everything that runs inside one process: a preloaded emulator under a
-# sanitizer's runtime would test the sanitizer
+# What runs inside one process. Left out is what puts our libraries under
+# programs that are not built with a sanitizer: its runtime would have to come
+# first there.
 unit_sanitized() {
     variant sanitized src -- --enable-werror --enable-debug --enable-asan \
             --enable-ubsan CC=gcc CXX=g++ || return
-    ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 \
-    UBSAN_OPTIONS=print_stacktrace=1 unit_check sanitized test/gtest
+    export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
+    export UBSAN_OPTIONS=print_stacktrace=1
+    GTEST_FILTER='-*test_abi_host*:test_abi_stay_out*' \
+        unit_check sanitized test/gtest || return
+    make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
+        tests/core_test || return
+    CUEMU_NODES=$ucx_mp_top/test/cuemu/nodes \
+        "$ucx_mp_build/sanitized/test/cuemu/tests/core_test"
 }
 
 # UCX 1.22 with its own CUDA module: the emulator's proof that it passes for a

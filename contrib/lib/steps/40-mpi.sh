@@ -42,7 +42,7 @@ mpi_speedup() {
     local mpirun programs way
     mpi_tools distribution || return
     for way in n y; do
-        "$mpi_run" --emulate "$1" --multipath $way \
+        "$mpi_run" --emulate "$1" --slowdown 50 --multipath $way \
             "$mpirun" -n 2 "$programs/ucx_mp_bw" --validate --sizes 64M:64M \
             --repeats 3 --iterations 4 --warmup 1 \
             --json "$ucx_mp_build/log/speedup-$way.json" D D || return

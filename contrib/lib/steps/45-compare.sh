@@ -10,10 +10,12 @@ compare() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
     rm -rf "$out"
-    "$ucx_mp_top/test/omb/compare" --emulate "$1" --tests "$2" \
-        --variants "$3" --sizes "$4" --rounds 2 --out "$out" \
+    "$ucx_mp_top/test/omb/compare" --emulate "$1" --slowdown 50 \
+        --tests "$2" --variants "$3" --sizes "$4" --rounds 2 \
+        --effort 0.1 --out "$out" \
         --wheel "$ucx_mp_deps/cu12" --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
-        --programs "$ucx_mp_build/main/test/mpi" || return
+        --programs "$ucx_mp_build/main/test/mpi" ||
+        say "some runs gave no figure"    # judged below
     shift 4
     python3 "$ucx_mp_top/contrib/lib/judge.py" "$out/samples.json" "$@"
 }
@@ -30,13 +32,13 @@ compare_beluga_mpi() {
 }
 
 compare_hgx_put() {
-    # all paths leave through the same links: nothing to gain, nothing to lose
-    compare hgx-h200 put1 stock,ours 1M:64M \
-            'put1/ours:stock/1M>=0.98' 'put1/ours:stock/16M>=0.98' \
-            'put1/ours:stock/64M>=0.98'
+    # all paths leave through the same links: nothing to gain, nothing to lose;
+    # what takes less than 100 us of modelled time is not claimed
+    compare hgx-h200 put1 stock,ours 64M:256M \
+            'put1/ours:stock/64M>=0.98' 'put1/ours:stock/256M>=0.98'
 }
 
-step compare-beluga-put full 300 compare_beluga_put \
+step compare-beluga-put full 480 compare_beluga_put \
      "one put on beluga: the link's 48 GB/s, and 2.5 times that"
 step compare-beluga-mpi full 300 compare_beluga_mpi \
      "MPI bandwidth on beluga, window 1: 2.5 times stock"

@@ -87,7 +87,10 @@ FakeDriver::FakeDriver()
         }
         ++fake->opens;
         *address = (next_object += 0x10) << 20;
-        fake->mapped[*address] = handle.reserved;
+        /* bytes, not a string: nothing ends them */
+        fake->mapped[*address].assign(handle.reserved,
+                                      strnlen(handle.reserved,
+                                              sizeof(handle.reserved)));
         return CUDA_SUCCESS;
     };
     table.cuIpcCloseMemHandle = [](CUdeviceptr address) {
