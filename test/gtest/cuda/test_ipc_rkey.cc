@@ -17,6 +17,7 @@ extern "C" {
 static const CUdeviceptr base   = 0x7f0000000000;
 static const size_t length      = 1 << 20;
 static bool is_shareable;
+static unsigned long long buffer_id;
 
 class IpcRkey : public ::testing::Test
 {
@@ -28,6 +29,7 @@ protected:
     void SetUp() override
     {
         is_shareable                        = true;
+        buffer_id                           = 77;
         driver.table.cuPointerGetAttributes = [](unsigned count,
                                                  CUpointer_attribute *names,
                                                  void **values,
@@ -53,7 +55,7 @@ protected:
                     *(size_t*)values[i] = length;
                     break;
                 case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-                    *(unsigned long long*)values[i] = 77;
+                    *(unsigned long long*)values[i] = buffer_id;
                     break;
                 default:
                     break;
@@ -130,6 +132,16 @@ TEST_F(IpcRkey, whole_allocation_is_exported_from_an_address_within)
     EXPECT_EQ(base, packed.handle.base);
     EXPECT_EQ(length, packed.handle.length);
     EXPECT_EQ(77u, packed.handle.buffer_id);
+}
+
+/* Without hooks on CUDA's functions UCX keeps handles of freed memory */
+TEST_F(IpcRkey, memory_freed_and_allocated_again_is_exported_anew)
+{
+    pack();
+    EXPECT_EQ(77u, packed.handle.buffer_id);
+    buffer_id = 78;
+    pack();
+    EXPECT_EQ(78u, packed.handle.buffer_id);
 }
 
 TEST_F(IpcRkey, own_process_is_unreachable)

@@ -5,6 +5,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 
@@ -84,19 +85,39 @@ void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh)
     free(memh);
 }
 
+/* Does the handle still stand for what is at this address? Where UCX does not
+ * see CUDA memory being freed, it goes on using the registration of memory that
+ * is gone, and another allocation may be there by now. */
+static bool is_current(const exported_t *exported,
+                       const uct_cuda_memory_t *memory)
+{
+    return (exported->handle.base == memory->base) &&
+           (exported->handle.length == memory->length) &&
+           (exported->handle.buffer_id == memory->buffer_id);
+}
+
 static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
                                 uct_cuda_ipc_handle_t *handle_p)
 {
+    exported_t **link = &memh->exported;
+    uct_cuda_memory_t memory;
     exported_t *exported;
     ucs_status_t status;
 
-    for (exported = memh->exported; exported != NULL;
-         exported = exported->next) {
-        if (((uintptr_t)address >= exported->handle.base) &&
-            ((uintptr_t)address <
-             exported->handle.base + exported->handle.length)) {
+    uct_cuda_memory_query(address, 0, &memory);
+    while ((exported = *link) != NULL) {
+        if (is_current(exported, &memory)) {
             *handle_p = exported->handle;
             return UCS_OK;
+        }
+
+        if ((exported->handle.base < memory.base + memory.length) &&
+            (exported->handle.base + exported->handle.length > memory.base)) {
+            *link = exported->next;
+            uct_cuda_ipc_handle_release(&exported->handle);
+            free(exported);
+        } else {
+            link = &exported->next;
         }
     }
 
