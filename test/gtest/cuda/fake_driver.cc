@@ -7,8 +7,7 @@ FakeDriver *fake;
 
 static uintptr_t next_object = 0x10;
 
-template <typename T>
-static T new_object()
+template<typename T> static T new_object()
 {
     return reinterpret_cast<T>(next_object += 0x10);
 }
