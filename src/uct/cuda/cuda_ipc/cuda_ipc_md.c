@@ -56,11 +56,9 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
     attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     attr->rkey_packed_size = sizeof(uct_cuda_ipc_packed_rkey_t);
 
-    /* Registrations may be kept only where UCX sees the memory being freed */
-    if (uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_HOOKED) {
-        attr->cache_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
-    }
-
+    /* UCP has no way for memory that is registered and not cached (it asserts),
+     * so that handles outlive what they were made for: see packing */
+    attr->cache_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     return UCS_OK;
 }
 
