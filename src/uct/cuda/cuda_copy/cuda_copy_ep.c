@@ -25,6 +25,8 @@ enum {
 typedef struct {
     uct_cuda_gpu_context_t context;
     uct_cuda_lane_t        *lane;
+    bool                   from_gpu;
+    bool                   to_gpu;
 } copy_t;
 
 
@@ -60,6 +62,9 @@ static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
         return status;
     }
 
+    copy->from_gpu = (from_device >= 0);
+    copy->to_gpu   = (to_device >= 0);
+
     lane = is_short          ? LANE_SHORT :
            (from_device < 0) ? LANE_HOST_TO_GPU :
            (to_device < 0)  ? LANE_GPU_TO_HOST :
@@ -70,6 +75,22 @@ static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
     }
 
     return status;
+}
+
+/* Telling the driver what it would otherwise find out saves part of a us */
+static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
+                                size_t length)
+{
+    if (!copy->from_gpu) {
+        return UCT_CUDA_CALL(cuMemcpyHtoDAsync, (CUdeviceptr)dst, src, length,
+                             copy->lane->stream);
+    } else if (!copy->to_gpu) {
+        return UCT_CUDA_CALL(cuMemcpyDtoHAsync, dst, (CUdeviceptr)src, length,
+                             copy->lane->stream);
+    }
+
+    return UCT_CUDA_CALL(cuMemcpyDtoDAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
+                         length, copy->lane->stream);
 }
 
 static void copy_end(copy_t *copy)
@@ -95,8 +116,7 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
         return status;
     }
 
-    status = UCT_CUDA_CALL(cuMemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
-                           length, copy.lane->stream);
+    status = copy_submit(&copy, dst, src, length);
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuStreamSynchronize, copy.lane->stream);
     }
@@ -129,8 +149,7 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         goto out;
     }
 
-    status = UCT_CUDA_CALL(cuMemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
-                           length, copy.lane->stream);
+    status = copy_submit(&copy, dst, src, length);
     if (status != UCS_OK) {
         uct_cuda_op_put(op);
         goto out;
