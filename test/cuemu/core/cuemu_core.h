@@ -131,7 +131,7 @@ typedef enum {
     CUEMU_CALL_QUERY_BUSY,       /* ... that finds it not ready */
     CUEMU_CALL_CTX_SWITCH,       /* push + pop */
     CUEMU_CALL_POINTER_ATTR,     /* attributes of a device/pinned pointer */
-    CUEMU_CALL_POINTER_ATTR_HOST,/* ... of a pointer the driver knows not */
+    CUEMU_CALL_POINTER_ATTR_HOST, /* ... of a pointer the driver knows not */
     CUEMU_CALL_ADDRESS_RANGE,
     CUEMU_CALL_IPC_GET,
     CUEMU_CALL_IPC_OPEN,
@@ -143,9 +143,9 @@ typedef enum {
     CUEMU_CALL_HOST_REGISTER,    /* fixed part; see host_register_rate */
     CUEMU_CALL_HOST_UNREGISTER,
     CUEMU_CALL_GRAPH_ADD_NODE,
-    CUEMU_CALL_GRAPH_INSTANTIATE,/* fixed part; see graph_* below */
+    CUEMU_CALL_GRAPH_INSTANTIATE, /* fixed part; see graph_* below */
     CUEMU_CALL_GRAPH_LAUNCH,     /* fixed part */
-    CUEMU_CALL_GRAPH_UPDATE_NODE,/* setting one node of an executable graph */
+    CUEMU_CALL_GRAPH_UPDATE_NODE, /* setting one node of an executable graph */
     CUEMU_CALL_LAST
 } cuemu_call_t;
 

@@ -117,8 +117,8 @@ static void cuemu_build_gpu(cuemu_build_t *b, int index)
 
     /* from the root: the CPU (ids from 0), then bridges (after the CPUs) */
     gpu->pci_depth = 1;
-    for (bridge = pci->parent; bridge >= 0; bridge = b->xml->pci[bridge].parent)
-    {
+    for (bridge = pci->parent; bridge >= 0;
+         bridge = b->xml->pci[bridge].parent) {
         ++gpu->pci_depth;
     }
     gpu->pci_path[0] = pci->cpu;
@@ -284,7 +284,9 @@ static void cuemu_build_pci(cuemu_build_t *b)
 
         b->pci_up[i] = b->pci_down[i] = CUEMU_NO_LINK;
         for (gpu = 0; (gpu < b->node->num_gpus) &&
-                      (b->xml->gpus[b->gpu_xml[gpu]].pci != i); ++gpu);
+                      (b->xml->gpus[b->gpu_xml[gpu]].pci != i);
+             ++gpu)
+            ;
 
         if (gpu < b->node->num_gpus) {
             if (gbps <= 0) { /* virtual machines hide it: PCIe 3 x16 */
@@ -379,7 +381,9 @@ static int cuemu_build_meeting(const cuemu_build_t *b, int gpu1, int gpu2)
     int i;
 
     for (i = 0; (i < g1->pci_depth) && (i < g2->pci_depth) &&
-                (g1->pci_path[i] == g2->pci_path[i]); ++i);
+                (g1->pci_path[i] == g2->pci_path[i]);
+         ++i)
+        ;
     return (i > 1) ? (g1->pci_path[i - 1] - CUEMU_MAX_NUMA) : -1;
 }
 
@@ -604,8 +608,8 @@ static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
     for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
         route = &b->node->routes[i / CUEMU_NUM_PLACES][i % CUEMU_NUM_PLACES];
         for (k = 0; k < route->num_links; ++k) {
-            if (fnmatch(s->name, b->node->links[route->links[k]].name, 0) != 0)
-            {
+            if (fnmatch(s->name, b->node->links[route->links[k]].name, 0) !=
+                0) {
                 continue;
             }
 
@@ -781,7 +785,9 @@ int cuemu_node_pci_distance(const cuemu_node_t *node, int gpu1, int gpu2)
     }
 
     for (common = 0; (common < g1->pci_depth) && (common < g2->pci_depth) &&
-                     (g1->pci_path[common] == g2->pci_path[common]); ++common);
+                     (g1->pci_path[common] == g2->pci_path[common]);
+         ++common)
+        ;
     if (common == 0) {
         return 4;
     } else if (common == 1) {

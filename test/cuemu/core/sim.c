@@ -36,7 +36,7 @@ typedef struct {
     int32_t         server;    /* SERVING: by whom */
     uint32_t        pending;   /* unfinished dependencies */
     uint32_t        waited;    /* had to wait for a dependency */
-    uint32_t        successors;/* list of edges */
+    uint32_t successors; /* list of edges */
     cuemu_time_t    submit;
     cuemu_time_t    earliest;
     cuemu_time_t    start;
@@ -404,7 +404,8 @@ static void cuemu_flow_leave(cuemu_sim_t *sim, uint32_t index)
     cuemu_flows_update(sim, sim->time);
     cuemu_heap_remove(sim, &cls->heap, index);
     if (--cls->count == 0) {
-        for (i = 0; sim->active[i] != ci; ++i);
+        for (i = 0; sim->active[i] != ci; ++i)
+            ;
         sim->active[i] = sim->active[--sim->num_active];
     }
     sim->rates_stale = 1;

@@ -237,10 +237,10 @@ cuemu_cudart_properties(void *prop, size_t size, int device)
         memcpy(head->uuid, uuid.bytes, sizeof(head->uuid));
     }
     cuDeviceTotalMem(&head->total_global_mem, dev);
-    head->shared_mem_per_block  = (size_t)cuemu_cudart_attr(
-            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, dev);
-    head->regs_per_block        = cuemu_cudart_attr(
-            CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, dev);
+    head->shared_mem_per_block = (size_t)
+        cuemu_cudart_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, dev);
+    head->regs_per_block =
+        cuemu_cudart_attr(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, dev);
     head->warp_size             = 32;
     head->mem_pitch             = 0x7fffffff;
     head->max_threads_per_block = 1024;

@@ -166,8 +166,8 @@ TEST_P(cudart, errors_are_remembered_once)
     EXPECT_EQ(1, call("cudaFree", (void*)0x1234));
     call("cudaGetLastError");
 
-    const char *(*text)(int) = (const char *(*)(int))
-                               dlsym(m_handle, "cudaGetErrorString");
+    const char *(*text)(
+        int) = (const char *(*)(int))dlsym(m_handle, "cudaGetErrorString");
     EXPECT_STREQ("out of memory", text(2));
     EXPECT_STREQ("no error", text(0));
     EXPECT_STREQ("unrecognized error code", text(-77));
@@ -181,8 +181,9 @@ TEST_P(cudart, kernels_are_refused_and_symbols_known)
     } one = {1, 1, 1};
     size_t size = 0;
 
-    void **(*reg)(void*) = (void **(*)(void*))
-                           dlsym(m_handle, "__cudaRegisterFatBinary");
+    void **(*reg)(
+        void *)   = (void **(*)(void *))dlsym(m_handle,
+                                              "__cudaRegisterFatBinary");
     void **module        = reg(NULL);
     EXPECT_EQ(13, call("cudaGetSymbolSize", &size, (const void*)&shadow));
     call("__cudaRegisterVar", module, &shadow, &shadow, "shadow", 0,
