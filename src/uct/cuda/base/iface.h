@@ -14,6 +14,9 @@
 typedef struct {
     uct_abi_iface_t  super;
     uct_cuda_queue_t queue;
+    unsigned         progress_wanted; /**< UCT_PROGRESS_ flags, by UCP */
+    bool             is_progressed;   /**< The worker calls us */
+    unsigned         idle_calls;      /**< ... and for so long in vain */
 } uct_cuda_iface_t;
 
 
@@ -30,15 +33,17 @@ static inline uct_cuda_queue_t *uct_cuda_iface_queue(uct_iface_h iface)
 
 /** The part of the operations' table that both interfaces share. */
 #define UCT_CUDA_IFACE_OPS \
-    .ep_pending_add     = uct_cuda_ep_pending_add, \
-    .ep_pending_purge   = uct_cuda_ep_pending_purge, \
-    .ep_flush           = uct_cuda_ep_flush, \
-    .ep_fence           = uct_cuda_ep_fence, \
-    .iface_flush        = uct_cuda_iface_flush, \
-    .iface_fence        = uct_cuda_iface_fence, \
-    .iface_progress     = uct_cuda_iface_progress, \
-    .iface_event_fd_get = uct_cuda_iface_event_fd_get, \
-    .iface_event_arm    = uct_cuda_iface_event_arm
+    .ep_pending_add         = uct_cuda_ep_pending_add, \
+    .ep_pending_purge       = uct_cuda_ep_pending_purge, \
+    .ep_flush               = uct_cuda_ep_flush, \
+    .ep_fence               = uct_cuda_ep_fence, \
+    .iface_flush            = uct_cuda_iface_flush, \
+    .iface_fence            = uct_cuda_iface_fence, \
+    .iface_progress         = uct_cuda_iface_progress, \
+    .iface_progress_enable  = uct_cuda_iface_progress_enable, \
+    .iface_progress_disable = uct_cuda_iface_progress_disable, \
+    .iface_event_fd_get     = uct_cuda_iface_event_fd_get, \
+    .iface_event_arm        = uct_cuda_iface_event_arm
 
 ucs_status_t uct_cuda_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                      unsigned flags);
@@ -51,6 +56,8 @@ ucs_status_t uct_cuda_iface_flush(uct_iface_h iface, unsigned flags,
                                   uct_completion_t *comp);
 ucs_status_t uct_cuda_iface_fence(uct_iface_h iface, unsigned flags);
 unsigned uct_cuda_iface_progress(uct_iface_h iface);
+void uct_cuda_iface_progress_enable(uct_iface_h iface, unsigned flags);
+void uct_cuda_iface_progress_disable(uct_iface_h iface, unsigned flags);
 ucs_status_t uct_cuda_iface_event_fd_get(uct_iface_h iface, int *fd_p);
 ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events);
 

@@ -271,7 +271,10 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
 
     op->flush = queue->current;
     ++queue->current->outstanding;
-    ++queue->outstanding;
+    if ((++queue->outstanding == 1) && (queue->on_busy != NULL)) {
+        queue->on_busy(queue);
+    }
+
     return UCS_INPROGRESS;
 }
 

@@ -83,7 +83,17 @@ struct uct_cuda_queue {
     uct_pending_req_t  *pending_tail;
     int                event_fd;     /**< -1 until asked for */
     bool               is_fenced;    /**< Nothing new before all is over */
+
+    /** Called when the first operation is posted; may be NULL */
+    void               (*on_busy)(uct_cuda_queue_t *queue);
 };
+
+
+/** Is there nothing to progress? */
+static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
+{
+    return queue->active == NULL;
+}
 
 
 ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
