@@ -638,12 +638,18 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
 nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link,
                                         unsigned int *version)
 {
+    /* NVML numbers minor versions too (NVML_NVLINK_VERSION_ in nvml.h) */
+    static const unsigned of_generation[] = {0, 1, 2, 4, 6, 7, 8};
+    const int last = sizeof(of_generation) / sizeof(of_generation[0]) - 1;
+
     CUEMU_NVML_GPU(device, gpu, version == NULL);
     if (cuemu_nvml_link(gpu, link) == NULL) {
         return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
                                          NVML_ERROR_INVALID_ARGUMENT;
     }
-    *version = (unsigned)gpu->nvlink_version;
+    *version = of_generation[(gpu->nvlink_version < last) ?
+                                     gpu->nvlink_version :
+                                     last];
     return NVML_SUCCESS;
 }
 
