@@ -37,6 +37,32 @@ mpi_checked() {
     done
 }
 
+# mpi_one_gpu: ranks that see one GPU each take the direct path and say so once
+mpi_one_gpu() {
+    local mpirun programs log=$ucx_mp_build/log/one-gpu.out
+    local what="--transfers 60 --min-size 512K --max-size 16M --memory device"
+    mpi_tools distribution || return
+    # shellcheck disable=SC2086
+    UCX_LOG_LEVEL=info "$mpi_run" --emulate beluga --multipath y "$mpirun" \
+        -n 1 -x CUDA_VISIBLE_DEVICES=0 "$programs/ucx_mp_checked" $what : \
+        -n 1 -x CUDA_VISIBLE_DEVICES=1 "$programs/ucx_mp_checked" $what \
+        > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    grep -E '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' "$log" &&
+        [ "$(grep -c "peer's GPU is not visible to this process" "$log")" -eq 2 ]
+}
+
+# mpi_no_staging: memory for staging runs out, and messages arrive all the same
+mpi_no_staging() {
+    local mpirun programs
+    mpi_tools distribution || return
+    UCX_CUDA_IPC_MULTIPATH_PATHS=direct,host \
+    CUEMU_FAULT=cuMemHostAlloc:1:2,cuMemHostAlloc:2:2,cuMemHostAlloc:3:2 \
+        passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        "$mpi_run" --emulate beluga --multipath y "$mpirun" -n 2 \
+        "$programs/ucx_mp_checked" --transfers 60 --min-size 1M --max-size 16M \
+        --memory device
+}
+
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
 mpi_speedup() {
     local mpirun programs way
@@ -72,5 +98,9 @@ for mpi_name in distribution openmpi5; do
              "checked transfers, 4 ranks, multi-path y"
     done
 done
+step mpi-one-gpu quick 60 mpi_one_gpu \
+     "ranks that see one GPU each take one path"
+step mpi-no-staging quick 60 mpi_no_staging \
+     "staging memory runs out: messages arrive all the same"
 step mpi-speedup quick 120 "mpi_speedup beluga 2.0" \
      "beluga: all paths against one, 64 MiB"

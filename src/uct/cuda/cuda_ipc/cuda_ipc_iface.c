@@ -81,13 +81,13 @@ static ucs_status_t config_read_multipath(
          (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
         if (uct_cuda_mp_config_set(multipath, var[i].name, config->multipath[i],
                                    error, sizeof(error)) != UCS_OK) {
-            uct_cuda_error("UCX_CUDA_IPC_%s", error);
+            uct_cuda_error("UCX_CUDA_IPC_%s: %s", var[i].name, error);
             return UCS_ERR_INVALID_PARAM;
         }
     }
 
     if (uct_cuda_mp_config_check(multipath, error, sizeof(error)) != UCS_OK) {
-        uct_cuda_error("UCX_CUDA_IPC_%s", error);
+        uct_cuda_error("UCX_CUDA_IPC_MULTIPATH variables: %s", error);
         return UCS_ERR_INVALID_PARAM;
     }
 
