@@ -87,7 +87,7 @@ static ucs_status_t config_read_multipath(
     }
 
     if (uct_cuda_mp_config_check(multipath, error, sizeof(error)) != UCS_OK) {
-        uct_cuda_error("UCX_CUDA_IPC_MULTIPATH variables: %s", error);
+        uct_cuda_error("UCX_CUDA_IPC_%s", error);
         return UCS_ERR_INVALID_PARAM;
     }
 
