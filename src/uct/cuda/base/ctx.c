@@ -89,21 +89,31 @@ void uct_cuda_ctx_release(int device)
     pthread_mutex_unlock(&ctxs.lock);
 }
 
-bool uct_cuda_ctx_is_active(int device)
+ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p)
 {
-    unsigned flags;
-    int active;
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    return (UCT_CUDA_CALL_NOLOG(cuDevicePrimaryCtxGetState, device, &flags,
-                                &active) == UCS_OK) &&
-           active;
+    if ((driver->cuCtxGetCurrent(ctx_p) != CUDA_SUCCESS) || (*ctx_p == NULL)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    *id_p = (uintptr_t)*ctx_p;
+    if ((driver->cuCtxGetId != NULL) &&
+        (driver->cuCtxGetId(*ctx_p, id_p) != CUDA_SUCCESS)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
 }
 
-CUcontext uct_cuda_ctx_current(void)
+bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id)
 {
-    CUcontext ctx;
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long current;
 
-    return (UCT_CUDA_CALL_NOLOG(cuCtxGetCurrent, &ctx) == UCS_OK) ? ctx : NULL;
+    return (driver->cuCtxGetId == NULL) ||
+           ((driver->cuCtxGetId(ctx, &current) == CUDA_SUCCESS) &&
+            (current == id));
 }
 
 ucs_status_t uct_cuda_ctx_push(CUcontext ctx)
@@ -116,34 +126,6 @@ void uct_cuda_ctx_pop(void)
     CUcontext popped;
 
     (void)UCT_CUDA_CALL(cuCtxPopCurrent, &popped);
-}
-
-ucs_status_t uct_cuda_ctx_of_pointer(CUdeviceptr ptr, CUcontext *ctx_p,
-                                     int *device_p)
-{
-    CUmemorytype type                = (CUmemorytype)0;
-    CUcontext ctx                    = NULL;
-    int device                       = -1;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                        CU_POINTER_ATTRIBUTE_CONTEXT,
-                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    void *values[]                   = {&type, &ctx, &device};
-    ucs_status_t status;
-
-    status = UCT_CUDA_CALL_NOLOG(cuPointerGetAttributes, 3, attributes, values,
-                                 ptr);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    /* The driver answers with zeroes for what it does not know */
-    if (type == (CUmemorytype)0) {
-        return UCS_ERR_INVALID_ADDR;
-    }
-
-    *ctx_p    = ctx;
-    *device_p = device;
-    return UCS_OK;
 }
 
 /* Called with the lock held */

@@ -36,12 +36,16 @@ ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p);
 void uct_cuda_ctx_release(int device);
 
 
-/** Has anybody in this process created the device's primary context? */
-bool uct_cuda_ctx_is_active(int device);
+/**
+ * The calling thread's context, and a number that no other context of this
+ * process has or will have (the driver's id; its address before CUDA 12).
+ *
+ * @return UCS_OK; UCS_ERR_IO_ERROR when no context is current.
+ */
+ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p);
 
-
-/** The calling thread's context, or NULL. */
-CUcontext uct_cuda_ctx_current(void);
+/** Is @a ctx still the context that had this number, and not destroyed? */
+bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id);
 
 
 /**
@@ -51,18 +55,6 @@ CUcontext uct_cuda_ctx_current(void);
 ucs_status_t uct_cuda_ctx_push(CUcontext ctx);
 
 void uct_cuda_ctx_pop(void);
-
-
-/**
- * Context and device that a pointer belongs to.
- *
- * Memory of a pool or of cuMemCreate belongs to no context: then *ctx_p is NULL
- * and only the device is told.
- *
- * @return UCS_OK; UCS_ERR_INVALID_ADDR for what the driver does not know.
- */
-ucs_status_t uct_cuda_ctx_of_pointer(CUdeviceptr ptr, CUcontext *ctx_p,
-                                     int *device_p);
 
 
 /**

@@ -2,6 +2,7 @@
 /* Lanes, operations, flush epochs and wake-up of an interface. */
 #include <uct/cuda/base/queue.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 
@@ -53,17 +54,6 @@ ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
     return UCS_OK;
 }
 
-/* Does the context still exist? Its streams and events went with it if not */
-static bool context_is_alive(const uct_cuda_context_t *context)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned long long id;
-
-    return (driver->cuCtxGetId == NULL) ||
-           ((driver->cuCtxGetId(context->cuda, &id) == CUDA_SUCCESS) &&
-            (id == context->id));
-}
-
 static void context_destroy(uct_cuda_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -72,7 +62,8 @@ static void context_destroy(uct_cuda_context_t *context)
     CUcontext popped;
     unsigned i;
 
-    is_pushed = context_is_alive(context) &&
+    /* Streams and events went with their context, if that is gone */
+    is_pushed = uct_cuda_ctx_is_alive(context->cuda, context->id) &&
                 (driver->cuCtxPushCurrent(context->cuda) == CUDA_SUCCESS);
 
     while ((op = context->free_ops) != NULL) {
@@ -128,20 +119,15 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
 static ucs_status_t current_context(uct_cuda_queue_t *queue,
                                     uct_cuda_context_t **context_p)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned long long id;
     uct_cuda_context_t *context;
+    ucs_status_t status;
     CUcontext cuda;
     unsigned i;
 
-    if ((driver->cuCtxGetCurrent(&cuda) != CUDA_SUCCESS) || (cuda == NULL)) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    id = (uintptr_t)cuda;
-    if ((driver->cuCtxGetId != NULL) &&
-        (driver->cuCtxGetId(cuda, &id) != CUDA_SUCCESS)) {
-        return UCS_ERR_IO_ERROR;
+    status = uct_cuda_ctx_current(&cuda, &id);
+    if (status != UCS_OK) {
+        return status;
     }
 
     for (context = queue->contexts; context != NULL; context = context->next) {

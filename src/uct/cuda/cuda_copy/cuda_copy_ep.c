@@ -77,7 +77,7 @@ static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
     return status;
 }
 
-/* Telling the driver what it would otherwise find out saves part of a us */
+/* Tells the driver what it would otherwise have to find out */
 static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
                                 size_t length)
 {

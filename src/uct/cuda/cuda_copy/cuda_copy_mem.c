@@ -76,13 +76,9 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
                      driver->cuMemAllocManaged(&memh->device_memory, *length_p,
                                                CU_MEM_ATTACH_GLOBAL);
     if (result != CUDA_SUCCESS) {
-        if (hide_errors) {
-            uct_cuda_debug("cannot allocate %zu bytes on GPU %d: %s", *length_p,
-                           context.device, uct_cuda_result_name(result));
-        } else {
-            uct_cuda_error("cannot allocate %zu bytes on GPU %d: %s", *length_p,
-                           context.device, uct_cuda_result_name(result));
-        }
+        uct_cuda_log(hide_errors ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_ERROR,
+                     "cannot allocate %zu bytes on GPU %d: %s", *length_p,
+                     context.device, uct_cuda_result_name(result));
         status = UCS_ERR_NO_MEMORY;
         goto err_pop;
     }
@@ -145,13 +141,9 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     result = driver->cuMemHostRegister(address, length,
                                        CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS) {
-        if (hide_errors) {
-            uct_cuda_debug("cannot page-lock %p (%zu bytes): %s", address,
-                           length, uct_cuda_result_name(result));
-        } else {
-            uct_cuda_error("cannot page-lock %p (%zu bytes): %s", address,
-                           length, uct_cuda_result_name(result));
-        }
+        uct_cuda_log(hide_errors ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_ERROR,
+                     "cannot page-lock %p (%zu bytes): %s", address, length,
+                     uct_cuda_result_name(result));
         free(memh);
         return UCS_ERR_IO_ERROR;
     }

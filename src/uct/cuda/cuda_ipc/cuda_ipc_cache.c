@@ -2,6 +2,7 @@
 /* Mapping cache: a search tree for the lookup, a list for age and sweeps. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 
@@ -76,25 +77,18 @@ static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
 static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned long long context_id   = mapping->context_id;
     CUcontext popped;
 
     list_remove(mapping);
     --cache.count;
 
     /* The user may have destroyed the context, and the mapping with it */
-    if ((driver->cuCtxGetId != NULL) &&
-        ((driver->cuCtxGetId(mapping->context, &context_id) != CUDA_SUCCESS) ||
-         (context_id != mapping->context_id))) {
-        goto out;
-    }
-
-    if (driver->cuCtxPushCurrent(mapping->context) == CUDA_SUCCESS) {
+    if (uct_cuda_ctx_is_alive(mapping->context, mapping->context_id) &&
+        (driver->cuCtxPushCurrent(mapping->context) == CUDA_SUCCESS)) {
         uct_cuda_ipc_handle_close(&mapping->handle, mapping->mapped);
         (void)driver->cuCtxPopCurrent(&popped);
     }
 
-out:
     free(mapping);
 }
 
@@ -182,25 +176,6 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
 }
 
-/* The current context's identity */
-static ucs_status_t current_context(uct_cuda_ipc_mapping_t *key)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    if ((driver->cuCtxGetCurrent(&key->context) != CUDA_SUCCESS) ||
-        (key->context == NULL)) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    key->context_id = (uintptr_t)key->context;
-    if ((driver->cuCtxGetId != NULL) &&
-        (driver->cuCtxGetId(key->context, &key->context_id) != CUDA_SUCCESS)) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    return UCS_OK;
-}
-
 ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
                                     CUdevice device,
                                     uct_cuda_ipc_mapping_t **mapping_p)
@@ -210,7 +185,7 @@ ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
     ucs_status_t status;
     void *found;
 
-    status = current_context(&key);
+    status = uct_cuda_ctx_current(&key.context, &key.context_id);
     if (status != UCS_OK) {
         return status;
     }

@@ -234,7 +234,7 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
     src    = is_put ? (CUdeviceptr)local : remote;
     dst    = is_put ? remote : (CUdeviceptr)local;
 
-    /* The general copy takes any memory, and 0.7 us longer to see what it is */
+    /* The general copy has to see first what memory it is */
     status = is_gpu ? UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
                                     op->lane->stream) :
                       UCT_CUDA_CALL(cuMemcpyAsync, dst, src, length,
