@@ -51,6 +51,29 @@ mpi_one_gpu() {
         [ "$(grep -c "peer's GPU is not visible to this process" "$log")" -eq 2 ]
 }
 
+# mpi_no_peer_access: two GPUs of different sockets that are no peers. Messages
+# go UCX's other ways, both ranks say so once, and nothing else is said. Then
+# four ranks, each with one peer that it can reach and two that it cannot.
+mpi_no_peer_access() {
+    local mpirun programs log=$ucx_mp_build/log/no-peer-access.out
+    local what="--min-size 1K --max-size 2M --max-bytes 8M --memory device"
+    mpi_tools distribution || return
+    # shellcheck disable=SC2086
+    UCX_LOG_LEVEL=info CUDA_VISIBLE_DEVICES=0,2 \
+        "$mpi_run" --emulate pcie-only --multipath y "$mpirun" -n 2 \
+        "$programs/ucx_mp_checked" --transfers 300 $what > "$log" 2>&1 ||
+        { tail -n 20 "$log"; return 1; }
+    grep -E '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' "$log" &&
+        [ "$(grep -c 'has no peer access to GPU' "$log")" -eq 2 ] || return
+    if grep -E ' (WARN|ERROR) ' "$log"; then
+        return 1
+    fi
+    # shellcheck disable=SC2086
+    passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        "$mpi_run" --emulate pcie-only --multipath y "$mpirun" -n 4 \
+        "$programs/ucx_mp_checked" --transfers 100 $what
+}
+
 # mpi_no_staging: memory for staging runs out, and messages arrive all the same
 mpi_no_staging() {
     local mpirun programs
@@ -100,6 +123,8 @@ for mpi_name in distribution openmpi5; do
 done
 step mpi-one-gpu quick 60 mpi_one_gpu \
      "ranks that see one GPU each take one path"
+step mpi-no-peer-access quick 60 mpi_no_peer_access \
+     "GPUs that are no peers: the host carries the messages"
 step mpi-no-staging quick 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
 step mpi-speedup quick 120 "mpi_speedup beluga 2.0" \

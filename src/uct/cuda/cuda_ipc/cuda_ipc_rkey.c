@@ -45,6 +45,7 @@ struct reach {
     uint8_t  gpu[16];
     int      device;
     bool     is_reachable;
+    bool     is_told; /* that it is not */
     unsigned lane;
 };
 
@@ -197,9 +198,36 @@ static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
     peer->lane   = reach.count++;
     memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
     peer->is_reachable = false;
+    peer->is_told      = false;
     peer->next         = reach.head;
     reach.head         = peer;
     return peer;
+}
+
+/* Said once for each peer: somebody may wonder why messages are slow */
+static void tell_unreachable(reach_t *peer, const uct_cuda_ipc_handle_t *handle,
+                             int device)
+{
+    int gpu        = uct_cuda_gpu_by_uuid(handle->gpu);
+    int can_access = 1;
+
+    if (peer->is_told) {
+        return;
+    }
+
+    peer->is_told = true;
+    if ((gpu >= 0) &&
+        (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device, gpu) ==
+         UCS_OK) &&
+        !can_access) {
+        uct_cuda_info("GPU %d has no peer access to GPU %d: messages between "
+                      "this process and pid %d go through host memory",
+                      device, gpu, handle->pid);
+    } else {
+        uct_cuda_info("GPU %d cannot map memory of pid %d: such messages go "
+                      "through host memory",
+                      device, handle->pid);
+    }
 }
 
 /* One success stands for all of a peer's memory on a GPU. A failure does not:
@@ -221,6 +249,9 @@ static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
         peer->is_reachable = try_to_map(handle, device);
         uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
                        handle->pid, peer->is_reachable ? "" : "not ", device);
+        if (!peer->is_reachable) {
+            tell_unreachable(peer, handle, device);
+        }
     }
 
     *lane_p = peer->lane;
