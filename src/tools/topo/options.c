@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line. */
+#include "tool.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+static const char *help_text =
+"usage: ucx_mp_topo [options]\n"
+"       ucx_mp_topo --plan SRC DST SIZE [options]\n"
+"\n"
+"Shows how this node's GPUs are wired, as GB/s (10^9 bytes/s) that one copy\n"
+"gets, and which plan a message between two of them would get.\n"
+"\n"
+"  --plan SRC DST SIZE  the plan of a message of SIZE bytes (64K, 256M, 1G)\n"
+"                       from GPU SRC to GPU DST: paths, shares, chunks, the\n"
+"                       model's time, and what other sets of paths would take.\n"
+"                       UCX_CUDA_IPC_MULTIPATH* variables count as they do in a\n"
+"                       program\n"
+"  --steps              with --plan: every single copy\n"
+"  --verbose            what could not be found out, on standard error\n"
+"  --version, --help\n"
+"\n"
+"No GPU at hand: ucx_mp_run --emulate beluga ucx_mp_topo\n"
+"Exit code: 0; 1 no GPU, or a file that cannot be written; 2 a wrong argument\n"
+"or variable.\n";
+
+
+void ucx_mp_topo_die(int code, const char *format, ...)
+{
+    va_list ap;
+
+    fflush(stdout);
+    fprintf(stderr, "ucx_mp_topo: ");
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, "\n");
+    exit(code);
+}
+
+static void usage_error(const char *format, const char *what)
+{
+    fflush(stdout);
+    fprintf(stderr, "ucx_mp_topo: ");
+    fprintf(stderr, format, what);
+    fprintf(stderr, "; see ucx_mp_topo --help\n");
+    exit(UCX_MP_TOPO_USAGE);
+}
+
+static int read_gpu(const char *name, const char *text)
+{
+    const char *digits = (strncmp(text, "gpu", 3) == 0) ? text + 3 : text;
+    char *end;
+    long value;
+
+    value = strtol(digits, &end, 10);
+    if (!isdigit((unsigned char)digits[0]) || (*end != '\0') || (value < 0) ||
+        (value >= UCT_CUDA_TOPO_MAX_GPUS)) {
+        ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+                        "--plan: %s '%s' is no GPU; expected a number from 0",
+                        name, text);
+    }
+
+    return (int)value;
+}
+
+/* Bytes, or with K, M or G behind them powers of 1024 */
+static size_t read_size(const char *text)
+{
+    static const char units[] = "KMG";
+    const char *unit;
+    double value;
+    char *end;
+
+    value = strtod(text, &end);
+    if (*end != '\0') {
+        unit = strchr(units, toupper((unsigned char)*end));
+        if (unit != NULL) {
+            value *= (double)(1ul << (10 * (unit - units + 1)));
+            ++end;
+        }
+    }
+
+    if (!isdigit((unsigned char)text[0]) || (*end != '\0') || !(value >= 1) ||
+        !(value <= 1e15)) {
+        ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+                        "--plan: SIZE '%s' is no size; expected bytes from 1 "
+                        "on, such as 4096, 64K, 256M or 1G",
+                        text);
+    }
+
+    return (size_t)value;
+}
+
+void ucx_mp_topo_options_read(int argc, char **argv,
+                              ucx_mp_topo_options_t *options)
+{
+    enum {
+        OPTION_PLAN = 256,
+        OPTION_STEPS,
+        OPTION_VERSION
+    };
+    static const struct option known[] = {
+        {"plan", no_argument, NULL, OPTION_PLAN},
+        {"steps", no_argument, NULL, OPTION_STEPS},
+        {"verbose", no_argument, NULL, 'v'},
+        {"version", no_argument, NULL, OPTION_VERSION},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}
+    };
+    int option;
+
+    memset(options, 0, sizeof(*options));
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":vh", known, NULL)) != -1) {
+        switch (option) {
+        case OPTION_PLAN:
+            options->plan = true;
+            break;
+        case OPTION_STEPS:
+            options->steps = true;
+            break;
+        case 'v':
+            options->verbose = true;
+            break;
+        case OPTION_VERSION:
+            printf("ucx_mp_topo %s\n", PACKAGE_VERSION);
+            exit(UCX_MP_TOPO_OK);
+        case 'h':
+            fputs(help_text, stdout);
+            exit(UCX_MP_TOPO_OK);
+        case ':':
+            usage_error("%s needs an argument", argv[optind - 1]);
+            break;
+        default:
+            usage_error("there is no option '%s', or it takes no argument",
+                        argv[optind - 1]);
+        }
+    }
+
+    if (!options->plan) {
+        if (optind < argc) {
+            usage_error("'%s' is no option", argv[optind]);
+        }
+        if (options->steps) {
+            usage_error("%s is for --plan", "--steps");
+        }
+        return;
+    }
+
+    if (argc - optind != 3) {
+        usage_error("%s takes three arguments: SRC DST SIZE", "--plan");
+    }
+
+    options->src  = read_gpu("SRC", argv[optind]);
+    options->dst  = read_gpu("DST", argv[optind + 1]);
+    options->size = read_size(argv[optind + 2]);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --plan: the plan that a transfer would get, and what others would take. */
+#include "tool.h"
+
+#include <uct/cuda/multipath/planner.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define GIGA 1e9
+#define MEGA 1e6
+
+#define VAR_PREFIX "UCX_CUDA_IPC_"
+
+/* Sets of paths that are compared: all of them while there are few */
+#define MAX_SETS       128
+#define MAX_SETS_SHOWN 12
+
+extern char **environ;
+
+
+/* A set of paths with what the model says of it */
+typedef struct {
+    unsigned           count;
+    uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS];
+    double             seconds; /* 0: no plan, since no gain */
+} path_set_t;
+
+
+static bool is_var(const char *name, size_t length)
+{
+    const uct_cuda_mp_config_var_t *var;
+
+    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
+        if ((strlen(var->name) == length) &&
+            (strncmp(var->name, name, length) == 0)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
+{
+    const uct_cuda_mp_config_var_t *var;
+    const char *value, *name;
+    char error[512];
+    char full[64];
+    char **env;
+    size_t length;
+
+    uct_cuda_mp_config_init(config);
+    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
+        snprintf(full, sizeof(full), VAR_PREFIX "%s", var->name);
+        value = getenv(full);
+        if ((value != NULL) &&
+            (uct_cuda_mp_config_set(config, var->name, value, error,
+                                    sizeof(error)) != UCS_OK)) {
+            ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: %s", full, error);
+        }
+    }
+
+    if (uct_cuda_mp_config_check(config, error, sizeof(error)) != UCS_OK) {
+        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, VAR_PREFIX "MULTIPATH variables: %s",
+                        error);
+    }
+
+    for (env = environ; *env != NULL; ++env) {
+        if (strncmp(*env, VAR_PREFIX "MULTIPATH",
+                    strlen(VAR_PREFIX "MULTIPATH")) == 0) {
+            name   = *env + strlen(VAR_PREFIX);
+            length = strcspn(name, "=");
+            if (!is_var(name, length)) {
+                fprintf(stderr, "ucx_mp_topo: " VAR_PREFIX
+                        "%.*s is no variable, and is passed over\n",
+                        (int)length, name);
+            }
+        }
+    }
+}
+
+static void make(const uct_cuda_topo_t *topo,
+                 const uct_cuda_mp_config_t *config,
+                 const ucx_mp_topo_options_t *options, size_t size,
+                 uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_plan_make(topo, config, NULL, options->src, options->dst, size,
+                          plan);
+}
+
+/* Transfers beyond a plan's size go in equal pieces; this is one of them */
+static size_t piece_size(const uct_cuda_mp_config_t *config, size_t size,
+                         size_t *count_p)
+{
+    size_t most = uct_cuda_mp_plan_max_size(config);
+
+    *count_p = (size + most - 1) / most;
+    return (size + *count_p - 1) / *count_p;
+}
+
+void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
+                           const ucx_mp_topo_options_t *options,
+                           ucx_mp_topo_plan_t *plan)
+{
+    plan->piece = piece_size(&plan->config, options->size, &plan->pieces);
+    make(topo, &plan->config, options, plan->piece, &plan->plan);
+}
+
+
+/* ------------------------------------------------------- other sets of paths */
+
+static const char *set_name(const path_set_t *set, char *buffer, size_t size)
+{
+    size_t used = 0;
+    char name[16];
+    unsigned i;
+
+    buffer[0] = '\0';
+    for (i = 0; (i < set->count) && (used < size); ++i) {
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s",
+                                 (i > 0) ? "," : "",
+                                 uct_cuda_mp_path_str(&set->paths[i], name,
+                                                      sizeof(name)));
+    }
+
+    return buffer;
+}
+
+static void set_cost(const uct_cuda_topo_t *topo,
+                     const ucx_mp_topo_options_t *options,
+                     const ucx_mp_topo_plan_t *plan, path_set_t *set)
+{
+    static uct_cuda_mp_plan_t scratch;
+    uct_cuda_mp_config_t config = plan->config;
+
+    config.enable     = UCT_CUDA_MP_AUTO;
+    config.host       = UCT_CUDA_MP_AUTO;
+    config.min_size   = 0;
+    config.num_shares = 0;
+    config.num_paths  = set->count;
+    memcpy(config.paths, set->paths, sizeof(config.paths));
+    make(topo, &config, options, plan->piece, &scratch);
+    set->seconds = (set->count == 1)        ? plan->plan.single_seconds :
+                   (scratch.num_paths == 0) ? 0 :
+                                              scratch.seconds;
+}
+
+static int set_compare(const void *a, const void *b)
+{
+    const path_set_t *x = a;
+    const path_set_t *y = b;
+
+    if ((x->seconds == 0) || (y->seconds == 0)) {
+        return (x->seconds == 0) - (y->seconds == 0);
+    }
+
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* Every set of the direct path with some of the relays and perhaps the host;
+ * with many relays only the first so many of them, by bandwidth */
+static unsigned list_sets(const uct_cuda_topo_t *topo,
+                          const ucx_mp_topo_options_t *options,
+                          path_set_t *sets)
+{
+    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
+    const uct_cuda_mp_path_t host   = {UCT_CUDA_MP_ROUTE_HOST, -1};
+    int relays[UCT_CUDA_TOPO_MAX_GPUS];
+    unsigned count = 0;
+    unsigned total = 0;
+    unsigned mask, i, with_host;
+    path_set_t *set;
+    int gpu, n;
+
+    for (n = 1; n < topo->num_gpus; ++n) {
+        gpu = (options->src + n) % topo->num_gpus;
+        if ((gpu != options->dst) &&
+            (topo->links[options->src][gpu].bandwidth > 0) &&
+            (topo->links[gpu][options->dst].bandwidth > 0) &&
+            (count < UCT_CUDA_MP_MAX_PATHS - 2)) {
+            relays[count++] = gpu;
+        }
+    }
+
+    for (mask = 0; mask < (1u << count); ++mask) {
+        for (with_host = 0; with_host < 2; ++with_host) {
+            if (with_host &&
+                (!(topo->gpus[options->src].to_host.bandwidth > 0) ||
+                 !(topo->gpus[options->dst].from_host.bandwidth > 0))) {
+                continue;
+            }
+
+            set                       = &sets[total++];
+            set->count                = 0;
+            set->paths[set->count++] = direct;
+            for (i = 0; i < count; ++i) {
+                if (mask & (1u << i)) {
+                    set->paths[set->count].route = UCT_CUDA_MP_ROUTE_GPU;
+                    set->paths[set->count++].gpu = relays[i];
+                }
+            }
+            if (with_host) {
+                set->paths[set->count++] = host;
+            }
+        }
+    }
+
+    return total;
+}
+
+static void print_sets(const uct_cuda_topo_t *topo,
+                       const ucx_mp_topo_options_t *options,
+                       const ucx_mp_topo_plan_t *plan, FILE *stream)
+{
+    path_set_t sets[MAX_SETS];
+    unsigned count, hidden, i;
+    char name[128];
+
+    count = list_sets(topo, options, sets);
+    for (i = 0; i < count; ++i) {
+        set_cost(topo, options, plan, &sets[i]);
+    }
+
+    qsort(sets, count, sizeof(sets[0]), set_compare);
+    fprintf(stream, "\nby the model, %s alone on the node:\n",
+            (plan->pieces > 1) ? "one piece" : "this message");
+    hidden = 0;
+    for (i = 0; i < count; ++i) {
+        set_name(&sets[i], name, sizeof(name));
+        if (sets[i].seconds == 0) {
+            ++hidden;
+        } else if ((i < MAX_SETS_SHOWN) || (sets[i].count == 1)) {
+            fprintf(stream, "  %9.1f us  %6.1f GB/s  %5.2fx  %s\n",
+                    sets[i].seconds * MEGA,
+                    plan->piece / sets[i].seconds / GIGA,
+                    plan->plan.single_seconds / sets[i].seconds, name);
+        }
+    }
+
+    if (hidden > 0) {
+        fprintf(stream, "  no gain over one path: %u other set%s of paths\n",
+                hidden, (hidden > 1) ? "s" : "");
+    }
+}
+
+
+/* ------------------------------------------------------------- why this plan */
+
+static void print_reasons(const uct_cuda_topo_t *topo,
+                          const ucx_mp_topo_options_t *options,
+                          const ucx_mp_topo_plan_t *plan, FILE *stream)
+{
+    const uct_cuda_mp_config_t *config = &plan->config;
+    const uct_cuda_mp_config_var_t *var;
+    const char *value;
+    char full[64];
+
+    if (!(topo->links[options->src][options->dst].bandwidth > 0)) {
+        fprintf(stream, "why: gpu%d and gpu%d are no peers: the driver offers "
+                        "no access between them\n",
+                options->src, options->dst);
+        return;
+    }
+
+    if (config->enable == UCT_CUDA_MP_NO) {
+        fprintf(stream, "why: UCX_CUDA_IPC_MULTIPATH is n\n");
+    } else if ((config->min_size != UCT_CUDA_MP_SIZE_AUTO) &&
+               (options->size < config->min_size)) {
+        fprintf(stream, "why: the message is smaller than "
+                        "UCX_CUDA_IPC_MULTIPATH_MIN_SIZE\n");
+    } else if (plan->plan.num_paths == 0) {
+        fprintf(stream, "why: no set of paths that may be used gains 2 %% over "
+                        "one path\n");
+    } else {
+        fprintf(stream, "why: %s\n",
+                (config->num_shares > 0) ? "paths and shares are given" :
+                (config->num_paths > 0)  ? "the paths are given, their shares "
+                                           "are the model's" :
+                (config->enable == UCT_CUDA_MP_YES) ?
+                                           "UCX_CUDA_IPC_MULTIPATH is y: every "
+                                           "path there is" :
+                                           "the least time by the model");
+    }
+
+    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
+        snprintf(full, sizeof(full), VAR_PREFIX "%s", var->name);
+        value = getenv(full);
+        if (value != NULL) {
+            fprintf(stream, "     %s=%s\n", full, value);
+        }
+    }
+
+    if ((config->enable != UCT_CUDA_MP_NO) && (config->num_paths == 0) &&
+        (config->host == UCT_CUDA_MP_AUTO)) {
+        fprintf(stream, "     host path: not used while nothing is known of "
+                        "other processes' transfers;\n"
+                        "     UCX_CUDA_IPC_MULTIPATH_HOST=y uses it\n");
+    }
+}
+
+void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
+                           const ucx_mp_topo_options_t *options,
+                           const ucx_mp_topo_plan_t *plan, FILE *stream)
+{
+    if (plan->pieces > 1) {
+        fprintf(stream, "gpu%d -> gpu%d, %zu bytes go in %zu pieces like "
+                        "this:\n",
+                options->src, options->dst, options->size, plan->pieces);
+    }
+
+    uct_cuda_mp_plan_print(&plan->plan, options->steps, stream);
+    print_reasons(topo, options, plan, stream);
+    if (plan->plan.single_seconds > 0) {
+        print_sets(topo, options, plan, stream);
+    }
+}
