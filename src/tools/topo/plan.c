@@ -109,7 +109,7 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
 }
 
 
-/* ------------------------------------------------------- other sets of paths */
+/* ------------------------------------------------------ other sets of paths */
 
 static const char *set_name(const path_set_t *set, char *buffer, size_t size)
 {
@@ -246,7 +246,7 @@ static void print_sets(const uct_cuda_topo_t *topo,
 }
 
 
-/* ------------------------------------------------------------- why this plan */
+/* ------------------------------------------------------------ why this plan */
 
 static void print_reasons(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,

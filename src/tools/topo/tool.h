@@ -38,7 +38,7 @@ void ucx_mp_topo_die(int code, const char *format, ...)
         __attribute__((noreturn, format(printf, 2, 3)));
 
 
-/** Reads the command line; does not return when it is wrong or asks for help. */
+/** Reads the command line; does not return if it is wrong or asks for help. */
 void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options);
 
