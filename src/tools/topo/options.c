@@ -18,7 +18,7 @@ static const char *help_text =
 "\n"
 "  --plan SRC DST SIZE  the plan of a message of SIZE bytes (64K, 256M, 1G)\n"
 "                       from GPU SRC to GPU DST: paths, shares, chunks, the\n"
-"                       model's time, and what other sets would take. \n"
+"                       model's time, and what other sets would take.\n"
 "                       UCX_CUDA_IPC_MULTIPATH* variables count as in\n"
 "                       a program\n"
 "  --steps              with --plan: every single copy\n"

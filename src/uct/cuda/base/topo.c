@@ -51,12 +51,15 @@ static struct {
 
 void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus)
 {
-    uct_cuda_topo_link_t none = {
-        .limits = {UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT}
-    };
+    uct_cuda_topo_link_t none = {0};
     int i, j;
 
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        none.limits[i] = UCT_CUDA_TOPO_NO_LIMIT;
+    }
+
     memset(topo, 0, sizeof(*topo));
+    memset(topo->sockets, 0xff, sizeof(topo->sockets)); /* NO_LIMIT */
     topo->num_gpus = num_gpus;
     for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
         topo->gpus[i].to_host   = none;
@@ -75,6 +78,29 @@ int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo, double bandwidth)
 
     topo->limits[topo->num_limits] = bandwidth;
     return topo->num_limits++;
+}
+
+void uct_cuda_topo_link_add_limit(const uct_cuda_topo_t *topo,
+                                  uct_cuda_topo_link_t *link, int limit)
+{
+    int i;
+
+    if (limit == UCT_CUDA_TOPO_NO_LIMIT) {
+        return;
+    }
+
+    if (topo->limits[limit] < link->bandwidth) {
+        link->bandwidth = topo->limits[limit];
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link->limits[i] == limit) {
+            return;
+        } else if (link->limits[i] == UCT_CUDA_TOPO_NO_LIMIT) {
+            link->limits[i] = (int16_t)limit;
+            return;
+        }
+    }
 }
 
 void uct_cuda_topo_set_link(uct_cuda_topo_t *topo, int from, int to,
@@ -98,6 +124,47 @@ void uct_cuda_topo_set_host(uct_cuda_topo_t *topo, int gpu, double bandwidth,
     to->latency     = from->latency   = LATENCY_HOST;
     to->limits[0]   = limit_to_host;
     from->limits[0] = limit_from_host;
+}
+
+static int find_numa(const uct_cuda_topo_t *topo, int os_index)
+{
+    int i;
+
+    for (i = 0; i < topo->num_numa; ++i) {
+        if (topo->numa[i].os_index == os_index) {
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
+                                             int gpu, int numa, int to_host)
+{
+    uct_cuda_topo_link_t link = to_host ? topo->gpus[gpu].to_host :
+                                          topo->gpus[gpu].from_host;
+    int own                   = find_numa(topo, topo->gpus[gpu].numa);
+    int far                   = find_numa(topo, numa);
+    int memory, i;
+
+    if ((own < 0) || (far < 0) || (own == far) || !(link.bandwidth > 0)) {
+        return link;
+    }
+
+    /* The other node's memory in place of its own's */
+    memory = to_host ? topo->numa[own].write : topo->numa[own].read;
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if ((memory != UCT_CUDA_TOPO_NO_LIMIT) && (link.limits[i] == memory)) {
+            link.limits[i] = to_host ? topo->numa[far].write :
+                                       topo->numa[far].read;
+        }
+    }
+
+    uct_cuda_topo_link_add_limit(topo, &link, to_host ?
+                                                      topo->sockets[own][far] :
+                                                      topo->sockets[far][own]);
+    return link;
 }
 
 int uct_cuda_topo_find_uuid(const uct_cuda_topo_t *topo, const uint8_t uuid[16])

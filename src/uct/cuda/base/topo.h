@@ -15,9 +15,11 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_TOPO_MAX_GPUS   16
-#define UCT_CUDA_TOPO_MAX_LIMITS (4 * UCT_CUDA_TOPO_MAX_GPUS)
-#define UCT_CUDA_TOPO_NO_LIMIT   (-1)
+#define UCT_CUDA_TOPO_MAX_GPUS    16
+#define UCT_CUDA_TOPO_MAX_NUMA    16
+#define UCT_CUDA_TOPO_MAX_LIMITS  192
+#define UCT_CUDA_TOPO_LINK_LIMITS 8 /**< Of one link */
+#define UCT_CUDA_TOPO_NO_LIMIT    (-1)
 
 
 /** What a copy in one direction between two places gets when it is alone. */
@@ -25,8 +27,9 @@ typedef struct {
     double  bandwidth; /**< Bytes/s in effect; 0: no such link */
     double  latency;   /**< Seconds from submission to seen completion of an
                             empty copy */
-    int16_t limits[2]; /**< Entries of uct_cuda_topo_t.limits that copies over
-                            this link share with others, or NO_LIMIT */
+    /** Entries of uct_cuda_topo_t.limits that copies over this link share with
+     *  others, or NO_LIMIT */
+    int16_t limits[UCT_CUDA_TOPO_LINK_LIMITS];
 } uct_cuda_topo_link_t;
 
 
@@ -37,9 +40,18 @@ typedef struct {
     uint8_t              pci_device;
     uint8_t              pci_function;
     int                  numa; /**< NUMA node that it is near; 0 if unknown */
-    uct_cuda_topo_link_t to_host;
-    uct_cuda_topo_link_t from_host;
+    uct_cuda_topo_link_t to_host;   /**< To memory of that node ... */
+    uct_cuda_topo_link_t from_host; /**< ... and back */
 } uct_cuda_topo_gpu_t;
+
+
+/** A NUMA node of the host. */
+typedef struct {
+    int     os_index;
+    int     socket;
+    int16_t write; /**< Limit of what GPUs write to its memory, or NO_LIMIT */
+    int16_t read;  /**< ... and read of it */
+} uct_cuda_topo_numa_t;
 
 
 /**
@@ -51,9 +63,16 @@ typedef struct {
     uct_cuda_topo_gpu_t  gpus[UCT_CUDA_TOPO_MAX_GPUS];
     /** [from][to]; bandwidth 0 where the driver offers no peer access */
     uct_cuda_topo_link_t links[UCT_CUDA_TOPO_MAX_GPUS][UCT_CUDA_TOPO_MAX_GPUS];
+    int                  num_numa;
+    uct_cuda_topo_numa_t numa[UCT_CUDA_TOPO_MAX_NUMA];
+    /** [from][to] of numa[]: limit of what goes between their sockets, or
+     *  NO_LIMIT */
+    int16_t              sockets[UCT_CUDA_TOPO_MAX_NUMA]
+                                [UCT_CUDA_TOPO_MAX_NUMA];
     int                  num_limits;
     /** Bytes/s that all copies through one piece of hardware share: a GPU's
-     *  ports to an NVSwitch, its PCIe link; each direction by itself */
+     *  ports to an NVSwitch, its PCIe link, the link above a PCIe switch, the
+     *  host's memory, a link between sockets; each direction by itself */
     double               limits[UCT_CUDA_TOPO_MAX_LIMITS];
 } uct_cuda_topo_t;
 
@@ -88,6 +107,12 @@ void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus);
 int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo, double bandwidth);
 
 
+/** Let a link share one more limit; NO_LIMIT, or one that it has already,
+ *  changes nothing. A limit below the link's bandwidth lowers that. */
+void uct_cuda_topo_link_add_limit(const uct_cuda_topo_t *topo,
+                                  uct_cuda_topo_link_t *link, int limit);
+
+
 /** Describe one direction between two GPUs, bandwidth in bytes/s. */
 void uct_cuda_topo_set_link(uct_cuda_topo_t *topo, int from, int to,
                             double bandwidth, int limit_from, int limit_to);
@@ -96,6 +121,16 @@ void uct_cuda_topo_set_link(uct_cuda_topo_t *topo, int from, int to,
 /** Describe a GPU's way to host memory and back, bandwidth in bytes/s. */
 void uct_cuda_topo_set_host(uct_cuda_topo_t *topo, int gpu, double bandwidth,
                             int limit_to_host, int limit_from_host);
+
+
+/**
+ * A GPU's way to (@a to_host) or from memory of any NUMA node: that of its own
+ * node, and the link between the sockets where there is one in between.
+ *
+ * @param numa  As the system numbers it; an unknown one is the GPU's own.
+ */
+uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
+                                             int gpu, int numa, int to_host);
 
 
 /** Matrix of GB/s (10^9 bytes/s) for people. */

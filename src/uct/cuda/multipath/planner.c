@@ -53,7 +53,7 @@ typedef struct {
     double             latency;
     double             gap; /* seconds that a chunk costs the path */
     unsigned           num_limits;
-    int16_t            limits[2 * MAX_HOPS];
+    int16_t            limits[MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];
     double             share; /* configured, or 0 */
 } candidate_t;
 
@@ -134,7 +134,7 @@ static void problem_set_limits(problem_t *problem)
             }
 
             link = lane_link(topo, lane);
-            for (i = 0; i < 2; ++i) {
+            for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
                 if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
                     users[link->limits[i]] += problem->load->active[lane];
                 }
@@ -147,12 +147,28 @@ static void problem_set_limits(problem_t *problem)
     }
 }
 
+/* A lane's link; one that ends in the host ends at the source's NUMA node */
+static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
+{
+    int numa = problem->topo->gpus[problem->src].numa;
+    int from = uct_cuda_mp_lane_from(lane);
+    int to   = uct_cuda_mp_lane_to(lane);
+
+    if (from == UCT_CUDA_MP_LANE_HOST) {
+        return uct_cuda_topo_host_link(problem->topo, to, numa, false);
+    } else if (to == UCT_CUDA_MP_LANE_HOST) {
+        return uct_cuda_topo_host_link(problem->topo, from, numa, true);
+    }
+
+    return problem->topo->links[from][to];
+}
+
 static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
                               int from, int to)
 {
-    uint16_t lane                    = uct_cuda_mp_lane(from, to);
-    const uct_cuda_topo_link_t *link = lane_link(problem->topo, lane);
-    double bandwidth                 = link->bandwidth;
+    uint16_t lane             = uct_cuda_mp_lane(from, to);
+    uct_cuda_topo_link_t link = hop_link(problem, lane);
+    double bandwidth          = link.bandwidth;
     unsigned i;
 
     if (problem->load != NULL) {
@@ -164,10 +180,10 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
     }
 
     candidate->lanes[candidate->hops++] = lane;
-    candidate->latency                 += link->latency;
-    for (i = 0; i < 2; ++i) {
-        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-            candidate->limits[candidate->num_limits++] = link->limits[i];
+    candidate->latency                 += link.latency;
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            candidate->limits[candidate->num_limits++] = link.limits[i];
         }
     }
 }
