@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Breaks the engine on purpose, from outside: a library that is preloaded under
+ * a program with the module and stands between the module and the driver.
+ * CUEMU_SABOTAGE says which order it takes away:
+ *
+ *   none    nothing; only counts
+ *   hops    the second hop of a chunk does not wait for its first
+ *   slots   a staging slot is filled again before it was drained
+ *   early   a transfer is complete when its fastest path is
+ *
+ * The tests that run on top have to notice. What kind of copy something belongs
+ * to is told by its addresses: memory that the module itself allocated is
+ * staging memory. At exit it prints how often it did what it is there for.
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* The module, by the end of its file's name */
+#define SABOTAGE_MODULE "libuct_cuda.so"
+
+/* A stream with so many waits and no copy is where paths are joined */
+#define SABOTAGE_JOIN_WAITS 3
+
+#define SABOTAGE_MAX_RANGES 64
+#define SABOTAGE_MAX_KINDS  16384 /* a power of two */
+
+
+typedef enum {
+    SABOTAGE_NONE,
+    SABOTAGE_HOPS,
+    SABOTAGE_SLOTS,
+    SABOTAGE_EARLY,
+    SABOTAGE_LAST
+} sabotage_t;
+
+static const char *const sabotage_names[] = {"none", "hops", "slots", "early"};
+
+
+/* What the newest copy of a stream, or the one before an event, is */
+typedef enum {
+    KIND_NONE,
+    KIND_DIRECT,
+    KIND_FIRST_HOP,
+    KIND_SECOND_HOP
+} kind_t;
+
+
+typedef struct {
+    uintptr_t begin, end;
+} range_t;
+
+
+typedef struct {
+    const void *object; /* NULL: free */
+    kind_t     kind;
+    unsigned   waits; /* of a stream */
+} object_kind_t;
+
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t  once;
+    sabotage_t      what;
+    range_t         staging[SABOTAGE_MAX_RANGES];
+    object_kind_t   kinds[SABOTAGE_MAX_KINDS];
+    unsigned long   waits;
+    unsigned long   dropped;
+} sabotage = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .once = PTHREAD_ONCE_INIT
+};
+
+
+static void sabotage_report(void)
+{
+    if (sabotage.waits > 0) {
+        fprintf(stderr, "sabotage: %s: %lu of %lu waits dropped\n",
+                sabotage_names[sabotage.what], sabotage.dropped,
+                sabotage.waits);
+    }
+}
+
+static void sabotage_init(void)
+{
+    const char *name = getenv("CUEMU_SABOTAGE");
+    int i;
+
+    for (i = 0; i < SABOTAGE_LAST; ++i) {
+        if ((name != NULL) && (strcmp(name, sabotage_names[i]) == 0)) {
+            sabotage.what = (sabotage_t)i;
+            atexit(sabotage_report);
+            return;
+        }
+    }
+
+    fprintf(stderr, "sabotage: CUEMU_SABOTAGE is none of: none hops slots "
+                    "early\n");
+    _Exit(2);
+}
+
+
+/* ------------------------------------------------------------------ kinds */
+
+/* With the lock: where an object's kind is kept */
+static object_kind_t *find_kind(const void *object)
+{
+    size_t index = ((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15);
+    object_kind_t *entry;
+    int i;
+
+    for (i = 0; i < SABOTAGE_MAX_KINDS; ++i) {
+        entry = &sabotage.kinds[(index + i) & (SABOTAGE_MAX_KINDS - 1)];
+        if ((entry->object == object) || (entry->object == NULL)) {
+            entry->object = object;
+            return entry;
+        }
+    }
+
+    fprintf(stderr, "sabotage: too many streams and events\n");
+    abort();
+}
+
+static void add_staging(uintptr_t address, size_t size)
+{
+    int i;
+
+    for (i = 0; i < SABOTAGE_MAX_RANGES; ++i) {
+        if (sabotage.staging[i].end == 0) {
+            sabotage.staging[i].begin = address;
+            sabotage.staging[i].end   = address + size;
+            return;
+        }
+    }
+}
+
+static void remove_staging(uintptr_t address)
+{
+    int i;
+
+    for (i = 0; i < SABOTAGE_MAX_RANGES; ++i) {
+        if (sabotage.staging[i].begin == address) {
+            memset(&sabotage.staging[i], 0, sizeof(sabotage.staging[i]));
+        }
+    }
+}
+
+static int is_staging(uintptr_t address)
+{
+    int i;
+
+    for (i = 0; i < SABOTAGE_MAX_RANGES; ++i) {
+        if ((address >= sabotage.staging[i].begin) &&
+            (address < sabotage.staging[i].end)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+static kind_t copy_kind(uintptr_t dst, uintptr_t src)
+{
+    return is_staging(dst) ? KIND_FIRST_HOP :
+           is_staging(src) ? KIND_SECOND_HOP :
+                             KIND_DIRECT;
+}
+
+/* Is this one of the waits that are to be forgotten? A lane that has not copied
+ * anything yet keeps its first ones: there are many more. */
+static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
+{
+    switch (sabotage.what) {
+    case SABOTAGE_HOPS:
+        return (waiter->kind != KIND_NONE) && (awaited == KIND_FIRST_HOP);
+    case SABOTAGE_SLOTS:
+        return (waiter->kind == KIND_FIRST_HOP) && (awaited == KIND_SECOND_HOP);
+    case SABOTAGE_EARLY:
+        return (waiter->kind == KIND_NONE) &&
+               (waiter->waits > SABOTAGE_JOIN_WAITS) &&
+               (awaited != KIND_DIRECT);
+    default:
+        return 0;
+    }
+}
+
+
+/* --------------------------------------------------------------- the calls */
+
+/* The driver's function behind a wrapper, of the same type */
+#define REAL(_wrapper) ((__typeof__(&_wrapper))real_##_wrapper)
+
+#define WRAPPERS(_) \
+    _(mem_alloc, "cuMemAlloc_v2") \
+    _(mem_free, "cuMemFree_v2") \
+    _(mem_host_alloc, "cuMemHostAlloc") \
+    _(mem_free_host, "cuMemFreeHost") \
+    _(memcpy_async, "cuMemcpyAsync") \
+    _(event_record, "cuEventRecord") \
+    _(stream_wait_event, "cuStreamWaitEvent")
+
+#define DECLARE_REAL(_wrapper, _symbol) static void *real_##_wrapper;
+WRAPPERS(DECLARE_REAL)
+
+static CUresult mem_alloc(CUdeviceptr *ptr, size_t size)
+{
+    CUresult result = REAL(mem_alloc)(ptr, size);
+
+    pthread_mutex_lock(&sabotage.lock);
+    if (result == CUDA_SUCCESS) {
+        add_staging(*ptr, size);
+    }
+    pthread_mutex_unlock(&sabotage.lock);
+    return result;
+}
+
+static CUresult mem_free(CUdeviceptr ptr)
+{
+    pthread_mutex_lock(&sabotage.lock);
+    remove_staging(ptr);
+    pthread_mutex_unlock(&sabotage.lock);
+    return REAL(mem_free)(ptr);
+}
+
+static CUresult mem_host_alloc(void **ptr, size_t size, unsigned flags)
+{
+    CUresult result = REAL(mem_host_alloc)(ptr, size, flags);
+
+    pthread_mutex_lock(&sabotage.lock);
+    if (result == CUDA_SUCCESS) {
+        add_staging((uintptr_t)*ptr, size);
+    }
+    pthread_mutex_unlock(&sabotage.lock);
+    return result;
+}
+
+static CUresult mem_free_host(void *ptr)
+{
+    pthread_mutex_lock(&sabotage.lock);
+    remove_staging((uintptr_t)ptr);
+    pthread_mutex_unlock(&sabotage.lock);
+    return REAL(mem_free_host)(ptr);
+}
+
+static CUresult
+memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    pthread_mutex_lock(&sabotage.lock);
+    find_kind(stream)->kind = copy_kind(dst, src);
+    pthread_mutex_unlock(&sabotage.lock);
+    return REAL(memcpy_async)(dst, src, size, stream);
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    pthread_mutex_lock(&sabotage.lock);
+    find_kind(event)->kind = find_kind(stream)->kind;
+    pthread_mutex_unlock(&sabotage.lock);
+    return REAL(event_record)(event, stream);
+}
+
+static CUresult
+stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    object_kind_t *waiter;
+    int drop;
+
+    pthread_mutex_lock(&sabotage.lock);
+    waiter = find_kind(stream);
+    ++waiter->waits;
+    drop = is_unwanted(waiter, find_kind(event)->kind);
+    ++sabotage.waits;
+    sabotage.dropped += drop;
+    pthread_mutex_unlock(&sabotage.lock);
+    return drop ? CUDA_SUCCESS : REAL(stream_wait_event)(stream, event, flags);
+}
+
+
+/* -------------------------------------------------------------- the lookup */
+
+static int is_from_module(const void *caller)
+{
+    const char *name;
+    Dl_info info;
+
+    if ((dladdr(caller, &info) == 0) || (info.dli_fname == NULL)) {
+        return 0;
+    }
+
+    name = strrchr(info.dli_fname, '/');
+    name = (name == NULL) ? info.dli_fname : name + 1;
+    return strncmp(name, SABOTAGE_MODULE, strlen(SABOTAGE_MODULE)) == 0;
+}
+
+/* What the module finds under a name, if it is one of ours */
+static void *find_wrapper(void *handle, const char *name,
+                          void *(*real)(void*, const char*))
+{
+#define FIND(_wrapper, _symbol) \
+    if (strcmp(name, _symbol) == 0) { \
+        pthread_once(&sabotage.once, sabotage_init); \
+        real_##_wrapper = real(handle, name); \
+        return (real_##_wrapper == NULL) ? NULL : (void*)_wrapper; \
+    }
+
+    WRAPPERS(FIND)
+    return NULL;
+}
+
+__attribute__((visibility("default"))) void *dlsym(void *handle,
+                                                   const char *name);
+
+/* The real one looks at who called it: the last call has to be a jump */
+#ifdef __clang__
+#define CALL_BY_JUMP
+#define BY_JUMP __attribute__((musttail))
+#else
+#define CALL_BY_JUMP __attribute__((optimize("O2")))
+#define BY_JUMP
+#endif
+
+CALL_BY_JUMP void *dlsym(void *handle, const char *name)
+{
+    static void *(*real)(void*, const char*);
+    void *found;
+
+    if (real == NULL) {
+        real = (void *(*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym",
+                                                     "GLIBC_2.34");
+        if (real == NULL) {
+            real = (void *(*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym",
+                                                         "GLIBC_2.2.5");
+        }
+    }
+
+    if ((strncmp(name, "cu", 2) == 0) &&
+        is_from_module(__builtin_return_address(0)) &&
+        ((found = find_wrapper(handle, name, real)) != NULL)) {
+        return found;
+    }
+
+    BY_JUMP return real(handle, name);
+}
