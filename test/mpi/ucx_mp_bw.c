@@ -497,11 +497,15 @@ static void bw_prepare(void)
 {
     bw_options_t *o = &bw.opts;
     char why[256]   = "";
-    int local_rank, count, i;
+    int count       = 0;
+    int local_rank, i;
 
-    local_rank = ucx_mp_gpu_env_local_rank();
-    count      = ucx_mp_gpu_init((local_rank < 0) ? bw.rank : local_rank, why,
-                                 sizeof(why));
+    /* A program of host memory only has nothing to do with GPUs */
+    if ((o->mem[0] != UCX_MP_MEM_HOST) || (o->mem[1] != UCX_MP_MEM_HOST)) {
+        local_rank = ucx_mp_gpu_env_local_rank();
+        count      = ucx_mp_gpu_init((local_rank < 0) ? bw.rank : local_rank,
+                                     why, sizeof(why));
+    }
     for (i = 0; i < 2; ++i) {
         if (o->mem[i] == UCX_MP_MEM_LAST) {
             o->mem[i] = (count > 0) ? UCX_MP_MEM_DEVICE : UCX_MP_MEM_HOST;

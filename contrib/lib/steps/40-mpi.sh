@@ -74,6 +74,28 @@ mpi_no_peer_access() {
         "$programs/ucx_mp_checked" --transfers 100 $what
 }
 
+# mpi_first_use MPI: this UCX sees no CUDA allocations. Ranks that begin to use
+# GPUs after MPI_Init are noticed; ranks that never do keep the cache of memory
+# types, and with it UCX's shortest path for host messages.
+mpi_first_use() {
+    local mpirun programs log=$ucx_mp_build/log/first-use-$1.out
+    mpi_tools "$1" || return
+    UCX_LOG_LEVEL=debug "$mpi_run" --emulate beluga "$mpirun" -x UCX_LOG_LEVEL \
+        -n 2 "$programs/ucx_mp_checked" --transfers 200 --max-size 256K \
+        > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    grep -E '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' "$log" &&
+        [ "$(grep -c 'memory types goes with the first use of a GPU' \
+             "$log")" -eq 2 ] &&
+        [ "$(grep -c 'first use of a GPU: UCX asks about every buffer' \
+             "$log")" -eq 2 ] || return
+    UCX_LOG_LEVEL=debug "$mpi_run" --emulate beluga "$mpirun" -x UCX_LOG_LEVEL \
+        -n 2 "$programs/ucx_mp_checked" --transfers 200 --max-size 256K \
+        --memory host > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    [ "$(grep -c 'memory types goes with the first use of a GPU' \
+         "$log")" -eq 2 ] &&
+        ! grep 'first use of a GPU: UCX asks about every buffer' "$log"
+}
+
 # mpi_no_staging: memory for staging runs out, and messages arrive all the same
 mpi_no_staging() {
     local mpirun programs
@@ -125,6 +147,10 @@ step mpi-one-gpu quick 60 mpi_one_gpu \
      "ranks that see one GPU each take one path"
 step mpi-no-peer-access quick 60 mpi_no_peer_access \
      "GPUs that are no peers: the host carries the messages"
+for mpi_name in distribution openmpi5; do
+    step "mpi-$mpi_name-first-use" quick 60 "mpi_first_use $mpi_name" \
+         "GPUs used after MPI_Init are noticed"
+done
 step mpi-no-staging quick 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
 step mpi-speedup quick 120 "mpi_speedup beluga 2.0" \

@@ -643,6 +643,13 @@ ucs_status_t uct_abi_mem_event_register(unsigned events,
 void uct_abi_mem_event_unregister(unsigned events, uct_abi_mem_event_cb_t cb,
                                   void *arg);
 
+/* Have every call of a function of the process reach hook instead, by changing
+ * its code; *original_p calls what it was. Not undone. UCS_ERR_UNSUPPORTED when
+ * UCX has no means to, or the function's code is of a kind that they cannot
+ * move. */
+ucs_status_t uct_abi_function_hook(void *function, void *hook,
+                                   const char *name, void **original_p);
+
 
 /*
  * Attaching

@@ -216,3 +216,16 @@ void uct_abi_mem_event_unregister(unsigned events, uct_abi_mem_event_cb_t cb,
     listener->events = 0;
     pthread_mutex_unlock(&uct_abi_mem_lock);
 }
+
+ucs_status_t uct_abi_function_hook(void *function, void *hook,
+                                   const char *name, void **original_p)
+{
+    if ((uct_abi_host.release == NULL) ||
+        (uct_abi_host.sym.ucm_bistro_patch == NULL) ||
+        (uct_abi_host.sym.ucm_bistro_patch(function, hook, name, original_p,
+                                           NULL) != UCS_OK)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return (*original_p == NULL) ? UCS_ERR_UNSUPPORTED : UCS_OK;
+}

@@ -57,6 +57,9 @@ typedef void (*uct_abi_fn_t)(void);
 
 /* May be missing. */
 #define UCT_ABI_OPTIONAL_FUNCTIONS(_) \
+    _(ucs_status_t, ucm_bistro_patch, \
+      (void *function, void *hook, const char *name, void **original_p, \
+       void **restore_point_p)) \
     _(ucs_status_t, uct_iface_base_query_v2, (uct_iface_h iface, void *attr))
 
 /* _(type, name): variables. A program may hold the copy that counts. */

@@ -17,7 +17,8 @@
 
 /*
  * Every exported function starts with the same few plain instructions, which
- * memory hooks know how to move elsewhere, and is its own piece of code. The
+ * memory hooks know how to move elsewhere, and is its own piece of code: those
+ * that driver 580 begins with, whose fourth UCX before 1.20 does not know. The
  * load of eax only makes the movable part long enough for a far jump.
  */
 #if defined(__x86_64__)
@@ -33,7 +34,8 @@
             ".cfi_offset %rbp, -16\n" \
             "mov %rsp, %rbp\n" \
             ".cfi_def_cfa_register %rbp\n" \
-            "sub $0x10, %rsp\n" \
+            "push %r12\n" \
+            "sub $0x8, %rsp\n" \
             "mov $0, %eax\n" \
             "leave\n" \
             ".cfi_def_cfa %rsp, 8\n" \

@@ -43,6 +43,7 @@ const uct_cuda_driver_t *uct_cuda_driver_table;
 static struct {
     pthread_mutex_t   lock;
     ucs_status_t      status; /* UCS_INPROGRESS: nobody has tried yet */
+    bool              is_first; /* nobody had loaded it before us */
     uct_cuda_driver_t table;
 } driver = {
     .lock   = PTHREAD_MUTEX_INITIALIZER,
@@ -102,6 +103,13 @@ static ucs_status_t driver_open(void)
     ucs_status_t status;
     void *handle;
 
+    handle = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    if (handle == NULL) {
+        driver.is_first = true;
+    } else {
+        dlclose(handle);
+    }
+
     handle = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_GLOBAL);
     if (handle == NULL) {
         /* The usual node without GPUs: not worth a word */
@@ -146,6 +154,11 @@ ucs_status_t uct_cuda_driver_status(void)
     }
 
     return driver.status;
+}
+
+bool uct_cuda_driver_is_first(void)
+{
+    return driver.is_first;
 }
 
 void uct_cuda_driver_override(const uct_cuda_driver_t *table)

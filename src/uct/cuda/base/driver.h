@@ -10,6 +10,7 @@
 #include <ucs/type/status.h>
 
 #include <cuda.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 BEGIN_C_DECLS
@@ -251,6 +252,11 @@ static inline const uct_cuda_driver_t *uct_cuda_driver_get(void)
  *         device; UCS_ERR_UNSUPPORTED when libcuda is too old or refuses.
  */
 ucs_status_t uct_cuda_driver_status(void);
+
+
+/** Was it us who brought the driver into this process? Then nobody has used a
+ *  GPU before. */
+bool uct_cuda_driver_is_first(void);
 
 
 /**

@@ -5,6 +5,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memtype.h>
 #include <uct/cuda/base/module.h>
 
 #include <stddef.h>
@@ -228,6 +229,7 @@ int uct_cuda_is_available(const uct_abi_component_t *component)
         return 0;
     }
 
+    uct_cuda_memtype_setup();
     uct_cuda_gpu_name_sys_devices();
     return 1;
 }

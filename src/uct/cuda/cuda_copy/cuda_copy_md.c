@@ -11,6 +11,7 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/memtype.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 
@@ -247,7 +248,11 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
 
     uct_cuda_memory_query(address, length, &memory);
     if (memory.type == UCS_MEMORY_TYPE_HOST) {
-        uct_cuda_hostmem_add(address, length);
+        /* The driver may free what it knows, and use the address again, with no
+         * hook seeing it */
+        if (!memory.is_pinned) {
+            uct_cuda_hostmem_add(address, length);
+        }
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -309,26 +314,6 @@ static const uct_abi_md_ops_t md_ops = {
     .detect_memory_type = detect_memory_type
 };
 
-/*
- * A UCX without CUDA memory hooks has a cache of memory types that nothing
- * fills, and takes every pointer for host memory: it must go. Then UCX asks us
- * for every buffer, which is what hostmem makes cheap.
- */
-static void memtype_cache_setup(void)
-{
-    if (uct_abi_memtype_cache_state() != UCT_ABI_MEMTYPE_CACHE_BLIND) {
-        return;
-    }
-
-    if (uct_abi_memtype_cache_disable() != UCS_OK) {
-        uct_cuda_warn("this UCX does not see CUDA allocations and its cache of "
-                      "memory types cannot be switched off: set "
-                      "UCX_MEMTYPE_CACHE=n");
-    }
-
-    uct_cuda_hostmem_enable();
-}
-
 static bool dmabuf_is_supported(void)
 {
     int is_supported = 0;
@@ -364,7 +349,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     }
 
     (void)uct_cuda_driver_get()->cuDeviceTotalMem(&md->gpu_memory, 0);
-    memtype_cache_setup();
+    uct_cuda_memtype_setup();
 
     md->super.ops = &md_ops;
     *md_p         = &md->super;

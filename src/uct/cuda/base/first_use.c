@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The hooks stay for good and cost a load and a compare a call. */
+#include <uct/cuda/base/first_use.h>
+
+#include <uct/abi/abi.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+
+#include <dlfcn.h>
+
+
+static void (*on_first_use)(void);
+
+
+static void note_use(void)
+{
+    void (*func)(void) = __atomic_load_n(&on_first_use, __ATOMIC_ACQUIRE);
+
+    if ((func != NULL) &&
+        (__atomic_exchange_n(&on_first_use, NULL, __ATOMIC_ACQ_REL) != NULL)) {
+        func();
+    }
+}
+
+
+/*
+ * _(symbol, must be hooked, parameters, arguments). Memory is what counts.
+ * Contexts come before it, and before what has no function to hook: variables
+ * of a program's device code. Pointers to types that came with newer toolkits
+ * are void* here.
+ */
+#define HOOKS(_) \
+    _(cuMemAlloc_v2, 1, (CUdeviceptr *a, size_t b), (a, b)) \
+    _(cuMemAllocManaged, 1, (CUdeviceptr *a, size_t b, unsigned c), (a, b, c)) \
+    _(cuMemAllocPitch_v2, 1, \
+      (CUdeviceptr *a, size_t *b, size_t c, size_t d, unsigned e), \
+      (a, b, c, d, e)) \
+    _(cuMemAllocAsync, 1, (CUdeviceptr *a, size_t b, CUstream c), (a, b, c)) \
+    _(cuMemAllocAsync_ptsz, 1, (CUdeviceptr *a, size_t b, CUstream c), \
+      (a, b, c)) \
+    _(cuMemAllocFromPoolAsync, 1, \
+      (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d)) \
+    _(cuMemAllocFromPoolAsync_ptsz, 1, \
+      (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d)) \
+    _(cuMemMap, 1, \
+      (CUdeviceptr a, size_t b, size_t c, unsigned long long d, \
+       unsigned long long e), \
+      (a, b, c, d, e)) \
+    _(cuDevicePrimaryCtxRetain, 0, (CUcontext *a, CUdevice b), (a, b)) \
+    _(cuCtxCreate_v2, 0, (CUcontext *a, unsigned b, CUdevice c), (a, b, c)) \
+    _(cuCtxCreate_v3, 0, \
+      (CUcontext *a, void *b, int c, unsigned d, CUdevice e), \
+      (a, b, c, d, e)) \
+    _(cuCtxCreate_v4, 0, (CUcontext *a, void *b, unsigned c, CUdevice d), \
+      (a, b, c, d))
+
+#define DEFINE_HOOK(_symbol, _must, _params, _args) \
+    static CUresult (*_symbol##_original) _params; \
+    static CUresult _symbol##_hook _params \
+    { \
+        note_use(); \
+        return _symbol##_original _args; \
+    }
+HOOKS(DEFINE_HOOK)
+
+
+typedef struct {
+    const char *symbol;
+    int        must;
+    void       *hook;
+    void       **original_p;
+} hook_t;
+
+#define HOOK_ENTRY(_symbol, _must, _params, _args) \
+    {#_symbol, _must, (void*)_symbol##_hook, (void**)&_symbol##_original},
+
+static const hook_t hooks[] = {HOOKS(HOOK_ENTRY)};
+
+
+ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
+{
+    const hook_t *hook;
+    void *function;
+    size_t i;
+
+    if (!uct_cuda_driver_is_first()) {
+        return UCS_ERR_BUSY;
+    }
+
+    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); ++i) {
+        hook     = &hooks[i];
+        function = dlsym(RTLD_DEFAULT, hook->symbol);
+        if (function == NULL) {
+            continue; /* a driver older than the function */
+        }
+
+        if ((uct_abi_function_hook(function, hook->hook, hook->symbol,
+                                   hook->original_p) != UCS_OK) &&
+            hook->must) {
+            uct_cuda_debug("%s cannot be hooked", hook->symbol);
+            return UCS_ERR_UNSUPPORTED;
+        }
+    }
+
+    __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
+    return UCS_OK;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <uct/cuda/base/memtype.h>
+
+#include <uct/abi/abi.h>
+#include <uct/cuda/base/first_use.h>
+#include <uct/cuda/base/hostmem.h>
+#include <uct/cuda/base/log.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+
+
+static struct {
+    pthread_mutex_t lock;
+    bool            is_tried; /* to notice the first use of a GPU */
+    bool            is_watched;
+} memtype = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static void cache_disable(void)
+{
+    (void)uct_abi_memtype_cache_disable();
+    uct_cuda_debug("first use of a GPU: UCX asks about every buffer from now "
+                   "on");
+}
+
+void uct_cuda_memtype_setup(void)
+{
+    pthread_mutex_lock(&memtype.lock);
+    if (uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_BLIND) {
+        uct_cuda_hostmem_enable();
+        if (!memtype.is_tried) {
+            memtype.is_tried   = true;
+            memtype.is_watched = (uct_cuda_first_use_watch(cache_disable) ==
+                                  UCS_OK);
+            uct_cuda_debug("the cache of memory types %s",
+                           memtype.is_watched ?
+                                   "goes with the first use of a GPU" :
+                                   "is switched off");
+        }
+
+        if (!memtype.is_watched &&
+            (uct_abi_memtype_cache_disable() != UCS_OK)) {
+            uct_cuda_warn("this UCX does not see CUDA allocations and its "
+                          "cache of memory types cannot be switched off: set "
+                          "UCX_MEMTYPE_CACHE=n");
+        }
+    }
+    pthread_mutex_unlock(&memtype.lock);
+}
