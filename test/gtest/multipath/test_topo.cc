@@ -101,12 +101,15 @@ protected:
 
         uct_cuda_driver_override(&m_driver);
         uct_cuda_nvml_override(&m_nvml);
+        /* nothing of the machine that the test runs on */
+        setenv("SYSFS_PATH", "/nonexistent", 1);
     }
 
     ~test_topo()
     {
         uct_cuda_driver_override(NULL);
         uct_cuda_nvml_override(NULL);
+        unsetenv("SYSFS_PATH");
     }
 
     static const std::vector<FakeLink> &links(nvmlDevice_t device)
@@ -209,7 +212,9 @@ TEST_F(test_topo, links_to_the_processor)
     set_links(2, 3, NVML_NVLINK_DEVICE_TYPE_IBMNPU, 0);
     probe();
     EXPECT_NEAR(3 * 25 * .93 * GB, m_topo.gpus[0].to_host.bandwidth, 1 * GB);
-    EXPECT_EQ(UCT_CUDA_TOPO_NO_LIMIT, m_topo.gpus[0].to_host.limits[0]);
+    /* ... and what goes to the other GPU, which no NVLink leads to */
+    EXPECT_EQ(m_topo.gpus[0].to_host.limits[0], m_topo.links[0][1].limits[0]);
+    EXPECT_EQ(m_topo.gpus[0].to_host.bandwidth, m_topo.links[0][1].bandwidth);
 }
 
 TEST_F(test_topo, no_peer_access)

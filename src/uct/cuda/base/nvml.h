@@ -20,6 +20,12 @@ BEGIN_C_DECLS
     _req(nvmlShutdown, "nvmlShutdown", (void)) \
     _req(nvmlDeviceGetHandleByPciBusId, "nvmlDeviceGetHandleByPciBusId_v2", \
          (const char*, nvmlDevice_t*)) \
+    _opt(nvmlDeviceGetCount, "nvmlDeviceGetCount_v2", (unsigned*)) \
+    _opt(nvmlDeviceGetMigMode, "nvmlDeviceGetMigMode", \
+         (nvmlDevice_t, unsigned*, unsigned*)) \
+    _opt(nvmlDeviceGetTopologyCommonAncestor, \
+         "nvmlDeviceGetTopologyCommonAncestor", \
+         (nvmlDevice_t, nvmlDevice_t, nvmlGpuTopologyLevel_t*)) \
     _opt(nvmlDeviceGetFieldValues, "nvmlDeviceGetFieldValues", \
          (nvmlDevice_t, int, nvmlFieldValue_t*)) \
     _opt(nvmlDeviceGetNvLinkState, "nvmlDeviceGetNvLinkState", \

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From wiring to links and the limits that they share. What copies get of each
+ * kind of link stands here; ucx_mp_perf --calibrate replaces it by what a node
+ * really does.
+ */
+#include <uct/cuda/base/wiring.h>
+
+#include <string.h>
+
+
+/* What copies get of an NVLink's signalling rate. Up to NVLink 3: 48 of
+ * 51.6 GB/s over two V100 links. From NVLink 4: 396 of 478 GB/s over an H200's
+ * 18 links, measured. */
+#define NVLINK_EFFICIENCY_OLD 0.93
+#define NVLINK_EFFICIENCY_NEW 0.83
+#define NVLINK_VERSION_NEW    6 /* NVML's number of NVLink 4.0 */
+
+/* Between the sockets, one way. POWER9's X-bus: 41 of 64 GB/s, measured with
+ * Comm|Scope on AC922. Others: two thirds of three UPI links of 20.8 GB/s, the
+ * same share. */
+#define SOCKET_POWER 41
+#define SOCKET       41.6
+
+/* Shares of a host memory's rate that devices get of it; see below */
+#define MEMORY_READ  (160. / 307)
+#define MEMORY_WRITE (133. / 307)
+
+#define GIGA 1e9
+
+
+/* One direction of everything that hangs at the host */
+typedef struct {
+    int gpu[UCT_CUDA_TOPO_MAX_GPUS];             /* its own link */
+    int above[UCT_CUDA_WIRING_MAX_SWITCHES];     /* the link above a switch */
+} limits_t;
+
+
+typedef struct {
+    const uct_cuda_wiring_t *wiring;
+    uct_cuda_topo_t         *topo;
+    double                  host[UCT_CUDA_TOPO_MAX_GPUS];  /* bytes/s */
+    double                  ports[UCT_CUDA_TOPO_MAX_GPUS]; /* to NVSwitches */
+    /* bytes/s of NVLinks [from][to] */
+    double                  nvlink[UCT_CUDA_TOPO_MAX_GPUS]
+                                  [UCT_CUDA_TOPO_MAX_GPUS];
+    uint32_t                below[UCT_CUDA_WIRING_MAX_SWITCHES]; /* GPUs */
+    limits_t                up;
+    limits_t                down;
+} drawing_t;
+
+
+static double min_double(double a, double b)
+{
+    return (a < b) ? a : b;
+}
+
+/* 55 GB/s over 16 lanes measured on H200 (generation 5); 25 and 12 GB/s are the
+ * usual figures of page-locked copies on A100 and V100; the others follow the
+ * signalling rate. An unknown link is taken for a V100's. */
+static double pcie_bandwidth(const uct_cuda_wiring_pcie_t *pcie)
+{
+    static const double x16[] = {0, 3, 6, 12, 25, 55, 110};
+    const unsigned last       = sizeof(x16) / sizeof(x16[0]) - 1;
+    unsigned generation       = pcie->generation;
+    unsigned width            = pcie->width;
+
+    if ((generation == 0) || (width == 0)) {
+        generation = 3;
+        width      = 16;
+    }
+
+    return x16[(generation < last) ? generation : last] * GIGA * width / 16;
+}
+
+/* What one link gives a copy */
+static double nvlink_bandwidth(const uct_cuda_wiring_gpu_t *gpu)
+{
+    /* Signalling rate by NVML's version number, for GPUs that do not tell it;
+     * NVIDIA's data sheets of P100, V100, A100, H100, B200 */
+    static const double rates[] = {20, 20, 25, 25, 25, 25, 26.5, 50, 50};
+    const unsigned last         = sizeof(rates) / sizeof(rates[0]) - 1;
+    unsigned version            = gpu->nvlink_version;
+    double rate                 = gpu->nvlink_rate;
+
+    if (rate <= 0) {
+        rate = rates[(version < last) ? version : last] * GIGA;
+    }
+
+    return rate * ((version >= NVLINK_VERSION_NEW) ? NVLINK_EFFICIENCY_NEW :
+                                                     NVLINK_EFFICIENCY_OLD);
+}
+
+/* All NVLinks of a GPU by its capability: data sheets' 4, 6, 12, 18 links */
+static double nvlink_guess(int sm)
+{
+    static const struct {
+        int    sm;
+        double gbps;
+    } models[] = {
+        {100, 18 * 50 * NVLINK_EFFICIENCY_NEW},
+        {90, 18 * 26.5 * NVLINK_EFFICIENCY_NEW},
+        {80, 12 * 25 * NVLINK_EFFICIENCY_OLD},
+        {70, 6 * 25 * NVLINK_EFFICIENCY_OLD},
+        {0, 4 * 20 * NVLINK_EFFICIENCY_OLD},
+    };
+    unsigned i = 0;
+
+    while (models[i].sm > sm) {
+        ++i;
+    }
+
+    return models[i].gbps * GIGA;
+}
+
+/* What devices read and write of one NUMA node's memory. Measured beside H200:
+ * 160 to 190 and 133 to 153 GB/s of eight channels of DDR5-4800, 307 GB/s;
+ * others have the same share of the rate of the memory of their time: eight
+ * channels of DDR4-3200, six of DDR4-2666; POWER9 eight of DDR4-2666. */
+static void memory_bandwidth(unsigned generation, bool is_power,
+                             double *read_p, double *write_p)
+{
+    static const double rates[] = {128, 128, 128, 128, 205, 307};
+    const unsigned last         = sizeof(rates) / sizeof(rates[0]) - 1;
+    double rate;
+
+    rate     = is_power ? 171 : rates[(generation < last) ? generation : last];
+    *read_p  = rate * MEMORY_READ * GIGA;
+    *write_p = rate * MEMORY_WRITE * GIGA;
+}
+
+/* Is the GPU behind this switch? */
+static bool is_below(const drawing_t *d, int sw, int gpu)
+{
+    return (d->below[sw] & (1u << gpu)) != 0;
+}
+
+/* NVLinks: to each GPU, to switches, to the processor (which replaces PCIe) */
+static void draw_nvlinks(drawing_t *d)
+{
+    const uct_cuda_wiring_gpu_t *gpu;
+    const uct_cuda_wiring_peer_t *peer;
+    double bandwidth, to_cpu, unknown;
+    unsigned p;
+    int i;
+
+    for (i = 0; i < d->topo->num_gpus; ++i) {
+        gpu     = &d->wiring->gpus[i];
+        to_cpu  = 0;
+        unknown = 0;
+        for (p = 0; p < gpu->num_peers; ++p) {
+            peer      = &gpu->peers[p];
+            bandwidth = peer->count * nvlink_bandwidth(gpu);
+            switch (peer->end) {
+            case UCT_CUDA_WIRING_GPU:
+                d->nvlink[i][peer->gpu] += bandwidth;
+                break;
+            case UCT_CUDA_WIRING_SWITCH:
+                d->ports[i] += bandwidth;
+                break;
+            case UCT_CUDA_WIRING_CPU:
+                to_cpu += bandwidth;
+                break;
+            case UCT_CUDA_WIRING_UNKNOWN:
+                unknown += bandwidth;
+                break;
+            case UCT_CUDA_WIRING_HIDDEN:
+                break;
+            }
+        }
+
+        /* A virtual machine may hide what the links lead to. A board whose
+         * links end at no GPU that anybody sees has a switch. */
+        d->ports[i] = (d->ports[i] > 0) ? d->ports[i] : unknown;
+        if (to_cpu > 0) {
+            d->host[i] = to_cpu;
+        }
+    }
+}
+
+/* Without NVML there is only the driver's word that NVLink joins two GPUs. As
+ * fast as it may be, and shared by all paths: then no relay is chosen that may
+ * not be worth it, and no share is too large. */
+static void guess_nvlinks(drawing_t *d)
+{
+    int i, j;
+
+    for (i = 0; i < d->topo->num_gpus; ++i) {
+        for (j = 0; j < d->topo->num_gpus; ++j) {
+            if (d->wiring->atomics[i][j]) {
+                d->ports[i] = nvlink_guess(d->wiring->gpus[i].sm);
+            }
+        }
+    }
+}
+
+/* A direction that only one end knows of is as fast as the other one; otherwise
+ * a link is as wide as its narrower end */
+static void match_nvlinks(drawing_t *d)
+{
+    double both;
+    int i, j;
+
+    for (i = 0; i < d->topo->num_gpus; ++i) {
+        for (j = 0; j < i; ++j) {
+            both = min_double(d->nvlink[i][j], d->nvlink[j][i]);
+            if (both <= 0) {
+                both = d->nvlink[i][j] + d->nvlink[j][i];
+            }
+            d->nvlink[i][j] = d->nvlink[j][i] = both;
+        }
+    }
+}
+
+/* Limits of GPUs' own links to the host, and of links above switches that more
+ * than one GPU is behind. Switches in a row with the same GPUs are one. */
+static void draw_pcie(drawing_t *d)
+{
+    const uct_cuda_wiring_t *wiring = d->wiring;
+    double above[UCT_CUDA_WIRING_MAX_SWITCHES];
+    int stands[UCT_CUDA_WIRING_MAX_SWITCHES];
+    int i, s, parent;
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        for (s = wiring->gpus[i].pci_switch; s != UCT_CUDA_WIRING_NONE;
+             s = wiring->switches[s].parent) {
+            d->below[s] |= 1u << i;
+        }
+    }
+
+    for (s = 0; s < wiring->num_switches; ++s) {
+        parent    = wiring->switches[s].parent;
+        stands[s] = ((parent != UCT_CUDA_WIRING_NONE) &&
+                     (d->below[parent] == d->below[s])) ?
+                            stands[parent] :
+                            s;
+        above[s]  = pcie_bandwidth(&wiring->switches[s].pcie);
+        above[stands[s]]  = min_double(above[stands[s]], above[s]);
+        d->up.above[s]    = UCT_CUDA_TOPO_NO_LIMIT;
+        d->down.above[s]  = UCT_CUDA_TOPO_NO_LIMIT;
+    }
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        for (s = 0; s < wiring->num_switches; ++s) {
+            if (d->below[s] == (1u << i)) {
+                d->host[i] = min_double(d->host[i], above[s]);
+            }
+        }
+    }
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        d->up.gpu[i]   = uct_cuda_topo_add_limit(d->topo, d->host[i]);
+        d->down.gpu[i] = uct_cuda_topo_add_limit(d->topo, d->host[i]);
+    }
+
+    for (s = 0; s < wiring->num_switches; ++s) {
+        if ((stands[s] == s) && ((d->below[s] & (d->below[s] - 1)) != 0)) {
+            d->up.above[s]   = uct_cuda_topo_add_limit(d->topo, above[s]);
+            d->down.above[s] = uct_cuda_topo_add_limit(d->topo, above[s]);
+        }
+    }
+}
+
+static bool has_cpu_links(const uct_cuda_wiring_t *wiring)
+{
+    unsigned p;
+    int i;
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        for (p = 0; p < wiring->gpus[i].num_peers; ++p) {
+            if (wiring->gpus[i].peers[p].end == UCT_CUDA_WIRING_CPU) {
+                return true;
+            }
+        }
+    }
+
+    return false;
+}
+
+/* The limit of all that goes from one socket to another: one for all NUMA nodes
+ * of these sockets */
+static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
+                        double bandwidth)
+{
+    int n, m;
+
+    for (n = 0; n < topo->num_numa; ++n) {
+        for (m = 0; m < topo->num_numa; ++m) {
+            if ((topo->numa[n].socket == topo->numa[from].socket) &&
+                (topo->numa[m].socket == topo->numa[to].socket) &&
+                (topo->sockets[n][m] != UCT_CUDA_TOPO_NO_LIMIT)) {
+                return topo->sockets[n][m];
+            }
+        }
+    }
+
+    return uct_cuda_topo_add_limit(topo, bandwidth);
+}
+
+static void draw_numa(drawing_t *d)
+{
+    const uct_cuda_wiring_t *wiring = d->wiring;
+    const bool is_power             = has_cpu_links(wiring);
+    uct_cuda_topo_t *topo           = d->topo;
+    unsigned generation             = 0;
+    double read, write;
+    int n, m, i;
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        if (wiring->gpus[i].pcie.generation > generation) {
+            generation = wiring->gpus[i].pcie.generation;
+        }
+    }
+
+    memory_bandwidth(generation, is_power, &read, &write);
+    topo->num_numa = wiring->num_numa;
+    for (n = 0; n < topo->num_numa; ++n) {
+        topo->numa[n].os_index = wiring->numa[n].os_index;
+        topo->numa[n].socket   = wiring->numa[n].socket;
+        topo->numa[n].read     = UCT_CUDA_TOPO_NO_LIMIT;
+        topo->numa[n].write    = UCT_CUDA_TOPO_NO_LIMIT;
+    }
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        n = wiring->gpus[i].numa;
+        if ((n != UCT_CUDA_WIRING_NONE) &&
+            (topo->numa[n].read == UCT_CUDA_TOPO_NO_LIMIT)) {
+            topo->numa[n].read  = (int16_t)uct_cuda_topo_add_limit(topo, read);
+            topo->numa[n].write = (int16_t)uct_cuda_topo_add_limit(topo, write);
+        }
+    }
+
+    for (n = 0; n < topo->num_numa; ++n) {
+        for (m = 0; m < topo->num_numa; ++m) {
+            if (topo->numa[n].socket != topo->numa[m].socket) {
+                topo->sockets[n][m] = (int16_t)socket_limit(
+                        topo, n, m, (is_power ? SOCKET_POWER : SOCKET) * GIGA);
+            }
+        }
+    }
+}
+
+/* From one GPU over PCIe (or the processors) to another; host memory is not
+ * touched */
+static void draw_pcie_link(drawing_t *d, int from, int to)
+{
+    const uct_cuda_wiring_gpu_t *a = &d->wiring->gpus[from];
+    const uct_cuda_wiring_gpu_t *b = &d->wiring->gpus[to];
+    uct_cuda_topo_t *topo          = d->topo;
+    uct_cuda_topo_link_t *link     = &topo->links[from][to];
+    int s;
+
+    uct_cuda_topo_set_link(topo, from, to,
+                           min_double(d->host[from], d->host[to]),
+                           d->up.gpu[from], d->down.gpu[to]);
+    for (s = 0; s < d->wiring->num_switches; ++s) {
+        if (is_below(d, s, from) && !is_below(d, s, to)) {
+            uct_cuda_topo_link_add_limit(topo, link, d->up.above[s]);
+        } else if (is_below(d, s, to) && !is_below(d, s, from)) {
+            uct_cuda_topo_link_add_limit(topo, link, d->down.above[s]);
+        }
+    }
+
+    if ((a->numa != UCT_CUDA_WIRING_NONE) &&
+        (b->numa != UCT_CUDA_WIRING_NONE)) {
+        uct_cuda_topo_link_add_limit(topo, link,
+                                     topo->sockets[a->numa][b->numa]);
+    }
+}
+
+static void draw_host_links(drawing_t *d, int gpu)
+{
+    uct_cuda_topo_t *topo = d->topo;
+    int numa              = d->wiring->gpus[gpu].numa;
+    int s;
+
+    uct_cuda_topo_set_host(topo, gpu, d->host[gpu], d->up.gpu[gpu],
+                           d->down.gpu[gpu]);
+    for (s = 0; s < d->wiring->num_switches; ++s) {
+        if (is_below(d, s, gpu)) {
+            uct_cuda_topo_link_add_limit(topo, &topo->gpus[gpu].to_host,
+                                         d->up.above[s]);
+            uct_cuda_topo_link_add_limit(topo, &topo->gpus[gpu].from_host,
+                                         d->down.above[s]);
+        }
+    }
+
+    if (numa != UCT_CUDA_WIRING_NONE) {
+        uct_cuda_topo_link_add_limit(topo, &topo->gpus[gpu].to_host,
+                                     topo->numa[numa].write);
+        uct_cuda_topo_link_add_limit(topo, &topo->gpus[gpu].from_host,
+                                     topo->numa[numa].read);
+    }
+}
+
+static void draw_links(drawing_t *d)
+{
+    uct_cuda_topo_t *topo = d->topo;
+    int out[UCT_CUDA_TOPO_MAX_GPUS];
+    int in[UCT_CUDA_TOPO_MAX_GPUS];
+    int i, j;
+
+    for (i = 0; i < topo->num_gpus; ++i) {
+        out[i] = in[i] = UCT_CUDA_TOPO_NO_LIMIT;
+        if (d->ports[i] > 0) {
+            out[i] = uct_cuda_topo_add_limit(topo, d->ports[i]);
+            in[i]  = uct_cuda_topo_add_limit(topo, d->ports[i]);
+        }
+        draw_host_links(d, i);
+    }
+
+    for (i = 0; i < topo->num_gpus; ++i) {
+        for (j = 0; j < topo->num_gpus; ++j) {
+            if (!d->wiring->access[i][j]) {
+                continue;
+            }
+
+            if (d->nvlink[i][j] > 0) {
+                uct_cuda_topo_set_link(topo, i, j, d->nvlink[i][j],
+                                       UCT_CUDA_TOPO_NO_LIMIT,
+                                       UCT_CUDA_TOPO_NO_LIMIT);
+            } else if ((d->ports[i] > 0) && (d->ports[j] > 0)) {
+                uct_cuda_topo_set_link(topo, i, j,
+                                       min_double(d->ports[i], d->ports[j]),
+                                       out[i], in[j]);
+            } else {
+                draw_pcie_link(d, i, j);
+            }
+        }
+    }
+}
+
+void uct_cuda_topo_draw(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
+{
+    drawing_t d = {.wiring = wiring, .topo = topo};
+    const uct_cuda_wiring_gpu_t *gpu;
+    int i;
+
+    uct_cuda_topo_init(topo, wiring->num_gpus);
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        gpu = &wiring->gpus[i];
+        memcpy(topo->gpus[i].uuid, gpu->uuid, sizeof(gpu->uuid));
+        topo->gpus[i].pci_domain   = gpu->bus_id.domain;
+        topo->gpus[i].pci_bus      = gpu->bus_id.bus;
+        topo->gpus[i].pci_device   = gpu->bus_id.device;
+        topo->gpus[i].pci_function = gpu->bus_id.function;
+        topo->gpus[i].numa         = (gpu->numa != UCT_CUDA_WIRING_NONE) ?
+                                             wiring->numa[gpu->numa].os_index :
+                                             0;
+        d.host[i]                  = pcie_bandwidth(&gpu->pcie);
+    }
+
+    if (wiring->has_nvml) {
+        draw_nvlinks(&d);
+        match_nvlinks(&d);
+    } else {
+        guess_nvlinks(&d);
+    }
+
+    draw_pcie(&d);
+    draw_numa(&d);
+    draw_links(&d);
+}

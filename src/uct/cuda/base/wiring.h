@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is known of the node's hardware, as it was told: GPUs, NVLinks, PCIe
+ * switches, NUMA nodes; counts and speeds, no judgement. uct_cuda_topo_draw()
+ * makes of it what the planner sees.
+ */
+#ifndef UCT_CUDA_BASE_WIRING_H
+#define UCT_CUDA_BASE_WIRING_H
+
+#include <uct/cuda/base/topo.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_WIRING_MAX_SWITCHES 32 /**< PCIe switches */
+#define UCT_CUDA_WIRING_MAX_PEERS    24 /**< Far ends of one GPU's NVLinks */
+#define UCT_CUDA_WIRING_NONE         (-1)
+
+
+typedef struct {
+    uint32_t domain;
+    uint8_t  bus;
+    uint8_t  device;
+    uint8_t  function;
+} uct_cuda_bus_id_t;
+
+
+/** What is at the far end of an NVLink. */
+typedef enum {
+    UCT_CUDA_WIRING_GPU,
+    UCT_CUDA_WIRING_SWITCH,  /**< NVSwitch */
+    UCT_CUDA_WIRING_CPU,     /**< POWER9 */
+    UCT_CUDA_WIRING_HIDDEN,  /**< A GPU that this process may not use */
+    UCT_CUDA_WIRING_UNKNOWN  /**< Virtual machines hide it */
+} uct_cuda_wiring_end_t;
+
+
+/** NVLinks of one GPU that lead to the same place. */
+typedef struct {
+    uct_cuda_wiring_end_t end;
+    int                   gpu;    /**< Ordinal, or NONE */
+    unsigned              count;
+    uct_cuda_bus_id_t     bus_id; /**< Zeroes where it was not asked for */
+} uct_cuda_wiring_peer_t;
+
+
+/** A PCI Express link: both zero if unknown. */
+typedef struct {
+    unsigned generation;
+    unsigned width; /**< Lanes */
+} uct_cuda_wiring_pcie_t;
+
+
+typedef struct {
+    uint8_t                uuid[16];
+    char                   name[64];
+    size_t                 memory; /**< Bytes */
+    int                    sm;     /**< Compute capability, times 10 */
+    uct_cuda_bus_id_t      bus_id;
+    int                    numa;       /**< Index in numa[], or NONE */
+    int                    pci_switch; /**< That it hangs at, or NONE */
+    uct_cuda_wiring_pcie_t pcie;
+    bool                   is_mig;         /**< A slice of a GPU */
+    unsigned               nvlink_version; /**< As NVML numbers them */
+    double                 nvlink_rate;    /**< Signalling rate of one link,
+                                                bytes/s, one way; 0 unknown */
+    unsigned               nvlinks_down;   /**< Present but not active */
+    unsigned               num_peers;
+    uct_cuda_wiring_peer_t peers[UCT_CUDA_WIRING_MAX_PEERS];
+} uct_cuda_wiring_gpu_t;
+
+
+/** A PCIe switch, by its upstream port. */
+typedef struct {
+    uct_cuda_bus_id_t      bus_id; /**< Zeroes where only its being is known */
+    int                    parent; /**< Switch above it, or NONE; lower than its
+                                        own index */
+    int                    numa;   /**< Index in numa[], or NONE */
+    uct_cuda_wiring_pcie_t pcie;   /**< The link above it */
+} uct_cuda_wiring_switch_t;
+
+
+typedef struct {
+    int os_index;
+    int socket;
+} uct_cuda_wiring_numa_t;
+
+
+/** Seconds that the parts of a probe took. */
+typedef struct {
+    double driver_load;  /**< Loading the driver and cuInit, if that is new */
+    double nvml_load;    /**< Loading NVML and nvmlInit */
+    double nvml_handles; /**< nvmlDeviceGetHandleByPciBusId */
+    double driver;       /**< Own: the driver's attributes */
+    double nvml;         /**< Own: what NVML was asked */
+    double host;         /**< Own: PCIe tree and NUMA nodes, from sysfs */
+    double draw;         /**< Own: from wiring to links and limits */
+} uct_cuda_wiring_times_t;
+
+
+typedef struct {
+    int                      num_gpus;
+    uct_cuda_wiring_gpu_t    gpus[UCT_CUDA_TOPO_MAX_GPUS];
+    /** [from][to]: the driver allows access; NVLink joins them (the driver's
+     *  word: native atomics) */
+    bool                     access[UCT_CUDA_TOPO_MAX_GPUS]
+                                   [UCT_CUDA_TOPO_MAX_GPUS];
+    bool                     atomics[UCT_CUDA_TOPO_MAX_GPUS]
+                                    [UCT_CUDA_TOPO_MAX_GPUS];
+    int                      num_switches;
+    uct_cuda_wiring_switch_t switches[UCT_CUDA_WIRING_MAX_SWITCHES];
+    int                      num_numa;
+    uct_cuda_wiring_numa_t   numa[UCT_CUDA_TOPO_MAX_NUMA];
+    int                      num_hidden; /**< GPUs that NVML sees in addition */
+    bool                     has_nvml;
+    bool                     has_pci; /**< sysfs knows every GPU */
+    uct_cuda_wiring_times_t  times;
+} uct_cuda_wiring_t;
+
+
+/**
+ * Ask the driver, NVML and sysfs. Creates no context. What cannot be found out
+ * is left unknown and said at debug level.
+ *
+ * @param details  Also what only people want to know: which NVSwitch each link
+ *                 leads to.
+ * @return UCS_OK, or UCS_ERR_NO_DEVICE with no driver or no GPU.
+ */
+ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details);
+
+
+/**
+ * Links and shared limits from wiring: a pure function. Bandwidths are what
+ * copies get of links of each kind; their sources are in topo_draw.c.
+ */
+void uct_cuda_topo_draw(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo);
+
+
+/* The parts of a probe, in this order; each takes the GPUs as it finds them. */
+
+/** GPUs and who may access whom; names and memory only with @a details. */
+ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
+                                        bool details);
+
+/** NVLinks, PCIe links of GPUs; without sysfs, switches that GPUs share. */
+void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details);
+
+/** PCIe switches and NUMA nodes, from sysfs. */
+void uct_cuda_wiring_ask_host(uct_cuda_wiring_t *wiring);
+
+/** Groups GPUs behind switches by NVML's word, where sysfs has none. */
+void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring);
+
+
+/* Helpers of these. */
+
+
+/** Reads "0000:1B:00.0", with a domain of four or eight digits. */
+bool uct_cuda_bus_id_parse(const char *text, uct_cuda_bus_id_t *bus_id);
+
+bool uct_cuda_bus_id_equal(const uct_cuda_bus_id_t *a,
+                           const uct_cuda_bus_id_t *b);
+
+/** "0000:1b:00.0". Returns @a buffer. */
+const char *uct_cuda_bus_id_str(const uct_cuda_bus_id_t *bus_id, char *buffer,
+                                size_t size);
+
+/** Index of a NUMA node, added if it is new; NONE when there is no room. */
+int uct_cuda_wiring_numa(uct_cuda_wiring_t *wiring, int os_index);
+
+/** NVLinks of a GPU to @a end, counted; the entry is added if it is new. */
+void uct_cuda_wiring_add_nvlink(uct_cuda_wiring_gpu_t *gpu,
+                                uct_cuda_wiring_end_t end, int peer,
+                                const uct_cuda_bus_id_t *bus_id);
+
+/** Seconds of a clock that only goes forward. */
+double uct_cuda_wiring_now(void);
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host part of the probe: PCIe switches above the GPUs, NUMA nodes and
+ * sockets. It reads sysfs itself: a dozen small files for 1 ms, where hwloc
+ * reads the whole machine (20 to 1445 ms, measured on H200) and would be one
+ * more library to depend on.
+ */
+#include <uct/cuda/base/wiring.h>
+
+#include <uct/cuda/base/log.h>
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define VENDOR_NVIDIA 0x10de
+
+/* Devices between the root complex and a GPU */
+#define MAX_DEPTH 16
+
+
+/* Where sysfs is mounted; libsysfs' variable for that is honoured */
+static const char *sysfs(void)
+{
+    const char *path = getenv("SYSFS_PATH");
+
+    return ((path != NULL) && (path[0] != '\0')) ? path : "/sys";
+}
+
+/* First line of a file below sysfs, without its end */
+static bool read_line(const char *path, char *line, size_t size)
+{
+    FILE *file = fopen(path, "r");
+    bool result;
+
+    if (file == NULL) {
+        return false;
+    }
+
+    result = (fgets(line, (int)size, file) != NULL);
+    fclose(file);
+    if (result) {
+        line[strcspn(line, "\n")] = '\0';
+    }
+
+    return result;
+}
+
+static bool __attribute__((format(printf, 2, 3)))
+read_number(long *value_p, const char *format, ...)
+{
+    char path[PATH_MAX];
+    char line[64];
+    va_list ap;
+    char *end;
+
+    va_start(ap, format);
+    vsnprintf(path, sizeof(path), format, ap);
+    va_end(ap);
+    if (!read_line(path, line, sizeof(line))) {
+        return false;
+    }
+
+    *value_p = strtol(line, &end, 0);
+    return end != line;
+}
+
+/* "16.0 GT/s PCIe": 4. 0 if unknown. */
+static unsigned generation_of(const char *speed)
+{
+    static const double rates[] = {2.5, 5, 8, 16, 32, 64, 128};
+    double rate                 = strtod(speed, NULL);
+    unsigned i;
+
+    for (i = 0; i < sizeof(rates) / sizeof(rates[0]); ++i) {
+        if ((rate > rates[i] * .95) && (rate < rates[i] * 1.05)) {
+            return i + 1;
+        }
+    }
+
+    return 0;
+}
+
+static uct_cuda_wiring_pcie_t read_pcie(const char *device)
+{
+    uct_cuda_wiring_pcie_t pcie = {0, 0};
+    char path[PATH_MAX + 32];
+    char line[64];
+    long width;
+
+    snprintf(path, sizeof(path), "%s/max_link_speed", device);
+    if (read_line(path, line, sizeof(line)) &&
+        read_number(&width, "%s/max_link_width", device) && (width > 0) &&
+        (width <= 64)) {
+        pcie.generation = generation_of(line);
+        pcie.width      = (unsigned)width;
+    }
+
+    if (pcie.generation == 0) {
+        pcie.width = 0;
+    }
+
+    return pcie;
+}
+
+/* A link is as fast as the slower of its two ends */
+static uct_cuda_wiring_pcie_t slower(uct_cuda_wiring_pcie_t a,
+                                     uct_cuda_wiring_pcie_t b)
+{
+    if (a.generation == 0) {
+        return b;
+    } else if (b.generation == 0) {
+        return a;
+    }
+
+    a.generation = (a.generation < b.generation) ? a.generation : b.generation;
+    a.width      = (a.width < b.width) ? a.width : b.width;
+    return a;
+}
+
+static int add_switch(uct_cuda_wiring_t *wiring,
+                      const uct_cuda_bus_id_t *bus_id, int parent, int numa,
+                      uct_cuda_wiring_pcie_t pcie)
+{
+    uct_cuda_wiring_switch_t *entry;
+    int i;
+
+    for (i = 0; i < wiring->num_switches; ++i) {
+        if (uct_cuda_bus_id_equal(&wiring->switches[i].bus_id, bus_id)) {
+            return i;
+        }
+    }
+
+    if (i == UCT_CUDA_WIRING_MAX_SWITCHES) {
+        return parent;
+    }
+
+    entry         = &wiring->switches[wiring->num_switches++];
+    entry->bus_id = *bus_id;
+    entry->parent = parent;
+    entry->numa   = numa;
+    entry->pcie   = pcie;
+    return i;
+}
+
+/*
+ * The GPU's place in the PCIe tree, from the path of its device:
+ *   .../pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0
+ *       root       root port    switch: up   and down     GPU
+ * A switch is two devices, of which the upper one stands for it.
+ */
+static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
+{
+    uct_cuda_bus_id_t ids[MAX_DEPTH + 1];
+    size_t ends[MAX_DEPTH + 1]; /* of the path of each device */
+    char link[PATH_MAX], text[32];
+    char path[PATH_MAX];
+    unsigned depth = 0;
+    int parent     = UCT_CUDA_WIRING_NONE;
+    uct_cuda_wiring_pcie_t pcie;
+    char *start, *end;
+    unsigned i;
+    long value;
+
+    snprintf(link, sizeof(link), "%s/bus/pci/devices/%s", sysfs(),
+             uct_cuda_bus_id_str(&gpu->bus_id, text, sizeof(text)));
+    if ((realpath(link, path) == NULL) ||
+        !read_number(&value, "%s/vendor", path) || (value != VENDOR_NVIDIA)) {
+        return false;
+    }
+
+    start = strstr(path, "/pci");
+    while ((start != NULL) && !isxdigit((unsigned char)start[4])) {
+        start = strstr(start + 1, "/pci");
+    }
+
+    if (start == NULL) {
+        return false;
+    }
+
+    for (start = strchr(start + 1, '/'); start != NULL; start = end) {
+        end = strchr(start + 1, '/');
+        snprintf(text, sizeof(text), "%.*s",
+                 (end != NULL) ? (int)(end - start - 1) : (int)sizeof(text),
+                 start + 1);
+        if ((depth > MAX_DEPTH) || !uct_cuda_bus_id_parse(text, &ids[depth])) {
+            return false;
+        }
+
+        ends[depth++] = (end != NULL) ? (size_t)(end - path) : strlen(path);
+    }
+
+    if (depth == 0) {
+        return false;
+    }
+
+    if (gpu->pcie.generation == 0) {
+        gpu->pcie = read_pcie(path);
+    }
+
+    if ((gpu->numa == UCT_CUDA_WIRING_NONE) &&
+        read_number(&value, "%s/numa_node", path)) {
+        gpu->numa = uct_cuda_wiring_numa(wiring, (int)value);
+    }
+
+    for (i = (depth + 1) % 2; i + 2 < depth; i += 2) {
+        path[ends[i]] = '\0';
+        pcie          = read_pcie(path);
+        if (i > 0) {
+            path[ends[i - 1]] = '\0';
+            pcie              = slower(pcie, read_pcie(path));
+            path[ends[i - 1]] = '/';
+        }
+        path[ends[i]] = '/';
+        parent        = add_switch(wiring, &ids[i], parent, gpu->numa, pcie);
+    }
+
+    gpu->pci_switch = parent;
+    return true;
+}
+
+/* "0-1,8": calls for each number of a list */
+static void for_each(const char *list, uct_cuda_wiring_t *wiring)
+{
+    char *end;
+    long first, last;
+
+    while (isdigit((unsigned char)*list)) {
+        first = last = strtol(list, &end, 10);
+        if (*end == '-') {
+            last = strtol(end + 1, &end, 10);
+        }
+        for (; (first <= last) && (first < INT_MAX); ++first) {
+            if (uct_cuda_wiring_numa(wiring, (int)first) ==
+                UCT_CUDA_WIRING_NONE) {
+                break;
+            }
+        }
+        list = (*end == ',') ? end + 1 : end;
+    }
+}
+
+/* NUMA nodes with processors; those of GPU memory, on some machines, are none
+ * to stage in */
+static void ask_numa(uct_cuda_wiring_t *wiring)
+{
+    char path[PATH_MAX];
+    char line[4096];
+    long value;
+    int i;
+
+    snprintf(path, sizeof(path), "%s/devices/system/node/has_cpu", sysfs());
+    if (!read_line(path, line, sizeof(line))) {
+        return;
+    }
+
+    for_each(line, wiring);
+    for (i = 0; i < wiring->num_numa; ++i) {
+        snprintf(path, sizeof(path), "%s/devices/system/node/node%d/cpulist",
+                 sysfs(), wiring->numa[i].os_index);
+        if (read_line(path, line, sizeof(line)) &&
+            isdigit((unsigned char)line[0]) &&
+            read_number(&value,
+                        "%s/devices/system/cpu/cpu%ld/topology/"
+                        "physical_package_id",
+                        sysfs(), strtol(line, NULL, 10)) &&
+            (value >= 0)) {
+            wiring->numa[i].socket = (int)value;
+        }
+    }
+}
+
+void uct_cuda_wiring_ask_host(uct_cuda_wiring_t *wiring)
+{
+    int i;
+
+    ask_numa(wiring);
+    wiring->has_pci = true;
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        if (!ask_gpu(wiring, &wiring->gpus[i])) {
+            uct_cuda_debug("sysfs has no GPU %04x:%02x:%02x.%x",
+                           wiring->gpus[i].bus_id.domain,
+                           wiring->gpus[i].bus_id.bus,
+                           wiring->gpus[i].bus_id.device,
+                           wiring->gpus[i].bus_id.function);
+            wiring->has_pci = false;
+        }
+    }
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The NVML part of the probe: NVLinks, and PCIe links of GPUs. */
+#include <uct/cuda/base/wiring.h>
+
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/nvml.h>
+
+#include <string.h>
+
+
+/* Links that the largest GPU may have; NVML says where the list ends */
+#define NVLINK_MAX_LINKS 36
+
+#define MBPS 1e6
+
+
+static int find_gpu(const uct_cuda_wiring_t *wiring,
+                    const uct_cuda_bus_id_t *bus_id)
+{
+    int i;
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        if (uct_cuda_bus_id_equal(&wiring->gpus[i].bus_id, bus_id)) {
+            return i;
+        }
+    }
+
+    return UCT_CUDA_WIRING_NONE;
+}
+
+static bool find_handle(const uct_cuda_nvml_t *nvml,
+                        const uct_cuda_wiring_gpu_t *gpu, nvmlDevice_t *device)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%04X:%02X:%02X.%X", gpu->bus_id.domain,
+             gpu->bus_id.bus, gpu->bus_id.device, gpu->bus_id.function);
+    if (nvml->nvmlDeviceGetHandleByPciBusId(text, device) != NVML_SUCCESS) {
+        uct_cuda_debug("NVML does not know GPU %s", text);
+        return false;
+    }
+
+    return true;
+}
+
+static void ask_pcie(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
+                     uct_cuda_wiring_pcie_t *pcie)
+{
+    unsigned generation, width;
+
+    if ((nvml->nvmlDeviceGetMaxPcieLinkGeneration != NULL) &&
+        (nvml->nvmlDeviceGetMaxPcieLinkWidth != NULL) &&
+        (nvml->nvmlDeviceGetMaxPcieLinkGeneration(device, &generation) ==
+         NVML_SUCCESS) &&
+        (nvml->nvmlDeviceGetMaxPcieLinkWidth(device, &width) ==
+         NVML_SUCCESS)) {
+        pcie->generation = generation;
+        pcie->width      = width;
+    }
+}
+
+static bool is_mig(const uct_cuda_nvml_t *nvml, nvmlDevice_t device)
+{
+    unsigned current, pending;
+
+    return (nvml->nvmlDeviceGetMigMode != NULL) &&
+           (nvml->nvmlDeviceGetMigMode(device, &current, &pending) ==
+            NVML_SUCCESS) &&
+           (current == NVML_DEVICE_MIG_ENABLE);
+}
+
+/* What one call tells of all NVLinks of a GPU; 0 is unknown */
+typedef struct {
+    unsigned count;
+    unsigned switched; /* that lead to NVSwitches */
+    unsigned mbps;
+} nvlink_fields_t;
+
+static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
+                                         nvmlDevice_t device)
+{
+    nvlink_fields_t result = {0, 0, 0};
+    struct {
+        unsigned id;
+        unsigned *value;
+    } asked[] = {
+        {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, &result.mbps},
+        {NVML_FI_DEV_NVLINK_LINK_COUNT, &result.count},
+        {NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, &result.switched},
+    };
+    enum {
+        NUM_FIELDS = sizeof(asked) / sizeof(asked[0])
+    };
+    nvmlFieldValue_t fields[NUM_FIELDS];
+    int i;
+
+    memset(fields, 0, sizeof(fields));
+    for (i = 0; i < NUM_FIELDS; ++i) {
+        fields[i].fieldId = asked[i].id;
+    }
+
+    if ((nvml->nvmlDeviceGetFieldValues == NULL) ||
+        (nvml->nvmlDeviceGetFieldValues(device, NUM_FIELDS, fields) !=
+         NVML_SUCCESS)) {
+        return result;
+    }
+
+    for (i = 0; i < NUM_FIELDS; ++i) {
+        if (fields[i].nvmlReturn == NVML_SUCCESS) {
+            *asked[i].value = fields[i].value.uiVal;
+        }
+    }
+
+    return result;
+}
+
+/* Where does one NVLink lead? */
+static void ask_nvlink(const uct_cuda_nvml_t *nvml,
+                       const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
+                       unsigned link, uct_cuda_wiring_gpu_t *gpu)
+{
+    nvmlIntNvLinkDeviceType_t type = NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
+    uct_cuda_wiring_end_t end      = UCT_CUDA_WIRING_UNKNOWN;
+    uct_cuda_bus_id_t bus_id       = {0};
+    nvmlPciInfo_t pci              = {0};
+    int peer                       = UCT_CUDA_WIRING_NONE;
+
+    if (nvml->nvmlDeviceGetNvLinkRemoteDeviceType != NULL) {
+        (void)nvml->nvmlDeviceGetNvLinkRemoteDeviceType(device, link, &type);
+    }
+
+    if ((nvml->nvmlDeviceGetNvLinkRemotePciInfo == NULL) ||
+        (nvml->nvmlDeviceGetNvLinkRemotePciInfo(device, link, &pci) !=
+         NVML_SUCCESS) ||
+        !uct_cuda_bus_id_parse(pci.busId, &bus_id)) {
+        memset(&bus_id, 0, sizeof(bus_id));
+    }
+
+    if (type == NVML_NVLINK_DEVICE_TYPE_SWITCH) {
+        end = UCT_CUDA_WIRING_SWITCH;
+    } else if (type == NVML_NVLINK_DEVICE_TYPE_IBMNPU) {
+        end = UCT_CUDA_WIRING_CPU;
+    } else {
+        peer = find_gpu(wiring, &bus_id);
+        if (peer != UCT_CUDA_WIRING_NONE) {
+            end = UCT_CUDA_WIRING_GPU;
+        } else if (type == NVML_NVLINK_DEVICE_TYPE_GPU) {
+            end = UCT_CUDA_WIRING_HIDDEN;
+        }
+    }
+
+    uct_cuda_wiring_add_nvlink(gpu, end, peer, &bus_id);
+}
+
+static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
+                        const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
+                        bool details, uct_cuda_wiring_gpu_t *gpu)
+{
+    const uct_cuda_bus_id_t nowhere = {0};
+    bool is_version_known           = false;
+    unsigned most                   = NVLINK_MAX_LINKS;
+    nvlink_fields_t fields;
+    nvmlEnableState_t state;
+    unsigned link;
+
+    /* The usual GPU without NVLink gives no state of its first link */
+    if ((nvml->nvmlDeviceGetNvLinkState == NULL) ||
+        (nvml->nvmlDeviceGetNvLinkState(device, 0, &state) != NVML_SUCCESS)) {
+        return;
+    }
+
+    fields           = ask_nvlink_fields(nvml, device);
+    gpu->nvlink_rate = fields.mbps * MBPS;
+    if ((fields.count > 0) && (fields.count < most)) {
+        most = fields.count;
+    }
+
+    for (link = 0; link < most; ++link) {
+        if ((link > 0) && (nvml->nvmlDeviceGetNvLinkState(device, link,
+                                                          &state) !=
+                           NVML_SUCCESS)) {
+            continue;
+        }
+
+        if (state != NVML_FEATURE_ENABLED) {
+            gpu->nvlinks_down += (fields.count > 0);
+            continue;
+        }
+
+        if (!is_version_known && (nvml->nvmlDeviceGetNvLinkVersion != NULL)) {
+            is_version_known =
+                    (nvml->nvmlDeviceGetNvLinkVersion(device, link,
+                                                      &gpu->nvlink_version) ==
+                     NVML_SUCCESS);
+        }
+
+        /* A GPU has either switches or peers at its links. NVML takes some
+         * 30 us a question (H200), so those 18 links are counted only. */
+        if ((fields.switched > 0) && !details) {
+            uct_cuda_wiring_add_nvlink(gpu, UCT_CUDA_WIRING_SWITCH,
+                                       UCT_CUDA_WIRING_NONE, &nowhere);
+        } else {
+            ask_nvlink(nvml, wiring, device, link, gpu);
+        }
+    }
+}
+
+void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
+{
+    nvmlDevice_t devices[UCT_CUDA_TOPO_MAX_GPUS];
+    bool is_known[UCT_CUDA_TOPO_MAX_GPUS];
+    double start = uct_cuda_wiring_now();
+    const uct_cuda_nvml_t *nvml;
+    unsigned count;
+    double now;
+    int i;
+
+    nvml                    = uct_cuda_nvml_get();
+    now                     = uct_cuda_wiring_now();
+    wiring->times.nvml_load = now - start;
+    if (nvml == NULL) {
+        return;
+    }
+
+    start = now;
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        is_known[i]      = find_handle(nvml, &wiring->gpus[i], &devices[i]);
+        wiring->has_nvml = wiring->has_nvml || is_known[i];
+    }
+
+    now                        = uct_cuda_wiring_now();
+    wiring->times.nvml_handles = now - start;
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        if (!is_known[i]) {
+            continue;
+        }
+
+        ask_pcie(nvml, devices[i], &wiring->gpus[i].pcie);
+        wiring->gpus[i].is_mig = is_mig(nvml, devices[i]);
+        if (!wiring->gpus[i].is_mig) {
+            ask_nvlinks(nvml, wiring, devices[i], details, &wiring->gpus[i]);
+        }
+    }
+
+    if ((nvml->nvmlDeviceGetCount != NULL) &&
+        (nvml->nvmlDeviceGetCount(&count) == NVML_SUCCESS) &&
+        ((int)count > wiring->num_gpus)) {
+        wiring->num_hidden = (int)count - wiring->num_gpus;
+    }
+
+    wiring->times.nvml = uct_cuda_wiring_now() - now;
+}
+
+/* Puts GPUs that are at most `level` apart, and not all nearer than `least`,
+ * behind a switch of their own, below the one that they have already */
+static void add_switches(uct_cuda_wiring_t *wiring, int least, int level,
+                         int levels[][UCT_CUDA_TOPO_MAX_GPUS])
+{
+    bool is_behind[UCT_CUDA_TOPO_MAX_GPUS] = {false};
+    uct_cuda_wiring_switch_t *added;
+    int i, j, count;
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        count = 0;
+        for (j = i + 1; j < wiring->num_gpus; ++j) {
+            count += (levels[i][j] >= least) && (levels[i][j] <= level);
+        }
+
+        if (is_behind[i] || (count == 0) ||
+            (wiring->num_switches == UCT_CUDA_WIRING_MAX_SWITCHES)) {
+            continue;
+        }
+
+        added       = &wiring->switches[wiring->num_switches];
+        added->numa = wiring->gpus[i].numa;
+        added->pcie = wiring->gpus[i].pcie;
+        memset(&added->bus_id, 0, sizeof(added->bus_id));
+        added->parent = wiring->gpus[i].pci_switch;
+        for (j = i; j < wiring->num_gpus; ++j) {
+            if ((j == i) || (levels[i][j] <= level)) {
+                is_behind[j]               = true;
+                wiring->gpus[j].pci_switch = wiring->num_switches;
+            }
+        }
+        ++wiring->num_switches;
+    }
+}
+
+void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring)
+{
+    const uct_cuda_nvml_t *nvml = uct_cuda_nvml_get();
+    double start                = uct_cuda_wiring_now();
+    int levels[UCT_CUDA_TOPO_MAX_GPUS][UCT_CUDA_TOPO_MAX_GPUS];
+    nvmlDevice_t devices[UCT_CUDA_TOPO_MAX_GPUS];
+    nvmlGpuTopologyLevel_t level;
+    int i, j;
+
+    if ((nvml == NULL) || (nvml->nvmlDeviceGetTopologyCommonAncestor == NULL)) {
+        return;
+    }
+
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        wiring->gpus[i].pci_switch = UCT_CUDA_WIRING_NONE;
+        if (!find_handle(nvml, &wiring->gpus[i], &devices[i])) {
+            return;
+        }
+    }
+
+    wiring->num_switches = 0;
+    for (i = 0; i < wiring->num_gpus; ++i) {
+        for (j = i + 1; j < wiring->num_gpus; ++j) {
+            if (nvml->nvmlDeviceGetTopologyCommonAncestor(devices[i],
+                                                          devices[j],
+                                                          &level) !=
+                NVML_SUCCESS) {
+                level = NVML_TOPOLOGY_SYSTEM;
+            }
+            levels[i][j] = levels[j][i] = (int)level;
+        }
+    }
+
+    /* The wider groups first: a switch comes after the one above it */
+    add_switches(wiring, NVML_TOPOLOGY_MULTIPLE, NVML_TOPOLOGY_MULTIPLE,
+                 levels);
+    add_switches(wiring, NVML_TOPOLOGY_INTERNAL, NVML_TOPOLOGY_SINGLE, levels);
+    wiring->times.nvml += uct_cuda_wiring_now() - start;
+}
