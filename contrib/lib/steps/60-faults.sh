@@ -45,3 +45,13 @@ sabotage_is_noticed() {
 
 step sabotage quick 120 sabotage_is_noticed \
      "broken on purpose: missing waits and early completion are noticed"
+
+# faults_are_survived ARGUMENT...: every driver call of the engine fails once
+faults_are_survived() {
+    passing_on '^ucx_mp_faults: [1-9][0-9]+ cases, 0 failed; ' \
+        "$mpi_run" --emulate beluga --slowdown 1 \
+        "$ucx_mp_build/main/test/faults/ucx_mp_faults" "$@"
+}
+
+step faults quick 120 faults_are_survived \
+     "every driver call of the engine fails once"

@@ -27,6 +27,11 @@ cuemu_context_t *cuemu_context_current(void)
             ctx->alive) ? ctx : NULL;
 }
 
+int cuemu_context_depth(void)
+{
+    return cuemu_ctx_depth;
+}
+
 static CUresult cuemu_context_new(int device, unsigned flags,
                                   cuemu_context_t **ctx_p)
 {

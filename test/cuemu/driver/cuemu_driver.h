@@ -71,6 +71,20 @@ enum {
 /* SUCCESS if the call may go on; else the error it has to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
+/* For tests, which look these up by name. */
+#define CUEMU_FOR_TESTS __attribute__((visibility("default")))
+
+/* Instead of CUEMU_FAULT, and in its form, from now on: which calls shall fail.
+   Counts from here. NULL: none. While no other thread calls. 0 or -1. */
+CUEMU_FOR_TESTS int cuemu_fault(const char *faults);
+
+/* How often this process called a function, with all its versions. */
+CUEMU_FOR_TESTS unsigned long long cuemu_calls(const char *name);
+
+/* What this process holds of the driver, as text: equal texts, equal holdings.
+   Returns `text`. */
+CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
+
 /* cuda.h makes macros of many names; here they are pasted, never expanded. */
 #define CUEMU_ENTRY(_str, _in, _in_str, _do, _flags, _decl, _args) \
     static CUresult _do _decl; \
@@ -126,6 +140,9 @@ typedef enum {
 /* A zeroed object of `size` bytes (always the same for a type), or NULL. */
 void *cuemu_object_new(cuemu_obj_type_t type, size_t size);
 void cuemu_object_delete(void *obj);
+
+/* How many objects of the type are live. */
+unsigned cuemu_object_count(cuemu_obj_type_t type);
 
 /* The object if `handle` is a live one of that type, else NULL. */
 void *cuemu_object_check(const void *handle, cuemu_obj_type_t type);
@@ -192,6 +209,7 @@ void cuemu_unlock(void);
 /* Current context of the thread; NULL if there is none (or it is dead). */
 cuemu_context_t *cuemu_context_current(void);
 void cuemu_context_wait(cuemu_context_t *ctx); /* until all its work is done */
+int cuemu_context_depth(void); /* of the thread's stack */
 int cuemu_device_of_gpu(int gpu);              /* ordinal, -1 if not visible */
 
 /* The stream that a handle means in the current context. */
@@ -234,6 +252,9 @@ typedef struct cuemu_mem {
 
 /* Looks up with cuemu_lock(); the result is valid while it is held. */
 cuemu_mem_t *cuemu_mem_find(uint64_t addr);
+
+/* How many records of a kind there are, and how often they are held. */
+unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p);
 
 /* Adds a record (copied); NULL if out of memory or overlapping. */
 cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem);

@@ -2,8 +2,8 @@
 
 /*
  * What every entry point passes: has the driver been initialised, may this
- * thread call it, shall this call fail (CUEMU_FAULT), and how often it was
- * called. Objects behind handles, too.
+ * thread call it, shall this call fail (CUEMU_FAULT, cuemu_fault()), and how
+ * often it was called. Objects behind handles, too.
  */
 #include "cuemu_driver.h"
 
@@ -24,24 +24,26 @@ typedef struct {
 static cuemu_fault_t cuemu_faults[CUEMU_MAX_FAULTS];
 static int cuemu_num_faults;
 static pthread_once_t cuemu_faults_once = PTHREAD_ONCE_INIT;
+static cuemu_gate_t *cuemu_gates; /* all that were called */
 
 __thread int cuemu_in_callback = 0;
 
 int cuemu_gate_forked = 0;
 int cuemu_gate_ended  = 0;
 
-/* "cuMemAlloc:3:2,cuIpcOpenMemHandle:1:400": the third cuMemAlloc returns 2 */
-static void cuemu_faults_read(void)
+/* "cuMemAlloc:3:2,cuIpcOpenMemHandle:1:400": the third cuMemAlloc returns 2.
+   Returns how many of them are wrong. */
+static int cuemu_faults_parse(const char *text)
 {
-    const char *env = getenv("CUEMU_FAULT");
+    int count = 0, wrong = 0;
     char *copy, *item, *save = NULL;
     cuemu_fault_t *fault;
     unsigned long nth;
     int result, used;
     char name[64];
 
-    if ((env == NULL) || ((copy = strdup(env)) == NULL)) {
-        return;
+    if ((text == NULL) || ((copy = strdup(text)) == NULL)) {
+        return 0;
     }
 
     for (item = strtok_r(copy, ",", &save); item != NULL;
@@ -53,22 +55,39 @@ static void cuemu_faults_read(void)
             fprintf(stderr,
                     "cuemu: CUEMU_FAULT: \"%s\" is not FUNCTION:N:ERROR\n",
                     item);
+            ++wrong;
             continue;
         }
 
-        if (cuemu_num_faults == CUEMU_MAX_FAULTS) {
+        if (count == CUEMU_MAX_FAULTS) {
             fprintf(stderr, "cuemu: CUEMU_FAULT: more than %d faults\n",
                     CUEMU_MAX_FAULTS);
+            ++wrong;
             break;
         }
 
-        fault = &cuemu_faults[cuemu_num_faults++];
+        fault = &cuemu_faults[count++];
         snprintf(fault->name, sizeof(fault->name), "%s", name);
         fault->nth    = nth;
         fault->result = (CUresult)result;
+        fault->calls  = 0;
     }
 
     free(copy);
+    __atomic_store_n(&cuemu_num_faults, count, __ATOMIC_RELEASE);
+    return wrong;
+}
+
+static void cuemu_faults_read(void)
+{
+    (void)cuemu_faults_parse(getenv("CUEMU_FAULT"));
+}
+
+int cuemu_fault(const char *faults)
+{
+    pthread_once(&cuemu_faults_once, cuemu_faults_read);
+    __atomic_store_n(&cuemu_num_faults, 0, __ATOMIC_RELEASE);
+    return (cuemu_faults_parse(faults) == 0) ? 0 : -1;
 }
 
 /* A fault for cuMemAlloc also means cuMemAlloc_v2. */
@@ -95,12 +114,38 @@ static CUresult cuemu_fault_check(const char *name)
     return CUDA_SUCCESS;
 }
 
+unsigned long long cuemu_calls(const char *name)
+{
+    unsigned long long calls = 0;
+    const cuemu_gate_t *gate;
+
+    for (gate = __atomic_load_n(&cuemu_gates, __ATOMIC_ACQUIRE); gate != NULL;
+         gate = gate->next) {
+        if (cuemu_fault_matches(name, gate->name)) {
+            calls += __atomic_load_n(&gate->calls, __ATOMIC_RELAXED);
+        }
+    }
+
+    return calls;
+}
+
+/* The first call of a function: it joins the list */
+static void cuemu_gate_list(cuemu_gate_t *gate)
+{
+    gate->next = __atomic_load_n(&cuemu_gates, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&cuemu_gates, &gate->next, gate, 0,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
 CUresult cuemu_gate_enter(cuemu_gate_t *gate)
 {
     CUresult result;
 
     pthread_once(&cuemu_faults_once, cuemu_faults_read);
-    ++gate->calls;
+    if (__atomic_fetch_add(&gate->calls, 1, __ATOMIC_RELAXED) == 0) {
+        cuemu_gate_list(gate);
+    }
 
     if (cuemu_gate_ended) {
         return CUDA_ERROR_DEINITIALIZED;
@@ -145,6 +190,7 @@ typedef struct {
     size_t          size;
     cuemu_chunk_t  *chunks;
     cuemu_object_t *free_head, *free_tail; /* oldest first */
+    unsigned        live;
 } cuemu_object_pool_t;
 
 static cuemu_object_pool_t cuemu_pools[CUEMU_OBJ_LAST];
@@ -205,6 +251,7 @@ void *cuemu_object_new(cuemu_obj_type_t type, size_t size)
 
         memset(obj, 0, size);
         obj->type = type;
+        ++pool->live;
     }
     pthread_mutex_unlock(&cuemu_pools_lock);
 
@@ -216,8 +263,19 @@ void cuemu_object_delete(void *obj)
     cuemu_object_t *object = obj;
 
     pthread_mutex_lock(&cuemu_pools_lock);
+    --cuemu_pools[object->type].live;
     cuemu_object_put_free(&cuemu_pools[object->type], object);
     pthread_mutex_unlock(&cuemu_pools_lock);
+}
+
+unsigned cuemu_object_count(cuemu_obj_type_t type)
+{
+    unsigned live;
+
+    pthread_mutex_lock(&cuemu_pools_lock);
+    live = cuemu_pools[type].live;
+    pthread_mutex_unlock(&cuemu_pools_lock);
+    return live;
 }
 
 void *cuemu_object_check(const void *handle, cuemu_obj_type_t type)

@@ -220,6 +220,23 @@ cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem)
     return copy;
 }
 
+unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p)
+{
+    unsigned count = 0;
+    size_t i;
+
+    *refs_p = 0;
+    cuemu_lock();
+    for (i = 0; i < cuemu_num_mems; ++i) {
+        if (cuemu_mems[i]->kind == kind) {
+            *refs_p += (unsigned)cuemu_mems[i]->refs;
+            ++count;
+        }
+    }
+    cuemu_unlock();
+    return count;
+}
+
 void cuemu_mem_remove(cuemu_mem_t *mem)
 {
     size_t i = cuemu_mem_index(mem->base);

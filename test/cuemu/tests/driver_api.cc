@@ -355,6 +355,61 @@ TEST_F(driver, faults_on_demand)
     });
 }
 
+extern "C" int cuemu_fault(const char *faults);
+extern "C" unsigned long long cuemu_calls(const char *name);
+extern "C" const char *cuemu_census(char *text, size_t size);
+
+TEST_F(driver, faults_from_now_on)
+{
+    setenv("CUEMU_FAULT", "cuMemAlloc:1:2", 1);
+    run(1, [](int) {
+        CUdeviceptr ptr;
+
+        use(0);
+        EXPECT_EQ(0u, cuemu_calls("cuMemAlloc"));
+        EXPECT_EQ(0, cuemu_fault("cuMemAlloc:2:999"));
+        CU_OK(cuMemAlloc(&ptr, 4096));
+        EXPECT_EQ(CUDA_ERROR_UNKNOWN, cuMemAlloc(&ptr, 4096));
+        EXPECT_EQ(0, cuemu_fault("cuMemAlloc:1:999"));
+        EXPECT_EQ(CUDA_ERROR_UNKNOWN, cuMemAlloc(&ptr, 4096));
+        EXPECT_EQ(0, cuemu_fault("cuMemAlloc:1:999"));
+        EXPECT_EQ(0, cuemu_fault(nullptr));
+        CU_OK(cuMemAlloc(&ptr, 4096));
+        EXPECT_EQ(4u, cuemu_calls("cuMemAlloc"));
+        EXPECT_EQ(-1, cuemu_fault("cuMemAlloc:0:999"));
+    });
+}
+
+TEST_F(driver, census)
+{
+    run(1, [](int) {
+        char before[512], during[512], after[512];
+        CUcontext ctx = use(0), top;
+        CUdeviceptr ptr;
+        CUstream s;
+        CUevent e;
+
+        cuemu_census(before, sizeof(before));
+        s   = stream();
+        e   = event();
+        ptr = alloc(MiB);
+        CU_OK(cuCtxPushCurrent(ctx));
+        use(1);
+        cuemu_census(during, sizeof(during));
+        EXPECT_NE(nullptr, strstr(during, "contexts=2 streams=3 events=1 "))
+                << during; /* each context has a stream of its own */
+        EXPECT_NE(nullptr, strstr(during, " device=1/0 ")) << during;
+        EXPECT_NE(nullptr, strstr(during, " retained.1=1 ")) << during;
+        EXPECT_NE(nullptr, strstr(during, " current=2")) << during;
+        CU_OK(cuDevicePrimaryCtxRelease(1));
+        CU_OK(cuCtxPopCurrent(&top));
+        CU_OK(cuMemFree(ptr));
+        CU_OK(cuStreamDestroy(s));
+        CU_OK(cuEventDestroy(e));
+        EXPECT_STREQ(before, cuemu_census(after, sizeof(after)));
+    });
+}
+
 TEST_F(driver, stream_keeps_order)
 {
     run(1, [](int) {
