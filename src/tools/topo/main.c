@@ -16,23 +16,25 @@ static void log_message(uct_cuda_log_level_t level, const char *file,
     fprintf(stderr, "ucx_mp_topo: %s\n", message);
 }
 
-static const uct_cuda_topo_t *probe(void)
+static void probe(ucx_mp_topo_node_t *node)
 {
-    const uct_cuda_topo_t *topo = uct_cuda_topo_get();
+    double start;
 
-    if (topo != NULL) {
-        return topo;
+    if (uct_cuda_wiring_probe(&node->wiring, true) != UCS_OK) {
+        if (uct_cuda_driver_status() == UCS_ERR_UNSUPPORTED) {
+            ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "no GPU can be used: the CUDA "
+                                                "driver refuses");
+        }
+        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+                        "no GPU is visible here: libcuda.so.1 is not to be "
+                        "found or finds no device (--verbose tells which). "
+                        "ucx_mp_run --emulate beluga ucx_mp_topo shows an "
+                        "emulated node");
     }
 
-    if (uct_cuda_driver_status() == UCS_OK) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "the CUDA driver is here but shows "
-                                            "no GPU to this process");
-    }
-
-    ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
-                    "no GPU is visible here: libcuda.so.1 is not to be found "
-                    "or finds no device (--verbose tells which). ucx_mp_run "
-                    "--emulate beluga ucx_mp_topo shows an emulated node");
+    start = uct_cuda_wiring_now();
+    uct_cuda_topo_draw(&node->wiring, &node->topo);
+    node->wiring.times.draw = uct_cuda_wiring_now() - start;
 }
 
 static void check_gpu(const char *name, int gpu, const uct_cuda_topo_t *topo)
@@ -45,11 +47,36 @@ static void check_gpu(const char *name, int gpu, const uct_cuda_topo_t *topo)
     }
 }
 
+/* Anything written may have failed, a full disk above all */
+static void close_file(FILE *file, const char *name)
+{
+    int failed = ferror(file);
+
+    if ((fclose(file) != 0) || failed) {
+        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "%s cannot be written: %s", name,
+                        strerror(errno));
+    }
+}
+
+static void write_svg(const char *name, const ucx_mp_topo_node_t *node,
+                      const ucx_mp_topo_plan_t *plan)
+{
+    FILE *file = fopen(name, "w");
+
+    if (file == NULL) {
+        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "%s cannot be written: %s", name,
+                        strerror(errno));
+    }
+
+    ucx_mp_topo_svg(node, plan, file);
+    close_file(file, name);
+}
+
 int main(int argc, char **argv)
 {
     static ucx_mp_topo_plan_t plan; /* too large for a stack */
+    static ucx_mp_topo_node_t node;
     ucx_mp_topo_options_t options;
-    const uct_cuda_topo_t *topo;
 
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
@@ -58,24 +85,40 @@ int main(int argc, char **argv)
         ucx_mp_topo_config_read(&plan.config);
     }
 
-    topo = probe();
+    probe(&node);
     if (options.plan) {
-        check_gpu("SRC", options.src, topo);
-        check_gpu("DST", options.dst, topo);
+        check_gpu("SRC", options.src, &node.topo);
+        check_gpu("DST", options.dst, &node.topo);
         if (options.src == options.dst) {
             ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
                             "--plan: SRC and DST are both GPU %d", options.src);
         }
-        ucx_mp_topo_plan_make(topo, &options, &plan);
-        ucx_mp_topo_plan_text(topo, &options, &plan, stdout);
-    } else {
-        ucx_mp_topo_text(topo, stdout);
+        ucx_mp_topo_plan_make(&node.topo, &options, &plan);
     }
 
-    if ((fflush(stdout) != 0) || ferror(stdout)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "cannot write: %s",
-                        strerror(errno));
+    switch (options.format) {
+    case UCX_MP_TOPO_XML:
+        ucx_mp_topo_xml(&node, stdout);
+        break;
+    case UCX_MP_TOPO_JSON:
+        ucx_mp_topo_json(&node, options.plan ? &plan : NULL, stdout);
+        break;
+    case UCX_MP_TOPO_TIME:
+        ucx_mp_topo_times(&node, stdout);
+        break;
+    case UCX_MP_TOPO_TEXT:
+        if (options.plan) {
+            ucx_mp_topo_plan_text(&node.topo, &options, &plan, stdout);
+        } else {
+            ucx_mp_topo_text(&node, stdout);
+        }
+        break;
     }
 
+    if (options.svg != NULL) {
+        write_svg(options.svg, &node, options.plan ? &plan : NULL);
+    }
+
+    close_file(stdout, "standard output");
     return UCX_MP_TOPO_OK;
 }

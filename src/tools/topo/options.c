@@ -16,13 +16,23 @@ static const char *help_text =
 "Shows how this node's GPUs are wired, as GB/s (10^9 bytes/s) that one copy\n"
 "gets, and which plan a message between two of them would get.\n"
 "\n"
-"  --plan SRC DST SIZE  the plan of a message of SIZE bytes (64K, 256M, 1G)\n"
-"                       from GPU SRC to GPU DST: paths, shares, chunks, the\n"
-"                       model's time, and what other sets would take.\n"
-"                       UCX_CUDA_IPC_MULTIPATH* variables count as in\n"
-"                       a program\n"
-"  --steps              with --plan: every single copy\n"
-"  --verbose            what could not be found out, on standard error\n"
+"what is printed: a matrix, or\n"
+"  --xml        the node as NCCL writes it. ucx_mp_topo --xml > mynode.xml,\n"
+"               and ucx_mp_run --emulate mynode.xml ... runs on its like\n"
+"  --json       everything that was found out, and the links and limits that\n"
+"               the planner sees\n"
+"  --time       what the parts of the probe took\n"
+"and in addition:\n"
+"  --svg FILE   a picture, with --plan that plan's paths in it\n"
+"\n"
+"  --plan SRC DST SIZE\n"
+"               the plan of a message of SIZE bytes (64K, 256M, 1G) from GPU\n"
+"               SRC to GPU DST: paths, shares, chunks, the model's time, and\n"
+"               what other sets of paths would take. UCX_CUDA_IPC_MULTIPATH*\n"
+"               variables count as they do in a program\n"
+"  --steps      with --plan: every single copy\n"
+"\n"
+"  --verbose    what could not be found out, on standard error\n"
 "  --version, --help\n"
 "\n"
 "No GPU at hand: ucx_mp_run --emulate beluga ucx_mp_topo\n"
@@ -101,11 +111,19 @@ void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options)
 {
     enum {
-        OPTION_PLAN = 256,
+        OPTION_XML = 256,
+        OPTION_JSON,
+        OPTION_SVG,
+        OPTION_TIME,
+        OPTION_PLAN,
         OPTION_STEPS,
         OPTION_VERSION
     };
     static const struct option known[] = {
+        {"xml", no_argument, NULL, OPTION_XML},
+        {"json", no_argument, NULL, OPTION_JSON},
+        {"svg", required_argument, NULL, OPTION_SVG},
+        {"time", no_argument, NULL, OPTION_TIME},
         {"plan", no_argument, NULL, OPTION_PLAN},
         {"steps", no_argument, NULL, OPTION_STEPS},
         {"verbose", no_argument, NULL, 'v'},
@@ -113,12 +131,28 @@ void ucx_mp_topo_options_read(int argc, char **argv,
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
+    int formats = 0;
     int option;
 
     memset(options, 0, sizeof(*options));
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":vh", known, NULL)) != -1) {
         switch (option) {
+        case OPTION_XML:
+            options->format = UCX_MP_TOPO_XML;
+            ++formats;
+            break;
+        case OPTION_JSON:
+            options->format = UCX_MP_TOPO_JSON;
+            ++formats;
+            break;
+        case OPTION_SVG:
+            options->svg = optarg;
+            break;
+        case OPTION_TIME:
+            options->format = UCX_MP_TOPO_TIME;
+            ++formats;
+            break;
         case OPTION_PLAN:
             options->plan = true;
             break;
@@ -141,6 +175,16 @@ void ucx_mp_topo_options_read(int argc, char **argv,
             usage_error("there is no option '%s', or it takes no argument",
                         argv[optind - 1]);
         }
+    }
+
+    if (formats > 1) {
+        usage_error("%s exclude each other", "--xml, --json and --time");
+    }
+
+    if (options->plan && (options->format != UCX_MP_TOPO_TEXT) &&
+        (options->format != UCX_MP_TOPO_JSON)) {
+        usage_error("%s has no place for a plan",
+                    (options->format == UCX_MP_TOPO_XML) ? "--xml" : "--time");
     }
 
     if (!options->plan) {

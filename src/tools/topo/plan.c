@@ -316,3 +316,30 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
         print_sets(topo, options, plan, stream);
     }
 }
+
+void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
+{
+    const uct_cuda_mp_plan_path_t *path;
+    char name[16];
+    unsigned i;
+
+    fprintf(stream, ",\n  \"plan\": {\"src\": %d, \"dst\": %d, "
+                    "\"pieces\": %zu, \"bytes\": %zu, \"seconds\": %.9f, "
+                    "\"single_path_seconds\": %.9f,\n    \"copies\": %u, "
+                    "\"paths\": [",
+            plan->plan.src_device, plan->plan.dst_device, plan->pieces,
+            plan->piece,
+            (plan->plan.num_paths > 0) ? plan->plan.seconds :
+                                         plan->plan.single_seconds,
+            plan->plan.single_seconds, plan->plan.num_steps);
+    for (i = 0; i < plan->plan.num_paths; ++i) {
+        path = &plan->plan.paths[i];
+        fprintf(stream, "%s\n    {\"path\": \"%s\", \"bytes\": %llu, "
+                        "\"chunks\": %u, \"chunk\": %llu, \"slots\": %u}",
+                (i > 0) ? "," : "",
+                uct_cuda_mp_path_str(&path->path, name, sizeof(name)),
+                (unsigned long long)path->bytes, path->chunks,
+                (unsigned long long)path->chunk, path->slots);
+    }
+    fprintf(stream, "]}");
+}

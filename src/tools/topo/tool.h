@@ -6,7 +6,7 @@
 #ifndef UCX_MP_TOPO_TOOL_H
 #define UCX_MP_TOPO_TOOL_H
 
-#include <uct/cuda/base/topo.h>
+#include <uct/cuda/base/wiring.h>
 #include <uct/cuda/multipath/plan.h>
 
 #include <stdbool.h>
@@ -22,8 +22,19 @@ enum {
 };
 
 
+/** What to print. */
+typedef enum {
+    UCX_MP_TOPO_TEXT,
+    UCX_MP_TOPO_XML,
+    UCX_MP_TOPO_JSON,
+    UCX_MP_TOPO_TIME
+} ucx_mp_topo_format_t;
+
+
 /** What the command line asks for. */
 typedef struct {
+    ucx_mp_topo_format_t format;
+    const char           *svg; /**< --svg: file for a picture, or NULL */
     bool   plan;    /**< --plan: the plan from src to dst */
     int    src;     /**< Ordinals */
     int    dst;
@@ -43,8 +54,33 @@ void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options);
 
 
-/** The node as a matrix of GB/s (10^9 bytes/s). */
-void ucx_mp_topo_text(const uct_cuda_topo_t *topo, FILE *stream);
+/** What was found out, and what the planner sees of it. */
+typedef struct {
+    uct_cuda_wiring_t wiring;
+    uct_cuda_topo_t   topo;
+} ucx_mp_topo_node_t;
+
+
+/** The node as a matrix of GB/s (10^9 bytes/s), with what joins each pair. */
+void ucx_mp_topo_text(const ucx_mp_topo_node_t *node, FILE *stream);
+
+
+/** What joins two GPUs: "NV2" (NVLinks) or nvidia-smi's PIX, PXB, PHB, SYS. */
+const char *ucx_mp_topo_pair_str(const uct_cuda_wiring_t *wiring, int from,
+                                 int to, char *buffer, size_t size);
+
+
+/** What joins a GPU and the host: "PCIe 5 x16" or "NV3". */
+const char *ucx_mp_topo_host_str(const uct_cuda_wiring_t *wiring, int gpu,
+                                 char *buffer, size_t size);
+
+
+/** What the parts of the probe took. */
+void ucx_mp_topo_times(const ucx_mp_topo_node_t *node, FILE *stream);
+
+
+/** The node as NCCL topology XML, which ucx_mp_run --emulate takes. */
+void ucx_mp_topo_xml(const ucx_mp_topo_node_t *node, FILE *stream);
 
 
 /** A plan with what led to it. */
@@ -54,6 +90,16 @@ typedef struct {
     size_t               piece;  /**< Bytes of one */
     uct_cuda_mp_plan_t   plan;   /**< Of one */
 } ucx_mp_topo_plan_t;
+
+
+/** The node as JSON; @a plan may be NULL. */
+void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
+                      const ucx_mp_topo_plan_t *plan, FILE *stream);
+
+
+/** The node as a picture; @a plan, drawn into it, may be NULL. */
+void ucx_mp_topo_svg(const ucx_mp_topo_node_t *node,
+                     const ucx_mp_topo_plan_t *plan, FILE *stream);
 
 
 /** UCX_CUDA_IPC_MULTIPATH* of the environment; ends the program with variable
@@ -71,5 +117,9 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
 void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            const ucx_mp_topo_plan_t *plan, FILE *stream);
+
+
+/** The plan as a last member of a JSON object, comma in front. */
+void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream);
 
 #endif
