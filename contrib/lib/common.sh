@@ -13,7 +13,8 @@ ucx_mp_wheels=${UCX_MP_WHEELS:-}
 
 # Nothing of the caller's may change which UCX or which module is tried (and
 # UCX warns of variables with its prefix that it does not know)
-unset "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_@}"
+unset "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_pml@}" "${!OMPI_MCA_btl@}" \
+      "${!OMPI_MCA_mtl@}" "${!OMPI_MCA_osc@}" "${!OMPI_MCA_opal@}"
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
 say() {
