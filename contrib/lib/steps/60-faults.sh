@@ -53,5 +53,49 @@ faults_are_survived() {
         "$ucx_mp_build/main/test/faults/ucx_mp_faults" "$@"
 }
 
+# mpi_with VARIABLE=VALUE ARGUMENT...: the checked program's output, and status
+mpi_with() {
+    local setting=$1
+    shift
+    env "$setting" "$mpi_run" --emulate beluga --slowdown 5 --multipath y \
+        "$mpirun" -n 2 "$programs/ucx_mp_checked" --transfers 60 \
+        --max-bytes 16M "$@" 2>&1
+}
+
+# Below MPI: a failure that there is a way around is gone around, another one
+# ends in MPI's own error, and none in a signal or in wrong bytes
+mpi_faults() {
+    local mpirun programs setting output rc=0
+    mpi_tools distribution || return
+    for setting in CUEMU_FAULT=cuPointerGetAttributes:5:999 \
+                   CUEMU_FAULT=cuMemHostRegister:2:999 \
+                   CUEMU_FAULT=cuMemcpyHtoDAsync:2:999 \
+                   CUEMU_FAULT=cuMemcpyDtoHAsync:1:999 \
+                   CUEMU_FAULT=cuStreamCreate:2:999 \
+                   CUEMU_FAULT=cuEventCreate:2:2 \
+                   CUEMU_FAULT=cuEventRecord:5:999 \
+                   UCX_CUDA_COPY_MAX_EVENTS=1; do
+        say "== $setting"
+        output=$(mpi_with "$setting" --min-size 1 --max-size 4M)
+        if [ $? -ne 0 ] || ! grep -E ' 0 wrong' <<< "$output"; then
+            say "$output"
+            rc=1
+        fi
+    done
+    for setting in CUEMU_FAULT=cuEventQuery:3:999 \
+                   CUEMU_FAULT=cuMemcpyDtoDAsync:3:999; do
+        say "== $setting"
+        output=$(mpi_with "$setting" --memory device --min-size 64K \
+                          --max-size 8M)
+        if [ $? -eq 0 ] || grep -E 'on signal|WRONG|no end of' <<< "$output"; then
+            say "$output"
+            rc=1
+        fi
+    done
+    return $rc
+}
+
 step faults quick 120 faults_are_survived \
      "every driver call of the engine fails once"
+step mpi-faults full 120 mpi_faults \
+     "driver calls fail under MPI: a way around, or MPI's error"

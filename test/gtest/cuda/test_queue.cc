@@ -190,10 +190,39 @@ TEST_F(Queue, failed_event_leaves_nothing_behind)
     ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
     op->comp    = &comp.super;
     driver.fail = "cuEventRecord";
-    EXPECT_NE(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+    /* The stream was drained instead: it is over */
+    EXPECT_EQ(UCS_OK, uct_cuda_op_post(&queue, op));
     EXPECT_EQ(0u, queue.outstanding);
+    EXPECT_EQ(0, comp.calls);
     finish(post(0, &comp));
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+    driver.fail                      = "cuEventRecord";
+    driver.table.cuStreamSynchronize = [](CUstream) {
+        return CUDA_ERROR_UNKNOWN;
+    };
+    EXPECT_EQ(UCS_ERR_IO_ERROR, uct_cuda_op_post(&queue, op));
+    EXPECT_EQ(0u, queue.outstanding);
+}
+
+TEST_F(Queue, what_is_waited_for_at_once_is_never_held_up)
+{
+    uct_cuda_lane_t *lane;
+    Completion comp;
+
+    queue.max_events = 1;
+    uct_cuda_op_t *op = post(0, &comp);
+    uct_cuda_queue_fence(&queue);
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_lane(&queue, 1, &lane));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane_now(&queue, 1, &lane));
+    /* and it ends no fence */
+    queue.max_events = 2;
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_lane(&queue, 1, &lane));
+    finish(op);
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 1, &lane));
 }
 
 TEST_F(Queue, completion_may_post_the_next_operation)

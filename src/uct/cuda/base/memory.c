@@ -20,6 +20,39 @@ static struct {
 } sync_memops = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
+/*
+ * Attributes of an address, the memory type first; of memory that the driver
+ * knows nothing of they stay as they are. A driver that refuses all of them at
+ * once, since it does not know one, may know the others: taking GPU memory for
+ * the host's would be the end of the program.
+ */
+static bool get_attributes(const void *address, unsigned count,
+                           CUpointer_attribute *attributes, void **values)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned i;
+
+    if (__builtin_expect(driver->cuPointerGetAttributes(count, attributes,
+                                                        values,
+                                                        (CUdeviceptr)address) ==
+                                 CUDA_SUCCESS,
+                         1)) {
+        return true;
+    }
+
+    if (driver->cuPointerGetAttribute(values[0], attributes[0],
+                                      (CUdeviceptr)address) != CUDA_SUCCESS) {
+        return false;
+    }
+
+    for (i = 1; i < count; ++i) {
+        (void)driver->cuPointerGetAttribute(values[i], attributes[i],
+                                            (CUdeviceptr)address);
+    }
+
+    return true;
+}
+
 void uct_cuda_memory_query(const void *address, size_t length,
                            uct_cuda_memory_t *memory)
 {
@@ -41,7 +74,6 @@ void uct_cuda_memory_query(const void *address, size_t length,
     };
     void *values[] = {&memory_type, &is_managed, &ordinal,   &context,
                       &range_start, &range_size, &buffer_id};
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
     memory->type      = UCS_MEMORY_TYPE_HOST;
     memory->device    = -1;
@@ -51,11 +83,9 @@ void uct_cuda_memory_query(const void *address, size_t length,
     memory->buffer_id = 0;
     memory->is_pinned = false;
 
-    if ((driver == NULL) || (address == NULL) ||
-        (driver->cuPointerGetAttributes(sizeof(values) / sizeof(values[0]),
-                                        attributes, values,
-                                        (CUdeviceptr)address) !=
-         CUDA_SUCCESS)) {
+    if ((uct_cuda_driver_get() == NULL) || (address == NULL) ||
+        !get_attributes(address, sizeof(values) / sizeof(values[0]), attributes,
+                        values)) {
         return;
     }
 
@@ -92,9 +122,8 @@ void uct_cuda_memory_place(const void *address, int *device_p,
 
     *device_p  = -1;
     *context_p = NULL;
-    if ((uct_cuda_driver_get()->cuPointerGetAttributes(
-                 sizeof(values) / sizeof(values[0]), attributes, values,
-                 (CUdeviceptr)address) != CUDA_SUCCESS) ||
+    if (!get_attributes(address, sizeof(values) / sizeof(values[0]), attributes,
+                        values) ||
         ((memory_type != CU_MEMORYTYPE_DEVICE) && !is_managed)) {
         *device_p  = -1;
         *context_p = NULL;

@@ -157,16 +157,22 @@ static ucs_status_t current_context(uct_cuda_queue_t *queue,
 ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
                                  uct_cuda_lane_t **lane_p)
 {
-    uct_cuda_context_t *context;
-    uct_cuda_lane_t *lane;
-    ucs_status_t status;
-
     if (is_blocked(queue)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
     queue->is_fenced = false;
-    status           = current_context(queue, &context);
+    return uct_cuda_queue_lane_now(queue, index, lane_p);
+}
+
+ucs_status_t uct_cuda_queue_lane_now(uct_cuda_queue_t *queue, unsigned index,
+                                     uct_cuda_lane_t **lane_p)
+{
+    uct_cuda_context_t *context;
+    uct_cuda_lane_t *lane;
+    ucs_status_t status;
+
+    status = current_context(queue, &context);
     if (status != UCS_OK) {
         return status;
     }
@@ -233,7 +239,9 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
     if (op->test == NULL) {
         status = UCT_CUDA_CALL(cuEventRecord, op->event, lane->stream);
         if (status != UCS_OK) {
-            (void)driver->cuStreamSynchronize(lane->stream);
+            if (driver->cuStreamSynchronize(lane->stream) == CUDA_SUCCESS) {
+                status = UCS_OK;
+            }
             if (op->done != NULL) {
                 op->done(op);
             }

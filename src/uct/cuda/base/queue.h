@@ -111,6 +111,11 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
 ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
                                  uct_cuda_lane_t **lane_p);
 
+/** The same for work that is waited for at once and so never counts: bounds and
+ *  fences do not hold it up. */
+ucs_status_t uct_cuda_queue_lane_now(uct_cuda_queue_t *queue, unsigned index,
+                                     uct_cuda_lane_t **lane_p);
+
 /** An unused operation of the lane's context, with an event. */
 ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p);
 
@@ -124,7 +129,8 @@ void uct_cuda_op_put(uct_cuda_op_t *op);
  * fail, the stream is drained, so that nothing is still moving when the caller
  * hears of it, done() is called and the operation is given back.
  *
- * @return UCS_INPROGRESS, or UCS_ERR_IO_ERROR.
+ * @return UCS_INPROGRESS; UCS_OK if it is over already, and nobody will be told
+ *         again; UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op);
 

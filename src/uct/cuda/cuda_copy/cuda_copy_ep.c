@@ -21,7 +21,7 @@ enum {
 };
 
 
-/* A copy's lane, with its context current until copy_end() */
+/* A copy, with its context current until copy_end() */
 typedef struct {
     uct_cuda_gpu_context_t context;
     uct_cuda_lane_t        *lane;
@@ -32,15 +32,14 @@ typedef struct {
 
 /*
  * @return UCS_OK; UCS_INPROGRESS when both sides are plain host memory and no
- *         lane is needed; else an error.
+ *         context is needed; else an error.
  */
-static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
-                               size_t length, bool is_short, copy_t *copy)
+static ucs_status_t
+copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
 {
     CUcontext from_context, to_context;
     int from_device, to_device;
     ucs_status_t status;
-    unsigned lane;
 
     uct_cuda_memory_place(src, &from_device, &from_context);
     uct_cuda_memory_place(dst, &to_device, &to_context);
@@ -64,17 +63,7 @@ static ucs_status_t copy_begin(uct_ep_h ep, const void *dst, const void *src,
 
     copy->from_gpu = (from_device >= 0);
     copy->to_gpu   = (to_device >= 0);
-
-    lane = is_short          ? LANE_SHORT :
-           (from_device < 0) ? LANE_HOST_TO_GPU :
-           (to_device < 0)  ? LANE_GPU_TO_HOST :
-                               LANE_GPU_TO_GPU;
-    status = uct_cuda_queue_lane(uct_cuda_ep_queue(ep), lane, &copy->lane);
-    if (status != UCS_OK) {
-        uct_cuda_gpu_context_pop(&copy->context);
-    }
-
-    return status;
+    return UCS_OK;
 }
 
 /* Tells the driver what it would otherwise have to find out */
@@ -93,6 +82,16 @@ static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
                          length, copy->lane->stream);
 }
 
+/*
+ * The way on where a stream, an event or a copy in a stream is not to be had.
+ * UCP 1.13 forgets the error of many a copy that it has asked for, and whoever
+ * waits for the bytes would get others.
+ */
+static ucs_status_t copy_plainly(void *dst, const void *src, size_t length)
+{
+    return UCT_CUDA_CALL(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src, length);
+}
+
 static void copy_end(copy_t *copy)
 {
     uct_cuda_gpu_context_pop(&copy->context);
@@ -108,7 +107,7 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
         return UCS_OK;
     }
 
-    status = copy_begin(ep, dst, src, length, true, &copy);
+    status = copy_begin(dst, src, length, &copy);
     if (status == UCS_INPROGRESS) {
         memmove(dst, src, length);
         return UCS_OK;
@@ -116,9 +115,18 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
         return status;
     }
 
-    status = copy_submit(&copy, dst, src, length);
+    status = uct_cuda_queue_lane_now(uct_cuda_ep_queue(ep), LANE_SHORT,
+                                     &copy.lane);
+    if (status == UCS_OK) {
+        status = copy_submit(&copy, dst, src, length);
+    }
+
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuStreamSynchronize, copy.lane->stream);
+    }
+
+    if (status != UCS_OK) {
+        status = copy_plainly(dst, src, length);
     }
 
     copy_end(&copy);
@@ -136,7 +144,7 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         return UCS_OK;
     }
 
-    status = copy_begin(ep, dst, src, length, false, &copy);
+    status = copy_begin(dst, src, length, &copy);
     if (status == UCS_INPROGRESS) {
         memmove(dst, src, length);
         return UCS_OK;
@@ -144,20 +152,34 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         return status;
     }
 
+    status = uct_cuda_queue_lane(uct_cuda_ep_queue(ep),
+                                 !copy.from_gpu ? LANE_HOST_TO_GPU :
+                                 !copy.to_gpu   ? LANE_GPU_TO_HOST :
+                                                  LANE_GPU_TO_GPU,
+                                 &copy.lane);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        goto out; /* UCP tries again later */
+    } else if (status != UCS_OK) {
+        goto plain;
+    }
+
     status = uct_cuda_op_get(copy.lane, &op);
     if (status != UCS_OK) {
-        goto out;
+        goto plain;
     }
 
     status = copy_submit(&copy, dst, src, length);
     if (status != UCS_OK) {
         uct_cuda_op_put(op);
-        goto out;
+        goto plain;
     }
 
     op->comp = comp;
     status   = uct_cuda_op_post(uct_cuda_ep_queue(ep), op);
+    goto out;
 
+plain:
+    status = copy_plainly(dst, src, length);
 out:
     copy_end(&copy);
     return status;

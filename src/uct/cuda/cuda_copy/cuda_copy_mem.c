@@ -113,6 +113,21 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
     return UCS_OK;
 }
 
+/* Copies of other memory work as well, only slower; and UCP 1.13 ends the
+ * program if it cannot register its buffers */
+static void tell_not_page_locked(void *address, size_t length, bool hide,
+                                 CUresult result)
+{
+    static bool is_told = false;
+
+    uct_cuda_log((hide ||
+                  __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) ?
+                         UCT_CUDA_LOG_DEBUG :
+                         UCT_CUDA_LOG_WARN,
+                 "cannot page-lock %p (%zu bytes): %s; copies will be slow",
+                 address, length, uct_cuda_result_name(result));
+}
+
 ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
                                         bool hide_errors,
                                         uct_cuda_copy_memh_t **memh_p)
@@ -141,11 +156,9 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     result = driver->cuMemHostRegister(address, length,
                                        CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS) {
-        uct_cuda_log(hide_errors ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_ERROR,
-                     "cannot page-lock %p (%zu bytes): %s", address, length,
-                     uct_cuda_result_name(result));
+        tell_not_page_locked(address, length, hide_errors, result);
         free(memh);
-        return UCS_ERR_IO_ERROR;
+        return UCS_OK;
     }
 
     memh->host_memory = address;

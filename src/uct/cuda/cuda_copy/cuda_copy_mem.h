@@ -35,7 +35,8 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh);
 /**
  * Register memory: page-locks plain host memory, so that copies run at the
  * link's speed; what the driver knows already needs nothing. Without a current
- * context nothing is done either, as with stock UCX.
+ * context nothing is done either, as with stock UCX. Memory that cannot be
+ * page-locked stays as it is, and is told of once unless errors are hidden.
  */
 ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
                                         bool hide_errors,
