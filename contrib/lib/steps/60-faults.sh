@@ -95,7 +95,18 @@ mpi_faults() {
     return $rc
 }
 
+# campaign ARGUMENT...: checked transfers with every path set and executor
+campaign() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^[1-9][0-9]+ transfers, 0 wrong$' \
+        "$ucx_mp_top/test/mpi/campaign" --emulate beluga \
+        --launcher "$mpi_run" --programs "$programs" --mpirun "$mpirun" "$@"
+}
+
 step faults quick 120 faults_are_survived \
      "every driver call of the engine fails once"
 step mpi-faults full 120 mpi_faults \
      "driver calls fail under MPI: a way around, or MPI's error"
+step campaign full 240 "campaign --transfers 960 --ranks 4 --max-size 1M" \
+     "every path set, both executors, graph caches of 0, 1 and 64 entries"
