@@ -5,7 +5,11 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/nvml.h>
 
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/wiring.h>
+
 #include <cstring>
+#include <map>
 #include <vector>
 
 
@@ -57,6 +61,7 @@ protected:
         };
         m_nvml.nvmlDeviceGetNvLinkState = [](nvmlDevice_t device, unsigned link,
                                              nvmlEnableState_t *state) {
+            ++self->m_questions;
             if (link >= links(device).size()) {
                 return NVML_ERROR_INVALID_ARGUMENT;
             }
@@ -65,39 +70,79 @@ protected:
         };
         m_nvml.nvmlDeviceGetNvLinkVersion = [](nvmlDevice_t, unsigned,
                                                unsigned *version) {
+            ++self->m_questions;
             *version = self->m_version;
             return NVML_SUCCESS;
         };
-        m_nvml.nvmlDeviceGetFieldValues = [](nvmlDevice_t, int,
-                                             nvmlFieldValue_t *value) {
-            value->nvmlReturn  = self->m_speed ? NVML_SUCCESS :
-                                                 NVML_ERROR_NOT_SUPPORTED;
-            value->value.uiVal = self->m_speed;
+        m_nvml.nvmlDeviceGetFieldValues = [](nvmlDevice_t device, int count,
+                                             nvmlFieldValue_t *values) {
+            ++self->m_questions;
+            for (int i = 0; i < count; ++i) {
+                nvmlFieldValue_t *value = &values[i];
+
+                value->value.uiVal = 0;
+                if (value->fieldId == NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON) {
+                    value->value.uiVal = self->m_speed;
+                } else if (self->m_has_counts) {
+                    for (const FakeLink &link : links(device)) {
+                        value->value.uiVal +=
+                                (value->fieldId ==
+                                 NVML_FI_DEV_NVLINK_LINK_COUNT) ||
+                                (link.type == NVML_NVLINK_DEVICE_TYPE_SWITCH);
+                    }
+                }
+                value->nvmlReturn = (value->value.uiVal > 0) ?
+                                            NVML_SUCCESS :
+                                            NVML_ERROR_NOT_SUPPORTED;
+            }
             return NVML_SUCCESS;
         };
         m_nvml.nvmlDeviceGetNvLinkRemoteDeviceType =
                 [](nvmlDevice_t device, unsigned link,
                    nvmlIntNvLinkDeviceType_t *type) {
+                    ++self->m_questions;
                     *type = links(device)[link].type;
                     return NVML_SUCCESS;
                 };
         m_nvml.nvmlDeviceGetNvLinkRemotePciInfo = [](nvmlDevice_t device,
                                                      unsigned link,
                                                      nvmlPciInfo_t *pci) {
+            ++self->m_questions;
             snprintf(pci->busId, sizeof(pci->busId), "00000000:%02x:00.0",
                      0x1a + links(device)[link].gpu);
             return NVML_SUCCESS;
         };
         m_nvml.nvmlDeviceGetMaxPcieLinkGeneration = [](nvmlDevice_t,
                                                        unsigned *value) {
+            ++self->m_questions;
             *value = self->m_pcie;
             return NVML_SUCCESS;
         };
         m_nvml.nvmlDeviceGetMaxPcieLinkWidth = [](nvmlDevice_t,
                                                   unsigned *value) {
+            ++self->m_questions;
             *value = 16;
             return NVML_SUCCESS;
         };
+        m_nvml.nvmlDeviceGetCount = [](unsigned *count) {
+            *count = (unsigned)self->m_links.size() + self->m_hidden;
+            return NVML_SUCCESS;
+        };
+        m_nvml.nvmlDeviceGetMigMode = [](nvmlDevice_t, unsigned *current,
+                                         unsigned *pending) {
+            ++self->m_questions;
+            *current = *pending = self->m_mig;
+            return NVML_SUCCESS;
+        };
+        m_nvml.nvmlDeviceGetTopologyCommonAncestor =
+                [](nvmlDevice_t a, nvmlDevice_t b,
+                   nvmlGpuTopologyLevel_t *level) {
+                    *level = self->m_levels.empty() ?
+                                     NVML_TOPOLOGY_SYSTEM :
+                                     self->m_levels[(uintptr_t)a - 1]
+                                                   [(uintptr_t)b - 1];
+                    return NVML_SUCCESS;
+                };
 
         uct_cuda_driver_override(&m_driver);
         uct_cuda_nvml_override(&m_nvml);
@@ -139,6 +184,11 @@ protected:
     unsigned                           m_speed      = 0;
     unsigned                           m_pcie       = 3;
     int                                m_can_access = 1;
+    bool                               m_has_counts = true;
+    unsigned                           m_hidden     = 0;
+    unsigned                           m_mig        = 0;
+    unsigned                           m_questions  = 0;
+    std::map<uintptr_t, std::map<uintptr_t, nvmlGpuTopologyLevel_t>> m_levels;
     uct_cuda_topo_t                    m_topo;
 };
 
@@ -239,6 +289,105 @@ TEST_F(test_topo, more_gpus_than_fit)
     set_links(UCT_CUDA_TOPO_MAX_GPUS + 4, 0, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
     probe();
     EXPECT_EQ(UCT_CUDA_TOPO_MAX_GPUS, m_topo.num_gpus);
+}
+
+TEST_F(test_topo, nvswitch_without_counts)
+{
+    /* an NVML that knows the fields not: link by link, to the same end */
+    uct_cuda_topo_t counted;
+
+    set_links(4, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 0);
+    m_version = 6;
+    probe();
+    counted      = m_topo;
+    m_has_counts = false;
+    probe();
+    EXPECT_EQ(0, memcmp(&counted, &m_topo, sizeof(m_topo)));
+}
+
+TEST_F(test_topo, few_questions)
+{
+    /* NVML takes up to 37 us an answer (measured on H200: 8 ms for 216), and
+     * 10 ms are allowed for eight GPUs at NVSwitches or in a cube mesh */
+    const unsigned most = 10000 / 37;
+
+    set_links(8, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 0);
+    probe();
+    EXPECT_LE(m_questions, most);
+
+    m_questions = 0;
+    set_links(8, 6, NVML_NVLINK_DEVICE_TYPE_GPU, 1);
+    probe();
+    EXPECT_LE(m_questions, most);
+}
+
+TEST_F(test_topo, details_name_the_switches)
+{
+    uct_cuda_wiring_t wiring;
+
+    set_links(2, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 100);
+    m_driver.cuDeviceGetName = [](char *name, int size,
+                                  CUdevice) -> CUresult {
+        snprintf(name, (size_t)size, "A GPU");
+        return CUDA_SUCCESS;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_wiring_probe(&wiring, true));
+    ASSERT_EQ(1u, wiring.gpus[0].num_peers);
+    EXPECT_EQ(18u, wiring.gpus[0].peers[0].count);
+    EXPECT_EQ(0x1a + 100, wiring.gpus[0].peers[0].bus_id.bus);
+    EXPECT_STREQ("A GPU", wiring.gpus[1].name);
+}
+
+TEST_F(test_topo, switches_by_nvmls_word)
+{
+    /* 0 and 1 behind one switch, that and 2 behind another, 3 by itself */
+    uct_cuda_wiring_t wiring;
+
+    set_links(4, 0, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
+    for (uintptr_t a = 0; a < 4; ++a) {
+        for (uintptr_t b = 0; b < 4; ++b) {
+            m_levels[a][b] = (a + b == 1)         ? NVML_TOPOLOGY_SINGLE :
+                             ((a < 3) && (b < 3)) ? NVML_TOPOLOGY_MULTIPLE :
+                                                    NVML_TOPOLOGY_SYSTEM;
+        }
+    }
+
+    ASSERT_EQ(UCS_OK, uct_cuda_wiring_probe(&wiring, false));
+    ASSERT_EQ(2, wiring.num_switches);
+    EXPECT_EQ(UCT_CUDA_WIRING_NONE, wiring.switches[0].parent);
+    EXPECT_EQ(0, wiring.switches[1].parent);
+    EXPECT_EQ(1, wiring.gpus[0].pci_switch);
+    EXPECT_EQ(1, wiring.gpus[1].pci_switch);
+    EXPECT_EQ(0, wiring.gpus[2].pci_switch);
+    EXPECT_EQ(UCT_CUDA_WIRING_NONE, wiring.gpus[3].pci_switch);
+}
+
+static std::string logged;
+
+TEST_F(test_topo, what_is_missing_is_said)
+{
+    uct_cuda_log_level_t level = uct_cuda_log_level;
+
+    logged = "";
+    uct_cuda_log_set([](uct_cuda_log_level_t, const char *, unsigned,
+                        const char *,
+                        const char *message) { logged += message; },
+                     UCT_CUDA_LOG_DEBUG);
+    set_links(2, 3, NVML_NVLINK_DEVICE_TYPE_GPU, 100);
+    m_hidden = 2;
+    probe();
+    EXPECT_NE(std::string::npos, logged.find("2 more GPUs"));
+    EXPECT_NE(std::string::npos,
+              logged.find("gpu1: 3 NVLinks lead to 0000:7e:00.0"));
+    EXPECT_EQ(std::string::npos, logged.find("MIG"));
+
+    /* a slice has no links, whatever its GPU has */
+    set_links(2, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 0);
+    m_mig = NVML_DEVICE_MIG_ENABLE;
+    probe();
+    EXPECT_NE(std::string::npos, logged.find("gpu0 is a slice (MIG)"));
+    EXPECT_EQ(12 * GB, m_topo.links[0][1].bandwidth);
+    uct_cuda_log_set(NULL, level);
 }
 
 TEST_F(test_topo, no_gpu)

@@ -40,7 +40,11 @@ typedef struct {
     const uct_cuda_wiring_t *wiring;
     uct_cuda_topo_t         *topo;
     double                  host[UCT_CUDA_TOPO_MAX_GPUS];  /* bytes/s */
+    bool                    has_cpu_links[UCT_CUDA_TOPO_MAX_GPUS];
+    bool                    is_power;
     double                  ports[UCT_CUDA_TOPO_MAX_GPUS]; /* to NVSwitches */
+    int                     out[UCT_CUDA_TOPO_MAX_GPUS];   /* their limits */
+    int                     in[UCT_CUDA_TOPO_MAX_GPUS];
     /* bytes/s of NVLinks [from][to] */
     double                  nvlink[UCT_CUDA_TOPO_MAX_GPUS]
                                   [UCT_CUDA_TOPO_MAX_GPUS];
@@ -173,7 +177,9 @@ static void draw_nvlinks(drawing_t *d)
          * links end at no GPU that anybody sees has a switch. */
         d->ports[i] = (d->ports[i] > 0) ? d->ports[i] : unknown;
         if (to_cpu > 0) {
-            d->host[i] = to_cpu;
+            d->host[i]          = to_cpu;
+            d->has_cpu_links[i] = true;
+            d->is_power         = true; /* no other processor has them */
         }
     }
 }
@@ -222,7 +228,8 @@ static void draw_pcie(drawing_t *d)
     int i, s, parent;
 
     for (i = 0; i < wiring->num_gpus; ++i) {
-        for (s = wiring->gpus[i].pci_switch; s != UCT_CUDA_WIRING_NONE;
+        for (s = wiring->gpus[i].pci_switch;
+             (s != UCT_CUDA_WIRING_NONE) && !d->has_cpu_links[i];
              s = wiring->switches[s].parent) {
             d->below[s] |= 1u << i;
         }
@@ -261,22 +268,6 @@ static void draw_pcie(drawing_t *d)
     }
 }
 
-static bool has_cpu_links(const uct_cuda_wiring_t *wiring)
-{
-    unsigned p;
-    int i;
-
-    for (i = 0; i < wiring->num_gpus; ++i) {
-        for (p = 0; p < wiring->gpus[i].num_peers; ++p) {
-            if (wiring->gpus[i].peers[p].end == UCT_CUDA_WIRING_CPU) {
-                return true;
-            }
-        }
-    }
-
-    return false;
-}
-
 /* The limit of all that goes from one socket to another: one for all NUMA nodes
  * of these sockets */
 static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
@@ -300,7 +291,8 @@ static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
 static void draw_numa(drawing_t *d)
 {
     const uct_cuda_wiring_t *wiring = d->wiring;
-    const bool is_power             = has_cpu_links(wiring);
+    const double socket             = (d->is_power ? SOCKET_POWER : SOCKET) *
+                                      GIGA;
     uct_cuda_topo_t *topo           = d->topo;
     unsigned generation             = 0;
     double read, write;
@@ -312,7 +304,7 @@ static void draw_numa(drawing_t *d)
         }
     }
 
-    memory_bandwidth(generation, is_power, &read, &write);
+    memory_bandwidth(generation, d->is_power, &read, &write);
     topo->num_numa = wiring->num_numa;
     for (n = 0; n < topo->num_numa; ++n) {
         topo->numa[n].os_index = wiring->numa[n].os_index;
@@ -333,8 +325,7 @@ static void draw_numa(drawing_t *d)
     for (n = 0; n < topo->num_numa; ++n) {
         for (m = 0; m < topo->num_numa; ++m) {
             if (topo->numa[n].socket != topo->numa[m].socket) {
-                topo->sockets[n][m] = (int16_t)socket_limit(
-                        topo, n, m, (is_power ? SOCKET_POWER : SOCKET) * GIGA);
+                topo->sockets[n][m] = (int16_t)socket_limit(topo, n, m, socket);
             }
         }
     }
@@ -393,19 +384,25 @@ static void draw_host_links(drawing_t *d, int gpu)
     }
 }
 
+static void draw_ports(drawing_t *d)
+{
+    int i;
+
+    for (i = 0; i < d->topo->num_gpus; ++i) {
+        d->out[i] = d->in[i] = UCT_CUDA_TOPO_NO_LIMIT;
+        if (d->ports[i] > 0) {
+            d->out[i] = uct_cuda_topo_add_limit(d->topo, d->ports[i]);
+            d->in[i]  = uct_cuda_topo_add_limit(d->topo, d->ports[i]);
+        }
+    }
+}
+
 static void draw_links(drawing_t *d)
 {
     uct_cuda_topo_t *topo = d->topo;
-    int out[UCT_CUDA_TOPO_MAX_GPUS];
-    int in[UCT_CUDA_TOPO_MAX_GPUS];
     int i, j;
 
     for (i = 0; i < topo->num_gpus; ++i) {
-        out[i] = in[i] = UCT_CUDA_TOPO_NO_LIMIT;
-        if (d->ports[i] > 0) {
-            out[i] = uct_cuda_topo_add_limit(topo, d->ports[i]);
-            in[i]  = uct_cuda_topo_add_limit(topo, d->ports[i]);
-        }
         draw_host_links(d, i);
     }
 
@@ -422,7 +419,7 @@ static void draw_links(drawing_t *d)
             } else if ((d->ports[i] > 0) && (d->ports[j] > 0)) {
                 uct_cuda_topo_set_link(topo, i, j,
                                        min_double(d->ports[i], d->ports[j]),
-                                       out[i], in[j]);
+                                       d->out[i], d->in[j]);
             } else {
                 draw_pcie_link(d, i, j);
             }
@@ -457,6 +454,8 @@ void uct_cuda_topo_draw(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
         guess_nvlinks(&d);
     }
 
+    /* Should there be no room for all limits, it is sockets that go without */
+    draw_ports(&d);
     draw_pcie(&d);
     draw_numa(&d);
     draw_links(&d);

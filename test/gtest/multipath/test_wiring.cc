@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From wiring to links and limits, and the part of wiring that sysfs tells. */
+#include "nodes.h"
+
+#include <uct/cuda/base/wiring.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+
+static const uct_cuda_bus_id_t nowhere = {0, 0, 0, 0};
+
+/* Wiring written down by hand, and drawn */
+class test_draw : public ::testing::Test
+{
+protected:
+    test_draw() : m_wiring(), m_topo()
+    {
+    }
+
+    /* GPUs that may all access each other, one NUMA node, PCIe 3 x16 */
+    void gpus(int count)
+    {
+        m_wiring.num_gpus = count;
+        m_wiring.has_nvml = true;
+        m_wiring.has_pci  = true;
+        for (int i = 0; i < count; ++i) {
+            uct_cuda_wiring_gpu_t *gpu = &m_wiring.gpus[i];
+
+            gpu->bus_id.bus      = (uint8_t)(0x10 + i);
+            gpu->numa            = numa(0);
+            gpu->pci_switch      = UCT_CUDA_WIRING_NONE;
+            gpu->pcie.generation = 3;
+            gpu->pcie.width      = 16;
+            gpu->nvlink_version  = 2;
+            gpu->nvlink_rate     = 25.781e9;
+            for (int j = 0; j < count; ++j) {
+                m_wiring.access[i][j] = (i != j);
+            }
+        }
+    }
+
+    int numa(int os_index)
+    {
+        return uct_cuda_wiring_numa(&m_wiring, os_index);
+    }
+
+    void nvlinks(int from, int to, int count)
+    {
+        for (int i = 0; i < count; ++i) {
+            uct_cuda_wiring_add_nvlink(&m_wiring.gpus[from],
+                                       UCT_CUDA_WIRING_GPU, to, &nowhere);
+            uct_cuda_wiring_add_nvlink(&m_wiring.gpus[to], UCT_CUDA_WIRING_GPU,
+                                       from, &nowhere);
+        }
+    }
+
+    int pci_switch(int parent, unsigned generation, std::set<int> gpus)
+    {
+        int index                    = m_wiring.num_switches++;
+        uct_cuda_wiring_switch_t *sw = &m_wiring.switches[index];
+
+        sw->bus_id.bus      = (uint8_t)(0x80 + index);
+        sw->parent          = parent;
+        sw->numa            = 0;
+        sw->pcie.generation = generation;
+        sw->pcie.width      = 16;
+        for (int gpu : gpus) {
+            m_wiring.gpus[gpu].pci_switch = index;
+        }
+        return index;
+    }
+
+    void draw()
+    {
+        uct_cuda_topo_draw(&m_wiring, &m_topo);
+    }
+
+    double gbps(int from, int to) const
+    {
+        return m_topo.links[from][to].bandwidth / GB;
+    }
+
+    static std::set<int> limits(const uct_cuda_topo_link_t &link)
+    {
+        std::set<int> result;
+
+        for (int limit : link.limits) {
+            if (limit != UCT_CUDA_TOPO_NO_LIMIT) {
+                result.insert(limit);
+            }
+        }
+        return result;
+    }
+
+    /* Limits that two links have in common */
+    static std::set<int> shared(const uct_cuda_topo_link_t &a,
+                                const uct_cuda_topo_link_t &b)
+    {
+        std::set<int> result;
+
+        for (int limit : limits(a)) {
+            if (limits(b).count(limit)) {
+                result.insert(limit);
+            }
+        }
+        return result;
+    }
+
+    const uct_cuda_topo_link_t &to_host(int gpu) const
+    {
+        return m_topo.gpus[gpu].to_host;
+    }
+
+    const uct_cuda_topo_link_t &from_host(int gpu) const
+    {
+        return m_topo.gpus[gpu].from_host;
+    }
+
+    uct_cuda_wiring_t m_wiring;
+    uct_cuda_topo_t   m_topo;
+};
+
+
+TEST_F(test_draw, triangle)
+{
+    gpus(3);
+    nvlinks(0, 1, 2);
+    nvlinks(1, 2, 2);
+    nvlinks(0, 2, 2);
+    draw();
+    EXPECT_NEAR(48, gbps(0, 1), .1);
+    EXPECT_NEAR(48, gbps(2, 0), .1);
+    EXPECT_TRUE(limits(m_topo.links[0][1]).empty());
+    EXPECT_EQ(12, to_host(1).bandwidth / GB);
+}
+
+TEST_F(test_draw, dead_nvlink)
+{
+    /* one of two is down: on both sides, or as only one side has noticed */
+    gpus(3);
+    nvlinks(0, 1, 2);
+    nvlinks(1, 2, 1);
+    uct_cuda_wiring_add_nvlink(&m_wiring.gpus[1], UCT_CUDA_WIRING_GPU, 2,
+                               &nowhere);
+    draw();
+    EXPECT_NEAR(48, gbps(0, 1), .1);
+    EXPECT_NEAR(24, gbps(1, 2), .1);
+    EXPECT_NEAR(24, gbps(2, 1), .1);
+    /* no NVLink at all between 0 and 2: PCIe */
+    EXPECT_EQ(12, gbps(0, 2));
+}
+
+TEST_F(test_draw, link_that_one_side_tells_of)
+{
+    gpus(2);
+    uct_cuda_wiring_add_nvlink(&m_wiring.gpus[1], UCT_CUDA_WIRING_GPU, 0,
+                               &nowhere);
+    draw();
+    EXPECT_NEAR(24, gbps(0, 1), .1);
+    EXPECT_NEAR(24, gbps(1, 0), .1);
+}
+
+TEST_F(test_draw, switch_shares_the_link_above)
+{
+    /* two GPUs behind each of two switches */
+    gpus(4);
+    pci_switch(UCT_CUDA_WIRING_NONE, 3, {0, 1});
+    pci_switch(UCT_CUDA_WIRING_NONE, 3, {2, 3});
+    draw();
+
+    /* to the host: the link above the switch, and the memory */
+    EXPECT_EQ(2u, shared(to_host(0), to_host(1)).size());
+    EXPECT_EQ(1u, shared(to_host(0), to_host(2)).size());
+    EXPECT_TRUE(shared(to_host(0), from_host(0)).empty());
+
+    /* behind one switch the link above it is not used */
+    EXPECT_TRUE(shared(m_topo.links[0][1], m_topo.links[1][0]).empty());
+    EXPECT_EQ(2u, limits(m_topo.links[0][1]).size());
+
+    /* from one to the other: both links above, and each GPU's own */
+    EXPECT_EQ(4u, limits(m_topo.links[0][2]).size());
+    EXPECT_EQ(2u, shared(m_topo.links[0][2], m_topo.links[1][3]).size());
+    /* GPU memory to GPU memory does not touch the host's */
+    EXPECT_EQ(2u, shared(m_topo.links[0][2], to_host(0)).size());
+}
+
+TEST_F(test_draw, switches_in_a_row_are_one)
+{
+    int outer;
+
+    gpus(2);
+    outer = pci_switch(UCT_CUDA_WIRING_NONE, 2, {});
+    pci_switch(outer, 3, {0, 1});
+    draw();
+    /* own link, one for both switches, memory; as slow as the slowest */
+    EXPECT_EQ(3u, limits(to_host(0)).size());
+    EXPECT_EQ(6, to_host(0).bandwidth / GB);
+    EXPECT_EQ(12, gbps(0, 1));
+}
+
+TEST_F(test_draw, slow_switch_of_one_gpu)
+{
+    gpus(2);
+    pci_switch(UCT_CUDA_WIRING_NONE, 2, {1});
+    draw();
+    EXPECT_EQ(12, to_host(0).bandwidth / GB);
+    EXPECT_EQ(6, to_host(1).bandwidth / GB);
+    EXPECT_EQ(6, gbps(0, 1));
+}
+
+TEST_F(test_draw, mixed_pcie)
+{
+    gpus(3);
+    m_wiring.gpus[1].pcie.generation = 4;
+    m_wiring.gpus[2].pcie.generation = 4;
+    m_wiring.gpus[2].pcie.width      = 8;
+    draw();
+    EXPECT_EQ(12, gbps(0, 1));
+    EXPECT_EQ(12.5, gbps(1, 2));
+    EXPECT_EQ(25, to_host(1).bandwidth / GB);
+    EXPECT_EQ(12.5, from_host(2).bandwidth / GB);
+}
+
+TEST_F(test_draw, sockets)
+{
+    uct_cuda_topo_link_t far_link, own_link;
+
+    gpus(4);
+    m_wiring.gpus[2].numa = m_wiring.gpus[3].numa = numa(8);
+    draw();
+    ASSERT_EQ(2, m_topo.num_numa);
+    EXPECT_EQ(8, m_topo.gpus[3].numa);
+
+    /* everything from one socket to the other shares one limit */
+    EXPECT_EQ(1u, shared(m_topo.links[0][2], m_topo.links[1][3]).size());
+    EXPECT_TRUE(shared(m_topo.links[0][2], m_topo.links[2][0]).size() == 0);
+    EXPECT_EQ(2u, limits(m_topo.links[0][1]).size());
+
+    /* to the other node's memory: that one's limit, and the socket's */
+    own_link = uct_cuda_topo_host_link(&m_topo, 0, 0, true);
+    far_link = uct_cuda_topo_host_link(&m_topo, 0, 8, true);
+    EXPECT_EQ(limits(to_host(0)), limits(own_link));
+    EXPECT_EQ(1u, shared(far_link, own_link).size());
+    EXPECT_EQ(1u, shared(far_link, m_topo.links[0][2]).size() -
+                          shared(own_link, m_topo.links[0][2]).size());
+    EXPECT_EQ(1u, shared(far_link, to_host(2)).size());
+    /* ... whose number means nothing: the GPU's own */
+    EXPECT_EQ(limits(own_link),
+              limits(uct_cuda_topo_host_link(&m_topo, 0, 5, true)));
+}
+
+TEST_F(test_draw, numa_nodes_of_one_socket)
+{
+    gpus(2);
+    m_wiring.gpus[1].numa    = numa(1);
+    m_wiring.numa[0].socket = m_wiring.numa[1].socket = 0;
+    draw();
+    EXPECT_EQ(2u, limits(m_topo.links[0][1]).size());
+    EXPECT_TRUE(shared(to_host(0), to_host(1)).empty());
+}
+
+TEST_F(test_draw, power9)
+{
+    /* AC922: GPUs of different sockets meet through the processors, where no
+     * copy gets more than the X-bus' 41 GB/s (Comm|Scope) */
+    gpus(4);
+    m_wiring.gpus[2].numa = m_wiring.gpus[3].numa = numa(8);
+    nvlinks(0, 1, 3);
+    nvlinks(2, 3, 3);
+    for (int gpu = 0; gpu < 4; ++gpu) {
+        m_wiring.gpus[gpu].pcie.width = 2;
+        for (int i = 0; i < 3; ++i) {
+            uct_cuda_wiring_add_nvlink(&m_wiring.gpus[gpu],
+                                       UCT_CUDA_WIRING_CPU,
+                                       UCT_CUDA_WIRING_NONE, &nowhere);
+        }
+    }
+    /* over which no copy goes */
+    pci_switch(UCT_CUDA_WIRING_NONE, 1, {0, 1});
+    draw();
+    EXPECT_NEAR(72, to_host(0).bandwidth / GB, .2);
+    EXPECT_NEAR(72, gbps(0, 1), .2);
+    EXPECT_NEAR(41, gbps(0, 2), .01);
+    EXPECT_NEAR(41, uct_cuda_topo_host_link(&m_topo, 2, 0, false).bandwidth /
+                            GB,
+                .01);
+}
+
+TEST_F(test_draw, no_nvml)
+{
+    /* the driver says NVLink, nobody says how much: shared by all paths, so
+     * that the planner goes over no relay */
+    gpus(4);
+    m_wiring.has_nvml = false;
+    for (int i = 0; i < 4; ++i) {
+        m_wiring.gpus[i].sm = 70;
+        for (int j = 0; j < 4; ++j) {
+            m_wiring.atomics[i][j] = (i != j);
+        }
+    }
+    draw();
+    EXPECT_NEAR(6 * 25 * .93, gbps(0, 1), .1);
+    EXPECT_FALSE(shared(m_topo.links[0][1], m_topo.links[0][2]).empty());
+    EXPECT_FALSE(shared(m_topo.links[0][1], m_topo.links[2][1]).empty());
+}
+
+TEST_F(test_draw, gpus_of_unknown_place)
+{
+    gpus(2);
+    m_wiring.num_numa = 0;
+    m_wiring.gpus[0].numa = m_wiring.gpus[1].numa = UCT_CUDA_WIRING_NONE;
+    m_wiring.gpus[0].pcie = m_wiring.gpus[1].pcie = {0, 0};
+    draw();
+    EXPECT_EQ(0, m_topo.gpus[1].numa);
+    EXPECT_EQ(12, gbps(0, 1));
+    EXPECT_EQ(12, to_host(0).bandwidth / GB);
+}
+
+TEST_F(test_draw, as_large_as_it_gets)
+{
+    /* 16 GPUs, each with a NUMA node of its own, behind nested switches and at
+     * NVSwitches: nothing overflows, all links have limits */
+    int outer;
+
+    gpus(UCT_CUDA_TOPO_MAX_GPUS);
+    for (int i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        m_wiring.gpus[i].numa = numa(i);
+        for (int k = 0; k < 18; ++k) {
+            uct_cuda_wiring_add_nvlink(&m_wiring.gpus[i],
+                                       UCT_CUDA_WIRING_SWITCH,
+                                       UCT_CUDA_WIRING_NONE, &nowhere);
+        }
+    }
+    for (int i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; i += 4) {
+        outer = pci_switch(UCT_CUDA_WIRING_NONE, 3, {});
+        pci_switch(outer, 3, {i, i + 1});
+        pci_switch(outer, 3, {i + 2, i + 3});
+    }
+    draw();
+    ASSERT_LE(m_topo.num_limits, UCT_CUDA_TOPO_MAX_LIMITS);
+    for (int i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        EXPECT_GE(limits(to_host(i)).size(), 3u);
+        for (int j = 0; j < UCT_CUDA_TOPO_MAX_GPUS; ++j) {
+            ASSERT_TRUE((i == j) || (limits(m_topo.links[i][j]).size() == 2));
+        }
+        for (int limit : limits(to_host(i))) {
+            EXPECT_LT(limit, m_topo.num_limits);
+        }
+    }
+}
+
+
+/* A sysfs of our own */
+class test_sysfs : public ::testing::Test
+{
+protected:
+    test_sysfs() : m_wiring()
+    {
+        char name[] = "/tmp/test_sysfs.XXXXXX";
+
+        EXPECT_NE(nullptr, mkdtemp(name));
+        m_root = name;
+        setenv("SYSFS_PATH", name, 1);
+    }
+
+    ~test_sysfs()
+    {
+        unsetenv("SYSFS_PATH");
+        std::filesystem::remove_all(m_root);
+    }
+
+    void put(const std::string &path, const std::string &text)
+    {
+        std::filesystem::path file = m_root / path;
+
+        std::filesystem::create_directories(file.parent_path());
+        std::ofstream(file) << text << "\n";
+    }
+
+    /* A device at a path below devices/, and its entry on the bus */
+    void device(const std::string &path, const std::string &speed = "",
+                const std::string &width = "",
+                const std::string &vendor = "0x10de",
+                const std::string &numa = "0")
+    {
+        std::filesystem::path bus = m_root / "bus/pci/devices";
+        std::filesystem::path full = m_root / "devices" / path;
+
+        put("devices/" + path + "/vendor", vendor);
+        put("devices/" + path + "/numa_node", numa);
+        if (speed != "") {
+            put("devices/" + path + "/max_link_speed", speed);
+            put("devices/" + path + "/max_link_width", width);
+        }
+        std::filesystem::create_directories(bus);
+        std::filesystem::create_symlink(full, bus / full.filename());
+    }
+
+    void gpu(const char *bus_id)
+    {
+        uct_cuda_wiring_gpu_t *gpu = &m_wiring.gpus[m_wiring.num_gpus++];
+
+        EXPECT_TRUE(uct_cuda_bus_id_parse(bus_id, &gpu->bus_id));
+        gpu->numa       = UCT_CUDA_WIRING_NONE;
+        gpu->pci_switch = UCT_CUDA_WIRING_NONE;
+    }
+
+    std::filesystem::path m_root;
+    uct_cuda_wiring_t     m_wiring;
+};
+
+
+TEST_F(test_sysfs, gpus_behind_a_switch)
+{
+    const std::string port = "pci0000:15/0000:15:01.0";
+    const std::string up   = port + "/0000:16:00.0";
+
+    /* the slot is narrower than the switch */
+    device(port, "16.0 GT/s PCIe", "8", "0x8086");
+    device(up, "32.0 GT/s PCIe", "16", "0x1000");
+    device(up + "/0000:17:00.0", "32.0 GT/s PCIe", "16", "0x1000");
+    device(up + "/0000:17:01.0", "32.0 GT/s PCIe", "16", "0x1000");
+    device(up + "/0000:17:00.0/0000:18:00.0", "32.0 GT/s PCIe", "16");
+    device(up + "/0000:17:01.0/0000:1b:00.0", "32.0 GT/s PCIe", "16");
+    gpu("0000:18:00.0");
+    gpu("00000000:1B:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+
+    EXPECT_TRUE(m_wiring.has_pci);
+    ASSERT_EQ(1, m_wiring.num_switches);
+    EXPECT_EQ(0x16, m_wiring.switches[0].bus_id.bus);
+    EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.switches[0].parent);
+    EXPECT_EQ(4u, m_wiring.switches[0].pcie.generation);
+    EXPECT_EQ(8u, m_wiring.switches[0].pcie.width);
+    EXPECT_EQ(0, m_wiring.gpus[0].pci_switch);
+    EXPECT_EQ(0, m_wiring.gpus[1].pci_switch);
+    EXPECT_EQ(5u, m_wiring.gpus[1].pcie.generation);
+    EXPECT_EQ(0, m_wiring.numa[m_wiring.gpus[1].numa].os_index);
+}
+
+TEST_F(test_sysfs, nested_switches)
+{
+    const std::string outer = "pci0000:00/0000:00:01.0/0000:01:00.0";
+    const std::string inner = outer + "/0000:02:00.0/0000:03:00.0";
+
+    device(outer, "16.0 GT/s PCIe", "16", "0x1000");
+    device(inner, "16.0 GT/s PCIe", "16", "0x1000");
+    device(inner + "/0000:04:00.0/0000:05:00.0");
+    device(outer + "/0000:02:01.0/0000:06:00.0");
+    gpu("0000:05:00.0");
+    gpu("0000:06:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+
+    ASSERT_EQ(2, m_wiring.num_switches);
+    EXPECT_EQ(1, m_wiring.switches[0].bus_id.bus);
+    EXPECT_EQ(3, m_wiring.switches[1].bus_id.bus);
+    EXPECT_EQ(0, m_wiring.switches[1].parent);
+    EXPECT_EQ(1, m_wiring.gpus[0].pci_switch);
+    EXPECT_EQ(0, m_wiring.gpus[1].pci_switch);
+}
+
+TEST_F(test_sysfs, root_port_and_virtual_machine)
+{
+    device("pci0000:20/0000:20:01.0/0000:21:00.0", "8.0 GT/s PCIe", "16");
+    device("pci0000:00/0000:00:05.0", "Unknown", "255");
+    gpu("0000:21:00.0");
+    gpu("0000:00:05.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+
+    EXPECT_TRUE(m_wiring.has_pci);
+    EXPECT_EQ(0, m_wiring.num_switches);
+    EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.gpus[0].pci_switch);
+    EXPECT_EQ(3u, m_wiring.gpus[0].pcie.generation);
+    EXPECT_EQ(0u, m_wiring.gpus[1].pcie.generation);
+}
+
+TEST_F(test_sysfs, what_nvml_said_stays)
+{
+    device("pci0000:20/0000:20:01.0/0000:21:00.0", "32.0 GT/s PCIe", "16");
+    gpu("0000:21:00.0");
+    m_wiring.gpus[0].pcie = {4, 8};
+    uct_cuda_wiring_ask_host(&m_wiring);
+    EXPECT_EQ(4u, m_wiring.gpus[0].pcie.generation);
+    EXPECT_EQ(8u, m_wiring.gpus[0].pcie.width);
+}
+
+TEST_F(test_sysfs, another_device_in_its_place)
+{
+    /* an emulated GPU's bus id may be a real network card's */
+    device("pci0000:20/0000:20:01.0/0000:21:00.0", "32.0 GT/s PCIe", "16",
+           "0x15b3");
+    gpu("0000:21:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+    EXPECT_FALSE(m_wiring.has_pci);
+    EXPECT_EQ(0u, m_wiring.gpus[0].pcie.generation);
+}
+
+TEST_F(test_sysfs, numa_nodes)
+{
+    /* AC922: nodes 0 and 8 have processors, 252 to 255 are GPU memory */
+    put("devices/system/node/has_cpu", "0,8");
+    put("devices/system/node/node0/cpulist", "0-79");
+    put("devices/system/node/node8/cpulist", "80-159");
+    put("devices/system/cpu/cpu0/topology/physical_package_id", "0");
+    put("devices/system/cpu/cpu80/topology/physical_package_id", "8");
+    device("pci0035:00/0035:00:00.0/0035:03:00.0", "", "", "0x10de", "8");
+    gpu("0035:03:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+
+    ASSERT_EQ(2, m_wiring.num_numa);
+    EXPECT_EQ(0, m_wiring.numa[0].os_index);
+    EXPECT_EQ(8, m_wiring.numa[1].os_index);
+    EXPECT_EQ(8, m_wiring.numa[1].socket);
+    EXPECT_EQ(1, m_wiring.gpus[0].numa);
+}
+
+TEST_F(test_sysfs, numa_node_that_nobody_knows)
+{
+    device("pci0000:20/0000:20:01.0/0000:21:00.0", "", "", "0x10de", "-1");
+    gpu("0000:21:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+    EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.gpus[0].numa);
+}
+
+TEST_F(test_sysfs, nonsense)
+{
+    /* lists, numbers and paths as no kernel writes them */
+    put("devices/system/node/has_cpu", "7-3,,x,99999999999-");
+    put("devices/system/node/node7/cpulist", "none");
+    device("pci0000:20/here/0000:21:00.0");
+    device("elsewhere/0000:22:00.0");
+    gpu("0000:21:00.0");
+    gpu("0000:22:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+    EXPECT_FALSE(m_wiring.has_pci);
+    EXPECT_EQ(0, m_wiring.num_switches);
+}
+
+TEST_F(test_sysfs, nothing_there)
+{
+    gpu("0000:21:00.0");
+    uct_cuda_wiring_ask_host(&m_wiring);
+    EXPECT_FALSE(m_wiring.has_pci);
+    EXPECT_EQ(0, m_wiring.num_numa);
+}
+
+
+TEST(test_bus_id, texts)
+{
+    uct_cuda_bus_id_t bus_id;
+    char text[32];
+
+    ASSERT_TRUE(uct_cuda_bus_id_parse("00010000:AB:1f.7", &bus_id));
+    EXPECT_EQ(0x10000u, bus_id.domain);
+    EXPECT_STREQ("10000:ab:1f.7",
+                 uct_cuda_bus_id_str(&bus_id, text, sizeof(text)));
+    for (const char *wrong : {"", "0000:1a:00", "0000:1a:00.0x", "pci0000:15",
+                              "1a", "0000-1a-00.0"}) {
+        EXPECT_FALSE(uct_cuda_bus_id_parse(wrong, &bus_id)) << wrong;
+    }
+}
