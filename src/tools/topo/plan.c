@@ -2,6 +2,7 @@
 /* --plan: the plan that a transfer would get, and what others would take. */
 #include "tool.h"
 
+#include <uct/cuda/multipath/checker.h>
 #include <uct/cuda/multipath/planner.h>
 
 #include <stdlib.h>
@@ -104,8 +105,17 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            ucx_mp_topo_plan_t *plan)
 {
+    char error[256];
+
     plan->piece = piece_size(&plan->config, options->size, &plan->pieces);
     make(topo, &plan->config, options, plan->piece, &plan->plan);
+    if ((plan->plan.num_paths > 0) &&
+        (uct_cuda_mp_plan_check(&plan->plan, error, sizeof(error)) !=
+         UCS_OK)) {
+        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+                        "the planner's plan is unsound, please report it: %s",
+                        error);
+    }
 }
 
 

@@ -126,41 +126,6 @@ static int behind(const uct_cuda_wiring_t *wiring, int index, char *buffer,
     return count;
 }
 
-/* Some limit that two GPUs' ways to the host share and that is the link above
- * this switch */
-static double above(const ucx_mp_topo_node_t *node, int index)
-{
-    const uct_cuda_topo_t *topo = &node->topo;
-    int first                   = -1;
-    int gpu, s, i, k;
-
-    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
-        for (s = node->wiring.gpus[gpu].pci_switch;
-             (s != UCT_CUDA_WIRING_NONE) && (s != index);
-             s = node->wiring.switches[s].parent) {
-        }
-        if (s == UCT_CUDA_WIRING_NONE) {
-            continue;
-        }
-        if (first < 0) {
-            first = gpu;
-            continue;
-        }
-        for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-            for (k = 0; k < UCT_CUDA_TOPO_LINK_LIMITS; ++k) {
-                if ((topo->gpus[first].to_host.limits[i] !=
-                     UCT_CUDA_TOPO_NO_LIMIT) &&
-                    (topo->gpus[first].to_host.limits[i] ==
-                     topo->gpus[gpu].to_host.limits[k])) {
-                    return topo->limits[topo->gpus[gpu].to_host.limits[k]];
-                }
-            }
-        }
-    }
-
-    return 0;
-}
-
 static void put_shared(const ucx_mp_topo_node_t *node, FILE *stream)
 {
     const uct_cuda_wiring_t *wiring = &node->wiring;
@@ -179,10 +144,11 @@ static void put_shared(const ucx_mp_topo_node_t *node, FILE *stream)
 
     for (i = 0; i < wiring->num_switches; ++i) {
         if (behind(wiring, i, gpus, sizeof(gpus)) > 1) {
-            fprintf(stream, "PCIe switch %s, %.1f GB/s above it: %s\n",
+            fprintf(stream, "PCIe switch %s, PCIe %u x%u above it: %s\n",
                     uct_cuda_bus_id_str(&wiring->switches[i].bus_id, text,
                                         sizeof(text)),
-                    above(node, i) / GIGA, gpus);
+                    wiring->switches[i].pcie.generation,
+                    wiring->switches[i].pcie.width, gpus);
         }
     }
 
@@ -194,6 +160,9 @@ static void put_shared(const ucx_mp_topo_node_t *node, FILE *stream)
                     topo->limits[topo->numa[n].read] / GIGA,
                     topo->limits[topo->numa[n].write] / GIGA);
         }
+    }
+
+    for (n = 0; n < topo->num_numa; ++n) {
         for (m = 0; m < n; ++m) {
             if (topo->sockets[n][m] != UCT_CUDA_TOPO_NO_LIMIT) {
                 fprintf(stream, "between NUMA nodes %d and %d: %.0f GB/s each "
