@@ -53,6 +53,11 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
         *count = self->m_num_gpus;
         return CUDA_SUCCESS;
     };
+    m_table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice device) -> CUresult {
+        memset(uuid, 0, sizeof(*uuid));
+        uuid->bytes[0] = (char)(device + 1);
+        return CUDA_SUCCESS;
+    };
     m_table.cuDeviceCanAccessPeer = [](int *can, CUdevice from,
                                        CUdevice to) -> CUresult {
         ENTER("cuDeviceCanAccessPeer", false);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 
@@ -46,7 +47,7 @@ protected:
         uct_cuda_log_set(keep_message, UCT_CUDA_LOG_INFO);
         /* Small staging, so that slots are used many times over */
         m_config.set("", "y").set("_STAGING_SIZE", "1m");
-        m_config.set("_MIN_SIZE", "64k");
+        m_config.set("_MIN_SIZE", "64k").set("_LEDGER", "n");
         set_node(beluga(), 4);
     }
 
@@ -499,6 +500,7 @@ TEST_F(test_engine, not_ours)
 TEST_F(test_engine, auto_on_a_switch_stays_out)
 {
     m_config = Config();
+    m_config.set("_LEDGER", "n");
     set_node(hgx(), 4);
     create();
     EXPECT_TRUE(uct_cuda_mp_wants(m_engine, 64 * MiB));
@@ -509,6 +511,83 @@ TEST_F(test_engine, auto_on_a_switch_stays_out)
     EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
     EXPECT_EQ(1u, count_messages("one path is used"));
     EXPECT_FALSE(m_node->has_context(0));
+}
+
+/* Two processes, as far as the engines know: the one that comes second, and
+ * goes the other way, leaves the host to the first */
+TEST_F(test_engine, host_only_while_the_other_way_is_quiet)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+    uct_cuda_mp_engine_t *other;
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir));
+    set_node(hgx(), 4);
+    create();
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
+
+    Transfer first = start(0, 1, 64 * MiB);
+    ASSERT_NE(nullptr, first.transfer);
+    std::swap(m_engine, other);
+    Transfer second = start(1, 0, 64 * MiB);
+    EXPECT_EQ(nullptr, second.transfer);
+    wait(first);
+    usleep(50000); /* whom one has met counts a little longer */
+    second = start(1, 0, 64 * MiB);
+    ASSERT_NE(nullptr, second.transfer);
+    wait(second);
+
+    /* A plain copy counts as well */
+    std::swap(m_engine, other);
+    uint16_t counted = uct_cuda_mp_single_begin(m_engine, 2, 3);
+    std::swap(m_engine, other);
+    second = start(3, 2, 64 * MiB);
+    EXPECT_EQ(nullptr, second.transfer);
+    std::swap(m_engine, other);
+    uct_cuda_mp_single_end(m_engine, counted);
+    EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
+              uct_cuda_mp_single_begin(m_engine, 2, UCT_CUDA_MP_DEVICE_HOST));
+
+    uct_cuda_mp_engine_destroy(other);
+    destroy();
+    EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
+}
+
+TEST_F(test_engine, one_a_process)
+{
+    uct_cuda_mp_engine_t *first, *second, *third;
+
+    EXPECT_EQ(UCS_ERR_NO_ELEM, uct_cuda_mp_engine_get_any(&first));
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_get(m_config, &first));
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_get(m_config, &second));
+    EXPECT_EQ(first, second);
+    m_config.set("_CHUNKS", "3");
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_get(m_config, &third));
+    EXPECT_NE(first, third);
+    m_config.set("_SHARES", "1,2");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_cuda_mp_engine_get(m_config, &second));
+
+    m_engine   = third;
+    Transfer t = start(0, 1, MiB);
+    ASSERT_NE(nullptr, t.transfer);
+    EXPECT_LT(2u, uct_cuda_mp_num_steps(t.transfer));
+    wait(t);
+    m_engine = NULL;
+
+    uct_cuda_mp_engine_put(third);
+    EXPECT_EQ("", m_node->leaks());
+    EXPECT_EQ(UCS_OK, uct_cuda_mp_engine_get_any(&third));
+    EXPECT_EQ(first, third);
+    uct_cuda_mp_engine_put(first);
+    uct_cuda_mp_engine_put(first);
+    m_engine = first;
+    t        = start(0, 1, MiB);
+    ASSERT_NE(nullptr, t.transfer);
+    wait(t);
+    m_engine = NULL;
+    uct_cuda_mp_engine_put(first);
+    EXPECT_EQ("", m_node->leaks());
+    EXPECT_EQ(UCS_ERR_NO_ELEM, uct_cuda_mp_engine_get_any(&first));
 }
 
 TEST_F(test_engine, off)

@@ -220,6 +220,7 @@ ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
     op->notify = NULL;
     op->done  = NULL;
     op->arg   = NULL;
+    op->counter = NULL;
     *op_p     = op;
     return UCS_OK;
 }

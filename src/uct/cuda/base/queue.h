@@ -48,6 +48,8 @@ struct uct_cuda_op {
     uct_cuda_op_notify_t notify; /**< Goes with test */
     uct_cuda_op_done_t done;     /**< May be NULL */
     void               *arg;     /**< The caller's, for test and done */
+    void               *counter; /**< The caller's; NULL to begin with ... */
+    uint16_t           counted;  /**< ... and undefined */
 };
 
 

@@ -189,7 +189,7 @@ static void iface_close(uct_iface_h tl_iface)
 
     /* Transfers are operations of the queue: it waits for them */
     uct_cuda_iface_cleanup(&iface->super);
-    uct_cuda_mp_engine_destroy(iface->engine);
+    uct_cuda_mp_engine_put(iface->engine);
     free(iface);
 }
 
@@ -239,7 +239,7 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
                                       generation_bandwidth() :
                                       config->bandwidth;
 
-    status = uct_cuda_mp_engine_create(&multipath, &iface->engine);
+    status = uct_cuda_mp_engine_get(&multipath, &iface->engine);
     if (status != UCS_OK) {
         goto err_free;
     }
@@ -248,14 +248,14 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
                                  tl_config, config->max_poll,
                                  config->max_events);
     if (status != UCS_OK) {
-        goto err_destroy_engine;
+        goto err_put_engine;
     }
 
     *iface_p = &iface->super.super;
     return UCS_OK;
 
-err_destroy_engine:
-    uct_cuda_mp_engine_destroy(iface->engine);
+err_put_engine:
+    uct_cuda_mp_engine_put(iface->engine);
 err_free:
     free(iface);
     return status;

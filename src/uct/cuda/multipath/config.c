@@ -3,6 +3,7 @@
 #include <uct/cuda/multipath/config.h>
 
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/multipath/ledger.h>
 
 #include <ctype.h>
 #include <errno.h>
@@ -53,6 +54,10 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},
     {"MULTIPATH_TUNING_FILE", "", "Table of shares and chunks found by "
                                   "ucx_mp_tune."},
+    {"MULTIPATH_LEDGER", "auto",
+     "Directory, shared by all processes of the node, for the page in which "
+     "they tell each other which links they use. \"auto\" is "
+     UCT_CUDA_MP_LEDGER_DIR ", \"n\" does without."},
     {NULL, NULL, NULL}
 };
 
@@ -281,6 +286,20 @@ static bool parse_text(const char *text, char *value, size_t size)
     return (size_t)snprintf(value, size, "%s", text) < size;
 }
 
+static bool parse_ledger(const char *text, uct_cuda_mp_config_t *config)
+{
+    uct_cuda_mp_ternary_t value;
+
+    if (*text == '/') {
+        return parse_text(text, config->ledger, sizeof(config->ledger));
+    } else if (!parse_ternary(text, &value)) {
+        return false;
+    }
+
+    return parse_text((value == UCT_CUDA_MP_NO) ? "" : UCT_CUDA_MP_LEDGER_DIR,
+                      config->ledger, sizeof(config->ledger));
+}
+
 static bool config_read(uct_cuda_mp_config_t *config, const char *name,
                         const char *value, const char **expected_p)
 {
@@ -335,6 +354,9 @@ static bool config_read(uct_cuda_mp_config_t *config, const char *name,
         *expected_p = "auto, or up to 8 numbers that are not negative nor all "
                       "0, with commas between";
         return parse_shares(value, config);
+    } else if (strcmp(name, "_LEDGER") == 0) {
+        *expected_p = "auto, n, or a directory's path from the root on";
+        return parse_ledger(value, config);
     }
 
     *expected_p = "a path of less than 256 characters";

@@ -58,6 +58,7 @@ typedef struct {
     size_t                graph_min_size;
     unsigned              graph_cache_size;
     char                  tuning_file[256]; /**< Empty: none */
+    char                  ledger[256]; /**< Directory; empty: none */
 } uct_cuda_mp_config_t;
 
 

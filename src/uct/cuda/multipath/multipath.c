@@ -11,6 +11,7 @@
 #include <uct/cuda/multipath/checker.h>
 #include <uct/cuda/multipath/executor_streams.h>
 #include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/multipath/traffic.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ typedef struct {
     pthread_mutex_t        lock;
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_streams_t  *streams;
+    uct_cuda_mp_traffic_t  *traffic;
     uct_cuda_mp_transfer_t *free;
     uct_cuda_mp_transfer_t *active; /* started and not yet released */
     bool                   is_learned;
@@ -37,6 +39,7 @@ typedef struct {
     bool                   is_shrink_told;
     /* This engine's view of the node: what did not work is taken out */
     uct_cuda_topo_t        topo;
+    uct_cuda_mp_load_t     load; /* that the transfer being started meets */
     uct_cuda_mp_plan_t     plan;
 } engine_t;
 
@@ -48,6 +51,8 @@ struct uct_cuda_mp_transfer {
     CUevent                event; /* behind the last copy */
     int                    device; /* whose context the event is of */
     ucs_status_t           status;
+    unsigned               num_steps;
+    uct_cuda_mp_flow_t     flow;
 };
 
 
@@ -91,8 +96,12 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
 
     status = uct_cuda_mp_streams_create(&engine->streams);
     if (status != UCS_OK) {
-        free(engine);
-        return status;
+        goto err_free;
+    }
+
+    status = uct_cuda_mp_traffic_create(config->ledger, &engine->traffic);
+    if (status != UCS_OK) {
+        goto err_destroy_streams;
     }
 
     pthread_mutex_init(&engine->lock, NULL);
@@ -107,6 +116,12 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
 
     *engine_p = &engine->super;
     return UCS_OK;
+
+err_destroy_streams:
+    uct_cuda_mp_streams_destroy(engine->streams);
+err_free:
+    free(engine);
+    return status;
 }
 
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
@@ -119,6 +134,7 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     }
 
     uct_cuda_mp_streams_destroy(engine->streams);
+    uct_cuda_mp_traffic_destroy(engine->traffic);
     while (engine->free != NULL) {
         transfer     = engine->free;
         engine->free = transfer->next;
@@ -132,8 +148,10 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
 /* From what size on is it worth asking? */
 static void engine_update_min_size(engine_t *engine)
 {
-    size_t size = uct_cuda_mp_plan_min_size(&engine->topo, &engine->config,
-                                            NULL, &engine->plan);
+    uct_cuda_mp_load_t idle = {.is_known = engine->load.is_known};
+    size_t size             = uct_cuda_mp_plan_min_size(&engine->topo,
+                                                        &engine->config, &idle,
+                                                        &engine->plan);
 
     if (size == SIZE_MAX) {
         uct_cuda_info("no transfer between this process's %d GPUs gains by "
@@ -162,6 +180,8 @@ static void engine_learn(engine_t *engine)
     }
 
     engine->topo = *topo;
+    /* Whether there is a ledger decides which paths may be used at all */
+    uct_cuda_mp_traffic_load(engine->traffic, 0, 0, &engine->load);
     engine_update_min_size(engine);
 }
 
@@ -282,8 +302,8 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     unsigned failed;
 
     for (;;) {
-        uct_cuda_mp_plan_make(&engine->topo, &engine->config, NULL, src, dst,
-                              size, plan);
+        uct_cuda_mp_plan_make(&engine->topo, &engine->config, &engine->load,
+                              src, dst, size, plan);
         if (plan->num_paths == 0) {
             return;
         }
@@ -321,7 +341,7 @@ static ucs_status_t engine_submit(engine_t *engine, const start_t *start,
 /* A plan has a largest size; what is larger goes in equal pieces. All of them
  * are submitted at once, and the lanes work through them without a gap. */
 static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
-                                         size_t piece)
+                                         size_t piece, unsigned *num_steps_p)
 {
     uct_cuda_mp_plan_t *plan = &engine->plan;
     size_t offset            = plan->size;
@@ -330,7 +350,8 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
     size_t size;
 
     /* The first one has been planned already */
-    status = engine_submit(engine, start, 0);
+    status       = engine_submit(engine, start, 0);
+    *num_steps_p = plan->num_steps;
     while ((status == UCS_OK) && (offset < start->size)) {
         size = start->size - offset;
         size = (size > piece) ? piece : size;
@@ -346,8 +367,9 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
             }
         }
 
-        status  = engine_submit(engine, start, offset);
-        offset += size;
+        status        = engine_submit(engine, start, offset);
+        *num_steps_p += plan->num_steps;
+        offset       += size;
     }
 
     return status;
@@ -438,6 +460,8 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
         return UCS_OK;
     }
 
+    uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
+                             start->ends.dst_device, &engine->load);
     do {
         /* Staging memory that turns out to be scarce makes pieces smaller */
         piece = piece_size(start->size,
@@ -458,7 +482,8 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     transfer->device = uct_cuda_mp_ends_local(&start->ends);
     transfer->status = UCS_INPROGRESS;
 
-    status = engine_submit_pieces(engine, start, piece);
+    uct_cuda_mp_flow_of_plan(&engine->plan, &transfer->flow);
+    status = engine_submit_pieces(engine, start, piece, &transfer->num_steps);
     if (status == UCS_OK) {
         status = uct_cuda_mp_streams_finish(engine->streams, &start->ends,
                                             &transfer->event);
@@ -470,6 +495,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
         return status;
     }
 
+    uct_cuda_mp_traffic_begin(engine->traffic, &transfer->flow);
     list_active(engine, transfer);
     *transfer_p = transfer;
     return UCS_OK;
@@ -519,6 +545,12 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
                                     NULL, NULL, transfer_p);
 }
 
+/* The links are free for others as soon as we know */
+static void transfer_over(uct_cuda_mp_transfer_t *transfer)
+{
+    uct_cuda_mp_traffic_end(transfer->engine->traffic, &transfer->flow, true);
+}
+
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 {
     if (transfer->status == UCS_INPROGRESS) {
@@ -526,6 +558,10 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
         if (UCS_STATUS_IS_ERR(transfer->status)) {
             /* Nothing may be written once the caller has been told */
             (void)UCT_CUDA_CALL_NOLOG(cuEventSynchronize, transfer->event);
+        }
+
+        if (transfer->status != UCS_INPROGRESS) {
+            transfer_over(transfer);
         }
     }
 
@@ -552,6 +588,7 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
 
     if (transfer->status == UCS_INPROGRESS) {
         (void)UCT_CUDA_CALL(cuEventSynchronize, transfer->event);
+        transfer_over(transfer);
     }
 
     pthread_mutex_lock(&engine->lock);
@@ -560,4 +597,38 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
     unlist_active(engine, transfer);
     put_transfer(engine, transfer);
     pthread_mutex_unlock(&engine->lock);
+}
+
+unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer)
+{
+    return transfer->num_steps;
+}
+
+uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,
+                                  int dst_device)
+{
+    uct_cuda_mp_flow_t flow;
+
+    if ((src_device < 0) || (src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
+        (dst_device < 0) || (dst_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
+        (src_device == dst_device)) {
+        return UCT_CUDA_MP_NOT_COUNTED;
+    }
+
+    uct_cuda_mp_flow_single(src_device, dst_device, &flow);
+    uct_cuda_mp_traffic_begin(engine_of(super)->traffic, &flow);
+    return flow.lanes[0];
+}
+
+void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
+{
+    uct_cuda_mp_flow_t flow;
+
+    if (counted == UCT_CUDA_MP_NOT_COUNTED) {
+        return;
+    }
+
+    uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(counted),
+                            uct_cuda_mp_lane_to(counted), &flow);
+    uct_cuda_mp_traffic_end(engine_of(super)->traffic, &flow, false);
 }

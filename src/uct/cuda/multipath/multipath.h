@@ -10,6 +10,7 @@
 #include <uct/cuda/multipath/config.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 BEGIN_C_DECLS
 
@@ -51,6 +52,23 @@ typedef struct {
  */
 ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p);
+
+
+/**
+ * The process's engine of this configuration, created for the first who asks:
+ * interfaces share contexts, streams and staging memory. Any thread. Every
+ * success needs a uct_cuda_mp_engine_put(); the last one destroys the engine.
+ *
+ * @return As uct_cuda_mp_engine_create().
+ */
+ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_mp_config_t *config,
+                                    uct_cuda_mp_engine_t **engine_p);
+
+/** One more reference to an engine that somebody has got; UCS_ERR_NO_ELEM if
+ *  there is none. For who has no configuration of his own. */
+ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p);
+
+void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine);
 
 
 /** Waits for transfers that are still running. Those that nobody has released
@@ -147,6 +165,29 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer,
 
 /** Give a transfer back. One that still runs is waited for. */
 void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer);
+
+
+/** Copies that the driver was given for a transfer. */
+unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
+
+
+/** Smaller messages on one path are gone before anybody could heed them. */
+#define UCT_CUDA_MP_COUNTED_MIN_SIZE (256ul << 10)
+
+#define UCT_CUDA_MP_NOT_COUNTED UINT16_MAX
+
+/**
+ * Tell the engine, and through it the other processes of the node, of a large
+ * message that the caller moves by one copy: it uses a link all the same. Any
+ * thread; about 0.05 us, and the first time what it takes to find the others.
+ *
+ * @return What uct_cuda_mp_single_end() wants to have when the message is over;
+ *         UCT_CUDA_MP_NOT_COUNTED if there is nothing to tell.
+ */
+uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine, int src_device,
+                                  int dst_device);
+
+void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 
 END_C_DECLS

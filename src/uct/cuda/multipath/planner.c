@@ -240,6 +240,7 @@ static bool host_is_free(const problem_t *problem)
     }
 
     return (load != NULL) && load->is_known &&
+           (load->active[uct_cuda_mp_lane(problem->dst, problem->src)] == 0) &&
            (load->active[uct_cuda_mp_lane(problem->dst, host)] == 0) &&
            (load->active[uct_cuda_mp_lane(host, problem->src)] == 0);
 }

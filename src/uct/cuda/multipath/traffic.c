@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Counting transfers by lane, and remembering who else was met there. */
+#include <uct/cuda/multipath/traffic.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/multipath/ledger.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+
+#define MAX_GPUS  UCT_CUDA_TOPO_MAX_GPUS
+#define NUM_LANES UCT_CUDA_MP_NUM_LANES
+
+
+/* Transfers of one pair of GPUs on each lane */
+typedef struct {
+    uint16_t count[NUM_LANES];
+} pair_t;
+
+
+struct uct_cuda_mp_traffic {
+    pthread_mutex_t      lock;
+    uct_cuda_mp_ledger_t *ledger;
+    bool                 is_tried; /* to open it */
+    uint16_t             count[NUM_LANES];
+    pair_t               *pairs[MAX_GPUS][MAX_GPUS]; /* NULL: none so far */
+    /* Flows met on each lane, and until when they count if not seen again */
+    uint64_t             until_any;
+    uint64_t             until[NUM_LANES];
+    uint8_t              met[NUM_LANES];
+    char                 dir[];
+};
+
+
+ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
+                                        uct_cuda_mp_traffic_t **traffic_p)
+{
+    size_t length = (dir == NULL) ? 0 : strlen(dir);
+    uct_cuda_mp_traffic_t *traffic;
+
+    traffic = calloc(1, sizeof(*traffic) + length + 1);
+    if (traffic == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pthread_mutex_init(&traffic->lock, NULL);
+    memcpy(traffic->dir, (dir == NULL) ? "" : dir, length);
+    *traffic_p = traffic;
+    return UCS_OK;
+}
+
+void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
+{
+    int src, dst;
+
+    if (traffic->ledger != NULL) {
+        uct_cuda_mp_ledger_close(traffic->ledger);
+    }
+
+    for (src = 0; src < MAX_GPUS; ++src) {
+        for (dst = 0; dst < MAX_GPUS; ++dst) {
+            free(traffic->pairs[src][dst]);
+        }
+    }
+
+    pthread_mutex_destroy(&traffic->lock);
+    free(traffic);
+}
+
+static void open_ledger(uct_cuda_mp_traffic_t *traffic)
+{
+    uint8_t uuids[MAX_GPUS][16];
+    CUuuid uuid;
+    int count, i;
+
+    if (traffic->is_tried) {
+        return;
+    }
+
+    traffic->is_tried = true;
+    if ((traffic->dir[0] == '\0') ||
+        (UCT_CUDA_CALL_NOLOG(cuDeviceGetCount, &count) != UCS_OK)) {
+        return;
+    }
+
+    count = (count > MAX_GPUS) ? MAX_GPUS : count;
+    for (i = 0; i < count; ++i) {
+        if (UCT_CUDA_CALL_NOLOG(cuDeviceGetUuid, &uuid, i) != UCS_OK) {
+            return;
+        }
+        memcpy(uuids[i], uuid.bytes, sizeof(uuids[i]));
+    }
+
+    if (uct_cuda_mp_ledger_open(traffic->dir, (const uint8_t(*)[16])uuids,
+                                count, &traffic->ledger) != UCS_OK) {
+        traffic->ledger = NULL;
+    }
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return ((uint64_t)now.tv_sec * 1000000000ul) + (uint64_t)now.tv_nsec;
+}
+
+/* Flows on each lane at this moment but those of one pair of ours. Returns
+ * whether there are any. */
+static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
+                        uint64_t now, uint8_t *active)
+{
+    bool any = false;
+    unsigned lane;
+    bool is_other;
+
+    memset(active, 0, NUM_LANES);
+    for (lane = 0; lane < NUM_LANES; ++lane) {
+        is_other     = (traffic->count[lane] >
+                        ((pair == NULL) ? 0 : pair->count[lane]));
+        active[lane] = is_other;
+        any         |= is_other;
+    }
+
+    if (traffic->ledger != NULL) {
+        any |= uct_cuda_mp_ledger_read(traffic->ledger, now, active);
+    }
+
+    return any;
+}
+
+static void remember(uct_cuda_mp_traffic_t *traffic, const uint8_t *active,
+                     uint64_t now)
+{
+    unsigned lane;
+
+    traffic->until_any = now + UCT_CUDA_MP_TRAFFIC_LINGER;
+    for (lane = 0; lane < NUM_LANES; ++lane) {
+        if (active[lane] != 0) {
+            traffic->met[lane]   = active[lane];
+            traffic->until[lane] = traffic->until_any;
+        }
+    }
+}
+
+static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
+                   uint8_t *active)
+{
+    unsigned lane;
+
+    for (lane = 0; lane < NUM_LANES; ++lane) {
+        if ((traffic->until[lane] > now) &&
+            (active[lane] < traffic->met[lane])) {
+            active[lane] = traffic->met[lane];
+        }
+    }
+}
+
+void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
+                              int dst_device, uct_cuda_mp_load_t *load)
+{
+    const pair_t *pair;
+    uint64_t now;
+    bool any;
+
+    pthread_mutex_lock(&traffic->lock);
+    open_ledger(traffic);
+    now            = now_ns();
+    pair           = traffic->pairs[src_device][dst_device];
+    any            = look_around(traffic, pair, now, load->active);
+    load->is_known = (traffic->ledger != NULL);
+    if (any) {
+        remember(traffic, load->active, now);
+    }
+
+    if (traffic->until_any > now) {
+        recall(traffic, now, load->active);
+    }
+
+    pthread_mutex_unlock(&traffic->lock);
+}
+
+void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
+                              uct_cuda_mp_flow_t *flow)
+{
+    const uct_cuda_mp_path_t *path;
+    unsigned i;
+    int via;
+
+    flow->src_device = plan->src_device;
+    flow->dst_device = plan->dst_device;
+    flow->num_lanes  = 0;
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i].path;
+        if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+            flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(plan->src_device,
+                                                              plan->dst_device);
+            continue;
+        }
+
+        via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
+                                                        path->gpu;
+        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(plan->src_device,
+                                                          via);
+        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(via,
+                                                          plan->dst_device);
+    }
+}
+
+void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
+                               const uct_cuda_mp_flow_t *flow)
+{
+    pair_t **pair = &traffic->pairs[flow->src_device][flow->dst_device];
+    uint16_t lane;
+    unsigned i;
+
+    pthread_mutex_lock(&traffic->lock);
+    open_ledger(traffic);
+    if (*pair == NULL) {
+        /* Without memory it passes for another pair's */
+        *pair = calloc(1, sizeof(**pair));
+    }
+
+    for (i = 0; i < flow->num_lanes; ++i) {
+        lane = flow->lanes[i];
+        if (*pair != NULL) {
+            ++(*pair)->count[lane];
+        }
+
+        if ((traffic->count[lane]++ == 0) && (traffic->ledger != NULL)) {
+            uct_cuda_mp_ledger_set(traffic->ledger, lane, true);
+        }
+    }
+
+    pthread_mutex_unlock(&traffic->lock);
+}
+
+void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
+                             const uct_cuda_mp_flow_t *flow, bool look)
+{
+    pair_t *pair = traffic->pairs[flow->src_device][flow->dst_device];
+    uint8_t active[NUM_LANES];
+    uint16_t lane;
+    uint64_t now;
+    unsigned i;
+
+    pthread_mutex_lock(&traffic->lock);
+    if (look) {
+        now = now_ns();
+        if (look_around(traffic, pair, now, active)) {
+            remember(traffic, active, now);
+        }
+    }
+
+    for (i = 0; i < flow->num_lanes; ++i) {
+        lane = flow->lanes[i];
+        if ((pair != NULL) && (pair->count[lane] > 0)) {
+            --pair->count[lane];
+        }
+
+        if ((--traffic->count[lane] == 0) && (traffic->ledger != NULL)) {
+            uct_cuda_mp_ledger_set(traffic->ledger, lane, false);
+        }
+    }
+
+    pthread_mutex_unlock(&traffic->lock);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is under way on the node's links, as one engine knows it: its own
+ * transfers, counted here, and those of other processes, from the ledger.
+ *
+ * Any thread; it has a lock of its own.
+ */
+#ifndef UCT_CUDA_MP_TRAFFIC_H
+#define UCT_CUDA_MP_TRAFFIC_H
+
+#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/multipath/planner.h>
+
+BEGIN_C_DECLS
+
+
+/** Links that were seen in use while a transfer of ours ran count as used for
+ *  so long, ns. Two processes that exchange windows of messages would else find
+ *  each other idle whenever one of them is a little ahead. */
+#define UCT_CUDA_MP_TRAFFIC_LINGER 20000000ul
+
+#define UCT_CUDA_MP_TRAFFIC_MAX_LANES (2 * UCT_CUDA_MP_MAX_PATHS)
+
+
+typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
+
+
+/** The lanes of one transfer. */
+typedef struct {
+    int16_t  src_device;
+    int16_t  dst_device;
+    unsigned num_lanes;
+    uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
+} uct_cuda_mp_flow_t;
+
+
+/**
+ * @param dir  Of the ledger, which is opened when first needed; NULL or empty:
+ *             none. The text is copied.
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
+                                        uct_cuda_mp_traffic_t **traffic_p);
+
+void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
+
+
+/**
+ * What a new transfer between two GPUs will meet. Its own pair's transfers are
+ * left out: they go one behind the other over the same lanes. Well under 1 us.
+ *
+ * @param load  Filled; is_known says whether there is a ledger.
+ */
+void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
+                              int dst_device, uct_cuda_mp_load_t *load);
+
+
+/** One copy. */
+static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
+                                           uct_cuda_mp_flow_t *flow)
+{
+    flow->src_device = (int16_t)src_device;
+    flow->dst_device = (int16_t)dst_device;
+    flow->num_lanes  = 1;
+    flow->lanes[0]   = uct_cuda_mp_lane(src_device, dst_device);
+}
+
+
+/** The lanes that a plan uses. */
+void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
+                              uct_cuda_mp_flow_t *flow);
+
+
+/** Count a transfer, until uct_cuda_mp_traffic_end(). */
+void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
+                               const uct_cuda_mp_flow_t *flow);
+
+
+/** A counted transfer is over. @param look  Whether to remember what else is
+ *  going on at this moment. */
+void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
+                             const uct_cuda_mp_flow_t *flow, bool look);
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ledger and what an engine makes of it: processes that number their GPUs
+ * differently, that die, that come and go all at once; files that are none.
+ */
+#include "fake_node.h"
+#include "nodes.h"
+
+#include <uct/cuda/multipath/ledger.h>
+#include <uct/cuda/multipath/traffic.h>
+
+#include <csignal>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+
+static const int HOST = UCT_CUDA_MP_LANE_HOST;
+
+
+/* A process's GPUs: UUIDs that begin with these numbers */
+struct Gpus {
+    uint8_t uuids[UCT_CUDA_TOPO_MAX_GPUS][16];
+    int     count;
+
+    Gpus(std::initializer_list<int> list) : count(0)
+    {
+        memset(uuids, 0, sizeof(uuids));
+        for (int gpu : list) {
+            uuids[count++][0] = (uint8_t)gpu;
+        }
+    }
+};
+
+
+class test_ledger : public ::testing::Test
+{
+protected:
+    test_ledger() : m_now(1)
+    {
+        char name[] = "/tmp/test_ledger.XXXXXX";
+
+        m_dir = mkdtemp(name);
+    }
+
+    ~test_ledger()
+    {
+        for (uct_cuda_mp_ledger_t *ledger : m_open) {
+            uct_cuda_mp_ledger_close(ledger);
+        }
+        for (const std::string &file : files()) {
+            unlink((m_dir + "/" + file).c_str());
+        }
+        rmdir(m_dir.c_str());
+    }
+
+    std::vector<std::string> files()
+    {
+        std::vector<std::string> names;
+        DIR *dir = opendir(m_dir.c_str());
+
+        while (struct dirent *entry = readdir(dir)) {
+            if (entry->d_name[0] != '.') {
+                names.push_back(entry->d_name);
+            }
+        }
+        closedir(dir);
+        return names;
+    }
+
+    /* The page's name, found by making one */
+    std::string page_path()
+    {
+        Gpus gpus{1};
+
+        close(open(gpus));
+        uct_cuda_mp_ledger_t *ledger = open(gpus);
+        std::string path             = m_dir + "/" + files().at(0);
+        close(ledger);
+        return path;
+    }
+
+    ucs_status_t try_open(const Gpus &gpus, uct_cuda_mp_ledger_t **ledger_p)
+    {
+        return uct_cuda_mp_ledger_open(m_dir.c_str(), gpus.uuids, gpus.count,
+                                       ledger_p);
+    }
+
+    uct_cuda_mp_ledger_t *open(const Gpus &gpus)
+    {
+        uct_cuda_mp_ledger_t *ledger = NULL;
+
+        EXPECT_EQ(UCS_OK, try_open(gpus, &ledger));
+        m_open.push_back(ledger);
+        return ledger;
+    }
+
+    void close(uct_cuda_mp_ledger_t *ledger)
+    {
+        uct_cuda_mp_ledger_close(ledger);
+        m_open.erase(std::find(m_open.begin(), m_open.end(), ledger));
+    }
+
+    /* Flows of others on one lane, and that there are none on any other */
+    unsigned others(uct_cuda_mp_ledger_t *ledger, int from, int to)
+    {
+        uint8_t active[UCT_CUDA_MP_NUM_LANES] = {0};
+        unsigned sum                          = 0;
+        bool any = uct_cuda_mp_ledger_read(ledger, m_now, active);
+
+        for (uint8_t count : active) {
+            sum += count;
+        }
+        EXPECT_EQ(any, sum > 0);
+        EXPECT_EQ(sum, active[uct_cuda_mp_lane(from, to)]);
+        return active[uct_cuda_mp_lane(from, to)];
+    }
+
+    static void set(uct_cuda_mp_ledger_t *ledger, int from, int to, bool on)
+    {
+        uct_cuda_mp_ledger_set(ledger, uct_cuda_mp_lane(from, to), on);
+    }
+
+    /* A process of its own; it tells when it has done its work, then waits */
+    pid_t spawn(const std::function<bool()> &work)
+    {
+        int pipes[2];
+        char c = 0;
+
+        EXPECT_EQ(0, pipe(pipes));
+        pid_t pid = fork();
+        if (pid == 0) {
+            c = work() ? 'y' : 'n';
+            if (write(pipes[1], &c, 1) != 1) {
+                _exit(1);
+            }
+            for (;;) {
+                pause();
+            }
+        }
+
+        EXPECT_EQ(1, read(pipes[0], &c, 1));
+        EXPECT_EQ('y', c);
+        ::close(pipes[0]);
+        ::close(pipes[1]);
+        return pid;
+    }
+
+    static void reap(pid_t pid)
+    {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+
+    /* What an unsuitable file is good for: nothing, and it stays as it is */
+    void refused(const std::string &path, const std::string &content)
+    {
+        uct_cuda_mp_ledger_t *ledger = NULL;
+
+        {
+            std::ofstream file(path, std::ios::binary);
+            file << content;
+        }
+        chmod(path.c_str(), 0600);
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, try_open(Gpus{1, 2}, &ledger));
+
+        std::ifstream file(path, std::ios::binary);
+        std::string now((std::istreambuf_iterator<char>(file)),
+                        std::istreambuf_iterator<char>());
+        EXPECT_TRUE(now == content);
+        unlink(path.c_str());
+    }
+
+    std::string                        m_dir;
+    uint64_t                           m_now;
+    std::vector<uct_cuda_mp_ledger_t*> m_open;
+};
+
+
+TEST_F(test_ledger, others_are_seen_and_oneself_is_not)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2, 3});
+    uct_cuda_mp_ledger_t *c = open(Gpus{1, 2, 3});
+
+    set(a, 0, 2, true);
+    EXPECT_EQ(0u, others(a, 0, 2));
+    EXPECT_EQ(1u, others(b, 0, 2));
+    set(c, 0, 2, true);
+    EXPECT_EQ(1u, others(a, 0, 2));
+    EXPECT_EQ(2u, others(b, 0, 2));
+    set(a, 0, 2, false);
+    EXPECT_EQ(1u, others(b, 0, 2));
+    set(c, 0, 2, false);
+    EXPECT_EQ(0u, others(b, 0, 2));
+}
+
+TEST_F(test_ledger, every_lane)
+{
+    Gpus gpus{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    uct_cuda_mp_ledger_t *a = open(gpus);
+    uct_cuda_mp_ledger_t *b = open(gpus);
+
+    for (int from = 0; from <= HOST; ++from) {
+        for (int to = 0; to <= HOST; ++to) {
+            set(a, from, to, true);
+            EXPECT_EQ(1u, others(b, from, to)) << from << ' ' << to;
+            set(a, from, to, false);
+        }
+    }
+}
+
+TEST_F(test_ledger, gpus_in_another_order)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4});
+    uct_cuda_mp_ledger_t *b = open(Gpus{4, 3, 2, 1});
+
+    set(a, 0, 1, true);
+    EXPECT_EQ(1u, others(b, 3, 2));
+    set(a, 0, 1, false);
+    set(b, 0, HOST, true);
+    EXPECT_EQ(1u, others(a, 3, HOST));
+}
+
+TEST_F(test_ledger, gpus_that_only_some_see)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{2, 1});
+    uct_cuda_mp_ledger_t *b = open(Gpus{1, 3});
+
+    set(a, 0, 1, true); /* 2 to 1: not a link that b could use */
+    EXPECT_EQ(0u, others(b, 0, 1));
+    set(a, HOST, 1, true);
+    EXPECT_EQ(1u, others(b, HOST, 0));
+    /* Lanes of GPUs that a process does not have are nobody's */
+    set(b, 2, 3, true);
+    EXPECT_EQ(0u, others(a, 0, 1));
+}
+
+TEST_F(test_ledger, last_one_removes_the_page)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1});
+    uct_cuda_mp_ledger_t *b = open(Gpus{1});
+
+    EXPECT_EQ(1u, files().size());
+    close(a);
+    EXPECT_EQ(1u, files().size());
+    close(b);
+    EXPECT_EQ(0u, files().size());
+}
+
+TEST_F(test_ledger, private_file)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1});
+    struct stat st;
+
+    ASSERT_EQ(0, stat((m_dir + "/" + files().at(0)).c_str(), &st));
+    EXPECT_EQ(0600u, st.st_mode & 0777);
+    close(a);
+}
+
+TEST_F(test_ledger, process_killed_while_it_transfers)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid               = spawn([&] {
+        uct_cuda_mp_ledger_t *ledger;
+
+        if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
+            return false;
+        }
+        set(ledger, 0, 1, true);
+        return true;
+    });
+
+    EXPECT_EQ(1u, others(a, 0, 1));
+    /* However long it takes: it lives */
+    m_now += 10 * UCT_CUDA_MP_LEDGER_STALE;
+    EXPECT_EQ(1u, others(a, 0, 1));
+    m_now += 10 * UCT_CUDA_MP_LEDGER_STALE;
+    EXPECT_EQ(1u, others(a, 0, 1));
+
+    kill(pid, SIGKILL);
+    siginfo_t info;
+    waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT); /* a zombie is dead */
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    (void)others(a, 0, 1);
+    EXPECT_EQ(0u, others(a, 0, 1));
+    reap(pid);
+}
+
+TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
+{
+    std::vector<pid_t> pids;
+    uct_cuda_mp_ledger_t *ledger;
+
+    for (int i = 0; i < UCT_CUDA_MP_LEDGER_MAX_SLOTS; ++i) {
+        pids.push_back(spawn([&] {
+            bool ok = (try_open(Gpus{1, 2}, &ledger) == UCS_OK);
+            set(ledger, 0, 1, true);
+            return ok;
+        }));
+    }
+
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_open(Gpus{1, 2}, &ledger));
+    reap(pids.back());
+    pids.pop_back();
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    EXPECT_EQ(pids.size(), others(a, 0, 1));
+    for (pid_t pid : pids) {
+        reap(pid);
+    }
+
+    close(a);
+    EXPECT_EQ(0u, files().size()) << "the dead kept the page";
+}
+
+TEST_F(test_ledger, number_of_a_dead_process_used_again)
+{
+    std::string path        = page_path();
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid               = spawn([&] {
+        uct_cuda_mp_ledger_t *ledger;
+
+        (void)try_open(Gpus{1, 2}, &ledger);
+        set(ledger, 0, 1, true);
+        return true;
+    });
+
+    /* As if this process had the number of one that was started earlier: the
+     * slot's second word of 8 bytes is the start */
+    int fd         = ::open(path.c_str(), O_RDWR);
+    uint64_t start = 1;
+    char page[8192];
+    ASSERT_EQ((ssize_t)sizeof(page), pread(fd, page, sizeof(page), 0));
+    for (size_t at = 0; at < sizeof(page); at += 64) {
+        if (memcmp(page + at, &pid, sizeof(pid)) == 0) {
+            ASSERT_EQ(8, pwrite(fd, &start, sizeof(start), (off_t)at + 8));
+        }
+    }
+    ::close(fd);
+
+    EXPECT_EQ(1u, others(a, 0, 1));
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    (void)others(a, 0, 1);
+    EXPECT_EQ(0u, others(a, 0, 1));
+    reap(pid);
+}
+
+TEST_F(test_ledger, forked_child_leaves_the_slot_alone)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2});
+
+    set(a, 0, 1, true);
+    reap(spawn([&] {
+        uct_cuda_mp_ledger_close(a);
+        return true;
+    }));
+    EXPECT_EQ(1u, others(b, 0, 1));
+    EXPECT_EQ(1u, files().size());
+}
+
+TEST_F(test_ledger, too_many_gpus)
+{
+    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4, 5, 6, 7, 8, 9});
+
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              try_open(Gpus{11, 12, 13, 14, 15, 16, 17, 18, 19}, &ledger));
+    close(a);
+    /* GPUs of those who have gone are forgotten */
+    a = open(Gpus{11, 12, 13, 14, 15, 16, 17, 18, 19});
+}
+
+TEST_F(test_ledger, garbage)
+{
+    std::string path = page_path();
+
+    refused(path, "x");
+    refused(path, std::string(8191, '\0'));
+    refused(path, std::string(8192, '\xff'));
+    refused(path, std::string(1 << 20, 'x'));
+}
+
+TEST_F(test_ledger, another_layout)
+{
+    std::string path = page_path();
+    Gpus gpus{1};
+
+    uct_cuda_mp_ledger_t *ledger = open(gpus);
+    std::ifstream file(path, std::ios::binary);
+    std::string good((std::istreambuf_iterator<char>(file)),
+                     std::istreambuf_iterator<char>());
+    close(ledger);
+
+    for (size_t at : {0, 8, 12, 16}) { /* magic, layout, size, GPUs */
+        std::string bad = good;
+
+        bad[at] = (char)(bad[at] + 100);
+        refused(path, bad);
+    }
+}
+
+TEST_F(test_ledger, nonsense_in_a_good_page)
+{
+    std::string path             = page_path();
+    uct_cuda_mp_ledger_t *ledger = open(Gpus{1, 2});
+    uint8_t active[UCT_CUDA_MP_NUM_LANES];
+    std::string nonsense(8192 - 20, '\0');
+
+    for (size_t i = 0; i < nonsense.size(); ++i) {
+        nonsense[i] = (char)(i * 2654435761u >> 7);
+    }
+
+    int fd = ::open(path.c_str(), O_RDWR);
+    ASSERT_EQ((ssize_t)nonsense.size(),
+              pwrite(fd, nonsense.data(), nonsense.size(), 20));
+    ::close(fd);
+
+    for (int i = 0; i < 4; ++i) {
+        memset(active, 0, sizeof(active));
+        (void)uct_cuda_mp_ledger_read(ledger, m_now, active);
+        set(ledger, 0, 1, true);
+        m_now += UCT_CUDA_MP_LEDGER_STALE;
+    }
+
+    uct_cuda_mp_ledger_t *other = open(Gpus{1, 2});
+    EXPECT_EQ(0u, others(other, 0, 1)) << "nobody's slots are free again";
+}
+
+TEST_F(test_ledger, maker_killed_half_way)
+{
+    std::string path = page_path();
+
+    {
+        std::ofstream file(path, std::ios::binary);
+        file << std::string(8192, '\0');
+    }
+    chmod(path.c_str(), 0600);
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2});
+    set(a, 0, 1, true);
+    EXPECT_EQ(1u, others(b, 0, 1));
+}
+
+TEST_F(test_ledger, files_that_are_not_ours)
+{
+    std::string path = page_path();
+    uct_cuda_mp_ledger_t *ledger;
+
+    /* Readable by others, so written by somebody else */
+    ::close(::open(path.c_str(), O_CREAT | O_RDWR, 0644));
+    chmod(path.c_str(), 0644);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, try_open(Gpus{1}, &ledger));
+    unlink(path.c_str());
+
+    ASSERT_EQ(0, symlink("elsewhere", path.c_str()));
+    EXPECT_EQ(UCS_ERR_IO_ERROR, try_open(Gpus{1}, &ledger));
+    unlink(path.c_str());
+
+    ASSERT_EQ(0, mkdir(path.c_str(), 0700));
+    EXPECT_EQ(UCS_ERR_IO_ERROR, try_open(Gpus{1}, &ledger));
+    rmdir(path.c_str());
+
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_mp_ledger_open("/nonexistent", Gpus{1}.uuids, 1,
+                                      &ledger));
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_mp_ledger_open(std::string(600, 'x').c_str(),
+                                      Gpus{1}.uuids, 1, &ledger));
+}
+
+TEST_F(test_ledger, lock_that_never_comes_free)
+{
+    std::string path        = page_path();
+    uct_cuda_mp_ledger_t *a = open(Gpus{1});
+    uct_cuda_mp_ledger_t *ledger;
+    int fd = ::open(path.c_str(), O_RDWR);
+
+    ASSERT_EQ(0, flock(fd, LOCK_EX));
+    EXPECT_EQ(UCS_ERR_BUSY, try_open(Gpus{1}, &ledger));
+    close(a);
+    ::close(fd);
+}
+
+/* Processes that come, work and go as fast as they can, some of them killed */
+TEST_F(test_ledger, all_at_once)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
+    uint8_t active[UCT_CUDA_MP_NUM_LANES];
+    std::vector<pid_t> pids;
+    uint64_t reads = 0;
+    int left       = 8;
+
+    for (int i = 0; i < left; ++i) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            for (int n = 0; n < 200; ++n) {
+                uct_cuda_mp_ledger_t *ledger;
+                ucs_status_t status = try_open(Gpus{3, 2, 1}, &ledger);
+                if (status == UCS_ERR_BUSY) {
+                    continue;
+                } else if (status != UCS_OK) {
+                    _exit(2);
+                }
+                set(ledger, 0, 1, true);
+                memset(active, 0, sizeof(active));
+                uct_cuda_mp_ledger_read(ledger, (uint64_t)n, active);
+                if (active[uct_cuda_mp_lane(0, 1)] > 7) {
+                    _exit(3);
+                }
+                if ((i % 2) && (n == 100)) {
+                    raise(SIGKILL);
+                }
+                uct_cuda_mp_ledger_close(ledger);
+            }
+            _exit(0);
+        }
+        pids.push_back(pid);
+    }
+
+    while (left > 0) {
+        int wait_status;
+
+        memset(active, 0, sizeof(active));
+        uct_cuda_mp_ledger_read(a, 1, active);
+        EXPECT_LE(active[uct_cuda_mp_lane(2, 1)], 8);
+        ++reads;
+        if ((reads % 64 == 0) && (waitpid(-1, &wait_status, WNOHANG) > 0)) {
+            --left;
+            EXPECT_TRUE(WIFSIGNALED(wait_status) ||
+                        (WEXITSTATUS(wait_status) == 0))
+                    << WEXITSTATUS(wait_status);
+        }
+    }
+
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    memset(active, 0, sizeof(active));
+    uct_cuda_mp_ledger_read(a, m_now, active);
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    memset(active, 0, sizeof(active));
+    uct_cuda_mp_ledger_read(a, m_now, active);
+    EXPECT_EQ(0u, others(a, 2, 1));
+    close(a);
+    EXPECT_EQ(0u, files().size());
+}
+
+
+/* ------------------------------------------------------------- traffic */
+
+class test_traffic : public test_ledger
+{
+protected:
+    test_traffic() : m_node(4)
+    {
+    }
+
+    ~test_traffic()
+    {
+        for (uct_cuda_mp_traffic_t *traffic : m_traffic) {
+            uct_cuda_mp_traffic_destroy(traffic);
+        }
+    }
+
+    uct_cuda_mp_traffic_t *create(const char *dir)
+    {
+        uct_cuda_mp_traffic_t *traffic;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_traffic_create(dir, &traffic));
+        m_traffic.push_back(traffic);
+        return traffic;
+    }
+
+    static uct_cuda_mp_flow_t flow(int src, int dst)
+    {
+        uct_cuda_mp_flow_t result;
+
+        uct_cuda_mp_flow_single(src, dst, &result);
+        return result;
+    }
+
+    uct_cuda_mp_load_t load(uct_cuda_mp_traffic_t *traffic, int src, int dst)
+    {
+        uct_cuda_mp_load_t result;
+
+        uct_cuda_mp_traffic_load(traffic, src, dst, &result);
+        return result;
+    }
+
+    static unsigned on(const uct_cuda_mp_load_t &load, int from, int to)
+    {
+        return load.active[uct_cuda_mp_lane(from, to)];
+    }
+
+    FakeNode                            m_node;
+    std::vector<uct_cuda_mp_traffic_t*> m_traffic;
+};
+
+
+TEST_F(test_traffic, own_pair_does_not_count)
+{
+    uct_cuda_mp_traffic_t *a = create(NULL);
+    uct_cuda_mp_flow_t there = flow(0, 1);
+
+    uct_cuda_mp_traffic_begin(a, &there);
+    uct_cuda_mp_traffic_begin(a, &there);
+    EXPECT_EQ(0u, on(load(a, 0, 1), 0, 1));
+    EXPECT_EQ(1u, on(load(a, 1, 0), 0, 1));
+    EXPECT_FALSE(load(a, 0, 1).is_known);
+    uct_cuda_mp_traffic_end(a, &there, false);
+    EXPECT_EQ(1u, on(load(a, 2, 1), 0, 1));
+    uct_cuda_mp_traffic_end(a, &there, false);
+}
+
+TEST_F(test_traffic, lanes_of_a_plan)
+{
+    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
+    uct_cuda_mp_plan_t plan;
+    uct_cuda_mp_flow_t there;
+    Config config;
+
+    config.set("_PATHS", "direct,gpu2,host");
+    uct_cuda_topo_t topo = beluga();
+    uct_cuda_mp_plan_make(&topo, config, NULL, 0, 1, 64 * MiB, &plan);
+    ASSERT_EQ(3u, plan.num_paths);
+    uct_cuda_mp_flow_of_plan(&plan, &there);
+    EXPECT_EQ(5u, there.num_lanes);
+
+    EXPECT_TRUE(load(a, 0, 1).is_known);
+    uct_cuda_mp_traffic_begin(a, &there);
+    uct_cuda_mp_load_t seen = load(b, 1, 0);
+    EXPECT_TRUE(seen.is_known);
+    for (std::pair<int, int> lane :
+         {std::make_pair(0, 1), std::make_pair(0, 2), std::make_pair(2, 1),
+          std::make_pair(0, HOST), std::make_pair(HOST, 1)}) {
+        EXPECT_EQ(1u, on(seen, lane.first, lane.second));
+    }
+    EXPECT_EQ(0u, on(seen, 1, 0));
+    uct_cuda_mp_traffic_end(a, &there, true);
+}
+
+/* Two processes with windows of messages towards each other: in the moment
+ * between two windows, the other one has not gone */
+TEST_F(test_traffic, whom_we_met_counts_a_little_longer)
+{
+    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
+    uct_cuda_mp_flow_t there = flow(0, 1);
+    uct_cuda_mp_flow_t back  = flow(1, 0);
+
+    (void)load(a, 0, 1);
+    uct_cuda_mp_traffic_begin(a, &there);
+    (void)load(b, 1, 0);
+    uct_cuda_mp_traffic_begin(b, &back);
+    uct_cuda_mp_traffic_end(b, &back, true);
+    uct_cuda_mp_traffic_end(a, &there, true);
+
+    EXPECT_EQ(1u, on(load(b, 1, 0), 0, 1));
+    EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0)) << "a was never told of b";
+    usleep(UCT_CUDA_MP_TRAFFIC_LINGER / 1000 + 1000);
+    EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
+}
+
+/* One way, then the other: never both at once */
+TEST_F(test_traffic, ping_pong_meets_nobody)
+{
+    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
+    uct_cuda_mp_flow_t there = flow(0, 1);
+    uct_cuda_mp_flow_t back  = flow(1, 0);
+
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0));
+        uct_cuda_mp_traffic_begin(a, &there);
+        uct_cuda_mp_traffic_end(a, &there, true);
+        EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
+        uct_cuda_mp_traffic_begin(b, &back);
+        uct_cuda_mp_traffic_end(b, &back, true);
+    }
+}
