@@ -32,7 +32,8 @@
 #define SABOTAGE_JOIN_WAITS 3
 
 #define SABOTAGE_MAX_RANGES 64
-#define SABOTAGE_MAX_KINDS  16384 /* a power of two */
+#define SABOTAGE_MAX_KINDS  65536 /* a power of two */
+#define SABOTAGE_MAX_DEPS   64
 
 
 typedef enum {
@@ -63,7 +64,7 @@ typedef struct {
 typedef struct {
     const void *object; /* NULL: free */
     kind_t     kind;
-    unsigned   waits; /* of a stream */
+    unsigned   waits; /* of a stream, or of a node of a graph */
 } object_kind_t;
 
 
@@ -75,6 +76,7 @@ static struct {
     object_kind_t   kinds[SABOTAGE_MAX_KINDS];
     unsigned long   waits;
     unsigned long   dropped;
+    unsigned long   launches; /* of graphs */
 } sabotage = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .once = PTHREAD_ONCE_INIT
@@ -84,9 +86,10 @@ static struct {
 static void sabotage_report(void)
 {
     if (sabotage.waits > 0) {
-        fprintf(stderr, "sabotage: %s: %lu of %lu waits dropped\n",
+        fprintf(stderr,
+                "sabotage: %s: %lu of %lu waits dropped, %lu graphs launched\n",
                 sabotage_names[sabotage.what], sabotage.dropped,
-                sabotage.waits);
+                sabotage.waits, sabotage.launches);
     }
 }
 
@@ -206,7 +209,9 @@ static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
     _(mem_free_host, "cuMemFreeHost") \
     _(memcpy_async, "cuMemcpyAsync") \
     _(event_record, "cuEventRecord") \
-    _(stream_wait_event, "cuStreamWaitEvent")
+    _(stream_wait_event, "cuStreamWaitEvent") \
+    _(graph_add_memcpy_node, "cuGraphAddMemcpyNode") \
+    _(graph_launch, "cuGraphLaunch")
 
 #define DECLARE_REAL(_wrapper, _symbol) static void *real_##_wrapper;
 WRAPPERS(DECLARE_REAL)
@@ -282,6 +287,63 @@ stream_wait_event(CUstream stream, CUevent event, unsigned flags)
     sabotage.dropped += drop;
     pthread_mutex_unlock(&sabotage.lock);
     return drop ? CUDA_SUCCESS : REAL(stream_wait_event)(stream, event, flags);
+}
+
+
+static uintptr_t
+operand(CUmemorytype type, CUdeviceptr device, const void *host)
+{
+    return (type == CU_MEMORYTYPE_HOST) ? (uintptr_t)host : device;
+}
+
+/* In a graph the waits are edges */
+static CUresult
+graph_add_memcpy_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+                      size_t num_deps, const CUDA_MEMCPY3D *copy,
+                      CUcontext context)
+{
+    CUgraphNode kept[SABOTAGE_MAX_DEPS];
+    object_kind_t self = {.object = NULL};
+    size_t num_kept    = 0, i;
+    CUresult result;
+
+    if (num_deps > SABOTAGE_MAX_DEPS) {
+        fprintf(stderr, "sabotage: %zu edges into a node\n", num_deps);
+        abort();
+    }
+
+    pthread_mutex_lock(&sabotage.lock);
+    self.kind = copy_kind(operand(copy->dstMemoryType, copy->dstDevice,
+                                  copy->dstHost) +
+                                  copy->dstXInBytes,
+                          operand(copy->srcMemoryType, copy->srcDevice,
+                                  copy->srcHost) +
+                                  copy->srcXInBytes);
+    for (i = 0; i < num_deps; ++i) {
+        ++sabotage.waits;
+        if (is_unwanted(&self, find_kind(deps[i])->kind)) {
+            ++sabotage.dropped;
+        } else {
+            kept[num_kept++] = deps[i];
+        }
+    }
+    pthread_mutex_unlock(&sabotage.lock);
+
+    result = REAL(graph_add_memcpy_node)(node, graph, kept, num_kept, copy,
+                                         context);
+    if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&sabotage.lock);
+        find_kind(*node)->kind = self.kind;
+        pthread_mutex_unlock(&sabotage.lock);
+    }
+
+    return result;
+}
+
+static CUresult graph_launch(CUgraphExec graph, CUstream stream)
+{
+    __atomic_add_fetch(&sabotage.launches, 1, __ATOMIC_RELAXED);
+    return REAL(graph_launch)(graph, stream);
 }
 
 

@@ -400,8 +400,7 @@ static uint64_t choose_chunk(const uct_cuda_mp_config_t *config,
     chunk = max_u64(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
                                    UCT_CUDA_MP_MAX_CHUNKS);
 
-    chunk = (chunk + ALIGN - 1) & ~(ALIGN - 1);
-    return (chunk > slot) ? slot : chunk;
+    return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
 }
 
 /* Give every path its bytes: so that all end together, paths that could not
