@@ -87,8 +87,11 @@ static void make(const uct_cuda_topo_t *topo,
                  const ucx_mp_topo_options_t *options, size_t size,
                  uct_cuda_mp_plan_t *plan)
 {
-    uct_cuda_mp_plan_make(topo, config, NULL, options->src, options->dst, size,
-                          plan);
+    /* With a ledger all processes' transfers are known; here there are none */
+    const uct_cuda_mp_load_t idle = {.is_known = config->ledger[0] != '\0'};
+
+    uct_cuda_mp_plan_make(topo, config, &idle, options->src, options->dst,
+                          size, plan);
 }
 
 /* Transfers beyond a plan's size go in equal pieces; this is one of them */
@@ -234,8 +237,8 @@ static void print_sets(const uct_cuda_topo_t *topo,
     }
 
     qsort(sets, count, sizeof(sets[0]), set_compare);
-    fprintf(stream, "\nby the model, %s alone on the node:\n",
-            (plan->pieces > 1) ? "one piece" : "this message");
+    fprintf(stream, "\nby the model%s:\n",
+            (plan->pieces > 1) ? ", for one piece" : "");
     hidden = 0;
     for (i = 0; i < count; ++i) {
         set_name(&sets[i], name, sizeof(name));
@@ -302,11 +305,17 @@ static void print_reasons(const uct_cuda_topo_t *topo,
         }
     }
 
-    if ((config->enable != UCT_CUDA_MP_NO) && (config->num_paths == 0) &&
-        (config->host == UCT_CUDA_MP_AUTO)) {
-        fprintf(stream, "     host path: not used while nothing is known of "
-                        "other processes' transfers;\n"
-                        "     UCX_CUDA_IPC_MULTIPATH_HOST=y uses it\n");
+    if (config->enable == UCT_CUDA_MP_NO) {
+        return;
+    }
+
+    if (config->ledger[0] != '\0') {
+        fprintf(stream, "     on an idle node; what other processes move is "
+                        "reckoned with by the node's ledger\n");
+    } else if ((config->num_paths == 0) &&
+               (config->host == UCT_CUDA_MP_AUTO)) {
+        fprintf(stream, "     no host path: without a ledger nobody knows "
+                        "whether the other direction uses it\n");
     }
 }
 
