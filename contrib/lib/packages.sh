@@ -6,7 +6,7 @@
 # that are unpacked under build/deps. Whatever is there already is left alone.
 
 ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
-    binutils libucx-dev libxml2-dev libhwloc-dev libopenmpi-dev openmpi-bin
+    binutils libucx-dev libxml2-dev libopenmpi-dev openmpi-bin
     python3 python3-pip python3-venv"
 ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev
     ucx-utils"

@@ -186,7 +186,7 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
         const char *name;
         const char *text;
     } legend[] = {
-        {"NV", "NV2  two NVLinks"},
+        {"NV", "NVn  n NVLinks"},
         {"PIX", "PIX  through one PCIe switch"},
         {"PXB", "PXB  through several PCIe switches"},
         {"PHB", "PHB  through the processor"},
