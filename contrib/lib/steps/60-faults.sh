@@ -104,8 +104,26 @@ campaign() {
         --launcher "$mpi_run" --programs "$programs" --mpirun "$mpirun" "$@"
 }
 
+# The same under ASAN and UBSAN, which see memory that a failure's way out
+# forgets, or uses again. Started by hand: a sanitizer has to be loaded first.
+faults_sanitized() {
+    local folder=$ucx_mp_build/sanitized rc=0 session
+    [ -f "$folder/Makefile" ] || { skip "no sanitized build"; return; }
+    make -C "$folder/test/faults" --no-print-directory ucx_mp_faults || return
+    session=$(mktemp -d) || return
+    env ASAN_OPTIONS=detect_leaks=1 \
+        UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+        CUEMU_NODE=beluga CUEMU_SLOWDOWN=1 CUEMU_SESSION="$session" \
+        LD_LIBRARY_PATH="$ucx_mp_build/main/test/cuemu/lib" \
+        "$folder/test/faults/ucx_mp_faults" --max-calls 6 || rc=$?
+    rm -rf "$session"
+    return $rc
+}
+
 step faults quick 120 faults_are_survived \
      "every driver call of the engine fails once"
+step faults-sanitized full 180 faults_sanitized \
+     "the same under ASAN and UBSAN"
 step mpi-faults full 120 mpi_faults \
      "driver calls fail under MPI: a way around, or MPI's error"
 step campaign full 240 "campaign --transfers 960 --ranks 4 --max-size 1M" \
