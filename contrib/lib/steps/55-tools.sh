@@ -9,5 +9,29 @@ tools_topo() {
         passing_on 'topo: [1-9][0-9]* passed' "$ucx_mp_top/test/topo/run"
 }
 
+# NVML takes 50 ms to start: only a process with a message that might be split
+# is to pay that, and each of these, once. The dynamic linker tells who did.
+tools_probe_lazy() {
+    local mpirun programs trace=$ucx_mp_build/log/probe-lazy
+    local sizes min max want loaded
+    mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
+    programs=$ucx_mp_build/main/test/mpi
+    for sizes in "1K 64K 0" "1M 16M 2"; do
+        read -r min max want <<< "$sizes"
+        rm -f "$trace".*
+        LD_DEBUG=files LD_DEBUG_OUTPUT=$trace \
+            passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+            "$ucx_mp_prefix/bin/ucx_mp_run" --emulate beluga "$mpirun" -n 2 \
+            "$programs/ucx_mp_checked" --transfers 20 --min-size "$min" \
+            --max-size "$max" --memory device || return
+        loaded=$(cat "$trace".* | grep -c 'calling init: .*libnvidia-ml')
+        [ "$loaded" -eq "$want" ] ||
+            { say "$loaded loads of NVML, not $want ($min to $max)"; return 1; }
+    done
+    rm -f "$trace".*
+}
+
 step topo quick 120 tools_topo \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
+step probe-lazy quick 60 tools_probe_lazy \
+     "NVML is started by processes with large messages only"

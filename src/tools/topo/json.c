@@ -151,8 +151,13 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
     for (i = 0; i < topo->num_gpus; ++i) {
         for (j = 0; j < topo->num_gpus; ++j) {
             if (i != j) {
-                fprintf(stream, "%s\n    {\"from\": %d, \"to\": %d, \"link\": ",
-                        comma, i, j);
+                fprintf(stream,
+                        "%s\n    {\"from\": %d, \"to\": %d, \"access\": %s, "
+                        "\"atomics\": %s, \"rank\": %d, \"link\": ",
+                        comma, i, j,
+                        node->wiring.access[i][j] ? "true" : "false",
+                        node->wiring.atomics[i][j] ? "true" : "false",
+                        node->wiring.rank[i][j]);
                 put_link(&topo->links[i][j], stream);
                 fprintf(stream, "}");
                 comma = ",";

@@ -16,11 +16,11 @@ static void log_message(uct_cuda_log_level_t level, const char *file,
     fprintf(stderr, "ucx_mp_topo: %s\n", message);
 }
 
-static void probe(ucx_mp_topo_node_t *node)
+static void probe(ucx_mp_topo_node_t *node, bool details)
 {
     double start;
 
-    if (uct_cuda_wiring_probe(&node->wiring, true) != UCS_OK) {
+    if (uct_cuda_wiring_probe(&node->wiring, details) != UCS_OK) {
         if (uct_cuda_driver_status() == UCS_ERR_UNSUPPORTED) {
             ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "no GPU can be used: the CUDA "
                                                 "driver refuses");
@@ -85,7 +85,8 @@ int main(int argc, char **argv)
         ucx_mp_topo_config_read(&plan.config);
     }
 
-    probe(&node);
+    /* Times are those of the questions that a message asks, no others */
+    probe(&node, options.format != UCX_MP_TOPO_TIME);
     if (options.plan) {
         check_gpu("SRC", options.src, &node.topo);
         check_gpu("DST", options.dst, &node.topo);

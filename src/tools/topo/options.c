@@ -21,7 +21,7 @@ static const char *help_text =
 "               and ucx_mp_run --emulate mynode.xml ... runs on its like\n"
 "  --json       everything that was found out, and the links and limits that\n"
 "               the planner sees\n"
-"  --time       what the parts of the probe took\n"
+"  --time       what the parts of a process's probe take\n"
 "and in addition:\n"
 "  --svg FILE   a picture, with --plan that plan's paths in it\n"
 "\n"

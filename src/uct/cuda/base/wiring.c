@@ -144,10 +144,40 @@ static void ask_gpu(uct_cuda_wiring_t *wiring, int device, bool details)
                                                    ATTRIBUTE_HOST_NUMA_ID, -1));
 }
 
+static int ask_p2p(CUdevice_P2PAttribute attribute, int from, int to)
+{
+    int value = 0;
+
+    return (UCT_CUDA_CALL_NOLOG(cuDeviceGetP2PAttribute, &value, attribute,
+                                from, to) == UCS_OK) ?
+                   value :
+                   0;
+}
+
+static void
+ask_pair(uct_cuda_wiring_t *wiring, int from, int to, bool details)
+{
+    int can = 0;
+
+    if ((UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can, from, to) !=
+         UCS_OK) ||
+        !can) {
+        return;
+    }
+
+    wiring->access[from][to]  = true;
+    wiring->atomics[from][to] =
+            ask_p2p(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to);
+    if (details) {
+        wiring->rank[from][to] =
+                ask_p2p(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to);
+    }
+}
+
 ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
                                         bool details)
 {
-    int count, can, i, j;
+    int count, i, j;
 
     if ((UCT_CUDA_CALL_NOLOG(cuDeviceGetCount, &count) != UCS_OK) ||
         (count <= 0)) {
@@ -167,21 +197,9 @@ ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
 
     for (i = 0; i < count; ++i) {
         for (j = 0; j < count; ++j) {
-            if (i == j) {
-                continue;
+            if (i != j) {
+                ask_pair(wiring, i, j, details);
             }
-
-            wiring->access[i][j] = (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer,
-                                                        &can, i, j) ==
-                                    UCS_OK) &&
-                                   can;
-            wiring->atomics[i][j] =
-                    wiring->access[i][j] &&
-                    (UCT_CUDA_CALL_NOLOG(
-                             cuDeviceGetP2PAttribute, &can,
-                             CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, i,
-                             j) == UCS_OK) &&
-                    can;
         }
     }
 

@@ -110,6 +110,10 @@ typedef struct {
                                    [UCT_CUDA_TOPO_MAX_GPUS];
     bool                     atomics[UCT_CUDA_TOPO_MAX_GPUS]
                                     [UCT_CUDA_TOPO_MAX_GPUS];
+    /** [from][to]: the driver's performance rank, 0 the fastest; asked for
+     *  with details only */
+    int                      rank[UCT_CUDA_TOPO_MAX_GPUS]
+                                 [UCT_CUDA_TOPO_MAX_GPUS];
     int                      num_switches;
     uct_cuda_wiring_switch_t switches[UCT_CUDA_WIRING_MAX_SWITCHES];
     int                      num_numa;
@@ -125,8 +129,8 @@ typedef struct {
  * Ask the driver, NVML and sysfs. Creates no context. What cannot be found out
  * is left unknown and said at debug level.
  *
- * @param details  Also what only people want to know: which NVSwitch each link
- *                 leads to.
+ * @param details  Also what only people want to know: names, memory, which
+ *                 NVSwitch each link leads to.
  * @return UCS_OK, or UCS_ERR_NO_DEVICE with no driver or no GPU.
  */
 ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details);

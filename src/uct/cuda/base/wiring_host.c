@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host part of the probe: PCIe switches above the GPUs, NUMA nodes and
- * sockets. It reads sysfs itself: a dozen small files for 1 ms, where hwloc
- * reads the whole machine (20 to 1445 ms, measured on H200) and would be one
- * more library to depend on.
+ * sockets. It reads sysfs itself: a dozen small files, where hwloc reads the
+ * whole machine (20 to 1445 ms, measured on a node with four H200) and would be
+ * one more library to depend on.
  */
 #include <uct/cuda/base/wiring.h>
 
