@@ -35,6 +35,7 @@
 #define BW_SPREAD      0.03   /* of the fastest sample */
 #define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
+#define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
 
 enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY };
 
@@ -44,10 +45,14 @@ static const char *const bw_benchmarks[] = {"bw", "bibw", "latency", NULL};
 static const char *const bw_sides[] = {"D", "H", "P", "M", NULL};
 
 typedef struct {
-    int          benchmark;
+    int          benchmarks[BW_MAX_LIST];
+    int          num_benchmarks;
+    int          windows[BW_MAX_LIST];
+    int          num_windows;
+    int          benchmark;  /* the one that runs, of those above */
+    int          window;
     size_t       min_size;
     size_t       max_size;
-    int          window;
     int          iterations; /* 0: by size */
     int          warmup;     /* -1: by size */
     double       effort;     /* factor on iterations by size */
@@ -84,10 +89,10 @@ static void bw_usage(void)
            "Bandwidth or latency between two ranks, in OSU's manner.\n\n"
            "SIDE: memory of rank 0 and rank 1: D device, H host, P page-locked "
            "host,\n      M managed (D D, or H H without a GPU)\n\n"
-           "  --benchmark B    bw, bibw or latency (bw)\n"
+           "  --benchmark B    bw, bibw or latency (bw); several with commas\n"
            "  --sizes MIN:MAX  powers of two between them (1M:256M; latency "
            "8:1M)\n"
-           "  --window N       messages in flight (1)\n"
+           "  --window N       messages in flight (1); several with commas\n"
            "  --iterations N   windows a sample (by size: 10 to 100)\n"
            "  --warmup N       windows before the first sample (by size)\n"
            "  --effort F       factor on both where they go by size (1)\n"
@@ -104,6 +109,41 @@ static void bw_usage(void)
 static ucx_mp_mem_t bw_parse_side(const char *text)
 {
     return ucx_mp_parse_choice("SIDE", text, bw_sides);
+}
+
+/* Words of a list with commas, each handed to `parse`; how many there were */
+static int bw_parse_list(const char *name, const char *text,
+                         int (*parse)(const char *word), int *values)
+{
+    char *copy = strdup(text);
+    int count  = 0;
+    char *word, *rest;
+
+    for (rest = copy; (word = strsep(&rest, ",")) != NULL; ++count) {
+        if (count == BW_MAX_LIST) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s' has more than %d values",
+                       name, text, BW_MAX_LIST);
+        }
+        values[count] = parse(word);
+    }
+    free(copy);
+    return count;
+}
+
+static int bw_parse_benchmark(const char *word)
+{
+    return ucx_mp_parse_choice("--benchmark", word, bw_benchmarks);
+}
+
+static int bw_parse_window(const char *word)
+{
+    return ucx_mp_parse_number("--window", word, 1, 4096);
+}
+
+static int bw_only_latency(void)
+{
+    return (bw.opts.num_benchmarks == 1) &&
+           (bw.opts.benchmarks[0] == BENCH_LATENCY);
 }
 
 static void bw_parse(int argc, char **argv)
@@ -125,22 +165,27 @@ static void bw_parse(int argc, char **argv)
     char *colon, *copy;
     int c;
 
-    *o = (bw_options_t){.window  = 1,
-                        .warmup  = -1,
-                        .effort  = 1.0,
-                        .repeats = 5,
-                        .mem     = {UCX_MP_MEM_LAST, UCX_MP_MEM_LAST}};
+    *o = (bw_options_t){.benchmarks     = {BENCH_BW},
+                        .num_benchmarks = 1,
+                        .windows        = {1},
+                        .num_windows    = 1,
+                        .warmup         = -1,
+                        .effort         = 1.0,
+                        .repeats        = 5,
+                        .mem = {UCX_MP_MEM_LAST, UCX_MP_MEM_LAST}};
     while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
         switch (c) {
         case 'b':
-            o->benchmark = ucx_mp_parse_choice("--benchmark", optarg,
-                                               bw_benchmarks);
+            o->num_benchmarks = bw_parse_list("--benchmark", optarg,
+                                              bw_parse_benchmark,
+                                              o->benchmarks);
             break;
         case 's':
             sizes = optarg;
             break;
         case 'w':
-            o->window = ucx_mp_parse_number("--window", optarg, 1, 4096);
+            o->num_windows = bw_parse_list("--window", optarg,
+                                           bw_parse_window, o->windows);
             break;
         case 'i':
             o->iterations = ucx_mp_parse_number("--iterations", optarg, 1,
@@ -171,7 +216,7 @@ static void bw_parse(int argc, char **argv)
     }
 
     if (sizes == NULL) {
-        sizes = (o->benchmark == BENCH_LATENCY) ? "8:1M" : "1M:256M";
+        sizes = bw_only_latency() ? "8:1M" : "1M:256M";
     }
     copy  = strdup(sizes);
     colon = strchr(copy, ':');
@@ -497,6 +542,7 @@ static void bw_prepare(void)
 {
     bw_options_t *o = &bw.opts;
     char why[256]   = "";
+    int max_window  = 1;
     int count       = 0;
     int local_rank, i;
 
@@ -518,7 +564,12 @@ static void bw_prepare(void)
 
     bw.send_buf = ucx_mp_mem_alloc(bw.mem, o->max_size + BW_ANSWER_SIZE);
     bw.recv_buf = ucx_mp_mem_alloc(bw.mem, o->max_size + BW_ANSWER_SIZE);
-    bw.requests = calloc(2 * o->window, sizeof(*bw.requests));
+    for (i = 0; i < o->num_windows; ++i) {
+        if (o->windows[i] > max_window) {
+            max_window = o->windows[i];
+        }
+    }
+    bw.requests = calloc(2 * max_window, sizeof(*bw.requests));
     if (bw.requests == NULL) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
     }
@@ -534,26 +585,15 @@ static void bw_prepare(void)
     }
 }
 
-int main(int argc, char **argv)
+/* All sizes of one benchmark with one window */
+static int bw_run(int benchmark, int window)
 {
     int ret = UCX_MP_EXIT_OK;
     bw_result_t result;
     size_t size, next;
-    int num_ranks;
 
-    ucx_mp_program = "ucx_mp_bw";
-    bw_parse(argc, argv);
-
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &bw.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
-    ucx_mp_set_rank(bw.rank);
-    if (num_ranks != 2) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks (mpirun -n 2), not %d",
-                   num_ranks);
-    }
-    bw_prepare();
-    bw_late();
+    bw.opts.benchmark = benchmark;
+    bw.opts.window    = window;
     if ((bw.rank == 0) && (bw.json != stdout)) {
         bw_print_head();
     }
@@ -577,6 +617,41 @@ int main(int argc, char **argv)
         }
         if (!result.valid) {
             ret = UCX_MP_EXIT_WRONG;
+        }
+    }
+    return ret;
+}
+
+int main(int argc, char **argv)
+{
+    int ret = UCX_MP_EXIT_OK;
+    int num_ranks, benchmark, i, k, now;
+
+    ucx_mp_program = "ucx_mp_bw";
+    bw_parse(argc, argv);
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &bw.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
+    ucx_mp_set_rank(bw.rank);
+    if (num_ranks != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks (mpirun -n 2), not %d",
+                   num_ranks);
+    }
+    bw_prepare();
+    bw_late();
+
+    for (i = 0; i < bw.opts.num_benchmarks; ++i) {
+        benchmark = bw.opts.benchmarks[i];
+        for (k = 0; k < bw.opts.num_windows; ++k) {
+            if ((benchmark == BENCH_LATENCY) && (k > 0)) {
+                break; /* one message at a time, whatever the windows */
+            }
+            now = bw_run(benchmark, (benchmark == BENCH_LATENCY) ?
+                                            1 : bw.opts.windows[k]);
+            if ((ret == UCX_MP_EXIT_OK) || (now == UCX_MP_EXIT_WRONG)) {
+                ret = now;
+            }
         }
     }
 
