@@ -182,7 +182,7 @@ TEST_F(test_checker, beyond_the_buffer)
 
 TEST_F(test_checker, no_such_slot)
 {
-    step(1).to.slot = UCT_CUDA_MP_STAGING_SLOTS;
+    step(1).to.slot = UCT_CUDA_MP_PLAN_SLOTS;
     refused("no such place");
 }
 
@@ -372,10 +372,10 @@ TEST_F(test_checker, damaged_plans)
             s.waits[random() % 2] = (int16_t)(random() % sound.num_steps);
             break;
         case 2:
-            s.from.slot = (uint8_t)(random() % UCT_CUDA_MP_STAGING_SLOTS);
+            s.from.slot = (uint8_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
             break;
         case 3:
-            s.to.slot = (uint8_t)(random() % UCT_CUDA_MP_STAGING_SLOTS);
+            s.to.slot = (uint8_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
             break;
         case 4:
             s.from_offset += random() % 9000 - 4500;

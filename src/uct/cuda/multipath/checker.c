@@ -89,7 +89,7 @@ static ucs_status_t check_place(const checker_t *checker,
                                 uint64_t offset, uint64_t bytes)
 {
     if ((place_end(plan, place) < 0) ||
-        (is_staging(place) ? (place->slot >= UCT_CUDA_MP_STAGING_SLOTS) :
+        (is_staging(place) ? (place->slot >= UCT_CUDA_MP_PLAN_SLOTS) :
                              ((place->owner != 0) || (place->slot != 0)))) {
         return reject(checker, "step %u: no such place", i);
     }

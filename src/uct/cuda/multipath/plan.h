@@ -24,8 +24,13 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_MAX_STEPS \
     (2 * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
 
-/** Staging slots that one device's staging memory is divided into. */
+/** Staging slots that one device's staging memory is divided into, and those of
+ *  them that one plan uses at most: a bank, so that the next transfer begins
+ *  while this one ends. */
 #define UCT_CUDA_MP_STAGING_SLOTS 16
+#define UCT_CUDA_MP_STAGING_BANKS 2
+#define UCT_CUDA_MP_PLAN_SLOTS \
+    (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
 
 /** "Waits for nothing". */
 #define UCT_CUDA_MP_NO_STEP (-1)

@@ -699,9 +699,9 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
                                         part->bytes, seconds, staged);
             part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
                                       part->chunk);
-            part->slots  = (part->chunks < UCT_CUDA_MP_STAGING_SLOTS) ?
+            part->slots  = (part->chunks < UCT_CUDA_MP_PLAN_SLOTS) ?
                                    part->chunks :
-                                   UCT_CUDA_MP_STAGING_SLOTS;
+                                   UCT_CUDA_MP_PLAN_SLOTS;
             if (part->chunks > UCT_CUDA_MP_MAX_CHUNKS) {
                 plan->num_paths = 0;
                 return;

@@ -22,12 +22,22 @@ typedef struct {
 } uct_cuda_mp_slot_t;
 
 
+/** Slots that one plan takes. Graphs use a bank as a whole: which of them had
+ *  it last is all that is known. */
+typedef struct {
+    CUstream user;   /**< Stream of the graph that had it last; NULL: none */
+    int      device; /**< Whose context the stream belongs to */
+} uct_cuda_mp_bank_t;
+
+
 typedef struct {
     CUdeviceptr        base;      /**< 0: not allocated */
     int                device;    /**< GPU, or -1 for host memory */
     size_t             slot_size; /**< Bytes */
-    unsigned           next;      /**< Slot that the next plan begins with */
+    unsigned           next;      /**< Slot that the next plan begins with, a
+                                       bank's first */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
+    uct_cuda_mp_bank_t banks[UCT_CUDA_MP_STAGING_BANKS];
 } uct_cuda_mp_staging_t;
 
 
@@ -51,6 +61,14 @@ ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
 /** Free the memory, if any. Events are the caller's. A GPU's memory needs its
  *  context to be current. */
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging);
+
+
+/** The bank that the next plan uses. */
+static inline uct_cuda_mp_bank_t *
+uct_cuda_mp_staging_bank(uct_cuda_mp_staging_t *staging)
+{
+    return &staging->banks[staging->next / UCT_CUDA_MP_PLAN_SLOTS];
+}
 
 
 /** The slot that a plan's slot number stands for. */

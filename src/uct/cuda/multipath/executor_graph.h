@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Carries plans out as one CUDA Graph each: a copy node a step, in the context
+ * that the streams executor would use, behind the steps that it waits for and
+ * the one before it on its lane. Not thread-safe.
+ */
+#ifndef UCT_CUDA_MP_EXECUTOR_GRAPH_H
+#define UCT_CUDA_MP_EXECUTOR_GRAPH_H
+
+#include <uct/cuda/multipath/graph_cache.h>
+#include <uct/cuda/multipath/resources.h>
+
+BEGIN_C_DECLS
+
+
+typedef struct uct_cuda_mp_graphs uct_cuda_mp_graphs_t;
+
+
+/** @param cache_size  Most executable graphs that are kept; 0: none, each is
+ *                     built for one transfer. */
+ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
+                                       unsigned cache_size,
+                                       uct_cuda_mp_graphs_t **graphs_p);
+
+
+/** No graph may be in flight. Destroy it before the resources. */
+void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
+
+
+/**
+ * Launch a prepared plan. Does not wait for it. A graph in flight is never
+ * changed: while all graphs of a shape are, another is built if the cache has
+ * room.
+ *
+ * @param offset    Where the plan's first byte is in the transfer, bytes.
+ * @param is_eager  Build a graph for a shape that is seen for the first time.
+ *                  Otherwise only for one that comes again: building costs more
+ *                  than submitting the copies once, and is won back by the
+ *                  launches that follow.
+ * @param held      List of the transfer's graphs, NULL at first. Goes to
+ *                  uct_cuda_mp_graphs_put() once the transfer has ended.
+ * @return UCS_OK; UCS_ERR_NO_RESOURCE if there is no graph for this plan:
+ *         nothing is submitted, streams can do it; another error (logged):
+ *         abort the transfer.
+ */
+ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
+                                       const uct_cuda_mp_plan_t *plan,
+                                       const uct_cuda_mp_ends_t *ends,
+                                       size_t offset, bool is_eager,
+                                       uct_cuda_mp_graph_t **held);
+
+
+/** A transfer has ended: its graphs are idle. */
+void uct_cuda_mp_graphs_put(uct_cuda_mp_graphs_t *graphs,
+                            uct_cuda_mp_graph_t *held);
+
+
+const uct_cuda_mp_graph_counters_t *
+uct_cuda_mp_graphs_counters(const uct_cuda_mp_graphs_t *graphs);
+
+
+END_C_DECLS
+
+#endif

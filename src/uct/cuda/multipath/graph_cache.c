@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A list in order of use. It is short, and a hash a graph keeps a look-up from
+ * comparing plans that differ. */
+#include <uct/cuda/multipath/graph_cache.h>
+
+#include <uct/cuda/base/log.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+
+void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
+                                  unsigned size)
+{
+    memset(cache, 0, sizeof(*cache));
+    cache->size = size;
+}
+
+static void graph_destroy(uct_cuda_mp_graph_t *graph)
+{
+    if (graph->exec != NULL) {
+        (void)UCT_CUDA_CALL(cuGraphExecDestroy, graph->exec);
+    }
+
+    if (graph->graph != NULL) {
+        (void)UCT_CUDA_CALL(cuGraphDestroy, graph->graph);
+    }
+
+    free((void*)graph->key.plan);
+    free(graph);
+}
+
+void uct_cuda_mp_graph_cache_cleanup(uct_cuda_mp_graph_cache_t *cache)
+{
+    while (cache->newest != NULL) {
+        uct_cuda_mp_graph_cache_drop(cache, cache->newest);
+    }
+}
+
+static uint64_t hash_value(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * FNV_PRIME;
+}
+
+uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
+{
+    const uct_cuda_mp_plan_t *plan = key->plan;
+    uint64_t hash                  = FNV_BASIS;
+    const uct_cuda_mp_step_t *step;
+    unsigned i;
+
+    hash = hash_value(hash, (uint16_t)plan->src_device);
+    hash = hash_value(hash, (uint16_t)plan->dst_device);
+    hash = hash_value(hash, (unsigned)key->remote_device);
+    hash = hash_value(hash, key->banks);
+    hash = hash_value(hash, plan->size);
+    for (i = 0; i < plan->num_steps; ++i) {
+        step = &plan->steps[i];
+        hash = hash_value(hash, step->lane);
+        hash = hash_value(hash, step->bytes);
+    }
+
+    return hash;
+}
+
+static bool key_equal(const uct_cuda_mp_graph_key_t *a,
+                      const uct_cuda_mp_graph_key_t *b)
+{
+    return (a->remote_device == b->remote_device) && (a->banks == b->banks) &&
+           uct_cuda_mp_plan_equal(a->plan, b->plan);
+}
+
+static bool has_addresses(const uct_cuda_mp_graph_t *graph,
+                          const uct_cuda_mp_graph_node_t *nodes)
+{
+    unsigned i;
+
+    for (i = 0; i < graph->key.plan->num_steps; ++i) {
+        if ((graph->nodes[i].to != nodes[i].to) ||
+            (graph->nodes[i].from != nodes[i].from)) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+static void list_remove(uct_cuda_mp_graph_cache_t *cache,
+                        uct_cuda_mp_graph_t *graph)
+{
+    *((graph->newer != NULL) ? &graph->newer->older : &cache->newest) =
+            graph->older;
+    *((graph->older != NULL) ? &graph->older->newer : &cache->oldest) =
+            graph->newer;
+}
+
+static void list_add(uct_cuda_mp_graph_cache_t *cache,
+                     uct_cuda_mp_graph_t *graph)
+{
+    graph->newer = NULL;
+    graph->older = cache->newest;
+    *((graph->older != NULL) ? &graph->older->newer : &cache->oldest) = graph;
+    cache->newest                                                     = graph;
+}
+
+uct_cuda_mp_graph_t *
+uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
+                             const uct_cuda_mp_graph_key_t *key, uint64_t hash,
+                             const uct_cuda_mp_graph_node_t *nodes,
+                             bool *is_there_p)
+{
+    uct_cuda_mp_graph_t *idle = NULL;
+    uct_cuda_mp_graph_t *graph;
+
+    *is_there_p = false;
+    for (graph = cache->newest; graph != NULL; graph = graph->older) {
+        if ((graph->hash != hash) || !key_equal(&graph->key, key)) {
+            continue;
+        }
+
+        *is_there_p = true;
+        if (graph->is_busy) {
+            continue;
+        }
+
+        idle = graph;
+        if (has_addresses(graph, nodes)) {
+            break;
+        }
+    }
+
+    if (idle != NULL) {
+        list_remove(cache, idle);
+        list_add(cache, idle);
+    }
+
+    return idle;
+}
+
+bool uct_cuda_mp_graph_cache_reserve(uct_cuda_mp_graph_cache_t *cache)
+{
+    uct_cuda_mp_graph_t *graph;
+
+    if (cache->count < cache->size) {
+        return true;
+    }
+
+    for (graph = cache->oldest; graph != NULL; graph = graph->newer) {
+        if (!graph->is_busy) {
+            uct_cuda_mp_graph_cache_drop(cache, graph);
+            ++cache->counters.evictions;
+            return true;
+        }
+    }
+
+    return false;
+}
+
+uct_cuda_mp_graph_t *
+uct_cuda_mp_graph_alloc(const uct_cuda_mp_graph_key_t *key, uint64_t hash,
+                        const uct_cuda_mp_graph_node_t *nodes)
+{
+    const size_t bytes = uct_cuda_mp_plan_bytes(key->plan);
+    const size_t size  = key->plan->num_steps * sizeof(*nodes);
+    uct_cuda_mp_graph_t *graph;
+    void *plan;
+
+    graph = calloc(1, sizeof(*graph) + size);
+    plan  = malloc(bytes);
+    if ((graph == NULL) || (plan == NULL)) {
+        free(graph);
+        free(plan);
+        return NULL;
+    }
+
+    memcpy(plan, key->plan, bytes);
+    memcpy(graph->nodes, nodes, size);
+    graph->key      = *key;
+    graph->key.plan = plan;
+    graph->hash     = hash;
+    return graph;
+}
+
+void uct_cuda_mp_graph_cache_add(uct_cuda_mp_graph_cache_t *cache,
+                                 uct_cuda_mp_graph_t *graph)
+{
+    graph->is_cached = true;
+    list_add(cache, graph);
+    ++cache->count;
+}
+
+void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
+                                  uct_cuda_mp_graph_t *graph)
+{
+    if (graph->is_cached) {
+        list_remove(cache, graph);
+        --cache->count;
+    }
+
+    graph_destroy(graph);
+}

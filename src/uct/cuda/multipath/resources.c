@@ -1,0 +1,728 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Contexts, streams, events, and what has to be there before the first copy. */
+#include <uct/cuda/multipath/resources.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Events of one context that wait to be used */
+typedef struct {
+    CUevent  *events;
+    unsigned count;
+    unsigned capacity;
+    unsigned created; /* all that exist, wherever they are */
+} event_pool_t;
+
+
+/* What transfers between this GPU and one other need, in one direction */
+typedef struct {
+    CUstream join;        /* waits for all lanes of a transfer */
+    CUstream launches[2]; /* for graphs, which take turns */
+    unsigned turn;
+} pair_t;
+
+
+typedef struct {
+    CUcontext    ctx; /* NULL: not retained */
+    event_pool_t pool;
+    CUstream     notify;
+    pair_t       pairs[UCT_CUDA_TOPO_MAX_GPUS][2];
+    /* A stream of this context for each directed link; NULL: not there yet */
+    CUstream     lanes[UCT_CUDA_MP_NUM_LANES];
+    bool         has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers' memory */
+} device_t;
+
+
+/* A stream that the transfer which is being submitted has work on */
+typedef struct {
+    CUstream stream;
+    int      device; /* whose context it belongs to */
+} used_t;
+
+
+#define MAX_USED (UCT_CUDA_MP_NUM_LANES + 2)
+
+struct uct_cuda_mp_rsc {
+    device_t              devices[UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
+    unsigned              num_used;
+    used_t                used[MAX_USED];
+};
+
+
+ucs_status_t
+uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p)
+{
+    *rsc_p = calloc(1, sizeof(**rsc_p));
+    return (*rsc_p == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
+}
+
+
+/* ----------------------------------------------------------------- events */
+
+static ucs_status_t pool_reserve(event_pool_t *pool)
+{
+    unsigned capacity;
+    CUevent *events;
+
+    /* Room for every event that exists, so that putting back cannot fail */
+    if (pool->created < pool->capacity) {
+        return UCS_OK;
+    }
+
+    capacity = (pool->capacity == 0) ? 64 : 2 * pool->capacity;
+    events   = realloc(pool->events, capacity * sizeof(*events));
+    if (events == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pool->events   = events;
+    pool->capacity = capacity;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
+                              CUevent *event_p)
+{
+    event_pool_t *pool = &rsc->devices[device].pool;
+    ucs_status_t status;
+
+    if (pool->count > 0) {
+        *event_p = pool->events[--pool->count];
+        return UCS_OK;
+    }
+
+    status = pool_reserve(pool);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventCreate, event_p,
+                               CU_EVENT_DISABLE_TIMING);
+    }
+
+    if (status == UCS_OK) {
+        ++pool->created;
+    }
+
+    return status;
+}
+
+void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
+                                   CUevent event)
+{
+    event_pool_t *pool = &rsc->devices[device].pool;
+
+    pool->events[pool->count++] = event;
+}
+
+
+/* ------------------------------------------------------------ preparation */
+
+static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc, int device)
+{
+    ucs_status_t status;
+
+    if (rsc->devices[device].ctx != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_retain(device, &rsc->devices[device].ctx);
+    if (status != UCS_OK) {
+        rsc->devices[device].ctx = NULL;
+        /* "No memory" means staging memory to the caller */
+        return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t prepare_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                   CUstream *stream_p)
+{
+    ucs_status_t status;
+
+    if (*stream_p != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(rsc->devices[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        *stream_p = NULL;
+    }
+
+    uct_cuda_ctx_pop();
+    return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+}
+
+int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
+{
+    int from = uct_cuda_mp_lane_from(number);
+    int to   = uct_cuda_mp_lane_to(number);
+
+    if ((from == ends->src_device) && (to == ends->dst_device)) {
+        return uct_cuda_mp_ends_local(ends);
+    }
+
+    return (from == UCT_CUDA_MP_LANE_HOST) ? to : from;
+}
+
+int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_step_t *step)
+{
+    int device = uct_cuda_mp_rsc_lane_device(ends, step->lane);
+
+    if ((ends->remote_device < 0) ||
+        (device == uct_cuda_mp_ends_local(ends))) {
+        return -1;
+    }
+
+    return ((uct_cuda_mp_lane_from(step->lane) == ends->remote_device) ||
+            (uct_cuda_mp_lane_to(step->lane) == ends->remote_device)) ?
+                   device :
+                   -1;
+}
+
+static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device,
+                                   int peer)
+{
+    ucs_status_t status;
+
+    if (rsc->devices[device].has_access[peer]) {
+        return UCS_OK;
+    }
+
+    status = prepare_device(rsc, peer);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_ctx_enable_peer(device, peer);
+    if (status == UCS_OK) {
+        rsc->devices[device].has_access[peer] = true;
+    }
+
+    return status;
+}
+
+static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_ends_t *ends,
+                                 uint16_t number)
+{
+    int device = uct_cuda_mp_rsc_lane_device(ends, number);
+    int from   = uct_cuda_mp_lane_from(number);
+    int to     = uct_cuda_mp_lane_to(number);
+    ucs_status_t status;
+
+    status = prepare_device(rsc, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* Mappings of remote memory come with access to it; staging memory and the
+     * local end do not */
+    if ((device == from) && (to != UCT_CUDA_MP_LANE_HOST) &&
+        (to != ends->remote_device)) {
+        status = prepare_access(rsc, from, to);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    return prepare_stream(rsc, device,
+                          &rsc->devices[device].lanes[number]);
+}
+
+uct_cuda_mp_staging_t *
+uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
+                                           const uct_cuda_mp_place_t *place)
+{
+    if (place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) {
+        return &rsc->gpu_staging[place->owner];
+    }
+
+    return &rsc->host_staging[place->owner];
+}
+
+static void wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                        CUstream stream)
+{
+    if (uct_cuda_ctx_push(rsc->devices[device].ctx) == UCS_OK) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+        uct_cuda_ctx_pop();
+    }
+}
+
+/* Wait for whatever still uses the slots, and free the memory */
+static void release_staging(uct_cuda_mp_rsc_t *rsc,
+                            uct_cuda_mp_staging_t *staging)
+{
+    uct_cuda_mp_slot_t *slot;
+    uct_cuda_mp_bank_t *bank;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        slot = &staging->slots[i];
+        if (slot->drained != NULL) {
+            (void)UCT_CUDA_CALL(cuEventSynchronize, slot->drained);
+            uct_cuda_mp_rsc_put_event(rsc, slot->device,
+                                            slot->drained);
+            slot->drained = NULL;
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
+        bank = &staging->banks[i];
+        if (bank->user != NULL) {
+            wait_stream(rsc, bank->device, bank->user);
+            bank->user = NULL;
+        }
+    }
+
+    uct_cuda_mp_staging_free(staging);
+}
+
+static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
+                                    int gpu, int numa, size_t slot_size)
+{
+    uct_cuda_mp_staging_t *staging;
+    ucs_status_t status;
+
+    if ((gpu < 0) && (numa >= UCT_CUDA_MP_MAX_NUMA)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    staging = (gpu >= 0) ? &rsc->gpu_staging[gpu] :
+                           &rsc->host_staging[numa];
+    if ((staging->base != 0) && (staging->slot_size >= slot_size)) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(
+            rsc->devices[(gpu >= 0) ? gpu : device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    release_staging(rsc, staging);
+    if (gpu >= 0) {
+        status = uct_cuda_mp_staging_alloc_gpu(staging, gpu, slot_size);
+    } else {
+        status = uct_cuda_mp_staging_alloc_host(staging, numa, slot_size);
+    }
+
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_ends_t *ends,
+                                 const uct_cuda_mp_path_t *path)
+{
+    int src = plan->src_device;
+    int dst = plan->dst_device;
+    int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
+                                                        path->gpu;
+    ucs_status_t status;
+
+    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+        return prepare_lane(rsc, ends, uct_cuda_mp_lane(src, dst));
+    }
+
+    status = prepare_lane(rsc, ends, uct_cuda_mp_lane(src, via));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = prepare_lane(rsc, ends, uct_cuda_mp_lane(via, dst));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return prepare_staging(rsc, uct_cuda_mp_ends_local(ends), path->gpu,
+                           plan->numa, plan->slot_size);
+}
+
+/* What is kept for transfers between these ends, in this direction */
+static pair_t *find_pair(uct_cuda_mp_rsc_t *rsc,
+                         const uct_cuda_mp_ends_t *ends)
+{
+    int local = uct_cuda_mp_ends_local(ends);
+
+    if (local == ends->src_device) {
+        return &rsc->devices[local].pairs[ends->dst_device][0];
+    }
+
+    return &rsc->devices[local].pairs[ends->src_device][1];
+}
+
+ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
+                                         const uct_cuda_mp_plan_t *plan,
+                                         const uct_cuda_mp_ends_t *ends,
+                                         unsigned *path_p)
+{
+    int local = uct_cuda_mp_ends_local(ends);
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        status = prepare_path(rsc, plan, ends, &plan->paths[i].path);
+        if (status != UCS_OK) {
+            *path_p = i;
+            return status;
+        }
+    }
+
+    /* Completion is awaited in the local context even if no lane is there */
+    *path_p = 0;
+    status  = prepare_device(rsc, local);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return prepare_stream(rsc, local, &find_pair(rsc, ends)->join);
+}
+
+CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
+                                  int device)
+{
+    return rsc->devices[device].ctx;
+}
+
+
+/* ------------------------------------------------------- for the executors */
+
+ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
+                                 int *current)
+{
+    if (*current == device) {
+        return UCS_OK;
+    }
+
+    /* Replaces the top of the stack, which the caller has pushed */
+    *current = device;
+    return UCT_CUDA_CALL(cuCtxSetCurrent, rsc->devices[device].ctx);
+}
+
+static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_place_t *place,
+                                 const uct_cuda_mp_ends_t *ends, size_t offset,
+                                 int device)
+{
+    uct_cuda_mp_staging_t *staging;
+    bool is_src;
+
+    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+        is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
+        if ((device != uct_cuda_mp_ends_local(ends)) &&
+            (ends->remote_device ==
+             (is_src ? ends->src_device : ends->dst_device))) {
+            return ends->mapped[device] + offset;
+        }
+
+        return (is_src ? ends->src : ends->dst) + offset;
+    }
+
+    staging = uct_cuda_mp_rsc_staging(rsc, place);
+    return staging->base +
+           uct_cuda_mp_staging_slot(staging, place->slot) * staging->slot_size;
+}
+
+void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
+                               const uct_cuda_mp_step_t *step,
+                               const uct_cuda_mp_ends_t *ends, size_t offset,
+                               CUdeviceptr *from_p, CUdeviceptr *to_p)
+{
+    int device = uct_cuda_mp_rsc_lane_device(ends, step->lane);
+
+    *from_p = place_address(rsc, &step->from, ends, offset, device) +
+              step->from_offset;
+    *to_p   = place_address(rsc, &step->to, ends, offset, device) +
+            step->to_offset;
+}
+
+CUstream uct_cuda_mp_rsc_lane(const uct_cuda_mp_rsc_t *rsc,
+                                    int device, uint16_t lane)
+{
+    return rsc->devices[device].lanes[lane];
+}
+
+ucs_status_t
+uct_cuda_mp_rsc_launch_stream(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_ends_t *ends,
+                                    CUstream *stream_p)
+{
+    pair_t *pair     = find_pair(rsc, ends);
+    CUstream *stream = &pair->launches[pair->turn];
+    ucs_status_t status;
+
+    status = prepare_stream(rsc, uct_cuda_mp_ends_local(ends), stream);
+    if (status == UCS_OK) {
+        pair->turn ^= 1;
+        *stream_p   = *stream;
+    }
+
+    return status;
+}
+
+void uct_cuda_mp_rsc_note_used(uct_cuda_mp_rsc_t *rsc,
+                                     int device, CUstream stream)
+{
+    unsigned i;
+
+    for (i = 0; i < rsc->num_used; ++i) {
+        if (rsc->used[i].stream == stream) {
+            return;
+        }
+    }
+
+    rsc->used[i].stream = stream;
+    rsc->used[i].device = device;
+    ++rsc->num_used;
+}
+
+/* Make a stream wait for all that another one has been given so far. What is
+ * current afterwards is noted in @a current. */
+static ucs_status_t wait_for_stream(uct_cuda_mp_rsc_t *rsc,
+                                    int device, CUstream awaited,
+                                    CUstream stream, int *current)
+{
+    ucs_status_t status;
+    CUevent event;
+
+    status = uct_cuda_mp_rsc_make_current(rsc, device, current);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_mp_rsc_get_event(rsc, device, &event);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuEventRecord, event, awaited);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
+    }
+
+    /* A wait holds on to what was recorded when it was submitted */
+    uct_cuda_mp_rsc_put_event(rsc, device, event);
+    return status;
+}
+
+ucs_status_t
+uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_bank_t *bank,
+                                CUstream stream, int *current)
+{
+    if ((bank->user == NULL) || (bank->user == stream)) {
+        return UCS_OK;
+    }
+
+    return wait_for_stream(rsc, bank->device, bank->user, stream,
+                           current);
+}
+
+void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_staging_t *staging;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        staging = uct_cuda_mp_rsc_path_staging(rsc, plan, i);
+        if (staging != NULL) {
+            staging->next = (staging->next + UCT_CUDA_MP_PLAN_SLOTS) %
+                            UCT_CUDA_MP_STAGING_SLOTS;
+        }
+    }
+}
+
+uct_cuda_mp_staging_t *
+uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_plan_t *plan,
+                                   unsigned path)
+{
+    switch (plan->paths[path].path.route) {
+    case UCT_CUDA_MP_ROUTE_GPU:
+        return &rsc->gpu_staging[plan->paths[path].path.gpu];
+    case UCT_CUDA_MP_ROUTE_HOST:
+        return &rsc->host_staging[plan->numa];
+    default:
+        return NULL;
+    }
+}
+
+ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
+                                          const uct_cuda_mp_ends_t *ends,
+                                          CUevent *event_p)
+{
+    CUstream join = find_pair(rsc, ends)->join;
+    int local     = uct_cuda_mp_ends_local(ends);
+    int current   = local;
+    const used_t *used;
+    ucs_status_t status;
+    unsigned i;
+
+    status = uct_cuda_ctx_push(rsc->devices[local].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if ((rsc->num_used == 1) && (rsc->used[0].device == local)) {
+        join = rsc->used[0].stream; /* nothing to join */
+    } else {
+        for (i = 0; (i < rsc->num_used) && (status == UCS_OK); ++i) {
+            used   = &rsc->used[i];
+            status = wait_for_stream(rsc, used->device, used->stream,
+                                     join, &current);
+        }
+    }
+
+    if (status == UCS_OK) {
+        status = uct_cuda_mp_rsc_make_current(rsc, local,
+                                                    &current);
+    }
+
+    if (status == UCS_OK) {
+        status = uct_cuda_mp_rsc_get_event(rsc, local, event_p);
+    }
+
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, *event_p, join);
+        if (status != UCS_OK) {
+            uct_cuda_mp_rsc_put_event(rsc, local, *event_p);
+        }
+    }
+
+    uct_cuda_ctx_pop();
+    if (status == UCS_OK) {
+        rsc->num_used = 0;
+    }
+
+    return status;
+}
+
+void uct_cuda_mp_rsc_abort(uct_cuda_mp_rsc_t *rsc)
+{
+    const used_t *used;
+
+    while (rsc->num_used > 0) {
+        used = &rsc->used[--rsc->num_used];
+        wait_stream(rsc, used->device, used->stream);
+    }
+}
+
+ucs_status_t uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc,
+                                        int device, CUevent event,
+                                        CUhostFn func, void *arg)
+{
+    CUstream *stream = &rsc->devices[device].notify;
+    ucs_status_t status;
+
+    status = prepare_stream(rsc, device, stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_ctx_push(rsc->devices[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuStreamWaitEvent, *stream, event, 0);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuLaunchHostFunc, *stream, func, arg);
+    }
+
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+
+/* ---------------------------------------------------------------- clean-up */
+
+static void destroy_stream(CUstream stream)
+{
+    if (stream != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+        (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+    }
+}
+
+/* Streams and events of one device, in its context */
+static void destroy_device(device_t *device)
+{
+    unsigned i, direction;
+
+    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+        destroy_stream(device->lanes[i]);
+    }
+
+    destroy_stream(device->notify);
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        for (direction = 0; direction < 2; ++direction) {
+            destroy_stream(device->pairs[i][direction].join);
+            destroy_stream(device->pairs[i][direction].launches[0]);
+            destroy_stream(device->pairs[i][direction].launches[1]);
+        }
+    }
+
+    for (i = 0; i < device->pool.count; ++i) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, device->pool.events[i]);
+    }
+}
+
+void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
+{
+    device_t *device;
+    unsigned i, lane, numa;
+
+    /* First what crosses devices: no slot is in use any more afterwards */
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+            if (rsc->devices[i].lanes[lane] != NULL) {
+                wait_stream(rsc, (int)i, rsc->devices[i].lanes[lane]);
+            }
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        if ((rsc->devices[i].ctx == NULL) ||
+            (uct_cuda_ctx_push(rsc->devices[i].ctx) != UCS_OK)) {
+            continue;
+        }
+
+        release_staging(rsc, &rsc->gpu_staging[i]);
+        for (numa = 0; numa < UCT_CUDA_MP_MAX_NUMA; ++numa) {
+            release_staging(rsc, &rsc->host_staging[numa]);
+        }
+        uct_cuda_ctx_pop();
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        device = &rsc->devices[i];
+        if ((device->ctx != NULL) &&
+            (uct_cuda_ctx_push(device->ctx) == UCS_OK)) {
+            destroy_device(device);
+            uct_cuda_ctx_pop();
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        free(rsc->devices[i].pool.events);
+        if (rsc->devices[i].ctx != NULL) {
+            uct_cuda_ctx_release((int)i);
+        }
+    }
+
+    free(rsc);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What both executors work with: contexts, streams, events and staging memory
+ * of the GPUs that transfers touch. Made when first wanted. Not thread-safe.
+ *
+ * A transfer is one or more plans: prepare each of them and hand it to an
+ * executor, then finish the whole, or abort it.
+ */
+#ifndef UCT_CUDA_MP_RESOURCES_H
+#define UCT_CUDA_MP_RESOURCES_H
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/multipath/staging.h>
+
+BEGIN_C_DECLS
+
+
+typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
+
+
+/** Where a transfer's two ends are. */
+typedef struct {
+    CUdeviceptr src;
+    CUdeviceptr dst;
+    int         src_device;
+    int         dst_device;
+    /** The device, or -1, whose memory is another process's: src or dst is
+     *  good for the other end's context only. */
+    int         remote_device;
+    /** The remote end's address in the contexts of the other devices */
+    CUdeviceptr mapped[UCT_CUDA_TOPO_MAX_GPUS];
+} uct_cuda_mp_ends_t;
+
+
+/** The end that is this process's own, or the source if both are. */
+static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
+{
+    return (ends->src_device == ends->remote_device) ? ends->dst_device :
+                                                       ends->src_device;
+}
+
+
+/** UCS_OK or UCS_ERR_NO_MEMORY. Asks nothing of the driver. */
+ucs_status_t
+uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);
+
+
+/** Waits for all copies, then frees streams, events, staging memory and
+ *  contexts. */
+void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
+
+
+/**
+ * Set up what a plan needs and is not there yet: contexts, peer access, streams
+ * and staging memory. A few comparisons when nothing is missing.
+ *
+ * @param path_p  On failure, index of the plan's path that cannot be had.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY when staging memory of this size is not to
+ *         be had (a smaller one may be; not logged); UCS_ERR_UNREACHABLE for
+ *         missing peer access; UCS_ERR_NO_RESOURCE or another error (logged).
+ */
+ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
+                                         const uct_cuda_mp_plan_t *plan,
+                                         const uct_cuda_mp_ends_t *ends,
+                                         unsigned *path_p);
+
+
+/**
+ * Device, other than the local end's, in whose context a step reads or writes
+ * the remote end, and which therefore needs a mapping of it; -1: none.
+ */
+int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_step_t *step);
+
+
+/** Context of a device that a successful prepare needed. */
+CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
+                                  int device);
+
+
+/**
+ * Have an event happen when all copies submitted since the last finish or abort
+ * have ended. The event belongs to the local end's device and goes back with
+ * uct_cuda_mp_rsc_put_event().
+ */
+ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
+                                          const uct_cuda_mp_ends_t *ends,
+                                          CUevent *event_p);
+
+
+/** Wait for all copies submitted since the last finish or abort. */
+void uct_cuda_mp_rsc_abort(uct_cuda_mp_rsc_t *rsc);
+
+
+/** Have the driver call @a func once @a event of @a device has happened. */
+ucs_status_t uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc,
+                                          int device, CUevent event,
+                                          CUhostFn func, void *arg);
+
+
+/** An event without timing; the device's context has to be current. */
+ucs_status_t
+uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
+                                CUevent *event_p);
+
+
+/** Give an event back. Waits for it that were submitted hold on. */
+void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc,
+                                     int device, CUevent event);
+
+
+/*
+ * For the executors
+ */
+
+/**
+ * Whose context a lane's stream belongs to, and so whose copy engines work it:
+ * the GPU that sends, or, from the host, the one that receives. Two copies that
+ * leave a GPU's engines at once share them by turns, and the slower one holds
+ * up the other: with the host's path on the engines of the direct one, both
+ * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
+ * is the local end's, as a plain copy is.
+ */
+int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t lane);
+/** Stream of a lane in the context of a device. */
+CUstream uct_cuda_mp_rsc_lane(const uct_cuda_mp_rsc_t *rsc, int device,
+                                      uint16_t lane);
+
+
+
+
+/**
+ * Stream of the local end's context for one graph. Graphs between the same two
+ * GPUs take two streams in turns, so that one begins while another ends.
+ */
+ucs_status_t
+uct_cuda_mp_rsc_launch_stream(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_ends_t *ends,
+                                    CUstream *stream_p);
+
+
+/** The transfer that is being submitted has work on this stream of a device's
+ *  context. */
+void uct_cuda_mp_rsc_note_used(uct_cuda_mp_rsc_t *rsc,
+                                     int device, CUstream stream);
+
+
+/** Make a device's context current unless @a current says that it is; replaces
+ *  the top of the stack, which the caller has pushed. */
+ucs_status_t
+uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
+                                   int device, int *current);
+
+
+/**
+ * Where a step copies from and to, for the context of its lane.
+ *
+ * @param offset  Where the plan's first byte is in the transfer, bytes.
+ */
+void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
+                               const uct_cuda_mp_step_t *step,
+                               const uct_cuda_mp_ends_t *ends, size_t offset,
+                               CUdeviceptr *from_p, CUdeviceptr *to_p);
+
+
+/** Staging memory that a staging place, or a path of a plan, is in; NULL for a
+ *  direct path. */
+uct_cuda_mp_staging_t *
+uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
+                              const uct_cuda_mp_place_t *place);
+
+uct_cuda_mp_staging_t *
+uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_plan_t *plan,
+                                   unsigned path);
+
+
+/** Make a stream wait for the graphs that use a bank, if any do. */
+ucs_status_t
+uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_bank_t *bank,
+                                CUstream stream, int *current);
+
+
+/** The next plan begins in the next bank of each staging memory that this one
+ *  uses. */
+void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_plan_t *plan);
+
+
+END_C_DECLS
+
+#endif
