@@ -390,7 +390,8 @@ static bool engine_wants_graph(const engine_t *engine)
     const uct_cuda_mp_config_t *config = &engine->config;
 
     return (config->graph != UCT_CUDA_MP_NO) &&
-           (engine->plan.size >= config->graph_min_size) &&
+           ((config->graph_min_size == UCT_CUDA_MP_SIZE_AUTO) ||
+            (engine->plan.size >= config->graph_min_size)) &&
            (engine->plan.num_steps > 1);
 }
 
