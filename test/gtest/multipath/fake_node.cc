@@ -24,6 +24,13 @@ static int device_of(CUcontext context)
 }
 
 
+#define ENTER(_function, _needs_context) \
+    Lock lock(self->m_lock); \
+    CUresult result = self->enter(_function, _needs_context); \
+    if (result != CUDA_SUCCESS) { \
+        return result; \
+    }
+
 FakeNode::FakeNode(int num_gpus, unsigned seed) :
     m_random(seed),
     m_num_gpus(num_gpus),
@@ -33,13 +40,6 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     m_retained((size_t)num_gpus)
 {
     using Lock = std::lock_guard<std::recursive_mutex>;
-
-#define ENTER(_function, _needs_context) \
-    Lock lock(self->m_lock); \
-    CUresult result = self->enter(_function, _needs_context); \
-    if (result != CUDA_SUCCESS) { \
-        return result; \
-    }
 
     self = this;
     m_stack.clear();
@@ -257,7 +257,178 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
         return CUDA_SUCCESS;
     };
 
+    init_graphs();
     uct_cuda_driver_override(&m_table);
+}
+
+void FakeNode::init_graphs()
+{
+    using Lock = std::lock_guard<std::recursive_mutex>;
+
+    m_table.cuGraphCreate = [](CUgraph *graph, unsigned) -> CUresult {
+        ENTER("cuGraphCreate", false);
+        *graph = (CUgraph)(self->m_next_handle += 16);
+        self->m_graphs[*graph];
+        return CUDA_SUCCESS;
+    };
+    m_table.cuGraphDestroy = [](CUgraph graph) -> CUresult {
+        Lock lock(self->m_lock);
+        if (self->m_graphs.erase(graph) == 0) {
+            self->complain("graph destroyed twice");
+        }
+        return CUDA_SUCCESS;
+    };
+    m_table.cuGraphAddMemcpyNode =
+            [](CUgraphNode *handle, CUgraph graph, const CUgraphNode *after,
+               size_t count, const CUDA_MEMCPY3D *copy,
+               CUcontext ctx) -> CUresult {
+        ENTER("cuGraphAddMemcpyNode", false);
+        std::vector<Node> &nodes = self->m_graphs.at(graph);
+        std::set<CUgraphNode> unique(after, after + count);
+        Node node = {};
+
+        if (unique.size() != count) {
+            self->complain("a dependency twice");
+        }
+        for (CUgraphNode other : unique) {
+            if (!self->m_nodes.count(other) ||
+                (self->m_nodes[other].first != graph)) {
+                self->complain("a dependency of no node");
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            node.after.push_back(self->m_nodes[other].second);
+        }
+        result = self->set_node(&node, copy, ctx);
+        if (result == CUDA_SUCCESS) {
+            *handle = (CUgraphNode)(self->m_next_handle += 16);
+            self->m_nodes[*handle] = {graph, nodes.size()};
+            nodes.push_back(node);
+        }
+        return result;
+    };
+    m_table.cuGraphInstantiateWithFlags =
+            [](CUgraphExec *exec, CUgraph graph,
+               unsigned long long) -> CUresult {
+        ENTER("cuGraphInstantiateWithFlags", false);
+        *exec = (CUgraphExec)(self->m_next_handle += 16);
+        self->m_execs[*exec] = Exec{self->m_graphs.at(graph), graph, 0};
+        return CUDA_SUCCESS;
+    };
+    m_table.cuGraphExecMemcpyNodeSetParams =
+            [](CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D *copy,
+               CUcontext ctx) -> CUresult {
+        ENTER("cuGraphExecMemcpyNodeSetParams", false);
+        Exec &exec     = self->m_execs.at(handle);
+        auto which     = self->m_nodes.at(node);
+        Node &old      = exec.nodes.at(which.second);
+        Node changed   = old;
+
+        if (exec.in_flight > 0) {
+            self->complain("a graph in flight was changed");
+        }
+        result = self->set_node(&changed, copy, ctx);
+        if ((result == CUDA_SUCCESS) &&
+            ((which.first != exec.graph) || (changed.device != old.device) ||
+             (changed.src_type != old.src_type) ||
+             (changed.dst_type != old.dst_type))) {
+            self->complain("a node cannot be changed in this way");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        old = changed;
+        return result;
+    };
+    m_table.cuGraphExecDestroy = [](CUgraphExec handle) -> CUresult {
+        Lock lock(self->m_lock);
+        if (!self->m_execs.count(handle) ||
+            (self->m_execs[handle].in_flight > 0)) {
+            self->complain("executable graph destroyed in flight, or twice");
+        }
+        self->m_execs.erase(handle);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuGraphLaunch = [](CUgraphExec handle,
+                               CUstream stream) -> CUresult {
+        ENTER("cuGraphLaunch", true);
+        Exec &exec = self->m_execs.at(handle);
+        Op op      = {};
+        for (const Node &node : exec.nodes) {
+            self->copied[{self->find(node.src, node.bytes)->device,
+                          self->find(node.dst, node.bytes)->device}] +=
+                    node.bytes;
+        }
+        op.kind = Op::LAUNCH;
+        op.run  = std::make_shared<Run>(
+                Run{handle, exec.nodes,
+                    std::vector<unsigned>(exec.nodes.size())});
+        ++exec.in_flight;
+        self->m_streams.at(stream).ops.push_back(op);
+        return CUDA_SUCCESS;
+    };
+}
+
+CUresult FakeNode::set_node(Node *node, const CUDA_MEMCPY3D *copy,
+                            CUcontext ctx)
+{
+    node->src_type = copy->srcMemoryType;
+    node->dst_type = copy->dstMemoryType;
+    node->src      = (uint8_t*)((node->src_type == CU_MEMORYTYPE_HOST) ?
+                                        (uintptr_t)copy->srcHost :
+                                        (uintptr_t)copy->srcDevice);
+    node->dst      = (uint8_t*)((node->dst_type == CU_MEMORYTYPE_HOST) ?
+                                        (uintptr_t)copy->dstHost :
+                                        (uintptr_t)copy->dstDevice);
+    node->bytes    = copy->WidthInBytes;
+    node->device   = device_of(ctx);
+    for (auto end : {std::make_pair(node->src, node->src_type),
+                     std::make_pair(node->dst, node->dst_type)}) {
+        const Memory *memory = find(end.first, node->bytes);
+        if ((memory == nullptr) || (copy->Height != 1) || (copy->Depth != 1) ||
+            ((memory->device < 0) != (end.second == CU_MEMORYTYPE_HOST))) {
+            complain("node: no such memory, or not in one dimension");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+
+    return CUDA_SUCCESS;
+}
+
+/* Half a copy of a launch. True when all of them are done. */
+bool FakeNode::step_run(Run *run)
+{
+    std::vector<size_t> ready;
+
+    for (size_t i = 0; i < run->nodes.size(); ++i) {
+        bool is_ready = (run->halves[i] < 2);
+        for (size_t other : run->nodes[i].after) {
+            is_ready = is_ready && (run->halves[other] == 2);
+        }
+        if (is_ready) {
+            ready.push_back(i);
+        }
+    }
+
+    if (!ready.empty()) {
+        size_t number    = ready[m_random() % ready.size()];
+        const Node &node = run->nodes[number];
+        size_t half      = node.bytes / 2;
+
+        check_range(node.dst, node.bytes, node.device);
+        check_range(node.src, node.bytes, node.device);
+        if (++run->halves[number] == 1) {
+            memcpy(node.dst, node.src, half);
+        } else {
+            memcpy(node.dst + half, node.src + half, node.bytes - half);
+        }
+    }
+
+    for (unsigned halves : run->halves) {
+        if (halves < 2) {
+            return false;
+        }
+    }
+
+    --m_execs.at(run->exec).in_flight;
+    return true;
 }
 
 FakeNode::~FakeNode()
@@ -359,6 +530,11 @@ bool FakeNode::step()
         break;
     case Op::CALL:
         op.func(op.arg);
+        break;
+    case Op::LAUNCH:
+        if (!step_run(op.run.get())) {
+            return true;
+        }
         break;
     default:
         break;
@@ -531,6 +707,9 @@ std::string FakeNode::leaks()
     }
     if (!m_events.empty()) {
         what += "events: " + std::to_string(m_events.size()) + " ";
+    }
+    if (!m_graphs.empty() || !m_execs.empty()) {
+        what += "graphs ";
     }
     if (m_memory.size() != m_tests_own.size()) {
         what += "memory ";

@@ -14,6 +14,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <set>
@@ -81,8 +82,29 @@ public:
     CUdeviceptr map_remote(const uint8_t *memory, int device);
 
 private:
+    struct Node {
+        std::vector<size_t> after; /* indices */
+        uint8_t             *dst, *src;
+        CUmemorytype        dst_type, src_type;
+        size_t              bytes;
+        int                 device;
+    };
+
+    struct Exec {
+        std::vector<Node> nodes;
+        CUgraph           graph;
+        unsigned          in_flight;
+    };
+
+    /* A launch: nodes run in any order that their dependencies allow */
+    struct Run {
+        CUgraphExec           exec;
+        std::vector<Node>     nodes;
+        std::vector<unsigned> halves; /* done of each: 2 is all */
+    };
+
     struct Op {
-        enum { COPY, RECORD, WAIT, CALL } kind;
+        enum { COPY, RECORD, WAIT, CALL, LAUNCH } kind;
         uint8_t  *dst, *src;
         size_t   bytes;
         bool     is_started;
@@ -90,6 +112,7 @@ private:
         unsigned generation;
         CUhostFn func;
         void     *arg;
+        std::shared_ptr<Run> run;
     };
 
     struct Stream {
@@ -119,6 +142,9 @@ private:
     bool step();
     CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                   CUstream stream);
+    CUresult set_node(Node *node, const CUDA_MEMCPY3D *copy, CUcontext ctx);
+    void init_graphs();
+    bool step_run(Run *run);
     const Memory *find(const void *address, size_t bytes);
     void check_range(const void *address, size_t bytes, int device);
     CUresult allocate(void **memory_p, size_t size, int device, size_t limit);
@@ -137,6 +163,9 @@ private:
     std::set<std::pair<int, int>>        m_peers;
     std::map<CUstream, Stream>           m_streams;
     std::map<CUevent, Event>             m_events;
+    std::map<CUgraph, std::vector<Node>> m_graphs;
+    std::map<CUgraphExec, Exec>          m_execs;
+    std::map<CUgraphNode, std::pair<CUgraph, size_t>> m_nodes;
     std::map<const uint8_t*, Memory>     m_memory;
     std::set<const uint8_t*>             m_tests_own;
     std::map<const uint8_t*, int>        m_remote; /* file of each */

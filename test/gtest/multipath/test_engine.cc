@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine and its streams executor on a driver that is not there: right
+ * The engine and its two executors on a driver that is not there: right
  * bytes whatever the order, nothing left behind, a way on after any failure.
  */
 #include "fake_node.h"
@@ -38,7 +38,8 @@ static unsigned count_messages(const std::string &part)
 }
 
 
-class test_engine : public ::testing::Test
+/* The parameter is MULTIPATH_GRAPH */
+class test_engine : public ::testing::TestWithParam<const char*>
 {
 protected:
     test_engine() : m_random(99)
@@ -48,6 +49,7 @@ protected:
         /* Small staging, so that slots are used many times over */
         m_config.set("", "y").set("_STAGING_SIZE", "1m");
         m_config.set("_MIN_SIZE", "64k").set("_LEDGER", "n");
+        m_config.set("_GRAPH", GetParam());
         set_node(beluga(), 4);
     }
 
@@ -155,7 +157,7 @@ protected:
 };
 
 
-TEST_F(test_engine, all_paths)
+TEST_P(test_engine, all_paths)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3,host").set("_SHARES", "4,2,1,1");
     create();
@@ -169,7 +171,7 @@ TEST_F(test_engine, all_paths)
     EXPECT_EQ(MiB / 8, bytes(-1, 1));
 }
 
-TEST_F(test_engine, nothing_before_the_first_transfer)
+TEST_P(test_engine, nothing_before_the_first_transfer)
 {
     create();
     EXPECT_EQ(0u, m_node->num_calls);
@@ -189,7 +191,7 @@ TEST_F(test_engine, nothing_before_the_first_transfer)
     EXPECT_FALSE(m_node->has_context(3));
 }
 
-TEST_F(test_engine, sizes_and_alignments)
+TEST_P(test_engine, sizes_and_alignments)
 {
     create();
     for (int i = 0; i < 60; ++i) {
@@ -201,7 +203,7 @@ TEST_F(test_engine, sizes_and_alignments)
     }
 }
 
-TEST_F(test_engine, larger_than_a_plan)
+TEST_P(test_engine, larger_than_a_plan)
 {
     /* 4 MiB is the most that fits into one plan */
     m_config.set("_PATHS", "direct,gpu2");
@@ -210,7 +212,7 @@ TEST_F(test_engine, larger_than_a_plan)
     EXPECT_GT(bytes(0, 2), 3 * MiB);
 }
 
-TEST_F(test_engine, many_at_once)
+TEST_P(test_engine, many_at_once)
 {
     for (unsigned seed = 1; seed <= 20; ++seed) {
         std::vector<Transfer> window;
@@ -231,7 +233,7 @@ TEST_F(test_engine, many_at_once)
     }
 }
 
-TEST_F(test_engine, one_pair_completes_in_order)
+TEST_P(test_engine, one_pair_completes_in_order)
 {
     std::vector<Transfer> window;
 
@@ -248,7 +250,7 @@ TEST_F(test_engine, one_pair_completes_in_order)
     }
 }
 
-TEST_F(test_engine, release_waits)
+TEST_P(test_engine, release_waits)
 {
     create();
     Transfer t = start(0, 1, MiB);
@@ -257,7 +259,7 @@ TEST_F(test_engine, release_waits)
     EXPECT_TRUE(arrived(t));
 }
 
-TEST_F(test_engine, destroy_waits)
+TEST_P(test_engine, destroy_waits)
 {
     create();
     Transfer t = start(0, 1, MiB);
@@ -267,7 +269,7 @@ TEST_F(test_engine, destroy_waits)
     EXPECT_TRUE(arrived(t));
 }
 
-TEST_F(test_engine, notify)
+TEST_P(test_engine, notify)
 {
     int calls = 0;
 
@@ -283,7 +285,7 @@ TEST_F(test_engine, notify)
     uct_cuda_mp_release(t.transfer);
 }
 
-TEST_F(test_engine, threads)
+TEST_P(test_engine, threads)
 {
     std::vector<std::thread> threads;
     std::vector<std::vector<Transfer>> started(4);
@@ -404,7 +406,7 @@ protected:
     bool m_may_use_peers_gpu = false;
 };
 
-TEST_F(test_engine_remote, put)
+TEST_P(test_engine_remote, put)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3,host");
     create();
@@ -416,7 +418,7 @@ TEST_F(test_engine_remote, put)
     EXPECT_GT(bytes(-1, 1), 0u);
 }
 
-TEST_F(test_engine_remote, get)
+TEST_P(test_engine_remote, get)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3,host");
     create();
@@ -428,14 +430,14 @@ TEST_F(test_engine_remote, get)
     EXPECT_GT(bytes(1, -1), 0u);
 }
 
-TEST_F(test_engine_remote, pieces_map_once)
+TEST_P(test_engine_remote, pieces_map_once)
 {
     create();
     EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 9 * MiB + 1));
     EXPECT_EQ((std::vector<int>{2, 3}), m_peer.mapped_for);
 }
 
-TEST_F(test_engine_remote, both_directions_and_local_ones)
+TEST_P(test_engine_remote, both_directions_and_local_ones)
 {
     create();
     for (int i = 0; i < 10; ++i) {
@@ -449,7 +451,7 @@ TEST_F(test_engine_remote, both_directions_and_local_ones)
     }
 }
 
-TEST_F(test_engine_remote, refused_mapping)
+TEST_P(test_engine_remote, refused_mapping)
 {
     m_peer.refuse = 2;
     create();
@@ -458,7 +460,7 @@ TEST_F(test_engine_remote, refused_mapping)
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
 }
 
-TEST_F(test_engine_remote, no_map_function)
+TEST_P(test_engine_remote, no_map_function)
 {
     create();
     EXPECT_FALSE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
@@ -478,7 +480,7 @@ TEST_F(test_engine_remote, no_map_function)
 
 
 /* What one path does best is left to the caller */
-TEST_F(test_engine, not_ours)
+TEST_P(test_engine, not_ours)
 {
     create();
     for (auto devices : std::vector<std::pair<int, int>>{{0, 0},
@@ -497,7 +499,7 @@ TEST_F(test_engine, not_ours)
     EXPECT_EQ(1u, count_messages("not visible"));
 }
 
-TEST_F(test_engine, auto_on_a_switch_stays_out)
+TEST_P(test_engine, auto_on_a_switch_stays_out)
 {
     m_config = Config();
     m_config.set("_LEDGER", "n");
@@ -515,7 +517,7 @@ TEST_F(test_engine, auto_on_a_switch_stays_out)
 
 /* Two processes, as far as the engines know: the one that comes second, and
  * goes the other way, leaves the host to the first */
-TEST_F(test_engine, host_only_while_the_other_way_is_quiet)
+TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
@@ -553,7 +555,7 @@ TEST_F(test_engine, host_only_while_the_other_way_is_quiet)
     EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
 }
 
-TEST_F(test_engine, one_a_process)
+TEST_P(test_engine, one_a_process)
 {
     uct_cuda_mp_engine_t *first, *second, *third;
 
@@ -590,14 +592,14 @@ TEST_F(test_engine, one_a_process)
     EXPECT_EQ(UCS_ERR_NO_ELEM, uct_cuda_mp_engine_get_any(&first));
 }
 
-TEST_F(test_engine, off)
+TEST_P(test_engine, off)
 {
     m_config.set("", "n");
     create();
     EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
 }
 
-TEST_F(test_engine, contradicting_configuration)
+TEST_P(test_engine, contradicting_configuration)
 {
     m_config.set("_PATHS", "direct,gpu2").set("_SHARES", "1");
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
@@ -605,7 +607,7 @@ TEST_F(test_engine, contradicting_configuration)
     EXPECT_EQ(1u, count_messages("E MULTIPATH_SHARES"));
 }
 
-TEST_F(test_engine, relay_without_peer_access)
+TEST_P(test_engine, relay_without_peer_access)
 {
     m_node->no_peer.insert({0, 2});
     create();
@@ -621,7 +623,7 @@ TEST_F(test_engine, relay_without_peer_access)
     EXPECT_GT(bytes(3, 2), 0u);
 }
 
-TEST_F(test_engine, no_peer_access_at_all)
+TEST_P(test_engine, no_peer_access_at_all)
 {
     m_node->no_peer.insert({0, 1});
     create();
@@ -630,7 +632,7 @@ TEST_F(test_engine, no_peer_access_at_all)
     EXPECT_EQ(nullptr, t.transfer);
 }
 
-TEST_F(test_engine, little_memory_for_staging)
+TEST_P(test_engine, little_memory_for_staging)
 {
     m_config.set("_STAGING_SIZE", "64m").set("_PATHS", "direct,gpu2");
     m_node->gpu_memory = 8 * MiB;
@@ -642,7 +644,7 @@ TEST_F(test_engine, little_memory_for_staging)
     EXPECT_EQ(1u, (unsigned)messages.size());
 }
 
-TEST_F(test_engine, no_memory_for_staging)
+TEST_P(test_engine, no_memory_for_staging)
 {
     m_config.set("_STAGING_SIZE", "64m");
     m_node->gpu_memory = 0;
@@ -657,7 +659,7 @@ TEST_F(test_engine, no_memory_for_staging)
     EXPECT_EQ(0u, count_messages("E "));
 }
 
-TEST_F(test_engine, no_memory_for_host_staging)
+TEST_P(test_engine, no_memory_for_host_staging)
 {
     m_config.set("_PATHS", "direct,gpu2,host");
     m_node->host_memory = 0;
@@ -668,7 +670,7 @@ TEST_F(test_engine, no_memory_for_host_staging)
 }
 
 /* A relay's context cannot be created: the others carry on */
-TEST_F(test_engine, relay_without_context)
+TEST_P(test_engine, relay_without_context)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3");
     m_node->fail_function = "cuDevicePrimaryCtxRetain";
@@ -684,7 +686,7 @@ TEST_F(test_engine, relay_without_context)
  * every byte; nothing is written after the caller was told; the next transfer
  * works; and nothing is left behind.
  */
-TEST_F(test_engine, every_call_fails_once)
+TEST_P(test_engine, every_call_fails_once)
 {
     unsigned failures = 0;
     unsigned calls;
@@ -746,3 +748,13 @@ TEST_F(test_engine, every_call_fails_once)
 
     EXPECT_GT(failures, 30u);
 }
+
+static std::string graph_name(const ::testing::TestParamInfo<const char*> &info)
+{
+    return std::string("graph_") + info.param;
+}
+
+INSTANTIATE_TEST_SUITE_P(executors, test_engine,
+                         ::testing::Values("n", "y", "auto"), graph_name);
+INSTANTIATE_TEST_SUITE_P(executors, test_engine_remote,
+                         ::testing::Values("n", "y", "auto"), graph_name);

@@ -577,14 +577,10 @@ ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    if ((rsc->num_used == 1) && (rsc->used[0].device == local)) {
-        join = rsc->used[0].stream; /* nothing to join */
-    } else {
-        for (i = 0; (i < rsc->num_used) && (status == UCS_OK); ++i) {
-            used   = &rsc->used[i];
-            status = wait_for_stream(rsc, used->device, used->stream,
-                                     join, &current);
-        }
+    for (i = 0; (i < rsc->num_used) && (status == UCS_OK); ++i) {
+        used   = &rsc->used[i];
+        status = wait_for_stream(rsc, used->device, used->stream, join,
+                                 &current);
     }
 
     if (status == UCS_OK) {

@@ -81,7 +81,8 @@ CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
 
 /**
  * Have an event happen when all copies submitted since the last finish or abort
- * have ended. The event belongs to the local end's device and goes back with
+ * have ended. Transfers of one pair of GPUs end in the order they were
+ * submitted. The event belongs to the local end's device and goes back with
  * uct_cuda_mp_rsc_put_event().
  */
 ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
