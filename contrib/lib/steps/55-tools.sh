@@ -31,7 +31,22 @@ tools_probe_lazy() {
     rm -f "$trace".*
 }
 
+# Nodes that no table, test or default was made with: every byte arrives
+tools_new_nodes() {
+    local mpirun node
+    mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
+    for node in "$ucx_mp_top"/test/topo/nodes/*.xml; do
+        passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+            "$ucx_mp_prefix/bin/ucx_mp_run" --emulate "$node" --multipath y \
+            "$mpirun" -n 2 "$ucx_mp_build/main/test/mpi/ucx_mp_checked" \
+            --transfers 4 --min-size 1M --max-size 16M --memory device ||
+            return
+    done
+}
+
 step topo quick 120 tools_topo \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
 step probe-lazy quick 60 tools_probe_lazy \
      "NVML is started by processes with large messages only"
+step new-nodes full 120 tools_new_nodes \
+     "checked transfers on nodes that nothing else knows"

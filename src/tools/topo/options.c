@@ -16,7 +16,8 @@ static const char *help_text =
 "Shows how this node's GPUs are wired, as GB/s (10^9 bytes/s) that one copy\n"
 "gets, and which plan a message between two of them would get.\n"
 "\n"
-"what is printed: a matrix, or\n"
+"what is printed:\n"
+"  --text       a matrix as of nvidia-smi topo -m, with GB/s (the default)\n"
 "  --xml        the node as NCCL writes it. ucx_mp_topo --xml > mynode.xml,\n"
 "               and ucx_mp_run --emulate mynode.xml ... runs on its like\n"
 "  --json       everything that was found out, and the links and limits that\n"
@@ -111,7 +112,8 @@ void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options)
 {
     enum {
-        OPTION_XML = 256,
+        OPTION_TEXT = 256,
+        OPTION_XML,
         OPTION_JSON,
         OPTION_SVG,
         OPTION_TIME,
@@ -120,6 +122,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
         OPTION_VERSION
     };
     static const struct option known[] = {
+        {"text", no_argument, NULL, OPTION_TEXT},
         {"xml", no_argument, NULL, OPTION_XML},
         {"json", no_argument, NULL, OPTION_JSON},
         {"svg", required_argument, NULL, OPTION_SVG},
@@ -138,6 +141,10 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":vh", known, NULL)) != -1) {
         switch (option) {
+        case OPTION_TEXT:
+            options->format = UCX_MP_TOPO_TEXT;
+            ++formats;
+            break;
         case OPTION_XML:
             options->format = UCX_MP_TOPO_XML;
             ++formats;
@@ -178,7 +185,8 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     }
 
     if (formats > 1) {
-        usage_error("%s exclude each other", "--xml, --json and --time");
+        usage_error("%s exclude each other",
+                    "--text, --xml, --json and --time");
     }
 
     if (options->plan && (options->format != UCX_MP_TOPO_TEXT) &&
