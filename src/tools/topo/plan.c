@@ -319,6 +319,27 @@ static void print_reasons(const uct_cuda_topo_t *topo,
     }
 }
 
+static const char *executor_str(const ucx_mp_topo_plan_t *plan)
+{
+    if ((plan->plan.num_paths == 0) ||
+        !uct_cuda_mp_plan_wants_graph(&plan->plan, &plan->config)) {
+        return "streams";
+    }
+
+    return (plan->config.graph == UCT_CUDA_MP_YES) ? "graph" : "auto";
+}
+
+static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)
+{
+    const char *name = executor_str(plan);
+
+    fprintf(stream, "submitted %s\n",
+            (strcmp(name, "streams") == 0) ? "through streams" :
+            (strcmp(name, "graph") == 0)   ? "as a graph" :
+                                             "through streams the first time, "
+                                             "as a graph when it comes again");
+}
+
 void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            const ucx_mp_topo_plan_t *plan, FILE *stream)
@@ -330,6 +351,9 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
     }
 
     uct_cuda_mp_plan_print(&plan->plan, options->steps, stream);
+    if (plan->plan.num_paths > 0) {
+        print_executor(plan, stream);
+    }
     print_reasons(topo, options, plan, stream);
     if (plan->plan.single_seconds > 0) {
         print_sets(topo, options, plan, stream);
@@ -345,12 +369,13 @@ void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
     fprintf(stream, ",\n  \"plan\": {\"src\": %d, \"dst\": %d, "
                     "\"pieces\": %zu, \"bytes\": %zu, \"seconds\": %.9f, "
                     "\"single_path_seconds\": %.9f,\n    \"copies\": %u, "
-                    "\"paths\": [",
+                    "\"executor\": \"%s\", \"paths\": [",
             plan->plan.src_device, plan->plan.dst_device, plan->pieces,
             plan->piece,
             (plan->plan.num_paths > 0) ? plan->plan.seconds :
                                          plan->plan.single_seconds,
-            plan->plan.single_seconds, plan->plan.num_steps);
+            plan->plan.single_seconds, plan->plan.num_steps,
+            executor_str(plan));
     for (i = 0; i < plan->plan.num_paths; ++i) {
         path = &plan->plan.paths[i];
         fprintf(stream, "%s\n    {\"path\": \"%s\", \"bytes\": %llu, "

@@ -381,20 +381,6 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     }
 }
 
-/* One launch is cheaper than many copies, unless the graph has to be built
- * first: AUTO waits for a plan to come again (FACTS of an H200 node: 43 us to
- * instantiate 16 copies and 22 us for the first launch, 19 us for a later one,
- * 3 us a copy on streams) */
-static bool engine_wants_graph(const engine_t *engine)
-{
-    const uct_cuda_mp_config_t *config = &engine->config;
-
-    return (config->graph != UCT_CUDA_MP_NO) &&
-           ((config->graph_min_size == UCT_CUDA_MP_SIZE_AUTO) ||
-            (engine->plan.size >= config->graph_min_size)) &&
-           (engine->plan.num_steps > 1);
-}
-
 static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
@@ -409,7 +395,7 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
     }
 #endif
 
-    if (engine_wants_graph(engine)) {
+    if (uct_cuda_mp_plan_wants_graph(&engine->plan, &engine->config)) {
         status = uct_cuda_mp_graphs_submit(
                 engine->graphs, &engine->plan, &start->ends, offset,
                 engine->config.graph == UCT_CUDA_MP_YES, &start->graphs);
