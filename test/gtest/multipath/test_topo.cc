@@ -390,6 +390,38 @@ TEST_F(test_topo, what_is_missing_is_said)
     uct_cuda_log_set(NULL, level);
 }
 
+TEST_F(test_topo, nvml_that_knows_no_gpu)
+{
+    /* a container without it: the driver's word is left, that NVLink joins the
+     * GPUs, which then all share what a GPU of their kind may have */
+    set_links(3, 6, NVML_NVLINK_DEVICE_TYPE_GPU, 1);
+    m_nvml.nvmlDeviceGetHandleByPciBusId = [](const char *, nvmlDevice_t *) {
+        return NVML_ERROR_NO_PERMISSION;
+    };
+    probe();
+    EXPECT_EQ(12 * GB, m_topo.links[0][1].bandwidth);
+    EXPECT_EQ(0u, m_questions);
+
+    m_driver.cuDeviceGetP2PAttribute = [](int *value, CUdevice_P2PAttribute,
+                                          CUdevice, CUdevice) -> CUresult {
+        *value = 1;
+        return CUDA_SUCCESS;
+    };
+    probe();
+    EXPECT_LT(12 * GB, m_topo.links[0][1].bandwidth);
+    EXPECT_EQ(m_topo.links[0][1].limits[0], m_topo.links[0][2].limits[0]);
+    EXPECT_EQ(m_topo.links[0][1].limits[1], m_topo.links[2][1].limits[1]);
+}
+
+TEST_F(test_topo, probed_once)
+{
+    set_links(2, 2, NVML_NVLINK_DEVICE_TYPE_GPU, 1);
+    ASSERT_NE(nullptr, uct_cuda_topo_get());
+    m_questions = 0;
+    EXPECT_EQ(uct_cuda_topo_get(), uct_cuda_topo_get());
+    EXPECT_EQ(0u, m_questions);
+}
+
 TEST_F(test_topo, no_gpu)
 {
     EXPECT_EQ(UCS_ERR_NO_DEVICE, uct_cuda_topo_probe(&m_topo));
