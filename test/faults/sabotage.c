@@ -8,7 +8,9 @@
  *   none    nothing; only counts
  *   hops    the second hop of a chunk does not wait for its first
  *   slots   a staging slot is filled again before it was drained
- *   early   a transfer is complete when its fastest path is
+ *   early   a transfer is complete when its fastest path is, a graph at once
+ *   query   a graph is said to have ended as soon as it was launched, so that
+ *           the engine changes graphs that are in flight
  *
  * The tests that run on top have to notice. What kind of copy something belongs
  * to is told by its addresses: memory that the module itself allocated is
@@ -34,6 +36,7 @@
 #define SABOTAGE_MAX_RANGES 64
 #define SABOTAGE_MAX_KINDS  65536 /* a power of two */
 #define SABOTAGE_MAX_DEPS   64
+#define SABOTAGE_MAX_EXECS  4096
 
 
 typedef enum {
@@ -41,10 +44,12 @@ typedef enum {
     SABOTAGE_HOPS,
     SABOTAGE_SLOTS,
     SABOTAGE_EARLY,
+    SABOTAGE_QUERY,
     SABOTAGE_LAST
 } sabotage_t;
 
-static const char *const sabotage_names[] = {"none", "hops", "slots", "early"};
+static const char *const sabotage_names[] = {"none", "hops", "slots", "early",
+                                             "query"};
 
 
 /* What the newest copy of a stream, or the one before an event, is */
@@ -52,7 +57,8 @@ typedef enum {
     KIND_NONE,
     KIND_DIRECT,
     KIND_FIRST_HOP,
-    KIND_SECOND_HOP
+    KIND_SECOND_HOP,
+    KIND_GRAPH
 } kind_t;
 
 
@@ -68,6 +74,13 @@ typedef struct {
 } object_kind_t;
 
 
+/* A graph that was launched, and an event behind its newest launch */
+typedef struct {
+    CUgraphExec exec; /* NULL: free */
+    CUevent     event;
+} exec_t;
+
+
 static struct {
     pthread_mutex_t lock;
     pthread_once_t  once;
@@ -76,7 +89,11 @@ static struct {
     object_kind_t   kinds[SABOTAGE_MAX_KINDS];
     unsigned long   waits;
     unsigned long   dropped;
-    unsigned long   launches; /* of graphs */
+    unsigned long   launches;  /* of graphs */
+    unsigned long   in_flight; /* graphs that were changed meanwhile */
+    exec_t          execs[SABOTAGE_MAX_EXECS];
+    CUstream        hidden; /* where graphs are launched whose end is told
+                               early */
 } sabotage = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .once = PTHREAD_ONCE_INIT
@@ -87,9 +104,10 @@ static void sabotage_report(void)
 {
     if (sabotage.waits > 0) {
         fprintf(stderr,
-                "sabotage: %s: %lu of %lu waits dropped, %lu graphs launched\n",
-                sabotage_names[sabotage.what], sabotage.dropped,
-                sabotage.waits, sabotage.launches);
+                "sabotage: %s: %lu of %lu waits dropped, %lu graphs launched, "
+                "%lu changed in flight\n",
+                sabotage_names[sabotage.what], sabotage.dropped, sabotage.waits,
+                sabotage.launches, sabotage.in_flight);
     }
 }
 
@@ -107,7 +125,7 @@ static void sabotage_init(void)
     }
 
     fprintf(stderr, "sabotage: CUEMU_SABOTAGE is none of: none hops slots "
-                    "early\n");
+                    "early query\n");
     _Exit(2);
 }
 
@@ -190,7 +208,7 @@ static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
     case SABOTAGE_EARLY:
         return (waiter->kind == KIND_NONE) &&
                (waiter->waits > SABOTAGE_JOIN_WAITS) &&
-               (awaited != KIND_DIRECT);
+               ((awaited == KIND_FIRST_HOP) || (awaited == KIND_SECOND_HOP));
     default:
         return 0;
     }
@@ -211,7 +229,12 @@ static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
     _(event_record, "cuEventRecord") \
     _(stream_wait_event, "cuStreamWaitEvent") \
     _(graph_add_memcpy_node, "cuGraphAddMemcpyNode") \
-    _(graph_launch, "cuGraphLaunch")
+    _(graph_launch, "cuGraphLaunch") \
+    _(graph_exec_set, "cuGraphExecMemcpyNodeSetParams") \
+    _(graph_exec_destroy, "cuGraphExecDestroy") \
+    _(event_query, "cuEventQuery") \
+    _(event_create, "cuEventCreate") \
+    _(stream_create, "cuStreamCreate")
 
 #define DECLARE_REAL(_wrapper, _symbol) static void *real_##_wrapper;
 WRAPPERS(DECLARE_REAL)
@@ -340,10 +363,135 @@ graph_add_memcpy_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
     return result;
 }
 
-static CUresult graph_launch(CUgraphExec graph, CUstream stream)
+static CUresult event_query(CUevent event)
 {
-    __atomic_add_fetch(&sabotage.launches, 1, __ATOMIC_RELAXED);
-    return REAL(graph_launch)(graph, stream);
+    CUresult result = REAL(event_query)(event);
+
+    pthread_mutex_lock(&sabotage.lock);
+    if ((sabotage.what == SABOTAGE_QUERY) && (result == CUDA_ERROR_NOT_READY) &&
+        (find_kind(event)->kind == KIND_GRAPH)) {
+        ++sabotage.dropped;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sabotage.lock);
+    return result;
+}
+
+/* Passed on, and used below */
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    return REAL(event_create)(event, flags);
+}
+
+static CUresult stream_create(CUstream *stream, unsigned flags)
+{
+    return REAL(stream_create)(stream, flags);
+}
+
+static exec_t *find_exec(CUgraphExec exec)
+{
+    int i;
+
+    for (i = 0; i < SABOTAGE_MAX_EXECS; ++i) {
+        if (sabotage.execs[i].exec == exec) {
+            return &sabotage.execs[i];
+        }
+    }
+
+    return NULL;
+}
+
+static void note_launch(CUgraphExec exec, CUstream stream)
+{
+    exec_t *entry = find_exec(exec);
+
+    if (entry == NULL) {
+        entry = find_exec(NULL);
+    }
+
+    if ((entry == NULL) ||
+        ((entry->event == NULL) &&
+         (REAL(event_create)(&entry->event, CU_EVENT_DISABLE_TIMING) !=
+          CUDA_SUCCESS)) ||
+        (REAL(event_record)(entry->event, stream) != CUDA_SUCCESS)) {
+        fprintf(stderr, "sabotage: a launch cannot be followed\n");
+        abort();
+    }
+
+    entry->exec = exec;
+}
+
+/* What waits in the stream is waited for in the hidden one, which nobody waits
+ * for in turn */
+static CUstream hide(CUstream stream)
+{
+    CUevent event;
+
+    if (((sabotage.hidden == NULL) &&
+         (REAL(stream_create)(&sabotage.hidden, CU_STREAM_NON_BLOCKING) !=
+          CUDA_SUCCESS)) ||
+        (REAL(event_create)(&event, CU_EVENT_DISABLE_TIMING) !=
+         CUDA_SUCCESS) ||
+        (REAL(event_record)(event, stream) != CUDA_SUCCESS) ||
+        (REAL(stream_wait_event)(sabotage.hidden, event, 0) !=
+         CUDA_SUCCESS)) {
+        fprintf(stderr, "sabotage: a launch cannot be hidden\n");
+        abort();
+    }
+
+    ++sabotage.dropped;
+    return sabotage.hidden;
+}
+
+static CUresult graph_launch(CUgraphExec exec, CUstream stream)
+{
+    CUstream used = stream;
+    CUresult result;
+
+    pthread_mutex_lock(&sabotage.lock);
+    ++sabotage.launches;
+    find_kind(stream)->kind = KIND_GRAPH;
+    if (sabotage.what == SABOTAGE_EARLY) {
+        used = hide(stream);
+    }
+
+    result = REAL(graph_launch)(exec, used);
+    if (result == CUDA_SUCCESS) {
+        note_launch(exec, used);
+    }
+    pthread_mutex_unlock(&sabotage.lock);
+    return result;
+}
+
+/* The driver would let it pass: launches that are under way keep what they
+ * had. The engine's own rule is that it does not happen. */
+static void check_in_flight(CUgraphExec exec, int is_gone)
+{
+    exec_t *entry;
+
+    pthread_mutex_lock(&sabotage.lock);
+    entry = find_exec(exec);
+    if (entry != NULL) {
+        sabotage.in_flight += (REAL(event_query)(entry->event) ==
+                               CUDA_ERROR_NOT_READY);
+        if (is_gone) {
+            entry->exec = NULL;
+        }
+    }
+    pthread_mutex_unlock(&sabotage.lock);
+}
+
+static CUresult graph_exec_set(CUgraphExec exec, CUgraphNode node,
+                               const CUDA_MEMCPY3D *copy, CUcontext context)
+{
+    check_in_flight(exec, 0);
+    return REAL(graph_exec_set)(exec, node, copy, context);
+}
+
+static CUresult graph_exec_destroy(CUgraphExec exec)
+{
+    check_in_flight(exec, 1);
+    return REAL(graph_exec_destroy)(exec);
 }
 
 
