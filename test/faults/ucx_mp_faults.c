@@ -30,8 +30,10 @@
 
 /* Several plans for the staging memory that is set below, and odd */
 #define FAULTS_SIZE       ((1ul << 20) + 12345)
-#define FAULTS_TRANSFERS  2 /* that a failure may hit: of a new engine, and of
-                               one that has all that it needs */
+/* Transfers that a failure may hit: two of a new engine, which has two banks of
+ * staging memory, and two that find all they need, for other addresses */
+#define FAULTS_TRANSFERS  4
+#define FAULTS_STRIDE     (2ul << 20)
 #define FAULTS_LIMIT_S    20 /* for one case */
 #define FAULTS_MAX_CALLS  100000
 #define FAULTS_MAX_MAPPED 16
@@ -107,7 +109,9 @@ static struct {
 
     int                   to_peer, from_peer;
     uct_cuda_ipc_handle_t handle; /* peer's buffer */
-    CUdeviceptr           ours;
+    CUdeviceptr           memory;
+    CUdeviceptr           ours; /* in it, elsewhere in turns */
+    unsigned              turn;
     CUdeviceptr           other;
     CUcontext             contexts[UCT_CUDA_MAX_DEVICES];
     uint8_t               *host;
@@ -466,6 +470,7 @@ static end_t try_transfer(uct_cuda_mp_engine_t *engine, way_t way)
     uint64_t at_end;
     end_t end;
 
+    faults.ours = faults.memory + (faults.turn++ / 2) % 2 * FAULTS_STRIDE;
     prepare(way, seed);
     end    = carry_out(engine, way, &mapped);
     at_end = destination_sum(way);
@@ -501,6 +506,7 @@ one_case(way_t way, const char *function, unsigned nth, CUresult result)
     }
 
     alarm(FAULTS_LIMIT_S);
+    faults.turn = 0;
     ++faults.cases;
     faults.census(before, sizeof(before));
     create(&engine);
@@ -545,6 +551,7 @@ static void count_calls(way_t way, unsigned long long counts[NUM_FUNCTIONS],
 
     snprintf(faults.doing, sizeof(faults.doing), "%s, nothing broken",
              way_names[way]);
+    faults.turn = 0;
     create(&engine);
     memset(counts, 0, NUM_FUNCTIONS * sizeof(*counts));
     memset(destroys, 0, NUM_FUNCTIONS * sizeof(*destroys));
@@ -572,6 +579,7 @@ static void destroy_case(way_t way, const char *function, unsigned nth)
              "%s, call %u of %s fails as the engine goes", way_names[way], nth,
              function);
     alarm(FAULTS_LIMIT_S);
+    faults.turn = 0;
     ++faults.cases;
     create(&engine);
     ++faults.ends[try_transfer(engine, way)];
@@ -766,7 +774,7 @@ static void set_up(void)
     CHECKED(cuCtxPushCurrent, faults.contexts[FAULTS_OTHER]);
     CHECKED(cuMemAlloc, &faults.other, FAULTS_SIZE);
     CHECKED(cuCtxSetCurrent, faults.contexts[FAULTS_OURS]);
-    CHECKED(cuMemAlloc, &faults.ours, FAULTS_SIZE);
+    CHECKED(cuMemAlloc, &faults.memory, FAULTS_STRIDE + FAULTS_SIZE);
 }
 
 int main(int argc, char **argv)

@@ -4,47 +4,62 @@
 # Would the tests notice? The engine is broken on purpose, and the checked
 # program on top has to turn red.
 
-# sabotaged KIND LOG: the checked program with one order of the engine taken
-# away, on a node where each of them is needed
+# sabotaged KIND GRAPH LOG: the checked program with one order of the engine
+# taken away, on a node where each of them is needed
 sabotaged() {
     local lib=$ucx_mp_build/main/test/faults/.libs/libucx_mp_sabotage.so
     UCX_CUDA_IPC_MULTIPATH_PATHS=direct,gpu2 \
     UCX_CUDA_IPC_MULTIPATH_SHARES=0.5,0.5 \
     UCX_CUDA_IPC_MULTIPATH_CHUNKS=64 \
     UCX_CUDA_IPC_MULTIPATH_STAGING_SIZE=4m \
+    UCX_CUDA_IPC_MULTIPATH_GRAPH=$2 UCX_CUDA_IPC_MULTIPATH_GRAPH_MIN_SIZE=0 \
     CUEMU_SABOTAGE=$1 LD_PRELOAD=$lib \
         "$mpi_run" --emulate "$ucx_mp_top/test/faults/slow-hop.xml" \
         --multipath y "$mpirun" -n 2 "$programs/ucx_mp_checked" \
         --transfers 100 --min-size 4M --max-size 16M --max-bytes 64M \
-        --memory device > "$2" 2>&1
+        --memory device > "$3" 2>&1
 }
 
+# sabotage_is_noticed GRAPH KIND...: and with nothing taken away all is right
 sabotage_is_noticed() {
-    local mpirun programs kind log rc=0
+    local mpirun programs kind log graph=$1 rc=0
+    shift
     mpi_tools distribution || return
-    for kind in none hops slots early; do
-        log=$ucx_mp_build/log/sabotage-$kind.out
-        if sabotaged $kind "$log"; then
-            [ $kind = none ] && grep -E ', 0 wrong' "$log" && continue
-            say "$kind: nobody noticed"
-            rc=1
-        elif [ $kind = none ]; then
+    for kind in none "$@"; do
+        log=$ucx_mp_build/log/sabotage-$kind-$graph.out
+        if sabotaged "$kind" "$graph" "$log"; then
+            if [ "$kind" = none ] && grep -E ', 0 wrong' "$log" &&
+               sabotage_had_graphs "$graph" "$log" ', 0 changed in flight'; then
+                continue
+            fi
+            say "$kind: nobody noticed, or nothing was tried"
+        elif [ "$kind" = none ]; then
             say "wrong with nothing broken"
-            rc=1
         elif grep -m 1 'WRONG data' "$log" &&
-             grep -m 1 "^sabotage: $kind: [1-9]" "$log"; then
-            continue
+             grep -m 1 "^sabotage: $kind: [1-9]" "$log" &&
+             sabotage_had_graphs "$graph" "$log" ''; then
+            [ "$kind" != query ] ||
+                grep -q ', [1-9][0-9]* changed in flight' "$log" && continue
+            say "query: no graph was changed in flight"
         else
             say "$kind: stopped for another reason"
-            rc=1
         fi
+        rc=1
         tail -n 20 "$log"
     done
     return $rc
 }
 
-step sabotage quick 120 sabotage_is_noticed \
+# sabotage_had_graphs GRAPH LOG MORE: in both ranks, if graphs were asked for
+sabotage_had_graphs() {
+    [ "$1" = n ] ||
+        [ "$(grep -cE " [1-9][0-9]* graphs launched.*$3" "$2")" -eq 2 ]
+}
+
+step sabotage quick 120 "sabotage_is_noticed n hops slots early" \
      "broken on purpose: missing waits and early completion are noticed"
+step sabotage-graph full 120 "sabotage_is_noticed y hops slots early query" \
+     "the same with graphs, and that one in flight is never changed"
 
 # faults_are_survived ARGUMENT...: every driver call of the engine fails once
 faults_are_survived() {
@@ -115,16 +130,19 @@ faults_sanitized() {
         UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         CUEMU_NODE=beluga CUEMU_SLOWDOWN=1 CUEMU_SESSION="$session" \
         LD_LIBRARY_PATH="$ucx_mp_build/main/test/cuemu/lib" \
-        "$folder/test/faults/ucx_mp_faults" --max-calls 6 || rc=$?
+        "$folder/test/faults/ucx_mp_faults" --max-calls 2 || rc=$?
     rm -rf "$session"
     return $rc
 }
 
-step faults quick 120 faults_are_survived \
+step faults quick 120 "faults_are_survived --max-calls 12" \
      "every driver call of the engine fails once"
+step faults-graph full 120 "faults_are_survived --max-calls 12 --set
+     MULTIPATH_GRAPH=y --set MULTIPATH_GRAPH_MIN_SIZE=0" \
+     "the same with graphs"
 step faults-sanitized full 180 faults_sanitized \
      "the same under ASAN and UBSAN"
 step mpi-faults full 120 mpi_faults \
      "driver calls fail under MPI: a way around, or MPI's error"
-step campaign full 240 "campaign --transfers 960 --ranks 4 --max-size 1M" \
+step campaign full 240 "campaign --transfers 480 --ranks 4 --max-size 1M" \
      "every path set, both executors, graph caches of 0, 1 and 64 entries"
