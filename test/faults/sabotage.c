@@ -300,12 +300,17 @@ static CUresult
 stream_wait_event(CUstream stream, CUevent event, unsigned flags)
 {
     object_kind_t *waiter;
+    kind_t awaited;
     int drop;
 
     pthread_mutex_lock(&sabotage.lock);
-    waiter = find_kind(stream);
+    waiter  = find_kind(stream);
+    awaited = find_kind(event)->kind;
     ++waiter->waits;
-    drop = is_unwanted(waiter, find_kind(event)->kind);
+    drop = is_unwanted(waiter, awaited);
+    if ((waiter->kind == KIND_NONE) && (awaited == KIND_GRAPH)) {
+        waiter->kind = KIND_GRAPH; /* ends when the graph does */
+    }
     ++sabotage.waits;
     sabotage.dropped += drop;
     pthread_mutex_unlock(&sabotage.lock);
