@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Bandwidth and latency between two MPI ranks in the manner of the OSU
+ * Bandwidth and latency between MPI ranks in the manner of the OSU
  * micro-benchmarks: one buffer a side, windows of nonblocking messages, a
- * 4-byte answer from the same kind of memory after each window.
+ * 4-byte answer from the same kind of memory after each window. Two ranks; or
+ * any even number as pairs, each on its own (0 with 1, 2 with 3), or three and
+ * more as a ring, in which every rank sends to the next one.
  *
  * On an emulated node times are modelled ones. A busy machine can only make
  * them longer: the emulator or a rank is late. There a sample is dropped and
@@ -38,9 +40,10 @@
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
 
-enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY };
+enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY, BENCH_RING };
 
-static const char *const bw_benchmarks[] = {"bw", "bibw", "latency", NULL};
+static const char *const bw_benchmarks[] = {"bw", "bibw", "latency", "ring",
+                                            NULL};
 
 /* Order of ucx_mp_mem_t: D and H as in OSU, then page-locked and managed */
 static const char *const bw_sides[] = {"D", "H", "P", "M", NULL};
@@ -76,6 +79,10 @@ typedef struct {
 static struct {
     bw_options_t opts;
     int          rank;
+    int          num_ranks;
+    int          to;          /* whom this rank sends to */
+    int          from;        /* ... and receives from */
+    int          side;        /* 0 or 1, of a pair */
     int          emulated;
     ucx_mp_mem_t mem;         /* of this rank */
     uint8_t     *send_buf;
@@ -86,11 +93,14 @@ static struct {
 
 static void bw_usage(void)
 {
-    printf("Usage: ucx_mp_bw [options] [SIDE SIDE]    (under mpirun -n 2)\n"
-           "Bandwidth or latency between two ranks, in OSU's manner.\n\n"
-           "SIDE: memory of rank 0 and rank 1: D device, H host, P page-locked "
+    printf("Usage: ucx_mp_bw [options] [SIDE SIDE]    (under mpirun -n 2, 4, "
+           "...)\n"
+           "Bandwidth or latency between pairs of ranks, in OSU's manner; with "
+           "more than\none pair, of all together, and latency of the first.\n\n"
+           "SIDE: memory of even and odd ranks: D device, H host, P page-locked "
            "host,\n      M managed (D D, or H H without a GPU)\n\n"
-           "  --benchmark B    bw, bibw or latency (bw); several with commas\n"
+           "  --benchmark B    bw, bibw, latency, or ring: every rank sends "
+           "to the next\n                   (bw); several with commas\n"
            "  --sizes MIN:MAX  powers of two between them (1M:256M; latency "
            "8:1M)\n"
            "  --window N       messages in flight (1); several with commas\n"
@@ -248,56 +258,62 @@ static void bw_parse(int argc, char **argv)
 
 static int bw_sends(void)
 {
-    return (bw.rank == 0) || (bw.opts.benchmark == BENCH_BIBW);
+    return (bw.side == 0) || (bw.opts.benchmark == BENCH_BIBW) ||
+           (bw.opts.benchmark == BENCH_RING);
 }
 
 static int bw_receives(void)
 {
-    return (bw.rank == 1) || (bw.opts.benchmark != BENCH_BW);
+    return (bw.side == 1) || (bw.opts.benchmark != BENCH_BW);
 }
 
 static void bw_window(size_t size)
 {
-    const int peer = 1 - bw.rank;
     int n = 0, i;
 
     for (i = 0; (i < bw.opts.window) && bw_receives(); ++i) {
-        MPI_Irecv(bw.recv_buf, size, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+        MPI_Irecv(bw.recv_buf, size, MPI_BYTE, bw.from, 1, MPI_COMM_WORLD,
                   &bw.requests[n++]);
     }
     for (i = 0; (i < bw.opts.window) && bw_sends(); ++i) {
-        MPI_Isend(bw.send_buf, size, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+        MPI_Isend(bw.send_buf, size, MPI_BYTE, bw.to, 1, MPI_COMM_WORLD,
                   &bw.requests[n++]);
     }
     MPI_Waitall(n, bw.requests, MPI_STATUSES_IGNORE);
 
     /* the answer lies where the receiver of this rank does not look */
-    if (bw.rank == 0) {
-        MPI_Recv(bw.recv_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE, 1, 2,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (bw.opts.benchmark == BENCH_RING) {
+        MPI_Sendrecv(bw.send_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE,
+                     bw.from, 2, bw.recv_buf + bw.opts.max_size,
+                     BW_ANSWER_SIZE, MPI_BYTE, bw.to, 2, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    } else if (bw.side == 0) {
+        MPI_Recv(bw.recv_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE,
+                 bw.to, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
-        MPI_Send(bw.send_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE, 0, 2,
-                 MPI_COMM_WORLD);
+        MPI_Send(bw.send_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE,
+                 bw.to, 2, MPI_COMM_WORLD);
     }
 }
 
 static void bw_pingpong(size_t size)
 {
-    if (bw.rank == 0) {
-        MPI_Send(bw.send_buf, size, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
-        MPI_Recv(bw.recv_buf, size, MPI_BYTE, 1, 1, MPI_COMM_WORLD,
+    if (bw.side == 0) {
+        MPI_Send(bw.send_buf, size, MPI_BYTE, bw.to, 1, MPI_COMM_WORLD);
+        MPI_Recv(bw.recv_buf, size, MPI_BYTE, bw.to, 1, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     } else {
-        MPI_Recv(bw.recv_buf, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD,
+        MPI_Recv(bw.recv_buf, size, MPI_BYTE, bw.to, 1, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
-        MPI_Send(bw.send_buf, size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+        MPI_Send(bw.send_buf, size, MPI_BYTE, bw.to, 1, MPI_COMM_WORLD);
     }
 }
 
-/* Seconds of one iteration, the mean of `count` */
+/* Seconds of one iteration, the mean of `count`; of the slowest rank if there
+ * are several pairs */
 static double bw_iterate(size_t size, int count)
 {
-    double start;
+    double start, seconds;
     int i;
 
     MPI_Barrier(MPI_COMM_WORLD);
@@ -309,14 +325,19 @@ static double bw_iterate(size_t size, int count)
             bw_window(size);
         }
     }
-    return (ucx_mp_time() - start) / count;
+    seconds = (ucx_mp_time() - start) / count;
+    if (bw.num_ranks > 2) {
+        MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
+                      MPI_COMM_WORLD);
+    }
+    return seconds;
 }
 
 /* -------------------------------------------------------------- measurement */
 
 static uint64_t bw_seed(size_t size, int round, int sender)
 {
-    return ucx_mp_hash((size << 8) + (round << 1) + sender);
+    return ucx_mp_hash((size << 16) + (round << 12) + sender);
 }
 
 static uint8_t bw_poison(int round)
@@ -331,7 +352,7 @@ static void bw_fill(size_t size, int round)
     ucx_mp_mem_set(bw.mem, bw.recv_buf, bw_poison(round), size);
 }
 
-/* Whether both ranks received what was sent; says so if not */
+/* Whether all ranks received what was sent; says so if not */
 static int bw_check(size_t size, int round)
 {
     ucx_mp_pattern_error_t error;
@@ -339,7 +360,7 @@ static int bw_check(size_t size, int round)
 
     if (bw_receives()) {
         wrong = ucx_mp_pattern_check(bw.mem, bw.recv_buf, size,
-                                     bw_seed(size, round, 1 - bw.rank), 0,
+                                     bw_seed(size, round, bw.from), 0,
                                      bw_poison(round), &error);
         if (wrong) {
             fprintf(stderr, "ucx_mp_bw: rank %d: WRONG data: message of %zu "
@@ -480,9 +501,10 @@ static double bw_value(size_t size, double seconds)
     case BENCH_LATENCY:
         return seconds * 0.5e6;
     case BENCH_BIBW:
-        return 2e-9 * size * o->window / seconds;
+    case BENCH_RING:
+        return 1e-9 * size * o->window * bw.num_ranks / seconds;
     default:
-        return 1e-9 * size * o->window / seconds;
+        return 0.5e-9 * size * o->window * bw.num_ranks / seconds;
     }
 }
 
@@ -490,9 +512,9 @@ static void bw_print_head(void)
 {
     const bw_options_t *o = &bw.opts;
 
-    printf("# ucx_mp_bw %s %s %s, window %d, %s%s\n",
+    printf("# ucx_mp_bw %s %s %s, %d ranks, window %d, %s%s\n",
            bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
-           bw_sides[o->mem[1]], o->window,
+           bw_sides[o->mem[1]], bw.num_ranks, o->window,
            bw.emulated ? "modelled (emulated node)" : "measured",
            o->validate ? ", validated" : "");
     printf("%12s %12s %12s %12s %8s%s\n", "bytes",
@@ -523,13 +545,14 @@ static void bw_print(size_t size, const bw_result_t *result)
 
     if (bw.json != NULL) {
         fprintf(bw.json,
-                "{\"benchmark\": \"%s\", \"memory\": \"%s %s\", \"size\": %zu, "
-                "\"window\": %d, \"iterations\": %d, \"repeats\": %d, "
+                "{\"benchmark\": \"%s\", \"memory\": \"%s %s\", "
+                "\"ranks\": %d, \"size\": %zu, \"window\": %d, \"iterations\": %d, \"repeats\": %d, "
                 "\"%s\": %.6g, \"median\": %.6g, \"min\": %.6g, "
                 "\"max\": %.6g, \"validated\": %s, \"modelled\": %s, "
                 "\"dropped\": %d}\n",
                 bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
-                bw_sides[o->mem[1]], size, o->window, result->iterations,
+                bw_sides[o->mem[1]], bw.num_ranks, size, o->window,
+                result->iterations,
                 result->count, latency ? "usec" : "gbps", median, median, low,
                 high, (o->validate && result->valid) ? "true" : "false",
                 bw.emulated ? "true" : "false", result->dropped);
@@ -566,7 +589,7 @@ static void bw_prepare(void)
             o->mem[i] = (count > 0) ? UCX_MP_MEM_DEVICE : UCX_MP_MEM_HOST;
         }
     }
-    bw.mem = o->mem[bw.rank];
+    bw.mem = o->mem[bw.side];
     if ((count == 0) && (bw.mem != UCX_MP_MEM_HOST)) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "%s memory: %s", bw_sides[bw.mem], why);
     }
@@ -594,6 +617,25 @@ static void bw_prepare(void)
     }
 }
 
+/* Whom this rank talks to in the benchmark that is next */
+static void bw_set_peers(void)
+{
+    if (((bw.num_ranks % 2) || (bw.num_ranks > 1024)) &&
+        (bw.opts.benchmark != BENCH_RING)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks (mpirun -n 2) or another "
+                   "even number, not %d", bw.num_ranks);
+    } else if (bw.num_ranks < 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks or more (mpirun -n 4)");
+    }
+
+    if (bw.opts.benchmark == BENCH_RING) {
+        bw.to   = (bw.rank + 1) % bw.num_ranks;
+        bw.from = (bw.rank + bw.num_ranks - 1) % bw.num_ranks;
+    } else {
+        bw.to = bw.from = bw.rank ^ 1;
+    }
+}
+
 /* All sizes of one benchmark with one window */
 static int bw_run(int benchmark, int window)
 {
@@ -603,6 +645,7 @@ static int bw_run(int benchmark, int window)
 
     bw.opts.benchmark = benchmark;
     bw.opts.window    = window;
+    bw_set_peers();
     if ((bw.rank == 0) && (bw.json != stdout)) {
         bw_print_head();
     }
@@ -634,19 +677,16 @@ static int bw_run(int benchmark, int window)
 int main(int argc, char **argv)
 {
     int ret = UCX_MP_EXIT_OK;
-    int num_ranks, benchmark, i, k, now;
+    int benchmark, i, k, now;
 
     ucx_mp_program = "ucx_mp_bw";
     bw_parse(argc, argv);
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &bw.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
+    MPI_Comm_size(MPI_COMM_WORLD, &bw.num_ranks);
     ucx_mp_set_rank(bw.rank);
-    if (num_ranks != 2) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 ranks (mpirun -n 2), not %d",
-                   num_ranks);
-    }
+    bw.side = bw.rank % 2;
     bw_prepare();
     bw_late();
 

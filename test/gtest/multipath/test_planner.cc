@@ -316,6 +316,44 @@ TEST_F(test_planner, busy_links_get_less)
     EXPECT_NEAR(1. / 3, idle, .03);
 }
 
+/* Behind other transfers nobody waits for a path to fill: three links of one
+ * speed get a third each, but for what chunks cost; and of a long window every
+ * plan is the same */
+TEST_F(test_planner, windows_share_by_rate)
+{
+    uct_cuda_mp_load_t load = {};
+    uint64_t alone;
+
+    plan(beluga(), Config(), 0, 1, 32 * MiB, &load);
+    ASSERT_EQ("direct,gpu2,gpu3", paths());
+    alone = m_plan->paths[1].bytes;
+    unsigned chunks = m_plan->paths[1].chunks;
+
+    load.queued = 8;
+    plan(beluga(), Config(), 0, 1, 32 * MiB, &load);
+    ASSERT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_GT(m_plan->paths[1].bytes, alone);
+    EXPECT_NEAR(m_plan->paths[1].bytes, 32. / 3 * MiB, 0.05 * 32 / 3 * MiB);
+    EXPECT_LE(m_plan->paths[1].chunks, chunks);
+
+    uct_cuda_mp_plan_t before = *m_plan;
+    load.queued               = 60;
+    plan(beluga(), Config(), 0, 1, 32 * MiB, &load);
+    EXPECT_TRUE(uct_cuda_mp_plan_equal(&before, m_plan.get()));
+}
+
+TEST_F(test_planner, other_way_busy_leaves_the_host_out)
+{
+    uct_cuda_mp_load_t load = {};
+
+    load.is_known = true;
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("direct,gpu2,gpu3,host", paths());
+    load.active[uct_cuda_mp_lane(1, 0)] = 1;
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("direct,gpu2,gpu3", paths());
+}
+
 TEST_F(test_planner, nonsense_gets_no_plan)
 {
     Config config;
@@ -445,6 +483,7 @@ TEST_F(test_planner, random_plans_are_sound)
         }
 
         load.is_known = pick(0, 1);
+        load.queued   = (uint16_t)pick(0, 5);
         for (int busy = pick(0, 5); busy > 0; --busy) {
             load.active[uct_cuda_mp_lane(pick(0, gpus - 1),
                                          pick(0, gpus - 1))] = pick(0, 3);

@@ -30,6 +30,9 @@
 /* Joining the paths into one completion, against one copy that has its own */
 #define JOIN 2e-6
 
+/* Transfers of a window that a plan reckons with */
+#define MAX_PIPED 4u
+
 /* Less gain than this is not worth the trouble */
 #define MIN_GAIN 1.02
 
@@ -354,14 +357,26 @@ static void split_rates(const problem_t *problem, const split_t *split,
     }
 }
 
+/* Transfers that fill their paths once, and drain them once. Of a long window
+ * the plans are all alike: one shape is enough. */
+static unsigned num_piped(const uct_cuda_mp_load_t *load)
+{
+    const unsigned queued = (load == NULL) ? 0 : load->queued;
+
+    return (queued < MAX_PIPED) ? 1 + queued : MAX_PIPED;
+}
+
 /* Chunks for a staged path. More of them fill the pipeline faster, but each one
- * costs a gap on the link, so that sqrt(seconds / gap) are best; and no more
- * than the submitting processor can keep up with. */
+ * costs a gap on the link, so that sqrt(seconds / gap) are best (where one fill
+ * serves several transfers, their gaps count together); and no more than the
+ * submitting processor can keep up with. */
 static unsigned choose_chunks(const uct_cuda_mp_config_t *config,
+                              const uct_cuda_mp_load_t *load,
                               const candidate_t *path, double seconds,
                               unsigned staged)
 {
     const double submit = SUBMIT_CHUNK * staged;
+    const double gap    = path->gap * num_piped(load);
     unsigned chunks     = 1;
 
     if (config->chunks > 0) {
@@ -369,7 +384,7 @@ static unsigned choose_chunks(const uct_cuda_mp_config_t *config,
     }
 
     while ((chunks < config->max_chunks) &&
-           ((chunks + 1) * (chunks + 1) * path->gap <= seconds) &&
+           ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
            ((chunks + 1) * submit <= seconds)) {
         ++chunks;
     }
@@ -384,6 +399,7 @@ static uint64_t slot_size(const uct_cuda_mp_config_t *config)
 
 /* Chunk length for a part; the last chunk may be shorter */
 static uint64_t choose_chunk(const uct_cuda_mp_config_t *config,
+                             const uct_cuda_mp_load_t *load,
                              const candidate_t *path, uint64_t bytes,
                              double seconds, unsigned staged)
 {
@@ -393,7 +409,7 @@ static uint64_t choose_chunk(const uct_cuda_mp_config_t *config,
     if (config->chunk_size != UCT_CUDA_MP_SIZE_AUTO) {
         chunk = config->chunk_size;
     } else {
-        chunk = bytes / choose_chunks(config, path, seconds, staged);
+        chunk = bytes / choose_chunks(config, load, path, seconds, staged);
     }
 
     /* Whatever was asked for: the plan holds so many, and a slot one chunk */
@@ -403,7 +419,8 @@ static uint64_t choose_chunk(const uct_cuda_mp_config_t *config,
     return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
 }
 
-/* Give every path its bytes: so that all end together, paths that could not
+/* Give every path its bytes: so that all end together (behind a transfer whose
+ * paths all end together, that is what their rates say), paths that could not
  * even start before the others are done getting none; or as configured */
 static void split_solve(const problem_t *problem, split_t *split)
 {
@@ -416,6 +433,7 @@ static void split_solve(const problem_t *problem, split_t *split)
     unsigned staged    = 0;
     unsigned dropped   = 0;
     double submit      = JOIN;
+    bool is_piped      = (num_piped(problem->load) > 1);
     double seconds, weight, chunks, chunk;
     bool is_done;
     unsigned i;
@@ -429,16 +447,19 @@ static void split_solve(const problem_t *problem, split_t *split)
 
     seconds = problem->size / total_rate;
     for (i = 0; i < split->count; ++i) {
-        start[i] = split->paths[i]->latency + JOIN;
+        start[i] = is_piped ? 0 : split->paths[i]->latency + JOIN;
         cost[i]  = 1 / rates[i];
         if (split->paths[i]->hops > 1) {
-            chunk     = (double)choose_chunk(problem->config, split->paths[i],
+            chunk     = (double)choose_chunk(problem->config, problem->load, split->paths[i],
                                              (uint64_t)(seconds * rates[i]),
                                              seconds, staged);
             chunk     = max_double(chunk, 1);
             chunks    = max_double(seconds * rates[i] / chunk, 1);
-            start[i] += SUBMIT_COPY + chunks * split->paths[i]->gap;
-            cost[i]  *= 1 + 1 / chunks;
+            start[i] += chunks * split->paths[i]->gap;
+            if (!is_piped) {
+                start[i] += SUBMIT_COPY;
+                cost[i]  *= 1 + 1 / chunks;
+            }
             submit   += chunks * SUBMIT_CHUNK;
         } else {
             submit   += SUBMIT_COPY;
@@ -695,7 +716,7 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
         part->slots  = 0;
         if (split->paths[i]->hops > 1) {
             seconds      = part->bytes / split->paths[i]->cap;
-            part->chunk  = choose_chunk(problem->config, split->paths[i],
+            part->chunk  = choose_chunk(problem->config, problem->load, split->paths[i],
                                         part->bytes, seconds, staged);
             part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
                                       part->chunk);

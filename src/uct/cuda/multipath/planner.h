@@ -18,8 +18,11 @@ BEGIN_C_DECLS
 /** Transfers of others that are under way on each lane, from or to the host
  *  included. */
 typedef struct {
-    bool    is_known; /**< Covers the whole node, not only this process */
-    uint8_t active[UCT_CUDA_MP_NUM_LANES];
+    bool     is_known; /**< Covers the whole node, not only this process */
+    uint16_t queued;   /**< Transfers of this process between the same GPUs that
+                            are ahead of this one: its own paths are filled
+                            behind theirs */
+    uint8_t  active[UCT_CUDA_MP_NUM_LANES];
 } uct_cuda_mp_load_t;
 
 

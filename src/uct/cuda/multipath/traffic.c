@@ -18,6 +18,7 @@
 /* Transfers of one pair of GPUs on each lane */
 typedef struct {
     uint16_t count[NUM_LANES];
+    uint16_t queued; /* transfers by several paths */
 } pair_t;
 
 
@@ -172,6 +173,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
     pair           = traffic->pairs[src_device][dst_device];
     any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
+    load->queued   = (pair == NULL) ? 0 : pair->queued;
     if (any) {
         remember(traffic, load->active, now);
     }
@@ -224,6 +226,10 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
         *pair = calloc(1, sizeof(**pair));
     }
 
+    if (*pair != NULL) {
+        (*pair)->queued += (flow->num_lanes > 1);
+    }
+
     for (i = 0; i < flow->num_lanes; ++i) {
         lane = flow->lanes[i];
         if (*pair != NULL) {
@@ -253,6 +259,10 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         if (look_around(traffic, pair, now, active)) {
             remember(traffic, active, now);
         }
+    }
+
+    if ((pair != NULL) && (flow->num_lanes > 1) && (pair->queued > 0)) {
+        --pair->queued;
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
