@@ -614,9 +614,9 @@ TEST_F(test_traffic, own_pair_does_not_count)
     EXPECT_EQ(0u, on(load(a, 0, 1), 0, 1));
     EXPECT_EQ(1u, on(load(a, 1, 0), 0, 1));
     EXPECT_FALSE(load(a, 0, 1).is_known);
-    uct_cuda_mp_traffic_end(a, &there, false);
+    uct_cuda_mp_traffic_end(a, &there);
     EXPECT_EQ(1u, on(load(a, 2, 1), 0, 1));
-    uct_cuda_mp_traffic_end(a, &there, false);
+    uct_cuda_mp_traffic_end(a, &there);
 }
 
 TEST_F(test_traffic, lanes_of_a_plan)
@@ -644,7 +644,8 @@ TEST_F(test_traffic, lanes_of_a_plan)
         EXPECT_EQ(1u, on(seen, lane.first, lane.second));
     }
     EXPECT_EQ(0u, on(seen, 1, 0));
-    uct_cuda_mp_traffic_end(a, &there, true);
+    uct_cuda_mp_traffic_look(a, &there);
+    uct_cuda_mp_traffic_end(a, &there);
 }
 
 /* Two processes with windows of messages towards each other: in the moment
@@ -660,8 +661,10 @@ TEST_F(test_traffic, whom_we_met_counts_a_little_longer)
     uct_cuda_mp_traffic_begin(a, &there);
     (void)load(b, 1, 0);
     uct_cuda_mp_traffic_begin(b, &back);
-    uct_cuda_mp_traffic_end(b, &back, true);
-    uct_cuda_mp_traffic_end(a, &there, true);
+    uct_cuda_mp_traffic_look(b, &back);
+    uct_cuda_mp_traffic_end(b, &back);
+    uct_cuda_mp_traffic_look(a, &there);
+    uct_cuda_mp_traffic_end(a, &there);
 
     EXPECT_EQ(1u, on(load(b, 1, 0), 0, 1));
     EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0)) << "a was never told of b";
@@ -680,9 +683,11 @@ TEST_F(test_traffic, ping_pong_meets_nobody)
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0));
         uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_end(a, &there, true);
+        uct_cuda_mp_traffic_look(a, &there);
+        uct_cuda_mp_traffic_end(a, &there);
         EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
         uct_cuda_mp_traffic_begin(b, &back);
-        uct_cuda_mp_traffic_end(b, &back, true);
+        uct_cuda_mp_traffic_look(b, &back);
+        uct_cuda_mp_traffic_end(b, &back);
     }
 }

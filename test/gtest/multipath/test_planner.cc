@@ -354,6 +354,35 @@ TEST_F(test_planner, other_way_busy_leaves_the_host_out)
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
+/* Four ranks in a ring, one after the other and again: after the first round
+ * everybody has a relay of his own, however it began */
+TEST_F(test_planner, ring_settles)
+{
+    uct_cuda_mp_plan_t plans[4];
+
+    memset(plans, 0, sizeof(plans));
+    for (int turn = 0; turn < 12; ++turn) {
+        uct_cuda_mp_load_t load = {};
+        int rank                = turn % 4;
+
+        load.is_known = true;
+        for (int other = 0; other < 4; ++other) {
+            for (int i = 0; (other != rank) && (i < plans[other].num_steps);
+                 ++i) {
+                load.active[plans[other].steps[i].lane] = 1;
+            }
+        }
+        plan(beluga(), Config(), rank, (rank + 1) % 4, 256 * MiB, &load);
+        plans[rank] = *m_plan;
+        if (turn >= 8) {
+            EXPECT_EQ(0u, paths().find("direct,gpu" +
+                                       std::to_string((rank + 2) % 4)));
+            EXPECT_EQ(std::string::npos,
+                      paths().find("gpu" + std::to_string((rank + 3) % 4)));
+        }
+    }
+}
+
 TEST_F(test_planner, nonsense_gets_no_plan)
 {
     Config config;

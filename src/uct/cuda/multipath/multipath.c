@@ -28,6 +28,9 @@
 
 #define PIECE_ALIGN 4096ul
 
+/* Tests of a transfer between two looks at who else is there: some 20 us */
+#define TESTS_A_LOOK 16
+
 
 typedef struct {
     uct_cuda_mp_engine_t   super;
@@ -58,6 +61,7 @@ struct uct_cuda_mp_transfer {
     uct_cuda_mp_graph_t    *graphs; /* that are in flight for it */
     ucs_status_t           status;
     unsigned               num_steps;
+    unsigned               num_tests;
     uct_cuda_mp_flow_t     flow;
 };
 
@@ -551,6 +555,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     transfer->engine = engine;
     transfer->device = uct_cuda_mp_ends_local(&start->ends);
     transfer->status = UCS_INPROGRESS;
+    transfer->num_tests = 0;
 
     uct_cuda_mp_flow_of_plan(&engine->plan, &transfer->flow);
     status = engine_submit_pieces(engine, start, piece, &transfer->num_steps);
@@ -620,7 +625,8 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
 /* The links are free for others as soon as we know */
 static void transfer_over(uct_cuda_mp_transfer_t *transfer)
 {
-    uct_cuda_mp_traffic_end(transfer->engine->traffic, &transfer->flow, true);
+    uct_cuda_mp_traffic_look(transfer->engine->traffic, &transfer->flow);
+    uct_cuda_mp_traffic_end(transfer->engine->traffic, &transfer->flow);
 }
 
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
@@ -634,6 +640,9 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 
         if (transfer->status != UCS_INPROGRESS) {
             transfer_over(transfer);
+        } else if ((++transfer->num_tests % TESTS_A_LOOK) == 0) {
+            uct_cuda_mp_traffic_look(transfer->engine->traffic,
+                                     &transfer->flow);
         }
     }
 
@@ -703,5 +712,5 @@ void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
 
     uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(counted),
                             uct_cuda_mp_lane_to(counted), &flow);
-    uct_cuda_mp_traffic_end(engine_of(super)->traffic, &flow, false);
+    uct_cuda_mp_traffic_end(engine_of(super)->traffic, &flow);
 }

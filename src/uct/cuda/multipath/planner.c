@@ -58,6 +58,7 @@ typedef struct {
     unsigned           num_limits;
     int16_t            limits[MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];
     double             share; /* configured, or 0 */
+    bool               is_busy; /* others use one of its lanes */
 } candidate_t;
 
 
@@ -175,7 +176,8 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
     unsigned i;
 
     if (problem->load != NULL) {
-        bandwidth /= 1 + problem->load->active[lane];
+        bandwidth          /= 1 + problem->load->active[lane];
+        candidate->is_busy |= (problem->load->active[lane] > 0);
     }
 
     if ((candidate->hops == 0) || (bandwidth < candidate->cap)) {
@@ -246,6 +248,27 @@ static bool host_is_free(const problem_t *problem)
            (load->active[uct_cuda_mp_lane(problem->dst, problem->src)] == 0) &&
            (load->active[uct_cuda_mp_lane(problem->dst, host)] == 0) &&
            (load->active[uct_cuda_mp_lane(host, problem->src)] == 0);
+}
+
+/* A relay on links of others takes from them what it gives to us. Of relays that
+ * all are busy one is used nevertheless: who came first and took several will
+ * find that one busy, and leave it. Candidates are sorted. */
+static void problem_yield_relays(problem_t *problem, unsigned first)
+{
+    unsigned count = first;
+    unsigned i;
+
+    for (i = first; i < problem->num_candidates; ++i) {
+        if (!problem->candidates[i].is_busy) {
+            problem->candidates[count++] = problem->candidates[i];
+        }
+    }
+
+    if ((count == first) && (problem->num_candidates > first)) {
+        ++count;
+    }
+
+    problem->num_candidates = count;
 }
 
 /* Relays by bandwidth; equal ones in the order (relay - source) mod n, so that
@@ -812,6 +835,10 @@ void uct_cuda_mp_plan_make(const uct_cuda_topo_t *topo,
         split_of_all(&problem, &split);
     } else {
         problem_add_relays(&problem);
+        if (config->enable == UCT_CUDA_MP_AUTO) {
+            problem_yield_relays(&problem, 1);
+        }
+
         if (problem.num_candidates > config->max_gpu_paths) {
             problem.num_candidates = config->max_gpu_paths;
         }

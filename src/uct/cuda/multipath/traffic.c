@@ -245,22 +245,13 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
 }
 
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
-                             const uct_cuda_mp_flow_t *flow, bool look)
+                             const uct_cuda_mp_flow_t *flow)
 {
     pair_t *pair = traffic->pairs[flow->src_device][flow->dst_device];
-    uint8_t active[NUM_LANES];
     uint16_t lane;
-    uint64_t now;
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
-    if (look) {
-        now = now_ns();
-        if (look_around(traffic, pair, now, active)) {
-            remember(traffic, active, now);
-        }
-    }
-
     if ((pair != NULL) && (flow->num_lanes > 1) && (pair->queued > 0)) {
         --pair->queued;
     }
@@ -274,6 +265,21 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         if ((--traffic->count[lane] == 0) && (traffic->ledger != NULL)) {
             uct_cuda_mp_ledger_set(traffic->ledger, lane, false);
         }
+    }
+
+    pthread_mutex_unlock(&traffic->lock);
+}
+
+void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
+                              const uct_cuda_mp_flow_t *flow)
+{
+    const pair_t *pair = traffic->pairs[flow->src_device][flow->dst_device];
+    uint64_t now       = now_ns();
+    uint8_t active[NUM_LANES];
+
+    pthread_mutex_lock(&traffic->lock);
+    if (look_around(traffic, pair, now, active)) {
+        remember(traffic, active, now);
     }
 
     pthread_mutex_unlock(&traffic->lock);

@@ -76,10 +76,15 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow);
 
 
-/** A counted transfer is over. @param look  Whether to remember what else is
- *  going on at this moment. */
+/** A counted transfer is over. */
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
-                             const uct_cuda_mp_flow_t *flow, bool look);
+                             const uct_cuda_mp_flow_t *flow);
+
+
+/** Remember whom a transfer meets, for the plans of the next ones. To be called
+ *  now and then while it is under way, and before its end. */
+void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
+                              const uct_cuda_mp_flow_t *flow);
 
 
 END_C_DECLS
