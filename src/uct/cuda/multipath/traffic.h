@@ -17,7 +17,7 @@ BEGIN_C_DECLS
 /** Links that were seen in use while a transfer of ours ran count as used for
  *  so long, ns. Two processes that exchange windows of messages would else find
  *  each other idle whenever one of them is a little ahead. */
-#define UCT_CUDA_MP_TRAFFIC_LINGER 20000000ul
+#define UCT_CUDA_MP_TRAFFIC_LINGER 2000000ul
 
 #define UCT_CUDA_MP_TRAFFIC_MAX_LANES (2 * UCT_CUDA_MP_MAX_PATHS)
 
