@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include <uct/cuda/multipath/checker.h>
+#include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/planner.h>
 
 #include <stdlib.h>
@@ -322,7 +323,7 @@ static void print_reasons(const uct_cuda_topo_t *topo,
 static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 {
     if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_plan_wants_graph(&plan->plan, &plan->config)) {
+        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, NULL)) {
         return "streams";
     }
 
@@ -336,8 +337,8 @@ static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)
     fprintf(stream, "submitted %s\n",
             (strcmp(name, "streams") == 0) ? "through streams" :
             (strcmp(name, "graph") == 0)   ? "as a graph" :
-                                             "through streams the first time, "
-                                             "as a graph when it comes again");
+                                             "through streams at first, as a "
+                                             "graph when it comes again");
 }
 
 void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,

@@ -749,11 +749,176 @@ TEST_P(test_engine, every_call_fails_once)
     EXPECT_GT(failures, 30u);
 }
 
+/* What the engine's last line says of its graphs */
+class test_engine_graphs : public test_engine
+{
+protected:
+    struct Counters {
+        unsigned hits, retargets, misses, evictions, waits;
+
+        bool operator==(const Counters &other) const
+        {
+            return (hits == other.hits) && (retargets == other.retargets) &&
+                   (misses == other.misses) && (evictions == other.evictions) &&
+                   (waits == other.waits);
+        }
+
+        friend std::ostream &operator<<(std::ostream &stream, const Counters &c)
+        {
+            return stream << c.hits << " hits, " << c.retargets
+                          << " retargets, " << c.misses << " misses, "
+                          << c.evictions << " evictions, " << c.waits
+                          << " waits";
+        }
+    };
+
+    test_engine_graphs()
+    {
+        /* A direct copy and two chunks of two hops each */
+        m_config.set("_PATHS", "direct,gpu2").set("_CHUNKS", "2");
+    }
+
+    void create(const char *cache_size)
+    {
+        m_config.set("_GRAPH_CACHE_SIZE", cache_size);
+        test_engine::create();
+    }
+
+    Counters counters()
+    {
+        Counters c = {};
+
+        destroy();
+        for (const std::string &message : messages) {
+            if (message.compare(0, 10, "I graphs: ") == 0) {
+                EXPECT_EQ(5, sscanf(message.c_str(),
+                                    "I graphs: %u hits, %u retargets, %u "
+                                    "misses, %u evictions, %u in-flight waits",
+                                    &c.hits, &c.retargets, &c.misses,
+                                    &c.evictions, &c.waits));
+            }
+        }
+        return c;
+    }
+
+    void again(Transfer &t)
+    {
+        memset((void*)t.request.dst, 0, t.request.size);
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
+        ASSERT_NE(nullptr, t.transfer);
+        wait(t);
+    }
+};
+
+/* Banks of staging memory take turns, with a graph for each */
+TEST_P(test_engine_graphs, same_addresses)
+{
+    create("64");
+    Transfer t = start(0, 1, MiB);
+
+    wait(t);
+    for (int i = 0; i < 5; ++i) {
+        again(t);
+    }
+    EXPECT_EQ((Counters{4, 0, 2, 0, 0}), counters());
+}
+
+TEST_P(test_engine_graphs, other_addresses)
+{
+    create("64");
+    for (int i = 0; i < 6; ++i) {
+        transfer(0, 1, MiB);
+    }
+    EXPECT_EQ((Counters{0, 4, 2, 0, 0}), counters());
+}
+
+TEST_P(test_engine_graphs, cache_of_one)
+{
+    create("1");
+    Transfer t = start(0, 1, MiB);
+
+    wait(t);
+    again(t); /* the other bank: its staging copies change */
+    transfer(0, 1, 2 * MiB);
+    transfer(0, 1, MiB);
+    EXPECT_EQ((Counters{0, 1, 3, 2, 0}), counters());
+}
+
+TEST_P(test_engine_graphs, no_cache)
+{
+    create("0");
+    for (int i = 0; i < 4; ++i) {
+        transfer(0, 1, MiB);
+    }
+    EXPECT_EQ((Counters{0, 0, 4, 0, 0}), counters());
+}
+
+/* Whatever is in flight stays as it is: others get graphs of their own while
+ * there is room, and streams then. The fake complains of any other way. */
+TEST_P(test_engine_graphs, window)
+{
+    std::vector<Transfer> window;
+
+    create("4");
+    for (int i = 0; i < 10; ++i) {
+        window.push_back(start(0, 1, MiB));
+        ASSERT_NE(nullptr, window.back().transfer);
+    }
+    for (Transfer &t : window) {
+        wait(t);
+    }
+    EXPECT_EQ((Counters{0, 0, 4, 0, 6}), counters());
+}
+
+/* A message of several plans is a graph each */
+TEST_P(test_engine_graphs, pieces)
+{
+    create("64");
+    transfer(0, 1, 8 * MiB); /* two of 4 MiB */
+    transfer(0, 1, 8 * MiB);
+    EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
+}
+
+/* Building fails once: streams this time, graphs the next */
+TEST_P(test_engine_graphs, a_failure_to_build)
+{
+    for (const char *function : {"cuGraphCreate", "cuGraphAddMemcpyNode",
+                                 "cuGraphInstantiateWithFlags"}) {
+        set_node(beluga(), 4);
+        messages.clear();
+        create("64");
+        m_node->fail_function = function;
+        m_node->fail_call(1);
+        transfer(0, 1, MiB);
+        EXPECT_EQ(function, m_node->failed_function);
+        transfer(0, 1, MiB);
+        transfer(0, 1, MiB);
+        EXPECT_EQ(0u, count_messages("without CUDA graphs"));
+        EXPECT_EQ((Counters{0, 0, 2, 0, 0}), counters());
+    }
+}
+
+/* An update that the driver refuses is no error: the graph is built anew */
+TEST_P(test_engine_graphs, a_refused_update)
+{
+    create("64");
+    transfer(0, 1, MiB);
+    transfer(0, 1, MiB);
+    m_node->fail_function = "cuGraphExecMemcpyNodeSetParams";
+    m_node->fail_call(2);
+    transfer(0, 1, MiB);
+    EXPECT_EQ(0u, count_messages("E "));
+    EXPECT_EQ((Counters{0, 0, 3, 0, 0}), counters());
+}
+
 static std::string graph_name(const ::testing::TestParamInfo<const char*> &info)
 {
     return std::string("graph_") + info.param;
 }
 
+INSTANTIATE_TEST_SUITE_P(executors, test_engine_graphs, ::testing::Values("y"),
+                         graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine,
                          ::testing::Values("n", "y", "auto"), graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine_remote,

@@ -124,6 +124,21 @@ TEST_F(test_graph_cache, what_is_in_flight_does_not_go)
     EXPECT_EQ(nullptr, find(key(8192)));
 }
 
+/* Two graphs of one shape, so that banks that take turns change nothing; where
+ * there is no room for two, one that changes banks is cheaper than a new one */
+TEST_F(test_graph_cache, other_banks_when_full)
+{
+    auto *graph = add(key(4096, -1, 0));
+
+    EXPECT_EQ(nullptr, find(key(4096, -1, 3)));
+    EXPECT_TRUE(m_is_there);
+    m_cache.size = 1;
+    EXPECT_EQ(graph, find(key(4096, -1, 3)));
+    EXPECT_EQ(3u, graph->key.banks);
+    graph->is_busy = true;
+    EXPECT_EQ(nullptr, find(key(4096, -1, 0)));
+}
+
 TEST_F(test_graph_cache, none_of_size_zero)
 {
     m_cache.size = 0;

@@ -9,17 +9,28 @@
 #include <string.h>
 
 
-/* Shapes that were seen, by hash; two that share a place forget each other */
+/* Shapes that went another way, by hash; two that share a place forget each
+ * other */
 #define SEEN_SIZE 256
+
+/* Failures to build a graph, with no success in between, after which no more
+ * are tried */
+#define MAX_FAILURES 3
 
 #define MAX_DEPENDENCIES 3
 
 
+typedef struct {
+    uint64_t hash;
+    unsigned times;
+} seen_t;
+
+
 struct uct_cuda_mp_graphs {
-    uct_cuda_mp_rsc_t   *rsc;
+    uct_cuda_mp_rsc_t         *rsc;
     uct_cuda_mp_graph_cache_t cache;
-    bool                      is_broken; /* graphs do not work here */
-    uint64_t                  seen[SEEN_SIZE];
+    unsigned                  failures;
+    seen_t                    seen[SEEN_SIZE];
     /* Of the plan that is being submitted: what its nodes are to copy */
     uct_cuda_mp_graph_node_t  nodes[UCT_CUDA_MP_MAX_STEPS];
 };
@@ -163,8 +174,7 @@ static ucs_status_t graph_build(uct_cuda_mp_graphs_t *graphs,
         status = UCT_CUDA_CALL(
                 cuGraphAddMemcpyNode, &graph->nodes[i].node, graph->graph,
                 dependencies, count, &copy,
-                uct_cuda_mp_rsc_ctx(graphs->rsc,
-                                          step_device(ends, step)));
+                uct_cuda_mp_rsc_ctx(graphs->rsc, step_device(ends, step)));
         lane_last[step->lane] = graph->nodes[i].node;
     }
 
@@ -197,10 +207,12 @@ static ucs_status_t graph_retarget(uct_cuda_mp_graphs_t *graphs,
         }
 
         copy_params(&plan->steps[i], wanted, &copy);
-        status = UCT_CUDA_CALL(
+        /* Refused where memory is of another kind than before: there is a way
+         * on, so no error */
+        status = UCT_CUDA_CALL_NOLOG(
                 cuGraphExecMemcpyNodeSetParams, graph->exec, node->node, &copy,
                 uct_cuda_mp_rsc_ctx(graphs->rsc,
-                                          step_device(ends, &plan->steps[i])));
+                                    step_device(ends, &plan->steps[i])));
         if (status != UCS_OK) {
             return status;
         }
@@ -215,15 +227,22 @@ static ucs_status_t graph_retarget(uct_cuda_mp_graphs_t *graphs,
     return UCS_OK;
 }
 
-static bool was_seen(uct_cuda_mp_graphs_t *graphs, uint64_t hash)
+/* Has a shape gone another way that often? If not, it does once more. */
+static bool is_due(uct_cuda_mp_graphs_t *graphs, uint64_t hash,
+                   unsigned patience)
 {
-    uint64_t *seen = &graphs->seen[hash % SEEN_SIZE];
+    seen_t *seen = &graphs->seen[hash % SEEN_SIZE];
 
-    if (*seen == hash) {
+    if (seen->hash != hash) {
+        seen->hash  = hash;
+        seen->times = 0;
+    }
+
+    if (seen->times >= patience) {
         return true;
     }
 
-    *seen = hash;
+    ++seen->times;
     return false;
 }
 
@@ -246,12 +265,14 @@ graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
 
     if (graph_build(graphs, key->plan, ends, graph) != UCS_OK) {
         uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
-        graphs->is_broken = true;
-        uct_cuda_warn("transfers are carried out without CUDA graphs from now "
-                      "on (see above)");
+        if (++graphs->failures == MAX_FAILURES) {
+            uct_cuda_warn("transfers are carried out without CUDA graphs from "
+                          "now on (see above)");
+        }
         return NULL;
     }
 
+    graphs->failures = 0;
     ++graphs->cache.counters.misses;
     if (graphs->cache.size > 0) {
         uct_cuda_mp_graph_cache_add(&graphs->cache, graph);
@@ -263,7 +284,7 @@ graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
 /* A graph with this transfer's addresses that is not in flight, or NULL */
 static uct_cuda_mp_graph_t *
 graph_get(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
-          const uct_cuda_mp_ends_t *ends, bool is_eager)
+          const uct_cuda_mp_ends_t *ends, unsigned patience)
 {
     uint64_t hash = uct_cuda_mp_graph_hash(key);
     uct_cuda_mp_graph_t *graph;
@@ -278,7 +299,7 @@ graph_get(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
 
         /* Half of it may be changed */
         uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
-    } else if (!is_eager && !is_there && !was_seen(graphs, hash)) {
+    } else if (!is_there && !is_due(graphs, hash, patience)) {
         return NULL;
     }
 
@@ -379,7 +400,7 @@ static uint32_t used_banks(uct_cuda_mp_graphs_t *graphs,
 ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_plan_t *plan,
                                        const uct_cuda_mp_ends_t *ends,
-                                       size_t offset, bool is_eager,
+                                       size_t offset, unsigned patience,
                                        uct_cuda_mp_graph_t **held)
 {
     uct_cuda_mp_graph_key_t key = {
@@ -390,7 +411,7 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
 
-    if (graphs->is_broken || !driver_has_graphs()) {
+    if ((graphs->failures >= MAX_FAILURES) || !driver_has_graphs()) {
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -402,7 +423,7 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     }
 
     set_addresses(graphs, plan, ends, offset);
-    graph = graph_get(graphs, &key, ends, is_eager);
+    graph = graph_get(graphs, &key, ends, patience);
     if (graph == NULL) {
         status = UCS_ERR_NO_RESOURCE;
         goto out_pop;

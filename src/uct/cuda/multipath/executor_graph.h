@@ -33,10 +33,8 @@ void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
  * room.
  *
  * @param offset    Where the plan's first byte is in the transfer, bytes.
- * @param is_eager  Build a graph for a shape that is seen for the first time.
- *                  Otherwise only for one that comes again: building costs more
- *                  than submitting the copies once, and is won back by the
- *                  launches that follow.
+ * @param patience  How often a shape goes another way before a graph is built
+ *                  for it; 0: it is built at once.
  * @param held      List of the transfer's graphs, NULL at first. Goes to
  *                  uct_cuda_mp_graphs_put() once the transfer has ended.
  * @return UCS_OK; UCS_ERR_NO_RESOURCE if there is no graph for this plan:
@@ -46,7 +44,7 @@ void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
 ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_plan_t *plan,
                                        const uct_cuda_mp_ends_t *ends,
-                                       size_t offset, bool is_eager,
+                                       size_t offset, unsigned patience,
                                        uct_cuda_mp_graph_t **held);
 
 

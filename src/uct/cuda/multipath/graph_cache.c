@@ -56,7 +56,6 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     hash = hash_value(hash, (uint16_t)plan->src_device);
     hash = hash_value(hash, (uint16_t)plan->dst_device);
     hash = hash_value(hash, (unsigned)key->remote_device);
-    hash = hash_value(hash, key->banks);
     hash = hash_value(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
@@ -67,10 +66,10 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     return hash;
 }
 
-static bool key_equal(const uct_cuda_mp_graph_key_t *a,
-                      const uct_cuda_mp_graph_key_t *b)
+static bool shape_equal(const uct_cuda_mp_graph_key_t *a,
+                        const uct_cuda_mp_graph_key_t *b)
 {
-    return (a->remote_device == b->remote_device) && (a->banks == b->banks) &&
+    return (a->remote_device == b->remote_device) &&
            uct_cuda_mp_plan_equal(a->plan, b->plan);
 }
 
@@ -113,12 +112,13 @@ uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
                              const uct_cuda_mp_graph_node_t *nodes,
                              bool *is_there_p)
 {
-    uct_cuda_mp_graph_t *idle = NULL;
+    uct_cuda_mp_graph_t *idle  = NULL;
+    uct_cuda_mp_graph_t *other = NULL;
     uct_cuda_mp_graph_t *graph;
 
     *is_there_p = false;
     for (graph = cache->newest; graph != NULL; graph = graph->older) {
-        if ((graph->hash != hash) || !key_equal(&graph->key, key)) {
+        if ((graph->hash != hash) || !shape_equal(&graph->key, key)) {
             continue;
         }
 
@@ -127,10 +127,21 @@ uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
             continue;
         }
 
+        if (graph->key.banks != key->banks) {
+            other = graph;
+            continue;
+        }
+
         idle = graph;
         if (has_addresses(graph, nodes)) {
             break;
         }
+    }
+
+    /* One that would have to be evicted for another of its shape */
+    if ((idle == NULL) && (other != NULL) && (cache->count >= cache->size)) {
+        idle            = other;
+        idle->key.banks = key->banks;
     }
 
     if (idle != NULL) {

@@ -23,7 +23,7 @@ typedef struct {
 } uct_cuda_mp_graph_node_t;
 
 
-/** What tells graphs of one engine apart. */
+/** What tells graphs of one engine apart. The shape is all but the banks. */
 typedef struct {
     const uct_cuda_mp_plan_t *plan;
     int                      remote_device; /**< Or -1 */
@@ -72,13 +72,14 @@ void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
 void uct_cuda_mp_graph_cache_cleanup(uct_cuda_mp_graph_cache_t *cache);
 
 
-/** Equal keys have equal hashes. */
+/** Of the shape: equal shapes have equal hashes. */
 uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key);
 
 
 /**
  * An idle graph of this shape, as the newest from now on; one that has these
- * addresses already is preferred. NULL: there is none.
+ * addresses already is preferred. One of other banks, whose nodes change with
+ * them, only while the cache is full. NULL: there is none.
  *
  * @param nodes       Addresses wanted, one a step; node handles do not count.
  * @param is_there_p  Is there a graph of this shape at all, perhaps in flight?

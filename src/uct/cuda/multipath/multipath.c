@@ -9,6 +9,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/checker.h>
+#include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/executor_graph.h>
 #include <uct/cuda/multipath/executor_streams.h>
 #include <uct/cuda/multipath/planner.h>
@@ -389,6 +390,7 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
     ucs_status_t status;
+    unsigned patience;
 #ifdef ENABLE_DEBUG
     char error[256];
 
@@ -399,10 +401,11 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
     }
 #endif
 
-    if (uct_cuda_mp_plan_wants_graph(&engine->plan, &engine->config)) {
-        status = uct_cuda_mp_graphs_submit(
-                engine->graphs, &engine->plan, &start->ends, offset,
-                engine->config.graph == UCT_CUDA_MP_YES, &start->graphs);
+    if (uct_cuda_mp_cost_wants_graph(&engine->plan, &engine->config,
+                                     &patience)) {
+        status = uct_cuda_mp_graphs_submit(engine->graphs, &engine->plan,
+                                           &start->ends, offset, patience,
+                                           &start->graphs);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
         }

@@ -46,19 +46,6 @@ bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
     return true;
 }
 
-/* One launch is cheaper than many copies, unless the graph has to be built
- * first: AUTO waits for a plan to come again (measured on H200: 43 us to
- * instantiate 16 copies and 22 us for the first launch, 19 us for a later one,
- * 3 us a copy on streams) */
-bool uct_cuda_mp_plan_wants_graph(const uct_cuda_mp_plan_t *plan,
-                                  const uct_cuda_mp_config_t *config)
-{
-    return (config->graph != UCT_CUDA_MP_NO) &&
-           ((config->graph_min_size == UCT_CUDA_MP_SIZE_AUTO) ||
-            (plan->size >= config->graph_min_size)) &&
-           (plan->num_steps > 1);
-}
-
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size)
 {

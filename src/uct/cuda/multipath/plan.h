@@ -125,14 +125,6 @@ bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b);
 
 
-/**
- * Is a plan to be carried out as a graph, once there is one of its shape? With
- * GRAPH=auto that is built when a shape comes again.
- */
-bool uct_cuda_mp_plan_wants_graph(const uct_cuda_mp_plan_t *plan,
-                                  const uct_cuda_mp_config_t *config);
-
-
 /** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What it costs the calling thread to submit a plan, through streams and as a
+ * CUDA graph, and so which of them it is to be.
+ */
+#ifndef UCT_CUDA_MP_COST_H
+#define UCT_CUDA_MP_COST_H
+
+#include <uct/cuda/multipath/config.h>
+#include <uct/cuda/multipath/plan.h>
+
+#include <stdbool.h>
+
+BEGIN_C_DECLS
+
+
+/** "Never worth a graph". */
+#define UCT_CUDA_MP_COST_NEVER 0xffffu
+
+
+/** Seconds to submit this many copies through streams. */
+double uct_cuda_mp_cost_streams(unsigned copies);
+
+
+/** Seconds to launch a graph of this many copies after all of them have been
+ *  given other addresses. */
+double uct_cuda_mp_cost_retarget(unsigned copies);
+
+
+/** Seconds to build a graph of this many copies and to launch it once. */
+double uct_cuda_mp_cost_build(unsigned copies);
+
+
+/**
+ * How often a shape is to go through streams before a graph is built for it:
+ * once what graphs would have saved by then is what building one costs. Whatever
+ * comes later, no more than twice the least time possible has been spent.
+ *
+ * @return At least 1, or UCT_CUDA_MP_COST_NEVER if a launch saves nothing.
+ */
+unsigned uct_cuda_mp_cost_patience(unsigned copies);
+
+
+/**
+ * Is a plan to be carried out as a graph, once there is one of its shape?
+ * MULTIPATH_GRAPH=y: from MULTIPATH_GRAPH_MIN_SIZE on. AUTO: where launches are
+ * cheaper than streams, and are kept.
+ *
+ * @param patience_p  Filled if so: how often the shape goes through streams
+ *                    first. 0: a graph is built at once. May be NULL.
+ */
+bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
+                                  const uct_cuda_mp_config_t *config,
+                                  unsigned *patience_p);
+
+
+END_C_DECLS
+
+#endif
