@@ -78,36 +78,50 @@ mpi_with() {
         --max-bytes 16M "$@" 2>&1
 }
 
-# Below MPI: a failure that there is a way around is gone around, another one
-# ends in MPI's own error, and none in a signal or in wrong bytes
+# mpi_goes_on SETTING...: a failure that there is a way around is gone around
+mpi_goes_on() {
+    local setting output rc=0
+    for setting in "$@"; do
+        say "== $setting"
+        if ! output=$(mpi_with "$setting" --min-size 1 --max-size 4M) ||
+           ! grep -E ' 0 wrong' <<< "$output"; then
+            say "$output"
+            rc=1
+        fi
+    done
+    return $rc
+}
+
+# mpi_gives_up SETTING...: another one ends in MPI's own error, and none in a
+# signal, in wrong bytes or never
+mpi_gives_up() {
+    local setting output rc=0
+    for setting in "$@"; do
+        say "== $setting"
+        if output=$(mpi_with "$setting" --memory device --min-size 64K \
+                             --max-size 8M) ||
+           grep -E 'on signal|WRONG|no end of' <<< "$output"; then
+            say "$output"
+            rc=1
+        fi
+    done
+    return $rc
+}
+
 mpi_faults() {
-    local mpirun programs setting output rc=0
-    mpi_tools distribution || return
-    for setting in CUEMU_FAULT=cuPointerGetAttributes:5:999 \
-                   CUEMU_FAULT=cuMemHostRegister:2:999 \
-                   CUEMU_FAULT=cuMemcpyHtoDAsync:2:999 \
-                   CUEMU_FAULT=cuMemcpyDtoHAsync:1:999 \
-                   CUEMU_FAULT=cuStreamCreate:2:999 \
-                   CUEMU_FAULT=cuEventCreate:2:2 \
-                   CUEMU_FAULT=cuEventRecord:5:999 \
-                   UCX_CUDA_COPY_MAX_EVENTS=1; do
-        say "== $setting"
-        output=$(mpi_with "$setting" --min-size 1 --max-size 4M)
-        if [ $? -ne 0 ] || ! grep -E ' 0 wrong' <<< "$output"; then
-            say "$output"
-            rc=1
-        fi
-    done
-    for setting in CUEMU_FAULT=cuEventQuery:3:999 \
-                   CUEMU_FAULT=cuMemcpyDtoDAsync:3:999; do
-        say "== $setting"
-        output=$(mpi_with "$setting" --memory device --min-size 64K \
-                          --max-size 8M)
-        if [ $? -eq 0 ] || grep -E 'on signal|WRONG|no end of' <<< "$output"; then
-            say "$output"
-            rc=1
-        fi
-    done
+    local mpirun programs rc=0
+    mpi_tools "$1" || return
+    mpi_goes_on UCX_CUDA_COPY_MAX_EVENTS=1 \
+                CUEMU_FAULT=cuMemHostRegister:2:999 \
+                CUEMU_FAULT=cuEventRecord:5:999 || rc=1
+    [ "$1" = distribution ] || return $rc
+    mpi_goes_on CUEMU_FAULT=cuPointerGetAttributes:5:999 \
+                CUEMU_FAULT=cuMemcpyHtoDAsync:2:999 \
+                CUEMU_FAULT=cuMemcpyDtoHAsync:1:999 \
+                CUEMU_FAULT=cuStreamCreate:2:999 \
+                CUEMU_FAULT=cuEventCreate:2:2 || rc=1
+    mpi_gives_up CUEMU_FAULT=cuEventQuery:3:999 \
+                 CUEMU_FAULT=cuMemcpyDtoDAsync:3:999 || rc=1
     return $rc
 }
 
@@ -143,7 +157,9 @@ step faults-graph full 120 "faults_are_survived --max-calls 12 --set
      "the same with graphs"
 step faults-sanitized full 180 faults_sanitized \
      "the same under ASAN and UBSAN"
-step mpi-faults full 120 mpi_faults \
-     "driver calls fail under MPI: a way around, or MPI's error"
+for mpi_name in distribution openmpi5; do
+    step "mpi-faults-$mpi_name" full 120 "mpi_faults $mpi_name" \
+         "driver calls fail under MPI: a way around, or MPI's error"
+done
 step campaign full 240 "campaign --transfers 480 --ranks 4 --max-size 1M" \
      "every path set, both executors, graph caches of 0, 1 and 64 entries"

@@ -225,6 +225,30 @@ TEST_F(Queue, what_is_waited_for_at_once_is_never_held_up)
     EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 1, &lane));
 }
 
+TEST_F(Queue, a_lane_can_be_waited_for)
+{
+    static int queries;
+    uct_cuda_lane_t *lane;
+    Completion comp;
+
+    post(0, &comp);
+    uct_cuda_queue_fence(&queue);
+    queries                   = 0;
+    driver.table.cuEventQuery = [](CUevent) {
+        return (++queries < 5) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane_wait(&queue, 1, &lane));
+    EXPECT_EQ(5, queries);
+    /* Nobody was told yet */
+    EXPECT_EQ(0, comp.calls);
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1, comp.calls);
+
+    /* Nothing to wait for, nothing asked */
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane_wait(&queue, 1, &lane));
+    EXPECT_EQ(6, queries);
+}
+
 TEST_F(Queue, completion_may_post_the_next_operation)
 {
     struct Chain {

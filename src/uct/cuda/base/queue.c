@@ -293,6 +293,26 @@ static ucs_status_t op_test(uct_cuda_op_t *op)
     return UCS_ERR_IO_ERROR;
 }
 
+ucs_status_t uct_cuda_queue_lane_wait(uct_cuda_queue_t *queue, unsigned index,
+                                      uct_cuda_lane_t **lane_p)
+{
+    uct_cuda_lane_t *lane;
+    uct_cuda_op_t *op;
+
+    if (is_blocked(queue)) {
+        for (lane = queue->active; lane != NULL; lane = lane->next_active) {
+            for (op = lane->head; op != NULL; op = op->next) {
+                while (op_test(op) == UCS_INPROGRESS) {
+                    sched_yield();
+                }
+            }
+        }
+    }
+
+    queue->is_fenced = false;
+    return uct_cuda_queue_lane_now(queue, index, lane_p);
+}
+
 /* Tells the flushes that have nothing left to wait for */
 static void flush_progress(uct_cuda_queue_t *queue)
 {

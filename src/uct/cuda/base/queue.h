@@ -118,6 +118,11 @@ ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
 ucs_status_t uct_cuda_queue_lane_now(uct_cuda_queue_t *queue, unsigned index,
                                      uct_cuda_lane_t **lane_p);
 
+/** As uct_cuda_queue_lane(), but waits where that would send the caller away;
+ *  completes nothing. */
+ucs_status_t uct_cuda_queue_lane_wait(uct_cuda_queue_t *queue, unsigned index,
+                                      uct_cuda_lane_t **lane_p);
+
 /** An unused operation of the lane's context, with an event. */
 ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p);
 

@@ -152,14 +152,13 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         return status;
     }
 
-    status = uct_cuda_queue_lane(uct_cuda_ep_queue(ep),
-                                 !copy.from_gpu ? LANE_HOST_TO_GPU :
-                                 !copy.to_gpu   ? LANE_GPU_TO_HOST :
-                                                  LANE_GPU_TO_GPU,
-                                 &copy.lane);
-    if (status == UCS_ERR_NO_RESOURCE) {
-        goto out; /* UCP tries again later */
-    } else if (status != UCS_OK) {
+    /* UCP's copies between memory types know of no "try again later" */
+    status = uct_cuda_queue_lane_wait(uct_cuda_ep_queue(ep),
+                                      !copy.from_gpu ? LANE_HOST_TO_GPU :
+                                      !copy.to_gpu   ? LANE_GPU_TO_HOST :
+                                                       LANE_GPU_TO_GPU,
+                                      &copy.lane);
+    if (status != UCS_OK) {
         goto plain;
     }
 
