@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# A corner of the papers' tables (test/omb/papers): beluga, three GPU paths and
+# the host's, against stock UCX 1.22 on the same emulated node. Modelled.
+
+papers_beluga() {
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    "$ucx_mp_top/test/omb/papers" --node beluga --json \
+        "$ucx_mp_build/log/papers.json" --wheel "$ucx_mp_deps/cu12" \
+        --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
+        --programs "$ucx_mp_build/main/test/mpi" \
+        --config stock,3+host/streams "$@"
+}
+
+papers_put() {
+    papers_beluga --benchmark put --size 256M \
+        --expect 'put/1/3+host/streams/256M>=2.85'
+}
+
+papers_bw() {
+    papers_beluga --benchmark bw --window 1,4,16 --size 64M \
+        --expect 'bw/1/3+host/streams/64M>=2.45' \
+        --expect 'bw/4/3+host/streams/64M>=2.75' \
+        --expect 'bw/16/3+host/streams/64M>=2.85'
+}
+
+step papers-put full 180 papers_put \
+     "beluga, put of 256 MiB, all paths: the paper's 2.85 times stock"
+step papers-bw  full 180 papers_bw \
+     "beluga, MPI bandwidth, windows of 1, 4 and 16 messages, all paths"

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the links of a node allow: rates of paths, and of a pipeline over them.
+
+Reads the node's description (NCCL topology XML, see test/cuemu/nodes) by
+itself and shares neither code nor constants with the emulator or the planner,
+so that a mistake in one of them shows. All rates are GB/s (10^9 bytes/s) of
+bytes alone: no call, no event and no start of a copy costs anything here, so
+nothing that a node does can be faster.
+
+How the bound of a transfer comes about:
+
+1. A path is one hop (direct) or two (over a relay GPU, or over host memory),
+   a hop a set of links. Rates of all paths that run at the same time are shared
+   fairly: all are raised alike until a link is full, and those on it stop.
+2. A staged path sends its part in chunks, and a chunk's second hop begins when
+   its first has ended. The time of that path is the pipeline's: the first chunk
+   fills it, the last one drains it. Chunks are those of the plan in question.
+   In a window of messages the chunks of the next message follow at once, so
+   that only the first of them fills and the last one drains.
+3. The bound is the sum of the paths' speeds so found. (Parts are taken to be
+   cut so that all paths end together, whatever the plan's shares are.)
+"""
+
+import fnmatch
+import os
+import xml.etree.ElementTree
+
+# GB/s of one NVLink, one way, as a copy gets it, by compute capability.
+# 70: V100's NVLink 2 has 25 GB/s; Temucin et al. (Figure 3) see 72 GB/s over
+# three. 80: A100's NVLink 3 has 25 GB/s, of which 93 % by analogy. 90: 397 GB/s
+# over 18 links, measured on H200. 60: P100's NVLink 1 has 20 GB/s, 90 % of it.
+NVLINK = {60: 18.0, 70: 24.0, 80: 23.25, 90: 22.056, 100: 44.11}
+
+# GB/s of one PCIe lane by GT/s, as a copy gets it: 12.5 GB/s over 16 lanes of
+# PCIe 3 (Pearson et al., Comm|Scope, 4029GP), twice that for PCIe 4, 55 GB/s
+# for PCIe 5 (measured on H200).
+PCIE_LANE = {2.5: 0.195, 5.0: 0.39, 8.0: 12.5 / 16, 16.0: 25.0 / 16,
+             32.0: 55.0 / 16, 64.0: 110.0 / 16}
+
+# GB/s by the CPU's architecture: what devices can read and write of one
+# socket's memory, and the way between sockets (AC922's X-bus: 41, Comm|Scope).
+HOST = {'ppc64': (120.0, 120.0, 41.0), 'x86_64': (100.0, 80.0, 20.0)}
+HOST_OTHER = (60.0, 60.0, 20.0)
+
+
+class Node:
+    """A node's links and ways, by the names that its <cuemu> elements use."""
+
+    def __init__(self, path):
+        root = xml.etree.ElementTree.parse(path).getroot()
+        self.name = os.path.basename(path)[:-len('.xml')]
+        self.capacity = {}
+        self.shared = []                # (name, members)
+        self.gpus = {}                  # dev: its description
+        self.to_cpu = {}                # dev: links on the way up
+        self.from_cpu = {}
+        for cpu in root.iter('cpu'):
+            numa = int(cpu.get('numaid', '0'))
+            read, write, socket = HOST.get(cpu.get('arch'), HOST_OTHER)
+            self.capacity['dram.%d.rd' % numa] = read
+            self.capacity['dram.%d.wr' % numa] = write
+            self.socket = socket
+            self._pci(cpu, numa, [], [])
+        by_bus = {gpu['bus']: dev for dev, gpu in self.gpus.items()}
+        for dev, gpu in self.gpus.items():
+            for link in gpu['element'].iter('nvlink'):
+                rate = int(link.get('count', '1')) * NVLINK[max(
+                    sm for sm in NVLINK if sm <= max(gpu['sm'], 60))]
+                tclass = int(link.get('tclass', '0x030200'), 16)
+                if tclass == 0x068000:
+                    for way in ('out', 'in'):
+                        self._add('nvport.%d.%s' % (dev, way), rate)
+                elif tclass == 0x068001:
+                    self._add('nvlink.%d>cpu' % dev, rate)
+                    self._add('nvlink.cpu>%d' % dev, rate)
+                elif link.get('target', '').lower() in by_bus:
+                    self._add('nvlink.%d>%d' % (
+                        dev, by_bus[link.get('target').lower()]), rate)
+        for dev in self.gpus:
+            if 'nvlink.%d>cpu' % dev in self.capacity:
+                self.to_cpu[dev] = ['nvlink.%d>cpu' % dev]
+                self.from_cpu[dev] = ['nvlink.cpu>%d' % dev]
+        numas = {gpu['numa'] for gpu in self.gpus.values()}
+        for one in numas:
+            for other in numas - {one}:
+                self._add('socket.%d>%d' % (one, other), self.socket)
+        self._settings(root)
+
+    def _add(self, name, gbps):
+        self.capacity[name] = self.capacity.get(name, 0) + gbps
+
+    def _pci(self, element, numa, up, down):
+        for pci in element.findall('pci'):
+            words = pci.get('link_speed', '').split()
+            lane = PCIE_LANE.get(float(words[0]) if words else 8.0, 12.5 / 16)
+            rate = lane * int(pci.get('link_width') or 16)
+            gpu = pci.find('gpu')
+            name = 'bridge.%s' % pci.get('busid') if gpu is None else \
+                'pcie.%s' % gpu.get('dev')
+            self.capacity[name + '.up'] = rate
+            self.capacity[name + '.down'] = rate
+            ups, downs = up + [name + '.up'], down + [name + '.down']
+            if gpu is not None:
+                dev = int(gpu.get('dev'))
+                self.gpus[dev] = {'bus': pci.get('busid').lower(),
+                                  'sm': int(gpu.get('sm')), 'numa': numa,
+                                  'element': gpu}
+                self.to_cpu[dev], self.from_cpu[dev] = ups, downs
+            self._pci(pci, numa, ups, downs)
+
+    def _settings(self, root):
+        for item in root.iter('cuemu'):
+            if item.get('set') == 'link':
+                for name in self.capacity:
+                    if fnmatch.fnmatch(name, item.get('name')):
+                        self.capacity[name] = float(item.get('gbps'))
+            elif item.get('set') == 'shared':
+                members = {name for name in self.capacity
+                           for pattern in item.get('members').split()
+                           if fnmatch.fnmatch(name, pattern)}
+                self.shared.append((item.get('name'), members))
+                self.capacity[item.get('name')] = float(item.get('gbps'))
+
+    def _with_shared(self, links):
+        return links + [name for name, members in self.shared
+                        if members & set(links)]
+
+    def gpu_to_gpu(self, src, dst):
+        """Links of one copy between two GPUs, or None without peer access."""
+        if 'nvlink.%d>%d' % (src, dst) in self.capacity:
+            links = ['nvlink.%d>%d' % (src, dst)]
+        elif 'nvport.%d.out' % src in self.capacity and \
+                'nvport.%d.in' % dst in self.capacity:
+            links = ['nvport.%d.out' % src, 'nvport.%d.in' % dst]
+        elif self.gpus[src]['numa'] == self.gpus[dst]['numa']:
+            up, down = self.to_cpu[src], self.from_cpu[dst]
+            both = {name.rsplit('.', 1)[0] for name in up} & \
+                {name.rsplit('.', 1)[0] for name in down}
+            links = [name for name in up + down
+                     if name.rsplit('.', 1)[0] not in both]
+        else:
+            return None
+        return self._with_shared(links)
+
+    def hops(self, path, src, dst):
+        """Links of each hop of "direct", "gpuN" or "host", or None."""
+        if path == 'direct':
+            hops = [self.gpu_to_gpu(src, dst)]
+        elif path.startswith('gpu'):
+            relay = int(path[len('gpu'):])
+            hops = [self.gpu_to_gpu(src, relay), self.gpu_to_gpu(relay, dst)]
+        else:
+            numa, far = self.gpus[src]['numa'], self.gpus[dst]['numa']
+            down = self.from_cpu[dst] + ['dram.%d.rd' % numa]
+            if far != numa:
+                down = down + ['socket.%d>%d' % (numa, far)]
+            hops = [self._with_shared(self.to_cpu[src] +
+                                      ['dram.%d.wr' % numa]),
+                    self._with_shared(down)]
+        return None if any(hop is None for hop in hops) else hops
+
+    def solo(self, hop):
+        return min(self.capacity[name] for name in hop)
+
+
+def fair_rates(node, flows):
+    """Max-min fair rates of flows, each a list of hops that run at one rate."""
+    uses = [[name for hop in flow for name in hop] for flow in flows]
+    left = dict(node.capacity)
+    rates = [0.0] * len(flows)
+    open_flows = set(range(len(flows)))
+    while open_flows:
+        load = {}
+        for index in open_flows:
+            for name in uses[index]:
+                load[name] = load.get(name, 0) + 1
+        step = min(left[name] / count for name, count in load.items())
+        for name, count in load.items():
+            left[name] -= step * count
+        full = {name for name in load if left[name] < 1e-9 * node.capacity[name]}
+        for index in list(open_flows):
+            rates[index] += step
+            if full & set(uses[index]):
+                open_flows.discard(index)
+    return rates
+
+
+def pipeline_seconds(chunks, rates):
+    """Time of chunks (bytes) through hops (GB/s): a hop takes one at a time, in
+    order, when the hop before has ended it."""
+    ends = [0.0] * len(rates)
+    for chunk in chunks:
+        before = 0.0
+        for hop, rate in enumerate(rates):
+            ends[hop] = max(before, ends[hop]) + chunk / (rate * 1e9)
+            before = ends[hop]
+    return ends[-1]
+
+
+def single(node, src, dst):
+    """GB/s of the direct link."""
+    return node.solo(node.gpu_to_gpu(src, dst))
+
+
+def bound(node, plan, window=1, both_ways=False, src=0, dst=1):
+    """(GB/s with fill and drain, GB/s of the paths' plain sum) of a plan.
+
+    plan: [(path, bytes, chunk)], the parts of one message; chunk is the size of
+    its chunks but the last, in bytes. An empty plan is the direct path.
+    both_ways: the same plan the other way at the same time; both sums count.
+    """
+    plan = plan or [('direct', 1 << 20, 1 << 20)]
+    ways = [(src, dst)] + ([(dst, src)] if both_ways else [])
+    flows = [(path, size, chunk, node.hops(path, one, other))
+             for one, other in ways for path, size, chunk in plan if size > 0]
+    rates = fair_rates(node, [hops for _, _, _, hops in flows])
+    total = 0.0
+    for (_, size, chunk, hops), rate in zip(flows, rates):
+        if len(hops) == 1:
+            total += rate
+            continue
+        parts = [chunk] * (size // chunk) + \
+            ([size % chunk] if size % chunk else [])
+        seconds = pipeline_seconds(parts * window,
+                                   [node.solo(hop) for hop in hops])
+        total += min(rate, size * window / seconds / 1e9)
+    return total, sum(rates)
