@@ -192,6 +192,7 @@ def plot(rows, items, path):
         return False
     matplotlib.use('Agg')
     matplotlib.rcParams['svg.hashsalt'] = 'ucx-mp'
+    matplotlib.rcParams['svg.fonttype'] = 'none'
     from matplotlib import pyplot
 
     rows = [row for row in rows if row['speedup'] and
@@ -220,14 +221,11 @@ def plot(rows, items, path):
                       [row['speedup'] for row in mine], label=name, color=color,
                       marker='os'[mine[0]['executor'] == 'graph'], ms=4,
                       ls='-' if mine[0]['executor'] == 'streams' else '--')
-        shown = False
         for item in items:
             if any(matches(row, item) for row in group):
                 axis.axhline(item['speedup'], color='k', lw=0.8, ls=':')
                 axis.text(sizes[0], item['speedup'], 'paper %.2f' %
                           item['speedup'], fontsize=6, va='bottom')
-                shown = True
-        del shown
         axis.axhline(1, color='0.6', lw=0.8)
         axis.set_xscale('log', base=2)
         axis.set_xticks(sizes)
