@@ -7,6 +7,7 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 
 #include <string.h>
 
@@ -27,6 +28,10 @@ typedef struct {
     uct_cuda_lane_t        *lane;
     bool                   from_gpu;
     bool                   to_gpu;
+    int                    from_device; /* -1: host */
+    int                    to_device;
+    bool                   is_plain; /* both ends' memory belongs to contexts,
+                                        which any GPU can be let reach */
 } copy_t;
 
 
@@ -63,6 +68,10 @@ copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
 
     copy->from_gpu = (from_device >= 0);
     copy->to_gpu   = (to_device >= 0);
+
+    copy->from_device = from_device;
+    copy->to_device   = to_device;
+    copy->is_plain    = (from_context != NULL) && (to_context != NULL);
     return UCS_OK;
 }
 
@@ -133,9 +142,81 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     return status;
 }
 
+static ucs_status_t multipath_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_mp_test(op->arg);
+}
+
+static ucs_status_t multipath_notify(uct_cuda_op_t *op, CUhostFn func,
+                                     void *arg)
+{
+    return uct_cuda_mp_notify(op->arg, func, arg);
+}
+
+static void multipath_done(uct_cuda_op_t *op)
+{
+    uct_cuda_mp_release(op->arg);
+}
+
+static void uncount(uct_cuda_op_t *op)
+{
+    uct_cuda_mp_single_end(op->counter, op->counted);
+}
+
+/* The engine, for a copy that is large enough for it; else NULL */
+static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep, const copy_t *copy,
+                                         size_t length)
+{
+    uct_cuda_copy_iface_t *iface = (uct_cuda_copy_iface_t*)ep->iface;
+
+    if ((length < UCT_CUDA_MP_COUNTED_MIN_SIZE) || !copy->from_gpu ||
+        !copy->to_gpu || (copy->from_device == copy->to_device)) {
+        return NULL;
+    }
+
+    if ((iface->engine == NULL) &&
+        (uct_cuda_mp_engine_get_any(&iface->engine) != UCS_OK)) {
+        iface->engine = NULL;
+    }
+
+    return iface->engine;
+}
+
+/*
+ * Offers a copy from one GPU to another to the engine.
+ *
+ * @return Whether the operation follows a transfer that it has started.
+ */
+static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
+                            void *dst, const void *src, size_t length,
+                            uct_cuda_op_t *op)
+{
+    const uct_cuda_mp_request_t request = {
+        .src        = (CUdeviceptr)src,
+        .src_device = copy->from_device,
+        .dst        = (CUdeviceptr)dst,
+        .dst_device = copy->to_device,
+        .size       = length
+    };
+    uct_cuda_mp_transfer_t *transfer;
+
+    if (!copy->is_plain || !uct_cuda_mp_wants(engine, length) ||
+        (uct_cuda_mp_start(engine, &request, &transfer) != UCS_OK) ||
+        (transfer == NULL)) {
+        return false;
+    }
+
+    op->test   = multipath_test;
+    op->notify = multipath_notify;
+    op->done   = multipath_done;
+    op->arg    = transfer;
+    return true;
+}
+
 static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
                                size_t length, uct_completion_t *comp)
 {
+    uct_cuda_mp_engine_t *engine;
     ucs_status_t status;
     uct_cuda_op_t *op;
     copy_t copy;
@@ -167,10 +248,21 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         goto plain;
     }
 
-    status = copy_submit(&copy, dst, src, length);
-    if (status != UCS_OK) {
-        uct_cuda_op_put(op);
-        goto plain;
+    engine = find_engine(ep, &copy, length);
+    if ((engine == NULL) ||
+        !multipath_start(engine, &copy, dst, src, length, op)) {
+        status = copy_submit(&copy, dst, src, length);
+        if (status != UCS_OK) {
+            uct_cuda_op_put(op);
+            goto plain;
+        }
+
+        if (engine != NULL) {
+            op->counter = engine;
+            op->counted = uct_cuda_mp_single_begin(engine, copy.from_device,
+                                                   copy.to_device);
+            op->done    = uncount;
+        }
     }
 
     op->comp = comp;

@@ -49,11 +49,7 @@ static const uct_abi_config_field_t iface_config_fields[] = {
 };
 
 
-typedef struct {
-    uct_cuda_iface_t          super;
-    uint64_t                  id; /* An interface reaches itself alone */
-    uct_cuda_copy_bandwidth_t bandwidth;
-} iface_t;
+typedef uct_cuda_copy_iface_t iface_t;
 
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
@@ -165,7 +161,14 @@ static void ep_destroy(uct_ep_h ep)
 
 static void iface_close(uct_iface_h iface)
 {
+    uct_cuda_mp_engine_t *engine = ((iface_t*)iface)->engine;
+
+    /* Transfers are operations of the queue: it waits for them */
     uct_cuda_iface_cleanup(&((iface_t*)iface)->super);
+    if (engine != NULL) {
+        uct_cuda_mp_engine_put(engine);
+    }
+
     free(iface);
 }
 
