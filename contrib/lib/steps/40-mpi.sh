@@ -108,6 +108,30 @@ mpi_no_staging() {
         --memory device
 }
 
+# mpi_windows: four ranks, windows of up to 64 messages every way at once, with
+# the host path used or left as the node's ledger says
+mpi_windows() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        "$mpi_run" --emulate beluga --slowdown 20 --multipath auto \
+        "$mpirun" -n 4 "$programs/ucx_mp_checked" --transfers 600 --seed 4 \
+        --min-size 1M --max-size 8M --max-bytes 256M --memory device \
+        --time-limit 20
+}
+
+# mpi_self: one process, two GPUs, put and get: more than one link carries
+mpi_self() {
+    local mpirun programs scheme
+    mpi_tools distribution || return
+    for scheme in put_zcopy get_zcopy; do
+        UCX_RNDV_SCHEME=$scheme passing_on \
+            '^ucx_mp_self: [1-9][0-9]* transfers, ([6-9][0-9]|1[0-9][0-9])\..* 0 wrong' \
+            "$mpi_run" --emulate beluga --slowdown 50 --multipath auto \
+            "$mpirun" -n 1 "$programs/ucx_mp_self" || return
+    done
+}
+
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
 mpi_speedup() {
     local mpirun programs way
@@ -155,3 +179,7 @@ step mpi-no-staging quick 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
 step mpi-speedup quick 120 "mpi_speedup beluga 2.0" \
      "beluga: all paths against one, 64 MiB"
+step mpi-windows quick 60 mpi_windows \
+     "four ranks, windows of messages, every way at once"
+step mpi-self quick 60 mpi_self \
+     "from GPU to GPU of one process, put and get, several paths"

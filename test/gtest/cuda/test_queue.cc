@@ -11,6 +11,7 @@ extern "C" {
 #include <climits>
 #include <cstring>
 #include <poll.h>
+#include <vector>
 
 struct Completion {
     uct_completion_t super;
@@ -167,6 +168,42 @@ TEST_F(Queue, pending_request_runs_when_there_is_room)
     finish(a);
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(1, runs);
+}
+
+/* A window of transfers of many copies each: what does not fit waits its turn,
+ * and everything ends */
+TEST_F(Queue, no_more_copies_than_a_stream_takes)
+{
+    std::vector<uct_cuda_op_t*> posted;
+    uct_cuda_lane_t *lane;
+    uct_pending_req_t req;
+    uct_cuda_op_t *op;
+
+    while (uct_cuda_queue_lane(&queue, 0, &lane) == UCS_OK) {
+        ASSERT_LT(posted.size(), 64u) << "nothing bounds the window";
+        ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+        op->steps = 97;
+        ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+        posted.push_back(op);
+    }
+
+    EXPECT_GE(posted.size(), 4u);
+    static int runs;
+    runs     = 0;
+    req.func = [](uct_pending_req_t*) {
+        ++runs;
+        return UCS_OK;
+    };
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, &req));
+    finish(posted[0]);
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1, runs);
+    for (uct_cuda_op_t *each : posted) {
+        finish(each);
+    }
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(0u, queue.steps);
+    finish(post(0, nullptr));
 }
 
 TEST_F(Queue, failed_copy_tells_its_completion)

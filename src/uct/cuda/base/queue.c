@@ -35,6 +35,7 @@ static uct_pending_req_t **pending_next(uct_pending_req_t *req)
 static bool is_blocked(const uct_cuda_queue_t *queue)
 {
     return (queue->outstanding >= queue->max_events) ||
+           (queue->steps >= UCT_CUDA_QUEUE_MAX_STEPS) ||
            (queue->is_fenced && (queue->outstanding > 0));
 }
 
@@ -221,6 +222,7 @@ ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
     op->done  = NULL;
     op->arg   = NULL;
     op->counter = NULL;
+    op->steps = 0;
     *op_p     = op;
     return UCS_OK;
 }
@@ -265,6 +267,7 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
     }
 
     op->flush = queue->current;
+    queue->steps += op->steps;
     ++queue->current->outstanding;
     if ((++queue->outstanding == 1) && (queue->on_busy != NULL)) {
         queue->on_busy(queue);
@@ -355,6 +358,7 @@ static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
         op->done(op);
     }
 
+    queue->steps -= op->steps;
     --op->flush->outstanding;
     --queue->outstanding;
     uct_cuda_op_put(op);

@@ -15,6 +15,11 @@
 
 #define UCT_CUDA_QUEUE_MAX_LANES 16
 
+/** Copies that the driver holds for a queue's operations before new ones have
+ *  to wait: a stream takes a thousand commands or so, then its driver calls
+ *  block, and a copy of many needs up to three on each of its streams. */
+#define UCT_CUDA_QUEUE_MAX_STEPS 1024
+
 typedef struct uct_cuda_op      uct_cuda_op_t;
 typedef struct uct_cuda_lane    uct_cuda_lane_t;
 typedef struct uct_cuda_context uct_cuda_context_t;
@@ -50,6 +55,7 @@ struct uct_cuda_op {
     void               *arg;     /**< The caller's, for test and done */
     void               *counter; /**< The caller's; NULL to begin with ... */
     uint16_t           counted;  /**< ... and undefined */
+    unsigned           steps;    /**< Copies, where they are many */
 };
 
 
@@ -80,6 +86,7 @@ struct uct_cuda_queue {
     uct_cuda_flush_t   *current;     /**< ... and the one that is filling */
     unsigned           outstanding;  /**< Operations under way */
     unsigned           max_events;   /**< Bound of outstanding */
+    unsigned           steps;        /**< Of all of them */
     unsigned           max_poll;     /**< Completions a progress call */
     uct_pending_req_t  *pending_head;
     uct_pending_req_t  *pending_tail;

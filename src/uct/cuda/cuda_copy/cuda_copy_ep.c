@@ -210,6 +210,7 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
     op->notify = multipath_notify;
     op->done   = multipath_done;
     op->arg    = transfer;
+    op->steps  = uct_cuda_mp_num_steps(transfer);
     return true;
 }
 

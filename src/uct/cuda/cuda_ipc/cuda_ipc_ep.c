@@ -219,6 +219,7 @@ static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
     op->notify = multipath_notify;
     op->done   = multipath_done;
     op->arg    = multipath;
+    op->steps  = uct_cuda_mp_num_steps(multipath->transfer);
     return UCS_OK;
 
 err:
