@@ -97,8 +97,8 @@ static void bw_usage(void)
            "...)\n"
            "Bandwidth or latency between pairs of ranks, in OSU's manner; with "
            "more than\none pair, of all together, and latency of the first.\n\n"
-           "SIDE: memory of even and odd ranks: D device, H host, P page-locked "
-           "host,\n      M managed (D D, or H H without a GPU)\n\n"
+           "SIDE: memory of even and odd ranks: D device, H host, P "
+           "page-locked host,\n      M managed (D D, or H H without a GPU)\n\n"
            "  --benchmark B    bw, bibw, latency, or ring: every rank sends "
            "to the next\n                   (bw); several with commas\n"
            "  --sizes MIN:MAX  powers of two between them (1M:256M; latency "
@@ -546,7 +546,8 @@ static void bw_print(size_t size, const bw_result_t *result)
     if (bw.json != NULL) {
         fprintf(bw.json,
                 "{\"benchmark\": \"%s\", \"memory\": \"%s %s\", "
-                "\"ranks\": %d, \"size\": %zu, \"window\": %d, \"iterations\": %d, \"repeats\": %d, "
+                "\"ranks\": %d, \"size\": %zu, \"window\": %d, "
+                "\"iterations\": %d, \"repeats\": %d, "
                 "\"%s\": %.6g, \"median\": %.6g, \"min\": %.6g, "
                 "\"max\": %.6g, \"validated\": %s, \"modelled\": %s, "
                 "\"dropped\": %d}\n",

@@ -250,9 +250,9 @@ static bool host_is_free(const problem_t *problem)
            (load->active[uct_cuda_mp_lane(host, problem->src)] == 0);
 }
 
-/* A relay on links of others takes from them what it gives to us. Of relays that
- * all are busy one is used nevertheless: who came first and took several will
- * find that one busy, and leave it. Candidates are sorted. */
+/* A relay on links of others takes from them what it gives to us. Of relays
+ * that all are busy one is used nevertheless: who came first and took several
+ * will find that one busy, and leave it. Candidates are sorted. */
 static void problem_yield_relays(problem_t *problem, unsigned first)
 {
     unsigned count = first;
@@ -473,7 +473,8 @@ static void split_solve(const problem_t *problem, split_t *split)
         start[i] = is_piped ? 0 : split->paths[i]->latency + JOIN;
         cost[i]  = 1 / rates[i];
         if (split->paths[i]->hops > 1) {
-            chunk     = (double)choose_chunk(problem->config, problem->load, split->paths[i],
+            chunk     = (double)choose_chunk(problem->config, problem->load,
+                                             split->paths[i],
                                              (uint64_t)(seconds * rates[i]),
                                              seconds, staged);
             chunk     = max_double(chunk, 1);
@@ -739,8 +740,9 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
         part->slots  = 0;
         if (split->paths[i]->hops > 1) {
             seconds      = part->bytes / split->paths[i]->cap;
-            part->chunk  = choose_chunk(problem->config, problem->load, split->paths[i],
-                                        part->bytes, seconds, staged);
+            part->chunk  = choose_chunk(problem->config, problem->load,
+                                        split->paths[i], part->bytes, seconds,
+                                        staged);
             part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
                                       part->chunk);
             part->slots  = (part->chunks < UCT_CUDA_MP_PLAN_SLOTS) ?
