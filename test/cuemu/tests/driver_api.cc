@@ -729,6 +729,52 @@ TEST_F(driver, graph_of_a_relay)
     });
 }
 
+/* A launch copies what its graph was told by then; one executable graph runs
+ * once at a time, whatever streams it is launched on (CUDA driver API,
+ * cuGraphExecMemcpyNodeSetParams and cuGraphLaunch) */
+TEST_F(driver, graph_changed_in_flight)
+{
+    run(1, [](int) {
+        const size_t size = 64 * MiB;
+        CUcontext ctx[2]  = {use(0), use(1)};
+        CUdeviceptr dst[2], src[2];
+        CUDA_MEMCPY3D copy;
+        CUgraphExec exec;
+        CUgraphNode node;
+        CUgraph graph;
+
+        CU_OK(cuCtxSetCurrent(ctx[1]));
+        dst[0] = alloc(size);
+        dst[1] = alloc(size);
+        CU_OK(cuCtxSetCurrent(ctx[0]));
+        CU_OK(cuCtxEnablePeerAccess(ctx[1], 0));
+        src[0]           = alloc(size);
+        src[1]           = alloc(size);
+        const auto first = pattern(size, 70), second = pattern(size, 71);
+        put(src[0], first);
+        put(src[1], second);
+
+        CU_OK(cuGraphCreate(&graph, 0));
+        copy = graph_copy(dst[0], src[0], size);
+        CU_OK(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, ctx[0]));
+        CU_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+
+        CUstream s[2] = {stream(), stream()};
+        CU_OK(cuGraphLaunch(exec, s[0]));
+        copy = graph_copy(dst[1], src[1], size);
+        CU_OK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, ctx[0]));
+        CU_OK(cuGraphLaunch(exec, s[1]));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s[0]));
+        CU_OK(cuStreamSynchronize(s[1]));
+        EXPECT_EQ(CUDA_SUCCESS, cuStreamQuery(s[0])); /* in that order */
+        EXPECT_EQ(first, get(dst[0], size));
+        EXPECT_EQ(second, get(dst[1], size));
+
+        CU_OK(cuGraphExecDestroy(exec));
+        CU_OK(cuGraphDestroy(graph));
+    });
+}
+
 TEST_F(driver, graph_refuses_cycles)
 {
     run(1, [](int) {

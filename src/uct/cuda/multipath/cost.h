@@ -33,8 +33,9 @@ double uct_cuda_mp_cost_build(unsigned copies);
 
 /**
  * How often a shape is to go through streams before a graph is built for it:
- * once what graphs would have saved by then is what building one costs. Whatever
- * comes later, no more than twice the least time possible has been spent.
+ * once what graphs would have saved by then is what building one costs.
+ * Whatever comes later, no more than about twice the least time possible has
+ * been spent.
  *
  * @return At least 1, or UCT_CUDA_MP_COST_NEVER if a launch saves nothing.
  */
