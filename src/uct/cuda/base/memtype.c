@@ -14,6 +14,7 @@ static struct {
     pthread_mutex_t lock;
     bool            is_tried; /* to notice the first use of a GPU */
     bool            is_watched;
+    bool            is_hooked;
 } memtype = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -26,8 +27,13 @@ static void cache_disable(void)
 
 void uct_cuda_memtype_setup(void)
 {
+    uct_abi_memtype_cache_state_t state;
+
     pthread_mutex_lock(&memtype.lock);
-    if (uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_BLIND) {
+    state = uct_abi_memtype_cache_state();
+    __atomic_store_n(&memtype.is_hooked,
+                     state == UCT_ABI_MEMTYPE_CACHE_HOOKED, __ATOMIC_RELAXED);
+    if (state == UCT_ABI_MEMTYPE_CACHE_BLIND) {
         uct_cuda_hostmem_enable();
         if (!memtype.is_tried) {
             memtype.is_tried   = true;
@@ -47,4 +53,9 @@ void uct_cuda_memtype_setup(void)
         }
     }
     pthread_mutex_unlock(&memtype.lock);
+}
+
+bool uct_cuda_memtype_sees_frees(void)
+{
+    return __atomic_load_n(&memtype.is_hooked, __ATOMIC_RELAXED);
 }

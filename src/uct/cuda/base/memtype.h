@@ -5,6 +5,8 @@
 #ifndef UCT_CUDA_BASE_MEMTYPE_H
 #define UCT_CUDA_BASE_MEMTYPE_H
 
+#include <stdbool.h>
+
 
 /**
  * Make sure that UCX takes no GPU memory for the host's. Once the driver is
@@ -16,5 +18,10 @@
  * cache must go, and UCX asks about every buffer.
  */
 void uct_cuda_memtype_setup(void);
+
+
+/** Does this UCX see GPU memory being freed, and forget its registrations? As
+ *  far as setup knows; until then no. */
+bool uct_cuda_memtype_sees_frees(void);
 
 #endif

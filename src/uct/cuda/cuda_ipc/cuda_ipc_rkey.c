@@ -6,6 +6,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/memtype.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 
@@ -97,13 +98,42 @@ static bool is_current(const exported_t *exported,
            (exported->handle.buffer_id == memory->buffer_id);
 }
 
+/* The handle of what was at this address when it was asked for. Good only where
+ * a registration does not outlive its memory; spares a call of the driver for
+ * every message. */
+static const exported_t *memh_find(const uct_cuda_ipc_memh_t *memh,
+                                   const void *address)
+{
+    const exported_t *exported;
+
+    for (exported = memh->exported; exported != NULL;
+         exported = exported->next) {
+        if (((uintptr_t)address >= exported->handle.base) &&
+            ((uintptr_t)address - exported->handle.base <
+             exported->handle.length)) {
+            return exported;
+        }
+    }
+
+    return NULL;
+}
+
 static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
                                 uct_cuda_ipc_handle_t *handle_p)
 {
     exported_t **link = &memh->exported;
+    const exported_t *known;
     uct_cuda_memory_t memory;
     exported_t *exported;
     ucs_status_t status;
+
+    if (uct_cuda_memtype_sees_frees()) {
+        known = memh_find(memh, address);
+        if (known != NULL) {
+            *handle_p = known->handle;
+            return UCS_OK;
+        }
+    }
 
     uct_cuda_memory_query(address, 0, &memory);
     while ((exported = *link) != NULL) {
