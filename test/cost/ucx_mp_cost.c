@@ -427,6 +427,7 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const uct_cuda_topo_t *topo;
+    uct_cuda_mp_knowledge_t know = {0};
     uct_cuda_mp_config_t config;
     uct_cuda_mp_engine_t *engine;
     double *times;
@@ -449,8 +450,10 @@ int main(int argc, char **argv)
     set(&config, "MULTIPATH_CHUNKS", options.chunks);
     set(&config, "MULTIPATH_LEDGER", "n");
     set(&config, "MULTIPATH_GRAPH", "y");
-    uct_cuda_mp_plan_make(topo, &config, NULL, options.src, options.dst,
-                          options.size, &plan);
+    know.topo   = topo;
+    know.config = &config;
+    uct_cuda_mp_plan_make(&know, options.src, options.dst, options.size,
+                          &plan);
     if (plan.num_paths == 0) {
         die("one path is all there is");
     }

@@ -91,8 +91,11 @@ static void make(const uct_cuda_topo_t *topo,
     /* With a ledger all processes' transfers are known; here there are none */
     const uct_cuda_mp_load_t idle = {.is_known = config->ledger[0] != '\0'};
 
-    uct_cuda_mp_plan_make(topo, config, &idle, options->src, options->dst,
-                          size, plan);
+    const uct_cuda_mp_knowledge_t know = {
+        .topo = topo, .config = config, .load = &idle
+    };
+
+    uct_cuda_mp_plan_make(&know, options->src, options->dst, size, plan);
 }
 
 /* Transfers beyond a plan's size go in equal pieces; this is one of them */

@@ -4,7 +4,7 @@
 #define TEST_MULTIPATH_NODES_H
 
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/multipath/config.h>
+#include <uct/cuda/multipath/planner.h>
 
 #include <gtest/gtest.h>
 #include <string>
@@ -128,6 +128,31 @@ public:
 
 private:
     uct_cuda_mp_config_t m_config;
+};
+
+
+/** What a planner may know, for the length of a call. */
+class Know
+{
+public:
+    Know(const uct_cuda_topo_t &topo, const uct_cuda_mp_config_t *config,
+         const uct_cuda_mp_load_t *load     = NULL,
+         const uct_cuda_mp_tuning_t *tuning = NULL) :
+        m_know()
+    {
+        m_know.topo   = &topo;
+        m_know.config = config;
+        m_know.load   = load;
+        m_know.tuning = tuning;
+    }
+
+    operator const uct_cuda_mp_knowledge_t *() const
+    {
+        return &m_know;
+    }
+
+private:
+    uct_cuda_mp_knowledge_t m_know;
 };
 
 #endif

@@ -38,7 +38,7 @@ protected:
               size_t size)
     {
         m_plan.reset(new uct_cuda_mp_plan_t);
-        uct_cuda_mp_plan_make(&topo, config, NULL, 0, 1, size, m_plan.get());
+        uct_cuda_mp_plan_make(Know(topo, config), 0, 1, size, m_plan.get());
         ASSERT_GT(m_plan->num_paths, 0u);
     }
 

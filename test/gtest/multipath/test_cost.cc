@@ -14,6 +14,7 @@ protected:
     {
         m_plan->size      = 64 * MiB;
         m_plan->num_steps = 16;
+        m_plan->graph     = UCT_CUDA_MP_AUTO;
     }
 
     bool wants()

@@ -629,7 +629,7 @@ TEST_F(test_traffic, lanes_of_a_plan)
 
     config.set("_PATHS", "direct,gpu2,host");
     uct_cuda_topo_t topo = beluga();
-    uct_cuda_mp_plan_make(&topo, config, NULL, 0, 1, 64 * MiB, &plan);
+    uct_cuda_mp_plan_make(Know(topo, config), 0, 1, 64 * MiB, &plan);
     ASSERT_EQ(3u, plan.num_paths);
     uct_cuda_mp_flow_of_plan(&plan, &there);
     EXPECT_EQ(5u, there.num_lanes);

@@ -28,7 +28,7 @@ protected:
     {
         char error[256] = "";
 
-        uct_cuda_mp_plan_make(&topo, config, load, src, dst, size,
+        uct_cuda_mp_plan_make(Know(topo, config, load), src, dst, size,
                               m_plan.get());
         EXPECT_EQ(UCS_OK,
                   uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
@@ -85,7 +85,7 @@ TEST_F(test_planner, small_messages_take_one_path)
 TEST_F(test_planner, gain_decides_the_threshold)
 {
     uct_cuda_topo_t node = beluga();
-    size_t threshold = uct_cuda_mp_plan_min_size(&node, Config(), NULL,
+    size_t threshold = uct_cuda_mp_plan_min_size(Know(node, Config()),
                                                  m_plan.get());
 
     EXPECT_GT(threshold, 128 * KiB);
@@ -106,7 +106,7 @@ TEST_F(test_planner, switch_never_relays_by_itself)
         EXPECT_EQ("", paths()) << size;
     }
 
-    EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(&node, Config(), NULL,
+    EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(Know(node, Config()),
                                                   m_plan.get()));
 }
 
@@ -407,8 +407,8 @@ TEST_F(test_planner, same_question_same_plan)
 
     memset(m_plan.get(), 0x11, sizeof(*m_plan));
     memset(other.get(), 0x22, sizeof(*other));
-    uct_cuda_mp_plan_make(&node, Config(), NULL, 0, 1, 77777777, m_plan.get());
-    uct_cuda_mp_plan_make(&node, Config(), NULL, 0, 1, 77777777, other.get());
+    uct_cuda_mp_plan_make(Know(node, Config()), 0, 1, 77777777, m_plan.get());
+    uct_cuda_mp_plan_make(Know(node, Config()), 0, 1, 77777777, other.get());
     EXPECT_GT(m_plan->num_steps, 3);
     EXPECT_TRUE(uct_cuda_mp_plan_equal(m_plan.get(), other.get()));
 
@@ -445,7 +445,7 @@ TEST_F(test_planner, is_fast)
         auto start = std::chrono::steady_clock::now();
 
         for (int n = 0; n < rounds; ++n) {
-            uct_cuda_mp_plan_make(&node, config, NULL, 0, 1,
+            uct_cuda_mp_plan_make(Know(node, config), 0, 1,
                                   (64 + n) * MiB / 4, m_plan.get());
         }
 

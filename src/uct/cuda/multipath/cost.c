@@ -85,19 +85,26 @@ bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
                                   const uct_cuda_mp_config_t *config,
                                   unsigned *patience_p)
 {
-    unsigned patience = 0;
+    uct_cuda_mp_ternary_t graph = config->graph;
+    unsigned patience           = 0;
 
-    if ((config->graph == UCT_CUDA_MP_NO) || (plan->num_steps < 2) ||
+    /* The user's word, then the tuning table's, then what it costs */
+    if (graph == UCT_CUDA_MP_AUTO) {
+        graph = (uct_cuda_mp_ternary_t)plan->graph;
+    }
+
+    if ((graph == UCT_CUDA_MP_NO) || (plan->num_steps < 2) ||
         ((config->graph_min_size != UCT_CUDA_MP_SIZE_AUTO) &&
          (plan->size < config->graph_min_size))) {
         return false;
     }
 
-    if (config->graph == UCT_CUDA_MP_AUTO) {
-        /* With no cache each transfer would build a graph */
-        patience = (config->graph_cache_size == 0) ?
-                           UCT_CUDA_MP_COST_NEVER :
-                           uct_cuda_mp_cost_patience(plan->num_steps);
+    if ((config->graph == UCT_CUDA_MP_AUTO) &&
+        (config->graph_cache_size == 0)) {
+        /* Each transfer would build one */
+        patience = UCT_CUDA_MP_COST_NEVER;
+    } else if (graph == UCT_CUDA_MP_AUTO) {
+        patience = uct_cuda_mp_cost_patience(plan->num_steps);
     }
 
     if (patience_p != NULL) {

@@ -45,7 +45,8 @@ unsigned uct_cuda_mp_cost_patience(unsigned copies);
 /**
  * Is a plan to be carried out as a graph, once there is one of its shape?
  * MULTIPATH_GRAPH=y: from MULTIPATH_GRAPH_MIN_SIZE on. AUTO: where launches are
- * cheaper than streams, and are kept.
+ * kept, and the plan's tuning line says so, or without one where they are
+ * cheaper than streams.
  *
  * @param patience_p  Filled if so: how often the shape goes through streams
  *                    first. 0: a graph is built at once. May be NULL.

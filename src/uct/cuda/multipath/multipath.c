@@ -19,6 +19,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 
 /* Transfers below this never look at the node, which costs NVML's start */
@@ -48,6 +49,7 @@ typedef struct {
     bool                   is_shrink_told;
     /* This engine's view of the node: what did not work is taken out */
     uct_cuda_topo_t        topo;
+    uct_cuda_mp_tuning_t   *tuning; /* or NULL */
     uct_cuda_mp_load_t     load; /* that the transfer being started meets */
     uct_cuda_mp_plan_t     plan;
 } engine_t;
@@ -207,16 +209,29 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     }
 
     pthread_mutex_destroy(&engine->lock);
+    free(engine->tuning);
     free(engine);
+}
+
+static void engine_know(const engine_t *engine, const uct_cuda_mp_load_t *load,
+                        uct_cuda_mp_knowledge_t *know_p)
+{
+    memset(know_p, 0, sizeof(*know_p));
+    know_p->topo   = &engine->topo;
+    know_p->config = &engine->config;
+    know_p->load   = load;
+    know_p->tuning = engine->tuning;
 }
 
 /* From what size on is it worth asking? */
 static void engine_update_min_size(engine_t *engine)
 {
     uct_cuda_mp_load_t idle = {.is_known = engine->load.is_known};
-    size_t size             = uct_cuda_mp_plan_min_size(&engine->topo,
-                                                        &engine->config, &idle,
-                                                        &engine->plan);
+    uct_cuda_mp_knowledge_t know;
+    size_t size;
+
+    engine_know(engine, &idle, &know);
+    size = uct_cuda_mp_plan_min_size(&know, &engine->plan);
 
     if (size == SIZE_MAX) {
         uct_cuda_info("no transfer between this process's %d GPUs gains by "
@@ -232,6 +247,7 @@ static void engine_update_min_size(engine_t *engine)
 static void engine_learn(engine_t *engine)
 {
     const uct_cuda_topo_t *topo;
+    char error[512];
 
     if (engine->is_learned) {
         return;
@@ -245,6 +261,14 @@ static void engine_learn(engine_t *engine)
     }
 
     engine->topo = *topo;
+    if ((engine->config.tuning_file[0] != '\0') &&
+        (uct_cuda_mp_tuning_load(engine->config.tuning_file, topo, error,
+                                 sizeof(error), &engine->tuning) != UCS_OK)) {
+        engine->tuning = NULL;
+        uct_cuda_warn("the tuning table is not used, a model of the node is: "
+                      "%s", error);
+    }
+
     /* Whether there is a ledger decides which paths may be used at all */
     uct_cuda_mp_traffic_load(engine->traffic, 0, 0, &engine->load);
     engine_update_min_size(engine);
@@ -269,6 +293,9 @@ static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
         }
         break;
     default:
+        /* Its relays are told by their rank among all of them */
+        free(engine->tuning);
+        engine->tuning = NULL;
         for (i = 0; i < topo->num_gpus; ++i) {
             /* An unreachable pair says nothing of the relay's other links */
             if ((status != UCS_ERR_UNREACHABLE) || (i == src)) {
@@ -362,13 +389,14 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     uct_cuda_mp_plan_t *plan = &engine->plan;
     int src                  = start->ends.src_device;
     int dst                  = start->ends.dst_device;
+    uct_cuda_mp_knowledge_t know;
     uct_cuda_mp_path_t path;
     ucs_status_t status;
     unsigned failed;
 
+    engine_know(engine, &engine->load, &know);
     for (;;) {
-        uct_cuda_mp_plan_make(&engine->topo, &engine->config, &engine->load,
-                              src, dst, size, plan);
+        uct_cuda_mp_plan_make(&know, src, dst, size, plan);
         if (plan->num_paths == 0) {
             return;
         }

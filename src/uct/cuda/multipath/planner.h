@@ -6,7 +6,9 @@
 #ifndef UCT_CUDA_MP_PLANNER_H
 #define UCT_CUDA_MP_PLANNER_H
 
+#include <uct/cuda/multipath/model.h>
 #include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/multipath/tuning.h>
 
 BEGIN_C_DECLS
 
@@ -15,15 +17,16 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_PLAN_MAX_SIZE (1ul << 30)
 
 
-/** Transfers of others that are under way on each lane, from or to the host
- *  included. */
+/** All that a plan is made from. Whoever adds to it leaves callers as they are:
+ *  what is not named is NULL and means "nothing known". */
 typedef struct {
-    bool     is_known; /**< Covers the whole node, not only this process */
-    uint16_t queued;   /**< Transfers of this process between the same GPUs that
-                            are ahead of this one: its own paths are filled
-                            behind theirs */
-    uint8_t  active[UCT_CUDA_MP_NUM_LANES];
-} uct_cuda_mp_load_t;
+    const uct_cuda_topo_t      *topo;
+    const uct_cuda_mp_config_t *config;
+    const uct_cuda_mp_load_t   *load;   /**< NULL: nothing else is going on, as
+                                             far as known */
+    const uct_cuda_mp_tuning_t *tuning; /**< NULL: no table */
+    const uct_cuda_mp_model_t  *model;  /**< NULL: the built-in constants */
+} uct_cuda_mp_knowledge_t;
 
 
 /**
@@ -34,21 +37,19 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
 
 
 /**
- * Plan a transfer between two GPUs.
+ * Plan a transfer between two GPUs: by the user's variables, then the tuning
+ * table where it has a line for the pair and size, then the model.
  *
  * Allocates nothing, asks nobody, and gives the same plan for the same
  * arguments. Takes about 2 us for 4 paths of 16 chunks.
  *
- * @param load        NULL: nothing else is going on, as far as known.
- * @param src_device  Ordinal in @a topo. Anything that is no GPU of @a topo, or
+ * @param src_device  Ordinal in the topology. Anything that is no GPU there, or
  *                    equals @a dst_device, gives "one path is best".
  * @param size        Bytes, at most uct_cuda_mp_plan_max_size().
  * @param plan        Filled; num_paths is 0 when one plain copy is best.
  */
-void uct_cuda_mp_plan_make(const uct_cuda_topo_t *topo,
-                           const uct_cuda_mp_config_t *config,
-                           const uct_cuda_mp_load_t *load, int src_device,
-                           int dst_device, size_t size,
+void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
+                           int src_device, int dst_device, size_t size,
                            uct_cuda_mp_plan_t *plan);
 
 
@@ -59,11 +60,9 @@ void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
 
 /**
  * Smallest size, bytes (within 7 %), for which some pair of GPUs would get a
- * plan under this load; SIZE_MAX if none ever does. Not fast.
+ * plan, as things are; SIZE_MAX if none ever does. Not fast.
  */
-size_t uct_cuda_mp_plan_min_size(const uct_cuda_topo_t *topo,
-                                 const uct_cuda_mp_config_t *config,
-                                 const uct_cuda_mp_load_t *load,
+size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
                                  uct_cuda_mp_plan_t *scratch);
 
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The model: how long a transfer over a set of paths takes, and from that how
+ * its bytes are best divided and cut. Knows nothing of CUDA; it is told the
+ * node's links and limits, what else is going on, and the constants.
+ *
+ * A path takes  start + bytes * cost  seconds. A direct path's cost is
+ * 1 / rate. A staged path of c chunks fills and drains a pipeline of two
+ * copies, so that its cost is (1 + 1/c) / rate, and every chunk leaves a gap on
+ * the link. Shares are such that all paths end together. In a window of
+ * transfers between the same GPUs only the first one fills the paths; behind it
+ * shares go by the rates.
+ *
+ * Chunks of a path are alike: where both hops run at one rate, the pipeline
+ * takes as long as all bytes once and the largest chunk once more, so that
+ * smaller first or last chunks gain nothing.
+ */
+#ifndef UCT_CUDA_MP_MODEL_H
+#define UCT_CUDA_MP_MODEL_H
+
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/multipath/plan.h>
+
+BEGIN_C_DECLS
+
+
+/** Parts and chunks begin at multiples of this, bytes: copy engines like it. */
+#define UCT_CUDA_MP_ALIGN 4096ul
+
+#define UCT_CUDA_MP_MAX_HOPS 2
+
+
+/** Constants of the model. Seconds, unless said otherwise. */
+typedef struct {
+    double submit_copy;     /**< Processor time to submit one copy */
+    double submit_chunk;    /**< ... and a chunk of a staged path: two copies
+                                 and the events between them */
+    double gap_gpu;         /**< Lost on a link between two chunks that go over
+                                 a GPU */
+    double gap_host;        /**< ... and over the host */
+    double host_efficiency; /**< Left of a link to host memory while the same
+                                 memory is read and written; 0..1 */
+    double join;            /**< Joining the paths into one completion, against
+                                 one copy that has its own */
+    double min_gain;        /**< Less than so many times faster than one path is
+                                 not worth the trouble */
+} uct_cuda_mp_model_t;
+
+
+/** What is used when nobody has measured this node. */
+extern const uct_cuda_mp_model_t uct_cuda_mp_model_builtin;
+
+
+/** Transfers of others that are under way on each lane, from or to the host
+ *  included. */
+typedef struct {
+    bool     is_known; /**< Covers the whole node, not only this process */
+    uint16_t queued;   /**< Transfers of this process between the same GPUs that
+                            are ahead of this one: its own paths are filled
+                            behind theirs */
+    uint8_t  active[UCT_CUDA_MP_NUM_LANES];
+} uct_cuda_mp_load_t;
+
+
+/** A path as the model sees it. */
+typedef struct {
+    uct_cuda_mp_path_t path;
+    unsigned           hops;
+    uint16_t           lanes[UCT_CUDA_MP_MAX_HOPS];
+    double             cap;     /**< Bytes/s, with nothing else in this
+                                     transfer */
+    double             latency; /**< Seconds */
+    double             gap;     /**< Seconds that a chunk costs the path */
+    unsigned           num_limits;
+    int16_t            limits[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];
+    bool               is_busy; /**< Others use one of its lanes */
+    double             share;   /**< Configured or from a table, or 0 */
+    unsigned           chunks;  /**< From a table, or 0 */
+} uct_cuda_mp_model_path_t;
+
+
+/** A set of paths with what each carries and when all have ended. */
+typedef struct {
+    unsigned                       count;
+    const uct_cuda_mp_model_path_t *paths[UCT_CUDA_MP_MAX_PATHS];
+    double                         bytes[UCT_CUDA_MP_MAX_PATHS];
+    double                         seconds;
+} uct_cuda_mp_split_t;
+
+
+/** A question to the model. */
+typedef struct {
+    const uct_cuda_topo_t      *topo;
+    const uct_cuda_mp_config_t *config;
+    const uct_cuda_mp_load_t   *load; /**< May be NULL */
+    const uct_cuda_mp_model_t  *model;
+    int                        src;
+    int                        dst;
+    double                     size;  /**< Bytes */
+    /** Bytes/s of shared limits that others leave; filled by _start() */
+    double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];
+} uct_cuda_mp_case_t;
+
+
+/** Reckon with what others' transfers take; before anything else. */
+void uct_cuda_mp_model_start(uct_cuda_mp_case_t *question);
+
+
+/** Describe a path of this transfer. @return false if the hardware has none. */
+bool uct_cuda_mp_model_path(const uct_cuda_mp_case_t *question,
+                            const uct_cuda_mp_path_t *path,
+                            uct_cuda_mp_model_path_t *path_p);
+
+
+/** Max-min fair rates, bytes/s, of paths that run at the same time. */
+void uct_cuda_mp_model_rates(const uct_cuda_mp_case_t *question,
+                             const uct_cuda_mp_split_t *split, double *rates_p);
+
+
+/** Give every path its bytes: so that all end together (behind a transfer whose
+ *  paths all end together, that is what their rates say), paths that could not
+ *  even start before the others are done getting none; or as configured. */
+void uct_cuda_mp_model_solve(const uct_cuda_mp_case_t *question,
+                             uct_cuda_mp_split_t *split);
+
+
+/** Chunk length, bytes, for a part that takes so many @a seconds beside
+ *  @a staged staged paths in all; the last chunk may be shorter. */
+uint64_t uct_cuda_mp_model_chunk(const uct_cuda_mp_case_t *question,
+                                 const uct_cuda_mp_model_path_t *path,
+                                 uint64_t bytes, double seconds,
+                                 unsigned staged);
+
+
+/** Bytes of a staging slot. */
+uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config);
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading, writing and asking the tuning table. */
+#include <uct/cuda/multipath/tuning.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define GIGA      1e9
+#define MAGIC     "ucx-mp-tuning"
+/* People write shares with few digits */
+#define SHARES_SLACK 1e-3
+
+#define LINE_SIZE (UCT_CUDA_MP_NODE_SIZE + 64)
+
+
+/* By uct_cuda_mp_ternary_t: as a graph or not */
+static const char *executors[] = {
+    [UCT_CUDA_MP_NO] = "streams", [UCT_CUDA_MP_YES] = "graph",
+    [UCT_CUDA_MP_AUTO] = "auto"
+};
+
+
+typedef struct {
+    uct_cuda_mp_tuning_t *tuning;
+    const char           *name;
+    unsigned             line;
+    unsigned             read_at[UCT_CUDA_MP_TUNING_MAX_LINES];
+    char                 *error;
+    size_t               error_size;
+} reader_t;
+
+
+static void __attribute__((format(printf, 4, 5)))
+append(char *buffer, size_t size, size_t *used, const char *format, ...)
+{
+    va_list ap;
+    int length;
+
+    va_start(ap, format);
+    length = vsnprintf(buffer + *used, size - *used, format, ap);
+    va_end(ap);
+    *used += ((size_t)length < size - *used) ? (size_t)length :
+                                               size - *used - 1;
+}
+
+static double min_double(double a, double b)
+{
+    return (a < b) ? a : b;
+}
+
+static int compare_down(const void *left, const void *right)
+{
+    double a = *(const double*)left;
+    double b = *(const double*)right;
+
+    return (a < b) - (a > b);
+}
+
+static void class_str(const uct_cuda_topo_t *topo, int from, int to,
+                      char *buffer)
+{
+    const size_t size = UCT_CUDA_MP_CLASS_SIZE;
+    double relays[UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_topo_link_t up, down;
+    unsigned count = 0;
+    size_t used    = 0;
+    unsigned i;
+    int relay;
+
+    for (relay = 0; relay < topo->num_gpus; ++relay) {
+        relays[count] = min_double(topo->links[from][relay].bandwidth,
+                             topo->links[relay][to].bandwidth);
+        if ((relay != from) && (relay != to) && (relays[count] > 0)) {
+            ++count;
+        }
+    }
+
+    qsort(relays, count, sizeof(relays[0]), compare_down);
+    append(buffer, size, &used, "%.1f:",
+           topo->links[from][to].bandwidth / GIGA);
+    for (i = 0; i < count; ++i) {
+        append(buffer, size, &used, "%s%.1f", (i == 0) ? "" : ",",
+               relays[i] / GIGA);
+    }
+
+    up   = uct_cuda_topo_host_link(topo, from, topo->gpus[from].numa, true);
+    down = uct_cuda_topo_host_link(topo, to, topo->gpus[from].numa, false);
+    append(buffer, size, &used, ":%.1f",
+           min_double(up.bandwidth, down.bandwidth) / GIGA);
+}
+
+static int compare_text(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
+uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
+{
+    const size_t size = UCT_CUDA_MP_CLASS_SIZE;
+    char(*all)[UCT_CUDA_MP_CLASS_SIZE];
+    uct_cuda_mp_tuning_t *tuning;
+    size_t used = 0;
+    int count   = 0;
+    int from, to, i, same;
+
+    tuning = calloc(1, sizeof(*tuning));
+    all    = calloc((size_t)topo->num_gpus * topo->num_gpus + 1, size);
+    if ((tuning == NULL) || (all == NULL)) {
+        free(tuning);
+        free(all);
+        return NULL;
+    }
+
+    for (from = 0; from < topo->num_gpus; ++from) {
+        for (to = 0; to < topo->num_gpus; ++to) {
+            tuning->class_of[from][to] = -1;
+            if ((from != to) && (topo->links[from][to].bandwidth > 0)) {
+                class_str(topo, from, to, all[count++]);
+            }
+        }
+    }
+
+    /* Sorted, so that the order of the GPUs says nothing */
+    qsort(all, count, size, compare_text);
+    append(tuning->node, sizeof(tuning->node), &used, "%d gpus",
+           topo->num_gpus);
+    for (i = 0; i < count; i += same) {
+        for (same = 1; (i + same < count) && !strcmp(all[i], all[i + same]);
+             ++same) {
+        }
+
+        memcpy(tuning->classes[tuning->num_classes++], all[i], size);
+        append(tuning->node, sizeof(tuning->node), &used, ", %d x %s", same,
+               all[i]);
+    }
+
+    for (from = 0; from < topo->num_gpus; ++from) {
+        for (to = 0; to < topo->num_gpus; ++to) {
+            if ((from == to) || !(topo->links[from][to].bandwidth > 0)) {
+                continue;
+            }
+
+            class_str(topo, from, to, all[0]);
+            for (i = 0; strcmp(all[0], tuning->classes[i]); ++i) {
+            }
+            tuning->class_of[from][to] = (int16_t)i;
+        }
+    }
+
+    free(all);
+    snprintf(tuning->date, sizeof(tuning->date), "unknown");
+    return tuning;
+}
+
+static ucs_status_t __attribute__((format(printf, 3, 4)))
+refuse(const reader_t *reader, ucs_status_t status, const char *format, ...)
+{
+    size_t used = 0;
+    va_list ap;
+
+    if (reader->error_size > 0) {
+        append(reader->error, reader->error_size, &used, "%s:%u: ",
+               reader->name, reader->line);
+        va_start(ap, format);
+        vsnprintf(reader->error + used, reader->error_size - used, format, ap);
+        va_end(ap);
+    }
+
+    return status;
+}
+
+#define wrong(_reader, ...) refuse(_reader, UCS_ERR_INVALID_PARAM, __VA_ARGS__)
+
+static bool parse_number(const char *text, double max, double *value_p)
+{
+    char *end;
+
+    if (!isdigit((unsigned char)text[0]) && (text[0] != '.')) {
+        return false;
+    }
+
+    *value_p = strtod(text, &end);
+    return (*end == '\0') && (*value_p <= max);
+}
+
+static bool parse_whole(const char *text, uint64_t max, uint64_t *value_p,
+                        char **end_p)
+{
+    if (!isdigit((unsigned char)text[0])) {
+        return false;
+    }
+
+    errno    = 0;
+    *value_p = strtoull(text, end_p, 10);
+    return (errno == 0) && (*value_p <= max);
+}
+
+/* Bytes, or with k, m or g behind it 1024 times as many a letter */
+static bool parse_size(const char *text, size_t *size_p)
+{
+    static const char units[] = "kmg";
+    const char *unit;
+    uint64_t value;
+    unsigned shift = 0;
+    char *end;
+
+    if (!parse_whole(text, SIZE_MAX, &value, &end)) {
+        return false;
+    }
+
+    if (*end != '\0') {
+        unit = strchr(units, tolower((unsigned char)*end));
+        if ((unit == NULL) || (end[1] != '\0')) {
+            return false;
+        }
+        shift = 10 * (unsigned)(unit - units + 1);
+    }
+
+    if (value > (SIZE_MAX >> shift)) {
+        return false;
+    }
+
+    *size_p = (size_t)value << shift;
+    return true;
+}
+
+/* How many relays a class has: numbers between its colons */
+static unsigned class_relays(const char *text)
+{
+    const char *at = strchr(text, ':') + 1;
+    unsigned count = (*at != ':');
+
+    for (; *at != ':'; ++at) {
+        count += (*at == ',');
+    }
+
+    return count;
+}
+
+/* "direct", "relay2" or "host", ":", share, and maybe ":", chunks */
+static ucs_status_t parse_path(const reader_t *reader, char *text,
+                               uct_cuda_mp_tuning_line_t *line)
+{
+    unsigned n               = line->num_paths;
+    unsigned relays          = class_relays(
+            reader->tuning->classes[line->pair_class]);
+    uct_cuda_mp_path_t *path = &line->paths[n];
+    char *end                = "";
+    uint64_t number;
+    char *share, *chunks;
+    unsigned i;
+
+    if (n == UCT_CUDA_MP_MAX_PATHS) {
+        return wrong(reader, "more than %d paths", UCT_CUDA_MP_MAX_PATHS);
+    }
+
+    share = strchr(text, ':');
+    if (share == NULL) {
+        return wrong(reader, "path \"%s\" has no share", text);
+    }
+
+    *share++ = '\0';
+    chunks   = strchr(share, ':');
+    if (chunks != NULL) {
+        *chunks++ = '\0';
+    }
+
+    path->gpu = -1;
+    if (strcmp(text, "direct") == 0) {
+        path->route = UCT_CUDA_MP_ROUTE_DIRECT;
+    } else if (strcmp(text, "host") == 0) {
+        path->route = UCT_CUDA_MP_ROUTE_HOST;
+    } else if ((strncmp(text, "relay", 5) == 0) &&
+               parse_whole(text + 5, relays, &number, &end) && (number > 0) &&
+               (*end == '\0')) {
+        path->route = UCT_CUDA_MP_ROUTE_GPU;
+        path->gpu   = (int)number;
+    } else {
+        return wrong(reader, "no path \"%s\": direct, relay1 to relay%u or "
+                     "host", text, relays);
+    }
+
+    for (i = 0; i < n; ++i) {
+        if ((line->paths[i].route == path->route) &&
+            (line->paths[i].gpu == path->gpu)) {
+            return wrong(reader, "path \"%s\" twice", text);
+        }
+    }
+
+    if (!parse_number(share, 1, &line->shares[n]) || !(line->shares[n] > 0)) {
+        return wrong(reader, "share \"%s\" is not above 0 and at most 1",
+                     share);
+    }
+
+    line->chunks[n] = 0;
+    if (chunks != NULL) {
+        if (!parse_whole(chunks, UCT_CUDA_MP_MAX_CHUNKS, &number, &end) ||
+            (*end != '\0') || (number == 0)) {
+            return wrong(reader, "chunks \"%s\" are not 1 to %d", chunks,
+                         UCT_CUDA_MP_MAX_CHUNKS);
+        }
+        line->chunks[n] = (unsigned)number;
+    }
+
+    ++line->num_paths;
+    return UCS_OK;
+}
+
+static ucs_status_t parse_line(reader_t *reader, char *text)
+{
+    uct_cuda_mp_tuning_t *tuning   = reader->tuning;
+    uct_cuda_mp_tuning_line_t line = {0};
+    const uct_cuda_mp_tuning_line_t *other;
+    char *words[6], *rest, *path;
+    unsigned count = 0;
+    double sum     = 0;
+    ucs_status_t status;
+    unsigned i;
+
+    for (words[0] = strtok_r(text, " \t", &rest);
+         (count < 6) && (words[count] != NULL);) {
+        if (++count < 6) {
+            words[count] = strtok_r(NULL, " \t", &rest);
+        }
+    }
+
+    if (count != 5) {
+        return wrong(reader, "not five words: class, smallest and largest "
+                     "size, paths, executor");
+    }
+
+    for (line.pair_class = 0; line.pair_class < tuning->num_classes;
+         ++line.pair_class) {
+        if (strcmp(words[0], tuning->classes[line.pair_class]) == 0) {
+            break;
+        }
+    }
+
+    if (line.pair_class == tuning->num_classes) {
+        return wrong(reader, "no pair of this node is of class \"%s\"",
+                     words[0]);
+    }
+
+    if (!parse_size(words[1], &line.min_size) ||
+        !parse_size(words[2], &line.max_size) ||
+        (line.min_size > line.max_size)) {
+        return wrong(reader, "\"%s %s\" is no range of sizes", words[1],
+                     words[2]);
+    }
+
+    path = words[3];
+    if ((path[0] == ',') || (path[strlen(path) - 1] == ',') ||
+        (strstr(path, ",,") != NULL)) {
+        return wrong(reader, "an empty path in \"%s\"", path);
+    }
+
+    for (path = strtok_r(words[3], ",", &rest); path != NULL;
+         path = strtok_r(NULL, ",", &rest)) {
+        status = parse_path(reader, path, &line);
+        if (status != UCS_OK) {
+            return status;
+        }
+        sum += line.shares[line.num_paths - 1];
+    }
+
+    if ((sum < 1 - SHARES_SLACK) || (sum > 1 + SHARES_SLACK)) {
+        return wrong(reader, "the shares' sum is %g, not 1", sum);
+    }
+
+    for (i = 0; (i < 3) && (strcmp(words[4], executors[i]) != 0); ++i) {
+    }
+
+    if (i == 3) {
+        return wrong(reader, "executor \"%s\" is not streams, graph or auto",
+                     words[4]);
+    }
+
+    line.graph = (uct_cuda_mp_ternary_t)i;
+    for (i = 0; i < tuning->num_lines; ++i) {
+        other = &tuning->lines[i];
+        if ((other->pair_class == line.pair_class) &&
+            (other->min_size <= line.max_size) &&
+            (line.min_size <= other->max_size)) {
+            return wrong(reader, "sizes that line %u has already",
+                         reader->read_at[i]);
+        }
+    }
+
+    if (tuning->num_lines == UCT_CUDA_MP_TUNING_MAX_LINES) {
+        return wrong(reader, "more than %d lines",
+                     UCT_CUDA_MP_TUNING_MAX_LINES);
+    }
+
+    reader->read_at[tuning->num_lines]   = reader->line;
+    tuning->lines[tuning->num_lines++] = line;
+    return UCS_OK;
+}
+
+/* The value if a line is this header, else NULL */
+static char *header(char *text, const char *name)
+{
+    size_t length = strlen(name);
+
+    return ((strncmp(text, name, length) == 0) && (text[length] == ' ')) ?
+                   text + length + 1 :
+                   NULL;
+}
+
+/* Format, node and date come first, in this order */
+static ucs_status_t parse_header(reader_t *reader, char *text,
+                                 unsigned *headers)
+{
+    static const char *names[] = {MAGIC, "node", "date"};
+    char *value                = header(text, names[*headers]);
+    char *end                  = "";
+    uint64_t format;
+
+    if (value == NULL) {
+        return wrong(reader, "not \"%s ...\"", names[*headers]);
+    }
+
+    switch ((*headers)++) {
+    case 0:
+        if (!parse_whole(value, INT32_MAX, &format, &end) || (*end != '\0') ||
+            (format == 0)) {
+            return wrong(reader, "\"%s\" is no format", value);
+        }
+
+        if (format > UCT_CUDA_MP_TUNING_FORMAT) {
+            return refuse(reader, UCS_ERR_UNSUPPORTED, "format %s is newer "
+                          "than this module, which reads %d", value,
+                          UCT_CUDA_MP_TUNING_FORMAT);
+        }
+        return UCS_OK;
+    case 1:
+        if (strcmp(value, reader->tuning->node) != 0) {
+            return refuse(reader, UCS_ERR_UNSUPPORTED, "made for another node, "
+                          "\"%s\"; this one is \"%s\"", value,
+                          reader->tuning->node);
+        }
+        return UCS_OK;
+    default:
+        if ((strlen(value) == 0) ||
+            (strlen(value) >= sizeof(reader->tuning->date))) {
+            return wrong(reader, "\"%s\" is no date", value);
+        }
+        strcpy(reader->tuning->date, value);
+        return UCS_OK;
+    }
+}
+
+static ucs_status_t read_lines(reader_t *reader, FILE *stream)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned headers    = 0;
+    char text[LINE_SIZE];
+    size_t length;
+    int c = 0;
+
+    while ((status == UCS_OK) && (c != EOF)) {
+        ++reader->line;
+        for (length = 0; ((c = fgetc(stream)) != EOF) && (c != '\n');) {
+            if ((length + 1 == sizeof(text)) || (c == '\0')) {
+                return wrong(reader, "no line of text of less than %d "
+                             "characters", LINE_SIZE);
+            }
+            text[length++] = (char)c;
+        }
+
+        while ((length > 0) && isspace((unsigned char)text[length - 1])) {
+            --length;
+        }
+
+        text[length] = '\0';
+        if ((length == 0) || (text[0] == '#')) {
+            continue;
+        }
+
+        status = (headers < 3) ? parse_header(reader, text, &headers) :
+                                 parse_line(reader, text);
+    }
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (ferror(stream)) {
+        return refuse(reader, UCS_ERR_IO_ERROR, "cannot be read");
+    }
+
+    return (headers < 3) ? wrong(reader, "ends before format, node and date "
+                                 "are said") :
+                           UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
+                                     const uct_cuda_topo_t *topo, char *error,
+                                     size_t error_size,
+                                     uct_cuda_mp_tuning_t **tuning_p)
+{
+    reader_t reader = {.name = name, .error = error, .error_size = error_size};
+    ucs_status_t status;
+
+    reader.tuning = uct_cuda_mp_tuning_create(topo);
+    if (reader.tuning == NULL) {
+        return refuse(&reader, UCS_ERR_NO_MEMORY, "out of memory");
+    }
+
+    status = read_lines(&reader, stream);
+    if (status != UCS_OK) {
+        free(reader.tuning);
+        return status;
+    }
+
+    *tuning_p = reader.tuning;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_tuning_load(const char *path,
+                                     const uct_cuda_topo_t *topo, char *error,
+                                     size_t error_size,
+                                     uct_cuda_mp_tuning_t **tuning_p)
+{
+    ucs_status_t status;
+    FILE *stream;
+
+    stream = fopen(path, "re");
+    if (stream == NULL) {
+        status = (errno == ENOENT) ? UCS_ERR_NO_ELEM : UCS_ERR_IO_ERROR;
+        snprintf(error, error_size, "%s: %s", path, strerror(errno));
+        return status;
+    }
+
+    status = uct_cuda_mp_tuning_read(stream, path, topo, error, error_size,
+                                     tuning_p);
+    fclose(stream);
+    return status;
+}
+
+void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning, FILE *stream)
+{
+    const uct_cuda_mp_tuning_line_t *line;
+    unsigned i, p;
+
+    fprintf(stream, MAGIC " %d\nnode %s\ndate %s\n",
+            UCT_CUDA_MP_TUNING_FORMAT, tuning->node, tuning->date);
+    fprintf(stream, "# class, smallest and largest size, "
+                    "path:share[:chunks] ..., executor\n");
+    for (i = 0; i < tuning->num_lines; ++i) {
+        line = &tuning->lines[i];
+        fprintf(stream, "%s %zu %zu ", tuning->classes[line->pair_class],
+                line->min_size, line->max_size);
+        for (p = 0; p < line->num_paths; ++p) {
+            fprintf(stream, "%s", (p == 0) ? "" : ",");
+            if (line->paths[p].route == UCT_CUDA_MP_ROUTE_GPU) {
+                fprintf(stream, "relay%d", line->paths[p].gpu);
+            } else {
+                fprintf(stream, "%s",
+                        (line->paths[p].route == UCT_CUDA_MP_ROUTE_HOST) ?
+                                "host" :
+                                "direct");
+            }
+
+            /* Enough digits to be read back as they are */
+            fprintf(stream, ":%.17g", line->shares[p]);
+            if (line->chunks[p] > 0) {
+                fprintf(stream, ":%u", line->chunks[p]);
+            }
+        }
+        fprintf(stream, " %s\n", executors[line->graph]);
+    }
+}
+
+const uct_cuda_mp_tuning_line_t *
+uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, int src_device,
+                        int dst_device, size_t size)
+{
+    int pair_class = tuning->class_of[src_device][dst_device];
+    const uct_cuda_mp_tuning_line_t *line;
+
+    for (line = tuning->lines; line < tuning->lines + tuning->num_lines;
+         ++line) {
+        if ((line->pair_class == pair_class) && (size >= line->min_size) &&
+            (size <= line->max_size)) {
+            return line;
+        }
+    }
+
+    return NULL;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tuning tables: what is read, what is refused and where, and what a planner
+ * makes of them. */
+#include "nodes.h"
+
+#include <uct/cuda/multipath/checker.h>
+#include <uct/cuda/multipath/cost.h>
+#include <uct/cuda/multipath/tuning.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+
+class test_tuning : public ::testing::Test
+{
+protected:
+    typedef std::unique_ptr<uct_cuda_mp_tuning_t, decltype(&free)> table_t;
+
+    test_tuning() :
+        m_node(beluga()), m_plan(new uct_cuda_mp_plan_t), m_table(NULL, free)
+    {
+    }
+
+    ucs_status_t read(const std::string &text)
+    {
+        uct_cuda_mp_tuning_t *table = NULL;
+        FILE *stream = fmemopen((void*)text.data(), text.size(), "r");
+        ucs_status_t status;
+
+        m_error[0] = '\0';
+        status     = uct_cuda_mp_tuning_read(stream, "my.tune", &m_node,
+                                             m_error, sizeof(m_error), &table);
+        fclose(stream);
+        m_table.reset(table);
+        return status;
+    }
+
+    std::string print() const
+    {
+        char *text = NULL;
+        size_t length;
+        FILE *stream = open_memstream(&text, &length);
+        std::string result;
+
+        uct_cuda_mp_tuning_print(m_table.get(), stream);
+        fclose(stream);
+        result = text;
+        free(text);
+        return result;
+    }
+
+    void refused(const std::string &line, const char *because)
+    {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, read(HEAD + line + "\n")) << line;
+        /* The fourth line of the file */
+        EXPECT_EQ(m_error, strstr(m_error, "my.tune:4: ")) << m_error;
+        EXPECT_NE(nullptr, strstr(m_error, because)) << m_error;
+    }
+
+    void plan(const Config &config, int src, int dst, size_t size,
+              const uct_cuda_mp_load_t *load = NULL)
+    {
+        char error[256] = "";
+
+        uct_cuda_mp_plan_make(Know(m_node, config, load, m_table.get()), src,
+                              dst, size, m_plan.get());
+        EXPECT_EQ(UCS_OK,
+                  uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
+                << error;
+    }
+
+    std::string paths() const
+    {
+        std::string text;
+        char name[16];
+
+        for (unsigned i = 0; i < m_plan->num_paths; ++i) {
+            text += (i ? "," : "");
+            text += uct_cuda_mp_path_str(&m_plan->paths[i].path, name,
+                                         sizeof(name));
+        }
+        return text;
+    }
+
+    static const std::string            HEAD;
+    static const std::string            PAIR;
+    uct_cuda_topo_t                     m_node;
+    std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
+    table_t                             m_table;
+    char                                m_error[512];
+};
+
+/* Two NVLinks of 24 GB/s to each of three others, PCIe 3 */
+const std::string test_tuning::PAIR = "48.0:48.0,48.0:12.0";
+const std::string test_tuning::HEAD =
+        "ucx-mp-tuning 1\nnode 4 gpus, 12 x 48.0:48.0,48.0:12.0\n"
+        "date 2026-11-21\n";
+
+
+TEST_F(test_tuning, reads_what_people_write)
+{
+    ASSERT_EQ(UCS_OK, read("# mine\n\n" + HEAD + "# small\n" + PAIR +
+                           " 64k 1m direct:1 auto  \r\n" + PAIR + "\t1048577 " +
+                           "2G relay2:.25:32,direct:0.75 streams"))
+            << m_error;
+    ASSERT_EQ(2u, m_table->num_lines);
+    EXPECT_STREQ("2026-11-21", m_table->date);
+    EXPECT_EQ(64 * KiB, m_table->lines[0].min_size);
+    EXPECT_EQ(1 * MiB, m_table->lines[0].max_size);
+    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_table->lines[0].graph);
+    EXPECT_EQ(2048 * MiB, m_table->lines[1].max_size);
+    EXPECT_EQ(2, m_table->lines[1].paths[0].gpu);
+    EXPECT_EQ(.25, m_table->lines[1].shares[0]);
+    EXPECT_EQ(32u, m_table->lines[1].chunks[0]);
+    EXPECT_EQ(0u, m_table->lines[1].chunks[1]);
+    EXPECT_EQ(UCT_CUDA_MP_NO, m_table->lines[1].graph);
+}
+
+TEST_F(test_tuning, writes_what_it_reads)
+{
+    std::string text;
+
+    ASSERT_EQ(UCS_OK, read(HEAD + PAIR + " 1 2 direct:0.1,host:0.2:3,relay1:"
+                           "0.7:64 graph\n" + PAIR + " 3 4 direct:1 auto\n"))
+            << m_error;
+    text = print();
+    ASSERT_EQ(UCS_OK, read(text)) << m_error;
+    EXPECT_EQ(2u, m_table->num_lines);
+    EXPECT_EQ(.1, m_table->lines[0].shares[0]);
+    EXPECT_EQ(UCT_CUDA_MP_ROUTE_HOST, m_table->lines[0].paths[1].route);
+    EXPECT_EQ(64u, m_table->lines[0].chunks[2]);
+    EXPECT_EQ(UCT_CUDA_MP_YES, m_table->lines[0].graph);
+    EXPECT_EQ(text, print());
+}
+
+TEST_F(test_tuning, only_headers)
+{
+    EXPECT_EQ(UCS_OK, read(HEAD)) << m_error;
+    EXPECT_EQ(NULL, uct_cuda_mp_tuning_find(m_table.get(), 0, 1, MiB));
+}
+
+TEST_F(test_tuning, fingerprint_tells_nodes_apart)
+{
+    ASSERT_EQ(UCS_OK, read(HEAD));
+    m_node = mesh_node(4, 93 * GB, 25 * GB);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
+    EXPECT_EQ(m_error, strstr(m_error, "my.tune:2: made for another node"));
+    m_node = mesh_node(3, 48 * GB, 12 * GB);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
+
+    /* One dead link is another node; the order of the GPUs is not */
+    m_node = beluga();
+    uct_cuda_topo_set_link(&m_node, 2, 1, 0, -1, -1);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
+    table_t a(uct_cuda_mp_tuning_create(&m_node), free);
+    m_node = beluga();
+    uct_cuda_topo_set_link(&m_node, 3, 0, 0, -1, -1);
+    table_t b(uct_cuda_mp_tuning_create(&m_node), free);
+    EXPECT_STREQ(a->node, b->node);
+}
+
+TEST_F(test_tuning, largest_node_fits)
+{
+    /* Every pair of its own class: too many for one line, but no harm */
+    m_node = mesh_node(16, 48 * GB, 12 * GB);
+    for (int i = 0; i < 16; ++i) {
+        for (int j = 0; j < 16; ++j) {
+            if (i != j) {
+                uct_cuda_topo_set_link(&m_node, i, j, (100 + 16 * i + j) * GB,
+                                       -1, -1);
+            }
+        }
+    }
+    m_table.reset(uct_cuda_mp_tuning_create(&m_node));
+    EXPECT_EQ(240, m_table->num_classes);
+    EXPECT_EQ(UCS_OK, read(print())) << m_error;
+}
+
+TEST_F(test_tuning, headers)
+{
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read("ucx-mp-tuning 2\n"));
+    EXPECT_EQ(m_error, strstr(m_error, "my.tune:1: format 2 is newer"));
+    for (const char *text :
+         {"\n", "#\n", "ucx-mp-tuning\n", "ucx-mp-tuning 0\n",
+          "ucx-mp-tuning x\n", "ucx-mp-tuning 1x\n", "ucx-mp-tuning -1\n",
+          "ucx-mp-tuning 1\ndate x\n", "ucx-mp-tuning 1\n",
+          "ucx-mp-tuning 99999999999999999999\n", "<system>\n"}) {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, read(text)) << text;
+        EXPECT_EQ(m_error, strstr(m_error, "my.tune:")) << m_error;
+    }
+}
+
+TEST_F(test_tuning, wrong_lines)
+{
+    refused("48.0:48.0,48.0:13.0 1 2 direct:1 auto", "is of class");
+    refused(PAIR + " 1 2 direct:1", "not five words");
+    refused(PAIR + " 1 2 direct:1 auto more", "not five words");
+    refused(PAIR + " 1 2 direct:1 auto more and more", "not five words");
+    refused("x", "not five words");
+    refused(PAIR + " 2 1 direct:1 auto", "no range");
+    refused(PAIR + " -1 1 direct:1 auto", "no range");
+    refused(PAIR + " 1 2t direct:1 auto", "no range");
+    refused(PAIR + " 1 2mm direct:1 auto", "no range");
+    refused(PAIR + " 1 99999999999g direct:1 auto", "no range");
+    refused(PAIR + " 1 99999999999999999999 direct:1 auto", "no range");
+    refused(PAIR + " 1 2 direct auto", "has no share");
+    refused(PAIR + " 1 2 direct:1,, auto", "empty path");
+    refused(PAIR + " 1 2 , auto", "empty path");
+    refused(PAIR + " 1 2 relay3:1 auto", "no path \"relay3\"");
+    refused(PAIR + " 1 2 relay0:1 auto", "no path \"relay0\"");
+    refused(PAIR + " 1 2 gpu2:1 auto", "no path \"gpu2\"");
+    refused(PAIR + " 1 2 direct:.5,direct:.5 auto", "twice");
+    refused(PAIR + " 1 2 direct:nan auto", "share \"nan\"");
+    refused(PAIR + " 1 2 direct:0,host:1 auto", "share \"0\"");
+    refused(PAIR + " 1 2 direct:-1 auto", "share \"-1\"");
+    refused(PAIR + " 1 2 direct:2 auto", "share \"2\"");
+    refused(PAIR + " 1 2 direct:.5 auto", "sum is 0.5");
+    refused(PAIR + " 1 2 direct:1:0 auto", "chunks \"0\"");
+    refused(PAIR + " 1 2 direct:1:65 auto", "chunks \"65\"");
+    refused(PAIR + " 1 2 direct:1:8:1 auto", "chunks \"8:1\"");
+    refused(PAIR + " 1 2 direct:1 maybe", "executor \"maybe\"");
+    refused(std::string("\0x", 2), "no line of text");
+    refused(std::string(4096, 'x'), "no line of text");
+
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              read(HEAD + PAIR + " 1 9 direct:1 auto\n" + PAIR +
+                   " 9 10 direct:1 auto\n"));
+    EXPECT_EQ(m_error,
+              strstr(m_error, "my.tune:5: sizes that line 4 has already"));
+}
+
+TEST_F(test_tuning, no_file)
+{
+    uct_cuda_mp_tuning_t *table;
+
+    EXPECT_EQ(UCS_ERR_NO_ELEM,
+              uct_cuda_mp_tuning_load("/nowhere/x.tune", &m_node, m_error,
+                                      sizeof(m_error), &table));
+    EXPECT_NE(nullptr, strstr(m_error, "/nowhere/x.tune: "));
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_mp_tuning_load("/", &m_node, m_error, sizeof(m_error),
+                                      &table));
+}
+
+TEST_F(test_tuning, planner_follows)
+{
+    uct_cuda_mp_load_t load = {};
+
+    ASSERT_EQ(UCS_OK,
+              read(HEAD + PAIR + " 8m 16m direct:0.5,relay2:0.5:5 streams\n" +
+                   PAIR + " 32m 64m direct:1 auto\n" + PAIR +
+                   " 128m 256m direct:0.9,host:.1 auto\n"));
+    plan(Config(), 0, 1, 16 * MiB);
+    EXPECT_EQ("direct,gpu3", paths());
+    EXPECT_EQ(8 * MiB, m_plan->paths[0].bytes);
+    EXPECT_EQ(5u, m_plan->paths[1].chunks);
+    EXPECT_FALSE(uct_cuda_mp_cost_wants_graph(m_plan.get(), Config(), NULL));
+    EXPECT_TRUE(uct_cuda_mp_cost_wants_graph(
+            m_plan.get(), Config().set("_GRAPH", "y"), NULL));
+
+    /* Ranks turn with the source */
+    plan(Config(), 1, 2, 16 * MiB);
+    EXPECT_EQ("direct,gpu0", paths());
+
+    /* One path by the table, several by the model */
+    plan(Config(), 0, 1, 64 * MiB);
+    EXPECT_EQ("", paths());
+    plan(Config(), 0, 1, 64 * MiB + 1);
+    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_TRUE(uct_cuda_mp_cost_wants_graph(m_plan.get(), Config(), NULL));
+
+    /* The user's word comes first */
+    plan(Config().set("_PATHS", "direct,gpu2"), 0, 1, 16 * MiB);
+    EXPECT_EQ("direct,gpu2", paths());
+    plan(Config().set("_CHUNKS", "7"), 0, 1, 16 * MiB);
+    EXPECT_EQ("direct,gpu3", paths());
+    EXPECT_EQ(7u, m_plan->paths[1].chunks);
+
+    /* ... and so does whether the host's path may be used */
+    plan(Config(), 0, 1, 128 * MiB);
+    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    load.is_known = true;
+    plan(Config(), 0, 1, 128 * MiB, &load);
+    EXPECT_EQ("direct,host", paths());
+    load.active[uct_cuda_mp_lane(0, UCT_CUDA_MP_LANE_HOST)] = 1;
+    plan(Config(), 0, 1, 128 * MiB, &load);
+    EXPECT_NE("direct,host", paths());
+}
