@@ -113,9 +113,11 @@ typedef struct {
  */
 typedef struct {
     int32_t      num_links;               /* 0: no route */
+    int32_t      num_own_links;           /* the first ones: see "How long" */
     int32_t      p2p;                     /* GPU to GPU: peer access possible */
     int16_t      links[CUEMU_MAX_HOPS];
     double       solo_rate;               /* smallest capacity, bytes/s */
+    double       own_rate;                /* ... of the own links */
     cuemu_time_t launch;                  /* submission to start, idle stream */
     cuemu_time_t setup;                   /* link time spent before any byte */
     cuemu_time_t complete;                /* last byte to "done" */
@@ -224,10 +226,11 @@ const char *cuemu_status_string(cuemu_status_t status);
  *
  * How long a copy takes. It may start when its dependencies are done, but not
  * before `not_before` + the route's launch latency: the latency is hidden when
- * the operation is queued behind others. From its start it occupies all links
- * of its route for `setup` seconds' worth of the route's solo rate plus its
- * bytes: a copy engine that is being set up moves nothing else, so copies that
- * share a link share that time too. Each link is divided max-min fairly among
+ * the operation is queued behind others. Then its engine is set up, which takes
+ * `setup` seconds of those links that are its GPUs' own: an engine that is
+ * being set up moves nothing else, so copies that share a GPU's link share that
+ * time too, while links that lead on, of switches, sockets and memory, are left
+ * to others. Then it occupies all links of its route for its bytes. Each link is divided max-min fairly among
  * all flows on it (progressive filling, renewed at each start and finish). The
  * completion latency follows; successors start after it.
  */

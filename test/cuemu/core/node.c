@@ -479,21 +479,75 @@ static void cuemu_build_routes(cuemu_build_t *b)
     }
 }
 
-static void cuemu_build_solo_rates(cuemu_node_t *node)
+static int cuemu_link_is_own(const cuemu_build_t *b, int gpu, int link)
+{
+    int pci = b->xml->gpus[b->gpu_xml[gpu]].pci;
+    int i;
+
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        if ((link == b->nvlink[gpu][i]) || (link == b->nvlink[i][gpu])) {
+            return 1;
+        }
+    }
+
+    return (link == b->local[gpu]) || (link == b->port_out[gpu]) ||
+           (link == b->port_in[gpu]) || (link == b->nvlink_to_cpu[gpu]) ||
+           (link == b->nvlink_from_cpu[gpu]) ||
+           ((pci >= 0) && ((link == b->pci_up[pci]) ||
+                           (link == b->pci_down[pci])));
+}
+
+/* The GPUs' own links go first. Copies inside the host have none such, and
+ * begin on all of theirs. */
+static void cuemu_build_own_links(const cuemu_build_t *b, cuemu_route_t *route)
+{
+    int16_t link;
+    int i, gpu;
+
+    for (i = 0; i < route->num_links; ++i) {
+        for (gpu = 0; gpu < b->node->num_gpus; ++gpu) {
+            if (cuemu_link_is_own(b, gpu, route->links[i])) {
+                link = route->links[i];
+                memmove(&route->links[route->num_own_links + 1],
+                        &route->links[route->num_own_links],
+                        (i - route->num_own_links) * sizeof(link));
+                route->links[route->num_own_links++] = link;
+                break;
+            }
+        }
+    }
+
+    if (route->num_own_links == 0) {
+        route->num_own_links = route->num_links;
+    }
+}
+
+static double cuemu_route_rate(const cuemu_node_t *node,
+                               const cuemu_route_t *route, int num_links)
+{
+    double rate = 0;
+    int i;
+
+    for (i = 0; i < num_links; ++i) {
+        if ((i == 0) || (node->links[route->links[i]].capacity < rate)) {
+            rate = node->links[route->links[i]].capacity;
+        }
+    }
+
+    return rate;
+}
+
+static void cuemu_build_rates(cuemu_node_t *node)
 {
     cuemu_route_t *route;
-    int i, k;
+    int i;
 
     for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
         route            = &node->routes[i / CUEMU_NUM_PLACES]
                                         [i % CUEMU_NUM_PLACES];
-        route->solo_rate = 0;
-        for (k = 0; k < route->num_links; ++k) {
-            if ((k == 0) ||
-                (node->links[route->links[k]].capacity < route->solo_rate)) {
-                route->solo_rate = node->links[route->links[k]].capacity;
-            }
-        }
+        route->solo_rate = cuemu_route_rate(node, route, route->num_links);
+        route->own_rate  = cuemu_route_rate(node, route,
+                                            route->num_own_links);
     }
 }
 
@@ -752,7 +806,11 @@ cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
     for (i = 0; (i < xml->num_settings) && (status == CUEMU_OK); ++i) {
         status = cuemu_build_setting(b, &xml->settings[i]);
     }
-    cuemu_build_solo_rates(node_p);
+    for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
+        cuemu_build_own_links(b, &node_p->routes[i / CUEMU_NUM_PLACES]
+                                                [i % CUEMU_NUM_PLACES]);
+    }
+    cuemu_build_rates(node_p);
     if ((status == CUEMU_OK) && b->full) {
         status = cuemu_xml_error(xml, 1, "more than %d links in the node or %d "
                                  "on a way", CUEMU_MAX_LINKS, CUEMU_MAX_HOPS);

@@ -4,7 +4,7 @@
  * Simulation of timed operations on shared links: see cuemu_core.h for the
  * model.
  *
- * Running copies of one route always have equal rates, so they form a class:
+ * Running copies of one route and phase have equal rates, so they form a class:
  * the class counts the bytes that each of its members has received (`served`),
  * and a member is finished when that count reaches the value that it was at
  * when the member joined plus its size. A change of rates therefore touches
@@ -26,7 +26,10 @@
    and 2^63 of them are 2 PB through one uninterruptedly busy route. */
 #define CUEMU_BYTE_SCALE      4096.0
 
-#define CUEMU_NUM_CLASSES     (CUEMU_NUM_PLACES * CUEMU_NUM_PLACES)
+/* Of every route the copies whose engines are being set up, and those that move
+   bytes */
+#define CUEMU_NUM_ROUTES      (CUEMU_NUM_PLACES * CUEMU_NUM_PLACES)
+#define CUEMU_NUM_CLASSES     (2 * CUEMU_NUM_ROUTES)
 
 
 typedef struct {
@@ -36,6 +39,7 @@ typedef struct {
     int32_t         server;    /* SERVING: by whom */
     uint32_t        pending;   /* unfinished dependencies */
     uint32_t        waited;    /* had to wait for a dependency */
+    uint32_t        in_setup;  /* RUNNING: moves nothing yet */
     uint32_t successors; /* list of edges */
     cuemu_time_t    submit;
     cuemu_time_t    earliest;
@@ -243,13 +247,23 @@ static void cuemu_heap_remove(cuemu_sim_t *sim, uint32_t *root, uint32_t index)
 
 static unsigned cuemu_class_index(const cuemu_op_t *op)
 {
-    return (unsigned)(op->desc.src * CUEMU_NUM_PLACES + op->desc.dst);
+    return (op->in_setup ? CUEMU_NUM_ROUTES : 0) +
+           (unsigned)(op->desc.src * CUEMU_NUM_PLACES + op->desc.dst);
 }
 
 static const cuemu_route_t *cuemu_class_route(const cuemu_sim_t *sim,
                                               unsigned cls)
 {
+    cls %= CUEMU_NUM_ROUTES;
     return &sim->node.routes[cls / CUEMU_NUM_PLACES][cls % CUEMU_NUM_PLACES];
+}
+
+/* Links that a copy occupies: while it is set up, only its GPUs' own */
+static int cuemu_class_num_links(const cuemu_sim_t *sim, unsigned cls)
+{
+    const cuemu_route_t *route = cuemu_class_route(sim, cls);
+
+    return (cls < CUEMU_NUM_ROUTES) ? route->num_links : route->num_own_links;
 }
 
 /* Credits all running copies with what they got since the last change. */
@@ -285,14 +299,15 @@ static void cuemu_flows_share(cuemu_sim_t *sim)
     double share, best;
     uint32_t i;
     unsigned k;
-    int l, is_full;
+    int l, num_links, is_full;
 
     memset(users, 0, sizeof(users[0]) * (size_t)sim->node.num_links);
 
     for (i = 0; i < sim->num_active; ++i) {
-        fixed[i] = 0;
-        route    = cuemu_class_route(sim, sim->active[i]);
-        for (l = 0; l < route->num_links; ++l) {
+        fixed[i]  = 0;
+        route     = cuemu_class_route(sim, sim->active[i]);
+        num_links = cuemu_class_num_links(sim, sim->active[i]);
+        for (l = 0; l < num_links; ++l) {
             if (users[route->links[l]] == 0) {
                 used[num_used++]      = route->links[l];
                 room[route->links[l]] =
@@ -322,9 +337,10 @@ static void cuemu_flows_share(cuemu_sim_t *sim)
                 continue;
             }
 
-            route   = cuemu_class_route(sim, sim->active[i]);
-            is_full = 0;
-            for (l = 0; l < route->num_links; ++l) {
+            route     = cuemu_class_route(sim, sim->active[i]);
+            num_links = cuemu_class_num_links(sim, sim->active[i]);
+            is_full   = 0;
+            for (l = 0; l < num_links; ++l) {
                 is_full |= full[route->links[l]];
             }
             if (!is_full) {
@@ -335,7 +351,7 @@ static void cuemu_flows_share(cuemu_sim_t *sim)
             cls->rate = best;
             fixed[i]  = 1;
             --unfixed;
-            for (l = 0; l < route->num_links; ++l) {
+            for (l = 0; l < num_links; ++l) {
                 users[route->links[l]] -= cls->count;
                 room[route->links[l]]  -= best * cls->count;
                 if (room[route->links[l]] < 0) {
@@ -379,7 +395,12 @@ static void cuemu_flow_join(cuemu_sim_t *sim, uint32_t index)
     unsigned ci                = cuemu_class_index(op);
     cuemu_class_t *cls         = &sim->classes[ci];
     const cuemu_route_t *route = cuemu_class_route(sim, ci);
-    double amount;
+    double amount              = (double)op->desc.bytes;
+
+    if (op->in_setup) {
+        amount = route->own_rate *
+                 ((double)route->setup / (double)CUEMU_PS_PER_SEC);
+    }
 
     cuemu_flows_update(sim, sim->time);
     if (cls->count++ == 0) {
@@ -388,8 +409,6 @@ static void cuemu_flow_join(cuemu_sim_t *sim, uint32_t index)
         sim->active[sim->num_active++] = (uint16_t)ci;
     }
 
-    amount = (double)op->desc.bytes + route->solo_rate *
-             ((double)route->setup / (double)CUEMU_PS_PER_SEC);
     cuemu_heap_insert(sim, &cls->heap, index,
                       (int64_t)((cls->served + amount) * CUEMU_BYTE_SCALE));
     sim->rates_stale = 1;
@@ -525,7 +544,9 @@ static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
     op->start = sim->time;
     switch (op->desc.kind) {
     case CUEMU_OP_COPY:
-        op->state = CUEMU_OP_STATE_RUNNING;
+        op->state    = CUEMU_OP_STATE_RUNNING;
+        op->in_setup = (cuemu_class_route(sim, cuemu_class_index(op))->setup >
+                        0);
         cuemu_flow_join(sim, index);
         break;
     case CUEMU_OP_DELAY:
@@ -535,6 +556,22 @@ static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
     default:
         cuemu_op_land(sim, index);
         break;
+    }
+}
+
+/* An engine is set up, or a copy's last byte has gone */
+static void cuemu_flow_finish(cuemu_sim_t *sim, uint32_t index)
+{
+    cuemu_op_t *op             = cuemu_sim_op(sim, index);
+    const cuemu_route_t *route = cuemu_class_route(sim, cuemu_class_index(op));
+
+    cuemu_flow_leave(sim, index);
+    if (op->in_setup) {
+        op->in_setup = 0;
+        cuemu_flow_join(sim, index);
+    } else {
+        cuemu_op_set_timer(sim, index, CUEMU_OP_STATE_LANDING,
+                           sim->time + route->complete);
     }
 }
 
@@ -732,9 +769,7 @@ static cuemu_class_t *cuemu_sim_next_class(const cuemu_sim_t *sim)
 cuemu_time_t cuemu_sim_advance(cuemu_sim_t *sim, cuemu_time_t t)
 {
     cuemu_class_t *cls;
-    const cuemu_route_t *route;
     cuemu_time_t when;
-    uint32_t index;
 
     for (;;) {
         cuemu_flows_renew(sim);
@@ -755,12 +790,7 @@ cuemu_time_t cuemu_sim_advance(cuemu_sim_t *sim, cuemu_time_t t)
 
         sim->time = cuemu_time_max(sim->time, when);
         if (cls != NULL) {
-            index = cls->heap;
-            route = cuemu_class_route(
-                    sim, cuemu_class_index(cuemu_sim_op(sim, index)));
-            cuemu_flow_leave(sim, index);
-            cuemu_op_set_timer(sim, index, CUEMU_OP_STATE_LANDING,
-                               sim->time + route->complete);
+            cuemu_flow_finish(sim, cls->heap);
         } else {
             cuemu_op_timer(sim, sim->time_heap);
         }

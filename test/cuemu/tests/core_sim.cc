@@ -285,6 +285,31 @@ TEST(core_sim, setting_a_copy_up_keeps_the_link_busy)
                 (double)eight.end(ids[7]), 100.0);
 }
 
+/* The four GPUs of a beluga node share one link to the host; the engine that is
+ * set up is one GPU's */
+TEST(core_sim, setting_a_copy_up_keeps_other_gpus_going)
+{
+    core_node node("beluga");
+    const int host = CUEMU_PLACE_NUMA(0);
+
+    for (int other = 0; other < 2; ++other) {
+        core_sim s(*node);
+        cuemu_op_id_t id = s.copy(1, host, 16 << 20), last;
+        cuemu_time_t alone =
+                cuemu_route_copy_time(&node.route(1, host), 16 << 20);
+        cuemu_time_t setup = node.route(other, host).setup;
+
+        last = s.copy(other, host, 1);
+        for (int i = 1; i < 20; ++i) {
+            last = s.copy(other, host, 1, {last});
+        }
+        s.run();
+        ASSERT_LT(s.end(last), alone);
+        EXPECT_NEAR((double)(alone + ((other == 1) ? 20 * setup : 0)),
+                    (double)s.end(id), 0.01 * setup);
+    }
+}
+
 /* ------------------------------------------------------------------ order */
 
 TEST(core_sim, successors_wait_and_hide_their_launch)
