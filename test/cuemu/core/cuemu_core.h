@@ -230,9 +230,10 @@ const char *cuemu_status_string(cuemu_status_t status);
  * `setup` seconds of those links that are its GPUs' own: an engine that is
  * being set up moves nothing else, so copies that share a GPU's link share that
  * time too, while links that lead on, of switches, sockets and memory, are left
- * to others. Then it occupies all links of its route for its bytes. Each link is divided max-min fairly among
- * all flows on it (progressive filling, renewed at each start and finish). The
- * completion latency follows; successors start after it.
+ * to others. Then it occupies all links of its route for its bytes. Each link
+ * is divided max-min fairly among all flows on it (progressive filling, renewed
+ * at each start and finish). The completion latency follows; successors start
+ * after it.
  */
 typedef struct cuemu_sim cuemu_sim_t;
 
