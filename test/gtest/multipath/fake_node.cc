@@ -2,6 +2,7 @@
 /* The driver functions that the engine calls, on host memory. */
 #include "fake_node.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
@@ -283,28 +284,30 @@ void FakeNode::init_graphs()
                size_t count, const CUDA_MEMCPY3D *copy,
                CUcontext ctx) -> CUresult {
         ENTER("cuGraphAddMemcpyNode", false);
-        std::vector<Node> &nodes = self->m_graphs.at(graph);
-        std::set<CUgraphNode> unique(after, after + count);
         Node node = {};
 
-        if (unique.size() != count) {
-            self->complain("a dependency twice");
-        }
-        for (CUgraphNode other : unique) {
-            if (!self->m_nodes.count(other) ||
-                (self->m_nodes[other].first != graph)) {
-                self->complain("a dependency of no node");
-                return CUDA_ERROR_INVALID_VALUE;
-            }
-            node.after.push_back(self->m_nodes[other].second);
-        }
         result = self->set_node(&node, copy, ctx);
-        if (result == CUDA_SUCCESS) {
-            *handle = (CUgraphNode)(self->m_next_handle += 16);
-            self->m_nodes[*handle] = {graph, nodes.size()};
-            nodes.push_back(node);
-        }
-        return result;
+        return (result == CUDA_SUCCESS) ?
+                       self->add_node(handle, graph, after, count, node) :
+                       result;
+    };
+    m_table.cuGraphAddEventRecordNode =
+            [](CUgraphNode *handle, CUgraph graph, const CUgraphNode *after,
+               size_t count, CUevent event) -> CUresult {
+        ENTER("cuGraphAddEventRecordNode", false);
+        Node node  = {};
+        node.kind  = Node::RECORD;
+        node.event = event;
+        return self->add_node(handle, graph, after, count, node);
+    };
+    m_table.cuGraphAddEventWaitNode =
+            [](CUgraphNode *handle, CUgraph graph, const CUgraphNode *after,
+               size_t count, CUevent event) -> CUresult {
+        ENTER("cuGraphAddEventWaitNode", false);
+        Node node  = {};
+        node.kind  = Node::WAIT;
+        node.event = event;
+        return self->add_node(handle, graph, after, count, node);
     };
     m_table.cuGraphInstantiateWithFlags =
             [](CUgraphExec *exec, CUgraph graph,
@@ -351,19 +354,92 @@ void FakeNode::init_graphs()
         ENTER("cuGraphLaunch", true);
         Exec &exec = self->m_execs.at(handle);
         Op op      = {};
-        for (const Node &node : exec.nodes) {
-            self->copied[{self->find(node.src, node.bytes)->device,
-                          self->find(node.dst, node.bytes)->device}] +=
-                    node.bytes;
-        }
         op.kind = Op::LAUNCH;
         op.run  = std::make_shared<Run>(
                 Run{handle, exec.nodes,
                     std::vector<unsigned>(exec.nodes.size())});
+        /* A node that waits for an event comes in front of one that records
+         * the same event anew: it is for what was recorded before */
+        for (Node &node : op.run->nodes) {
+            if (node.kind == Node::COPY) {
+                self->copied[{self->find(node.src, node.bytes)->device,
+                              self->find(node.dst, node.bytes)->device}] +=
+                        node.bytes;
+                continue;
+            }
+            if (!self->m_events.count(node.event)) {
+                self->complain("launch: no such event");
+                return CUDA_ERROR_INVALID_HANDLE;
+            }
+            Event &event = self->m_events[node.event];
+            if (node.kind == Node::RECORD) {
+                event.pending.insert(++event.recorded);
+            }
+            node.generation = event.recorded;
+        }
         ++exec.in_flight;
         self->m_streams.at(stream).ops.push_back(op);
         return CUDA_SUCCESS;
     };
+}
+
+CUresult FakeNode::add_node(CUgraphNode *handle, CUgraph graph,
+                            const CUgraphNode *after, size_t count, Node node)
+{
+    std::vector<Node> &nodes = m_graphs.at(graph);
+    std::set<CUgraphNode> unique(after, after + count);
+
+    if (unique.size() != count) {
+        complain("a dependency twice");
+    }
+    for (CUgraphNode other : unique) {
+        if (!m_nodes.count(other) || (m_nodes[other].first != graph)) {
+            complain("a dependency of no node");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        node.after.push_back(m_nodes[other].second);
+    }
+    if (node.kind != Node::COPY) {
+        if (refuse_event_nodes) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        if (!m_events.count(node.event)) {
+            complain("node: no such event");
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+    }
+
+    *handle          = (CUgraphNode)(m_next_handle += 16);
+    m_nodes[*handle] = {graph, nodes.size()};
+    nodes.push_back(node);
+    return CUDA_SUCCESS;
+}
+
+void FakeNode::drop_event_nodes()
+{
+    m_table.cuGraphAddEventRecordNode = nullptr;
+    m_table.cuGraphAddEventWaitNode   = nullptr;
+}
+
+bool FakeNode::is_pending(CUevent event, unsigned generation)
+{
+    return m_events.count(event) && m_events[event].pending.count(generation);
+}
+
+bool FakeNode::may_begin(const uint8_t *dst, const uint8_t *src, size_t bytes)
+{
+    return (stuck.first == -2) || (find(src, bytes)->device != stuck.first) ||
+           (find(dst, bytes)->device != stuck.second);
+}
+
+void FakeNode::note_copy(const uint8_t *dst, const uint8_t *src, size_t bytes,
+                         bool begins)
+{
+    std::pair<int, int> link = {find(src, bytes)->device,
+                                find(dst, bytes)->device};
+
+    m_under_way[link] += begins ? 1u : -1u;
+    most_at_once[link] = std::max(most_at_once[link], m_under_way[link]);
 }
 
 CUresult FakeNode::set_node(Node *node, const CUDA_MEMCPY3D *copy,
@@ -392,33 +468,58 @@ CUresult FakeNode::set_node(Node *node, const CUDA_MEMCPY3D *copy,
     return CUDA_SUCCESS;
 }
 
-/* Half a copy of a launch. True when all of them are done. */
-bool FakeNode::step_run(Run *run)
+std::vector<size_t> FakeNode::ready_nodes(const Run &run)
 {
     std::vector<size_t> ready;
 
-    for (size_t i = 0; i < run->nodes.size(); ++i) {
-        bool is_ready = (run->halves[i] < 2);
-        for (size_t other : run->nodes[i].after) {
-            is_ready = is_ready && (run->halves[other] == 2);
+    for (size_t i = 0; i < run.nodes.size(); ++i) {
+        const Node &node = run.nodes[i];
+        bool is_ready    = (run.halves[i] < 2);
+
+        for (size_t other : node.after) {
+            is_ready = is_ready && (run.halves[other] == 2);
+        }
+        if (is_ready && (node.kind == Node::WAIT)) {
+            is_ready = !is_pending(node.event, node.generation);
+        } else if (is_ready && (node.kind == Node::COPY)) {
+            is_ready = may_begin(node.dst, node.src, node.bytes);
         }
         if (is_ready) {
             ready.push_back(i);
         }
     }
 
-    if (!ready.empty()) {
-        size_t number    = ready[m_random() % ready.size()];
-        const Node &node = run->nodes[number];
-        size_t half      = node.bytes / 2;
+    return ready;
+}
 
+/* Half a copy of a launch. True when all of them are done. */
+bool FakeNode::step_run(Run *run)
+{
+    std::vector<size_t> ready = ready_nodes(*run);
+    size_t number             = ready[m_random() % ready.size()];
+    const Node &node          = run->nodes[number];
+    size_t half               = node.bytes / 2;
+
+    switch (node.kind) {
+    case Node::COPY:
         check_range(node.dst, node.bytes, node.device);
         check_range(node.src, node.bytes, node.device);
+        note_copy(node.dst, node.src, node.bytes, run->halves[number] == 0);
         if (++run->halves[number] == 1) {
             memcpy(node.dst, node.src, half);
         } else {
             memcpy(node.dst + half, node.src + half, node.bytes - half);
         }
+        break;
+    case Node::RECORD:
+        if (m_events.count(node.event)) {
+            m_events[node.event].pending.erase(node.generation);
+        }
+        run->halves[number] = 2;
+        break;
+    default:
+        run->halves[number] = 2;
+        break;
     }
 
     for (unsigned halves : run->halves) {
@@ -492,8 +593,10 @@ bool FakeNode::step()
         }
 
         const Op &op = stream.ops.front();
-        if ((op.kind == Op::WAIT) && m_events.count(op.event) &&
-            m_events[op.event].pending.count(op.generation)) {
+        if (((op.kind == Op::WAIT) && is_pending(op.event, op.generation)) ||
+            ((op.kind == Op::LAUNCH) && ready_nodes(*op.run).empty()) ||
+            ((op.kind == Op::COPY) && !op.is_started &&
+             !may_begin(op.dst, op.src, op.bytes))) {
             continue;
         }
         ready.push_back(&stream);
@@ -515,6 +618,7 @@ bool FakeNode::step()
 
         check_range(op.dst, op.bytes, stream.device);
         check_range(op.src, op.bytes, stream.device);
+        note_copy(op.dst, op.src, op.bytes, !op.is_started);
         if (!op.is_started) {
             memcpy(op.dst, op.src, half);
             op.is_started = true;
@@ -695,6 +799,14 @@ void FakeNode::run_all()
             complain("deadlock");
             return;
         }
+    }
+}
+
+void FakeNode::run_others()
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
+    while (step()) {
     }
 }
 

@@ -47,6 +47,18 @@ public:
     size_t gpu_memory  = 1ul << 40;
     size_t host_memory = 1ul << 40;
 
+    /** As a driver before CUDA 11.1: no events in graphs. */
+    void drop_event_nodes();
+
+    /** Event nodes of graphs are refused. */
+    bool refuse_event_nodes = false;
+
+    /** Copies over this link do not begin; {-2, -2}: all do. */
+    std::pair<int, int> stuck = {-2, -2};
+
+    /** Most copies over each link that were under way at the same time. */
+    std::map<std::pair<int, int>, unsigned> most_at_once;
+
     /** Pairs without peer access. */
     std::set<std::pair<int, int>> no_peer;
 
@@ -72,6 +84,9 @@ public:
     /** Run everything that is queued. */
     void run_all();
 
+    /** Run what can be run, with copies that are stuck. */
+    void run_others();
+
     /** Memory on a GPU (or -1) that the test fills; the fake owns it. */
     uint8_t *alloc(int device, size_t size);
 
@@ -83,6 +98,9 @@ public:
 
 private:
     struct Node {
+        enum { COPY, RECORD, WAIT } kind;
+        CUevent             event;
+        unsigned            generation; /* of a launch */
         std::vector<size_t> after; /* indices */
         uint8_t             *dst, *src;
         CUmemorytype        dst_type, src_type;
@@ -144,7 +162,14 @@ private:
                   CUstream stream);
     CUresult set_node(Node *node, const CUDA_MEMCPY3D *copy, CUcontext ctx);
     void init_graphs();
+    CUresult add_node(CUgraphNode *handle, CUgraph graph,
+                      const CUgraphNode *after, size_t count, Node node);
+    std::vector<size_t> ready_nodes(const Run &run);
     bool step_run(Run *run);
+    bool may_begin(const uint8_t *dst, const uint8_t *src, size_t bytes);
+    void note_copy(const uint8_t *dst, const uint8_t *src, size_t bytes,
+                   bool begins);
+    bool is_pending(CUevent event, unsigned generation);
     const Memory *find(const void *address, size_t bytes);
     void check_range(const void *address, size_t bytes, int device);
     CUresult allocate(void **memory_p, size_t size, int device, size_t limit);
@@ -163,6 +188,7 @@ private:
     std::set<std::pair<int, int>>        m_peers;
     std::map<CUstream, Stream>           m_streams;
     std::map<CUevent, Event>             m_events;
+    std::map<std::pair<int, int>, unsigned> m_under_way;
     std::map<CUgraph, std::vector<Node>> m_graphs;
     std::map<CUgraphExec, Exec>          m_execs;
     std::map<CUgraphNode, std::pair<CUgraph, size_t>> m_nodes;

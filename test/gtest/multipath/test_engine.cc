@@ -250,6 +250,32 @@ TEST_P(test_engine, one_pair_completes_in_order)
     }
 }
 
+/* Copies of several transfers that share a link would all end late; whether
+ * they come by streams, as graphs, or as both in turns */
+TEST_P(test_engine, links_carry_one_transfer_at_a_time)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set("_GRAPH_CACHE_SIZE",
+                                                        "3");
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+        std::vector<Transfer> window;
+
+        set_node(beluga(), 4, seed);
+        create();
+        for (int i = 0; i < 16; ++i) {
+            window.push_back(start(i % 3 == 0 ? 3 : 0, 1, MiB));
+            ASSERT_NE(nullptr, window.back().transfer);
+        }
+        for (Transfer &t : window) {
+            wait(t);
+        }
+        for (auto &link : m_node->most_at_once) {
+            EXPECT_EQ(1u, link.second) << "from " << link.first.first << " to "
+                                       << link.first.second;
+        }
+        EXPECT_EQ(9u, m_node->most_at_once.size());
+    }
+}
+
 TEST_P(test_engine, release_waits)
 {
     create();
@@ -897,6 +923,67 @@ TEST_P(test_engine_graphs, a_failure_to_build)
         EXPECT_EQ(0u, count_messages("without CUDA graphs"));
         EXPECT_EQ((Counters{0, 0, 2, 0, 0}), counters());
     }
+}
+
+/* A graph waits for the one that had its bank, and for no later one that is in
+ * that one's stream: here banks and streams get out of step by a message that
+ * is too small for the host's path */
+TEST_P(test_engine_graphs, only_whoever_had_the_bank)
+{
+    size_t host;
+
+    m_config.set("_PATHS", "direct,gpu2,host").set("_MIN_SIZE", "16k");
+    create("64");
+    transfer(0, 1, MiB);
+    host = bytes(0, -1);
+    ASSERT_GT(host, 0u);
+    transfer(0, 1, 16 * KiB);
+    ASSERT_EQ(host, bytes(0, -1));
+    ASSERT_GT(bytes(0, 2), 0u);
+
+    m_node->stuck   = {2, 1};
+    Transfer second = start(0, 1, MiB);
+    Transfer third  = start(0, 1, MiB);
+    m_node->run_others();
+    EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(second.transfer));
+    EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(third.transfer));
+    uint8_t *begin = (uint8_t*)third.request.dst;
+    uint8_t *end   = begin + MiB;
+    /* All but what came to GPU 2 */
+    EXPECT_GT((size_t)(end - begin - std::count(begin, end, 0)), MiB / 4);
+    m_node->stuck = {-2, -2};
+    wait(second);
+    wait(third);
+}
+
+/* Events in graphs came with CUDA 11.1 */
+TEST_P(test_engine_graphs, no_event_nodes)
+{
+    std::vector<Transfer> window;
+
+    m_node->drop_event_nodes();
+    create("64");
+    for (int i = 0; i < 6; ++i) {
+        window.push_back(start(0, 1, MiB));
+        ASSERT_NE(nullptr, window.back().transfer);
+    }
+    for (Transfer &t : window) {
+        wait(t);
+    }
+    EXPECT_EQ(0u, count_messages("E "));
+    EXPECT_EQ((Counters{0, 0, 6, 0, 0}), counters());
+}
+
+/* A driver that refuses them gets graphs without, after a while */
+TEST_P(test_engine_graphs, refused_event_nodes)
+{
+    m_node->refuse_event_nodes = true;
+    create("64");
+    for (int i = 0; i < 7; ++i) {
+        transfer(0, 1, MiB);
+    }
+    EXPECT_EQ(0u, count_messages("without CUDA graphs"));
+    EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
 }
 
 /* An update that the driver refuses is no error: the graph is built anew */

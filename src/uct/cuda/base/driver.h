@@ -203,6 +203,10 @@ BEGIN_C_DECLS
           const CUDA_MEMCPY3D*, CUcontext)) \
     _opt(cuGraphAddEmptyNode, "cuGraphAddEmptyNode", \
          (CUgraphNode*, CUgraph, const CUgraphNode*, size_t)) \
+    _opt(cuGraphAddEventRecordNode, "cuGraphAddEventRecordNode", \
+         (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUevent)) \
+    _opt(cuGraphAddEventWaitNode, "cuGraphAddEventWaitNode", \
+         (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUevent)) \
     _opt(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", \
          (CUgraphExec*, CUgraph, unsigned long long)) \
     _opt(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", \

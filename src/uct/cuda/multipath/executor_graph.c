@@ -13,8 +13,8 @@
  * other */
 #define SEEN_SIZE 256
 
-/* Failures to build a graph, with no success in between, after which no more
- * are tried */
+/* Failures to build a graph, with no success in between, after which graphs are
+ * tried without event nodes, and then no more */
 #define MAX_FAILURES 3
 
 #define MAX_DEPENDENCIES 3
@@ -30,6 +30,7 @@ struct uct_cuda_mp_graphs {
     uct_cuda_mp_rsc_t         *rsc;
     uct_cuda_mp_graph_cache_t cache;
     unsigned                  failures;
+    bool                      is_untailed; /* no graph minds lanes' tails */
     seen_t                    seen[SEEN_SIZE];
     /* Of the plan that is being submitted: what its nodes are to copy */
     uct_cuda_mp_graph_node_t  nodes[UCT_CUDA_MP_MAX_STEPS];
@@ -75,6 +76,14 @@ static bool driver_has_graphs(void)
            (driver->cuGraphExecMemcpyNodeSetParams != NULL) &&
            (driver->cuGraphExecDestroy != NULL) &&
            (driver->cuGraphLaunch != NULL);
+}
+
+static bool driver_has_event_nodes(void)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    return (driver->cuGraphAddEventRecordNode != NULL) &&
+           (driver->cuGraphAddEventWaitNode != NULL);
 }
 
 static int step_device(const uct_cuda_mp_ends_t *ends,
@@ -154,10 +163,63 @@ static unsigned step_dependencies(const uct_cuda_mp_plan_t *plan,
     return count;
 }
 
+/* In front of a graph's first copy on a lane: a wait for whoever has the lane.
+ * Nodes may wait for, and record, events of any context, whichever the graph is
+ * launched in, and a launch waits for what was recorded before it even if it
+ * records the same event anew (tried with two contexts of an H200). */
+static ucs_status_t add_tail_wait(uct_cuda_mp_graphs_t *graphs,
+                                  const uct_cuda_mp_ends_t *ends, uint16_t lane,
+                                  int *current, CUgraph graph,
+                                  CUgraphNode *node_p)
+{
+    int device = uct_cuda_mp_rsc_lane_device(ends, lane);
+    ucs_status_t status;
+    CUevent tail;
+
+    status = uct_cuda_mp_rsc_lane_tail(graphs->rsc, device, lane, current,
+                                       &tail);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return UCT_CUDA_CALL(cuGraphAddEventWaitNode, node_p, graph, NULL, 0, tail);
+}
+
+/* Behind its last copy on each lane: the new tail */
+static ucs_status_t add_tail_records(uct_cuda_mp_graphs_t *graphs,
+                                     const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_ends_t *ends,
+                                     const CUgraphNode *lane_last, int *current,
+                                     const uct_cuda_mp_graph_t *graph)
+{
+    ucs_status_t status = UCS_OK;
+    CUgraphNode node;
+    uint16_t lane;
+    unsigned i;
+    CUevent tail;
+
+    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
+        lane = plan->steps[i].lane;
+        if (lane_last[lane] != graph->nodes[i].node) {
+            continue;
+        }
+
+        status = uct_cuda_mp_rsc_lane_tail(
+                graphs->rsc, uct_cuda_mp_rsc_lane_device(ends, lane), lane,
+                current, &tail);
+        if (status == UCS_OK) {
+            status = UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node,
+                                   graph->graph, &lane_last[lane], 1, tail);
+        }
+    }
+
+    return status;
+}
+
 static ucs_status_t graph_build(uct_cuda_mp_graphs_t *graphs,
                                 const uct_cuda_mp_plan_t *plan,
                                 const uct_cuda_mp_ends_t *ends,
-                                uct_cuda_mp_graph_t *graph)
+                                int *current, uct_cuda_mp_graph_t *graph)
 {
     CUgraphNode lane_last[UCT_CUDA_MP_NUM_LANES] = {NULL};
     CUgraphNode dependencies[MAX_DEPENDENCIES];
@@ -169,6 +231,14 @@ static ucs_status_t graph_build(uct_cuda_mp_graphs_t *graphs,
     status = UCT_CUDA_CALL(cuGraphCreate, &graph->graph, 0);
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
         step = &plan->steps[i];
+        if (graph->is_tailed && (lane_last[step->lane] == NULL)) {
+            status = add_tail_wait(graphs, ends, step->lane, current,
+                                   graph->graph, &lane_last[step->lane]);
+            if (status != UCS_OK) {
+                return status;
+            }
+        }
+
         copy_params(step, &graph->nodes[i], &copy);
         count  = step_dependencies(plan, i, graph, lane_last, dependencies);
         status = UCT_CUDA_CALL(
@@ -176,6 +246,11 @@ static ucs_status_t graph_build(uct_cuda_mp_graphs_t *graphs,
                 dependencies, count, &copy,
                 uct_cuda_mp_rsc_ctx(graphs->rsc, step_device(ends, step)));
         lane_last[step->lane] = graph->nodes[i].node;
+    }
+
+    if ((status == UCS_OK) && graph->is_tailed) {
+        status = add_tail_records(graphs, plan, ends, lane_last, current,
+                                  graph);
     }
 
     if (status != UCS_OK) {
@@ -250,7 +325,10 @@ static uct_cuda_mp_graph_t *
 graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
           uint64_t hash, const uct_cuda_mp_ends_t *ends)
 {
+    bool is_tailed = !graphs->is_untailed && driver_has_event_nodes();
+    int current    = uct_cuda_mp_ends_local(ends);
     uct_cuda_mp_graph_t *graph;
+    ucs_status_t status;
 
     if ((graphs->cache.size > 0) &&
         !uct_cuda_mp_graph_cache_reserve(&graphs->cache)) {
@@ -263,9 +341,25 @@ graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
         return NULL;
     }
 
-    if (graph_build(graphs, key->plan, ends, graph) != UCS_OK) {
+    graph->is_tailed = is_tailed;
+    status           = graph_build(graphs, key->plan, ends, &current, graph);
+    if (uct_cuda_mp_rsc_make_current(graphs->rsc, uct_cuda_mp_ends_local(ends),
+                                     &current) != UCS_OK) {
         uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
-        if (++graphs->failures == MAX_FAILURES) {
+        return NULL;
+    }
+
+    if (status != UCS_OK) {
+        uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
+        if (++graphs->failures < MAX_FAILURES) {
+            return NULL;
+        }
+
+        if (is_tailed) {
+            /* It may be that what this driver refuses */
+            graphs->is_untailed = true;
+            graphs->failures    = 0;
+        } else {
             uct_cuda_warn("transfers are carried out without CUDA graphs from "
                           "now on (see above)");
         }
@@ -306,29 +400,23 @@ graph_get(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
     return graph_new(graphs, key, hash, ends);
 }
 
-/* Make the launch wait until its banks of staging memory are drained, and note
- * who has them now */
-static ucs_status_t take_banks(uct_cuda_mp_graphs_t *graphs,
-                               const uct_cuda_mp_plan_t *plan, int local,
-                               CUstream stream)
+/* Make the launch wait until its banks of staging memory are drained */
+static ucs_status_t wait_banks(uct_cuda_mp_graphs_t *graphs,
+                               const uct_cuda_mp_plan_t *plan, CUstream stream)
 {
-    int current = local;
     uct_cuda_mp_staging_t *staging;
-    uct_cuda_mp_bank_t *bank;
     uct_cuda_mp_slot_t *slot;
     ucs_status_t status;
     unsigned p, i;
 
     for (p = 0; p < plan->num_paths; ++p) {
-        staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan,
-                                                     p);
+        staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan, p);
         if (staging == NULL) {
             continue;
         }
 
-        bank   = uct_cuda_mp_staging_bank(staging);
-        status = uct_cuda_mp_rsc_wait_bank(graphs->rsc, bank,
-                                                 stream, &current);
+        status = uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_staging_bank(staging),
+                                           stream);
         for (i = 0; (i < UCT_CUDA_MP_PLAN_SLOTS) && (status == UCS_OK); ++i) {
             slot = &staging->slots[uct_cuda_mp_staging_slot(staging, i)];
             if (slot->drained == NULL) {
@@ -338,7 +426,7 @@ static ucs_status_t take_banks(uct_cuda_mp_graphs_t *graphs,
             status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, slot->drained, 0);
             if (status == UCS_OK) {
                 uct_cuda_mp_rsc_put_event(graphs->rsc, slot->device,
-                                                slot->drained);
+                                          slot->drained);
                 slot->drained = NULL;
             }
         }
@@ -346,13 +434,53 @@ static ucs_status_t take_banks(uct_cuda_mp_graphs_t *graphs,
         if (status != UCS_OK) {
             return status;
         }
-
-        bank->user   = stream;
-        bank->device = local;
     }
 
-    return uct_cuda_mp_rsc_make_current(graphs->rsc, local,
-                                              &current);
+    return UCS_OK;
+}
+
+/* The launch has its banks now */
+static ucs_status_t give_banks(uct_cuda_mp_graphs_t *graphs,
+                               const uct_cuda_mp_plan_t *plan, int device,
+                               CUstream stream)
+{
+    ucs_status_t status = UCS_OK;
+    uct_cuda_mp_staging_t *staging;
+    unsigned p;
+
+    for (p = 0; (p < plan->num_paths) && (status == UCS_OK); ++p) {
+        staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan, p);
+        if (staging != NULL) {
+            status = uct_cuda_mp_rsc_give_bank(
+                    graphs->rsc, uct_cuda_mp_staging_bank(staging), device,
+                    stream);
+        }
+    }
+
+    return status;
+}
+
+/* Have the tails of the launch's lanes stand for all that has them now */
+static ucs_status_t take_lanes(uct_cuda_mp_graphs_t *graphs,
+                               const uct_cuda_mp_plan_t *plan,
+                               const uct_cuda_mp_ends_t *ends, int *current)
+{
+    bool is_taken[UCT_CUDA_MP_NUM_LANES] = {false};
+    ucs_status_t status                  = UCS_OK;
+    uint16_t lane;
+    unsigned i;
+
+    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
+        lane = plan->steps[i].lane;
+        if (!is_taken[lane]) {
+            is_taken[lane] = true;
+            status         = uct_cuda_mp_rsc_lane_to_graph(
+                    graphs->rsc, uct_cuda_mp_rsc_lane_device(ends, lane), lane,
+                    current);
+        }
+    }
+
+    return status;
 }
 
 static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
@@ -360,7 +488,8 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
                                   const uct_cuda_mp_ends_t *ends,
                                   uct_cuda_mp_graph_t *graph)
 {
-    int local = uct_cuda_mp_ends_local(ends);
+    int local   = uct_cuda_mp_ends_local(ends);
+    int current = local;
     ucs_status_t status;
     CUstream stream;
 
@@ -371,12 +500,25 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     }
 
     uct_cuda_mp_rsc_note_used(graphs->rsc, local, stream);
-    status = take_banks(graphs, plan, local, stream);
+    status = wait_banks(graphs, plan, stream);
+    if ((status == UCS_OK) && graph->is_tailed) {
+        status = take_lanes(graphs, plan, ends, &current);
+    }
+
+    if (status == UCS_OK) {
+        status = uct_cuda_mp_rsc_make_current(graphs->rsc, local, &current);
+    }
+
     if (status != UCS_OK) {
         return status;
     }
 
-    return UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
+    status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return give_banks(graphs, plan, local, stream);
 }
 
 static uint32_t used_banks(uct_cuda_mp_graphs_t *graphs,

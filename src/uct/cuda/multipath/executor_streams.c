@@ -51,7 +51,7 @@ static uct_cuda_mp_slot_t *place_slot(uct_cuda_mp_streams_t *streams,
 static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
                                  const uct_cuda_mp_plan_t *plan,
                                  const uct_cuda_mp_step_t *step,
-                                 CUstream stream, int *current)
+                                 CUstream stream)
 {
     const uct_cuda_mp_slot_t *slot = place_slot(streams, &step->to);
     ucs_status_t status;
@@ -81,11 +81,9 @@ static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
     }
 
     return uct_cuda_mp_rsc_wait_bank(
-            streams->rsc,
             uct_cuda_mp_staging_bank(
-                    uct_cuda_mp_rsc_staging(streams->rsc,
-                                                  &step->to)),
-            stream, current);
+                    uct_cuda_mp_rsc_staging(streams->rsc, &step->to)),
+            stream);
 }
 
 static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
@@ -94,19 +92,20 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
                                 int *current)
 {
     const uct_cuda_mp_step_t *step = &plan->steps[number];
-    int device      = uct_cuda_mp_rsc_lane_device(ends, step->lane);
-    CUstream stream = uct_cuda_mp_rsc_lane(streams->rsc, device, step->lane);
+    int device                     = uct_cuda_mp_rsc_lane_device(ends,
+                                                                 step->lane);
     CUdeviceptr from, to;
     ucs_status_t status;
+    CUstream stream;
     CUevent event;
 
-    status = submit_waits(streams, plan, step, stream, current);
+    status = uct_cuda_mp_rsc_lane_to_stream(streams->rsc, device, step->lane,
+                                            current, &stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = uct_cuda_mp_rsc_make_current(streams->rsc, device,
-                                                current);
+    status = submit_waits(streams, plan, step, stream);
     if (status != UCS_OK) {
         return status;
     }

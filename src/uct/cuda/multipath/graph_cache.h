@@ -36,6 +36,7 @@ typedef struct uct_cuda_mp_graph {
     CUgraphExec              exec;
     bool                     is_busy;   /**< In flight */
     bool                     is_cached; /**< Otherwise gone after use */
+    bool                     is_tailed; /**< Minds the tails of its lanes */
     uct_cuda_mp_graph_key_t  key;       /**< With a plan of its own */
     uint64_t                 hash;
     struct uct_cuda_mp_graph *newer; /**< By last use; NULL: newest */

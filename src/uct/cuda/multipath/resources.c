@@ -9,6 +9,15 @@
 #include <string.h>
 
 
+/* One directed link as far as one context works it */
+typedef struct {
+    CUstream stream;    /* NULL: not there yet */
+    CUevent  tail;      /* of graphs; NULL: none has had the lane */
+    bool     is_queued; /* the stream has work that the tail does not cover */
+    bool     is_tailed; /* graphs have work that the stream does not wait for */
+} lane_t;
+
+
 /* Events of one context that wait to be used */
 typedef struct {
     CUevent  *events;
@@ -31,8 +40,7 @@ typedef struct {
     event_pool_t pool;
     CUstream     notify;
     pair_t       pairs[UCT_CUDA_TOPO_MAX_GPUS][2];
-    /* A stream of this context for each directed link; NULL: not there yet */
-    CUstream     lanes[UCT_CUDA_MP_NUM_LANES];
+    lane_t       lanes[UCT_CUDA_MP_NUM_LANES];
     bool         has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers' memory */
 } device_t;
 
@@ -237,7 +245,7 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
     }
 
     return prepare_stream(rsc, device,
-                          &rsc->devices[device].lanes[number]);
+                          &rsc->devices[device].lanes[number].stream);
 }
 
 uct_cuda_mp_staging_t *
@@ -280,9 +288,10 @@ static void release_staging(uct_cuda_mp_rsc_t *rsc,
 
     for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
         bank = &staging->banks[i];
-        if (bank->user != NULL) {
-            wait_stream(rsc, bank->device, bank->user);
-            bank->user = NULL;
+        if (bank->drained != NULL) {
+            (void)UCT_CUDA_CALL(cuEventSynchronize, bank->drained);
+            uct_cuda_mp_rsc_put_event(rsc, bank->device, bank->drained);
+            bank->drained = NULL;
         }
     }
 
@@ -403,13 +412,19 @@ CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
 ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
                                  int *current)
 {
+    ucs_status_t status;
+
     if (*current == device) {
         return UCS_OK;
     }
 
     /* Replaces the top of the stack, which the caller has pushed */
-    *current = device;
-    return UCT_CUDA_CALL(cuCtxSetCurrent, rsc->devices[device].ctx);
+    status = UCT_CUDA_CALL(cuCtxSetCurrent, rsc->devices[device].ctx);
+    if (status == UCS_OK) {
+        *current = device;
+    }
+
+    return status;
 }
 
 static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
@@ -449,10 +464,68 @@ void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
             step->to_offset;
 }
 
-CUstream uct_cuda_mp_rsc_lane(const uct_cuda_mp_rsc_t *rsc,
-                                    int device, uint16_t lane)
+ucs_status_t uct_cuda_mp_rsc_lane_to_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                            uint16_t number, int *current,
+                                            CUstream *stream_p)
 {
-    return rsc->devices[device].lanes[lane];
+    lane_t *lane = &rsc->devices[device].lanes[number];
+    ucs_status_t status;
+
+    status = uct_cuda_mp_rsc_make_current(rsc, device, current);
+    if ((status == UCS_OK) && lane->is_tailed) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, lane->tail, 0);
+        lane->is_tailed = (status != UCS_OK);
+    }
+
+    if (status == UCS_OK) {
+        lane->is_queued = true;
+        *stream_p       = lane->stream;
+    }
+
+    return status;
+}
+
+ucs_status_t uct_cuda_mp_rsc_lane_tail(uct_cuda_mp_rsc_t *rsc, int device,
+                                       uint16_t number, int *current,
+                                       CUevent *tail_p)
+{
+    lane_t *lane = &rsc->devices[device].lanes[number];
+    ucs_status_t status;
+
+    if (lane->tail == NULL) {
+        status = uct_cuda_mp_rsc_make_current(rsc, device, current);
+        if (status == UCS_OK) {
+            status = uct_cuda_mp_rsc_get_event(rsc, device, &lane->tail);
+        }
+
+        if (status != UCS_OK) {
+            lane->tail = NULL;
+            return status;
+        }
+    }
+
+    *tail_p = lane->tail;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_rsc_lane_to_graph(uct_cuda_mp_rsc_t *rsc, int device,
+                                           uint16_t number, int *current)
+{
+    lane_t *lane = &rsc->devices[device].lanes[number];
+    ucs_status_t status;
+
+    lane->is_tailed = true;
+    if (!lane->is_queued) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_mp_rsc_make_current(rsc, device, current);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, lane->tail, lane->stream);
+    }
+
+    lane->is_queued = (status != UCS_OK);
+    return status;
 }
 
 ucs_status_t
@@ -518,17 +591,39 @@ static ucs_status_t wait_for_stream(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
-ucs_status_t
-uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_bank_t *bank,
-                                CUstream stream, int *current)
+ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
+                                       CUstream stream)
 {
-    if ((bank->user == NULL) || (bank->user == stream)) {
-        return UCS_OK;
+    return (bank->drained == NULL) ?
+                   UCS_OK :
+                   UCT_CUDA_CALL(cuStreamWaitEvent, stream, bank->drained, 0);
+}
+
+ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
+                                       uct_cuda_mp_bank_t *bank, int device,
+                                       CUstream stream)
+{
+    ucs_status_t status;
+    CUevent event;
+
+    status = uct_cuda_mp_rsc_get_event(rsc, device, &event);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    return wait_for_stream(rsc, bank->device, bank->user, stream,
-                           current);
+    status = UCT_CUDA_CALL(cuEventRecord, event, stream);
+    if (status != UCS_OK) {
+        uct_cuda_mp_rsc_put_event(rsc, device, event);
+        return status;
+    }
+
+    if (bank->drained != NULL) {
+        uct_cuda_mp_rsc_put_event(rsc, bank->device, bank->drained);
+    }
+
+    bank->drained = event;
+    bank->device  = device;
+    return UCS_OK;
 }
 
 void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
@@ -660,7 +755,10 @@ static void destroy_device(device_t *device)
     unsigned i, direction;
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        destroy_stream(device->lanes[i]);
+        destroy_stream(device->lanes[i].stream);
+        if (device->lanes[i].tail != NULL) {
+            (void)UCT_CUDA_CALL(cuEventDestroy, device->lanes[i].tail);
+        }
     }
 
     destroy_stream(device->notify);
@@ -685,8 +783,8 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
     /* First what crosses devices: no slot is in use any more afterwards */
     for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
         for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
-            if (rsc->devices[i].lanes[lane] != NULL) {
-                wait_stream(rsc, (int)i, rsc->devices[i].lanes[lane]);
+            if (rsc->devices[i].lanes[lane].stream != NULL) {
+                wait_stream(rsc, (int)i, rsc->devices[i].lanes[lane].stream);
             }
         }
     }

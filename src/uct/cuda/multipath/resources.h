@@ -124,11 +124,34 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc,
  * is the local end's, as a plain copy is.
  */
 int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t lane);
-/** Stream of a lane in the context of a device. */
-CUstream uct_cuda_mp_rsc_lane(const uct_cuda_mp_rsc_t *rsc, int device,
-                                      uint16_t lane);
 
 
+/**
+ * A lane is for one transfer at a time, in the order of submission, whoever
+ * carries it out. Two at once would share it, and so end together and leave
+ * both lanes of a relayed path idle at the same time, where one behind the
+ * other fills the first lane while its forerunner drains the second.
+ *
+ * A stream keeps that order by itself. Graphs keep it by an event a lane, its
+ * tail, which each of them waits for in front of its first copy on the lane and
+ * records behind its last one.
+ */
+
+/** Stream of a lane, made to wait for the graphs that have the lane: for work
+ *  that no graph has. The lane's device becomes current. */
+ucs_status_t uct_cuda_mp_rsc_lane_to_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                            uint16_t lane, int *current,
+                                            CUstream *stream_p);
+
+/** A lane's tail for nodes of a graph. The same one for good. */
+ucs_status_t uct_cuda_mp_rsc_lane_tail(uct_cuda_mp_rsc_t *rsc, int device,
+                                       uint16_t lane, int *current,
+                                       CUevent *tail_p);
+
+/** Have a lane's tail stand for what its stream was given last, for a graph
+ *  that is about to be launched. */
+ucs_status_t uct_cuda_mp_rsc_lane_to_graph(uct_cuda_mp_rsc_t *rsc, int device,
+                                           uint16_t lane, int *current);
 
 
 /**
@@ -177,11 +200,16 @@ uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
                                    unsigned path);
 
 
-/** Make a stream wait for the graphs that use a bank, if any do. */
-ucs_status_t
-uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_bank_t *bank,
-                                CUstream stream, int *current);
+/** Make a stream wait for the last graph that had a bank, if any had. */
+ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
+                                       CUstream stream);
+
+
+/** The graph launched last in a stream, whose device's context is current, has
+ *  the bank. */
+ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
+                                       uct_cuda_mp_bank_t *bank, int device,
+                                       CUstream stream);
 
 
 /** The next plan begins in the next bank of each staging memory that this one

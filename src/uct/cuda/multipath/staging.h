@@ -22,11 +22,12 @@ typedef struct {
 } uct_cuda_mp_slot_t;
 
 
-/** Slots that one plan takes. Graphs use a bank as a whole: which of them had
- *  it last is all that is known. */
+/** Slots that one plan takes. Graphs use a bank as a whole: that the last of
+ *  them has ended is all that is known. */
 typedef struct {
-    CUstream user;   /**< Stream of the graph that had it last; NULL: none */
-    int      device; /**< Whose context the stream belongs to */
+    CUevent drained; /**< Recorded behind the last graph that had it; NULL:
+                          none */
+    int     device;  /**< Whose context the event belongs to */
 } uct_cuda_mp_bank_t;
 
 
