@@ -85,14 +85,15 @@ void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
 
 static void make(const uct_cuda_topo_t *topo,
                  const uct_cuda_mp_config_t *config,
+                 const uct_cuda_mp_tuning_t *tuning,
                  const ucx_mp_topo_options_t *options, size_t size,
                  uct_cuda_mp_plan_t *plan)
 {
     /* With a ledger all processes' transfers are known; here there are none */
-    const uct_cuda_mp_load_t idle = {.is_known = config->ledger[0] != '\0'};
-
+    const uct_cuda_mp_load_t idle      = {.is_known = config->ledger[0] !=
+                                                      '\0'};
     const uct_cuda_mp_knowledge_t know = {
-        .topo = topo, .config = config, .load = &idle
+        .topo = topo, .config = config, .load = &idle, .tuning = tuning
     };
 
     uct_cuda_mp_plan_make(&know, options->src, options->dst, size, plan);
@@ -112,10 +113,20 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            ucx_mp_topo_plan_t *plan)
 {
-    char error[256];
+    uct_cuda_mp_tuning_t *tuning = NULL;
+    char error[512];
+
+    if ((plan->config.tuning_file[0] != '\0') &&
+        (uct_cuda_mp_tuning_load(plan->config.tuning_file, topo, error,
+                                 sizeof(error), &tuning) != UCS_OK)) {
+        fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
+                error);
+        tuning = NULL;
+    }
 
     plan->piece = piece_size(&plan->config, options->size, &plan->pieces);
-    make(topo, &plan->config, options, plan->piece, &plan->plan);
+    make(topo, &plan->config, tuning, options, plan->piece, &plan->plan);
+    free(tuning);
     if ((plan->plan.num_paths > 0) &&
         (uct_cuda_mp_plan_check(&plan->plan, error, sizeof(error)) !=
          UCS_OK)) {
@@ -158,7 +169,7 @@ static void set_cost(const uct_cuda_topo_t *topo,
     config.num_shares = 0;
     config.num_paths  = set->count;
     memcpy(config.paths, set->paths, sizeof(config.paths));
-    make(topo, &config, options, plan->piece, &scratch);
+    make(topo, &config, NULL, options, plan->piece, &scratch);
     set->seconds = (set->count == 1)        ? plan->plan.single_seconds :
                    (scratch.num_paths == 0) ? 0 :
                                               scratch.seconds;
@@ -257,7 +268,8 @@ static void print_sets(const uct_cuda_topo_t *topo,
     }
 
     if (hidden > 0) {
-        fprintf(stream, "  no gain over one path: %u other set%s of paths\n",
+        fprintf(stream, "  no sure gain over one path: %u other set%s of "
+                        "paths\n",
                 hidden, (hidden > 1) ? "s" : "");
     }
 }
@@ -287,9 +299,11 @@ static void print_reasons(const uct_cuda_topo_t *topo,
                (options->size < config->min_size)) {
         fprintf(stream, "why: the message is smaller than "
                         "UCX_CUDA_IPC_MULTIPATH_MIN_SIZE\n");
+    } else if (plan->plan.is_tuned) {
+        fprintf(stream, "why: the tuning table has a line for it\n");
     } else if (plan->plan.num_paths == 0) {
-        fprintf(stream, "why: no set of paths that may be used gains 2 %% over "
-                        "one path\n");
+        fprintf(stream, "why: no set of paths that may be used is sure to gain "
+                        "2 %% over one path\n");
     } else {
         fprintf(stream, "why: %s\n",
                 (config->num_shares > 0) ? "paths and shares are given" :
@@ -325,12 +339,15 @@ static void print_reasons(const uct_cuda_topo_t *topo,
 
 static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 {
+    unsigned patience;
+
     if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, NULL)) {
+        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config,
+                                      &patience)) {
         return "streams";
     }
 
-    return (plan->config.graph == UCT_CUDA_MP_YES) ? "graph" : "auto";
+    return (patience == 0) ? "graph" : "auto";
 }
 
 static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)

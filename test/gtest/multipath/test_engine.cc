@@ -550,7 +550,7 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 
     m_config = Config();
     m_config.set("_LEDGER", mkdtemp(dir));
-    set_node(hgx(), 4);
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
@@ -906,6 +906,98 @@ TEST_P(test_engine_graphs, pieces)
     EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
 }
 
+/* A tuning table's word counts where the user has none */
+class test_engine_tuning : public test_engine_graphs
+{
+protected:
+    test_engine_tuning()
+    {
+        static const char name[] = "/tmp/test_engine_tuning.XXXXXX";
+
+        memcpy(m_name, name, sizeof(name));
+        close(mkstemp(m_name));
+        m_config.set("_PATHS", "auto").set("_CHUNKS", "auto");
+        m_config.set("", "auto").set("_TUNING_FILE", m_name);
+        m_config.set("_STAGING_SIZE", "16m");
+    }
+
+    ~test_engine_tuning()
+    {
+        destroy();
+        unlink(m_name);
+    }
+
+    void table(const std::string &node, const std::string &line)
+    {
+        FILE *stream = fopen(m_name, "w");
+
+        fprintf(stream, "ucx-mp-tuning 1\nnode %s\ndate 2026-11-21\n%s\n",
+                node.c_str(), line.c_str());
+        fclose(stream);
+    }
+
+    /* One warning, whatever is sent, and plans by the model */
+    void refused(const char *because)
+    {
+        messages.clear();
+        create("64");
+        transfer(0, 1, 4 * MiB);
+        transfer(1, 0, 4 * MiB);
+        EXPECT_GT(bytes(2, 1), 0u);
+        EXPECT_GT(bytes(3, 1), 0u);
+        EXPECT_EQ(1u, count_messages("W "));
+        EXPECT_EQ(1u, count_messages(std::string("W the tuning table is not "
+                                                 "used, a model of the node "
+                                                 "is: ") +
+                                     m_name + because));
+        destroy();
+        set_node(beluga(), 4);
+    }
+
+    char m_name[64];
+};
+
+TEST_P(test_engine_tuning, is_followed)
+{
+    for (std::string executor : {"graph", "streams"}) {
+        messages.clear();
+        table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
+              "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 " + executor);
+        create("64");
+        for (int i = 0; i < 3; ++i) {
+            transfer(0, 1, 4 * MiB);
+        }
+        EXPECT_EQ(3 * 3 * MiB, bytes(0, 1));
+        EXPECT_EQ(3 * MiB, bytes(3, 1));
+        EXPECT_EQ(0u, bytes(2, 1));
+        EXPECT_EQ(0u, count_messages("W "));
+        EXPECT_EQ((executor == "graph") ? (Counters{0, 1, 2, 0, 0}) :
+                                          (Counters{0, 0, 0, 0, 0}),
+                  counters());
+        set_node(beluga(), 4);
+    }
+}
+
+TEST_P(test_engine_tuning, is_refused)
+{
+    const std::string node = "4 gpus, 12 x 48.0:48.0,48.0:12.0";
+
+    table("8 gpus, 56 x 48.0:48.0:12.0", "");
+    refused(":2: made for another node");
+    table(node, "48.0:48.0,48.0:12.0 1m 8m direct:1,relay2:1 graph");
+    refused(":4: the shares' sum is 2, not 1");
+    table(node + "\nucx-mp-tuning 2", "");
+    refused(":3: not \"date ...\"");
+
+    FILE *stream = fopen(m_name, "w");
+    fputs("ucx-mp-tuning 2\n", stream);
+    fclose(stream);
+    refused(":1: format 2 is newer than this module");
+
+    unlink(m_name);
+    refused(": No such file or directory");
+}
+
 /* Building fails once: streams this time, graphs the next */
 TEST_P(test_engine_graphs, a_failure_to_build)
 {
@@ -1004,6 +1096,8 @@ static std::string graph_name(const ::testing::TestParamInfo<const char*> &info)
     return std::string("graph_") + info.param;
 }
 
+INSTANTIATE_TEST_SUITE_P(executors, test_engine_tuning,
+                         ::testing::Values("auto"), graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine_graphs, ::testing::Values("y"),
                          graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine,

@@ -129,6 +129,31 @@ TEST_F(test_planner, switch_with_a_quiet_host)
     EXPECT_EQ("", paths());
 }
 
+/* On a real 4 x H200 two paths lost 10 to 23 % at 64 MiB and won 2 to 3 % at
+ * 128 MiB (MPI, window 1) */
+TEST_F(test_planner, host_path_needs_time_to_begin)
+{
+    uct_cuda_mp_load_t quiet = {};
+
+    quiet.is_known = true;
+    for (size_t size = 16; size < 100; ++size) {
+        plan(hgx(), Config(), 0, 1, size * MiB, &quiet);
+        EXPECT_EQ("", paths()) << size;
+    }
+
+    for (size_t size = 128; size <= 256; size += 8) {
+        plan(hgx(), Config(), 0, 1, size * MiB, &quiet);
+        EXPECT_EQ("direct,host", paths()) << size;
+    }
+
+    /* Beside relays the host's part is a small one, and there is no doubt that
+     * all together are faster than one path */
+    for (size_t size = 32; size <= 256; size += 8) {
+        plan(beluga(), Config(), 0, 1, size * MiB, &quiet);
+        EXPECT_EQ("direct,gpu2,gpu3,host", paths()) << size;
+    }
+}
+
 TEST_F(test_planner, forced_relay_behind_a_switch)
 {
     plan(hgx(), Config().set("", "y").set("_PATHS", "direct,gpu2"), 0, 1,
@@ -457,76 +482,263 @@ TEST_F(test_planner, is_fast)
     ASSERT_EQ(4u, m_plan->num_paths);
     RecordProperty("nanoseconds", (int)(best * 1e9));
     printf("4 paths of 16 chunks: %.2f us a plan\n", best * 1e6);
-    /* 2 us is the aim; sanitizers and unoptimised builds get more */
-    EXPECT_LT(best, 30e-6);
+    /* 2 us is the aim; a busy machine gets more, and sanitizers and builds that
+     * are not optimised */
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+    EXPECT_LT(best, 10e-6);
+#else
+    EXPECT_LT(best, 100e-6);
+#endif
 }
 
-/* Whatever the node, the settings and the size: the checker has no objection */
-TEST_F(test_planner, random_plans_are_sound)
+
+/* Nodes, settings, tables and loads at random, of kinds that nobody has built
+ * so far */
+class test_planner_random : public test_planner
 {
-    std::mt19937 random(2026);
-    auto pick = [&](int low, int high) {
-        return low + (int)(random() % (unsigned)(high - low + 1));
-    };
-    unsigned striped = 0;
+protected:
+    test_planner_random() : m_random(2026), m_table(NULL, free)
+    {
+    }
 
-    for (int i = 0; i < 4000; ++i) {
-        int gpus = pick(2, 9);
+    int pick(int low, int high)
+    {
+        return low + (int)(m_random() % (unsigned)(high - low + 1));
+    }
+
+    bool one_in(int n)
+    {
+        return pick(1, n) == 1;
+    }
+
+    int limit()
+    {
+        return one_in(3) && (m_topo.num_limits > 0) ?
+                       pick(0, m_topo.num_limits - 1) :
+                       UCT_CUDA_TOPO_NO_LIMIT;
+    }
+
+    void set_topo()
+    {
+        int gpus      = one_in(8) ? pick(2, UCT_CUDA_TOPO_MAX_GPUS) :
+                                    pick(2, 6);
         double nvlink = pick(1, 400) * GB;
-        double pcie = pick(1, 60) * GB;
-        uct_cuda_topo_t node = (i % 3 == 0) ? mesh_node(gpus, nvlink, pcie) :
-                               (i % 3 == 1) ? switch_node(gpus, nvlink, pcie) :
-                                              pcie_node(gpus, pcie);
-        uct_cuda_mp_load_t load = {};
-        Config config;
-        std::string list;
+        double pcie   = pick(1, 60) * GB;
+        int cut       = pick(0, 2 * gpus);
 
-        for (int cut = pick(0, 2 * gpus); cut > 0; --cut) {
+        switch (pick(0, 3)) {
+        case 0:
+            m_topo = mesh_node(gpus, nvlink, pcie);
+            break;
+        case 1:
+            m_topo = switch_node(gpus, nvlink, pcie);
+            break;
+        case 2:
+            m_topo = pcie_node(gpus, pcie);
+            break;
+        default:
+            m_topo = mesh_node(gpus, nvlink, pcie);
+            cut    = gpus * gpus;
+        }
+
+        for (; cut > 0; --cut) {
             int from = pick(0, gpus - 1), to = pick(0, gpus - 1);
 
             if (from != to) {
-                uct_cuda_topo_set_link(&node, from, to,
-                                       pick(0, 3) * nvlink / 2, -1, -1);
+                uct_cuda_topo_set_link(&m_topo, from, to,
+                                       pick(0, 3) * nvlink / 2, limit(),
+                                       limit());
+            }
+            if (one_in(4)) {
+                uct_cuda_topo_set_host(&m_topo, from, pick(0, 2) * pcie,
+                                       limit(), limit());
             }
         }
+    }
 
-        config.set("", pick(0, 1) ? "y" : "auto").set("_MIN_SIZE", "0");
-        config.set("_HOST", (const char *[]){"y", "n", "auto"}[pick(0, 2)]);
-        config.set("_MAX_GPU_PATHS", std::to_string(pick(1, 8)));
-        config.set("_STAGING_SIZE", std::to_string(pick(256, 20000) * 4096ul));
-        if (pick(0, 2) == 0) {
-            config.set("_CHUNKS", std::to_string(pick(1, 64)));
+    void set_config()
+    {
+        static const char *words[] = {"y", "n", "auto"};
+        std::string list, shares;
+
+        m_config = Config();
+        m_config.set("", one_in(2) ? "y" : "auto");
+        m_config.set("_HOST", words[pick(0, 2)]);
+        m_config.set("_MAX_GPU_PATHS", std::to_string(pick(1, 8)));
+        m_config.set("_MIN_SIZE", one_in(4) ? "auto" : "0");
+        m_config.set("_MAX_CHUNKS", std::to_string(pick(1, 64)));
+        if (one_in(2)) {
+            m_config.set("_STAGING_SIZE",
+                         std::to_string(pick(256, 20000) * 4096ul));
         }
-        if (pick(0, 2) == 0) {
-            config.set("_CHUNK_SIZE", std::to_string(pick(4096, 5000000)));
+        if (one_in(3)) {
+            m_config.set("_CHUNKS", std::to_string(pick(1, 64)));
         }
-        if (pick(0, 3) == 0) {
+        if (one_in(3)) {
+            m_config.set("_CHUNK_SIZE", std::to_string(pick(4096, 5000000)));
+        }
+        if (one_in(4)) {
             std::vector<std::string> names = {"direct", "gpu0", "gpu1", "gpu2",
-                                              "gpu5"};
-            std::shuffle(names.begin(), names.end(), random);
-            names.resize((size_t)pick(1, 5));
-            for (auto &name : names) {
-                list += (list.empty() ? "" : ",") + name;
+                                              "gpu5", "host"};
+
+            if (m_config->host == UCT_CUDA_MP_NO) {
+                names.pop_back();
             }
-            config.set("_PATHS", list);
+            std::shuffle(names.begin(), names.end(), m_random);
+            names.resize((size_t)pick(1, (int)names.size()));
+            for (auto &name : names) {
+                list   += (list.empty() ? "" : ",") + name;
+                shares += (shares.empty() ? "" : ",") +
+                          std::to_string(pick(list == name ? 1 : 0, 9));
+            }
+            m_config.set("_PATHS", list);
+            if (one_in(2)) {
+                m_config.set("_SHARES", shares);
+            }
+        }
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_config_check(m_config, NULL, 0));
+    }
+
+    void set_load()
+    {
+        memset(&m_load, 0, sizeof(m_load));
+        m_load.is_known = one_in(2);
+        m_load.queued   = (uint16_t)(one_in(2) ? 0 : pick(0, 5));
+        for (int busy = one_in(2) ? 0 : pick(1, 8); busy > 0; --busy) {
+            int ends[2];
+
+            for (int &end : ends) {
+                end = one_in(4) ? UCT_CUDA_MP_LANE_HOST :
+                                  pick(0, m_topo.num_gpus - 1);
+            }
+            m_load.active[uct_cuda_mp_lane(ends[0], ends[1])] = pick(0, 3);
+        }
+    }
+
+    /* One line, for one of the node's classes: what a file may say */
+    void set_table()
+    {
+        uct_cuda_mp_tuning_t *table;
+        uct_cuda_mp_tuning_line_t *line;
+        double total = 0;
+
+        m_table.reset(uct_cuda_mp_tuning_create(&m_topo));
+        table = m_table.get();
+        if (table->num_classes == 0) {
+            return;
         }
 
-        load.is_known = pick(0, 1);
-        load.queued   = (uint16_t)pick(0, 5);
-        for (int busy = pick(0, 5); busy > 0; --busy) {
-            load.active[uct_cuda_mp_lane(pick(0, gpus - 1),
-                                         pick(0, gpus - 1))] = pick(0, 3);
+        table->num_lines = 1;
+        line             = &table->lines[0];
+        line->pair_class = pick(0, table->num_classes - 1);
+        line->min_size   = 0;
+        line->max_size   = SIZE_MAX;
+        line->graph      = (uct_cuda_mp_ternary_t)pick(0, 2);
+        for (int rank = -1; rank < m_topo.num_gpus - 2; ++rank) {
+            if (one_in(2) || (line->num_paths == UCT_CUDA_MP_MAX_PATHS)) {
+                continue;
+            }
+            line->paths[line->num_paths].route =
+                    (rank == -1) ? UCT_CUDA_MP_ROUTE_HOST :
+                    (rank == 0)  ? UCT_CUDA_MP_ROUTE_DIRECT :
+                                   UCT_CUDA_MP_ROUTE_GPU;
+            line->paths[line->num_paths].gpu   = (rank > 0) ? rank : -1;
+            line->shares[line->num_paths]      = pick(1, 1000);
+            total += line->shares[line->num_paths];
+            line->chunks[line->num_paths++] =
+                    (unsigned)(one_in(2) ? 0 : pick(1, 64));
+        }
+        for (unsigned i = 0; i < line->num_paths; ++i) {
+            line->shares[i] /= total;
+        }
+        if (line->num_paths == 0) {
+            table->num_lines = 0;
+        }
+    }
+
+    /* What the checker, which knows no node, cannot see */
+    void check_plan(const uct_cuda_mp_load_t *load)
+    {
+        for (unsigned i = 0; i < m_plan->num_steps; ++i) {
+            int from = uct_cuda_mp_lane_from(m_plan->steps[i].lane);
+            int to   = uct_cuda_mp_lane_to(m_plan->steps[i].lane);
+            double bandwidth =
+                    (from == UCT_CUDA_MP_LANE_HOST) ?
+                            m_topo.gpus[to].from_host.bandwidth :
+                    (to == UCT_CUDA_MP_LANE_HOST) ?
+                            m_topo.gpus[from].to_host.bandwidth :
+                            m_topo.links[from][to].bandwidth;
+
+            ASSERT_GT(bandwidth, 0) << from << " to " << to;
         }
 
-        size_t largest = uct_cuda_mp_plan_max_size(config);
+        for (unsigned i = 0; i < m_plan->num_paths; ++i) {
+            if (m_plan->paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
+                EXPECT_NE(UCT_CUDA_MP_NO, m_config->host);
+            }
+        }
+
+        if ((m_plan->num_paths > 0) && !m_plan->is_tuned &&
+            (m_config->enable == UCT_CUDA_MP_AUTO)) {
+            EXPECT_LE(m_plan->seconds * 1.02, m_plan->single_seconds);
+        }
+
+        if ((m_config->num_paths == 0) && (m_plan->num_paths > 0)) {
+            unsigned over_gpus = 0;
+
+            for (unsigned i = 0; i < m_plan->num_paths; ++i) {
+                over_gpus += (m_plan->paths[i].path.route !=
+                              UCT_CUDA_MP_ROUTE_HOST);
+            }
+            EXPECT_LE(over_gpus, m_config->max_gpu_paths);
+        }
+    }
+
+    std::mt19937                                           m_random;
+    uct_cuda_topo_t                                        m_topo;
+    Config                                                 m_config;
+    uct_cuda_mp_load_t                                     m_load;
+    std::unique_ptr<uct_cuda_mp_tuning_t, decltype(&free)> m_table;
+};
+
+TEST_F(test_planner_random, plans_are_sound)
+{
+    const int cases  = 120000;
+    unsigned striped = 0;
+    unsigned tuned   = 0;
+    char error[256];
+
+    for (int i = 0; i < cases; ++i) {
+        bool has_load = one_in(2);
+
+        set_topo();
+        set_config();
+        set_load();
+        if (i % 16 == 0) {
+            set_table(); /* large, and so not each time */
+        }
+
+        size_t largest = uct_cuda_mp_plan_max_size(m_config);
         size_t size    = (size_t)(largest * pow(2, -pick(0, 1400) / 100.));
-        plan(node, config, pick(0, gpus - 1), pick(0, gpus - 1),
-             std::max<size_t>(size, 1), pick(0, 1) ? &load : NULL);
+        int src        = pick(0, m_topo.num_gpus - 1);
+        int dst        = pick(0, m_topo.num_gpus - 1);
+
+        uct_cuda_mp_plan_make(Know(m_topo, m_config, has_load ? &m_load : NULL,
+                                   (i % 16 == 0) ? m_table.get() : NULL),
+                              src, dst, size, m_plan.get());
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
+                << error << ", case " << i;
+        check_plan(has_load ? &m_load : NULL);
         striped += (m_plan->num_paths > 0);
+        tuned   += (m_plan->num_paths > 0) && m_plan->is_tuned;
         if (HasFailure()) {
             FAIL() << "case " << i;
         }
     }
 
-    EXPECT_GT(striped, 500u);
+    printf("%d cases: %u by several paths, %u of them by a table\n", cases,
+           striped, tuned);
+    EXPECT_GT(striped, (unsigned)cases / 8);
+    EXPECT_GT(tuned, (unsigned)cases / 1000);
 }

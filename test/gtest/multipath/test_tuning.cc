@@ -58,6 +58,11 @@ protected:
         EXPECT_NE(nullptr, strstr(m_error, because)) << m_error;
     }
 
+    bool wants_graph(const Config &config, unsigned *patience_p = NULL)
+    {
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, patience_p);
+    }
+
     void plan(const Config &config, int src, int dst, size_t size,
               const uct_cuda_mp_load_t *load = NULL)
     {
@@ -255,9 +260,6 @@ TEST_F(test_tuning, planner_follows)
     EXPECT_EQ("direct,gpu3", paths());
     EXPECT_EQ(8 * MiB, m_plan->paths[0].bytes);
     EXPECT_EQ(5u, m_plan->paths[1].chunks);
-    EXPECT_FALSE(uct_cuda_mp_cost_wants_graph(m_plan.get(), Config(), NULL));
-    EXPECT_TRUE(uct_cuda_mp_cost_wants_graph(
-            m_plan.get(), Config().set("_GRAPH", "y"), NULL));
 
     /* Ranks turn with the source */
     plan(Config(), 1, 2, 16 * MiB);
@@ -268,7 +270,6 @@ TEST_F(test_tuning, planner_follows)
     EXPECT_EQ("", paths());
     plan(Config(), 0, 1, 64 * MiB + 1);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
-    EXPECT_TRUE(uct_cuda_mp_cost_wants_graph(m_plan.get(), Config(), NULL));
 
     /* The user's word comes first */
     plan(Config().set("_PATHS", "direct,gpu2"), 0, 1, 16 * MiB);
@@ -286,4 +287,156 @@ TEST_F(test_tuning, planner_follows)
     load.active[uct_cuda_mp_lane(0, UCT_CUDA_MP_LANE_HOST)] = 1;
     plan(Config(), 0, 1, 128 * MiB, &load);
     EXPECT_NE("direct,host", paths());
+}
+
+/* The user's variables, then the table, then the model: paths and shares */
+TEST_F(test_tuning, order_of_paths)
+{
+    ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
+                           " 1m 256m relay2:.6,direct:.4 auto\n"));
+
+    plan(Config(), 0, 1, 100 * MiB);
+    EXPECT_EQ("gpu3,direct", paths());
+    EXPECT_TRUE(m_plan->is_tuned);
+    EXPECT_NEAR(60. * MiB, m_plan->paths[0].bytes, 8 * KiB);
+    EXPECT_NEAR(40. * MiB, m_plan->paths[1].bytes, 8 * KiB);
+
+    plan(Config().set("_PATHS", "direct,gpu3"), 0, 1, 100 * MiB);
+    EXPECT_EQ("direct,gpu3", paths());
+    EXPECT_FALSE(m_plan->is_tuned);
+    EXPECT_GT(m_plan->paths[0].bytes, 50 * MiB);
+
+    plan(Config().set("_PATHS", "direct,gpu3").set("_SHARES", "3,1"), 0, 1,
+         100 * MiB);
+    EXPECT_NEAR(75. * MiB, m_plan->paths[0].bytes, 8 * KiB);
+
+    plan(Config().set("_MIN_SIZE", "101m"), 0, 1, 100 * MiB);
+    EXPECT_EQ("", paths());
+    plan(Config().set("", "n"), 0, 1, 100 * MiB);
+    EXPECT_EQ("", paths());
+
+    /* Two paths over GPUs are in the line */
+    plan(Config().set("_MAX_GPU_PATHS", "2"), 0, 1, 100 * MiB);
+    EXPECT_EQ("gpu3,direct", paths());
+    plan(Config().set("_MAX_GPU_PATHS", "1"), 0, 1, 100 * MiB);
+    EXPECT_EQ("", paths());
+
+    /* Beyond the table's sizes */
+    plan(Config(), 0, 1, 1 * MiB - 1);
+    EXPECT_FALSE(m_plan->is_tuned);
+}
+
+TEST_F(test_tuning, order_of_one_path)
+{
+    ASSERT_EQ(UCS_OK, read(HEAD + PAIR + " 1m 256m direct:1 auto\n"));
+
+    plan(Config(), 0, 1, 64 * MiB);
+    EXPECT_EQ("", paths());
+    EXPECT_TRUE(m_plan->is_tuned);
+    /* "y": wherever there is a second path */
+    plan(Config().set("", "y"), 0, 1, 64 * MiB);
+    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_FALSE(m_plan->is_tuned);
+}
+
+TEST_F(test_tuning, order_of_chunks)
+{
+    ASSERT_EQ(UCS_OK,
+              read(HEAD + PAIR + " 1m 256m direct:.5,relay1:.25:20,relay2:.25 "
+                   "auto\n"));
+
+    plan(Config(), 0, 1, 32 * MiB);
+    ASSERT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_EQ(20u, m_plan->paths[1].chunks); /* more than _MAX_CHUNKS */
+    EXPECT_NE(20u, m_plan->paths[2].chunks); /* the model's */
+    EXPECT_GT(m_plan->paths[2].chunks, 1u);
+    EXPECT_LE(m_plan->paths[2].chunks, 16u);
+
+    plan(Config().set("_CHUNKS", "4"), 0, 1, 32 * MiB);
+    EXPECT_TRUE(m_plan->is_tuned);
+    EXPECT_EQ(4u, m_plan->paths[1].chunks);
+    EXPECT_EQ(4u, m_plan->paths[2].chunks);
+    plan(Config().set("_CHUNK_SIZE", "1m"), 0, 1, 32 * MiB);
+    EXPECT_TRUE(m_plan->is_tuned);
+    EXPECT_EQ(8u, m_plan->paths[1].chunks);
+}
+
+TEST_F(test_tuning, order_of_executors)
+{
+    unsigned patience = 99;
+
+    ASSERT_EQ(UCS_OK,
+              read(HEAD + PAIR + " 1m 4m relay1:1:1 graph\n" +
+                   PAIR + " 16m 32m direct:.5,relay1:.5:16 streams\n" +
+                   PAIR + " 64m 128m direct:.5,relay1:.5:16 auto\n"));
+
+    /* Two copies: by cost never a graph */
+    plan(Config(), 0, 1, 4 * MiB);
+    ASSERT_EQ(2, m_plan->num_steps);
+    EXPECT_TRUE(wants_graph(Config(), &patience));
+    EXPECT_EQ(0u, patience);
+    EXPECT_FALSE(wants_graph(Config().set("_GRAPH", "n")));
+    EXPECT_FALSE(wants_graph(Config().set("_GRAPH_MIN_SIZE", "5m")));
+    EXPECT_FALSE(wants_graph(Config().set("_GRAPH_CACHE_SIZE", "0")));
+    m_plan->graph = UCT_CUDA_MP_AUTO;
+    EXPECT_FALSE(wants_graph(Config()));
+
+    /* Many: by cost surely one, in time */
+    plan(Config(), 0, 1, 32 * MiB);
+    EXPECT_FALSE(wants_graph(Config()));
+    EXPECT_TRUE(wants_graph(Config().set("_GRAPH", "y")));
+    plan(Config(), 0, 1, 64 * MiB);
+    EXPECT_TRUE(wants_graph(Config(), &patience));
+    EXPECT_GT(patience, 0u);
+
+    /* Not the line's plan, so not its executor either */
+    plan(Config().set("_PATHS", "direct,gpu2,gpu3"), 0, 1, 32 * MiB);
+    EXPECT_TRUE(wants_graph(Config()));
+}
+
+/* A line was found with its links idle; and relays keep their rank when others
+ * are busy */
+TEST_F(test_tuning, busy_links)
+{
+    uct_cuda_mp_load_t load = {};
+
+    ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
+                           " 1m 256m direct:.5,relay2:.5 auto\n"));
+    load.active[uct_cuda_mp_lane(0, 2)] = 1;
+    plan(Config(), 0, 1, 64 * MiB, &load);
+    EXPECT_EQ("direct,gpu3", paths());
+    EXPECT_TRUE(m_plan->is_tuned);
+    load.active[uct_cuda_mp_lane(3, 1)] = 1;
+    plan(Config(), 0, 1, 64 * MiB, &load);
+    EXPECT_FALSE(m_plan->is_tuned);
+}
+
+/* Lines below what the model would split, and of nodes where it never does */
+TEST_F(test_tuning, smallest_size)
+{
+    size_t untuned = uct_cuda_mp_plan_min_size(Know(m_node, Config()),
+                                               m_plan.get());
+
+    ASSERT_GT(untuned, 100 * KiB);
+    ASSERT_EQ(UCS_OK, read(HEAD + PAIR + " 100k 101k relay1:1 auto\n"));
+    EXPECT_EQ(100 * KiB,
+              uct_cuda_mp_plan_min_size(Know(m_node, Config(), NULL,
+                                             m_table.get()),
+                                        m_plan.get()));
+    EXPECT_EQ(untuned, uct_cuda_mp_plan_min_size(
+                               Know(m_node, Config().set("_MIN_SIZE", "102k"),
+                                    NULL, m_table.get()),
+                               m_plan.get()));
+
+    m_node = hgx();
+    m_table.reset(uct_cuda_mp_tuning_create(&m_node));
+    ASSERT_EQ(UCS_OK,
+              read("ucx-mp-tuning 1\nnode " + std::string(m_table->node) +
+                   "\ndate x\n" + m_table->classes[0] +
+                   " 5m 5m direct:.9,relay1:.1 auto\n"))
+            << m_error;
+    EXPECT_EQ(5 * MiB,
+              uct_cuda_mp_plan_min_size(Know(m_node, Config(), NULL,
+                                             m_table.get()),
+                                        m_plan.get()));
 }

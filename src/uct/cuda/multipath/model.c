@@ -22,12 +22,28 @@ typedef uct_cuda_mp_split_t      split_t;
 
 /* Measured on H200: 2.9 us a copy and 0.35 us an event operation, of which a
  * chunk has four; 3 and 14 us lost between chunks, over paths of 16 to 64 of
- * them; 51.5 of 55 GB/s of a PCIe link in host staging */
+ * them; 51.5 of 55 GB/s of a PCIe link in host staging.
+ *
+ * start_host, from 4 x H200 behind an NVSwitch (driver 580.159): direct and
+ * host path by shares and chunks of this model without it, against one path;
+ * 64, 128 and 256 MiB. Each cell is an equation: what was gained is what was
+ * foreseen (8, 24 and 56 us) less start_host, since both paths were to end
+ * together.
+ *   put         -22,  7, 47 us gained, so that it is 30, 16,  9 us
+ *   MPI         -23,  7, 40                          31, 17, 15
+ *   MPI, auto   -48, 11, 35                          56, 12, 20
+ * Their median is 17 and their mean 23; from 20 they are 10 us off on average,
+ * which is doubt_host. So one path is left from 101 MiB on there: all cells of
+ * 64 MiB lost, all of 128 MiB won. With four chunks, and shares of .08 and .10
+ * given, the host's part came sooner on another day than even without
+ * start_host. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy     = 2.9e-6,
     .submit_chunk    = 2 * 2.9e-6 + 4 * 0.35e-6,
     .gap_gpu         = 3e-6,
     .gap_host        = 14e-6,
+    .start_host      = 20e-6,
+    .doubt_host      = 10e-6,
     .host_efficiency = 0.93,
     .join            = 2e-6,
     .min_gain        = 1.02
@@ -167,7 +183,9 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
 
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
         candidate->cap *= problem->model->host_efficiency;
-        candidate->gap  = problem->model->gap_host;
+        candidate->gap      = problem->model->gap_host;
+        candidate->latency += problem->model->start_host;
+        candidate->doubt    = problem->model->doubt_host;
     } else {
         candidate->gap = problem->model->gap_gpu;
     }

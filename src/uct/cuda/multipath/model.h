@@ -38,6 +38,10 @@ typedef struct {
     double gap_gpu;         /**< Lost on a link between two chunks that go over
                                  a GPU */
     double gap_host;        /**< ... and over the host */
+    double start_host;      /**< Until a path over the host is under way: more
+                                 than others need */
+    double doubt_host;      /**< What it may be late by on another day: gain
+                                 that one path is left for has to exceed it */
     double host_efficiency; /**< Left of a link to host memory while the same
                                  memory is read and written; 0..1 */
     double join;            /**< Joining the paths into one completion, against
@@ -70,6 +74,7 @@ typedef struct {
     double             cap;     /**< Bytes/s, with nothing else in this
                                      transfer */
     double             latency; /**< Seconds */
+    double             doubt;   /**< Seconds that it may be late by */
     double             gap;     /**< Seconds that a chunk costs the path */
     unsigned           num_limits;
     int16_t            limits[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];

@@ -86,6 +86,7 @@ typedef struct {
     int16_t                 numa;      /**< Node of the host staging slots */
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
+    bool                    is_tuned;  /**< As a line of a tuning table says */
     uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: a tuning
                                             table's word, otherwise AUTO */
     uint64_t                size;      /**< Bytes of the transfer */

@@ -20,6 +20,7 @@ typedef uct_cuda_mp_split_t      split_t;
 
 typedef struct {
     uct_cuda_mp_case_t question;
+    double             single_seconds; /* of one plain copy */
     unsigned           num_candidates;
     candidate_t        candidates[UCT_CUDA_TOPO_MAX_GPUS + 1];
 } problem_t;
@@ -141,6 +142,22 @@ static void split_of_all(const problem_t *problem, split_t *split)
     uct_cuda_mp_model_solve(&problem->question, split);
 }
 
+/* Is it faster than one path, by more than the model may be wrong? */
+static bool is_worthwhile(const problem_t *problem, const split_t *split)
+{
+    double doubt = 0;
+    unsigned i;
+
+    for (i = 0; i < split->count; ++i) {
+        if ((split->bytes[i] > 0) && (split->paths[i]->doubt > doubt)) {
+            doubt = split->paths[i]->doubt;
+        }
+    }
+
+    return split->seconds * problem->question.model->min_gain + doubt <=
+           problem->single_seconds;
+}
+
 /* The best of: the direct path, with the first few relays, with or without the
  * host. Candidates are in that order, the host last. */
 static void split_best(const problem_t *problem, bool has_host, split_t *best)
@@ -175,7 +192,8 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
             }
 
             uct_cuda_mp_model_solve(&problem->question, &split);
-            if (split.seconds < best->seconds) {
+            if ((split.seconds < best->seconds) &&
+                is_worthwhile(problem, &split)) {
                 *best = split;
             }
         }
@@ -394,14 +412,58 @@ static bool is_path_busy(const uct_cuda_mp_case_t *question,
     return false;
 }
 
+/* Bytes/s over a relay with nothing else going on */
+static double idle_bandwidth(const uct_cuda_mp_case_t *question, int relay)
+{
+    double in  = question->topo->links[question->src][relay].bandwidth;
+    double out = question->topo->links[relay][question->dst].bandwidth;
+
+    return (in < out) ? in : out;
+}
+
+static bool is_relay_before(const uct_cuda_mp_case_t *question, int a, int b)
+{
+    double of_a = idle_bandwidth(question, a);
+    double of_b = idle_bandwidth(question, b);
+    int num     = question->topo->num_gpus;
+
+    return (of_a > of_b) ||
+           (!(of_a < of_b) && ((a - question->src + num) % num <
+                               (b - question->src + num) % num));
+}
+
+/* The relay of that rank, from 1 on, of those that follow the direct path, or
+ * NULL. Their own order depends on what else is going on; a rank does not. */
+static const candidate_t *
+relay_of_rank(const problem_t *problem, unsigned num_relays, int rank)
+{
+    const candidate_t *relays = &problem->candidates[1];
+    unsigned i, j;
+    int before;
+
+    for (i = 0; i < num_relays; ++i) {
+        before = 0;
+        for (j = 0; j < num_relays; ++j) {
+            before += is_relay_before(&problem->question, relays[j].path.gpu,
+                                      relays[i].path.gpu);
+        }
+
+        if (before + 1 == rank) {
+            return &relays[i];
+        }
+    }
+
+    return NULL;
+}
+
 /* Take the candidates that a table's line names, with its shares and chunks.
  * False, and the candidates as they were, unless all are there, idle and
- * allowed by the user. Candidates: direct, relays in their order, host. */
+ * allowed by the user. Candidates: direct, relays, host. */
 static bool problem_take_line(problem_t *problem, bool has_host,
                               const uct_cuda_mp_tuning_line_t *line)
 {
     const uct_cuda_mp_config_t *config = problem->question.config;
-    unsigned relays   = problem->num_candidates - 1 - (has_host ? 1 : 0);
+    unsigned relays    = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned gpu_paths = 0;
     candidate_t taken[UCT_CUDA_MP_MAX_PATHS];
     const candidate_t *from;
@@ -422,20 +484,18 @@ static bool problem_take_line(problem_t *problem, bool has_host,
     }
 
     for (i = 0; i < line->num_paths; ++i) {
-        from = &problem->candidates[0];
-        if (line->paths[i].route == UCT_CUDA_MP_ROUTE_HOST) {
-            if (!has_host) {
-                return false;
-            }
-            from += problem->num_candidates - 1;
-        } else if (line->paths[i].route == UCT_CUDA_MP_ROUTE_GPU) {
-            if ((unsigned)line->paths[i].gpu > relays) {
-                return false;
-            }
-            from += line->paths[i].gpu;
+        switch (line->paths[i].route) {
+        case UCT_CUDA_MP_ROUTE_DIRECT:
+            from = &problem->candidates[0];
+            break;
+        case UCT_CUDA_MP_ROUTE_HOST:
+            from = has_host ? &problem->candidates[1 + relays] : NULL;
+            break;
+        default:
+            from = relay_of_rank(problem, relays, line->paths[i].gpu);
         }
 
-        if (is_path_busy(&problem->question, from)) {
+        if ((from == NULL) || is_path_busy(&problem->question, from)) {
             return false;
         }
 
@@ -457,7 +517,6 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     const uct_cuda_mp_config_t *config = know->config;
     uct_cuda_mp_path_t direct          = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
     uct_cuda_mp_path_t host            = {UCT_CUDA_MP_ROUTE_HOST, -1};
-    bool is_tuned                      = false;
     bool has_host                      = false;
     const uct_cuda_mp_tuning_line_t *line;
     uct_cuda_mp_case_t *question;
@@ -472,6 +531,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     plan->num_steps  = 0;
     plan->size       = size;
     plan->slot_size  = uct_cuda_mp_slot_size(config);
+    plan->is_tuned   = false;
     plan->graph      = UCT_CUDA_MP_AUTO;
     plan->seconds    = plan->single_seconds = 0;
 
@@ -509,7 +569,8 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     (void)problem_add(&problem, &direct, 0);
     split_of_all(&problem, &split);
     uct_cuda_mp_model_rates(question, &split, &single_rate);
-    plan->single_seconds = split.paths[0]->latency + size / single_rate;
+    problem.single_seconds = split.paths[0]->latency + size / single_rate;
+    plan->single_seconds   = problem.single_seconds;
 
     if (config->num_paths > 0) {
         if (!problem_set_paths(&problem, config->num_paths, config->paths,
@@ -527,8 +588,8 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
                            uct_cuda_mp_tuning_find(know->tuning, src_device,
                                                    dst_device, size);
         if ((line != NULL) && problem_take_line(&problem, has_host, line)) {
-            is_tuned    = true;
-            plan->graph = (uint8_t)line->graph;
+            plan->is_tuned = true;
+            plan->graph    = (uint8_t)line->graph;
             split_of_all(&problem, &split);
         } else {
             problem_choose_relays(&problem, has_host);
@@ -541,8 +602,8 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     }
 
     if ((split.count == 0) ||
-        (!is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
-         (split.seconds * question->model->min_gain > plan->single_seconds))) {
+        (!plan->is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
+         !is_worthwhile(&problem, &split))) {
         return;
     }
 
@@ -570,6 +631,7 @@ void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
     plan->num_steps  = 0;
     plan->size       = size;
     plan->slot_size  = 0;
+    plan->is_tuned   = false;
     plan->graph      = UCT_CUDA_MP_NO;
     plan->seconds    = plan->single_seconds = 0;
     part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
