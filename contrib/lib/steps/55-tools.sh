@@ -12,7 +12,7 @@ tools_topo() {
 # NVML takes 50 ms to start: only a process with a message that might be split
 # is to pay that, and each of these, once. The dynamic linker tells who did.
 tools_probe_lazy() {
-    local mpirun programs trace=$ucx_mp_build/log/probe-lazy
+    local mpirun programs trace=$ucx_mp_build/log/probe-lazy-loads
     local sizes min max want loaded
     mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
     programs=$ucx_mp_build/main/test/mpi
