@@ -397,6 +397,10 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     engine_know(engine, &engine->load, &know);
     for (;;) {
         uct_cuda_mp_plan_make(&know, src, dst, size, plan);
+        uct_cuda_debug("GPU %d to GPU %d, %zu bytes: %u paths, %u copies; %u "
+                       "transfers ahead",
+                       src, dst, size, plan->num_paths, plan->num_steps,
+                       engine->load.queued);
         if (plan->num_paths == 0) {
             return;
         }
