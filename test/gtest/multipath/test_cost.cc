@@ -15,6 +15,7 @@ protected:
         m_plan->size      = 64 * MiB;
         m_plan->num_steps = 16;
         m_plan->graph     = UCT_CUDA_MP_AUTO;
+        m_plan->seconds   = 0;
     }
 
     bool wants()
@@ -48,8 +49,7 @@ TEST_F(test_cost, patience_breaks_even)
     for (unsigned copies = 2; copies <= 512; ++copies) {
         double saved = uct_cuda_mp_cost_streams(copies) -
                        uct_cuda_mp_cost_retarget(copies);
-        double extra = uct_cuda_mp_cost_build(copies) -
-                       uct_cuda_mp_cost_streams(copies);
+        double extra = uct_cuda_mp_cost_build(copies);
         unsigned patience = uct_cuda_mp_cost_patience(copies);
 
         if (patience == UCT_CUDA_MP_COST_NEVER) {
@@ -63,6 +63,25 @@ TEST_F(test_cost, patience_breaks_even)
             EXPECT_LE((patience - 1) * saved, extra) << copies;
         }
     }
+}
+
+/* Building takes the thread while the copies take the links: it costs time only
+ * where the transfer is the shorter of the two */
+TEST_F(test_cost, long_transfers_hide_the_building)
+{
+    m_plan->num_steps = 5;
+    m_plan->seconds   = uct_cuda_mp_cost_build(5) * 0.9;
+    ASSERT_TRUE(wants());
+    EXPECT_EQ(uct_cuda_mp_cost_patience(5), m_patience);
+    EXPECT_GT(m_patience, 1u);
+
+    m_plan->seconds = uct_cuda_mp_cost_build(5) * 1.1;
+    ASSERT_TRUE(wants());
+    EXPECT_EQ(1u, m_patience);
+
+    m_plan->num_steps = 2; /* 6 us by streams, 7 by a graph */
+    m_plan->seconds   = 1;
+    EXPECT_FALSE(wants());
 }
 
 TEST_F(test_cost, variables)

@@ -859,6 +859,28 @@ TEST_P(test_engine_graphs, other_addresses)
     EXPECT_EQ((Counters{0, 4, 2, 0, 0}), counters());
 }
 
+/* Seen once, then built, for each bank of staging memory, while streams carry
+ * the transfer; launched from the fourth on */
+TEST_P(test_engine_graphs, built_behind_streams)
+{
+    m_config.set("_GRAPH", "auto").set("_STAGING_SIZE", "64m");
+    create("64");
+    Transfer t = start(0, 1, 8 * MiB);
+
+    wait(t);
+    for (int i = 0; i < 3; ++i) {
+        again(t);
+    }
+    m_node->fail_function = "cuMemcpyAsync";
+    m_node->fail_call(1); /* no streams from here on */
+    for (int i = 0; i < 3; ++i) {
+        again(t);
+    }
+    m_node->fail_call(0);
+    EXPECT_EQ(0u, count_messages("E "));
+    EXPECT_EQ((Counters{4, 0, 2, 0, 0}), counters());
+}
+
 TEST_P(test_engine_graphs, cache_of_one)
 {
     create("1");

@@ -72,7 +72,7 @@ unsigned uct_cuda_mp_cost_patience(unsigned copies)
 {
     double streams = uct_cuda_mp_cost_streams(copies);
     double saved   = streams - uct_cuda_mp_cost_retarget(copies);
-    double extra   = uct_cuda_mp_cost_build(copies) - streams;
+    double extra   = uct_cuda_mp_cost_build(copies);
 
     if (saved * (UCT_CUDA_MP_COST_NEVER - 1) <= extra) {
         return UCT_CUDA_MP_COST_NEVER;
@@ -105,6 +105,10 @@ bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
         patience = UCT_CUDA_MP_COST_NEVER;
     } else if (graph == UCT_CUDA_MP_AUTO) {
         patience = uct_cuda_mp_cost_patience(plan->num_steps);
+        if ((patience != UCT_CUDA_MP_COST_NEVER) &&
+            (plan->seconds > uct_cuda_mp_cost_build(plan->num_steps))) {
+            patience = 1; /* built behind the copies, at no cost in time */
+        }
     }
 
     if (patience_p != NULL) {

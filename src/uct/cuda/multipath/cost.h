@@ -49,7 +49,9 @@ unsigned uct_cuda_mp_cost_patience(unsigned copies);
  * cheaper than streams.
  *
  * @param patience_p  Filled if so: how often the shape goes through streams
- *                    first. 0: a graph is built at once. May be NULL.
+ *                    before a graph is built behind them. Once, if the transfer
+ *                    takes longer than the building. 0: a graph is built at
+ *                    once, and launched. May be NULL.
  */
 bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
                                   const uct_cuda_mp_config_t *config,

@@ -32,6 +32,10 @@ struct uct_cuda_mp_graphs {
     unsigned                  failures;
     bool                      is_untailed; /* no graph minds lanes' tails */
     seen_t                    seen[SEEN_SIZE];
+    /* What the last plan had no graph for, and is worth one */
+    bool                      is_wanted;
+    uint64_t                  wanted_hash;
+    uct_cuda_mp_graph_key_t   wanted;
     /* Of the plan that is being submitted: what its nodes are to copy */
     uct_cuda_mp_graph_node_t  nodes[UCT_CUDA_MP_MAX_STEPS];
 };
@@ -397,6 +401,13 @@ graph_get(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
         return NULL;
     }
 
+    if (patience > 0) {
+        graphs->is_wanted   = true;
+        graphs->wanted_hash = hash;
+        graphs->wanted      = *key;
+        return NULL;
+    }
+
     return graph_new(graphs, key, hash, ends);
 }
 
@@ -493,8 +504,7 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     ucs_status_t status;
     CUstream stream;
 
-    status = uct_cuda_mp_rsc_launch_stream(graphs->rsc, ends,
-                                                 &stream);
+    status = uct_cuda_mp_rsc_launch_stream(graphs->rsc, ends, &stream);
     if (status != UCS_OK) {
         return status;
     }
@@ -529,8 +539,7 @@ static uint32_t used_banks(uct_cuda_mp_graphs_t *graphs,
     unsigned p;
 
     for (p = 0; p < plan->num_paths; ++p) {
-        staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan,
-                                                     p);
+        staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan, p);
         if ((staging != NULL) && (staging->next > 0)) {
             banks |= 1u << p;
         }
@@ -553,13 +562,13 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
 
+    graphs->is_wanted = false;
     if ((graphs->failures >= MAX_FAILURES) || !driver_has_graphs()) {
         return UCS_ERR_NO_RESOURCE;
     }
 
     status = uct_cuda_ctx_push(
-            uct_cuda_mp_rsc_ctx(graphs->rsc,
-                                      uct_cuda_mp_ends_local(ends)));
+            uct_cuda_mp_rsc_ctx(graphs->rsc, uct_cuda_mp_ends_local(ends)));
     if (status != UCS_OK) {
         return status;
     }
@@ -581,6 +590,21 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
 out_pop:
     uct_cuda_ctx_pop();
     return status;
+}
+
+void uct_cuda_mp_graphs_build(uct_cuda_mp_graphs_t *graphs,
+                              const uct_cuda_mp_ends_t *ends)
+{
+    if (!graphs->is_wanted) {
+        return;
+    }
+
+    graphs->is_wanted = false;
+    if (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
+                graphs->rsc, uct_cuda_mp_ends_local(ends))) == UCS_OK) {
+        (void)graph_new(graphs, &graphs->wanted, graphs->wanted_hash, ends);
+        uct_cuda_ctx_pop();
+    }
 }
 
 void uct_cuda_mp_graphs_put(uct_cuda_mp_graphs_t *graphs,

@@ -29,12 +29,13 @@ void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
 
 /**
  * Launch a prepared plan. Does not wait for it. A graph in flight is never
- * changed: while all graphs of a shape are, another is built if the cache has
- * room.
+ * changed: while all graphs of a shape are, another one is wanted if the cache
+ * has room.
  *
  * @param offset    Where the plan's first byte is in the transfer, bytes.
- * @param patience  How often a shape goes another way before a graph is built
- *                  for it; 0: it is built at once.
+ * @param patience  How often a shape goes another way before a graph is wanted
+ *                  for it. 0: it is built at once; else when the caller says
+ *                  so, uct_cuda_mp_graphs_build().
  * @param held      List of the transfer's graphs, NULL at first. Goes to
  *                  uct_cuda_mp_graphs_put() once the transfer has ended.
  * @return UCS_OK; UCS_ERR_NO_RESOURCE if there is no graph for this plan:
@@ -46,6 +47,16 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_ends_t *ends,
                                        size_t offset, unsigned patience,
                                        uct_cuda_mp_graph_t **held);
+
+
+/**
+ * Build what uct_cuda_mp_graphs_submit() wanted last, if anything, while
+ * streams carry that same plan out: the thread would only wait for them, and
+ * the next transfer of the shape finds its graph. What fails is left for
+ * another time.
+ */
+void uct_cuda_mp_graphs_build(uct_cuda_mp_graphs_t *graphs,
+                              const uct_cuda_mp_ends_t *ends);
 
 
 /** A transfer has ended: its graphs are idle. */

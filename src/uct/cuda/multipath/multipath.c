@@ -421,6 +421,7 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
 static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
+    bool wants_graph;
     ucs_status_t status;
     unsigned patience;
 #ifdef ENABLE_DEBUG
@@ -433,8 +434,9 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
     }
 #endif
 
-    if (uct_cuda_mp_cost_wants_graph(&engine->plan, &engine->config,
-                                     &patience)) {
+    wants_graph = uct_cuda_mp_cost_wants_graph(&engine->plan, &engine->config,
+                                               &patience);
+    if (wants_graph) {
         status = uct_cuda_mp_graphs_submit(engine->graphs, &engine->plan,
                                            &start->ends, offset, patience,
                                            &start->graphs);
@@ -443,8 +445,13 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
         }
     }
 
-    return uct_cuda_mp_streams_submit(engine->streams, &engine->plan,
-                                      &start->ends, offset);
+    status = uct_cuda_mp_streams_submit(engine->streams, &engine->plan,
+                                        &start->ends, offset);
+    if (wants_graph && (status == UCS_OK)) {
+        uct_cuda_mp_graphs_build(engine->graphs, &start->ends);
+    }
+
+    return status;
 }
 
 /* A plan has a largest size; what is larger goes in equal pieces. All of them
