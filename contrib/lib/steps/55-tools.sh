@@ -50,3 +50,12 @@ step probe-lazy quick 60 tools_probe_lazy \
      "NVML is started by processes with large messages only"
 step new-nodes full 120 tools_new_nodes \
      "checked transfers on nodes that nothing else knows"
+
+tools_perf() {
+    UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run \
+    UCX_MP_PERF=$ucx_mp_prefix/bin/ucx_mp_perf \
+        passing_on 'perf: [1-9][0-9]* passed' "$ucx_mp_top/test/perf/run"
+}
+
+step perf quick 120 tools_perf \
+     "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The life of a CUDA graph against its number of nodes: what Sojoodi et al.
+ * (multi-path communication with CUDA Graphs, section 5.5) measure, and the
+ * same copies by streams. The copies are those of one message: first a direct
+ * one, then, chunk by chunk, two hops over another GPU.
+ */
+#include "tool.h"
+
+#include <string.h>
+
+
+#define CHUNK     65536ul /* of one copy: submission is what is timed */
+#define MAX_NODES 512u
+#define LANES     3u      /* direct, to the relay, from the relay */
+#define SLOTS     8u
+#define WARM_UP   2u
+
+enum {
+    CREATE, CONSTRUCT, INSTANTIATE, FIRST_LAUNCH, LAUNCH, UPDATE_LAUNCH,
+    STREAMS, NUM_PHASES
+};
+
+static const char *const phases[NUM_PHASES] = {
+    "create", "construct", "instantiate", "first_launch", "launch",
+    "update_launch", "streams"
+};
+
+
+typedef struct {
+    unsigned lane;
+    int      wait; /* copy on another lane, or -1 */
+    unsigned from; /* index into the buffers below */
+    unsigned to;
+    size_t   from_offset;
+    size_t   to_offset;
+} copy_t;
+
+static struct {
+    int         gpus[LANES]; /* whose context a lane's copies are of */
+    CUdeviceptr buffers[2][3]; /* source, destination, staging; two sets */
+    CUstream    streams[LANES];
+    CUevent     events[MAX_NODES];
+    CUcontext   contexts[LANES];
+    copy_t      copies[MAX_NODES];
+    CUgraphNode nodes[MAX_NODES];
+    CUgraph     graph;
+    CUgraphExec exec;
+} work;
+
+
+/* Copy 0 is the direct one; then each chunk has two */
+static void plan(unsigned count)
+{
+    unsigned i, chunk, slot;
+    copy_t *copy;
+
+    for (i = 0; i < count; ++i) {
+        chunk = (i + 1) / 2;
+        slot  = (chunk - 1) % SLOTS;
+        copy  = &work.copies[i];
+        memset(copy, 0, sizeof(*copy));
+        copy->lane = (i == 0) ? 0 : 2 - (i % 2);
+        copy->wait = -1;
+        if (copy->lane == 0) {
+            copy->to = 1;
+        } else if (copy->lane == 1) {
+            copy->to          = 2;
+            copy->from_offset = chunk * CHUNK;
+            copy->to_offset   = slot * CHUNK;
+            if (chunk > SLOTS) { /* what was in the slot has gone on */
+                copy->wait = (int)(i + 1 - 2 * SLOTS);
+            }
+        } else {
+            copy->from        = 2;
+            copy->to          = 1;
+            copy->wait        = (int)i - 1;
+            copy->from_offset = slot * CHUNK;
+            copy->to_offset   = chunk * CHUNK;
+        }
+    }
+}
+
+static CUdeviceptr address(unsigned set, unsigned buffer, size_t offset)
+{
+    return work.buffers[set][buffer] + offset;
+}
+
+static void copy_params(const copy_t *copy, unsigned set,
+                        CUDA_MEMCPY3D *params)
+{
+    memset(params, 0, sizeof(*params));
+    params->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    params->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    params->srcDevice     = address(set, copy->from, copy->from_offset);
+    params->dstDevice     = address(set, copy->to, copy->to_offset);
+    params->WidthInBytes  = CHUNK;
+    params->Height        = 1;
+    params->Depth         = 1;
+}
+
+static void construct(unsigned count)
+{
+    CUgraphNode after[2], last[LANES] = {NULL};
+    CUDA_MEMCPY3D params;
+    const copy_t *copy;
+    unsigned i, n;
+
+    for (i = 0; i < count; ++i) {
+        copy = &work.copies[i];
+        n    = 0;
+        if (last[copy->lane] != NULL) {
+            after[n++] = last[copy->lane];
+        }
+        if (copy->wait >= 0) {
+            after[n++] = work.nodes[copy->wait];
+        }
+
+        copy_params(copy, 0, &params);
+        UCX_MP_PERF_CALL(cuGraphAddMemcpyNode, &work.nodes[i], work.graph,
+                         after, n, &params, work.contexts[copy->lane]);
+        last[copy->lane] = work.nodes[i];
+    }
+}
+
+static void update(unsigned count, unsigned set)
+{
+    CUDA_MEMCPY3D params;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        copy_params(&work.copies[i], set, &params);
+        UCX_MP_PERF_CALL(cuGraphExecMemcpyNodeSetParams, work.exec,
+                         work.nodes[i], &params,
+                         work.contexts[work.copies[i].lane]);
+    }
+}
+
+/* Every copy waits for others by events, and the first lane for all */
+static void submit(unsigned count)
+{
+    bool is_used[LANES] = {false};
+    const copy_t *copy;
+    unsigned i, lane;
+
+    for (i = 0; i < count; ++i) {
+        copy = &work.copies[i];
+        UCX_MP_PERF_CALL(cuCtxSetCurrent, work.contexts[copy->lane]);
+        if (copy->wait >= 0) {
+            UCX_MP_PERF_CALL(cuStreamWaitEvent, work.streams[copy->lane],
+                             work.events[copy->wait], 0);
+        }
+
+        UCX_MP_PERF_CALL(cuMemcpyAsync,
+                         address(0, copy->to, copy->to_offset),
+                         address(0, copy->from, copy->from_offset), CHUNK,
+                         work.streams[copy->lane]);
+        if (copy->lane != 0) {
+            UCX_MP_PERF_CALL(cuEventRecord, work.events[i],
+                             work.streams[copy->lane]);
+        }
+        is_used[copy->lane] = true;
+    }
+
+    for (lane = 1; lane < LANES; ++lane) {
+        if (is_used[lane] && (count > lane)) {
+            /* its last copy is one of the last two */
+            i = ((count - 1) % 2 == lane % 2) ? count - 1 : count - 2;
+            UCX_MP_PERF_CALL(cuStreamWaitEvent, work.streams[0],
+                             work.events[i], 0);
+        }
+    }
+}
+
+static void settle(void)
+{
+    unsigned lane;
+
+    for (lane = 0; lane < LANES; ++lane) {
+        UCX_MP_PERF_CALL(cuStreamSynchronize, work.streams[lane]);
+    }
+    ucx_mp_perf_use(work.gpus[0]);
+}
+
+static void measure(unsigned count, unsigned repeats)
+{
+    static ucx_mp_perf_series_t series[NUM_PHASES];
+    double times[NUM_PHASES + 1];
+    unsigned i, phase;
+
+    plan(count);
+    for (i = 0; i < WARM_UP + repeats; ++i) {
+        settle();
+        times[CREATE] = ucx_mp_perf_now();
+        UCX_MP_PERF_CALL(cuGraphCreate, &work.graph, 0);
+        times[CONSTRUCT] = ucx_mp_perf_now();
+        construct(count);
+        times[INSTANTIATE] = ucx_mp_perf_now();
+        UCX_MP_PERF_CALL(cuGraphInstantiateWithFlags, &work.exec, work.graph,
+                         0);
+        times[FIRST_LAUNCH] = ucx_mp_perf_now();
+        UCX_MP_PERF_CALL(cuGraphLaunch, work.exec, work.streams[0]);
+        times[LAUNCH] = ucx_mp_perf_now();
+        for (phase = CREATE; phase < LAUNCH; ++phase) {
+            times[phase] = times[phase + 1] - times[phase];
+        }
+
+        settle();
+        times[LAUNCH] = ucx_mp_perf_now();
+        UCX_MP_PERF_CALL(cuGraphLaunch, work.exec, work.streams[0]);
+        times[LAUNCH] = ucx_mp_perf_now() - times[LAUNCH];
+
+        settle();
+        times[UPDATE_LAUNCH] = ucx_mp_perf_now();
+        update(count, 1);
+        UCX_MP_PERF_CALL(cuGraphLaunch, work.exec, work.streams[0]);
+        times[UPDATE_LAUNCH] = ucx_mp_perf_now() - times[UPDATE_LAUNCH];
+
+        settle();
+        times[STREAMS] = ucx_mp_perf_now();
+        submit(count);
+        times[STREAMS] = ucx_mp_perf_now() - times[STREAMS];
+
+        settle();
+        UCX_MP_PERF_CALL(cuGraphExecDestroy, work.exec);
+        UCX_MP_PERF_CALL(cuGraphDestroy, work.graph);
+        for (phase = 0; (phase < NUM_PHASES) && (i >= WARM_UP); ++phase) {
+            series[phase].samples[i - WARM_UP] = times[phase];
+            series[phase].count                = i - WARM_UP + 1;
+        }
+    }
+
+    ucx_mp_perf_report_graph(count, NUM_PHASES, phases, series);
+}
+
+static int relay_of(const uct_cuda_topo_t *topo, int src, int dst)
+{
+    int gpu;
+
+    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+        if ((gpu != src) && (gpu != dst) &&
+            (topo->links[src][gpu].bandwidth > 0) &&
+            (topo->links[gpu][dst].bandwidth > 0)) {
+            return gpu;
+        }
+    }
+
+    return dst; /* the same calls, in two contexts */
+}
+
+void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,
+                       const ucx_mp_perf_options_t *options)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    int relay = relay_of(topo, options->src, options->dst);
+    const int owners[3] = {options->src, options->dst, relay};
+    unsigned i, set, phase;
+    char title[160];
+    size_t size;
+
+    if ((driver->cuGraphCreate == NULL) ||
+        (driver->cuGraphAddMemcpyNode == NULL) ||
+        (driver->cuGraphInstantiateWithFlags == NULL) ||
+        (driver->cuGraphExecMemcpyNodeSetParams == NULL) ||
+        (driver->cuGraphLaunch == NULL)) {
+        printf("\nThis driver has no graphs.\n");
+        return;
+    }
+
+    work.gpus[0] = work.gpus[1] = options->src;
+    work.gpus[2] = relay;
+    for (i = 0; i < LANES; ++i) {
+        work.streams[i] = ucx_mp_perf_stream(work.gpus[i]);
+        UCX_MP_PERF_CALL(cuCtxGetCurrent, &work.contexts[i]);
+    }
+
+    size = (MAX_NODES / 2 + 1) * CHUNK;
+    for (set = 0; set < 2; ++set) {
+        for (i = 0; i < 3; ++i) {
+            work.buffers[set][i] = ucx_mp_perf_alloc(owners[i], size);
+        }
+    }
+
+    for (i = 0; i < MAX_NODES; ++i) {
+        /* an event belongs to the context that it is recorded in */
+        work.events[i] = ucx_mp_perf_event(work.gpus[(i == 0) ? 0 :
+                                                     (i % 2) ? 1 : 2]);
+    }
+
+    snprintf(title, sizeof(title),
+             "CUDA graph of one message's copies, GPU %d to GPU %d over GPU "
+             "%d, microseconds of the calling thread: median (min..max)",
+             options->src, options->dst, relay);
+    ucx_mp_perf_report_part(title);
+    printf("%5s", "nodes");
+    for (phase = 0; phase < NUM_PHASES; ++phase) {
+        printf("  %-22s", phases[phase]);
+    }
+    printf("\n");
+    for (i = 0; i < options->num_nodes; ++i) {
+        ucx_mp_perf_report_step("graph");
+        measure(options->nodes[i], options->repeats);
+    }
+
+    settle();
+    for (set = 0; set < 2; ++set) {
+        for (i = 0; i < 3; ++i) {
+            UCX_MP_PERF_CALL(cuMemFree, work.buffers[set][i]);
+        }
+    }
+}

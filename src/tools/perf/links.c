@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bandwidths: links one by one, and paths of several links in sets. Copies are
+ * timed by events in front of them and behind the last one; copies to and from
+ * pageable memory block, and are timed by the clock.
+ */
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MAX_PATHS (UCT_CUDA_TOPO_MAX_GPUS + 2)
+#define CHUNKS    16u
+#define WARM_UP   2u
+
+
+/* A way from one GPU to another */
+typedef struct {
+    int    relay;    /* GPU; VIA_HOST or DIRECT */
+    size_t bytes;
+} path_t;
+
+enum {
+    DIRECT   = -1,
+    VIA_HOST = -2
+};
+
+/* What a message over some paths uses; made once for all sizes */
+typedef struct {
+    int         src;
+    int         dst;
+    CUdeviceptr from;
+    CUdeviceptr to;
+    CUdeviceptr staging[UCT_CUDA_TOPO_MAX_GPUS];
+    void        *host;
+    CUstream    first[MAX_PATHS];  /* by path: first hop, or the only one */
+    CUstream    second[MAX_PATHS];
+    CUevent     hopped[MAX_PATHS][CHUNKS];
+    CUevent     ended[MAX_PATHS];
+    CUevent     begin;
+    CUevent     end;
+} lane_set_t;
+
+
+static const uct_cuda_topo_t *topo;
+static const ucx_mp_perf_options_t *options;
+
+
+static bool has_link(int from, int to)
+{
+    return topo->links[from][to].bandwidth > 0;
+}
+
+/* A path's place in a set: the direct one, the host, then relays by GPU */
+static unsigned path_place(const path_t *path)
+{
+    return (path->relay == DIRECT)   ? 0 :
+           (path->relay == VIA_HOST) ? 1 :
+                                       2 + (unsigned)path->relay;
+}
+
+static int first_gpu(const lane_set_t *set)
+{
+    return set->src;
+}
+
+/* Who runs the second hop: the relay; what comes from the host, its receiver */
+static int second_gpu(const lane_set_t *set, const path_t *path)
+{
+    return (path->relay == VIA_HOST) ? set->dst : path->relay;
+}
+
+static void set_open(lane_set_t *set, int src, int dst, size_t size)
+{
+    memset(set, 0, sizeof(*set));
+    set->src   = src;
+    set->dst   = dst;
+    set->from  = ucx_mp_perf_alloc(src, size);
+    set->to    = ucx_mp_perf_alloc(dst, size);
+    set->begin = ucx_mp_perf_event(src);
+    set->end   = ucx_mp_perf_event(src);
+}
+
+/* Streams, events and staging memory of a path, when it is first used */
+static void set_add(lane_set_t *set, const path_t *path, size_t size)
+{
+    unsigned place = path_place(path);
+    unsigned i;
+
+    if (set->first[place] == NULL) {
+        set->first[place] = ucx_mp_perf_stream(first_gpu(set));
+        if (path->relay == DIRECT) {
+            set->ended[place] = ucx_mp_perf_event(set->src);
+            return;
+        }
+
+        for (i = 0; i < CHUNKS; ++i) {
+            set->hopped[place][i] = ucx_mp_perf_event(set->src);
+        }
+        set->second[place] = ucx_mp_perf_stream(second_gpu(set, path));
+        set->ended[place]  = ucx_mp_perf_event(second_gpu(set, path));
+    }
+
+    if ((path->relay == VIA_HOST) && (set->host == NULL)) {
+        set->host = ucx_mp_perf_alloc_host(set->src, size);
+    } else if ((path->relay >= 0) && (set->staging[path->relay] == 0)) {
+        set->staging[path->relay] = ucx_mp_perf_alloc(path->relay, size);
+    }
+}
+
+static void set_close(lane_set_t *set)
+{
+    unsigned place, i;
+    int gpu;
+
+    UCX_MP_PERF_CALL(cuMemFree, set->from);
+    UCX_MP_PERF_CALL(cuMemFree, set->to);
+    UCX_MP_PERF_CALL(cuEventDestroy, set->begin);
+    UCX_MP_PERF_CALL(cuEventDestroy, set->end);
+    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+        if (set->staging[gpu] != 0) {
+            UCX_MP_PERF_CALL(cuMemFree, set->staging[gpu]);
+        }
+    }
+    if (set->host != NULL) {
+        ucx_mp_perf_free_host(set->host);
+    }
+
+    for (place = 0; place < MAX_PATHS; ++place) {
+        if (set->first[place] == NULL) {
+            continue;
+        }
+
+        UCX_MP_PERF_CALL(cuStreamDestroy, set->first[place]);
+        UCX_MP_PERF_CALL(cuEventDestroy, set->ended[place]);
+        if (set->second[place] != NULL) {
+            UCX_MP_PERF_CALL(cuStreamDestroy, set->second[place]);
+            for (i = 0; i < CHUNKS; ++i) {
+                UCX_MP_PERF_CALL(cuEventDestroy, set->hopped[place][i]);
+            }
+        }
+    }
+}
+
+static void copy(int gpu, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                 CUstream stream)
+{
+    ucx_mp_perf_use(gpu);
+    UCX_MP_PERF_CALL(cuMemcpyAsync, to, from, bytes, stream);
+}
+
+static size_t chunk_size(const path_t *path)
+{
+    return (path->relay == DIRECT) ? path->bytes :
+                                     (path->bytes / CHUNKS + 4095) & ~4095ul;
+}
+
+/* Every chunk of a staged path has memory of its own: no slot to wait for */
+static void chunk_submit(lane_set_t *set, const path_t *path, size_t offset,
+                         unsigned number)
+{
+    unsigned place = path_place(path);
+    size_t chunk   = chunk_size(path);
+    size_t done    = number * chunk;
+    size_t bytes   = (path->bytes - done < chunk) ? path->bytes - done : chunk;
+    CUdeviceptr staging;
+
+    if (path->relay == DIRECT) {
+        copy(set->src, set->to + offset, set->from + offset, bytes,
+             set->first[place]);
+        return;
+    }
+
+    staging = (path->relay == VIA_HOST) ? (CUdeviceptr)set->host :
+                                          set->staging[path->relay];
+    copy(first_gpu(set), staging + done, set->from + offset + done, bytes,
+         set->first[place]);
+    UCX_MP_PERF_CALL(cuEventRecord, set->hopped[place][number],
+                     set->first[place]);
+    ucx_mp_perf_use(second_gpu(set, path));
+    UCX_MP_PERF_CALL(cuStreamWaitEvent, set->second[place],
+                     set->hopped[place][number], 0);
+    copy(second_gpu(set, path), set->to + offset + done, staging + done, bytes,
+         set->second[place]);
+}
+
+/* The paths' chunks by turns, so that none waits for another's submission */
+static void set_submit(lane_set_t *set, const path_t *paths, unsigned count,
+                       CUstream stream)
+{
+    const path_t *path;
+    unsigned number, place, i;
+    size_t offset;
+
+    ucx_mp_perf_use(set->src);
+    UCX_MP_PERF_CALL(cuEventRecord, set->begin, stream);
+    for (i = 0; i < count; ++i) {
+        UCX_MP_PERF_CALL(cuStreamWaitEvent, set->first[path_place(&paths[i])],
+                         set->begin, 0);
+    }
+
+    for (number = 0; number < CHUNKS; ++number) {
+        offset = 0;
+        for (i = 0; i < count; ++i) {
+            if (number * chunk_size(&paths[i]) < paths[i].bytes) {
+                chunk_submit(set, &paths[i], offset, number);
+            }
+            offset += paths[i].bytes;
+        }
+    }
+
+    for (i = 0; i < count; ++i) {
+        path  = &paths[i];
+        place = path_place(path);
+        ucx_mp_perf_use((path->relay == DIRECT) ? set->src :
+                                                  second_gpu(set, path));
+        UCX_MP_PERF_CALL(cuEventRecord, set->ended[place],
+                         (path->relay == DIRECT) ? set->first[place] :
+                                                   set->second[place]);
+    }
+
+    ucx_mp_perf_use(set->src);
+    for (i = 0; i < count; ++i) {
+        UCX_MP_PERF_CALL(cuStreamWaitEvent, stream,
+                         set->ended[path_place(&paths[i])], 0);
+    }
+    UCX_MP_PERF_CALL(cuEventRecord, set->end, stream);
+}
+
+static double set_wait(lane_set_t *set)
+{
+    float ms;
+
+    ucx_mp_perf_use(set->src);
+    UCX_MP_PERF_CALL(cuEventSynchronize, set->end);
+    UCX_MP_PERF_CALL(cuEventElapsedTime, &ms, set->begin, set->end);
+    return ms * 1e-3;
+}
+
+/* One message by some paths; its shares are as the links' bandwidths are */
+static void measure_paths(const char *what, const char *via, int src, int dst,
+                          const path_t *wanted, unsigned count)
+{
+    static ucx_mp_perf_series_t series;
+    path_t paths[MAX_PATHS];
+    double rates[MAX_PATHS], total = 0;
+    CUstream stream;
+    lane_set_t set;
+    size_t size, rest;
+    unsigned i, n;
+
+    for (i = 0; i < count; ++i) {
+        paths[i] = wanted[i];
+        rates[i] = (paths[i].relay == DIRECT) ?
+                           topo->links[src][dst].bandwidth :
+                   (paths[i].relay == VIA_HOST) ?
+                           topo->gpus[src].to_host.bandwidth :
+                           topo->links[src][paths[i].relay].bandwidth;
+        total   += rates[i];
+    }
+
+    for (n = 0; n < options->num_sizes; ++n) {
+        size = options->sizes[n];
+        set_open(&set, src, dst, size);
+        stream = ucx_mp_perf_stream(src);
+        rest   = size;
+        for (i = count; i-- > 1;) {
+            paths[i].bytes = (size_t)(size * rates[i] / total) & ~4095ul;
+            rest          -= paths[i].bytes;
+        }
+        paths[0].bytes = rest;
+        for (i = 0; i < count; ++i) {
+            set_add(&set, &paths[i], paths[i].bytes);
+        }
+
+        series.count = 0;
+        for (i = 0; i < WARM_UP + options->repeats; ++i) {
+            set_submit(&set, paths, count, stream);
+            series.samples[series.count] = set_wait(&set);
+            series.count += (i >= WARM_UP);
+        }
+
+        ucx_mp_perf_report_rate(what, src, dst, via, size, (double)size,
+                                &series);
+        ucx_mp_perf_use(src);
+        UCX_MP_PERF_CALL(cuStreamDestroy, stream);
+        set_close(&set);
+    }
+}
+
+/* Both at once, by the clock: from the first submission until both are seen */
+static void measure_both_ways(int src, int dst)
+{
+    static ucx_mp_perf_series_t series;
+    const path_t path[1] = {{.relay = DIRECT}};
+    lane_set_t sets[2];
+    CUstream streams[2];
+    path_t whole[1];
+    double begin;
+    unsigned i, n;
+    size_t size;
+
+    for (n = 0; n < options->num_sizes; ++n) {
+        size     = options->sizes[n];
+        whole[0] = (path_t){.relay = DIRECT, .bytes = size};
+        for (i = 0; i < 2; ++i) {
+            set_open(&sets[i], i ? dst : src, i ? src : dst, size);
+            set_add(&sets[i], path, 0);
+            streams[i] = ucx_mp_perf_stream(sets[i].src);
+        }
+
+        series.count = 0;
+        for (i = 0; i < WARM_UP + options->repeats; ++i) {
+            begin = ucx_mp_perf_now();
+            set_submit(&sets[0], whole, 1, streams[0]);
+            set_submit(&sets[1], whole, 1, streams[1]);
+            (void)set_wait(&sets[0]);
+            (void)set_wait(&sets[1]);
+            series.samples[series.count] = ucx_mp_perf_now() - begin;
+            series.count += (i >= WARM_UP);
+        }
+
+        ucx_mp_perf_report_rate("both ways", src, dst, "", size, 2.0 * size,
+                                &series);
+        for (i = 0; i < 2; ++i) {
+            ucx_mp_perf_use(sets[i].src);
+            UCX_MP_PERF_CALL(cuStreamDestroy, streams[i]);
+            set_close(&sets[i]);
+        }
+    }
+}
+
+static void measure_host(int gpu, bool is_pinned, bool is_up)
+{
+    static ucx_mp_perf_series_t series;
+    const char *what = is_pinned ? "page-locked" : "pageable";
+    CUdeviceptr memory;
+    CUstream stream;
+    CUevent begin, end;
+    double started;
+    unsigned i, n;
+    size_t size;
+    void *host;
+    float ms;
+
+    for (n = 0; n < options->num_sizes; ++n) {
+        size   = options->sizes[n];
+        memory = ucx_mp_perf_alloc(gpu, size);
+        host   = is_pinned ? ucx_mp_perf_alloc_host(gpu, size) :
+                             aligned_alloc(4096, (size + 4095) & ~4095ul);
+        if (host == NULL) {
+            ucx_mp_perf_die(UCX_MP_PERF_FAILED, "no %zu bytes of memory",
+                            size);
+        }
+
+        memset(host, 1, size);
+        stream       = ucx_mp_perf_stream(gpu);
+        begin        = ucx_mp_perf_event(gpu);
+        end          = ucx_mp_perf_event(gpu);
+        series.count = 0;
+        for (i = 0; i < WARM_UP + options->repeats; ++i) {
+            started = ucx_mp_perf_now();
+            UCX_MP_PERF_CALL(cuEventRecord, begin, stream);
+            if (is_up) {
+                UCX_MP_PERF_CALL(cuMemcpyDtoHAsync, host, memory, size, stream);
+            } else {
+                UCX_MP_PERF_CALL(cuMemcpyHtoDAsync, memory, host, size, stream);
+            }
+            UCX_MP_PERF_CALL(cuEventRecord, end, stream);
+            UCX_MP_PERF_CALL(cuEventSynchronize, end);
+            UCX_MP_PERF_CALL(cuEventElapsedTime, &ms, begin, end);
+            series.samples[series.count] =
+                    is_pinned ? ms * 1e-3 : ucx_mp_perf_now() - started;
+            series.count += (i >= WARM_UP);
+        }
+
+        ucx_mp_perf_report_rate(what, is_up ? gpu : -1, is_up ? -1 : gpu, "",
+                                size, (double)size, &series);
+        UCX_MP_PERF_CALL(cuEventDestroy, begin);
+        UCX_MP_PERF_CALL(cuEventDestroy, end);
+        UCX_MP_PERF_CALL(cuStreamDestroy, stream);
+        UCX_MP_PERF_CALL(cuMemFree, memory);
+        if (is_pinned) {
+            ucx_mp_perf_free_host(host);
+        } else {
+            free(host);
+        }
+    }
+}
+
+static void measure_sets(int src, int dst)
+{
+    path_t paths[MAX_PATHS];
+    unsigned count = 0;
+    char via[64]   = "direct";
+    size_t length;
+    int gpu;
+
+    paths[count++] = (path_t){.relay = DIRECT};
+    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+        if ((gpu == src) || (gpu == dst) || !has_link(src, gpu) ||
+            !has_link(gpu, dst)) {
+            continue;
+        }
+
+        length = strlen(via);
+        snprintf(via + length, sizeof(via) - length, ",gpu%d", gpu);
+        paths[count++] = (path_t){.relay = gpu};
+        measure_paths("set", via, src, dst, paths, count);
+    }
+
+    length = strlen(via);
+    snprintf(via + length, sizeof(via) - length, ",host");
+    paths[count++] = (path_t){.relay = VIA_HOST};
+    measure_paths("set", via, src, dst, paths, count);
+}
+
+void ucx_mp_perf_links(const uct_cuda_topo_t *node,
+                       const ucx_mp_perf_options_t *asked)
+{
+    const path_t direct = {.relay = DIRECT};
+    int src             = asked->src;
+    int dst             = asked->dst;
+    int num_gpus, i, j;
+    path_t path;
+    char via[32];
+
+    topo     = node;
+    options  = asked;
+    num_gpus = topo->num_gpus;
+    ucx_mp_perf_report_part("Links, GB/s (10^9 bytes/s): median (min..max)");
+    printf("%-12s %-5s -> %-5s %-22s %11s %8s\n", "what", "from", "to", "over",
+           "bytes", "GB/s");
+
+    ucx_mp_perf_report_step("host and GPU, page-locked");
+    for (i = 0; i < (options->quick ? 1 : num_gpus); ++i) {
+        measure_host(i, true, false);
+        measure_host(i, true, true);
+    }
+
+    ucx_mp_perf_report_step("host and GPU, pageable");
+    measure_host(src, false, false);
+    measure_host(src, false, true);
+    if (num_gpus == 1) {
+        return;
+    }
+
+    ucx_mp_perf_report_step("pairs of GPUs");
+    for (i = 0; i < num_gpus; ++i) {
+        for (j = 0; j < num_gpus; ++j) {
+            if ((i != j) && has_link(i, j) &&
+                (!options->quick || (i == src))) {
+                measure_paths("direct", "", i, j, &direct, 1);
+            }
+        }
+    }
+
+    ucx_mp_perf_report_step("pairs of GPUs, both ways");
+    for (i = 0; i < num_gpus; ++i) {
+        for (j = i + 1; j < num_gpus; ++j) {
+            if (has_link(i, j) && has_link(j, i) &&
+                (!options->quick || ((i == src) && (j == dst)))) {
+                measure_both_ways(i, j);
+            }
+        }
+    }
+
+    ucx_mp_perf_report_step("relays");
+    for (i = 0; i < num_gpus; ++i) {
+        if ((i != src) && (i != dst) && has_link(src, i) && has_link(i, dst)) {
+            path = (path_t){.relay = i};
+            snprintf(via, sizeof(via), "gpu%d", i);
+            measure_paths("relay", via, src, dst, &path, 1);
+        }
+    }
+
+    ucx_mp_perf_report_step("over the host");
+    path = (path_t){.relay = VIA_HOST};
+    measure_paths("staged", "host", src, dst, &path, 1);
+
+    ucx_mp_perf_report_step("sets of paths");
+    if (has_link(src, dst)) {
+        measure_sets(src, dst);
+    }
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ucx_mp_perf: measures what the planner assumes of a node. */
+#include "tool.h"
+
+#include <uct/cuda/base/log.h>
+
+
+static void log_message(uct_cuda_log_level_t level, const char *file,
+                        unsigned line, const char *function,
+                        const char *message)
+{
+    fprintf(stderr, "ucx_mp_perf: %s\n", message);
+}
+
+static void check_gpu(const char *option, int gpu, int num_gpus)
+{
+    if (gpu >= num_gpus) {
+        ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+                        "%s %d: this process sees %d GPU%s, from 0 on", option,
+                        gpu, num_gpus, (num_gpus == 1) ? "" : "s");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static ucx_mp_perf_options_t options;
+    const uct_cuda_topo_t *topo;
+
+    ucx_mp_perf_options_read(argc, argv, &options);
+    uct_cuda_log_set(log_message, UCT_CUDA_LOG_WARN);
+    ucx_mp_perf_calls_prepare(&options);
+    topo = ucx_mp_perf_node_open();
+    if (topo->num_gpus == 1) {
+        options.dst = 0; /* what needs two is left out */
+    }
+    check_gpu("--src", options.src, topo->num_gpus);
+    check_gpu("--dst", options.dst, topo->num_gpus);
+    if ((options.src == options.dst) && (topo->num_gpus > 1)) {
+        ucx_mp_perf_die(UCX_MP_PERF_USAGE, "--src and --dst are both GPU %d",
+                        options.src);
+    }
+
+    ucx_mp_perf_report_open(options.json,
+                            (options.links ? 8 : 0) + (options.calls ? 1 : 0) +
+                                    (options.graph ? options.num_nodes : 0));
+    if (options.calls) {
+        ucx_mp_perf_calls(&options);
+    }
+    if (options.graph) {
+        ucx_mp_perf_graph(topo, &options);
+    }
+    if (options.links) {
+        ucx_mp_perf_links(topo, &options);
+    }
+
+    ucx_mp_perf_report_close();
+    return UCX_MP_PERF_OK;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The node's GPUs, with a context each, and memory on them and beside them. */
+#include "tool.h"
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/multipath/staging.h>
+
+#include <time.h>
+
+
+static CUcontext contexts[UCT_CUDA_TOPO_MAX_GPUS];
+static const uct_cuda_topo_t *topo;
+
+
+void ucx_mp_perf_check(CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s: %s", call,
+                        uct_cuda_result_name(result));
+    }
+}
+
+double ucx_mp_perf_now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
+{
+    int gpu, peer;
+
+    if (uct_cuda_device_count() == 0) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED,
+                        "no GPU is visible here; ucx_mp_run --emulate beluga "
+                        "ucx_mp_perf measures an emulated node");
+    }
+
+    topo = uct_cuda_topo_get();
+    if (topo == NULL) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "the node's GPUs cannot be "
+                                            "looked at; ucx_mp_topo --verbose "
+                                            "tells why");
+    }
+
+    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+        if (uct_cuda_ctx_retain(gpu, &contexts[gpu]) != UCS_OK) {
+            ucx_mp_perf_die(UCX_MP_PERF_FAILED, "no context on GPU %d", gpu);
+        }
+    }
+
+    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+        for (peer = 0; peer < topo->num_gpus; ++peer) {
+            if ((gpu != peer) && (topo->links[gpu][peer].bandwidth > 0)) {
+                (void)uct_cuda_ctx_enable_peer(gpu, peer);
+            }
+        }
+    }
+
+    return topo;
+}
+
+void ucx_mp_perf_use(int gpu)
+{
+    UCX_MP_PERF_CALL(cuCtxSetCurrent, contexts[gpu]);
+}
+
+CUstream ucx_mp_perf_stream(int gpu)
+{
+    CUstream stream;
+
+    ucx_mp_perf_use(gpu);
+    UCX_MP_PERF_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    return stream;
+}
+
+CUevent ucx_mp_perf_event(int gpu)
+{
+    CUevent event;
+
+    ucx_mp_perf_use(gpu);
+    UCX_MP_PERF_CALL(cuEventCreate, &event, CU_EVENT_DEFAULT);
+    return event;
+}
+
+CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size)
+{
+    CUdeviceptr memory;
+
+    ucx_mp_perf_use(gpu);
+    UCX_MP_PERF_CALL(cuMemAlloc, &memory, size);
+    UCX_MP_PERF_CALL(cuMemsetD8, memory, 0x5a, size);
+    return memory;
+}
+
+void *ucx_mp_perf_alloc_host(int gpu, size_t size)
+{
+    /* The engine's way to memory of a NUMA node, which comes in slots */
+    size_t slot = (size + UCT_CUDA_MP_STAGING_SLOTS - 1) /
+                  UCT_CUDA_MP_STAGING_SLOTS;
+    uct_cuda_mp_staging_t staging;
+
+    ucx_mp_perf_use(gpu);
+    if (uct_cuda_mp_staging_alloc_host(&staging, topo->gpus[gpu].numa, slot) !=
+        UCS_OK) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED,
+                        "no %zu bytes of page-locked memory", size);
+    }
+
+    return (void*)staging.base;
+}
+
+void ucx_mp_perf_free_host(void *memory)
+{
+    UCX_MP_PERF_CALL(cuMemFreeHost, memory);
+}

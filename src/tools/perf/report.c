@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tables, JSON and progress. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define MICRO 1e6
+
+static struct {
+    FILE       *json;
+    const char *json_name;
+    unsigned   num_objects;
+    unsigned   step;
+    unsigned   num_steps;
+    bool       is_terminal;
+    bool       has_progress; /* a line of it is on the terminal */
+    double     start;
+} report;
+
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double*)a;
+    const double y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+static double sorted(ucx_mp_perf_series_t *series, double place)
+{
+    return series->samples[(unsigned)((series->count - 1) * place)];
+}
+
+static void sort(ucx_mp_perf_series_t *series)
+{
+    qsort(series->samples, series->count, sizeof(series->samples[0]), compare);
+}
+
+static void progress_clear(void)
+{
+    if (report.has_progress) {
+        fprintf(stderr, "\r\033[K");
+        report.has_progress = false;
+    }
+}
+
+void ucx_mp_perf_report_open(const char *json, unsigned num_steps)
+{
+    report.num_steps   = num_steps;
+    report.is_terminal = isatty(STDERR_FILENO);
+    report.start       = ucx_mp_perf_now();
+    report.json_name   = json;
+    if (json == NULL) {
+        return;
+    }
+
+    report.json = fopen(json, "w");
+    if (report.json == NULL) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s", json,
+                        strerror(errno));
+    }
+    fputs("[", report.json);
+}
+
+void ucx_mp_perf_report_step(const char *what)
+{
+    double passed = ucx_mp_perf_now() - report.start;
+
+    if (report.is_terminal && (report.num_steps > 0)) {
+        progress_clear();
+        fprintf(stderr, "%3u %%  %.0f s  %s",
+                (100 * report.step) / report.num_steps, passed, what);
+        fflush(stderr);
+        report.has_progress = true;
+    }
+
+    ++report.step;
+}
+
+void ucx_mp_perf_report_part(const char *title)
+{
+    progress_clear();
+    printf("\n%s\n", title);
+}
+
+static void json_begin(const char *what)
+{
+    fprintf(report.json, "%s\n{\"what\": \"%s\"",
+            (report.num_objects++ > 0) ? "," : "", what);
+}
+
+static void json_end(unsigned repeats)
+{
+    fprintf(report.json, ", \"repeats\": %u}", repeats);
+}
+
+static const char *place_str(int gpu, char *buffer, size_t size)
+{
+    if (gpu < 0) {
+        snprintf(buffer, size, "host");
+    } else {
+        snprintf(buffer, size, "gpu%d", gpu);
+    }
+
+    return buffer;
+}
+
+void ucx_mp_perf_report_rate(const char *what, int from, int to,
+                             const char *via, size_t size, double bytes,
+                             ucx_mp_perf_series_t *seconds)
+{
+    double median, low, high;
+    char name[2][16];
+
+    sort(seconds);
+    median = bytes / sorted(seconds, 0.5) * 1e-9;
+    low    = bytes / sorted(seconds, 1) * 1e-9;
+    high   = bytes / sorted(seconds, 0) * 1e-9;
+    place_str(from, name[0], sizeof(name[0]));
+    place_str(to, name[1], sizeof(name[1]));
+
+    progress_clear();
+    printf("%-12s %-5s -> %-5s %-22s %11zu %8.2f (%.2f..%.2f)\n", what,
+           name[0], name[1], via, size, median, low, high);
+    fflush(stdout);
+    if (report.json != NULL) {
+        json_begin(what);
+        fprintf(report.json,
+                ", \"src\": \"%s\", \"dst\": \"%s\", \"via\": \"%s\", "
+                "\"size\": %zu, \"gbps\": %.4f, \"gbps_min\": %.4f, "
+                "\"gbps_max\": %.4f",
+                name[0], name[1], via, size, median, low, high);
+        json_end(seconds->count);
+    }
+}
+
+void ucx_mp_perf_report_call(const char *name, ucx_mp_perf_series_t *seconds)
+{
+    double median, low, high;
+
+    sort(seconds);
+    median = sorted(seconds, 0.5) * MICRO;
+    low    = sorted(seconds, 0) * MICRO;
+    high   = sorted(seconds, 1) * MICRO;
+
+    progress_clear();
+    printf("%-44s %10.2f (%.2f..%.2f)\n", name, median, low, high);
+    fflush(stdout);
+    if (report.json != NULL) {
+        json_begin("call");
+        fprintf(report.json,
+                ", \"name\": \"%s\", \"usec\": %.4f, \"usec_min\": %.4f, "
+                "\"usec_max\": %.4f",
+                name, median, low, high);
+        json_end(seconds->count);
+    }
+}
+
+void ucx_mp_perf_report_graph(unsigned nodes, unsigned num_phases,
+                              const char *const *phases,
+                              ucx_mp_perf_series_t *series)
+{
+    char cell[64];
+    unsigned i;
+
+    progress_clear();
+    printf("%5u", nodes);
+    for (i = 0; i < num_phases; ++i) {
+        sort(&series[i]);
+        snprintf(cell, sizeof(cell), "%.1f (%.1f..%.1f)",
+                 sorted(&series[i], 0.5) * MICRO, sorted(&series[i], 0) * MICRO,
+                 sorted(&series[i], 1) * MICRO);
+        printf("  %-22s", cell);
+    }
+    printf("\n");
+    fflush(stdout);
+    if (report.json == NULL) {
+        return;
+    }
+
+    json_begin("graph");
+    fprintf(report.json, ", \"nodes\": %u", nodes);
+    for (i = 0; i < num_phases; ++i) {
+        fprintf(report.json, ", \"%s\": %.4f, \"%s_min\": %.4f, "
+                "\"%s_max\": %.4f", phases[i],
+                sorted(&series[i], 0.5) * MICRO, phases[i],
+                sorted(&series[i], 0) * MICRO, phases[i],
+                sorted(&series[i], 1) * MICRO);
+    }
+    json_end(series[0].count);
+}
+
+void ucx_mp_perf_report_close(void)
+{
+    progress_clear();
+    if (report.json == NULL) {
+        return;
+    }
+
+    fputs("\n]\n", report.json);
+    if ((ferror(report.json) != 0) | (fclose(report.json) != 0)) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s",
+                        report.json_name, strerror(errno));
+    }
+}
