@@ -541,6 +541,38 @@ TEST_P(test_engine, auto_on_a_switch_stays_out)
     EXPECT_FALSE(m_node->has_context(0));
 }
 
+/* The host's path of a switched node takes too long to begin for one message of
+ * this size, but not behind another: in a window all but the first use it */
+TEST_P(test_engine, windows_gain_where_one_message_does_not)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir));
+    set_node(hgx(), 4);
+    create();
+    Transfer t = start(0, 1, 64 * MiB);
+    EXPECT_EQ(nullptr, t.transfer);
+
+    uint16_t small = uct_cuda_mp_single_begin(m_engine, 0, 1, MiB);
+    t              = start(0, 1, 64 * MiB);
+    EXPECT_EQ(nullptr, t.transfer);
+    uct_cuda_mp_single_end(m_engine, small);
+
+    uint16_t large = uct_cuda_mp_single_begin(m_engine, 0, 1, 64 * MiB);
+    t              = start(0, 1, 64 * MiB);
+    ASSERT_NE(nullptr, t.transfer);
+    EXPECT_LT(1u, uct_cuda_mp_num_steps(t.transfer));
+    wait(t);
+    t = start(0, 2, 64 * MiB); /* another pair has nothing ahead of it */
+    EXPECT_EQ(nullptr, t.transfer);
+    uct_cuda_mp_single_end(m_engine, large);
+    t = start(0, 1, 64 * MiB);
+    EXPECT_EQ(nullptr, t.transfer);
+    destroy();
+    EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
+}
+
 /* Two processes, as far as the engines know: the one that comes second, and
  * goes the other way, leaves the host to the first */
 TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
@@ -567,14 +599,15 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 
     /* A plain copy counts as well */
     std::swap(m_engine, other);
-    uint16_t counted = uct_cuda_mp_single_begin(m_engine, 2, 3);
+    uint16_t counted = uct_cuda_mp_single_begin(m_engine, 2, 3, MiB);
     std::swap(m_engine, other);
     second = start(3, 2, 64 * MiB);
     EXPECT_EQ(nullptr, second.transfer);
     std::swap(m_engine, other);
     uct_cuda_mp_single_end(m_engine, counted);
     EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
-              uct_cuda_mp_single_begin(m_engine, 2, UCT_CUDA_MP_DEVICE_HOST));
+              uct_cuda_mp_single_begin(m_engine, 2, UCT_CUDA_MP_DEVICE_HOST,
+                                       MiB));
 
     uct_cuda_mp_engine_destroy(other);
     destroy();

@@ -582,7 +582,7 @@ protected:
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(src, dst, &result);
+        uct_cuda_mp_flow_single(src, dst, false, &result);
         return result;
     }
 

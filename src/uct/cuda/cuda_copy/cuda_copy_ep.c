@@ -261,7 +261,7 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         if (engine != NULL) {
             op->counter = engine;
             op->counted = uct_cuda_mp_single_begin(engine, copy.from_device,
-                                                   copy.to_device);
+                                                   copy.to_device, length);
             op->done    = uncount;
         }
     }

@@ -75,7 +75,8 @@ static void op_count(uct_cuda_op_t *op, uct_cuda_mp_engine_t *engine,
 {
     if (length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
         op->counter = engine;
-        op->counted = uct_cuda_mp_single_begin(engine, src_device, dst_device);
+        op->counted = uct_cuda_mp_single_begin(engine, src_device, dst_device,
+                                               length);
     }
 }
 

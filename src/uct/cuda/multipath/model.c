@@ -284,6 +284,15 @@ static unsigned num_piped(const uct_cuda_mp_load_t *load)
     return (queued < MAX_PIPED) ? 1 + queued : MAX_PIPED;
 }
 
+double uct_cuda_mp_model_single(const problem_t *problem, const split_t *split)
+{
+    const bool is_piped = (num_piped(problem->load) > 1);
+    double rate;
+
+    uct_cuda_mp_model_rates(problem, split, &rate);
+    return (is_piped ? 0 : split->paths[0]->latency) + problem->size / rate;
+}
+
 /* Chunks for a staged path. More of them fill the pipeline faster, but each one
  * costs a gap on the link, so that sqrt(seconds / gap) are best (where one fill
  * serves several transfers, their gaps count together); and no more than the

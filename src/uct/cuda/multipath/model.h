@@ -59,7 +59,7 @@ extern const uct_cuda_mp_model_t uct_cuda_mp_model_builtin;
  *  included. */
 typedef struct {
     bool     is_known; /**< Covers the whole node, not only this process */
-    uint16_t queued;   /**< Transfers of this process between the same GPUs that
+    uint16_t queued;   /**< Large transfers of this process, same GPUs, that
                             are ahead of this one: its own paths are filled
                             behind theirs */
     uint8_t  active[UCT_CUDA_MP_NUM_LANES];
@@ -120,6 +120,12 @@ bool uct_cuda_mp_model_path(const uct_cuda_mp_case_t *question,
 /** Max-min fair rates, bytes/s, of paths that run at the same time. */
 void uct_cuda_mp_model_rates(const uct_cuda_mp_case_t *question,
                              const uct_cuda_mp_split_t *split, double *rates_p);
+
+
+/** Seconds of one plain copy over the one path of @a split: behind others, what
+ *  it adds to them. */
+double uct_cuda_mp_model_single(const uct_cuda_mp_case_t *question,
+                                const uct_cuda_mp_split_t *split);
 
 
 /** Give every path its bytes: so that all end together (behind a transfer whose

@@ -33,6 +33,9 @@
 /* Tests of a transfer between two looks at who else is there: some 20 us */
 #define TESTS_A_LOOK 16
 
+/* With the lane of a copy that was counted; no lane has this bit */
+#define COUNTED_LARGE 0x8000u
+
 
 typedef struct {
     uct_cuda_mp_engine_t   super;
@@ -47,6 +50,7 @@ typedef struct {
     bool                   is_learned;
     bool                   is_hidden_told;
     bool                   is_shrink_told;
+    size_t                 alone_min_size; /* with nothing ahead of it */
     /* This engine's view of the node: what did not work is taken out */
     uct_cuda_topo_t        topo;
     uct_cuda_mp_tuning_t   *tuning; /* or NULL */
@@ -223,22 +227,30 @@ static void engine_know(const engine_t *engine, const uct_cuda_mp_load_t *load,
     know_p->tuning = engine->tuning;
 }
 
-/* From what size on is it worth asking? */
+/* From what size on is it worth asking? Behind others, smaller ones gain: paths
+ * that take long to begin do so before they are needed. */
 static void engine_update_min_size(engine_t *engine)
 {
-    uct_cuda_mp_load_t idle = {.is_known = engine->load.is_known};
+    uct_cuda_mp_load_t load = {.is_known = engine->load.is_known};
     uct_cuda_mp_knowledge_t know;
     size_t size;
 
-    engine_know(engine, &idle, &know);
-    size = uct_cuda_mp_plan_min_size(&know, &engine->plan);
+    engine_know(engine, &load, &know);
+    engine->alone_min_size = uct_cuda_mp_plan_min_size(&know, &engine->plan);
+    load.queued            = UINT16_MAX;
+    size                   = uct_cuda_mp_plan_min_size(&know, &engine->plan);
+    if (engine->alone_min_size < size) {
+        size = engine->alone_min_size;
+    }
 
     if (size == SIZE_MAX) {
         uct_cuda_info("no transfer between this process's %d GPUs gains by "
                       "several paths: one path is used",
                       engine->topo.num_gpus);
     } else {
-        uct_cuda_debug("transfers from %zu bytes on use several paths", size);
+        uct_cuda_debug("transfers from %zu bytes on use several paths, behind "
+                       "others from %zu",
+                       engine->alone_min_size, size);
     }
 
     set_min_size(engine, size);
@@ -578,6 +590,10 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
 
     uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
                              start->ends.dst_device, &engine->load);
+    if ((engine->load.queued == 0) && (start->size < engine->alone_min_size)) {
+        return UCS_OK;
+    }
+
     do {
         /* Staging memory that turns out to be scarce makes pieces smaller */
         piece = piece_size(start->size,
@@ -729,8 +745,9 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer)
 }
 
 uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,
-                                  int dst_device)
+                                  int dst_device, size_t size)
 {
+    bool is_large = (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
     uct_cuda_mp_flow_t flow;
 
     if ((src_device < 0) || (src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
@@ -739,20 +756,22 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,
         return UCT_CUDA_MP_NOT_COUNTED;
     }
 
-    uct_cuda_mp_flow_single(src_device, dst_device, &flow);
+    uct_cuda_mp_flow_single(src_device, dst_device, is_large, &flow);
     uct_cuda_mp_traffic_begin(engine_of(super)->traffic, &flow);
-    return flow.lanes[0];
+    return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);
 }
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
 {
+    uint16_t lane = counted & ~COUNTED_LARGE;
     uct_cuda_mp_flow_t flow;
 
     if (counted == UCT_CUDA_MP_NOT_COUNTED) {
         return;
     }
 
-    uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(counted),
-                            uct_cuda_mp_lane_to(counted), &flow);
+    uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(lane),
+                            uct_cuda_mp_lane_to(lane),
+                            (counted & COUNTED_LARGE) != 0, &flow);
     uct_cuda_mp_traffic_end(engine_of(super)->traffic, &flow);
 }

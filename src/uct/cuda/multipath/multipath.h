@@ -174,6 +174,10 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
 /** Smaller messages on one path are gone before anybody could heed them. */
 #define UCT_CUDA_MP_COUNTED_MIN_SIZE (256ul << 10)
 
+/** ... and behind one of these several paths are full before it has ended:
+ *  20 us at 390 GB/s. */
+#define UCT_CUDA_MP_LARGE_MIN_SIZE (8ul << 20)
+
 #define UCT_CUDA_MP_NOT_COUNTED UINT16_MAX
 
 /**
@@ -181,11 +185,12 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
  * message that the caller moves by one copy: it uses a link all the same. Any
  * thread; about 0.05 us, and the first time what it takes to find the others.
  *
+ * @param size  Bytes.
  * @return What uct_cuda_mp_single_end() wants to have when the message is over;
  *         UCT_CUDA_MP_NOT_COUNTED if there is nothing to tell.
  */
 uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine, int src_device,
-                                  int dst_device);
+                                  int dst_device, size_t size);
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 

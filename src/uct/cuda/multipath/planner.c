@@ -520,7 +520,6 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     bool has_host                      = false;
     const uct_cuda_mp_tuning_line_t *line;
     uct_cuda_mp_case_t *question;
-    double single_rate;
     problem_t problem;
     split_t split;
 
@@ -568,8 +567,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     /* What one plain copy takes, to compare with */
     (void)problem_add(&problem, &direct, 0);
     split_of_all(&problem, &split);
-    uct_cuda_mp_model_rates(question, &split, &single_rate);
-    problem.single_seconds = split.paths[0]->latency + size / single_rate;
+    problem.single_seconds = uct_cuda_mp_model_single(question, &split);
     plan->single_seconds   = problem.single_seconds;
 
     if (config->num_paths > 0) {

@@ -18,7 +18,7 @@
 /* Transfers of one pair of GPUs on each lane */
 typedef struct {
     uint16_t count[NUM_LANES];
-    uint16_t queued; /* transfers by several paths */
+    uint16_t queued; /* large transfers */
 } pair_t;
 
 
@@ -194,6 +194,7 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
 
     flow->src_device = plan->src_device;
     flow->dst_device = plan->dst_device;
+    flow->is_large   = true;
     flow->num_lanes  = 0;
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i].path;
@@ -227,7 +228,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     }
 
     if (*pair != NULL) {
-        (*pair)->queued += (flow->num_lanes > 1);
+        (*pair)->queued += flow->is_large;
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -252,7 +253,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
-    if ((pair != NULL) && (flow->num_lanes > 1) && (pair->queued > 0)) {
+    if ((pair != NULL) && flow->is_large && (pair->queued > 0)) {
         --pair->queued;
     }
 

@@ -29,6 +29,7 @@ typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
 typedef struct {
     int16_t  src_device;
     int16_t  dst_device;
+    bool     is_large;  /**< Others can fill their paths behind it */
     unsigned num_lanes;
     uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
 } uct_cuda_mp_flow_t;
@@ -57,8 +58,10 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
 
 /** One copy. */
 static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
+                                           bool is_large,
                                            uct_cuda_mp_flow_t *flow)
 {
+    flow->is_large   = is_large;
     flow->src_device = (int16_t)src_device;
     flow->dst_device = (int16_t)dst_device;
     flow->num_lanes  = 1;
