@@ -95,12 +95,14 @@ void uct_cuda_memory_query(const void *address, size_t length,
         memory->type = UCS_MEMORY_TYPE_CUDA;
     } else {
         memory->is_pinned = (memory_type == CU_MEMORYTYPE_HOST);
-        return;
     }
 
-    memory->device    = ordinal;
-    memory->context   = context;
-    memory->buffer_id = buffer_id;
+    if (memory->type != UCS_MEMORY_TYPE_HOST) {
+        memory->device    = ordinal;
+        memory->context   = context;
+        memory->buffer_id = buffer_id;
+    }
+
     if (range_size != 0) {
         memory->base   = range_start;
         memory->length = range_size;

@@ -20,7 +20,8 @@ typedef struct {
     int                device;    /**< Driver's device number, or -1 (host) */
     CUcontext          context;   /**< Owning context; NULL for pool and VMM
                                        memory, which belong to no context */
-    CUdeviceptr        base;      /**< Start of the allocation */
+    CUdeviceptr        base;      /**< Start of the allocation, or of what was
+                                       registered */
     size_t             length;    /**< Length of the allocation, bytes */
     unsigned long long buffer_id; /**< Unique in this process's lifetime */
     bool               is_pinned; /**< Host memory that the driver knows */

@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host_copy.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
@@ -80,11 +81,11 @@ static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
                                 size_t length)
 {
     if (!copy->from_gpu) {
-        return UCT_CUDA_CALL(cuMemcpyHtoDAsync, (CUdeviceptr)dst, src, length,
-                             copy->lane->stream);
+        return uct_cuda_host_copy((CUdeviceptr)dst, (void*)src, length, true,
+                                  copy->lane->stream);
     } else if (!copy->to_gpu) {
-        return UCT_CUDA_CALL(cuMemcpyDtoHAsync, dst, (CUdeviceptr)src, length,
-                             copy->lane->stream);
+        return uct_cuda_host_copy((CUdeviceptr)src, dst, length, false,
+                                  copy->lane->stream);
     }
 
     return UCT_CUDA_CALL(cuMemcpyDtoDAsync, (CUdeviceptr)dst, (CUdeviceptr)src,

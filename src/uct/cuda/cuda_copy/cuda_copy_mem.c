@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 
@@ -11,9 +12,9 @@
 
 
 struct uct_cuda_copy_memh {
-    CUdeviceptr device_memory; /* Allocated here, or 0 */
-    void        *host_memory;  /* Page-locked here, or NULL */
-    CUcontext   context;       /* Where it was allocated */
+    CUdeviceptr          device_memory; /* Allocated here, or 0 */
+    CUcontext            context;       /* Where it was allocated */
+    uct_cuda_host_lock_t *host_lock;    /* Page-locked here, or NULL */
 };
 
 
@@ -115,8 +116,7 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
 
 /* Copies of other memory work as well, only slower; and UCP 1.13 ends the
  * program if it cannot register its buffers */
-static void tell_not_page_locked(void *address, size_t length, bool hide,
-                                 CUresult result)
+static void tell_not_page_locked(void *address, size_t length, bool hide)
 {
     static bool is_told = false;
 
@@ -124,8 +124,8 @@ static void tell_not_page_locked(void *address, size_t length, bool hide,
                   __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) ?
                          UCT_CUDA_LOG_DEBUG :
                          UCT_CUDA_LOG_WARN,
-                 "cannot page-lock %p (%zu bytes): %s; copies will be slow",
-                 address, length, uct_cuda_result_name(result));
+                 "cannot page-lock %p (%zu bytes); copies will be slow",
+                 address, length);
 }
 
 ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
@@ -135,7 +135,6 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_cuda_copy_memh_t *memh;
     uct_cuda_memory_t memory;
-    CUresult result;
     CUdevice device;
 
     *memh_p = &nothing_to_do;
@@ -144,7 +143,7 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     }
 
     uct_cuda_memory_query(address, length, &memory);
-    if ((memory.device >= 0) || memory.is_pinned) {
+    if (memory.device >= 0) {
         return UCS_OK;
     }
 
@@ -153,16 +152,13 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
         return UCS_ERR_NO_MEMORY;
     }
 
-    result = driver->cuMemHostRegister(address, length,
-                                       CU_MEMHOSTREGISTER_PORTABLE);
-    if (result != CUDA_SUCCESS) {
-        tell_not_page_locked(address, length, hide_errors, result);
+    if (uct_cuda_host_lock(address, length, &memh->host_lock) != UCS_OK) {
+        tell_not_page_locked(address, length, hide_errors);
         free(memh);
         return UCS_OK;
     }
 
-    memh->host_memory = address;
-    *memh_p           = memh;
+    *memh_p = memh;
     return UCS_OK;
 }
 
@@ -172,6 +168,6 @@ void uct_cuda_copy_mem_unregister(uct_cuda_copy_memh_t *memh)
         return;
     }
 
-    (void)uct_cuda_driver_get()->cuMemHostUnregister(memh->host_memory);
+    uct_cuda_host_unlock(memh->host_lock);
     free(memh);
 }

@@ -10,6 +10,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
@@ -235,7 +236,7 @@ err:
  */
 static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
                                  const uct_cuda_ipc_rkey_t *rkey,
-                                 CUdevice device, bool is_gpu, void *local,
+                                 CUdevice device, void *local,
                                  uint64_t remote_addr, size_t length,
                                  direction_t direction, uct_cuda_op_t *op)
 {
@@ -256,11 +257,8 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
     src    = is_put ? (CUdeviceptr)local : remote;
     dst    = is_put ? remote : (CUdeviceptr)local;
 
-    /* The general copy has to see first what memory it is */
-    status = is_gpu ? UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
-                                    op->lane->stream) :
-                      UCT_CUDA_CALL(cuMemcpyAsync, dst, src, length,
-                                    op->lane->stream);
+    status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
+                           op->lane->stream);
     if (status != UCS_OK) {
         uct_cuda_ipc_cache_put(mapping, iface->enable_cache);
         return status;
@@ -268,17 +266,14 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
 
     op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
     op->arg  = mapping;
-    if (is_gpu) {
-        op_count(op, iface->engine, length, is_put ? device : peer,
-                 is_put ? peer : device);
-    }
-
+    op_count(op, iface->engine, length, is_put ? device : peer,
+             is_put ? peer : device);
     return UCS_OK;
 }
 
 /*
  * Makes current where the copy is to run: with the local memory, or, where that
- * is the host's (UCP stages through host buffers), near the peer's memory.
+ * is the host's, near the peer's memory if a context is there.
  */
 static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
                                  int local_device, CUcontext local_context,
@@ -293,6 +288,19 @@ static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
              UCS_OK)) ?
                    UCS_OK :
                    uct_cuda_gpu_context_push_any(-1, context);
+}
+
+/* Host memory has lanes of its own, one each way: its copies take longer than
+ * those between GPUs */
+static unsigned find_lane(const uct_cuda_ipc_iface_t *iface,
+                          const uct_cuda_ipc_rkey_t *rkey, bool is_host,
+                          direction_t direction)
+{
+    return is_host ? iface->max_streams - 1 -
+                             (((2 * rkey->lane) +
+                               (direction == DIRECTION_GET)) %
+                              iface->max_streams) :
+                     rkey->lane % iface->max_streams;
 }
 
 static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
@@ -334,7 +342,9 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         return status;
     }
 
-    status = uct_cuda_queue_lane(queue, rkey->lane % iface->max_streams,
+    status = uct_cuda_queue_lane(queue,
+                                 find_lane(iface, rkey, local_device < 0,
+                                           direction),
                                  &lane);
     if (status != UCS_OK) {
         goto out_pop;
@@ -346,15 +356,21 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     }
 
     op->comp = comp;
-    if (multipath_start(iface, rkey, local_device, iov->buffer, remote_addr,
-                        iov->length, direction, op) != UCS_OK) {
-        status = single_start(iface, rkey, context.device, local_device >= 0,
-                              iov->buffer, remote_addr, iov->length, direction,
-                              op);
-        if (status != UCS_OK) {
-            uct_cuda_op_put(op);
-            goto out_pop;
-        }
+    if (local_device < 0) {
+        status = uct_cuda_ipc_host_start(rkey, context.device,
+                                         iface->enable_cache, iov->buffer,
+                                         remote_addr, iov->length,
+                                         direction == DIRECTION_PUT, op);
+    } else if (multipath_start(iface, rkey, local_device, iov->buffer,
+                               remote_addr, iov->length, direction,
+                               op) != UCS_OK) {
+        status = single_start(iface, rkey, context.device, iov->buffer,
+                              remote_addr, iov->length, direction, op);
+    }
+
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        goto out_pop;
     }
 
     status = uct_cuda_op_post(queue, op);

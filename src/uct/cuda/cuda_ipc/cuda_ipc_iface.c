@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/topo.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
@@ -12,6 +13,8 @@
 
 
 #define MBYTE (1024.0 * 1024.0)
+
+#define HOST_BANDWIDTH 12e9 /* bytes/s, PCIe 3 x16; where nothing is known */
 
 
 #define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
@@ -116,6 +119,24 @@ static double generation_bandwidth(void)
     }
 }
 
+/* Between this process's host memory and any GPU: the slowest link */
+static double host_bandwidth(void)
+{
+    const uct_cuda_topo_t *topo = uct_cuda_topo_get();
+    double bandwidth            = HOST_BANDWIDTH;
+    double link;
+    int i;
+
+    for (i = 0; (topo != NULL) && (i < topo->num_gpus); ++i) {
+        link      = topo->gpus[i].from_host.bandwidth;
+        bandwidth = ((link > 0) && ((i == 0) || (link < bandwidth))) ?
+                            link :
+                            bandwidth;
+    }
+
+    return bandwidth;
+}
+
 /* Over PCIe alone, reading a peer's memory is slower than having it written */
 static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
 {
@@ -147,7 +168,14 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
 
-    attr->bandwidth.shared  = generation_bandwidth();
+    /* Host memory is touched by its own process only */
+    if (attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    attr->bandwidth.shared  = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST) ?
+                                      host_bandwidth() :
+                                      generation_bandwidth();
     attr->path_bandwidth    = attr->bandwidth;
     attr->send_pre_overhead = iface->overhead;
     attr->latency.c         = iface->latency;

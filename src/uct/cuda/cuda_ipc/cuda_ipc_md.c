@@ -3,6 +3,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
@@ -11,6 +12,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 
 /* UCX_CUDA_IPC_* of the memory domain; names and defaults as stock UCX's */
@@ -18,7 +20,14 @@ typedef struct {
     int           enable_mnnvl;
     unsigned long cache_max_regions;
     size_t        cache_max_size;
+    int           host_zcopy;
+    size_t        host_max_size;
 } md_config_t;
+
+typedef struct {
+    uct_abi_md_t super;
+    bool         host_zcopy;
+} md_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "ENABLE_MNNVL",
@@ -37,6 +46,18 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .doc    = "Bytes of each peer's memory kept mapped at most",
      .type   = UCT_ABI_CONFIG_MEMUNITS,
      .offset = offsetof(md_config_t, cache_max_size)},
+    {.name   = "HOST_ZCOPY",
+     .dfl    = "y",
+     .doc    = "Copy between this process's host memory and peers' GPUs directly "
+               "(UCX 1.16 and later)",
+     .type   = UCT_ABI_CONFIG_BOOL,
+     .offset = offsetof(md_config_t, host_zcopy)},
+    {.name   = "HOST_REGISTER_MAX_SIZE",
+     .dfl    = "auto",
+     .doc    = "Page-lock host memory that is copied often, up to so many bytes; "
+               "0: never, auto: a sixteenth of the memory",
+     .type   = UCT_ABI_CONFIG_MEMUNITS,
+     .offset = offsetof(md_config_t, host_max_size)},
     {.type = UCT_ABI_CONFIG_END}
 };
 
@@ -53,7 +74,14 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
                              UCT_ABI_MD_FLAG_MEMTYPE_COPY;
     attr->max_reg          = SIZE_MAX;
     attr->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
-    attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+
+    /* Local host memory may come as it is, unregistered: then UCP neither puts
+     * keys of it into host messages nor remembers registrations. A key of a
+     * peer's is needed all the same, and there is none for host memory. */
+    attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA) |
+                             (((md_t*)md)->host_zcopy ?
+                                      UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) :
+                                      0);
     attr->rkey_packed_size = sizeof(uct_cuda_ipc_packed_rkey_t);
 
     /* UCP has no way for memory that is registered and not cached (it asserts),
@@ -102,12 +130,22 @@ static const uct_abi_md_ops_t md_ops = {
     .mkey_pack = mkey_pack
 };
 
+static size_t host_max_size_auto(void)
+{
+    const long pages     = sysconf(_SC_PHYS_PAGES);
+    const long page_size = sysconf(_SC_PAGESIZE);
+
+    return ((pages > 0) && (page_size > 0)) ?
+                   (size_t)pages / 16 * (size_t)page_size :
+                   0;
+}
+
 static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
 {
     const md_config_t *config = tl_config;
-    uct_abi_md_t *md;
+    md_t *md;
 
     if (config->enable_mnnvl == UCT_ABI_YES) {
         uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: GPUs of other nodes are "
@@ -128,8 +166,14 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                     SIZE_MAX :
                     config->cache_max_size);
 
-    md->ops = &md_ops;
-    *md_p   = md;
+    uct_cuda_host_registry_enable(
+            (config->host_max_size == UCT_ABI_MEMUNITS_AUTO) ?
+                    host_max_size_auto() :
+                    config->host_max_size);
+
+    md->host_zcopy = config->host_zcopy;
+    md->super.ops  = &md_ops;
+    *md_p          = &md->super;
     return UCS_OK;
 }
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host memory that this module has page-locked: one registry for all of it, so
+ * that no part unregisters what another one still copies to or from.
+ */
+#ifndef UCT_CUDA_BASE_HOST_REGISTRY_H
+#define UCT_CUDA_BASE_HOST_REGISTRY_H
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+BEGIN_C_DECLS
+
+
+/** Page-locked memory; whole pages. */
+typedef struct uct_cuda_host_region uct_cuda_host_region_t;
+
+
+/**
+ * Let the module page-lock memory that nobody asked to register.
+ *
+ * Needs UCX's hooks on unmapping: memory that was unmapped has to be unlocked
+ * before its address is used again, or the driver would go on copying to and
+ * from the old pages. Without them nothing is locked of its own accord.
+ *
+ * @param max_size  Bytes locked at most, other registrations included.
+ */
+void uct_cuda_host_registry_enable(size_t max_size);
+
+
+/**
+ * How the next bytes of a buffer are to be copied, to or from a GPU.
+ *
+ * The driver refuses a copy that begins in one piece of locked memory and ends
+ * outside of it, so a buffer is copied piece by piece. Memory that is copied
+ * often enough to pay for it is locked on the way; call with a context current.
+ *
+ * @param address   First byte.
+ * @param length    Bytes left, at least 1.
+ * @param region_p  Filled with the locked memory that the piece lies in, held
+ *                  until it is released; or NULL: none of ours.
+ *
+ * @return Length of the piece, bytes: at least 1, @a length at most.
+ */
+size_t uct_cuda_host_registry_next(const void *address, size_t length,
+                                   uct_cuda_host_region_t **region_p);
+
+/** The copy is over. Any thread. */
+void uct_cuda_host_region_release(uct_cuda_host_region_t *region);
+
+
+/** Memory registered on somebody's request. */
+typedef struct uct_cuda_host_lock uct_cuda_host_lock_t;
+
+/**
+ * Page-lock a range for as long as it is registered; what of it is locked
+ * already stays so. Call with a context current.
+ *
+ * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR: the driver locks no or
+ *         only part of it, and nothing is held (debug message).
+ */
+ucs_status_t uct_cuda_host_lock(const void *address, size_t length,
+                                uct_cuda_host_lock_t **lock_p);
+
+void uct_cuda_host_unlock(uct_cuda_host_lock_t *lock);
+
+
+/** Number of locked regions, for tests. */
+unsigned uct_cuda_host_registry_count(void);
+
+
+END_C_DECLS
+
+#endif
