@@ -266,6 +266,8 @@ static void on_unmap(unsigned event, void *address, size_t length,
             region->next   = registry.going;
             registry.going = region;
             is_any         = true;
+            uct_cuda_host_usage_forget(&registry.usage, region->start,
+                                       region->end);
         } else if (region->state == REGION_LOCKING) {
             region->is_kept = false; /* It goes with its first user */
         }

@@ -16,6 +16,10 @@
 
 #define HOST_BANDWIDTH 12e9 /* bytes/s, PCIe 3 x16; where nothing is known */
 
+/* Seconds: with it UCP copies host memory directly from about 64 KiB on. Below
+ * that, in pageable memory, its own staging is ahead. */
+#define HOST_OVERHEAD 16e-6
+
 
 #define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
     { \
@@ -167,17 +171,17 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                                   uct_abi_perf_attr_t *attr)
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+    const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
 
     /* Host memory is touched by its own process only */
     if (attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    attr->bandwidth.shared  = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST) ?
-                                      host_bandwidth() :
-                                      generation_bandwidth();
+    attr->bandwidth.shared  = is_host ? host_bandwidth() :
+                                        generation_bandwidth();
     attr->path_bandwidth    = attr->bandwidth;
-    attr->send_pre_overhead = iface->overhead;
+    attr->send_pre_overhead = iface->overhead + (is_host ? HOST_OVERHEAD : 0);
     attr->latency.c         = iface->latency;
     return UCS_OK;
 }

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Page-locked host memory: when it is locked, who holds it, when it goes. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/abi/abi.h>
+#include <uct/cuda/base/host_copy.h>
+#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/host_usage.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+static const uintptr_t page  = 4096;
+static const uintptr_t base  = UINT64_C(0x7f0000000000);
+static const size_t mbyte    = 1 << 20;
+static const uintptr_t space = 1024 * mbyte;
+
+/* The linker has the module call this one (--wrap) */
+static uct_abi_mem_event_cb_t unmap_event;
+
+extern "C" ucs_status_t
+__wrap_uct_abi_mem_event_register(unsigned events, uct_abi_mem_event_cb_t cb,
+                                  void *arg)
+{
+    EXPECT_EQ(unsigned(UCT_ABI_MEM_EVENT_VM_UNMAPPED), events);
+    unmap_event = cb;
+    return UCS_OK;
+}
+
+static void unmap(uintptr_t start, size_t length)
+{
+    if (unmap_event != nullptr) {
+        unmap_event(UCT_ABI_MEM_EVENT_VM_UNMAPPED,
+                    reinterpret_cast<void*>(start), length,
+                    UCT_ABI_MEM_TYPE_HOST, nullptr);
+    }
+}
+
+/* What the driver has registered: start and length */
+static std::map<uintptr_t, size_t> registered;
+static unsigned registrations;
+static CUresult refuse;
+
+typedef std::vector<std::pair<uintptr_t, size_t>> copies_t;
+static copies_t copies;
+
+static std::map<uintptr_t, size_t>::iterator find(uintptr_t address)
+{
+    auto it = registered.upper_bound(address);
+
+    if (it == registered.begin()) {
+        return registered.end();
+    }
+    --it;
+    return (address < it->first + it->second) ? it : registered.end();
+}
+
+static bool overlaps(uintptr_t start, size_t length)
+{
+    auto it = registered.lower_bound(start);
+
+    return (find(start) != registered.end()) ||
+           ((it != registered.end()) && (it->first < start + length));
+}
+
+class HostRegistry : public ::testing::Test
+{
+protected:
+    FakeDriver driver;
+
+    void SetUp() override
+    {
+        registered.clear();
+        copies.clear();
+        registrations = 0;
+        refuse        = CUDA_SUCCESS;
+
+        driver.table.cuMemHostRegister = [](void *ptr, size_t length,
+                                            unsigned flags) {
+            uintptr_t start = reinterpret_cast<uintptr_t>(ptr);
+
+            EXPECT_EQ(unsigned(CU_MEMHOSTREGISTER_PORTABLE), flags);
+            ++registrations;
+            if (refuse != CUDA_SUCCESS) {
+                return refuse;
+            }
+            if (overlaps(start, length)) {
+                return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+            }
+            registered[start] = length;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemHostUnregister = [](void *ptr) {
+            return registered.erase(reinterpret_cast<uintptr_t>(ptr)) ?
+                           CUDA_SUCCESS :
+                           CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        };
+        driver.table.cuPointerGetAttribute = [](void*, CUpointer_attribute,
+                                                CUdeviceptr) {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        driver.table.cuPointerGetAttributes =
+                [](unsigned count, CUpointer_attribute *attributes,
+                   void **values, CUdeviceptr address) {
+                    auto it = find(address);
+
+                    for (unsigned i = 0;
+                         (i < count) && (it != registered.end()); ++i) {
+                        switch (attributes[i]) {
+                        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+                            *static_cast<CUmemorytype*>(values[i]) =
+                                    CU_MEMORYTYPE_HOST;
+                            break;
+                        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+                            *static_cast<CUdeviceptr*>(values[i]) = it->first;
+                            break;
+                        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+                            *static_cast<size_t*>(values[i]) = it->second;
+                            break;
+                        default:
+                            break;
+                        }
+                    }
+                    return CUDA_SUCCESS;
+                };
+        /* As the driver: not from one registration into what is outside */
+        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr, const void *src,
+                                            size_t length, CUstream) {
+            uintptr_t start = reinterpret_cast<uintptr_t>(src);
+            auto it         = find(start);
+
+            if ((it == registered.end()) ?
+                        overlaps(start, length) :
+                        (start + length > it->first + it->second)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            copies.push_back({start, length});
+            return CUDA_SUCCESS;
+        };
+
+        uct_cuda_host_registry_enable(space);
+    }
+
+    void TearDown() override
+    {
+        unmap(base, space);
+        EXPECT_EQ(0u, uct_cuda_host_registry_count());
+    }
+
+    static size_t next(uintptr_t start, size_t length,
+                       uct_cuda_host_region_t **region_p)
+    {
+        return uct_cuda_host_registry_next(reinterpret_cast<void*>(start),
+                                           length, region_p);
+    }
+
+    /* Copies a buffer until it is locked, and leaves it so. @return how often
+     * it was not locked. */
+    static unsigned copy_often(uintptr_t start, size_t length)
+    {
+        uct_cuda_host_region_t *region;
+        unsigned count = 0;
+
+        for (; count < 1000; ++count) {
+            EXPECT_EQ(length, next(start, length, &region));
+            if (region != nullptr) {
+                uct_cuda_host_region_release(region);
+                break;
+            }
+        }
+        return count;
+    }
+
+    static uct_cuda_host_lock_t *lock(uintptr_t start, size_t length)
+    {
+        uct_cuda_host_lock_t *result = nullptr;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_host_lock(reinterpret_cast<void*>(start),
+                                             length, &result));
+        return result;
+    }
+};
+
+TEST_F(HostRegistry, memory_is_locked_once_that_has_paid)
+{
+    const unsigned large = copy_often(base, 64 * mbyte);
+    const unsigned small = copy_often(base + 128 * mbyte, mbyte);
+
+    /* 64 MiB: 5.5 ms to lock and unlock, 4.4 saved by each copy (measured) */
+    EXPECT_EQ(2u, large);
+    EXPECT_GT(small, large);
+    EXPECT_LT(small, 20u);
+    EXPECT_EQ(2u, registrations);
+    EXPECT_EQ(0u, copy_often(base, 64 * mbyte));
+    EXPECT_EQ(0u, copy_often(base + 5, 64 * mbyte - 5));
+    EXPECT_EQ(2u, registrations);
+}
+
+TEST_F(HostRegistry, pages_are_locked_whole)
+{
+    copy_often(base + 100, 16 * mbyte);
+    ASSERT_EQ(1u, registered.size());
+    EXPECT_EQ(base, registered.begin()->first);
+    EXPECT_EQ(16 * mbyte + page, registered.begin()->second);
+}
+
+TEST_F(HostRegistry, a_large_buffer_is_locked_in_parts)
+{
+    uct_cuda_host_region_t *region;
+
+    for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(64 * mbyte, next(base, 256 * mbyte, &region));
+        if (region != nullptr) {
+            uct_cuda_host_region_release(region);
+        }
+    }
+    ASSERT_EQ(1u, registered.size());
+    EXPECT_EQ(64 * mbyte, registered[base]);
+}
+
+TEST_F(HostRegistry, unmapped_memory_is_unlocked_before_it_is_gone)
+{
+    copy_often(base, 16 * mbyte);
+    ASSERT_EQ(1u, registered.size());
+    unmap(base - page, page);
+    EXPECT_EQ(1u, registered.size());
+
+    unmap(base + 16 * mbyte - page, page);
+    EXPECT_TRUE(registered.empty());
+
+    /* What comes to its place is other memory */
+    EXPECT_GT(copy_often(base, 16 * mbyte), 0u);
+}
+
+TEST_F(HostRegistry, uses_of_unmapped_memory_do_not_count)
+{
+    uct_cuda_host_region_t *region;
+
+    for (int i = 0; i < 20; ++i) {
+        next(base, 64 * mbyte, &region);
+        EXPECT_EQ(nullptr, region);
+        unmap(base, 64 * mbyte);
+    }
+    EXPECT_EQ(0u, registrations);
+}
+
+TEST_F(HostRegistry, memory_unmapped_in_use_is_unlocked_and_released_later)
+{
+    uct_cuda_host_region_t *region;
+
+    copy_often(base, 16 * mbyte);
+    next(base, 16 * mbyte, &region);
+    ASSERT_NE(nullptr, region);
+    unmap(base, 16 * mbyte);
+    EXPECT_TRUE(registered.empty());
+    EXPECT_EQ(0u, uct_cuda_host_registry_count());
+    uct_cuda_host_region_release(region);
+}
+
+TEST_F(HostRegistry, a_locked_range_is_unlocked_by_its_last_user)
+{
+    uct_cuda_host_lock_t *a = lock(base, mbyte);
+    uct_cuda_host_lock_t *b = lock(base, mbyte);
+    uct_cuda_host_lock_t *c = lock(base + mbyte / 2, mbyte);
+
+    EXPECT_EQ(2u, registrations);
+    EXPECT_EQ(mbyte, registered[base]);
+    EXPECT_EQ(mbyte / 2, registered[base + mbyte]);
+
+    uct_cuda_host_unlock(a);
+    uct_cuda_host_unlock(b);
+    EXPECT_EQ(2u, registered.size()); /* c uses half of the first one */
+    uct_cuda_host_unlock(c);
+    EXPECT_TRUE(registered.empty());
+}
+
+TEST_F(HostRegistry, a_lock_leaves_what_was_locked_for_copies)
+{
+    uct_cuda_host_region_t *region;
+
+    copy_often(base, 16 * mbyte);
+    uct_cuda_host_unlock(lock(base, 32 * mbyte));
+    ASSERT_EQ(1u, registered.size());
+    EXPECT_EQ(16 * mbyte, registered[base]);
+
+    /* A copy is told where the locked memory ends */
+    EXPECT_EQ(16 * mbyte, next(base, 32 * mbyte, &region));
+    ASSERT_NE(nullptr, region);
+    uct_cuda_host_region_release(region);
+    EXPECT_EQ(mbyte, next(base - mbyte, 32 * mbyte, &region));
+    EXPECT_EQ(nullptr, region);
+}
+
+TEST_F(HostRegistry, memory_that_the_program_has_locked_is_left_alone)
+{
+    uct_cuda_host_region_t *region;
+
+    registered[base] = 8 * mbyte;
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_EQ(7 * mbyte, next(base + mbyte, 64 * mbyte, &region));
+        EXPECT_EQ(nullptr, region);
+    }
+    uct_cuda_host_unlock(lock(base + mbyte, mbyte));
+    EXPECT_EQ(0u, registrations);
+    EXPECT_EQ(1u, registered.size());
+}
+
+TEST_F(HostRegistry, a_refusal_is_remembered)
+{
+    refuse = CUDA_ERROR_OUT_OF_MEMORY;
+    EXPECT_EQ(1000u, copy_often(base, 16 * mbyte));
+    EXPECT_EQ(1u, registrations);
+
+    uct_cuda_host_lock_t *none;
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_host_lock(reinterpret_cast<void*>(base), mbyte, &none));
+    EXPECT_EQ(0u, uct_cuda_host_registry_count());
+}
+
+TEST_F(HostRegistry, the_limit_holds)
+{
+    uct_cuda_host_registry_enable(32 * mbyte);
+    copy_often(base, 16 * mbyte);
+    EXPECT_EQ(1000u, copy_often(base + 64 * mbyte, 17 * mbyte));
+    EXPECT_EQ(1u, registered.size());
+
+    uct_cuda_host_registry_enable(0);
+    EXPECT_EQ(1000u, copy_often(base + 256 * mbyte, mbyte));
+    EXPECT_EQ(1u, registrations);
+}
+
+TEST_F(HostRegistry, a_copy_over_several_registrations_goes_in_pieces)
+{
+    uintptr_t at = base + 300;
+    size_t left  = 10 * page;
+
+    registered[base + page]     = 2 * page;
+    registered[base + 3 * page] = page;
+    ASSERT_EQ(UCS_OK, uct_cuda_host_copy(0x1000, reinterpret_cast<void*>(at),
+                                         left, true, nullptr));
+    EXPECT_GT(copies.size(), 2u);
+    for (auto &copy : copies) {
+        EXPECT_EQ(at, copy.first);
+        at   += copy.second;
+        left -= copy.second;
+    }
+    EXPECT_EQ(0u, left);
+}
