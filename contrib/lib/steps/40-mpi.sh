@@ -132,6 +132,19 @@ mpi_self() {
     done
 }
 
+# mpi_remap: page-locked host memory goes, other memory comes to its address
+mpi_remap() {
+    local mpirun programs
+    mpi_tools distribution || return
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
+        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc passing_on \
+        '^ucx_mp_remap: 6 ways, 6 of them with locked memory, 0 wrong' \
+        "$mpi_run" --quiet --emulate hgx-h200 "$mpirun" -n 2 \
+        "$programs/ucx_mp_remap"
+}
+
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
 mpi_speedup() {
     local mpirun programs way
@@ -183,3 +196,5 @@ step mpi-windows quick 60 mpi_windows \
      "four ranks, windows of messages, every way at once"
 step mpi-self quick 60 mpi_self \
      "from GPU to GPU of one process, put and get, several paths"
+step mpi-remap quick 60 mpi_remap \
+     "page-locked host memory is unmapped and mapped anew"

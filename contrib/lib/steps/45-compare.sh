@@ -38,9 +38,17 @@ compare_hgx_put() {
             'put1/ours:stock/64M>=0.98' 'put1/ours:stock/256M>=0.98'
 }
 
+compare_host() {
+    # between host and GPU memory: the GPU's PCIe link at full speed
+    compare hgx-h200 bw4-hd,bw4-dh stock,ours 16M:16M \
+            'bw4-hd/ours:stock/16M>=4' 'bw4-dh/ours:stock/16M>=4'
+}
+
 step compare-beluga-put full 480 compare_beluga_put \
      "one put on beluga: the link's 48 GB/s, and 2.5 times that"
 step compare-beluga-mpi full 300 compare_beluga_mpi \
      "MPI bandwidth on beluga, window 1: 2.5 times stock"
 step compare-hgx-put full 300 compare_hgx_put \
      "one put on hgx-h200: no slower than stock"
+step compare-host full 120 compare_host \
+     "MPI bandwidth H D and D H on hgx-h200, window 4: 4 times stock"

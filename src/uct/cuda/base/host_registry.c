@@ -4,11 +4,11 @@
  * moments: never around a call of the driver, of malloc() or of free(), since
  * any of them may unmap memory and come back here.
  *
- * Memory that is unmapped is unlocked before its address can be used again. The
- * hook runs inside munmap(), which malloc() may have called with its locks held,
- * or the driver with its own, so that it can call neither: a thread of ours
- * unlocks, and the hook waits for it. Should that thread need a lock that the
- * unmapping one holds, the wait ends after a while.
+ * Memory that is unmapped is unlocked before its address can be used again.
+ * The hook runs inside munmap(), which malloc() may have called with its locks
+ * held, or the driver with its own, so that it can call neither: a thread of
+ * ours unlocks, and the hook waits for it. Should that thread need a lock that
+ * the unmapping one holds, the wait ends after a while.
  */
 #include <uct/cuda/base/host_registry.h>
 

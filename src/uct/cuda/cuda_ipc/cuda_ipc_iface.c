@@ -18,7 +18,7 @@
 
 /* Seconds: with it UCP copies host memory directly from about 64 KiB on. Below
  * that, in pageable memory, its own staging is ahead. */
-#define HOST_OVERHEAD 16e-6
+#define HOST_OVERHEAD 20e-6
 
 
 #define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \

@@ -48,14 +48,14 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .offset = offsetof(md_config_t, cache_max_size)},
     {.name   = "HOST_ZCOPY",
      .dfl    = "y",
-     .doc    = "Copy between this process's host memory and peers' GPUs directly "
-               "(UCX 1.16 and later)",
+     .doc    = "Copy between this process's host memory and peers' GPUs "
+               "directly (UCX 1.16 and later)",
      .type   = UCT_ABI_CONFIG_BOOL,
      .offset = offsetof(md_config_t, host_zcopy)},
     {.name   = "HOST_REGISTER_MAX_SIZE",
      .dfl    = "auto",
-     .doc    = "Page-lock host memory that is copied often, up to so many bytes; "
-               "0: never, auto: a sixteenth of the memory",
+     .doc    = "Page-lock host memory that is copied often, up to so many "
+               "bytes; 0: never, auto: a sixteenth of the memory",
      .type   = UCT_ABI_CONFIG_MEMUNITS,
      .offset = offsetof(md_config_t, host_max_size)},
     {.type = UCT_ABI_CONFIG_END}
