@@ -252,7 +252,7 @@ static void on_unmap(unsigned event, void *address, size_t length,
 
     if ((end <= __atomic_load_n(&registry.low, __ATOMIC_RELAXED)) ||
         (start >= __atomic_load_n(&registry.high, __ATOMIC_RELAXED)) ||
-        registry.is_foreign) {
+        registry.is_foreign || !registry.has_thread) {
         return;
     }
 
