@@ -139,7 +139,8 @@ mpi_remap() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
-        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc passing_on \
+        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_CUDA_IPC_HOST_ZCOPY=y \
+        passing_on \
         '^ucx_mp_remap: 6 ways, 6 of them with locked memory, 0 wrong' \
         "$mpi_run" --quiet --emulate hgx-h200 "$mpirun" -n 2 \
         "$programs/ucx_mp_remap"
