@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The streams executor's calls, and what the timing core makes of them. */
+#include "play.h"
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Operations at once: the pieces of a gigabyte */
+#define MAX_OPS (16 * UCT_CUDA_MP_MAX_STEPS)
+
+#define MAX_DEPS (UCT_CUDA_MP_NUM_LANES + 2)
+
+#define MAX_PLACES (UCT_CUDA_TOPO_MAX_GPUS + CUEMU_MAX_NUMA)
+
+
+/* Staging memory of a GPU or NUMA node */
+typedef struct {
+    unsigned      next; /* slot that the next plan begins with */
+    cuemu_op_id_t drained[UCT_CUDA_MP_STAGING_SLOTS];
+} staging_t;
+
+
+struct ucx_mp_player {
+    cuemu_sim_t   *sim;
+    void          *memory;
+    const int64_t *cost;                          /* of each call */
+    int           gpu[UCT_CUDA_TOPO_MAX_GPUS];    /* ordinal: GPU of the node */
+    int           num_numa;
+    cuemu_time_t  begin;
+    cuemu_time_t  cpu;                            /* the calling processor */
+    unsigned      num_used;
+    uint16_t      used[UCT_CUDA_MP_NUM_LANES];    /* in order of first use */
+    cuemu_op_id_t last[UCT_CUDA_MP_NUM_LANES];
+    cuemu_op_id_t steps[UCT_CUDA_MP_MAX_STEPS];
+    unsigned      num_paths;                      /* of the last piece */
+    cuemu_op_id_t path[UCT_CUDA_MP_MAX_PATHS];    /* its last copy */
+    staging_t     staging[MAX_PLACES];
+};
+
+
+static int find_gpu(const cuemu_node_t *node, const uct_cuda_topo_gpu_t *gpu)
+{
+    char busid[CUEMU_BUSID_SIZE];
+    int i;
+
+    snprintf(busid, sizeof(busid), "%04x:%02x:%02x.%x",
+             gpu->pci_domain & 0xffff, gpu->pci_bus, gpu->pci_device & 0x1f,
+             gpu->pci_function & 7);
+    for (i = 0; i < node->num_gpus; ++i) {
+        if (strcmp(node->gpus[i].busid, busid) == 0) {
+            return i;
+        }
+    }
+
+    ucx_mp_tune_die("the node file has no GPU at %s", busid);
+}
+
+ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
+                                      const uct_cuda_topo_t *topo)
+{
+    size_t size             = cuemu_sim_size(MAX_OPS);
+    ucx_mp_player_t *player = calloc(1, sizeof(*player));
+    int i;
+
+    if ((player == NULL) || (posix_memalign(&player->memory, 64, size) != 0)) {
+        ucx_mp_tune_die("out of memory");
+    }
+
+    if (cuemu_sim_init(player->memory, size, node, MAX_OPS, &player->sim) !=
+        CUEMU_OK) {
+        ucx_mp_tune_die("the timing core does not start");
+    }
+
+    player->cost     = cuemu_sim_node(player->sim)->cost.call;
+    player->num_numa = node->num_numa;
+    for (i = 0; i < topo->num_gpus; ++i) {
+        player->gpu[i] = find_gpu(node, &topo->gpus[i]);
+    }
+
+    return player;
+}
+
+void ucx_mp_player_destroy(ucx_mp_player_t *player)
+{
+    free(player->memory);
+    free(player);
+}
+
+static void call(ucx_mp_player_t *player, cuemu_call_t which)
+{
+    player->cpu += player->cost[which];
+}
+
+/* A copy may start once the call that submits it has returned */
+static cuemu_op_id_t add(ucx_mp_player_t *player, cuemu_op_desc_t *desc,
+                         const cuemu_op_id_t *deps, unsigned num_deps)
+{
+    cuemu_op_id_t id;
+    cuemu_status_t status;
+
+    desc->not_before = player->cpu;
+    status = cuemu_sim_op_add(player->sim, player->begin, desc, deps, num_deps,
+                              &id);
+    if (status != CUEMU_OK) {
+        ucx_mp_tune_die("a copy from place %d to %d cannot be modelled: %s",
+                        desc->src, desc->dst, cuemu_status_string(status));
+    }
+
+    return id;
+}
+
+static cuemu_place_t lane_place(const ucx_mp_player_t *player, int end,
+                                int numa)
+{
+    if (end != UCT_CUDA_MP_LANE_HOST) {
+        return CUEMU_PLACE_GPU(player->gpu[end]);
+    }
+
+    return CUEMU_PLACE_NUMA((numa < player->num_numa) ? numa : 0);
+}
+
+static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
+                                   const uct_cuda_mp_place_t *place)
+{
+    staging_t *staging;
+
+    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+        return NULL;
+    }
+
+    staging = &player->staging[(place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) ?
+                                       place->owner :
+                                       UCT_CUDA_TOPO_MAX_GPUS +
+                                               place->owner % CUEMU_MAX_NUMA];
+    return &staging->drained[(staging->next + place->slot) %
+                             UCT_CUDA_MP_STAGING_SLOTS];
+}
+
+/* Is an event recorded behind this step? */
+static void mark_awaited(const uct_cuda_mp_plan_t *plan, bool *is_awaited)
+{
+    const uct_cuda_mp_step_t *step;
+    unsigned i, w;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        step          = &plan->steps[i];
+        is_awaited[i] = (step->from.type > UCT_CUDA_MP_PLACE_DESTINATION);
+        for (w = 0; w < 2; ++w) {
+            if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
+                (plan->steps[step->waits[w]].lane != step->lane)) {
+                is_awaited[step->waits[w]] = true;
+            }
+        }
+    }
+}
+
+static void use_lane(ucx_mp_player_t *player, uint16_t lane)
+{
+    unsigned i;
+
+    for (i = 0; i < player->num_used; ++i) {
+        if (player->used[i] == lane) {
+            return;
+        }
+    }
+
+    player->used[player->num_used++] = lane;
+}
+
+static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
+                        unsigned number, bool is_awaited)
+{
+    const uct_cuda_mp_step_t *step = &plan->steps[number];
+    cuemu_op_id_t *drained         = slot_drained(player, &step->to);
+    cuemu_op_desc_t desc           = {.kind = CUEMU_OP_COPY};
+    unsigned num_deps              = 0;
+    cuemu_op_id_t deps[4];
+    unsigned w;
+
+    deps[num_deps++] = player->last[step->lane];
+    for (w = 0; w < 2; ++w) {
+        if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
+            (plan->steps[step->waits[w]].lane != step->lane)) {
+            call(player, CUEMU_CALL_STREAM_WAIT);
+            deps[num_deps++] = player->steps[step->waits[w]];
+        }
+    }
+
+    if (drained != NULL) {
+        call(player, CUEMU_CALL_STREAM_WAIT);
+        deps[num_deps++] = *drained;
+    }
+
+    if (num_deps > 1) {
+        desc.flags |= CUEMU_OP_CROSS_STREAM;
+    }
+
+    call(player, CUEMU_CALL_COPY_ASYNC);
+    desc.src   = lane_place(player, uct_cuda_mp_lane_from(step->lane),
+                            plan->numa);
+    desc.dst   = lane_place(player, uct_cuda_mp_lane_to(step->lane),
+                            plan->numa);
+    desc.bytes = step->bytes;
+
+    player->steps[number]     = add(player, &desc, deps, num_deps);
+    player->last[step->lane]  = player->steps[number];
+    player->path[step->path]  = player->steps[number];
+    use_lane(player, step->lane);
+    if (is_awaited) {
+        call(player, CUEMU_CALL_EVENT_RECORD);
+    }
+}
+
+void ucx_mp_player_begin(ucx_mp_player_t *player)
+{
+    player->begin    = cuemu_sim_time(player->sim);
+    player->cpu      = player->begin;
+    player->num_used = 0;
+    memset(player->last, 0, sizeof(player->last));
+    memset(player->staging, 0, sizeof(player->staging));
+}
+
+void ucx_mp_player_submit(ucx_mp_player_t *player,
+                          const uct_cuda_mp_plan_t *plan)
+{
+    bool is_awaited[UCT_CUDA_MP_MAX_STEPS];
+    const uct_cuda_mp_step_t *step;
+    cuemu_op_id_t *drained;
+    unsigned i;
+
+    call(player, CUEMU_CALL_CTX_SWITCH);
+    mark_awaited(plan, is_awaited);
+    player->num_paths = plan->num_paths;
+    for (i = 0; i < plan->num_steps; ++i) {
+        submit_step(player, plan, i, is_awaited[i]);
+    }
+
+    /* Whoever has a slot next waits for the last copy out of it */
+    for (i = 0; i < plan->num_steps; ++i) {
+        step    = &plan->steps[i];
+        drained = slot_drained(player, &step->from);
+        if (drained != NULL) {
+            *drained = player->steps[i];
+        }
+    }
+
+    for (i = 0; i < MAX_PLACES; ++i) {
+        player->staging[i].next += UCT_CUDA_MP_PLAN_SLOTS;
+    }
+}
+
+/* Let everything happen up to this operation; seconds that it took */
+static double finish(ucx_mp_player_t *player, cuemu_op_id_t op)
+{
+    cuemu_time_t end;
+
+    while (!cuemu_sim_op_done(player->sim, op)) {
+        (void)cuemu_sim_advance(player->sim, cuemu_sim_next(player->sim));
+    }
+
+    end = cuemu_sim_op_end_time(player->sim, op);
+    cuemu_sim_op_release(player->sim, op);
+    return (double)(end - player->begin +
+                    player->cost[CUEMU_CALL_QUERY_DONE]) /
+           (double)CUEMU_PS_PER_SEC;
+}
+
+double ucx_mp_player_finish(ucx_mp_player_t *player, double *path_p)
+{
+    cuemu_op_desc_t join = {
+        .kind = CUEMU_OP_MARK, .flags = CUEMU_OP_CROSS_STREAM | CUEMU_OP_HOLD
+    };
+    cuemu_op_id_t deps[MAX_DEPS];
+    double seconds;
+    unsigned i;
+
+    call(player, CUEMU_CALL_CTX_SWITCH);
+    for (i = 0; i < player->num_used; ++i) {
+        deps[i] = player->last[player->used[i]];
+        call(player, CUEMU_CALL_EVENT_RECORD);
+        call(player, CUEMU_CALL_STREAM_WAIT);
+    }
+
+    call(player, CUEMU_CALL_EVENT_RECORD);
+    seconds = finish(player, add(player, &join, deps, player->num_used));
+    for (i = 0; (path_p != NULL) && (i < player->num_paths); ++i) {
+        path_p[i] = (double)(cuemu_sim_op_end_time(player->sim,
+                                                   player->path[i]) -
+                             player->begin) /
+                    (double)CUEMU_PS_PER_SEC;
+    }
+
+    return seconds;
+}
+
+double ucx_mp_player_single(ucx_mp_player_t *player, int src_device,
+                            int dst_device, size_t size)
+{
+    cuemu_op_desc_t desc = {
+        .kind  = CUEMU_OP_COPY,
+        .flags = CUEMU_OP_HOLD,
+        .src   = CUEMU_PLACE_GPU(player->gpu[src_device]),
+        .dst   = CUEMU_PLACE_GPU(player->gpu[dst_device]),
+        .bytes = size
+    };
+
+    ucx_mp_player_begin(player);
+    call(player, CUEMU_CALL_CTX_SWITCH);
+    call(player, CUEMU_CALL_COPY_ASYNC);
+    return finish(player, add(player, &desc, NULL, 0));
+}

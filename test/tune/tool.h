@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ucx_mp_plan_time: what its parts share. */
+#ifndef UCX_MP_TUNE_TOOL_H
+#define UCX_MP_TUNE_TOOL_H
+
+#include "play.h"
+
+#include <uct/cuda/multipath/planner.h>
+
+#include <stdio.h>
+
+
+/** Prints "ucx_mp_plan_time: message" and ends the program with status 1. */
+void ucx_mp_tune_die(const char *format, ...)
+        __attribute__((noreturn, format(printf, 1, 2)));
+
+
+/** A transfer that is to be planned. */
+typedef struct {
+    const uct_cuda_topo_t      *topo;
+    const uct_cuda_mp_config_t *config; /**< The user's */
+    ucx_mp_player_t            *player;
+    int                        src;
+    int                        dst;
+    size_t                     size;    /**< Bytes */
+} ucx_mp_tune_case_t;
+
+
+/** Paths, shares and chunks, as a line of a tuning table has them. */
+typedef struct {
+    unsigned           count;
+    uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS]; /**< gpu: relay's rank */
+    double             shares[UCT_CUDA_MP_MAX_PATHS];
+    unsigned           chunks[UCT_CUDA_MP_MAX_PATHS]; /**< 0 of direct */
+    double             seconds;                       /**< As played */
+} ucx_mp_tune_choice_t;
+
+
+/** What was found. */
+typedef struct {
+    ucx_mp_tune_choice_t model;     /**< The module's own choice */
+    double               predicted; /**< Seconds that the model expects of it */
+    double               single;    /**< Seconds of one plain copy, played */
+    ucx_mp_tune_choice_t best;
+    unsigned long        plays;
+} ucx_mp_tune_found_t;
+
+
+/** The module's choice for a transfer, played. */
+void ucx_mp_tune_model(const ucx_mp_tune_case_t *tune,
+                       ucx_mp_tune_found_t *found);
+
+
+/**
+ * The best choice that can be written into a tuning table: all sets of paths,
+ * each with shares that let its paths end together; the best sets then by
+ * moving shares, first 2 then 0.5 % at a time, and chunks. Deterministic.
+ *
+ * @param found  Of ucx_mp_tune_model(), which the search begins with.
+ */
+void ucx_mp_tune_search(const ucx_mp_tune_case_t *tune,
+                        ucx_mp_tune_found_t *found);
+
+
+/** "direct:0.4,relay1:0.6:8" */
+void ucx_mp_tune_choice_print(const ucx_mp_tune_choice_t *choice, FILE *stream);
+
+#endif
