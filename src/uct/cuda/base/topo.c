@@ -11,7 +11,7 @@
 #define LATENCY_GPU  8e-6
 #define LATENCY_HOST 7e-6
 
-#define GIGA  1e9
+#define GIGA 1e9
 
 
 void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus)
