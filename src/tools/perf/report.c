@@ -196,13 +196,16 @@ void ucx_mp_perf_report_graph(unsigned nodes, unsigned num_phases,
 
 void ucx_mp_perf_report_close(void)
 {
+    int failed;
+
     progress_clear();
     if (report.json == NULL) {
         return;
     }
 
     fputs("\n]\n", report.json);
-    if ((ferror(report.json) != 0) | (fclose(report.json) != 0)) {
+    failed = ferror(report.json);
+    if ((fclose(report.json) != 0) || (failed != 0)) {
         ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s",
                         report.json_name, strerror(errno));
     }
