@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ typedef struct {
     int        src; /* or -1: one pair of each class */
     int        dst;
     bool       is_search;
+    uct_cuda_mp_model_t model;
 } options_t;
 
 typedef struct {
@@ -61,6 +63,7 @@ static void usage(FILE *stream)
             "  --pair SRC,DST   only from one GPU to another (one pair of each "
             "class)\n"
             "  --no-search      only the module's own plans\n"
+            "  --model N=V,...  constants of the model: submit_copy=3e-6,...\n"
             "  --help           this text\n\n"
             "UCX_CUDA_IPC_MULTIPATH_* variables hold as they do in the "
             "module; plans go\nthrough streams.\n");
@@ -98,6 +101,53 @@ static void parse_sizes(const char *text, options_t *options)
     }
 }
 
+static void parse_model(const char *text, uct_cuda_mp_model_t *model)
+{
+    static const struct {
+        const char *name;
+        size_t     offset;
+    } names[] = {
+        {"submit_copy", offsetof(uct_cuda_mp_model_t, submit_copy)},
+        {"submit_chunk", offsetof(uct_cuda_mp_model_t, submit_chunk)},
+        {"gap_gpu", offsetof(uct_cuda_mp_model_t, gap_gpu)},
+        {"gap_host", offsetof(uct_cuda_mp_model_t, gap_host)},
+        {"start_host", offsetof(uct_cuda_mp_model_t, start_host)},
+        {"doubt_host", offsetof(uct_cuda_mp_model_t, doubt_host)},
+        {"host_efficiency", offsetof(uct_cuda_mp_model_t, host_efficiency)},
+        {"wait", offsetof(uct_cuda_mp_model_t, wait)},
+        {"poll", offsetof(uct_cuda_mp_model_t, poll)},
+        {"join", offsetof(uct_cuda_mp_model_t, join)},
+        {"min_gain", offsetof(uct_cuda_mp_model_t, min_gain)}
+    };
+    const size_t count = sizeof(names) / sizeof(names[0]);
+    char *copy         = strdup(text);
+    char *item, *value, *rest, *end;
+    size_t i;
+
+    for (item = strtok_r(copy, ",", &rest); item != NULL;
+         item = strtok_r(NULL, ",", &rest)) {
+        value = strchr(item, '=');
+        if (value == NULL) {
+            ucx_mp_tune_die("--model: '%s' is not NAME=VALUE", item);
+        }
+
+        *value++ = '\0';
+        for (i = 0; (i < count) && (strcmp(names[i].name, item) != 0); ++i) {
+        }
+
+        if (i == count) {
+            ucx_mp_tune_die("--model: no constant is called '%s'", item);
+        }
+
+        *(double*)((char*)model + names[i].offset) = strtod(value, &end);
+        if ((end == value) || (*end != '\0')) {
+            ucx_mp_tune_die("--model: '%s' is no number", value);
+        }
+    }
+
+    free(copy);
+}
+
 static void options_read(int argc, char **argv, options_t *options)
 {
     static const struct option names[] = {
@@ -105,6 +155,7 @@ static void options_read(int argc, char **argv, options_t *options)
         {"factor", required_argument, NULL, 'f'},
         {"pair", required_argument, NULL, 'p'},
         {"no-search", no_argument, NULL, 'n'},
+        {"model", required_argument, NULL, 'm'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
@@ -113,7 +164,8 @@ static void options_read(int argc, char **argv, options_t *options)
 
     *options = (options_t){.min_size = 1ul << 20, .max_size = 512ul << 20,
                            .factor = 2, .src = -1, .dst = -1,
-                           .is_search = true};
+                           .is_search = true,
+                           .model = uct_cuda_mp_model_builtin};
     while ((c = getopt_long(argc, argv, "h", names, NULL)) != -1) {
         switch (c) {
         case 's':
@@ -134,6 +186,9 @@ static void options_read(int argc, char **argv, options_t *options)
             break;
         case 'n':
             options->is_search = false;
+            break;
+        case 'm':
+            parse_model(optarg, &options->model);
             break;
         case 'h':
             usage(stdout);
@@ -301,6 +356,7 @@ int main(int argc, char **argv)
 
     tune.topo   = topo;
     tune.config = &config;
+    tune.model  = &options.model;
     for (i = 0; i < count; ++i) {
         show_progress(i, count);
         tune.player = ucx_mp_player_create(&node, topo);

@@ -13,7 +13,7 @@
 #define MAX_SETS (1u << (MAX_RELAYS + 2))
 
 /* Sets of paths that are searched in depth */
-#define MAX_DEEP 6
+#define MAX_DEEP 24
 
 /* Times that differ by less are the same */
 #define SAME 1e-6
@@ -149,7 +149,7 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
     const uct_cuda_mp_load_t idle      = {.is_known = true};
     const uct_cuda_mp_knowledge_t know = {
         .topo = search->tune->topo, .config = config, .load = &idle,
-        .tuning = table
+        .tuning = table, .model = search->tune->model
     };
     const ucx_mp_tune_case_t *tune = search->tune;
     size_t most                    = uct_cuda_mp_plan_max_size(config);
@@ -458,7 +458,7 @@ static bool is_alike(const choice_t *a, const choice_t *b)
 void ucx_mp_tune_search(const ucx_mp_tune_case_t *tune,
                         ucx_mp_tune_found_t *found)
 {
-    static const unsigned guesses[] = {2, 8, 24};
+    static const unsigned guesses[] = {1, 2, 4, 10, 24};
     static choice_t sets[MAX_SETS];
     search_t *search = search_create(tune);
     unsigned relays  = (search->num_relays < MAX_RELAYS) ? search->num_relays :

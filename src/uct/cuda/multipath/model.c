@@ -14,6 +14,9 @@
 /* Transfers of a window that a plan reckons with */
 #define MAX_PIPED 4u
 
+/* Chunks are chosen for a time that depends on them; it settles at once */
+#define ROUNDS 3
+
 
 typedef uct_cuda_mp_case_t       problem_t;
 typedef uct_cuda_mp_model_path_t candidate_t;
@@ -33,18 +36,26 @@ typedef uct_cuda_mp_split_t      split_t;
  *   MPI         -23,  7, 40                          31, 17, 15
  *   MPI, auto   -48, 11, 35                          56, 12, 20
  * Their median is 17 and their mean 23; from 20 they are 10 us off on average,
- * which is doubt_host. So one path is left from 101 MiB on there: all cells of
- * 64 MiB lost, all of 128 MiB won. With four chunks, and shares of .08 and .10
- * given, the host's part came sooner on another day than even without
- * start_host. */
+ * which is doubt_host. All cells of 64 MiB lost, all of 128 MiB won. With four
+ * chunks, and shares of .08 and .10 given, the host's part came sooner on
+ * another day than even without start_host.
+ *
+ * That model reckoned with the latency of both links, a gap for the first chunk
+ * and 5 us of submission: 19 us more than this one, in which start_host is so
+ * much more. It leaves one path from 102 MiB on there.
+ *
+ * wait: chains of staged chunks against copies alone; poll: an event query
+ * that finds it done. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy     = 2.9e-6,
     .submit_chunk    = 2 * 2.9e-6 + 4 * 0.35e-6,
     .gap_gpu         = 3e-6,
     .gap_host        = 14e-6,
-    .start_host      = 20e-6,
+    .start_host      = 39e-6,
     .doubt_host      = 10e-6,
     .host_efficiency = 0.93,
+    .wait            = 1.5e-6,
+    .poll            = 1.5e-6,
     .join            = 2e-6,
     .min_gain        = 1.02
 };
@@ -150,6 +161,7 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
         candidate->cap = bandwidth;
     }
 
+    candidate->rates[candidate->hops]   = bandwidth;
     candidate->lanes[candidate->hops++] = lane;
     candidate->latency                 += link.latency;
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
@@ -182,7 +194,9 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
     }
 
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
-        candidate->cap *= problem->model->host_efficiency;
+        candidate->cap  *= problem->model->host_efficiency;
+        candidate->rates[0] *= problem->model->host_efficiency;
+        candidate->rates[1] *= problem->model->host_efficiency;
         candidate->gap      = problem->model->gap_host;
         candidate->latency += problem->model->start_host;
         candidate->doubt    = problem->model->doubt_host;
@@ -293,43 +307,13 @@ double uct_cuda_mp_model_single(const problem_t *problem, const split_t *split)
     return (is_piped ? 0 : split->paths[0]->latency) + problem->size / rate;
 }
 
-/* Chunks for a staged path. More of them fill the pipeline faster, but each one
- * costs a gap on the link, so that sqrt(seconds / gap) are best (where one fill
- * serves several transfers, their gaps count together); and no more than the
- * submitting processor can keep up with. */
-static unsigned choose_chunks(const problem_t *problem, const candidate_t *path,
-                              double seconds, unsigned staged)
-{
-    const uct_cuda_mp_config_t *config = problem->config;
-    const double submit                = problem->model->submit_chunk * staged;
-    const double gap                   = path->gap * num_piped(problem->load);
-    unsigned chunks                    = 1;
-
-    if (config->chunks > 0) {
-        return config->chunks;
-    }
-
-    if (path->chunks > 0) {
-        return path->chunks;
-    }
-
-    while ((chunks < config->max_chunks) &&
-           ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
-           ((chunks + 1) * submit <= seconds)) {
-        ++chunks;
-    }
-
-    return chunks;
-}
-
 uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config)
 {
     return (config->staging_size / UCT_CUDA_MP_STAGING_SLOTS) & ~(ALIGN - 1);
 }
 
-uint64_t uct_cuda_mp_model_chunk(const problem_t *problem,
-                                 const candidate_t *path, uint64_t bytes,
-                                 double seconds, unsigned staged)
+uint64_t uct_cuda_mp_model_chunk(const problem_t *problem, uint64_t bytes,
+                                 unsigned chunks)
 {
     const uct_cuda_mp_config_t *config = problem->config;
     uint64_t slot                      = uct_cuda_mp_slot_size(config);
@@ -338,7 +322,7 @@ uint64_t uct_cuda_mp_model_chunk(const problem_t *problem,
     if (config->chunk_size != UCT_CUDA_MP_SIZE_AUTO) {
         chunk = config->chunk_size;
     } else {
-        chunk = bytes / choose_chunks(problem, path, seconds, staged);
+        chunk = bytes / chunks;
     }
 
     /* Whatever was asked for: the plan holds so many, and a slot one chunk */
@@ -348,94 +332,346 @@ uint64_t uct_cuda_mp_model_chunk(const problem_t *problem,
     return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
 }
 
-void uct_cuda_mp_model_solve(const problem_t *problem, split_t *split)
+/* What a transfer's paths have to do with each other */
+typedef struct {
+    unsigned direct; /* copies submitted before all staged ones */
+    unsigned staged; /* paths */
+    bool     is_piped;
+} company_t;
+
+
+/* A path's time is  start + bytes * cost, whichever of its bounds that is */
+typedef struct {
+    double   start;
+    double   cost;
+    unsigned chunks;
+} line_t;
+
+
+/* What bounds a staged path's end */
+enum {
+    BOUND_LINKS,  /* The links, which are never idle after their first chunk */
+    BOUND_FIRST,  /* The last chunk's first copy is submitted late */
+    BOUND_SECOND, /* ... and its second copy is */
+    NUM_BOUNDS
+};
+
+
+/* Bytes/s of a hop: a shared limit that holds up one holds up both */
+static double hop_rate(const candidate_t *path, unsigned hop, double rate)
 {
-    double rates[UCT_CUDA_MP_MAX_PATHS];
-    double start[UCT_CUDA_MP_MAX_PATHS];
-    double cost[UCT_CUDA_MP_MAX_PATHS];
-    double total_rate  = 0;
-    double total_share = 0;
-    double total_speed = 0;
-    unsigned staged    = 0;
-    unsigned dropped   = 0;
-    double submit      = problem->model->join;
-    bool is_piped      = (num_piped(problem->load) > 1);
-    double seconds, weight, chunks, chunk;
-    bool is_done;
+    return (rate < path->cap * (1 - ROUNDING)) ? rate : path->rates[hop];
+}
+
+/* Of a path with so many chunks. Copies are submitted chunk by chunk, and of
+ * each chunk first the first hops of all paths. A link's latency has in it its
+ * own submission and a poll, which here are reckoned for all together. */
+static void staged_bounds(const problem_t *problem, const company_t *company,
+                          const candidate_t *path, unsigned number, double rate,
+                          unsigned chunks, line_t bounds[NUM_BOUNDS])
+{
+    const uct_cuda_mp_model_t *model = problem->model;
+    const double copy                = model->submit_chunk / 2;
+    const double first               = hop_rate(path, 0, rate);
+    const double second              = hop_rate(path, 1, rate);
+    double latency, begin, late;
     unsigned i;
 
-    uct_cuda_mp_model_rates(problem, split, rates);
-    for (i = 0; i < split->count; ++i) {
-        total_rate  += rates[i];
-        total_share += split->paths[i]->share;
-        staged      += (split->paths[i]->hops > 1);
+    for (i = 0; i < NUM_BOUNDS; ++i) {
+        bounds[i].chunks = chunks;
     }
 
-    seconds = problem->size / total_rate;
-    for (i = 0; i < split->count; ++i) {
-        start[i] = is_piped ?
-                           0 :
-                           split->paths[i]->latency + problem->model->join;
-        cost[i]  = 1 / rates[i];
-        if (split->paths[i]->hops > 1) {
-            chunk     = (double)uct_cuda_mp_model_chunk(
-                    problem, split->paths[i],
-                    (uint64_t)(seconds * rates[i]), seconds, staged);
-            chunk     = max_double(chunk, 1);
-            chunks    = max_double(seconds * rates[i] / chunk, 1);
-            start[i] += chunks * split->paths[i]->gap;
-            if (!is_piped) {
-                start[i] += problem->model->submit_copy;
-                cost[i]  *= 1 + 1 / chunks;
-            }
-            submit   += chunks * problem->model->submit_chunk;
-        } else {
-            submit   += problem->model->submit_copy;
-        }
-        total_speed += 1 / cost[i];
-    }
-
-    /* Configured shares; or with no model asked, all paths that there are, each
-     * as it is fast */
-    if ((total_share > 0) || (problem->config->enable == UCT_CUDA_MP_YES)) {
-        split->seconds = submit;
-        for (i = 0; i < split->count; ++i) {
-            weight          = (total_share > 0) ?
-                                      split->paths[i]->share / total_share :
-                                      1 / (cost[i] * total_speed);
-            split->bytes[i] = problem->size * weight;
-            split->seconds  = max_double(split->seconds,
-                                         start[i] + split->bytes[i] * cost[i]);
+    if (company->is_piped) {
+        for (i = 0; i < NUM_BOUNDS; ++i) {
+            bounds[i].start = chunks * path->gap;
+            bounds[i].cost  = 1 / rate;
         }
         return;
     }
+
+    latency = path->latency - 2 * (model->submit_copy + model->poll);
+    begin   = company->direct * model->submit_copy + (number + 1) * copy +
+              model->poll + model->join;
+    late    = (chunks - 1) * 2 * company->staged * copy;
+
+    bounds[BOUND_LINKS].start  = begin + latency + model->wait +
+                                 (chunks - 1) * path->gap;
+    bounds[BOUND_LINKS].cost   = 1 / min_double(first, second) +
+                                 1 / (chunks * max_double(first, second));
+    bounds[BOUND_FIRST].start  = begin + latency + model->wait + late;
+    bounds[BOUND_FIRST].cost   = (1 / first + 1 / second) / chunks;
+    bounds[BOUND_SECOND].start = begin + company->staged * copy + latency / 2 +
+                                 late;
+    bounds[BOUND_SECOND].cost  = 1 / (chunks * second);
+}
+
+/* Which of the bounds holds for a path that is to end at a time, and what it
+ * carries by then */
+static double staged_bytes(const problem_t *problem, const company_t *company,
+                           const candidate_t *path, unsigned number,
+                           double rate, unsigned chunks, double seconds,
+                           line_t *line)
+{
+    line_t bounds[NUM_BOUNDS];
+    double bytes, least;
+    unsigned i;
+
+    staged_bounds(problem, company, path, number, rate, chunks, bounds);
+    least = DBL_MAX;
+    for (i = 0; i < NUM_BOUNDS; ++i) {
+        bytes = (seconds - bounds[i].start) / bounds[i].cost;
+        if (bytes < least) {
+            least = bytes;
+            *line = bounds[i];
+        }
+    }
+
+    return least;
+}
+
+/* Chunks that somebody has asked for, or 0 */
+static unsigned given_chunks(const problem_t *problem, const candidate_t *path)
+{
+    return (problem->config->chunks > 0) ? problem->config->chunks :
+                                           path->chunks;
+}
+
+/* Chunks of a part of these bytes, as they have to fit into slots */
+static unsigned least_chunks(const problem_t *problem, double bytes)
+{
+    uint64_t slot = uct_cuda_mp_slot_size(problem->config);
+
+    return (unsigned)(((uint64_t)bytes + slot - 1) / slot);
+}
+
+/* Chunks that let a path's links carry the most until a time. More of them fill
+ * the pipeline faster, but each one costs a gap on the link: the derivative of
+ *   (time - (c - 1) gap) / (1 + 1/c)
+ * is 0 at c = sqrt(2 + time / gap) - 1. */
+static unsigned most_chunks(const problem_t *problem, const company_t *company,
+                            const candidate_t *path, double seconds,
+                            double start)
+{
+    const unsigned max = problem->config->max_chunks;
+    unsigned chunks    = 1;
+    double time, gap;
+
+    if (company->is_piped) {
+        /* One fill serves several transfers, their gaps count together; and no
+         * more than the submitting processor can keep up with */
+        gap = path->gap * num_piped(problem->load);
+        while ((chunks < max) &&
+               ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
+               ((chunks + 1) * problem->model->submit_chunk *
+                        company->staged <= seconds)) {
+            ++chunks;
+        }
+
+        return chunks;
+    }
+
+    time = seconds - start;
+    while ((chunks < max) &&
+           ((chunks + 1.5) * (chunks + 1.5) * path->gap <=
+            2 * path->gap + time)) {
+        ++chunks;
+    }
+
+    return chunks;
+}
+
+/* The line of a staged path that is to end at a time, with the chunks that let
+ * it carry the most by then: fewer of them where the processor cannot submit
+ * them as fast as the links could take them. */
+static void staged_choose(const problem_t *problem, const company_t *company,
+                          const candidate_t *path, unsigned number, double rate,
+                          double seconds, line_t *line)
+{
+    unsigned chunks = given_chunks(problem, path);
+    double bytes, fewer;
+    unsigned least;
+    line_t other;
+
+    if (chunks > 0) {
+        (void)staged_bytes(problem, company, path, number, rate, chunks,
+                           seconds, line);
+        return;
+    }
+
+    bytes  = staged_bytes(problem, company, path, number, rate, 1, seconds,
+                          line);
+    chunks = most_chunks(problem, company, path, seconds, line->start);
+    least  = least_chunks(problem, max_double(bytes, 0));
+    chunks = (chunks < least) ? least : chunks;
+    bytes  = staged_bytes(problem, company, path, number, rate, chunks, seconds,
+                          line);
+    while (!company->is_piped && (chunks > 1) && (chunks > least)) {
+        fewer = staged_bytes(problem, company, path, number, rate, chunks - 1,
+                             seconds, &other);
+        if (fewer < bytes) {
+            break;
+        }
+
+        *line = other;
+        bytes = fewer;
+        --chunks;
+    }
+}
+
+/* Lines of all paths of a transfer that ends at a time */
+static void choose_lines(const problem_t *problem, const company_t *company,
+                         const split_t *split, const double *rates,
+                         double seconds, line_t *lines)
+{
+    const uct_cuda_mp_model_t *model = problem->model;
+    unsigned number                  = 0;
+    unsigned i;
+
+    for (i = 0; i < split->count; ++i) {
+        if (split->paths[i]->hops > 1) {
+            staged_choose(problem, company, split->paths[i], number++, rates[i],
+                          seconds, &lines[i]);
+        } else {
+            lines[i].start  = company->is_piped ? 0 :
+                                                 split->paths[i]->latency +
+                                                         model->join;
+            lines[i].cost   = 1 / rates[i];
+            lines[i].chunks = 0;
+        }
+    }
+}
+
+/* When all end together. Paths that could not even start before are dropped. */
+static double end_together(const problem_t *problem, const split_t *split,
+                           const line_t *lines, unsigned *dropped_p)
+{
+    unsigned dropped = 0;
+    double seconds, weight;
+    bool is_done;
+    unsigned i;
 
     do {
         seconds = problem->size;
         weight  = 0;
         for (i = 0; i < split->count; ++i) {
             if (!(dropped & (1u << i))) {
-                seconds += start[i] / cost[i];
-                weight  += 1 / cost[i];
+                seconds += lines[i].start / lines[i].cost;
+                weight  += 1 / lines[i].cost;
             }
         }
 
         seconds /= weight;
         is_done  = true;
         for (i = 0; i < split->count; ++i) {
-            if (!(dropped & (1u << i)) && (start[i] >= seconds)) {
+            if (!(dropped & (1u << i)) && (lines[i].start >= seconds)) {
                 dropped |= 1u << i;
                 is_done  = false;
             }
         }
     } while (!is_done);
 
-    /* A window of transfers cannot go faster than it is submitted */
-    split->seconds = max_double(seconds, submit);
+    *dropped_p = dropped;
+    return seconds;
+}
+
+/* Processor time to submit it all */
+static double submit_time(const problem_t *problem, const split_t *split,
+                          const line_t *lines)
+{
+    double seconds = problem->model->join;
+    unsigned i;
+
     for (i = 0; i < split->count; ++i) {
-        split->bytes[i] = (dropped & (1u << i)) ?
-                                  0 :
-                                  (seconds - start[i]) / cost[i];
+        seconds += (split->paths[i]->hops > 1) ?
+                           lines[i].chunks * problem->model->submit_chunk :
+                           problem->model->submit_copy;
+    }
+
+    return seconds;
+}
+
+/* Parts by given weights */
+static void solve_weights(const problem_t *problem, const company_t *company,
+                          split_t *split, const double *rates,
+                          const double *weights, line_t *lines)
+{
+    unsigned number = 0;
+    line_t bounds[NUM_BOUNDS];
+    double bytes;
+    unsigned i, b;
+
+    split->seconds = submit_time(problem, split, lines);
+    for (i = 0; i < split->count; ++i) {
+        bytes           = problem->size * weights[i];
+        split->bytes[i] = bytes;
+        bounds[0]       = bounds[1] = bounds[2] = lines[i];
+        if (split->paths[i]->hops > 1) {
+            /* With this path's end in sight, not that of all */
+            staged_choose(problem, company, split->paths[i], number, rates[i],
+                          lines[i].start + bytes * lines[i].cost, &lines[i]);
+            staged_bounds(problem, company, split->paths[i], number++, rates[i],
+                          lines[i].chunks, bounds);
+        }
+
+        split->chunks[i] = lines[i].chunks;
+        for (b = 0; b < NUM_BOUNDS; ++b) {
+            split->seconds = max_double(split->seconds,
+                                        bounds[b].start +
+                                                bytes * bounds[b].cost);
+        }
     }
 }
 
+void uct_cuda_mp_model_solve(const problem_t *problem, split_t *split)
+{
+    company_t company  = {.is_piped = (num_piped(problem->load) > 1)};
+    double total_rate  = 0;
+    double total_share = 0;
+    double total_speed = 0;
+    unsigned dropped   = 0;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    double weights[UCT_CUDA_MP_MAX_PATHS];
+    line_t lines[UCT_CUDA_MP_MAX_PATHS];
+    double seconds;
+    unsigned i, round;
+
+    uct_cuda_mp_model_rates(problem, split, rates);
+    for (i = 0; i < split->count; ++i) {
+        total_rate     += rates[i];
+        total_share    += split->paths[i]->share;
+        company.staged += (split->paths[i]->hops > 1);
+        company.direct += (split->paths[i]->hops == 1);
+    }
+
+    seconds = problem->size / total_rate;
+    for (round = 0; round < ROUNDS; ++round) {
+        choose_lines(problem, &company, split, rates, seconds, lines);
+        seconds = end_together(problem, split, lines, &dropped);
+    }
+
+    /* Configured shares; or with no model asked, all paths that there are, each
+     * as it is fast */
+    if ((total_share > 0) || (problem->config->enable == UCT_CUDA_MP_YES)) {
+        for (i = 0; i < split->count; ++i) {
+            total_speed += 1 / lines[i].cost;
+        }
+
+        for (i = 0; i < split->count; ++i) {
+            weights[i] = (total_share > 0) ?
+                                 split->paths[i]->share / total_share :
+                                 1 / (lines[i].cost * total_speed);
+        }
+
+        solve_weights(problem, &company, split, rates, weights, lines);
+        return;
+    }
+
+    /* A window of transfers cannot go faster than it is submitted */
+    split->seconds = max_double(seconds, submit_time(problem, split, lines));
+    for (i = 0; i < split->count; ++i) {
+        split->chunks[i] = lines[i].chunks;
+        split->bytes[i]  = (dropped & (1u << i)) ?
+                                   0 :
+                                   (seconds - lines[i].start) / lines[i].cost;
+    }
+}

@@ -6,10 +6,12 @@
  *
  * A path takes  start + bytes * cost  seconds. A direct path's cost is
  * 1 / rate. A staged path of c chunks fills and drains a pipeline of two
- * copies, so that its cost is (1 + 1/c) / rate, and every chunk leaves a gap on
- * the link. Shares are such that all paths end together. In a window of
- * transfers between the same GPUs only the first one fills the paths; behind it
- * shares go by the rates.
+ * copies, so that its cost is  1 / slow hop + 1 / (c * fast hop),  and every
+ * chunk but the first leaves a gap on the link. Copies are submitted one after
+ * the other, and where the processor is late a path's last chunk bounds it.
+ * Shares are such that all paths end together, chunks such that a path carries
+ * the most by then. In a window of transfers between the same GPUs only the
+ * first one fills the paths; behind it shares go by the rates.
  *
  * Chunks of a path are alike: where both hops run at one rate, the pipeline
  * takes as long as all bytes once and the largest chunk once more, so that
@@ -44,6 +46,10 @@ typedef struct {
                                  that one path is left for has to exceed it */
     double host_efficiency; /**< Left of a link to host memory while the same
                                  memory is read and written; 0..1 */
+    double wait;            /**< Until a copy starts whose waiting for another
+                                 stream's has ended */
+    double poll;            /**< Seeing that all is done; a link's latency has
+                                 it */
     double join;            /**< Joining the paths into one completion, against
                                  one copy that has its own */
     double min_gain;        /**< Less than so many times faster than one path is
@@ -73,6 +79,7 @@ typedef struct {
     uint16_t           lanes[UCT_CUDA_MP_MAX_HOPS];
     double             cap;     /**< Bytes/s, with nothing else in this
                                      transfer */
+    double             rates[UCT_CUDA_MP_MAX_HOPS]; /**< ... of each hop */
     double             latency; /**< Seconds */
     double             doubt;   /**< Seconds that it may be late by */
     double             gap;     /**< Seconds that a chunk costs the path */
@@ -89,6 +96,8 @@ typedef struct {
     unsigned                       count;
     const uct_cuda_mp_model_path_t *paths[UCT_CUDA_MP_MAX_PATHS];
     double                         bytes[UCT_CUDA_MP_MAX_PATHS];
+    unsigned                       chunks[UCT_CUDA_MP_MAX_PATHS]; /**< 0 where
+                                                                       direct */
     double                         seconds;
 } uct_cuda_mp_split_t;
 
@@ -135,12 +144,10 @@ void uct_cuda_mp_model_solve(const uct_cuda_mp_case_t *question,
                              uct_cuda_mp_split_t *split);
 
 
-/** Chunk length, bytes, for a part that takes so many @a seconds beside
- *  @a staged staged paths in all; the last chunk may be shorter. */
+/** Chunk length, bytes, for a part that is to have so many; the last chunk may
+ *  be shorter. What was configured goes first. */
 uint64_t uct_cuda_mp_model_chunk(const uct_cuda_mp_case_t *question,
-                                 const uct_cuda_mp_model_path_t *path,
-                                 uint64_t bytes, double seconds,
-                                 unsigned staged);
+                                 uint64_t bytes, unsigned chunks);
 
 
 /** Bytes of a staging slot. */

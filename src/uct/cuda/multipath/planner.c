@@ -299,11 +299,9 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
     const uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * plan->slot_size;
     uct_cuda_mp_plan_path_t *part;
     uint64_t offset = 0;
-    unsigned staged = 0;
     unsigned count  = 0;
     unsigned rest   = 0;
     unsigned i;
-    double seconds;
 
     /* Whole pages for everybody; what that leaves over goes to the direct path
      * (to the largest where there is none), which lies last in the buffer */
@@ -313,13 +311,13 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
         }
 
         split->paths[count] = split->paths[i];
-        split->bytes[count] = split->bytes[i];
+        split->bytes[count]  = split->bytes[i];
+        split->chunks[count] = split->chunks[i];
         if ((split->paths[count]->hops == 1) ||
             ((split->paths[rest]->hops > 1) &&
              (split->bytes[count] > split->bytes[rest]))) {
             rest = count;
         }
-        staged += (split->paths[count]->hops > 1);
         ++count;
     }
 
@@ -347,10 +345,9 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
         part->chunks = 1;
         part->slots  = 0;
         if (split->paths[i]->hops > 1) {
-            seconds      = part->bytes / split->paths[i]->cap;
-            part->chunk  = uct_cuda_mp_model_chunk(
-                    &problem->question, split->paths[i], part->bytes, seconds,
-                    staged);
+            part->chunk  = uct_cuda_mp_model_chunk(&problem->question,
+                                                   part->bytes,
+                                                   split->chunks[i]);
             part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
                                       part->chunk);
             part->slots  = (part->chunks < UCT_CUDA_MP_PLAN_SLOTS) ?
