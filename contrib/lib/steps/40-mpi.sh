@@ -195,7 +195,7 @@ step mpi-speedup quick 120 "mpi_speedup beluga 2.0" \
      "beluga: all paths against one, 64 MiB"
 step mpi-windows quick 60 mpi_windows \
      "four ranks, windows of messages, every way at once"
-step mpi-self quick 60 mpi_self \
+step mpi-self quick 120 mpi_self \
      "from GPU to GPU of one process, put and get, several paths"
 step mpi-remap quick 60 mpi_remap \
      "page-locked host memory is unmapped and mapped anew"
