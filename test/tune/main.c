@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <stddef.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,8 @@ typedef struct {
     int        src; /* or -1: one pair of each class */
     int        dst;
     bool       is_search;
-    uct_cuda_mp_model_t model;
+    bool       is_tuned;
+    const char *constants;
 } options_t;
 
 typedef struct {
@@ -63,7 +63,9 @@ static void usage(FILE *stream)
             "  --pair SRC,DST   only from one GPU to another (one pair of each "
             "class)\n"
             "  --no-search      only the module's own plans\n"
-            "  --model N=V,...  constants of the model: submit_copy=3e-6,...\n"
+            "  --tuned          the tuning table's lines as well, not only its "
+            "constants\n"
+            "  --model N=V,...  constants of the model: gap_host=3e-6,...\n"
             "  --help           this text\n\n"
             "UCX_CUDA_IPC_MULTIPATH_* variables hold as they do in the "
             "module; plans go\nthrough streams.\n");
@@ -103,26 +105,10 @@ static void parse_sizes(const char *text, options_t *options)
 
 static void parse_model(const char *text, uct_cuda_mp_model_t *model)
 {
-    static const struct {
-        const char *name;
-        size_t     offset;
-    } names[] = {
-        {"submit_copy", offsetof(uct_cuda_mp_model_t, submit_copy)},
-        {"submit_chunk", offsetof(uct_cuda_mp_model_t, submit_chunk)},
-        {"gap_gpu", offsetof(uct_cuda_mp_model_t, gap_gpu)},
-        {"gap_host", offsetof(uct_cuda_mp_model_t, gap_host)},
-        {"start_host", offsetof(uct_cuda_mp_model_t, start_host)},
-        {"doubt_host", offsetof(uct_cuda_mp_model_t, doubt_host)},
-        {"host_efficiency", offsetof(uct_cuda_mp_model_t, host_efficiency)},
-        {"wait", offsetof(uct_cuda_mp_model_t, wait)},
-        {"poll", offsetof(uct_cuda_mp_model_t, poll)},
-        {"join", offsetof(uct_cuda_mp_model_t, join)},
-        {"min_gain", offsetof(uct_cuda_mp_model_t, min_gain)}
-    };
-    const size_t count = sizeof(names) / sizeof(names[0]);
-    char *copy         = strdup(text);
-    char *item, *value, *rest, *end;
-    size_t i;
+    const uct_cuda_mp_model_constant_t *names = uct_cuda_mp_model_constants;
+    char *copy                                = strdup(text);
+    char *item, *value, *rest;
+    unsigned i;
 
     for (item = strtok_r(copy, ",", &rest); item != NULL;
          item = strtok_r(NULL, ",", &rest)) {
@@ -132,16 +118,17 @@ static void parse_model(const char *text, uct_cuda_mp_model_t *model)
         }
 
         *value++ = '\0';
-        for (i = 0; (i < count) && (strcmp(names[i].name, item) != 0); ++i) {
+        for (i = 0; (names[i].name != NULL) &&
+                    (strcmp(names[i].name, item) != 0);
+             ++i) {
         }
 
-        if (i == count) {
+        if (names[i].name == NULL) {
             ucx_mp_tune_die("--model: no constant is called '%s'", item);
         }
 
-        *(double*)((char*)model + names[i].offset) = strtod(value, &end);
-        if ((end == value) || (*end != '\0')) {
-            ucx_mp_tune_die("--model: '%s' is no number", value);
+        if (!uct_cuda_mp_model_set(model, i, value)) {
+            ucx_mp_tune_die("--model: '%s' is no value for '%s'", value, item);
         }
     }
 
@@ -155,6 +142,7 @@ static void options_read(int argc, char **argv, options_t *options)
         {"factor", required_argument, NULL, 'f'},
         {"pair", required_argument, NULL, 'p'},
         {"no-search", no_argument, NULL, 'n'},
+        {"tuned", no_argument, NULL, 't'},
         {"model", required_argument, NULL, 'm'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
@@ -164,8 +152,7 @@ static void options_read(int argc, char **argv, options_t *options)
 
     *options = (options_t){.min_size = 1ul << 20, .max_size = 512ul << 20,
                            .factor = 2, .src = -1, .dst = -1,
-                           .is_search = true,
-                           .model = uct_cuda_mp_model_builtin};
+                           .is_search = true};
     while ((c = getopt_long(argc, argv, "h", names, NULL)) != -1) {
         switch (c) {
         case 's':
@@ -187,8 +174,11 @@ static void options_read(int argc, char **argv, options_t *options)
         case 'n':
             options->is_search = false;
             break;
+        case 't':
+            options->is_tuned = true;
+            break;
         case 'm':
-            parse_model(optarg, &options->model);
+            options->constants = optarg;
             break;
         case 'h':
             usage(stdout);
@@ -302,6 +292,36 @@ static void print_cell(const cuemu_node_t *node,
     fflush(stdout);
 }
 
+/* The table that the configuration names, or one without lines;the options'
+ * constants go before its own */
+static uct_cuda_mp_tuning_t *
+table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config,
+           const options_t *options)
+{
+    uct_cuda_mp_tuning_t *table;
+    char error[512];
+
+    if (config->tuning_file[0] == '\0') {
+        table = uct_cuda_mp_tuning_create(topo);
+        if (table == NULL) {
+            ucx_mp_tune_die("out of memory");
+        }
+    } else if (uct_cuda_mp_tuning_load(config->tuning_file, topo, error,
+                                       sizeof(error), &table) != UCS_OK) {
+        ucx_mp_tune_die("%s", error);
+    }
+
+    if (!options->is_tuned) {
+        table->num_lines = 0;
+    }
+
+    if (options->constants != NULL) {
+        parse_model(options->constants, &table->model);
+    }
+
+    return table;
+}
+
 static void show_progress(unsigned done, unsigned count)
 {
     if (isatty(STDERR_FILENO)) {
@@ -344,11 +364,7 @@ int main(int argc, char **argv)
         ucx_mp_tune_die("the module sees no GPU");
     }
 
-    table = uct_cuda_mp_tuning_create(topo);
-    if (table == NULL) {
-        ucx_mp_tune_die("out of memory");
-    }
-
+    table = table_read(topo, &config, &options);
     count = list_cells(topo, table, &options, cells);
     if (count == 0) {
         ucx_mp_tune_die("no such pair of peers");
@@ -356,7 +372,7 @@ int main(int argc, char **argv)
 
     tune.topo   = topo;
     tune.config = &config;
-    tune.model  = &options.model;
+    tune.table  = table;
     for (i = 0; i < count; ++i) {
         show_progress(i, count);
         tune.player = ucx_mp_player_create(&node, topo);

@@ -149,7 +149,7 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
     const uct_cuda_mp_load_t idle      = {.is_known = true};
     const uct_cuda_mp_knowledge_t know = {
         .topo = search->tune->topo, .config = config, .load = &idle,
-        .tuning = table, .model = search->tune->model
+        .tuning = table, .model = &search->tune->table->model
     };
     const ucx_mp_tune_case_t *tune = search->tune;
     size_t most                    = uct_cuda_mp_plan_max_size(config);
@@ -216,7 +216,8 @@ void ucx_mp_tune_model(const ucx_mp_tune_case_t *tune,
     search_t *search = search_create(tune);
     double seconds;
 
-    seconds = play(search, tune->config, NULL, &found->predicted, NULL);
+    seconds = play(search, tune->config, tune->table, &found->predicted,
+                   NULL);
     choice_of_plan(search, &found->model);
     found->model.seconds = seconds;
     found->best          = found->model;

@@ -19,7 +19,7 @@ void ucx_mp_tune_die(const char *format, ...)
 typedef struct {
     const uct_cuda_topo_t      *topo;
     const uct_cuda_mp_config_t *config; /**< The user's */
-    const uct_cuda_mp_model_t  *model;
+    const uct_cuda_mp_tuning_t *table;  /**< With the model's constants */
     ucx_mp_player_t            *player;
     int                        src;
     int                        dst;

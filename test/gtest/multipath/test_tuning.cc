@@ -290,6 +290,36 @@ TEST_F(test_tuning, planner_follows)
 }
 
 /* The user's variables, then the table, then the model: paths and shares */
+TEST_F(test_tuning, constants_of_the_model)
+{
+    ASSERT_EQ(UCS_OK, read(HEAD + "model gap_gpu 4e-05\n"
+                           "model\tstart_host   -1e-6\n")) << m_error;
+    EXPECT_EQ(40e-6, m_table->model.gap_gpu);
+    EXPECT_EQ(-1e-6, m_table->model.start_host);
+    EXPECT_EQ(uct_cuda_mp_model_builtin.join, m_table->model.join);
+    EXPECT_EQ(UCS_OK, read(print())) << m_error;
+    EXPECT_EQ(40e-6, m_table->model.gap_gpu);
+
+    /* Where a chunk more costs 40 us, there are fewer of them */
+    plan(Config(), 0, 1, 16 * MiB);
+    EXPECT_FALSE(m_plan->is_tuned);
+    EXPECT_GE(2, m_plan->paths[1].chunks);
+    m_table.reset();
+    plan(Config(), 0, 1, 16 * MiB);
+    EXPECT_LE(4, m_plan->paths[1].chunks);
+
+    refused("model gap_gpu", "three words");
+    refused("model gap_gpu 1e-6 s", "three words");
+    refused("model gap 1e-6", "no constant \"gap\"");
+    refused("model gap_gpu 4us", "no value for \"gap_gpu\"");
+    refused("model gap_gpu nan", "no value for \"gap_gpu\"");
+    refused("model gap_gpu 0", "no value for \"gap_gpu\"");
+    refused("model gap_gpu 1", "no value for \"gap_gpu\"");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              read(HEAD + "model join 1e-6\nmodel join 1e-6\n"));
+    EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: ")) << m_error;
+}
+
 TEST_F(test_tuning, order_of_paths)
 {
     ASSERT_EQ(UCS_OK, read(HEAD + PAIR +

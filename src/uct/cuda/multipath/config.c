@@ -55,7 +55,8 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_TUNING_FILE", "",
      "Table of paths, shares, chunks and executors that were found best on "
      "nodes of this kind. What these variables leave open goes by it, and "
-     "what it leaves open by a model of the node."},
+     "what it leaves open by a model of the node, whose constants it may "
+     "hold."},
     {"MULTIPATH_LEDGER", "auto",
      "Directory, shared by all processes of the node, for the page in which "
      "they tell each other which links they use. \"auto\" is "

@@ -3,6 +3,8 @@
 #include <uct/cuda/multipath/model.h>
 
 #include <float.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -61,6 +63,25 @@ const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
 };
 
 
+#define CONSTANT(_name, _min, _max) \
+    {#_name, offsetof(uct_cuda_mp_model_t, _name), _min, _max}
+
+const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[] = {
+    CONSTANT(submit_copy, 0, 1e-3),
+    CONSTANT(submit_chunk, 0, 1e-3),
+    CONSTANT(gap_gpu, 0, 1e-3),
+    CONSTANT(gap_host, 0, 1e-3),
+    CONSTANT(start_host, -1e-3, 1e-3),
+    CONSTANT(doubt_host, -1e-9, 1e-3),
+    CONSTANT(host_efficiency, 0, 1.2),
+    CONSTANT(wait, -1e-9, 1e-3),
+    CONSTANT(poll, -1e-9, 1e-3),
+    CONSTANT(join, -1e-9, 1e-3),
+    CONSTANT(min_gain, 0.99, 10),
+    {NULL, 0, 0, 0}
+};
+
+
 static double min_double(double a, double b)
 {
     return (a < b) ? a : b;
@@ -89,6 +110,30 @@ lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
     }
 
     return &topo->links[from][to];
+}
+
+bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
+                           const char *text)
+{
+    const uct_cuda_mp_model_constant_t *constant =
+            &uct_cuda_mp_model_constants[index];
+    char *end;
+    double value;
+
+    value = strtod(text, &end);
+    if ((end == text) || (*end != '\0') || !(value > constant->min) ||
+        !(value <= constant->max)) {
+        return false;
+    }
+
+    *(double*)((char*)model + constant->offset) = value;
+    return true;
+}
+
+double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index)
+{
+    return *(const double*)((const char*)model +
+                            uct_cuda_mp_model_constants[index].offset);
 }
 
 /* Shared limits, less what others' transfers take of them */

@@ -61,6 +61,29 @@ typedef struct {
 extern const uct_cuda_mp_model_t uct_cuda_mp_model_builtin;
 
 
+/** A constant by its name, for files and command lines. */
+typedef struct {
+    const char *name;
+    size_t     offset; /**< Of a double in uct_cuda_mp_model_t */
+    double     min;    /**< Exclusive, in its own unit */
+    double     max;    /**< Inclusive */
+} uct_cuda_mp_model_constant_t;
+
+
+/** All of them; the last entry's name is NULL. */
+extern const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[];
+
+
+/** Set constant @a index of uct_cuda_mp_model_constants from its text. False
+ *  unless that is a number in its range. */
+bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
+                           const char *text);
+
+
+/** Its value. */
+double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index);
+
+
 /** Transfers of others that are under way on each lane, from or to the host
  *  included. */
 typedef struct {

@@ -306,8 +306,9 @@ static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
         break;
     default:
         /* Its relays are told by their rank among all of them */
-        free(engine->tuning);
-        engine->tuning = NULL;
+        if (engine->tuning != NULL) {
+            engine->tuning->num_lines = 0;
+        }
         for (i = 0; i < topo->num_gpus; ++i) {
             /* An unreachable pair says nothing of the relay's other links */
             if ((status != UCS_ERR_UNREACHABLE) || (i == src)) {

@@ -506,6 +506,16 @@ static bool problem_take_line(problem_t *problem, bool has_host,
     return true;
 }
 
+static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
+{
+    if (know->model != NULL) {
+        return know->model;
+    }
+
+    return (know->tuning != NULL) ? &know->tuning->model :
+                                    &uct_cuda_mp_model_builtin;
+}
+
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
                            int dst_device, size_t size,
                            uct_cuda_mp_plan_t *plan)
@@ -553,8 +563,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     question->topo         = topo;
     question->config       = config;
     question->load         = know->load;
-    question->model        = (know->model != NULL) ? know->model :
-                                                     &uct_cuda_mp_model_builtin;
+    question->model        = model_of(know);
     question->src          = src_device;
     question->dst          = dst_device;
     question->size         = (double)size;

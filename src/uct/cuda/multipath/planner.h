@@ -25,7 +25,8 @@ typedef struct {
     const uct_cuda_mp_load_t   *load;   /**< NULL: nothing else is going on, as
                                              far as known */
     const uct_cuda_mp_tuning_t *tuning; /**< NULL: no table */
-    const uct_cuda_mp_model_t  *model;  /**< NULL: the built-in constants */
+    const uct_cuda_mp_model_t  *model;  /**< NULL: the table's constants, or
+                                             without one the built-in ones */
 } uct_cuda_mp_knowledge_t;
 
 

@@ -153,6 +153,7 @@ uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
     }
 
     free(all);
+    tuning->model = uct_cuda_mp_model_builtin;
     snprintf(tuning->date, sizeof(tuning->date), "unknown");
     return tuning;
 }
@@ -309,6 +310,54 @@ static ucs_status_t parse_path(const reader_t *reader, char *text,
 
     ++line->num_paths;
     return UCS_OK;
+}
+
+/* "model", the name of a constant and its value */
+static ucs_status_t parse_constant(reader_t *reader, char *text)
+{
+    static const char space[]    = " \t";
+    uct_cuda_mp_tuning_t *tuning = reader->tuning;
+    char *name, *value, *rest;
+    unsigned i;
+
+    (void)strtok_r(text, space, &rest);
+    name  = strtok_r(NULL, space, &rest);
+    value = strtok_r(NULL, space, &rest);
+    if ((value == NULL) || (strtok_r(NULL, space, &rest) != NULL)) {
+        return wrong(reader, "not three words: model, a constant's name and "
+                     "its value");
+    }
+
+    for (i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
+        if (strcmp(uct_cuda_mp_model_constants[i].name, name) == 0) {
+            break;
+        }
+    }
+
+    if (uct_cuda_mp_model_constants[i].name == NULL) {
+        return wrong(reader, "the model has no constant \"%s\"", name);
+    }
+
+    if (tuning->model_set & (1u << i)) {
+        return wrong(reader, "constant \"%s\" twice", name);
+    }
+
+    if (!uct_cuda_mp_model_set(&tuning->model, i, value)) {
+        return wrong(reader, "\"%s\" is no value for \"%s\": above %g, at "
+                     "most %g", value, name, uct_cuda_mp_model_constants[i].min,
+                     uct_cuda_mp_model_constants[i].max);
+    }
+
+    tuning->model_set |= 1u << i;
+    return UCS_OK;
+}
+
+static bool is_constant(const char *text)
+{
+    const size_t length = strlen("model");
+
+    return (strncmp(text, "model", length) == 0) &&
+           isspace((unsigned char)text[length]);
 }
 
 static ucs_status_t parse_line(reader_t *reader, char *text)
@@ -481,8 +530,9 @@ static ucs_status_t read_lines(reader_t *reader, FILE *stream)
             continue;
         }
 
-        status = (headers < 3) ? parse_header(reader, text, &headers) :
-                                 parse_line(reader, text);
+        status = (headers < 3)       ? parse_header(reader, text, &headers) :
+                 is_constant(text) ? parse_constant(reader, text) :
+                                     parse_line(reader, text);
     }
 
     if (status != UCS_OK) {
@@ -549,6 +599,14 @@ void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning, FILE *stream)
 
     fprintf(stream, MAGIC " %d\nnode %s\ndate %s\n",
             UCT_CUDA_MP_TUNING_FORMAT, tuning->node, tuning->date);
+    for (i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
+        if (tuning->model_set & (1u << i)) {
+            fprintf(stream, "model %s %.17g\n",
+                    uct_cuda_mp_model_constants[i].name,
+                    uct_cuda_mp_model_get(&tuning->model, i));
+        }
+    }
+
     fprintf(stream, "# class, smallest and largest size, "
                     "path:share[:chunks] ..., executor\n");
     for (i = 0; i < tuning->num_lines; ++i) {

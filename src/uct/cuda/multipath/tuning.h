@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuning table: for classes of GPU pairs and ranges of sizes, the paths,
- * shares, chunks and executor that somebody has found to be best on this node.
- * A text file that people can read and edit:
+ * The tuning table: what somebody has measured of this node. The constants of
+ * the model, and for classes of GPU pairs and ranges of sizes the paths,
+ * shares, chunks and executor that were found to be best. A text file that
+ * people can read and edit:
  *
  *   ucx-mp-tuning 1
  *   node 4 gpus, 12 x 48.0:48.0,48.0:12.0
  *   date 2026-11-21
+ *   # the model's constants, seconds
+ *   model gap_host 4.1e-06
  *   # class, smallest and largest size, path:share[:chunks] ..., executor
  *   48.0:48.0,48.0:12.0 1m 16m direct:0.4,relay1:0.3:8,relay2:0.3:8 streams
  *
@@ -18,6 +21,7 @@
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/config.h>
+#include <uct/cuda/multipath/model.h>
 
 #include <ucs/type/status.h>
 
@@ -55,6 +59,9 @@ typedef struct {
     /** [from][to], -1 where there is no link */
     int16_t                   class_of[UCT_CUDA_TOPO_MAX_GPUS]
                                       [UCT_CUDA_TOPO_MAX_GPUS];
+    uint32_t                  model_set; /**< Bits by
+                                              uct_cuda_mp_model_constants */
+    uct_cuda_mp_model_t       model;     /**< The built-in one where unset */
     unsigned                  num_lines;
     uct_cuda_mp_tuning_line_t lines[UCT_CUDA_MP_TUNING_MAX_LINES];
 } uct_cuda_mp_tuning_t;
