@@ -59,3 +59,12 @@ tools_perf() {
 
 step perf quick 120 tools_perf \
      "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
+
+tools_tune() {
+    UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run \
+    UCX_MP_TUNE=$ucx_mp_prefix/bin/ucx_mp_tune \
+        passing_on 'tune: [1-9][0-9]* passed' "$ucx_mp_top/test/tune/run"
+}
+
+step tune quick 90 tools_tune \
+     "ucx_mp_tune: the model near the best found, tables, stopping and resuming"

@@ -2,6 +2,10 @@
 /* The node as JSON: what was found out, and the links and limits made of it. */
 #include "tool.h"
 
+#include <uct/cuda/multipath/tuning.h>
+
+#include <stdlib.h>
+
 
 #define GIGA 1e9
 
@@ -142,10 +146,16 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const uct_cuda_topo_t *topo = &node->topo;
+    uct_cuda_mp_tuning_t *table = uct_cuda_mp_tuning_create(topo);
     const char *comma           = "";
     int i, j;
 
-    fprintf(stream, "{\n");
+    if (table == NULL) {
+        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "out of memory");
+    }
+
+    /* How tuning tables call the node, and below its pairs */
+    fprintf(stream, "{\n  \"node\": \"%s\",\n", table->node);
     put_hardware(node, stream);
     fprintf(stream, "  \"links\": [");
     for (i = 0; i < topo->num_gpus; ++i) {
@@ -159,12 +169,17 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                         node->wiring.atomics[i][j] ? "true" : "false",
                         node->wiring.rank[i][j]);
                 put_link(&topo->links[i][j], stream);
+                if (table->class_of[i][j] >= 0) {
+                    fprintf(stream, ", \"class\": \"%s\"",
+                            table->classes[table->class_of[i][j]]);
+                }
                 fprintf(stream, "}");
                 comma = ",";
             }
         }
     }
 
+    free(table);
     fprintf(stream, "],\n  \"limits_gbps\": [");
     for (i = 0; i < topo->num_limits; ++i) {
         fprintf(stream, "%s%.3f", (i > 0) ? ", " : "", topo->limits[i] / GIGA);
