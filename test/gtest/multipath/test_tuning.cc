@@ -292,6 +292,8 @@ TEST_F(test_tuning, planner_follows)
 /* The user's variables, then the table, then the model: paths and shares */
 TEST_F(test_tuning, constants_of_the_model)
 {
+    double seconds;
+
     ASSERT_EQ(UCS_OK, read(HEAD + "model gap_gpu 4e-05\n"
                            "model\tstart_host   -1e-6\n")) << m_error;
     EXPECT_EQ(40e-6, m_table->model.gap_gpu);
@@ -307,6 +309,13 @@ TEST_F(test_tuning, constants_of_the_model)
     m_table.reset();
     plan(Config(), 0, 1, 16 * MiB);
     EXPECT_LE(4, m_plan->paths[1].chunks);
+
+    /* All links between GPUs half as fast: so is a copy, but for its 8 us */
+    plan(Config(), 0, 1, 16 * MiB);
+    seconds = m_plan->single_seconds - 8e-6;
+    ASSERT_EQ(UCS_OK, read(HEAD + "model gpu_efficiency .5\n")) << m_error;
+    plan(Config(), 0, 1, 16 * MiB);
+    EXPECT_NEAR(2 * seconds, m_plan->single_seconds - 8e-6, 1e-9);
 
     refused("model gap_gpu", "three words");
     refused("model gap_gpu 1e-6 s", "three words");

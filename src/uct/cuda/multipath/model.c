@@ -55,6 +55,7 @@ const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .gap_host        = 14e-6,
     .start_host      = 39e-6,
     .doubt_host      = 10e-6,
+    .gpu_efficiency  = 1,
     .host_efficiency = 0.93,
     .wait            = 1.5e-6,
     .poll            = 1.5e-6,
@@ -73,7 +74,8 @@ const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[] = {
     CONSTANT(gap_host, 0, 1e-3),
     CONSTANT(start_host, -1e-3, 1e-3),
     CONSTANT(doubt_host, -1e-9, 1e-3),
-    CONSTANT(host_efficiency, 0, 1.2),
+    CONSTANT(gpu_efficiency, 0, 2),
+    CONSTANT(host_efficiency, 0, 2),
     CONSTANT(wait, -1e-9, 1e-3),
     CONSTANT(poll, -1e-9, 1e-3),
     CONSTANT(join, -1e-9, 1e-3),
@@ -179,6 +181,7 @@ static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
     int numa = problem->topo->gpus[problem->src].numa;
     int from = uct_cuda_mp_lane_from(lane);
     int to   = uct_cuda_mp_lane_to(lane);
+    uct_cuda_topo_link_t link;
 
     if (from == UCT_CUDA_MP_LANE_HOST) {
         return uct_cuda_topo_host_link(problem->topo, to, numa, false);
@@ -186,7 +189,9 @@ static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
         return uct_cuda_topo_host_link(problem->topo, from, numa, true);
     }
 
-    return problem->topo->links[from][to];
+    link            = problem->topo->links[from][to];
+    link.bandwidth *= problem->model->gpu_efficiency;
+    return link;
 }
 
 static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,

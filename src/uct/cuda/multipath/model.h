@@ -44,6 +44,8 @@ typedef struct {
                                  than others need */
     double doubt_host;      /**< What it may be late by on another day: gain
                                  that one path is left for has to exceed it */
+    double gpu_efficiency;  /**< What links between GPUs give of what the probe
+                                 makes of them */
     double host_efficiency; /**< Left of a link to host memory while the same
                                  memory is read and written; 0..1 */
     double wait;            /**< Until a copy starts whose waiting for another
