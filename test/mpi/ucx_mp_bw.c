@@ -39,6 +39,7 @@
 #define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
+#define BW_MAX_SIZES   64     /* message sizes of one run */
 
 enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY, BENCH_RING };
 
@@ -49,14 +50,22 @@ static const char *const bw_benchmarks[] = {"bw", "bibw", "latency", "ring",
 static const char *const bw_sides[] = {"D", "H", "P", "M", NULL};
 
 typedef struct {
+    size_t values[BW_MAX_SIZES]; /* bytes, in the order in which they are run */
+    int    count;
+} bw_sizes_t;
+
+typedef struct {
     int          benchmarks[BW_MAX_LIST];
     int          num_benchmarks;
     int          windows[BW_MAX_LIST];
     int          num_windows;
     int          benchmark;  /* the one that runs, of those above */
     int          window;
-    size_t       min_size;
-    size_t       max_size;
+    bw_sizes_t   sizes;
+    bw_sizes_t   latency_sizes;
+    size_t       max_size;   /* of both lists: what a buffer has to hold */
+    size_t       max_flight; /* bytes of a window; 0: any */
+    double       time;       /* seconds a sample may take; 0: any */
     int          iterations; /* 0: by size */
     int          warmup;     /* -1: by size */
     double       effort;     /* factor on iterations by size */
@@ -101,12 +110,19 @@ static void bw_usage(void)
            "page-locked host,\n      M managed (D D, or H H without a GPU)\n\n"
            "  --benchmark B    bw, bibw, latency, or ring: every rank sends "
            "to the next\n                   (bw); several with commas\n"
-           "  --sizes MIN:MAX  powers of two between them (1M:256M; latency "
-           "8:1M)\n"
+           "  --sizes LIST     SIZE or MIN:MAX (powers of two between them), "
+           "several with\n                   commas (1M:256M; latency 8:1M)\n"
+           "  --latency-sizes LIST\n"
+           "                   others for latency than for the rest\n"
+           "  --max-flight SIZE\n"
+           "                   no window of more bytes: such sizes are left "
+           "out\n"
            "  --window N       messages in flight (1); several with commas\n"
            "  --iterations N   windows a sample (by size: 10 to 100)\n"
            "  --warmup N       windows before the first sample (by size)\n"
            "  --effort F       factor on both where they go by size (1)\n"
+           "  --time SECONDS   fewer iterations where a sample would take "
+           "longer\n"
            "  --repeats N      samples a size; median, min and max are shown "
            "(5)\n"
            "  --validate       compare every byte at the end of each size\n"
@@ -157,11 +173,60 @@ static int bw_only_latency(void)
            (bw.opts.benchmarks[0] == BENCH_LATENCY);
 }
 
+static size_t bw_parse_message_size(const char *name, const char *word,
+                                    const char *text)
+{
+    size_t size = ucx_mp_parse_size(name, word);
+
+    if ((size < 1) || (size > ((size_t)1 << 30))) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s': messages have 1 byte to 1G",
+                   name, text);
+    }
+    return size;
+}
+
+static void bw_parse_sizes(const char *name, const char *text,
+                           bw_sizes_t *sizes)
+{
+    char *copy = strdup(text);
+    char *word, *rest, *colon;
+    size_t size, last;
+
+    sizes->count = 0;
+    for (rest = copy; (word = strsep(&rest, ",")) != NULL;) {
+        colon = strchr(word, ':');
+        if (colon != NULL) {
+            *colon++ = '\0';
+        }
+        size = bw_parse_message_size(name, word, text);
+        last = (colon == NULL) ? size :
+                                 bw_parse_message_size(name, colon, text);
+        if (size > last) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE,
+                       "%s: '%s': MIN:MAX with MIN above MAX", name, text);
+        }
+        for (; size <= last; size *= 2) {
+            if (sizes->count == BW_MAX_SIZES) {
+                ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s': more than %d sizes",
+                           name, text, BW_MAX_SIZES);
+            }
+            sizes->values[sizes->count++] = size;
+            if (bw.opts.max_size < size) {
+                bw.opts.max_size = size;
+            }
+        }
+    }
+    free(copy);
+}
+
 static void bw_parse(int argc, char **argv)
 {
     static const struct option longopts[] = {
         {"benchmark", required_argument, NULL, 'b'},
         {"sizes", required_argument, NULL, 's'},
+        {"latency-sizes", required_argument, NULL, 'l'},
+        {"max-flight", required_argument, NULL, 'm'},
+        {"time", required_argument, NULL, 't'},
         {"window", required_argument, NULL, 'w'},
         {"iterations", required_argument, NULL, 'i'},
         {"warmup", required_argument, NULL, 'x'},
@@ -171,9 +236,9 @@ static void bw_parse(int argc, char **argv)
         {"json", required_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
-    const char *sizes = NULL;
-    bw_options_t *o   = &bw.opts;
-    char *colon, *copy;
+    const char *sizes         = NULL;
+    const char *latency_sizes = NULL;
+    bw_options_t *o           = &bw.opts;
     int c;
 
     *o = (bw_options_t){.benchmarks     = {BENCH_BW},
@@ -193,6 +258,15 @@ static void bw_parse(int argc, char **argv)
             break;
         case 's':
             sizes = optarg;
+            break;
+        case 'l':
+            latency_sizes = optarg;
+            break;
+        case 'm':
+            o->max_flight = ucx_mp_parse_size("--max-flight", optarg);
+            break;
+        case 't':
+            o->time = ucx_mp_parse_factor("--time", optarg);
             break;
         case 'w':
             o->num_windows = bw_parse_list("--window", optarg,
@@ -229,21 +303,10 @@ static void bw_parse(int argc, char **argv)
     if (sizes == NULL) {
         sizes = bw_only_latency() ? "8:1M" : "1M:256M";
     }
-    copy  = strdup(sizes);
-    colon = strchr(copy, ':');
-    if (colon != NULL) {
-        *colon++ = '\0';
-    }
-    o->min_size = ucx_mp_parse_size("--sizes", copy);
-    o->max_size = (colon == NULL) ? o->min_size :
-                                    ucx_mp_parse_size("--sizes", colon);
-    free(copy);
-    if ((o->min_size < 1) || (o->min_size > o->max_size) ||
-        (o->max_size > ((size_t)1 << 30))) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE,
-                   "--sizes: '%s' is not MIN:MAX with 1 <= MIN <= MAX <= 1G",
-                   sizes);
-    }
+    bw_parse_sizes("--sizes", sizes, &o->sizes);
+    bw_parse_sizes("--latency-sizes",
+                   (latency_sizes == NULL) ? sizes : latency_sizes,
+                   &o->latency_sizes);
 
     if (argc - optind == 2) {
         o->mem[0] = bw_parse_side(argv[optind]);
@@ -461,6 +524,23 @@ static void bw_take_samples(size_t size, bw_result_t *result)
     result->dropped = taken - result->count;
 }
 
+/* As many iterations as the time for a sample allows, going by one, for which
+ * the one before it has done what is done once */
+static int bw_limit_iterations(size_t size, int iterations)
+{
+    double seconds;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        seconds = bw_iterate(size, 1);
+    }
+    MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    if (seconds * iterations > bw.opts.time) {
+        iterations = bw.opts.time / seconds;
+    }
+    return (iterations > 0) ? iterations : 1;
+}
+
 static void bw_measure(size_t size, bw_result_t *result)
 {
     const bw_options_t *o = &bw.opts;
@@ -474,6 +554,11 @@ static void bw_measure(size_t size, bw_result_t *result)
     result->valid = 1;
     if (o->validate) {
         bw_fill(size, 0);
+    }
+    if (o->time > 0) {
+        result->iterations = bw_limit_iterations(size, result->iterations);
+        /* those two have warmed up */
+        warmup = (o->warmup >= 0) ? warmup : result->iterations / 10;
     }
     if (warmup > 0) {
         bw_iterate(size, warmup);
@@ -641,8 +726,12 @@ static void bw_set_peers(void)
 static int bw_run(int benchmark, int window)
 {
     int ret = UCX_MP_EXIT_OK;
+    const bw_sizes_t *sizes = (benchmark == BENCH_LATENCY) ?
+                                      &bw.opts.latency_sizes :
+                                      &bw.opts.sizes;
     bw_result_t result;
-    size_t size, next;
+    size_t size;
+    int i;
 
     bw.opts.benchmark = benchmark;
     bw.opts.window    = window;
@@ -651,8 +740,11 @@ static int bw_run(int benchmark, int window)
         bw_print_head();
     }
 
-    for (size = bw.opts.min_size; size <= bw.opts.max_size; size = next) {
-        next = size * 2;
+    for (i = 0; i < sizes->count; ++i) {
+        size = sizes->values[i];
+        if ((bw.opts.max_flight > 0) && (size * window > bw.opts.max_flight)) {
+            continue;
+        }
         bw_measure(size, &result);
         if (result.count < bw.opts.repeats) {
             if (bw.rank == 0) {
