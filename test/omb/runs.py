@@ -1,11 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starting benchmark programs and stopping all that they have started."""
+"""Starting benchmark programs, reading their figures, and stopping all that
+they have started."""
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
+import tempfile
+import time
 
+TLS = 'self,sm,tcp,cuda_copy,cuda_ipc'
+MIB = 1 << 20
+OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
+
+
+class Refused(Exception):
+    """What a user asked for cannot be done; the text says what and why."""
+
+
+# ----------------------------------------------------------------------- sizes
 
 def size_text(size):
     for shift, unit in ((30, 'GiB'), (20, 'MiB'), (10, 'KiB')):
@@ -13,6 +28,24 @@ def size_text(size):
             return '%d %s' % (size >> shift, unit)
     return '%d B' % size
 
+
+def size_of(text):
+    shift = {'K': 10, 'M': 20, 'G': 30}.get(text[-1:].upper(), 0)
+    digits = text[:-1] if shift else text
+    if not digits.isdigit() or int(digits) == 0:
+        raise Refused("'%s' is not a size (examples: 8, 64K, 256M)" % text)
+    return int(digits) << shift
+
+
+def growing(low, high, factor=2):
+    sizes = []
+    while low <= high:
+        sizes.append(low)
+        low *= factor
+    return sizes
+
+
+# ------------------------------------------------------------------- processes
 
 def free_port():
     with socket.socket() as sock:
@@ -59,11 +92,131 @@ def stop(process):
             stream.close()
 
 
-def failed(command, process, text=None):
+def failed(process, text=None):
+    """Why a process gave no figure."""
     if text is None:
         text = ''.join(finish(process, 5))
     lines = [line for line in text.splitlines() if line.strip('- ')]
     own = [line for line in lines if line.startswith('ucx_mp_')]
-    return {'error': 'exit code %s: %s' % (
-        process.returncode, ' / '.join((own or lines)[-3:]) or 'silent'),
-            'command': command}
+    return 'exit code %s: %s' % (process.returncode,
+                                 ' / '.join((own or lines)[-3:]) or 'silent')
+
+
+# ----------------------------------------------------------------- environment
+
+def wheel_library(folder):
+    """Where the libraries of an unpacked libucx wheel are; None without one."""
+    if not folder:
+        return None
+    library = os.path.join(os.path.realpath(folder), 'libucx', 'lib')
+    if not os.path.exists(os.path.join(library, 'libucp.so.0')):
+        raise Refused('--wheel: there is no libucx/lib/libucp.so.0 in %s'
+                      % folder)
+    return library
+
+
+def environment(library=None, keep=()):
+    """Of the caller's variables, no UCX_ and CUEMU_ ones but UCX_TLS, where
+    our files are, and those that begin as `keep` says; and the UCX to load."""
+    keep = ('UCX_MP_LIBDIR',) + tuple(keep)
+    environ = {name: value for name, value in os.environ.items()
+               if not name.startswith(('CUEMU_', 'UCX_')) or
+               name.startswith(keep)}
+    environ['UCX_TLS'] = os.environ.get('UCX_TLS', TLS)
+    environ['UCX_WARN_UNUSED_ENV_VARS'] = 'n'
+    if os.geteuid() == 0:
+        # a container or a lent machine: there is no other user
+        environ['OMPI_ALLOW_RUN_AS_ROOT'] = '1'
+        environ['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
+    if library:
+        environ['LD_LIBRARY_PATH'] = ':'.join([library] + [
+            item for item in os.environ.get('LD_LIBRARY_PATH', '').split(':')
+            if item])
+    return environ
+
+
+# -------------------------------------------------------------------- programs
+
+def perftest(launched, program, tests, environ, timeout):
+    """Runs a batch of ucx_perftest between two processes, each of them started
+    as `launched` says; tests are (name, arguments). Returns ({name: {heading:
+    text}}, why some are missing, the client's command)."""
+    port = free_port()
+    batch = tempfile.NamedTemporaryFile('w', suffix='.tests')
+    for name, arguments in tests:
+        batch.write('%s %s\n' % (name, ' '.join(arguments)))
+    batch.flush()
+    common = ['-p', str(port), '-b', batch.name]
+    command = launched([program, '127.0.0.1'] + common + ['-v', '-f'])
+    server = start(launched([program] + common), environ)
+    with batch:
+        try:
+            deadline = time.monotonic() + min(60, timeout)
+            while not listening(port):
+                if server.poll() is not None:
+                    return {}, failed(server), command
+                if time.monotonic() > deadline:
+                    return {}, 'the server does not listen', command
+                time.sleep(0.05)
+            client = start(command, environ)
+            text, errors = finish(client, timeout)
+            error = failed(client, text + errors) if client.returncode else \
+                'no figure'
+        finally:
+            stop(server)
+    names, rows, heads = {name for name, _ in tests}, {}, None
+    for line in text.splitlines():
+        words = [word.strip() for word in line.split(',')]
+        if 'avg_lat' in words:
+            heads = words
+        elif heads and words[0] in names and len(words) == len(heads):
+            rows[words[0]] = dict(zip(heads, words))
+    return rows, error, command
+
+
+def perftest_median(row):
+    """The median time of an iteration, in microseconds."""
+    return next(float(value) for name, value in row.items()
+                if name.endswith('percentile_lat'))
+
+
+def perftest_average(row):
+    """GB/s over a whole run, its beginning and end included."""
+    return float(row['avg_bw']) * MIB / 1e9
+
+
+def mpi_rows(command, sides, environ, timeout):
+    """Runs ucx_mp_bw; (the rows that it gave, why some are missing)."""
+    output = tempfile.NamedTemporaryFile('r', suffix='.json')
+    process = start(command + ['--json', output.name] + sides, environ)
+    text, errors = finish(process, timeout)
+    error = failed(process, text + errors) if process.returncode else \
+        'no figure'
+    with output:
+        # one that was stopped may have ended in the middle of a line
+        return [json.loads(line) for line in output
+                if line.endswith('}\n')], error
+
+
+def osu_programs(folder, names):
+    """{name: path} of OSU's programs somewhere below a folder."""
+    found = {}
+    for below, _, files in os.walk(folder):
+        for name in names:
+            if name in files:
+                found.setdefault(name, os.path.join(below, name))
+    for name in names:
+        if name not in found:
+            raise Refused('--omb: there is no %s below %s' % (name, folder))
+    return found
+
+
+def osu_rows(command, environ, timeout):
+    """Runs one of OSU's programs; ({size: MB/s (10^6 bytes) or us}, why some
+    are missing)."""
+    process = start(command, environ)
+    text, errors = finish(process, timeout)
+    error = failed(process, text + errors) if process.returncode else \
+        'no figure'
+    return {int(size): float(value) for size, value in re.findall(
+        r'^\s*(\d+)\s+([\d.]+)', text, re.MULTILINE)}, error
