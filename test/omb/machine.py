@@ -3,7 +3,9 @@
 
 import os
 import platform
+import shlex
 import subprocess
+import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.realpath(__file__))))
@@ -19,23 +21,54 @@ def output_of(command, environ=None):
         return ''
 
 
-def gpus_text():
-    """Such as "4 x NVIDIA H200, 580.159"; what stands last is the driver."""
-    gpus = output_of(['nvidia-smi', '--query-gpu=name,driver_version',
+def counted(names):
+    return ['%d x %s' % (names.count(name), name) for name in sorted(set(names))]
+
+
+def asked(what):
+    """One line a GPU."""
+    return output_of(['nvidia-smi', '--query-gpu=' + what,
                       '--format=csv,noheader']).splitlines()
-    return ['%d x %s' % (gpus.count(name), name) for name in sorted(set(gpus))]
+
+
+def gpus():
+    """Such as ["4 x NVIDIA H200"]."""
+    return counted(asked('name'))
+
+
+def devices():
+    """nvidia-smi's list of GPUs, line by line."""
+    return output_of(['nvidia-smi', '-L']).splitlines()
 
 
 def machine_text():
+    """GPUs and their driver, processor, system."""
     model = ''
     with open('/proc/cpuinfo') as file:
         for line in file:
             if line.startswith('model name'):
                 model = line.split(':', 1)[1].strip()
                 break
-    return ', '.join(gpus_text() + [
+    return ', '.join(counted(['%s, driver %s' % tuple(line.split(', ', 1))
+                              for line in asked('name,driver_version')
+                              if ', ' in line]) + [
         '%d cores %s' % (os.cpu_count(), model),
         '%s %s' % (platform.system(), platform.release())])
+
+
+def ucx_version(environ):
+    """The release of the libucp that programs with that environment load."""
+    script = ('import ctypes; ucp = ctypes.CDLL("libucp.so.0"); '
+              'ucp.ucp_get_version_string.restype = ctypes.c_char_p; '
+              'print(ucp.ucp_get_version_string().decode())')
+    return output_of([sys.executable, '-c', script], environ).strip() or \
+        'unknown'
+
+
+def mpi_version(mpirun):
+    """What mpirun calls itself, such as "mpirun (Open MPI) 4.1.6"."""
+    lines = output_of(shlex.split(mpirun)[:1] + ['--version']).splitlines()
+    return lines[0].strip() if lines else ''
 
 
 def revision():

@@ -2,9 +2,11 @@
 """Starting benchmark programs, reading their figures, and stopping all that
 they have started."""
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +15,13 @@ import time
 
 TLS = 'self,sm,tcp,cuda_copy,cuda_ipc'
 MIB = 1 << 20
+# Slow enough for this machine to move an emulated node's bytes in time: the
+# more bytes the node moves in a second, the slower
+SLOWDOWN = {'narval': 100, 'hgx-h200': 100}
+SLOWDOWN_OTHER = 50
+# Options that say where something is on this machine
+PLACES = ('--wheel', '--launcher', '--programs', '--perftest', '--json',
+          '--page', '--out')
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 
 
@@ -76,6 +85,9 @@ def finish(process, timeout):
     except subprocess.TimeoutExpired:
         stop(process)
         return '', 'took more than %d s' % timeout
+    except KeyboardInterrupt:
+        stop(process)
+        raise
 
 
 def stop(process):
@@ -133,6 +145,35 @@ def environment(library=None, keep=()):
             item for item in os.environ.get('LD_LIBRARY_PATH', '').split(':')
             if item])
     return environ
+
+
+@contextlib.contextmanager
+def session(environ, emulated):
+    """A folder for what the processes of an emulated node share."""
+    folder = tempfile.mkdtemp(prefix='ucx_mp_omb.', dir='/dev/shm') \
+        if emulated else None
+    if folder:
+        environ['CUEMU_SESSION'] = folder
+    try:
+        yield
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def slowdown_of(node):
+    """Real seconds for a modelled one, of an emulated node by name or file."""
+    return SLOWDOWN.get(os.path.basename(node).replace('.xml', ''),
+                        SLOWDOWN_OTHER)
+
+
+def public_words(arguments, flags=('--resume',)):
+    """The arguments without flags and those that say where something is."""
+    kept = [word for index, word in enumerate(arguments)
+            if word not in PLACES and word not in flags and
+            (index == 0 or arguments[index - 1] not in PLACES)]
+    return [word for word in kept if not word.startswith(
+        tuple(place + '=' for place in PLACES))]
 
 
 # -------------------------------------------------------------------- programs

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# The benchmark of a real node (test/omb/bench): its arithmetic and its page,
+# and one pair of runs on an emulated node. Modelled.
+
+bench_page() {
+    python3 "$ucx_mp_top/test/omb/test_bench"
+}
+
+# A pair of runs in one go, another one of MPI in a second, one page of both.
+# Three relays on beluga make a ratio far from 1: 64 MiB go 2.5 times as fast.
+bench_emulated() {
+    local out=$ucx_mp_build/log/bench
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    have mpirun || { skip "no mpirun"; return; }
+    rm -rf "$out"
+    bench_run() {
+        "$ucx_mp_top/test/omb/bench" --emulate beluga --sizes 64M \
+            --json "$out/bench.json" --wheel "$ucx_mp_deps/cu12" \
+            --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
+            --programs "$ucx_mp_build/main/test/mpi" "$@"
+    }
+    bench_run --only put/DD/1,bw/DD/1 --pairs 1 || return
+    bench_run --only bw/DD/1 --pairs 2 --resume --page "$out/bench.md" ||
+        return
+    python3 - "$out/bench.json" "$out/bench.md" <<'END'
+import json
+import sys
+samples = json.load(open(sys.argv[1]))['samples']
+got = sorted((item['benchmark'], item['variant']) for item in samples)
+assert got == sorted([('put', 'stock'), ('put', 'ours')] +
+                     2 * [('bw', 'stock'), ('bw', 'ours')]), got
+late = [item['error'] for item in samples if 'error' in item]
+if late:
+    print(late[0])
+    sys.exit(77 if all(' late' in item for item in late) else 1)
+value = {name: max(item['value'] for item in samples
+                   if (item['benchmark'], item['variant']) == name)
+         for name in got}
+for benchmark in ('put', 'bw'):
+    ratio = value[benchmark, 'ours'] / value[benchmark, 'stock']
+    print('%s: %.2f times stock' % (benchmark, ratio))
+    assert 2 < ratio < 4, ratio
+page = open(sys.argv[2]).read()
+assert page.startswith('# Ours against stock on the emulated beluga'), page
+assert '0 of them lose' in page, page
+END
+}
+
+step bench-page quick 30 bench_page \
+     "test/omb/bench: intervals, verdicts, pairs, files and the page"
+step bench-emulated full 120 bench_emulated \
+     "test/omb/bench: pairs of runs on beluga, in two goes, and their page"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The file of test/omb/bench: every figure, and which run it comes from.
+
+{"runs": [{"id", "machine", "ucx", ...}], "samples": [{"run", "pair", "variant",
+"benchmark", "program", "memory", "window", "size", "value" or "error"}]}
+
+A pair is one run of stock and one of ours, one after the other; (run, pair) names
+it. Figures are GB/s (10^9 bytes/s), those of latency microseconds.
+"""
+
+import json
+import os
+
+import stats
+from runs import Refused
+
+BENCHMARKS = ('put', 'get', 'bw', 'bibw', 'latency')
+MEMORIES = ('D D', 'H D', 'D H')
+VARIANTS = ('stock', 'ours')
+CLAIMED = 100e-6        # of modelled time: less is the processor's, not the node's
+
+# What has to be the same in runs that make one page
+ALIKE = (('modelled', 'one is modelled and the other measured'),
+         ('node', 'emulated nodes differ'),
+         ('ucx', 'they are of different releases of UCX'))
+
+
+def unit(benchmark):
+    return 'GB/s' if stats.higher_is_better(benchmark) else 'us'
+
+
+class Data:
+    """Runs and their samples, of one invocation or of several."""
+
+    def __init__(self):
+        self.runs, self.samples = [], []
+        self.known = set()
+
+    @classmethod
+    def load(cls, path):
+        data = cls()
+        try:
+            with open(path, encoding='utf-8') as file:
+                content = json.load(file)
+            data.add(content['runs'], content['samples'], path)
+        except OSError as error:
+            raise Refused('%s: %s' % (path, error.strerror))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused('%s: not a file of test/omb/bench: %s'
+                          % (path, error or type(error).__name__))
+        return data
+
+    @staticmethod
+    def key(sample):
+        return tuple(sample[name] for name in (
+            'run', 'pair', 'variant', 'benchmark', 'program', 'memory',
+            'window', 'size'))
+
+    def add_run(self, run, where=''):
+        if any(run['id'] == other['id'] for other in self.runs):
+            return
+        for name, why in ALIKE:
+            if self.runs and run.get(name) != self.runs[0].get(name):
+                raise Refused('%scannot be put together with what is there: %s '
+                              '(%s, %s)' % (where and where + ': ', why,
+                                            run.get(name),
+                                            self.runs[0].get(name)))
+        self.runs.append(run)
+
+    def add(self, found, samples, where=''):
+        """What is there already is not added again."""
+        for run in found:
+            self.add_run(run, where)
+        for sample in samples:
+            key = self.key(sample)
+            if key not in self.known:
+                self.known.add(key)
+                self.samples.append(sample)
+
+    def save(self, path):
+        lines = [json.dumps(sample, separators=(',', ':'))
+                 for sample in self.samples]
+        with open(path + '.new', 'w', encoding='utf-8') as file:
+            file.write('{"runs": %s,\n"samples": [\n%s\n]}\n' % (
+                json.dumps(self.runs, indent=1), ',\n'.join(lines)))
+        os.replace(path + '.new', path)
+
+    def pairs(self):
+        """{(benchmark, program, memory, window, size): [(stock, ours)]}; a run
+        without a figure is None, half a pair is none."""
+        table = {}
+        for sample in self.samples:
+            place = self.key(sample)[3:]
+            pair = table.setdefault(place, {}).setdefault(
+                (sample['run'], sample['pair']), {})
+            pair[sample['variant']] = sample.get('value')
+        return {place: [(pair['stock'], pair['ours'])
+                        for pair in found.values() if len(pair) == 2]
+                for place, found in table.items()}
+
+    def cells(self):
+        """{place as above: stats.Cell}, in the order of the page."""
+        table = self.pairs()
+        return {place: stats.Cell(place[0], table[place]) for place in sorted(
+            table, key=place_order) if table[place]}
+
+    def claimed(self, place, cell):
+        """Whether a modelled figure is the node's and not the processor's."""
+        if not (self.runs and self.runs[0].get('modelled')):
+            return True
+        return all(seconds(place, value) >= CLAIMED
+                   for value in cell.stock + cell.ours)
+
+    def errors(self):
+        """[((benchmark, program, memory, variant, error), [(window, size)],
+        how many)]"""
+        table = {}
+        for sample in self.samples:
+            if 'error' in sample:
+                places = table.setdefault(
+                    (sample['benchmark'], sample['program'], sample['memory'],
+                     sample['variant'], sample['error']), [])
+                places.append((sample['window'], sample['size']))
+        return [(what, sorted(set(places)), len(places))
+                for what, places in table.items()]
+
+
+def place_order(place):
+    benchmark, program, memory, window, size = place
+    return (MEMORIES.index(memory), BENCHMARKS.index(benchmark), program,
+            window, size)
+
+
+def seconds(place, value):
+    """How long an iteration took whose figure is `value`."""
+    benchmark, _, _, window, size = place
+    if benchmark == 'latency':
+        return 2e-6 * value
+    return size * window * (2 if benchmark == 'bibw' else 1) / (value * 1e9)

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page of test/omb/bench, and its plots, from what it has measured."""
+
+import os
+import statistics
+
+import plot
+import stats
+from bench_data import unit
+from runs import size_text
+
+TITLES = {'put': 'UCX put', 'get': 'UCX get', 'bw': 'Bandwidth',
+          'bibw': 'Bandwidth, both directions at once', 'latency': 'Latency'}
+SIDES = {'D D': 'GPU to GPU', 'H D': 'host to GPU', 'D H': 'GPU to host'}
+COLORS = {'stock': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
+
+
+def table(heads, rows):
+    return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
+        ['| ' + ' | '.join(row) + ' |' for row in rows] + ['']
+
+
+def figures_text(values):
+    if not values:
+        return '-'
+    return '%.4g (%.4g..%.4g)' % (statistics.median(values), min(values),
+                                  max(values))
+
+
+def ratio_text(cell):
+    return '-' if cell.median is None else '%.3f' % cell.median
+
+
+def interval_text(cell):
+    return '-' if cell.median is None else '%.3f..%.3f%s' % (
+        cell.low, cell.high, '' if cell.sure else ' *')
+
+
+def verdict_text(cell, claimed):
+    if cell.median is None:
+        return 'no figure'
+    if not claimed:
+        return 'not judged'
+    return '**loses**' if cell.loses() else ''
+
+
+def row_of(place, cell, claimed):
+    pairs = '%d' % len(cell.ratios)
+    if cell.failed:
+        pairs += ', %d failed' % cell.failed
+    return [size_text(place[4]), figures_text(cell.stock),
+            figures_text(cell.ours), ratio_text(cell), interval_text(cell),
+            pairs, verdict_text(cell, claimed)]
+
+
+def series_text(place):
+    """Such as "Bandwidth, H D, window 4 (ucx_mp_bw)"."""
+    benchmark, program, memory, window, _ = place
+    return '%s, %s%s (%s)' % (
+        TITLES[benchmark], memory, ', window %d' % window
+        if benchmark != 'latency' else '', program)
+
+
+def judged_of(data, cells):
+    return {place: cell for place, cell in cells.items()
+            if cell.median is not None and data.claimed(place, cell)}
+
+
+def summary(data, cells):
+    """What the whole of it says, in a few lines."""
+    judged = judged_of(data, cells)
+    void = [place for place, cell in cells.items() if cell.median is None]
+    unclaimed = len(cells) - len(judged) - len(void)
+    lost = [place for place, cell in judged.items() if cell.loses()]
+    out = []
+    if judged:
+        pairs = [len(cell.ratios) for cell in judged.values()]
+        out += ['- %d cells judged, %d of them lose; pairs a cell: %d to %d, '
+                'median %g' % (len(judged), len(lost), min(pairs), max(pairs),
+                               statistics.median(pairs)),
+                '- geometric mean of all ratios: **%.3f**'
+                % stats.geometric_mean([cell.median for cell in
+                                        judged.values()])]
+        parts = {}
+        for place, cell in judged.items():
+            parts.setdefault((place[0], place[2]), []).append(cell.median)
+        out.append('- by benchmark: ' + ', '.join(
+            '%s %s %.3f' % (benchmark, memory, stats.geometric_mean(ratios))
+            for (benchmark, memory), ratios in parts.items()))
+    if unclaimed:
+        out.append('- %d cells not judged: an iteration takes less than 100 us '
+                   'of modelled time, of which the processor that runs the '
+                   'emulation has too large a part' % unclaimed)
+    if void:
+        out.append('- %d cells without a figure (below)' % len(void))
+    return out + ['']
+
+
+def listed(places, cells):
+    heads = ['what', 'size', 'stock', 'ours', 'ratio', '95 %', 'pairs']
+    places = sorted(places, key=lambda place: cells[place].median)
+    return table(heads, [[series_text(place)] + row_of(
+        place, cells[place], True)[:-1] for place in places])
+
+
+def losing(data, cells):
+    judged = judged_of(data, cells)
+    lost = [place for place, cell in judged.items() if cell.loses()]
+    slower = [place for place, cell in judged.items()
+              if cell.slower() and not cell.loses()]
+    out = ['## Losing rows', '',
+           'The 95 %% interval of the median ratio stays below %g, or the '
+           'median is below %g.' % (stats.REACH, stats.LEAST), '']
+    out += listed(lost, cells) if lost else ['None.', '']
+    if slower:
+        out += ['Slower beyond doubt (the interval ends below 1), but by less '
+                'than that:', ''] + listed(slower, cells)
+    return out
+
+
+# ---------------------------------------------------------------------- plots
+
+def panels(series):
+    """Two panels of one window: figures above, ratios below."""
+    place = next(iter(series))
+    benchmark, program, _, window, _ = place
+    lines = []
+    for name in ('stock', 'ours'):
+        points = [(place[4], statistics.median(values), min(values),
+                   max(values)) for place, cell in series.items()
+                  for values in [getattr(cell, name)] if values]
+        if points:
+            lines.append(plot.Line(name, COLORS[name], points))
+    ratios = [(place[4], cell.median, cell.low, cell.high)
+              for place, cell in series.items() if cell.median is not None]
+    title = program if benchmark == 'latency' else 'window %d' % window
+    return (plot.Panel(title, unit(benchmark), lines, log=True),
+            plot.Panel('', 'times stock', [plot.Line('ratio, 95 %',
+                                                     COLORS['ratio'], ratios)]
+                       if ratios else [], log=True, at=(1,)))
+
+
+def picture(group, title, what):
+    """A plot of one benchmark and memory, a column a window; None if there is
+    nothing to draw."""
+    columns = []
+    for key in dict.fromkeys((place[1], place[3]) for place in group):
+        series = {place: cell for place, cell in group.items()
+                  if (place[1], place[3]) == key}
+        if any(cell.stock or cell.ours for cell in series.values()):
+            columns.append(panels(series))
+    if not columns:
+        return None
+    return plot.figure(title, what, [[column[0] for column in columns],
+                                     [column[1] for column in columns]])
+
+
+# ----------------------------------------------------------------------- page
+
+def sections(data, cells, memories, path, what):
+    out = []
+    keys = dict.fromkeys((place[0], place[2]) for place in cells
+                         if place[2] in memories)
+    for benchmark, memory in keys:
+        group = {place: cell for place, cell in cells.items()
+                 if (place[0], place[2]) == (benchmark, memory)}
+        title = '%s, %s' % (TITLES[benchmark], SIDES[memory])
+        out += ['### %s (%s)' % (title, memory), '']
+        name = '%s-%s-%s.svg' % (
+            os.path.splitext(os.path.basename(path))[0], benchmark,
+            memory.replace(' ', '').lower())
+        text = picture(group, title, what)
+        if text:
+            with open(os.path.join(os.path.dirname(path), name), 'w',
+                      encoding='utf-8') as file:
+                file.write(text)
+            out += ['![%s](%s)' % (title, name), '']
+        for key in dict.fromkeys((place[1], place[3]) for place in group):
+            program, window = key
+            out += ['%s%s, %s:' % (program, ', window %d' % window if
+                                   benchmark != 'latency' else '',
+                                   unit(benchmark)), '']
+            out += table(['size', 'stock', 'ours', 'ratio', '95 %', 'pairs', ''],
+                         [row_of(place, cell, data.claimed(place, cell))
+                          for place, cell in group.items()
+                          if (place[1], place[3]) == key])
+    return out
+
+
+def errors(data):
+    found = data.errors()
+    if not found:
+        return []
+    out = ['## Runs without a figure', '']
+    for (benchmark, program, memory, variant, error), places, count in found:
+        out.append('- %s, %s, %s, %s: %d (%s): %s' % (
+            TITLES[benchmark], program, memory, variant, count, ', '.join(
+                '%s%s' % (size_text(size), ' x %d' % window if window > 1
+                          else '') for window, size in places[:8]) +
+            (' and %d more' % (len(places) - 8) if len(places) > 8 else ''),
+            error))
+    return out + ['']
+
+
+def runs_table(data):
+    pairs = {}
+    for sample in data.samples:
+        pairs.setdefault(sample['run'], set()).add(sample['pair'])
+    return table(['date', 'machine', 'MPI', 'revision', 'pairs of runs',
+                  'command'], [
+        [run['date'], run['machine'], run.get('mpi') or '-',
+         run.get('revision') or '-', '%d' % len(pairs.get(run['id'], ())),
+         '`%s`' % run['command']] for run in data.runs])
+
+
+def title_of(run):
+    return 'the emulated %s' % run['node'] if run['modelled'] else \
+        run.get('gpus') or 'this machine'
+
+
+def write(data, path):
+    """Writes the page to `path`, the plots beside it."""
+    cells = data.cells()
+    first = data.runs[0]
+    modelled = first['modelled']
+    what = '%s: %s; UCX %s; %s' % (
+        'modelled' if modelled else 'measured', title_of(first), first['ucx'],
+        first['date'])
+    machines = list(dict.fromkeys(run['machine'] for run in data.runs))
+    out = ['# Ours against stock on %s' % title_of(first), '',
+           '*%s*%s. This page is written by `test/omb/bench`; do not edit it.'
+           % ('Modelled' if modelled else 'Measured', ', %s' % '; '.join(
+               dict.fromkeys(run['date'] for run in data.runs))), '',
+           '- command: `%s`%s' % (first['command'],
+                                  ' and %d more (below)' % (len(data.runs) - 1)
+                                  if len(data.runs) > 1 else ''),
+           '- machine%s: %s' % ('s' if len(machines) > 1 else '',
+                                '; '.join(machines)),
+           '- UCX %s, the same libraries for stock and for ours; MPI: %s'
+           % (first['ucx'], first.get('mpi') or '-'), '',
+           'Stock is UCX\'s own CUDA module, ours is our module in its place%s.'
+           ' A pair is a run of each, one right after the other, the order '
+           'alternating. Figures are the median (minimum..maximum) of all '
+           'pairs; a ratio is the median over the pairs of how many times '
+           'better ours is (above 1: faster), with its 95 %% interval by order '
+           'statistics. *: fewer than 6 pairs, so that the lowest and the '
+           'highest stand in for the interval. GB/s are 10^9 bytes a second. '
+           '"H D" is from the host\'s memory of one process to GPU memory of '
+           'another. put and get are `ucx_perftest`\'s averages, "window" its '
+           'operations outstanding.' % (
+               ', with %s' % ', '.join(first['settings'])
+               if first.get('settings') else ', as it comes'), '']
+    out += summary(data, cells) + losing(data, cells)
+    for title, memories in (('GPU to GPU', ('D D',)),
+                            ('Host transfers', ('H D', 'D H'))):
+        text = sections(data, cells, memories, path, what)
+        if text:
+            out += ['## ' + title, ''] + text
+    out += errors(data)
+    out += ['## Runs', ''] + runs_table(data)
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(out).rstrip() + '\n')

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Finding what is run, and building or fetching what is not there."""
+
+import os
+import subprocess
+import sys
+
+from machine import TOP
+from runs import Refused
+
+BUILD = os.environ.get('UCX_MP_BUILD', os.path.join(TOP, 'build'))
+
+
+def say(message):
+    print(message, file=sys.stderr, flush=True)
+
+
+def sourced(command):
+    """Runs a function of contrib/lib, its words on standard error."""
+    script = '. contrib/lib/common.sh; . contrib/lib/packages.sh; ' + command
+    return subprocess.run(['bash', '-c', script], cwd=TOP, stdout=sys.stderr,
+                          env=dict(os.environ, UCX_MP_BUILD=BUILD)).returncode
+
+
+def launcher(named):
+    """ucx_mp_run: the one that was named, else the one of build/, built."""
+    path = named or os.path.join(BUILD, 'install', 'bin', 'ucx_mp_run')
+    if named is None and not os.path.exists(path):
+        say('building (contrib/check --only build) ...')
+        if subprocess.run([os.path.join(TOP, 'contrib', 'check'), '--only',
+                           'build'], stdout=sys.stderr).returncode:
+            raise Refused('the build failed')
+    if not os.path.exists(path):
+        raise Refused('--launcher: there is no %s' % path)
+    return path
+
+
+def programs(named, needed):
+    """Folder with our MPI programs."""
+    path = named or os.path.join(BUILD, 'main', 'test', 'mpi')
+    if needed and not os.path.exists(os.path.join(path, 'ucx_mp_bw')):
+        raise Refused('--programs: there is no ucx_mp_bw in %s (is an MPI '
+                      'compiler installed?)' % path)
+    return path
+
+
+def wheel(named):
+    """Folder with stock UCX 1.22: the one that was named, else build/deps/cu12,
+    fetched."""
+    path = named or os.path.join(BUILD, 'deps', 'cu12')
+    if named is None and sourced('wheel_folder cu12 libucx-cu12==1.22.0'):
+        raise Refused("no stock UCX to compare with: --wheel names the folder "
+                      'that libucx-cu12 or libucx-cu13 was unpacked into')
+    return path

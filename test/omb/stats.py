@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What pairs of figures, ours and stock's, say about one another.
+
+A ratio is always "times better": above 1 ours is faster, whatever the unit.
+"""
+
+import math
+import statistics
+
+CONFIDENCE = 0.95
+REACH = 0.98            # the interval of the median ratio has to reach this
+LEAST = 0.95            # and the median may not be below this
+
+
+def higher_is_better(benchmark):
+    return benchmark != 'latency'
+
+
+def ratio(benchmark, ours, stock):
+    return ours / stock if higher_is_better(benchmark) else stock / ours
+
+
+def outer_rank(count, confidence=CONFIDENCE):
+    """The rank k, from 1, for which the k-th lowest and the k-th highest of
+    `count` values hold the median between them with at least that confidence,
+    whatever the values' distribution; 0 if there are too few values."""
+    tail, k = 0.0, 0
+    while k < count:
+        # so far: how likely at most k of the values are below the median
+        tail += math.comb(count, k) / 2.0 ** count
+        if 2 * tail > 1 - confidence:
+            break
+        k += 1
+    return k
+
+
+def median_interval(values, confidence=CONFIDENCE):
+    """(low, high, whether that many values give the confidence); with too few
+    of them the lowest and the highest."""
+    values = sorted(values)
+    rank = outer_rank(len(values), confidence)
+    return (values[max(rank, 1) - 1], values[-max(rank, 1)], rank > 0)
+
+
+def loses(median, high):
+    return high < REACH or median < LEAST
+
+
+def geometric_mean(values):
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+class Cell:
+    """All pairs of one benchmark, window and size."""
+
+    def __init__(self, benchmark, pairs):
+        """pairs: [(stock's figure, ours)]; None is a run without a figure"""
+        self.stock = [stock for stock, _ in pairs if stock]
+        self.ours = [ours for _, ours in pairs if ours]
+        self.ratios = [ratio(benchmark, ours, stock)
+                       for stock, ours in pairs if stock and ours]
+        self.failed = len(pairs) - len(self.ratios)
+        self.median = self.low = self.high = None
+        self.sure = False
+        if self.ratios:
+            self.median = statistics.median(self.ratios)
+            self.low, self.high, self.sure = median_interval(self.ratios)
+
+    def loses(self):
+        return self.median is not None and loses(self.median, self.high)
+
+    def slower(self):
+        """Slower beyond doubt, lost or not."""
+        return self.median is not None and self.high < 1
