@@ -4,8 +4,8 @@
 {"runs": [{"id", "machine", "ucx", ...}], "samples": [{"run", "pair", "variant",
 "benchmark", "program", "memory", "window", "size", "value" or "error"}]}
 
-A pair is one run of stock and one of ours, one after the other; (run, pair) names
-it. Figures are GB/s (10^9 bytes/s), those of latency microseconds.
+A pair is one run of stock and one of ours, one after the other; (run, pair)
+names it. Figures are GB/s (10^9 bytes/s), those of latency microseconds.
 """
 
 import json
@@ -17,7 +17,8 @@ from runs import Refused
 BENCHMARKS = ('put', 'get', 'bw', 'bibw', 'latency')
 MEMORIES = ('D D', 'H D', 'D H')
 VARIANTS = ('stock', 'ours')
-CLAIMED = 100e-6        # of modelled time: less is the processor's, not the node's
+# Seconds of modelled time: what takes less is the processor's, not the node's
+CLAIMED = 100e-6
 
 # What has to be the same in runs that make one page
 ALIKE = (('modelled', 'one is modelled and the other measured'),

@@ -180,7 +180,8 @@ def sections(data, cells, memories, path, what):
             out += ['%s%s, %s:' % (program, ', window %d' % window if
                                    benchmark != 'latency' else '',
                                    unit(benchmark)), '']
-            out += table(['size', 'stock', 'ours', 'ratio', '95 %', 'pairs', ''],
+            out += table(['size', 'stock', 'ours', 'ratio', '95 %', 'pairs',
+                          ''],
                          [row_of(place, cell, data.claimed(place, cell))
                           for place, cell in group.items()
                           if (place[1], place[3]) == key])

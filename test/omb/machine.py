@@ -22,7 +22,8 @@ def output_of(command, environ=None):
 
 
 def counted(names):
-    return ['%d x %s' % (names.count(name), name) for name in sorted(set(names))]
+    return ['%d x %s' % (names.count(name), name)
+            for name in sorted(set(names))]
 
 
 def asked(what):

@@ -26,7 +26,8 @@ class Panel:
                 for value in point[1:]]
 
     def sizes(self):
-        return sorted({point[0] for line in self.lines for point in line.points})
+        return sorted({point[0] for line in self.lines
+                       for point in line.points})
 
     def range(self):
         values = self.values() + list(self.at)
