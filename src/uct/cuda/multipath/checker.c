@@ -64,9 +64,9 @@ static int place_end(const uct_cuda_mp_plan_t *plan,
 {
     switch (place->type) {
     case UCT_CUDA_MP_PLACE_SOURCE:
-        return plan->src_device;
+        return uct_cuda_mp_lane_end(plan->src_device);
     case UCT_CUDA_MP_PLACE_DESTINATION:
-        return plan->dst_device;
+        return uct_cuda_mp_lane_end(plan->dst_device);
     case UCT_CUDA_MP_PLACE_STAGING_GPU:
         return place->owner;
     case UCT_CUDA_MP_PLACE_STAGING_HOST:
@@ -132,6 +132,10 @@ static ucs_status_t check_step(const checker_t *checker,
                          step->bytes);
     if (status != UCS_OK) {
         return status;
+    }
+
+    if (place_end(plan, &step->from) == place_end(plan, &step->to)) {
+        return reject(checker, "step %u: stays where it is", i);
     }
 
     if (step->lane != uct_cuda_mp_lane(place_end(plan, &step->from),
@@ -397,9 +401,10 @@ static ucs_status_t check_all(checker_t *checker,
                               plan->num_steps);
     }
 
-    if ((plan->src_device < 0) ||
+    /* Host memory is one place, however it is written down: -1 */
+    if ((plan->src_device < -1) ||
         (plan->src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
-        (plan->dst_device < 0) ||
+        (plan->dst_device < -1) ||
         (plan->dst_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
         (plan->src_device == plan->dst_device)) {
         return reject(checker, "no transfer between GPU %d and GPU %d",

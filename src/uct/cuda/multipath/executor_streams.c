@@ -86,6 +86,50 @@ static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
             stream);
 }
 
+/* Bytes of a step until one of the cuts of the host's end, which it begins so
+ * many bytes into the transfer */
+static size_t uncut(const uct_cuda_mp_ends_t *ends, size_t begin, size_t bytes)
+{
+    unsigned i;
+
+    for (i = 0; i < ends->num_cuts; ++i) {
+        if (ends->cuts[i] > begin) {
+            return (ends->cuts[i] - begin < bytes) ? ends->cuts[i] - begin :
+                                                     bytes;
+        }
+    }
+
+    return bytes;
+}
+
+/* One copy, or where it touches several pieces of locked memory, one each */
+static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
+                                  const uct_cuda_mp_ends_t *ends, size_t offset,
+                                  CUdeviceptr from, CUdeviceptr to,
+                                  CUstream stream)
+{
+    const bool is_host = (ends->src_device < 0) ?
+                                 (step->from.type == UCT_CUDA_MP_PLACE_SOURCE) :
+                                 (step->to.type ==
+                                  UCT_CUDA_MP_PLACE_DESTINATION);
+    size_t begin       = offset + ((ends->src_device < 0) ? step->from_offset :
+                                                            step->to_offset);
+    size_t left        = step->bytes;
+    ucs_status_t status;
+    size_t bytes;
+
+    do {
+        bytes   = is_host ? uncut(ends, begin, left) : left;
+        status  = UCT_CUDA_CALL(cuMemcpyAsync, to, from, bytes, stream);
+        from   += bytes;
+        to     += bytes;
+        begin  += bytes;
+        left   -= bytes;
+    } while ((status == UCS_OK) && (left > 0));
+
+    return status;
+}
+
 static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
                                 const uct_cuda_mp_plan_t *plan, unsigned number,
                                 const uct_cuda_mp_ends_t *ends, size_t offset,
@@ -112,7 +156,10 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
 
     uct_cuda_mp_rsc_addresses(streams->rsc, step, ends, offset, &from, &to);
     uct_cuda_mp_rsc_note_used(streams->rsc, device, stream);
-    status = UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes, stream);
+    status = (ends->num_cuts > 0) ?
+                     submit_copies(step, ends, offset, from, to, stream) :
+                     UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,
+                                   stream);
     if ((status != UCS_OK) || !streams->is_awaited[number]) {
         return status;
     }

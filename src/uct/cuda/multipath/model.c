@@ -175,10 +175,10 @@ void uct_cuda_mp_model_start(problem_t *problem)
     }
 }
 
-/* A lane's link; one that ends in the host ends at the source's NUMA node */
+/* A lane's link; one that ends in the host ends at the question's NUMA node */
 static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
 {
-    int numa = problem->topo->gpus[problem->src].numa;
+    int numa = problem->numa;
     int from = uct_cuda_mp_lane_from(lane);
     int to   = uct_cuda_mp_lane_to(lane);
     uct_cuda_topo_link_t link;
@@ -225,8 +225,15 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
                             const uct_cuda_mp_path_t *path,
                             candidate_t *candidate)
 {
+    const bool is_host = uct_cuda_mp_plan_ends_host(problem->src, problem->dst);
+    const int src      = uct_cuda_mp_lane_end(problem->src);
+    const int dst      = uct_cuda_mp_lane_end(problem->dst);
     int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
                                                         path->gpu;
+
+    if (is_host && (path->route == UCT_CUDA_MP_ROUTE_HOST)) {
+        return false;
+    }
 
     if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
         ((path->gpu < 0) || (path->gpu >= problem->topo->num_gpus) ||
@@ -237,10 +244,10 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
     memset(candidate, 0, sizeof(*candidate));
     candidate->path  = *path;
     if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        candidate_add_hop(problem, candidate, problem->src, problem->dst);
+        candidate_add_hop(problem, candidate, src, dst);
     } else {
-        candidate_add_hop(problem, candidate, problem->src, via);
-        candidate_add_hop(problem, candidate, via, problem->dst);
+        candidate_add_hop(problem, candidate, src, via);
+        candidate_add_hop(problem, candidate, via, dst);
     }
 
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
@@ -251,7 +258,9 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
         candidate->latency += problem->model->start_host;
         candidate->doubt    = problem->model->doubt_host;
     } else {
-        candidate->gap = problem->model->gap_gpu;
+        /* Of its two links one may be the host's, and that one's gaps count */
+        candidate->gap = is_host ? problem->model->gap_host :
+                                   problem->model->gap_gpu;
     }
 
     return candidate->cap > 0;

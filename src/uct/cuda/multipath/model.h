@@ -133,8 +133,9 @@ typedef struct {
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_load_t   *load; /**< May be NULL */
     const uct_cuda_mp_model_t  *model;
-    int                        src;
-    int                        dst;
+    int                        src;   /**< -1: host memory, and so ... */
+    int                        dst;   /**< ... here, but not both */
+    int                        numa;  /**< Node of host memory on the way */
     double                     size;  /**< Bytes */
     /** Bytes/s of shared limits that others leave; filled by _start() */
     double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];

@@ -37,6 +37,22 @@
 #define COUNTED_LARGE 0x8000u
 
 
+/* Transfers between GPUs, and those with host memory */
+enum {
+    KIND_GPU,
+    KIND_HOST,
+    NUM_KINDS
+};
+
+
+/* What an engine knows of the node for transfers of one kind: whatever did not
+ * work is taken out */
+typedef struct {
+    uct_cuda_topo_t topo;
+    size_t          alone_min_size; /* with nothing ahead of it */
+} view_t;
+
+
 typedef struct {
     uct_cuda_mp_engine_t   super;
     pthread_mutex_t        lock;
@@ -50,9 +66,7 @@ typedef struct {
     bool                   is_learned;
     bool                   is_hidden_told;
     bool                   is_shrink_told;
-    size_t                 alone_min_size; /* with nothing ahead of it */
-    /* This engine's view of the node: what did not work is taken out */
-    uct_cuda_topo_t        topo;
+    view_t                 views[NUM_KINDS];
     uct_cuda_mp_tuning_t   *tuning; /* or NULL */
     uct_cuda_mp_load_t     load; /* that the transfer being started meets */
     uct_cuda_mp_plan_t     plan;
@@ -79,6 +93,7 @@ typedef struct {
     size_t                 size;
     uct_cuda_mp_map_func_t map;
     void                   *arg;
+    int                    host_numa; /* -1: unknown */
     bool                   is_mapped[UCT_CUDA_TOPO_MAX_GPUS];
     uct_cuda_mp_graph_t    *graphs;
 } start_t;
@@ -89,9 +104,16 @@ static engine_t *engine_of(uct_cuda_mp_engine_t *super)
     return (engine_t*)super;
 }
 
-static void set_min_size(engine_t *engine, size_t size)
+static void set_min_size(engine_t *engine, int kind, size_t size)
 {
-    __atomic_store_n(&engine->super.min_size, size, __ATOMIC_RELAXED);
+    __atomic_store_n((kind == KIND_HOST) ? &engine->super.host_min_size :
+                                           &engine->super.min_size,
+                     size, __ATOMIC_RELAXED);
+}
+
+static int kind_of(const uct_cuda_mp_ends_t *ends)
+{
+    return uct_cuda_mp_ends_is_host(ends) ? KIND_HOST : KIND_GPU;
 }
 
 static ucs_status_t
@@ -149,9 +171,11 @@ static void engine_log_graphs(const engine_t *engine)
 ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p)
 {
+    size_t min_size = LEARN_MIN_SIZE;
     ucs_status_t status;
     char error[256];
     engine_t *engine;
+    int kind;
 
     status = uct_cuda_mp_config_check(config, error, sizeof(error));
     if (status != UCS_OK) {
@@ -177,11 +201,13 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
     pthread_mutex_init(&engine->lock, NULL);
     engine->config = *config;
     if (config->enable == UCT_CUDA_MP_NO) {
-        set_min_size(engine, SIZE_MAX);
+        min_size = SIZE_MAX;
     } else if (config->min_size != UCT_CUDA_MP_SIZE_AUTO) {
-        set_min_size(engine, config->min_size);
-    } else {
-        set_min_size(engine, LEARN_MIN_SIZE);
+        min_size = config->min_size;
+    }
+
+    for (kind = 0; kind < NUM_KINDS; ++kind) {
+        set_min_size(engine, kind, min_size);
     }
 
     *engine_p = &engine->super;
@@ -217,49 +243,62 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     free(engine);
 }
 
-static void engine_know(const engine_t *engine, const uct_cuda_mp_load_t *load,
+static void engine_know(const engine_t *engine, int kind,
+                        const uct_cuda_mp_load_t *load,
                         uct_cuda_mp_knowledge_t *know_p)
 {
     memset(know_p, 0, sizeof(*know_p));
-    know_p->topo   = &engine->topo;
+    know_p->topo   = &engine->views[kind].topo;
     know_p->config = &engine->config;
     know_p->load   = load;
     know_p->tuning = engine->tuning;
 }
 
+static size_t engine_min_size(engine_t *engine, int kind,
+                              const uct_cuda_mp_load_t *load)
+{
+    uct_cuda_mp_knowledge_t know;
+
+    engine_know(engine, kind, load, &know);
+    return (kind == KIND_HOST) ?
+                   uct_cuda_mp_plan_min_size_host(&know, &engine->plan) :
+                   uct_cuda_mp_plan_min_size(&know, &engine->plan);
+}
+
 /* From what size on is it worth asking? Behind others, smaller ones gain: paths
  * that take long to begin do so before they are needed. */
-static void engine_update_min_size(engine_t *engine)
+static void engine_update_min_size(engine_t *engine, int kind)
 {
-    uct_cuda_mp_load_t load = {.is_known = engine->load.is_known};
-    uct_cuda_mp_knowledge_t know;
+    static const char *names[] = {"", " from or to host memory"};
+    uct_cuda_mp_load_t load    = {.is_known = engine->load.is_known};
+    view_t *view               = &engine->views[kind];
     size_t size;
 
-    engine_know(engine, &load, &know);
-    engine->alone_min_size = uct_cuda_mp_plan_min_size(&know, &engine->plan);
-    load.queued            = UINT16_MAX;
-    size                   = uct_cuda_mp_plan_min_size(&know, &engine->plan);
-    if (engine->alone_min_size < size) {
-        size = engine->alone_min_size;
+    view->alone_min_size = engine_min_size(engine, kind, &load);
+    load.queued          = UINT16_MAX;
+    size                 = engine_min_size(engine, kind, &load);
+    if (view->alone_min_size < size) {
+        size = view->alone_min_size;
     }
 
-    if (size == SIZE_MAX) {
+    if ((size == SIZE_MAX) && (kind == KIND_GPU)) {
         uct_cuda_info("no transfer between this process's %d GPUs gains by "
                       "several paths: one path is used",
-                      engine->topo.num_gpus);
+                      view->topo.num_gpus);
     } else {
-        uct_cuda_debug("transfers from %zu bytes on use several paths, behind "
-                       "others from %zu",
-                       engine->alone_min_size, size);
+        uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
+                       "behind others from %zu",
+                       names[kind], view->alone_min_size, size);
     }
 
-    set_min_size(engine, size);
+    set_min_size(engine, kind, size);
 }
 
 static void engine_learn(engine_t *engine)
 {
     const uct_cuda_topo_t *topo;
     char error[512];
+    int kind;
 
     if (engine->is_learned) {
         return;
@@ -268,11 +307,12 @@ static void engine_learn(engine_t *engine)
     engine->is_learned = true;
     topo               = uct_cuda_topo_get();
     if (topo == NULL) {
-        set_min_size(engine, SIZE_MAX);
+        for (kind = 0; kind < NUM_KINDS; ++kind) {
+            set_min_size(engine, kind, SIZE_MAX);
+        }
         return;
     }
 
-    engine->topo = *topo;
     if ((engine->config.tuning_file[0] != '\0') &&
         (uct_cuda_mp_tuning_load(engine->config.tuning_file, topo, error,
                                  sizeof(error), &engine->tuning) != UCS_OK)) {
@@ -283,15 +323,17 @@ static void engine_learn(engine_t *engine)
 
     /* Whether there is a ledger decides which paths may be used at all */
     uct_cuda_mp_traffic_load(engine->traffic, 0, 0, &engine->load);
-    engine_update_min_size(engine);
+    for (kind = 0; kind < NUM_KINDS; ++kind) {
+        engine->views[kind].topo = *topo;
+        engine_update_min_size(engine, kind);
+    }
 }
 
-/* Take a path that does not work out of this engine's view of the node */
-static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
-                             int src, int dst, ucs_status_t status)
+/* A path between GPUs */
+static void drop_gpu_path(engine_t *engine, const uct_cuda_mp_path_t *path,
+                          int src, int dst, ucs_status_t status)
 {
-    uct_cuda_topo_t *topo = &engine->topo;
-    char name[16];
+    uct_cuda_topo_t *topo = &engine->views[KIND_GPU].topo;
     int i;
 
     switch (path->route) {
@@ -317,19 +359,60 @@ static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
         }
         break;
     }
+}
 
-    if (status == UCS_ERR_UNREACHABLE) {
-        uct_cuda_info("path \"%s\" from GPU %d to GPU %d cannot be used",
-                      uct_cuda_mp_path_str(path, name, sizeof(name)), src, dst);
+/* A path with host memory at one end: links between GPUs are for relays only */
+static void drop_host_path(engine_t *engine, const uct_cuda_mp_path_t *path,
+                           int src, int dst, ucs_status_t status)
+{
+    uct_cuda_topo_t *topo = &engine->views[KIND_HOST].topo;
+    const int gpu         = (src < 0) ? dst : src;
+    int i;
+
+    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+        ((src < 0) ? &topo->gpus[gpu].from_host : &topo->gpus[gpu].to_host)
+                ->bandwidth = 0;
+        return;
+    }
+
+    for (i = 0; i < topo->num_gpus; ++i) {
+        if ((status != UCS_ERR_UNREACHABLE) || (i == gpu)) {
+            topo->links[path->gpu][i].bandwidth = 0;
+            topo->links[i][path->gpu].bandwidth = 0;
+        }
+    }
+}
+
+/* Take a path that does not work out of this engine's view of the node */
+static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
+                             const uct_cuda_mp_ends_t *ends,
+                             ucs_status_t status)
+{
+    const int src = ends->src_device;
+    const int dst = ends->dst_device;
+    char name[16], from[16], to[16];
+
+    if (kind_of(ends) == KIND_HOST) {
+        drop_host_path(engine, path, src, dst, status);
     } else {
-        uct_cuda_warn("path \"%s\" from GPU %d to GPU %d could not be set up "
-                      "(%s) and is not used any more",
-                      uct_cuda_mp_path_str(path, name, sizeof(name)), src, dst,
+        drop_gpu_path(engine, path, src, dst, status);
+    }
+
+    uct_cuda_mp_path_str(path, name, sizeof(name));
+    uct_cuda_mp_device_str(src, from, sizeof(from));
+    uct_cuda_mp_device_str(dst, to, sizeof(to));
+    if (status == UCS_ERR_UNREACHABLE) {
+        uct_cuda_info("path \"%s\" from %s to %s cannot be used", name, from,
+                      to);
+    } else {
+        uct_cuda_warn("path \"%s\" from %s to %s could not be set up (%s) and "
+                      "is not used any more",
+                      name, from, to,
                       (status == UCS_ERR_NO_MEMORY) ? "out of memory" :
                                                       "see above");
     }
 
-    engine_update_min_size(engine);
+    engine_update_min_size(engine, kind_of(ends));
 }
 
 /* Out of staging memory: less of it may do */
@@ -403,17 +486,20 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     int src                  = start->ends.src_device;
     int dst                  = start->ends.dst_device;
     uct_cuda_mp_knowledge_t know;
+    char from[16], to[16];
     uct_cuda_mp_path_t path;
     ucs_status_t status;
     unsigned failed;
 
-    engine_know(engine, &engine->load, &know);
+    engine_know(engine, kind_of(&start->ends), &engine->load, &know);
+    know.numa = (start->host_numa >= 0) ? &start->host_numa : NULL;
     for (;;) {
         uct_cuda_mp_plan_make(&know, src, dst, size, plan);
-        uct_cuda_debug("GPU %d to GPU %d, %zu bytes: %u paths, %u copies; %u "
-                       "transfers ahead",
-                       src, dst, size, plan->num_paths, plan->num_steps,
-                       engine->load.queued);
+        uct_cuda_debug("%s to %s, %zu bytes: %u paths, %u copies; %u transfers "
+                       "ahead",
+                       uct_cuda_mp_device_str(src, from, sizeof(from)),
+                       uct_cuda_mp_device_str(dst, to, sizeof(to)), size,
+                       plan->num_paths, plan->num_steps, engine->load.queued);
         if (plan->num_paths == 0) {
             return;
         }
@@ -426,7 +512,7 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
         /* Every turn leaves fewer paths or less staging, so this ends */
         path = plan->paths[failed].path;
         if ((status != UCS_ERR_NO_MEMORY) || !engine_shrink_staging(engine)) {
-            engine_drop_path(engine, &path, src, dst, status);
+            engine_drop_path(engine, &path, &start->ends, status);
         }
     }
 }
@@ -563,8 +649,11 @@ static void unlist_active(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
 static bool request_is_ours(engine_t *engine,
                             const uct_cuda_mp_request_t *request)
 {
-    if ((request->src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-        (request->dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN)) {
+    const int src = request->src_device;
+    const int dst = request->dst_device;
+
+    if ((src == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
+        (dst == UCT_CUDA_MP_DEVICE_UNKNOWN)) {
         if (!engine->is_hidden_told) {
             engine->is_hidden_told = true;
             uct_cuda_info("the peer's GPU is not visible to this process "
@@ -573,25 +662,34 @@ static bool request_is_ours(engine_t *engine,
         return false;
     }
 
-    return (request->src_device >= 0) && (request->dst_device >= 0) &&
-           (request->src_device != request->dst_device);
+    return (src != dst) && (src >= UCT_CUDA_MP_DEVICE_HOST) &&
+           (dst >= UCT_CUDA_MP_DEVICE_HOST);
+}
+
+static bool engine_wants(engine_t *engine, const start_t *start)
+{
+    return (kind_of(&start->ends) == KIND_HOST) ?
+                   uct_cuda_mp_wants_host(&engine->super, start->size) :
+                   uct_cuda_mp_wants(&engine->super, start->size);
 }
 
 static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
+    const size_t *alone_min_size =
+            &engine->views[kind_of(&start->ends)].alone_min_size;
     uct_cuda_mp_transfer_t *transfer;
     ucs_status_t status;
     size_t piece;
 
     engine_learn(engine);
-    if (!uct_cuda_mp_wants(&engine->super, start->size)) {
+    if (!engine_wants(engine, start)) {
         return UCS_OK;
     }
 
     uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
                              start->ends.dst_device, &engine->load);
-    if ((engine->load.queued == 0) && (start->size < engine->alone_min_size)) {
+    if ((engine->load.queued == 0) && (start->size < *alone_min_size)) {
         return UCS_OK;
     }
 
@@ -657,10 +755,16 @@ ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,
                                      request->dst_device :
                                      -1
         },
-        .size = request->size,
-        .map  = map,
-        .arg  = arg
+        .size      = request->size,
+        .map       = map,
+        .arg       = arg,
+        .host_numa = request->host_numa
     };
+
+    if (uct_cuda_mp_ends_is_host(&start.ends)) {
+        start.ends.num_cuts = request->num_cuts;
+        start.ends.cuts     = request->cuts;
+    }
 
     *transfer_p = NULL;
     pthread_mutex_lock(&engine->lock);

@@ -22,17 +22,21 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_transfer uct_cuda_mp_transfer_t;
 
 
-/** Only what the inline pre-check needs is public. */
+/** Only what the inline pre-checks need is public. */
 typedef struct uct_cuda_mp_engine {
-    size_t min_size; /**< No transfer below this is ever striped, bytes.
-                          Changes as the engine learns about the node. */
+    size_t min_size;      /**< No transfer below this is ever striped, bytes.
+                               Changes as the engine learns about the node. */
+    size_t host_min_size; /**< The same between host memory and a GPU */
 } uct_cuda_mp_engine_t;
 
 
 /**
- * A transfer. Both pointers must be usable by copies of this process. A peer's
+ * A transfer, between two GPUs or between host memory and one. Both pointers must be usable by copies of this process. A peer's
  * memory is passed as its IPC mapping, with the exporter's GPU as the device,
  * and belongs into uct_cuda_mp_start_remote().
+ *
+ * Host memory is page-locked for all contexts (CU_MEMHOSTREGISTER_PORTABLE or
+ * the driver's own) and stays so until the transfer is released.
  */
 typedef struct {
     CUdeviceptr src;
@@ -40,6 +44,13 @@ typedef struct {
     CUdeviceptr dst;
     int         dst_device; /**< Ordinal in this process, or DEVICE_* */
     size_t      size;       /**< Bytes */
+    int         host_numa;  /**< Node of host memory, -1 if unknown. This and
+                                 what follows counts for such memory only. */
+    /** Where in it, in bytes and ascending, one piece of page-locked memory
+     *  ends and another begins: the driver refuses a copy across. Read during
+     *  the start only. */
+    unsigned     num_cuts;
+    const size_t *cuts;
 } uct_cuda_mp_request_t;
 
 
@@ -83,6 +94,16 @@ uct_cuda_mp_wants(const uct_cuda_mp_engine_t *engine, size_t size)
 {
     return __builtin_expect(
             size >= __atomic_load_n(&engine->min_size, __ATOMIC_RELAXED), 0);
+}
+
+
+/** The same for a transfer from or to host memory. */
+static inline bool
+uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
+{
+    return __builtin_expect(size >= __atomic_load_n(&engine->host_min_size,
+                                                    __ATOMIC_RELAXED),
+                            0);
 }
 
 
@@ -135,7 +156,9 @@ typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
  * two GPUs, 391 against 91 in one piece from a relay (measured on H200).
  *
  * @param request  The remote end's pointer is its mapping in the other end's
- *                 context; the other end is a GPU of this process.
+ *                 context; the other end is a GPU of this process. Or it is
+ *                 its host memory: then the pointer does not matter, and the
+ *                 function is asked for the remote GPU's own context as well.
  * @param map      NULL: the transfer takes one path.
  */
 ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *engine,

@@ -64,15 +64,21 @@ const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
     return buffer;
 }
 
-static const char *lane_end_str(int end, char *buffer, size_t size)
+const char *uct_cuda_mp_device_str(int device, char *buffer, size_t size)
 {
-    if (end == UCT_CUDA_MP_LANE_HOST) {
+    if (device < 0) {
         snprintf(buffer, size, "host");
     } else {
-        snprintf(buffer, size, "gpu%d", end);
+        snprintf(buffer, size, "gpu%d", device);
     }
 
     return buffer;
+}
+
+static const char *lane_end_str(int end, char *buffer, size_t size)
+{
+    return uct_cuda_mp_device_str((end == UCT_CUDA_MP_LANE_HOST) ? -1 : end,
+                                  buffer, size);
 }
 
 static const char *place_str(const uct_cuda_mp_place_t *place, uint64_t offset,
@@ -99,8 +105,10 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
     char from[64], to[64], name[16];
     unsigned i, w;
 
-    fprintf(stream, "gpu%d -> gpu%d, %llu bytes: ", plan->src_device,
-            plan->dst_device, (unsigned long long)plan->size);
+    fprintf(stream, "%s -> %s, %llu bytes: ",
+            uct_cuda_mp_device_str(plan->src_device, from, sizeof(from)),
+            uct_cuda_mp_device_str(plan->dst_device, to, sizeof(to)),
+            (unsigned long long)plan->size);
     if (plan->num_paths == 0) {
         fprintf(stream, "one plain copy\n");
         return;

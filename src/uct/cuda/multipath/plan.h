@@ -81,8 +81,8 @@ typedef struct {
 
 
 typedef struct {
-    int16_t                 src_device;
-    int16_t                 dst_device;
+    int16_t                 src_device; /**< -1: host memory; so is ... */
+    int16_t                 dst_device; /**< ... this one, but not both */
     int16_t                 numa;      /**< Node of the host staging slots */
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
@@ -96,6 +96,13 @@ typedef struct {
     uct_cuda_mp_plan_path_t paths[UCT_CUDA_MP_MAX_PATHS];
     uct_cuda_mp_step_t      steps[UCT_CUDA_MP_MAX_STEPS];
 } uct_cuda_mp_plan_t;
+
+
+/** A device of a plan, or host memory (negative), as end of a lane. */
+static inline int uct_cuda_mp_lane_end(int device)
+{
+    return (device < 0) ? UCT_CUDA_MP_LANE_HOST : device;
+}
 
 
 /** The lane from one end to another; ends are GPUs or UCT_CUDA_MP_LANE_HOST. */
@@ -126,6 +133,22 @@ static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
 /** Do two plans have the same steps? The model's times do not count. */
 bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b);
+
+
+/** Is one end host memory? */
+static inline bool uct_cuda_mp_plan_ends_host(int src_device, int dst_device)
+{
+    return (src_device < 0) || (dst_device < 0);
+}
+
+static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
+{
+    return uct_cuda_mp_plan_ends_host(plan->src_device, plan->dst_device);
+}
+
+
+/** "gpu2", or "host" where negative. Returns @a buffer. */
+const char *uct_cuda_mp_device_str(int device, char *buffer, size_t size);
 
 
 /** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */

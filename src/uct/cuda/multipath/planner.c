@@ -99,6 +99,23 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
     }
 }
 
+/* A relay's link to the host is near the buffer, or goes between sockets */
+static bool is_far(const uct_cuda_mp_case_t *question,
+                   const candidate_t *relay)
+{
+    return uct_cuda_mp_plan_ends_host(question->src, question->dst) &&
+           (question->topo->gpus[relay->path.gpu].numa != question->numa);
+}
+
+static bool is_better_relay(const uct_cuda_mp_case_t *question,
+                            const candidate_t *a, const candidate_t *b)
+{
+    const bool a_is_far = is_far(question, a);
+    const bool b_is_far = is_far(question, b);
+
+    return (a_is_far != b_is_far) ? b_is_far : (a->cap > b->cap);
+}
+
 /* Relays by bandwidth; equal ones in the order (relay - source) mod n, so that
  * symmetric patterns of transfers meet as rarely as possible */
 static void problem_add_relays(problem_t *problem)
@@ -106,19 +123,21 @@ static void problem_add_relays(problem_t *problem)
     const uct_cuda_mp_case_t *question = &problem->question;
     unsigned first                     = problem->num_candidates;
     uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, -1};
+    const int start = (question->src >= 0) ? question->src : question->dst;
     candidate_t moved;
     unsigned i;
     int n;
 
     for (n = 1; n < question->topo->num_gpus; ++n) {
-        path.gpu = (question->src + n) % question->topo->num_gpus;
+        path.gpu = (start + n) % question->topo->num_gpus;
         if (!problem_add(problem, &path, 0)) {
             continue;
         }
 
         i     = problem->num_candidates - 1;
         moved = problem->candidates[i];
-        for (; (i > first) && (problem->candidates[i - 1].cap < moved.cap);
+        for (; (i > first) &&
+               is_better_relay(question, &moved, &problem->candidates[i - 1]);
              --i) {
             problem->candidates[i] = problem->candidates[i - 1];
         }
@@ -506,6 +525,29 @@ static bool problem_take_line(problem_t *problem, bool has_host,
     return true;
 }
 
+/* Are these two ends that something can be copied between? */
+static bool has_direct(const uct_cuda_topo_t *topo, int src, int dst)
+{
+    if ((src < -1) || (dst < -1) || (src >= topo->num_gpus) ||
+        (dst >= topo->num_gpus) || (src == dst)) {
+        return false;
+    }
+
+    return ((src < 0) ? topo->gpus[dst].from_host.bandwidth :
+            (dst < 0) ? topo->gpus[src].to_host.bandwidth :
+                        topo->links[src][dst].bandwidth) > 0;
+}
+
+/* The NUMA node that host memory on the way is of */
+static int find_numa(const uct_cuda_mp_knowledge_t *know, int src, int dst)
+{
+    if (uct_cuda_mp_plan_ends_host(src, dst) && (know->numa != NULL)) {
+        return *know->numa;
+    }
+
+    return know->topo->gpus[(src < 0) ? dst : src].numa;
+}
+
 static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
 {
     if (know->model != NULL) {
@@ -525,6 +567,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     uct_cuda_mp_path_t direct          = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
     uct_cuda_mp_path_t host            = {UCT_CUDA_MP_ROUTE_HOST, -1};
     bool has_host                      = false;
+    bool is_host;
     const uct_cuda_mp_tuning_line_t *line;
     uct_cuda_mp_case_t *question;
     problem_t problem;
@@ -541,11 +584,9 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     plan->graph      = UCT_CUDA_MP_AUTO;
     plan->seconds    = plan->single_seconds = 0;
 
-    if ((config->enable == UCT_CUDA_MP_NO) || (src_device < 0) ||
-        (dst_device < 0) || (src_device >= topo->num_gpus) ||
-        (dst_device >= topo->num_gpus) || (src_device == dst_device) ||
-        (size < 2 * ALIGN) || (size > uct_cuda_mp_plan_max_size(config)) ||
-        !(topo->links[src_device][dst_device].bandwidth > 0)) {
+    if ((config->enable == UCT_CUDA_MP_NO) || (size < 2 * ALIGN) ||
+        (size > uct_cuda_mp_plan_max_size(config)) ||
+        !has_direct(topo, src_device, dst_device)) {
         return;
     }
 
@@ -558,8 +599,10 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
         return;
     }
 
-    plan->numa             = (int16_t)topo->gpus[src_device].numa;
+    is_host                = uct_cuda_mp_plan_ends_host(src_device, dst_device);
     question               = &problem.question;
+    question->numa         = find_numa(know, src_device, dst_device);
+    plan->numa             = (int16_t)question->numa;
     question->topo         = topo;
     question->config       = config;
     question->load         = know->load;
@@ -586,8 +629,9 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
         split_of_all(&problem, &split);
     } else {
         problem_add_relays(&problem);
-        has_host = host_is_free(question) && problem_add(&problem, &host, 0);
-        line     = (know->tuning == NULL) ?
+        has_host = !is_host && host_is_free(question) &&
+                   problem_add(&problem, &host, 0);
+        line     = (is_host || (know->tuning == NULL)) ?
                            NULL :
                            uct_cuda_mp_tuning_find(know->tuning, src_device,
                                                    dst_device, size);
@@ -644,17 +688,25 @@ void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
     part->chunks     = 1;
     part->slots      = 0;
     add_step(plan, &source, 0, &destination, 0, size, 0,
-             uct_cuda_mp_lane(src_device, dst_device), UCT_CUDA_MP_NO_STEP);
+             uct_cuda_mp_lane(uct_cuda_mp_lane_end(src_device),
+                              uct_cuda_mp_lane_end(dst_device)),
+             UCT_CUDA_MP_NO_STEP);
 }
 
-/* Does any pair of GPUs get a plan for this size? */
-static bool any_plan(const uct_cuda_mp_knowledge_t *know, size_t size,
-                     uct_cuda_mp_plan_t *scratch)
+/* Does any pair of GPUs, or host memory and any GPU, get a plan for this
+ * size? */
+static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
+                     size_t size, uct_cuda_mp_plan_t *scratch)
 {
+    const int first = is_host ? -1 : 0;
     int src, dst;
 
-    for (src = 0; src < know->topo->num_gpus; ++src) {
-        for (dst = 0; dst < know->topo->num_gpus; ++dst) {
+    for (src = first; src < know->topo->num_gpus; ++src) {
+        for (dst = first; dst < know->topo->num_gpus; ++dst) {
+            if (uct_cuda_mp_plan_ends_host(src, dst) != is_host) {
+                continue;
+            }
+
             uct_cuda_mp_plan_make(know, src, dst, size, scratch);
             if (scratch->num_paths > 0) {
                 return true;
@@ -680,7 +732,7 @@ static size_t least_tuned_size(const uct_cuda_mp_knowledge_t *know,
         size = (tuning->lines[i].min_size > from) ? tuning->lines[i].min_size :
                                                     from;
         if ((size < least) && (size <= tuning->lines[i].max_size) &&
-            any_plan(know, size, scratch)) {
+            any_plan(know, false, size, scratch)) {
             least = size;
         }
     }
@@ -688,17 +740,18 @@ static size_t least_tuned_size(const uct_cuda_mp_knowledge_t *know,
     return least;
 }
 
-size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
-                                 uct_cuda_mp_plan_t *scratch)
+/* SIZE_MAX: none */
+static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
+                         uct_cuda_mp_plan_t *scratch)
 {
     size_t largest = uct_cuda_mp_plan_max_size(know->config);
     size_t low     = 2 * ALIGN;
     size_t high    = low;
     size_t middle;
 
-    while (!any_plan(know, high, scratch)) {
+    while (!any_plan(know, is_host, high, scratch)) {
         if (high >= largest) {
-            return least_tuned_size(know, SIZE_MAX, scratch);
+            return SIZE_MAX;
         }
 
         low  = high;
@@ -707,12 +760,24 @@ size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
 
     while (high - low > high / 16) {
         middle = low + (high - low) / 2;
-        if (any_plan(know, middle, scratch)) {
+        if (any_plan(know, is_host, middle, scratch)) {
             high = middle;
         } else {
             low = middle;
         }
     }
 
-    return least_tuned_size(know, high, scratch);
+    return high;
+}
+
+size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
+                                 uct_cuda_mp_plan_t *scratch)
+{
+    return least_tuned_size(know, least_size(know, false, scratch), scratch);
+}
+
+size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
+                                      uct_cuda_mp_plan_t *scratch)
+{
+    return least_size(know, true, scratch);
 }

@@ -27,6 +27,8 @@ typedef struct {
     const uct_cuda_mp_tuning_t *tuning; /**< NULL: no table */
     const uct_cuda_mp_model_t  *model;  /**< NULL: the table's constants, or
                                              without one the built-in ones */
+    const int                  *numa;   /**< Node of the end that is host
+                                             memory; NULL: the GPU's own */
 } uct_cuda_mp_knowledge_t;
 
 
@@ -39,13 +41,16 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
 
 /**
  * Plan a transfer between two GPUs: by the user's variables, then the tuning
- * table where it has a line for the pair and size, then the model.
+ * table where it has a line for the pair and size, then the model. Or between
+ * page-locked host memory and a GPU, whose relays bring in their PCIe links:
+ * by the variables, then the model.
  *
  * Allocates nothing, asks nobody, and gives the same plan for the same
  * arguments. Takes about 2 us for 4 paths of 16 chunks.
  *
- * @param src_device  Ordinal in the topology. Anything that is no GPU there, or
- *                    equals @a dst_device, gives "one path is best".
+ * @param src_device  Ordinal in the topology, or -1 for host memory. Anything
+ *                    that is no GPU there, or equals @a dst_device, gives "one
+ *                    path is best".
  * @param size        Bytes, at most uct_cuda_mp_plan_max_size().
  * @param plan        Filled; num_paths is 0 when one plain copy is best.
  */
@@ -65,6 +70,10 @@ void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
  */
 size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
                                  uct_cuda_mp_plan_t *scratch);
+
+/** The same for host memory and some GPU. */
+size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
+                                      uct_cuda_mp_plan_t *scratch);
 
 
 END_C_DECLS

@@ -27,7 +27,8 @@ typedef struct {
 } event_pool_t;
 
 
-/* What transfers between this GPU and one other need, in one direction */
+/* What transfers between this GPU and one other, or the host, need, in one
+ * direction */
 typedef struct {
     CUstream join;        /* waits for all lanes of a transfer */
     CUstream launches[2]; /* for graphs, which take turns */
@@ -39,7 +40,7 @@ typedef struct {
     CUcontext    ctx; /* NULL: not retained */
     event_pool_t pool;
     CUstream     notify;
-    pair_t       pairs[UCT_CUDA_TOPO_MAX_GPUS][2];
+    pair_t       pairs[UCT_CUDA_MP_LANE_ENDS][2];
     lane_t       lanes[UCT_CUDA_MP_NUM_LANES];
     bool         has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers' memory */
 } device_t;
@@ -175,11 +176,19 @@ int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
     int from = uct_cuda_mp_lane_from(number);
     int to   = uct_cuda_mp_lane_to(number);
 
-    if ((from == ends->src_device) && (to == ends->dst_device)) {
+    if ((from == uct_cuda_mp_lane_end(ends->src_device)) &&
+        (to == uct_cuda_mp_lane_end(ends->dst_device))) {
         return uct_cuda_mp_ends_local(ends);
     }
 
     return (from == UCT_CUDA_MP_LANE_HOST) ? to : from;
+}
+
+/* Is the remote end's address itself good for a device's context? */
+static bool has_own_mapping(const uct_cuda_mp_ends_t *ends, int device)
+{
+    return !uct_cuda_mp_ends_is_host(ends) &&
+           (device == uct_cuda_mp_ends_local(ends));
 }
 
 int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
@@ -187,8 +196,7 @@ int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
 {
     int device = uct_cuda_mp_rsc_lane_device(ends, step->lane);
 
-    if ((ends->remote_device < 0) ||
-        (device == uct_cuda_mp_ends_local(ends))) {
+    if ((ends->remote_device < 0) || has_own_mapping(ends, device)) {
         return -1;
     }
 
@@ -336,8 +344,8 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_ends_t *ends,
                                  const uct_cuda_mp_path_t *path)
 {
-    int src = plan->src_device;
-    int dst = plan->dst_device;
+    int src = uct_cuda_mp_lane_end(plan->src_device);
+    int dst = uct_cuda_mp_lane_end(plan->dst_device);
     int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
                                                         path->gpu;
     ucs_status_t status;
@@ -367,10 +375,12 @@ static pair_t *find_pair(uct_cuda_mp_rsc_t *rsc,
     int local = uct_cuda_mp_ends_local(ends);
 
     if (local == ends->src_device) {
-        return &rsc->devices[local].pairs[ends->dst_device][0];
+        return &rsc->devices[local]
+                        .pairs[uct_cuda_mp_lane_end(ends->dst_device)][0];
     }
 
-    return &rsc->devices[local].pairs[ends->src_device][1];
+    return &rsc->devices[local]
+                    .pairs[uct_cuda_mp_lane_end(ends->src_device)][1];
 }
 
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
@@ -437,7 +447,7 @@ static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
 
     if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
         is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
-        if ((device != uct_cuda_mp_ends_local(ends)) &&
+        if ((ends->remote_device >= 0) && !has_own_mapping(ends, device) &&
             (ends->remote_device ==
              (is_src ? ends->src_device : ends->dst_device))) {
             return ends->mapped[device] + offset;
@@ -762,7 +772,7 @@ static void destroy_device(device_t *device)
     }
 
     destroy_stream(device->notify);
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MP_LANE_ENDS; ++i) {
         for (direction = 0; direction < 2; ++direction) {
             destroy_stream(device->pairs[i][direction].join);
             destroy_stream(device->pairs[i][direction].launches[0]);

@@ -21,21 +21,43 @@ typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 /** Where a transfer's two ends are. */
 typedef struct {
-    CUdeviceptr src;
-    CUdeviceptr dst;
-    int         src_device;
-    int         dst_device;
+    CUdeviceptr  src;
+    CUdeviceptr  dst;
+    int          src_device; /**< -1: host memory, page-locked for all
+                                  contexts, and so ... */
+    int          dst_device; /**< ... here, but not both */
     /** The device, or -1, whose memory is another process's: src or dst is
-     *  good for the other end's context only. */
-    int         remote_device;
-    /** The remote end's address in the contexts of the other devices */
-    CUdeviceptr mapped[UCT_CUDA_TOPO_MAX_GPUS];
+     *  good for the other end's context only, and for none if that is the
+     *  host's. */
+    int          remote_device;
+    /** The remote end's address in the contexts of other devices, and in its
+     *  own if the other end is the host's */
+    CUdeviceptr  mapped[UCT_CUDA_TOPO_MAX_GPUS];
+    /** Where in the host's end, in bytes and ascending, a piece of page-locked
+     *  memory ends and another begins: no copy may cross that */
+    unsigned     num_cuts;
+    const size_t *cuts;
 } uct_cuda_mp_ends_t;
 
 
-/** The end that is this process's own, or the source if both are. */
+/** Is one of the ends host memory? */
+static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_ends_t *ends)
+{
+    return (ends->src_device < 0) || (ends->dst_device < 0);
+}
+
+
+/**
+ * The device that a transfer belongs to, whose context its completion is of:
+ * that of the end that is this process's own, or of the source if both are. If
+ * one is host memory, the other one's: there is no other.
+ */
 static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
 {
+    if (uct_cuda_mp_ends_is_host(ends)) {
+        return (ends->src_device < 0) ? ends->dst_device : ends->src_device;
+    }
+
     return (ends->src_device == ends->remote_device) ? ends->dst_device :
                                                        ends->src_device;
 }
@@ -67,8 +89,8 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
 
 
 /**
- * Device, other than the local end's, in whose context a step reads or writes
- * the remote end, and which therefore needs a mapping of it; -1: none.
+ * Device in whose context a step reads or writes the remote end, and which
+ * therefore needs a mapping of it; -1: none, or the local end's, which has one.
  */
 int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                                       const uct_cuda_mp_step_t *step);

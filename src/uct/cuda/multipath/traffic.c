@@ -27,7 +27,8 @@ struct uct_cuda_mp_traffic {
     uct_cuda_mp_ledger_t *ledger;
     bool                 is_tried; /* to open it */
     uint16_t             count[NUM_LANES];
-    pair_t               *pairs[MAX_GPUS][MAX_GPUS]; /* NULL: none so far */
+    /* By their ends, host memory among them; NULL: none so far */
+    pair_t               *pairs[UCT_CUDA_MP_LANE_ENDS][UCT_CUDA_MP_LANE_ENDS];
     /* Flows met on each lane, and until when they count if not seen again */
     uint64_t             until_any;
     uint64_t             until[NUM_LANES];
@@ -61,14 +62,22 @@ void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
         uct_cuda_mp_ledger_close(traffic->ledger);
     }
 
-    for (src = 0; src < MAX_GPUS; ++src) {
-        for (dst = 0; dst < MAX_GPUS; ++dst) {
+    for (src = 0; src < UCT_CUDA_MP_LANE_ENDS; ++src) {
+        for (dst = 0; dst < UCT_CUDA_MP_LANE_ENDS; ++dst) {
             free(traffic->pairs[src][dst]);
         }
     }
 
     pthread_mutex_destroy(&traffic->lock);
     free(traffic);
+}
+
+/* What is kept of transfers between two devices, host memory being negative */
+static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
+                          int dst_device)
+{
+    return &traffic->pairs[uct_cuda_mp_lane_end(src_device)]
+                          [uct_cuda_mp_lane_end(dst_device)];
 }
 
 static void open_ledger(uct_cuda_mp_traffic_t *traffic)
@@ -170,7 +179,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     now            = now_ns();
-    pair           = traffic->pairs[src_device][dst_device];
+    pair           = *find_pair(traffic, src_device, dst_device);
     any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
     load->queued   = (pair == NULL) ? 0 : pair->queued;
@@ -188,6 +197,8 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
 void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
                               uct_cuda_mp_flow_t *flow)
 {
+    const int src = uct_cuda_mp_lane_end(plan->src_device);
+    const int dst = uct_cuda_mp_lane_end(plan->dst_device);
     const uct_cuda_mp_path_t *path;
     unsigned i;
     int via;
@@ -199,24 +210,21 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i].path;
         if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-            flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(plan->src_device,
-                                                              plan->dst_device);
+            flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(src, dst);
             continue;
         }
 
         via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
                                                         path->gpu;
-        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(plan->src_device,
-                                                          via);
-        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(via,
-                                                          plan->dst_device);
+        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(src, via);
+        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(via, dst);
     }
 }
 
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow)
 {
-    pair_t **pair = &traffic->pairs[flow->src_device][flow->dst_device];
+    pair_t **pair = find_pair(traffic, flow->src_device, flow->dst_device);
     uint16_t lane;
     unsigned i;
 
@@ -248,7 +256,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow)
 {
-    pair_t *pair = traffic->pairs[flow->src_device][flow->dst_device];
+    pair_t *pair = *find_pair(traffic, flow->src_device, flow->dst_device);
     uint16_t lane;
     unsigned i;
 
@@ -274,7 +282,8 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
                               const uct_cuda_mp_flow_t *flow)
 {
-    const pair_t *pair = traffic->pairs[flow->src_device][flow->dst_device];
+    const pair_t *pair = *find_pair(traffic, flow->src_device,
+                                    flow->dst_device);
     uint64_t now       = now_ns();
     uint8_t active[NUM_LANES];
 
