@@ -153,8 +153,14 @@ protected:
     static size_t next(uintptr_t start, size_t length,
                        uct_cuda_host_region_t **region_p)
     {
-        return uct_cuda_host_registry_next(reinterpret_cast<void*>(start),
-                                           length, region_p);
+        bool is_locked = false;
+        size_t piece;
+
+        piece = uct_cuda_host_registry_next(reinterpret_cast<void*>(start),
+                                            length, &is_locked, region_p);
+        /* None of these tests has memory that others have locked */
+        EXPECT_EQ(*region_p != NULL, is_locked);
+        return piece;
     }
 
     /* Copies a buffer until it is locked, and leaves it so. @return how often

@@ -477,15 +477,17 @@ static void lazy_start(void)
 }
 
 size_t uct_cuda_host_registry_next(const void *address, size_t length,
+                                   bool *is_locked_p,
                                    uct_cuda_host_region_t **region_p)
 {
     const uintptr_t start = (uintptr_t)address;
-    bool is_pinned, is_worth;
     ucs_status_t status;
     uintptr_t end;
+    bool is_worth;
     size_t piece;
 
     for (;;) {
+        *is_locked_p = true;
         pthread_mutex_lock(&registry.lock);
         piece = region_hold(start, length, region_p);
         pthread_mutex_unlock(&registry.lock);
@@ -493,8 +495,8 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
             return piece;
         }
 
-        piece = foreign_piece(start, piece, &is_pinned);
-        if (is_pinned || (registry.max_size == 0) || registry.is_foreign) {
+        piece = foreign_piece(start, piece, is_locked_p);
+        if (*is_locked_p || (registry.max_size == 0) || registry.is_foreign) {
             return piece;
         }
 
@@ -516,6 +518,7 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
 
         status = region_create(page_down(start), page_up(end), true, region_p);
         if (status == UCS_OK) {
+            *is_locked_p = true;
             return piece;
         } else if (status != UCS_ERR_BUSY) {
             pthread_mutex_lock(&registry.lock);

@@ -15,7 +15,7 @@
 BEGIN_C_DECLS
 
 
-/** Page-locked memory; whole pages. */
+/** Page-locked memory, for all contexts; whole pages. */
 typedef struct uct_cuda_host_region uct_cuda_host_region_t;
 
 
@@ -38,14 +38,16 @@ void uct_cuda_host_registry_enable(size_t max_size);
  * outside of it, so a buffer is copied piece by piece. Memory that is copied
  * often enough to pay for it is locked on the way; call with a context current.
  *
- * @param address   First byte.
- * @param length    Bytes left, at least 1.
- * @param region_p  Filled with the locked memory that the piece lies in, held
- *                  until it is released; or NULL: none of ours.
+ * @param address      First byte.
+ * @param length       Bytes left, at least 1.
+ * @param is_locked_p  Is the piece page-locked, by whomever?
+ * @param region_p     Filled with the locked memory that the piece lies in,
+ *                     held until it is released; or NULL: none of ours.
  *
  * @return Length of the piece, bytes: at least 1, @a length at most.
  */
 size_t uct_cuda_host_registry_next(const void *address, size_t length,
+                                   bool *is_locked_p,
                                    uct_cuda_host_region_t **region_p);
 
 /** The copy is over. Any thread. */

@@ -12,6 +12,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
 #include <stdlib.h>
@@ -100,133 +101,25 @@ static void op_unmap_uncached(uct_cuda_op_t *op)
     uct_cuda_ipc_cache_put(op->arg, false);
 }
 
-/* A transfer over several paths, and the mappings of the peer's memory that it
- * uses: one in the local context, one in that of each relay */
-typedef struct {
-    uct_cuda_mp_transfer_t    *transfer;
-    const uct_cuda_ipc_rkey_t *rkey;
-    uint64_t                  offset; /* In the peer's allocation, bytes */
-    bool                      keep;   /* Mappings may stay in the cache */
-    unsigned                  num_mappings;
-    uct_cuda_ipc_mapping_t    *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
-} multipath_t;
-
-
-static ucs_status_t multipath_test(uct_cuda_op_t *op)
-{
-    return uct_cuda_mp_test(((multipath_t*)op->arg)->transfer);
-}
-
-static ucs_status_t multipath_notify(uct_cuda_op_t *op, CUhostFn func,
-                                     void *arg)
-{
-    return uct_cuda_mp_notify(((multipath_t*)op->arg)->transfer, func, arg);
-}
-
-static void multipath_destroy(multipath_t *multipath)
-{
-    unsigned i;
-
-    for (i = 0; i < multipath->num_mappings; ++i) {
-        uct_cuda_ipc_cache_put(multipath->mappings[i], multipath->keep);
-    }
-
-    free(multipath);
-}
-
-static void multipath_done(uct_cuda_op_t *op)
-{
-    multipath_t *multipath = op->arg;
-
-    uct_cuda_mp_release(multipath->transfer);
-    multipath_destroy(multipath);
-}
-
-/* Maps the peer's memory in the current context, of this device */
-static ucs_status_t multipath_map(void *arg, int device, CUdeviceptr *ptr_p)
-{
-    multipath_t *multipath = arg;
-    uct_cuda_ipc_mapping_t *mapping;
-    ucs_status_t status;
-
-    if (multipath->num_mappings == sizeof(multipath->mappings) /
-                                           sizeof(multipath->mappings[0])) {
-        return UCS_ERR_EXCEEDS_LIMIT;
-    }
-
-    status = uct_cuda_ipc_cache_get(&multipath->rkey->handle, device, &mapping);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    multipath->mappings[multipath->num_mappings++] = mapping;
-    *ptr_p = mapping->mapped + multipath->offset;
-    return UCS_OK;
-}
-
-/*
- * Offers the transfer to the engine, with the local memory's context current.
- *
- * @return UCS_OK: started, the operation follows it. UCS_ERR_UNSUPPORTED: the
- *         single path is the way to go.
- */
+/* Offers the transfer to the engine, with the local memory's context current */
 static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
                                     const uct_cuda_ipc_rkey_t *rkey,
                                     int local_device, void *local,
                                     uint64_t remote_addr, size_t length,
                                     direction_t direction, uct_cuda_op_t *op)
 {
-    const bool is_put         = (direction == DIRECTION_PUT);
-    const int remote_device   = (rkey->gpu_device >= 0) ?
-                                        rkey->gpu_device :
-                                        UCT_CUDA_MP_DEVICE_UNKNOWN;
-    uct_cuda_mp_request_t request;
-    multipath_t *multipath;
-    CUdeviceptr remote;
+    const uct_cuda_ipc_multipath_request_t request = {
+        .rkey         = rkey,
+        .remote_addr  = remote_addr,
+        .local        = local,
+        .local_device = local_device,
+        .length       = length,
+        .is_put       = (direction == DIRECTION_PUT)
+    };
 
-    /* Only the owner's handle of legacy memory can be opened once more for
-     * every relay */
-    if (!uct_cuda_mp_wants(iface->engine, length) || (local_device < 0) ||
-        (rkey->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY)) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    multipath = calloc(1, sizeof(*multipath));
-    if (multipath == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    multipath->rkey   = rkey;
-    multipath->offset = remote_addr - rkey->handle.base;
-    multipath->keep   = iface->enable_cache;
-    if (multipath_map(multipath, local_device, &remote) != UCS_OK) {
-        goto err;
-    }
-
-    request.size       = length;
-    request.src        = is_put ? (CUdeviceptr)local : remote;
-    request.dst        = is_put ? remote : (CUdeviceptr)local;
-    request.src_device = is_put ? local_device : remote_device;
-    request.dst_device = is_put ? remote_device : local_device;
-    if ((uct_cuda_mp_start_remote(iface->engine, &request,
-                                  is_put ? UCT_CUDA_MP_REMOTE_DST :
-                                           UCT_CUDA_MP_REMOTE_SRC,
-                                  multipath_map, multipath,
-                                  &multipath->transfer) != UCS_OK) ||
-        (multipath->transfer == NULL)) {
-        goto err;
-    }
-
-    op->test   = multipath_test;
-    op->notify = multipath_notify;
-    op->done   = multipath_done;
-    op->arg    = multipath;
-    op->steps  = uct_cuda_mp_num_steps(multipath->transfer);
-    return UCS_OK;
-
-err:
-    multipath_destroy(multipath);
-    return UCS_ERR_UNSUPPORTED;
+    return uct_cuda_mp_wants(iface->engine, length) ?
+                   uct_cuda_ipc_multipath_start(iface, &request, op) :
+                   UCS_ERR_UNSUPPORTED;
 }
 
 /*
@@ -357,9 +250,8 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
 
     op->comp = comp;
     if (local_device < 0) {
-        status = uct_cuda_ipc_host_start(rkey, context.device,
-                                         iface->enable_cache, iov->buffer,
-                                         remote_addr, iov->length,
+        status = uct_cuda_ipc_host_start(iface, rkey, context.device,
+                                         iov->buffer, remote_addr, iov->length,
                                          direction == DIRECTION_PUT, op);
     } else if (multipath_start(iface, rkey, local_device, iov->buffer,
                                remote_addr, iov->length, direction,

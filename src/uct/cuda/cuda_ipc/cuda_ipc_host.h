@@ -4,23 +4,24 @@
 #define UCT_CUDA_IPC_HOST_H
 
 #include <uct/cuda/base/queue.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
 #include <stdbool.h>
 
 
 /**
- * Submit the copies to the operation's lane, whose context is current; the
- * operation is to be posted behind them.
+ * Submit the transfer to the operation's lane, whose context is current, or
+ * have the engine carry it out; the operation is to be posted then.
  *
  * @param device      Of the current context; it maps the peer's memory.
- * @param keep        The mapping may stay for the next transfer.
  * @param to_gpu      Put; else get.
  *
  * @return UCS_OK, or an error after which nothing is under way.
  */
-ucs_status_t uct_cuda_ipc_host_start(const uct_cuda_ipc_rkey_t *rkey,
-                                     int device, bool keep, void *local,
+ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
+                                     const uct_cuda_ipc_rkey_t *rkey,
+                                     int device, void *local,
                                      uint64_t remote_addr, size_t length,
                                      bool to_gpu, uct_cuda_op_t *op);
 
