@@ -538,7 +538,7 @@ FakeNode::~FakeNode()
     for (auto &memory : m_memory) {
         if (memory.second.only_context >= 0) {
             munmap((void*)memory.first, memory.second.size);
-        } else {
+        } else if (!m_parts.count(memory.first)) {
             free((void*)memory.first);
         }
     }
@@ -743,6 +743,16 @@ uint8_t *FakeNode::alloc(int device, size_t size)
     m_memory[memory] = Memory{size, device, -1};
     m_tests_own.insert(memory);
     return memory;
+}
+
+void FakeNode::split(uint8_t *memory, size_t at)
+{
+    Memory &first = m_memory[memory];
+
+    m_memory[memory + at] = Memory{first.size - at, first.device, -1};
+    first.size            = at;
+    m_tests_own.insert(memory + at);
+    m_parts.insert(memory + at);
 }
 
 uint8_t *FakeNode::alloc_remote(int device, size_t size)

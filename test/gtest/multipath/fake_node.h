@@ -90,6 +90,9 @@ public:
     /** Memory on a GPU (or -1) that the test fills; the fake owns it. */
     uint8_t *alloc(int device, size_t size);
 
+    /** Make two of one: what is copied may not cross that any more. */
+    void split(uint8_t *memory, size_t at);
+
     /** Memory of another process, as the test sees it. */
     uint8_t *alloc_remote(int device, size_t size);
 
@@ -194,6 +197,7 @@ private:
     std::map<CUgraphNode, std::pair<CUgraph, size_t>> m_nodes;
     std::map<const uint8_t*, Memory>     m_memory;
     std::set<const uint8_t*>             m_tests_own;
+    std::set<const uint8_t*>             m_parts; /* split off others */
     std::map<const uint8_t*, int>        m_remote; /* file of each */
     static thread_local std::vector<int> m_stack;
 };

@@ -137,9 +137,10 @@ class Know
 public:
     Know(const uct_cuda_topo_t &topo, const uct_cuda_mp_config_t *config,
          const uct_cuda_mp_load_t *load     = NULL,
-         const uct_cuda_mp_tuning_t *tuning = NULL) :
+         const uct_cuda_mp_tuning_t *tuning = NULL, const int *numa = NULL) :
         m_know()
     {
+        m_know.numa   = numa;
         m_know.topo   = &topo;
         m_know.config = config;
         m_know.load   = load;

@@ -96,7 +96,7 @@ protected:
 
     Transfer start(int src, int dst, size_t size, size_t offset = 0)
     {
-        Transfer t;
+        Transfer t    = {};
         uint8_t *from = m_node->alloc(src, size + offset);
         uint8_t *to   = m_node->alloc(dst, size + offset);
 
@@ -389,8 +389,8 @@ protected:
                   bool with_map = true)
     {
         bool is_put = (remote == UCT_CUDA_MP_REMOTE_DST);
+        uct_cuda_mp_request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
-        uct_cuda_mp_request_t request;
         ucs_status_t status;
         uint8_t *local;
 
@@ -510,14 +510,19 @@ TEST_P(test_engine, not_ours)
 {
     create();
     for (auto devices : std::vector<std::pair<int, int>>{{0, 0},
-                                                         {-1, 0},
-                                                         {0, -1},
+                                                         {-1, -1},
+                                                         {-1, -2},
                                                          {-2, 1},
                                                          {0, -2},
                                                          {0, 7}}) {
-        uct_cuda_mp_request_t request = {4096, devices.first, 1 << 30,
-                                         devices.second, 64 * MiB};
         uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
+        uct_cuda_mp_request_t request    = {};
+
+        request.src        = 4096;
+        request.dst        = 1 << 30;
+        request.src_device = devices.first;
+        request.dst_device = devices.second;
+        request.size       = 64 * MiB;
 
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
         EXPECT_EQ(nullptr, transfer);
@@ -745,15 +750,22 @@ TEST_P(test_engine, relay_without_context)
  * every byte; nothing is written after the caller was told; the next transfer
  * works; and nothing is left behind.
  */
-TEST_P(test_engine, every_call_fails_once)
+class test_engine_failures : public test_engine
+{
+protected:
+    void every_call_fails_once(int src, int dst, const char *paths);
+};
+
+void test_engine_failures::every_call_fails_once(int src, int dst,
+                                                 const char *paths)
 {
     unsigned failures = 0;
     unsigned calls;
 
-    m_config.set("_PATHS", "direct,gpu2,host").set("_CHUNKS", "3");
+    m_config.set("_PATHS", paths).set("_CHUNKS", "3");
     create();
-    transfer(0, 1, 300 * KiB);
-    transfer(0, 1, 300 * KiB);
+    transfer(src, dst, 300 * KiB);
+    transfer(src, dst, 300 * KiB);
     calls = m_node->num_calls;
     EXPECT_GT(calls, 100u);
 
@@ -762,7 +774,7 @@ TEST_P(test_engine, every_call_fails_once)
         create();
         m_node->fail_call(n);
         for (int round = 0; round < 2; ++round) {
-            Transfer t          = start(0, 1, 300 * KiB + 17);
+            Transfer t          = start(src, dst, 300 * KiB + 17);
             uint8_t *dst        = (uint8_t*)t.request.dst;
             ucs_status_t status = t.status;
 
@@ -792,7 +804,7 @@ TEST_P(test_engine, every_call_fails_once)
         }
 
         m_node->fail_call(0); /* in case it has not come to that yet */
-        Transfer t = start(0, 1, MiB);
+        Transfer t = start(src, dst, MiB);
         EXPECT_EQ(UCS_OK, t.status);
         if (t.transfer != NULL) {
             wait(t);
@@ -806,6 +818,248 @@ TEST_P(test_engine, every_call_fails_once)
     }
 
     EXPECT_GT(failures, 30u);
+}
+
+TEST_P(test_engine_failures, between_gpus)
+{
+    every_call_fails_once(0, 1, "direct,gpu2,host");
+}
+
+TEST_P(test_engine_failures, from_host_memory)
+{
+    every_call_fails_once(-1, 1, "direct,gpu2,gpu3");
+}
+
+TEST_P(test_engine_failures, to_host_memory)
+{
+    every_call_fails_once(1, -1, "direct,gpu2,gpu3");
+}
+
+/* Page-locked host memory at one end: its relays are the other GPUs' PCIe
+ * links. Whatever MULTIPATH_GRAPH says, streams carry it. */
+class test_engine_host : public test_engine
+{
+protected:
+    ~test_engine_host()
+    {
+        destroy();
+        EXPECT_EQ(0u, count_messages("graphs:"));
+    }
+
+    /* GPU 1 is a peer's; checks the bytes. Returns whether several paths were
+     * used. */
+    bool exchange(Peer &peer, bool is_put, size_t size,
+                  const std::vector<size_t> &cuts = {})
+    {
+        uct_cuda_mp_request_t request = {};
+        uct_cuda_mp_transfer_t *transfer;
+        ucs_status_t status;
+        uint8_t *local;
+
+        peer.node   = m_node.get();
+        peer.memory = m_node->alloc_remote(1, size);
+        peer.mapped_for.clear();
+        local       = m_node->alloc(-1, size);
+        for (size_t i = 0; i < size; ++i) {
+            (is_put ? local : peer.memory)[i] = (uint8_t)(m_random() | 1);
+            (is_put ? peer.memory : local)[i] = 0;
+        }
+
+        size_t begin = 0;
+        for (size_t cut : cuts) {
+            m_node->split(local + begin, cut - begin);
+            begin = cut;
+        }
+
+        /* The remote end's pointer is whatever the function says */
+        (is_put ? request.src : request.dst)               = (CUdeviceptr)local;
+        (is_put ? request.src_device : request.dst_device) = -1;
+        (is_put ? request.dst_device : request.src_device) = 1;
+        request.size                                       = size;
+        request.host_numa                                  = -1;
+        request.num_cuts = (unsigned)cuts.size();
+        request.cuts     = cuts.data();
+        EXPECT_EQ(UCS_OK,
+                  uct_cuda_mp_start_remote(m_engine, &request,
+                                           is_put ? UCT_CUDA_MP_REMOTE_DST :
+                                                    UCT_CUDA_MP_REMOTE_SRC,
+                                           Peer::map, &peer, &transfer));
+        if (transfer == NULL) {
+            return false;
+        }
+
+        do {
+            status = uct_cuda_mp_test(transfer);
+        } while (status == UCS_INPROGRESS);
+        EXPECT_EQ(UCS_OK, status);
+        EXPECT_EQ(0, memcmp(local, peer.memory, size));
+        uct_cuda_mp_release(transfer);
+        return true;
+    }
+
+    Peer m_peer;
+};
+
+TEST_P(test_engine_host, all_paths)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3").set("_SHARES", "2,1,1");
+    create();
+    transfer(-1, 1, MiB);
+    EXPECT_EQ(MiB / 2, bytes(-1, 1));
+    EXPECT_EQ(MiB / 4, bytes(-1, 2));
+    EXPECT_EQ(MiB / 4, bytes(2, 1));
+    EXPECT_EQ(MiB / 4, bytes(-1, 3));
+    EXPECT_EQ(MiB / 4, bytes(3, 1));
+    transfer(1, -1, MiB);
+    EXPECT_EQ(MiB / 2, bytes(1, -1));
+    EXPECT_EQ(MiB / 4, bytes(1, 2));
+    EXPECT_EQ(MiB / 4, bytes(2, -1));
+    EXPECT_EQ(MiB / 4, bytes(1, 3));
+    EXPECT_EQ(MiB / 4, bytes(3, -1));
+    EXPECT_FALSE(m_node->has_context(0));
+}
+
+TEST_P(test_engine_host, asks_for_sizes_of_its_own)
+{
+    m_config = Config();
+    m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
+    set_node(hgx(), 4);
+    create();
+    Transfer t = start(-1, 1, 16 * MiB);
+    ASSERT_NE(nullptr, t.transfer);
+    wait(t);
+    /* Behind this switch other GPUs' links help the host's memory alone */
+    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
+    EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, 16 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_wants_host(m_engine, 64 * KiB));
+
+    destroy();
+    m_config.set("", "n");
+    create();
+    EXPECT_FALSE(uct_cuda_mp_wants_host(m_engine, SIZE_MAX - 1));
+}
+
+TEST_P(test_engine_host, sizes_and_alignments)
+{
+    create();
+    for (int i = 0; i < 40; ++i) {
+        bool is_put = (i % 2 == 0);
+        int gpu     = (int)(m_random() % 4);
+
+        transfer(is_put ? -1 : gpu, is_put ? gpu : -1,
+                 64 * KiB + m_random() % (9 * MiB), m_random() % 512);
+    }
+}
+
+TEST_P(test_engine_host, one_pair_completes_in_order)
+{
+    std::vector<Transfer> window;
+
+    create();
+    for (int i = 0; i < 8; ++i) {
+        window.push_back(start(1, -1, (i % 2) ? 64 * KiB : MiB));
+    }
+
+    wait(window.back());
+    for (int i = 0; i < 7; ++i) {
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_test(window[i].transfer));
+        EXPECT_TRUE(arrived(window[i]));
+        uct_cuda_mp_release(window[i].transfer);
+    }
+}
+
+/* Among those between GPUs, whose copies may be in graphs */
+TEST_P(test_engine_host, many_at_once)
+{
+    m_config.set("_GRAPH", "n");
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+        std::vector<Transfer> window;
+
+        set_node(beluga(), 4, seed);
+        create();
+        for (int i = 0; i < 12; ++i) {
+            int src = (int)(m_random() % 5) - 1;
+            int dst = ((src + 2 + (int)(m_random() % 4)) % 5) - 1;
+
+            window.push_back(start(src, dst, 64 * KiB + m_random() % MiB));
+            ASSERT_NE(nullptr, window.back().transfer);
+        }
+        std::shuffle(window.begin(), window.end(), m_random);
+        for (Transfer &t : window) {
+            wait(t);
+        }
+        for (auto &link : m_node->most_at_once) {
+            EXPECT_EQ(1u, link.second) << "from " << link.first.first << " to "
+                                       << link.first.second;
+        }
+    }
+}
+
+TEST_P(test_engine_host, remote_put)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3");
+    create();
+    /* In the peer's GPU's own context as well: it takes the direct part */
+    EXPECT_TRUE(exchange(m_peer, true, 2 * MiB + 12345));
+    std::sort(m_peer.mapped_for.begin(), m_peer.mapped_for.end());
+    EXPECT_EQ((std::vector<int>{1, 2, 3}), m_peer.mapped_for);
+    EXPECT_GT(bytes(-1, 1), 0u);
+    EXPECT_GT(bytes(2, 1), 0u);
+}
+
+TEST_P(test_engine_host, remote_get)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3");
+    create();
+    EXPECT_TRUE(exchange(m_peer, false, 2 * MiB + 12345));
+    EXPECT_EQ((std::vector<int>{1}), m_peer.mapped_for);
+    EXPECT_GT(bytes(1, -1), 0u);
+    EXPECT_GT(bytes(2, -1), 0u);
+}
+
+TEST_P(test_engine_host, pieces_of_locked_memory)
+{
+    create();
+    for (int i = 0; i < 30; ++i) {
+        size_t size = 64 * KiB + m_random() % (6 * MiB);
+        std::vector<size_t> cuts;
+
+        for (size_t at = 0; (at += 1 + m_random() % (2 * MiB)) < size;) {
+            cuts.push_back(at);
+        }
+        EXPECT_TRUE(exchange(m_peer, i % 2 == 0, size, cuts));
+    }
+}
+
+TEST_P(test_engine_host, refused_mapping)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3").set("_GRAPH", "n");
+    m_peer.refuse = 2;
+    create();
+    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_EQ(0u, std::count(m_peer.mapped_for.begin(),
+                             m_peer.mapped_for.end(), 2));
+    EXPECT_EQ(1u, count_messages("\"gpu2\" from host to gpu1"));
+    /* That was about this way alone */
+    EXPECT_TRUE(exchange(m_peer, false, MiB));
+    EXPECT_GT(bytes(1, 2), 0u);
+    transfer(0, 1, MiB);
+    EXPECT_GT(bytes(0, 2), 0u);
+
+    destroy();
+    m_peer.refuse = 1;
+    create();
+    EXPECT_FALSE(exchange(m_peer, true, MiB));
+}
+
+TEST_P(test_engine_host, no_memory_for_staging)
+{
+    m_node->gpu_memory = 0;
+    create();
+    Transfer t = start(-1, 1, MiB);
+    EXPECT_EQ(UCS_OK, t.status);
+    EXPECT_EQ(nullptr, t.transfer);
+    EXPECT_EQ(0u, count_messages("E "));
 }
 
 /* What the engine's last line says of its graphs */
@@ -1156,6 +1410,10 @@ INSTANTIATE_TEST_SUITE_P(executors, test_engine_tuning,
 INSTANTIATE_TEST_SUITE_P(executors, test_engine_graphs, ::testing::Values("y"),
                          graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine,
+                         ::testing::Values("n", "y", "auto"), graph_name);
+INSTANTIATE_TEST_SUITE_P(executors, test_engine_failures,
+                         ::testing::Values("n", "y", "auto"), graph_name);
+INSTANTIATE_TEST_SUITE_P(executors, test_engine_host,
                          ::testing::Values("n", "y", "auto"), graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine_remote,
                          ::testing::Values("n", "y", "auto"), graph_name);

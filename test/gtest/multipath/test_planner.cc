@@ -24,12 +24,13 @@ protected:
     const uct_cuda_mp_plan_t &plan(const uct_cuda_topo_t &topo,
                                    const uct_cuda_mp_config_t *config, int src,
                                    int dst, size_t size,
-                                   const uct_cuda_mp_load_t *load = NULL)
+                                   const uct_cuda_mp_load_t *load = NULL,
+                                   const int *numa                = NULL)
     {
         char error[256] = "";
 
-        uct_cuda_mp_plan_make(Know(topo, config, load), src, dst, size,
-                              m_plan.get());
+        uct_cuda_mp_plan_make(Know(topo, config, load, NULL, numa), src, dst,
+                              size, m_plan.get());
         EXPECT_EQ(UCS_OK,
                   uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
                 << error;
@@ -446,7 +447,9 @@ TEST_F(test_planner, nonsense_gets_no_plan)
 
     config.set("", "y").set("_MIN_SIZE", "0");
     EXPECT_EQ(0u, plan(beluga(), config, 0, 0, 64 * MiB).num_paths);
-    EXPECT_EQ(0u, plan(beluga(), config, -1, 0, 64 * MiB).num_paths);
+    EXPECT_EQ(0u, plan(beluga(), config, -1, -1, 64 * MiB).num_paths);
+    EXPECT_EQ(0u, plan(beluga(), config, -1, 4, 64 * MiB).num_paths);
+    EXPECT_EQ(0u, plan(beluga(), config, -2, 0, 64 * MiB).num_paths);
     EXPECT_EQ(0u, plan(beluga(), config, 0, -2, 64 * MiB).num_paths);
     EXPECT_EQ(0u, plan(beluga(), config, 0, 4, 64 * MiB).num_paths);
     EXPECT_EQ(0u, plan(beluga(), config, 99, 0, 64 * MiB).num_paths);
@@ -455,6 +458,111 @@ TEST_F(test_planner, nonsense_gets_no_plan)
     EXPECT_EQ(0u, plan(beluga(), config, 0, 1, SIZE_MAX).num_paths);
     EXPECT_EQ(0u, plan(beluga(), Config().set("", "n"), 0, 1, 64 * MiB)
                           .num_paths);
+}
+
+TEST_F(test_planner, host_memory_goes_over_all_pcie_links)
+{
+    const int ends[][2] = {{-1, 1}, {1, -1}};
+
+    for (auto &end : ends) {
+        plan(hgx(), Config(), end[0], end[1], 64 * MiB);
+        EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+
+        /* Four links of 55 GB/s: 305 us; the relays' pipelines and gaps of
+         * 14 us take something more. One link: 1.22 ms. */
+        EXPECT_GT(m_plan->seconds, 305e-6);
+        EXPECT_LT(m_plan->seconds, 1.25 * 305e-6);
+        EXPECT_NEAR(1.22e-3, m_plan->single_seconds, .02e-3);
+        EXPECT_GT(share(0), share(1));
+        EXPECT_GT(share(3), .2);
+    }
+}
+
+TEST_F(test_planner, host_memory_has_a_limit_of_its_own)
+{
+    uct_cuda_topo_t node = hgx();
+    int memory           = uct_cuda_topo_add_limit(&node, 120 * GB);
+
+    for (int gpu = 0; gpu < 4; ++gpu) {
+        uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].from_host, memory);
+    }
+
+    plan(node, Config(), -1, 1, 256 * MiB);
+    EXPECT_GT(m_plan->seconds, 256 * MiB / (120 * GB));
+    EXPECT_LT(m_plan->seconds, 1.15 * 256 * MiB / (120 * GB));
+    plan(node, Config(), 1, -1, 256 * MiB);
+    EXPECT_LT(m_plan->seconds, 1.2 * 256 * MiB / (220 * GB));
+}
+
+TEST_F(test_planner, host_relays_near_the_buffer_come_first)
+{
+    uct_cuda_topo_t node = switch_node(8, 396 * GB, 55 * GB);
+    int numa             = 0;
+
+    for (int gpu = 0; gpu < 8; ++gpu) {
+        node.gpus[gpu].numa = gpu / 4;
+    }
+
+    plan(node, Config(), -1, 5, 64 * MiB, NULL, &numa);
+    EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths());
+    plan(node, Config(), 5, -1, 64 * MiB, NULL, &numa);
+    EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths());
+    numa = 1;
+    plan(node, Config(), -1, 5, 64 * MiB, NULL, &numa);
+    EXPECT_EQ("direct,gpu6,gpu7,gpu4", paths());
+
+    /* Nobody knows where it is: with the GPU */
+    plan(node, Config(), -1, 3, 64 * MiB);
+    EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths());
+}
+
+TEST_F(test_planner, host_memory_leaves_links_in_use_alone)
+{
+    uct_cuda_mp_load_t load = {};
+
+    load.is_known = true;
+    load.active[uct_cuda_mp_lane(UCT_CUDA_MP_LANE_HOST, 2)] = 1;
+    plan(hgx(), Config(), -1, 1, 64 * MiB, &load);
+    EXPECT_EQ("direct,gpu3,gpu0", paths());
+    plan(hgx(), Config(), 1, -1, 64 * MiB, &load);
+    EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+}
+
+TEST_F(test_planner, variables_are_for_host_memory_too)
+{
+    /* There is no detour over the memory that it comes from */
+    plan(hgx(), Config().set("_PATHS", "direct,host"), -1, 1, 64 * MiB);
+    EXPECT_EQ("", paths());
+    plan(hgx(), Config().set("_PATHS", "direct,gpu1,gpu3,host"), -1, 1,
+         64 * MiB);
+    EXPECT_EQ("direct,gpu3", paths());
+    plan(hgx(), Config().set("_HOST", "n"), -1, 1, 64 * MiB);
+    EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+    plan(hgx(), Config().set("_HOST", "y"), 1, -1, 64 * MiB);
+    EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+    plan(hgx(), Config().set("_MAX_GPU_PATHS", "2"), 1, -1, 64 * MiB);
+    EXPECT_EQ("direct,gpu2", paths());
+    plan(hgx(), Config().set("_MIN_SIZE", "128m"), 1, -1, 64 * MiB);
+    EXPECT_EQ("", paths());
+    plan(hgx(), Config().set("", "n"), 1, -1, 64 * MiB);
+    EXPECT_EQ("", paths());
+}
+
+TEST_F(test_planner, host_memory_has_its_own_threshold)
+{
+    uct_cuda_topo_t node = hgx();
+    size_t threshold = uct_cuda_mp_plan_min_size_host(Know(node, Config()),
+                                                      m_plan.get());
+
+    EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(Know(node, Config()),
+                                                  m_plan.get()));
+    EXPECT_GT(threshold, 128 * KiB);
+    EXPECT_LT(threshold, 4 * MiB);
+    for (size_t size = threshold; size <= 256 * MiB; size += size / 3) {
+        plan(node, Config(), -1, 1, size);
+        ASSERT_GE(m_plan->num_paths, 2u) << size;
+        EXPECT_GE(m_plan->single_seconds, m_plan->seconds * 1.02) << size;
+    }
 }
 
 TEST_F(test_planner, same_question_same_plan)
@@ -707,6 +815,7 @@ protected:
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
             if (m_plan->paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
                 EXPECT_NE(UCT_CUDA_MP_NO, m_config->host);
+                EXPECT_FALSE(uct_cuda_mp_plan_is_host(m_plan.get()));
             }
         }
 
@@ -738,6 +847,7 @@ TEST_F(test_planner_random, plans_are_sound)
     const int cases  = 120000;
     unsigned striped = 0;
     unsigned tuned   = 0;
+    unsigned hosts   = 0;
     char error[256];
 
     for (int i = 0; i < cases; ++i) {
@@ -754,9 +864,15 @@ TEST_F(test_planner_random, plans_are_sound)
         size_t size    = (size_t)(largest * pow(2, -pick(0, 1400) / 100.));
         int src        = pick(0, m_topo.num_gpus - 1);
         int dst        = pick(0, m_topo.num_gpus - 1);
+        int numa       = pick(-1, 2);
+
+        if (one_in(3)) {
+            (one_in(2) ? src : dst) = -1;
+        }
 
         uct_cuda_mp_plan_make(Know(m_topo, m_config, has_load ? &m_load : NULL,
-                                   (i % 16 == 0) ? m_table.get() : NULL),
+                                   (i % 16 == 0) ? m_table.get() : NULL,
+                                   one_in(2) ? &numa : NULL),
                               src, dst, size, m_plan.get());
         ASSERT_EQ(UCS_OK,
                   uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
@@ -764,13 +880,17 @@ TEST_F(test_planner_random, plans_are_sound)
         check_plan(has_load ? &m_load : NULL);
         striped += (m_plan->num_paths > 0);
         tuned   += (m_plan->num_paths > 0) && m_plan->is_tuned;
+        hosts   += (m_plan->num_paths > 0) &&
+                   uct_cuda_mp_plan_is_host(m_plan.get());
         if (HasFailure()) {
             FAIL() << "case " << i;
         }
     }
 
-    printf("%d cases: %u by several paths, %u of them by a table\n", cases,
-           striped, tuned);
+    printf("%d cases: %u by several paths, %u of them by a table, %u of them "
+           "with host memory\n",
+           cases, striped, tuned, hosts);
+    EXPECT_GT(hosts, (unsigned)cases / 16);
     EXPECT_GT(striped, (unsigned)cases / 8);
     EXPECT_GT(tuned, (unsigned)cases / 1000);
 }

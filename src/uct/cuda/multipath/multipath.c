@@ -377,8 +377,9 @@ static void drop_host_path(engine_t *engine, const uct_cuda_mp_path_t *path,
 
     for (i = 0; i < topo->num_gpus; ++i) {
         if ((status != UCS_ERR_UNREACHABLE) || (i == gpu)) {
-            topo->links[path->gpu][i].bandwidth = 0;
-            topo->links[i][path->gpu].bandwidth = 0;
+            ((src < 0) ? &topo->links[path->gpu][i] :
+                         &topo->links[i][path->gpu])
+                    ->bandwidth = 0;
         }
     }
 }
