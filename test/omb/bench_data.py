@@ -23,7 +23,8 @@ CLAIMED = 100e-6
 # What has to be the same in runs that make one page
 ALIKE = (('modelled', 'one is modelled and the other measured'),
          ('node', 'emulated nodes differ'),
-         ('ucx', 'they are of different releases of UCX'))
+         ('ucx', 'they are of different releases of UCX'),
+         ('settings', 'other variables were set'))
 
 
 def unit(benchmark):
