@@ -267,10 +267,11 @@ static double finish(ucx_mp_player_t *player, cuemu_op_id_t op)
            (double)CUEMU_PS_PER_SEC;
 }
 
+/* An event behind each stream that writes to the destination */
 double ucx_mp_player_finish(ucx_mp_player_t *player, double *path_p)
 {
-    cuemu_op_desc_t join = {
-        .kind = CUEMU_OP_MARK, .flags = CUEMU_OP_CROSS_STREAM | CUEMU_OP_HOLD
+    cuemu_op_desc_t all = {
+        .kind = CUEMU_OP_MARK, .flags = CUEMU_OP_HOLD
     };
     cuemu_op_id_t deps[MAX_DEPS];
     double seconds;
@@ -279,12 +280,13 @@ double ucx_mp_player_finish(ucx_mp_player_t *player, double *path_p)
     call(player, CUEMU_CALL_CTX_SWITCH);
     for (i = 0; i < player->num_used; ++i) {
         deps[i] = player->last[player->used[i]];
-        call(player, CUEMU_CALL_EVENT_RECORD);
-        call(player, CUEMU_CALL_STREAM_WAIT);
     }
 
-    call(player, CUEMU_CALL_EVENT_RECORD);
-    seconds = finish(player, add(player, &join, deps, player->num_used));
+    for (i = 0; i < player->num_paths; ++i) {
+        call(player, CUEMU_CALL_EVENT_RECORD);
+    }
+
+    seconds = finish(player, add(player, &all, deps, player->num_used));
     for (i = 0; (path_p != NULL) && (i < player->num_paths); ++i) {
         path_p[i] = (double)(cuemu_sim_op_end_time(player->sim,
                                                    player->path[i]) -

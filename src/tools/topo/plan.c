@@ -342,7 +342,7 @@ static const char *executor_str(const ucx_mp_topo_plan_t *plan)
     unsigned patience;
 
     if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config,
+        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, true,
                                       &patience)) {
         return "streams";
     }

@@ -18,10 +18,10 @@ protected:
         m_plan->seconds   = 0;
     }
 
-    bool wants()
+    bool wants(bool is_alone = false)
     {
         m_patience = 12345;
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config,
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config, is_alone,
                                             &m_patience);
     }
 
@@ -82,6 +82,31 @@ TEST_F(test_cost, long_transfers_hide_the_building)
     m_plan->num_steps = 2; /* 6 us by streams, 7 by a graph */
     m_plan->seconds   = 1;
     EXPECT_FALSE(wants());
+}
+
+/* Two staged paths of up to four chunks: 4 rounds of 14.4 us to submit */
+TEST_F(test_cost, streams_that_keep_up)
+{
+    m_plan->num_paths       = 3;
+    m_plan->num_steps       = 15;
+    m_plan->paths[0].chunks = 1;
+    m_plan->paths[1].chunks = 4;
+    m_plan->paths[1].slots  = 4;
+    m_plan->paths[2].chunks = 3;
+    m_plan->paths[2].slots  = 3;
+    m_plan->seconds         = 116e-6;
+    EXPECT_FALSE(wants(true));
+    EXPECT_TRUE(wants(false));
+    m_plan->graph = UCT_CUDA_MP_YES;
+    EXPECT_TRUE(wants(true));
+    m_plan->graph   = UCT_CUDA_MP_AUTO;
+    m_plan->seconds = 115e-6;
+    EXPECT_TRUE(wants(true));
+
+    /* No direct copy that could go ahead */
+    m_plan->seconds        = 116e-6;
+    m_plan->paths[0].slots = 1;
+    EXPECT_TRUE(wants(true));
 }
 
 TEST_F(test_cost, variables)

@@ -60,7 +60,8 @@ protected:
 
     bool wants_graph(const Config &config, unsigned *patience_p = NULL)
     {
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, patience_p);
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, false,
+                                            patience_p);
     }
 
     void plan(const Config &config, int src, int dst, size_t size,

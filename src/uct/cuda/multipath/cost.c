@@ -11,6 +11,9 @@
 /* cuMemcpyAsync; events and waits of staged copies come on top */
 #define STREAM_COPY (2.9 * MICRO)
 
+/* Two of them, and four event operations */
+#define STREAM_CHUNK (7.2 * MICRO)
+
 
 /* Of a graph's life, microseconds for all its nodes together */
 typedef struct {
@@ -81,9 +84,29 @@ unsigned uct_cuda_mp_cost_patience(unsigned copies)
     return (extra <= 0) ? 1 : 1 + (unsigned)(extra / saved);
 }
 
+/* Have streams submitted each round of chunks in half of the time that links
+ * take for the round before? */
+static bool streams_keep_up(const uct_cuda_mp_plan_t *plan)
+{
+    unsigned staged = 0;
+    unsigned rounds = 1;
+    unsigned p;
+
+    for (p = 0; p < plan->num_paths; ++p) {
+        if (plan->paths[p].slots > 0) {
+            ++staged;
+            rounds = (plan->paths[p].chunks > rounds) ? plan->paths[p].chunks :
+                                                        rounds;
+        }
+    }
+
+    return (staged < plan->num_paths) &&
+           (plan->seconds >= 2 * rounds * staged * STREAM_CHUNK);
+}
+
 bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
                                   const uct_cuda_mp_config_t *config,
-                                  unsigned *patience_p)
+                                  bool is_alone, unsigned *patience_p)
 {
     uct_cuda_mp_ternary_t graph = config->graph;
     unsigned patience           = 0;
@@ -103,6 +126,9 @@ bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
     if ((config->graph == UCT_CUDA_MP_AUTO) &&
         (config->graph_cache_size == 0)) {
         /* Each transfer would build one */
+        patience = UCT_CUDA_MP_COST_NEVER;
+    } else if ((graph == UCT_CUDA_MP_AUTO) && is_alone &&
+               streams_keep_up(plan)) {
         patience = UCT_CUDA_MP_COST_NEVER;
     } else if (graph == UCT_CUDA_MP_AUTO) {
         patience = uct_cuda_mp_cost_patience(plan->num_steps);

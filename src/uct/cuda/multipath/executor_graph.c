@@ -235,7 +235,7 @@ static ucs_status_t graph_build(uct_cuda_mp_graphs_t *graphs,
     status = UCT_CUDA_CALL(cuGraphCreate, &graph->graph, 0);
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
         step = &plan->steps[i];
-        if (graph->is_tailed && (lane_last[step->lane] == NULL)) {
+        if (graph->key.is_tailed && (lane_last[step->lane] == NULL)) {
             status = add_tail_wait(graphs, ends, step->lane, current,
                                    graph->graph, &lane_last[step->lane]);
             if (status != UCS_OK) {
@@ -252,7 +252,7 @@ static ucs_status_t graph_build(uct_cuda_mp_graphs_t *graphs,
         lane_last[step->lane] = graph->nodes[i].node;
     }
 
-    if ((status == UCS_OK) && graph->is_tailed) {
+    if ((status == UCS_OK) && graph->key.is_tailed) {
         status = add_tail_records(graphs, plan, ends, lane_last, current,
                                   graph);
     }
@@ -329,8 +329,7 @@ static uct_cuda_mp_graph_t *
 graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
           uint64_t hash, const uct_cuda_mp_ends_t *ends)
 {
-    bool is_tailed = !graphs->is_untailed && driver_has_event_nodes();
-    int current    = uct_cuda_mp_ends_local(ends);
+    int current = uct_cuda_mp_ends_local(ends);
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
 
@@ -345,8 +344,7 @@ graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
         return NULL;
     }
 
-    graph->is_tailed = is_tailed;
-    status           = graph_build(graphs, key->plan, ends, &current, graph);
+    status = graph_build(graphs, key->plan, ends, &current, graph);
     if (uct_cuda_mp_rsc_make_current(graphs->rsc, uct_cuda_mp_ends_local(ends),
                                      &current) != UCS_OK) {
         uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
@@ -359,7 +357,7 @@ graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
             return NULL;
         }
 
-        if (is_tailed) {
+        if (key->is_tailed) {
             /* It may be that what this driver refuses */
             graphs->is_untailed = true;
             graphs->failures    = 0;
@@ -450,48 +448,56 @@ static ucs_status_t wait_banks(uct_cuda_mp_graphs_t *graphs,
     return UCS_OK;
 }
 
-/* The launch has its banks now */
+/* The launch has its banks now. With others in flight it matters that nobody
+ * waits for more than he must. */
 static ucs_status_t give_banks(uct_cuda_mp_graphs_t *graphs,
-                               const uct_cuda_mp_plan_t *plan, int device,
-                               CUstream stream)
+                               const uct_cuda_mp_plan_t *plan, bool is_tailed,
+                               int device, CUstream stream, CUevent ended)
 {
     ucs_status_t status = UCS_OK;
     uct_cuda_mp_staging_t *staging;
+    uct_cuda_mp_bank_t *bank;
     unsigned p;
+
+    if (!is_tailed) {
+        status = UCT_CUDA_CALL(cuEventRecord, ended, stream);
+    }
 
     for (p = 0; (p < plan->num_paths) && (status == UCS_OK); ++p) {
         staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan, p);
-        if (staging != NULL) {
-            status = uct_cuda_mp_rsc_give_bank(
-                    graphs->rsc, uct_cuda_mp_staging_bank(staging), device,
-                    stream);
+        if (staging == NULL) {
+            continue;
+        }
+
+        bank = uct_cuda_mp_staging_bank(staging);
+        if (is_tailed) {
+            status = uct_cuda_mp_rsc_give_bank(graphs->rsc, bank, device,
+                                               stream);
+        } else {
+            uct_cuda_mp_rsc_lend_bank(graphs->rsc, bank, ended);
         }
     }
 
     return status;
 }
 
-/* Have the tails of the launch's lanes stand for all that has them now */
-static ucs_status_t take_lanes(uct_cuda_mp_graphs_t *graphs,
-                               const uct_cuda_mp_plan_t *plan,
-                               const uct_cuda_mp_ends_t *ends, int *current)
+/* Lanes of a plan, each once. @return how many */
+static unsigned plan_lanes(const uct_cuda_mp_plan_t *plan, uint16_t *lanes)
 {
-    bool is_taken[UCT_CUDA_MP_NUM_LANES] = {false};
-    ucs_status_t status                  = UCS_OK;
+    bool is_there[UCT_CUDA_MP_NUM_LANES] = {false};
+    unsigned count                       = 0;
     uint16_t lane;
     unsigned i;
 
-    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
+    for (i = 0; i < plan->num_steps; ++i) {
         lane = plan->steps[i].lane;
-        if (!is_taken[lane]) {
-            is_taken[lane] = true;
-            status         = uct_cuda_mp_rsc_lane_to_graph(
-                    graphs->rsc, uct_cuda_mp_rsc_lane_device(ends, lane), lane,
-                    current);
+        if (!is_there[lane]) {
+            is_there[lane] = true;
+            lanes[count++] = lane;
         }
     }
 
-    return status;
+    return count;
 }
 
 static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
@@ -499,36 +505,52 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
                                   const uct_cuda_mp_ends_t *ends,
                                   uct_cuda_mp_graph_t *graph)
 {
-    int local   = uct_cuda_mp_ends_local(ends);
-    int current = local;
+    bool is_tailed = graph->key.is_tailed;
+    int local      = uct_cuda_mp_ends_local(ends);
+    int current    = local;
+    uint16_t lanes[UCT_CUDA_MP_NUM_LANES];
     ucs_status_t status;
     CUstream stream;
+    unsigned i, count;
+    CUevent ended;
 
-    status = uct_cuda_mp_rsc_launch_stream(graphs->rsc, ends, &stream);
+    status = uct_cuda_mp_rsc_launch_stream(graphs->rsc, ends, &stream, &ended);
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_mp_rsc_note_used(graphs->rsc, local, stream);
+    uct_cuda_mp_rsc_note_used(graphs->rsc, local, stream, true);
+    count  = plan_lanes(plan, lanes);
     status = wait_banks(graphs, plan, stream);
-    if ((status == UCS_OK) && graph->is_tailed) {
-        status = take_lanes(graphs, plan, ends, &current);
+    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
+        status = uct_cuda_mp_rsc_lane_to_graph(
+                graphs->rsc, uct_cuda_mp_rsc_lane_device(ends, lanes[i]),
+                lanes[i], is_tailed, stream, &current);
     }
 
     if (status == UCS_OK) {
         status = uct_cuda_mp_rsc_make_current(graphs->rsc, local, &current);
     }
 
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
+    }
+
+    if (status == UCS_OK) {
+        status = give_banks(graphs, plan, is_tailed, local, stream, ended);
+    }
+
     if (status != UCS_OK) {
         return status;
     }
 
-    status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
-    if (status != UCS_OK) {
-        return status;
+    for (i = 0; i < count; ++i) {
+        uct_cuda_mp_rsc_lane_launched(
+                graphs->rsc, uct_cuda_mp_rsc_lane_device(ends, lanes[i]),
+                lanes[i], is_tailed, ended);
     }
 
-    return give_banks(graphs, plan, local, stream);
+    return UCS_OK;
 }
 
 static uint32_t used_banks(uct_cuda_mp_graphs_t *graphs,
@@ -551,12 +573,15 @@ static uint32_t used_banks(uct_cuda_mp_graphs_t *graphs,
 ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_plan_t *plan,
                                        const uct_cuda_mp_ends_t *ends,
-                                       size_t offset, unsigned patience,
+                                       size_t offset, bool is_alone,
+                                       unsigned patience,
                                        uct_cuda_mp_graph_t **held)
 {
     uct_cuda_mp_graph_key_t key = {
         .plan          = plan,
         .remote_device = ends->remote_device,
+        .is_tailed     = !is_alone && !graphs->is_untailed &&
+                         driver_has_event_nodes(),
         .banks         = used_banks(graphs, plan)
     };
     uct_cuda_mp_graph_t *graph;

@@ -33,6 +33,8 @@ void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
  * has room.
  *
  * @param offset    Where the plan's first byte is in the transfer, bytes.
+ * @param is_alone  No other transfer is likely to begin before it ends: its
+ *                  graph leaves out what lets two in flight share lanes.
  * @param patience  How often a shape goes another way before a graph is wanted
  *                  for it. 0: it is built at once; else when the caller says
  *                  so, uct_cuda_mp_graphs_build().
@@ -45,7 +47,8 @@ void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
 ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_plan_t *plan,
                                        const uct_cuda_mp_ends_t *ends,
-                                       size_t offset, unsigned patience,
+                                       size_t offset, bool is_alone,
+                                       unsigned patience,
                                        uct_cuda_mp_graph_t **held);
 
 

@@ -155,7 +155,8 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
     }
 
     uct_cuda_mp_rsc_addresses(streams->rsc, step, ends, offset, &from, &to);
-    uct_cuda_mp_rsc_note_used(streams->rsc, device, stream);
+    uct_cuda_mp_rsc_note_used(streams->rsc, device, stream,
+                              step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
     status = (ends->num_cuts > 0) ?
                      submit_copies(step, ends, offset, from, to, stream) :
                      UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,

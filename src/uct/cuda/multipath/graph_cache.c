@@ -56,6 +56,7 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     hash = hash_value(hash, (uint16_t)plan->src_device);
     hash = hash_value(hash, (uint16_t)plan->dst_device);
     hash = hash_value(hash, (unsigned)key->remote_device);
+    hash = hash_value(hash, key->is_tailed);
     hash = hash_value(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
@@ -70,6 +71,7 @@ static bool shape_equal(const uct_cuda_mp_graph_key_t *a,
                         const uct_cuda_mp_graph_key_t *b)
 {
     return (a->remote_device == b->remote_device) &&
+           (a->is_tailed == b->is_tailed) &&
            uct_cuda_mp_plan_equal(a->plan, b->plan);
 }
 

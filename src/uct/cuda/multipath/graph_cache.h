@@ -28,6 +28,7 @@ typedef struct {
     const uct_cuda_mp_plan_t *plan;
     int                      remote_device; /**< Or -1 */
     uint32_t                 banks; /**< Bit p: path p is in the second bank */
+    bool                     is_tailed; /**< Minds the tails of its lanes */
 } uct_cuda_mp_graph_key_t;
 
 
@@ -36,7 +37,6 @@ typedef struct uct_cuda_mp_graph {
     CUgraphExec              exec;
     bool                     is_busy;   /**< In flight */
     bool                     is_cached; /**< Otherwise gone after use */
-    bool                     is_tailed; /**< Minds the tails of its lanes */
     uct_cuda_mp_graph_key_t  key;       /**< With a plan of its own */
     uint64_t                 hash;
     struct uct_cuda_mp_graph *newer; /**< By last use; NULL: newest */

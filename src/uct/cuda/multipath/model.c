@@ -26,40 +26,30 @@ typedef uct_cuda_mp_split_t      split_t;
 
 
 /* Measured on H200: 2.9 us a copy and 0.35 us an event operation, of which a
- * chunk has four; 3 and 14 us lost between chunks, over paths of 16 to 64 of
- * them; 51.5 of 55 GB/s of a PCIe link in host staging.
+ * chunk has four; 3 us lost between chunks over a GPU, in paths of 16 to 64.
  *
- * start_host, from 4 x H200 behind an NVSwitch (driver 580.159): direct and
- * host path by shares and chunks of this model without it, against one path;
- * 64, 128 and 256 MiB. Each cell is an equation: what was gained is what was
- * foreseen (8, 24 and 56 us) less start_host, since both paths were to end
- * together.
- *   put         -22,  7, 47 us gained, so that it is 30, 16,  9 us
- *   MPI         -23,  7, 40                          31, 17, 15
- *   MPI, auto   -48, 11, 35                          56, 12, 20
- * Their median is 17 and their mean 23; from 20 they are 10 us off on average,
- * which is doubt_host. All cells of 64 MiB lost, all of 128 MiB won. With four
- * chunks, and shares of .08 and .10 given, the host's part came sooner on
- * another day than even without start_host.
+ * The host's path, from copies by hand beside a direct one of 90 to 93 % of 64
+ * to 512 MiB, in 4, 6, 8, 9, 12 and 16 chunks (driver 580.159): what leaves the
+ * GPU takes  bytes / 55.4 GB/s + 7.2 us a chunk  (2.9 us where the GPU sends
+ * nothing else), the last chunk's second copy comes 8 us behind, and from the
+ * first call to the end of an empty path it is 20 us, 6 more than the latencies
+ * of its links say. doubt_host: 64 MiB gained 8 us by hand, 5 to 9 in puts, on
+ * two machines.
  *
- * That model reckoned with the latency of both links, a gap for the first chunk
- * and 5 us of submission: 19 us more than this one, in which start_host is so
- * much more. It leaves one path from 102 MiB on there.
- *
- * wait: chains of staged chunks against copies alone; poll: an event query
- * that finds it done. */
+ * wait: chains of staged chunks against copies alone; poll: an event query that
+ * finds it done; join: one more of them. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy     = 2.9e-6,
     .submit_chunk    = 2 * 2.9e-6 + 4 * 0.35e-6,
     .gap_gpu         = 3e-6,
-    .gap_host        = 14e-6,
-    .start_host      = 39e-6,
-    .doubt_host      = 10e-6,
+    .gap_host        = 7.2e-6,
+    .start_host      = 6e-6,
+    .doubt_host      = 5e-6,
     .gpu_efficiency  = 1,
-    .host_efficiency = 0.93,
+    .host_efficiency = 1,
     .wait            = 1.5e-6,
     .poll            = 1.5e-6,
-    .join            = 2e-6,
+    .join            = 1.2e-6,
     .min_gain        = 1.02
 };
 

@@ -67,6 +67,7 @@ typedef struct {
     bool                   is_hidden_told;
     bool                   is_shrink_told;
     view_t                 views[NUM_KINDS];
+    bool                   was_alone; /* the transfer before this one */
     uct_cuda_mp_tuning_t   *tuning; /* or NULL */
     uct_cuda_mp_load_t     load; /* that the transfer being started meets */
     uct_cuda_mp_plan_t     plan;
@@ -77,8 +78,8 @@ struct uct_cuda_mp_transfer {
     engine_t               *engine;
     uct_cuda_mp_transfer_t *next; /* on either list */
     uct_cuda_mp_transfer_t *prev; /* on the list of active ones */
-    CUevent                event; /* behind the last copy */
-    int                    device; /* whose context the event is of */
+    uct_cuda_mp_endings_t  endings;
+    int                    device; /* of the local end */
     uct_cuda_mp_graph_t    *graphs; /* that are in flight for it */
     ucs_status_t           status;
     unsigned               num_steps;
@@ -95,6 +96,7 @@ typedef struct {
     void                   *arg;
     int                    host_numa; /* -1: unknown */
     bool                   is_mapped[UCT_CUDA_TOPO_MAX_GPUS];
+    bool                   is_alone; /* as the last one was */
     uct_cuda_mp_graph_t    *graphs;
 } start_t;
 
@@ -199,7 +201,8 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
     }
 
     pthread_mutex_init(&engine->lock, NULL);
-    engine->config = *config;
+    engine->config    = *config;
+    engine->was_alone = true;
     if (config->enable == UCT_CUDA_MP_NO) {
         min_size = SIZE_MAX;
     } else if (config->min_size != UCT_CUDA_MP_SIZE_AUTO) {
@@ -521,6 +524,7 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
 static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
+    bool is_alone = start->is_alone && (engine->plan.size == start->size);
     bool wants_graph;
     ucs_status_t status;
     unsigned patience;
@@ -535,11 +539,11 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
 #endif
 
     wants_graph = uct_cuda_mp_cost_wants_graph(&engine->plan, &engine->config,
-                                               &patience);
+                                               start->is_alone, &patience);
     if (wants_graph) {
         status = uct_cuda_mp_graphs_submit(engine->graphs, &engine->plan,
-                                           &start->ends, offset, patience,
-                                           &start->graphs);
+                                           &start->ends, offset, is_alone,
+                                           patience, &start->graphs);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
         }
@@ -715,11 +719,17 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     transfer->status = UCS_INPROGRESS;
     transfer->num_tests = 0;
 
+    if (engine->active == NULL) {
+        uct_cuda_mp_rsc_idle(engine->rsc);
+    }
+
+    start->is_alone   = (engine->active == NULL) && engine->was_alone;
+    engine->was_alone = (engine->active == NULL);
     uct_cuda_mp_flow_of_plan(&engine->plan, &transfer->flow);
     status = engine_submit_pieces(engine, start, piece, &transfer->num_steps);
     if (status == UCS_OK) {
         status = uct_cuda_mp_rsc_finish(engine->rsc, &start->ends,
-                                            &transfer->event);
+                                        &transfer->endings);
     }
 
     if (status != UCS_OK) {
@@ -796,10 +806,10 @@ static void transfer_over(uct_cuda_mp_transfer_t *transfer)
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 {
     if (transfer->status == UCS_INPROGRESS) {
-        transfer->status = UCT_CUDA_CALL(cuEventQuery, transfer->event);
+        transfer->status = uct_cuda_mp_endings_test(&transfer->endings);
         if (UCS_STATUS_IS_ERR(transfer->status)) {
             /* Nothing may be written once the caller has been told */
-            (void)UCT_CUDA_CALL_NOLOG(cuEventSynchronize, transfer->event);
+            uct_cuda_mp_endings_wait(&transfer->endings);
         }
 
         if (transfer->status != UCS_INPROGRESS) {
@@ -821,7 +831,7 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
 
     pthread_mutex_lock(&engine->lock);
     status = uct_cuda_mp_rsc_notify(engine->rsc, transfer->device,
-                                        transfer->event, func, arg);
+                                    &transfer->endings, func, arg);
     pthread_mutex_unlock(&engine->lock);
 
     return status;
@@ -832,13 +842,12 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
     engine_t *engine = transfer->engine;
 
     if (transfer->status == UCS_INPROGRESS) {
-        (void)UCT_CUDA_CALL(cuEventSynchronize, transfer->event);
+        uct_cuda_mp_endings_wait(&transfer->endings);
         transfer_over(transfer);
     }
 
     pthread_mutex_lock(&engine->lock);
-    uct_cuda_mp_rsc_put_event(engine->rsc, transfer->device,
-                                    transfer->event);
+    uct_cuda_mp_rsc_put_endings(engine->rsc, &transfer->endings);
     uct_cuda_mp_graphs_put(engine->graphs, transfer->graphs);
     unlist_active(engine, transfer);
     put_transfer(engine, transfer);

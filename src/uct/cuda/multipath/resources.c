@@ -13,8 +13,11 @@
 typedef struct {
     CUstream stream;    /* NULL: not there yet */
     CUevent  tail;      /* of graphs; NULL: none has had the lane */
+    CUevent  ended;     /* behind a graph that minds no tails and whose end
+                           nobody on the lane waits for yet, or NULL */
     bool     is_queued; /* the stream has work that the tail does not cover */
     bool     is_tailed; /* graphs have work that the stream does not wait for */
+    uint64_t epoch;     /* that the last three are of */
 } lane_t;
 
 
@@ -27,11 +30,17 @@ typedef struct {
 } event_pool_t;
 
 
+/* A stream that graphs are launched in */
+typedef struct {
+    CUstream stream;
+    CUevent  ended; /* behind the last of them */
+} launch_t;
+
+
 /* What transfers between this GPU and one other, or the host, need, in one
  * direction */
 typedef struct {
-    CUstream join;        /* waits for all lanes of a transfer */
-    CUstream launches[2]; /* for graphs, which take turns */
+    launch_t launches[2]; /* for graphs, which take turns */
     unsigned turn;
 } pair_t;
 
@@ -49,7 +58,8 @@ typedef struct {
 /* A stream that the transfer which is being submitted has work on */
 typedef struct {
     CUstream stream;
-    int      device; /* whose context it belongs to */
+    int      device;    /* whose context it belongs to */
+    bool     is_ending; /* the destination is written to from it */
 } used_t;
 
 
@@ -59,6 +69,7 @@ struct uct_cuda_mp_rsc {
     device_t              devices[UCT_CUDA_TOPO_MAX_GPUS];
     uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_TOPO_MAX_GPUS];
     uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
+    uint64_t              epoch; /* how often nothing was in flight */
     unsigned              num_used;
     used_t                used[MAX_USED];
 };
@@ -256,17 +267,6 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                           &rsc->devices[device].lanes[number].stream);
 }
 
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
-                                           const uct_cuda_mp_place_t *place)
-{
-    if (place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) {
-        return &rsc->gpu_staging[place->owner];
-    }
-
-    return &rsc->host_staging[place->owner];
-}
-
 static void wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
                         CUstream stream)
 {
@@ -276,33 +276,76 @@ static void wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
     }
 }
 
-/* Wait for whatever still uses the slots, and free the memory */
-static void release_staging(uct_cuda_mp_rsc_t *rsc,
-                            uct_cuda_mp_staging_t *staging)
+static void set_drained(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
+                        CUevent event, int device)
+{
+    if ((bank->drained != NULL) && (bank->device >= 0)) {
+        uct_cuda_mp_rsc_put_event(rsc, bank->device, bank->drained);
+    }
+
+    bank->drained = event;
+    bank->device  = device;
+}
+
+/* Nobody uses a staging memory's slots any more */
+static void forget_drained(uct_cuda_mp_rsc_t *rsc,
+                           uct_cuda_mp_staging_t *staging)
 {
     uct_cuda_mp_slot_t *slot;
-    uct_cuda_mp_bank_t *bank;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
         slot = &staging->slots[i];
         if (slot->drained != NULL) {
-            (void)UCT_CUDA_CALL(cuEventSynchronize, slot->drained);
-            uct_cuda_mp_rsc_put_event(rsc, slot->device,
-                                            slot->drained);
+            uct_cuda_mp_rsc_put_event(rsc, slot->device, slot->drained);
             slot->drained = NULL;
         }
     }
 
     for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
-        bank = &staging->banks[i];
-        if (bank->drained != NULL) {
-            (void)UCT_CUDA_CALL(cuEventSynchronize, bank->drained);
-            uct_cuda_mp_rsc_put_event(rsc, bank->device, bank->drained);
-            bank->drained = NULL;
+        set_drained(rsc, &staging->banks[i], NULL, -1);
+    }
+}
+
+/* What was in it when nothing was in flight is drained */
+static uct_cuda_mp_staging_t *renewed(uct_cuda_mp_rsc_t *rsc,
+                                      uct_cuda_mp_staging_t *staging)
+{
+    if (staging->epoch != rsc->epoch) {
+        staging->epoch = rsc->epoch;
+        forget_drained(rsc, staging);
+    }
+
+    return staging;
+}
+
+uct_cuda_mp_staging_t *uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
+                                               const uct_cuda_mp_place_t *place)
+{
+    return renewed(rsc, (place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) ?
+                                &rsc->gpu_staging[place->owner] :
+                                &rsc->host_staging[place->owner]);
+}
+
+/* Wait for whatever still uses the slots, and free the memory */
+static void release_staging(uct_cuda_mp_rsc_t *rsc,
+                            uct_cuda_mp_staging_t *staging)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        if (staging->slots[i].drained != NULL) {
+            (void)UCT_CUDA_CALL(cuEventSynchronize, staging->slots[i].drained);
         }
     }
 
+    for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
+        if (staging->banks[i].drained != NULL) {
+            (void)UCT_CUDA_CALL(cuEventSynchronize, staging->banks[i].drained);
+        }
+    }
+
+    forget_drained(rsc, staging);
     uct_cuda_mp_staging_free(staging);
 }
 
@@ -400,14 +443,9 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    /* Completion is awaited in the local context even if no lane is there */
+    /* Graphs are launched in the local context even if no lane is there */
     *path_p = 0;
-    status  = prepare_device(rsc, local);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    return prepare_stream(rsc, local, &find_pair(rsc, ends)->join);
+    return prepare_device(rsc, local);
 }
 
 CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
@@ -474,17 +512,42 @@ void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
             step->to_offset;
 }
 
+void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)
+{
+    ++rsc->epoch;
+}
+
+/* What had a lane when nothing was in flight has it no more */
+static lane_t *find_lane(uct_cuda_mp_rsc_t *rsc, int device, uint16_t number)
+{
+    lane_t *lane = &rsc->devices[device].lanes[number];
+
+    if (lane->epoch != rsc->epoch) {
+        lane->epoch     = rsc->epoch;
+        lane->ended     = NULL;
+        lane->is_queued = false;
+        lane->is_tailed = false;
+    }
+
+    return lane;
+}
+
 ucs_status_t uct_cuda_mp_rsc_lane_to_stream(uct_cuda_mp_rsc_t *rsc, int device,
                                             uint16_t number, int *current,
                                             CUstream *stream_p)
 {
-    lane_t *lane = &rsc->devices[device].lanes[number];
+    lane_t *lane = find_lane(rsc, device, number);
     ucs_status_t status;
 
     status = uct_cuda_mp_rsc_make_current(rsc, device, current);
     if ((status == UCS_OK) && lane->is_tailed) {
         status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, lane->tail, 0);
         lane->is_tailed = (status != UCS_OK);
+    }
+
+    if ((status == UCS_OK) && (lane->ended != NULL)) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, lane->ended, 0);
+        lane->ended = (status == UCS_OK) ? NULL : lane->ended;
     }
 
     if (status == UCS_OK) {
@@ -499,7 +562,7 @@ ucs_status_t uct_cuda_mp_rsc_lane_tail(uct_cuda_mp_rsc_t *rsc, int device,
                                        uint16_t number, int *current,
                                        CUevent *tail_p)
 {
-    lane_t *lane = &rsc->devices[device].lanes[number];
+    lane_t *lane = find_lane(rsc, device, number);
     ucs_status_t status;
 
     if (lane->tail == NULL) {
@@ -519,86 +582,95 @@ ucs_status_t uct_cuda_mp_rsc_lane_tail(uct_cuda_mp_rsc_t *rsc, int device,
 }
 
 ucs_status_t uct_cuda_mp_rsc_lane_to_graph(uct_cuda_mp_rsc_t *rsc, int device,
-                                           uint16_t number, int *current)
+                                           uint16_t number, bool is_tailed,
+                                           CUstream launch, int *current)
 {
-    lane_t *lane = &rsc->devices[device].lanes[number];
-    ucs_status_t status;
+    lane_t *lane        = find_lane(rsc, device, number);
+    ucs_status_t status = UCS_OK;
+    CUevent tail;
 
-    lane->is_tailed = true;
-    if (!lane->is_queued) {
-        return UCS_OK;
+    if (lane->is_queued) {
+        status = uct_cuda_mp_rsc_lane_tail(rsc, device, number, current, &tail);
+        if (status == UCS_OK) {
+            status = uct_cuda_mp_rsc_make_current(rsc, device, current);
+        }
+
+        if (status == UCS_OK) {
+            status = UCT_CUDA_CALL(cuEventRecord, tail, lane->stream);
+        }
+
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        lane->is_queued = false;
+        lane->is_tailed = true;
     }
 
-    status = uct_cuda_mp_rsc_make_current(rsc, device, current);
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuEventRecord, lane->tail, lane->stream);
+    if (!is_tailed && lane->is_tailed) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->tail, 0);
     }
 
-    lane->is_queued = (status != UCS_OK);
+    if ((status == UCS_OK) && (lane->ended != NULL)) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->ended, 0);
+    }
+
     return status;
 }
 
-ucs_status_t
-uct_cuda_mp_rsc_launch_stream(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_ends_t *ends,
-                                    CUstream *stream_p)
+void uct_cuda_mp_rsc_lane_launched(uct_cuda_mp_rsc_t *rsc, int device,
+                                   uint16_t number, bool is_tailed,
+                                   CUevent ended)
+{
+    lane_t *lane = find_lane(rsc, device, number);
+
+    lane->is_tailed = is_tailed;
+    lane->ended     = is_tailed ? NULL : ended;
+}
+
+ucs_status_t uct_cuda_mp_rsc_launch_stream(uct_cuda_mp_rsc_t *rsc,
+                                           const uct_cuda_mp_ends_t *ends,
+                                           CUstream *stream_p,
+                                           CUevent *ended_p)
 {
     pair_t *pair     = find_pair(rsc, ends);
-    CUstream *stream = &pair->launches[pair->turn];
+    launch_t *launch = &pair->launches[pair->turn];
+    int local        = uct_cuda_mp_ends_local(ends);
     ucs_status_t status;
 
-    status = prepare_stream(rsc, uct_cuda_mp_ends_local(ends), stream);
+    status = prepare_stream(rsc, local, &launch->stream);
+    if ((status == UCS_OK) && (launch->ended == NULL)) {
+        status = uct_cuda_mp_rsc_get_event(rsc, local, &launch->ended);
+        if (status != UCS_OK) {
+            launch->ended = NULL;
+        }
+    }
+
     if (status == UCS_OK) {
         pair->turn ^= 1;
-        *stream_p   = *stream;
+        *stream_p   = launch->stream;
+        *ended_p    = launch->ended;
     }
 
     return status;
 }
 
-void uct_cuda_mp_rsc_note_used(uct_cuda_mp_rsc_t *rsc,
-                                     int device, CUstream stream)
+void uct_cuda_mp_rsc_note_used(uct_cuda_mp_rsc_t *rsc, int device,
+                               CUstream stream, bool is_ending)
 {
     unsigned i;
 
     for (i = 0; i < rsc->num_used; ++i) {
         if (rsc->used[i].stream == stream) {
+            rsc->used[i].is_ending |= is_ending;
             return;
         }
     }
 
-    rsc->used[i].stream = stream;
-    rsc->used[i].device = device;
+    rsc->used[i].stream    = stream;
+    rsc->used[i].device    = device;
+    rsc->used[i].is_ending = is_ending;
     ++rsc->num_used;
-}
-
-/* Make a stream wait for all that another one has been given so far. What is
- * current afterwards is noted in @a current. */
-static ucs_status_t wait_for_stream(uct_cuda_mp_rsc_t *rsc,
-                                    int device, CUstream awaited,
-                                    CUstream stream, int *current)
-{
-    ucs_status_t status;
-    CUevent event;
-
-    status = uct_cuda_mp_rsc_make_current(rsc, device, current);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = uct_cuda_mp_rsc_get_event(rsc, device, &event);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = UCT_CUDA_CALL(cuEventRecord, event, awaited);
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
-    }
-
-    /* A wait holds on to what was recorded when it was submitted */
-    uct_cuda_mp_rsc_put_event(rsc, device, event);
-    return status;
 }
 
 ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
@@ -607,6 +679,12 @@ ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
     return (bank->drained == NULL) ?
                    UCS_OK :
                    UCT_CUDA_CALL(cuStreamWaitEvent, stream, bank->drained, 0);
+}
+
+void uct_cuda_mp_rsc_lend_bank(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
+                               CUevent ended)
+{
+    set_drained(rsc, bank, ended, -1);
 }
 
 ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
@@ -627,12 +705,7 @@ ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    if (bank->drained != NULL) {
-        uct_cuda_mp_rsc_put_event(rsc, bank->device, bank->drained);
-    }
-
-    bank->drained = event;
-    bank->device  = device;
+    set_drained(rsc, bank, event, device);
     return UCS_OK;
 }
 
@@ -658,58 +731,126 @@ uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
 {
     switch (plan->paths[path].path.route) {
     case UCT_CUDA_MP_ROUTE_GPU:
-        return &rsc->gpu_staging[plan->paths[path].path.gpu];
+        return renewed(rsc,
+                       &rsc->gpu_staging[plan->paths[path].path.gpu]);
     case UCT_CUDA_MP_ROUTE_HOST:
-        return &rsc->host_staging[plan->numa];
+        return renewed(rsc, &rsc->host_staging[plan->numa]);
     default:
         return NULL;
     }
 }
 
-ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
-                                          const uct_cuda_mp_ends_t *ends,
-                                          CUevent *event_p)
+void uct_cuda_mp_rsc_put_endings(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_endings_t *endings)
 {
-    CUstream join = find_pair(rsc, ends)->join;
-    int local     = uct_cuda_mp_ends_local(ends);
-    int current   = local;
-    const used_t *used;
+    unsigned i;
+
+    for (i = 0; i < endings->count; ++i) {
+        uct_cuda_mp_rsc_put_event(rsc, endings->events[i].device,
+                                  endings->events[i].event);
+    }
+}
+
+/* Add an event behind what a stream has been given so far */
+static ucs_status_t add_ending(uct_cuda_mp_rsc_t *rsc, const used_t *used,
+                               uct_cuda_mp_endings_t *endings, int *current)
+{
+    ucs_status_t status;
+    CUevent event;
+
+    status = uct_cuda_mp_rsc_make_current(rsc, used->device, current);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_mp_rsc_get_event(rsc, used->device, &event);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuEventRecord, event, used->stream);
+    if (status != UCS_OK) {
+        uct_cuda_mp_rsc_put_event(rsc, used->device, event);
+        return status;
+    }
+
+    endings->events[endings->count].event    = event;
+    endings->events[endings->count++].device = used->device;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_ends_t *ends,
+                                    uct_cuda_mp_endings_t *endings)
+{
+    int current = uct_cuda_mp_ends_local(ends);
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_ctx_push(rsc->devices[local].ctx);
+    endings->count = 0;
+    endings->turn  = 0;
+    status         = uct_cuda_ctx_push(rsc->devices[current].ctx);
     if (status != UCS_OK) {
         return status;
     }
 
     for (i = 0; (i < rsc->num_used) && (status == UCS_OK); ++i) {
-        used   = &rsc->used[i];
-        status = wait_for_stream(rsc, used->device, used->stream, join,
-                                 &current);
-    }
-
-    if (status == UCS_OK) {
-        status = uct_cuda_mp_rsc_make_current(rsc, local,
-                                                    &current);
-    }
-
-    if (status == UCS_OK) {
-        status = uct_cuda_mp_rsc_get_event(rsc, local, event_p);
-    }
-
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuEventRecord, *event_p, join);
-        if (status != UCS_OK) {
-            uct_cuda_mp_rsc_put_event(rsc, local, *event_p);
+        if (rsc->used[i].is_ending) {
+            status = add_ending(rsc, &rsc->used[i], endings, &current);
         }
     }
 
     uct_cuda_ctx_pop();
-    if (status == UCS_OK) {
-        rsc->num_used = 0;
+    if (status != UCS_OK) {
+        uct_cuda_mp_rsc_put_endings(rsc, endings);
+        return status;
     }
 
-    return status;
+    endings->num_pending = endings->count;
+    rsc->num_used        = 0;
+    return UCS_OK;
+}
+
+/* One of the pending ones has happened */
+static void ending_seen(uct_cuda_mp_endings_t *endings, unsigned number)
+{
+    unsigned last = --endings->num_pending;
+    CUevent event = endings->events[number].event;
+    int device    = endings->events[number].device;
+
+    endings->events[number]      = endings->events[last];
+    endings->events[last].event  = event;
+    endings->events[last].device = device;
+}
+
+ucs_status_t uct_cuda_mp_endings_test(uct_cuda_mp_endings_t *endings)
+{
+    ucs_status_t status;
+    unsigned number;
+
+    while (endings->num_pending > 0) {
+        number = endings->turn % endings->num_pending;
+        status = UCT_CUDA_CALL(cuEventQuery, endings->events[number].event);
+        if (status != UCS_OK) {
+            /* Another one next time, so that none is left to be looked at when
+             * the last one happens */
+            ++endings->turn;
+            return status;
+        }
+
+        ending_seen(endings, number);
+    }
+
+    return UCS_OK;
+}
+
+void uct_cuda_mp_endings_wait(uct_cuda_mp_endings_t *endings)
+{
+    while (endings->num_pending > 0) {
+        (void)UCT_CUDA_CALL_NOLOG(
+                cuEventSynchronize,
+                endings->events[--endings->num_pending].event);
+    }
 }
 
 void uct_cuda_mp_rsc_abort(uct_cuda_mp_rsc_t *rsc)
@@ -722,12 +863,14 @@ void uct_cuda_mp_rsc_abort(uct_cuda_mp_rsc_t *rsc)
     }
 }
 
-ucs_status_t uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc,
-                                        int device, CUevent event,
-                                        CUhostFn func, void *arg)
+ucs_status_t
+uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc, int device,
+                       const uct_cuda_mp_endings_t *endings, CUhostFn func,
+                       void *arg)
 {
     CUstream *stream = &rsc->devices[device].notify;
     ucs_status_t status;
+    unsigned i;
 
     status = prepare_stream(rsc, device, stream);
     if (status != UCS_OK) {
@@ -739,7 +882,11 @@ ucs_status_t uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    status = UCT_CUDA_CALL(cuStreamWaitEvent, *stream, event, 0);
+    for (i = 0; (i < endings->num_pending) && (status == UCS_OK); ++i) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, *stream,
+                               endings->events[i].event, 0);
+    }
+
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuLaunchHostFunc, *stream, func, arg);
     }
@@ -759,29 +906,35 @@ static void destroy_stream(CUstream stream)
     }
 }
 
+static void destroy_event(CUevent event)
+{
+    if (event != NULL) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, event);
+    }
+}
+
 /* Streams and events of one device, in its context */
 static void destroy_device(device_t *device)
 {
-    unsigned i, direction;
+    launch_t *launch;
+    unsigned i, j;
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
         destroy_stream(device->lanes[i].stream);
-        if (device->lanes[i].tail != NULL) {
-            (void)UCT_CUDA_CALL(cuEventDestroy, device->lanes[i].tail);
-        }
+        destroy_event(device->lanes[i].tail);
     }
 
     destroy_stream(device->notify);
     for (i = 0; i < UCT_CUDA_MP_LANE_ENDS; ++i) {
-        for (direction = 0; direction < 2; ++direction) {
-            destroy_stream(device->pairs[i][direction].join);
-            destroy_stream(device->pairs[i][direction].launches[0]);
-            destroy_stream(device->pairs[i][direction].launches[1]);
+        for (j = 0; j < 4; ++j) {
+            launch = &device->pairs[i][j / 2].launches[j % 2];
+            destroy_stream(launch->stream);
+            destroy_event(launch->ended);
         }
     }
 
     for (i = 0; i < device->pool.count; ++i) {
-        (void)UCT_CUDA_CALL(cuEventDestroy, device->pool.events[i]);
+        destroy_event(device->pool.events[i]);
     }
 }
 

@@ -27,7 +27,8 @@ typedef struct {
 typedef struct {
     CUevent drained; /**< Recorded behind the last graph that had it; NULL:
                           none */
-    int     device;  /**< Whose context the event belongs to */
+    int     device;  /**< Whose context the event belongs to; -1: it is that of
+                          a launch stream */
 } uct_cuda_mp_bank_t;
 
 
@@ -39,6 +40,7 @@ typedef struct {
                                        bank's first */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
     uct_cuda_mp_bank_t banks[UCT_CUDA_MP_STAGING_BANKS];
+    uint64_t           epoch; /**< Of the resources, when it was used last */
 } uct_cuda_mp_staging_t;
 
 
