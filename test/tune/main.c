@@ -301,14 +301,14 @@ table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config,
     uct_cuda_mp_tuning_t *table;
     char error[512];
 
-    if (config->tuning_file[0] == '\0') {
-        table = uct_cuda_mp_tuning_create(topo);
-        if (table == NULL) {
-            ucx_mp_tune_die("out of memory");
-        }
-    } else if (uct_cuda_mp_tuning_load(config->tuning_file, topo, error,
-                                       sizeof(error), &table) != UCS_OK) {
+    if (uct_cuda_mp_tuning_get(config->tuning_file, topo, error, sizeof(error),
+                               &table) != UCS_OK) {
         ucx_mp_tune_die("%s", error);
+    }
+
+    if ((table == NULL) &&
+        ((table = uct_cuda_mp_tuning_create(topo)) == NULL)) {
+        ucx_mp_tune_die("out of memory");
     }
 
     if (!options->is_tuned) {

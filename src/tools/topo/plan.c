@@ -116,9 +116,8 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
     uct_cuda_mp_tuning_t *tuning = NULL;
     char error[512];
 
-    if ((plan->config.tuning_file[0] != '\0') &&
-        (uct_cuda_mp_tuning_load(plan->config.tuning_file, topo, error,
-                                 sizeof(error), &tuning) != UCS_OK)) {
+    if (uct_cuda_mp_tuning_get(plan->config.tuning_file, topo, error,
+                               sizeof(error), &tuning) != UCS_OK) {
         fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
                 error);
         tuning = NULL;

@@ -102,6 +102,7 @@ public:
     Config()
     {
         uct_cuda_mp_config_init(&m_config);
+        set("_TUNING_FILE", ""); /* whatever is installed */
     }
 
     Config &set(const std::string &name, const std::string &value)

@@ -169,7 +169,7 @@ TEST_F(test_planner, host_path_needs_time_to_begin)
     uct_cuda_mp_load_t quiet = {};
 
     quiet.is_known = true;
-    for (size_t size = 16; size < 40; ++size) {
+    for (size_t size = 16; size < 36; ++size) {
         plan(hgx(), Config(), 0, 1, size * MiB, &quiet);
         EXPECT_EQ("", paths()) << size;
     }

@@ -9,7 +9,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <unistd.h>
+#include <vector>
 
 
 class test_tuning : public ::testing::Test
@@ -479,4 +482,75 @@ TEST_F(test_tuning, smallest_size)
               uct_cuda_mp_plan_min_size(Know(m_node, Config(), NULL,
                                              m_table.get()),
                                         m_plan.get()));
+}
+
+/* A folder of installed tables */
+class test_tuning_installed : public test_tuning
+{
+protected:
+    test_tuning_installed()
+    {
+        EXPECT_NE(nullptr, mkdtemp(m_dir));
+        setenv("UCX_MP_TUNING_DIR", m_dir, 1);
+    }
+
+    ~test_tuning_installed()
+    {
+        unsetenv("UCX_MP_TUNING_DIR");
+        for (const std::string &path : m_paths) {
+            unlink(path.c_str());
+        }
+        rmdir(m_dir);
+        free(m_found);
+    }
+
+    void add(const std::string &name, const std::string &text)
+    {
+        m_paths.push_back(std::string(m_dir) + "/" + name);
+        std::ofstream(m_paths.back()) << text;
+    }
+
+    ucs_status_t get(const char *setting)
+    {
+        free(m_found);
+        m_found = NULL;
+        m_text[0] = '\0';
+        return uct_cuda_mp_tuning_get(setting, &m_node, m_text, sizeof(m_text),
+                                      &m_found);
+    }
+
+    char                     m_dir[32] = "/tmp/test_tuning.XXXXXX";
+    std::vector<std::string> m_paths;
+    uct_cuda_mp_tuning_t     *m_found = NULL;
+    char                     m_text[512];
+};
+
+TEST_F(test_tuning_installed, the_one_for_this_node)
+{
+    EXPECT_EQ(UCS_OK, get("auto"));
+    EXPECT_EQ(nullptr, m_found);
+
+    add("a.tune", "ucx-mp-tuning 99\nnode some other, of a later format\n");
+    add("b.tune", HEAD + "model gap_gpu 4e-05\n");
+    add("c.tune", HEAD + "model gap_gpu 5e-05\n");
+    add("b.text", HEAD + "model gap_gpu 6e-05\n");
+    EXPECT_EQ(UCS_OK, get("auto")) << m_text;
+    ASSERT_NE(nullptr, m_found);
+    EXPECT_EQ(4e-5, m_found->model.gap_gpu);
+
+    EXPECT_EQ(UCS_OK, get(""));
+    EXPECT_EQ(nullptr, m_found);
+    EXPECT_EQ(UCS_OK, get(m_paths[2].c_str())) << m_text;
+    ASSERT_NE(nullptr, m_found);
+    EXPECT_EQ(5e-5, m_found->model.gap_gpu);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, get(m_paths[0].c_str()));
+    EXPECT_EQ(nullptr, m_found);
+}
+
+TEST_F(test_tuning_installed, wrong_line)
+{
+    add("a.tune", HEAD + "model gap_gpu fast\n");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get("auto"));
+    EXPECT_EQ(nullptr, m_found);
+    EXPECT_NE(nullptr, strstr(m_text, "/a.tune:4")) << m_text;
 }

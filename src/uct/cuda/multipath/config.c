@@ -52,11 +52,12 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph."},
     {"MULTIPATH_GRAPH_MIN_SIZE", "auto", "Smaller messages use streams."},
     {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},
-    {"MULTIPATH_TUNING_FILE", "",
+    {"MULTIPATH_TUNING_FILE", "auto",
      "Table of paths, shares, chunks and executors that were found best on "
      "nodes of this kind. What these variables leave open goes by it, and "
      "what it leaves open by a model of the node, whose constants it may "
-     "hold."},
+     "hold. \"auto\" is one that was installed for nodes like this, if there "
+     "is any; empty is none."},
     {"MULTIPATH_LEDGER", "auto",
      "Directory, shared by all processes of the node, for the page in which "
      "they tell each other which links they use. \"auto\" is "

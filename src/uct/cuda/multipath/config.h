@@ -57,7 +57,8 @@ typedef struct {
     uct_cuda_mp_ternary_t graph;
     size_t                graph_min_size;
     unsigned              graph_cache_size;
-    char                  tuning_file[256]; /**< Empty: none */
+    char                  tuning_file[256]; /**< Empty: none; "auto": one that
+                                                 is installed */
     char                  ledger[256]; /**< Directory; empty: none */
 } uct_cuda_mp_config_t;
 

@@ -37,7 +37,7 @@ typedef uct_cuda_mp_split_t      split_t;
  * two machines.
  *
  * wait: chains of staged chunks against copies alone; poll: an event query that
- * finds it done; join: one more of them. */
+ * finds it done; join: not to be seen in them. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy     = 2.9e-6,
     .submit_chunk    = 2 * 2.9e-6 + 4 * 0.35e-6,
@@ -49,7 +49,7 @@ const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .host_efficiency = 1,
     .wait            = 1.5e-6,
     .poll            = 1.5e-6,
-    .join            = 1.2e-6,
+    .join            = 0,
     .min_gain        = 1.02
 };
 
@@ -439,7 +439,7 @@ static void staged_bounds(const problem_t *problem, const company_t *company,
     }
 
     latency = path->latency - 2 * (model->submit_copy + model->poll);
-    begin   = company->direct * model->submit_copy + (number + 1) * copy +
+    begin   = (company->direct + 1) * model->submit_copy + number * copy +
               model->poll + model->join;
     late    = (chunks - 1) * 2 * company->staged * copy;
 

@@ -52,8 +52,8 @@ typedef struct {
                                  stream's has ended */
     double poll;            /**< Seeing that all is done; a link's latency has
                                  it */
-    double join;            /**< Joining the paths into one completion, against
-                                 one copy that has its own */
+    double join;            /**< Seeing that several paths have ended, against
+                                 one */
     double min_gain;        /**< Less than so many times faster than one path is
                                  not worth the trouble */
 } uct_cuda_mp_model_t;

@@ -316,10 +316,8 @@ static void engine_learn(engine_t *engine)
         return;
     }
 
-    if ((engine->config.tuning_file[0] != '\0') &&
-        (uct_cuda_mp_tuning_load(engine->config.tuning_file, topo, error,
-                                 sizeof(error), &engine->tuning) != UCS_OK)) {
-        engine->tuning = NULL;
+    if (uct_cuda_mp_tuning_get(engine->config.tuning_file, topo, error,
+                               sizeof(error), &engine->tuning) != UCS_OK) {
         uct_cuda_warn("the tuning table is not used, a model of the node is: "
                       "%s", error);
     }

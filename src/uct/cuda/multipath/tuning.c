@@ -3,6 +3,7 @@
 #include <uct/cuda/multipath/tuning.h>
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -589,6 +590,95 @@ ucs_status_t uct_cuda_mp_tuning_load(const char *path,
     status = uct_cuda_mp_tuning_read(stream, path, topo, error, error_size,
                                      tuning_p);
     fclose(stream);
+    return status;
+}
+
+/* Does a file say that it is for this node? Others may be of any format. */
+static bool file_is_for(const char *path, const char *node)
+{
+    char line[UCT_CUDA_MP_NODE_SIZE + 8];
+    bool is_found = false;
+    FILE *stream;
+
+    stream = fopen(path, "re");
+    if (stream == NULL) {
+        return false;
+    }
+
+    while (!is_found && (fgets(line, sizeof(line), stream) != NULL) &&
+           (line[0] != '\n')) {
+        line[strcspn(line, "\n")] = '\0';
+        is_found = (strncmp(line, "node ", 5) == 0) &&
+                   (strcmp(line + 5, node) == 0);
+    }
+
+    fclose(stream);
+    return is_found;
+}
+
+static int is_table(const struct dirent *entry)
+{
+    const char *suffix = strrchr(entry->d_name, '.');
+
+    return (suffix != NULL) && (strcmp(suffix, ".tune") == 0);
+}
+
+/* The first table, by name, of those that are installed for this node */
+static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
+{
+    const char *folder          = getenv("UCX_MP_TUNING_DIR");
+    uct_cuda_mp_tuning_t *empty = uct_cuda_mp_tuning_create(topo);
+    bool is_found               = false;
+    struct dirent **entries;
+    int count, i;
+
+    folder = (folder == NULL) ? UCX_MP_TUNING_DIR : folder;
+    count  = (empty == NULL) ? 0 :
+                               scandir(folder, &entries, is_table, alphasort);
+    for (i = 0; i < count; ++i) {
+        if (!is_found) {
+            is_found = (snprintf(path, size, "%s/%s", folder,
+                                 entries[i]->d_name) < (int)size) &&
+                       file_is_for(path, empty->node);
+        }
+        free(entries[i]);
+    }
+
+    if (count > 0) {
+        free(entries);
+    }
+
+    free(empty);
+    return is_found;
+}
+
+ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
+                                    const uct_cuda_topo_t *topo, char *error,
+                                    size_t error_size,
+                                    uct_cuda_mp_tuning_t **tuning_p)
+{
+    ucs_status_t status;
+    char path[512];
+
+    *tuning_p = NULL;
+    if (setting[0] == '\0') {
+        return UCS_OK;
+    }
+
+    if (strcmp(setting, "auto") != 0) {
+        status = uct_cuda_mp_tuning_load(setting, topo, error, error_size,
+                                         tuning_p);
+    } else if (find_installed(topo, path, sizeof(path))) {
+        status = uct_cuda_mp_tuning_load(path, topo, error, error_size,
+                                         tuning_p);
+    } else {
+        return UCS_OK;
+    }
+
+    if (status != UCS_OK) {
+        *tuning_p = NULL;
+    }
+
     return status;
 }
 
