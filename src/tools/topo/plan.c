@@ -341,7 +341,7 @@ static const char *executor_str(const ucx_mp_topo_plan_t *plan)
     unsigned patience;
 
     if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, true,
+        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, false,
                                       &patience)) {
         return "streams";
     }
@@ -352,12 +352,22 @@ static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const char *name = executor_str(plan);
+    unsigned patience;
 
-    fprintf(stream, "submitted %s\n",
-            (strcmp(name, "streams") == 0) ? "through streams" :
-            (strcmp(name, "graph") == 0)   ? "as a graph" :
-                                             "through streams at first, as a "
-                                             "graph when it comes again");
+    if (strcmp(name, "auto") != 0) {
+        fprintf(stream, "submitted %s\n",
+                (strcmp(name, "graph") == 0) ? "as a graph" :
+                                               "through streams");
+        return;
+    }
+
+    fprintf(stream,
+            "submitted through streams at first, as a graph when it comes "
+            "again%s\n",
+            uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, true,
+                                         &patience) ?
+                    "" :
+                    " behind others");
 }
 
 void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,

@@ -197,8 +197,11 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
         return false;
     }
 
-    if (gpu->pcie.generation == 0) {
-        gpu->pcie = read_pcie(path);
+    gpu->pcie = read_pcie(path);
+    if ((depth > 1) && (gpu->pcie.generation != 0)) {
+        path[ends[depth - 2]] = '\0';
+        gpu->pcie             = slower(gpu->pcie, read_pcie(path));
+        path[ends[depth - 2]] = '/';
     }
 
     if ((gpu->numa == UCT_CUDA_WIRING_NONE) &&

@@ -235,7 +235,10 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
             continue;
         }
 
-        ask_pcie(nvml, devices[i], &wiring->gpus[i].pcie);
+        /* 2.6 ms a GPU (H200), for what sysfs shows as a rule */
+        if (wiring->gpus[i].pcie.generation == 0) {
+            ask_pcie(nvml, devices[i], &wiring->gpus[i].pcie);
+        }
         wiring->gpus[i].is_mig = is_mig(nvml, devices[i]);
         if (!wiring->gpus[i].is_mig) {
             ask_nvlinks(nvml, wiring, devices[i], details, &wiring->gpus[i]);

@@ -84,14 +84,15 @@ ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details)
 
     wiring->times.driver = uct_cuda_wiring_now() - now;
 
+    start = uct_cuda_wiring_now();
+    uct_cuda_wiring_ask_host(wiring);
+    wiring->times.host = uct_cuda_wiring_now() - start;
+
     /* One GPU has nothing to share a transfer with: spare it NVML's start */
     if ((wiring->num_gpus > 1) || details) {
         uct_cuda_wiring_ask_nvml(wiring, details);
     }
 
-    start = uct_cuda_wiring_now();
-    uct_cuda_wiring_ask_host(wiring);
-    wiring->times.host = uct_cuda_wiring_now() - start;
     if (!wiring->has_pci && wiring->has_nvml) {
         uct_cuda_wiring_ask_nvml_switches(wiring);
     }
