@@ -38,8 +38,6 @@ typedef struct {
     CUstream    second[MAX_PATHS];
     CUevent     hopped[MAX_PATHS][CHUNKS];
     CUevent     ended[MAX_PATHS];
-    CUevent     begin;
-    CUevent     end;
 } lane_set_t;
 
 
@@ -78,8 +76,6 @@ static void set_open(lane_set_t *set, int src, int dst, size_t size)
     set->dst   = dst;
     set->from  = ucx_mp_perf_alloc(src, size);
     set->to    = ucx_mp_perf_alloc(dst, size);
-    set->begin = ucx_mp_perf_event(src);
-    set->end   = ucx_mp_perf_event(src);
 }
 
 /* Streams, events and staging memory of a path, when it is first used */
@@ -116,8 +112,6 @@ static void set_close(lane_set_t *set)
 
     UCX_MP_PERF_CALL(cuMemFree, set->from);
     UCX_MP_PERF_CALL(cuMemFree, set->to);
-    UCX_MP_PERF_CALL(cuEventDestroy, set->begin);
-    UCX_MP_PERF_CALL(cuEventDestroy, set->end);
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
         if (set->staging[gpu] != 0) {
             UCX_MP_PERF_CALL(cuMemFree, set->staging[gpu]);
@@ -186,19 +180,11 @@ static void chunk_submit(lane_set_t *set, const path_t *path, size_t offset,
 }
 
 /* The paths' chunks by turns, so that none waits for another's submission */
-static void set_submit(lane_set_t *set, const path_t *paths, unsigned count,
-                       CUstream stream)
+static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
 {
     const path_t *path;
     unsigned number, place, i;
     size_t offset;
-
-    ucx_mp_perf_use(set->src);
-    UCX_MP_PERF_CALL(cuEventRecord, set->begin, stream);
-    for (i = 0; i < count; ++i) {
-        UCX_MP_PERF_CALL(cuStreamWaitEvent, set->first[path_place(&paths[i])],
-                         set->begin, 0);
-    }
 
     for (number = 0; number < CHUNKS; ++number) {
         offset = 0;
@@ -219,23 +205,22 @@ static void set_submit(lane_set_t *set, const path_t *paths, unsigned count,
                          (path->relay == DIRECT) ? set->first[place] :
                                                    set->second[place]);
     }
-
-    ucx_mp_perf_use(set->src);
-    for (i = 0; i < count; ++i) {
-        UCX_MP_PERF_CALL(cuStreamWaitEvent, stream,
-                         set->ended[path_place(&paths[i])], 0);
-    }
-    UCX_MP_PERF_CALL(cuEventRecord, set->end, stream);
 }
 
-static double set_wait(lane_set_t *set)
+/* Until the last copy of each path is seen to have ended, by the clock: events
+ * with times would add how long streams take to wait for each other */
+static void set_wait(lane_set_t *set, const path_t *paths, unsigned count)
 {
-    float ms;
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUresult result;
+    unsigned i;
 
-    ucx_mp_perf_use(set->src);
-    UCX_MP_PERF_CALL(cuEventSynchronize, set->end);
-    UCX_MP_PERF_CALL(cuEventElapsedTime, &ms, set->begin, set->end);
-    return ms * 1e-3;
+    for (i = 0; i < count; ++i) {
+        do {
+            result = driver->cuEventQuery(set->ended[path_place(&paths[i])]);
+        } while (result == CUDA_ERROR_NOT_READY);
+        ucx_mp_perf_check(result, "cuEventQuery");
+    }
 }
 
 /* One message by some paths; its shares are as the links' bandwidths are */
@@ -245,9 +230,9 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
     static ucx_mp_perf_series_t series;
     path_t paths[MAX_PATHS];
     double rates[MAX_PATHS], total = 0;
-    CUstream stream;
     lane_set_t set;
     size_t size, rest;
+    double begin;
     unsigned i, n;
 
     for (i = 0; i < count; ++i) {
@@ -263,8 +248,7 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
     for (n = 0; n < options->num_sizes; ++n) {
         size = options->sizes[n];
         set_open(&set, src, dst, size);
-        stream = ucx_mp_perf_stream(src);
-        rest   = size;
+        rest = size;
         for (i = count; i-- > 1;) {
             paths[i].bytes = (size_t)(size * rates[i] / total) & ~4095ul;
             rest          -= paths[i].bytes;
@@ -276,15 +260,15 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
 
         series.count = 0;
         for (i = 0; i < WARM_UP + options->repeats; ++i) {
-            set_submit(&set, paths, count, stream);
-            series.samples[series.count] = set_wait(&set);
+            begin = ucx_mp_perf_now();
+            set_submit(&set, paths, count);
+            set_wait(&set, paths, count);
+            series.samples[series.count] = ucx_mp_perf_now() - begin;
             series.count += (i >= WARM_UP);
         }
 
         ucx_mp_perf_report_rate(what, src, dst, via, size, (double)size,
                                 &series);
-        ucx_mp_perf_use(src);
-        UCX_MP_PERF_CALL(cuStreamDestroy, stream);
         set_close(&set);
     }
 }
@@ -295,7 +279,6 @@ static void measure_both_ways(int src, int dst)
     static ucx_mp_perf_series_t series;
     const path_t path[1] = {{.relay = DIRECT}};
     lane_set_t sets[2];
-    CUstream streams[2];
     path_t whole[1];
     double begin;
     unsigned i, n;
@@ -307,16 +290,15 @@ static void measure_both_ways(int src, int dst)
         for (i = 0; i < 2; ++i) {
             set_open(&sets[i], i ? dst : src, i ? src : dst, size);
             set_add(&sets[i], path, 0);
-            streams[i] = ucx_mp_perf_stream(sets[i].src);
         }
 
         series.count = 0;
         for (i = 0; i < WARM_UP + options->repeats; ++i) {
             begin = ucx_mp_perf_now();
-            set_submit(&sets[0], whole, 1, streams[0]);
-            set_submit(&sets[1], whole, 1, streams[1]);
-            (void)set_wait(&sets[0]);
-            (void)set_wait(&sets[1]);
+            set_submit(&sets[0], whole, 1);
+            set_submit(&sets[1], whole, 1);
+            set_wait(&sets[0], whole, 1);
+            set_wait(&sets[1], whole, 1);
             series.samples[series.count] = ucx_mp_perf_now() - begin;
             series.count += (i >= WARM_UP);
         }
@@ -324,8 +306,6 @@ static void measure_both_ways(int src, int dst)
         ucx_mp_perf_report_rate("both ways", src, dst, "", size, 2.0 * size,
                                 &series);
         for (i = 0; i < 2; ++i) {
-            ucx_mp_perf_use(sets[i].src);
-            UCX_MP_PERF_CALL(cuStreamDestroy, streams[i]);
             set_close(&sets[i]);
         }
     }

@@ -24,10 +24,10 @@ protected:
     }
 
     uct_cuda_mp_graph_key_t key(size_t size, int remote = -1,
-                                uint32_t banks = 0)
+                                uint32_t banks = 0, bool is_tailed = false)
     {
         uct_cuda_mp_plan_single(0, 1, size, m_plan.get());
-        return {m_plan.get(), remote, banks};
+        return {m_plan.get(), remote, banks, is_tailed};
     }
 
     uct_cuda_mp_graph_t *find(const uct_cuda_mp_graph_key_t &key,
@@ -73,6 +73,7 @@ TEST_F(test_graph_cache, finds_its_shape_only)
     EXPECT_FALSE(m_is_there);
     EXPECT_EQ(nullptr, find(key(4096, 1)));
     EXPECT_EQ(nullptr, find(key(4096, -1, 1)));
+    EXPECT_EQ(nullptr, find(key(4096, -1, 0, true)));
 }
 
 TEST_F(test_graph_cache, any_address_will_do_the_same_one_is_better)
