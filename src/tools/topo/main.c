@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     static ucx_mp_topo_plan_t plan; /* too large for a stack */
     static ucx_mp_topo_node_t node;
     ucx_mp_topo_options_t options;
+    char name[16];
 
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
@@ -92,7 +93,9 @@ int main(int argc, char **argv)
         check_gpu("DST", options.dst, &node.topo);
         if (options.src == options.dst) {
             ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                            "--plan: SRC and DST are both GPU %d", options.src);
+                            "--plan: SRC and DST are both %s",
+                            uct_cuda_mp_device_str(options.src, name,
+                                                   sizeof(name)));
         }
         ucx_mp_topo_plan_make(&node.topo, &options, &plan);
     }

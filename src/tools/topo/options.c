@@ -29,8 +29,9 @@ static const char *help_text =
 "  --plan SRC DST SIZE\n"
 "               the plan of a message of SIZE bytes (64K, 256M, 1G) from GPU\n"
 "               SRC to GPU DST: paths, shares, chunks, the model's time, and\n"
-"               what other sets of paths would take. UCX_CUDA_IPC_MULTIPATH*\n"
-"               variables count as they do in a program\n"
+"               what other sets of paths would take. One of them may be\n"
+"               \"host\": page-locked memory of its NUMA node.\n"
+"               UCX_CUDA_IPC_MULTIPATH* variables count as in a program\n"
 "  --steps      with --plan: every single copy\n"
 "\n"
 "  --verbose    what could not be found out, on standard error\n"
@@ -63,17 +64,23 @@ static void usage_error(const char *format, const char *what)
     exit(UCX_MP_TOPO_USAGE);
 }
 
-static int read_gpu(const char *name, const char *text)
+/* A GPU's number, or -1 for "host" */
+static int read_end(const char *name, const char *text)
 {
     const char *digits = (strncmp(text, "gpu", 3) == 0) ? text + 3 : text;
     char *end;
     long value;
 
+    if (strcmp(text, "host") == 0) {
+        return -1;
+    }
+
     value = strtol(digits, &end, 10);
     if (!isdigit((unsigned char)digits[0]) || (*end != '\0') || (value < 0) ||
         (value >= UCT_CUDA_TOPO_MAX_GPUS)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                        "--plan: %s '%s' is no GPU; expected a number from 0",
+                        "--plan: %s '%s' is no GPU; expected a number from 0, "
+                        "or host",
                         name, text);
     }
 
@@ -209,7 +216,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
         usage_error("%s takes three arguments: SRC DST SIZE", "--plan");
     }
 
-    options->src  = read_gpu("SRC", argv[optind]);
-    options->dst  = read_gpu("DST", argv[optind + 1]);
+    options->src  = read_end("SRC", argv[optind]);
+    options->dst  = read_end("DST", argv[optind + 1]);
     options->size = read_size(argv[optind + 2]);
 }

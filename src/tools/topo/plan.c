@@ -186,6 +186,17 @@ static int set_compare(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
+/* Between two GPUs, or the host (-1) and one; the host to itself is none */
+static bool has_link(const uct_cuda_topo_t *topo, int from, int to)
+{
+    if (from < 0) {
+        return (to >= 0) && (topo->gpus[to].from_host.bandwidth > 0);
+    }
+
+    return ((to < 0) ? topo->gpus[from].to_host.bandwidth :
+                       topo->links[from][to].bandwidth) > 0;
+}
+
 /* Every set of the direct path with some of the relays and perhaps the host;
  * with many relays only the first so many of them, by bandwidth */
 static unsigned list_sets(const uct_cuda_topo_t *topo,
@@ -194,6 +205,7 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
 {
     const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
     const uct_cuda_mp_path_t host   = {UCT_CUDA_MP_ROUTE_HOST, -1};
+    const int start = (options->src >= 0) ? options->src : options->dst;
     int relays[UCT_CUDA_TOPO_MAX_GPUS];
     unsigned count = 0;
     unsigned total = 0;
@@ -202,10 +214,9 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
     int gpu, n;
 
     for (n = 1; n < topo->num_gpus; ++n) {
-        gpu = (options->src + n) % topo->num_gpus;
-        if ((gpu != options->dst) &&
-            (topo->links[options->src][gpu].bandwidth > 0) &&
-            (topo->links[gpu][options->dst].bandwidth > 0) &&
+        gpu = (start + n) % topo->num_gpus;
+        if ((gpu != options->dst) && has_link(topo, options->src, gpu) &&
+            has_link(topo, gpu, options->dst) &&
             (count < UCT_CUDA_MP_MAX_PATHS - 2)) {
             relays[count++] = gpu;
         }
@@ -213,9 +224,8 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
 
     for (mask = 0; mask < (1u << count); ++mask) {
         for (with_host = 0; with_host < 2; ++with_host) {
-            if (with_host &&
-                (!(topo->gpus[options->src].to_host.bandwidth > 0) ||
-                 !(topo->gpus[options->dst].from_host.bandwidth > 0))) {
+            if (with_host && !(has_link(topo, options->src, -1) &&
+                               has_link(topo, -1, options->dst))) {
                 continue;
             }
 
@@ -283,12 +293,14 @@ static void print_reasons(const uct_cuda_topo_t *topo,
     const uct_cuda_mp_config_t *config = &plan->config;
     const uct_cuda_mp_config_var_t *var;
     const char *value;
+    char from[16], to[16];
     char full[64];
 
-    if (!(topo->links[options->src][options->dst].bandwidth > 0)) {
-        fprintf(stream, "why: gpu%d and gpu%d are no peers: the driver offers "
-                        "no access between them\n",
-                options->src, options->dst);
+    if (!has_link(topo, options->src, options->dst)) {
+        fprintf(stream, "why: %s and %s are no peers: the driver offers no "
+                        "access between them\n",
+                uct_cuda_mp_device_str(options->src, from, sizeof(from)),
+                uct_cuda_mp_device_str(options->dst, to, sizeof(to)));
         return;
     }
 
@@ -330,7 +342,8 @@ static void print_reasons(const uct_cuda_topo_t *topo,
         fprintf(stream, "     on an idle node; what other processes move is "
                         "reckoned with by the node's ledger\n");
     } else if ((config->num_paths == 0) &&
-               (config->host == UCT_CUDA_MP_AUTO)) {
+               (config->host == UCT_CUDA_MP_AUTO) &&
+               !uct_cuda_mp_plan_is_host(&plan->plan)) {
         fprintf(stream, "     no host path: without a ledger nobody knows "
                         "whether the other direction uses it\n");
     }
@@ -374,10 +387,13 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
+    char from[16], to[16];
+
     if (plan->pieces > 1) {
-        fprintf(stream, "gpu%d -> gpu%d, %zu bytes go in %zu pieces like "
-                        "this:\n",
-                options->src, options->dst, options->size, plan->pieces);
+        fprintf(stream, "%s -> %s, %zu bytes go in %zu pieces like this:\n",
+                uct_cuda_mp_device_str(options->src, from, sizeof(from)),
+                uct_cuda_mp_device_str(options->dst, to, sizeof(to)),
+                options->size, plan->pieces);
     }
 
     uct_cuda_mp_plan_print(&plan->plan, options->steps, stream);

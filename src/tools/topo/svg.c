@@ -556,7 +556,11 @@ static void draw_hop(const drawing_t *d, int from, int to, double shift,
 {
     double y;
 
-    if (has_arc(d, from, to) || has_arc(d, to, from)) {
+    if (from < 0) {
+        draw_climb(d, to, UCT_CUDA_WIRING_NONE, -shift, false, colour, marker);
+    } else if (to < 0) {
+        draw_climb(d, from, UCT_CUDA_WIRING_NONE, shift, true, colour, marker);
+    } else if (has_arc(d, from, to) || has_arc(d, to, from)) {
         put_arc(d, from, to, shift / 2, 3, colour, marker);
     } else if (is_switched(d, from, to)) {
         y = nvswitch_y(d) + BOX_HEIGHT * (1 - WIRE);
@@ -624,22 +628,36 @@ static void draw_plan(const drawing_t *d, double legend_y)
     }
 }
 
+static void end_str(int device, char *text, size_t size)
+{
+    if (device < 0) {
+        snprintf(text, size, "host memory");
+    } else {
+        snprintf(text, size, "GPU %d", device);
+    }
+}
+
 static void title_str(const ucx_mp_topo_plan_t *plan, char *text, size_t size)
 {
     const uct_cuda_mp_plan_t *p = (plan != NULL) ? &plan->plan : NULL;
+    char from[16], to[16];
 
     if (p == NULL) {
         snprintf(text, size, "GB/s that one copy gets of each link, one way");
-    } else if (p->num_paths == 0) {
-        snprintf(text, size, "GPU %d to GPU %d, %.4g MiB: one plain copy",
-                 p->src_device, p->dst_device, p->size / 1048576.);
+        return;
+    }
+
+    end_str(p->src_device, from, sizeof(from));
+    end_str(p->dst_device, to, sizeof(to));
+    if (p->num_paths == 0) {
+        snprintf(text, size, "%s to %s, %.4g MiB: one plain copy", from, to,
+                 p->size / 1048576.);
     } else {
         snprintf(text, size,
-                 "GPU %d to GPU %d, %.4g MiB: %.1f us by the model, %.1f GB/s, "
-                 "%.2fx of one path",
-                 p->src_device, p->dst_device, p->size / 1048576.,
-                 p->seconds * 1e6, p->size / p->seconds / GIGA,
-                 p->single_seconds / p->seconds);
+                 "%s to %s, %.4g MiB: %.1f us by the model, %.1f GB/s, %.2fx "
+                 "of one path",
+                 from, to, p->size / 1048576., p->seconds * 1e6,
+                 p->size / p->seconds / GIGA, p->single_seconds / p->seconds);
     }
 }
 

@@ -36,7 +36,7 @@ typedef struct {
     ucx_mp_topo_format_t format;
     const char           *svg; /**< --svg: file for a picture, or NULL */
     bool   plan;    /**< --plan: the plan from src to dst */
-    int    src;     /**< Ordinals */
+    int    src;     /**< Ordinals; -1: host memory */
     int    dst;
     size_t size;    /**< Bytes */
     bool   steps;   /**< --steps: every copy of the plan */
