@@ -332,18 +332,27 @@ static void flush_progress(uct_cuda_queue_t *queue)
     }
 }
 
+/* A request is over, has done a part (UCS_INPROGRESS) and is called again, or
+ * has to wait on */
 static void pending_progress(uct_cuda_queue_t *queue)
 {
     uct_pending_req_t *req;
+    ucs_status_t status;
 
     while (((req = queue->pending_head) != NULL) && !is_blocked(queue)) {
         queue->pending_head = *pending_next(req);
-        if (req->func(req) == UCS_ERR_NO_RESOURCE) {
-            *pending_next(req)  = queue->pending_head;
-            queue->pending_head = req;
-            if (*pending_next(req) == NULL) {
-                queue->pending_tail = req;
-            }
+        status              = req->func(req);
+        if (status == UCS_OK) {
+            continue;
+        }
+
+        *pending_next(req)  = queue->pending_head;
+        queue->pending_head = req;
+        if (*pending_next(req) == NULL) {
+            queue->pending_tail = req;
+        }
+
+        if (status != UCS_INPROGRESS) {
             break;
         }
     }

@@ -247,10 +247,12 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
         candidate->gap      = problem->model->gap_host;
         candidate->latency += problem->model->start_host;
         candidate->doubt    = problem->model->doubt_host;
+    } else if (is_host) {
+        /* One of its two links is the host's, whose gaps are the longer ones */
+        candidate->gap = problem->model->gap_host;
+        candidate->is_free[(problem->src < 0) ? 1 : 0] = true;
     } else {
-        /* Of its two links one may be the host's, and that one's gaps count */
-        candidate->gap = is_host ? problem->model->gap_host :
-                                   problem->model->gap_gpu;
+        candidate->gap = problem->model->gap_gpu;
     }
 
     return candidate->cap > 0;
@@ -406,10 +408,12 @@ enum {
 };
 
 
-/* Bytes/s of a hop: a shared limit that holds up one holds up both */
+/* Bytes/s of a hop: a shared limit that holds up one holds up both, as a rule */
 static double hop_rate(const candidate_t *path, unsigned hop, double rate)
 {
-    return (rate < path->cap * (1 - ROUNDING)) ? rate : path->rates[hop];
+    return ((rate < path->cap * (1 - ROUNDING)) && !path->is_free[hop]) ?
+                   rate :
+                   path->rates[hop];
 }
 
 /* Of a path with so many chunks. Copies are submitted chunk by chunk, and of

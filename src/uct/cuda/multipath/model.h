@@ -105,6 +105,8 @@ typedef struct {
     double             cap;     /**< Bytes/s, with nothing else in this
                                      transfer */
     double             rates[UCT_CUDA_MP_MAX_HOPS]; /**< ... of each hop */
+    /** What limits the other hop, host memory say, does not limit this one */
+    bool               is_free[UCT_CUDA_MP_MAX_HOPS];
     double             latency; /**< Seconds */
     double             doubt;   /**< Seconds that it may be late by */
     double             gap;     /**< Seconds that a chunk costs the path */
