@@ -159,15 +159,73 @@ TEST_F(Queue, pending_request_runs_when_there_is_room)
         return UCS_OK;
     };
 
-    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_pending_add(&queue, &req));
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_pending_add(&queue, this, &req));
     queue.max_events = 1;
     uct_cuda_op_t *a = post(0, nullptr);
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, &req));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(0, runs);
     finish(a);
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(1, runs);
+}
+
+TEST_F(Queue, pending_request_that_did_a_part_is_called_again)
+{
+    static int runs;
+    uct_pending_req_t first, second;
+    runs       = 0;
+    first.func = [](uct_pending_req_t*) {
+        return (++runs < 3) ? UCS_INPROGRESS : UCS_OK;
+    };
+    second.func = [](uct_pending_req_t*) {
+        EXPECT_EQ(3, runs); /* in the order they came */
+        ++runs;
+        return UCS_OK;
+    };
+
+    queue.max_events = 1;
+    uct_cuda_op_t *a = post(0, nullptr);
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &first));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &second));
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(4, runs);
+    EXPECT_EQ(nullptr, queue.pending_head);
+}
+
+TEST_F(Queue, purge_is_for_one_endpoint)
+{
+    static int runs;
+    uct_pending_req_t reqs[5];
+    std::vector<uct_pending_req_t*> purged;
+    int mine, theirs;
+
+    runs             = 0;
+    queue.max_events = 1;
+    uct_cuda_op_t *a = post(0, nullptr);
+    for (int i = 0; i < 5; ++i) {
+        reqs[i].func = [](uct_pending_req_t*) {
+            ++runs;
+            return UCS_OK;
+        };
+        EXPECT_EQ(UCS_OK,
+                  uct_cuda_queue_pending_add(&queue, (i % 2) ? &theirs : &mine,
+                                             &reqs[i]));
+    }
+
+    uct_cuda_queue_pending_purge(
+            &queue, &mine,
+            [](uct_pending_req_t *req, void *arg) {
+                ((std::vector<uct_pending_req_t*>*)arg)->push_back(req);
+            },
+            &purged);
+    EXPECT_EQ((std::vector<uct_pending_req_t*>{&reqs[0], &reqs[2], &reqs[4]}),
+              purged);
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(2, runs);
+    EXPECT_EQ(nullptr, queue.pending_head);
 }
 
 /* A window of transfers of many copies each: what does not fit waits its turn,
@@ -194,7 +252,7 @@ TEST_F(Queue, no_more_copies_than_a_stream_takes)
         ++runs;
         return UCS_OK;
     };
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, &req));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
     finish(posted[0]);
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
     EXPECT_EQ(1, runs);

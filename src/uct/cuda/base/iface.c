@@ -22,13 +22,13 @@
 ucs_status_t uct_cuda_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                      unsigned flags)
 {
-    return uct_cuda_queue_pending_add(uct_cuda_ep_queue(ep), req);
+    return uct_cuda_queue_pending_add(uct_cuda_ep_queue(ep), ep, req);
 }
 
 void uct_cuda_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
                                void *arg)
 {
-    uct_cuda_queue_pending_purge(uct_cuda_ep_queue(ep), cb, arg);
+    uct_cuda_queue_pending_purge(uct_cuda_ep_queue(ep), ep, cb, arg);
 }
 
 ucs_status_t uct_cuda_ep_flush(uct_ep_h ep, unsigned flags,

@@ -25,10 +25,15 @@ struct uct_cuda_flush {
 };
 
 
-/* Where a pending request keeps its link: UCT leaves priv to the transport */
-static uct_pending_req_t **pending_next(uct_pending_req_t *req)
+/* What is kept with a pending request: UCT leaves priv to the transport */
+typedef struct {
+    uct_pending_req_t *next;
+    const void        *owner; /* Endpoint that the request waits for */
+} pending_t;
+
+static pending_t *pending_of(uct_pending_req_t *req)
 {
-    return (uct_pending_req_t**)req->priv;
+    return (pending_t*)req->priv;
 }
 
 /* Must a new operation wait? */
@@ -337,18 +342,21 @@ static void flush_progress(uct_cuda_queue_t *queue)
 static void pending_progress(uct_cuda_queue_t *queue)
 {
     uct_pending_req_t *req;
+    const void *owner;
     ucs_status_t status;
 
     while (((req = queue->pending_head) != NULL) && !is_blocked(queue)) {
-        queue->pending_head = *pending_next(req);
+        owner               = pending_of(req)->owner;
+        queue->pending_head = pending_of(req)->next;
         status              = req->func(req);
         if (status == UCS_OK) {
             continue;
         }
 
-        *pending_next(req)  = queue->pending_head;
-        queue->pending_head = req;
-        if (*pending_next(req) == NULL) {
+        pending_of(req)->owner = owner;
+        pending_of(req)->next  = queue->pending_head;
+        queue->pending_head    = req;
+        if (pending_of(req)->next == NULL) {
             queue->pending_tail = req;
         }
 
@@ -452,30 +460,53 @@ void uct_cuda_queue_fence(uct_cuda_queue_t *queue)
     queue->is_fenced = (queue->outstanding > 0);
 }
 
+static void pending_append(uct_cuda_queue_t *queue, uct_pending_req_t *req)
+{
+    pending_of(req)->next = NULL;
+    if (queue->pending_head == NULL) {
+        queue->pending_head = req;
+    } else {
+        pending_of(queue->pending_tail)->next = req;
+    }
+    queue->pending_tail = req;
+}
+
 ucs_status_t uct_cuda_queue_pending_add(uct_cuda_queue_t *queue,
+                                        const void *owner,
                                         uct_pending_req_t *req)
 {
     if (!is_blocked(queue)) {
         return UCS_ERR_BUSY;
     }
 
-    *pending_next(req) = NULL;
-    if (queue->pending_head == NULL) {
-        queue->pending_head = req;
-    } else {
-        *pending_next(queue->pending_tail) = req;
-    }
-    queue->pending_tail = req;
+    pending_of(req)->owner = owner;
+    pending_append(queue, req);
     return UCS_OK;
 }
 
-void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue,
+void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
                                   uct_pending_purge_callback_t cb, void *arg)
 {
-    uct_pending_req_t *req;
+    uct_pending_req_t *purged = NULL;
+    uct_pending_req_t **last  = &purged;
+    uct_pending_req_t *req    = queue->pending_head;
+    uct_pending_req_t *next;
 
-    while ((req = queue->pending_head) != NULL) {
-        queue->pending_head = *pending_next(req);
+    /* First take them out: the callback may add requests */
+    queue->pending_head = NULL;
+    for (; req != NULL; req = next) {
+        next = pending_of(req)->next;
+        if (pending_of(req)->owner == owner) {
+            pending_of(req)->next = NULL;
+            *last                 = req;
+            last                  = &pending_of(req)->next;
+        } else {
+            pending_append(queue, req);
+        }
+    }
+
+    while ((req = purged) != NULL) {
+        purged = pending_of(req)->next;
         if (cb != NULL) {
             cb(req, arg);
         }

@@ -161,11 +161,14 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
  */
 void uct_cuda_queue_fence(uct_cuda_queue_t *queue);
 
-/** UCT's pending_add: kept only while there is something to wait for. */
+/** UCT's pending_add: kept only while there is something to wait for.
+ *  @a owner is the endpoint. */
 ucs_status_t uct_cuda_queue_pending_add(uct_cuda_queue_t *queue,
+                                        const void *owner,
                                         uct_pending_req_t *req);
 
-void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue,
+/** UCT's pending_purge: hand over the requests of one endpoint. */
+void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
                                   uct_pending_purge_callback_t cb, void *arg);
 
 /** File descriptor that becomes readable after uct_cuda_queue_arm(). */
