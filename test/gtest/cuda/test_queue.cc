@@ -194,6 +194,36 @@ TEST_F(Queue, pending_request_that_did_a_part_is_called_again)
     EXPECT_EQ(nullptr, queue.pending_head);
 }
 
+/* Whose turn it is may flush, although others wait behind it */
+TEST_F(Queue, pending_request_may_flush)
+{
+    static uct_cuda_queue_t *the_queue;
+    static std::vector<ucs_status_t> results;
+    uct_pending_req_t first, second;
+
+    the_queue = &queue;
+    results.clear();
+    first.func = [](uct_pending_req_t*) {
+        results.push_back(uct_cuda_queue_flush(the_queue, NULL));
+        return UCS_OK;
+    };
+    second.func = [](uct_pending_req_t*) {
+        results.push_back(UCS_ERR_LAST);
+        return UCS_OK;
+    };
+
+    queue.max_events = 1;
+    uct_cuda_op_t *a = post(0, nullptr);
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &first));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &second));
+    Completion flushed;
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              uct_cuda_queue_flush(&queue, &flushed.super));
+    finish(a);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ((std::vector<ucs_status_t>{UCS_OK, UCS_ERR_LAST}), results);
+}
+
 TEST_F(Queue, purge_is_for_one_endpoint)
 {
     static int runs;

@@ -432,7 +432,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 {
     uct_cuda_flush_t *next;
 
-    if ((queue->outstanding == 0) && (queue->pending_head == NULL)) {
+    if (queue->outstanding == 0) {
         return UCS_OK;
     }
 
@@ -440,7 +440,8 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
         return UCS_INPROGRESS;
     }
 
-    if (queue->pending_head != NULL) {
+    /* Behind those who wait; but it may be one of them whose turn it is */
+    if ((queue->pending_head != NULL) && is_blocked(queue)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
