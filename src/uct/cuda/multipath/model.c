@@ -408,7 +408,7 @@ enum {
 };
 
 
-/* Bytes/s of a hop: a shared limit that holds up one holds up both, as a rule */
+/* Bytes/s of a hop: a shared limit that holds up one holds up both, mostly */
 static double hop_rate(const candidate_t *path, unsigned hop, double rate)
 {
     return ((rate < path->cap * (1 - ROUNDING)) && !path->is_free[hop]) ?
