@@ -146,6 +146,43 @@ mpi_remap() {
         "$programs/ucx_mp_remap"
 }
 
+# mpi_host_run PATTERN MULTIPATH RANKS PROGRAM...: with host memory straight to
+# GPUs; fails unless several paths carried such a message, with no error
+mpi_host_run() {
+    local pattern=$1 multipath=$2 ranks=$3 log=$ucx_mp_build/log/mpi-host.out
+    shift 3
+    LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib UCX_LOG_LEVEL=debug \
+        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_CUDA_IPC_HOST_ZCOPY=y \
+        "$mpi_run" --emulate hgx-h200 --multipath "$multipath" "$mpirun" \
+        -n "$ranks" -x UCX_LOG_LEVEL "$@" > "$log" 2>&1 ||
+        { grep -v ' DEBUG ' "$log" | tail -n 20; return 1; }
+    grep -E "$pattern" "$log" || { say "nothing says: $pattern"; return 1; }
+    if grep ' ERROR ' "$log"; then
+        return 1
+    fi
+    grep -qE '(host to gpu|to host,).* bytes: [2-9] paths' "$log" ||
+        { say "one path for host memory"; return 1; }
+}
+
+# mpi_host: page-locked host memory at one end, over the links of all GPUs: to
+# and from one, in two pieces of locked memory, which no copy may cross; then
+# four ranks with more copies at once than streams take, so that some wait
+mpi_host() {
+    local mpirun programs sides
+    mpi_tools distribution || return
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    for sides in "H D" "D H"; do
+        # shellcheck disable=SC2086
+        mpi_host_run '^ +100663296 .* right' auto 2 "$programs/ucx_mp_bw" \
+            --benchmark bw --window 2 --sizes 96M:96M --iterations 3 \
+            --warmup 3 --repeats 1 --validate $sides || return
+    done
+    mpi_host_run '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' y 4 \
+        "$programs/ucx_mp_checked" --seed 3 --step 0 --min-size 1M \
+        --max-size 64M --max-bytes 256M --memory mixed
+}
+
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
 mpi_speedup() {
     local mpirun programs way
@@ -197,5 +234,7 @@ step mpi-windows quick 60 mpi_windows \
      "four ranks, windows of messages, every way at once"
 step mpi-self quick 120 mpi_self \
      "from GPU to GPU of one process, put and get, several paths"
+step mpi-host quick 60 mpi_host \
+     "page-locked host memory over the links of all GPUs"
 step mpi-remap quick 60 mpi_remap \
      "page-locked host memory is unmapped and mapped anew"

@@ -39,10 +39,13 @@ compare_hgx_put() {
 }
 
 compare_host() {
-    # between host and GPU memory: the GPU's PCIe link at full speed
+    # between host and GPU memory: the GPU's PCIe link at full speed, 55 GB/s,
+    # and with the other GPUs' links most of what the host's memory gives, 177
+    # and 143
     UCX_CUDA_IPC_HOST_ZCOPY=y \
-        compare hgx-h200 bw4-hd,bw4-dh stock,ours 16M:16M \
-            'bw4-hd/ours:stock/16M>=4' 'bw4-dh/ours:stock/16M>=4'
+        compare hgx-h200 bw4-hd,bw4-dh stock,single,ours 16M:16M \
+            'bw4-hd/single:stock/16M>=4' 'bw4-dh/single:stock/16M>=4' \
+            'bw4-hd/ours:single/16M>=2.3' 'bw4-dh/ours:single/16M>=2'
 }
 
 step compare-beluga-put full 480 compare_beluga_put \
@@ -51,5 +54,5 @@ step compare-beluga-mpi full 300 compare_beluga_mpi \
      "MPI bandwidth on beluga, window 1: 2.5 times stock"
 step compare-hgx-put full 300 compare_hgx_put \
      "one put on hgx-h200: no slower than stock"
-step compare-host full 120 compare_host \
-     "MPI bandwidth H D and D H on hgx-h200, window 4: 4 times stock"
+step compare-host full 150 compare_host \
+     "MPI bandwidth H D and D H on hgx-h200, window 4: 4 times stock, twice that"
