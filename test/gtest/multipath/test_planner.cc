@@ -516,6 +516,35 @@ TEST_F(test_planner, host_relays_near_the_buffer_come_first)
     EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths());
 }
 
+TEST_F(test_planner, host_relays_behind_other_switches_come_first)
+{
+    uct_cuda_topo_t node = mesh_node(6, 48 * GB, 12 * GB);
+
+    /* Pairs of GPUs below one switch each */
+    for (int pair = 0; pair < 3; ++pair) {
+        int up   = uct_cuda_topo_add_limit(&node, 12 * GB);
+        int down = uct_cuda_topo_add_limit(&node, 12 * GB);
+
+        for (int gpu = 2 * pair; gpu < 2 * pair + 2; ++gpu) {
+            uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, up);
+            uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].from_host,
+                                         down);
+        }
+    }
+
+    plan(node, Config(), -1, 0, 64 * MiB);
+    EXPECT_EQ(0u, paths().find("direct,gpu2,gpu4"));
+    plan(node, Config(), 3, -1, 64 * MiB);
+    EXPECT_EQ(0u, paths().find("direct,gpu4,gpu0"));
+    plan(node, Config().set("_MAX_GPU_PATHS", "2"), 3, -1, 64 * MiB);
+    EXPECT_EQ("direct,gpu4", paths());
+
+    /* Three times 12 GB/s */
+    plan(node, Config(), -1, 0, 256 * MiB);
+    EXPECT_GT(m_plan->seconds, 256 * MiB / (36 * GB));
+    EXPECT_LT(m_plan->seconds, 1.1 * 256 * MiB / (36 * GB));
+}
+
 TEST_F(test_planner, host_memory_leaves_links_in_use_alone)
 {
     uct_cuda_mp_load_t load = {};

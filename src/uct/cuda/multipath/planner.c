@@ -15,6 +15,10 @@
 #define FORCED_MIN_SIZE (1ul << 20)
 
 
+/* Rates that differ by less are the same */
+#define RATE_ROUNDING 1e-6
+
+
 typedef uct_cuda_mp_model_path_t candidate_t;
 typedef uct_cuda_mp_split_t      split_t;
 
@@ -145,6 +149,63 @@ static void problem_add_relays(problem_t *problem)
     }
 }
 
+/* Bytes/s of the first so many candidates and one more */
+static double rate_with(const problem_t *problem, unsigned count,
+                        unsigned candidate)
+{
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    double sum = 0;
+    split_t split;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        split.paths[i] = &problem->candidates[i];
+    }
+
+    split.paths[count] = &problem->candidates[candidate];
+    split.count        = count + 1;
+    uct_cuda_mp_model_rates(&problem->question, &split, rates);
+    for (i = 0; i <= count; ++i) {
+        sum += rates[i];
+    }
+
+    return sum;
+}
+
+/* Relays of host memory meet on the way to it, at switches and between sockets:
+ * the next one is that which adds the most to those before it, and of equal
+ * ones the first */
+static void problem_sort_host_relays(problem_t *problem)
+{
+    unsigned most = problem->question.config->max_gpu_paths;
+    unsigned count, best, i;
+    candidate_t moved;
+    double rate, highest;
+
+    if (most > UCT_CUDA_MP_MAX_PATHS) {
+        most = UCT_CUDA_MP_MAX_PATHS;
+    }
+
+    for (count = 1; (count < most) && (count < problem->num_candidates);
+         ++count) {
+        best    = count;
+        highest = rate_with(problem, count, count);
+        for (i = count + 1; i < problem->num_candidates; ++i) {
+            rate = rate_with(problem, count, i);
+            if (rate > highest * (1 + RATE_ROUNDING)) {
+                highest = rate;
+                best    = i;
+            }
+        }
+
+        moved = problem->candidates[best];
+        for (i = best; i > count; --i) {
+            problem->candidates[i] = problem->candidates[i - 1];
+        }
+        problem->candidates[count] = moved;
+    }
+}
+
 static void split_of_all(const problem_t *problem, split_t *split)
 {
     unsigned i;
@@ -183,6 +244,7 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
 {
     unsigned relays = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned most   = problem->question.config->max_gpu_paths - 1;
+    double tolerance, least;
     split_t split;
     unsigned i;
     int host;
@@ -195,6 +257,13 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
         most = UCT_CUDA_MP_MAX_PATHS - 2;
     }
 
+    /* What host memory gives differs by a fifth from day to day (measured
+     * beside H200): one more link to it that costs next to nothing may gain */
+    tolerance     = uct_cuda_mp_plan_ends_host(problem->question.src,
+                                               problem->question.dst) ?
+                            problem->question.model->min_gain :
+                            1;
+    least         = DBL_MAX;
     best->seconds = DBL_MAX;
     best->count   = 0;
     for (i = 0; i <= most; ++i) {
@@ -211,8 +280,9 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
             }
 
             uct_cuda_mp_model_solve(&problem->question, &split);
-            if ((split.seconds < best->seconds) &&
+            if ((split.seconds < least * tolerance) &&
                 is_worthwhile(problem, &split)) {
+                least = (split.seconds < least) ? split.seconds : least;
                 *best = split;
             }
         }
@@ -629,6 +699,10 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
         split_of_all(&problem, &split);
     } else {
         problem_add_relays(&problem);
+        if (is_host) {
+            problem_sort_host_relays(&problem);
+        }
+
         has_host = !is_host && host_is_free(question) &&
                    problem_add(&problem, &host, 0);
         line     = (is_host || (know->tuning == NULL)) ?
