@@ -556,15 +556,22 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     m_config.set("_LEDGER", mkdtemp(dir));
     set_node(hgx(), 4);
     create();
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 0, 1, MiB)); /* who knows */
     Transfer t = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 0, 1, 32 * MiB));
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 0, 1, 256 * MiB));
 
     uint16_t small = uct_cuda_mp_single_begin(m_engine, 0, 1, MiB);
     t              = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 0, 1, 32 * MiB));
     uct_cuda_mp_single_end(m_engine, small);
 
     uint16_t large = uct_cuda_mp_single_begin(m_engine, 0, 1, 32 * MiB);
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 0, 1, 32 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 0, 2, 32 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 1, 0, 32 * MiB));
     t              = start(0, 1, 32 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     EXPECT_LT(1u, uct_cuda_mp_num_steps(t.transfer));

@@ -454,6 +454,21 @@ TEST_F(test_tuning, busy_links)
     EXPECT_FALSE(m_plan->is_tuned);
 }
 
+/* In a window other shares and chunks are best than alone */
+TEST_F(test_tuning, windows)
+{
+    uct_cuda_mp_load_t load = {};
+
+    ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
+                           " 1m 256m direct:.5,relay2:.5 auto\n"));
+    plan(Config(), 0, 1, 64 * MiB, &load);
+    EXPECT_TRUE(m_plan->is_tuned);
+    load.queued = 1;
+    plan(Config(), 0, 1, 64 * MiB, &load);
+    EXPECT_FALSE(m_plan->is_tuned);
+    EXPECT_LT(2, m_plan->num_paths);
+}
+
 /* Lines below what the model would split, and of nodes where it never does */
 TEST_F(test_tuning, smallest_size)
 {

@@ -95,7 +95,11 @@ ucs_status_t uct_cuda_ipc_multipath_start(
 
     /* Only the owner's handle of legacy memory can be opened once more for
      * every relay */
-    if (rkey->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY) {
+    if ((rkey->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY) ||
+        !uct_cuda_mp_may_split(iface->engine,
+                               is_put ? local_device : remote_device,
+                               is_put ? remote_device : local_device,
+                               request->length)) {
         return UCS_ERR_UNSUPPORTED;
     }
 

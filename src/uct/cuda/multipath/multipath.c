@@ -49,7 +49,7 @@ enum {
  * work is taken out */
 typedef struct {
     uct_cuda_topo_t topo;
-    size_t          alone_min_size; /* with nothing ahead of it */
+    size_t          alone_min_size; /* with nothing ahead of it; 0: unknown */
 } view_t;
 
 
@@ -277,7 +277,8 @@ static void engine_update_min_size(engine_t *engine, int kind)
     view_t *view               = &engine->views[kind];
     size_t size;
 
-    view->alone_min_size = engine_min_size(engine, kind, &load);
+    __atomic_store_n(&view->alone_min_size,
+                     engine_min_size(engine, kind, &load), __ATOMIC_RELAXED);
     load.queued          = UINT16_MAX;
     size                 = engine_min_size(engine, kind, &load);
     if (view->alone_min_size < size) {
@@ -742,6 +743,23 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     list_active(engine, transfer);
     *transfer_p = transfer;
     return UCS_OK;
+}
+
+bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
+                           int dst_device, size_t size)
+{
+    const engine_t *engine = (const engine_t*)super;
+    const int kind         = ((src_device < 0) || (dst_device < 0)) ?
+                                     KIND_HOST :
+                                     KIND_GPU;
+
+    /* Who asks about a GPU that is not visible is to be told why */
+    return (size >= __atomic_load_n(&engine->views[kind].alone_min_size,
+                                    __ATOMIC_RELAXED)) ||
+           (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
+           (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
+           (uct_cuda_mp_traffic_queued(engine->traffic, src_device,
+                                       dst_device) > 0);
 }
 
 ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,

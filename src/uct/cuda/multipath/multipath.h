@@ -109,6 +109,17 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 
 
 /**
+ * Could uct_cuda_mp_start() want several paths for this transfer, as things
+ * are? Two loads; any thread. Between the sizes that gain behind others and
+ * those that gain alone, it spares a lone transfer all of the rest.
+ *
+ * @param src_device, dst_device  As in uct_cuda_mp_request_t.
+ */
+bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine, int src_device,
+                           int dst_device, size_t size);
+
+
+/**
  * Start a transfer, if several paths are better than one.
  *
  * The source's bytes must be ready. Any current context, or none, is fine and

@@ -618,6 +618,12 @@ static int find_numa(const uct_cuda_mp_knowledge_t *know, int src, int dst)
     return know->topo->gpus[(src < 0) ? dst : src].numa;
 }
 
+/* Behind others of its pair: lines of tables were measured alone */
+static bool is_queued(const uct_cuda_mp_load_t *load)
+{
+    return (load != NULL) && (load->queued > 0);
+}
+
 static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
 {
     if (know->model != NULL) {
@@ -705,7 +711,8 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
 
         has_host = !is_host && host_is_free(question) &&
                    problem_add(&problem, &host, 0);
-        line     = (is_host || (know->tuning == NULL)) ?
+        line     = (is_host || is_queued(know->load) ||
+                (know->tuning == NULL)) ?
                            NULL :
                            uct_cuda_mp_tuning_find(know->tuning, src_device,
                                                    dst_device, size);

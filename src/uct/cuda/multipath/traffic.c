@@ -80,6 +80,24 @@ static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
                           [uct_cuda_mp_lane_end(dst_device)];
 }
 
+/* Read without the lock */
+static void set_queued(pair_t *pair, unsigned queued)
+{
+    __atomic_store_n(&pair->queued, (uint16_t)queued, __ATOMIC_RELAXED);
+}
+
+unsigned uct_cuda_mp_traffic_queued(const uct_cuda_mp_traffic_t *traffic,
+                                    int src_device, int dst_device)
+{
+    const pair_t *pair = __atomic_load_n(
+            &traffic->pairs[uct_cuda_mp_lane_end(src_device)]
+                           [uct_cuda_mp_lane_end(dst_device)],
+            __ATOMIC_ACQUIRE);
+
+    return (pair == NULL) ? 0 :
+                            __atomic_load_n(&pair->queued, __ATOMIC_RELAXED);
+}
+
 static void open_ledger(uct_cuda_mp_traffic_t *traffic)
 {
     uint8_t uuids[MAX_GPUS][16];
@@ -232,11 +250,11 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     open_ledger(traffic);
     if (*pair == NULL) {
         /* Without memory it passes for another pair's */
-        *pair = calloc(1, sizeof(**pair));
+        __atomic_store_n(pair, calloc(1, sizeof(**pair)), __ATOMIC_RELEASE);
     }
 
-    if (*pair != NULL) {
-        (*pair)->queued += flow->is_large;
+    if ((*pair != NULL) && flow->is_large) {
+        set_queued(*pair, (*pair)->queued + 1);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -262,7 +280,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 
     pthread_mutex_lock(&traffic->lock);
     if ((pair != NULL) && flow->is_large && (pair->queued > 0)) {
-        --pair->queued;
+        set_queued(pair, pair->queued - 1);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {

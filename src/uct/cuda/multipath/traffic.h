@@ -46,6 +46,12 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
 
 
+/** Large transfers of this process between two devices that have not ended. Any
+ *  thread, without a lock. */
+unsigned uct_cuda_mp_traffic_queued(const uct_cuda_mp_traffic_t *traffic,
+                                    int src_device, int dst_device);
+
+
 /**
  * What a new transfer between two GPUs will meet. Its own pair's transfers are
  * left out: they go one behind the other over the same lanes. Well under 1 us.
