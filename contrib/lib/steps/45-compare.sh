@@ -45,7 +45,7 @@ compare_host() {
     UCX_CUDA_IPC_HOST_ZCOPY=y \
         compare hgx-h200 bw4-hd,bw4-dh stock,single,ours 16M:16M \
             'bw4-hd/single:stock/16M>=4' 'bw4-dh/single:stock/16M>=4' \
-            'bw4-hd/ours:single/16M>=2.3' 'bw4-dh/ours:single/16M>=2'
+            'bw4-hd/ours:single/16M>=2.5' 'bw4-dh/ours:single/16M>=2.2'
 }
 
 step compare-beluga-put full 480 compare_beluga_put \
