@@ -27,6 +27,10 @@ int main(int argc, char **argv)
     const uct_cuda_topo_t *topo;
 
     ucx_mp_perf_options_read(argc, argv, &options);
+    if (options.calibrate != NULL) {
+        ucx_mp_perf_calibrate(options.calibrate);
+    }
+
     uct_cuda_log_set(log_message, UCT_CUDA_LOG_WARN);
     ucx_mp_perf_calls_prepare(&options);
     topo = ucx_mp_perf_node_open();

@@ -30,6 +30,9 @@ static const char *help_text =
 "                   of what is measured for one pair only (0, 1)\n"
 "  --repeats N      measurements of each figure (20; --quick 5)\n"
 "  --json FILE      every figure as a JSON object\n"
+"  --calibrate FILE instead of all this: the planner's constants for this\n"
+"                   node, from messages of two MPI processes, as a table\n"
+"                   (ucx_mp_tune --calibrate --no-search)\n"
 "  --help, --version\n"
 "\n"
 "A figure is the median, with the smallest and the largest. No GPU at hand:\n"
@@ -161,6 +164,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         OPTION_DST,
         OPTION_REPEATS,
         OPTION_JSON,
+        OPTION_CALIBRATE,
         OPTION_VERSION
     };
     static const struct option known[] = {
@@ -171,6 +175,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         {"dst", required_argument, NULL, OPTION_DST},
         {"repeats", required_argument, NULL, OPTION_REPEATS},
         {"json", required_argument, NULL, OPTION_JSON},
+        {"calibrate", required_argument, NULL, OPTION_CALIBRATE},
         {"version", no_argument, NULL, OPTION_VERSION},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
@@ -207,6 +212,9 @@ void ucx_mp_perf_options_read(int argc, char **argv,
             break;
         case OPTION_JSON:
             options->json = optarg;
+            break;
+        case OPTION_CALIBRATE:
+            options->calibrate = optarg;
             break;
         case OPTION_VERSION:
             puts("ucx_mp_perf " PACKAGE_VERSION);

@@ -42,7 +42,8 @@ typedef struct {
     size_t     sizes[UCX_MP_PERF_MAX_LIST]; /**< Bytes */
     unsigned   num_nodes;
     unsigned   nodes[UCX_MP_PERF_MAX_LIST]; /**< Copies in a graph */
-    const char *json;    /**< File, or NULL */
+    const char *json;      /**< File, or NULL */
+    const char *calibrate; /**< Likewise, instead of all else */
 } ucx_mp_perf_options_t;
 
 
@@ -56,6 +57,11 @@ typedef struct {
 /** Prints "ucx_mp_perf: message" and ends the program. */
 void ucx_mp_perf_die(int code, const char *format, ...)
         __attribute__((noreturn, format(printf, 2, 3)));
+
+
+/** Goes on as ucx_mp_tune, which writes the planner's constants for this node
+ *  to a file. */
+void ucx_mp_perf_calibrate(const char *file) __attribute__((noreturn));
 
 
 /** Ends the program if a driver call failed. */

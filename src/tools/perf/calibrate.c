@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The planner's constants: ucx_mp_tune measures them, on real messages. */
+#include "tool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define TUNE "ucx_mp_tune"
+
+
+void ucx_mp_perf_calibrate(const char *file)
+{
+    char path[PATH_MAX + sizeof(TUNE)];
+    ssize_t length;
+    char *name;
+
+    /* It is installed beside this program */
+    length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (length > 0) {
+        path[length] = '\0';
+        name         = strrchr(path, '/') + 1;
+        strcpy(name, TUNE);
+        (void)execl(path, TUNE, "--calibrate", "--no-search", "--output", file,
+                    (char*)NULL);
+    }
+
+    (void)execlp(TUNE, TUNE, "--calibrate", "--no-search", "--output", file,
+                 (char*)NULL);
+    ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be started: %s", TUNE,
+                    strerror(errno));
+}
