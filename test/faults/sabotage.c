@@ -8,7 +8,7 @@
  *   none    nothing; only counts
  *   hops    the second hop of a chunk does not wait for its first
  *   slots   a staging slot is filled again before it was drained
- *   early   a transfer is complete when its fastest path is, a graph at once
+ *   early   a transfer is complete when its direct copy is, a graph at once
  *   query   a graph is said to have ended as soon as it was launched, so that
  *           the engine changes graphs that are in flight
  *
@@ -29,9 +29,6 @@
 
 /* The module, by the end of its file's name */
 #define SABOTAGE_MODULE "libuct_cuda.so"
-
-/* A stream with so many waits and no copy is where paths are joined */
-#define SABOTAGE_JOIN_WAITS 3
 
 #define SABOTAGE_MAX_RANGES 64
 #define SABOTAGE_MAX_KINDS  65536 /* a power of two */
@@ -70,7 +67,6 @@ typedef struct {
 typedef struct {
     const void *object; /* NULL: free */
     kind_t     kind;
-    unsigned   waits; /* of a stream, or of a node of a graph */
 } object_kind_t;
 
 
@@ -205,10 +201,6 @@ static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
         return (waiter->kind != KIND_NONE) && (awaited == KIND_FIRST_HOP);
     case SABOTAGE_SLOTS:
         return (waiter->kind == KIND_FIRST_HOP) && (awaited == KIND_SECOND_HOP);
-    case SABOTAGE_EARLY:
-        return (waiter->kind == KIND_NONE) &&
-               (waiter->waits > SABOTAGE_JOIN_WAITS) &&
-               ((awaited == KIND_FIRST_HOP) || (awaited == KIND_SECOND_HOP));
     default:
         return 0;
     }
@@ -306,7 +298,6 @@ stream_wait_event(CUstream stream, CUevent event, unsigned flags)
     pthread_mutex_lock(&sabotage.lock);
     waiter  = find_kind(stream);
     awaited = find_kind(event)->kind;
-    ++waiter->waits;
     drop = is_unwanted(waiter, awaited);
     if ((waiter->kind == KIND_NONE) && (awaited == KIND_GRAPH)) {
         waiter->kind = KIND_GRAPH; /* ends when the graph does */
@@ -373,8 +364,11 @@ static CUresult event_query(CUevent event)
     CUresult result = REAL(event_query)(event);
 
     pthread_mutex_lock(&sabotage.lock);
-    if ((sabotage.what == SABOTAGE_QUERY) && (result == CUDA_ERROR_NOT_READY) &&
-        (find_kind(event)->kind == KIND_GRAPH)) {
+    if ((result == CUDA_ERROR_NOT_READY) &&
+        (((sabotage.what == SABOTAGE_QUERY) &&
+          (find_kind(event)->kind == KIND_GRAPH)) ||
+         ((sabotage.what == SABOTAGE_EARLY) &&
+          (find_kind(event)->kind == KIND_SECOND_HOP)))) {
         ++sabotage.dropped;
         result = CUDA_SUCCESS;
     }
