@@ -3,10 +3,15 @@
 #
 # The tools that look at a node, on emulated ones.
 
+# test/NAME/run, of the installed ucx_mp_NAME
+tools_run() {
+    local -x UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run
+    local -x "UCX_MP_${1^^}=$ucx_mp_prefix/bin/ucx_mp_$1"
+    passing_on "$1: [1-9][0-9]* passed" "$ucx_mp_top/test/$1/run"
+}
+
 tools_topo() {
-    UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run \
-    UCX_MP_TOPO=$ucx_mp_prefix/bin/ucx_mp_topo \
-        passing_on 'topo: [1-9][0-9]* passed' "$ucx_mp_top/test/topo/run"
+    tools_run topo
 }
 
 # NVML takes 50 ms to start: only a process with a message that might be split
@@ -52,18 +57,14 @@ step new-nodes full 120 tools_new_nodes \
      "checked transfers on nodes that nothing else knows"
 
 tools_perf() {
-    UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run \
-    UCX_MP_PERF=$ucx_mp_prefix/bin/ucx_mp_perf \
-        passing_on 'perf: [1-9][0-9]* passed' "$ucx_mp_top/test/perf/run"
+    tools_run perf
 }
 
 step perf quick 120 tools_perf \
      "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
 
 tools_tune() {
-    UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run \
-    UCX_MP_TUNE=$ucx_mp_prefix/bin/ucx_mp_tune \
-        passing_on 'tune: [1-9][0-9]* passed' "$ucx_mp_top/test/tune/run"
+    tools_run tune
 }
 
 step tune quick 90 tools_tune \

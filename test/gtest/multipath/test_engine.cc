@@ -121,15 +121,33 @@ protected:
                       t.request.size) == 0;
     }
 
-    void wait(Transfer &t)
+    static void await(uct_cuda_mp_transfer_t *transfer)
     {
         ucs_status_t status;
 
         do {
-            status = uct_cuda_mp_test(t.transfer);
+            status = uct_cuda_mp_test(transfer);
         } while (status == UCS_INPROGRESS);
-
         EXPECT_EQ(UCS_OK, status);
+    }
+
+    /* One with a peer. @return whether it went over several paths at all */
+    static bool await_peer(uct_cuda_mp_transfer_t *transfer, const void *local,
+                           const void *remote, size_t size)
+    {
+        if (transfer == NULL) {
+            return false;
+        }
+
+        await(transfer);
+        EXPECT_EQ(0, memcmp(local, remote, size));
+        uct_cuda_mp_release(transfer);
+        return true;
+    }
+
+    void wait(Transfer &t)
+    {
+        await(t.transfer);
         EXPECT_TRUE(arrived(t)) << "completed with bytes missing";
         uct_cuda_mp_release(t.transfer);
     }
@@ -391,7 +409,6 @@ protected:
         bool is_put = (remote == UCT_CUDA_MP_REMOTE_DST);
         uct_cuda_mp_request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
-        ucs_status_t status;
         uint8_t *local;
 
         peer.node   = m_node.get();
@@ -413,16 +430,10 @@ protected:
                   uct_cuda_mp_start_remote(m_engine, &request, remote,
                                            with_map ? Peer::map : NULL, &peer,
                                            &transfer));
-        if (transfer == NULL) {
+        if (!await_peer(transfer, local, peer.memory, size)) {
             return false;
         }
 
-        do {
-            status = uct_cuda_mp_test(transfer);
-        } while (status == UCS_INPROGRESS);
-        EXPECT_EQ(UCS_OK, status);
-        EXPECT_EQ(0, memcmp(local, peer.memory, size));
-        uct_cuda_mp_release(transfer);
         /* 0.55 GB of the peer's GPU is the price */
         EXPECT_EQ(m_may_use_peers_gpu, m_node->has_context(1));
         return true;
@@ -860,7 +871,6 @@ protected:
     {
         uct_cuda_mp_request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
-        ucs_status_t status;
         uint8_t *local;
 
         peer.node   = m_node.get();
@@ -891,17 +901,7 @@ protected:
                                            is_put ? UCT_CUDA_MP_REMOTE_DST :
                                                     UCT_CUDA_MP_REMOTE_SRC,
                                            Peer::map, &peer, &transfer));
-        if (transfer == NULL) {
-            return false;
-        }
-
-        do {
-            status = uct_cuda_mp_test(transfer);
-        } while (status == UCS_INPROGRESS);
-        EXPECT_EQ(UCS_OK, status);
-        EXPECT_EQ(0, memcmp(local, peer.memory, size));
-        uct_cuda_mp_release(transfer);
-        return true;
+        return await_peer(transfer, local, peer.memory, size);
     }
 
     Peer m_peer;

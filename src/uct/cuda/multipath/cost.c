@@ -3,16 +3,18 @@
  * contexts in chains of four; medians. */
 #include <uct/cuda/multipath/cost.h>
 
+#include <uct/cuda/multipath/model.h>
+
 #include <stddef.h>
 
 
 #define MICRO 1e-6
 
 /* cuMemcpyAsync; events and waits of staged copies come on top */
-#define STREAM_COPY (2.9 * MICRO)
+#define STREAM_COPY (uct_cuda_mp_model_builtin.submit_copy)
 
-/* Two of them, and four event operations */
-#define STREAM_CHUNK (7.2 * MICRO)
+/* Two of them, with these */
+#define STREAM_CHUNK (uct_cuda_mp_model_builtin.submit_chunk)
 
 
 /* Of a graph's life, microseconds for all its nodes together */

@@ -481,25 +481,6 @@ static ucs_status_t give_banks(uct_cuda_mp_graphs_t *graphs,
     return status;
 }
 
-/* Lanes of a plan, each once. @return how many */
-static unsigned plan_lanes(const uct_cuda_mp_plan_t *plan, uint16_t *lanes)
-{
-    bool is_there[UCT_CUDA_MP_NUM_LANES] = {false};
-    unsigned count                       = 0;
-    uint16_t lane;
-    unsigned i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        lane = plan->steps[i].lane;
-        if (!is_there[lane]) {
-            is_there[lane] = true;
-            lanes[count++] = lane;
-        }
-    }
-
-    return count;
-}
-
 static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
                                   const uct_cuda_mp_plan_t *plan,
                                   const uct_cuda_mp_ends_t *ends,
@@ -508,7 +489,7 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     bool is_tailed = graph->key.is_tailed;
     int local      = uct_cuda_mp_ends_local(ends);
     int current    = local;
-    uint16_t lanes[UCT_CUDA_MP_NUM_LANES];
+    uint16_t lanes[2 * UCT_CUDA_MP_MAX_PATHS];
     ucs_status_t status;
     CUstream stream;
     unsigned i, count;
@@ -520,7 +501,7 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     }
 
     uct_cuda_mp_rsc_note_used(graphs->rsc, local, stream, true);
-    count  = plan_lanes(plan, lanes);
+    count  = uct_cuda_mp_plan_lanes(plan, lanes);
     status = wait_banks(graphs, plan, stream);
     for (i = 0; (i < count) && (status == UCS_OK); ++i) {
         status = uct_cuda_mp_rsc_lane_to_graph(

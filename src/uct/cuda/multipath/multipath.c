@@ -684,6 +684,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
             &engine->views[kind_of(&start->ends)].alone_min_size;
     uct_cuda_mp_transfer_t *transfer;
     ucs_status_t status;
+    bool is_alone;
     size_t piece;
 
     engine_learn(engine);
@@ -718,12 +719,13 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     transfer->status = UCS_INPROGRESS;
     transfer->num_tests = 0;
 
-    if (engine->active == NULL) {
+    is_alone = (engine->active == NULL);
+    if (is_alone) {
         uct_cuda_mp_rsc_idle(engine->rsc);
     }
 
-    start->is_alone   = (engine->active == NULL) && engine->was_alone;
-    engine->was_alone = (engine->active == NULL);
+    start->is_alone   = is_alone && engine->was_alone;
+    engine->was_alone = is_alone;
     uct_cuda_mp_flow_of_plan(&engine->plan, &transfer->flow);
     status = engine_submit_pieces(engine, start, piece, &transfer->num_steps);
     if (status == UCS_OK) {

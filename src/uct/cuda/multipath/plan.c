@@ -25,6 +25,32 @@ static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
            (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
 }
 
+unsigned uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
+                                uint16_t lanes[2 * UCT_CUDA_MP_MAX_PATHS])
+{
+    const int src  = uct_cuda_mp_lane_end(plan->src_device);
+    const int dst  = uct_cuda_mp_lane_end(plan->dst_device);
+    unsigned count = 0;
+    const uct_cuda_mp_path_t *path;
+    unsigned i;
+    int via;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i].path;
+        if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+            lanes[count++] = uct_cuda_mp_lane(src, dst);
+            continue;
+        }
+
+        via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
+                                                        path->gpu;
+        lanes[count++] = uct_cuda_mp_lane(src, via);
+        lanes[count++] = uct_cuda_mp_lane(via, dst);
+    }
+
+    return count;
+}
+
 bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b)
 {

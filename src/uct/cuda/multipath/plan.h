@@ -130,6 +130,11 @@ static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
 }
 
 
+/** Lanes that a plan's paths take, each once, path by path. */
+unsigned uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
+                                uint16_t lanes[2 * UCT_CUDA_MP_MAX_PATHS]);
+
+
 /** Do two plans have the same steps? The model's times do not count. */
 bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b);

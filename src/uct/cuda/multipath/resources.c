@@ -681,6 +681,26 @@ ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
                    UCT_CUDA_CALL(cuStreamWaitEvent, stream, bank->drained, 0);
 }
 
+/* A new event behind what a stream has been given so far; the device's context
+ * is current */
+static ucs_status_t record_event(uct_cuda_mp_rsc_t *rsc, int device,
+                                 CUstream stream, CUevent *event_p)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_mp_rsc_get_event(rsc, device, event_p);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuEventRecord, *event_p, stream);
+    if (status != UCS_OK) {
+        uct_cuda_mp_rsc_put_event(rsc, device, *event_p);
+    }
+
+    return status;
+}
+
 void uct_cuda_mp_rsc_lend_bank(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
                                CUevent ended)
 {
@@ -694,19 +714,12 @@ ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
     ucs_status_t status;
     CUevent event;
 
-    status = uct_cuda_mp_rsc_get_event(rsc, device, &event);
-    if (status != UCS_OK) {
-        return status;
+    status = record_event(rsc, device, stream, &event);
+    if (status == UCS_OK) {
+        set_drained(rsc, bank, event, device);
     }
 
-    status = UCT_CUDA_CALL(cuEventRecord, event, stream);
-    if (status != UCS_OK) {
-        uct_cuda_mp_rsc_put_event(rsc, device, event);
-        return status;
-    }
-
-    set_drained(rsc, bank, event, device);
-    return UCS_OK;
+    return status;
 }
 
 void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
@@ -755,28 +768,17 @@ void uct_cuda_mp_rsc_put_endings(uct_cuda_mp_rsc_t *rsc,
 static ucs_status_t add_ending(uct_cuda_mp_rsc_t *rsc, const used_t *used,
                                uct_cuda_mp_endings_t *endings, int *current)
 {
+    uct_cuda_mp_ending_t *ending = &endings->events[endings->count];
     ucs_status_t status;
-    CUevent event;
 
+    ending->device = used->device;
     status = uct_cuda_mp_rsc_make_current(rsc, used->device, current);
-    if (status != UCS_OK) {
-        return status;
+    if (status == UCS_OK) {
+        status = record_event(rsc, used->device, used->stream, &ending->event);
     }
 
-    status = uct_cuda_mp_rsc_get_event(rsc, used->device, &event);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = UCT_CUDA_CALL(cuEventRecord, event, used->stream);
-    if (status != UCS_OK) {
-        uct_cuda_mp_rsc_put_event(rsc, used->device, event);
-        return status;
-    }
-
-    endings->events[endings->count].event    = event;
-    endings->events[endings->count++].device = used->device;
-    return UCS_OK;
+    endings->count += (status == UCS_OK);
+    return status;
 }
 
 ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
@@ -814,13 +816,11 @@ ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
 /* One of the pending ones has happened */
 static void ending_seen(uct_cuda_mp_endings_t *endings, unsigned number)
 {
-    unsigned last = --endings->num_pending;
-    CUevent event = endings->events[number].event;
-    int device    = endings->events[number].device;
+    uct_cuda_mp_ending_t seen  = endings->events[number];
+    uct_cuda_mp_ending_t *last = &endings->events[--endings->num_pending];
 
-    endings->events[number]      = endings->events[last];
-    endings->events[last].event  = event;
-    endings->events[last].device = device;
+    endings->events[number] = *last;
+    *last                   = seen;
 }
 
 ucs_status_t uct_cuda_mp_endings_test(uct_cuda_mp_endings_t *endings)
@@ -913,11 +913,20 @@ static void destroy_event(CUevent event)
     }
 }
 
+static void destroy_pair(pair_t *pair)
+{
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        destroy_stream(pair->launches[i].stream);
+        destroy_event(pair->launches[i].ended);
+    }
+}
+
 /* Streams and events of one device, in its context */
 static void destroy_device(device_t *device)
 {
-    launch_t *launch;
-    unsigned i, j;
+    unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
         destroy_stream(device->lanes[i].stream);
@@ -926,11 +935,8 @@ static void destroy_device(device_t *device)
 
     destroy_stream(device->notify);
     for (i = 0; i < UCT_CUDA_MP_LANE_ENDS; ++i) {
-        for (j = 0; j < 4; ++j) {
-            launch = &device->pairs[i][j / 2].launches[j % 2];
-            destroy_stream(launch->stream);
-            destroy_event(launch->ended);
-        }
+        destroy_pair(&device->pairs[i][0]);
+        destroy_pair(&device->pairs[i][1]);
     }
 
     for (i = 0; i < device->pool.count; ++i) {

@@ -24,16 +24,20 @@ typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 #define UCT_CUDA_MP_MAX_ENDINGS (UCT_CUDA_MP_LANE_ENDS + 2)
 
 
+/** Behind the last copy of one stream. */
+typedef struct {
+    CUevent event;
+    int     device; /**< Whose context it is of */
+} uct_cuda_mp_ending_t;
+
+
 /** Events behind a transfer's last copies. The first num_pending have not been
  *  seen to happen. */
 typedef struct {
-    unsigned count;
-    unsigned num_pending;
-    unsigned turn;
-    struct {
-        CUevent event;
-        int     device; /**< Whose context it is of */
-    } events[UCT_CUDA_MP_MAX_ENDINGS];
+    unsigned             count;
+    unsigned             num_pending;
+    unsigned             turn;
+    uct_cuda_mp_ending_t events[UCT_CUDA_MP_MAX_ENDINGS];
 } uct_cuda_mp_endings_t;
 
 

@@ -86,13 +86,12 @@ static void set_queued(pair_t *pair, unsigned queued)
     __atomic_store_n(&pair->queued, (uint16_t)queued, __ATOMIC_RELAXED);
 }
 
-unsigned uct_cuda_mp_traffic_queued(const uct_cuda_mp_traffic_t *traffic,
+unsigned uct_cuda_mp_traffic_queued(uct_cuda_mp_traffic_t *traffic,
                                     int src_device, int dst_device)
 {
-    const pair_t *pair = __atomic_load_n(
-            &traffic->pairs[uct_cuda_mp_lane_end(src_device)]
-                           [uct_cuda_mp_lane_end(dst_device)],
-            __ATOMIC_ACQUIRE);
+    const pair_t *pair = __atomic_load_n(find_pair(traffic, src_device,
+                                                   dst_device),
+                                         __ATOMIC_ACQUIRE);
 
     return (pair == NULL) ? 0 :
                             __atomic_load_n(&pair->queued, __ATOMIC_RELAXED);
@@ -215,28 +214,10 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
 void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
                               uct_cuda_mp_flow_t *flow)
 {
-    const int src = uct_cuda_mp_lane_end(plan->src_device);
-    const int dst = uct_cuda_mp_lane_end(plan->dst_device);
-    const uct_cuda_mp_path_t *path;
-    unsigned i;
-    int via;
-
     flow->src_device = plan->src_device;
     flow->dst_device = plan->dst_device;
     flow->is_large   = true;
-    flow->num_lanes  = 0;
-    for (i = 0; i < plan->num_paths; ++i) {
-        path = &plan->paths[i].path;
-        if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-            flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(src, dst);
-            continue;
-        }
-
-        via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
-                                                        path->gpu;
-        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(src, via);
-        flow->lanes[flow->num_lanes++] = uct_cuda_mp_lane(via, dst);
-    }
+    flow->num_lanes  = uct_cuda_mp_plan_lanes(plan, flow->lanes);
 }
 
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,

@@ -48,7 +48,7 @@ void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
 
 /** Large transfers of this process between two devices that have not ended. Any
  *  thread, without a lock. */
-unsigned uct_cuda_mp_traffic_queued(const uct_cuda_mp_traffic_t *traffic,
+unsigned uct_cuda_mp_traffic_queued(uct_cuda_mp_traffic_t *traffic,
                                     int src_device, int dst_device);
 
 

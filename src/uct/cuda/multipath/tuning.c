@@ -657,29 +657,17 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
                                     size_t error_size,
                                     uct_cuda_mp_tuning_t **tuning_p)
 {
-    ucs_status_t status;
+    const bool is_auto = (strcmp(setting, "auto") == 0);
     char path[512];
 
     *tuning_p = NULL;
-    if (setting[0] == '\0') {
+    if ((setting[0] == '\0') ||
+        (is_auto && !find_installed(topo, path, sizeof(path)))) {
         return UCS_OK;
     }
 
-    if (strcmp(setting, "auto") != 0) {
-        status = uct_cuda_mp_tuning_load(setting, topo, error, error_size,
-                                         tuning_p);
-    } else if (find_installed(topo, path, sizeof(path))) {
-        status = uct_cuda_mp_tuning_load(path, topo, error, error_size,
-                                         tuning_p);
-    } else {
-        return UCS_OK;
-    }
-
-    if (status != UCS_OK) {
-        *tuning_p = NULL;
-    }
-
-    return status;
+    return uct_cuda_mp_tuning_load(is_auto ? path : setting, topo, error,
+                                   error_size, tuning_p);
 }
 
 void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning, FILE *stream)
