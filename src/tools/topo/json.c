@@ -145,6 +145,12 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
+    static const char *kinds[]  = {
+        [UCT_CUDA_TOPO_LIMIT_NVLINK] = "nvlink",
+        [UCT_CUDA_TOPO_LIMIT_HOST]   = "host",
+        [UCT_CUDA_TOPO_LIMIT_MEMORY] = "memory",
+        [UCT_CUDA_TOPO_LIMIT_SOCKET] = "socket"
+    };
     const uct_cuda_topo_t *topo = &node->topo;
     uct_cuda_mp_tuning_t *table = uct_cuda_mp_tuning_create(topo);
     const char *comma           = "";
@@ -183,6 +189,11 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
     fprintf(stream, "],\n  \"limits_gbps\": [");
     for (i = 0; i < topo->num_limits; ++i) {
         fprintf(stream, "%s%.3f", (i > 0) ? ", " : "", topo->limits[i] / GIGA);
+    }
+    fprintf(stream, "],\n  \"limits_of\": [");
+    for (i = 0; i < topo->num_limits; ++i) {
+        fprintf(stream, "%s\"%s\"", (i > 0) ? ", " : "",
+                kinds[topo->kinds[i]]);
     }
     fprintf(stream, "]");
     if (plan != NULL) {

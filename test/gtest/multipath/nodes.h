@@ -23,8 +23,10 @@ inline uct_cuda_topo_t mesh_node(int num_gpus, double nvlink, double pcie)
 
     uct_cuda_topo_init(&topo, num_gpus);
     for (int i = 0; i < num_gpus; ++i) {
-        int up   = uct_cuda_topo_add_limit(&topo, pcie);
-        int down = uct_cuda_topo_add_limit(&topo, pcie);
+        int up   = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_HOST,
+                                           pcie);
+        int down = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_HOST,
+                                           pcie);
 
         uct_cuda_topo_set_host(&topo, i, pcie, up, down);
         for (int j = 0; j < num_gpus; ++j) {
@@ -47,8 +49,10 @@ inline uct_cuda_topo_t switch_node(int num_gpus, double ports, double pcie)
     int out[UCT_CUDA_TOPO_MAX_GPUS], in[UCT_CUDA_TOPO_MAX_GPUS];
 
     for (int i = 0; i < num_gpus; ++i) {
-        out[i] = uct_cuda_topo_add_limit(&topo, ports);
-        in[i]  = uct_cuda_topo_add_limit(&topo, ports);
+        out[i] = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_NVLINK,
+                                         ports);
+        in[i]  = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_NVLINK,
+                                         ports);
     }
 
     for (int i = 0; i < num_gpus; ++i) {

@@ -481,7 +481,9 @@ TEST_F(test_planner, host_memory_goes_over_all_pcie_links)
 TEST_F(test_planner, host_memory_has_a_limit_of_its_own)
 {
     uct_cuda_topo_t node = hgx();
-    int memory           = uct_cuda_topo_add_limit(&node, 120 * GB);
+    int memory           = uct_cuda_topo_add_limit(&node,
+                                                   UCT_CUDA_TOPO_LIMIT_MEMORY,
+                                                   120 * GB);
 
     for (int gpu = 0; gpu < 4; ++gpu) {
         uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].from_host, memory);
@@ -522,8 +524,10 @@ TEST_F(test_planner, host_relays_behind_other_switches_come_first)
 
     /* Pairs of GPUs below one switch each */
     for (int pair = 0; pair < 3; ++pair) {
-        int up   = uct_cuda_topo_add_limit(&node, 12 * GB);
-        int down = uct_cuda_topo_add_limit(&node, 12 * GB);
+        int up   = uct_cuda_topo_add_limit(&node, UCT_CUDA_TOPO_LIMIT_HOST,
+                                           12 * GB);
+        int down = uct_cuda_topo_add_limit(&node, UCT_CUDA_TOPO_LIMIT_HOST,
+                                           12 * GB);
 
         for (int gpu = 2 * pair; gpu < 2 * pair + 2; ++gpu) {
             uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, up);

@@ -35,13 +35,15 @@ void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus)
     }
 }
 
-int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo, double bandwidth)
+int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo,
+                            uct_cuda_topo_limit_kind_t kind, double bandwidth)
 {
     if (topo->num_limits == UCT_CUDA_TOPO_MAX_LIMITS) {
         return UCT_CUDA_TOPO_NO_LIMIT;
     }
 
     topo->limits[topo->num_limits] = bandwidth;
+    topo->kinds[topo->num_limits]  = (uint8_t)kind;
     return topo->num_limits++;
 }
 

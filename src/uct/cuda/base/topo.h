@@ -22,6 +22,16 @@ BEGIN_C_DECLS
 #define UCT_CUDA_TOPO_NO_LIMIT    (-1)
 
 
+/** What a shared limit is the limit of. */
+typedef enum {
+    UCT_CUDA_TOPO_LIMIT_NVLINK, /**< A GPU's ports to NVSwitches */
+    UCT_CUDA_TOPO_LIMIT_HOST,   /**< A GPU's link to the host, or the one above
+                                     a PCIe switch */
+    UCT_CUDA_TOPO_LIMIT_MEMORY, /**< Memory of a NUMA node */
+    UCT_CUDA_TOPO_LIMIT_SOCKET  /**< A link between two sockets */
+} uct_cuda_topo_limit_kind_t;
+
+
 /** What a copy in one direction between two places gets when it is alone. */
 typedef struct {
     double  bandwidth; /**< Bytes/s in effect; 0: no such link */
@@ -74,6 +84,7 @@ typedef struct {
      *  ports to an NVSwitch, its PCIe link, the link above a PCIe switch, the
      *  host's memory, a link between sockets; each direction by itself */
     double               limits[UCT_CUDA_TOPO_MAX_LIMITS];
+    uint8_t              kinds[UCT_CUDA_TOPO_MAX_LIMITS]; /**< Of these */
 } uct_cuda_topo_t;
 
 
@@ -104,7 +115,8 @@ void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus);
 
 
 /** Add a shared limit, bytes/s. @return its number, or NO_LIMIT when full. */
-int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo, double bandwidth);
+int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo,
+                            uct_cuda_topo_limit_kind_t kind, double bandwidth);
 
 
 /** Let a link share one more limit; NO_LIMIT, or one that it has already,

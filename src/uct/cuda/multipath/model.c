@@ -39,18 +39,19 @@ typedef uct_cuda_mp_split_t      split_t;
  * wait: chains of staged chunks against copies alone; poll: an event query that
  * finds it done; join: not to be seen in them. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
-    .submit_copy     = 2.9e-6,
-    .submit_chunk    = 2 * 2.9e-6 + 4 * 0.35e-6,
-    .gap_gpu         = 3e-6,
-    .gap_host        = 7.2e-6,
-    .start_host      = 6e-6,
-    .doubt_host      = 5e-6,
-    .gpu_efficiency  = 1,
-    .host_efficiency = 1,
-    .wait            = 1.5e-6,
-    .poll            = 1.5e-6,
-    .join            = 0,
-    .min_gain        = 1.02
+    .submit_copy       = 2.9e-6,
+    .submit_chunk      = 2 * 2.9e-6 + 4 * 0.35e-6,
+    .gap_gpu           = 3e-6,
+    .gap_host          = 7.2e-6,
+    .start_host        = 6e-6,
+    .doubt_host        = 5e-6,
+    .gpu_efficiency    = 1,
+    .host_efficiency   = 1,
+    .socket_efficiency = 1,
+    .wait              = 1.5e-6,
+    .poll              = 1.5e-6,
+    .join              = 0,
+    .min_gain          = 1.02
 };
 
 
@@ -66,6 +67,7 @@ const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[] = {
     CONSTANT(doubt_host, -1e-9, 1e-3),
     CONSTANT(gpu_efficiency, 0, 2),
     CONSTANT(host_efficiency, 0, 2),
+    CONSTANT(socket_efficiency, 0, 4),
     CONSTANT(wait, -1e-9, 1e-3),
     CONSTANT(poll, -1e-9, 1e-3),
     CONSTANT(join, -1e-9, 1e-3),
@@ -128,6 +130,25 @@ double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index)
                             uct_cuda_mp_model_constants[index].offset);
 }
 
+double uct_cuda_mp_model_limit(const problem_t *problem, int limit)
+{
+    const uct_cuda_mp_model_t *model = problem->model;
+    const double bandwidth           = problem->topo->limits[limit];
+
+    switch (problem->topo->kinds[limit]) {
+    case UCT_CUDA_TOPO_LIMIT_NVLINK:
+        return bandwidth * model->gpu_efficiency;
+    case UCT_CUDA_TOPO_LIMIT_HOST:
+        return bandwidth * model->host_efficiency;
+    case UCT_CUDA_TOPO_LIMIT_SOCKET:
+        return bandwidth * model->socket_efficiency;
+    default:
+        /* Memory gives what a link to it was seen to give; it need not be the
+         * memory that a link gives less for */
+        return bandwidth * max_double(model->host_efficiency, 1);
+    }
+}
+
 /* Shared limits, less what others' transfers take of them */
 void uct_cuda_mp_model_start(problem_t *problem)
 {
@@ -137,8 +158,10 @@ void uct_cuda_mp_model_start(problem_t *problem)
     int from, to, i;
     uint16_t lane;
 
-    memcpy(problem->limits, topo->limits,
-           topo->num_limits * sizeof(problem->limits[0]));
+    for (i = 0; i < topo->num_limits; ++i) {
+        problem->limits[i] = uct_cuda_mp_model_limit(problem, i);
+    }
+
     if (problem->load == NULL) {
         return;
     }
@@ -171,7 +194,6 @@ static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
     int numa = problem->numa;
     int from = uct_cuda_mp_lane_from(lane);
     int to   = uct_cuda_mp_lane_to(lane);
-    uct_cuda_topo_link_t link;
 
     if (from == UCT_CUDA_MP_LANE_HOST) {
         return uct_cuda_topo_host_link(problem->topo, to, numa, false);
@@ -179,9 +201,39 @@ static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
         return uct_cuda_topo_host_link(problem->topo, from, numa, true);
     }
 
-    link            = problem->topo->links[from][to];
-    link.bandwidth *= problem->model->gpu_efficiency;
-    return link;
+    return problem->topo->links[from][to];
+}
+
+/* Bytes/s of a link that is alone: its own, unless that is said by the limits
+ * that it shares, as it is for all links between sockets */
+static double hop_bandwidth(const problem_t *problem, uint16_t lane,
+                            const uct_cuda_topo_link_t *link)
+{
+    const bool is_host = (uct_cuda_mp_lane_from(lane) ==
+                          UCT_CUDA_MP_LANE_HOST) ||
+                         (uct_cuda_mp_lane_to(lane) == UCT_CUDA_MP_LANE_HOST);
+    bool is_own        = true;
+    double bandwidth   = DBL_MAX;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link->limits[i] == UCT_CUDA_TOPO_NO_LIMIT) {
+            continue;
+        }
+
+        bandwidth = min_double(bandwidth,
+                               uct_cuda_mp_model_limit(problem,
+                                                       link->limits[i]));
+        is_own    = is_own && (problem->topo->kinds[link->limits[i]] !=
+                               UCT_CUDA_TOPO_LIMIT_SOCKET);
+    }
+
+    return is_own ? min_double(bandwidth,
+                               link->bandwidth *
+                                       (is_host ?
+                                                problem->model->host_efficiency :
+                                                problem->model->gpu_efficiency)) :
+                    bandwidth;
 }
 
 static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
@@ -189,7 +241,7 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
 {
     uint16_t lane             = uct_cuda_mp_lane(from, to);
     uct_cuda_topo_link_t link = hop_link(problem, lane);
-    double bandwidth          = link.bandwidth;
+    double bandwidth          = hop_bandwidth(problem, lane, &link);
     unsigned i;
 
     if (problem->load != NULL) {
@@ -241,9 +293,6 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
     }
 
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
-        candidate->cap  *= problem->model->host_efficiency;
-        candidate->rates[0] *= problem->model->host_efficiency;
-        candidate->rates[1] *= problem->model->host_efficiency;
         candidate->gap      = problem->model->gap_host;
         candidate->latency += problem->model->start_host;
         candidate->doubt    = problem->model->doubt_host;

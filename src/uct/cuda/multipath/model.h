@@ -44,10 +44,11 @@ typedef struct {
                                  than others need */
     double doubt_host;      /**< What it may be late by on another day: gain
                                  that one path is left for has to exceed it */
-    double gpu_efficiency;  /**< What links between GPUs give of what the probe
-                                 makes of them */
-    double host_efficiency; /**< Left of a link to host memory while the same
-                                 memory is read and written; 0..1 */
+    double gpu_efficiency;  /**< What links between GPUs of a socket give of
+                                 what the probe makes of them */
+    double host_efficiency; /**< ... links to the host, while the same memory
+                                 is read and written */
+    double socket_efficiency; /**< ... links between sockets */
     double wait;            /**< Until a copy starts whose waiting for another
                                  stream's has ended */
     double poll;            /**< Seeing that all is done; a link's latency has
@@ -146,6 +147,10 @@ typedef struct {
 
 /** Reckon with what others' transfers take; before anything else. */
 void uct_cuda_mp_model_start(uct_cuda_mp_case_t *question);
+
+
+/** Bytes/s of a shared limit with nothing else going on. */
+double uct_cuda_mp_model_limit(const uct_cuda_mp_case_t *question, int limit);
 
 
 /** Describe a path of this transfer. @return false if the hardware has none. */

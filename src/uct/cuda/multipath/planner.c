@@ -490,7 +490,7 @@ static bool is_path_busy(const uct_cuda_mp_case_t *question,
 
     for (i = 0; i < path->num_limits; ++i) {
         if (question->limits[path->limits[i]] <
-            question->topo->limits[path->limits[i]]) {
+            uct_cuda_mp_model_limit(question, path->limits[i])) {
             return true;
         }
     }
