@@ -236,6 +236,17 @@ static double hop_bandwidth(const problem_t *problem, uint16_t lane,
                     bandwidth;
 }
 
+/* The probe's latencies have the built-in constants in them */
+static double hop_latency(const problem_t *problem,
+                          const uct_cuda_topo_link_t *link)
+{
+    const uct_cuda_mp_model_t *builtin = &uct_cuda_mp_model_builtin;
+    const uct_cuda_mp_model_t *model   = problem->model;
+
+    return link->latency + model->submit_copy - builtin->submit_copy +
+           model->poll - builtin->poll;
+}
+
 static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
                               int from, int to)
 {
@@ -255,7 +266,7 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
 
     candidate->rates[candidate->hops]   = bandwidth;
     candidate->lanes[candidate->hops++] = lane;
-    candidate->latency                 += link.latency;
+    candidate->latency                 += hop_latency(problem, &link);
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
             candidate->limits[candidate->num_limits++] = link.limits[i];
