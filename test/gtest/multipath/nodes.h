@@ -99,6 +99,40 @@ inline uct_cuda_topo_t hgx()
 }
 
 
+/** Two sockets, each with two GPUs that have links to each other and to their
+ *  processor; what goes to the other socket's GPUs shares the link there. */
+inline uct_cuda_topo_t two_sockets(double nvlink, double cpu, double between)
+{
+    uct_cuda_topo_t topo = mesh_node(4, nvlink, cpu);
+    int there = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_SOCKET,
+                                        between);
+    int back  = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_SOCKET,
+                                        between);
+
+    topo.num_numa = 2;
+    for (int n = 0; n < 2; ++n) {
+        topo.numa[n].os_index = topo.numa[n].socket = n;
+        topo.numa[n].read = topo.numa[n].write = UCT_CUDA_TOPO_NO_LIMIT;
+    }
+    topo.sockets[0][1] = (int16_t)there;
+    topo.sockets[1][0] = (int16_t)back;
+    for (int i = 0; i < 4; ++i) {
+        topo.gpus[i].numa = i / 2;
+        for (int j = 0; j < 4; ++j) {
+            if (i / 2 != j / 2) {
+                uct_cuda_topo_set_link(&topo, i, j, cpu,
+                                       topo.gpus[i].to_host.limits[0],
+                                       topo.gpus[j].from_host.limits[0]);
+                uct_cuda_topo_link_add_limit(&topo, &topo.links[i][j],
+                                             (i < 2) ? there : back);
+            }
+        }
+    }
+
+    return topo;
+}
+
+
 /** Configuration from "NAME=value" texts, names without MULTIPATH in front. */
 class Config
 {

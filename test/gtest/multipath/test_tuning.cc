@@ -61,6 +61,21 @@ protected:
         EXPECT_NE(nullptr, strstr(m_error, because)) << m_error;
     }
 
+    /* Another node, and a table for it of these lines */
+    void on(const uct_cuda_topo_t &node)
+    {
+        m_node = node;
+    }
+
+    void model(const std::string &lines)
+    {
+        table_t empty(uct_cuda_mp_tuning_create(&m_node), free);
+
+        ASSERT_EQ(UCS_OK, read(std::string("ucx-mp-tuning 1\nnode ") +
+                               empty->node + "\ndate 2026-11-21\n" + lines))
+                << m_error;
+    }
+
     bool wants_graph(const Config &config, unsigned *patience_p = NULL)
     {
         return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, false,
@@ -293,7 +308,6 @@ TEST_F(test_tuning, planner_follows)
     EXPECT_NE("direct,host", paths());
 }
 
-/* The user's variables, then the table, then the model: paths and shares */
 TEST_F(test_tuning, constants_of_the_model)
 {
     double seconds;
@@ -328,11 +342,102 @@ TEST_F(test_tuning, constants_of_the_model)
     refused("model gap_gpu nan", "no value for \"gap_gpu\"");
     refused("model gap_gpu 0", "no value for \"gap_gpu\"");
     refused("model gap_gpu 1", "no value for \"gap_gpu\"");
+    refused("model socket_efficiency 0", "at most 4");
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               read(HEAD + "model join 1e-6\nmodel join 1e-6\n"));
     EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: ")) << m_error;
 }
 
+/* Seconds of one path, and of the plan where it has several, are worked out by
+ * hand from what each link gives */
+TEST_F(test_tuning, constant_of_links_between_sockets)
+{
+    const double size = 64 * MiB;
+
+    on(two_sockets(72 * GB, 72 * GB, 40 * GB));
+    model("");
+    plan(Config(), 0, 2, 64 * MiB);
+    EXPECT_NEAR(8e-6 + size / (40 * GB), m_plan->single_seconds, 1e-9);
+
+    /* Up to where GPUs' own links hold it up */
+    model("model socket_efficiency .5\n");
+    plan(Config(), 0, 2, 64 * MiB);
+    EXPECT_NEAR(8e-6 + size / (20 * GB), m_plan->single_seconds, 1e-9);
+    model("model socket_efficiency 1.5\n");
+    plan(Config(), 0, 2, 64 * MiB);
+    EXPECT_NEAR(8e-6 + size / (60 * GB), m_plan->single_seconds, 1e-9);
+    model("model socket_efficiency 3\nmodel host_efficiency .75\n");
+    plan(Config(), 0, 2, 64 * MiB);
+    EXPECT_NEAR(8e-6 + size / (54 * GB), m_plan->single_seconds, 1e-9);
+
+    /* It is no link between GPUs of a socket */
+    model("model gpu_efficiency .5\n");
+    plan(Config(), 0, 2, 64 * MiB);
+    EXPECT_NEAR(8e-6 + size / (40 * GB), m_plan->single_seconds, 1e-9);
+    model("model socket_efficiency .5\n");
+    plan(Config(), 0, 1, 64 * MiB);
+    EXPECT_NEAR(8e-6 + size / (72 * GB), m_plan->single_seconds, 1e-9);
+
+    /* What goes over it has all of it already, whatever it gives */
+    for (const char *text : {"", "model socket_efficiency .7\n",
+                             "model gpu_efficiency .7\n"}) {
+        model(text);
+        plan(Config().set("_HOST", "y"), 0, 2, 64 * MiB);
+        EXPECT_EQ("", paths()) << text;
+    }
+
+    /* Staged in the source's memory and read from the other socket, as fast as
+     * the PCIe links are or the link between the sockets */
+    on(two_sockets(24 * GB, 12 * GB, 40 * GB));
+    m_node.links[0][2] = m_node.links[0][1];
+    for (double share : {1., .15}) {
+        model("model socket_efficiency " + std::to_string(share) + "\n");
+        plan(Config().set("", "y").set("_PATHS", "host"), 0, 2, 64 * MiB);
+        ASSERT_EQ("host", paths());
+        EXPECT_NEAR(size / (((share < 1) ? 6 : 12) * GB), m_plan->seconds,
+                    .1 * m_plan->seconds);
+    }
+}
+
+/* A limit that several paths share gives what the links do that it is of */
+TEST_F(test_tuning, constants_hold_for_shared_limits)
+{
+    const double size = 256 * MiB;
+
+    /* A slower switch leaves no room for relays */
+    on(hgx());
+    model("model gpu_efficiency .8\n");
+    plan(Config(), 0, 1, 256 * MiB);
+    EXPECT_EQ("", paths());
+
+    /* The relay's path and the host's leave the GPU by one link, beside the
+     * direct one; to fill them and between chunks they lose up to a tenth */
+    on(two_sockets(72 * GB, 72 * GB, 40 * GB));
+    for (double share : {.75, 1., 1.25}) {
+        model("model host_efficiency " + std::to_string(share) + "\n");
+        plan(Config().set("_HOST", "y"), 0, 1, 256 * MiB);
+        EXPECT_LT(size / ((72 + share * 72) * GB), m_plan->seconds) << share;
+        EXPECT_GT(1.1 * size / ((72 + share * 72) * GB), m_plan->seconds)
+                << share;
+    }
+}
+
+/* Each copy begins that much later, one path or several */
+TEST_F(test_tuning, constants_of_submission)
+{
+    double single, several;
+
+    model("");
+    plan(Config(), 0, 1, 16 * MiB);
+    single  = m_plan->single_seconds;
+    several = m_plan->seconds;
+    model("model submit_copy 4.9e-06\nmodel submit_chunk 11.2e-06\n");
+    plan(Config(), 0, 1, 16 * MiB);
+    EXPECT_NEAR(single + 2e-6, m_plan->single_seconds, 1e-9);
+    EXPECT_LT(several + 2e-6, m_plan->seconds);
+}
+
+/* The user's variables, then the table, then the model: paths and shares */
 TEST_F(test_tuning, order_of_paths)
 {
     ASSERT_EQ(UCS_OK, read(HEAD + PAIR +

@@ -204,8 +204,8 @@ static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
     return problem->topo->links[from][to];
 }
 
-/* Bytes/s of a link that is alone: its own, unless that is said by the limits
- * that it shares, as it is for all links between sockets */
+/* Bytes/s of a link that is alone: its own, and what shared limits leave of
+ * that. A link between sockets has nothing but such limits. */
 static double hop_bandwidth(const problem_t *problem, uint16_t lane,
                             const uct_cuda_topo_link_t *link)
 {
@@ -213,27 +213,23 @@ static double hop_bandwidth(const problem_t *problem, uint16_t lane,
                           UCT_CUDA_MP_LANE_HOST) ||
                          (uct_cuda_mp_lane_to(lane) == UCT_CUDA_MP_LANE_HOST);
     bool is_own        = true;
-    double bandwidth   = DBL_MAX;
+    double limit       = DBL_MAX;
+    double own;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-        if (link->limits[i] == UCT_CUDA_TOPO_NO_LIMIT) {
-            continue;
+        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            limit  = min_double(limit,
+                                uct_cuda_mp_model_limit(problem,
+                                                        link->limits[i]));
+            is_own = is_own && (problem->topo->kinds[link->limits[i]] !=
+                                UCT_CUDA_TOPO_LIMIT_SOCKET);
         }
-
-        bandwidth = min_double(bandwidth,
-                               uct_cuda_mp_model_limit(problem,
-                                                       link->limits[i]));
-        is_own    = is_own && (problem->topo->kinds[link->limits[i]] !=
-                               UCT_CUDA_TOPO_LIMIT_SOCKET);
     }
 
-    return is_own ? min_double(bandwidth,
-                               link->bandwidth *
-                                       (is_host ?
-                                                problem->model->host_efficiency :
-                                                problem->model->gpu_efficiency)) :
-                    bandwidth;
+    own = link->bandwidth * (is_host ? problem->model->host_efficiency :
+                                       problem->model->gpu_efficiency);
+    return is_own ? min_double(own, limit) : limit;
 }
 
 /* The probe's latencies have the built-in constants in them */
