@@ -69,3 +69,12 @@ tools_tune() {
 
 step tune quick 90 tools_tune \
      "ucx_mp_tune: the model near the best found, tables, stopping and resuming"
+
+# Four kinds of nodes; all twenty seeds, and others, by hand
+tools_perturbed() {
+    local -x UCX_MP_TUNE=$ucx_mp_prefix/bin/ucx_mp_tune
+    passing_on '^90 cells: mean ' "$ucx_mp_top/test/tune/perturbed" 4 2
+}
+
+step perturbed full 60 tools_perturbed \
+     "nodes off by up to 30 %, calibrated: the model within 4 and 8 % of the best"
