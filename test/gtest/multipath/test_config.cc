@@ -47,7 +47,7 @@ TEST_F(test_config, defaults)
     EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.host);
     EXPECT_EQ(0u, m_config.chunks);
     EXPECT_EQ(UCT_CUDA_MP_SIZE_AUTO, m_config.chunk_size);
-    EXPECT_EQ(16u, m_config.max_chunks);
+    EXPECT_EQ(32u, m_config.max_chunks);
     EXPECT_EQ(64 * MiB, m_config.staging_size);
     EXPECT_STREQ("auto", m_config.tuning_file);
     EXPECT_EQ(UCS_OK,

@@ -470,7 +470,7 @@ TEST_P(test_engine_remote, get)
 TEST_P(test_engine_remote, pieces_map_once)
 {
     create();
-    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 9 * MiB + 1));
+    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 17 * MiB + 1));
     EXPECT_EQ((std::vector<int>{2, 3}), m_peer.mapped_for);
 }
 
@@ -1244,8 +1244,8 @@ TEST_P(test_engine_graphs, window)
 TEST_P(test_engine_graphs, pieces)
 {
     create("64");
-    transfer(0, 1, 8 * MiB); /* two of 4 MiB */
-    transfer(0, 1, 8 * MiB);
+    transfer(0, 1, 16 * MiB); /* two of 8 MiB */
+    transfer(0, 1, 16 * MiB);
     EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
 }
 

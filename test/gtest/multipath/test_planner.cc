@@ -300,14 +300,14 @@ TEST_F(test_planner, chunks)
     plan(beluga(), config, 0, 1, 10 * MiB);
     EXPECT_EQ(10u, m_plan->paths[1].chunks);
     /* One bank of the staging memory's two */
-    EXPECT_EQ(8u, m_plan->paths[1].slots);
+    EXPECT_EQ(4u, m_plan->paths[1].slots);
 
-    /* A slot holds a sixteenth of the staging memory */
-    config.set("_STAGING_SIZE", "4m");
+    /* A slot holds an eighth of the staging memory */
+    config.set("_STAGING_SIZE", "2m");
     plan(beluga(), config, 0, 1, 10 * MiB);
     EXPECT_EQ(256 * KiB, m_plan->paths[1].chunk);
     EXPECT_EQ(20u, m_plan->paths[1].chunks);
-    EXPECT_EQ(8u, m_plan->paths[1].slots);
+    EXPECT_EQ(4u, m_plan->paths[1].slots);
 
     for (const char *size : {"inf", "8e18", "256k"}) {
         config.set("_CHUNK_SIZE", size);
@@ -328,7 +328,7 @@ TEST_F(test_planner, smallest_chunks_still_fit)
 
     config.set("", "y").set("_PATHS", "gpu2").set("_STAGING_SIZE", "1m");
     largest = uct_cuda_mp_plan_max_size(config);
-    EXPECT_EQ(4 * MiB, largest);
+    EXPECT_EQ(8 * MiB, largest);
     plan(beluga(), config, 0, 1, largest);
     EXPECT_EQ("gpu2", paths());
     EXPECT_EQ(64u, m_plan->paths[0].chunks);

@@ -490,15 +490,15 @@ TEST_F(test_tuning, order_of_one_path)
 TEST_F(test_tuning, order_of_chunks)
 {
     ASSERT_EQ(UCS_OK,
-              read(HEAD + PAIR + " 1m 256m direct:.5,relay1:.25:20,relay2:.25 "
+              read(HEAD + PAIR + " 1m 256m direct:.5,relay1:.25:40,relay2:.25 "
                    "auto\n"));
 
     plan(Config(), 0, 1, 32 * MiB);
     ASSERT_EQ("direct,gpu2,gpu3", paths());
-    EXPECT_EQ(20u, m_plan->paths[1].chunks); /* more than _MAX_CHUNKS */
-    EXPECT_NE(20u, m_plan->paths[2].chunks); /* the model's */
+    EXPECT_EQ(40u, m_plan->paths[1].chunks); /* more than _MAX_CHUNKS */
+    EXPECT_NE(40u, m_plan->paths[2].chunks); /* the model's */
     EXPECT_GT(m_plan->paths[2].chunks, 1u);
-    EXPECT_LE(m_plan->paths[2].chunks, 16u);
+    EXPECT_LE(m_plan->paths[2].chunks, 32u);
 
     plan(Config().set("_CHUNKS", "4"), 0, 1, 32 * MiB);
     EXPECT_TRUE(m_plan->is_tuned);

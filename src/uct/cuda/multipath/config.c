@@ -40,7 +40,7 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
      "Chunks that a staged path's part is cut into."},
     {"MULTIPATH_CHUNK_SIZE", "auto", "Size of a chunk; overrides "
                                      "MULTIPATH_CHUNKS."},
-    {"MULTIPATH_MAX_CHUNKS", "16", "Most chunks when their number is chosen. "
+    {"MULTIPATH_MAX_CHUNKS", "32", "Most chunks when their number is chosen. "
                                    "More are used where a chunk would not fit "
                                    "into a staging slot."},
     {"MULTIPATH_SHARES", "auto",

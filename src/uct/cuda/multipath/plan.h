@@ -27,7 +27,7 @@ BEGIN_C_DECLS
 /** Staging slots that one device's staging memory is divided into, and those of
  *  them that one plan uses at most: a bank, so that the next transfer begins
  *  while this one ends. */
-#define UCT_CUDA_MP_STAGING_SLOTS 16
+#define UCT_CUDA_MP_STAGING_SLOTS 8
 #define UCT_CUDA_MP_STAGING_BANKS 2
 #define UCT_CUDA_MP_PLAN_SLOTS \
     (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
