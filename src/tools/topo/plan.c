@@ -354,8 +354,7 @@ static const char *executor_str(const ucx_mp_topo_plan_t *plan)
     unsigned patience;
 
     if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, false,
-                                      &patience)) {
+        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, &patience)) {
         return "streams";
     }
 
@@ -365,22 +364,12 @@ static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const char *name = executor_str(plan);
-    unsigned patience;
 
-    if (strcmp(name, "auto") != 0) {
-        fprintf(stream, "submitted %s\n",
-                (strcmp(name, "graph") == 0) ? "as a graph" :
-                                               "through streams");
-        return;
-    }
-
-    fprintf(stream,
-            "submitted through streams at first, as a graph when it comes "
-            "again%s\n",
-            uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, true,
-                                         &patience) ?
-                    "" :
-                    " behind others");
+    fprintf(stream, "submitted %s\n",
+            (strcmp(name, "auto") == 0) ?
+                    "through streams at first, as a graph when it comes again" :
+            (strcmp(name, "graph") == 0) ? "as a graph" :
+                                           "through streams");
 }
 
 void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,

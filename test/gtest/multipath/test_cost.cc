@@ -18,10 +18,10 @@ protected:
         m_plan->seconds   = 0;
     }
 
-    bool wants(bool is_alone = false)
+    bool wants()
     {
         m_patience = 12345;
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config, is_alone,
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config,
                                             &m_patience);
     }
 
@@ -95,18 +95,17 @@ TEST_F(test_cost, streams_that_keep_up)
     m_plan->paths[2].chunks = 3;
     m_plan->paths[2].slots  = 3;
     m_plan->seconds         = 116e-6;
-    EXPECT_FALSE(wants(true));
-    EXPECT_TRUE(wants(false));
+    EXPECT_FALSE(wants());
     m_plan->graph = UCT_CUDA_MP_YES;
-    EXPECT_TRUE(wants(true));
+    EXPECT_TRUE(wants());
     m_plan->graph   = UCT_CUDA_MP_AUTO;
     m_plan->seconds = 115e-6;
-    EXPECT_TRUE(wants(true));
+    EXPECT_TRUE(wants());
 
     /* No direct copy that could go ahead */
     m_plan->seconds        = 116e-6;
     m_plan->paths[0].slots = 1;
-    EXPECT_TRUE(wants(true));
+    EXPECT_TRUE(wants());
 }
 
 TEST_F(test_cost, variables)

@@ -78,8 +78,7 @@ protected:
 
     bool wants_graph(const Config &config, unsigned *patience_p = NULL)
     {
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, false,
-                                            patience_p);
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, patience_p);
     }
 
     void plan(const Config &config, int src, int dst, size_t size,
@@ -516,7 +515,8 @@ TEST_F(test_tuning, order_of_executors)
     ASSERT_EQ(UCS_OK,
               read(HEAD + PAIR + " 1m 4m relay1:1:1 graph\n" +
                    PAIR + " 16m 32m direct:.5,relay1:.5:16 streams\n" +
-                   PAIR + " 64m 128m direct:.5,relay1:.5:16 auto\n"));
+                   PAIR + " 64m 128m direct:.2,relay1:.4:64,relay2:.4:64 "
+                   "auto\n"));
 
     /* Two copies: by cost never a graph */
     plan(Config(), 0, 1, 4 * MiB);
@@ -529,7 +529,7 @@ TEST_F(test_tuning, order_of_executors)
     m_plan->graph = UCT_CUDA_MP_AUTO;
     EXPECT_FALSE(wants_graph(Config()));
 
-    /* Many: by cost surely one, in time */
+    /* Many: by cost surely one, in time, for streams could not keep up */
     plan(Config(), 0, 1, 32 * MiB);
     EXPECT_FALSE(wants_graph(Config()));
     EXPECT_TRUE(wants_graph(Config().set("_GRAPH", "y")));
@@ -538,7 +538,8 @@ TEST_F(test_tuning, order_of_executors)
     EXPECT_GT(patience, 0u);
 
     /* Not the line's plan, so not its executor either */
-    plan(Config().set("_PATHS", "direct,gpu2,gpu3"), 0, 1, 32 * MiB);
+    plan(Config().set("_PATHS", "direct,gpu2,gpu3").set("_CHUNKS", "20"), 0, 1,
+         32 * MiB);
     EXPECT_TRUE(wants_graph(Config()));
 }
 

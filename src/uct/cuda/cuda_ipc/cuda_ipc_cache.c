@@ -180,15 +180,29 @@ ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
                                     CUdevice device,
                                     uct_cuda_ipc_mapping_t **mapping_p)
 {
-    uct_cuda_ipc_mapping_t key = {.handle = *handle, .device = device};
-    uct_cuda_ipc_mapping_t *mapping;
+    unsigned long long id;
     ucs_status_t status;
-    void *found;
+    CUcontext context;
 
-    status = uct_cuda_ctx_current(&key.context, &key.context_id);
-    if (status != UCS_OK) {
-        return status;
-    }
+    status = uct_cuda_ctx_current(&context, &id);
+    return (status == UCS_OK) ?
+                   uct_cuda_ipc_cache_get_in(handle, device, context, id,
+                                             mapping_p) :
+                   status;
+}
+
+ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
+                                       CUdevice device, CUcontext context,
+                                       unsigned long long context_id,
+                                       uct_cuda_ipc_mapping_t **mapping_p)
+{
+    uct_cuda_ipc_mapping_t key = {.handle     = *handle,
+                                  .device     = device,
+                                  .context    = context,
+                                  .context_id = context_id};
+    ucs_status_t status        = UCS_OK;
+    uct_cuda_ipc_mapping_t *mapping;
+    void *found;
 
     pthread_mutex_lock(&cache.lock);
 

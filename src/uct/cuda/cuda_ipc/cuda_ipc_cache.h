@@ -40,6 +40,13 @@ ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
                                     CUdevice device,
                                     uct_cuda_ipc_mapping_t **mapping_p);
 
+/** The same for who knows the current context, and its id, already: small
+ *  messages feel every question to the driver. */
+ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
+                                       CUdevice device, CUcontext context,
+                                       unsigned long long context_id,
+                                       uct_cuda_ipc_mapping_t **mapping_p);
+
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
 

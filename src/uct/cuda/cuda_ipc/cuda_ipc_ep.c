@@ -133,13 +133,15 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
                                  uint64_t remote_addr, size_t length,
                                  direction_t direction, uct_cuda_op_t *op)
 {
-    const bool is_put = (direction == DIRECTION_PUT);
-    const int peer    = rkey->gpu_device;
+    const uct_cuda_context_t *context = op->lane->context;
+    const bool is_put                 = (direction == DIRECTION_PUT);
+    const int peer                    = rkey->gpu_device;
     uct_cuda_ipc_mapping_t *mapping;
     CUdeviceptr remote, src, dst;
     ucs_status_t status;
 
-    status = uct_cuda_ipc_cache_get(&rkey->handle, device, &mapping);
+    status = uct_cuda_ipc_cache_get_in(&rkey->handle, device, context->cuda,
+                                       context->id, &mapping);
     if (status != UCS_OK) {
         uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
                        (unsigned long)rkey->handle.base, rkey->handle.pid);

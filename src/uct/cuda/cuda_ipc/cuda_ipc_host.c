@@ -195,11 +195,13 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
              uct_cuda_op_t *op)
 {
     const uct_cuda_ipc_handle_t *handle = &request->rkey->handle;
+    const uct_cuda_context_t *context   = op->lane->context;
     CUstream stream                     = op->lane->stream;
     ucs_status_t status;
 
     transfer->keep = iface->enable_cache;
-    status = uct_cuda_ipc_cache_get(handle, device, &transfer->mapping);
+    status = uct_cuda_ipc_cache_get_in(handle, device, context->cuda,
+                                       context->id, &transfer->mapping);
     if (status != UCS_OK) {
         uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
                        (unsigned long)handle->base, handle->pid);

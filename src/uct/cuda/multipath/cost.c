@@ -108,7 +108,7 @@ static bool streams_keep_up(const uct_cuda_mp_plan_t *plan)
 
 bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
                                   const uct_cuda_mp_config_t *config,
-                                  bool is_alone, unsigned *patience_p)
+                                  unsigned *patience_p)
 {
     uct_cuda_mp_ternary_t graph = config->graph;
     unsigned patience           = 0;
@@ -129,8 +129,7 @@ bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
         (config->graph_cache_size == 0)) {
         /* Each transfer would build one */
         patience = UCT_CUDA_MP_COST_NEVER;
-    } else if ((graph == UCT_CUDA_MP_AUTO) && is_alone &&
-               streams_keep_up(plan)) {
+    } else if ((graph == UCT_CUDA_MP_AUTO) && streams_keep_up(plan)) {
         patience = UCT_CUDA_MP_COST_NEVER;
     } else if (graph == UCT_CUDA_MP_AUTO) {
         patience = uct_cuda_mp_cost_patience(plan->num_steps);

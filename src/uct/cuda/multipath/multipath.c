@@ -538,7 +538,7 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
 #endif
 
     wants_graph = uct_cuda_mp_cost_wants_graph(&engine->plan, &engine->config,
-                                               start->is_alone, &patience);
+                                               &patience);
     if (wants_graph) {
         status = uct_cuda_mp_graphs_submit(engine->graphs, &engine->plan,
                                            &start->ends, offset, is_alone,
