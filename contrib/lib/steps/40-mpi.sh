@@ -139,7 +139,7 @@ mpi_remap() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
-        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_CUDA_IPC_HOST_ZCOPY=y \
+        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
         passing_on \
         '^ucx_mp_remap: 6 ways, 6 of them with locked memory, 0 wrong' \
         "$mpi_run" --quiet --emulate hgx-h200 "$mpirun" -n 2 \
@@ -152,7 +152,7 @@ mpi_host_run() {
     local pattern=$1 multipath=$2 ranks=$3 log=$ucx_mp_build/log/mpi-host.out
     shift 3
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib UCX_LOG_LEVEL=debug \
-        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_CUDA_IPC_HOST_ZCOPY=y \
+        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
         "$mpi_run" --emulate hgx-h200 --multipath "$multipath" "$mpirun" \
         -n "$ranks" -x UCX_LOG_LEVEL "$@" > "$log" 2>&1 ||
         { grep -v ' DEBUG ' "$log" | tail -n 20; return 1; }

@@ -47,7 +47,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .type   = UCT_ABI_CONFIG_MEMUNITS,
      .offset = offsetof(md_config_t, cache_max_size)},
     {.name   = "HOST_ZCOPY",
-     .dfl    = "n",
+     .dfl    = "y",
      .doc    = "Copy between this process's host memory and peers' GPUs "
                "directly (UCX 1.16 and later)",
      .type   = UCT_ABI_CONFIG_BOOL,
