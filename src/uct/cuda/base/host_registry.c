@@ -469,6 +469,22 @@ static size_t foreign_piece(uintptr_t address, size_t length, bool *is_pinned)
     return length;
 }
 
+/* Was the memory in front of an address locked because it was copied often? The
+ * lock is held. */
+static bool follows_kept(uintptr_t address)
+{
+    const unsigned index = region_find(address - 1);
+    const uct_cuda_host_region_t *region;
+
+    if (index == registry.count) {
+        return false;
+    }
+
+    region = registry.regions[index];
+    return (region->start < address) && (region->state == REGION_LOCKED) &&
+           region->is_kept;
+}
+
 static void lazy_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -510,7 +526,8 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
 
         pthread_mutex_lock(&registry.lock);
         note_range(start, end);
-        is_worth = uct_cuda_host_usage_add(&registry.usage, start, piece);
+        is_worth = uct_cuda_host_usage_add(&registry.usage, start, piece,
+                                           follows_kept(start));
         pthread_mutex_unlock(&registry.lock);
         if (!is_worth) {
             return piece;

@@ -30,13 +30,16 @@ typedef struct {
 /**
  * A buffer is about to be copied.
  *
- * Nobody knows how often it will be copied again. Locking it once as much has
- * been lost as that costs spends at worst twice what was needed.
+ * Nobody knows how often it will be copied again. Locking it once half as much
+ * has been lost as that costs spends at worst three times what was needed.
+ *
+ * @param is_more  It goes on behind memory that was copied often enough: the
+ *                 same buffer most likely, with a longer message in it.
  *
  * @return Whether locking it now pays.
  */
 bool uct_cuda_host_usage_add(uct_cuda_host_usage_t *usage, uintptr_t address,
-                             size_t length);
+                             size_t length, bool is_more);
 
 /** The driver would not lock it: do not ask again for a long time. */
 void uct_cuda_host_usage_refused(uct_cuda_host_usage_t *usage,
