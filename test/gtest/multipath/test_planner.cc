@@ -549,16 +549,39 @@ TEST_F(test_planner, host_relays_behind_other_switches_come_first)
     EXPECT_LT(m_plan->seconds, 1.1 * 256 * MiB / (36 * GB));
 }
 
-TEST_F(test_planner, host_memory_leaves_links_in_use_alone)
+TEST_F(test_planner, host_memory_shares_links_in_use)
 {
     uct_cuda_mp_load_t load = {};
 
     load.is_known = true;
     load.active[uct_cuda_mp_lane(UCT_CUDA_MP_LANE_HOST, 2)] = 1;
-    plan(hgx(), Config(), -1, 1, 64 * MiB, &load);
-    EXPECT_EQ("direct,gpu3,gpu0", paths());
+    plan(hgx(), Config(), -1, 1, 256 * MiB, &load);
+    ASSERT_EQ("direct,gpu3,gpu0,gpu2", paths());
+    EXPECT_NEAR(.5, share(3) / share(2), .05);
     plan(hgx(), Config(), 1, -1, 64 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+}
+
+/* Two transfers of four copies each have half of the memory each; one of one
+ * copy would have a fifth of it */
+TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
+{
+    uct_cuda_topo_t node = hgx();
+    int memory           = uct_cuda_topo_add_limit(&node,
+                                                   UCT_CUDA_TOPO_LIMIT_MEMORY,
+                                                   120 * GB);
+    uct_cuda_mp_load_t load = {};
+
+    load.is_known = true;
+    for (int gpu = 0; gpu < 4; ++gpu) {
+        uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, memory);
+        load.active[uct_cuda_mp_lane(gpu, UCT_CUDA_MP_LANE_HOST)] = 1;
+    }
+
+    plan(node, Config(), 1, -1, 256 * MiB, &load);
+    ASSERT_EQ("direct,gpu2,gpu3,gpu0", paths());
+    EXPECT_NEAR(256 * MiB / (60 * GB), m_plan->seconds, .4e-3);
+    EXPECT_NEAR(256 * MiB / (24 * GB), m_plan->single_seconds, .4e-3);
 }
 
 TEST_F(test_planner, variables_are_for_host_memory_too)

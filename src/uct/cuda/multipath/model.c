@@ -153,11 +153,11 @@ double uct_cuda_mp_model_limit(const problem_t *problem, int limit)
 void uct_cuda_mp_model_start(problem_t *problem)
 {
     const uct_cuda_topo_t *topo = problem->topo;
-    unsigned users[UCT_CUDA_TOPO_MAX_LIMITS];
     const uct_cuda_topo_link_t *link;
     int from, to, i;
     uint16_t lane;
 
+    memset(problem->others, 0, sizeof(problem->others));
     for (i = 0; i < topo->num_limits; ++i) {
         problem->limits[i] = uct_cuda_mp_model_limit(problem, i);
     }
@@ -166,7 +166,6 @@ void uct_cuda_mp_model_start(problem_t *problem)
         return;
     }
 
-    memset(users, 0, sizeof(users));
     for (from = 0; from < UCT_CUDA_MP_LANE_ENDS; ++from) {
         for (to = 0; to < UCT_CUDA_MP_LANE_ENDS; ++to) {
             lane = uct_cuda_mp_lane(from, to);
@@ -177,14 +176,15 @@ void uct_cuda_mp_model_start(problem_t *problem)
             link = lane_link(topo, lane);
             for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
                 if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-                    users[link->limits[i]] += problem->load->active[lane];
+                    problem->others[link->limits[i]] +=
+                            problem->load->active[lane];
                 }
             }
         }
     }
 
     for (i = 0; i < topo->num_limits; ++i) {
-        problem->limits[i] /= 1 + users[i];
+        problem->limits[i] /= 1 + problem->others[i];
     }
 }
 
@@ -314,6 +314,30 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
     return candidate->cap > 0;
 }
 
+/* What a transfer gets of a shared limit. Between GPUs, one copy's part, for
+ * relays leave to others what is theirs; of the host's memory and the links to
+ * it as much as its copies are among all. */
+static double limit_share(const problem_t *problem, const split_t *split,
+                          int limit)
+{
+    const unsigned others = problem->others[limit];
+    unsigned own          = 0;
+    unsigned i, j;
+
+    if ((others == 0) ||
+        !uct_cuda_mp_plan_ends_host(problem->src, problem->dst)) {
+        return problem->limits[limit];
+    }
+
+    for (i = 0; i < split->count; ++i) {
+        for (j = 0; j < split->paths[i]->num_limits; ++j) {
+            own += (split->paths[i]->limits[j] == limit);
+        }
+    }
+
+    return problem->limits[limit] * (1 + others) * own / (own + others);
+}
+
 void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
                              double *rates)
 {
@@ -330,7 +354,7 @@ void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
         has_limits = has_limits || (split->paths[i]->num_limits > 0);
         for (j = 0; j < split->paths[i]->num_limits; ++j) {
             left[split->paths[i]->limits[j]] =
-                    problem->limits[split->paths[i]->limits[j]];
+                    limit_share(problem, split, split->paths[i]->limits[j]);
         }
     }
 

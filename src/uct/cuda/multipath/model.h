@@ -140,8 +140,10 @@ typedef struct {
     int                        dst;   /**< ... here, but not both */
     int                        numa;  /**< Node of host memory on the way */
     double                     size;  /**< Bytes */
-    /** Bytes/s of shared limits that others leave; filled by _start() */
+    /** Bytes/s of shared limits that others leave to one copy, and the copies
+     *  of others there; filled by _start() */
     double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];
+    unsigned                   others[UCT_CUDA_TOPO_MAX_LIMITS];
 } uct_cuda_mp_case_t;
 
 
