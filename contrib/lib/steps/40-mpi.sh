@@ -164,9 +164,10 @@ mpi_host_run() {
         { say "one path for host memory"; return 1; }
 }
 
-# mpi_host: page-locked host memory at one end, over the links of all GPUs: to
-# and from one, in two pieces of locked memory, which no copy may cross; then
-# four ranks with more copies at once than streams take, so that some wait
+# mpi_host: host memory at one end: small messages, which from a GPU come by way
+# of locked memory; large ones over the links of all GPUs, in two pieces of
+# locked memory, which no copy may cross; then four ranks with more copies at
+# once than streams take, so that some wait
 mpi_host() {
     local mpirun programs sides
     mpi_tools distribution || return
@@ -175,7 +176,7 @@ mpi_host() {
     for sides in "H D" "D H"; do
         # shellcheck disable=SC2086
         mpi_host_run '^ +100663296 .* right' auto 2 "$programs/ucx_mp_bw" \
-            --benchmark bw --window 2 --sizes 96M:96M --iterations 3 \
+            --benchmark bw --window 2 --sizes 8,4K,64K,96M --iterations 3 \
             --warmup 3 --repeats 1 --validate $sides || return
     done
     mpi_host_run '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' y 4 \

@@ -7,6 +7,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/host_bounce.h>
 #include <uct/cuda/base/host_copy.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/log.h>
@@ -22,6 +23,10 @@
 
 #define FEW_PIECES 4
 
+/* Bytes that are sooner copied once more than it is found out whether their
+ * memory is locked: 0.3 us */
+#define TINY_SIZE 4096
+
 /* Of local memory: locked at one stroke, or not at all */
 typedef struct {
     size_t                 length; /* bytes */
@@ -32,6 +37,9 @@ typedef struct {
     uct_cuda_ipc_mapping_t *mapping; /* NULL: the engine has its own */
     bool                   keep;
     bool                   is_locked; /* all of it, by whomever */
+    void                   *local;
+    void                   *bounce; /* what comes to local goes here first; or
+                                       NULL */
     unsigned               count;
     unsigned               room;
     piece_t                *pieces; /* few, or allocated */
@@ -53,6 +61,10 @@ static void transfer_destroy(transfer_t *transfer)
         uct_cuda_ipc_cache_put(transfer->mapping, transfer->keep);
     }
 
+    if (transfer->bounce != NULL) {
+        uct_cuda_host_bounce_put(transfer->bounce);
+    }
+
     if (transfer->pieces != transfer->few) {
         free(transfer->pieces);
     }
@@ -67,6 +79,14 @@ static void transfer_release(void *arg)
 static void transfer_done(uct_cuda_op_t *op)
 {
     transfer_destroy(op->arg);
+}
+
+static void transfer_done_bounce(uct_cuda_op_t *op)
+{
+    transfer_t *transfer = op->arg;
+
+    memcpy(transfer->local, transfer->bounce, transfer->pieces[0].length);
+    transfer_destroy(transfer);
 }
 
 static ucs_status_t transfer_reserve(transfer_t *transfer)
@@ -90,6 +110,15 @@ static ucs_status_t transfer_reserve(transfer_t *transfer)
     transfer->pieces = pieces;
     transfer->room  *= 2;
     return UCS_OK;
+}
+
+/* Has what comes from the GPU go by locked memory, if there is some */
+static void transfer_bounce(transfer_t *transfer, void *local, size_t length)
+{
+    transfer->local            = local;
+    transfer->count            = 1;
+    transfer->pieces[0].length = length;
+    transfer->bounce           = uct_cuda_host_bounce_get(length);
 }
 
 /* Finds the pieces, locking some on the way, and holds what is locked */
@@ -209,17 +238,25 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
         return status;
     }
 
+    if ((transfer->bounce == NULL) && !request->is_put &&
+        !transfer->is_locked && (transfer->count == 1)) {
+        transfer_bounce(transfer, request->local, request->length);
+    }
+
     status = transfer_submit(transfer,
                              transfer->mapping->mapped +
                                      (request->remote_addr - handle->base),
-                             request->local, request->is_put, stream);
+                             (transfer->bounce != NULL) ? transfer->bounce :
+                                                          request->local,
+                             request->is_put, stream);
     if (status != UCS_OK) {
         /* What was submitted must not outlive the memory that it uses */
         (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
         return status;
     }
 
-    op->done = transfer_done;
+    op->done = (transfer->bounce != NULL) ? transfer_done_bounce :
+                                            transfer_done;
     op->arg  = transfer;
     return UCS_OK;
 }
@@ -249,9 +286,16 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
     transfer->pieces = transfer->few;
     transfer->room   = FEW_PIECES;
 
-    status = transfer_hold(transfer, local, length);
-    if (status != UCS_OK) {
-        goto err;
+    if (!to_gpu && (length <= TINY_SIZE)) {
+        transfer_bounce(transfer, local, length);
+    }
+
+    if (transfer->bounce == NULL) {
+        transfer->count = 0;
+        status          = transfer_hold(transfer, local, length);
+        if (status != UCS_OK) {
+            goto err;
+        }
     }
 
     if (multipath_start(iface, transfer, &request, op) == UCS_OK) {

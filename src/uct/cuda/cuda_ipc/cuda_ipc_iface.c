@@ -13,9 +13,9 @@
 
 #define MBYTE (1024.0 * 1024.0)
 
-/* Seconds: with it UCP copies host memory directly from about 64 KiB on. Below
- * that, in pageable memory, its own staging is ahead. */
-#define HOST_OVERHEAD 20e-6
+/* Seconds: with it UCP copies from host memory directly from about 64 KiB on.
+ * Below that, in pageable memory, its own staging is ahead. */
+#define HOST_PUT_OVERHEAD 20e-6
 
 
 #define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
@@ -163,6 +163,9 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
+    const bool is_put  = (attr->operation == UCT_ABI_EP_OP_PUT_SHORT) ||
+                        (attr->operation == UCT_ABI_EP_OP_PUT_BCOPY) ||
+                        (attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY);
 
     /* Host memory is touched by its own process only */
     if (attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) {
@@ -172,7 +175,8 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
     attr->bandwidth.shared  = is_host ? host_bandwidth() :
                                         generation_bandwidth();
     attr->path_bandwidth    = attr->bandwidth;
-    attr->send_pre_overhead = iface->overhead + (is_host ? HOST_OVERHEAD : 0);
+    attr->send_pre_overhead = iface->overhead +
+                              ((is_host && is_put) ? HOST_PUT_OVERHEAD : 0);
     attr->latency.c         = iface->latency;
     return UCS_OK;
 }

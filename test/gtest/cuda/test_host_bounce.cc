@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Page-locked slots for small copies from GPUs. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/host_bounce.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+static unsigned registrations;
+static CUresult refuse;
+
+class HostBounce : public ::testing::Test
+{
+protected:
+    FakeDriver driver;
+    /* The pool is the process's: no two tests share a context with it */
+    static unsigned long long next_id;
+
+    void SetUp() override
+    {
+        registrations = 0;
+        refuse        = CUDA_SUCCESS;
+        driver.ctx_id = ++next_id;
+
+        driver.table.cuMemHostRegister = [](void*, size_t length,
+                                            unsigned flags) {
+            EXPECT_EQ(unsigned(CU_MEMHOSTREGISTER_PORTABLE), flags);
+            EXPECT_GE(length, UCT_CUDA_HOST_BOUNCE_SLOTS *
+                                      UCT_CUDA_HOST_BOUNCE_SIZE);
+            ++registrations;
+            return refuse;
+        };
+    }
+};
+
+unsigned long long HostBounce::next_id = 1000;
+
+TEST_F(HostBounce, slots_are_apart_and_come_back)
+{
+    std::vector<char*> slots;
+    char *slot;
+
+    EXPECT_EQ(nullptr,
+              uct_cuda_host_bounce_get(UCT_CUDA_HOST_BOUNCE_SIZE + 1));
+    EXPECT_EQ(0u, registrations);
+
+    for (unsigned i = 0; i < UCT_CUDA_HOST_BOUNCE_SLOTS; ++i) {
+        slot = static_cast<char*>(
+                uct_cuda_host_bounce_get(UCT_CUDA_HOST_BOUNCE_SIZE));
+        ASSERT_NE(nullptr, slot);
+        memset(slot, int(i), UCT_CUDA_HOST_BOUNCE_SIZE);
+        slots.push_back(slot);
+    }
+
+    EXPECT_EQ(1u, registrations);
+    EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));
+    for (unsigned i = 0; i < slots.size(); ++i) {
+        EXPECT_EQ(char(i), slots[i][0]);
+        EXPECT_EQ(char(i), slots[i][UCT_CUDA_HOST_BOUNCE_SIZE - 1]);
+    }
+
+    uct_cuda_host_bounce_put(slots[3]);
+    EXPECT_EQ(slots[3], uct_cuda_host_bounce_get(1));
+    for (char *each : slots) {
+        uct_cuda_host_bounce_put(each);
+    }
+}
+
+TEST_F(HostBounce, another_context_locks_again)
+{
+    char *before = static_cast<char*>(uct_cuda_host_bounce_get(1));
+
+    ASSERT_NE(nullptr, before);
+    driver.ctx_id = ++next_id;
+    char *after = static_cast<char*>(uct_cuda_host_bounce_get(1));
+    ASSERT_NE(nullptr, after);
+    EXPECT_NE(before, after);
+    EXPECT_EQ(2u, registrations);
+
+    /* A slot of before is still memory */
+    before[0] = 1;
+    uct_cuda_host_bounce_put(before);
+    uct_cuda_host_bounce_put(after);
+}
+
+TEST_F(HostBounce, a_refusal_is_asked_for_once)
+{
+    refuse = CUDA_ERROR_OUT_OF_MEMORY;
+    EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));
+    EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));
+    EXPECT_EQ(1u, registrations);
+}
