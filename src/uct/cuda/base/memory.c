@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memtype.h>
 
 #include <pthread.h>
 
@@ -53,6 +54,21 @@ static bool get_attributes(const void *address, unsigned count,
     return true;
 }
 
+/* Kept for one uct_cuda_memory_place() */
+static __thread struct {
+    const void *address; /* NULL: nothing */
+    int        device;
+    CUcontext  context;
+} answer;
+
+void uct_cuda_memory_remember(const void *address,
+                              const uct_cuda_memory_t *memory)
+{
+    answer.address = uct_cuda_memtype_sees_frees() ? NULL : address;
+    answer.device  = memory->device;
+    answer.context = memory->context;
+}
+
 void uct_cuda_memory_query(const void *address, size_t length,
                            uct_cuda_memory_t *memory)
 {
@@ -82,6 +98,7 @@ void uct_cuda_memory_query(const void *address, size_t length,
     memory->length    = length;
     memory->buffer_id = 0;
     memory->is_pinned = false;
+    answer.address    = NULL;
 
     if ((uct_cuda_driver_get() == NULL) || (address == NULL) ||
         !get_attributes(address, sizeof(values) / sizeof(values[0]), attributes,
@@ -121,6 +138,13 @@ void uct_cuda_memory_place(const void *address, int *device_p,
         CU_POINTER_ATTRIBUTE_CONTEXT,
     };
     void *values[] = {&memory_type, &is_managed, device_p, context_p};
+
+    if ((answer.address == address) && (address != NULL)) {
+        answer.address = NULL;
+        *device_p      = answer.device;
+        *context_p     = answer.context;
+        return;
+    }
 
     *device_p  = -1;
     *context_p = NULL;
@@ -170,11 +194,18 @@ static bool sync_memops_context(CUcontext context)
 
 void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
 {
+    /* Buffer of this thread's last call; ids are never used again */
+    static __thread unsigned long long last_id;
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned enable                 = 1;
 
     if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
-        sync_memops_context(memory->context)) {
+        ((memory->buffer_id != 0) && (memory->buffer_id == last_id))) {
+        return;
+    }
+
+    last_id = memory->buffer_id;
+    if (sync_memops_context(memory->context)) {
         return;
     }
 

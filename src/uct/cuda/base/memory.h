@@ -44,6 +44,18 @@ void uct_cuda_memory_query(const void *address, size_t length,
 
 
 /**
+ * Keep an answer for this thread's next uct_cuda_memory_place() of the address.
+ *
+ * A UCX that sees no frees asks about a buffer before each operation, and the
+ * operation asks again. That one may have the answer, once: by the next the
+ * memory may be another's. Where UCX sees frees it does not ask each time, and
+ * nothing is kept.
+ */
+void uct_cuda_memory_remember(const void *address,
+                              const uct_cuda_memory_t *memory);
+
+
+/**
  * Where GPU memory is, for a copy: half the price of the whole answer.
  *
  * @param device_p   Driver's device number, or -1 for host memory.

@@ -271,6 +271,7 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
     }
 
     attr->sys_dev = uct_cuda_gpu_sys_device(memory.device);
+    uct_cuda_memory_remember(address, &memory);
     uct_cuda_memory_sync_memops(&memory);
     if (is_reported_whole(md, &memory)) {
         attr->base_address = (void*)memory.base;
