@@ -278,6 +278,14 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         attr->alloc_length = memory.length;
     }
 
+    /* A UCX that sees allocations and frees knows that it is GPU memory, but
+     * not of which GPU, and asks each time until told. Of frees to a pool not
+     * every release is told. */
+    if ((memory.context != NULL) && uct_cuda_memtype_sees_frees()) {
+        uct_abi_memtype_cache_update(attr->base_address, attr->alloc_length,
+                                     attr->mem_type, attr->sys_dev);
+    }
+
     if (attr->field_mask &
         (UCT_ABI_MEM_ATTR_DMABUF_FD | UCT_ABI_MEM_ATTR_DMABUF_OFFSET)) {
         query_dmabuf(md, attr, address);
@@ -291,7 +299,10 @@ static ucs_status_t detect_memory_type(uct_abi_md_t *md, const void *address,
                                        uct_abi_mem_type_t *mem_type_p)
 {
     uct_abi_mem_attr_t attr = {
-        .field_mask = UCT_ABI_MEM_ATTR_MEM_TYPE
+        .field_mask   = UCT_ABI_MEM_ATTR_MEM_TYPE,
+        .sys_dev      = UCT_ABI_SYS_DEVICE_UNKNOWN,
+        .base_address = (void*)address,
+        .alloc_length = length
     };
     ucs_status_t status;
 
