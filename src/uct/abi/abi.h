@@ -326,6 +326,18 @@ typedef enum {
     UCT_ABI_EP_OP_UNKNOWN
 } uct_abi_ep_op_t;
 
+static inline int uct_abi_ep_op_is_put(uct_abi_ep_op_t op)
+{
+    return (op == UCT_ABI_EP_OP_PUT_SHORT) || (op == UCT_ABI_EP_OP_PUT_BCOPY) ||
+           (op == UCT_ABI_EP_OP_PUT_ZCOPY);
+}
+
+static inline int uct_abi_ep_op_is_get(uct_abi_ep_op_t op)
+{
+    return (op == UCT_ABI_EP_OP_GET_SHORT) || (op == UCT_ABI_EP_OP_GET_BCOPY) ||
+           (op == UCT_ABI_EP_OP_GET_ZCOPY);
+}
+
 /* Inputs that UCX did not give are UNKNOWN.
  * Outputs come zeroed, max_inflight_eps SIZE_MAX; set them all, the room hands
  * on what was asked for. path_bandwidth is what one path gives (1.19); left

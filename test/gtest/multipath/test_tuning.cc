@@ -351,31 +351,25 @@ TEST_F(test_tuning, constants_of_the_model)
  * hand from what each link gives */
 TEST_F(test_tuning, constant_of_links_between_sockets)
 {
-    const double size = 64 * MiB;
+    const double size  = 64 * MiB;
+    const auto expects = [&](const char *text, int dst, double gbps) {
+        model(text);
+        plan(Config(), 0, dst, 64 * MiB);
+        EXPECT_NEAR(8e-6 + size / (gbps * GB), m_plan->single_seconds, 1e-9)
+                << text;
+    };
 
     on(two_sockets(72 * GB, 72 * GB, 40 * GB));
-    model("");
-    plan(Config(), 0, 2, 64 * MiB);
-    EXPECT_NEAR(8e-6 + size / (40 * GB), m_plan->single_seconds, 1e-9);
+    expects("", 2, 40);
 
     /* Up to where GPUs' own links hold it up */
-    model("model socket_efficiency .5\n");
-    plan(Config(), 0, 2, 64 * MiB);
-    EXPECT_NEAR(8e-6 + size / (20 * GB), m_plan->single_seconds, 1e-9);
-    model("model socket_efficiency 1.5\n");
-    plan(Config(), 0, 2, 64 * MiB);
-    EXPECT_NEAR(8e-6 + size / (60 * GB), m_plan->single_seconds, 1e-9);
-    model("model socket_efficiency 3\nmodel host_efficiency .75\n");
-    plan(Config(), 0, 2, 64 * MiB);
-    EXPECT_NEAR(8e-6 + size / (54 * GB), m_plan->single_seconds, 1e-9);
+    expects("model socket_efficiency .5\n", 2, 20);
+    expects("model socket_efficiency 1.5\n", 2, 60);
+    expects("model socket_efficiency 3\nmodel host_efficiency .75\n", 2, 54);
 
     /* It is no link between GPUs of a socket */
-    model("model gpu_efficiency .5\n");
-    plan(Config(), 0, 2, 64 * MiB);
-    EXPECT_NEAR(8e-6 + size / (40 * GB), m_plan->single_seconds, 1e-9);
-    model("model socket_efficiency .5\n");
-    plan(Config(), 0, 1, 64 * MiB);
-    EXPECT_NEAR(8e-6 + size / (72 * GB), m_plan->single_seconds, 1e-9);
+    expects("model gpu_efficiency .5\n", 2, 40);
+    expects("model socket_efficiency .5\n", 1, 72);
 
     /* What goes over it has all of it already, whatever it gives */
     for (const char *text : {"", "model socket_efficiency .7\n",

@@ -81,9 +81,7 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
     const iface_t *iface = (iface_t*)tl_iface;
     const bool is_zcopy  = (attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY) ||
                            (attr->operation == UCT_ABI_EP_OP_GET_ZCOPY);
-    const bool is_get    = (attr->operation == UCT_ABI_EP_OP_GET_SHORT) ||
-                           (attr->operation == UCT_ABI_EP_OP_GET_BCOPY) ||
-                           (attr->operation == UCT_ABI_EP_OP_GET_ZCOPY);
+    const bool is_get    = uct_abi_ep_op_is_get(attr->operation);
     const double factor  = is_zcopy ? 1 : SHORT_SYNC_FACTOR;
     uct_abi_mem_type_t from, to;
 

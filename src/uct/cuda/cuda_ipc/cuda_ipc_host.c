@@ -112,13 +112,19 @@ static ucs_status_t transfer_reserve(transfer_t *transfer)
     return UCS_OK;
 }
 
-/* Has what comes from the GPU go by locked memory, if there is some */
-static void transfer_bounce(transfer_t *transfer, void *local, size_t length)
+/* Has what comes from the GPU go by locked memory. False, and nothing is
+ * changed, if there is none. */
+static bool transfer_bounce(transfer_t *transfer, void *local, size_t length)
 {
+    transfer->bounce = uct_cuda_host_bounce_get(length);
+    if (transfer->bounce == NULL) {
+        return false;
+    }
+
     transfer->local            = local;
     transfer->count            = 1;
     transfer->pieces[0].length = length;
-    transfer->bounce           = uct_cuda_host_bounce_get(length);
+    return true;
 }
 
 /* Finds the pieces, locking some on the way, and holds what is locked */
@@ -240,7 +246,7 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
 
     if ((transfer->bounce == NULL) && !request->is_put &&
         !transfer->is_locked && (transfer->count == 1)) {
-        transfer_bounce(transfer, request->local, request->length);
+        (void)transfer_bounce(transfer, request->local, request->length);
     }
 
     status = transfer_submit(transfer,
@@ -286,13 +292,9 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
     transfer->pieces = transfer->few;
     transfer->room   = FEW_PIECES;
 
-    if (!to_gpu && (length <= TINY_SIZE)) {
-        transfer_bounce(transfer, local, length);
-    }
-
-    if (transfer->bounce == NULL) {
-        transfer->count = 0;
-        status          = transfer_hold(transfer, local, length);
+    if (to_gpu || (length > TINY_SIZE) ||
+        !transfer_bounce(transfer, local, length)) {
+        status = transfer_hold(transfer, local, length);
         if (status != UCS_OK) {
             goto err;
         }

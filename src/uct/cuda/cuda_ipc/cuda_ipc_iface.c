@@ -163,9 +163,7 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
-    const bool is_put  = (attr->operation == UCT_ABI_EP_OP_PUT_SHORT) ||
-                        (attr->operation == UCT_ABI_EP_OP_PUT_BCOPY) ||
-                        (attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY);
+    const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
 
     /* Host memory is touched by its own process only */
     if (attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) {

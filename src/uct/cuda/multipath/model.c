@@ -335,7 +335,7 @@ static double limit_share(const problem_t *problem, const split_t *split,
         }
     }
 
-    return problem->limits[limit] * (1 + others) * own / (own + others);
+    return uct_cuda_mp_model_limit(problem, limit) * own / (own + others);
 }
 
 void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
