@@ -5,6 +5,7 @@
 extern "C" {
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/host_copy.h>
+#include <uct/cuda/base/host_pieces.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/host_usage.h>
 }
@@ -374,4 +375,64 @@ TEST_F(HostRegistry, a_copy_over_several_registrations_goes_in_pieces)
         left -= copy.second;
     }
     EXPECT_EQ(0u, left);
+}
+
+/* Nine regions, one behind the other: more than fit without an allocation */
+TEST_F(HostRegistry, pieces_are_where_regions_end)
+{
+    void *at = reinterpret_cast<void*>(base + 100);
+    std::vector<uct_cuda_host_lock_t*> locks;
+    uct_cuda_host_pieces_t pieces;
+
+    for (unsigned i = 0; i < 9; ++i) {
+        locks.push_back(lock(base + i * page, page));
+    }
+
+    uct_cuda_host_pieces_init(&pieces);
+    ASSERT_EQ(UCS_OK, uct_cuda_host_pieces_hold(&pieces, at, 9 * page - 200));
+    EXPECT_TRUE(pieces.is_locked);
+    ASSERT_EQ(9u, pieces.count);
+    for (unsigned i = 0; i < 9; ++i) {
+        EXPECT_EQ((i + 1) * page - ((i == 8) ? 200 : 100), pieces.ends[i]);
+        uct_cuda_host_unlock(locks[i]);
+    }
+
+    /* Held by the pieces alone now; a copy each */
+    EXPECT_EQ(9u, registered.size());
+    ASSERT_EQ(UCS_OK, uct_cuda_host_pieces_copy(&pieces, 0x1000, at, true,
+                                                nullptr));
+    ASSERT_EQ(9u, copies.size());
+    EXPECT_EQ(base + 100, copies[0].first);
+    EXPECT_EQ(page - 100, copies[0].second);
+    for (unsigned i = 1; i < 9; ++i) {
+        EXPECT_EQ(base + i * page, copies[i].first);
+        EXPECT_EQ((i == 8) ? page - 100 : page, copies[i].second);
+    }
+
+    uct_cuda_host_pieces_release(&pieces);
+    EXPECT_TRUE(registered.empty());
+}
+
+TEST_F(HostRegistry, pieces_say_what_is_not_locked)
+{
+    uct_cuda_host_pieces_t pieces;
+
+    uct_cuda_host_pieces_init(&pieces);
+    uct_cuda_host_pieces_release(&pieces); /* of none */
+
+    registered[base] = page;
+    ASSERT_EQ(UCS_OK, uct_cuda_host_pieces_hold(
+                              &pieces, reinterpret_cast<void*>(base), page));
+    EXPECT_TRUE(pieces.is_locked);
+    uct_cuda_host_pieces_release(&pieces);
+
+    uct_cuda_host_pieces_init(&pieces);
+    ASSERT_EQ(UCS_OK,
+              uct_cuda_host_pieces_hold(
+                      &pieces, reinterpret_cast<void*>(base), 2 * page));
+    EXPECT_FALSE(pieces.is_locked);
+    ASSERT_EQ(2u, pieces.count);
+    EXPECT_EQ(page, pieces.ends[0]);
+    EXPECT_EQ(2 * page, pieces.ends[1]);
+    uct_cuda_host_pieces_release(&pieces);
 }

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Few pieces need no memory of their own; more are allocated, as they grow. */
+#include <uct/cuda/base/host_pieces.h>
+
+#include <uct/cuda/base/host_copy.h>
+
+#include <linux/mempolicy.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+
+void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
+{
+    pieces->is_locked = false;
+    pieces->count     = 0;
+    pieces->room      = UCT_CUDA_HOST_PIECES_FEW;
+    pieces->ends      = pieces->few_ends;
+    pieces->regions   = pieces->few_regions;
+}
+
+static void free_arrays(uct_cuda_host_pieces_t *pieces)
+{
+    if (pieces->ends != pieces->few_ends) {
+        free(pieces->ends);
+        free(pieces->regions);
+    }
+}
+
+static ucs_status_t reserve(uct_cuda_host_pieces_t *pieces)
+{
+    const unsigned room = 2 * pieces->room;
+    uct_cuda_host_region_t **regions;
+    size_t *ends;
+
+    if (pieces->count < pieces->room) {
+        return UCS_OK;
+    }
+
+    ends    = malloc(room * sizeof(*ends));
+    regions = malloc(room * sizeof(*regions));
+    if ((ends == NULL) || (regions == NULL)) {
+        free(ends);
+        free(regions);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memcpy(ends, pieces->ends, pieces->count * sizeof(*ends));
+    memcpy(regions, pieces->regions, pieces->count * sizeof(*regions));
+    free_arrays(pieces);
+    pieces->ends    = ends;
+    pieces->regions = regions;
+    pieces->room    = room;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
+                                       void *address, size_t length)
+{
+    size_t end = 0;
+    ucs_status_t status;
+    bool is_locked;
+
+    pieces->is_locked = true;
+    while (end < length) {
+        status = reserve(pieces);
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        end += uct_cuda_host_registry_next((char*)address + end, length - end,
+                                           &is_locked,
+                                           &pieces->regions[pieces->count]);
+        pieces->ends[pieces->count++] = end;
+        pieces->is_locked             = pieces->is_locked && is_locked;
+    }
+
+    return UCS_OK;
+}
+
+void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces)
+{
+    unsigned i;
+
+    for (i = 0; i < pieces->count; ++i) {
+        if (pieces->regions[i] != NULL) {
+            uct_cuda_host_region_release(pieces->regions[i]);
+        }
+    }
+
+    free_arrays(pieces);
+}
+
+ucs_status_t uct_cuda_host_pieces_copy(const uct_cuda_host_pieces_t *pieces,
+                                       CUdeviceptr gpu, void *host, bool to_gpu,
+                                       CUstream stream)
+{
+    size_t start = 0;
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < pieces->count; ++i) {
+        status = uct_cuda_host_copy(gpu + start, (char*)host + start,
+                                    pieces->ends[i] - start, to_gpu, stream);
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        start = pieces->ends[i];
+    }
+
+    return UCS_OK;
+}
+
+int uct_cuda_host_numa(const void *address)
+{
+    int numa;
+
+    return (syscall(SYS_get_mempolicy, &numa, NULL, 0ul, address,
+                    (unsigned long)(MPOL_F_NODE | MPOL_F_ADDR)) == 0) ?
+                   numa :
+                   -1;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host memory that is about to be copied to or from a GPU: the pieces that it
+ * is page-locked in, which no copy may cross, held while it lasts.
+ */
+#ifndef UCT_CUDA_BASE_HOST_PIECES_H
+#define UCT_CUDA_BASE_HOST_PIECES_H
+
+#include <uct/cuda/base/host_registry.h>
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_HOST_PIECES_FEW 4
+
+/** Of memory locked at one stroke, or not at all. */
+typedef struct {
+    bool                   is_locked; /**< All of it, by whomever */
+    unsigned               count;
+    unsigned               room;
+    size_t                 *ends;     /**< Of each piece, in bytes from the
+                                           first one's start; ascending */
+    uct_cuda_host_region_t **regions; /**< Held; NULL: not locked by us */
+    size_t                 few_ends[UCT_CUDA_HOST_PIECES_FEW];
+    uct_cuda_host_region_t *few_regions[UCT_CUDA_HOST_PIECES_FEW];
+} uct_cuda_host_pieces_t;
+
+
+/** No pieces, nothing held. Stays where it is. */
+void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces);
+
+/**
+ * Find the pieces of a buffer, locking some where that pays (see
+ * uct_cuda_host_registry_next()), and hold what is locked. Call once, with a
+ * context current.
+ *
+ * @param length  Bytes, at least 1.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY; either way to be released.
+ */
+ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
+                                       void *address, size_t length);
+
+/** The copies are over. Any thread. */
+void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces);
+
+/**
+ * Submit a copy of each piece to a stream, with its context current.
+ *
+ * @param host  The address they were found at.
+ *
+ * @return As uct_cuda_host_copy().
+ */
+ucs_status_t uct_cuda_host_pieces_copy(const uct_cuda_host_pieces_t *pieces,
+                                       CUdeviceptr gpu, void *host, bool to_gpu,
+                                       CUstream stream);
+
+
+/** NUMA node of a buffer's first byte, or -1 if the system does not say. */
+int uct_cuda_host_numa(const void *address);
+
+
+END_C_DECLS
+
+#endif
