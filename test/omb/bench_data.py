@@ -4,8 +4,10 @@
 {"runs": [{"id", "machine", "ucx", ...}], "samples": [{"run", "pair", "variant",
 "benchmark", "program", "memory", "window", "size", "value" or "error"}]}
 
-A pair is one run of stock and one of ours, one after the other; (run, pair)
-names it. Figures are GB/s (10^9 bytes/s), those of latency microseconds.
+A pair is one run of the base and one of ours, one after the other; (run, pair)
+names it. The base is stock's module or ours with one path. Figures are GB/s
+(10^9 bytes/s), those of latency microseconds. Runs of several releases of UCX
+and with several bases may be in one file; their figures never meet in a cell.
 """
 
 import json
@@ -16,15 +18,24 @@ from runs import Refused
 
 BENCHMARKS = ('put', 'get', 'bw', 'bibw', 'latency')
 MEMORIES = ('D D', 'H D', 'D H')
-VARIANTS = ('stock', 'ours')
+BASES = {'stock': "UCX's own CUDA module",
+         'single': 'our module with UCX_CUDA_IPC_MULTIPATH=n'}
+# Whose libraries the UCX is
+ORIGINS = {'wheel': "PyPI's wheel", 'system': 'the one that MPI finds',
+           'folder': 'a folder of libraries'}
 # Seconds of modelled time: what takes less is the processor's, not the node's
 CLAIMED = 100e-6
 
 # What has to be the same in runs that make one page
 ALIKE = (('modelled', 'one is modelled and the other measured'),
-         ('node', 'emulated nodes differ'),
-         ('ucx', 'they are of different releases of UCX'),
-         ('settings', 'other variables were set'))
+         ('node', 'emulated nodes differ'))
+# and in those of one kind
+ALIKE_IN_KIND = (('settings', 'other variables were set'),)
+
+
+def kind_of(run):
+    """(UCX's release, whose libraries, base): what figures of a cell share."""
+    return run['ucx'], run.get('origin', 'wheel'), run.get('base', 'stock')
 
 
 def unit(benchmark):
@@ -61,12 +72,17 @@ class Data:
     def add_run(self, run, where=''):
         if any(run['id'] == other['id'] for other in self.runs):
             return
-        for name, why in ALIKE:
-            if self.runs and run.get(name) != self.runs[0].get(name):
-                raise Refused('%scannot be put together with what is there: %s '
-                              '(%s, %s)' % (where and where + ': ', why,
-                                            run.get(name),
-                                            self.runs[0].get(name)))
+        if run.get('base', 'stock') not in BASES:
+            raise Refused("%s'%s' is no base" % (where and where + ': ',
+                                                 run['base']))
+        kin = [other for other in self.runs if kind_of(other) == kind_of(run)]
+        for alike, others in ((ALIKE, self.runs), (ALIKE_IN_KIND, kin)):
+            for name, why in alike:
+                if others and run.get(name) != others[0].get(name):
+                    raise Refused('%scannot be put together with what is '
+                                  'there: %s (%s, %s)' % (
+                                      where and where + ': ', why,
+                                      run.get(name), others[0].get(name)))
         self.runs.append(run)
 
     def add(self, found, samples, where=''):
@@ -87,17 +103,39 @@ class Data:
                 json.dumps(self.runs, indent=1), ',\n'.join(lines)))
         os.replace(path + '.new', path)
 
+    def part(self, kind):
+        """What is of one kind of runs."""
+        part = Data()
+        part.runs = [run for run in self.runs if kind_of(run) == kind]
+        ids = {run['id'] for run in part.runs}
+        part.samples = [sample for sample in self.samples
+                        if sample['run'] in ids]
+        return part
+
+    def parts(self):
+        """One a kind of runs, as they came, those against stock first."""
+        return [self.part(kind) for kind in sorted(
+            dict.fromkeys(kind_of(run) for run in self.runs),
+            key=lambda kind: kind[2] != 'stock')]
+
+    def base(self):
+        """'stock' or 'single'; of one kind of runs, as all that follows."""
+        kinds = {kind_of(run) for run in self.runs}
+        if len(kinds) > 1:
+            raise ValueError('figures of several kinds: %s' % sorted(kinds))
+        return next((kind[2] for kind in kinds), 'stock')
+
     def pairs(self):
-        """{(benchmark, program, memory, window, size): [(stock, ours)]}; a run
+        """{(benchmark, program, memory, window, size): [(base, ours)]}; a run
         without a figure is None, half a pair is none."""
-        table = {}
+        base, table = self.base(), {}
         for sample in self.samples:
             place = self.key(sample)[3:]
             pair = table.setdefault(place, {}).setdefault(
                 (sample['run'], sample['pair']), {})
             pair[sample['variant']] = sample.get('value')
-        return {place: [(pair['stock'], pair['ours'])
-                        for pair in found.values() if len(pair) == 2]
+        return {place: [(pair[base], pair['ours']) for pair in found.values()
+                        if base in pair and 'ours' in pair]
                 for place, found in table.items()}
 
     def cells(self):
@@ -111,7 +149,7 @@ class Data:
         if not (self.runs and self.runs[0].get('modelled')):
             return True
         return all(seconds(place, value) >= CLAIMED
-                   for value in cell.stock + cell.ours)
+                   for value in cell.base + cell.ours)
 
     def errors(self):
         """[((benchmark, program, memory, variant, error), [(window, size)],

@@ -6,18 +6,25 @@ import statistics
 
 import plot
 import stats
-from bench_data import unit
+from bench_data import BASES, ORIGINS, kind_of, unit
 from runs import size_text
 
 TITLES = {'put': 'UCX put', 'get': 'UCX get', 'bw': 'Bandwidth',
           'bibw': 'Bandwidth, both directions at once', 'latency': 'Latency'}
 SIDES = {'D D': 'GPU to GPU', 'H D': 'host to GPU', 'D H': 'GPU to host'}
-COLORS = {'stock': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
+NAMES = {'stock': 'stock', 'single': 'one path', 'ours': 'ours'}
+COLORS = {'base': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
 
 
 def table(heads, rows):
     return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
         ['| ' + ' | '.join(row) + ' |' for row in rows] + ['']
+
+
+def kind_text(run):
+    """Such as "UCX 1.16.0 (the one that MPI finds), against one path"."""
+    ucx, origin, base = kind_of(run)
+    return 'UCX %s (%s), against %s' % (ucx, ORIGINS[origin], NAMES[base])
 
 
 def figures_text(values):
@@ -48,7 +55,7 @@ def row_of(place, cell, claimed):
     pairs = '%d' % len(cell.ratios)
     if cell.failed:
         pairs += ', %d failed' % cell.failed
-    return [size_text(place[4]), figures_text(cell.stock),
+    return [size_text(place[4]), figures_text(cell.base),
             figures_text(cell.ours), ratio_text(cell), interval_text(cell),
             pairs, verdict_text(cell, claimed)]
 
@@ -96,59 +103,71 @@ def summary(data, cells):
     return out + ['']
 
 
-def listed(places, cells):
-    heads = ['what', 'size', 'stock', 'ours', 'ratio', '95 %', 'pairs']
+def listed(data, places, cells):
+    heads = ['what', 'size', NAMES[data.base()], 'ours', 'ratio', '95 %',
+             'pairs']
     places = sorted(places, key=lambda place: cells[place].median)
     return table(heads, [[series_text(place)] + row_of(
         place, cells[place], True)[:-1] for place in places])
 
 
 def losing(data, cells):
+    """The losing rows of one kind of runs, then those that are slower."""
     judged = judged_of(data, cells)
     lost = [place for place, cell in judged.items() if cell.loses()]
     slower = [place for place, cell in judged.items()
               if cell.slower() and not cell.loses()]
+    out = listed(data, lost, cells) if lost else ['None.', '']
+    if slower:
+        out += ['Slower beyond doubt (the interval ends below 1), but by less '
+                'than that:', ''] + listed(data, slower, cells)
+    return out
+
+
+def all_losing(parts):
+    """Losing rows of all, parts being (data, cells)."""
     out = ['## Losing rows', '',
            'The 95 %% interval of the median ratio stays below %g, or the '
            'median is below %g.' % (stats.REACH, stats.LEAST), '']
-    out += listed(lost, cells) if lost else ['None.', '']
-    if slower:
-        out += ['Slower beyond doubt (the interval ends below 1), but by less '
-                'than that:', ''] + listed(slower, cells)
+    for data, cells in parts:
+        if len(parts) > 1:
+            out += ['%s:' % kind_text(data.runs[0]), '']
+        out += losing(data, cells)
     return out
 
 
 # ---------------------------------------------------------------------- plots
 
-def panels(series):
+def panels(series, base):
     """Two panels of one window: figures above, ratios below."""
     place = next(iter(series))
     benchmark, program, _, window, _ = place
     lines = []
-    for name in ('stock', 'ours'):
+    for name in ('base', 'ours'):
         points = [(place[4], statistics.median(values), min(values),
                    max(values)) for place, cell in series.items()
                   for values in [getattr(cell, name)] if values]
         if points:
-            lines.append(plot.Line(name, COLORS[name], points))
+            lines.append(plot.Line(NAMES[base] if name == 'base' else name,
+                                   COLORS[name], points))
     ratios = [(place[4], cell.median, cell.low, cell.high)
               for place, cell in series.items() if cell.median is not None]
     title = program if benchmark == 'latency' else 'window %d' % window
     return (plot.Panel(title, unit(benchmark), lines, log=True),
-            plot.Panel('', 'times stock', [plot.Line('ratio, 95 %',
+            plot.Panel('', 'times ' + NAMES[base], [plot.Line('ratio, 95 %',
                                                      COLORS['ratio'], ratios)]
                        if ratios else [], log=True, at=(1,)))
 
 
-def picture(group, title, what):
+def picture(group, title, what, base):
     """A plot of one benchmark and memory, a column a window; None if there is
     nothing to draw."""
     columns = []
     for key in dict.fromkeys((place[1], place[3]) for place in group):
         series = {place: cell for place, cell in group.items()
                   if (place[1], place[3]) == key}
-        if any(cell.stock or cell.ours for cell in series.values()):
-            columns.append(panels(series))
+        if any(cell.base or cell.ours for cell in series.values()):
+            columns.append(panels(series, base))
     if not columns:
         return None
     return plot.figure(title, what, [[column[0] for column in columns],
@@ -169,7 +188,7 @@ def sections(data, cells, memories, path, what):
         name = '%s-%s-%s.svg' % (
             os.path.splitext(os.path.basename(path))[0], benchmark,
             memory.replace(' ', '').lower())
-        text = picture(group, title, what)
+        text = picture(group, title, what, data.base())
         if text:
             with open(os.path.join(os.path.dirname(path), name), 'w',
                       encoding='utf-8') as file:
@@ -180,36 +199,90 @@ def sections(data, cells, memories, path, what):
             out += ['%s%s, %s:' % (program, ', window %d' % window if
                                    benchmark != 'latency' else '',
                                    unit(benchmark)), '']
-            out += table(['size', 'stock', 'ours', 'ratio', '95 %', 'pairs',
-                          ''],
+            out += table(['size', NAMES[data.base()], 'ours', 'ratio', '95 %',
+                          'pairs', ''],
                          [row_of(place, cell, data.claimed(place, cell))
                           for place, cell in group.items()
                           if (place[1], place[3]) == key])
     return out
 
 
-def errors(data):
-    found = data.errors()
-    if not found:
+def grid_entry(data, place, cell):
+    if cell.median is None:
+        return 'no figure' if cell.failed else ''
+    if not data.claimed(place, cell):
+        return '%.4g (not judged)' % statistics.median(cell.ours)
+    mark = '**' if cell.loses() else ''
+    return '%.4g (%s%.3f%s%s)' % (statistics.median(cell.ours), mark,
+                                  cell.median, '' if cell.sure else ' *', mark)
+
+
+def other(data, cells):
+    """A section of a kind of runs that is not the page's main one."""
+    first = data.runs[0]
+    out = ['### ' + kind_text(first), ''] + summary(data, cells)
+    if first.get('settings'):
+        out += ['With %s.' % ', '.join(first['settings']), '']
+    for memory, side in SIDES.items():
+        places = [place for place in cells if place[2] == memory]
+        sizes = sorted({place[4] for place in places})
+        rows = []
+        for series in dict.fromkeys(place[:4] for place in places):
+            found = {place[4]: grid_entry(data, place, cells[place])
+                     for place in places if place[:4] == series}
+            rows.append([series_text(series + (0,)), unit(series[0])] +
+                        [found.get(size, '') for size in sizes])
+        if rows:
+            out += ['%s:' % side.capitalize().replace('Gpu', 'GPU'), '']
+            out += table(['what', ''] + [size_text(size) for size in sizes],
+                         rows)
+    return out
+
+
+def others(parts):
+    """Sections of the kinds of runs behind the first one."""
+    if not parts:
         return []
-    out = ['## Runs without a figure', '']
-    for (benchmark, program, memory, variant, error), places, count in found:
-        out.append('- %s, %s, %s, %s: %d (%s): %s' % (
-            TITLES[benchmark], program, memory, variant, count, ', '.join(
+    out = ['## Other releases of UCX', '',
+           'The same measured against another base or with another UCX: the '
+           'median of ours, in brackets the median ratio, bold where it '
+           'loses. "One path" is %s. Which rows lose is said at the beginning '
+           'of the page.' % BASES['single'], '']
+    for data, cells in parts:
+        out += other(data, cells)
+    return out
+
+
+def errors(parts):
+    out, ahead = [], ['## Runs without a figure', '']
+    for data in parts:
+        out += errors_of(data, kind_text(data.runs[0]) + ': '
+                         if len(parts) > 1 else '')
+    return ahead + out + [''] if out else []
+
+
+def errors_of(data, ahead):
+    out = []
+    for (benchmark, program, memory, variant, error), places, count in \
+            data.errors():
+        out.append('- %s%s, %s, %s, %s: %d (%s): %s' % (
+            ahead, TITLES[benchmark], program, memory, NAMES[variant], count,
+            ', '.join(
                 '%s%s' % (size_text(size), ' x %d' % window if window > 1
                           else '') for window, size in places[:8]) +
             (' and %d more' % (len(places) - 8) if len(places) > 8 else ''),
             error))
-    return out + ['']
+    return out
 
 
 def runs_table(data):
     pairs = {}
     for sample in data.samples:
         pairs.setdefault(sample['run'], set()).add(sample['pair'])
-    return table(['date', 'machine', 'MPI', 'revision', 'pairs of runs',
-                  'command'], [
-        [run['date'], run['machine'], run.get('mpi') or '-',
+    return table(['date', 'machine', 'UCX, against', 'MPI', 'revision',
+                  'pairs of runs', 'command'], [
+        [run['date'], run['machine'], '%s, %s' % (
+            run['ucx'], NAMES[kind_of(run)[2]]), run.get('mpi') or '-',
          run.get('revision') or '-', '%d' % len(pairs.get(run['id'], ())),
          '`%s`' % run['command']] for run in data.runs])
 
@@ -221,14 +294,15 @@ def title_of(run):
 
 def write(data, path):
     """Writes the page to `path`, the plots beside it."""
-    cells = data.cells()
-    first = data.runs[0]
+    parts = [(part, part.cells()) for part in data.parts()]
+    main, cells = parts[0]
+    first, base = main.runs[0], main.base()
     modelled = first['modelled']
     what = '%s: %s; UCX %s; %s' % (
         'modelled' if modelled else 'measured', title_of(first), first['ucx'],
         first['date'])
     machines = list(dict.fromkeys(run['machine'] for run in data.runs))
-    out = ['# Ours against stock on %s' % title_of(first), '',
+    out = ['# Ours against %s on %s' % (NAMES[base], title_of(first)), '',
            '*%s*%s. This page is written by `test/omb/bench`; do not edit it.'
            % ('Modelled' if modelled else 'Measured', ', %s' % '; '.join(
                dict.fromkeys(run['date'] for run in data.runs))), '',
@@ -237,9 +311,10 @@ def write(data, path):
                                   if len(data.runs) > 1 else ''),
            '- machine%s: %s' % ('s' if len(machines) > 1 else '',
                                 '; '.join(machines)),
-           '- UCX %s, the same libraries for stock and for ours; MPI: %s'
-           % (first['ucx'], first.get('mpi') or '-'), '',
-           'Stock is UCX\'s own CUDA module, ours is our module in its place%s.'
+           '- UCX %s (%s), the same libraries for %s and for ours; MPI: %s'
+           % (first['ucx'], ORIGINS[kind_of(first)[1]], NAMES[base],
+              first.get('mpi') or '-'), '',
+           '%s is %s, ours is our module%s%s.'
            ' A pair is a run of each, one right after the other, the order '
            'alternating. Figures are the median (minimum..maximum) of all '
            'pairs; a ratio is the median over the pairs of how many times '
@@ -249,15 +324,17 @@ def write(data, path):
            '"H D" is from the host\'s memory of one process to GPU memory of '
            'another. put and get are `ucx_perftest`\'s averages, "window" its '
            'operations outstanding.' % (
+               NAMES[base].capitalize(), BASES[base],
+               ' in its place' if base == 'stock' else '',
                ', with %s' % ', '.join(first['settings'])
                if first.get('settings') else ', as it comes'), '']
-    out += summary(data, cells) + losing(data, cells)
+    out += summary(main, cells) + all_losing(parts)
     for title, memories in (('GPU to GPU', ('D D',)),
                             ('Host transfers', ('H D', 'D H'))):
-        text = sections(data, cells, memories, path, what)
+        text = sections(main, cells, memories, path, what)
         if text:
             out += ['## ' + title, ''] + text
-    out += errors(data)
+    out += others(parts[1:]) + errors([part for part, _ in parts])
     out += ['## Runs', ''] + runs_table(data)
     with open(path, 'w', encoding='utf-8') as file:
         file.write('\n'.join(out).rstrip() + '\n')

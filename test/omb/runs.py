@@ -20,8 +20,8 @@ MIB = 1 << 20
 SLOWDOWN = {'narval': 100, 'hgx-h200': 100}
 SLOWDOWN_OTHER = 50
 # Options that say where something is on this machine
-PLACES = ('--wheel', '--launcher', '--programs', '--perftest', '--json',
-          '--page', '--out')
+PLACES = ('--wheel', '--ucx', '--launcher', '--programs', '--perftest',
+          '--json', '--page', '--out')
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 
 
@@ -125,6 +125,14 @@ def wheel_library(folder):
         raise Refused('--wheel: there is no libucx/lib/libucp.so.0 in %s'
                       % folder)
     return library
+
+
+def ucx_library(folder):
+    """Where the libraries of a UCX are that is a folder of libraries."""
+    for library in (folder, os.path.join(folder, 'lib')):
+        if os.path.exists(os.path.join(library, 'libucp.so.0')):
+            return os.path.realpath(library)
+    raise Refused('--ucx: there is no libucp.so.0 in %s' % folder)
 
 
 def environment(library=None, keep=()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What pairs of figures, ours and stock's, say about one another.
+"""What pairs of figures, ours and a base's, say about one another.
 
 A ratio is always "times better": above 1 ours is faster, whatever the unit.
 """
@@ -16,8 +16,8 @@ def higher_is_better(benchmark):
     return benchmark != 'latency'
 
 
-def ratio(benchmark, ours, stock):
-    return ours / stock if higher_is_better(benchmark) else stock / ours
+def ratio(benchmark, ours, base):
+    return ours / base if higher_is_better(benchmark) else base / ours
 
 
 def outer_rank(count, confidence=CONFIDENCE):
@@ -54,11 +54,11 @@ class Cell:
     """All pairs of one benchmark, window and size."""
 
     def __init__(self, benchmark, pairs):
-        """pairs: [(stock's figure, ours)]; None is a run without a figure"""
-        self.stock = [stock for stock, _ in pairs if stock]
+        """pairs: [(the base's figure, ours)]; None is a run without one"""
+        self.base = [base for base, _ in pairs if base]
         self.ours = [ours for _, ours in pairs if ours]
-        self.ratios = [ratio(benchmark, ours, stock)
-                       for stock, ours in pairs if stock and ours]
+        self.ratios = [ratio(benchmark, ours, base)
+                       for base, ours in pairs if base and ours]
         self.failed = len(pairs) - len(self.ratios)
         self.median = self.low = self.high = None
         self.sure = False
