@@ -233,7 +233,7 @@ def other(data, cells):
             rows.append([series_text(series + (0,)), unit(series[0])] +
                         [found.get(size, '') for size in sizes])
         if rows:
-            out += ['%s:' % side.capitalize().replace('Gpu', 'GPU'), '']
+            out += ['%s:' % (side[0].upper() + side[1:]), '']
             out += table(['what', ''] + [size_text(size) for size in sizes],
                          rows)
     return out
