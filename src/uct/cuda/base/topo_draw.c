@@ -218,10 +218,12 @@ static void match_nvlinks(drawing_t *d)
     }
 }
 
-static int add_host_limit(drawing_t *d, double bandwidth)
+/* A limit in each direction of something */
+static void add_limits(drawing_t *d, uct_cuda_topo_limit_kind_t kind,
+                       double bandwidth, int *there_p, int *back_p)
 {
-    return uct_cuda_topo_add_limit(d->topo, UCT_CUDA_TOPO_LIMIT_HOST,
-                                   bandwidth);
+    *there_p = uct_cuda_topo_add_limit(d->topo, kind, bandwidth);
+    *back_p  = uct_cuda_topo_add_limit(d->topo, kind, bandwidth);
 }
 
 /* Limits of GPUs' own links to the host, and of links above switches that more
@@ -262,14 +264,14 @@ static void draw_pcie(drawing_t *d)
     }
 
     for (i = 0; i < wiring->num_gpus; ++i) {
-        d->up.gpu[i]   = add_host_limit(d, d->host[i]);
-        d->down.gpu[i] = add_host_limit(d, d->host[i]);
+        add_limits(d, UCT_CUDA_TOPO_LIMIT_HOST, d->host[i], &d->up.gpu[i],
+                   &d->down.gpu[i]);
     }
 
     for (s = 0; s < wiring->num_switches; ++s) {
         if ((stands[s] == s) && ((d->below[s] & (d->below[s] - 1)) != 0)) {
-            d->up.above[s]   = add_host_limit(d, above[s]);
-            d->down.above[s] = add_host_limit(d, above[s]);
+            add_limits(d, UCT_CUDA_TOPO_LIMIT_HOST, above[s], &d->up.above[s],
+                       &d->down.above[s]);
         }
     }
 }
@@ -293,13 +295,6 @@ static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
 
     return uct_cuda_topo_add_limit(topo, UCT_CUDA_TOPO_LIMIT_SOCKET,
                                    bandwidth);
-}
-
-static int16_t add_memory_limit(drawing_t *d, double bandwidth)
-{
-    return (int16_t)uct_cuda_topo_add_limit(d->topo,
-                                            UCT_CUDA_TOPO_LIMIT_MEMORY,
-                                            bandwidth);
 }
 
 static void draw_numa(drawing_t *d)
@@ -331,8 +326,10 @@ static void draw_numa(drawing_t *d)
         n = wiring->gpus[i].numa;
         if ((n != UCT_CUDA_WIRING_NONE) &&
             (topo->numa[n].read == UCT_CUDA_TOPO_NO_LIMIT)) {
-            topo->numa[n].read  = add_memory_limit(d, read);
-            topo->numa[n].write = add_memory_limit(d, write);
+            topo->numa[n].read  = uct_cuda_topo_add_limit(
+                    topo, UCT_CUDA_TOPO_LIMIT_MEMORY, read);
+            topo->numa[n].write = uct_cuda_topo_add_limit(
+                    topo, UCT_CUDA_TOPO_LIMIT_MEMORY, write);
         }
     }
 
@@ -398,12 +395,6 @@ static void draw_host_links(drawing_t *d, int gpu)
     }
 }
 
-static int add_port_limit(drawing_t *d, double bandwidth)
-{
-    return uct_cuda_topo_add_limit(d->topo, UCT_CUDA_TOPO_LIMIT_NVLINK,
-                                   bandwidth);
-}
-
 static void draw_ports(drawing_t *d)
 {
     int i;
@@ -411,8 +402,8 @@ static void draw_ports(drawing_t *d)
     for (i = 0; i < d->topo->num_gpus; ++i) {
         d->out[i] = d->in[i] = UCT_CUDA_TOPO_NO_LIMIT;
         if (d->ports[i] > 0) {
-            d->out[i] = add_port_limit(d, d->ports[i]);
-            d->in[i]  = add_port_limit(d, d->ports[i]);
+            add_limits(d, UCT_CUDA_TOPO_LIMIT_NVLINK, d->ports[i], &d->out[i],
+                       &d->in[i]);
         }
     }
 }
