@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One rank sends messages to itself, from each GPU to each other one, windows
- * of them, and compares every byte. Prints the bandwidth of a window.
+ * One rank sends messages to itself, between GPUs or between one and host
+ * memory, windows of them, and compares every byte. Prints the bandwidth of the
+ * last window.
  */
 #include "gpu.h"
 #include "pattern.h"
@@ -12,19 +13,39 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SELF_WINDOW  4
 #define SELF_POISON  0x5a
 #define SELF_MAX_GPU 4
 
+/* Windows from the same buffers with host memory: it takes some until that is
+   page-locked */
+#define SELF_HOST_ROUNDS 3
+
+/* Where messages come from or go to; the GPU of host memory means nothing. Of
+   messages with host memory all are GPU 0's. */
+typedef struct {
+    ucx_mp_mem_t mem;
+    int          gpu;
+    const char   *name;
+} self_end_t;
+
 static int self_wrong;
 
-static void self_check(const char *what, const uint8_t *buf, size_t size,
-                       uint64_t seed)
+static void self_use(const self_end_t *end)
+{
+    char why[256];
+
+    ucx_mp_gpu_init(end->gpu, why, sizeof(why));
+}
+
+static void self_check(const char *what, const self_end_t *end,
+                       const uint8_t *buf, size_t size, uint64_t seed)
 {
     ucx_mp_pattern_error_t error;
 
-    if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, buf, size, seed, 0, SELF_POISON,
+    if (ucx_mp_pattern_check(end->mem, buf, size, seed, 0, SELF_POISON,
                              &error)) {
         fprintf(stderr, "ucx_mp_self: WRONG data, %s, %zu bytes: offset %zu "
                 "expected 0x%02x got 0x%02x\n", what, size, error.offset,
@@ -33,23 +54,12 @@ static void self_check(const char *what, const uint8_t *buf, size_t size,
     }
 }
 
-/* A window from GPU to GPU; returns GB/s */
-static double self_window(int from, int to, size_t size)
+/* A window of messages; returns GB/s */
+static double self_send(uint8_t **dst, uint8_t **src, size_t size)
 {
     MPI_Request requests[2 * SELF_WINDOW];
-    uint8_t *src[SELF_WINDOW], *dst[SELF_WINDOW];
-    char what[64], why[256];
     double start;
     int i;
-
-    for (i = 0; i < SELF_WINDOW; ++i) {
-        ucx_mp_gpu_init(from, why, sizeof(why));
-        src[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
-        ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, src[i], size, size + i);
-        ucx_mp_gpu_init(to, why, sizeof(why));
-        dst[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
-        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, dst[i], SELF_POISON, size);
-    }
 
     start = ucx_mp_time();
     for (i = 0; i < SELF_WINDOW; ++i) {
@@ -61,23 +71,64 @@ static double self_window(int from, int to, size_t size)
                   &requests[SELF_WINDOW + i]);
     }
     MPI_Waitall(2 * SELF_WINDOW, requests, MPI_STATUSES_IGNORE);
-    start = ucx_mp_time() - start;
+    return 1e-9 * SELF_WINDOW * size / (ucx_mp_time() - start);
+}
 
-    snprintf(what, sizeof(what), "GPU %d to GPU %d", from, to);
+/* Windows of messages between the same buffers; returns the last one's GB/s */
+static double self_windows(const self_end_t *from, const self_end_t *to,
+                           size_t size, int rounds)
+{
+    uint8_t *src[SELF_WINDOW], *dst[SELF_WINDOW];
+    double rate = 0;
+    char what[64];
+    int i, round;
+
     for (i = 0; i < SELF_WINDOW; ++i) {
-        self_check(what, dst[i], size, size + i);
-        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, src[i]);
-        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, dst[i]);
+        self_use(from);
+        src[i] = ucx_mp_mem_alloc(from->mem, size);
+        self_use(to);
+        dst[i] = ucx_mp_mem_alloc(to->mem, size);
     }
 
-    return 1e-9 * SELF_WINDOW * size / start;
+    snprintf(what, sizeof(what), "%s %d to %s %d", from->name, from->gpu,
+             to->name, to->gpu);
+    for (round = 0; round < rounds; ++round) {
+        for (i = 0; i < SELF_WINDOW; ++i) {
+            ucx_mp_pattern_fill(from->mem, src[i], size, size + i + round);
+            ucx_mp_mem_set(to->mem, dst[i], SELF_POISON, size);
+        }
+
+        rate = self_send(dst, src, size);
+        for (i = 0; i < SELF_WINDOW; ++i) {
+            self_check(what, to, dst[i], size, size + i + round);
+        }
+    }
+
+    for (i = 0; i < SELF_WINDOW; ++i) {
+        ucx_mp_mem_free(from->mem, src[i]);
+        ucx_mp_mem_free(to->mem, dst[i]);
+    }
+
+    return rate;
+}
+
+/* "D", "H" (pageable) or "P" (page-locked); anything else ends the program */
+static self_end_t self_parse(const char *text)
+{
+    static const char *const sides[] = {"D", "H", "P", NULL};
+    static const self_end_t ends[]   = {{UCX_MP_MEM_DEVICE, 0, "GPU"},
+                                        {UCX_MP_MEM_HOST, 0, "host"},
+                                        {UCX_MP_MEM_PINNED, 0, "pinned"}};
+
+    return ends[ucx_mp_parse_choice("memory", text, sides)];
 }
 
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {4096, 300001, 3 << 20, (16 << 20) + 12345,
                                    64 << 20};
-    int count, from, to, transfers = 0;
+    int count, from_count, to_count, transfers = 0, rounds;
+    self_end_t from, to;
     char why[256] = "";
     double rate = 0;
     size_t i;
@@ -85,18 +136,27 @@ int main(int argc, char **argv)
     ucx_mp_program = "ucx_mp_self";
     MPI_Init(&argc, &argv);
     ucx_mp_set_rank(0);
+    if ((argc != 1) && (argc != 3)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_self [D|H|P D|H|P]");
+    }
+
+    from  = self_parse((argc == 3) ? argv[1] : "D");
+    to    = self_parse((argc == 3) ? argv[2] : "D");
     count = ucx_mp_gpu_init(0, why, sizeof(why));
     if (count < 2) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "needs two GPUs: %s", why);
     }
 
-    count = (count > SELF_MAX_GPU) ? SELF_MAX_GPU : count;
+    rounds     = (from.mem == to.mem) ? 1 : SELF_HOST_ROUNDS;
+    count      = (count > SELF_MAX_GPU) ? SELF_MAX_GPU : count;
+    from_count = (rounds > 1) ? 1 : 2;
+    to_count   = (rounds > 1) ? 1 : count;
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        for (from = 0; from < count; ++from) {
-            for (to = 0; to < count; ++to) {
-                if ((from < 2) && ((i < 4) || (from != to))) {
-                    rate       = self_window(from, to, sizes[i]);
-                    transfers += SELF_WINDOW;
+        for (from.gpu = 0; from.gpu < from_count; ++from.gpu) {
+            for (to.gpu = 0; to.gpu < to_count; ++to.gpu) {
+                if ((i < 4) || (from.gpu != to.gpu) || (from.mem != to.mem)) {
+                    rate       = self_windows(&from, &to, sizes[i], rounds);
+                    transfers += SELF_WINDOW * rounds;
                 }
             }
         }

@@ -259,7 +259,86 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     };
 
     init_graphs();
+    init_host();
     uct_cuda_driver_override(&m_table);
+}
+
+/* What transports call for host memory */
+void FakeNode::init_host()
+{
+    using Lock = std::lock_guard<std::recursive_mutex>;
+
+    m_table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                   size_t bytes, CUstream stream) -> CUresult {
+        ENTER("cuMemcpyHtoDAsync", true);
+        return self->copy_host(dst, (CUdeviceptr)src, bytes, stream);
+    };
+    m_table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src, size_t bytes,
+                                   CUstream stream) -> CUresult {
+        ENTER("cuMemcpyDtoHAsync", true);
+        return self->copy_host((CUdeviceptr)dst, src, bytes, stream);
+    };
+    m_table.cuPointerGetAttributes =
+            [](unsigned count, CUpointer_attribute *attributes, void **values,
+               CUdeviceptr at) -> CUresult {
+        Lock lock(self->m_lock);
+        for (unsigned i = 0; i < count; ++i) {
+            self->attribute(attributes[i], values[i], (void*)at);
+        }
+        return CUDA_SUCCESS;
+    };
+    m_table.cuMemHostRegister = [](void *memory, size_t size,
+                                   unsigned flags) -> CUresult {
+        ENTER("cuMemHostRegister", true);
+        auto entry = self->m_memory.find((uint8_t*)memory);
+        if (!(flags & CU_MEMHOSTREGISTER_PORTABLE) ||
+            (entry == self->m_memory.end()) || (entry->second.size != size) ||
+            !entry->second.is_pageable) {
+            self->complain("cannot register that");
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        entry->second.is_pageable = false;
+        return CUDA_SUCCESS;
+    };
+    m_table.cuMemHostUnregister = [](void *memory) -> CUresult {
+        Lock lock(self->m_lock);
+        self->m_memory.at((uint8_t*)memory).is_pageable = true;
+        return CUDA_SUCCESS;
+    };
+}
+
+CUresult FakeNode::attribute(CUpointer_attribute which, void *value,
+                             const void *at)
+{
+    const Memory *memory = find(at, 1);
+
+    if ((memory == nullptr) || memory->is_pageable) {
+        return CUDA_SUCCESS; /* values begin as what means: not known */
+    }
+
+    switch (which) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(CUmemorytype*)value = (memory->device < 0) ? CU_MEMORYTYPE_HOST :
+                                                       CU_MEMORYTYPE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int*)value = memory->device;
+        break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext*)value = context_of(memory->device);
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr*)value =
+                (CUdeviceptr)(--m_memory.upper_bound((const uint8_t*)at))
+                        ->first;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t*)value = memory->size;
+        break;
+    default:
+        break;
+    }
+    return CUDA_SUCCESS;
 }
 
 void FakeNode::init_graphs()
@@ -670,6 +749,8 @@ void FakeNode::check_range(const void *address, size_t bytes, int device)
 
     if (memory == nullptr) {
         complain("copy touches memory that is not allocated");
+    } else if (memory->is_pageable) {
+        complain("copy in a stream of memory that is not locked (any more)");
     } else if (memory->only_context >= 0) {
         if (memory->only_context != device) {
             complain("copy uses another context's mapping");
@@ -702,6 +783,27 @@ CUresult FakeNode::copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
     return CUDA_SUCCESS;
 }
 
+/* As the driver: memory that it does not know is copied at once, and none over
+ * the end of what is locked */
+CUresult FakeNode::copy_host(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                             CUstream stream)
+{
+    const Memory *from = find((void*)src, bytes);
+    const Memory *to   = find((void*)dst, bytes);
+
+    if ((from == nullptr) || (to == nullptr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (from->is_pageable || to->is_pageable) {
+        copied[{from->device, to->device}] += bytes;
+        memcpy((void*)dst, (void*)src, bytes);
+        return CUDA_SUCCESS;
+    }
+
+    return copy(dst, src, bytes, stream);
+}
+
 CUresult FakeNode::allocate(void **memory_p, size_t size, int device,
                             size_t limit)
 {
@@ -716,7 +818,7 @@ CUresult FakeNode::allocate(void **memory_p, size_t size, int device,
     }
 
     *memory_p = malloc(size);
-    m_memory[(uint8_t*)*memory_p] = Memory{size, device, -1};
+    m_memory[(uint8_t*)*memory_p] = Memory{size, device, -1, false};
     return CUDA_SUCCESS;
 }
 
@@ -740,7 +842,16 @@ uint8_t *FakeNode::alloc(int device, size_t size)
 {
     uint8_t *memory = (uint8_t*)malloc(size);
 
-    m_memory[memory] = Memory{size, device, -1};
+    m_memory[memory] = Memory{size, device, -1, false};
+    m_tests_own.insert(memory);
+    return memory;
+}
+
+uint8_t *FakeNode::alloc_pageable(size_t size)
+{
+    uint8_t *memory = (uint8_t*)aligned_alloc(4096, size);
+
+    m_memory[memory] = Memory{size, -1, -1, true};
     m_tests_own.insert(memory);
     return memory;
 }
@@ -749,7 +860,8 @@ void FakeNode::split(uint8_t *memory, size_t at)
 {
     Memory &first = m_memory[memory];
 
-    m_memory[memory + at] = Memory{first.size - at, first.device, -1};
+    m_memory[memory + at] = Memory{first.size - at, first.device, -1,
+                                   first.is_pageable};
     first.size            = at;
     m_tests_own.insert(memory + at);
     m_parts.insert(memory + at);
@@ -767,7 +879,7 @@ uint8_t *FakeNode::alloc_remote(int device, size_t size)
     /* Mapped for a context that there is not: for the test itself only */
     memory = (uint8_t*)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
                             file, 0);
-    m_memory[memory] = Memory{size, device, 99};
+    m_memory[memory] = Memory{size, device, 99, false};
     m_remote[memory] = file;
     m_tests_own.insert(memory);
     return memory;
@@ -779,7 +891,7 @@ CUdeviceptr FakeNode::map_remote(const uint8_t *memory, int device)
     uint8_t *mapped = (uint8_t*)mmap(NULL, size, PROT_READ | PROT_WRITE,
                                      MAP_SHARED, m_remote[memory], 0);
 
-    m_memory[mapped] = Memory{size, m_memory[memory].device, device};
+    m_memory[mapped] = Memory{size, m_memory[memory].device, device, false};
     m_tests_own.insert(mapped);
     return (CUdeviceptr)mapped;
 }

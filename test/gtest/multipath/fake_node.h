@@ -90,6 +90,9 @@ public:
     /** Memory on a GPU (or -1) that the test fills; the fake owns it. */
     uint8_t *alloc(int device, size_t size);
 
+    /** Host memory from malloc: whole pages, not page-locked. */
+    uint8_t *alloc_pageable(size_t size);
+
     /** Make two of one: what is copied may not cross that any more. */
     void split(uint8_t *memory, size_t at);
 
@@ -155,6 +158,7 @@ private:
         size_t size;
         int    device;
         int    only_context; /* -1: any with peer access */
+        bool   is_pageable;
     };
 
     CUresult enter(const char *function, bool needs_context);
@@ -164,7 +168,11 @@ private:
     CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                   CUstream stream);
     CUresult set_node(Node *node, const CUDA_MEMCPY3D *copy, CUcontext ctx);
+    CUresult copy_host(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                       CUstream stream);
+    CUresult attribute(CUpointer_attribute which, void *value, const void *at);
     void init_graphs();
+    void init_host();
     CUresult add_node(CUgraphNode *handle, CUgraph graph,
                       const CUgraphNode *after, size_t count, Node node);
     std::vector<size_t> ready_nodes(const Run &run);

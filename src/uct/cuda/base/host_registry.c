@@ -74,6 +74,7 @@ static struct {
     uct_cuda_host_usage_t  usage;
     size_t                 size;  /* Locked, bytes */
     size_t                 max_size;
+    bool                   is_enabled;
     bool                   is_hooked;
     bool                   is_foreign; /* A process that was forked off */
     bool                   has_thread;
@@ -318,6 +319,12 @@ void uct_cuda_host_registry_enable(size_t max_size)
     pthread_mutex_lock(&registry.lock);
     registry.max_size = max_size;
     pthread_mutex_unlock(&registry.lock);
+    __atomic_store_n(&registry.is_enabled, true, __ATOMIC_RELAXED);
+}
+
+bool uct_cuda_host_registry_is_enabled(void)
+{
+    return __atomic_load_n(&registry.is_enabled, __ATOMIC_RELAXED);
 }
 
 /*

@@ -26,9 +26,13 @@ typedef struct uct_cuda_host_region uct_cuda_host_region_t;
  * before its address is used again, or the driver would go on copying to and
  * from the old pages. Without them nothing is locked of its own accord.
  *
- * @param max_size  Bytes locked at most, other registrations included.
+ * @param max_size  Bytes locked at most, other registrations included. With 0,
+ *                  only what is locked already counts as such.
  */
 void uct_cuda_host_registry_enable(size_t max_size);
+
+/** Was it enabled, by whichever transport? One load. */
+bool uct_cuda_host_registry_is_enabled(void);
 
 
 /**

@@ -5,9 +5,11 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host_copy.h>
+#include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/cuda_copy/cuda_copy_host.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 
 #include <string.h>
@@ -31,7 +33,7 @@ typedef struct {
     bool                   to_gpu;
     int                    from_device; /* -1: host */
     int                    to_device;
-    bool                   is_plain; /* both ends' memory belongs to contexts,
+    bool                   is_plain; /* all GPU memory belongs to contexts,
                                         which any GPU can be let reach */
 } copy_t;
 
@@ -72,7 +74,8 @@ copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
 
     copy->from_device = from_device;
     copy->to_device   = to_device;
-    copy->is_plain    = (from_context != NULL) && (to_context != NULL);
+    copy->is_plain    = ((from_device < 0) || (from_context != NULL)) &&
+                     ((to_device < 0) || (to_context != NULL));
     return UCS_OK;
 }
 
@@ -97,9 +100,28 @@ static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
  * UCP 1.13 forgets the error of many a copy that it has asked for, and whoever
  * waits for the bytes would get others.
  */
-static ucs_status_t copy_plainly(void *dst, const void *src, size_t length)
+static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
+                                 const void *src, size_t length)
 {
-    return UCT_CUDA_CALL(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src, length);
+    const bool to_gpu = copy->to_gpu;
+    ucs_status_t status;
+
+    if (copy->from_gpu && to_gpu) {
+        return UCT_CUDA_CALL(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src,
+                             length);
+    }
+
+    /* Of host memory, parts may be page-locked, across which no copy goes */
+    if (UCT_CUDA_CALL_NOLOG(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src,
+                            length) == UCS_OK) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_host_copy((CUdeviceptr)(to_gpu ? dst : src),
+                                to_gpu ? (void*)src : dst, length, to_gpu,
+                                NULL);
+    return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize, NULL) :
+                                status;
 }
 
 static void copy_end(copy_t *copy)
@@ -136,7 +158,7 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     }
 
     if (status != UCS_OK) {
-        status = copy_plainly(dst, src, length);
+        status = copy_plainly(&copy, dst, src, length);
     }
 
     copy_end(&copy);
@@ -164,16 +186,10 @@ static void uncount(uct_cuda_op_t *op)
     uct_cuda_mp_single_end(op->counter, op->counted);
 }
 
-/* The engine, for a copy that is large enough for it; else NULL */
-static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep, const copy_t *copy,
-                                         size_t length)
+/* The engine, or NULL if there is none */
+static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
 {
     uct_cuda_copy_iface_t *iface = (uct_cuda_copy_iface_t*)ep->iface;
-
-    if ((length < UCT_CUDA_MP_COUNTED_MIN_SIZE) || !copy->from_gpu ||
-        !copy->to_gpu || (copy->from_device == copy->to_device)) {
-        return NULL;
-    }
 
     if ((iface->engine == NULL) &&
         (uct_cuda_mp_engine_get_any(&iface->engine) != UCS_OK)) {
@@ -215,10 +231,72 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
     return true;
 }
 
+/* From one GPU to another, by the engine or one copy that it is told of */
+static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
+                               void *dst, const void *src, size_t length,
+                               uct_cuda_op_t *op)
+{
+    ucs_status_t status;
+
+    if (multipath_start(engine, copy, dst, src, length, op)) {
+        return UCS_OK;
+    }
+
+    status = copy_submit(copy, dst, src, length);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    op->counter = engine;
+    op->counted = uct_cuda_mp_single_begin(engine, copy->from_device,
+                                           copy->to_device, length);
+    op->done    = uncount;
+    return UCS_OK;
+}
+
+/* As uct_cuda_copy_host_start() */
+static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
+                               void *dst, const void *src, size_t length,
+                               uct_cuda_op_t *op)
+{
+    const uct_cuda_copy_host_request_t request = {
+        .gpu      = (CUdeviceptr)(copy->to_gpu ? dst : src),
+        .device   = copy->to_gpu ? copy->to_device : copy->from_device,
+        .is_plain = copy->is_plain,
+        .host     = copy->to_gpu ? (void*)src : dst,
+        .length   = length,
+        .to_gpu   = copy->to_gpu
+    };
+
+    return uct_cuda_copy_host_start(engine, &request, op);
+}
+
+/* Submits the copy, in the way that suits it. @return As copy_submit(). */
+static ucs_status_t copy_start(uct_ep_h ep, const copy_t *copy, void *dst,
+                               const void *src, size_t length,
+                               uct_cuda_op_t *op)
+{
+    uct_cuda_mp_engine_t *engine;
+
+    if (copy->from_gpu && copy->to_gpu) {
+        engine = ((length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
+                  (copy->from_device != copy->to_device)) ?
+                         find_engine(ep) :
+                         NULL;
+        if (engine != NULL) {
+            return peer_start(engine, copy, dst, src, length, op);
+        }
+    } else if ((length >= UCT_CUDA_COPY_HOST_MIN_SIZE) &&
+               uct_cuda_host_registry_is_enabled()) {
+        return host_start(find_engine(ep), copy, dst, src, length, op);
+    }
+
+    return copy_submit(copy, dst, src, length);
+}
+
 static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
                                size_t length, uct_completion_t *comp)
 {
-    uct_cuda_mp_engine_t *engine;
     ucs_status_t status;
     uct_cuda_op_t *op;
     copy_t copy;
@@ -250,21 +328,10 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         goto plain;
     }
 
-    engine = find_engine(ep, &copy, length);
-    if ((engine == NULL) ||
-        !multipath_start(engine, &copy, dst, src, length, op)) {
-        status = copy_submit(&copy, dst, src, length);
-        if (status != UCS_OK) {
-            uct_cuda_op_put(op);
-            goto plain;
-        }
-
-        if (engine != NULL) {
-            op->counter = engine;
-            op->counted = uct_cuda_mp_single_begin(engine, copy.from_device,
-                                                   copy.to_device, length);
-            op->done    = uncount;
-        }
+    status = copy_start(ep, &copy, dst, src, length, op);
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        goto plain;
     }
 
     op->comp = comp;
@@ -272,7 +339,7 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
     goto out;
 
 plain:
-    status = copy_plainly(dst, src, length);
+    status = copy_plainly(&copy, dst, src, length);
 out:
     copy_end(&copy);
     return status;

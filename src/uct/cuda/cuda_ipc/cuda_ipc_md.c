@@ -166,10 +166,12 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                     SIZE_MAX :
                     config->cache_max_size);
 
-    uct_cuda_host_registry_enable(
-            (config->host_max_size == UCT_ABI_MEMUNITS_AUTO) ?
-                    host_max_size_auto() :
-                    config->host_max_size);
+    if (config->host_zcopy) {
+        uct_cuda_host_registry_enable(
+                (config->host_max_size == UCT_ABI_MEMUNITS_AUTO) ?
+                        host_max_size_auto() :
+                        config->host_max_size);
+    }
 
     md->host_zcopy = config->host_zcopy;
     md->super.ops  = &md_ops;

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Page-locked memory may go over several GPUs' links; of other memory, what is
+ * copied often is locked on the way.
+ */
+#include <uct/cuda/cuda_copy/cuda_copy_host.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/host_pieces.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+
+#include <stdlib.h>
+
+
+/* UCP stages messages to other nodes in fragments of 512 KiB, some under way at
+ * once: these need one link's speed and as little of the CPU as possible */
+#define STRIPED_MIN_SIZE (1ul << 20)
+
+typedef struct {
+    uct_cuda_host_pieces_t pieces;
+    uct_cuda_mp_transfer_t *transfer; /* NULL: one path */
+} copy_t;
+
+
+static ucs_status_t multipath_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_mp_test(((copy_t*)op->arg)->transfer);
+}
+
+static ucs_status_t multipath_notify(uct_cuda_op_t *op, CUhostFn func,
+                                     void *arg)
+{
+    return uct_cuda_mp_notify(((copy_t*)op->arg)->transfer, func, arg);
+}
+
+static void copy_destroy(copy_t *copy)
+{
+    uct_cuda_host_pieces_release(&copy->pieces);
+    free(copy);
+}
+
+static void copy_done(uct_cuda_op_t *op)
+{
+    copy_t *copy = op->arg;
+
+    if (copy->transfer != NULL) {
+        uct_cuda_mp_release(copy->transfer);
+    }
+
+    copy_destroy(copy);
+}
+
+/* Managed memory may be anywhere, and moves to the GPU that touches it */
+static bool is_gpu_memory(const uct_cuda_copy_host_request_t *request)
+{
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query((void*)request->gpu, request->length, &memory);
+    return memory.type == UCS_MEMORY_TYPE_CUDA;
+}
+
+/* Offers the copy to the engine. True: it has a transfer now. */
+static bool multipath_start(uct_cuda_mp_engine_t *engine,
+                            const uct_cuda_copy_host_request_t *request,
+                            copy_t *copy)
+{
+    const uct_cuda_host_pieces_t *pieces = &copy->pieces;
+    const CUdeviceptr host               = (CUdeviceptr)request->host;
+    const bool to_gpu                    = request->to_gpu;
+    const int gpu_device                 = request->device;
+    uct_cuda_mp_request_t mp_request     = {
+        .src        = to_gpu ? host : request->gpu,
+        .dst        = to_gpu ? request->gpu : host,
+        .src_device = to_gpu ? UCT_CUDA_MP_DEVICE_HOST : gpu_device,
+        .dst_device = to_gpu ? gpu_device : UCT_CUDA_MP_DEVICE_HOST,
+        .size       = request->length,
+        .num_cuts   = pieces->count - 1,
+        .cuts       = pieces->ends
+    };
+
+    if ((engine == NULL) || (request->length < STRIPED_MIN_SIZE) ||
+        !uct_cuda_mp_wants_host(engine, request->length) ||
+        !pieces->is_locked || !request->is_plain ||
+        !uct_cuda_mp_may_split(engine, mp_request.src_device,
+                               mp_request.dst_device, request->length) ||
+        !is_gpu_memory(request)) {
+        return false;
+    }
+
+    mp_request.host_numa = uct_cuda_host_numa(request->host);
+    return (uct_cuda_mp_start(engine, &mp_request, &copy->transfer) ==
+            UCS_OK) &&
+           (copy->transfer != NULL);
+}
+
+ucs_status_t
+uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
+                         const uct_cuda_copy_host_request_t *request,
+                         uct_cuda_op_t *op)
+{
+    ucs_status_t status;
+    copy_t *copy;
+
+    copy = malloc(sizeof(*copy));
+    if (copy == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    copy->transfer = NULL;
+    uct_cuda_host_pieces_init(&copy->pieces);
+    status = uct_cuda_host_pieces_hold(&copy->pieces, request->host,
+                                       request->length);
+    if (status != UCS_OK) {
+        goto err;
+    }
+
+    if (multipath_start(engine, request, copy)) {
+        op->test   = multipath_test;
+        op->notify = multipath_notify;
+        op->steps  = uct_cuda_mp_num_steps(copy->transfer);
+    } else {
+        status = uct_cuda_host_pieces_copy(&copy->pieces, request->gpu,
+                                           request->host, request->to_gpu,
+                                           op->lane->stream);
+        if (status != UCS_OK) {
+            goto err_wait;
+        }
+    }
+
+    op->done = copy_done;
+    op->arg  = copy;
+    return UCS_OK;
+
+err_wait:
+    /* What was submitted must not outlive the memory that it uses */
+    (void)UCT_CUDA_CALL(cuStreamSynchronize, op->lane->stream);
+err:
+    copy_destroy(copy);
+    return status;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Large copies between host and GPU memory of one process: right bytes by one
+ * path and by several, locked or not, and whatever call of the driver fails.
+ */
+#include "fake_node.h"
+#include "nodes.h"
+
+extern "C" {
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_copy/cuda_copy_host.h>
+}
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+
+/* The parameter: to the GPU? */
+class test_copy_host : public ::testing::TestWithParam<bool>
+{
+protected:
+    static const int gpu = 1;
+
+    test_copy_host() : m_random(5)
+    {
+        m_config.set("", "y").set("_PATHS", "direct,gpu2,gpu3");
+        m_config.set("_SHARES", "2,1,1").set("_STAGING_SIZE", "1m");
+        m_config.set("_LEDGER", "n");
+    }
+
+    void SetUp() override
+    {
+        set_node(1);
+    }
+
+    void TearDown() override
+    {
+        destroy();
+        uct_cuda_topo_override(NULL);
+        uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
+    }
+
+    void set_node(unsigned seed)
+    {
+        destroy();
+        m_topo = mesh_node(4, 24 * GB, 12 * GB);
+        uct_cuda_topo_override(&m_topo);
+        m_node.reset();
+        m_node.reset(new FakeNode(4, seed));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, &m_context));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(m_context));
+        ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&m_queue, 16, UINT_MAX));
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &m_engine));
+    }
+
+    void destroy()
+    {
+        if (!m_node) {
+            return;
+        }
+
+        uct_cuda_queue_cleanup(&m_queue);
+        uct_cuda_mp_engine_destroy(m_engine);
+        uct_cuda_ctx_pop();
+        uct_cuda_ctx_release(gpu);
+        EXPECT_EQ("", m_node->leaks());
+        EXPECT_EQ(0u, uct_cuda_host_registry_count());
+        for (const std::string &complaint : m_node->complaints) {
+            ADD_FAILURE() << complaint;
+        }
+        m_node.reset();
+    }
+
+    struct Completion {
+        uct_completion_t super;
+        bool             is_done;
+    };
+
+    struct Copy {
+        uint8_t                     *src, *dst;
+        size_t                      size;
+        ucs_status_t                status;   /* of the start */
+        bool                        is_split; /* over several paths */
+        std::shared_ptr<Completion> comp;
+    };
+
+    /* Between this host memory and the GPU's; the operation is posted */
+    Copy start(uint8_t *host, size_t size, bool has_engine = true)
+    {
+        uct_cuda_copy_host_request_t request = {};
+        uint8_t *other                       = m_node->alloc(gpu, size);
+        uct_cuda_lane_t *lane;
+        uct_cuda_op_t *op;
+        Copy copy;
+
+        copy.src  = GetParam() ? host : other;
+        copy.dst  = GetParam() ? other : host;
+        copy.size = size;
+        for (size_t i = 0; i < size; i += sizeof(uint32_t)) {
+            const uint32_t word = (uint32_t)m_random() | 0x01010101;
+
+            memcpy(copy.src + i, &word, std::min(size - i, sizeof(word)));
+        }
+        memset(copy.dst, 0, size);
+
+        request.gpu      = (CUdeviceptr)other;
+        request.device   = gpu;
+        request.is_plain = m_is_plain;
+        request.host     = host;
+        request.length   = size;
+        request.to_gpu   = GetParam();
+
+        copy.status = uct_cuda_queue_lane(&m_queue, 0, &lane);
+        if (copy.status != UCS_OK) {
+            return copy;
+        }
+        copy.status = uct_cuda_op_get(lane, &op);
+        if (copy.status != UCS_OK) {
+            return copy;
+        }
+        copy.status = uct_cuda_copy_host_start(has_engine ? m_engine : NULL,
+                                               &request, op);
+        if (copy.status != UCS_OK) {
+            uct_cuda_op_put(op);
+            return copy;
+        }
+
+        copy.comp.reset(new Completion());
+        copy.comp->super.count = 1;
+        copy.comp->super.func  = [](uct_completion_t *self) {
+            ((Completion*)self)->is_done = true;
+        };
+        op->comp      = &copy.comp->super;
+        copy.is_split = (op->test != NULL);
+        copy.status   = uct_cuda_op_post(&m_queue, op);
+        return copy;
+    }
+
+    /* Until it is over; its status */
+    ucs_status_t finish(const Copy &copy)
+    {
+        if (copy.status != UCS_INPROGRESS) {
+            return copy.status;
+        }
+        while (!copy.comp->is_done) {
+            uct_cuda_queue_progress(&m_queue);
+        }
+        return copy.comp->super.status;
+    }
+
+    bool arrived(const Copy &copy)
+    {
+        return memcmp(copy.src, copy.dst, copy.size) == 0;
+    }
+
+    /* All of one; whether it went over several paths */
+    bool transfer(uint8_t *host, size_t size, bool has_engine = true)
+    {
+        Copy copy = start(host, size, has_engine);
+
+        EXPECT_EQ(UCS_INPROGRESS, copy.status);
+        EXPECT_EQ(UCS_OK, finish(copy));
+        EXPECT_TRUE(arrived(copy));
+        return copy.is_split;
+    }
+
+    size_t bytes(int from, int to)
+    {
+        return m_node->copied[GetParam() ? std::make_pair(from, to) :
+                                           std::make_pair(to, from)];
+    }
+
+    Config                    m_config;
+    uct_cuda_topo_t           m_topo;
+    std::unique_ptr<FakeNode> m_node;
+    CUcontext                 m_context;
+    uct_cuda_queue_t          m_queue;
+    uct_cuda_mp_engine_t      *m_engine;
+    bool                      m_is_plain = true;
+    std::mt19937              m_random;
+};
+
+TEST_P(test_copy_host, several_paths)
+{
+    EXPECT_TRUE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB));
+    EXPECT_EQ(2 * MiB, bytes(-1, gpu));
+    EXPECT_EQ(MiB, bytes(-1, 2));
+    EXPECT_EQ(MiB, bytes(2, gpu));
+    EXPECT_EQ(MiB, bytes(-1, 3));
+    EXPECT_EQ(MiB, bytes(3, gpu));
+}
+
+TEST_P(test_copy_host, one_path)
+{
+    /* UCP's fragments; no engine; memory that peers may be unable to reach */
+    EXPECT_FALSE(transfer(m_node->alloc(-1, MiB), 512 * KiB));
+    EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB, false));
+    m_is_plain = false;
+    EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB));
+    m_is_plain = true;
+    m_config.set("", "n");
+    set_node(1);
+    EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB));
+    EXPECT_EQ(4 * MiB, bytes(-1, gpu));
+}
+
+TEST_P(test_copy_host, pageable)
+{
+    EXPECT_FALSE(transfer(m_node->alloc_pageable(4 * MiB), 4 * MiB));
+    EXPECT_EQ(4 * MiB, bytes(-1, gpu));
+}
+
+/* Of memory whose parts are locked apart, and of which one is not */
+TEST_P(test_copy_host, pieces)
+{
+    uint8_t *host = m_node->alloc(-1, 6 * MiB);
+
+    m_node->split(host, 1234567);
+    m_node->split(host + 1234567, MiB);
+    EXPECT_TRUE(transfer(host, 6 * MiB));
+    EXPECT_TRUE(transfer(host + 17, 6 * MiB - 4711));
+    EXPECT_FALSE(transfer(host, 6 * MiB, false));
+
+    uint8_t *pages = m_node->alloc_pageable(4 * MiB);
+    uct_cuda_host_lock_t *lock;
+    ASSERT_EQ(UCS_OK, uct_cuda_host_lock(pages, 4 * MiB, &lock));
+    EXPECT_TRUE(transfer(pages, 4 * MiB));
+    uct_cuda_host_unlock(lock);
+}
+
+/* Who registered it may go first: it stays locked until the copy is over */
+TEST_P(test_copy_host, memory_is_held)
+{
+    for (bool has_engine : {true, false}) {
+        uint8_t *host = m_node->alloc_pageable(4 * MiB);
+        uct_cuda_host_lock_t *lock;
+
+        ASSERT_EQ(UCS_OK, uct_cuda_host_lock(host, 4 * MiB, &lock));
+        Copy copy = start(host, 4 * MiB, has_engine);
+        EXPECT_EQ(has_engine, copy.is_split);
+        uct_cuda_host_unlock(lock);
+        EXPECT_EQ(1u, uct_cuda_host_registry_count());
+        EXPECT_EQ(UCS_OK, finish(copy));
+        EXPECT_TRUE(arrived(copy));
+        EXPECT_EQ(0u, uct_cuda_host_registry_count());
+    }
+}
+
+TEST_P(test_copy_host, many_at_once)
+{
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+        std::vector<Copy> window;
+
+        set_node(seed);
+        for (int i = 0; i < 6; ++i) {
+            size_t size = 64 * KiB + m_random() % (3 * MiB);
+
+            window.push_back(start(m_node->alloc(-1, size), size));
+            ASSERT_EQ(UCS_INPROGRESS, window.back().status);
+        }
+        /* One lane: the last one ends last */
+        EXPECT_EQ(UCS_OK, finish(window.back()));
+        for (Copy &copy : window) {
+            EXPECT_TRUE(arrived(copy));
+        }
+    }
+}
+
+/* Whatever call fails: the caller hears of it or has every byte, nothing is
+ * written after that, nothing stays held, and the next copy arrives */
+TEST_P(test_copy_host, every_call_fails_once)
+{
+    unsigned failures = 0;
+    unsigned calls;
+
+    uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                        const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+    m_config.set("_CHUNKS", "3").set("_GRAPH", "n");
+    set_node(1);
+    calls = m_node->num_calls;
+    transfer(m_node->alloc(-1, MiB), MiB);
+    transfer(m_node->alloc(-1, MiB), MiB, false);
+    calls = m_node->num_calls - calls;
+    EXPECT_GT(calls, 50u);
+
+    for (unsigned n = 1; n <= calls; ++n) {
+        set_node(n);
+        m_node->fail_call(n);
+        for (bool has_engine : {true, false}) {
+            uint8_t *host = m_node->alloc(-1, MiB + 4096);
+
+            m_node->split(host, 300 * KiB);
+            Copy copy           = start(host + 5, MiB + 17, has_engine);
+            ucs_status_t status = finish(copy);
+            std::vector<uint8_t> seen(copy.dst, copy.dst + copy.size);
+
+            /* Who cannot ask the driver any more takes its word that all has
+             * ended, as of a context that is gone */
+            m_node->run_all();
+            EXPECT_TRUE((m_node->failed_function == "cuEventQuery") ||
+                        (memcmp(seen.data(), copy.dst, copy.size) == 0))
+                    << "written after the end";
+            if (status == UCS_OK) {
+                EXPECT_TRUE(arrived(copy));
+            } else {
+                ++failures;
+            }
+        }
+
+        m_node->fail_call(0);
+        transfer(m_node->alloc(-1, MiB), MiB);
+        if (HasFailure()) {
+            FAIL() << "when call " << n << ", " << m_node->failed_function
+                   << ", failed";
+        }
+    }
+
+    EXPECT_GT(failures, 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(directions, test_copy_host, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool> &info) {
+                             return info.param ? "to_gpu" : "from_gpu";
+                         });
