@@ -71,6 +71,7 @@ typedef struct {
     double       effort;     /* factor on iterations by size */
     int          repeats;
     int          validate;
+    int          fresh;      /* host memory is new for each window */
     const char  *json;
     ucx_mp_mem_t mem[2];     /* of rank 0, of rank 1 */
 } bw_options_t;
@@ -79,6 +80,9 @@ typedef struct {
 typedef struct {
     double samples[BW_MAX_REPEATS * BW_TRIES]; /* seconds of an iteration,
                                                   ascending */
+    double evenness[BW_MAX_REPEATS * BW_TRIES]; /* time of the first pair that
+                                                   was done, of the last's */
+    int    num_even;
     int    count;                              /* samples that count */
     int    dropped;
     int    iterations;
@@ -96,6 +100,8 @@ static struct {
     ucx_mp_mem_t mem;         /* of this rank */
     uint8_t     *send_buf;
     uint8_t     *recv_buf;
+    size_t       stride;      /* bytes between messages of a window */
+    double       evenness;    /* of what ran last */
     MPI_Request *requests;
     FILE        *json;
 } bw;
@@ -126,9 +132,14 @@ static void bw_usage(void)
            "  --repeats N      samples a size; median, min and max are shown "
            "(5)\n"
            "  --validate       compare every byte at the end of each size\n"
+           "  --fresh          host buffers are new for every window, each "
+           "message has its\n                   own, written once before the "
+           "time starts; one window a sample\n"
            "  --json FILE      one JSON object a line a size; - is standard "
            "output\n"
            "  --help           this text\n\n"
+           "With several pairs of ranks \"even\" is the time of the first one "
+           "that was done,\nof that of the last.\n"
            "GB/s are 10^9 bytes a second. Exit code 3: the emulated node could "
            "not keep\nits time, no figure is printed.\n");
 }
@@ -233,6 +244,7 @@ static void bw_parse(int argc, char **argv)
         {"repeats", required_argument, NULL, 'r'},
         {"effort", required_argument, NULL, 'e'},
         {"validate", no_argument, NULL, 'v'},
+        {"fresh", no_argument, NULL, 'f'},
         {"json", required_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
@@ -289,6 +301,9 @@ static void bw_parse(int argc, char **argv)
         case 'v':
             o->validate = 1;
             break;
+        case 'f':
+            o->fresh = 1;
+            break;
         case 'j':
             o->json = optarg;
             break;
@@ -298,6 +313,11 @@ static void bw_parse(int argc, char **argv)
         default:
             exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
         }
+    }
+
+    if (o->fresh && o->validate) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "--fresh and --validate do not go together");
     }
 
     if (sizes == NULL) {
@@ -335,12 +355,12 @@ static void bw_window(size_t size)
     int n = 0, i;
 
     for (i = 0; (i < bw.opts.window) && bw_receives(); ++i) {
-        MPI_Irecv(bw.recv_buf, size, MPI_BYTE, bw.from, 1, MPI_COMM_WORLD,
-                  &bw.requests[n++]);
+        MPI_Irecv(bw.recv_buf + (i * bw.stride), size, MPI_BYTE, bw.from, 1,
+                  MPI_COMM_WORLD, &bw.requests[n++]);
     }
     for (i = 0; (i < bw.opts.window) && bw_sends(); ++i) {
-        MPI_Isend(bw.send_buf, size, MPI_BYTE, bw.to, 1, MPI_COMM_WORLD,
-                  &bw.requests[n++]);
+        MPI_Isend(bw.send_buf + (i * bw.stride), size, MPI_BYTE, bw.to, 1,
+                  MPI_COMM_WORLD, &bw.requests[n++]);
     }
     MPI_Waitall(n, bw.requests, MPI_STATUSES_IGNORE);
 
@@ -372,13 +392,51 @@ static void bw_pingpong(size_t size)
     }
 }
 
+/* Least of all ranks' values */
+static double bw_least(double value)
+{
+    double least;
+
+    MPI_Allreduce(&value, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+    return least;
+}
+
+static uint8_t *bw_alloc(size_t size, int value)
+{
+    uint8_t *buffer = ucx_mp_mem_alloc(bw.mem, size);
+
+    ucx_mp_mem_set(bw.mem, buffer, value, size);
+    return buffer;
+}
+
+/* Buffers that no message has been in, if this rank's are to be such. The
+ * answer stays where it is to this rank: behind the largest message. */
+static void bw_renew(size_t size)
+{
+    size_t room = bw.opts.max_size + BW_ANSWER_SIZE;
+
+    if (!bw.opts.fresh || (bw.mem != UCX_MP_MEM_HOST)) {
+        return;
+    }
+
+    ucx_mp_mem_free(bw.mem, bw.recv_buf);
+    ucx_mp_mem_free(bw.mem, bw.send_buf);
+    bw.stride = size;
+    if (room < size * bw.opts.window) {
+        room = size * bw.opts.window;
+    }
+    bw.send_buf = bw_alloc(room, 1);
+    bw.recv_buf = bw_alloc(room, 2);
+}
+
 /* Seconds of one iteration, the mean of `count`; of the slowest rank if there
  * are several pairs */
 static double bw_iterate(size_t size, int count)
 {
-    double start, seconds;
+    double start, seconds, least;
     int i;
 
+    bw_renew(size);
     MPI_Barrier(MPI_COMM_WORLD);
     start = ucx_mp_time();
     for (i = 0; i < count; ++i) {
@@ -390,8 +448,10 @@ static double bw_iterate(size_t size, int count)
     }
     seconds = (ucx_mp_time() - start) / count;
     if (bw.num_ranks > 2) {
+        least = bw_least(seconds);
         MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
                       MPI_COMM_WORLD);
+        bw.evenness = least / seconds;
     }
     return seconds;
 }
@@ -444,15 +504,6 @@ static double bw_late(void)
     bw.emulated = ucx_mp_gpu_emulated(&late);
     MPI_Allreduce(&late, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     return all;
-}
-
-/* Least of all ranks' values */
-static double bw_least(double value)
-{
-    double least;
-
-    MPI_Allreduce(&value, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
-    return least;
 }
 
 static int bw_compare(const void *a, const void *b)
@@ -516,8 +567,11 @@ static void bw_take_samples(size_t size, bw_result_t *result)
                    (late <= (seconds * BW_LATE) + BW_JITTER)) &&
                   (coreless <= BW_CORELESS);
         if (on_time || (seconds < BW_CLAIMED) || !bw.emulated) {
+            result->evenness[good] = bw.evenness;
             result->samples[good++] = seconds;
             qsort(result->samples, good, sizeof(double), bw_compare);
+            qsort(result->evenness, good, sizeof(double), bw_compare);
+            result->num_even = good;
         }
         result->count = bw_count_good(result->samples, good);
     }
@@ -553,18 +607,24 @@ static void bw_measure(size_t size, bw_result_t *result)
     result->iterations = o->iterations ? o->iterations :
                                          bw_default_iterations(size);
     warmup = (o->warmup >= 0) ? o->warmup : (result->iterations + 9) / 10;
+    if (o->fresh) {
+        result->iterations = 1;
+    }
 
     result->valid = 1;
     if (o->validate) {
         bw_fill(size, 0);
     }
-    if (o->time > 0) {
+    if ((o->time > 0) && !o->fresh) {
         result->iterations = bw_limit_iterations(size, result->iterations);
         /* those have warmed up */
         warmup = (o->warmup >= 0) ? warmup : result->iterations / 10;
     }
-    if (warmup > 0) {
+    if ((warmup > 0) && !o->fresh) {
         bw_iterate(size, warmup);
+    }
+    for (; (warmup > 0) && o->fresh; --warmup) {
+        bw_iterate(size, 1);
     }
     bw_take_samples(size, result);
 
@@ -600,29 +660,44 @@ static void bw_print_head(void)
 {
     const bw_options_t *o = &bw.opts;
 
-    printf("# ucx_mp_bw %s %s %s, %d ranks, window %d, %s%s\n",
+    printf("# ucx_mp_bw %s %s %s, %d ranks, window %d, %s%s%s\n",
            bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
            bw_sides[o->mem[1]], bw.num_ranks, o->window,
            bw.emulated ? "modelled (emulated node)" : "measured",
-           o->validate ? ", validated" : "");
-    printf("%12s %12s %12s %12s %8s%s\n", "bytes",
+           o->validate ? ", validated" : "",
+           o->fresh ? ", fresh host memory" : "");
+    printf("%12s %12s %12s %12s %8s%s%s\n", "bytes",
            (o->benchmark == BENCH_LATENCY) ? "us" : "GB/s", "min", "max",
-           "dropped", o->validate ? "  bytes" : "");
+           "dropped", (bw.num_ranks > 2) ? "     even" : "",
+           o->validate ? "  bytes" : "");
     fflush(stdout);
+}
+
+/* Of ascending values */
+static double bw_median(const double *values, int count)
+{
+    int middle = count / 2;
+
+    return (count % 2) ? values[middle] :
+                         (values[middle] + values[middle - 1]) / 2;
 }
 
 static void bw_print(size_t size, const bw_result_t *result)
 {
     const bw_options_t *o = &bw.opts;
     int latency           = (o->benchmark == BENCH_LATENCY);
-    int middle            = result->count / 2;
-    double median, low, high, swap;
+    double median         = bw_value(size, bw_median(result->samples,
+                                                     result->count));
+    double even           = (bw.num_ranks > 2) ?
+                                    bw_median(result->evenness,
+                                              result->num_even) :
+                                    1;
+    char evenness[16]     = "";
+    double low, high, swap;
 
-    median = result->samples[middle];
-    if ((result->count % 2) == 0) {
-        median = (median + result->samples[middle - 1]) / 2;
+    if (bw.num_ranks > 2) {
+        snprintf(evenness, sizeof(evenness), " %8.3f", even);
     }
-    median = bw_value(size, median);
     low    = bw_value(size, result->samples[0]);
     high   = bw_value(size, result->samples[result->count - 1]);
     if (low > high) {
@@ -637,19 +712,20 @@ static void bw_print(size_t size, const bw_result_t *result)
                 "\"ranks\": %d, \"size\": %zu, \"window\": %d, "
                 "\"iterations\": %d, \"repeats\": %d, "
                 "\"%s\": %.6g, \"median\": %.6g, \"min\": %.6g, "
-                "\"max\": %.6g, \"validated\": %s, \"modelled\": %s, "
-                "\"dropped\": %d}\n",
+                "\"max\": %.6g, \"even\": %.4g, \"fresh\": %s, "
+                "\"validated\": %s, \"modelled\": %s, \"dropped\": %d}\n",
                 bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
                 bw_sides[o->mem[1]], bw.num_ranks, size, o->window,
                 result->iterations,
                 result->count, latency ? "usec" : "gbps", median, median, low,
-                high, (o->validate && result->valid) ? "true" : "false",
+                high, even, o->fresh ? "true" : "false",
+                (o->validate && result->valid) ? "true" : "false",
                 bw.emulated ? "true" : "false", result->dropped);
         fflush(bw.json);
     }
     if (bw.json != stdout) {
-        printf("%12zu %12.2f %12.2f %12.2f %8d%s\n", size, median, low, high,
-               result->dropped,
+        printf("%12zu %12.2f %12.2f %12.2f %8d%s%s\n", size, median, low, high,
+               result->dropped, evenness,
                !o->validate  ? "" :
                result->valid ? "  right" :
                                "  WRONG");
@@ -683,8 +759,8 @@ static void bw_prepare(void)
         ucx_mp_die(UCX_MP_EXIT_WRONG, "%s memory: %s", bw_sides[bw.mem], why);
     }
 
-    bw.send_buf = ucx_mp_mem_alloc(bw.mem, o->max_size + BW_ANSWER_SIZE);
-    bw.recv_buf = ucx_mp_mem_alloc(bw.mem, o->max_size + BW_ANSWER_SIZE);
+    bw.send_buf = bw_alloc(o->max_size + BW_ANSWER_SIZE, 1);
+    bw.recv_buf = bw_alloc(o->max_size + BW_ANSWER_SIZE, 2);
     for (i = 0; i < o->num_windows; ++i) {
         if (o->windows[i] > max_window) {
             max_window = o->windows[i];
@@ -694,9 +770,6 @@ static void bw_prepare(void)
     if (bw.requests == NULL) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
     }
-    ucx_mp_mem_set(bw.mem, bw.send_buf, 1, o->max_size + BW_ANSWER_SIZE);
-    ucx_mp_mem_set(bw.mem, bw.recv_buf, 2, o->max_size + BW_ANSWER_SIZE);
-
     if ((o->json != NULL) && (bw.rank == 0)) {
         bw.json = !strcmp(o->json, "-") ? stdout : fopen(o->json, "w");
         if (bw.json == NULL) {
