@@ -25,6 +25,7 @@
 #include <mpi.h>
 
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,7 @@ static struct {
     uint8_t     *send_buf;
     uint8_t     *recv_buf;
     size_t       stride;      /* bytes between messages of a window */
+    size_t       room;        /* bytes for them; the answer is behind */
     double       evenness;    /* of what ran last */
     MPI_Request *requests;
     FILE        *json;
@@ -366,15 +368,15 @@ static void bw_window(size_t size)
 
     /* the answer lies where the receiver of this rank does not look */
     if (bw.opts.benchmark == BENCH_RING) {
-        MPI_Sendrecv(bw.send_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE,
-                     bw.from, 2, bw.recv_buf + bw.opts.max_size,
+        MPI_Sendrecv(bw.send_buf + bw.room, BW_ANSWER_SIZE, MPI_BYTE,
+                     bw.from, 2, bw.recv_buf + bw.room,
                      BW_ANSWER_SIZE, MPI_BYTE, bw.to, 2, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
     } else if (bw.side == 0) {
-        MPI_Recv(bw.recv_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE,
+        MPI_Recv(bw.recv_buf + bw.room, BW_ANSWER_SIZE, MPI_BYTE,
                  bw.to, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
-        MPI_Send(bw.send_buf + bw.opts.max_size, BW_ANSWER_SIZE, MPI_BYTE,
+        MPI_Send(bw.send_buf + bw.room, BW_ANSWER_SIZE, MPI_BYTE,
                  bw.to, 2, MPI_COMM_WORLD);
     }
 }
@@ -401,32 +403,35 @@ static double bw_least(double value)
     return least;
 }
 
-static uint8_t *bw_alloc(size_t size, int value)
+static uint8_t *bw_alloc(int value)
 {
-    uint8_t *buffer = ucx_mp_mem_alloc(bw.mem, size);
+    uint8_t *buffer = ucx_mp_mem_alloc(bw.mem, bw.room + BW_ANSWER_SIZE);
 
-    ucx_mp_mem_set(bw.mem, buffer, value, size);
+    ucx_mp_mem_set(bw.mem, buffer, value, bw.room + BW_ANSWER_SIZE);
     return buffer;
 }
 
-/* Buffers that no message has been in, if this rank's are to be such. The
- * answer stays where it is to this rank: behind the largest message. */
-static void bw_renew(size_t size)
+static void bw_alloc_buffers(size_t room)
 {
-    size_t room = bw.opts.max_size + BW_ANSWER_SIZE;
+    bw.room     = room;
+    bw.send_buf = bw_alloc(1);
+    bw.recv_buf = bw_alloc(2);
+}
 
-    if (!bw.opts.fresh || (bw.mem != UCX_MP_MEM_HOST)) {
-        return;
-    }
-
+static void bw_free_buffers(void)
+{
     ucx_mp_mem_free(bw.mem, bw.recv_buf);
     ucx_mp_mem_free(bw.mem, bw.send_buf);
-    bw.stride = size;
-    if (room < size * bw.opts.window) {
-        room = size * bw.opts.window;
+}
+
+/* Buffers that no message has been in, if this rank's are to be such */
+static void bw_renew(size_t size)
+{
+    if (bw.opts.fresh && (bw.mem == UCX_MP_MEM_HOST)) {
+        bw_free_buffers();
+        bw.stride = size;
+        bw_alloc_buffers(size * bw.opts.window);
     }
-    bw.send_buf = bw_alloc(room, 1);
-    bw.recv_buf = bw_alloc(room, 2);
 }
 
 /* Seconds of one iteration, the mean of `count`; of the slowest rank if there
@@ -759,8 +764,11 @@ static void bw_prepare(void)
         ucx_mp_die(UCX_MP_EXIT_WRONG, "%s memory: %s", bw_sides[bw.mem], why);
     }
 
-    bw.send_buf = bw_alloc(o->max_size + BW_ANSWER_SIZE, 1);
-    bw.recv_buf = bw_alloc(o->max_size + BW_ANSWER_SIZE, 2);
+    if (o->fresh) {
+        /* what is freed goes back to the system */
+        mallopt(M_MMAP_THRESHOLD, 4096);
+    }
+    bw_alloc_buffers(o->max_size);
     for (i = 0; i < o->num_windows; ++i) {
         if (o->windows[i] > max_window) {
             max_window = o->windows[i];
@@ -877,8 +885,7 @@ int main(int argc, char **argv)
         fclose(bw.json);
     }
     free(bw.requests);
-    ucx_mp_mem_free(bw.mem, bw.recv_buf);
-    ucx_mp_mem_free(bw.mem, bw.send_buf);
+    bw_free_buffers();
     MPI_Finalize();
     return ret;
 }

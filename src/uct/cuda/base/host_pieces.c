@@ -14,6 +14,7 @@
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
 {
     pieces->is_locked = false;
+    pieces->pageable  = 0;
     pieces->count     = 0;
     pieces->room      = UCT_CUDA_HOST_PIECES_FEW;
     pieces->ends      = pieces->few_ends;
@@ -58,24 +59,25 @@ static ucs_status_t reserve(uct_cuda_host_pieces_t *pieces)
 ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
                                        void *address, size_t length)
 {
-    size_t end = 0;
     ucs_status_t status;
+    size_t start, end;
     bool is_locked;
 
-    pieces->is_locked = true;
-    while (end < length) {
+    for (start = 0; start < length; start = end) {
         status = reserve(pieces);
         if (status != UCS_OK) {
             return status;
         }
 
-        end += uct_cuda_host_registry_next((char*)address + end, length - end,
-                                           &is_locked,
-                                           &pieces->regions[pieces->count]);
+        end = start +
+              uct_cuda_host_registry_next((char*)address + start,
+                                          length - start, &is_locked,
+                                          &pieces->regions[pieces->count]);
         pieces->ends[pieces->count++] = end;
-        pieces->is_locked             = pieces->is_locked && is_locked;
+        pieces->pageable             += is_locked ? 0 : end - start;
     }
 
+    pieces->is_locked = (pieces->pageable == 0);
     return UCS_OK;
 }
 

@@ -23,6 +23,7 @@ BEGIN_C_DECLS
 /** Of memory locked at one stroke, or not at all. */
 typedef struct {
     bool                   is_locked; /**< All of it, by whomever */
+    size_t                 pageable;  /**< Bytes that are not locked */
     unsigned               count;
     unsigned               room;
     size_t                 *ends;     /**< Of each piece, in bytes from the

@@ -2,7 +2,8 @@
 /*
  * Host memory is only ever touched by its own process: that maps the peer's GPU
  * memory and copies over PCIe, piece by piece as the memory is page-locked. If
- * all of it is locked the engine may take it over several GPUs' links.
+ * all of it is locked the engine may take it over several GPUs' links; if most
+ * of it is not, threads may copy it.
  */
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 
@@ -10,6 +11,7 @@
 #include <uct/cuda/base/host_bounce.h>
 #include <uct/cuda/base/host_copy.h>
 #include <uct/cuda/base/host_pieces.h>
+#include <uct/cuda/base/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
@@ -29,6 +31,7 @@ typedef struct {
     size_t                 length;
     void                   *bounce; /* what comes to local goes here first; or
                                        NULL */
+    uct_cuda_host_job_t    *job;    /* threads copy it; or NULL */
     uct_cuda_host_pieces_t pieces; /* of local; none if all of it is to go by
                                       the bounce slot */
 } transfer_t;
@@ -36,6 +39,10 @@ typedef struct {
 
 static void transfer_destroy(transfer_t *transfer)
 {
+    if (transfer->job != NULL) {
+        uct_cuda_host_pipeline_release(transfer->job);
+    }
+
     uct_cuda_host_pieces_release(&transfer->pieces);
     if (transfer->mapping != NULL) {
         uct_cuda_ipc_cache_put(transfer->mapping, transfer->keep);
@@ -64,6 +71,17 @@ static void transfer_done_bounce(uct_cuda_op_t *op)
 
     memcpy(transfer->local, transfer->bounce, transfer->length);
     transfer_destroy(transfer);
+}
+
+static ucs_status_t job_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_host_pipeline_test(((transfer_t*)op->arg)->job);
+}
+
+static ucs_status_t job_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    uct_cuda_host_pipeline_notify(((transfer_t*)op->arg)->job, func, arg);
+    return UCS_OK;
 }
 
 /* Has what comes from the GPU go by locked memory. False, and nothing is
@@ -115,6 +133,7 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
     const uct_cuda_ipc_handle_t *handle = &request->rkey->handle;
     const uct_cuda_context_t *context   = op->lane->context;
     CUstream stream                     = op->lane->stream;
+    CUdeviceptr remote;
     ucs_status_t status;
 
     transfer->keep = iface->enable_cache;
@@ -132,10 +151,19 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
         (void)transfer_bounce(transfer);
     }
 
-    status = transfer_submit(transfer,
-                             transfer->mapping->mapped +
-                                     (request->remote_addr - handle->base),
-                             request->is_put, stream);
+    remote = transfer->mapping->mapped + (request->remote_addr - handle->base);
+    if ((transfer->pieces.pageable > transfer->length / 2) &&
+        (uct_cuda_host_pipeline_start(remote, transfer->local, transfer->length,
+                                      request->is_put,
+                                      &transfer->job) == UCS_OK)) {
+        op->test   = job_test;
+        op->notify = job_notify;
+        op->done   = transfer_done;
+        op->arg    = transfer;
+        return UCS_OK;
+    }
+
+    status = transfer_submit(transfer, remote, request->is_put, stream);
     if (status != UCS_OK) {
         /* What was submitted must not outlive the memory that it uses */
         (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);

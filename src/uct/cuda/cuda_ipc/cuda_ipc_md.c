@@ -3,6 +3,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host_pipeline.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
@@ -22,6 +23,7 @@ typedef struct {
     size_t        cache_max_size;
     int           host_zcopy;
     size_t        host_max_size;
+    unsigned long host_copy_threads;
 } md_config_t;
 
 typedef struct {
@@ -58,6 +60,12 @@ static const uct_abi_config_field_t md_config_fields[] = {
                "bytes; 0: never, auto: a sixteenth of the memory",
      .type   = UCT_ABI_CONFIG_MEMUNITS,
      .offset = offsetof(md_config_t, host_max_size)},
+    {.name   = "HOST_COPY_THREADS",
+     .dfl    = "auto",
+     .doc    = "Threads that copy host memory which is not page-locked, 8 at "
+               "most; auto: up to 3, as cores are to spare",
+     .type   = UCT_ABI_CONFIG_ULUNITS,
+     .offset = offsetof(md_config_t, host_copy_threads)},
     {.type = UCT_ABI_CONFIG_END}
 };
 
@@ -172,6 +180,13 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                         host_max_size_auto() :
                         config->host_max_size);
     }
+
+    uct_cuda_host_pipeline_enable(
+            (config->host_copy_threads == UCT_ABI_ULUNITS_AUTO) ?
+                    UCT_CUDA_HOST_PIPELINE_AUTO :
+            (config->host_copy_threads > UCT_CUDA_HOST_PIPELINE_MAX_THREADS) ?
+                    UCT_CUDA_HOST_PIPELINE_MAX_THREADS :
+                    (unsigned)config->host_copy_threads);
 
     md->host_zcopy = config->host_zcopy;
     md->super.ops  = &md_ops;

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads that copy pageable memory; the fake GPU's memory is the process's. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/host_pipeline.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#define MIB (1ul << 20)
+
+static std::atomic<unsigned> copies, fail_at, registrations, called;
+static std::atomic<size_t> largest;
+
+/* The n-th copy fails, counted from 1 */
+static CUresult copy(void *dst, const void *src, size_t length)
+{
+    if (++copies == fail_at) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+
+    if (length > largest) {
+        largest = length;
+    }
+    memcpy(dst, src, length);
+    return CUDA_SUCCESS;
+}
+
+class HostPipeline : public ::testing::Test
+{
+protected:
+    FakeDriver driver;
+    /* Threads and slots are the process's: a context for each test */
+    static unsigned long long next_id;
+
+    void SetUp() override
+    {
+        copies = fail_at = registrations = called = 0;
+        largest       = 0;
+        driver.ctx_id = ++next_id;
+
+        driver.table.cuMemHostRegister = [](void*, size_t, unsigned flags) {
+            EXPECT_EQ(unsigned(CU_MEMHOSTREGISTER_PORTABLE), flags);
+            ++registrations;
+            return fake->fails("cuMemHostRegister") ? fake->fail_with :
+                                                      CUDA_SUCCESS;
+        };
+        driver.table.cuStreamCreate = [](CUstream *stream, unsigned) {
+            static uintptr_t number = 0x1000;
+            *stream = reinterpret_cast<CUstream>(++number);
+            return fake->fails("cuStreamCreate") ? fake->fail_with :
+                                                   CUDA_SUCCESS;
+        };
+        driver.table.cuStreamDestroy    = [](CUstream) { return CUDA_SUCCESS; };
+        driver.table.cuEventRecord      = [](CUevent, CUstream) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+        driver.table.cuMemcpyHtoDAsync  = [](CUdeviceptr dst, const void *src,
+                                            size_t length, CUstream) {
+            return copy(reinterpret_cast<void*>(dst), src, length);
+        };
+        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                            size_t length, CUstream) {
+            return copy(dst, reinterpret_cast<const void*>(src), length);
+        };
+        uct_cuda_host_pipeline_enable(3);
+    }
+
+    static ucs_status_t start(std::vector<char> &gpu, std::vector<char> &host,
+                              size_t offset, size_t length, bool to_gpu,
+                              uct_cuda_host_job_t **job_p)
+    {
+        return uct_cuda_host_pipeline_start(
+                reinterpret_cast<CUdeviceptr>(gpu.data()) + offset,
+                host.data() + offset, length, to_gpu, job_p);
+    }
+
+    static ucs_status_t wait(uct_cuda_host_job_t *job)
+    {
+        ucs_status_t status;
+
+        while ((status = uct_cuda_host_pipeline_test(job)) == UCS_INPROGRESS) {
+            std::this_thread::yield();
+        }
+        uct_cuda_host_pipeline_release(job);
+        return status;
+    }
+
+    static void fill(std::vector<char> &bytes, unsigned seed)
+    {
+        for (size_t i = 0; i < bytes.size(); ++i) {
+            bytes[i] = char((i * 2654435761u + seed) >> 13);
+        }
+    }
+
+    /* A copy of odd length at an odd place, and nothing beside it */
+    static void expect_copied(bool to_gpu, size_t size)
+    {
+        const size_t offset = 13, length = size - 29;
+        std::vector<char> from(size), to(size, 77);
+        std::vector<char> &gpu = to_gpu ? to : from, &host = to_gpu ? from : to;
+        uct_cuda_host_job_t *job;
+
+        fill(from, unsigned(size) + to_gpu);
+        ASSERT_EQ(UCS_OK, start(gpu, host, offset, length, to_gpu, &job));
+        ASSERT_EQ(UCS_OK, wait(job));
+        for (size_t i = 0; i < size; ++i) {
+            const bool inside = (i >= offset) && (i < offset + length);
+            ASSERT_EQ(inside ? from[i] : 77, to[i])
+                    << "byte " << i << " of " << size;
+        }
+    }
+};
+
+unsigned long long HostPipeline::next_id = 2000;
+
+TEST_F(HostPipeline, every_byte_either_way)
+{
+    for (size_t size : {MIB + 29, 2 * MIB, 7 * MIB + 1000, 33 * MIB + 17}) {
+        expect_copied(true, size);
+        expect_copied(false, size);
+    }
+
+    EXPECT_EQ(1u, registrations);
+    EXPECT_EQ(MIB, largest);
+}
+
+TEST_F(HostPipeline, small_ones_are_not_for_threads)
+{
+    std::vector<char> gpu(MIB), host(MIB);
+    uct_cuda_host_job_t *job;
+
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, start(gpu, host, 0, MIB - 1, true, &job));
+    EXPECT_EQ(0u, copies);
+}
+
+TEST_F(HostPipeline, many_at_once)
+{
+    const unsigned count = 12;
+    std::vector<std::vector<char>> gpu, host;
+    std::vector<uct_cuda_host_job_t*> jobs(count);
+
+    for (unsigned i = 0; i < count; ++i) {
+        gpu.emplace_back((1 + (i % 5)) * MIB, char(i));
+        host.emplace_back(gpu[i].size(), char(100 + i));
+        fill((i % 2) ? host[i] : gpu[i], i);
+    }
+
+    for (unsigned i = 0; i < count; ++i) {
+        ASSERT_EQ(UCS_OK, start(gpu[i], host[i], 0, gpu[i].size(), i % 2,
+                                &jobs[i]));
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        EXPECT_EQ(UCS_OK, wait(jobs[count - 1 - i]));
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        EXPECT_EQ(gpu[i], host[i]) << "copy " << i;
+    }
+}
+
+TEST_F(HostPipeline, a_failed_copy_is_told_and_the_next_one_works)
+{
+    std::vector<char> gpu(16 * MIB), host(16 * MIB);
+    uct_cuda_host_job_t *job;
+
+    for (bool to_gpu : {true, false}) {
+        copies  = 0;
+        fail_at = 5;
+        ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), to_gpu, &job));
+        EXPECT_EQ(UCS_ERR_IO_ERROR, wait(job));
+        /* Each thread may have had one more under way */
+        EXPECT_LE(copies, 5u + 3u * 4u);
+        fail_at = 0;
+        expect_copied(to_gpu, 3 * MIB);
+    }
+}
+
+TEST_F(HostPipeline, a_failed_start_leaves_nothing)
+{
+    std::vector<char> gpu(MIB), host(MIB);
+    uct_cuda_host_job_t *job;
+
+    for (const char *function : {"cuMemHostRegister", "cuStreamCreate"}) {
+        driver.ctx_id = ++next_id;
+        driver.fail   = function;
+        EXPECT_EQ(UCS_ERR_IO_ERROR, start(gpu, host, 0, MIB, true, &job));
+        EXPECT_EQ(0u, copies);
+    }
+    expect_copied(true, 2 * MIB);
+}
+
+TEST_F(HostPipeline, somebody_is_called_at_the_end)
+{
+    std::vector<char> gpu(8 * MIB), host(8 * MIB);
+    uct_cuda_host_job_t *job;
+
+    ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), true, &job));
+    uct_cuda_host_pipeline_notify(job, [](void*) { ++called; }, nullptr);
+    uct_cuda_host_pipeline_release(job);
+    EXPECT_EQ(1u, called);
+
+    ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), true, &job));
+    while (uct_cuda_host_pipeline_test(job) == UCS_INPROGRESS) {
+        std::this_thread::yield();
+    }
+    uct_cuda_host_pipeline_notify(job, [](void*) { ++called; }, nullptr);
+    EXPECT_EQ(2u, called);
+    uct_cuda_host_pipeline_release(job);
+}
