@@ -171,7 +171,9 @@ mpi_remap() {
 }
 
 # mpi_host_run PATTERN MULTIPATH RANKS PROGRAM...: with host memory straight to
-# GPUs; fails unless several paths carried such a message, with no error
+# GPUs; fails where an error is in the log or a pattern is not, PATTERN or
+# $mpi_host_way: several paths carried such a message
+mpi_host_way='(host to gpu|to host,).* bytes: [2-9] paths'
 mpi_host_run() {
     local pattern=$1 multipath=$2 ranks=$3 log=$ucx_mp_build/log/mpi-host.out
     shift 3
@@ -184,8 +186,8 @@ mpi_host_run() {
     if grep ' ERROR ' "$log"; then
         return 1
     fi
-    grep -qE '(host to gpu|to host,).* bytes: [2-9] paths' "$log" ||
-        { say "one path for host memory"; return 1; }
+    grep -qE "$mpi_host_way" "$log" ||
+        { say "nothing says: $mpi_host_way"; return 1; }
 }
 
 # mpi_host: host memory at one end: small messages, which from a GPU come by way
@@ -206,6 +208,18 @@ mpi_host() {
     mpi_host_run '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' y 4 \
         "$programs/ucx_mp_checked" --seed 3 --step 0 --min-size 1M \
         --max-size 64M --max-bytes 256M --memory mixed
+}
+
+# mpi_host_pageable: host memory that nobody page-locks goes by threads
+mpi_host_pageable() {
+    local mpirun programs mpi_host_way='threads copy pageable memory'
+    mpi_tools distribution || return
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    UCX_CUDA_IPC_HOST_COPY_THREADS=3 UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=0 \
+        mpi_host_run '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        auto 2 "$programs/ucx_mp_checked" --seed 5 --step 2 --min-size 5M \
+        --max-size 64M --max-bytes 512M --memory mixed
 }
 
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
@@ -263,5 +277,7 @@ step mpi-self-host quick 60 mpi_self_host \
      "between host memory and GPUs of one process, several paths"
 step mpi-host quick 60 mpi_host \
      "page-locked host memory over the links of all GPUs"
+step mpi-host-pageable quick 60 mpi_host_pageable \
+     "host memory that is not page-locked, copied by threads"
 step mpi-remap quick 60 mpi_remap \
      "page-locked host memory is unmapped and mapped anew"

@@ -19,10 +19,15 @@ extern "C" {
 
 static std::atomic<unsigned> copies, fail_at, registrations, called;
 static std::atomic<size_t> largest;
+static std::atomic<bool> is_held;
 
 /* The n-th copy fails, counted from 1 */
 static CUresult copy(void *dst, const void *src, size_t length)
 {
+    while (is_held) {
+        std::this_thread::yield();
+    }
+
     if (++copies == fail_at) {
         return CUDA_ERROR_UNKNOWN;
     }
@@ -45,6 +50,7 @@ protected:
     {
         copies = fail_at = registrations = called = 0;
         largest       = 0;
+        is_held       = false;
         driver.ctx_id = ++next_id;
 
         driver.table.cuMemHostRegister = [](void*, size_t, unsigned flags) {
@@ -125,7 +131,7 @@ unsigned long long HostPipeline::next_id = 2000;
 
 TEST_F(HostPipeline, every_byte_either_way)
 {
-    for (size_t size : {MIB + 29, 2 * MIB, 7 * MIB + 1000, 33 * MIB + 17}) {
+    for (size_t size : {4 * MIB + 29, 7 * MIB + 1000, 33 * MIB + 17}) {
         expect_copied(true, size);
         expect_copied(false, size);
     }
@@ -136,11 +142,24 @@ TEST_F(HostPipeline, every_byte_either_way)
 
 TEST_F(HostPipeline, small_ones_are_not_for_threads)
 {
-    std::vector<char> gpu(MIB), host(MIB);
-    uct_cuda_host_job_t *job;
+    std::vector<char> gpu(5 * MIB), host(5 * MIB, 'x');
+    uct_cuda_host_job_t *large, *job;
 
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED, start(gpu, host, 0, MIB - 1, true, &job));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              start(gpu, host, 0, 4 * MIB - 1, true, &job));
     EXPECT_EQ(0u, copies);
+
+    /* While threads are awake, smaller ones are too */
+    is_held = true;
+    ASSERT_EQ(UCS_OK, start(gpu, host, 0, 4 * MIB, true, &large));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              start(gpu, host, 4 * MIB, MIB - 1, true, &job));
+    ASSERT_EQ(UCS_OK, start(gpu, host, 4 * MIB, MIB, true, &job));
+    is_held = false;
+    EXPECT_EQ(UCS_OK, wait(large));
+    EXPECT_EQ(UCS_OK, wait(job));
+    EXPECT_EQ(host, gpu);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, start(gpu, host, 0, MIB, true, &job));
 }
 
 TEST_F(HostPipeline, many_at_once)
@@ -150,7 +169,7 @@ TEST_F(HostPipeline, many_at_once)
     std::vector<uct_cuda_host_job_t*> jobs(count);
 
     for (unsigned i = 0; i < count; ++i) {
-        gpu.emplace_back((1 + (i % 5)) * MIB, char(i));
+        gpu.emplace_back((4 + (i % 5)) * MIB, char(i));
         host.emplace_back(gpu[i].size(), char(100 + i));
         fill((i % 2) ? host[i] : gpu[i], i);
     }
@@ -180,22 +199,22 @@ TEST_F(HostPipeline, a_failed_copy_is_told_and_the_next_one_works)
         /* Each thread may have had one more under way */
         EXPECT_LE(copies, 5u + 3u * 4u);
         fail_at = 0;
-        expect_copied(to_gpu, 3 * MIB);
+        expect_copied(to_gpu, 5 * MIB);
     }
 }
 
 TEST_F(HostPipeline, a_failed_start_leaves_nothing)
 {
-    std::vector<char> gpu(MIB), host(MIB);
+    std::vector<char> gpu(4 * MIB), host(4 * MIB);
     uct_cuda_host_job_t *job;
 
     for (const char *function : {"cuMemHostRegister", "cuStreamCreate"}) {
         driver.ctx_id = ++next_id;
         driver.fail   = function;
-        EXPECT_EQ(UCS_ERR_IO_ERROR, start(gpu, host, 0, MIB, true, &job));
+        EXPECT_EQ(UCS_ERR_IO_ERROR, start(gpu, host, 0, 4 * MIB, true, &job));
         EXPECT_EQ(0u, copies);
     }
-    expect_copied(true, 2 * MIB);
+    expect_copied(true, 5 * MIB);
 }
 
 TEST_F(HostPipeline, somebody_is_called_at_the_end)

@@ -43,11 +43,13 @@ void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces);
  * context current.
  *
  * @param length  Bytes, at least 1.
+ * @param to_gpu  The buffer is read, else written.
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY; either way to be released.
  */
 ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
-                                       void *address, size_t length);
+                                       void *address, size_t length,
+                                       bool to_gpu);
 
 /** The copies are over. Any thread. */
 void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces);

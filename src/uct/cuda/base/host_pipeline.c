@@ -66,7 +66,8 @@ static struct {
     uct_cuda_host_job_t *head; /* jobs with chunks to be taken, oldest first */
     uct_cuda_host_job_t *tail;
     context_t           *contexts;
-    unsigned            wanted; /* threads */
+    unsigned            num_jobs; /* that are not over */
+    unsigned            wanted;   /* threads */
     unsigned            num_threads;
     bool                is_started;
     bool                is_foreign; /* a process that was forked off */
@@ -250,6 +251,7 @@ static void job_leave(uct_cuda_host_job_t *job, ucs_status_t status)
         if (job->func != NULL) {
             job->func(job->arg);
         }
+        __atomic_fetch_sub(&pipeline.num_jobs, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&job->status, job->error, __ATOMIC_RELEASE);
         pthread_cond_broadcast(&pipeline.over);
     }
@@ -466,6 +468,23 @@ void uct_cuda_host_pipeline_enable(unsigned num_threads)
     pthread_mutex_unlock(&pipeline.lock);
 }
 
+bool uct_cuda_host_pipeline_has_threads(void)
+{
+    bool has_threads;
+
+    if (pipeline.is_foreign || (pipeline.wanted == 0)) {
+        return false;
+    }
+
+    pthread_mutex_lock(&pipeline.lock);
+    if (!pipeline.is_started) {
+        start_threads();
+    }
+    has_threads = (pipeline.num_threads > 0);
+    pthread_mutex_unlock(&pipeline.lock);
+    return has_threads;
+}
+
 /* Several chunks for each thread */
 static size_t chunk_size(size_t length)
 {
@@ -479,6 +498,7 @@ static size_t chunk_size(size_t length)
 
 static void job_append(uct_cuda_host_job_t *job)
 {
+    __atomic_fetch_add(&pipeline.num_jobs, 1, __ATOMIC_RELAXED);
     if (pipeline.head == NULL) {
         pipeline.head = job;
     } else {
@@ -495,8 +515,10 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
     uct_cuda_host_job_t *job;
     ucs_status_t status;
 
-    if ((length < UCT_CUDA_HOST_PIPELINE_MIN_SIZE) || pipeline.is_foreign ||
-        (pipeline.wanted == 0)) {
+    if ((length < UCT_CUDA_HOST_PIPELINE_AWAKE_MIN_SIZE) ||
+        ((length < UCT_CUDA_HOST_PIPELINE_MIN_SIZE) &&
+         (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0)) ||
+        !uct_cuda_host_pipeline_has_threads()) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -506,11 +528,7 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
     }
 
     pthread_mutex_lock(&pipeline.lock);
-    if (!pipeline.is_started) {
-        start_threads();
-    }
-
-    status = (pipeline.num_threads == 0) ? UCS_ERR_UNSUPPORTED : lock_slots();
+    status = lock_slots();
     if (status == UCS_OK) {
         status = find_context(&job->context);
     }

@@ -30,8 +30,10 @@ BEGIN_C_DECLS
  *  process is bound to fewer than 3 cores. */
 #define UCT_CUDA_HOST_PIPELINE_AUTO (~0u)
 
-/** Smaller copies are not worth waking threads for, bytes. */
-#define UCT_CUDA_HOST_PIPELINE_MIN_SIZE (1ul << 20)
+/** Smaller copies are not worth waking threads for, bytes, or, if they are
+ *  awake, not worth being shared. */
+#define UCT_CUDA_HOST_PIPELINE_MIN_SIZE       (4ul << 20)
+#define UCT_CUDA_HOST_PIPELINE_AWAKE_MIN_SIZE (1ul << 20)
 
 
 /** A copy under way. */
@@ -46,6 +48,9 @@ typedef struct uct_cuda_host_job uct_cuda_host_job_t;
  */
 void uct_cuda_host_pipeline_enable(unsigned num_threads);
 
+
+/** Are there threads? They start with this. */
+bool uct_cuda_host_pipeline_has_threads(void);
 
 /**
  * Start a copy, with a context current in which @a gpu is valid. Any thread.

@@ -500,7 +500,7 @@ static void lazy_start(void)
 }
 
 size_t uct_cuda_host_registry_next(const void *address, size_t length,
-                                   bool *is_locked_p,
+                                   bool at_once, bool *is_locked_p,
                                    uct_cuda_host_region_t **region_p)
 {
     const uintptr_t start = (uintptr_t)address;
@@ -534,7 +534,7 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
         pthread_mutex_lock(&registry.lock);
         note_range(start, end);
         is_worth = uct_cuda_host_usage_add(&registry.usage, start, piece,
-                                           follows_kept(start));
+                                           at_once || follows_kept(start));
         pthread_mutex_unlock(&registry.lock);
         if (!is_worth) {
             return piece;

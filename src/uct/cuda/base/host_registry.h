@@ -44,6 +44,7 @@ bool uct_cuda_host_registry_is_enabled(void);
  *
  * @param address      First byte.
  * @param length       Bytes left, at least 1.
+ * @param at_once      Lock memory that comes for the first time, too.
  * @param is_locked_p  Is the piece page-locked, by whomever?
  * @param region_p     Filled with the locked memory that the piece lies in,
  *                     held until it is released; or NULL: none of ours.
@@ -51,7 +52,7 @@ bool uct_cuda_host_registry_is_enabled(void);
  * @return Length of the piece, bytes: at least 1, @a length at most.
  */
 size_t uct_cuda_host_registry_next(const void *address, size_t length,
-                                   bool *is_locked_p,
+                                   bool at_once, bool *is_locked_p,
                                    uct_cuda_host_region_t **region_p);
 
 /** The copy is over. Any thread. */

@@ -36,7 +36,7 @@ static double price(size_t length)
 }
 
 bool uct_cuda_host_usage_add(uct_cuda_host_usage_t *usage, uintptr_t address,
-                             size_t length, bool is_more)
+                             size_t length, bool at_once)
 {
     const unsigned slot = slot_of(address);
 
@@ -46,7 +46,7 @@ bool uct_cuda_host_usage_add(uct_cuda_host_usage_t *usage, uintptr_t address,
     }
 
     if ((usage->slots[slot].lost >= PATIENCE * price(length)) ||
-        (is_more && (usage->slots[slot].lost >= 0))) {
+        (at_once && (usage->slots[slot].lost >= 0))) {
         return true;
     }
 

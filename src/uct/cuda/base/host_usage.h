@@ -33,13 +33,15 @@ typedef struct {
  * Nobody knows how often it will be copied again. Locking it once half as much
  * has been lost as that costs spends at worst three times what was needed.
  *
- * @param is_more  It goes on behind memory that was copied often enough: the
- *                 same buffer most likely, with a longer message in it.
+ * @param at_once  It pays the first time: because of how it would be copied
+ *                 otherwise, or because it goes on behind memory that was
+ *                 copied often enough (the same buffer most likely, with a
+ *                 longer message in it).
  *
  * @return Whether locking it now pays.
  */
 bool uct_cuda_host_usage_add(uct_cuda_host_usage_t *usage, uintptr_t address,
-                             size_t length, bool is_more);
+                             size_t length, bool at_once);
 
 /** The driver would not lock it: do not ask again for a long time. */
 void uct_cuda_host_usage_refused(uct_cuda_host_usage_t *usage,

@@ -203,7 +203,8 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
     uct_cuda_host_pieces_init(&transfer->pieces);
 
     if (to_gpu || (length > TINY_SIZE) || !transfer_bounce(transfer)) {
-        status = uct_cuda_host_pieces_hold(&transfer->pieces, local, length);
+        status = uct_cuda_host_pieces_hold(&transfer->pieces, local, length,
+                                           to_gpu);
         if (status != UCS_OK) {
             goto err;
         }
