@@ -40,7 +40,7 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     m_next_handle(0x100000),
     m_retained((size_t)num_gpus)
 {
-    using Lock = std::lock_guard<std::recursive_mutex>;
+    using Lock = std::unique_lock<std::recursive_mutex>;
 
     self = this;
     m_stack.clear();
@@ -68,8 +68,19 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     m_table.cuDevicePrimaryCtxRetain = [](CUcontext *ctx,
                                           CUdevice device) -> CUresult {
         ENTER("cuDevicePrimaryCtxRetain", false);
+        ++self->m_num_held;
+        self->m_hold.wait(lock,
+                          [device] { return self->m_held.count(device) == 0; });
+        --self->m_num_held;
         ++self->m_retained[(size_t)device];
         *ctx = context_of(device);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuDevicePrimaryCtxGetState = [](CUdevice device, unsigned *flags,
+                                            int *active) -> CUresult {
+        Lock lock(self->m_lock);
+        *flags  = 0;
+        *active = (self->m_retained[(size_t)device] > 0);
         return CUDA_SUCCESS;
     };
     m_table.cuDevicePrimaryCtxRelease = [](CUdevice device) -> CUresult {
@@ -343,7 +354,7 @@ CUresult FakeNode::attribute(CUpointer_attribute which, void *value,
 
 void FakeNode::init_graphs()
 {
-    using Lock = std::lock_guard<std::recursive_mutex>;
+    using Lock = std::unique_lock<std::recursive_mutex>;
 
     m_table.cuGraphCreate = [](CUgraph *graph, unsigned) -> CUresult {
         ENTER("cuGraphCreate", false);
@@ -896,8 +907,32 @@ CUdeviceptr FakeNode::map_remote(const uint8_t *memory, int device)
     return (CUdeviceptr)mapped;
 }
 
+void FakeNode::hold_context(int device)
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
+    m_held.insert(device);
+}
+
+void FakeNode::release_contexts()
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
+    m_held.clear();
+    m_hold.notify_all();
+}
+
+unsigned FakeNode::num_held()
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
+    return m_num_held;
+}
+
 bool FakeNode::has_context(int device)
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     return m_retained[(size_t)device] > 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include <uct/cuda/base/driver.h>
 
+#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
@@ -58,6 +59,13 @@ public:
 
     /** Most copies over each link that were under way at the same time. */
     std::map<std::pair<int, int>, unsigned> most_at_once;
+
+    /** Contexts of these GPUs take until they are taken out again. */
+    void hold_context(int device);
+    void release_contexts();
+
+    /** Threads that wait for such a context. */
+    unsigned num_held();
 
     /** Pairs without peer access. */
     std::set<std::pair<int, int>> no_peer;
@@ -196,6 +204,9 @@ private:
     CUresult                             m_fail_with;
     uintptr_t                            m_next_handle;
     std::vector<int>                     m_retained;
+    std::set<int>                        m_held;
+    unsigned                             m_num_held = 0;
+    std::condition_variable_any          m_hold;
     std::set<std::pair<int, int>>        m_peers;
     std::map<CUstream, Stream>           m_streams;
     std::map<CUevent, Event>             m_events;

@@ -141,6 +141,7 @@ public:
     {
         uct_cuda_mp_config_init(&m_config);
         set("_TUNING_FILE", ""); /* whatever is installed */
+        set("_START", "wait");   /* the first transfer is as the others */
     }
 
     Config &set(const std::string &name, const std::string &value)

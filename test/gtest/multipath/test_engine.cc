@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <random>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -23,7 +25,10 @@ static std::vector<std::string> messages;
 static void keep_message(uct_cuda_log_level_t level, const char *, unsigned,
                          const char *, const char *message)
 {
+    static std::mutex lock;
+
     if (level <= UCT_CUDA_LOG_INFO) {
+        std::lock_guard<std::mutex> guard(lock);
         messages.push_back(std::string(1, "EWI"[level]) + " " + message);
     }
 }
@@ -763,6 +768,330 @@ TEST_P(test_engine, relay_without_context)
     EXPECT_GT(bytes(0, 3), 0u);
 }
 
+/* Relays in the background: what the first transfers do meanwhile. The program
+ * has contexts on the GPUs of its own buffers. */
+class test_engine_start : public test_engine
+{
+protected:
+    test_engine_start()
+    {
+        m_config = Config();
+        m_config.set("_START", "auto").set("_LEDGER", "n");
+        m_config.set("_GRAPH", GetParam()).set("_HOST", "n");
+    }
+
+    void create_with_contexts(std::vector<int> devices)
+    {
+        create();
+        for (int device : devices) {
+            CUcontext ctx;
+
+            ASSERT_EQ(CUDA_SUCCESS,
+                      uct_cuda_driver_get()->cuDevicePrimaryCtxRetain(&ctx,
+                                                                      device));
+            m_own.push_back(device);
+        }
+    }
+
+    ~test_engine_start()
+    {
+        m_node->release_contexts();
+        give_back_contexts();
+    }
+
+    void give_back_contexts()
+    {
+        for (int device : m_own) {
+            uct_cuda_driver_get()->cuDevicePrimaryCtxRelease(device);
+        }
+        m_own.clear();
+    }
+
+    /* Copies of one transfer; 0: by one path, so not by the engine */
+    unsigned num_steps(int src, int dst, size_t size = 8 * MiB)
+    {
+        Transfer t = start(src, dst, size);
+        unsigned steps;
+
+        EXPECT_EQ(UCS_OK, t.status);
+        if (t.transfer == NULL) {
+            return 0;
+        }
+
+        steps = uct_cuda_mp_num_steps(t.transfer);
+        wait(t);
+        return steps;
+    }
+
+    template<typename Func> static void await(Func func)
+    {
+        for (int i = 0; i < 10000; ++i) {
+            if (func()) {
+                return;
+            }
+            usleep(1000);
+        }
+        FAIL() << "waited for 10 s";
+    }
+
+    std::vector<int> m_own;
+};
+
+TEST_P(test_engine_start, one_path_until_relays_are_ready)
+{
+    m_node->hold_context(2);
+    m_node->hold_context(3);
+    create_with_contexts({0, 1});
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(0u, num_steps(0, 1));
+    }
+    /* All at once, and each once */
+    await([&] { return m_node->num_held() == 2; });
+    EXPECT_EQ(0u, num_steps(0, 1));
+    EXPECT_EQ(2u, m_node->num_held());
+
+    m_node->release_contexts();
+    await([&] { return num_steps(0, 1) > 0; });
+    await([&] {
+        size_t before[] = {bytes(0, 2), bytes(0, 3)};
+
+        num_steps(0, 1);
+        return (bytes(0, 2) > before[0]) && (bytes(0, 3) > before[1]);
+    });
+    EXPECT_TRUE(messages.empty()) << messages[0];
+}
+
+TEST_P(test_engine_start, relays_that_are_ready)
+{
+    m_node->hold_context(3);
+    create_with_contexts({0, 1});
+    await([&] { return num_steps(0, 1) > 0; });
+    EXPECT_GT(bytes(0, 2), 0u);
+    EXPECT_EQ(0u, bytes(0, 3));
+    m_node->release_contexts();
+    await([&] {
+        num_steps(0, 1);
+        return bytes(0, 3) > 0;
+    });
+}
+
+/* A plan with fewer paths than there are relays starts those that it wants, and
+ * no others instead of them */
+TEST_P(test_engine_start, no_other_relays_instead)
+{
+    m_config.set("_MAX_GPU_PATHS", "2");
+    m_node->hold_context(2);
+    create_with_contexts({0, 1});
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(0u, num_steps(0, 1));
+    }
+    m_node->release_contexts();
+    await([&] { return num_steps(0, 1) > 0; });
+    EXPECT_FALSE(m_node->has_context(3));
+}
+
+TEST_P(test_engine_start, contexts_of_the_program_need_no_wait)
+{
+    create_with_contexts({0, 1, 2, 3});
+    EXPECT_LT(0u, num_steps(0, 1));
+    EXPECT_GT(bytes(0, 2), 0u);
+    EXPECT_GT(bytes(0, 3), 0u);
+}
+
+/* Not even the context of the transfer's own end is there */
+TEST_P(test_engine_start, nothing_is_there)
+{
+    m_node->hold_context(0);
+    create_with_contexts({});
+    EXPECT_EQ(0u, num_steps(0, 1));
+    m_node->release_contexts();
+    await([&] { return num_steps(0, 1) > 0; });
+}
+
+TEST_P(test_engine_start, host_staging)
+{
+    m_config.set("_HOST", "y").set("_MAX_GPU_PATHS", "1");
+    create_with_contexts({0, 1});
+    EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
+    await([&] { return num_steps(0, 1, 64 * MiB) > 0; });
+    EXPECT_GT(bytes(0, -1), 0u);
+}
+
+TEST_P(test_engine_start, from_and_to_host_memory)
+{
+    set_node(hgx(), 4);
+    create_with_contexts({0});
+    EXPECT_GE(1u, num_steps(-1, 0));
+    await([&] { return num_steps(-1, 0) > 2; });
+    EXPECT_LT(2u, num_steps(0, -1));
+}
+
+/* Who asks for several paths gets them from the first transfer on, unless he
+ * asks for the background as well */
+TEST_P(test_engine_start, what_the_variables_say)
+{
+    m_config.set("", "y");
+    create();
+    EXPECT_LT(0u, num_steps(0, 1));
+    destroy();
+    m_config.set("", "auto").set("_PATHS", "direct,gpu3");
+    create();
+    EXPECT_LT(0u, num_steps(0, 1));
+    destroy();
+    m_config.set("_PATHS", "auto").set("_START", "wait");
+    create();
+    EXPECT_LT(0u, num_steps(0, 1));
+    destroy();
+    m_config.set("_PATHS", "direct,gpu3").set("_START", "background");
+    m_node->hold_context(3);
+    create_with_contexts({0, 1});
+    EXPECT_EQ(0u, num_steps(0, 1));
+    m_node->release_contexts();
+    await([&] { return num_steps(0, 1) > 0; });
+}
+
+TEST_P(test_engine_start, a_context_that_is_not_to_be_had)
+{
+    m_node->hold_context(2);
+    m_node->hold_context(3);
+    create_with_contexts({0, 1});
+    m_node->fail_function = "cuDevicePrimaryCtxRetain";
+    m_node->fail_call(1, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(0u, num_steps(0, 1));
+    await([&] { return m_node->num_held() == 1; }); /* the other one failed */
+    m_node->release_contexts();
+    await([&] { return num_steps(0, 1) > 0; });
+    EXPECT_EQ(1u, count_messages("cuDevicePrimaryCtxRetain failed"));
+    EXPECT_EQ(1u, count_messages("could not be set up"));
+    EXPECT_NE(m_node->has_context(2), m_node->has_context(3));
+    EXPECT_EQ(bytes(0, 2) > 0, m_node->has_context(2));
+    EXPECT_LT(0u, num_steps(0, 1));
+    EXPECT_EQ(2u, messages.size());
+}
+
+TEST_P(test_engine_start, little_memory_for_staging)
+{
+    m_node->gpu_memory = 8 * MiB;
+    create_with_contexts({0, 1});
+    EXPECT_EQ(0u, num_steps(0, 1));
+    await([&] { return num_steps(0, 1) > 0; });
+    EXPECT_EQ(1u, count_messages("W out of memory for staging"));
+    EXPECT_EQ(1u, messages.size());
+}
+
+TEST_P(test_engine_start, destroyed_meanwhile)
+{
+    for (int i = 0; i < 10; ++i) {
+        m_node->hold_context(2);
+        create_with_contexts((i == 0) ? std::vector<int>{0, 1} :
+                                        std::vector<int>{});
+        EXPECT_EQ(0u, num_steps(0, 1));
+        std::thread later([&] {
+            usleep(2000);
+            m_node->release_contexts();
+        });
+        uct_cuda_mp_engine_destroy(m_engine);
+        m_engine = NULL;
+        later.join();
+        EXPECT_FALSE(m_node->has_context(2));
+        EXPECT_FALSE(m_node->has_context(3));
+    }
+}
+
+static FakeNode *node_at_exit;
+
+/* Runs behind the handlers that came later, as those of the driver do */
+static void check_at_exit()
+{
+    _exit((node_at_exit->num_held() == 0) ? 0 : 1);
+}
+
+/* The program ends while a thread waits for the driver: the driver must not go
+ * first */
+TEST_P(test_engine_start, end_of_the_program)
+{
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+            {
+                node_at_exit = m_node.get();
+                atexit(check_at_exit);
+                m_node->hold_context(2);
+                create_with_contexts({0, 1});
+                num_steps(0, 1);
+                await([&] { return m_node->num_held() == 1; });
+                std::thread([&] {
+                    usleep(20000);
+                    m_node->release_contexts();
+                }).detach();
+                exit(2);
+            },
+            ::testing::ExitedWithCode(0), "");
+}
+
+/* A forked process has no such threads: it waits for none */
+TEST_P(test_engine_start, forked_meanwhile)
+{
+    int status;
+    pid_t pid;
+
+    m_node->hold_context(2);
+    create_with_contexts({0, 1});
+    EXPECT_EQ(0u, num_steps(0, 1));
+    await([&] { return m_node->num_held() == 1; });
+    pid = fork();
+    if (pid == 0) {
+        alarm(10);
+        uct_cuda_mp_engine_destroy(m_engine);
+        _exit(0);
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_TRUE(WIFEXITED(status) && (WEXITSTATUS(status) == 0)) << status;
+}
+
+TEST_P(test_engine_start, threads)
+{
+    std::vector<std::thread> threads;
+    std::vector<Transfer> transfers(16);
+
+    create_with_contexts({0, 1});
+    for (Transfer &t : transfers) {
+        t.request.src        = (CUdeviceptr)m_node->alloc(0, 4 * MiB);
+        t.request.dst        = (CUdeviceptr)m_node->alloc(1, 4 * MiB);
+        t.request.src_device = 0;
+        t.request.dst_device = 1;
+        t.request.size       = 4 * MiB;
+        memset((void*)t.request.src, 0x5a, 4 * MiB);
+    }
+
+    for (int n = 0; n < 4; ++n) {
+        threads.emplace_back([&, n] {
+            for (size_t i = (size_t)n; i < transfers.size(); i += 4) {
+                Transfer &t = transfers[i];
+
+                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
+                if (t.transfer != NULL) {
+                    while (uct_cuda_mp_test(t.transfer) == UCS_INPROGRESS) {
+                    }
+                    usleep(500);
+                }
+            }
+        });
+    }
+
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+
+    for (Transfer &t : transfers) {
+        EXPECT_EQ(UCS_OK, t.status);
+        if (t.transfer != NULL) {
+            EXPECT_TRUE(arrived(t));
+            uct_cuda_mp_release(t.transfer);
+        }
+    }
+    await([&] { return num_steps(0, 1) > 0; });
+}
+
 /*
  * Whatever call fails, at first use or later: the caller hears of it, or gets
  * every byte; nothing is written after the caller was told; the next transfer
@@ -1487,6 +1816,8 @@ INSTANTIATE_TEST_SUITE_P(executors, test_engine_graphs, ::testing::Values("y"),
                          graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine,
                          ::testing::Values("n", "y", "auto"), graph_name);
+INSTANTIATE_TEST_SUITE_P(executors, test_engine_start,
+                         ::testing::Values("n", "auto"), graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine_failures,
                          ::testing::Values("n", "y", "auto"), graph_name);
 INSTANTIATE_TEST_SUITE_P(executors, test_engine_host,

@@ -42,28 +42,66 @@ int uct_cuda_device_count(void)
     return (count < UCT_CUDA_MAX_DEVICES) ? count : UCT_CUDA_MAX_DEVICES;
 }
 
+/* One more reference to a context that we have */
+static bool retain_again(int device, CUcontext *ctx_p)
+{
+    bool is_there;
+
+    pthread_mutex_lock(&ctxs.lock);
+    is_there = (ctxs.primary[device].refcount > 0);
+    if (is_there) {
+        ++ctxs.primary[device].refcount;
+        *ctx_p = ctxs.primary[device].ctx;
+    }
+    pthread_mutex_unlock(&ctxs.lock);
+
+    return is_there;
+}
+
 ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p)
 {
-    ucs_status_t status = UCS_OK;
+    ucs_status_t status;
+    CUcontext ctx;
 
     if (!device_is_valid(device)) {
         uct_cuda_error("no GPU has the number %d", device);
         return UCS_ERR_INVALID_PARAM;
     }
 
-    pthread_mutex_lock(&ctxs.lock);
-    if (ctxs.primary[device].refcount == 0) {
-        status = UCT_CUDA_CALL(cuDevicePrimaryCtxRetain,
-                               &ctxs.primary[device].ctx, device);
+    if (retain_again(device, ctx_p)) {
+        return UCS_OK;
     }
 
-    if (status == UCS_OK) {
-        ++ctxs.primary[device].refcount;
-        *ctx_p = ctxs.primary[device].ctx;
+    /* Not under the lock: whoever wants another device's need not wait. The
+     * driver counts as well. */
+    status = UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &ctx, device);
+    if (status != UCS_OK) {
+        return status;
     }
+
+    pthread_mutex_lock(&ctxs.lock);
+    if (ctxs.primary[device].refcount++ == 0) {
+        ctxs.primary[device].ctx = ctx;
+    } else {
+        /* Somebody else was faster: one of the driver's counts is enough */
+        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
+    }
+
+    *ctx_p = ctxs.primary[device].ctx;
     pthread_mutex_unlock(&ctxs.lock);
 
-    return status;
+    return UCS_OK;
+}
+
+bool uct_cuda_ctx_is_active(int device)
+{
+    unsigned flags;
+    int is_active;
+
+    return device_is_valid(device) &&
+           (UCT_CUDA_CALL_NOLOG(cuDevicePrimaryCtxGetState, device, &flags,
+                                &is_active) == UCS_OK) &&
+           is_active;
 }
 
 void uct_cuda_ctx_release(int device)

@@ -36,6 +36,11 @@ ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p);
 void uct_cuda_ctx_release(int device);
 
 
+/** Does somebody in this process keep a device's primary context, so that
+ *  keeping it as well takes no time? No logging. */
+bool uct_cuda_ctx_is_active(int device);
+
+
 /**
  * The calling thread's context, and a number that no other context of this
  * process has or will have (the driver's id; its address before CUDA 12).

@@ -9,6 +9,7 @@
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -94,6 +95,10 @@ typedef struct {
  * context.
  */
 const uct_cuda_topo_t *uct_cuda_topo_get(void);
+
+
+/** Does uct_cuda_topo_get() take no time? */
+bool uct_cuda_topo_is_known(void);
 
 
 /** Have uct_cuda_topo_get() say this, or with NULL the truth again. For tests,

@@ -61,6 +61,20 @@ const uct_cuda_topo_t *uct_cuda_topo_get(void)
     return topo;
 }
 
+bool uct_cuda_topo_is_known(void)
+{
+    bool is_known;
+
+    /* Whoever has the lock may be looking at the node */
+    if (pthread_mutex_trylock(&cached.lock) != 0) {
+        return false;
+    }
+
+    is_known = cached.is_valid || (cached.override != NULL);
+    pthread_mutex_unlock(&cached.lock);
+    return is_known;
+}
+
 void uct_cuda_topo_override(const uct_cuda_topo_t *topo)
 {
     pthread_mutex_lock(&cached.lock);

@@ -49,6 +49,12 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_STAGING_SIZE", "64m",
      "Staging memory on each relay GPU, and in host memory. Allocated with the "
      "first message that needs it."},
+    {"MULTIPATH_START", "auto",
+     "The first message over a GPU needs a context and staging memory there, "
+     "which take the driver 0.1 s and more a GPU: \"wait\" lets it wait for "
+     "them; with \"background\" threads make them, and messages take the paths "
+     "that are ready. \"auto\" is background, but wait when MULTIPATH=y or "
+     "MULTIPATH_PATHS names paths."},
     {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph."},
     {"MULTIPATH_GRAPH_MIN_SIZE", "auto", "Smaller messages use streams."},
     {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},
@@ -304,6 +310,25 @@ static bool parse_ledger(const char *text, uct_cuda_mp_config_t *config)
                       config->ledger, sizeof(config->ledger));
 }
 
+static bool parse_start(const char *text, uct_cuda_mp_start_t *value_p)
+{
+    static const char *names[] = {
+        [UCT_CUDA_MP_START_AUTO]       = "auto",
+        [UCT_CUDA_MP_START_WAIT]       = "wait",
+        [UCT_CUDA_MP_START_BACKGROUND] = "background"
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        if (strcasecmp(text, names[i]) == 0) {
+            *value_p = (uct_cuda_mp_start_t)i;
+            return true;
+        }
+    }
+
+    return false;
+}
+
 static bool config_read(uct_cuda_mp_config_t *config, const char *name,
                         const char *value, const char **expected_p)
 {
@@ -318,6 +343,11 @@ static bool config_read(uct_cuda_mp_config_t *config, const char *name,
         return parse_ternary(value, &config->host);
     } else if (strcmp(name, "_GRAPH") == 0) {
         return parse_ternary(value, &config->graph);
+    }
+
+    *expected_p = "wait, background or auto";
+    if (strcmp(name, "_START") == 0) {
+        return parse_start(value, &config->start);
     }
 
     *expected_p = size;

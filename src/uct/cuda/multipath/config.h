@@ -8,6 +8,7 @@
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 
 BEGIN_C_DECLS
@@ -23,6 +24,15 @@ typedef enum {
     UCT_CUDA_MP_YES,
     UCT_CUDA_MP_AUTO
 } uct_cuda_mp_ternary_t;
+
+
+/** Who waits while contexts and staging memory of relays are made. */
+typedef enum {
+    UCT_CUDA_MP_START_AUTO,       /**< In the background, unless the user asks
+                                       for several paths or names them */
+    UCT_CUDA_MP_START_WAIT,       /**< The first transfer that wants them */
+    UCT_CUDA_MP_START_BACKGROUND  /**< Nobody */
+} uct_cuda_mp_start_t;
 
 
 /** How a path leads from source to destination. */
@@ -54,6 +64,7 @@ typedef struct {
     unsigned              num_shares;     /**< Explicit shares; 0: choose */
     double                shares[UCT_CUDA_MP_MAX_PATHS]; /**< Sum is 1 */
     size_t                staging_size;   /**< A device, and for the host */
+    uct_cuda_mp_start_t   start;
     uct_cuda_mp_ternary_t graph;
     size_t                graph_min_size;
     unsigned              graph_cache_size;
@@ -91,6 +102,18 @@ void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config);
 ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
                                     const char *name, const char *value,
                                     char *error, size_t error_size);
+
+
+/** Are relays made in the background, as these variables say? */
+static inline bool
+uct_cuda_mp_config_is_background(const uct_cuda_mp_config_t *config)
+{
+    if (config->start != UCT_CUDA_MP_START_AUTO) {
+        return config->start == UCT_CUDA_MP_START_BACKGROUND;
+    }
+
+    return (config->enable == UCT_CUDA_MP_AUTO) && (config->num_paths == 0);
+}
 
 
 /**

@@ -29,7 +29,6 @@ BEGIN_C_DECLS
 /** Parts and chunks begin at multiples of this, bytes: copy engines like it. */
 #define UCT_CUDA_MP_ALIGN 4096ul
 
-#define UCT_CUDA_MP_MAX_HOPS 2
 
 
 /** Constants of the model. Seconds, unless said otherwise. */

@@ -14,6 +14,7 @@
 #include <uct/cuda/multipath/executor_streams.h>
 #include <uct/cuda/multipath/planner.h>
 #include <uct/cuda/multipath/resources.h>
+#include <uct/cuda/multipath/starter.h>
 #include <uct/cuda/multipath/traffic.h>
 
 #include <inttypes.h>
@@ -58,6 +59,7 @@ typedef struct {
     pthread_mutex_t        lock;
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_rsc_t *rsc;
+    uct_cuda_mp_starter_t  *starter; /* NULL: whoever needs something waits */
     uct_cuda_mp_streams_t  *streams;
     uct_cuda_mp_traffic_t  *traffic;
     uct_cuda_mp_graphs_t   *graphs;
@@ -200,6 +202,13 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
         goto err_destroy_executors;
     }
 
+    if (uct_cuda_mp_config_is_background(config)) {
+        status = uct_cuda_mp_starter_create(engine->rsc, &engine->starter);
+        if (status != UCS_OK) {
+            goto err_destroy_traffic;
+        }
+    }
+
     pthread_mutex_init(&engine->lock, NULL);
     engine->config    = *config;
     engine->was_alone = true;
@@ -216,6 +225,8 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
     *engine_p = &engine->super;
     return UCS_OK;
 
+err_destroy_traffic:
+    uct_cuda_mp_traffic_destroy(engine->traffic);
 err_destroy_executors:
     engine_destroy_executors(engine);
 err_free:
@@ -230,6 +241,10 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
 
     while (engine->active != NULL) {
         uct_cuda_mp_release(engine->active);
+    }
+
+    if (engine->starter != NULL) {
+        uct_cuda_mp_starter_destroy(engine->starter);
     }
 
     engine_log_graphs(engine);
@@ -298,14 +313,20 @@ static void engine_update_min_size(engine_t *engine, int kind)
     set_min_size(engine, kind, size);
 }
 
-static void engine_learn(engine_t *engine)
+/* False: not yet */
+static bool engine_learn(engine_t *engine)
 {
     const uct_cuda_topo_t *topo;
     char error[512];
     int kind;
 
     if (engine->is_learned) {
-        return;
+        return true;
+    }
+
+    if ((engine->starter != NULL) &&
+        !uct_cuda_mp_starter_knows_node(engine->starter)) {
+        return false;
     }
 
     engine->is_learned = true;
@@ -314,7 +335,7 @@ static void engine_learn(engine_t *engine)
         for (kind = 0; kind < NUM_KINDS; ++kind) {
             set_min_size(engine, kind, SIZE_MAX);
         }
-        return;
+        return true;
     }
 
     if (uct_cuda_mp_tuning_get(engine->config.tuning_file, topo, error,
@@ -329,6 +350,8 @@ static void engine_learn(engine_t *engine)
         engine->views[kind].topo = *topo;
         engine_update_min_size(engine, kind);
     }
+
+    return true;
 }
 
 /* A path between GPUs */
@@ -507,7 +530,24 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
             return;
         }
 
-        status = engine_prepare(engine, start, &failed);
+        status = (engine->starter == NULL) ?
+                         UCS_OK :
+                         uct_cuda_mp_starter_check(engine->starter, plan,
+                                                   &start->ends, &know.absent,
+                                                   &failed);
+        if (status == UCS_INPROGRESS) {
+            if (know.absent != UCT_CUDA_MP_ABSENT_ALL) {
+                continue; /* By what is there */
+            }
+
+            plan->num_paths = 0;
+            return;
+        }
+
+        if (status == UCS_OK) {
+            status = engine_prepare(engine, start, &failed);
+        }
+
         if (status == UCS_OK) {
             return;
         }
@@ -687,8 +727,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     bool is_alone;
     size_t piece;
 
-    engine_learn(engine);
-    if (!engine_wants(engine, start)) {
+    if (!engine_learn(engine) || !engine_wants(engine, start)) {
         return UCS_OK;
     }
 

@@ -32,6 +32,9 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_PLAN_SLOTS \
     (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
 
+/** Lanes of one path. */
+#define UCT_CUDA_MP_MAX_HOPS 2
+
 /** "Waits for nothing". */
 #define UCT_CUDA_MP_NO_STEP (-1)
 

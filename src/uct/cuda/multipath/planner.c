@@ -25,10 +25,19 @@ typedef uct_cuda_mp_split_t      split_t;
 typedef struct {
     uct_cuda_mp_case_t question;
     double             single_seconds; /* of one plain copy */
+    uint32_t           absent;         /* relays */
     unsigned           num_candidates;
     candidate_t        candidates[UCT_CUDA_TOPO_MAX_GPUS + 1];
 } problem_t;
 
+
+static bool is_absent(const problem_t *problem, const uct_cuda_mp_path_t *path)
+{
+    return ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
+            (problem->absent & (1u << path->gpu))) ||
+           ((path->route == UCT_CUDA_MP_ROUTE_HOST) &&
+            (problem->absent & (1u << UCT_CUDA_MP_LANE_HOST)));
+}
 
 /* Consider a path, if the hardware has it. Returns whether it does. */
 static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
@@ -36,7 +45,8 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
 {
     candidate_t *candidate = &problem->candidates[problem->num_candidates];
 
-    if (!uct_cuda_mp_model_path(&problem->question, path, candidate)) {
+    if (is_absent(problem, path) ||
+        !uct_cuda_mp_model_path(&problem->question, path, candidate)) {
         return false;
     }
 
@@ -691,6 +701,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     question->dst          = dst_device;
     question->size         = (double)size;
     problem.num_candidates = 0;
+    problem.absent         = know->absent;
     uct_cuda_mp_model_start(question);
 
     /* What one plain copy takes, to compare with */
@@ -715,7 +726,8 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
 
         has_host = !is_host && host_is_free(question) &&
                    problem_add(&problem, &host, 0);
-        line     = (is_host || is_queued(know->load) ||
+        /* Nor do lines speak of a node that lacks relays */
+        line     = (is_host || is_queued(know->load) || (know->absent != 0) ||
                 (know->tuning == NULL)) ?
                            NULL :
                            uct_cuda_mp_tuning_find(know->tuning, src_device,

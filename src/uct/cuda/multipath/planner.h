@@ -29,6 +29,9 @@ typedef struct {
                                              without one the built-in ones */
     const int                  *numa;   /**< Node of the end that is host
                                              memory; NULL: the GPU's own */
+    uint32_t                   absent;  /**< Relays that cannot be used for the
+                                             time being, a bit each: GPUs, and
+                                             UCT_CUDA_MP_LANE_HOST */
 } uct_cuda_mp_knowledge_t;
 
 

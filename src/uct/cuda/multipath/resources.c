@@ -239,13 +239,25 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
+/* GPU whose memory the lane's device writes to, or -1. Mappings of remote
+ * memory come with access to it; staging memory and the local end do not. */
+static int lane_peer(const uct_cuda_mp_ends_t *ends, uint16_t number)
+{
+    int to = uct_cuda_mp_lane_to(number);
+
+    return ((uct_cuda_mp_rsc_lane_device(ends, number) ==
+             uct_cuda_mp_lane_from(number)) &&
+            (to != UCT_CUDA_MP_LANE_HOST) && (to != ends->remote_device)) ?
+                   to :
+                   -1;
+}
+
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_ends_t *ends,
                                  uint16_t number)
 {
     int device = uct_cuda_mp_rsc_lane_device(ends, number);
-    int from   = uct_cuda_mp_lane_from(number);
-    int to     = uct_cuda_mp_lane_to(number);
+    int peer   = lane_peer(ends, number);
     ucs_status_t status;
 
     status = prepare_device(rsc, device);
@@ -253,11 +265,8 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    /* Mappings of remote memory come with access to it; staging memory and the
-     * local end do not */
-    if ((device == from) && (to != UCT_CUDA_MP_LANE_HOST) &&
-        (to != ends->remote_device)) {
-        status = prepare_access(rsc, from, to);
+    if (peer >= 0) {
+        status = prepare_access(rsc, device, peer);
         if (status != UCS_OK) {
             return status;
         }
@@ -382,33 +391,101 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
-static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_ends_t *ends,
-                                 const uct_cuda_mp_path_t *path)
+/* The lanes of a path, in their order */
+static unsigned path_lanes(const uct_cuda_mp_plan_t *plan,
+                           const uct_cuda_mp_path_t *path,
+                           uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])
 {
     int src = uct_cuda_mp_lane_end(plan->src_device);
     int dst = uct_cuda_mp_lane_end(plan->dst_device);
     int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
                                                         path->gpu;
-    ucs_status_t status;
 
     if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        return prepare_lane(rsc, ends, uct_cuda_mp_lane(src, dst));
+        lanes[0] = uct_cuda_mp_lane(src, dst);
+        return 1;
     }
 
-    status = prepare_lane(rsc, ends, uct_cuda_mp_lane(src, via));
-    if (status != UCS_OK) {
-        return status;
+    lanes[0] = uct_cuda_mp_lane(src, via);
+    lanes[1] = uct_cuda_mp_lane(via, dst);
+    return 2;
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_ends_t *ends,
+                                 const uct_cuda_mp_path_t *path)
+{
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    ucs_status_t status;
+    unsigned i, count;
+
+    count = path_lanes(plan, path, lanes);
+    for (i = 0; i < count; ++i) {
+        status = prepare_lane(rsc, ends, lanes[i]);
+        if (status != UCS_OK) {
+            return status;
+        }
     }
 
-    status = prepare_lane(rsc, ends, uct_cuda_mp_lane(via, dst));
-    if (status != UCS_OK) {
-        return status;
+    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+        return UCS_OK;
     }
 
     return prepare_staging(rsc, uct_cuda_mp_ends_local(ends), path->gpu,
                            plan->numa, plan->slot_size);
+}
+
+uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
+                                      const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_path_t *path)
+{
+    uint32_t devices = 0;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    unsigned i, count;
+    int peer;
+
+    count = path_lanes(plan, path, lanes);
+    for (i = 0; i < count; ++i) {
+        devices |= 1u << uct_cuda_mp_rsc_lane_device(ends, lanes[i]);
+        peer     = lane_peer(ends, lanes[i]);
+        if (peer >= 0) {
+            devices |= 1u << peer;
+        }
+    }
+
+    return devices;
+}
+
+bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
+{
+    return (numa < UCT_CUDA_MP_MAX_NUMA) &&
+           (rsc->host_staging[numa].base != 0);
+}
+
+void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
+                               CUcontext ctx)
+{
+    if (rsc->devices[device].ctx == NULL) {
+        rsc->devices[device].ctx = ctx;
+    } else {
+        uct_cuda_ctx_release(device); /* one reference will do */
+    }
+}
+
+void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
+                                   uct_cuda_mp_staging_t *staging)
+{
+    uct_cuda_mp_staging_t *own = (staging->device >= 0) ?
+                                         &rsc->gpu_staging[staging->device] :
+                                         &rsc->host_staging[numa];
+
+    if (own->base == 0) {
+        *own = *staging;
+    } else {
+        /* Somebody could not wait. What is in use stays. */
+        uct_cuda_mp_staging_free(staging);
+    }
 }
 
 /* What is kept for transfers between these ends, in this direction */
@@ -446,6 +523,18 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
     /* Graphs are launched in the local context even if no lane is there */
     *path_p = 0;
     return prepare_device(rsc, local);
+}
+
+uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)
+{
+    uint32_t devices = 0;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        devices |= (rsc->devices[i].ctx != NULL) ? 1u << i : 0;
+    }
+
+    return devices;
 }
 
 CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,

@@ -118,6 +118,33 @@ int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                                       const uct_cuda_mp_step_t *step);
 
 
+/** Devices whose contexts a path takes, a bit each. */
+uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
+                                      const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_path_t *path);
+
+
+/** Devices whose contexts are there, a bit each. */
+uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc);
+
+bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa);
+
+
+/** Take over a reference to a device's context. */
+void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
+                               CUcontext ctx);
+
+
+/**
+ * Take over staging memory, or free it if there is some already. A context is
+ * current, and that of the memory's GPU if it has one.
+ *
+ * @param numa  Node of host memory.
+ */
+void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
+                                   uct_cuda_mp_staging_t *staging);
+
+
 /** Context of a device that a successful prepare needed. */
 CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
                                   int device);

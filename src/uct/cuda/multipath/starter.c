@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job is begun by whoever holds the engine's lock and finds it idle, ends in
+ * its thread, and is taken over by whoever holds that lock then. Its state is
+ * what hands its results over; there is no other lock between the two.
+ *
+ * Threads are joined when their starter goes, or, if the program ends or
+ * unloads the module before that, by an exit handler: it runs before those of
+ * the driver, which was there first, and before the code goes.
+ */
+#include <uct/cuda/multipath/starter.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+
+#define MILLI 1e3
+#define MICRO 1e6
+
+/* Bits of GPUs and the host */
+#define ALL_RELAYS ((1u << UCT_CUDA_MP_LANE_ENDS) - 1)
+
+#define NUM_JOBS (UCT_CUDA_TOPO_MAX_GPUS + UCT_CUDA_MP_MAX_NUMA + 1)
+
+
+typedef enum {
+    JOB_IDLE,
+    JOB_RUNNING, /* The thread's */
+    JOB_DONE,    /* Its results wait to be taken */
+    JOB_TAKEN    /* Not begun a second time */
+} job_state_t;
+
+typedef struct job job_t;
+
+struct job {
+    void                  (*make)(job_t *job);
+    job_state_t           state;
+    bool                  has_thread; /* Under the lock of all starters */
+    pthread_t             thread;
+    int                   device;     /* Whose context it is */
+    int                   numa;       /* Of host memory, or -1 */
+    size_t                slot_size;  /* 0: no staging memory */
+    CUcontext             ctx;
+    ucs_status_t          status;
+    uct_cuda_mp_staging_t staging;    /* base is 0: none */
+};
+
+struct uct_cuda_mp_starter {
+    uct_cuda_mp_starter_t *next;
+    uct_cuda_mp_rsc_t     *rsc;
+    job_t                 node;
+    job_t                 gpus[UCT_CUDA_TOPO_MAX_GPUS];
+    job_t                 hosts[UCT_CUDA_MP_MAX_NUMA];
+};
+
+
+/* All starters of the process. No thread of theirs takes the lock. */
+static struct {
+    pthread_mutex_t       lock;
+    uct_cuda_mp_starter_t *first;
+    pid_t                 pid;     /* Whose threads they are; 0: none so far */
+    bool                  is_over; /* The exit handler has run */
+} starters = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* A process that was forked off has neither the threads nor, as far as it can
+ * know, the lock */
+static bool is_foreign(void)
+{
+    pid_t pid = __atomic_load_n(&starters.pid, __ATOMIC_RELAXED);
+
+    return (pid != 0) && (pid != getpid());
+}
+
+static job_state_t job_state(const job_t *job)
+{
+    return __atomic_load_n(&job->state, __ATOMIC_ACQUIRE);
+}
+
+static void job_set_state(job_t *job, job_state_t state)
+{
+    __atomic_store_n(&job->state, state, __ATOMIC_RELEASE);
+}
+
+
+/* ------------------------------------------------------ what threads make */
+
+static void make_node(job_t *job)
+{
+    (void)uct_cuda_topo_get();
+}
+
+/* Staging memory that is not to be had is no failure: whoever prepares a plan
+ * will find out, and do with less */
+static void make_staging(job_t *job)
+{
+    if ((job->slot_size == 0) || (uct_cuda_ctx_push(job->ctx) != UCS_OK)) {
+        return;
+    }
+
+    if (job->numa >= 0) {
+        (void)uct_cuda_mp_staging_alloc_host(&job->staging, job->numa,
+                                             job->slot_size);
+    } else {
+        (void)uct_cuda_mp_staging_alloc_gpu(&job->staging, job->device,
+                                            job->slot_size);
+    }
+
+    uct_cuda_ctx_pop();
+}
+
+static void make_memory(job_t *job)
+{
+    struct timespec begin, end;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    job->status = uct_cuda_ctx_retain(job->device, &job->ctx);
+    if (job->status == UCS_OK) {
+        make_staging(job);
+    } else if (job->status == UCS_ERR_NO_MEMORY) {
+        /* That means staging memory to the engine */
+        job->status = UCS_ERR_NO_RESOURCE;
+    }
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    uct_cuda_debug("%s %d is %s in the background, %.1f ms",
+                   (job->numa < 0) ? "gpu" : "numa",
+                   (job->numa < 0) ? job->device : job->numa,
+                   (job->status == UCS_OK) ? "ready" : "not to be had",
+                   (double)(end.tv_sec - begin.tv_sec) * MILLI +
+                           (double)(end.tv_nsec - begin.tv_nsec) / MICRO);
+}
+
+static void *job_run(void *arg)
+{
+    job_t *job = arg;
+
+    job->make(job);
+    job_set_state(job, JOB_DONE);
+    return NULL;
+}
+
+
+/* ----------------------------------------------------------------- threads */
+
+static void starter_jobs(uct_cuda_mp_starter_t *starter,
+                         job_t *jobs[NUM_JOBS])
+{
+    unsigned count = 0;
+    unsigned i;
+
+    jobs[count++] = &starter->node;
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        jobs[count++] = &starter->gpus[i];
+    }
+
+    for (i = 0; i < UCT_CUDA_MP_MAX_NUMA; ++i) {
+        jobs[count++] = &starter->hosts[i];
+    }
+}
+
+/* The lock is held */
+static void starter_join(uct_cuda_mp_starter_t *starter)
+{
+    job_t *jobs[NUM_JOBS];
+    unsigned i;
+
+    starter_jobs(starter, jobs);
+    for (i = 0; i < NUM_JOBS; ++i) {
+        if (jobs[i]->has_thread) {
+            jobs[i]->has_thread = false;
+            pthread_join(jobs[i]->thread, NULL);
+        }
+    }
+}
+
+static void on_exit_of_program(void)
+{
+    uct_cuda_mp_starter_t *starter;
+
+    if (is_foreign()) {
+        return;
+    }
+
+    pthread_mutex_lock(&starters.lock);
+    starters.is_over = true;
+    for (starter = starters.first; starter != NULL; starter = starter->next) {
+        starter_join(starter);
+    }
+    pthread_mutex_unlock(&starters.lock);
+}
+
+/* May there be threads? The lock is held. */
+static bool may_begin(void)
+{
+    if (starters.is_over) {
+        return false;
+    }
+
+    if (starters.pid == 0) {
+        if (atexit(on_exit_of_program) != 0) {
+            return false;
+        }
+
+        __atomic_store_n(&starters.pid, getpid(), __ATOMIC_RELAXED);
+    }
+
+    return true;
+}
+
+/* @return Whether there is a thread for it now */
+static bool job_begin(job_t *job, void (*make)(job_t *job))
+{
+    sigset_t all, old;
+
+    if (is_foreign()) {
+        return false;
+    }
+
+    pthread_mutex_lock(&starters.lock);
+    if (may_begin()) {
+        job->make = make;
+        job_set_state(job, JOB_RUNNING);
+        /* Signals are for the program's threads */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        job->has_thread = (pthread_create(&job->thread, NULL, job_run, job) ==
+                           0);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+
+    if (!job->has_thread) {
+        job_set_state(job, JOB_TAKEN);
+    }
+    pthread_mutex_unlock(&starters.lock);
+
+    return job_state(job) != JOB_TAKEN;
+}
+
+ucs_status_t uct_cuda_mp_starter_create(uct_cuda_mp_rsc_t *rsc,
+                                        uct_cuda_mp_starter_t **starter_p)
+{
+    uct_cuda_mp_starter_t *starter = calloc(1, sizeof(*starter));
+
+    if (starter == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    starter->rsc = rsc;
+    if (!is_foreign()) {
+        pthread_mutex_lock(&starters.lock);
+        starter->next  = starters.first;
+        starters.first = starter;
+        pthread_mutex_unlock(&starters.lock);
+    }
+
+    *starter_p = starter;
+    return UCS_OK;
+}
+
+/* What a job has made goes to the resources, as far as they want it */
+static ucs_status_t job_take(uct_cuda_mp_starter_t *starter, job_t *job)
+{
+    job_set_state(job, JOB_TAKEN);
+    if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
+        uct_cuda_mp_rsc_adopt_staging(starter->rsc, job->numa, &job->staging);
+        uct_cuda_ctx_pop();
+    }
+
+    if (job->status == UCS_OK) {
+        uct_cuda_mp_rsc_adopt_ctx(starter->rsc, job->device, job->ctx);
+    }
+
+    return job->status;
+}
+
+void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter)
+{
+    uct_cuda_mp_starter_t **link = &starters.first;
+    job_t *jobs[NUM_JOBS];
+    unsigned i;
+
+    if (is_foreign()) {
+        return; /* Its thread's memory may be anything */
+    }
+
+    pthread_mutex_lock(&starters.lock);
+    starter_join(starter);
+    while (*link != starter) {
+        link = &(*link)->next;
+    }
+    *link = starter->next;
+    pthread_mutex_unlock(&starters.lock);
+
+    starter_jobs(starter, jobs);
+    for (i = 0; i < NUM_JOBS; ++i) {
+        if ((job_state(jobs[i]) == JOB_DONE) && (jobs[i] != &starter->node)) {
+            (void)job_take(starter, jobs[i]);
+        }
+    }
+
+    free(starter);
+}
+
+
+/* ------------------------------------------------------------------ checks */
+
+bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter)
+{
+    job_t *job = &starter->node;
+
+    if ((job_state(job) == JOB_IDLE) && !uct_cuda_topo_is_known()) {
+        (void)job_begin(job, make_node);
+    }
+
+    return job_state(job) != JOB_RUNNING;
+}
+
+/* UCS_OK: there, or to be had as quickly by whoever needs it */
+static ucs_status_t check_job(uct_cuda_mp_starter_t *starter, job_t *job)
+{
+    switch (job_state(job)) {
+    case JOB_IDLE:
+        return job_begin(job, make_memory) ? UCS_INPROGRESS : UCS_OK;
+    case JOB_RUNNING:
+        return UCS_INPROGRESS;
+    case JOB_DONE:
+        return job_take(starter, job);
+    default:
+        return UCS_OK;
+    }
+}
+
+static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
+                              size_t slot_size)
+{
+    job_t *job = &starter->gpus[device];
+
+    if (job_state(job) == JOB_IDLE) {
+        /* The program's own contexts are there */
+        if (uct_cuda_ctx_is_active(device)) {
+            return UCS_OK;
+        }
+
+        job->device    = device;
+        job->numa      = -1;
+        job->slot_size = slot_size;
+    }
+
+    return check_job(starter, job);
+}
+
+static ucs_status_t check_host(uct_cuda_mp_starter_t *starter, int local,
+                               int numa, size_t slot_size)
+{
+    job_t *job = &starter->hosts[numa];
+
+    if (job_state(job) == JOB_IDLE) {
+        if (uct_cuda_mp_rsc_has_host_staging(starter->rsc, numa)) {
+            return UCS_OK;
+        }
+
+        job->device    = local;
+        job->numa      = numa;
+        job->slot_size = slot_size;
+    }
+
+    return check_job(starter, job);
+}
+
+static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
+                               const uct_cuda_mp_plan_t *plan,
+                               const uct_cuda_mp_ends_t *ends,
+                               const uct_cuda_mp_path_t *path)
+{
+    const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, ends, path) &
+                             ~uct_cuda_mp_rsc_devices(starter->rsc);
+    ucs_status_t result    = UCS_OK;
+    ucs_status_t status;
+    int device;
+
+    for (device = 0; device < UCT_CUDA_TOPO_MAX_GPUS; ++device) {
+        if (!(missing & (1u << device))) {
+            continue;
+        }
+
+        status = check_gpu(starter, device,
+                           (device == path->gpu) ? plan->slot_size : 0);
+        if (UCS_STATUS_IS_ERR(status)) {
+            return status;
+        }
+
+        result = (status == UCS_OK) ? result : status;
+    }
+
+    if ((result == UCS_OK) && (path->route == UCT_CUDA_MP_ROUTE_HOST) &&
+        (plan->numa < UCT_CUDA_MP_MAX_NUMA)) {
+        result = check_host(starter, uct_cuda_mp_ends_local(ends), plan->numa,
+                            plan->slot_size);
+    }
+
+    return result;
+}
+
+static uint32_t path_bit(const uct_cuda_mp_path_t *path)
+{
+    switch (path->route) {
+    case UCT_CUDA_MP_ROUTE_DIRECT:
+        return UCT_CUDA_MP_ABSENT_ALL;
+    case UCT_CUDA_MP_ROUTE_HOST:
+        return 1u << UCT_CUDA_MP_LANE_HOST;
+    default:
+        return 1u << path->gpu;
+    }
+}
+
+ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
+                                       const uct_cuda_mp_plan_t *plan,
+                                       const uct_cuda_mp_ends_t *ends,
+                                       uint32_t *absent_p, unsigned *path_p)
+{
+    uint32_t absent = 0;
+    uint32_t ready  = 0;
+    const uct_cuda_mp_path_t *path;
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        path   = &plan->paths[i].path;
+        status = check_path(starter, plan, ends, path);
+        if (status == UCS_INPROGRESS) {
+            absent |= path_bit(path);
+        } else if (status != UCS_OK) {
+            *path_p = i;
+            return status;
+        } else if (path->route != UCT_CUDA_MP_ROUTE_DIRECT) {
+            ready |= path_bit(path);
+        }
+    }
+
+    if (absent == 0) {
+        return UCS_OK;
+    }
+
+    /* Nor is the next plan to make do with relays that this one had no need
+     * of: it would start them */
+    ready |= uct_cuda_mp_rsc_devices(starter->rsc);
+    if (uct_cuda_mp_rsc_has_host_staging(starter->rsc, plan->numa)) {
+        ready |= 1u << UCT_CUDA_MP_LANE_HOST;
+    }
+
+    *absent_p |= absent | (ALL_RELAYS & ~ready);
+    return UCS_INPROGRESS;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Makes what takes long, in threads of its own, while transfers go by what is
+ * there: contexts of relay GPUs with their staging memory, one thread a GPU;
+ * staging memory in the host; and before all of them, the look at the node.
+ */
+#ifndef UCT_CUDA_MP_STARTER_H
+#define UCT_CUDA_MP_STARTER_H
+
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/multipath/resources.h>
+
+BEGIN_C_DECLS
+
+
+typedef struct uct_cuda_mp_starter uct_cuda_mp_starter_t;
+
+
+/** Not even the direct path is there. */
+#define UCT_CUDA_MP_ABSENT_ALL UINT32_MAX
+
+
+/**
+ * Starts nothing yet.
+ *
+ * @param rsc  What is made goes there, and only within a check: whoever may use
+ *             the resources may check.
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t uct_cuda_mp_starter_create(uct_cuda_mp_rsc_t *rsc,
+                                        uct_cuda_mp_starter_t **starter_p);
+
+
+/** Before the resources. Waits for what is being made, a context at most. */
+void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter);
+
+
+/** Has the node been looked at? Has it looked at if not; false until then. */
+bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter);
+
+
+/**
+ * Is what takes long there of all that a plan needs? What is not is begun,
+ * unless it has been.
+ *
+ * @param absent_p  With UCS_INPROGRESS, relays are added that the next plan has
+ *                  to do without (uct_cuda_mp_knowledge_t); those without which
+ *                  it would begin yet others are among them. Or it is
+ *                  UCT_CUDA_MP_ABSENT_ALL.
+ * @param path_p    On failure, index of the plan's path that cannot be had.
+ * @return UCS_OK; UCS_INPROGRESS; or the error (logged) that a context was not
+ *         to be had with, once: the next time whoever wants it has to try.
+ */
+ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
+                                       const uct_cuda_mp_plan_t *plan,
+                                       const uct_cuda_mp_ends_t *ends,
+                                       uint32_t *absent_p, unsigned *path_p);
+
+
+END_C_DECLS
+
+#endif
