@@ -100,6 +100,16 @@ static int cuemu_device_is_valid(CUdevice device)
     return (device >= 0) && (device < cuemu_process.num_devices);
 }
 
+static int cuemu_primary_exists(CUdevice device)
+{
+    int exists;
+
+    cuemu_lock();
+    exists = (cuemu_process.primary[device] != NULL);
+    cuemu_unlock();
+    return exists;
+}
+
 CUEMU_API(cuDevicePrimaryCtxRetain, (CUcontext *ctx_p, CUdevice device),
           (ctx_p, device))
 {
@@ -112,6 +122,11 @@ CUEMU_API(cuDevicePrimaryCtxRetain, (CUcontext *ctx_p, CUdevice device),
 
     if (ctx_p == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    /* Calls of other threads go on meanwhile: an assumption */
+    if (!cuemu_primary_exists(device)) {
+        cuemu_work_sleep(CUEMU_CALL_CONTEXT);
     }
 
     cuemu_lock();

@@ -34,6 +34,9 @@
 /* Longest stretch of a call's own time that is spent without a yield */
 #define CUEMU_SPIN_MAX_NS 200000ull
 
+/* ... and longest without the processor's going to others */
+#define CUEMU_SLEEP_NS 2000000ull
+
 /* Work that takes less is not judged for being noticed in time */
 #define CUEMU_OBSERVE_MIN (100 * CUEMU_PS_PER_US)
 
@@ -133,6 +136,22 @@ void cuemu_work_spend_until(cuemu_time_t until)
 void cuemu_work_spend(cuemu_call_t call)
 {
     cuemu_work_spend_until(cuemu_now() + cuemu_cost(call));
+}
+
+void cuemu_work_sleep(cuemu_call_t call)
+{
+    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
+    cuemu_time_t until       = cuemu_now() + cuemu_cost(call);
+
+    if (cuemu_cost(call) == 0) {
+        return;
+    }
+
+    while (cuemu_clock_real_until(clk, until) > CUEMU_SLEEP_NS) {
+        usleep(CUEMU_SLEEP_NS / 2000);
+    }
+
+    cuemu_work_spend_until(until);
 }
 
 void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end)

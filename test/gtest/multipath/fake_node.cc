@@ -645,6 +645,8 @@ void FakeNode::complain(const std::string &what)
 
 void FakeNode::fail_call(unsigned n, CUresult result)
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     m_fail_at   = num_calls + n;
     m_fail_with = result;
 }
@@ -851,6 +853,8 @@ CUresult FakeNode::deallocate(void *memory, bool is_host)
 
 uint8_t *FakeNode::alloc(int device, size_t size)
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     uint8_t *memory = (uint8_t*)malloc(size);
 
     m_memory[memory] = Memory{size, device, -1, false};
@@ -869,6 +873,8 @@ uint8_t *FakeNode::alloc_pageable(size_t size)
 
 void FakeNode::split(uint8_t *memory, size_t at)
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     Memory &first = m_memory[memory];
 
     m_memory[memory + at] = Memory{first.size - at, first.device, -1,
@@ -880,6 +886,8 @@ void FakeNode::split(uint8_t *memory, size_t at)
 
 uint8_t *FakeNode::alloc_remote(int device, size_t size)
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     int file = memfd_create("remote", 0);
     uint8_t *memory;
 
@@ -898,6 +906,8 @@ uint8_t *FakeNode::alloc_remote(int device, size_t size)
 
 CUdeviceptr FakeNode::map_remote(const uint8_t *memory, int device)
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     size_t size     = m_memory[memory].size;
     uint8_t *mapped = (uint8_t*)mmap(NULL, size, PROT_READ | PROT_WRITE,
                                      MAP_SHARED, m_remote[memory], 0);
@@ -969,6 +979,8 @@ void FakeNode::run_others()
 
 std::string FakeNode::leaks()
 {
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
     std::string what;
 
     if (!m_streams.empty()) {
