@@ -808,7 +808,7 @@ protected:
     }
 
     /* Copies of one transfer; 0: by one path, so not by the engine */
-    unsigned num_steps(int src, int dst, size_t size = 8 * MiB)
+    unsigned num_steps(int src, int dst, size_t size = 2 * MiB)
     {
         Transfer t = start(src, dst, size);
         unsigned steps;
