@@ -13,9 +13,10 @@
 #include <stdlib.h>
 
 
-/* UCP stages messages to other nodes in fragments of 512 KiB, some under way at
- * once: these need one link's speed and as little of the CPU as possible */
-#define STRIPED_MIN_SIZE (1ul << 20)
+/* Those between gain little, and many in a row nothing: the CPU has as many
+ * copies to submit as it has microseconds. UCP's staging of messages to other
+ * nodes, in fragments of 512 KiB, is among them. */
+#define STRIPED_MIN_SIZE (2ul << 20)
 
 typedef struct {
     uct_cuda_host_pieces_t pieces;
