@@ -111,7 +111,7 @@ uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
     copy->transfer = NULL;
     uct_cuda_host_pieces_init(&copy->pieces);
     status = uct_cuda_host_pieces_hold(&copy->pieces, request->host,
-                                       request->length);
+                                       request->length, request->to_gpu);
     if (status != UCS_OK) {
         goto err;
     }
