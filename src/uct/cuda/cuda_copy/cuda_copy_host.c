@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Page-locked memory may go over several GPUs' links; of other memory, what is
- * copied often is locked on the way.
+ * copied often is locked on the way, and the rest threads may copy.
  */
 #include <uct/cuda/cuda_copy/cuda_copy_host.h>
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host_pieces.h>
+#include <uct/cuda/base/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 
@@ -20,7 +21,8 @@
 
 typedef struct {
     uct_cuda_host_pieces_t pieces;
-    uct_cuda_mp_transfer_t *transfer; /* NULL: one path */
+    uct_cuda_mp_transfer_t *transfer; /* over several paths; or NULL */
+    uct_cuda_host_job_t    *job;      /* of threads; or NULL */
 } copy_t;
 
 
@@ -35,6 +37,17 @@ static ucs_status_t multipath_notify(uct_cuda_op_t *op, CUhostFn func,
     return uct_cuda_mp_notify(((copy_t*)op->arg)->transfer, func, arg);
 }
 
+static ucs_status_t job_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_host_pipeline_test(((copy_t*)op->arg)->job);
+}
+
+static ucs_status_t job_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    uct_cuda_host_pipeline_notify(((copy_t*)op->arg)->job, func, arg);
+    return UCS_OK;
+}
+
 static void copy_destroy(copy_t *copy)
 {
     uct_cuda_host_pieces_release(&copy->pieces);
@@ -47,6 +60,10 @@ static void copy_done(uct_cuda_op_t *op)
 
     if (copy->transfer != NULL) {
         uct_cuda_mp_release(copy->transfer);
+    }
+
+    if (copy->job != NULL) {
+        uct_cuda_host_pipeline_release(copy->job);
     }
 
     copy_destroy(copy);
@@ -95,6 +112,15 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine,
            (copy->transfer != NULL);
 }
 
+/* Has threads copy what is not locked for the most part. True: they do. */
+static bool job_start(const uct_cuda_copy_host_request_t *request, copy_t *copy)
+{
+    return (copy->pieces.pageable > request->length / 2) &&
+           (uct_cuda_host_pipeline_start(request->gpu, request->host,
+                                         request->length, request->to_gpu,
+                                         &copy->job) == UCS_OK);
+}
+
 ucs_status_t
 uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
                          const uct_cuda_copy_host_request_t *request,
@@ -109,6 +135,7 @@ uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
     }
 
     copy->transfer = NULL;
+    copy->job      = NULL;
     uct_cuda_host_pieces_init(&copy->pieces);
     status = uct_cuda_host_pieces_hold(&copy->pieces, request->host,
                                        request->length, request->to_gpu);
@@ -120,6 +147,9 @@ uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
         op->test   = multipath_test;
         op->notify = multipath_notify;
         op->steps  = uct_cuda_mp_num_steps(copy->transfer);
+    } else if (job_start(request, copy)) {
+        op->test   = job_test;
+        op->notify = job_notify;
     } else {
         status = uct_cuda_host_pieces_copy(&copy->pieces, request->gpu,
                                            request->host, request->to_gpu,
