@@ -8,6 +8,7 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/host_pipeline.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_host.h>
@@ -36,6 +37,7 @@ protected:
 
     void SetUp() override
     {
+        uct_cuda_host_pipeline_enable(0); /* has tests of its own */
         set_node(1);
     }
 
@@ -44,6 +46,7 @@ protected:
         destroy();
         uct_cuda_topo_override(NULL);
         uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
+        uct_cuda_host_pipeline_enable(UCT_CUDA_HOST_PIPELINE_AUTO);
     }
 
     void set_node(unsigned seed)
@@ -102,9 +105,9 @@ protected:
         copy.src  = GetParam() ? host : other;
         copy.dst  = GetParam() ? other : host;
         copy.size = size;
-        for (size_t i = 0; i < size; i += sizeof(uint32_t)) {
-            const uint32_t word = (uint32_t)m_random() | 0x01010101;
-
+        uint64_t word = m_random();
+        for (size_t i = 0; i < size; i += sizeof(word)) {
+            word = word * UINT64_C(6364136223846793005) + 1;
             memcpy(copy.src + i, &word, std::min(size - i, sizeof(word)));
         }
         memset(copy.dst, 0, size);
@@ -198,8 +201,8 @@ TEST_P(test_copy_host, several_paths)
 
 TEST_P(test_copy_host, one_path)
 {
-    /* UCP's fragments; no engine; memory that peers may be unable to reach */
-    EXPECT_FALSE(transfer(m_node->alloc(-1, MiB), 512 * KiB));
+    /* Too small; no engine; memory that peers may be unable to reach */
+    EXPECT_FALSE(transfer(m_node->alloc(-1, MiB), MiB));
     EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB, false));
     m_is_plain = false;
     EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB));
@@ -259,7 +262,7 @@ TEST_P(test_copy_host, many_at_once)
 
         set_node(seed);
         for (int i = 0; i < 6; ++i) {
-            size_t size = 64 * KiB + m_random() % (3 * MiB);
+            size_t size = 64 * KiB + m_random() % (5 * MiB);
 
             window.push_back(start(m_node->alloc(-1, size), size));
             ASSERT_EQ(UCS_INPROGRESS, window.back().status);
@@ -284,8 +287,8 @@ TEST_P(test_copy_host, every_call_fails_once)
     m_config.set("_CHUNKS", "3").set("_GRAPH", "n");
     set_node(1);
     calls = m_node->num_calls;
-    transfer(m_node->alloc(-1, MiB), MiB);
-    transfer(m_node->alloc(-1, MiB), MiB, false);
+    transfer(m_node->alloc(-1, 2 * MiB), 2 * MiB);
+    transfer(m_node->alloc(-1, 2 * MiB), 2 * MiB, false);
     calls = m_node->num_calls - calls;
     EXPECT_GT(calls, 50u);
 
@@ -293,10 +296,10 @@ TEST_P(test_copy_host, every_call_fails_once)
         set_node(n);
         m_node->fail_call(n);
         for (bool has_engine : {true, false}) {
-            uint8_t *host = m_node->alloc(-1, MiB + 4096);
+            uint8_t *host = m_node->alloc(-1, 2 * MiB + 4096);
 
             m_node->split(host, 300 * KiB);
-            Copy copy           = start(host + 5, MiB + 17, has_engine);
+            Copy copy           = start(host + 5, 2 * MiB + 17, has_engine);
             ucs_status_t status = finish(copy);
             std::vector<uint8_t> seen(copy.dst, copy.dst + copy.size);
 
@@ -314,7 +317,7 @@ TEST_P(test_copy_host, every_call_fails_once)
         }
 
         m_node->fail_call(0);
-        transfer(m_node->alloc(-1, MiB), MiB);
+        transfer(m_node->alloc(-1, 2 * MiB), 2 * MiB);
         if (HasFailure()) {
             FAIL() << "when call " << n << ", " << m_node->failed_function
                    << ", failed";
