@@ -262,6 +262,7 @@ static CUresult cuemu_context_create(CUcontext *ctx_p, unsigned flags,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    cuemu_work_sleep(CUEMU_CALL_CONTEXT);
     cuemu_lock();
     result = cuemu_context_new(device, flags, &ctx);
     cuemu_unlock();

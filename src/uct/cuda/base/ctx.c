@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Primary contexts, the context stack, peer access. */
+/* Contexts that are kept, the context stack, peer access. */
 #include <uct/cuda/base/ctx.h>
 
 #include <uct/cuda/base/log.h>
@@ -20,7 +20,8 @@ static struct {
     struct {
         unsigned  refcount;
         CUcontext ctx;
-    } primary[UCT_CUDA_MAX_DEVICES];
+        bool      is_own; /* not the primary one */
+    } kept[UCT_CUDA_MAX_DEVICES];
     /* [device][peer], while both contexts are kept */
     uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
 } ctxs = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -42,52 +43,111 @@ int uct_cuda_device_count(void)
     return (count < UCT_CUDA_MAX_DEVICES) ? count : UCT_CUDA_MAX_DEVICES;
 }
 
-/* One more reference to a context that we have */
-static bool retain_again(int device, CUcontext *ctx_p)
+bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
 {
     bool is_there;
 
+    if (!device_is_valid(device)) {
+        return false;
+    }
+
     pthread_mutex_lock(&ctxs.lock);
-    is_there = (ctxs.primary[device].refcount > 0);
+    is_there = (ctxs.kept[device].refcount > 0);
     if (is_there) {
-        ++ctxs.primary[device].refcount;
-        *ctx_p = ctxs.primary[device].ctx;
+        ++ctxs.kept[device].refcount;
+        *ctx_p = ctxs.kept[device].ctx;
     }
     pthread_mutex_unlock(&ctxs.lock);
 
     return is_there;
 }
 
+static bool primary_is_active(int device)
+{
+    unsigned flags;
+    int is_active;
+
+    return (UCT_CUDA_CALL_NOLOG(cuDevicePrimaryCtxGetState, device, &flags,
+                                &is_active) == UCS_OK) &&
+           is_active;
+}
+
+/* A context that no kernel runs in. A driver that will not give less memory to
+ * one gives what it must. */
+static ucs_status_t create_own(int device, CUcontext *ctx_p)
+{
+    static const CUlimit limits[] = {
+        CU_LIMIT_STACK_SIZE,
+        CU_LIMIT_PRINTF_FIFO_SIZE,
+        CU_LIMIT_MALLOC_HEAP_SIZE
+    };
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    ucs_status_t status;
+    unsigned i;
+
+    status = UCT_CUDA_CALL(cuCtxCreate, ctx_p, 0, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    for (i = 0; i < sizeof(limits) / sizeof(limits[0]); ++i) {
+        (void)driver->cuCtxSetLimit(limits[i], 0);
+    }
+
+    uct_cuda_ctx_pop(); /* it was made current */
+    return UCS_OK;
+}
+
+static ucs_status_t create(int device, CUcontext *ctx_p, bool *is_own_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    *is_own_p = (driver != NULL) && (driver->cuCtxCreate != NULL) &&
+                (driver->cuCtxDestroy != NULL) &&
+                (driver->cuCtxSetLimit != NULL) && !primary_is_active(device);
+    return *is_own_p ? create_own(device, ctx_p) :
+                       UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, ctx_p, device);
+}
+
+static void destroy(int device, CUcontext ctx, bool is_own)
+{
+    if (is_own) {
+        (void)UCT_CUDA_CALL(cuCtxDestroy, ctx);
+    } else {
+        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
+    }
+}
+
 ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p)
 {
+    CUcontext ctx = NULL;
     ucs_status_t status;
-    CUcontext ctx;
+    bool is_own;
 
     if (!device_is_valid(device)) {
         uct_cuda_error("no GPU has the number %d", device);
         return UCS_ERR_INVALID_PARAM;
     }
 
-    if (retain_again(device, ctx_p)) {
+    if (uct_cuda_ctx_retain_kept(device, ctx_p)) {
         return UCS_OK;
     }
 
-    /* Not under the lock: whoever wants another device's need not wait. The
-     * driver counts as well. */
-    status = UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &ctx, device);
+    /* Not under the lock: whoever wants another device's need not wait */
+    status = create(device, &ctx, &is_own);
     if (status != UCS_OK) {
         return status;
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    if (ctxs.primary[device].refcount++ == 0) {
-        ctxs.primary[device].ctx = ctx;
+    if (ctxs.kept[device].refcount++ == 0) {
+        ctxs.kept[device].ctx    = ctx;
+        ctxs.kept[device].is_own = is_own;
     } else {
-        /* Somebody else was faster: one of the driver's counts is enough */
-        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
+        destroy(device, ctx, is_own); /* somebody else was faster */
     }
 
-    *ctx_p = ctxs.primary[device].ctx;
+    *ctx_p = ctxs.kept[device].ctx;
     pthread_mutex_unlock(&ctxs.lock);
 
     return UCS_OK;
@@ -95,13 +155,17 @@ ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p)
 
 bool uct_cuda_ctx_is_active(int device)
 {
-    unsigned flags;
-    int is_active;
+    bool is_kept;
 
-    return device_is_valid(device) &&
-           (UCT_CUDA_CALL_NOLOG(cuDevicePrimaryCtxGetState, device, &flags,
-                                &is_active) == UCS_OK) &&
-           is_active;
+    if (!device_is_valid(device)) {
+        return false;
+    }
+
+    pthread_mutex_lock(&ctxs.lock);
+    is_kept = (ctxs.kept[device].refcount > 0);
+    pthread_mutex_unlock(&ctxs.lock);
+
+    return is_kept || primary_is_active(device);
 }
 
 void uct_cuda_ctx_release(int device)
@@ -113,10 +177,10 @@ void uct_cuda_ctx_release(int device)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    if ((ctxs.primary[device].refcount > 0) &&
-        (--ctxs.primary[device].refcount == 0)) {
-        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
-        ctxs.primary[device].ctx = NULL;
+    if ((ctxs.kept[device].refcount > 0) &&
+        (--ctxs.kept[device].refcount == 0)) {
+        destroy(device, ctxs.kept[device].ctx, ctxs.kept[device].is_own);
+        ctxs.kept[device].ctx = NULL;
         /* The context may now be gone, and what was enabled on either side of
          * it; asking again about one that is not costs one driver call */
         for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {
@@ -182,12 +246,12 @@ static ucs_status_t ctx_ask_peer(int device, int peer)
         return UCS_ERR_UNREACHABLE;
     }
 
-    status = uct_cuda_ctx_push(ctxs.primary[device].ctx);
+    status = uct_cuda_ctx_push(ctxs.kept[device].ctx);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, ctxs.primary[peer].ctx,
+    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, ctxs.kept[peer].ctx,
                                  0);
     uct_cuda_ctx_pop();
 
@@ -215,8 +279,8 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer)
 
     pthread_mutex_lock(&ctxs.lock);
     state = &ctxs.peers[device][peer];
-    if ((ctxs.primary[device].refcount == 0) ||
-        (ctxs.primary[peer].refcount == 0)) {
+    if ((ctxs.kept[device].refcount == 0) ||
+        (ctxs.kept[peer].refcount == 0)) {
         status = UCS_ERR_INVALID_PARAM;
     } else if (*state == PEER_IMPOSSIBLE) {
         status = UCS_ERR_UNREACHABLE;

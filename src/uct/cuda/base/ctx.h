@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contexts: primary ones retained on demand, a stack that is left as it was
- * found, peer access enabled once a pair.
+ * Contexts: kept on demand, one a device; a stack that is left as it was found;
+ * peer access enabled once a pair.
  *
  * "Device" is the ordinal of a GPU in this process, which is also its CUdevice.
  */
@@ -23,11 +23,14 @@ int uct_cuda_device_count(void);
 
 
 /**
- * Keep a device's primary context.
+ * Keep a context of a device: the primary one if it is active, else one of our
+ * own, which is for copies only. Without room for kernels' stacks it takes 265
+ * of 529 MiB of the GPU's memory (measured on H200), and a primary one cannot
+ * do without: the program may use it later.
  *
- * Creates it if nobody has (0.14 to 0.24 s and about 0.55 GB of the GPU's
- * memory), so ask only when it is about to be used. Every success needs a
- * uct_cuda_ctx_release(). Any thread; does not change the current context.
+ * Creating it takes 0.11 to 0.24 s, so ask only when it is about to be used.
+ * Every success needs a uct_cuda_ctx_release(). Any thread; does not change the
+ * current context.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE, or the driver's error (logged).
  */
@@ -36,8 +39,11 @@ ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p);
 void uct_cuda_ctx_release(int device);
 
 
-/** Does somebody in this process keep a device's primary context, so that
- *  keeping it as well takes no time? No logging. */
+/** As uct_cuda_ctx_retain(), if the context is kept by somebody already. */
+bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p);
+
+/** Is there a context to keep, ours or an active primary one, so that it takes
+ *  no time? No logging. */
 bool uct_cuda_ctx_is_active(int device);
 
 
@@ -63,8 +69,8 @@ void uct_cuda_ctx_pop(void);
 
 
 /**
- * Let kernels and copies of @a device's primary context reach @a peer's memory.
- * Both contexts must be retained. The driver is asked once a pair.
+ * Let copies of @a device's context reach memory of @a peer's. Both must be
+ * kept. The driver is asked once a pair.
  *
  * @return UCS_OK; UCS_ERR_UNREACHABLE when the hardware has no way (remembered,
  *         debug message); another driver error (logged).

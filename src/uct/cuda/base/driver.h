@@ -50,6 +50,9 @@ BEGIN_C_DECLS
          (CUdevice)) \
     _req(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", \
          (CUdevice, unsigned*, int*)) \
+    _opt(cuCtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice)) \
+    _opt(cuCtxDestroy, "cuCtxDestroy_v2", (CUcontext)) \
+    _opt(cuCtxSetLimit, "cuCtxSetLimit", (CUlimit, size_t)) \
     _req(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext)) \
     _req(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*)) \
     _req(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext*)) \

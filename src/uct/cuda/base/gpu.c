@@ -234,6 +234,26 @@ static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
     return UCS_OK;
 }
 
+/* Pushes a context of ours, if there is one */
+static ucs_status_t push_kept(int device, uct_cuda_gpu_context_t *context)
+{
+    CUcontext cuda;
+
+    if (!uct_cuda_ctx_retain_kept(device, &cuda)) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    if (uct_cuda_ctx_push(cuda) != UCS_OK) {
+        uct_cuda_ctx_release(device);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    context->device    = device;
+    context->is_pushed = true;
+    context->kept      = device;
+    return UCS_OK;
+}
+
 ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context)
 {
@@ -243,6 +263,7 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
     context->device    = device;
     context->is_pushed = false;
     context->retained  = -1;
+    context->kept      = -1;
 
     if (cuda == NULL) {
         return push_primary(device, context);
@@ -265,11 +286,13 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
                                            uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    ucs_status_t status;
     CUdevice current;
     int i;
 
     context->is_pushed = false;
     context->retained  = -1;
+    context->kept      = -1;
 
     if ((driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
         ((device < 0) || (device == current))) {
@@ -278,7 +301,9 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
     }
 
     if (device >= 0) {
-        return push_primary(device, context);
+        status = push_primary(device, context);
+        return (status == UCS_ERR_NO_DEVICE) ? push_kept(device, context) :
+                                               status;
     }
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
@@ -301,5 +326,9 @@ void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context)
 
     if (context->retained >= 0) {
         (void)driver->cuDevicePrimaryCtxRelease(context->retained);
+    }
+
+    if (context->kept >= 0) {
+        uct_cuda_ctx_release(context->kept);
     }
 }

@@ -41,6 +41,7 @@ typedef struct {
     int  device;    /**< Its device */
     bool is_pushed; /**< Was not current before */
     int  retained;  /**< Device whose primary context was retained, or -1 */
+    int  kept;      /**< Device whose context the engine has made, or -1 */
 } uct_cuda_gpu_context_t;
 
 
@@ -54,8 +55,9 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context);
 
 /**
- * Make any usable context current: @a device's active primary one if a device
- * is given (>= 0), else the current one, else the first active primary one.
+ * Make any usable context current: @a device's active primary one or the one
+ * that the engine has made if a device is given (>= 0), else the current one,
+ * else the first active primary one.
  */
 ucs_status_t uct_cuda_gpu_context_push_any(int device,
                                            uct_cuda_gpu_context_t *context);

@@ -145,8 +145,8 @@ typedef enum {
 
 
 /**
- * Map the peer's buffer in the current context, which is @a device's primary
- * one. Called for each relay of a transfer, and for the peer's GPU itself when
+ * Map the peer's buffer in the current context, which is one of @a device.
+ * Called for each relay of a transfer, and for the peer's GPU itself when
  * a path needs its copy engines; from within the start and with the engine's
  * lock held, so it may not call the engine. A mapping must stay until the
  * transfer is released; after a failed start all may go.
