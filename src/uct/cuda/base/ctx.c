@@ -85,7 +85,7 @@ static ucs_status_t create_own(int device, CUcontext *ctx_p)
     ucs_status_t status;
     unsigned i;
 
-    status = UCT_CUDA_CALL(cuCtxCreate, ctx_p, 0, device);
+    status = UCT_CUDA_CALL(cuCtxCreate_v2, ctx_p, 0, device);
     if (status != UCS_OK) {
         return status;
     }
@@ -102,7 +102,7 @@ static ucs_status_t create(int device, CUcontext *ctx_p, bool *is_own_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    *is_own_p = (driver != NULL) && (driver->cuCtxCreate != NULL) &&
+    *is_own_p = (driver != NULL) && (driver->cuCtxCreate_v2 != NULL) &&
                 (driver->cuCtxDestroy != NULL) &&
                 (driver->cuCtxSetLimit != NULL) && !primary_is_active(device);
     return *is_own_p ? create_own(device, ctx_p) :

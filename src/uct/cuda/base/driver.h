@@ -16,6 +16,11 @@
 BEGIN_C_DECLS
 
 
+/* The newest one that all drivers have; toolkits from 13 on declare only newer
+ * ones */
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
+
+
 /*
  * _req/_opt(name in the source, exported symbol, arguments). A driver that
  * lacks a _req function is of no use; a missing _opt one is NULL in the table.
@@ -50,7 +55,7 @@ BEGIN_C_DECLS
          (CUdevice)) \
     _req(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", \
          (CUdevice, unsigned*, int*)) \
-    _opt(cuCtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice)) \
+    _opt(cuCtxCreate_v2, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice)) \
     _opt(cuCtxDestroy, "cuCtxDestroy_v2", (CUcontext)) \
     _opt(cuCtxSetLimit, "cuCtxSetLimit", (CUlimit, size_t)) \
     _req(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext)) \
