@@ -186,18 +186,41 @@ def public_words(arguments, flags=('--resume',)):
 
 # -------------------------------------------------------------------- programs
 
-def perftest(launched, program, tests, environ, timeout):
+def bound_cores(mpirun):
+    """Two processors, of a core each, if mpirun binds ranks to cores; so that
+    ucx_perftest does not wander where MPI's ranks do not."""
+    if '--bind-to core' not in ' '.join(mpirun.split()):
+        return None
+    first = []
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            with open('/sys/devices/system/cpu/cpu%d/topology/'
+                      'thread_siblings_list' % cpu) as file:
+                siblings = file.read().strip()
+        except OSError:
+            siblings = str(cpu)
+        if siblings not in [known for known, _ in first]:
+            first.append((siblings, cpu))
+        if len(first) == 2:
+            return first[0][1], first[1][1]
+    return None
+
+
+def perftest(launched, program, tests, environ, timeout, cores=None):
     """Runs a batch of ucx_perftest between two processes, each of them started
-    as `launched` says; tests are (name, arguments). Returns ({name: {heading:
-    text}}, why some are missing, the client's command)."""
+    as `launched` says and on a processor of its own if `cores` has two; tests
+    are (name, arguments). Returns ({name: {heading: text}}, why some are
+    missing, the client's command)."""
     port = free_port()
     batch = tempfile.NamedTemporaryFile('w', suffix='.tests')
     for name, arguments in tests:
         batch.write('%s %s\n' % (name, ' '.join(arguments)))
     batch.flush()
     common = ['-p', str(port), '-b', batch.name]
-    command = launched([program, '127.0.0.1'] + common + ['-v', '-f'])
-    server = start(launched([program] + common), environ)
+    bound = [['-c', str(core)] for core in cores] if cores else [[], []]
+    command = launched([program, '127.0.0.1'] + common + bound[1] +
+                       ['-v', '-f'])
+    server = start(launched([program] + common + bound[0]), environ)
     with batch:
         try:
             deadline = time.monotonic() + min(60, timeout)
