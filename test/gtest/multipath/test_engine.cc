@@ -776,7 +776,7 @@ protected:
     test_engine_start()
     {
         m_config = Config();
-        m_config.set("_START", "auto").set("_LEDGER", "n");
+        m_config.set("_START", "background").set("_LEDGER", "n");
         m_config.set("_GRAPH", GetParam()).set("_HOST", "n");
     }
 
@@ -926,19 +926,11 @@ TEST_P(test_engine_start, from_and_to_host_memory)
     EXPECT_LT(2u, num_steps(0, -1));
 }
 
-/* Who asks for several paths gets them from the first transfer on, unless he
- * asks for the background as well */
-TEST_P(test_engine_start, what_the_variables_say)
+/* The first transfer takes several paths, unless the user does not want to wait
+ * for them */
+TEST_P(test_engine_start, what_the_variable_says)
 {
-    m_config.set("", "y");
-    create();
-    EXPECT_LT(0u, num_steps(0, 1));
-    destroy();
-    m_config.set("", "auto").set("_PATHS", "direct,gpu3");
-    create();
-    EXPECT_LT(0u, num_steps(0, 1));
-    destroy();
-    m_config.set("_PATHS", "auto").set("_START", "wait");
+    m_config.set("_START", "wait");
     create();
     EXPECT_LT(0u, num_steps(0, 1));
     destroy();

@@ -28,10 +28,8 @@ typedef enum {
 
 /** Who waits while contexts and staging memory of relays are made. */
 typedef enum {
-    UCT_CUDA_MP_START_AUTO,       /**< In the background, unless the user asks
-                                       for several paths or names them */
-    UCT_CUDA_MP_START_WAIT,       /**< The first transfer that wants them */
-    UCT_CUDA_MP_START_BACKGROUND  /**< Nobody */
+    UCT_CUDA_MP_START_WAIT,      /**< The first transfer that wants them */
+    UCT_CUDA_MP_START_BACKGROUND /**< Nobody */
 } uct_cuda_mp_start_t;
 
 
@@ -102,18 +100,6 @@ void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config);
 ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
                                     const char *name, const char *value,
                                     char *error, size_t error_size);
-
-
-/** Are relays made in the background, as these variables say? */
-static inline bool
-uct_cuda_mp_config_is_background(const uct_cuda_mp_config_t *config)
-{
-    if (config->start != UCT_CUDA_MP_START_AUTO) {
-        return config->start == UCT_CUDA_MP_START_BACKGROUND;
-    }
-
-    return (config->enable == UCT_CUDA_MP_AUTO) && (config->num_paths == 0);
-}
 
 
 /**

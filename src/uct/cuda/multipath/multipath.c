@@ -202,7 +202,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
         goto err_destroy_executors;
     }
 
-    if (uct_cuda_mp_config_is_background(config)) {
+    if (config->start == UCT_CUDA_MP_START_BACKGROUND) {
         status = uct_cuda_mp_starter_create(engine->rsc, &engine->starter);
         if (status != UCS_OK) {
             goto err_destroy_traffic;
