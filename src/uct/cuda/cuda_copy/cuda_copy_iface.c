@@ -101,6 +101,13 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
         attr->bandwidth.shared = iface->bandwidth.d2d;
     } else {
         attr->bandwidth.shared = iface->bandwidth.dflt;
+        /* UCX up to 1.19 does not say what memory a lane is to reach, but it
+         * does of the copies of a pipeline: slower than these, one copy would
+         * be taken for worse than two */
+        if (is_zcopy && (from == UCT_ABI_MEM_TYPE_UNKNOWN) &&
+            (attr->bandwidth.shared < iface->bandwidth.d2h)) {
+            attr->bandwidth.shared = iface->bandwidth.d2h;
+        }
     }
 
     /* Who copies synchronously also waits for the bytes */
