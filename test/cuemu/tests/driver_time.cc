@@ -3,6 +3,11 @@
 /* How long copies take, alone and side by side, and when their bytes arrive. */
 #include "driver_fixture.h"
 
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
 /* 64 MiB over a link at its rate: 1398 us; 3 % is 42 us */
 TEST_F(driver, copy_takes_bytes_over_rate)
 {
@@ -298,5 +303,55 @@ TEST_F(driver, lateness_of_a_program_is_counted)
                 EXPECT_GE(ns, 10000000u);
             }
         }
+    });
+}
+
+static double real_ms()
+{
+    return std::chrono::duration<double, std::milli>(
+                   std::chrono::steady_clock::now().time_since_epoch())
+            .count();
+}
+
+/* A node may say what a context costs: each thread pays for its own, and calls
+ * of others go on */
+TEST_F(driver, contexts_of_several_threads)
+{
+    const char *nodes = getenv("CUEMU_NODES");
+    if (nodes == nullptr) {
+        GTEST_SKIP() << "CUEMU_NODES is not set";
+    }
+
+    std::ifstream in(std::string(nodes) + "/beluga.xml");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string node = text.str();
+    node.insert(node.find("</system>"),
+                "<cuemu set=\"cost\" name=\"context\" us=\"10000\" "
+                "source=\"test\"/>\n");
+    std::ofstream(m_dir + "/node.xml") << node;
+    setenv("CUEMU_NODE", (m_dir + "/node.xml").c_str(), 1);
+
+    run(1, [](int) {
+        double begin = real_ms();
+        use(0);
+        EXPECT_GE(real_ms() - begin, 200); /* 10 ms at a slowdown of 20 */
+
+        begin = real_ms();
+        std::vector<std::thread> threads;
+        for (int device : {1, 2, 3}) {
+            threads.emplace_back([device] { use(device); });
+        }
+        EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
+        EXPECT_LT(real_ms() - begin, 190);
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+        EXPECT_GE(real_ms() - begin, 200);
+        EXPECT_LT(real_ms() - begin, 500);
+
+        begin = real_ms();
+        use(1); /* it is there */
+        EXPECT_LT(real_ms() - begin, 100);
     });
 }

@@ -1026,10 +1026,12 @@ TEST_P(test_engine_start, forked_meanwhile)
     int status;
     pid_t pid;
 
+    /* No thread has the fake's lock when the process is forked */
     m_node->hold_context(2);
+    m_node->hold_context(3);
     create_with_contexts({0, 1});
     EXPECT_EQ(0u, num_steps(0, 1));
-    await([&] { return m_node->num_held() == 1; });
+    await([&] { return m_node->num_held() == 2; });
     pid = fork();
     if (pid == 0) {
         alarm(10);
