@@ -137,22 +137,25 @@ mpi_self() {
 # take, at 55 GB/s, and 12 in pageable memory. Then one copy, as that is asked
 # for; and pageable memory that stays so, by threads.
 mpi_self_host() {
-    local mpirun programs
+    local mpirun programs fast='([89]|1[0-9])[0-9]'
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    mpi_self_rate '([89]|1[0-9])[0-9]' UCX_CUDA_IPC_HOST_ZCOPY=y H D || return
-    mpi_self_rate '([89]|1[0-9])[0-9]' UCX_CUDA_IPC_HOST_ZCOPY=y D P || return
-    mpi_self_rate '[1-5]?[0-9]' UCX_CUDA_IPC_HOST_ZCOPY=n P D || return
-    UCX_CUDA_IPC_HOST_COPY_THREADS=2 mpi_self_rate '[0-9]+' \
-        UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=0 D H
+    mpi_self_rate cu12 "$fast" H D || return
+    mpi_self_rate cu12 "$fast" D P || return
+    UCX_CUDA_IPC_HOST_ZCOPY=n mpi_self_rate cu12 '[1-5]?[0-9]' P D || return
+    UCX_CUDA_IPC_HOST_COPY_THREADS=2 UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=0 \
+        mpi_self_rate cu12 '[0-9]+' D H || return
+    # This one would rather stage what comes from a GPU, if not told better
+    [ ! -d "$ucx_mp_deps/ucx-1.18.1/libucx" ] ||
+        mpi_self_rate ucx-1.18.1 "$fast" D P
 }
 
-# mpi_self_rate RATE SETTING FROM TO: of UCX 1.22, what is before the point
+# mpi_self_rate UCX RATE FROM TO: GB/s are what RATE matches, before the point
 mpi_self_rate() {
-    passing_on "^ucx_mp_self: [1-9][0-9]* transfers, $1\..* 0 wrong" \
-        env "$2" LD_LIBRARY_PATH="$ucx_mp_deps/cu12/libucx/lib" \
+    LD_LIBRARY_PATH=$ucx_mp_deps/$1/libucx/lib \
         UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
+        passing_on "^ucx_mp_self: [1-9][0-9]* transfers, $2\..* 0 wrong" \
         "$mpi_run" --quiet --emulate hgx-h200 --slowdown 10 "$mpirun" -n 1 \
         "$programs/ucx_mp_self" "$3" "$4"
 }
