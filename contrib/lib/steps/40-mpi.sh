@@ -127,7 +127,7 @@ mpi_self() {
     for scheme in put_zcopy get_zcopy; do
         UCX_RNDV_SCHEME=$scheme passing_on \
             '^ucx_mp_self: [1-9][0-9]* transfers, ([6-9][0-9]|1[0-9][0-9])\..* 0 wrong' \
-            "$mpi_run" --emulate beluga --slowdown 50 --multipath auto \
+            "$mpi_run" --emulate beluga --slowdown 20 --multipath auto \
             "$mpirun" -n 1 "$programs/ucx_mp_self" || return
     done
 }
