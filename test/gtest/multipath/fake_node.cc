@@ -169,6 +169,9 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     };
     m_table.cuStreamSynchronize = [](CUstream stream) -> CUresult {
         ENTER("cuStreamSynchronize", true);
+        if (stream == nullptr) {
+            return CUDA_SUCCESS; /* whose copies are done at once here */
+        }
         if (!self->m_streams.count(stream)) {
             self->complain("no such stream");
             return CUDA_ERROR_INVALID_HANDLE;
@@ -288,6 +291,11 @@ void FakeNode::init_host()
                                    CUstream stream) -> CUresult {
         ENTER("cuMemcpyDtoHAsync", true);
         return self->copy_host((CUdeviceptr)dst, src, bytes, stream);
+    };
+    m_table.cuMemcpy = [](CUdeviceptr dst, CUdeviceptr src,
+                          size_t bytes) -> CUresult {
+        ENTER("cuMemcpy", true);
+        return self->copy_host(dst, src, bytes, nullptr);
     };
     m_table.cuPointerGetAttributes =
             [](unsigned count, CUpointer_attribute *attributes, void **values,
@@ -808,7 +816,7 @@ CUresult FakeNode::copy_host(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    if (from->is_pageable || to->is_pageable) {
+    if (from->is_pageable || to->is_pageable || (stream == nullptr)) {
         copied[{from->device, to->device}] += bytes;
         memcpy((void*)dst, (void*)src, bytes);
         return CUDA_SUCCESS;

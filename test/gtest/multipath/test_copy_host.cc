@@ -11,7 +11,9 @@ extern "C" {
 #include <uct/cuda/base/host_pipeline.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_host.h>
+#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 }
 
 #include <algorithm>
@@ -325,6 +327,70 @@ TEST_P(test_copy_host, every_call_fails_once)
     }
 
     EXPECT_GT(failures, 3u);
+}
+
+/* An endpoint's copy: UCP hears of no failure that there is a way around, also
+ * where the driver refuses to copy all of the memory at once */
+TEST_P(test_copy_host, failures_are_gone_around)
+{
+    const size_t size = 2 * MiB + 17;
+    unsigned n        = 0;
+
+    uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                        const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+    uct_cuda_host_registry_enable(0);
+    for (const char *function :
+         {"none", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync",
+          "cuMemcpyDtoHAsync", "cuEventRecord"}) {
+        uct_cuda_copy_iface_t iface = {};
+        uct_ep_t ep                 = {(uct_iface_h)&iface};
+        Completion comp             = {};
+        ucs_status_t status;
+
+        set_node(++n);
+        uint8_t *host  = m_node->alloc(-1, size);
+        uint8_t *other = m_node->alloc(gpu, size);
+        uint8_t *src   = GetParam() ? host : other;
+
+        /* As all registrations, at the end of a page */
+        m_node->split(host, MiB - ((uintptr_t)host % 4096));
+        memset(host, 1, size);
+        memset(other, 2, size);
+        src[0]                  = 3;
+        src[size - 1]           = 4;
+        std::vector<uint8_t> sent(src, src + size);
+        uct_iov_t iov           = {};
+        iov.buffer              = host;
+        iov.length              = size;
+        iov.count               = 1;
+        comp.super.count        = 1;
+        comp.super.func         = [](uct_completion_t *self) {
+            ((Completion*)self)->is_done = true;
+        };
+
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
+        m_node->fail_function = function;
+        m_node->fail_call(1);
+        status = GetParam() ?
+                         uct_cuda_copy_ep_put_zcopy(&ep, &iov, 1,
+                                                    (uintptr_t)other, 0,
+                                                    &comp.super) :
+                         uct_cuda_copy_ep_get_zcopy(&ep, &iov, 1,
+                                                    (uintptr_t)other, 0,
+                                                    &comp.super);
+        m_node->fail_call(0);
+        if (status == UCS_INPROGRESS) {
+            while (!comp.is_done) {
+                uct_cuda_queue_progress(&iface.super.queue);
+            }
+            status = comp.super.status;
+        }
+        EXPECT_EQ(UCS_OK, status) << function;
+        EXPECT_EQ(0, memcmp(sent.data(), GetParam() ? other : host, size))
+                << function;
+        uct_cuda_queue_cleanup(&iface.super.queue);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(directions, test_copy_host, ::testing::Bool(),
