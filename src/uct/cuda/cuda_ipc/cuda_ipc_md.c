@@ -51,7 +51,8 @@ static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "HOST_ZCOPY",
      .dfl    = "y",
      .doc    = "Copy between this process's host memory and peers' GPUs "
-               "directly (UCX 1.16 and later)",
+               "directly (UCX 1.16 and later), and have its own GPUs' copies "
+               "page-lock host memory and take several links",
      .type   = UCT_ABI_CONFIG_BOOL,
      .offset = offsetof(md_config_t, host_zcopy)},
     {.name   = "HOST_REGISTER_MAX_SIZE",
