@@ -187,7 +187,7 @@ static void bare_setup(const uct_cuda_topo_t *topo)
     int gpu;
 
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
-        if (uct_cuda_ctx_retain(gpu, &bare.ctx[gpu]) != UCS_OK) {
+        if (uct_cuda_ctx_retain(gpu, false, &bare.ctx[gpu]) != UCS_OK) {
             die("no context");
         }
     }

@@ -46,7 +46,7 @@ const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
     }
 
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
-        if (uct_cuda_ctx_retain(gpu, &contexts[gpu]) != UCS_OK) {
+        if (uct_cuda_ctx_retain(gpu, false, &contexts[gpu]) != UCS_OK) {
             ucx_mp_perf_die(UCX_MP_PERF_FAILED, "no context on GPU %d", gpu);
         }
     }

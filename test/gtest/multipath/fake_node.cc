@@ -92,7 +92,8 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     };
     m_table.cuCtxPushCurrent = [](CUcontext ctx) -> CUresult {
         ENTER("cuCtxPushCurrent", false);
-        if (self->m_retained[(size_t)device_of(ctx)] <= 0) {
+        if ((self->m_retained[(size_t)device_of(ctx)] <= 0) &&
+            !self->m_offers_own) {
             self->complain("dead context pushed");
         }
         m_stack.push_back(device_of(ctx));
@@ -511,6 +512,17 @@ CUresult FakeNode::add_node(CUgraphNode *handle, CUgraph graph,
     m_nodes[*handle] = {graph, nodes.size()};
     nodes.push_back(node);
     return CUDA_SUCCESS;
+}
+
+void FakeNode::offer_own_contexts()
+{
+    m_offers_own           = true;
+    m_table.cuCtxCreate_v2 = [](CUcontext *ctx, unsigned,
+                                CUdevice device) -> CUresult {
+        *ctx = context_of(device);
+        return self->m_table.cuCtxPushCurrent(*ctx);
+    };
+    m_table.cuCtxSetLimit = [](CUlimit, size_t) { return CUDA_SUCCESS; };
 }
 
 void FakeNode::drop_event_nodes()

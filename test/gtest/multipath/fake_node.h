@@ -48,6 +48,9 @@ public:
     size_t gpu_memory  = 1ul << 40;
     size_t host_memory = 1ul << 40;
 
+    /** Other contexts than primary ones may be made. */
+    void offer_own_contexts();
+
     /** As a driver before CUDA 11.1: no events in graphs. */
     void drop_event_nodes();
 
@@ -204,6 +207,7 @@ private:
     CUresult                             m_fail_with;
     uintptr_t                            m_next_handle;
     std::vector<int>                     m_retained;
+    bool                                 m_offers_own = false;
     std::set<int>                        m_held;
     unsigned                             m_num_held = 0;
     std::condition_variable_any          m_hold;

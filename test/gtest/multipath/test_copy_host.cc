@@ -58,7 +58,7 @@ protected:
         uct_cuda_topo_override(&m_topo);
         m_node.reset();
         m_node.reset(new FakeNode(4, seed));
-        ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, &m_context));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, false, &m_context));
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(m_context));
         ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&m_queue, 16, UINT_MAX));
         ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &m_engine));

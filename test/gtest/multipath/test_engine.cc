@@ -6,6 +6,7 @@
 #include "fake_node.h"
 #include "nodes.h"
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/multipath.h>
 
@@ -766,6 +767,31 @@ TEST_P(test_engine, relay_without_context)
     transfer(0, 1, MiB);
     EXPECT_EQ(0u, bytes(0, 2));
     EXPECT_GT(bytes(0, 3), 0u);
+}
+
+/* The engine's context of a GPU is not the program's. Contexts of our own stay
+ * for good: GPUs that no other test has. */
+TEST_P(test_engine, a_relay_that_the_program_comes_to_use)
+{
+    CUcontext ctx;
+
+    m_config.set("_PATHS", "direct,gpu9,gpu8");
+    set_node(mesh_node(10, 24 * GB, 12 * GB), 10);
+    m_node->offer_own_contexts();
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_GT(bytes(0, 9), 0u);
+    EXPECT_FALSE(uct_cuda_ctx_has_two(9));
+
+    ASSERT_EQ(CUDA_SUCCESS,
+              uct_cuda_driver_get()->cuDevicePrimaryCtxRetain(&ctx, 9));
+    EXPECT_TRUE(uct_cuda_ctx_has_two(9));
+    EXPECT_EQ(nullptr, start(9, 0, MiB).transfer);
+    EXPECT_EQ(nullptr, start(0, 9, MiB).transfer);
+    transfer(1, 0, MiB); /* it is a relay still */
+    EXPECT_GT(bytes(1, 9), 0u);
+    EXPECT_EQ(CUDA_SUCCESS,
+              uct_cuda_driver_get()->cuDevicePrimaryCtxRelease(9));
 }
 
 /* Relays in the background: what the first transfers do meanwhile. The program

@@ -19,8 +19,8 @@ static struct {
     pthread_mutex_t lock;
     struct {
         unsigned  refcount;
-        CUcontext ctx;
-        bool      is_own; /* not the primary one */
+        CUcontext ctx; /* while somebody keeps it */
+        CUcontext own; /* once it is there; kept or not */
     } kept[UCT_CUDA_MAX_DEVICES];
     /* [device][peer], while both contexts are kept */
     uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
@@ -98,30 +98,31 @@ static ucs_status_t create_own(int device, CUcontext *ctx_p)
     return UCS_OK;
 }
 
-static ucs_status_t create(int device, CUcontext *ctx_p, bool *is_own_p)
+/* Of several threads one makes it; the driver makes one context at a time */
+static ucs_status_t find_own(int device, CUcontext *ctx_p)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    ucs_status_t status         = UCS_OK;
+
+    pthread_mutex_lock(&lock);
+    if (ctxs.kept[device].own == NULL) {
+        status = create_own(device, ctx_p);
+        if (status == UCS_OK) {
+            __atomic_store_n(&ctxs.kept[device].own, *ctx_p, __ATOMIC_RELAXED);
+        }
+    }
+
+    *ctx_p = ctxs.kept[device].own;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+ucs_status_t
+uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    *is_own_p = (driver != NULL) && (driver->cuCtxCreate_v2 != NULL) &&
-                (driver->cuCtxDestroy != NULL) &&
-                (driver->cuCtxSetLimit != NULL) && !primary_is_active(device);
-    return *is_own_p ? create_own(device, ctx_p) :
-                       UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, ctx_p, device);
-}
-
-static void destroy(int device, CUcontext ctx, bool is_own)
-{
-    if (is_own) {
-        (void)UCT_CUDA_CALL(cuCtxDestroy, ctx);
-    } else {
-        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
-    }
-}
-
-ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p)
-{
-    CUcontext ctx = NULL;
     ucs_status_t status;
+    CUcontext ctx;
     bool is_own;
 
     if (!device_is_valid(device)) {
@@ -134,23 +135,48 @@ ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p)
     }
 
     /* Not under the lock: whoever wants another device's need not wait */
-    status = create(device, &ctx, &is_own);
+    is_own = is_lean && (driver != NULL) && (driver->cuCtxCreate_v2 != NULL) &&
+             (driver->cuCtxSetLimit != NULL) && !primary_is_active(device);
+    status = is_own ? find_own(device, &ctx) :
+                      UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &ctx, device);
     if (status != UCS_OK) {
         return status;
     }
 
     pthread_mutex_lock(&ctxs.lock);
     if (ctxs.kept[device].refcount++ == 0) {
-        ctxs.kept[device].ctx    = ctx;
-        ctxs.kept[device].is_own = is_own;
-    } else {
-        destroy(device, ctx, is_own); /* somebody else was faster */
+        ctxs.kept[device].ctx = ctx;
+    } else if (!is_own) {
+        /* Somebody else was faster: one of the driver's counts is enough */
+        (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
     }
 
     *ctx_p = ctxs.kept[device].ctx;
     pthread_mutex_unlock(&ctxs.lock);
 
     return UCS_OK;
+}
+
+/* The lock is held */
+static bool kept_is_own(int device)
+{
+    return (ctxs.kept[device].refcount > 0) &&
+           (ctxs.kept[device].ctx == ctxs.kept[device].own);
+}
+
+bool uct_cuda_ctx_has_two(int device)
+{
+    bool result;
+
+    if (!device_is_valid(device)) {
+        return false;
+    }
+
+    pthread_mutex_lock(&ctxs.lock);
+    result = kept_is_own(device);
+    pthread_mutex_unlock(&ctxs.lock);
+
+    return result && primary_is_active(device);
 }
 
 bool uct_cuda_ctx_is_active(int device)
@@ -162,7 +188,9 @@ bool uct_cuda_ctx_is_active(int device)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    is_kept = (ctxs.kept[device].refcount > 0);
+    is_kept = (ctxs.kept[device].refcount > 0) ||
+              (__atomic_load_n(&ctxs.kept[device].own, __ATOMIC_RELAXED) !=
+               NULL);
     pthread_mutex_unlock(&ctxs.lock);
 
     return is_kept || primary_is_active(device);
@@ -177,10 +205,15 @@ void uct_cuda_ctx_release(int device)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    if ((ctxs.kept[device].refcount > 0) &&
-        (--ctxs.kept[device].refcount == 0)) {
-        destroy(device, ctxs.kept[device].ctx, ctxs.kept[device].is_own);
-        ctxs.kept[device].ctx = NULL;
+    if (ctxs.kept[device].refcount > 1) {
+        --ctxs.kept[device].refcount;
+    } else if (ctxs.kept[device].refcount == 1) {
+        if (!kept_is_own(device)) {
+            (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
+        }
+
+        ctxs.kept[device].refcount = 0;
+        ctxs.kept[device].ctx      = NULL;
         /* The context may now be gone, and what was enabled on either side of
          * it; asking again about one that is not costs one driver call */
         for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {

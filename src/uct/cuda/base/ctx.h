@@ -23,24 +23,33 @@ int uct_cuda_device_count(void);
 
 
 /**
- * Keep a context of a device: the primary one if it is active, else one of our
- * own, which is for copies only. Without room for kernels' stacks it takes 265
- * of 529 MiB of the GPU's memory (measured on H200), and a primary one cannot
- * do without: the program may use it later.
+ * Keep a context of a device.
  *
- * Creating it takes 0.11 to 0.24 s, so ask only when it is about to be used.
+ * Without @a is_lean, its primary one. With it, whichever there is: the one
+ * that is kept, the primary one if it is active, else one of our own, which is
+ * for copies only. Having no room for kernels' stacks, that takes 265 of 529
+ * MiB of the GPU's memory (measured on H200); a primary one cannot do without,
+ * as the program may use it later. It stays to the end of the process, since
+ * memory may have been registered in it and its handle must stay good.
+ *
+ * Creating one takes 0.11 to 0.24 s, so ask only when it is about to be used.
  * Every success needs a uct_cuda_ctx_release(). Any thread; does not change the
  * current context.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE, or the driver's error (logged).
  */
-ucs_status_t uct_cuda_ctx_retain(int device, CUcontext *ctx_p);
+ucs_status_t
+uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p);
 
 void uct_cuda_ctx_release(int device);
 
 
 /** As uct_cuda_ctx_retain(), if the context is kept by somebody already. */
 bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p);
+
+/** Is the context that is kept one of our own, and the primary one active by
+ *  now? The program's memory on this device belongs to that one then. */
+bool uct_cuda_ctx_has_two(int device);
 
 /** Is there a context to keep, ours or an active primary one, so that it takes
  *  no time? No logging. */

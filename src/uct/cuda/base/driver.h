@@ -56,7 +56,6 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _req(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", \
          (CUdevice, unsigned*, int*)) \
     _opt(cuCtxCreate_v2, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice)) \
-    _opt(cuCtxDestroy, "cuCtxDestroy_v2", (CUcontext)) \
     _opt(cuCtxSetLimit, "cuCtxSetLimit", (CUlimit, size_t)) \
     _req(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext)) \
     _req(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*)) \

@@ -234,11 +234,13 @@ static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
     return UCS_OK;
 }
 
-/* Pushes a context of ours, if there is one */
-static ucs_status_t push_kept(int device, uct_cuda_gpu_context_t *context)
+ucs_status_t uct_cuda_gpu_context_push_kept(int device,
+                                            uct_cuda_gpu_context_t *context)
 {
     CUcontext cuda;
 
+    context->retained = -1;
+    context->kept     = -1;
     if (!uct_cuda_ctx_retain_kept(device, &cuda)) {
         return UCS_ERR_NO_DEVICE;
     }
@@ -286,7 +288,6 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
                                            uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    ucs_status_t status;
     CUdevice current;
     int i;
 
@@ -301,9 +302,7 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
     }
 
     if (device >= 0) {
-        status = push_primary(device, context);
-        return (status == UCS_ERR_NO_DEVICE) ? push_kept(device, context) :
-                                               status;
+        return push_primary(device, context);
     }
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {

@@ -41,7 +41,7 @@ typedef struct {
     int  device;    /**< Its device */
     bool is_pushed; /**< Was not current before */
     int  retained;  /**< Device whose primary context was retained, or -1 */
-    int  kept;      /**< Device whose context the engine has made, or -1 */
+    int  kept;      /**< Device of a context that the engine keeps, or -1 */
 } uct_cuda_gpu_context_t;
 
 
@@ -55,9 +55,17 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context);
 
 /**
- * Make any usable context current: @a device's active primary one or the one
- * that the engine has made if a device is given (>= 0), else the current one,
- * else the first active primary one.
+ * Make the context current that the engine keeps on a device, for copies; it
+ * may be one of ours.
+ *
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (there is none), UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_gpu_context_push_kept(int device,
+                                            uct_cuda_gpu_context_t *context);
+
+/**
+ * Make any usable context current: @a device's active primary one if a device
+ * is given (>= 0), else the current one, else the first active primary one.
  */
 ucs_status_t uct_cuda_gpu_context_push_any(int device,
                                            uct_cuda_gpu_context_t *context);

@@ -44,6 +44,9 @@ static void pool_lock_pages(void)
             return;
         }
 
+        /* A page shared with a child is another one after the next write, and
+         * the GPU has the old one */
+        (void)madvise(block, BLOCK_SIZE, MADV_DONTFORK);
         pool.block = block;
         pool.free  = ALL_SLOTS;
     }

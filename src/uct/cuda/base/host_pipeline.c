@@ -72,7 +72,8 @@ static struct {
     bool                is_started;
     bool                is_foreign; /* a process that was forked off */
     char                *block;     /* the slots of all threads */
-    bool                is_locked;  /* page-locked, in ... */
+    bool                is_known;   /* what has become of them in ... */
+    bool                is_locked;  /* ... this context: */
     CUcontext           lock_context;
     unsigned long long  lock_context_id;
 } pipeline = {
@@ -341,9 +342,9 @@ static ucs_status_t lock_slots(void)
     ucs_status_t status;
     void *block;
 
-    if (pipeline.is_locked && uct_cuda_ctx_is_alive(pipeline.lock_context,
-                                                    pipeline.lock_context_id)) {
-        return UCS_OK;
+    if (pipeline.is_known && uct_cuda_ctx_is_alive(pipeline.lock_context,
+                                                   pipeline.lock_context_id)) {
+        return pipeline.is_locked ? UCS_OK : UCS_ERR_UNSUPPORTED;
     }
 
     if (pipeline.block == NULL) {
@@ -353,18 +354,26 @@ static ucs_status_t lock_slots(void)
             return UCS_ERR_NO_MEMORY;
         }
 
+        /* A page shared with a child is another one after the next write, and
+         * the GPU has the old one */
+        (void)madvise(block, size, MADV_DONTFORK);
         pipeline.block = block;
     }
 
     pipeline.is_locked = false;
     status = uct_cuda_ctx_current(&pipeline.lock_context,
                                   &pipeline.lock_context_id);
+    pipeline.is_known = (status == UCS_OK);
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuMemHostRegister, pipeline.block, size,
-                               CU_MEMHOSTREGISTER_PORTABLE);
+        status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, pipeline.block, size,
+                                     CU_MEMHOSTREGISTER_PORTABLE);
     }
 
     pipeline.is_locked = (status == UCS_OK);
+    if (!pipeline.is_locked) {
+        uct_cuda_debug("no page-locked memory for threads that copy");
+    }
+
     return status;
 }
 
@@ -463,6 +472,10 @@ static ucs_status_t find_context(context_t **context_p)
 
 void uct_cuda_host_pipeline_enable(unsigned num_threads)
 {
+    if (pipeline.is_foreign) {
+        return;
+    }
+
     pthread_mutex_lock(&pipeline.lock);
     pipeline.wanted = num_threads;
     pthread_mutex_unlock(&pipeline.lock);
@@ -556,12 +569,22 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
 
 ucs_status_t uct_cuda_host_pipeline_test(const uct_cuda_host_job_t *job)
 {
-    return __atomic_load_n(&job->status, __ATOMIC_ACQUIRE);
+    const ucs_status_t status = __atomic_load_n(&job->status, __ATOMIC_ACQUIRE);
+
+    /* A child has no threads, and nothing that its parent has begun */
+    return ((status == UCS_INPROGRESS) && pipeline.is_foreign) ?
+                   UCS_ERR_IO_ERROR :
+                   status;
 }
 
 void uct_cuda_host_pipeline_notify(uct_cuda_host_job_t *job, CUhostFn func,
                                    void *arg)
 {
+    if (pipeline.is_foreign) {
+        func(arg);
+        return;
+    }
+
     pthread_mutex_lock(&pipeline.lock);
     if (job->status == UCS_INPROGRESS) {
         job->func = func;

@@ -41,10 +41,10 @@ typedef struct uct_cuda_host_job uct_cuda_host_job_t;
 
 
 /**
- * Set the number of threads, which start with the first copy; later calls
- * change nothing then.
+ * Set the number of threads, which start with the first copy and are as many
+ * ever after.
  *
- * @param num_threads  0: none, all copies are the caller's.
+ * @param num_threads  0: none, all copies are the caller's from now on.
  */
 void uct_cuda_host_pipeline_enable(unsigned num_threads);
 

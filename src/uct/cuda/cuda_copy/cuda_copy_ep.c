@@ -104,7 +104,7 @@ static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
                                  const void *src, size_t length)
 {
     const bool to_gpu = copy->to_gpu;
-    ucs_status_t status;
+    ucs_status_t status, drained;
 
     if (copy->from_gpu && to_gpu) {
         return UCT_CUDA_CALL(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src,
@@ -120,8 +120,8 @@ static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
     status = uct_cuda_host_copy((CUdeviceptr)(to_gpu ? dst : src),
                                 to_gpu ? (void*)src : dst, length, to_gpu,
                                 NULL);
-    return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize, NULL) :
-                                status;
+    drained = UCT_CUDA_CALL(cuStreamSynchronize, NULL);
+    return (status == UCS_OK) ? drained : status;
 }
 
 static void copy_end(copy_t *copy)

@@ -113,9 +113,9 @@ static bool is_same_allocation(const uct_cuda_ipc_handle_t *a,
 }
 
 /* Retires a peer's idle mappings within an address range, but for those of the
- * allocation itself (in other contexts) */
+ * allocation itself on other devices than one (-1: on any) */
 static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
-                            uint64_t end)
+                            uint64_t end, CUdevice device)
 {
     unsigned count = 0;
     uct_cuda_ipc_mapping_t *mapping, *newer;
@@ -125,7 +125,8 @@ static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
         if ((mapping->users == 0) && is_same_peer(mapping, peer) &&
             (mapping->handle.base < end) &&
             (mapping->handle.base + mapping->handle.length > start) &&
-            !is_same_allocation(&mapping->handle, peer)) {
+            (!is_same_allocation(&mapping->handle, peer) ||
+             (mapping->device == device))) {
             mapping_retire(mapping);
             ++count;
         }
@@ -166,10 +167,13 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     ucs_status_t status;
 
     /* The peer has freed whatever else was mapped within this range */
-    (void)retire_idle(handle, handle->base, handle->base + handle->length);
+    (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
 
+    /* "May only be opened by one CUcontext per CUdevice", as CUDA's manual has
+     * it: another context of the device may be in the way, too */
     status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
-    if ((status != UCS_OK) && (retire_idle(handle, 0, UINT64_MAX) > 0)) {
+    if ((status != UCS_OK) &&
+        (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
         status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
     }
 
@@ -281,7 +285,7 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
     const uct_cuda_ipc_handle_t peer = {.pid_ns = pid_ns, .pid = pid};
 
     pthread_mutex_lock(&cache.lock);
-    (void)retire_idle(&peer, 0, UINT64_MAX);
+    (void)retire_idle(&peer, 0, UINT64_MAX, -1);
     pthread_mutex_unlock(&cache.lock);
 }
 

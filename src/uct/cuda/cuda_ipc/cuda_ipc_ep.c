@@ -178,9 +178,12 @@ static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
         return uct_cuda_gpu_context_push(local_context, local_device, context);
     }
 
+    /* The engine's first: a peer's memory is opened in one context of a GPU */
     return ((rkey->gpu_device >= 0) &&
-            (uct_cuda_gpu_context_push_any(rkey->gpu_device, context) ==
-             UCS_OK)) ?
+            ((uct_cuda_gpu_context_push_kept(rkey->gpu_device, context) ==
+              UCS_OK) ||
+             (uct_cuda_gpu_context_push_any(rkey->gpu_device, context) ==
+              UCS_OK))) ?
                    UCS_OK :
                    uct_cuda_gpu_context_push_any(-1, context);
 }

@@ -717,6 +717,23 @@ static bool engine_wants(engine_t *engine, const start_t *start)
                    uct_cuda_mp_wants(&engine->super, start->size);
 }
 
+/* A GPU was a relay before the program had memory there: the engine's streams
+ * are not of its context, where the peer's memory is mapped */
+static bool end_has_two_contexts(const uct_cuda_mp_ends_t *ends)
+{
+    const int devices[] = {ends->src_device, ends->dst_device};
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        if (uct_cuda_mp_ends_is_local_gpu(ends, devices[i]) &&
+            uct_cuda_ctx_has_two(devices[i])) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
 static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
@@ -727,7 +744,8 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     bool is_alone;
     size_t piece;
 
-    if (!engine_learn(engine) || !engine_wants(engine, start)) {
+    if (!engine_learn(engine) || !engine_wants(engine, start) ||
+        end_has_two_contexts(&start->ends)) {
         return UCS_OK;
     }
 

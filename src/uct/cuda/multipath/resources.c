@@ -141,15 +141,19 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
 
 /* ------------------------------------------------------------ preparation */
 
-static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc, int device)
+/* Where a GPU end's memory is the program's own, so is the context: the primary
+ * one. Elsewhere there are copies only. */
+static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_ends_t *ends, int device)
 {
+    const bool is_lean = !uct_cuda_mp_ends_is_local_gpu(ends, device);
     ucs_status_t status;
 
     if (rsc->devices[device].ctx != NULL) {
         return UCS_OK;
     }
 
-    status = uct_cuda_ctx_retain(device, &rsc->devices[device].ctx);
+    status = uct_cuda_ctx_retain(device, is_lean, &rsc->devices[device].ctx);
     if (status != UCS_OK) {
         rsc->devices[device].ctx = NULL;
         /* "No memory" means staging memory to the caller */
@@ -217,7 +221,8 @@ int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                    -1;
 }
 
-static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device,
+static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_ends_t *ends, int device,
                                    int peer)
 {
     ucs_status_t status;
@@ -226,7 +231,7 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device,
         return UCS_OK;
     }
 
-    status = prepare_device(rsc, peer);
+    status = prepare_device(rsc, ends, peer);
     if (status != UCS_OK) {
         return status;
     }
@@ -260,13 +265,13 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
     int peer   = lane_peer(ends, number);
     ucs_status_t status;
 
-    status = prepare_device(rsc, device);
+    status = prepare_device(rsc, ends, device);
     if (status != UCS_OK) {
         return status;
     }
 
     if (peer >= 0) {
-        status = prepare_access(rsc, device, peer);
+        status = prepare_access(rsc, ends, device, peer);
         if (status != UCS_OK) {
             return status;
         }
@@ -522,7 +527,7 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
 
     /* Graphs are launched in the local context even if no lane is there */
     *path_p = 0;
-    return prepare_device(rsc, local);
+    return prepare_device(rsc, ends, local);
 }
 
 uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)

@@ -85,6 +85,15 @@ static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
 }
 
 
+/** Is a GPU an end with memory of this process? */
+static inline bool
+uct_cuda_mp_ends_is_local_gpu(const uct_cuda_mp_ends_t *ends, int device)
+{
+    return (device >= 0) && (device != ends->remote_device) &&
+           ((device == ends->src_device) || (device == ends->dst_device));
+}
+
+
 /** UCS_OK or UCS_ERR_NO_MEMORY. Asks nothing of the driver. */
 ucs_status_t
 uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);

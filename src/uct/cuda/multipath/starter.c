@@ -44,6 +44,7 @@ struct job {
     bool                  has_thread; /* Under the lock of all starters */
     pthread_t             thread;
     int                   device;     /* Whose context it is */
+    bool                  is_lean;
     int                   numa;       /* Of host memory, or -1 */
     size_t                slot_size;  /* 0: no staging memory */
     CUcontext             ctx;
@@ -120,7 +121,7 @@ static void make_memory(job_t *job)
     struct timespec begin, end;
 
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    job->status = uct_cuda_ctx_retain(job->device, &job->ctx);
+    job->status = uct_cuda_ctx_retain(job->device, job->is_lean, &job->ctx);
     if (job->status == UCS_OK) {
         make_staging(job);
     } else if (job->status == UCS_ERR_NO_MEMORY) {
@@ -338,7 +339,7 @@ static ucs_status_t check_job(uct_cuda_mp_starter_t *starter, job_t *job)
 }
 
 static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
-                              size_t slot_size)
+                              bool is_lean, size_t slot_size)
 {
     job_t *job = &starter->gpus[device];
 
@@ -349,6 +350,7 @@ static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
         }
 
         job->device    = device;
+        job->is_lean   = is_lean;
         job->numa      = -1;
         job->slot_size = slot_size;
     }
@@ -391,6 +393,7 @@ static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
         }
 
         status = check_gpu(starter, device,
+                           !uct_cuda_mp_ends_is_local_gpu(ends, device),
                            (device == path->gpu) ? plan->slot_size : 0);
         if (UCS_STATUS_IS_ERR(status)) {
             return status;

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which context of a device is kept, and for how long. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/ctx.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#define PRIMARY reinterpret_cast<CUcontext>(0x100)
+#define OWN     reinterpret_cast<CUcontext>(0x200)
+
+static bool is_active;
+static int retained, created;
+static std::set<int> limits;
+
+class Ctx : public ::testing::Test
+{
+protected:
+    FakeDriver driver;
+    CUcontext ctx = nullptr;
+    int device;
+    /* A context of our own stays for good: a device for each test */
+    static int next_device;
+
+    void SetUp() override
+    {
+        is_active = false;
+        retained = created = 0;
+        limits.clear();
+        device = next_device++;
+
+        driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*,
+                                                     int *active) {
+            *active = is_active;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDevicePrimaryCtxRetain = [](CUcontext *ctx, CUdevice) {
+            ++retained;
+            *ctx = PRIMARY;
+            return fake->fails("cuDevicePrimaryCtxRetain") ? fake->fail_with :
+                                                             CUDA_SUCCESS;
+        };
+        driver.table.cuDevicePrimaryCtxRelease = [](CUdevice) {
+            --retained;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuCtxCreate_v2 = [](CUcontext *ctx, unsigned, CUdevice) {
+            if (fake->fails("cuCtxCreate_v2")) {
+                return fake->fail_with;
+            }
+            ++created;
+            *ctx = OWN;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuCtxSetLimit = [](CUlimit limit, size_t value) {
+            EXPECT_EQ(0u, value);
+            limits.insert(limit);
+            return CUDA_ERROR_UNSUPPORTED_LIMIT; /* as it likes */
+        };
+    }
+
+    CUcontext retain(bool is_lean)
+    {
+        EXPECT_EQ(UCS_OK, uct_cuda_ctx_retain(device, is_lean, &ctx));
+        return ctx;
+    }
+};
+
+int Ctx::next_device = 3;
+
+TEST_F(Ctx, one_of_our_own_where_there_is_none)
+{
+    EXPECT_FALSE(uct_cuda_ctx_is_active(device));
+    EXPECT_EQ(OWN, retain(true));
+    EXPECT_EQ(0, retained);
+    EXPECT_EQ(1u, limits.count(CU_LIMIT_STACK_SIZE));
+    EXPECT_TRUE(uct_cuda_ctx_is_active(device));
+    EXPECT_FALSE(uct_cuda_ctx_has_two(device));
+
+    /* Whoever comes now gets the same; it outlives them all, and is there for
+     * the next one */
+    EXPECT_EQ(OWN, retain(false));
+    uct_cuda_ctx_release(device);
+    uct_cuda_ctx_release(device);
+    EXPECT_FALSE(uct_cuda_ctx_retain_kept(device, &ctx));
+    EXPECT_EQ(OWN, retain(true));
+    EXPECT_EQ(1, created);
+    uct_cuda_ctx_release(device);
+}
+
+TEST_F(Ctx, the_primary_one_if_it_is_active)
+{
+    is_active = true;
+    EXPECT_EQ(PRIMARY, retain(true));
+    EXPECT_EQ(PRIMARY, retain(true));
+    EXPECT_FALSE(uct_cuda_ctx_has_two(device));
+    EXPECT_EQ(1, retained);
+    uct_cuda_ctx_release(device);
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(0, retained);
+    EXPECT_EQ(0, created);
+}
+
+TEST_F(Ctx, the_primary_one_for_memory_of_the_program)
+{
+    EXPECT_EQ(PRIMARY, retain(false));
+    EXPECT_EQ(0, created);
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(0, retained);
+}
+
+TEST_F(Ctx, the_program_comes_later)
+{
+    EXPECT_EQ(OWN, retain(true));
+    is_active = true;
+    EXPECT_TRUE(uct_cuda_ctx_has_two(device));
+    uct_cuda_ctx_release(device);
+    EXPECT_FALSE(uct_cuda_ctx_has_two(device));
+    EXPECT_EQ(PRIMARY, retain(true));
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(0, retained);
+}
+
+TEST_F(Ctx, none_to_be_had)
+{
+    driver.fail      = "cuCtxCreate_v2";
+    driver.fail_with = CUDA_ERROR_OUT_OF_MEMORY;
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, uct_cuda_ctx_retain(device, true, &ctx));
+    EXPECT_FALSE(uct_cuda_ctx_is_active(device));
+    EXPECT_EQ(OWN, retain(true));
+    uct_cuda_ctx_release(device);
+}
