@@ -36,7 +36,9 @@ protected:
         driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*,
                                                      int *active) {
             *active = is_active;
-            return CUDA_SUCCESS;
+            return fake->fails("cuDevicePrimaryCtxGetState") ?
+                           fake->fail_with :
+                           CUDA_SUCCESS;
         };
         driver.table.cuDevicePrimaryCtxRetain = [](CUcontext *ctx, CUdevice) {
             ++retained;
@@ -111,6 +113,15 @@ TEST_F(Ctx, the_primary_one_for_memory_of_the_program)
     EXPECT_EQ(0, created);
     uct_cuda_ctx_release(device);
     EXPECT_EQ(0, retained);
+}
+
+TEST_F(Ctx, the_primary_one_if_the_driver_does_not_tell)
+{
+    driver.fail = "cuDevicePrimaryCtxGetState";
+    EXPECT_EQ(PRIMARY, retain(true));
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(0, retained);
+    EXPECT_EQ(0, created);
 }
 
 TEST_F(Ctx, the_program_comes_later)

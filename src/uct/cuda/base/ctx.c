@@ -62,14 +62,15 @@ bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
     return is_there;
 }
 
-static bool primary_is_active(int device)
+/* Is the primary context in this state? If the driver does not tell, in none */
+static bool primary_is(int device, bool active)
 {
     unsigned flags;
     int is_active;
 
     return (UCT_CUDA_CALL_NOLOG(cuDevicePrimaryCtxGetState, device, &flags,
                                 &is_active) == UCS_OK) &&
-           is_active;
+           ((is_active != 0) == active);
 }
 
 /* A context that no kernel runs in. A driver that will not give less memory to
@@ -136,7 +137,7 @@ uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
 
     /* Not under the lock: whoever wants another device's need not wait */
     is_own = is_lean && (driver != NULL) && (driver->cuCtxCreate_v2 != NULL) &&
-             (driver->cuCtxSetLimit != NULL) && !primary_is_active(device);
+             (driver->cuCtxSetLimit != NULL) && primary_is(device, false);
     status = is_own ? find_own(device, &ctx) :
                       UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &ctx, device);
     if (status != UCS_OK) {
@@ -176,7 +177,7 @@ bool uct_cuda_ctx_has_two(int device)
     result = kept_is_own(device);
     pthread_mutex_unlock(&ctxs.lock);
 
-    return result && primary_is_active(device);
+    return result && primary_is(device, true);
 }
 
 bool uct_cuda_ctx_is_active(int device)
@@ -193,7 +194,7 @@ bool uct_cuda_ctx_is_active(int device)
                NULL);
     pthread_mutex_unlock(&ctxs.lock);
 
-    return is_kept || primary_is_active(device);
+    return is_kept || primary_is(device, true);
 }
 
 void uct_cuda_ctx_release(int device)
