@@ -67,7 +67,7 @@ tools_tune() {
     tools_run tune
 }
 
-step tune quick 90 tools_tune \
+step tune quick 240 tools_tune \
      "ucx_mp_tune: the model near the best found, tables, stopping and resuming"
 
 # Four kinds of nodes; all twenty seeds, and others, by hand
