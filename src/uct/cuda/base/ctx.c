@@ -161,7 +161,7 @@ uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
 /* The lock is held */
 static bool kept_is_own(int device)
 {
-    return (ctxs.kept[device].refcount > 0) &&
+    return (ctxs.kept[device].ctx != NULL) &&
            (ctxs.kept[device].ctx == ctxs.kept[device].own);
 }
 
@@ -206,15 +206,13 @@ void uct_cuda_ctx_release(int device)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    if (ctxs.kept[device].refcount > 1) {
-        --ctxs.kept[device].refcount;
-    } else if (ctxs.kept[device].refcount == 1) {
+    if ((ctxs.kept[device].refcount > 0) &&
+        (--ctxs.kept[device].refcount == 0)) {
         if (!kept_is_own(device)) {
             (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
         }
 
-        ctxs.kept[device].refcount = 0;
-        ctxs.kept[device].ctx      = NULL;
+        ctxs.kept[device].ctx = NULL;
         /* The context may now be gone, and what was enabled on either side of
          * it; asking again about one that is not costs one driver call */
         for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {

@@ -3,7 +3,6 @@
 #include <uct/cuda/base/host_pieces.h>
 
 #include <uct/cuda/base/host_copy.h>
-#include <uct/cuda/base/host_pipeline.h>
 
 #include <linux/mempolicy.h>
 #include <stdlib.h>
@@ -126,6 +125,21 @@ ucs_status_t uct_cuda_host_pieces_copy(const uct_cuda_host_pieces_t *pieces,
     }
 
     return UCS_OK;
+}
+
+ucs_status_t
+uct_cuda_host_pieces_start_job(const uct_cuda_host_pieces_t *pieces,
+                               CUdeviceptr gpu, void *host, bool to_gpu,
+                               uct_cuda_host_job_t **job_p)
+{
+    const size_t length = (pieces->count == 0) ?
+                                  0 :
+                                  pieces->ends[pieces->count - 1];
+
+    return (pieces->pageable > length / 2) ?
+                   uct_cuda_host_pipeline_start(gpu, host, length, to_gpu,
+                                                job_p) :
+                   UCS_ERR_UNSUPPORTED;
 }
 
 int uct_cuda_host_numa(const void *address)

@@ -8,15 +8,15 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/host_block.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/thread.h>
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -71,11 +71,7 @@ static struct {
     unsigned            num_threads;
     bool                is_started;
     bool                is_foreign; /* a process that was forked off */
-    char                *block;     /* the slots of all threads */
-    bool                is_known;   /* what has become of them in ... */
-    bool                is_locked;  /* ... this context: */
-    CUcontext           lock_context;
-    unsigned long long  lock_context_id;
+    uct_cuda_host_block_t block;    /* the slots of all threads */
 } pipeline = {
     .lock   = PTHREAD_MUTEX_INITIALIZER,
     .work   = PTHREAD_COND_INITIALIZER,
@@ -88,7 +84,7 @@ static struct {
 
 static char *slot_of(unsigned thread, unsigned number)
 {
-    return pipeline.block +
+    return pipeline.block.memory +
            (((thread * NUM_SLOTS) + (number % NUM_SLOTS)) * MAX_CHUNK);
 }
 
@@ -309,8 +305,6 @@ static void start_threads(void)
     const unsigned wanted = (pipeline.wanted == UCT_CUDA_HOST_PIPELINE_AUTO) ?
                                     auto_threads() :
                                     pipeline.wanted;
-    pthread_attr_t attr;
-    sigset_t all, old;
     pthread_t thread;
 
     pipeline.is_started = true;
@@ -318,63 +312,16 @@ static void start_threads(void)
         return;
     }
 
-    /* Signals are for the program's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     while ((pipeline.num_threads < wanted) &&
            (pipeline.num_threads < MAX_THREADS) &&
-           (pthread_create(&thread, &attr, thread_main,
-                           (void*)(uintptr_t)pipeline.num_threads) == 0)) {
+           uct_cuda_thread_start(thread_main,
+                                 (void*)(uintptr_t)pipeline.num_threads,
+                                 &thread)) {
+        (void)pthread_detach(thread);
         ++pipeline.num_threads;
     }
 
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     uct_cuda_debug("%u threads copy pageable memory", pipeline.num_threads);
-}
-
-/* Page-locks the slots, in the current context; the lock is held */
-static ucs_status_t lock_slots(void)
-{
-    const size_t size = pipeline.num_threads * NUM_SLOTS * MAX_CHUNK;
-    ucs_status_t status;
-    void *block;
-
-    if (pipeline.is_known && uct_cuda_ctx_is_alive(pipeline.lock_context,
-                                                   pipeline.lock_context_id)) {
-        return pipeline.is_locked ? UCS_OK : UCS_ERR_UNSUPPORTED;
-    }
-
-    if (pipeline.block == NULL) {
-        block = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (block == MAP_FAILED) {
-            return UCS_ERR_NO_MEMORY;
-        }
-
-        /* A page shared with a child is another one after the next write, and
-         * the GPU has the old one */
-        (void)madvise(block, size, MADV_DONTFORK);
-        pipeline.block = block;
-    }
-
-    pipeline.is_locked = false;
-    status = uct_cuda_ctx_current(&pipeline.lock_context,
-                                  &pipeline.lock_context_id);
-    pipeline.is_known = (status == UCS_OK);
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, pipeline.block, size,
-                                     CU_MEMHOSTREGISTER_PORTABLE);
-    }
-
-    pipeline.is_locked = (status == UCS_OK);
-    if (!pipeline.is_locked) {
-        uct_cuda_debug("no page-locked memory for threads that copy");
-    }
-
-    return status;
 }
 
 /* The context is current, or gone: its streams and events with it */
@@ -541,7 +488,9 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
     }
 
     pthread_mutex_lock(&pipeline.lock);
-    status = lock_slots();
+    status = uct_cuda_host_block_lock(&pipeline.block,
+                                      pipeline.num_threads * NUM_SLOTS *
+                                              MAX_CHUNK);
     if (status == UCS_OK) {
         status = find_context(&job->context);
     }

@@ -19,11 +19,11 @@
 #include <uct/cuda/base/host_usage.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/thread.h>
 
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,24 +291,17 @@ static void on_fork(void)
 
 static void enable_once(void)
 {
-    pthread_attr_t attr;
-    sigset_t all, old;
-
     if (uct_abi_mem_event_register(UCT_ABI_MEM_EVENT_VM_UNMAPPED, on_unmap,
                                    NULL) != UCS_OK) {
         uct_cuda_debug("no hooks on unmapping: pageable memory is not locked");
         return;
     }
 
-    /* Signals are for the program's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    registry.has_thread = (pthread_create(&registry.thread, &attr,
-                                          unlock_thread, NULL) == 0);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    registry.has_thread = uct_cuda_thread_start(unlock_thread, NULL,
+                                                &registry.thread);
+    if (registry.has_thread) {
+        (void)pthread_detach(registry.thread);
+    }
 
     registry.is_hooked = registry.has_thread &&
                          (pthread_atfork(NULL, NULL, on_fork) == 0);

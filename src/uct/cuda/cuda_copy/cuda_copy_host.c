@@ -112,15 +112,6 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine,
            (copy->transfer != NULL);
 }
 
-/* Has threads copy what is not locked for the most part. True: they do. */
-static bool job_start(const uct_cuda_copy_host_request_t *request, copy_t *copy)
-{
-    return (copy->pieces.pageable > request->length / 2) &&
-           (uct_cuda_host_pipeline_start(request->gpu, request->host,
-                                         request->length, request->to_gpu,
-                                         &copy->job) == UCS_OK);
-}
-
 ucs_status_t
 uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
                          const uct_cuda_copy_host_request_t *request,
@@ -147,7 +138,9 @@ uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
         op->test   = multipath_test;
         op->notify = multipath_notify;
         op->steps  = uct_cuda_mp_num_steps(copy->transfer);
-    } else if (job_start(request, copy)) {
+    } else if (uct_cuda_host_pieces_start_job(&copy->pieces, request->gpu,
+                                              request->host, request->to_gpu,
+                                              &copy->job) == UCS_OK) {
         op->test   = job_test;
         op->notify = job_notify;
     } else {

@@ -152,10 +152,9 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
     }
 
     remote = transfer->mapping->mapped + (request->remote_addr - handle->base);
-    if ((transfer->pieces.pageable > transfer->length / 2) &&
-        (uct_cuda_host_pipeline_start(remote, transfer->local, transfer->length,
-                                      request->is_put,
-                                      &transfer->job) == UCS_OK)) {
+    if (uct_cuda_host_pieces_start_job(&transfer->pieces, remote,
+                                       transfer->local, request->is_put,
+                                       &transfer->job) == UCS_OK) {
         op->test   = job_test;
         op->notify = job_notify;
         op->done   = transfer_done;

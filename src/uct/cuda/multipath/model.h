@@ -30,7 +30,6 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_ALIGN 4096ul
 
 
-
 /** Constants of the model. Seconds, unless said otherwise. */
 typedef struct {
     double submit_copy;     /**< Processor time to submit one copy */

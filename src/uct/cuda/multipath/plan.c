@@ -25,27 +25,37 @@ static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
            (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
 }
 
-unsigned uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
-                                uint16_t lanes[2 * UCT_CUDA_MP_MAX_PATHS])
+unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_path_t *path,
+                                     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])
 {
-    const int src  = uct_cuda_mp_lane_end(plan->src_device);
-    const int dst  = uct_cuda_mp_lane_end(plan->dst_device);
+    const int src = uct_cuda_mp_lane_end(plan->src_device);
+    const int dst = uct_cuda_mp_lane_end(plan->dst_device);
+    const int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ?
+                            UCT_CUDA_MP_LANE_HOST :
+                            path->gpu;
+
+    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+        lanes[0] = uct_cuda_mp_lane(src, dst);
+        return 1;
+    }
+
+    lanes[0] = uct_cuda_mp_lane(src, via);
+    lanes[1] = uct_cuda_mp_lane(via, dst);
+    return 2;
+}
+
+unsigned
+uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
+                       uint16_t lanes[UCT_CUDA_MP_MAX_HOPS *
+                                      UCT_CUDA_MP_MAX_PATHS])
+{
     unsigned count = 0;
-    const uct_cuda_mp_path_t *path;
     unsigned i;
-    int via;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        path = &plan->paths[i].path;
-        if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-            lanes[count++] = uct_cuda_mp_lane(src, dst);
-            continue;
-        }
-
-        via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
-                                                        path->gpu;
-        lanes[count++] = uct_cuda_mp_lane(src, via);
-        lanes[count++] = uct_cuda_mp_lane(via, dst);
+        count += uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
+                                             &lanes[count]);
     }
 
     return count;

@@ -133,9 +133,16 @@ static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
 }
 
 
+/** Lanes of one path between a plan's ends, in their order. */
+unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_path_t *path,
+                                     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS]);
+
 /** Lanes that a plan's paths take, each once, path by path. */
-unsigned uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
-                                uint16_t lanes[2 * UCT_CUDA_MP_MAX_PATHS]);
+unsigned
+uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
+                       uint16_t lanes[UCT_CUDA_MP_MAX_HOPS *
+                                      UCT_CUDA_MP_MAX_PATHS]);
 
 
 /** Do two plans have the same steps? The model's times do not count. */

@@ -396,26 +396,6 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
-/* The lanes of a path, in their order */
-static unsigned path_lanes(const uct_cuda_mp_plan_t *plan,
-                           const uct_cuda_mp_path_t *path,
-                           uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])
-{
-    int src = uct_cuda_mp_lane_end(plan->src_device);
-    int dst = uct_cuda_mp_lane_end(plan->dst_device);
-    int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
-                                                        path->gpu;
-
-    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        lanes[0] = uct_cuda_mp_lane(src, dst);
-        return 1;
-    }
-
-    lanes[0] = uct_cuda_mp_lane(src, via);
-    lanes[1] = uct_cuda_mp_lane(via, dst);
-    return 2;
-}
-
 static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
                                  const uct_cuda_mp_ends_t *ends,
@@ -425,7 +405,7 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
     ucs_status_t status;
     unsigned i, count;
 
-    count = path_lanes(plan, path, lanes);
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
     for (i = 0; i < count; ++i) {
         status = prepare_lane(rsc, ends, lanes[i]);
         if (status != UCS_OK) {
@@ -450,7 +430,7 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
     unsigned i, count;
     int peer;
 
-    count = path_lanes(plan, path, lanes);
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
     for (i = 0; i < count; ++i) {
         devices |= 1u << uct_cuda_mp_rsc_lane_device(ends, lanes[i]);
         peer     = lane_peer(ends, lanes[i]);

@@ -12,9 +12,9 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/thread.h>
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -218,8 +218,6 @@ static bool may_begin(void)
 /* @return Whether there is a thread for it now */
 static bool job_begin(job_t *job, void (*make)(job_t *job))
 {
-    sigset_t all, old;
-
     if (is_foreign()) {
         return false;
     }
@@ -228,12 +226,7 @@ static bool job_begin(job_t *job, void (*make)(job_t *job))
     if (may_begin()) {
         job->make = make;
         job_set_state(job, JOB_RUNNING);
-        /* Signals are for the program's threads */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        job->has_thread = (pthread_create(&job->thread, NULL, job_run, job) ==
-                           0);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        job->has_thread = uct_cuda_thread_start(job_run, job, &job->thread);
     }
 
     if (!job->has_thread) {

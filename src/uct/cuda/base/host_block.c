@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mapped and locked when first wanted. */
+#include <uct/cuda/base/host_block.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+
+#include <sys/mman.h>
+
+
+ucs_status_t uct_cuda_host_block_lock(uct_cuda_host_block_t *block, size_t size)
+{
+    ucs_status_t status;
+    void *memory;
+
+    if (block->is_known &&
+        uct_cuda_ctx_is_alive(block->context, block->context_id)) {
+        return block->is_locked ? UCS_OK : UCS_ERR_UNSUPPORTED;
+    }
+
+    block->is_locked = false;
+    status = uct_cuda_ctx_current(&block->context, &block->context_id);
+    block->is_known = (status == UCS_OK);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (block->memory == NULL) {
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        /* A page shared with a child is another one after the next write, and
+         * the GPU has the old one */
+        (void)madvise(memory, size, MADV_DONTFORK);
+        block->memory = memory;
+    }
+
+    status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, block->memory, size,
+                                 CU_MEMHOSTREGISTER_PORTABLE);
+    block->is_locked = (status == UCS_OK);
+    if (!block->is_locked) {
+        uct_cuda_debug("no page-locked memory: %zu bytes", size);
+    }
+
+    return status;
+}
