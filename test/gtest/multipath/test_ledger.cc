@@ -648,6 +648,50 @@ TEST_F(test_traffic, lanes_of_a_plan)
     uct_cuda_mp_traffic_end(a, &there);
 }
 
+TEST_F(test_traffic, windows_are_as_they_were)
+{
+    uct_cuda_mp_traffic_t *a = create(NULL);
+    uct_cuda_topo_t topo     = hgx();
+    uct_cuda_mp_plan_t plan;
+    uct_cuda_mp_flow_t there;
+
+    uct_cuda_mp_plan_make(Know(topo, Config()), -1, 1, 64 * MiB, &plan);
+    ASSERT_EQ(4u, plan.num_paths);
+    uct_cuda_mp_flow_of_plan(&plan, &there);
+
+    EXPECT_EQ(1u, load(a, -1, 1).window);
+    for (unsigned count = 1; count <= 3; ++count) {
+        uct_cuda_mp_traffic_begin(a, &there);
+        uct_cuda_mp_load_t seen = load(a, -1, 1);
+        EXPECT_EQ(count, seen.queued);
+        EXPECT_EQ(count + 1, seen.window);
+        for (unsigned i = 0; i < plan.num_steps; ++i) {
+            unsigned path = plan.steps[i].path;
+            EXPECT_EQ(count * plan.paths[path].bytes,
+                      seen.ahead[plan.steps[i].lane]);
+        }
+        EXPECT_EQ(1u, load(a, 1, -1).window) << "the other way";
+    }
+
+    /* The one before the last may end meanwhile: there are four in all */
+    uct_cuda_mp_traffic_end(a, &there);
+    uct_cuda_mp_traffic_begin(a, &there);
+    EXPECT_EQ(5u, load(a, -1, 1).window);
+    for (int i = 0; i < 3; ++i) {
+        uct_cuda_mp_traffic_end(a, &there);
+    }
+
+    uct_cuda_mp_load_t seen = load(a, -1, 1);
+    EXPECT_EQ(4u, seen.window) << "as the last one was";
+    EXPECT_EQ(0u, seen.ahead[uct_cuda_mp_lane(HOST, 1)]);
+
+    /* That is believed until the next one has been as well */
+    uct_cuda_mp_traffic_begin(a, &there);
+    EXPECT_EQ(4u, load(a, -1, 1).window);
+    uct_cuda_mp_traffic_end(a, &there);
+    EXPECT_EQ(1u, load(a, -1, 1).window);
+}
+
 /* Two processes with windows of messages towards each other: in the moment
  * between two windows, the other one has not gone */
 TEST_F(test_traffic, whom_we_met_counts_a_little_longer)

@@ -424,7 +424,7 @@ static ucs_status_t wait_banks(uct_cuda_mp_graphs_t *graphs,
             continue;
         }
 
-        status = uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_staging_bank(staging),
+        status = uct_cuda_mp_rsc_wait_bank(uct_cuda_mp_staging_bank(staging, 0),
                                            stream);
         for (i = 0; (i < UCT_CUDA_MP_PLAN_SLOTS) && (status == UCS_OK); ++i) {
             slot = &staging->slots[uct_cuda_mp_staging_slot(staging, i)];
@@ -469,7 +469,7 @@ static ucs_status_t give_banks(uct_cuda_mp_graphs_t *graphs,
             continue;
         }
 
-        bank = uct_cuda_mp_staging_bank(staging);
+        bank = uct_cuda_mp_staging_bank(staging, 0);
         if (is_tailed) {
             status = uct_cuda_mp_rsc_give_bank(graphs->rsc, bank, device,
                                                stream);
@@ -534,16 +534,22 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     return UCS_OK;
 }
 
-static uint32_t used_banks(uct_cuda_mp_graphs_t *graphs,
+/* Has each staging memory begin with a bank. Returns which, a bit a path. */
+static uint32_t take_banks(uct_cuda_mp_graphs_t *graphs,
                            const uct_cuda_mp_plan_t *plan)
 {
-    const uct_cuda_mp_staging_t *staging;
+    uct_cuda_mp_staging_t *staging;
     uint32_t banks = 0;
     unsigned p;
 
     for (p = 0; p < plan->num_paths; ++p) {
         staging = uct_cuda_mp_rsc_path_staging(graphs->rsc, plan, p);
-        if ((staging != NULL) && (staging->next > 0)) {
+        if (staging == NULL) {
+            continue;
+        }
+
+        uct_cuda_mp_staging_align(staging);
+        if (staging->next > 0) {
             banks |= 1u << p;
         }
     }
@@ -563,7 +569,7 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
         .remote_device = ends->remote_device,
         .is_tailed     = !is_alone && !graphs->is_untailed &&
                          driver_has_event_nodes(),
-        .banks         = used_banks(graphs, plan)
+        .banks         = take_banks(graphs, plan)
     };
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
@@ -591,7 +597,7 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     graph->next_held = *held;
     *held            = graph;
     status           = graphs_launch(graphs, plan, ends, graph);
-    uct_cuda_mp_rsc_advance(graphs->rsc, plan);
+    uct_cuda_mp_rsc_advance(graphs->rsc, plan, true);
 
 out_pop:
     uct_cuda_ctx_pop();

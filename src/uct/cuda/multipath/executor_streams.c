@@ -82,7 +82,8 @@ static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
 
     return uct_cuda_mp_rsc_wait_bank(
             uct_cuda_mp_staging_bank(
-                    uct_cuda_mp_rsc_staging(streams->rsc, &step->to)),
+                    uct_cuda_mp_rsc_staging(streams->rsc, &step->to),
+                    step->to.slot),
             stream);
 }
 
@@ -251,7 +252,7 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
 
     /* After a failure as well: what was recorded is recorded */
     settle_events(streams, plan, ends);
-    uct_cuda_mp_rsc_advance(streams->rsc, plan);
+    uct_cuda_mp_rsc_advance(streams->rsc, plan, false);
     uct_cuda_ctx_pop();
     return status;
 }

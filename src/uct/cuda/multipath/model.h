@@ -11,7 +11,8 @@
  * the other, and where the processor is late a path's last chunk bounds it.
  * Shares are such that all paths end together, chunks such that a path carries
  * the most by then. In a window of transfers between the same GPUs only the
- * first one fills the paths; behind it shares go by the rates.
+ * first one fills the paths; behind it shares go by the rates. Where submitting
+ * all that takes longer than the links do, each transfer can take one path.
  *
  * Chunks of a path are alike: where both hops run at one rate, the pipeline
  * takes as long as all bytes once and the largest chunk once more, so that
@@ -92,7 +93,12 @@ typedef struct {
     uint16_t queued;   /**< Large transfers of this process, same GPUs, that
                             are ahead of this one: its own paths are filled
                             behind theirs */
+    uint16_t window;   /**< Such transfers that follow each other before all
+                            before them have ended, this one counted: as it has
+                            been of late */
     uint8_t  active[UCT_CUDA_MP_NUM_LANES];
+    uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued,
+                                                by lane */
 } uct_cuda_mp_load_t;
 
 
@@ -138,6 +144,8 @@ typedef struct {
     int                        dst;   /**< ... here, but not both */
     int                        numa;  /**< Node of host memory on the way */
     double                     size;  /**< Bytes */
+    unsigned                   queued; /**< The load's, unless set to something
+                                            else after _start() */
     /** Bytes/s of shared limits that others leave to one copy, and the copies
      *  of others there; filled by _start() */
     double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];
@@ -175,6 +183,22 @@ double uct_cuda_mp_model_single(const uct_cuda_mp_case_t *question,
  *  even start before the others are done getting none; or as configured. */
 void uct_cuda_mp_model_solve(const uct_cuda_mp_case_t *question,
                              uct_cuda_mp_split_t *split);
+
+
+/**
+ * A window of transfers that each take one of @a split's paths, by turns: there
+ * is less to submit for each. Fills chunks and the seconds that each adds to
+ * the window, which is as long as the load says.
+ *
+ * @param rates_p  Bytes/s of each path.
+ */
+void uct_cuda_mp_model_turns(const uct_cuda_mp_case_t *question,
+                             uct_cuda_mp_split_t *split, double *rates_p);
+
+
+/** Those seconds if each transfer takes all paths of a solved split. */
+double uct_cuda_mp_model_window(const uct_cuda_mp_case_t *question,
+                                const uct_cuda_mp_split_t *split);
 
 
 /** Chunk length, bytes, for a part that is to have so many; the last chunk may

@@ -295,6 +295,7 @@ static void engine_update_min_size(engine_t *engine, int kind)
     __atomic_store_n(&view->alone_min_size,
                      engine_min_size(engine, kind, &load), __ATOMIC_RELAXED);
     load.queued          = UINT16_MAX;
+    load.window          = UINT16_MAX;
     size                 = engine_min_size(engine, kind, &load);
     if (view->alone_min_size < size) {
         size = view->alone_min_size;
@@ -560,6 +561,17 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     }
 }
 
+/* Plan one plain copy, for whom the engine is to carry it nevertheless */
+static ucs_status_t engine_plan_single(engine_t *engine, start_t *start,
+                                       size_t size)
+{
+    unsigned failed;
+
+    uct_cuda_mp_plan_single(start->ends.src_device, start->ends.dst_device,
+                            size, &engine->plan);
+    return engine_prepare(engine, start, &failed);
+}
+
 static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
@@ -605,7 +617,6 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
     uct_cuda_mp_plan_t *plan = &engine->plan;
     size_t offset            = plan->size;
     ucs_status_t status;
-    unsigned failed;
     size_t size;
 
     /* The first one has been planned already */
@@ -617,9 +628,7 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
         if (size != plan->size) {
             engine_plan(engine, start, size);
             if (plan->num_paths == 0) {
-                uct_cuda_mp_plan_single(start->ends.src_device,
-                                        start->ends.dst_device, size, plan);
-                status = engine_prepare(engine, start, &failed);
+                status = engine_plan_single(engine, start, size);
                 if (status != UCS_OK) {
                     return status;
                 }
@@ -737,8 +746,7 @@ static bool end_has_two_contexts(const uct_cuda_mp_ends_t *ends)
 static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
-    const size_t *alone_min_size =
-            &engine->views[kind_of(&start->ends)].alone_min_size;
+    const int kind = kind_of(&start->ends);
     uct_cuda_mp_transfer_t *transfer;
     ucs_status_t status;
     bool is_alone;
@@ -751,7 +759,8 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
 
     uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
                              start->ends.dst_device, &engine->load);
-    if ((engine->load.queued == 0) && (start->size < *alone_min_size)) {
+    if ((kind == KIND_GPU) && (engine->load.queued == 0) &&
+        (start->size < engine->views[kind].alone_min_size)) {
         return UCS_OK;
     }
 
@@ -762,7 +771,10 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
         engine_plan(engine, start, piece);
     } while (piece > uct_cuda_mp_plan_max_size(&engine->config));
 
-    if (engine->plan.num_paths == 0) {
+    /* One with host memory that others may follow counts, for their plans */
+    if ((engine->plan.num_paths == 0) &&
+        ((kind == KIND_GPU) || !engine_wants(engine, start) ||
+         (engine_plan_single(engine, start, piece) != UCS_OK))) {
         return UCS_OK;
     }
 
@@ -812,8 +824,10 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
                                      KIND_HOST :
                                      KIND_GPU;
 
-    /* Who asks about a GPU that is not visible is to be told why */
-    return (size >= __atomic_load_n(&engine->views[kind].alone_min_size,
+    /* Who asks about a GPU that is not visible is to be told why; and of what
+     * has an end in host memory each counts, for those that follow it */
+    return (kind == KIND_HOST) ||
+           (size >= __atomic_load_n(&engine->views[kind].alone_min_size,
                                     __ATOMIC_RELAXED)) ||
            (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
            (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||

@@ -19,6 +19,12 @@
 #define RATE_ROUNDING 1e-6
 
 
+/* A window whose transfers take paths by turns has to be so many times faster
+ * than one whose transfers take all of them: the processor's part in that
+ * differs by half from machine to machine (4 x H200), and it ends unevenly */
+#define TURN_MIN_GAIN 1.25
+
+
 typedef uct_cuda_mp_model_path_t candidate_t;
 typedef uct_cuda_mp_split_t      split_t;
 
@@ -301,6 +307,109 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
             }
         }
     }
+}
+
+/* Of paths that go by turns, that over which this transfer ends first: behind
+ * what is on their lanes */
+static unsigned next_turn(const problem_t *problem, const split_t *split,
+                          const double *rates)
+{
+    const uct_cuda_mp_load_t *load = problem->question.load;
+    double least                   = DBL_MAX;
+    unsigned best                  = 0;
+    double seconds;
+    uint64_t ahead;
+    unsigned i, hop;
+
+    for (i = 0; i < split->count; ++i) {
+        ahead = 0;
+        for (hop = 0; hop < split->paths[i]->hops; ++hop) {
+            if (load->ahead[split->paths[i]->lanes[hop]] > ahead) {
+                ahead = load->ahead[split->paths[i]->lanes[hop]];
+            }
+        }
+
+        seconds = split->paths[i]->latency +
+                  ((double)ahead + problem->question.size) / rates[i];
+        if (seconds < least) {
+            least = seconds;
+            best  = i;
+        }
+    }
+
+    return best;
+}
+
+/* How the transfers of a window go by turns, each over one path. Returns
+ * whether that beats all paths, or one, for each of them. */
+static bool solve_turns(const problem_t *problem, split_t *turns, double *rates)
+{
+    const uct_cuda_mp_case_t *question = &problem->question;
+    const unsigned most                = question->config->max_gpu_paths;
+    split_t others;
+    unsigned i;
+
+    split_best(problem, false, &others);
+    if (others.count == 0) {
+        others.count     = 1;
+        others.paths[0]  = &problem->candidates[0];
+        others.chunks[0] = 0;
+        others.seconds   = problem->single_seconds;
+    }
+
+    turns->count = problem->num_candidates;
+    turns->count = (turns->count < most) ? turns->count : most;
+    turns->count = (turns->count < UCT_CUDA_MP_MAX_PATHS) ?
+                           turns->count :
+                           UCT_CUDA_MP_MAX_PATHS;
+    for (i = 0; i < turns->count; ++i) {
+        turns->paths[i] = &problem->candidates[i];
+        turns->bytes[i] = question->size;
+    }
+
+    uct_cuda_mp_model_turns(question, turns, rates);
+    return (turns->seconds * TURN_MIN_GAIN <=
+            uct_cuda_mp_model_window(question, &others)) &&
+           is_worthwhile(problem, turns);
+}
+
+/* In a window of small transfers from host memory, submitting copies over all
+ * paths for each takes longer than they do. Each takes one of the paths, then.
+ * Returns false unless that is better. Not to host memory: there such windows
+ * stood still for milliseconds at a time (4 x H200, MPI; not so the same copies
+ * by hand, and why is not known). */
+static bool split_turn(problem_t *problem, split_t *split)
+{
+    uct_cuda_mp_case_t *question = &problem->question;
+    const unsigned queued        = question->queued;
+    const double single_seconds  = problem->single_seconds;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    split_t turns;
+    unsigned turn;
+    bool is_better;
+
+    if ((question->load == NULL) || (question->load->window < 2)) {
+        return false;
+    }
+
+    /* The first one, too, is looked at as one that has others before it */
+    question->queued        = (queued > 0) ? queued : 1;
+    turns.count             = 1;
+    turns.paths[0]          = &problem->candidates[0];
+    problem->single_seconds = uct_cuda_mp_model_single(question, &turns);
+    is_better               = solve_turns(problem, &turns, rates);
+    question->queued        = queued;
+    problem->single_seconds = single_seconds;
+    if (is_better) {
+        turn             = next_turn(problem, &turns, rates);
+        split->count     = 1;
+        split->seconds   = turns.seconds;
+        split->paths[0]  = turns.paths[turn];
+        split->bytes[0]  = turns.bytes[turn];
+        split->chunks[0] = turns.chunks[turn];
+    }
+
+    return is_better;
 }
 
 static void set_place(uct_cuda_mp_place_t *place, uct_cuda_mp_place_type_t type,
@@ -657,6 +766,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     uct_cuda_mp_path_t direct          = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
     uct_cuda_mp_path_t host            = {UCT_CUDA_MP_ROUTE_HOST, -1};
     bool has_host                      = false;
+    bool is_turn                       = false;
     bool is_host;
     const uct_cuda_mp_tuning_line_t *line;
     uct_cuda_mp_case_t *question;
@@ -741,20 +851,23 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
             if (config->enable == UCT_CUDA_MP_YES) {
                 split_of_all(&problem, &split);
             } else {
-                split_best(&problem, has_host, &split);
+                is_turn = (src_device < 0) && split_turn(&problem, &split);
+                if (!is_turn) {
+                    split_best(&problem, has_host, &split);
+                }
             }
         }
     }
 
     if ((split.count == 0) ||
         (!plan->is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
-         !is_worthwhile(&problem, &split))) {
+         !is_turn && !is_worthwhile(&problem, &split))) {
         return;
     }
 
     plan->seconds = split.seconds;
     plan_write(&problem, &split, size, plan);
-    if ((plan->num_paths == 1) &&
+    if (!is_turn && (plan->num_paths == 1) &&
         (plan->paths[0].path.route == UCT_CUDA_MP_ROUTE_DIRECT)) {
         plan->num_paths = 0;
         plan->num_steps = 0;

@@ -797,7 +797,7 @@ ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
 }
 
 void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan)
+                             const uct_cuda_mp_plan_t *plan, bool whole_banks)
 {
     uct_cuda_mp_staging_t *staging;
     unsigned i;
@@ -805,7 +805,9 @@ void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
     for (i = 0; i < plan->num_paths; ++i) {
         staging = uct_cuda_mp_rsc_path_staging(rsc, plan, i);
         if (staging != NULL) {
-            staging->next = (staging->next + UCT_CUDA_MP_PLAN_SLOTS) %
+            staging->next = (staging->next + (whole_banks ?
+                                                      UCT_CUDA_MP_PLAN_SLOTS :
+                                                      plan->paths[i].slots)) %
                             UCT_CUDA_MP_STAGING_SLOTS;
         }
     }

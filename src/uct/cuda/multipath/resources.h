@@ -330,10 +330,10 @@ void uct_cuda_mp_rsc_lend_bank(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
                                CUevent ended);
 
 
-/** The next plan begins in the next bank of each staging memory that this one
- *  uses. */
+/** The next plan begins behind the slots, or banks, of each staging memory that
+ *  this one uses. */
 void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan);
+                             const uct_cuda_mp_plan_t *plan, bool whole_banks);
 
 
 END_C_DECLS

@@ -36,8 +36,7 @@ typedef struct {
     CUdeviceptr        base;      /**< 0: not allocated */
     int                device;    /**< GPU, or -1 for host memory */
     size_t             slot_size; /**< Bytes */
-    unsigned           next;      /**< Slot that the next plan begins with, a
-                                       bank's first */
+    unsigned           next;      /**< Slot that the next plan begins with */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
     uct_cuda_mp_bank_t banks[UCT_CUDA_MP_STAGING_BANKS];
     uint64_t           epoch; /**< Of the resources, when it was used last */
@@ -66,19 +65,30 @@ ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging);
 
 
-/** The bank that the next plan uses. */
-static inline uct_cuda_mp_bank_t *
-uct_cuda_mp_staging_bank(uct_cuda_mp_staging_t *staging)
-{
-    return &staging->banks[staging->next / UCT_CUDA_MP_PLAN_SLOTS];
-}
-
-
 /** The slot that a plan's slot number stands for. */
 static inline unsigned
 uct_cuda_mp_staging_slot(const uct_cuda_mp_staging_t *staging, unsigned slot)
 {
     return (staging->next + slot) % UCT_CUDA_MP_STAGING_SLOTS;
+}
+
+
+/** The bank that a plan's slot number is of. */
+static inline uct_cuda_mp_bank_t *
+uct_cuda_mp_staging_bank(uct_cuda_mp_staging_t *staging, unsigned slot)
+{
+    return &staging->banks[uct_cuda_mp_staging_slot(staging, slot) /
+                           UCT_CUDA_MP_PLAN_SLOTS];
+}
+
+
+/** Have the next plan begin with a bank's first slot. */
+static inline void uct_cuda_mp_staging_align(uct_cuda_mp_staging_t *staging)
+{
+    const unsigned slots = UCT_CUDA_MP_PLAN_SLOTS;
+
+    staging->next = ((staging->next + slots - 1) / slots * slots) %
+                    UCT_CUDA_MP_STAGING_SLOTS;
 }
 
 

@@ -18,7 +18,10 @@
 /* Transfers of one pair of GPUs on each lane */
 typedef struct {
     uint16_t count[NUM_LANES];
+    uint64_t bytes[NUM_LANES];
     uint16_t queued; /* large transfers */
+    uint16_t window; /* All of them since there were none */
+    uint16_t before; /* ... and before that */
 } pair_t;
 
 
@@ -186,6 +189,27 @@ static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
     }
 }
 
+/* The window that a new transfer is in: as those before it have been */
+static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
+{
+    load->queued = (pair == NULL) ? 0 : pair->queued;
+    load->window = 1;
+    if (pair == NULL) {
+        memset(load->ahead, 0, sizeof(load->ahead));
+        return;
+    }
+
+    memcpy(load->ahead, pair->bytes, sizeof(load->ahead));
+    if (pair->queued == 0) {
+        load->window = pair->window;
+    } else {
+        load->window = (pair->window < UINT16_MAX) ? pair->window + 1 :
+                                                     UINT16_MAX;
+        load->window = (load->window < pair->before) ? pair->before :
+                                                       load->window;
+    }
+}
+
 void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
                               int dst_device, uct_cuda_mp_load_t *load)
 {
@@ -199,7 +223,8 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
     pair           = *find_pair(traffic, src_device, dst_device);
     any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
-    load->queued   = (pair == NULL) ? 0 : pair->queued;
+    look_ahead(pair, load);
+
     if (any) {
         remember(traffic, load->active, now);
     }
@@ -214,10 +239,19 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
 void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
                               uct_cuda_mp_flow_t *flow)
 {
+    unsigned i, hops;
+
     flow->src_device = plan->src_device;
     flow->dst_device = plan->dst_device;
     flow->is_large   = true;
-    flow->num_lanes  = uct_cuda_mp_plan_lanes(plan, flow->lanes);
+    flow->num_lanes  = 0;
+    for (i = 0; i < plan->num_paths; ++i) {
+        hops = uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
+                                           &flow->lanes[flow->num_lanes]);
+        for (; hops > 0; --hops) {
+            flow->bytes[flow->num_lanes++] = plan->paths[i].bytes;
+        }
+    }
 }
 
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
@@ -235,13 +269,20 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     }
 
     if ((*pair != NULL) && flow->is_large) {
+        if ((*pair)->queued == 0) {
+            (*pair)->before = (*pair)->window;
+            (*pair)->window = 0;
+        }
+
         set_queued(*pair, (*pair)->queued + 1);
+        (*pair)->window += ((*pair)->window < UINT16_MAX);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
         lane = flow->lanes[i];
         if (*pair != NULL) {
             ++(*pair)->count[lane];
+            (*pair)->bytes[lane] += flow->bytes[i];
         }
 
         if ((traffic->count[lane]++ == 0) && (traffic->ledger != NULL)) {
@@ -268,6 +309,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         lane = flow->lanes[i];
         if ((pair != NULL) && (pair->count[lane] > 0)) {
             --pair->count[lane];
+            pair->bytes[lane] -= flow->bytes[i];
         }
 
         if ((--traffic->count[lane] == 0) && (traffic->ledger != NULL)) {

@@ -32,6 +32,7 @@ typedef struct {
     bool     is_large;  /**< Others can fill their paths behind it */
     unsigned num_lanes;
     uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
+    uint64_t bytes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
 } uct_cuda_mp_flow_t;
 
 
@@ -62,7 +63,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
                               int dst_device, uct_cuda_mp_load_t *load);
 
 
-/** One copy. */
+/** One copy, whose size nobody asks for. */
 static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
                                            bool is_large,
                                            uct_cuda_mp_flow_t *flow)
@@ -72,6 +73,7 @@ static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
     flow->dst_device = (int16_t)dst_device;
     flow->num_lanes  = 1;
     flow->lanes[0]   = uct_cuda_mp_lane(src_device, dst_device);
+    flow->bytes[0]   = 0;
 }
 
 
