@@ -16,6 +16,29 @@ unit_check() {
     return $rc
 }
 
+# in_shards FOLDER PROGRAM...: each program in as many parts as there are
+# processors, side by side; their logs end up in ours
+in_shards() {
+    local folder=$ucx_mp_build/$1 count=$ucx_mp_jobs rc=0 program shard pids
+    shift
+    make -C "$folder" -j"$count" --no-print-directory "$@" || return
+    for program in "$@"; do
+        pids=()
+        for ((shard = 0; shard < count; ++shard)); do
+            (cd "$folder" && GTEST_TOTAL_SHARDS=$count \
+                GTEST_SHARD_INDEX=$shard exec "./$program") \
+                >"$folder/$program.$shard.log" 2>&1 &
+            pids+=($!)
+        done
+        for ((shard = 0; shard < count; ++shard)); do
+            wait "${pids[shard]}" || rc=1
+            say "== $program, part $((shard + 1)) of $count"
+            cat "$folder/$program.$shard.log"
+        done
+    done
+    return $rc
+}
+
 # What runs inside one process. Left out is what puts our libraries under
 # programs that are not built with a sanitizer: its runtime would have to come
 # first there; and failures with streams or graphs as the engine likes, which
@@ -26,7 +49,8 @@ unit_sanitized() {
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
     GTEST_FILTER='-*test_abi_host*:test_abi_stay_out*:*_failures*/graph_auto' \
-        unit_check sanitized test/gtest || return
+        in_shards sanitized/test/gtest test_abi test_multipath test_cuda ||
+        return
     make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
         tests/core_test || return
     CUEMU_NODES=$ucx_mp_top/test/cuemu/nodes \
