@@ -635,8 +635,18 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     std::swap(m_engine, other);
     uct_cuda_mp_single_end(m_engine, counted);
     EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
-              uct_cuda_mp_single_begin(m_engine, 2, UCT_CUDA_MP_DEVICE_HOST,
+              uct_cuda_mp_single_begin(m_engine, 2, UCT_CUDA_MP_DEVICE_UNKNOWN,
                                        MiB));
+
+    /* ... with host memory, too */
+    counted = uct_cuda_mp_single_begin(m_engine, UCT_CUDA_MP_DEVICE_HOST, 3,
+                                       MiB);
+    std::swap(m_engine, other);
+    usleep(50000);
+    second = start(3, 2, 64 * MiB);
+    EXPECT_EQ(nullptr, second.transfer);
+    std::swap(m_engine, other);
+    uct_cuda_mp_single_end(m_engine, counted);
 
     uct_cuda_mp_engine_destroy(other);
     destroy();
@@ -1414,11 +1424,37 @@ TEST_P(test_engine_host, no_memory_for_staging)
     create();
     Transfer t = start(-1, 1, MiB);
     EXPECT_EQ(UCS_OK, t.status);
-    ASSERT_NE(nullptr, t.transfer);
-    EXPECT_EQ(1u, uct_cuda_mp_num_steps(t.transfer));
-    wait(t);
-    EXPECT_EQ(MiB, bytes(-1, 1));
+    EXPECT_EQ(nullptr, t.transfer);
     EXPECT_EQ(0u, count_messages("E "));
+}
+
+/* A lone MiB takes one copy. Of those that follow each other several paths are
+ * better, and who sends them is told so. */
+TEST_P(test_engine_host, plain_copies_make_windows)
+{
+    const int host = UCT_CUDA_MP_DEVICE_HOST;
+    uint16_t first, second;
+
+    m_config = Config();
+    m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
+    set_node(hgx(), 4);
+    create();
+    transfer(1, host, 16 * MiB);
+    EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
+    EXPECT_EQ(nullptr, start(1, host, MiB).transfer);
+
+    first = uct_cuda_mp_single_begin(m_engine, 1, host, MiB);
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, host, 1, MiB));
+    second = uct_cuda_mp_single_begin(m_engine, 1, host, MiB);
+    uct_cuda_mp_single_end(m_engine, first);
+    uct_cuda_mp_single_end(m_engine, second);
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
+    transfer(1, host, MiB);
+
+    /* That one was alone again, and so will be the next */
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
 }
 
 TEST_P(test_engine_host, windows_go_by_turns)
@@ -1427,11 +1463,11 @@ TEST_P(test_engine_host, windows_go_by_turns)
     m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
     set_node(hgx(), 4);
     create();
-    for (int window = 0; window < 3; ++window) {
+    for (int window = 0; window < 2; ++window) {
         std::vector<Transfer> transfers;
 
         for (int i = 0; i < 16; ++i) {
-            transfers.push_back(start(-1, 1, MiB + 4 * i));
+            transfers.push_back(start(-1, 1, 2 * MiB + 4 * i));
             ASSERT_NE(nullptr, transfers.back().transfer);
             /* Whoever is the first of all does not know that others follow */
             EXPECT_GE((window == 0) ? 8u : 2u,

@@ -561,17 +561,6 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
     }
 }
 
-/* Plan one plain copy, for whom the engine is to carry it nevertheless */
-static ucs_status_t engine_plan_single(engine_t *engine, start_t *start,
-                                       size_t size)
-{
-    unsigned failed;
-
-    uct_cuda_mp_plan_single(start->ends.src_device, start->ends.dst_device,
-                            size, &engine->plan);
-    return engine_prepare(engine, start, &failed);
-}
-
 static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
@@ -617,6 +606,7 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
     uct_cuda_mp_plan_t *plan = &engine->plan;
     size_t offset            = plan->size;
     ucs_status_t status;
+    unsigned failed;
     size_t size;
 
     /* The first one has been planned already */
@@ -628,7 +618,9 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
         if (size != plan->size) {
             engine_plan(engine, start, size);
             if (plan->num_paths == 0) {
-                status = engine_plan_single(engine, start, size);
+                uct_cuda_mp_plan_single(start->ends.src_device,
+                                        start->ends.dst_device, size, plan);
+                status = engine_prepare(engine, start, &failed);
                 if (status != UCS_OK) {
                     return status;
                 }
@@ -743,10 +735,18 @@ static bool end_has_two_contexts(const uct_cuda_mp_ends_t *ends)
     return false;
 }
 
+/* Are others before a transfer or, with host memory and as the last window was,
+ * behind it? */
+static bool has_company(int kind, unsigned queued, unsigned window)
+{
+    return (kind == KIND_HOST) ? (window > 1) : (queued > 0);
+}
+
 static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
-    const int kind = kind_of(&start->ends);
+    const uct_cuda_mp_load_t *load = &engine->load;
+    const int kind                 = kind_of(&start->ends);
     uct_cuda_mp_transfer_t *transfer;
     ucs_status_t status;
     bool is_alone;
@@ -759,7 +759,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
 
     uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
                              start->ends.dst_device, &engine->load);
-    if ((kind == KIND_GPU) && (engine->load.queued == 0) &&
+    if (!has_company(kind, load->queued, load->window) &&
         (start->size < engine->views[kind].alone_min_size)) {
         return UCS_OK;
     }
@@ -771,10 +771,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
         engine_plan(engine, start, piece);
     } while (piece > uct_cuda_mp_plan_max_size(&engine->config));
 
-    /* One with host memory that others may follow counts, for their plans */
-    if ((engine->plan.num_paths == 0) &&
-        ((kind == KIND_GPU) || !engine_wants(engine, start) ||
-         (engine_plan_single(engine, start, piece) != UCS_OK))) {
+    if (engine->plan.num_paths == 0) {
         return UCS_OK;
     }
 
@@ -824,15 +821,16 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
                                      KIND_HOST :
                                      KIND_GPU;
 
-    /* Who asks about a GPU that is not visible is to be told why; and of what
-     * has an end in host memory each counts, for those that follow it */
-    return (kind == KIND_HOST) ||
-           (size >= __atomic_load_n(&engine->views[kind].alone_min_size,
+    /* Who asks about a GPU that is not visible is to be told why */
+    return (size >= __atomic_load_n(&engine->views[kind].alone_min_size,
                                     __ATOMIC_RELAXED)) ||
            (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
            (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-           (uct_cuda_mp_traffic_queued(engine->traffic, src_device,
-                                       dst_device) > 0);
+           has_company(kind,
+                       uct_cuda_mp_traffic_queued(engine->traffic, src_device,
+                                                  dst_device),
+                       uct_cuda_mp_traffic_window(engine->traffic, src_device,
+                                                  dst_device));
 }
 
 ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,
@@ -951,15 +949,19 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer)
 uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,
                                   int dst_device, size_t size)
 {
-    bool is_large = (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
+    const bool is_host = uct_cuda_mp_plan_ends_host(src_device, dst_device);
     uct_cuda_mp_flow_t flow;
+    bool is_large;
 
-    if ((src_device < 0) || (src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
-        (dst_device < 0) || (dst_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
-        (src_device == dst_device)) {
+    if ((src_device < UCT_CUDA_MP_DEVICE_HOST) ||
+        (src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
+        (dst_device < UCT_CUDA_MP_DEVICE_HOST) ||
+        (dst_device >= UCT_CUDA_TOPO_MAX_GPUS) || (src_device == dst_device)) {
         return UCT_CUDA_MP_NOT_COUNTED;
     }
 
+    is_large = is_host ? uct_cuda_mp_wants_host(super, size) :
+                         (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
     uct_cuda_mp_flow_single(src_device, dst_device, is_large, &flow);
     uct_cuda_mp_traffic_begin(engine_of(super)->traffic, &flow);
     return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);

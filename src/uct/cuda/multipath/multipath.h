@@ -217,8 +217,9 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
 
 /**
  * Tell the engine, and through it the other processes of the node, of a large
- * message that the caller moves by one copy: it uses a link all the same. Any
- * thread; about 0.05 us, and the first time what it takes to find the others.
+ * message that the caller moves by one copy: it uses a link all the same. With
+ * host memory at one end also of what others may follow. Any thread; about
+ * 0.05 us, and the first time what it takes to find the others.
  *
  * @param size  Bytes.
  * @return What uct_cuda_mp_single_end() wants to have when the message is over;

@@ -19,9 +19,10 @@
 typedef struct {
     uint16_t count[NUM_LANES];
     uint64_t bytes[NUM_LANES];
-    uint16_t queued; /* large transfers */
-    uint16_t window; /* All of them since there were none */
-    uint16_t before; /* ... and before that */
+    uint16_t queued;   /* large transfers */
+    uint16_t window;   /* All of them since there were none */
+    uint16_t before;   /* ... and before that */
+    uint16_t expected; /* The load's window */
 } pair_t;
 
 
@@ -83,21 +84,49 @@ static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
                           [uct_cuda_mp_lane_end(dst_device)];
 }
 
-/* Read without the lock */
+/* The window that the next transfer will be in: as those before it have been */
+static uint16_t expected_window(const pair_t *pair)
+{
+    if (pair->queued == 0) {
+        return pair->window;
+    }
+
+    return ((pair->window < pair->before) || (pair->window == UINT16_MAX)) ?
+                   ((pair->before > pair->window) ? pair->before :
+                                                    pair->window) :
+                   pair->window + 1;
+}
+
+/* Both are read without the lock */
 static void set_queued(pair_t *pair, unsigned queued)
 {
     __atomic_store_n(&pair->queued, (uint16_t)queued, __ATOMIC_RELAXED);
+    __atomic_store_n(&pair->expected, expected_window(pair), __ATOMIC_RELAXED);
+}
+
+static const pair_t *peek_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
+                               int dst_device)
+{
+    return __atomic_load_n(find_pair(traffic, src_device, dst_device),
+                           __ATOMIC_ACQUIRE);
 }
 
 unsigned uct_cuda_mp_traffic_queued(uct_cuda_mp_traffic_t *traffic,
                                     int src_device, int dst_device)
 {
-    const pair_t *pair = __atomic_load_n(find_pair(traffic, src_device,
-                                                   dst_device),
-                                         __ATOMIC_ACQUIRE);
+    const pair_t *pair = peek_pair(traffic, src_device, dst_device);
 
     return (pair == NULL) ? 0 :
                             __atomic_load_n(&pair->queued, __ATOMIC_RELAXED);
+}
+
+unsigned uct_cuda_mp_traffic_window(uct_cuda_mp_traffic_t *traffic,
+                                    int src_device, int dst_device)
+{
+    const pair_t *pair = peek_pair(traffic, src_device, dst_device);
+
+    return (pair == NULL) ? 1 :
+                            __atomic_load_n(&pair->expected, __ATOMIC_RELAXED);
 }
 
 static void open_ledger(uct_cuda_mp_traffic_t *traffic)
@@ -189,24 +218,15 @@ static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
     }
 }
 
-/* The window that a new transfer is in: as those before it have been */
+/* What is before a new transfer, and will be behind it */
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
     load->queued = (pair == NULL) ? 0 : pair->queued;
-    load->window = 1;
+    load->window = (pair == NULL) ? 1 : pair->expected;
     if (pair == NULL) {
         memset(load->ahead, 0, sizeof(load->ahead));
-        return;
-    }
-
-    memcpy(load->ahead, pair->bytes, sizeof(load->ahead));
-    if (pair->queued == 0) {
-        load->window = pair->window;
     } else {
-        load->window = (pair->window < UINT16_MAX) ? pair->window + 1 :
-                                                     UINT16_MAX;
-        load->window = (load->window < pair->before) ? pair->before :
-                                                       load->window;
+        memcpy(load->ahead, pair->bytes, sizeof(load->ahead));
     }
 }
 
@@ -274,8 +294,8 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
             (*pair)->window = 0;
         }
 
-        set_queued(*pair, (*pair)->queued + 1);
         (*pair)->window += ((*pair)->window < UINT16_MAX);
+        set_queued(*pair, (*pair)->queued + 1);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {

@@ -53,6 +53,12 @@ unsigned uct_cuda_mp_traffic_queued(uct_cuda_mp_traffic_t *traffic,
                                     int src_device, int dst_device);
 
 
+/** The load's window of the next transfer between two devices. Any thread,
+ *  without a lock. */
+unsigned uct_cuda_mp_traffic_window(uct_cuda_mp_traffic_t *traffic,
+                                    int src_device, int dst_device);
+
+
 /**
  * What a new transfer between two GPUs will meet. Its own pair's transfers are
  * left out: they go one behind the other over the same lanes. Well under 1 us.
@@ -63,7 +69,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
                               int dst_device, uct_cuda_mp_load_t *load);
 
 
-/** One copy, whose size nobody asks for. */
+/** One copy, whose size nobody asks for; host memory's device is negative. */
 static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
                                            bool is_large,
                                            uct_cuda_mp_flow_t *flow)
@@ -72,7 +78,8 @@ static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
     flow->src_device = (int16_t)src_device;
     flow->dst_device = (int16_t)dst_device;
     flow->num_lanes  = 1;
-    flow->lanes[0]   = uct_cuda_mp_lane(src_device, dst_device);
+    flow->lanes[0]   = uct_cuda_mp_lane(uct_cuda_mp_lane_end(src_device),
+                                        uct_cuda_mp_lane_end(dst_device));
     flow->bytes[0]   = 0;
 }
 
