@@ -121,6 +121,14 @@ static cuemu_place_t lane_place(const ucx_mp_player_t *player, int end,
     return CUEMU_PLACE_NUMA((numa < player->num_numa) ? numa : 0);
 }
 
+/* Of a GPU, or of a NUMA node */
+static staging_t *place_staging(ucx_mp_player_t *player, bool is_gpu, int owner)
+{
+    return &player->staging[is_gpu ? owner :
+                                     UCT_CUDA_TOPO_MAX_GPUS +
+                                             owner % CUEMU_MAX_NUMA];
+}
+
 static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
                                    const uct_cuda_mp_place_t *place)
 {
@@ -130,10 +138,9 @@ static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
         return NULL;
     }
 
-    staging = &player->staging[(place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) ?
-                                       place->owner :
-                                       UCT_CUDA_TOPO_MAX_GPUS +
-                                               place->owner % CUEMU_MAX_NUMA];
+    staging = place_staging(player,
+                            place->type == UCT_CUDA_MP_PLACE_STAGING_GPU,
+                            place->owner);
     return &staging->drained[(staging->next + place->slot) %
                              UCT_CUDA_MP_STAGING_SLOTS];
 }
@@ -226,6 +233,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
                           const uct_cuda_mp_plan_t *plan)
 {
     bool is_awaited[UCT_CUDA_MP_MAX_STEPS];
+    const uct_cuda_mp_plan_path_t *path;
     const uct_cuda_mp_step_t *step;
     cuemu_op_id_t *drained;
     unsigned i;
@@ -246,8 +254,15 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
         }
     }
 
-    for (i = 0; i < MAX_PLACES; ++i) {
-        player->staging[i].next += UCT_CUDA_MP_PLAN_SLOTS;
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i];
+        if (path->slots > 0) {
+            place_staging(player, path->path.route == UCT_CUDA_MP_ROUTE_GPU,
+                          (path->path.route == UCT_CUDA_MP_ROUTE_GPU) ?
+                                  path->path.gpu :
+                                  plan->numa)
+                    ->next += path->slots;
+        }
     }
 }
 

@@ -631,7 +631,7 @@ TEST_F(test_traffic, lanes_of_a_plan)
     uct_cuda_topo_t topo = beluga();
     uct_cuda_mp_plan_make(Know(topo, config), 0, 1, 64 * MiB, &plan);
     ASSERT_EQ(3u, plan.num_paths);
-    uct_cuda_mp_flow_of_plan(&plan, &there);
+    uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
     EXPECT_EQ(5u, there.num_lanes);
 
     EXPECT_TRUE(load(a, 0, 1).is_known);
@@ -657,7 +657,7 @@ TEST_F(test_traffic, windows_are_as_they_were)
 
     uct_cuda_mp_plan_make(Know(topo, Config()), -1, 1, 64 * MiB, &plan);
     ASSERT_EQ(4u, plan.num_paths);
-    uct_cuda_mp_flow_of_plan(&plan, &there);
+    uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
 
     EXPECT_EQ(1u, load(a, -1, 1).window);
     for (unsigned count = 1; count <= 3; ++count) {

@@ -71,33 +71,15 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
            (memcmp(&ep->peer, peer->iface_addr, sizeof(ep->peer)) == 0);
 }
 
-/* A large copy says on which link it is */
-static void op_count(uct_cuda_op_t *op, uct_cuda_mp_engine_t *engine,
-                     size_t length, int src_device, int dst_device)
-{
-    if (length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
-        op->counter = engine;
-        op->counted = uct_cuda_mp_single_begin(engine, src_device, dst_device,
-                                               length);
-    }
-}
-
-static void op_uncount(uct_cuda_op_t *op)
-{
-    if (op->counter != NULL) {
-        uct_cuda_mp_single_end(op->counter, op->counted);
-    }
-}
-
 static void op_unmap(uct_cuda_op_t *op)
 {
-    op_uncount(op);
+    uct_cuda_ipc_multipath_uncount(op);
     uct_cuda_ipc_cache_put(op->arg, true);
 }
 
 static void op_unmap_uncached(uct_cuda_op_t *op)
 {
-    op_uncount(op);
+    uct_cuda_ipc_multipath_uncount(op);
     uct_cuda_ipc_cache_put(op->arg, false);
 }
 
@@ -135,7 +117,6 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
 {
     const uct_cuda_context_t *context = op->lane->context;
     const bool is_put                 = (direction == DIRECTION_PUT);
-    const int peer                    = rkey->gpu_device;
     uct_cuda_ipc_mapping_t *mapping;
     CUdeviceptr remote, src, dst;
     ucs_status_t status;
@@ -161,8 +142,10 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
 
     op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
     op->arg  = mapping;
-    op_count(op, iface->engine, length, is_put ? device : peer,
-             is_put ? peer : device);
+    if (length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
+        uct_cuda_ipc_multipath_count(iface, rkey, device, length, is_put, op);
+    }
+
     return UCS_OK;
 }
 

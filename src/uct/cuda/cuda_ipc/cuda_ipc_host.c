@@ -60,24 +60,9 @@ static void transfer_release(void *arg)
     transfer_destroy(arg);
 }
 
-/* One path over locked memory counts, if several may follow it */
-static void op_count(uct_cuda_op_t *op, uct_cuda_mp_engine_t *engine,
-                     const uct_cuda_ipc_multipath_request_t *request)
-{
-    const int gpu = request->rkey->gpu_device;
-
-    op->counter = engine;
-    op->counted = uct_cuda_mp_single_begin(
-            engine, request->is_put ? UCT_CUDA_MP_DEVICE_HOST : gpu,
-            request->is_put ? gpu : UCT_CUDA_MP_DEVICE_HOST, request->length);
-}
-
 static void transfer_done(uct_cuda_op_t *op)
 {
-    if (op->counter != NULL) {
-        uct_cuda_mp_single_end(op->counter, op->counted);
-    }
-
+    uct_cuda_ipc_multipath_uncount(op);
     transfer_destroy(op->arg);
 }
 
@@ -190,7 +175,9 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
     op->arg  = transfer;
     if (transfer->pieces.is_locked &&
         uct_cuda_mp_wants_host(iface->engine, request->length)) {
-        op_count(op, iface->engine, request);
+        uct_cuda_ipc_multipath_count(iface, request->rkey,
+                                     request->local_device, request->length,
+                                     request->is_put, op);
     }
 
     return UCS_OK;

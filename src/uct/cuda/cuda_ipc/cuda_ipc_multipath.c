@@ -78,6 +78,34 @@ static ucs_status_t multipath_map(void *arg, int device, CUdeviceptr *ptr_p)
     return UCS_OK;
 }
 
+/* As the engine names it */
+static int peer_device(const uct_cuda_ipc_rkey_t *rkey)
+{
+    return (rkey->gpu_device >= 0) ? rkey->gpu_device :
+                                     UCT_CUDA_MP_DEVICE_UNKNOWN;
+}
+
+void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
+                                  const uct_cuda_ipc_rkey_t *rkey,
+                                  int local_device, size_t length, bool is_put,
+                                  uct_cuda_op_t *op)
+{
+    const int peer = peer_device(rkey);
+
+    op->counter = iface->engine;
+    op->counted = uct_cuda_mp_single_begin(iface->engine,
+                                           is_put ? local_device : peer,
+                                           is_put ? peer : local_device,
+                                           length);
+}
+
+void uct_cuda_ipc_multipath_uncount(uct_cuda_op_t *op)
+{
+    if (op->counter != NULL) {
+        uct_cuda_mp_single_end(op->counter, op->counted);
+    }
+}
+
 ucs_status_t uct_cuda_ipc_multipath_start(
         uct_cuda_ipc_iface_t *iface,
         const uct_cuda_ipc_multipath_request_t *request, uct_cuda_op_t *op)
@@ -85,9 +113,7 @@ ucs_status_t uct_cuda_ipc_multipath_start(
     const uct_cuda_ipc_rkey_t *rkey = request->rkey;
     const bool is_put               = request->is_put;
     const int local_device          = request->local_device;
-    const int remote_device         = (rkey->gpu_device >= 0) ?
-                                              rkey->gpu_device :
-                                              UCT_CUDA_MP_DEVICE_UNKNOWN;
+    const int remote_device         = peer_device(rkey);
     CUdeviceptr local               = (CUdeviceptr)request->local;
     CUdeviceptr remote              = 0;
     uct_cuda_mp_request_t mp_request;

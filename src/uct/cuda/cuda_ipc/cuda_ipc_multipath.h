@@ -41,4 +41,20 @@ ucs_status_t uct_cuda_ipc_multipath_start(
         uct_cuda_ipc_iface_t *iface,
         const uct_cuda_ipc_multipath_request_t *request, uct_cuda_op_t *op);
 
+
+/**
+ * Tell the engine of an operation that goes as one copy, as
+ * uct_cuda_mp_single_begin() wants it. A peer's GPU that is not visible is none
+ * of the engine's.
+ *
+ * @param local_device  Or UCT_CUDA_MP_DEVICE_HOST.
+ */
+void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
+                                  const uct_cuda_ipc_rkey_t *rkey,
+                                  int local_device, size_t length, bool is_put,
+                                  uct_cuda_op_t *op);
+
+/** The operation, counted or not, is over. */
+void uct_cuda_ipc_multipath_uncount(uct_cuda_op_t *op);
+
 #endif

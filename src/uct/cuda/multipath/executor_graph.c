@@ -568,8 +568,7 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
         .plan          = plan,
         .remote_device = ends->remote_device,
         .is_tailed     = !is_alone && !graphs->is_untailed &&
-                         driver_has_event_nodes(),
-        .banks         = take_banks(graphs, plan)
+                         driver_has_event_nodes()
     };
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
@@ -579,7 +578,8 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
         return UCS_ERR_NO_RESOURCE;
     }
 
-    status = uct_cuda_ctx_push(
+    key.banks = take_banks(graphs, plan);
+    status    = uct_cuda_ctx_push(
             uct_cuda_mp_rsc_ctx(graphs->rsc, uct_cuda_mp_ends_local(ends)));
     if (status != UCS_OK) {
         return status;

@@ -47,10 +47,11 @@ typedef uct_cuda_mp_split_t      split_t;
  * of its links say. doubt_host: 64 MiB gained 8 us by hand, 5 to 9 in puts, on
  * two machines.
  *
- * Relays with host memory at one end, one chunk beside a direct copy, by hand
- * on two machines: empty they take 22 us from a GPU and 14 to 21 to one, where
- * the latencies of their links say 17. 1 MiB from a GPU takes 24 to 32 us with
- * one and 26 to 28 without.
+ * start_relay, doubt_relay: relays with host memory at one end, one chunk
+ * beside a direct copy, by hand on two machines: empty they take 22 us from a
+ * GPU and 14 to 21 to one, where the latencies of their links say 17; the same
+ * messages differ by 8 us. 1 MiB from a GPU takes 24 to 32 us with one and 26
+ * to 28 without; under MPI to a GPU 2 and 11 % longer with one.
  *
  * wait: chains of staged chunks against copies alone; poll: an event query that
  * finds it done; join: not to be seen in them. */
@@ -61,6 +62,8 @@ const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .gap_host          = 7.2e-6,
     .start_host        = 6e-6,
     .doubt_host        = 5e-6,
+    .start_relay       = 6e-6,
+    .doubt_relay       = 5e-6,
     .gpu_efficiency    = 1,
     .host_efficiency   = 1,
     .socket_efficiency = 1,
@@ -81,6 +84,8 @@ const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[] = {
     CONSTANT(gap_host, 0, 1e-3),
     CONSTANT(start_host, -1e-3, 1e-3),
     CONSTANT(doubt_host, -1e-9, 1e-3),
+    CONSTANT(start_relay, -1e-3, 1e-3),
+    CONSTANT(doubt_relay, -1e-9, 1e-3),
     CONSTANT(gpu_efficiency, 0, 2),
     CONSTANT(host_efficiency, 0, 2),
     CONSTANT(socket_efficiency, 0, 4),
@@ -321,13 +326,12 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
         candidate->latency += problem->model->start_host;
         candidate->doubt    = problem->model->doubt_host;
     } else if (is_host && (candidate->hops > 1)) {
-        /* One of its two links is the host's: the gaps are those of a path over
-         * the host, and so is its start */
+        /* One of its two links is the host's: so are the gaps */
         candidate->gap      = problem->model->gap_host;
-        candidate->latency += problem->model->start_host;
+        candidate->latency += problem->model->start_relay;
         candidate->is_free[(problem->src < 0) ? 1 : 0] = true;
         if ((problem->load == NULL) || (problem->load->window < 2)) {
-            candidate->doubt = problem->model->doubt_host;
+            candidate->doubt = problem->model->doubt_relay;
         }
     } else {
         candidate->gap = problem->model->gap_gpu;
@@ -853,10 +857,10 @@ static void turn_times(const problem_t *problem, split_t *split, unsigned path,
 
 static unsigned window_of(const problem_t *problem)
 {
-    const unsigned window = (problem->load == NULL) ? 1 :
+    const unsigned window = (problem->load == NULL) ? 0 :
                                                       problem->load->window;
 
-    return (window < MAX_TURNS) ? window : MAX_TURNS;
+    return (window == 0) ? 1 : (window < MAX_TURNS) ? window : MAX_TURNS;
 }
 
 void uct_cuda_mp_model_turns(const problem_t *problem, split_t *split,

@@ -43,6 +43,9 @@ typedef struct {
                                  than others need */
     double doubt_host;      /**< What it may be late by on another day: gain
                                  that one path is left for has to exceed it */
+    double start_relay;     /**< Until a relay is under way that has host memory
+                                 at one end: more than its links need */
+    double doubt_relay;     /**< What that may be late by */
     double gpu_efficiency;  /**< What links between GPUs of a socket give of
                                  what the probe makes of them */
     double host_efficiency; /**< ... links to the host, while the same memory
@@ -97,8 +100,8 @@ typedef struct {
                             before them have ended, this one counted: as it has
                             been of late */
     uint8_t  active[UCT_CUDA_MP_NUM_LANES];
-    uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued,
-                                                by lane */
+    uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued
+                                                and have plans, by lane */
 } uct_cuda_mp_load_t;
 
 
@@ -196,7 +199,8 @@ void uct_cuda_mp_model_turns(const uct_cuda_mp_case_t *question,
                              uct_cuda_mp_split_t *split, double *rates_p);
 
 
-/** Those seconds if each transfer takes all paths of a solved split. */
+/** Those seconds if each transfer takes all paths of a split, whose seconds and
+ *  chunks are filled. */
 double uct_cuda_mp_model_window(const uct_cuda_mp_case_t *question,
                                 const uct_cuda_mp_split_t *split);
 

@@ -735,21 +735,14 @@ static bool end_has_two_contexts(const uct_cuda_mp_ends_t *ends)
     return false;
 }
 
-/* Are others before a transfer or, with host memory and as the last window was,
- * behind it? */
-static bool has_company(int kind, unsigned queued, unsigned window)
-{
-    return (kind == KIND_HOST) ? (window > 1) : (queued > 0);
-}
-
 static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
     const uct_cuda_mp_load_t *load = &engine->load;
     const int kind                 = kind_of(&start->ends);
     uct_cuda_mp_transfer_t *transfer;
+    bool has_company, is_alone;
     ucs_status_t status;
-    bool is_alone;
     size_t piece;
 
     if (!engine_learn(engine) || !engine_wants(engine, start) ||
@@ -759,8 +752,10 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
 
     uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
                              start->ends.dst_device, &engine->load);
-    if (!has_company(kind, load->queued, load->window) &&
-        (start->size < engine->views[kind].alone_min_size)) {
+    /* Others are before it or, with host memory, were behind those before it */
+    has_company = (kind == KIND_HOST) ? (load->window > 1) :
+                                        (load->queued > 0);
+    if (!has_company && (start->size < engine->views[kind].alone_min_size)) {
         return UCS_OK;
     }
 
@@ -792,7 +787,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
 
     start->is_alone   = is_alone && engine->was_alone;
     engine->was_alone = is_alone;
-    uct_cuda_mp_flow_of_plan(&engine->plan, &transfer->flow);
+    uct_cuda_mp_flow_of_plan(&engine->plan, start->size, &transfer->flow);
     status = engine_submit_pieces(engine, start, piece, &transfer->num_steps);
     if (status == UCS_OK) {
         status = uct_cuda_mp_rsc_finish(engine->rsc, &start->ends,
@@ -826,11 +821,11 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
                                     __ATOMIC_RELAXED)) ||
            (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
            (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-           has_company(kind,
-                       uct_cuda_mp_traffic_queued(engine->traffic, src_device,
-                                                  dst_device),
-                       uct_cuda_mp_traffic_window(engine->traffic, src_device,
-                                                  dst_device));
+           ((kind == KIND_HOST) ?
+                    (uct_cuda_mp_traffic_window(engine->traffic, src_device,
+                                                dst_device) > 1) :
+                    (uct_cuda_mp_traffic_queued(engine->traffic, src_device,
+                                                dst_device) > 0));
 }
 
 ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,

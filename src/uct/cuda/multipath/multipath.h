@@ -109,8 +109,8 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 
 
 /**
- * Could uct_cuda_mp_start() want several paths for this transfer, as things
- * are? Two loads; any thread. Between the sizes that gain behind others and
+ * Could uct_cuda_mp_start() want this transfer, as things are? Few loads; any
+ * thread. Between the sizes that gain behind others and
  * those that gain alone, it spares a lone transfer all of the rest.
  *
  * @param src_device, dst_device  As in uct_cuda_mp_request_t.
@@ -120,7 +120,9 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine, int src_device,
 
 
 /**
- * Start a transfer, if several paths are better than one.
+ * Start a transfer, if several paths are better than one, or another one than
+ * that of a plain copy is. In windows from host memory one path may be what
+ * each takes.
  *
  * The source's bytes must be ready. Any current context, or none, is fine and
  * is left as it was. Never waits for a copy except to clean up after a failure.

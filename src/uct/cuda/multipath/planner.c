@@ -226,7 +226,7 @@ static void problem_sort_host_relays(problem_t *problem)
     }
 }
 
-static void split_of_all(const problem_t *problem, split_t *split)
+static void take_all(const problem_t *problem, split_t *split)
 {
     unsigned i;
 
@@ -238,7 +238,11 @@ static void split_of_all(const problem_t *problem, split_t *split)
     for (i = 0; i < split->count; ++i) {
         split->paths[i] = &problem->candidates[i];
     }
+}
 
+static void split_of_all(const problem_t *problem, split_t *split)
+{
+    take_all(problem, split);
     uct_cuda_mp_model_solve(&problem->question, split);
 }
 
@@ -341,44 +345,39 @@ static unsigned next_turn(const problem_t *problem, const split_t *split,
 }
 
 /* How the transfers of a window go by turns, each over one path. Returns
- * whether that beats all paths, or one, for each of them. */
-static bool solve_turns(const problem_t *problem, split_t *turns, double *rates)
+ * whether that beats all paths, or one, for each of them: the best without
+ * turns, as in the middle of the window, is in @a others. */
+static bool solve_turns(const problem_t *problem, const split_t *others,
+                        split_t *turns, double *rates)
 {
     const uct_cuda_mp_case_t *question = &problem->question;
-    const unsigned most                = question->config->max_gpu_paths;
-    split_t others;
+    split_t single                     = {
+        .count   = 1,
+        .paths   = {&problem->candidates[0]},
+        .seconds = problem->single_seconds
+    };
     unsigned i;
 
-    split_best(problem, false, &others);
-    if (others.count == 0) {
-        others.count     = 1;
-        others.paths[0]  = &problem->candidates[0];
-        others.chunks[0] = 0;
-        others.seconds   = problem->single_seconds;
-    }
-
-    turns->count = problem->num_candidates;
-    turns->count = (turns->count < most) ? turns->count : most;
-    turns->count = (turns->count < UCT_CUDA_MP_MAX_PATHS) ?
-                           turns->count :
-                           UCT_CUDA_MP_MAX_PATHS;
+    take_all(problem, turns);
     for (i = 0; i < turns->count; ++i) {
-        turns->paths[i] = &problem->candidates[i];
         turns->bytes[i] = question->size;
     }
 
+    others = (others->count > 0) ? others : &single;
     uct_cuda_mp_model_turns(question, turns, rates);
     return (turns->seconds * TURN_MIN_GAIN <=
-            uct_cuda_mp_model_window(question, &others)) &&
+            uct_cuda_mp_model_window(question, others)) &&
            is_worthwhile(problem, turns);
 }
 
 /* In a window of small transfers from host memory, submitting copies over all
  * paths for each takes longer than they do. Each takes one of the paths, then.
- * Returns false unless that is better. Not to host memory: there such windows
- * stood still for milliseconds at a time (4 x H200, MPI; not so the same copies
- * by hand, and why is not known). */
-static bool split_turn(problem_t *problem, split_t *split)
+ * Not to host memory: there such windows stood still for milliseconds at a time
+ * (4 x H200, MPI; not so the same copies by hand, and why is not known).
+ *
+ * Returns whether its turn is what @a split has now; if not, that is the best
+ * without turns. */
+static bool split_window(problem_t *problem, split_t *split)
 {
     uct_cuda_mp_case_t *question = &problem->question;
     const unsigned queued        = question->queued;
@@ -386,30 +385,32 @@ static bool split_turn(problem_t *problem, split_t *split)
     double rates[UCT_CUDA_MP_MAX_PATHS];
     split_t turns;
     unsigned turn;
-    bool is_better;
+    bool is_turn;
 
-    if ((question->load == NULL) || (question->load->window < 2)) {
-        return false;
+    if (queued == 0) {
+        /* Looked at as one that has others before it, too */
+        question->queued        = 1;
+        turns.count             = 1;
+        turns.paths[0]          = &problem->candidates[0];
+        problem->single_seconds = uct_cuda_mp_model_single(question, &turns);
     }
 
-    /* The first one, too, is looked at as one that has others before it */
-    question->queued        = (queued > 0) ? queued : 1;
-    turns.count             = 1;
-    turns.paths[0]          = &problem->candidates[0];
-    problem->single_seconds = uct_cuda_mp_model_single(question, &turns);
-    is_better               = solve_turns(problem, &turns, rates);
+    split_best(problem, false, split);
+    is_turn                 = solve_turns(problem, split, &turns, rates);
     question->queued        = queued;
     problem->single_seconds = single_seconds;
-    if (is_better) {
+    if (is_turn) {
         turn             = next_turn(problem, &turns, rates);
         split->count     = 1;
         split->seconds   = turns.seconds;
         split->paths[0]  = turns.paths[turn];
         split->bytes[0]  = turns.bytes[turn];
         split->chunks[0] = turns.chunks[turn];
+    } else if (queued == 0) {
+        split_best(problem, false, split);
     }
 
-    return is_better;
+    return is_turn;
 }
 
 static void set_place(uct_cuda_mp_place_t *place, uct_cuda_mp_place_type_t type,
@@ -850,11 +851,11 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
             problem_choose_relays(&problem, has_host);
             if (config->enable == UCT_CUDA_MP_YES) {
                 split_of_all(&problem, &split);
+            } else if ((src_device < 0) && (know->load != NULL) &&
+                       (know->load->window > 1)) {
+                is_turn = split_window(&problem, &split);
             } else {
-                is_turn = (src_device < 0) && split_turn(&problem, &split);
-                if (!is_turn) {
-                    split_best(&problem, has_host, &split);
-                }
+                split_best(&problem, has_host, &split);
             }
         }
     }

@@ -55,7 +55,8 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
  *                    that is no GPU there, or equals @a dst_device, gives "one
  *                    path is best".
  * @param size        Bytes, at most uct_cuda_mp_plan_max_size().
- * @param plan        Filled; num_paths is 0 when one plain copy is best.
+ * @param plan        Filled; num_paths is 0 when one plain copy is best. One
+ *                    path: by turns in a window, or as the user has it.
  */
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
                            int src_device, int dst_device, size_t size,

@@ -22,7 +22,7 @@ typedef struct {
 } uct_cuda_mp_slot_t;
 
 
-/** Slots that one plan takes. Graphs use a bank as a whole: that the last of
+/** Slots that a graph's plan takes, as a whole: that the last graph to have
  *  them has ended is all that is known. */
 typedef struct {
     CUevent drained; /**< Recorded behind the last graph that had it; NULL:

@@ -88,13 +88,12 @@ static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
 static uint16_t expected_window(const pair_t *pair)
 {
     if (pair->queued == 0) {
-        return pair->window;
+        return (pair->window > 0) ? pair->window : 1;
+    } else if (pair->window < pair->before) {
+        return pair->before;
     }
 
-    return ((pair->window < pair->before) || (pair->window == UINT16_MAX)) ?
-                   ((pair->before > pair->window) ? pair->before :
-                                                    pair->window) :
-                   pair->window + 1;
+    return (pair->window < UINT16_MAX) ? pair->window + 1 : UINT16_MAX;
 }
 
 /* Both are read without the lock */
@@ -125,8 +124,12 @@ unsigned uct_cuda_mp_traffic_window(uct_cuda_mp_traffic_t *traffic,
 {
     const pair_t *pair = peek_pair(traffic, src_device, dst_device);
 
-    return (pair == NULL) ? 1 :
-                            __atomic_load_n(&pair->expected, __ATOMIC_RELAXED);
+    unsigned window    = (pair == NULL) ? 1 :
+                                          __atomic_load_n(&pair->expected,
+                                                          __ATOMIC_RELAXED);
+
+    /* 0: none has been counted yet */
+    return (window > 0) ? window : 1;
 }
 
 static void open_ledger(uct_cuda_mp_traffic_t *traffic)
@@ -222,7 +225,7 @@ static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
     load->queued = (pair == NULL) ? 0 : pair->queued;
-    load->window = (pair == NULL) ? 1 : pair->expected;
+    load->window = (pair == NULL) ? 1 : expected_window(pair);
     if (pair == NULL) {
         memset(load->ahead, 0, sizeof(load->ahead));
     } else {
@@ -256,9 +259,10 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
     pthread_mutex_unlock(&traffic->lock);
 }
 
-void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
+void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow)
 {
+    const double pieces = (double)size / (double)plan->size;
     unsigned i, hops;
 
     flow->src_device = plan->src_device;
@@ -269,7 +273,8 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
         hops = uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
                                            &flow->lanes[flow->num_lanes]);
         for (; hops > 0; --hops) {
-            flow->bytes[flow->num_lanes++] = plan->paths[i].bytes;
+            flow->bytes[flow->num_lanes++] = (uint64_t)(
+                    pieces * (double)plan->paths[i].bytes);
         }
     }
 }
@@ -329,7 +334,9 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         lane = flow->lanes[i];
         if ((pair != NULL) && (pair->count[lane] > 0)) {
             --pair->count[lane];
-            pair->bytes[lane] -= flow->bytes[i];
+            pair->bytes[lane] = (pair->count[lane] > 0) ?
+                                        pair->bytes[lane] - flow->bytes[i] :
+                                        0;
         }
 
         if ((--traffic->count[lane] == 0) && (traffic->ledger != NULL)) {

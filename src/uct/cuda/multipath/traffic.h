@@ -60,8 +60,9 @@ unsigned uct_cuda_mp_traffic_window(uct_cuda_mp_traffic_t *traffic,
 
 
 /**
- * What a new transfer between two GPUs will meet. Its own pair's transfers are
- * left out: they go one behind the other over the same lanes. Well under 1 us.
+ * What a new transfer between two devices will meet. Its own pair's transfers
+ * are left out of what is active: they go one behind the other over the same
+ * lanes. Well under 1 us.
  *
  * @param load  Filled; is_known says whether there is a ledger.
  */
@@ -69,7 +70,8 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
                               int dst_device, uct_cuda_mp_load_t *load);
 
 
-/** One copy, whose size nobody asks for; host memory's device is negative. */
+/** One copy; its bytes are not counted. Host memory's device is negative, or
+ *  UCT_CUDA_MP_LANE_HOST. */
 static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
                                            bool is_large,
                                            uct_cuda_mp_flow_t *flow)
@@ -84,8 +86,9 @@ static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
 }
 
 
-/** The lanes that a plan uses. */
-void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan,
+/** The lanes that a plan uses, and the bytes on them of a transfer of @a size,
+ *  which may be several times the plan's. */
+void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow);
 
 
