@@ -110,8 +110,8 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 
 /**
  * Could uct_cuda_mp_start() want this transfer, as things are? Few loads; any
- * thread. Between the sizes that gain behind others and
- * those that gain alone, it spares a lone transfer all of the rest.
+ * thread. Between the sizes that gain behind others and those that gain alone,
+ * it spares a lone transfer all of the rest.
  *
  * @param src_device, dst_device  As in uct_cuda_mp_request_t.
  */
