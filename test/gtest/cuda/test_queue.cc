@@ -305,6 +305,32 @@ TEST_F(Queue, failed_copy_tells_its_completion)
     EXPECT_EQ(UCS_ERR_IO_ERROR, comp.super.status);
 }
 
+TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
+{
+    static unsigned waits;
+    static unsigned waits_when_done;
+    uct_cuda_op_t *op = post(0, nullptr);
+
+    waits = waits_when_done          = 0;
+    driver.table.cuStreamSynchronize = [](CUstream) {
+        ++waits;
+        return CUDA_SUCCESS;
+    };
+    op->done    = [](uct_cuda_op_t *) { waits_when_done = waits; };
+    driver.fail = "cuEventQuery";
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1u, waits_when_done);
+
+    /* Its context went: so did the stream */
+    op            = post(0, nullptr);
+    op->done      = [](uct_cuda_op_t *) { waits_when_done = waits; };
+    driver.fail   = "cuEventQuery";
+    driver.ctx_id = 2;
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(1u, waits_when_done);
+    driver.ctx_id = 1;
+}
+
 TEST_F(Queue, failed_event_leaves_nothing_behind)
 {
     uct_cuda_lane_t *lane;

@@ -281,6 +281,20 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
     return UCS_INPROGRESS;
 }
 
+/* Until nothing is read or written any more; if the context is there still */
+static void lane_wait(const uct_cuda_lane_t *lane)
+{
+    const uct_cuda_driver_t *driver   = uct_cuda_driver_get();
+    const uct_cuda_context_t *context = lane->context;
+    CUcontext popped;
+
+    if (uct_cuda_ctx_is_alive(context->cuda, context->id) &&
+        (driver->cuCtxPushCurrent(context->cuda) == CUDA_SUCCESS)) {
+        (void)driver->cuStreamSynchronize(lane->stream);
+        (void)driver->cuCtxPopCurrent(&popped);
+    }
+}
+
 static ucs_status_t op_test(uct_cuda_op_t *op)
 {
     CUresult result;
@@ -296,8 +310,10 @@ static ucs_status_t op_test(uct_cuda_op_t *op)
         return UCS_INPROGRESS;
     }
 
-    /* The copy failed, or the user took the context away */
+    /* The copy failed, or the user took the context away. If only the question
+     * did, the copy's memory is not anybody else's before it has ended. */
     uct_cuda_error("a copy failed: %s", uct_cuda_result_name(result));
+    lane_wait(op->lane);
     return UCS_ERR_IO_ERROR;
 }
 
