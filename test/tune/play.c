@@ -236,7 +236,9 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     const uct_cuda_mp_plan_path_t *path;
     const uct_cuda_mp_step_t *step;
     cuemu_op_id_t *drained;
+    staging_t *staging;
     unsigned i;
+    bool is_gpu;
 
     call(player, CUEMU_CALL_CTX_SWITCH);
     mark_awaited(plan, is_awaited);
@@ -257,11 +259,10 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i];
         if (path->slots > 0) {
-            place_staging(player, path->path.route == UCT_CUDA_MP_ROUTE_GPU,
-                          (path->path.route == UCT_CUDA_MP_ROUTE_GPU) ?
-                                  path->path.gpu :
-                                  plan->numa)
-                    ->next += path->slots;
+            is_gpu  = (path->path.route == UCT_CUDA_MP_ROUTE_GPU);
+            staging = place_staging(player, is_gpu,
+                                    is_gpu ? path->path.gpu : plan->numa);
+            staging->next += path->slots;
         }
     }
 }

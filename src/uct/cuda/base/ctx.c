@@ -255,6 +255,12 @@ ucs_status_t uct_cuda_ctx_push(CUcontext ctx)
     return UCT_CUDA_CALL(cuCtxPushCurrent, ctx);
 }
 
+bool uct_cuda_ctx_push_alive(CUcontext ctx, unsigned long long id)
+{
+    return uct_cuda_ctx_is_alive(ctx, id) &&
+           (uct_cuda_driver_get()->cuCtxPushCurrent(ctx) == CUDA_SUCCESS);
+}
+
 void uct_cuda_ctx_pop(void)
 {
     CUcontext popped;

@@ -74,6 +74,10 @@ bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id);
  */
 ucs_status_t uct_cuda_ctx_push(CUcontext ctx);
 
+/** The same, if it is still alive: as uct_cuda_ctx_is_alive(). Logs nothing.
+ *  @return Whether it is current now. */
+bool uct_cuda_ctx_push_alive(CUcontext ctx, unsigned long long id);
+
 void uct_cuda_ctx_pop(void);
 
 

@@ -152,8 +152,7 @@ static CUresult driver_unregister(const uct_cuda_host_region_t *region)
     CUcontext popped;
 
     /* A context takes what was registered in it along */
-    if (!uct_cuda_ctx_is_alive(region->context, region->context_id) ||
-        (driver->cuCtxPushCurrent(region->context) != CUDA_SUCCESS)) {
+    if (!uct_cuda_ctx_push_alive(region->context, region->context_id)) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
 

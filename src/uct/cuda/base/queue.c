@@ -69,8 +69,7 @@ static void context_destroy(uct_cuda_context_t *context)
     unsigned i;
 
     /* Streams and events went with their context, if that is gone */
-    is_pushed = uct_cuda_ctx_is_alive(context->cuda, context->id) &&
-                (driver->cuCtxPushCurrent(context->cuda) == CUDA_SUCCESS);
+    is_pushed = uct_cuda_ctx_push_alive(context->cuda, context->id);
 
     while ((op = context->free_ops) != NULL) {
         context->free_ops = op->next;
@@ -288,8 +287,7 @@ static void lane_wait(const uct_cuda_lane_t *lane)
     const uct_cuda_context_t *context = lane->context;
     CUcontext popped;
 
-    if (uct_cuda_ctx_is_alive(context->cuda, context->id) &&
-        (driver->cuCtxPushCurrent(context->cuda) == CUDA_SUCCESS)) {
+    if (uct_cuda_ctx_push_alive(context->cuda, context->id)) {
         (void)driver->cuStreamSynchronize(lane->stream);
         (void)driver->cuCtxPopCurrent(&popped);
     }

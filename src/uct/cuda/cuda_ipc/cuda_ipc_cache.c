@@ -83,8 +83,7 @@ static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
     --cache.count;
 
     /* The user may have destroyed the context, and the mapping with it */
-    if (uct_cuda_ctx_is_alive(mapping->context, mapping->context_id) &&
-        (driver->cuCtxPushCurrent(mapping->context) == CUDA_SUCCESS)) {
+    if (uct_cuda_ctx_push_alive(mapping->context, mapping->context_id)) {
         uct_cuda_ipc_handle_close(&mapping->handle, mapping->mapped);
         (void)driver->cuCtxPopCurrent(&popped);
     }

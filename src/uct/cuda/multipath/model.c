@@ -731,7 +731,15 @@ static double end_together(const problem_t *problem, const split_t *split,
     return seconds;
 }
 
-/* Processor time to submit it all */
+/* Processor time to submit what goes over a path */
+static double path_submit_time(const problem_t *problem,
+                               const candidate_t *path, unsigned chunks)
+{
+    return (path->hops > 1) ? chunks * problem->model->submit_chunk :
+                              problem->model->submit_copy;
+}
+
+/* ... and all */
 static double submit_time(const problem_t *problem, const split_t *split,
                           const line_t *lines)
 {
@@ -739,9 +747,8 @@ static double submit_time(const problem_t *problem, const split_t *split,
     unsigned i;
 
     for (i = 0; i < split->count; ++i) {
-        seconds += (split->paths[i]->hops > 1) ?
-                           lines[i].chunks * problem->model->submit_chunk :
-                           problem->model->submit_copy;
+        seconds += path_submit_time(problem, split->paths[i],
+                                    lines[i].chunks);
     }
 
     return seconds;
@@ -840,19 +847,19 @@ static void turn_times(const problem_t *problem, split_t *split, unsigned path,
 {
     const candidate_t *candidate = split->paths[path];
     unsigned chunks              = 0;
-    double work                  = problem->model->submit_copy;
     unsigned least;
 
     if (candidate->hops > 1) {
         least  = least_chunks(problem, problem->size);
         chunks = given_chunks(problem, candidate);
         chunks = (chunks < least) ? least : chunks;
-        work   = chunks * problem->model->submit_chunk;
     }
 
+    split->bytes[path]  = problem->size;
     split->chunks[path] = chunks;
     *seconds_p          = problem->size / rate + chunks * candidate->gap;
-    *work_p             = work + MESSAGE_TIME + PATH_TIME;
+    *work_p             = path_submit_time(problem, candidate, chunks) +
+                          MESSAGE_TIME + PATH_TIME;
 }
 
 static unsigned window_of(const problem_t *problem)
@@ -898,20 +905,18 @@ void uct_cuda_mp_model_turns(const problem_t *problem, split_t *split,
 
 double uct_cuda_mp_model_window(const problem_t *problem, const split_t *split)
 {
-    const unsigned window = window_of(problem);
-    double rates[UCT_CUDA_MP_MAX_PATHS];
-    line_t lines[UCT_CUDA_MP_MAX_PATHS];
+    double work = problem->model->join;
     double rate = 0;
-    double work;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
     unsigned i;
 
     uct_cuda_mp_model_rates(problem, split, rates);
     for (i = 0; i < split->count; ++i) {
-        lines[i].chunks = split->chunks[i];
-        rate           += rates[i];
+        rate += rates[i];
+        work += path_submit_time(problem, split->paths[i], split->chunks[i]);
     }
 
-    work = submit_time(problem, split, lines) + MESSAGE_TIME +
-           split->count * PATH_TIME;
-    return max_double(split->seconds, work + problem->size / rate / window);
+    work += MESSAGE_TIME + split->count * PATH_TIME;
+    return max_double(split->seconds,
+                      work + problem->size / rate / window_of(problem));
 }

@@ -190,8 +190,9 @@ void uct_cuda_mp_model_solve(const uct_cuda_mp_case_t *question,
 
 /**
  * A window of transfers that each take one of @a split's paths, by turns: there
- * is less to submit for each. Fills chunks and the seconds that each adds to
- * the window, which is as long as the load says.
+ * is less to submit for each. Fills bytes, all of a transfer on each path, and
+ * chunks, and the seconds that each transfer adds to the window, which is as
+ * long as the load says.
  *
  * @param rates_p  Bytes/s of each path.
  */

@@ -735,14 +735,21 @@ static bool end_has_two_contexts(const uct_cuda_mp_ends_t *ends)
     return false;
 }
 
+/* Others are before a transfer or, with host memory, were behind those before
+ * it */
+static bool has_company(int kind, unsigned queued, unsigned window)
+{
+    return (kind == KIND_HOST) ? (window > 1) : (queued > 0);
+}
+
 static ucs_status_t engine_start(engine_t *engine, start_t *start,
                                  uct_cuda_mp_transfer_t **transfer_p)
 {
     const uct_cuda_mp_load_t *load = &engine->load;
     const int kind                 = kind_of(&start->ends);
     uct_cuda_mp_transfer_t *transfer;
-    bool has_company, is_alone;
     ucs_status_t status;
+    bool is_alone;
     size_t piece;
 
     if (!engine_learn(engine) || !engine_wants(engine, start) ||
@@ -752,10 +759,8 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
 
     uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
                              start->ends.dst_device, &engine->load);
-    /* Others are before it or, with host memory, were behind those before it */
-    has_company = (kind == KIND_HOST) ? (load->window > 1) :
-                                        (load->queued > 0);
-    if (!has_company && (start->size < engine->views[kind].alone_min_size)) {
+    if (!has_company(kind, load->queued, load->window) &&
+        (start->size < engine->views[kind].alone_min_size)) {
         return UCS_OK;
     }
 
@@ -815,17 +820,19 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
     const int kind         = ((src_device < 0) || (dst_device < 0)) ?
                                      KIND_HOST :
                                      KIND_GPU;
+    unsigned queued, window;
 
     /* Who asks about a GPU that is not visible is to be told why */
-    return (size >= __atomic_load_n(&engine->views[kind].alone_min_size,
-                                    __ATOMIC_RELAXED)) ||
-           (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-           (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-           ((kind == KIND_HOST) ?
-                    (uct_cuda_mp_traffic_window(engine->traffic, src_device,
-                                                dst_device) > 1) :
-                    (uct_cuda_mp_traffic_queued(engine->traffic, src_device,
-                                                dst_device) > 0));
+    if ((size >= __atomic_load_n(&engine->views[kind].alone_min_size,
+                                 __ATOMIC_RELAXED)) ||
+        (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
+        (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN)) {
+        return true;
+    }
+
+    uct_cuda_mp_traffic_peek(engine->traffic, src_device, dst_device, &queued,
+                             &window);
+    return has_company(kind, queued, window);
 }
 
 ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,

@@ -356,13 +356,8 @@ static bool solve_turns(const problem_t *problem, const split_t *others,
         .paths   = {&problem->candidates[0]},
         .seconds = problem->single_seconds
     };
-    unsigned i;
 
     take_all(problem, turns);
-    for (i = 0; i < turns->count; ++i) {
-        turns->bytes[i] = question->size;
-    }
-
     others = (others->count > 0) ? others : &single;
     uct_cuda_mp_model_turns(question, turns, rates);
     return (turns->seconds * TURN_MIN_GAIN <=
@@ -862,7 +857,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
 
     if ((split.count == 0) ||
         (!plan->is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
-         !is_turn && !is_worthwhile(&problem, &split))) {
+         !is_worthwhile(&problem, &split))) {
         return;
     }
 

@@ -88,7 +88,7 @@ static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
 static uint16_t expected_window(const pair_t *pair)
 {
     if (pair->queued == 0) {
-        return (pair->window > 0) ? pair->window : 1;
+        return pair->window;
     } else if (pair->window < pair->before) {
         return pair->before;
     }
@@ -103,33 +103,31 @@ static void set_queued(pair_t *pair, unsigned queued)
     __atomic_store_n(&pair->expected, expected_window(pair), __ATOMIC_RELAXED);
 }
 
-static const pair_t *peek_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
-                               int dst_device)
+void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic, int src_device,
+                              int dst_device, unsigned *queued_p,
+                              unsigned *window_p)
 {
-    return __atomic_load_n(find_pair(traffic, src_device, dst_device),
-                           __ATOMIC_ACQUIRE);
+    const pair_t *pair = __atomic_load_n(find_pair(traffic, src_device,
+                                                   dst_device),
+                                         __ATOMIC_ACQUIRE);
+
+    *queued_p = 0;
+    *window_p = 1;
+    if (pair != NULL) {
+        *queued_p = __atomic_load_n(&pair->queued, __ATOMIC_RELAXED);
+        *window_p = __atomic_load_n(&pair->expected, __ATOMIC_RELAXED);
+    }
 }
 
-unsigned uct_cuda_mp_traffic_queued(uct_cuda_mp_traffic_t *traffic,
-                                    int src_device, int dst_device)
+static pair_t *new_pair(void)
 {
-    const pair_t *pair = peek_pair(traffic, src_device, dst_device);
+    pair_t *pair = calloc(1, sizeof(*pair));
 
-    return (pair == NULL) ? 0 :
-                            __atomic_load_n(&pair->queued, __ATOMIC_RELAXED);
-}
+    if (pair != NULL) {
+        pair->expected = 1;
+    }
 
-unsigned uct_cuda_mp_traffic_window(uct_cuda_mp_traffic_t *traffic,
-                                    int src_device, int dst_device)
-{
-    const pair_t *pair = peek_pair(traffic, src_device, dst_device);
-
-    unsigned window    = (pair == NULL) ? 1 :
-                                          __atomic_load_n(&pair->expected,
-                                                          __ATOMIC_RELAXED);
-
-    /* 0: none has been counted yet */
-    return (window > 0) ? window : 1;
+    return pair;
 }
 
 static void open_ledger(uct_cuda_mp_traffic_t *traffic)
@@ -224,11 +222,13 @@ static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
 /* What is before a new transfer, and will be behind it */
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
-    load->queued = (pair == NULL) ? 0 : pair->queued;
-    load->window = (pair == NULL) ? 1 : expected_window(pair);
     if (pair == NULL) {
+        load->queued = 0;
+        load->window = 1;
         memset(load->ahead, 0, sizeof(load->ahead));
     } else {
+        load->queued = pair->queued;
+        load->window = pair->expected;
         memcpy(load->ahead, pair->bytes, sizeof(load->ahead));
     }
 }
@@ -247,7 +247,6 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
     any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
     look_ahead(pair, load);
-
     if (any) {
         remember(traffic, load->active, now);
     }
@@ -290,7 +289,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     open_ledger(traffic);
     if (*pair == NULL) {
         /* Without memory it passes for another pair's */
-        __atomic_store_n(pair, calloc(1, sizeof(**pair)), __ATOMIC_RELEASE);
+        __atomic_store_n(pair, new_pair(), __ATOMIC_RELEASE);
     }
 
     if ((*pair != NULL) && flow->is_large) {

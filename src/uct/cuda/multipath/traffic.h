@@ -47,16 +47,11 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
 
 
-/** Large transfers of this process between two devices that have not ended. Any
- *  thread, without a lock. */
-unsigned uct_cuda_mp_traffic_queued(uct_cuda_mp_traffic_t *traffic,
-                                    int src_device, int dst_device);
-
-
-/** The load's window of the next transfer between two devices. Any thread,
- *  without a lock. */
-unsigned uct_cuda_mp_traffic_window(uct_cuda_mp_traffic_t *traffic,
-                                    int src_device, int dst_device);
+/** What the load of the next transfer between two devices will say of those of
+ *  its own pair. Any thread, without a lock. */
+void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic, int src_device,
+                              int dst_device, unsigned *queued_p,
+                              unsigned *window_p);
 
 
 /**
