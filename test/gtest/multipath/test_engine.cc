@@ -547,6 +547,40 @@ TEST_P(test_engine, not_ours)
     EXPECT_EQ(1u, count_messages("not visible"));
 }
 
+/* A program may see more GPUs than there are places for */
+TEST_P(test_engine, gpus_beyond_the_tables)
+{
+    const int beyond = UCT_CUDA_TOPO_MAX_GPUS;
+
+    m_config = Config();
+    m_config.set("_LEDGER", "n");
+    set_node(hgx(), 4);
+    create();
+    Transfer t = start(0, 1, 3 * MiB); /* it knows the node now */
+    EXPECT_EQ(nullptr, t.transfer);
+    for (auto devices : std::vector<std::pair<int, int>>{{beyond, 0},
+                                                         {0, beyond + 1},
+                                                         {-1, beyond},
+                                                         {beyond + 40, 1}}) {
+        uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
+        uct_cuda_mp_request_t request    = {};
+
+        request.src        = 4096;
+        request.dst        = 1 << 30;
+        request.src_device = devices.first;
+        request.dst_device = devices.second;
+        request.size       = 64 * MiB;
+
+        EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, devices.first,
+                                          devices.second, MiB));
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
+        EXPECT_EQ(nullptr, transfer);
+        EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
+                  uct_cuda_mp_single_begin(m_engine, devices.first,
+                                           devices.second, 64 * MiB));
+    }
+}
+
 TEST_P(test_engine, auto_on_a_switch_stays_out)
 {
     m_config = Config();

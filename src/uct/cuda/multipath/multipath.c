@@ -690,6 +690,14 @@ static void unlist_active(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
     }
 }
 
+/* Host memory, or a GPU that there is a place for in what is kept of links. Of
+ * more GPUs than that, the others' messages take one path. */
+static bool is_end(int device)
+{
+    return (device >= UCT_CUDA_MP_DEVICE_HOST) &&
+           (device < UCT_CUDA_TOPO_MAX_GPUS);
+}
+
 /* Is this a transfer that several paths might carry? */
 static bool request_is_ours(engine_t *engine,
                             const uct_cuda_mp_request_t *request)
@@ -707,8 +715,7 @@ static bool request_is_ours(engine_t *engine,
         return false;
     }
 
-    return (src != dst) && (src >= UCT_CUDA_MP_DEVICE_HOST) &&
-           (dst >= UCT_CUDA_MP_DEVICE_HOST);
+    return (src != dst) && is_end(src) && is_end(dst);
 }
 
 static bool engine_wants(engine_t *engine, const start_t *start)
@@ -825,8 +832,7 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
     /* Who asks about a GPU that is not visible is to be told why */
     if ((size >= __atomic_load_n(&engine->views[kind].alone_min_size,
                                  __ATOMIC_RELAXED)) ||
-        (src_device == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-        (dst_device == UCT_CUDA_MP_DEVICE_UNKNOWN)) {
+        !is_end(src_device) || !is_end(dst_device)) {
         return true;
     }
 
@@ -955,10 +961,8 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,
     uct_cuda_mp_flow_t flow;
     bool is_large;
 
-    if ((src_device < UCT_CUDA_MP_DEVICE_HOST) ||
-        (src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
-        (dst_device < UCT_CUDA_MP_DEVICE_HOST) ||
-        (dst_device >= UCT_CUDA_TOPO_MAX_GPUS) || (src_device == dst_device)) {
+    if (!is_end(src_device) || !is_end(dst_device) ||
+        (src_device == dst_device)) {
         return UCT_CUDA_MP_NOT_COUNTED;
     }
 
