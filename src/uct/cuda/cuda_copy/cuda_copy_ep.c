@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host_bounce.h>
 #include <uct/cuda/base/host_copy.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/iface.h>
@@ -23,6 +24,10 @@ enum {
     LANE_GPU_TO_GPU,
     LANE_SHORT
 };
+
+
+/* Bytes; a little more than UCP's largest eager fragment between processes */
+#define BOUNCED_MAX_SIZE (16ul << 10)
 
 
 /* A copy, with its context current until copy_end() */
@@ -129,6 +134,42 @@ static void copy_end(copy_t *copy)
     uct_cuda_gpu_context_pop(&copy->context);
 }
 
+static ucs_status_t copy_now(const copy_t *copy, void *dst, const void *src,
+                             size_t length)
+{
+    const ucs_status_t status = copy_submit(copy, dst, src, length);
+
+    return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize,
+                                              copy->lane->stream) :
+                                status;
+}
+
+/* What comes from a GPU goes by page-locked memory if it is little: 8 B to 16
+ * KiB take 7.2 to 8.2 us so, and 8.8 to 10.7 as they are (measured on H200) */
+static ucs_status_t copy_from_gpu_now(const copy_t *copy, void *dst,
+                                      const void *src, size_t length)
+{
+    void *slot = (length <= BOUNCED_MAX_SIZE) ?
+                         uct_cuda_host_bounce_get(length) :
+                         NULL;
+    ucs_status_t status;
+
+    if (slot == NULL) {
+        return copy_now(copy, dst, src, length);
+    }
+
+    status = copy_now(copy, slot, src, length);
+    if (status == UCS_OK) {
+        memcpy(dst, slot, length);
+    } else if (UCT_CUDA_CALL(cuStreamSynchronize, copy->lane->stream) !=
+               UCS_OK) {
+        return status; /* the slot may still be written: it is nobody's now */
+    }
+
+    uct_cuda_host_bounce_put(slot);
+    return status;
+}
+
 static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
                                size_t length)
 {
@@ -150,11 +191,8 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     status = uct_cuda_queue_lane_now(uct_cuda_ep_queue(ep), LANE_SHORT,
                                      &copy.lane);
     if (status == UCS_OK) {
-        status = copy_submit(&copy, dst, src, length);
-    }
-
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuStreamSynchronize, copy.lane->stream);
+        status = copy.to_gpu ? copy_now(&copy, dst, src, length) :
+                               copy_from_gpu_now(&copy, dst, src, length);
     }
 
     if (status != UCS_OK) {

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Synchronous copies of a process, little ones from GPUs by locked memory. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/host_bounce.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_copy/cuda_copy_ep.h>
+#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+#include <vector>
+
+/* Largest that goes by a slot */
+static const unsigned bounced = 16384;
+
+static uint8_t gpu[2 * bounced], host[2 * bounced];
+
+/* What the stream has not copied yet, and where to the last copy went */
+static struct {
+    void       *dst;
+    const void *src;
+    size_t     bytes;
+} pending;
+static const void *last_dst;
+static unsigned failures; /* of cuStreamSynchronize */
+static CUresult refused;  /* by cuMemcpyDtoHAsync */
+
+static CUresult copy_later(void *dst, const void *src, size_t bytes)
+{
+    pending  = {dst, src, bytes};
+    last_dst = dst;
+    return CUDA_SUCCESS;
+}
+
+class CopyShort : public ::testing::Test
+{
+protected:
+    FakeDriver            driver;
+    uct_cuda_copy_iface_t iface = {};
+    uct_ep_t              ep    = {(uct_iface_h)&iface};
+
+    void SetUp() override
+    {
+        static unsigned long long id = 2000;
+
+        driver.ctx_id = ++id;
+        failures      = 0;
+        refused       = CUDA_SUCCESS;
+        last_dst      = nullptr;
+        pending       = {};
+        for (unsigned i = 0; i < sizeof(gpu); ++i) {
+            gpu[i]  = uint8_t(i * 7 + i / 256);
+            host[i] = 0;
+        }
+
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuPointerGetAttributes =
+                [](unsigned count, CUpointer_attribute *attributes,
+                   void **values, CUdeviceptr at) {
+            const uint8_t *byte = (const uint8_t*)at;
+
+            for (unsigned i = 0; i < count; ++i) {
+                if ((byte < gpu) || (byte >= gpu + sizeof(gpu))) {
+                    continue;
+                }
+                switch (attributes[i]) {
+                case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+                    *(CUmemorytype*)values[i] = CU_MEMORYTYPE_DEVICE;
+                    break;
+                case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+                    *(int*)values[i] = 0;
+                    break;
+                case CU_POINTER_ATTRIBUTE_CONTEXT:
+                    *(CUcontext*)values[i] = fake->context;
+                    break;
+                default:
+                    break;
+                }
+            }
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                            size_t bytes, CUstream) {
+            return (refused != CUDA_SUCCESS) ?
+                           refused :
+                           copy_later(dst, (const void*)src, bytes);
+        };
+        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                            size_t bytes, CUstream) {
+            return copy_later((void*)dst, src, bytes);
+        };
+        driver.table.cuMemcpy = [](CUdeviceptr dst, CUdeviceptr src,
+                                   size_t bytes) {
+            memcpy((void*)dst, (const void*)src, bytes);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuStreamSynchronize = [](CUstream) {
+            if (failures > 0) {
+                --failures;
+                return CUDA_ERROR_UNKNOWN;
+            }
+            memcpy(pending.dst, pending.src, pending.bytes);
+            pending.bytes = 0;
+            return CUDA_SUCCESS;
+        };
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
+    }
+
+    void TearDown() override
+    {
+        failures = 0;
+        uct_cuda_queue_cleanup(&iface.super.queue);
+        uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
+    }
+
+    /* Whether the bytes came, and none behind them */
+    void get(unsigned length)
+    {
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_copy_ep_get_short(&ep, host + 1, length,
+                                             (uintptr_t)(gpu + 1), 0));
+        EXPECT_EQ(0, memcmp(host + 1, gpu + 1, length));
+        EXPECT_EQ(0, host[length + 1]);
+    }
+
+    /* How many slots are free */
+    static unsigned num_slots()
+    {
+        std::vector<void*> slots;
+        void *slot;
+
+        while ((slot = uct_cuda_host_bounce_get(1)) != nullptr) {
+            slots.push_back(slot);
+        }
+        for (void *each : slots) {
+            uct_cuda_host_bounce_put(each);
+        }
+        return unsigned(slots.size());
+    }
+};
+
+TEST_F(CopyShort, little_from_a_gpu_goes_by_locked_memory)
+{
+    for (unsigned length : {1u, 8u, 4097u, bounced}) {
+        memset(host, 0, sizeof(host));
+        get(length);
+        EXPECT_NE(host + 1, last_dst) << length;
+        EXPECT_EQ(UCT_CUDA_HOST_BOUNCE_SLOTS, num_slots());
+    }
+
+    get(bounced + 1);
+    EXPECT_EQ(host + 1, last_dst);
+}
+
+TEST_F(CopyShort, to_a_gpu_it_goes_as_it_is)
+{
+    memset(host, 5, sizeof(host));
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_copy_ep_put_short(&ep, host, 100, (uintptr_t)gpu, 0));
+    EXPECT_EQ(gpu, last_dst);
+    EXPECT_EQ(0, memcmp(host, gpu, 100));
+    EXPECT_NE(5, gpu[100]);
+}
+
+TEST_F(CopyShort, no_slot_is_left)
+{
+    std::vector<void*> slots;
+    void *slot;
+
+    while ((slot = uct_cuda_host_bounce_get(1)) != nullptr) {
+        slots.push_back(slot);
+    }
+    get(8);
+    EXPECT_EQ(host + 1, last_dst);
+    for (void *each : slots) {
+        uct_cuda_host_bounce_put(each);
+    }
+}
+
+TEST_F(CopyShort, failures_are_gone_around)
+{
+    refused = CUDA_ERROR_UNKNOWN;
+    get(8);
+    EXPECT_EQ(UCT_CUDA_HOST_BOUNCE_SLOTS, num_slots());
+
+    refused  = CUDA_SUCCESS;
+    failures = 1;
+    get(64);
+    EXPECT_EQ(UCT_CUDA_HOST_BOUNCE_SLOTS, num_slots());
+}
+
+/* Nobody else may have a slot that the stream may still write */
+TEST_F(CopyShort, a_slot_in_doubt_is_kept)
+{
+    failures = 2;
+    get(64);
+    EXPECT_EQ(UCT_CUDA_HOST_BOUNCE_SLOTS - 1, num_slots());
+    uct_cuda_host_bounce_put(pending.dst);
+}
