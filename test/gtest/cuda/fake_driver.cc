@@ -100,6 +100,46 @@ FakeDriver::FakeDriver()
     uct_cuda_driver_override(&table);
 }
 
+void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
+{
+    gpu_base                     = base;
+    gpu_length                   = length;
+    table.cuPointerGetAttributes = [](unsigned count,
+                                      CUpointer_attribute *names, void **values,
+                                      CUdeviceptr address) {
+        ++fake->questions;
+        if ((address < fake->gpu_base) ||
+            (address >= fake->gpu_base + fake->gpu_length)) {
+            return CUDA_SUCCESS; /* values stay as they are */
+        }
+        for (unsigned i = 0; i < count; ++i) {
+            switch (names[i]) {
+            case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+                *(unsigned*)values[i] = CU_MEMORYTYPE_DEVICE;
+                break;
+            case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+                *(int*)values[i] = fake->gpu_device;
+                break;
+            case CU_POINTER_ATTRIBUTE_CONTEXT:
+                *(CUcontext*)values[i] = fake->context;
+                break;
+            case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+                *(CUdeviceptr*)values[i] = fake->gpu_base;
+                break;
+            case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+                *(size_t*)values[i] = fake->gpu_length;
+                break;
+            case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+                *(unsigned long long*)values[i] = fake->buffer_id;
+                break;
+            default:
+                break;
+            }
+        }
+        return CUDA_SUCCESS;
+    };
+}
+
 FakeDriver::~FakeDriver()
 {
     uct_cuda_driver_override(nullptr);

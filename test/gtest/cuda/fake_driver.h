@@ -31,6 +31,16 @@ public:
     CUhostFn host_func          = nullptr;
     void *host_arg              = nullptr;
 
+    /* An allocation on a GPU; nothing else is any GPU's memory */
+    CUdeviceptr gpu_base         = 0;
+    size_t gpu_length            = 0;
+    int gpu_device               = 0;
+    unsigned long long buffer_id = 1;
+    unsigned questions           = 0; /* about addresses */
+
+    /* Lets the driver know of it. */
+    void offer_gpu_memory(CUdeviceptr base, size_t length);
+
     /* Does this call fail? */
     bool fails(const char *function);
 };

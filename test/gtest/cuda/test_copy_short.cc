@@ -63,31 +63,7 @@ protected:
         driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
             return CUDA_SUCCESS;
         };
-        driver.table.cuPointerGetAttributes =
-                [](unsigned count, CUpointer_attribute *attributes,
-                   void **values, CUdeviceptr at) {
-            const uint8_t *byte = (const uint8_t*)at;
-
-            for (unsigned i = 0; i < count; ++i) {
-                if ((byte < gpu) || (byte >= gpu + sizeof(gpu))) {
-                    continue;
-                }
-                switch (attributes[i]) {
-                case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                    *(CUmemorytype*)values[i] = CU_MEMORYTYPE_DEVICE;
-                    break;
-                case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-                    *(int*)values[i] = 0;
-                    break;
-                case CU_POINTER_ATTRIBUTE_CONTEXT:
-                    *(CUcontext*)values[i] = fake->context;
-                    break;
-                default:
-                    break;
-                }
-            }
-            return CUDA_SUCCESS;
-        };
+        driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
         driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
                                             size_t bytes, CUstream) {
             return (refused != CUDA_SUCCESS) ?

@@ -17,7 +17,6 @@ extern "C" {
 static const CUdeviceptr base   = 0x7f0000000000;
 static const size_t length      = 1 << 20;
 static bool is_shareable;
-static unsigned long long buffer_id;
 
 class IpcRkey : public ::testing::Test
 {
@@ -28,41 +27,9 @@ protected:
 
     void SetUp() override
     {
-        is_shareable                        = true;
-        buffer_id                           = 77;
-        driver.table.cuPointerGetAttributes = [](unsigned count,
-                                                 CUpointer_attribute *names,
-                                                 void **values,
-                                                 CUdeviceptr address) {
-            if ((address < base) || (address >= base + length)) {
-                return CUDA_ERROR_INVALID_VALUE;
-            }
-            for (unsigned i = 0; i < count; ++i) {
-                switch (names[i]) {
-                case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                    *(unsigned*)values[i] = CU_MEMORYTYPE_DEVICE;
-                    break;
-                case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-                    *(int*)values[i] = 0;
-                    break;
-                case CU_POINTER_ATTRIBUTE_CONTEXT:
-                    *(CUcontext*)values[i] = fake->context;
-                    break;
-                case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-                    *(CUdeviceptr*)values[i] = base;
-                    break;
-                case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-                    *(size_t*)values[i] = length;
-                    break;
-                case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-                    *(unsigned long long*)values[i] = buffer_id;
-                    break;
-                default:
-                    break;
-                }
-            }
-            return CUDA_SUCCESS;
-        };
+        is_shareable     = true;
+        driver.buffer_id = 77;
+        driver.offer_gpu_memory(base, length);
         driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
                                                 CUdeviceptr) {
             return CUDA_ERROR_NOT_SUPPORTED;
@@ -139,7 +106,7 @@ TEST_F(IpcRkey, memory_freed_and_allocated_again_is_exported_anew)
 {
     pack();
     EXPECT_EQ(77u, packed.handle.buffer_id);
-    buffer_id = 78;
+    driver.buffer_id = 78;
     pack();
     EXPECT_EQ(78u, packed.handle.buffer_id);
 }

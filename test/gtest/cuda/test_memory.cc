@@ -8,9 +8,6 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
-static unsigned questions;
-static int device;
-
 class Memory : public ::testing::Test
 {
 protected:
@@ -19,32 +16,8 @@ protected:
 
     void SetUp() override
     {
-        questions = 0;
-        device    = 3;
-
-        driver.table.cuPointerGetAttributes =
-                [](unsigned count, CUpointer_attribute *attributes,
-                   void **values, CUdeviceptr) {
-                    ++questions;
-                    for (unsigned i = 0; i < count; ++i) {
-                        switch (attributes[i]) {
-                        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                            *static_cast<CUmemorytype*>(values[i]) =
-                                    CU_MEMORYTYPE_DEVICE;
-                            break;
-                        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-                            *static_cast<int*>(values[i]) = device;
-                            break;
-                        case CU_POINTER_ATTRIBUTE_CONTEXT:
-                            *static_cast<CUcontext*>(values[i]) =
-                                    fake->context;
-                            break;
-                        default:
-                            break;
-                        }
-                    }
-                    return CUDA_SUCCESS;
-                };
+        driver.gpu_device = 3;
+        driver.offer_gpu_memory((CUdeviceptr)buffer, sizeof(buffer));
     }
 
     int place(const void *address)
@@ -65,11 +38,11 @@ TEST_F(Memory, an_answer_serves_one_operation)
     uct_cuda_memory_query(&buffer[0], 1, &memory);
     uct_cuda_memory_remember(&buffer[0], &memory);
     EXPECT_EQ(3, place(&buffer[0]));
-    EXPECT_EQ(1u, questions);
+    EXPECT_EQ(1u, driver.questions);
 
-    device = 5;
+    driver.gpu_device = 5;
     EXPECT_EQ(5, place(&buffer[0]));
-    EXPECT_EQ(2u, questions);
+    EXPECT_EQ(2u, driver.questions);
 }
 
 TEST_F(Memory, another_question_ends_an_answer)
@@ -78,9 +51,9 @@ TEST_F(Memory, another_question_ends_an_answer)
 
     uct_cuda_memory_query(&buffer[0], 1, &memory);
     uct_cuda_memory_remember(&buffer[0], &memory);
-    device = 5;
+    driver.gpu_device = 5;
     EXPECT_EQ(5, place(&buffer[1]));
     uct_cuda_memory_query(&buffer[0], 1, &memory);
     EXPECT_EQ(5, place(&buffer[0]));
-    EXPECT_EQ(4u, questions);
+    EXPECT_EQ(4u, driver.questions);
 }
