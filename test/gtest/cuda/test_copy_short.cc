@@ -84,8 +84,10 @@ protected:
                 --failures;
                 return CUDA_ERROR_UNKNOWN;
             }
-            memcpy(pending.dst, pending.src, pending.bytes);
-            pending.bytes = 0;
+            if (pending.bytes > 0) {
+                memcpy(pending.dst, pending.src, pending.bytes);
+                pending.bytes = 0;
+            }
             return CUDA_SUCCESS;
         };
         ASSERT_EQ(UCS_OK,
