@@ -5,8 +5,8 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/log_ucx.h>
 #include <uct/cuda/base/memtype.h>
-#include <uct/cuda/base/module.h>
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -224,7 +224,7 @@ ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
 
 int uct_cuda_is_available(const uct_abi_component_t *component)
 {
-    uct_cuda_module_init_log();
+    uct_cuda_log_to_ucx();
     if (uct_cuda_gpu_count() == 0) {
         return 0;
     }

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the module offers to UCX, and its messages' way into UCX's log. */
-#include <uct/cuda/base/module.h>
+/* Levels translated, and only those formatted that UCX shows. */
+#include <uct/cuda/base/log_ucx.h>
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_copy/cuda_copy_md.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <pthread.h>
-
-
-const uct_abi_component_t *const uct_abi_components[] = {
-    &uct_cuda_copy_component,
-    &uct_cuda_ipc_component,
-    NULL
-};
 
 
 static const uct_abi_log_level_t ucx_levels[] = {
@@ -26,14 +17,14 @@ static const uct_abi_log_level_t ucx_levels[] = {
 };
 
 
-static void log_to_ucx(uct_cuda_log_level_t level, const char *file,
-                       unsigned line, const char *function,
-                       const char *message)
+static void send_to_ucx(uct_cuda_log_level_t level, const char *file,
+                        unsigned line, const char *function,
+                        const char *message)
 {
     uct_abi_log_message(file, line, function, ucx_levels[level], "%s", message);
 }
 
-static void init_log_once(void)
+static void find_level_once(void)
 {
     uct_cuda_log_level_t level = UCT_CUDA_LOG_TRACE;
 
@@ -42,12 +33,12 @@ static void init_log_once(void)
         --level;
     }
 
-    uct_cuda_log_set(log_to_ucx, level);
+    uct_cuda_log_set(send_to_ucx, level);
 }
 
-void uct_cuda_module_init_log(void)
+void uct_cuda_log_to_ucx(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, init_log_once);
+    pthread_once(&once, find_level_once);
 }
