@@ -110,7 +110,7 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
         ++fake->questions;
         if ((address < fake->gpu_base) ||
             (address >= fake->gpu_base + fake->gpu_length)) {
-            return CUDA_SUCCESS; /* values stay as they are */
+            return fake->no_memory;
         }
         for (unsigned i = 0; i < count; ++i) {
             switch (names[i]) {

@@ -37,6 +37,8 @@ public:
     int gpu_device               = 0;
     unsigned long long buffer_id = 1;
     unsigned questions           = 0; /* about addresses */
+    CUresult no_memory           = CUDA_SUCCESS; /* the answer elsewhere, and
+                                                    values stay as they are */
 
     /* Lets the driver know of it. */
     void offer_gpu_memory(CUdeviceptr base, size_t length);

@@ -29,6 +29,7 @@ protected:
     {
         is_shareable     = true;
         driver.buffer_id = 77;
+        driver.no_memory = CUDA_ERROR_INVALID_VALUE;
         driver.offer_gpu_memory(base, length);
         driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
                                                 CUdeviceptr) {

@@ -121,6 +121,22 @@ protected:
         return t;
     }
 
+    /* A transfer between these is left to the caller */
+    void expect_not_ours(int src, int dst)
+    {
+        uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
+        uct_cuda_mp_request_t request    = {};
+
+        request.src        = 4096;
+        request.dst        = 1 << 30;
+        request.src_device = src;
+        request.dst_device = dst;
+        request.size       = 64 * MiB;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
+        EXPECT_EQ(nullptr, transfer);
+    }
+
     bool arrived(const Transfer &t)
     {
         return memcmp((void*)t.request.src, (void*)t.request.dst,
@@ -532,17 +548,7 @@ TEST_P(test_engine, not_ours)
                                                          {-2, 1},
                                                          {0, -2},
                                                          {0, 7}}) {
-        uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
-        uct_cuda_mp_request_t request    = {};
-
-        request.src        = 4096;
-        request.dst        = 1 << 30;
-        request.src_device = devices.first;
-        request.dst_device = devices.second;
-        request.size       = 64 * MiB;
-
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
-        EXPECT_EQ(nullptr, transfer);
+        expect_not_ours(devices.first, devices.second);
     }
     EXPECT_EQ(1u, count_messages("not visible"));
 }
@@ -562,19 +568,9 @@ TEST_P(test_engine, gpus_beyond_the_tables)
                                                          {0, beyond + 1},
                                                          {-1, beyond},
                                                          {beyond + 40, 1}}) {
-        uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
-        uct_cuda_mp_request_t request    = {};
-
-        request.src        = 4096;
-        request.dst        = 1 << 30;
-        request.src_device = devices.first;
-        request.dst_device = devices.second;
-        request.size       = 64 * MiB;
-
         EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, devices.first,
                                           devices.second, MiB));
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
-        EXPECT_EQ(nullptr, transfer);
+        expect_not_ours(devices.first, devices.second);
         EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
                   uct_cuda_mp_single_begin(m_engine, devices.first,
                                            devices.second, 64 * MiB));

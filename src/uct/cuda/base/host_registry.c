@@ -147,17 +147,15 @@ static void note_range(uintptr_t start, uintptr_t end)
 
 static CUresult driver_unregister(const uct_cuda_host_region_t *region)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUresult result;
-    CUcontext popped;
 
     /* A context takes what was registered in it along */
     if (!uct_cuda_ctx_push_alive(region->context, region->context_id)) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
 
-    result = driver->cuMemHostUnregister((void*)region->start);
-    (void)driver->cuCtxPopCurrent(&popped);
+    result = uct_cuda_driver_get()->cuMemHostUnregister((void*)region->start);
+    uct_cuda_ctx_pop();
     return result;
 }
 

@@ -65,7 +65,6 @@ static void context_destroy(uct_cuda_context_t *context)
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     bool is_pushed;
     uct_cuda_op_t *op;
-    CUcontext popped;
     unsigned i;
 
     /* Streams and events went with their context, if that is gone */
@@ -88,7 +87,7 @@ static void context_destroy(uct_cuda_context_t *context)
     }
 
     if (is_pushed) {
-        (void)driver->cuCtxPopCurrent(&popped);
+        uct_cuda_ctx_pop();
     }
 
     free(context);
@@ -283,13 +282,11 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
 /* Until nothing is read or written any more; if the context is there still */
 static void lane_wait(const uct_cuda_lane_t *lane)
 {
-    const uct_cuda_driver_t *driver   = uct_cuda_driver_get();
     const uct_cuda_context_t *context = lane->context;
-    CUcontext popped;
 
     if (uct_cuda_ctx_push_alive(context->cuda, context->id)) {
-        (void)driver->cuStreamSynchronize(lane->stream);
-        (void)driver->cuCtxPopCurrent(&popped);
+        (void)uct_cuda_driver_get()->cuStreamSynchronize(lane->stream);
+        uct_cuda_ctx_pop();
     }
 }
 

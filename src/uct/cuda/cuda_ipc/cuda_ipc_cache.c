@@ -76,16 +76,13 @@ static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
 
 static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUcontext popped;
-
     list_remove(mapping);
     --cache.count;
 
     /* The user may have destroyed the context, and the mapping with it */
     if (uct_cuda_ctx_push_alive(mapping->context, mapping->context_id)) {
         uct_cuda_ipc_handle_close(&mapping->handle, mapping->mapped);
-        (void)driver->cuCtxPopCurrent(&popped);
+        uct_cuda_ctx_pop();
     }
 
     free(mapping);
