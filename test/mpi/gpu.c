@@ -25,6 +25,8 @@ typedef void *ucx_mp_ctx_t;
     _(ctx_retain, "cuDevicePrimaryCtxRetain", \
       (ucx_mp_ctx_t *ctx_p, ucx_mp_device_t device)) \
     _(ctx_set, "cuCtxSetCurrent", (ucx_mp_ctx_t ctx)) \
+    _(enable_peer, "cuCtxEnablePeerAccess", \
+      (ucx_mp_ctx_t peer, unsigned flags)) \
     _(ctx_synchronize, "cuCtxSynchronize", (void)) \
     _(alloc, "cuMemAlloc_v2", (ucx_mp_devptr_t *ptr_p, size_t size)) \
     _(free, "cuMemFree_v2", (ucx_mp_devptr_t ptr)) \
@@ -134,6 +136,28 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
     ucx_mp_gpu_check(ucx_mp_gpu.ctx_set(ctx), "cuCtxSetCurrent", 0);
     ucx_mp_gpu.present = 1;
     return count;
+}
+
+void ucx_mp_gpu_enable_peers(void)
+{
+    ucx_mp_ctx_t ctxs[16];
+    int count, i, k;
+
+    ucx_mp_gpu_check(ucx_mp_gpu.device_count(&count), "cuDeviceGetCount", 0);
+    count = (count > 16) ? 16 : count;
+    for (i = 0; i < count; ++i) {
+        ucx_mp_gpu_check(ucx_mp_gpu.ctx_retain(&ctxs[i], i),
+                         "cuDevicePrimaryCtxRetain", 0);
+    }
+
+    for (i = 0; i < count; ++i) {
+        ucx_mp_gpu_check(ucx_mp_gpu.ctx_set(ctxs[i]), "cuCtxSetCurrent", 0);
+        for (k = 0; k < count; ++k) {
+            if (k != i) {
+                (void)ucx_mp_gpu.enable_peer(ctxs[k], 0);
+            }
+        }
+    }
 }
 
 int ucx_mp_gpu_present(void)

@@ -37,6 +37,9 @@ int ucx_mp_gpu_present(void);
    -1 if it does not. */
 int ucx_mp_gpu_env_local_rank(void);
 
+/* Lets each visible GPU reach every other one's memory, where it can. */
+void ucx_mp_gpu_enable_peers(void);
+
 /* Memory of `size` (> 0) bytes. HOST works without a GPU. */
 void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size);
 void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr);

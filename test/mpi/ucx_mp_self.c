@@ -147,6 +147,11 @@ int main(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_WRONG, "needs two GPUs: %s", why);
     }
 
+    /* Without it such messages take one path, as without the module */
+    if ((from.mem == UCX_MP_MEM_DEVICE) && (to.mem == UCX_MP_MEM_DEVICE)) {
+        ucx_mp_gpu_enable_peers();
+    }
+
     rounds     = (from.mem == to.mem) ? 1 : SELF_HOST_ROUNDS;
     count      = (count > SELF_MAX_GPU) ? SELF_MAX_GPU : count;
     from_count = (rounds > 1) ? 1 : 2;

@@ -9,6 +9,7 @@ extern "C" {
 #include <uct/cuda/base/host_pipeline.h>
 #include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/host_usage.h>
+#include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 }
 
 #include <gtest/gtest.h>
@@ -143,6 +144,12 @@ protected:
             return CUDA_SUCCESS;
         };
 
+        driver.table.cuCtxGetDevice = [](CUdevice *device) {
+            *device = 0;
+            return (fake->context == nullptr) ? CUDA_ERROR_INVALID_CONTEXT :
+                                                CUDA_SUCCESS;
+        };
+
         uct_cuda_host_registry_enable(space);
     }
 
@@ -187,13 +194,15 @@ protected:
         return count;
     }
 
-    static uct_cuda_host_lock_t *lock(uintptr_t start, size_t length)
+    /* As ucp_mem_map() does */
+    static uct_cuda_copy_memh_t *register_memory(uintptr_t start, size_t length)
     {
-        uct_cuda_host_lock_t *result = nullptr;
+        uct_cuda_copy_memh_t *memh = nullptr;
 
-        EXPECT_EQ(UCS_OK, uct_cuda_host_lock(reinterpret_cast<void*>(start),
-                                             length, &result));
-        return result;
+        EXPECT_EQ(UCS_OK, uct_cuda_copy_mem_register(
+                                  reinterpret_cast<void*>(start), length, false,
+                                  &memh));
+        return memh;
     }
 };
 
@@ -241,10 +250,9 @@ TEST_F(HostRegistry, more_of_a_buffer_is_locked_at_once)
     EXPECT_EQ(0u, copy_often(base + 16 * mbyte, 16 * mbyte));
     EXPECT_GT(copy_often(base + 32 * mbyte + page, 16 * mbyte), 0u);
 
-    /* What asked to be locked may be here today and gone tomorrow */
-    uct_cuda_host_lock_t *held = lock(base + 128 * mbyte, mbyte);
+    /* What the program has locked may be here today and gone tomorrow */
+    registered[base + 128 * mbyte] = mbyte;
     EXPECT_GT(copy_often(base + 129 * mbyte, 16 * mbyte), 0u);
-    uct_cuda_host_unlock(held);
 
     refuse = CUDA_ERROR_OUT_OF_MEMORY;
     EXPECT_EQ(1000u, copy_often(base + 48 * mbyte + page, 16 * mbyte));
@@ -289,33 +297,59 @@ TEST_F(HostRegistry, memory_unmapped_in_use_is_unlocked_and_released_later)
     uct_cuda_host_region_release(region);
 }
 
-TEST_F(HostRegistry, a_locked_range_is_unlocked_by_its_last_user)
+/* Nothing that a program could notice, whatever it sends */
+TEST_F(HostRegistry, nothing_is_locked_unless_the_user_asks_for_it)
 {
-    uct_cuda_host_lock_t *a = lock(base, mbyte);
-    uct_cuda_host_lock_t *b = lock(base, mbyte);
-    uct_cuda_host_lock_t *c = lock(base + mbyte / 2, mbyte);
+    uct_cuda_host_registry_enable(0);
+    EXPECT_EQ(1000u, copy_often(base, 64 * mbyte));
+    EXPECT_EQ(1000u, copy_often(base + 100 * mbyte, mbyte));
+    EXPECT_EQ(0u, registrations);
+}
 
-    EXPECT_EQ(2u, registrations);
-    EXPECT_EQ(mbyte, registered[base]);
-    EXPECT_EQ(mbyte / 2, registered[base + mbyte]);
+/* One piece, with the edges that the program gave */
+TEST_F(HostRegistry, registered_memory_is_locked_whole)
+{
+    uct_cuda_copy_memh_t *memh = register_memory(base + 100, 200 * mbyte);
 
-    uct_cuda_host_unlock(a);
-    uct_cuda_host_unlock(b);
-    EXPECT_EQ(2u, registered.size()); /* c uses half of the first one */
-    uct_cuda_host_unlock(c);
+    ASSERT_EQ(1u, registered.size());
+    EXPECT_EQ(200 * mbyte, registered[base + 100]);
+    uct_cuda_copy_mem_unregister(memh);
     EXPECT_TRUE(registered.empty());
 }
 
-TEST_F(HostRegistry, a_lock_leaves_what_was_locked_for_copies)
+TEST_F(HostRegistry, registered_memory_that_cannot_be_locked_stays_as_it_is)
+{
+    registered[base + mbyte] = mbyte;
+
+    uct_cuda_copy_memh_t *around = register_memory(base, 4 * mbyte);
+    uct_cuda_copy_memh_t *inside = register_memory(base + mbyte, mbyte);
+    uct_cuda_copy_mem_unregister(around);
+    uct_cuda_copy_mem_unregister(inside);
+    ASSERT_EQ(1u, registered.size());
+    EXPECT_EQ(mbyte, registered[base + mbyte]);
+
+    driver.context = nullptr;
+    registrations  = 0;
+    uct_cuda_copy_mem_unregister(register_memory(base + 8 * mbyte, mbyte));
+    EXPECT_EQ(0u, registrations);
+}
+
+/* What was registered in a context went with it, and somebody else may have the
+ * address by now */
+TEST_F(HostRegistry, registered_memory_goes_with_its_context)
+{
+    uct_cuda_copy_memh_t *memh = register_memory(base, mbyte);
+
+    ++driver.ctx_id;
+    uct_cuda_copy_mem_unregister(memh);
+    EXPECT_EQ(1u, registered.size());
+}
+
+TEST_F(HostRegistry, a_copy_is_told_where_the_locked_memory_ends)
 {
     uct_cuda_host_region_t *region;
 
     copy_often(base, 16 * mbyte);
-    uct_cuda_host_unlock(lock(base, 32 * mbyte));
-    ASSERT_EQ(1u, registered.size());
-    EXPECT_EQ(16 * mbyte, registered[base]);
-
-    /* A copy is told where the locked memory ends */
     EXPECT_EQ(16 * mbyte, next(base, 32 * mbyte, &region));
     ASSERT_NE(nullptr, region);
     uct_cuda_host_region_release(region);
@@ -332,7 +366,6 @@ TEST_F(HostRegistry, memory_that_the_program_has_locked_is_left_alone)
         EXPECT_EQ(7 * mbyte, next(base + mbyte, 64 * mbyte, &region));
         EXPECT_EQ(nullptr, region);
     }
-    uct_cuda_host_unlock(lock(base + mbyte, mbyte));
     EXPECT_EQ(0u, registrations);
     EXPECT_EQ(1u, registered.size());
 }
@@ -342,10 +375,6 @@ TEST_F(HostRegistry, a_refusal_is_remembered)
     refuse = CUDA_ERROR_OUT_OF_MEMORY;
     EXPECT_EQ(1000u, copy_often(base, 16 * mbyte));
     EXPECT_EQ(1u, registrations);
-
-    uct_cuda_host_lock_t *none;
-    EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_host_lock(reinterpret_cast<void*>(base), mbyte, &none));
     EXPECT_EQ(0u, uct_cuda_host_registry_count());
 }
 
@@ -383,11 +412,10 @@ TEST_F(HostRegistry, a_copy_over_several_registrations_goes_in_pieces)
 TEST_F(HostRegistry, pieces_are_where_regions_end)
 {
     void *at = reinterpret_cast<void*>(base + 100);
-    std::vector<uct_cuda_host_lock_t*> locks;
     uct_cuda_host_pieces_t pieces;
 
     for (unsigned i = 0; i < 9; ++i) {
-        locks.push_back(lock(base + i * page, page));
+        registered[base + i * page] = page;
     }
 
     uct_cuda_host_pieces_init(&pieces);
@@ -397,11 +425,9 @@ TEST_F(HostRegistry, pieces_are_where_regions_end)
     ASSERT_EQ(9u, pieces.count);
     for (unsigned i = 0; i < 9; ++i) {
         EXPECT_EQ((i + 1) * page - ((i == 8) ? 200 : 100), pieces.ends[i]);
-        uct_cuda_host_unlock(locks[i]);
     }
 
-    /* Held by the pieces alone now; a copy each */
-    EXPECT_EQ(9u, registered.size());
+    /* A copy each */
     ASSERT_EQ(UCS_OK, uct_cuda_host_pieces_copy(&pieces, 0x1000, at, true,
                                                 nullptr));
     ASSERT_EQ(9u, copies.size());
@@ -413,7 +439,7 @@ TEST_F(HostRegistry, pieces_are_where_regions_end)
     }
 
     uct_cuda_host_pieces_release(&pieces);
-    EXPECT_TRUE(registered.empty());
+    EXPECT_EQ(9u, registered.size());
 }
 
 /* Without threads that would copy it, the driver's way from such a buffer is

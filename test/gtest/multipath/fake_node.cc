@@ -117,15 +117,25 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
         *ctx = m_stack.empty() ? NULL : context_of(m_stack.back());
         return CUDA_SUCCESS;
     };
+    m_table.cuCtxGetDevice = [](CUdevice *device) -> CUresult {
+        *device = m_stack.empty() ? -1 : m_stack.back();
+        return m_stack.empty() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    };
     m_table.cuCtxEnablePeerAccess = [](CUcontext peer, unsigned) -> CUresult {
         ENTER("cuCtxEnablePeerAccess", true);
         std::pair<int, int> pair(m_stack.back(), device_of(peer));
         if (self->no_peer.count(pair)) {
             return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         }
-        return self->m_peers.insert(pair).second ?
+        return (!self->has_program_peer(pair.first, pair.second) &&
+                self->m_peers.insert(pair).second) ?
                        CUDA_SUCCESS :
                        CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    };
+    m_table.cuCtxDisablePeerAccess = [](CUcontext peer) -> CUresult {
+        return self->m_peers.erase({self->m_stack.back(), device_of(peer)}) ?
+                       CUDA_SUCCESS :
+                       CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     };
     m_table.cuMemAlloc = [](CUdeviceptr *ptr, size_t size) -> CUresult {
         ENTER("cuMemAlloc", true);
@@ -775,6 +785,14 @@ const FakeNode::Memory *FakeNode::find(const void *address, size_t bytes)
                    nullptr;
 }
 
+/* A context of our own is none of the program's */
+bool FakeNode::has_program_peer(int from, int to) const
+{
+    return program_peers &&
+           (!m_offers_own || ((m_retained[(size_t)from] > 0) &&
+                              (m_retained[(size_t)to] > 0)));
+}
+
 /* May a stream of this device touch the memory now? */
 void FakeNode::check_range(const void *address, size_t bytes, int device)
 {
@@ -789,6 +807,7 @@ void FakeNode::check_range(const void *address, size_t bytes, int device)
             complain("copy uses another context's mapping");
         }
     } else if ((memory->device >= 0) && (memory->device != device) &&
+               !has_program_peer(device, memory->device) &&
                !m_peers.count({device, memory->device})) {
         complain("copy without peer access");
     }

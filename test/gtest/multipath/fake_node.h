@@ -72,6 +72,14 @@ public:
 
     /** Pairs without peer access. */
     std::set<std::pair<int, int>> no_peer;
+    /** Has the program enabled all the other pairs? */
+    bool                          program_peers = true;
+    bool has_program_peer(int from, int to) const;
+    /** Was it enabled by the module? */
+    bool has_peer(int from, int to) const
+    {
+        return m_peers.count({from, to});
+    }
 
     /** Rules that were broken; a test expects none. */
     std::vector<std::string> complaints;

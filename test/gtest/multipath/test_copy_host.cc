@@ -14,6 +14,7 @@ extern "C" {
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_host.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 }
 
 #include <algorithm>
@@ -232,29 +233,14 @@ TEST_P(test_copy_host, pieces)
     EXPECT_TRUE(transfer(host + 17, 6 * MiB - 4711));
     EXPECT_FALSE(transfer(host, 6 * MiB, false));
 
+    /* Registered by UCX on the program's behalf, in one piece */
     uint8_t *pages = m_node->alloc_pageable(4 * MiB);
-    uct_cuda_host_lock_t *lock;
-    ASSERT_EQ(UCS_OK, uct_cuda_host_lock(pages, 4 * MiB, &lock));
+    uct_cuda_copy_memh_t *memh;
+    ASSERT_EQ(UCS_OK,
+              uct_cuda_copy_mem_register(pages, 4 * MiB, false, &memh));
     EXPECT_TRUE(transfer(pages, 4 * MiB));
-    uct_cuda_host_unlock(lock);
-}
-
-/* Who registered it may go first: it stays locked until the copy is over */
-TEST_P(test_copy_host, memory_is_held)
-{
-    for (bool has_engine : {true, false}) {
-        uint8_t *host = m_node->alloc_pageable(4 * MiB);
-        uct_cuda_host_lock_t *lock;
-
-        ASSERT_EQ(UCS_OK, uct_cuda_host_lock(host, 4 * MiB, &lock));
-        Copy copy = start(host, 4 * MiB, has_engine);
-        EXPECT_EQ(has_engine, copy.is_split);
-        uct_cuda_host_unlock(lock);
-        EXPECT_EQ(1u, uct_cuda_host_registry_count());
-        EXPECT_EQ(UCS_OK, finish(copy));
-        EXPECT_TRUE(arrived(copy));
-        EXPECT_EQ(0u, uct_cuda_host_registry_count());
-    }
+    uct_cuda_copy_mem_unregister(memh);
+    EXPECT_FALSE(transfer(pages, 4 * MiB));
 }
 
 TEST_P(test_copy_host, many_at_once)

@@ -760,6 +760,19 @@ TEST_P(test_engine, no_peer_access_at_all)
     EXPECT_EQ(nullptr, t.transfer);
 }
 
+/* What the program has not enabled is not enabled behind its back */
+TEST_P(test_engine, peer_access_is_the_programs)
+{
+    m_node->program_peers = false;
+    create();
+    Transfer t = start(0, 1, MiB);
+    EXPECT_EQ(UCS_OK, t.status);
+    EXPECT_EQ(nullptr, t.transfer);
+    for (int peer = 1; peer < 4; ++peer) {
+        EXPECT_FALSE(m_node->has_peer(0, peer)) << peer;
+    }
+}
+
 TEST_P(test_engine, little_memory_for_staging)
 {
     m_config.set("_STAGING_SIZE", "64m").set("_PATHS", "direct,gpu2");

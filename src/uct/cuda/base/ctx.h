@@ -83,12 +83,24 @@ void uct_cuda_ctx_pop(void);
 
 /**
  * Let copies of @a device's context reach memory of @a peer's. Both must be
- * kept. The driver is asked once a pair.
+ * kept. The driver is asked once a pair that can be reached.
+ *
+ * Between two primary contexts peer access is the program's: enabled here, its
+ * own cudaDeviceEnablePeerAccess() would fail. What it has enabled is used.
  *
  * @return UCS_OK; UCS_ERR_UNREACHABLE when the hardware has no way (remembered,
- *         debug message); another driver error (logged).
+ *         debug message) or the program has not enabled it; another driver
+ *         error (logged).
  */
 ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
+
+
+/**
+ * Has the program let copies of one of its contexts reach another's memory? The
+ * driver is asked once a pair that it has, and now and then of one that it has
+ * not: 1 ms. Any thread.
+ */
+bool uct_cuda_ctx_has_peer(CUcontext ctx, CUcontext peer);
 
 
 END_C_DECLS

@@ -67,7 +67,7 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _opt(cuCtxSetFlags, "cuCtxSetFlags", (unsigned)) \
     _req(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", \
          (CUcontext, unsigned)) \
-    _opt(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
+    _req(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
     _opt(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", \
          (int*, int*)) \
     /* memory */ \

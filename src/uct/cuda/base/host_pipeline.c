@@ -3,12 +3,17 @@
  * Threads that take the chunks of the oldest copy in turns. Each has slots of
  * page-locked memory, and a stream in every context that was used; a copy of
  * memory and one of the GPU overlap within a thread as well.
+ *
+ * One lock. It is held for moments, and while a context's streams are made;
+ * nothing else's is taken behind it but the log's.
  */
 #include <uct/cuda/base/host_pipeline.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host_block.h>
+#include <uct/cuda/base/host_copy.h>
+#include <uct/cuda/base/host_cpus.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
 
@@ -23,7 +28,7 @@
 
 
 #define MAX_THREADS  UCT_CUDA_HOST_PIPELINE_MAX_THREADS
-#define AUTO_THREADS 3 /* a fourth adds little */
+#define AUTO_THREADS 8 /* with them a PCIe 5.0 link is nearly full */
 
 /* Bytes: chunks of 1 MiB are the fastest, if there are several a thread */
 #define MAX_CHUNK  (1ul << 20)
@@ -37,6 +42,9 @@ typedef struct context {
     struct context     *next;
     CUcontext          cuda;
     unsigned long long id;
+    unsigned           num_jobs;   /* that use it */
+    bool               is_gone;    /* out of the list, freed with the last */
+    char               bus_id[32]; /* of its GPU; empty: not known */
     CUstream           streams[MAX_THREADS];
     CUevent            events[MAX_THREADS][NUM_SLOTS];
 } context_t;
@@ -51,7 +59,8 @@ struct uct_cuda_host_job {
     size_t              chunk;       /* bytes */
     size_t              taken;       /* bytes that threads have taken */
     bool                to_gpu;
-    unsigned            num_threads; /* that are at it */
+    unsigned            num_threads; /* that are at it ... */
+    unsigned            max_threads; /* ... at once */
     ucs_status_t        status;      /* UCS_INPROGRESS until all is over */
     ucs_status_t        error;
     CUhostFn            func;
@@ -63,15 +72,14 @@ static struct {
     pthread_mutex_t     lock;
     pthread_cond_t      work; /* there is a job */
     pthread_cond_t      over; /* a job has ended */
-    uct_cuda_host_job_t *head; /* jobs with chunks to be taken, oldest first */
-    uct_cuda_host_job_t *tail;
+    uct_cuda_host_job_t *jobs; /* with chunks to be taken, oldest first */
     context_t           *contexts;
     unsigned            num_jobs; /* that are not over */
     unsigned            wanted;   /* threads */
     unsigned            num_threads;
-    bool                is_started;
+    bool                has_hook; /* that says: */
     bool                is_foreign; /* a process that was forked off */
-    uct_cuda_host_block_t block;    /* the slots of all threads */
+    uct_cuda_host_block_t blocks[MAX_THREADS]; /* the slots of each thread */
 } pipeline = {
     .lock   = PTHREAD_MUTEX_INITIALIZER,
     .work   = PTHREAD_COND_INITIALIZER,
@@ -84,8 +92,7 @@ static struct {
 
 static char *slot_of(unsigned thread, unsigned number)
 {
-    return pipeline.block.memory +
-           (((thread * NUM_SLOTS) + (number % NUM_SLOTS)) * MAX_CHUNK);
+    return pipeline.blocks[thread].memory + ((number % NUM_SLOTS) * MAX_CHUNK);
 }
 
 /*
@@ -207,19 +214,50 @@ static ucs_status_t work_from_gpu(uct_cuda_host_job_t *job, unsigned thread)
     return status;
 }
 
+/* The driver locks no memory: its own copies, a thread's chunks in turns */
+static ucs_status_t work_without_slots(uct_cuda_host_job_t *job,
+                                       unsigned thread)
+{
+    CUstream stream     = job->context->streams[thread];
+    ucs_status_t status = UCS_OK;
+    size_t offset, length;
+
+    while ((status == UCS_OK) && take_chunk(job, &offset, &length)) {
+        status = uct_cuda_host_copy(job->gpu + offset, job->host + offset,
+                                    length, job->to_gpu, stream);
+    }
+
+    return status;
+}
+
+static ucs_status_t work_in_context(uct_cuda_host_job_t *job, unsigned thread)
+{
+    /* Locked by the thread itself, so that its pages are on the thread's NUMA
+     * node */
+    if (uct_cuda_host_block_lock(&pipeline.blocks[thread],
+                                 NUM_SLOTS * MAX_CHUNK) != UCS_OK) {
+        return work_without_slots(job, thread);
+    }
+
+    return job->to_gpu ? work_to_gpu(job, thread) : work_from_gpu(job, thread);
+}
+
 static ucs_status_t work_on(uct_cuda_host_job_t *job, unsigned thread)
 {
     ucs_status_t status, drained;
 
-    status = uct_cuda_ctx_push(job->context->cuda);
-    if (status == UCS_OK) {
-        status  = job->to_gpu ? work_to_gpu(job, thread) :
-                                work_from_gpu(job, thread);
+    /* The program may have reset the GPU meanwhile */
+    if (uct_cuda_ctx_push_alive(job->context->cuda, job->context->id)) {
+        status  = work_in_context(job, thread);
         /* Nothing may move any more when the caller hears of it */
         drained = UCT_CUDA_CALL(cuStreamSynchronize,
                                 job->context->streams[thread]);
         status  = (status != UCS_OK) ? status : drained;
         uct_cuda_ctx_pop();
+    } else {
+        uct_cuda_error("the context of a copy of %zu bytes is gone",
+                       job->length);
+        status = UCS_ERR_IO_ERROR;
     }
 
     if (status != UCS_OK) {
@@ -230,18 +268,28 @@ static ucs_status_t work_on(uct_cuda_host_job_t *job, unsigned thread)
 }
 
 /* The lock is held */
+static void list_remove(uct_cuda_host_job_t *job)
+{
+    uct_cuda_host_job_t **link = &pipeline.jobs;
+
+    while ((*link != NULL) && (*link != job)) {
+        link = &(*link)->next;
+    }
+
+    if (*link != NULL) {
+        *link = job->next;
+    }
+}
+
+/* The lock is held */
 static void job_leave(uct_cuda_host_job_t *job, ucs_status_t status)
 {
     if (job->error == UCS_OK) {
         job->error = status;
     }
 
-    /* One that works on a job has found no chunk left, so that the job is no
-     * longer in the list when the last one leaves */
-    if (pipeline.head == job) {
-        pipeline.head = job->next;
-    }
-
+    /* Who has worked on a job has found no chunk left */
+    list_remove(job);
     if (--job->num_threads == 0) {
         /* Who is woken up too early asks for another call, with the lock. Last
          * the status: the job may be gone then. */
@@ -254,20 +302,38 @@ static void job_leave(uct_cuda_host_job_t *job, ucs_status_t status)
     }
 }
 
+/* The oldest copy that may have one thread more; the lock is held */
+static uct_cuda_host_job_t *find_job(void)
+{
+    uct_cuda_host_job_t *job = pipeline.jobs;
+
+    while ((job != NULL) && (job->num_threads >= job->max_threads)) {
+        job = job->next;
+    }
+
+    return job;
+}
+
 static void *thread_main(void *arg)
 {
-    const unsigned thread = (unsigned)(uintptr_t)arg;
+    const unsigned thread     = (unsigned)(uintptr_t)arg;
+    char near[sizeof(((context_t*)NULL)->bus_id)] = "";
     uct_cuda_host_job_t *job;
     ucs_status_t status;
 
     pthread_mutex_lock(&pipeline.lock);
     for (;;) {
-        while ((job = pipeline.head) == NULL) {
+        while ((job = find_job()) == NULL) {
             pthread_cond_wait(&pipeline.work, &pipeline.lock);
         }
 
         ++job->num_threads;
         pthread_mutex_unlock(&pipeline.lock);
+        if (strcmp(near, job->context->bus_id) != 0) {
+            strcpy(near, job->context->bus_id);
+            uct_cuda_host_cpus_run_near(near);
+        }
+
         status = work_on(job, thread);
         pthread_mutex_lock(&pipeline.lock);
         job_leave(job, status);
@@ -284,44 +350,44 @@ static void on_fork(void)
     pipeline.is_foreign = true;
 }
 
-static unsigned auto_threads(void)
+/* Threads that a copy may have now. One processor is for whoever waits for it;
+ * a single thread is no faster than the driver. */
+static unsigned max_threads(void)
 {
-    cpu_set_t cpus;
-    int count;
+    const unsigned wanted = __atomic_load_n(&pipeline.wanted, __ATOMIC_RELAXED);
+    unsigned share;
 
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) {
-        return 0;
+    if (wanted != UCT_CUDA_HOST_PIPELINE_AUTO) {
+        return (wanted < MAX_THREADS) ? wanted : MAX_THREADS;
     }
 
-    count = CPU_COUNT(&cpus) - 1;
-    return (count >= AUTO_THREADS) ? AUTO_THREADS :
-           (count >= 2)            ? (unsigned)count :
-                                     0;
+    share = uct_cuda_host_cpus_share();
+    return (share > AUTO_THREADS) ? AUTO_THREADS :
+           (share > 2)            ? share - 1 :
+                                    0;
 }
 
-/* The lock is held */
-static void start_threads(void)
+/* Has at least so many threads, if the system lets us; the lock is held */
+static void start_threads(unsigned count)
 {
-    const unsigned wanted = (pipeline.wanted == UCT_CUDA_HOST_PIPELINE_AUTO) ?
-                                    auto_threads() :
-                                    pipeline.wanted;
     pthread_t thread;
 
-    pipeline.is_started = true;
-    if ((wanted == 0) || (pthread_atfork(NULL, NULL, on_fork) != 0)) {
-        return;
+    if (!pipeline.has_hook) {
+        if (pthread_atfork(NULL, NULL, on_fork) != 0) {
+            return;
+        }
+
+        pipeline.has_hook = true;
     }
 
-    while ((pipeline.num_threads < wanted) &&
-           (pipeline.num_threads < MAX_THREADS) &&
+    while ((pipeline.num_threads < count) &&
            uct_cuda_thread_start(thread_main,
                                  (void*)(uintptr_t)pipeline.num_threads,
                                  &thread)) {
         (void)pthread_detach(thread);
         ++pipeline.num_threads;
+        uct_cuda_debug("%u threads copy pageable memory", pipeline.num_threads);
     }
-
-    uct_cuda_debug("%u threads copy pageable memory", pipeline.num_threads);
 }
 
 /* The context is current, or gone: its streams and events with it */
@@ -348,6 +414,7 @@ static ucs_status_t context_create(CUcontext cuda, unsigned long long id,
 {
     ucs_status_t status = UCS_OK;
     context_t *context;
+    CUdevice device;
     unsigned i, k;
 
     context = calloc(1, sizeof(*context));
@@ -357,7 +424,13 @@ static ucs_status_t context_create(CUcontext cuda, unsigned long long id,
 
     context->cuda = cuda;
     context->id   = id;
-    for (i = 0; (i < pipeline.num_threads) && (status == UCS_OK); ++i) {
+    if ((UCT_CUDA_CALL_NOLOG(cuCtxGetDevice, &device) != UCS_OK) ||
+        (UCT_CUDA_CALL_NOLOG(cuDeviceGetPCIBusId, context->bus_id,
+                             sizeof(context->bus_id), device) != UCS_OK)) {
+        context->bus_id[0] = '\0';
+    }
+
+    for (i = 0; (i < MAX_THREADS) && (status == UCS_OK); ++i) {
         status = UCT_CUDA_CALL(cuStreamCreate, &context->streams[i],
                                CU_STREAM_NON_BLOCKING);
         for (k = 0; (k < NUM_SLOTS) && (status == UCS_OK); ++k) {
@@ -396,8 +469,11 @@ static ucs_status_t find_context(context_t **context_p)
         }
 
         if (!uct_cuda_ctx_is_alive(context->cuda, context->id)) {
-            *link = context->next;
-            context_destroy(context, false);
+            *link            = context->next;
+            context->is_gone = true;
+            if (context->num_jobs == 0) {
+                context_destroy(context, false);
+            }
             continue;
         }
 
@@ -430,25 +506,13 @@ void uct_cuda_host_pipeline_enable(unsigned num_threads)
 
 bool uct_cuda_host_pipeline_has_threads(void)
 {
-    bool has_threads;
-
-    if (pipeline.is_foreign || (pipeline.wanted == 0)) {
-        return false;
-    }
-
-    pthread_mutex_lock(&pipeline.lock);
-    if (!pipeline.is_started) {
-        start_threads();
-    }
-    has_threads = (pipeline.num_threads > 0);
-    pthread_mutex_unlock(&pipeline.lock);
-    return has_threads;
+    return !pipeline.is_foreign && (max_threads() > 0);
 }
 
 /* Several chunks for each thread */
-static size_t chunk_size(size_t length)
+static size_t chunk_size(size_t length, unsigned num_threads)
 {
-    size_t size = length / (2 * pipeline.num_threads);
+    size_t size = length / (2 * num_threads);
 
     size = (size + CHUNK_STEP - 1) / CHUNK_STEP * CHUNK_STEP;
     return (size < MIN_CHUNK) ? MIN_CHUNK :
@@ -456,15 +520,18 @@ static size_t chunk_size(size_t length)
                                 size;
 }
 
+/* The lock is held */
 static void job_append(uct_cuda_host_job_t *job)
 {
-    __atomic_fetch_add(&pipeline.num_jobs, 1, __ATOMIC_RELAXED);
-    if (pipeline.head == NULL) {
-        pipeline.head = job;
-    } else {
-        pipeline.tail->next = job;
+    uct_cuda_host_job_t **link = &pipeline.jobs;
+
+    while (*link != NULL) {
+        link = &(*link)->next;
     }
-    pipeline.tail = job;
+
+    *link = job;
+    ++job->context->num_jobs;
+    __atomic_fetch_add(&pipeline.num_jobs, 1, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&pipeline.work);
 }
 
@@ -474,11 +541,17 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
 {
     uct_cuda_host_job_t *job;
     ucs_status_t status;
+    unsigned count;
 
     if ((length < UCT_CUDA_HOST_PIPELINE_AWAKE_MIN_SIZE) ||
         ((length < UCT_CUDA_HOST_PIPELINE_MIN_SIZE) &&
          (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0)) ||
-        !uct_cuda_host_pipeline_has_threads()) {
+        pipeline.is_foreign) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    count = max_threads();
+    if (count == 0) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -488,21 +561,18 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
     }
 
     pthread_mutex_lock(&pipeline.lock);
-    status = uct_cuda_host_block_lock(&pipeline.block,
-                                      pipeline.num_threads * NUM_SLOTS *
-                                              MAX_CHUNK);
+    start_threads(count);
+    status = (pipeline.num_threads == 0) ? UCS_ERR_UNSUPPORTED :
+                                           find_context(&job->context);
     if (status == UCS_OK) {
-        status = find_context(&job->context);
-    }
-
-    if (status == UCS_OK) {
-        job->gpu    = gpu;
-        job->host   = host;
-        job->length = length;
-        job->chunk  = chunk_size(length);
-        job->to_gpu = to_gpu;
-        job->status = UCS_INPROGRESS;
-        job->error  = UCS_OK;
+        job->gpu         = gpu;
+        job->host        = host;
+        job->length      = length;
+        job->chunk       = chunk_size(length, count);
+        job->max_threads = count;
+        job->to_gpu      = to_gpu;
+        job->status      = UCS_INPROGRESS;
+        job->error       = UCS_OK;
         job_append(job);
     }
     pthread_mutex_unlock(&pipeline.lock);
@@ -546,13 +616,22 @@ void uct_cuda_host_pipeline_notify(uct_cuda_host_job_t *job, CUhostFn func,
 
 void uct_cuda_host_pipeline_release(uct_cuda_host_job_t *job)
 {
-    if (uct_cuda_host_pipeline_test(job) == UCS_INPROGRESS) {
-        pthread_mutex_lock(&pipeline.lock);
-        while (job->status == UCS_INPROGRESS) {
-            pthread_cond_wait(&pipeline.over, &pipeline.lock);
-        }
-        pthread_mutex_unlock(&pipeline.lock);
+    context_t *context = job->context;
+
+    if (pipeline.is_foreign) {
+        free(job); /* the lock may be held by a thread that is not there */
+        return;
     }
+
+    pthread_mutex_lock(&pipeline.lock);
+    while (job->status == UCS_INPROGRESS) {
+        pthread_cond_wait(&pipeline.over, &pipeline.lock);
+    }
+
+    if ((--context->num_jobs == 0) && context->is_gone) {
+        context_destroy(context, false);
+    }
+    pthread_mutex_unlock(&pipeline.lock);
 
     free(job);
 }

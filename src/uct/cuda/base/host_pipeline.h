@@ -26,8 +26,8 @@ BEGIN_C_DECLS
 
 #define UCT_CUDA_HOST_PIPELINE_MAX_THREADS 8
 
-/** As many threads as there are cores to spare: up to 3, and none where the
- *  process is bound to fewer than 3 cores. */
+/** As many threads as the process may have processors (host_cpus.h), less one
+ *  for whoever waits, up to 8; none where there would be one. */
 #define UCT_CUDA_HOST_PIPELINE_AUTO (~0u)
 
 /** Smaller copies are not worth waking threads for, bytes, or, if they are
@@ -41,15 +41,17 @@ typedef struct uct_cuda_host_job uct_cuda_host_job_t;
 
 
 /**
- * Set the number of threads, which start with the first copy and are as many
- * ever after.
+ * Set the number of threads that a copy may have. They start with the first one
+ * that may have so many, sleep while there is nothing to copy, and stay to the
+ * end of the process, as their slots do: unlocking those would wait for the
+ * program's kernels.
  *
  * @param num_threads  0: none, all copies are the caller's from now on.
  */
 void uct_cuda_host_pipeline_enable(unsigned num_threads);
 
 
-/** Are there threads? They start with this. */
+/** Would a copy have threads? */
 bool uct_cuda_host_pipeline_has_threads(void);
 
 /**

@@ -58,12 +58,6 @@ struct uct_cuda_host_region {
     uct_cuda_host_region_t *next;   /* To be unlocked by our thread */
 };
 
-struct uct_cuda_host_lock {
-    unsigned               count;
-    unsigned               room;
-    uct_cuda_host_region_t **regions;
-};
-
 
 static struct {
     pthread_mutex_t        lock;
@@ -323,8 +317,8 @@ bool uct_cuda_host_registry_is_enabled(void)
  * @return UCS_OK: it is a region now, held by the caller.
  *         UCS_ERR_BUSY: something else is there by now, look again.
  */
-static ucs_status_t region_create(uintptr_t start, uintptr_t end, bool is_kept,
-                                  uct_cuda_host_region_t **region_p)
+static ucs_status_t
+region_create(uintptr_t start, uintptr_t end, uct_cuda_host_region_t **region_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_cuda_host_region_t *region;
@@ -339,7 +333,7 @@ static ucs_status_t region_create(uintptr_t start, uintptr_t end, bool is_kept,
     region->start   = start;
     region->end     = end;
     region->state   = REGION_LOCKING;
-    region->is_kept = is_kept;
+    region->is_kept = true;
     if (uct_cuda_ctx_current(&region->context, &region->context_id) !=
         UCS_OK) {
         free(region);
@@ -355,7 +349,7 @@ static ucs_status_t region_create(uintptr_t start, uintptr_t end, bool is_kept,
     }
 
     if ((registry.count == MAX_REGIONS) ||
-        (is_kept && (registry.size + (end - start) > registry.max_size))) {
+        (registry.size + (end - start) > registry.max_size)) {
         pthread_mutex_unlock(&registry.lock);
         free(region);
         return UCS_ERR_EXCEEDS_LIMIT;
@@ -530,7 +524,7 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
             return piece;
         }
 
-        status = region_create(page_down(start), page_up(end), true, region_p);
+        status = region_create(page_down(start), page_up(end), region_p);
         if (status == UCS_OK) {
             *is_locked_p = true;
             return piece;
@@ -541,92 +535,6 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
             return piece;
         }
     }
-}
-
-static ucs_status_t lock_add(uct_cuda_host_lock_t *lock,
-                             uct_cuda_host_region_t *region)
-{
-    const unsigned room = (lock->room == 0) ? 1 : 2 * lock->room;
-    uct_cuda_host_region_t **regions;
-
-    if (lock->count == lock->room) {
-        regions = realloc(lock->regions, room * sizeof(*regions));
-        if (regions == NULL) {
-            return UCS_ERR_NO_MEMORY;
-        }
-
-        lock->regions = regions;
-        lock->room    = room;
-    }
-
-    lock->regions[lock->count++] = region;
-    return UCS_OK;
-}
-
-ucs_status_t uct_cuda_host_lock(const void *address, size_t length,
-                                uct_cuda_host_lock_t **lock_p)
-{
-    uintptr_t start     = (uintptr_t)address;
-    const uintptr_t end = start + length;
-    uct_cuda_host_region_t *region;
-    uct_cuda_host_lock_t *lock;
-    ucs_status_t status;
-    bool is_pinned;
-    size_t piece;
-
-    lock = calloc(1, sizeof(*lock));
-    if (lock == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    while (start < end) {
-        pthread_mutex_lock(&registry.lock);
-        piece = region_hold(start, end - start, &region);
-        pthread_mutex_unlock(&registry.lock);
-
-        if (region == NULL) {
-            piece = foreign_piece(start, piece, &is_pinned);
-            if (is_pinned) {
-                start += piece;
-                continue;
-            }
-
-            status = region_create(page_down(start), page_up(start + piece),
-                                   false, &region);
-            if (status == UCS_ERR_BUSY) {
-                continue;
-            } else if (status != UCS_OK) {
-                goto err_unlock;
-            }
-        }
-
-        status = lock_add(lock, region);
-        if (status != UCS_OK) {
-            uct_cuda_host_region_release(region);
-            goto err_unlock;
-        }
-
-        start += piece;
-    }
-
-    *lock_p = lock;
-    return UCS_OK;
-
-err_unlock:
-    uct_cuda_host_unlock(lock);
-    return status;
-}
-
-void uct_cuda_host_unlock(uct_cuda_host_lock_t *lock)
-{
-    unsigned i;
-
-    for (i = 0; i < lock->count; ++i) {
-        uct_cuda_host_region_release(lock->regions[i]);
-    }
-
-    free(lock->regions);
-    free(lock);
 }
 
 unsigned uct_cuda_host_registry_count(void)

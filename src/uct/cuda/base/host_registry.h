@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host memory that this module has page-locked: one registry for all of it, so
- * that no part unregisters what another one still copies to or from.
+ * What of a buffer is page-locked, and by whom. The program's memory is the
+ * program's: nothing is locked for a message, unless the user has asked for it
+ * (UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE). What that locked is kept here.
  */
 #ifndef UCT_CUDA_BASE_HOST_REGISTRY_H
 #define UCT_CUDA_BASE_HOST_REGISTRY_H
@@ -20,7 +21,10 @@ typedef struct uct_cuda_host_region uct_cuda_host_region_t;
 
 
 /**
- * Let the module page-lock memory that nobody asked to register.
+ * Let the module page-lock memory that nobody asked to register. A program may
+ * notice: the driver refuses its copies across the edge of what is locked, and
+ * cudaHostRegister() of it; asynchronous copies from it read it later than they
+ * would; and unlocking waits for kernels.
  *
  * Needs UCX's hooks on unmapping: memory that was unmapped has to be unlocked
  * before its address is used again, or the driver would go on copying to and
@@ -57,22 +61,6 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
 
 /** The copy is over. Any thread. */
 void uct_cuda_host_region_release(uct_cuda_host_region_t *region);
-
-
-/** Memory registered on somebody's request. */
-typedef struct uct_cuda_host_lock uct_cuda_host_lock_t;
-
-/**
- * Page-lock a range for as long as it is registered; what of it is locked
- * already stays so. Call with a context current.
- *
- * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR: the driver locks no or
- *         only part of it, and nothing is held (debug message).
- */
-ucs_status_t uct_cuda_host_lock(const void *address, size_t length,
-                                uct_cuda_host_lock_t **lock_p);
-
-void uct_cuda_host_unlock(uct_cuda_host_lock_t *lock);
 
 
 /** Number of locked regions, for tests. */

@@ -134,6 +134,10 @@ uct_cuda_copy_host_start(uct_cuda_mp_engine_t *engine,
         goto err;
     }
 
+    if ((engine != NULL) && (copy->pieces.pageable > 0)) {
+        uct_cuda_mp_share_cpus(engine);
+    }
+
     if (multipath_start(engine, request, copy)) {
         op->test   = multipath_test;
         op->notify = multipath_notify;

@@ -12,6 +12,8 @@ typedef struct {
     uct_cuda_iface_t          super;
     uint64_t                  id; /**< An interface reaches itself alone */
     uct_cuda_copy_bandwidth_t bandwidth;
+    double                    read_latency; /**< Of a short copy to the host,
+                                                 seconds */
     /** Of the process's cuda_ipc interfaces, whose variables configure it; NULL
      *  until a copy wants it, or if there is none */
     uct_cuda_mp_engine_t      *engine;

@@ -2,9 +2,9 @@
 /* cuMemAlloc, cuMemAllocManaged and cuMemHostRegister as UCT memory. */
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 
@@ -12,9 +12,10 @@
 
 
 struct uct_cuda_copy_memh {
-    CUdeviceptr          device_memory; /* Allocated here, or 0 */
-    CUcontext            context;       /* Where it was allocated */
-    uct_cuda_host_lock_t *host_lock;    /* Page-locked here, or NULL */
+    CUdeviceptr        device_memory; /* Allocated here, or 0 */
+    CUcontext          context;       /* Where it was allocated or locked */
+    unsigned long long context_id;
+    void               *host_memory;  /* Page-locked here, or NULL */
 };
 
 
@@ -135,6 +136,7 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_cuda_copy_memh_t *memh;
     uct_cuda_memory_t memory;
+    CUresult result;
     CUdevice device;
 
     *memh_p = &nothing_to_do;
@@ -152,13 +154,27 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
         return UCS_ERR_NO_MEMORY;
     }
 
-    if (uct_cuda_host_lock(address, length, &memh->host_lock) != UCS_OK) {
-        tell_not_page_locked(address, length, hide_errors);
+    if (uct_cuda_ctx_current(&memh->context, &memh->context_id) != UCS_OK) {
         free(memh);
         return UCS_OK;
     }
 
-    *memh_p = memh;
+    /* In one piece, as stock's module does: the driver refuses the program's
+     * copies across the edge of a registration, and here it knows the edges */
+    result = driver->cuMemHostRegister(address, length,
+                                       CU_MEMHOSTREGISTER_PORTABLE);
+    if (result != CUDA_SUCCESS) {
+        /* What the program has locked is as good */
+        tell_not_page_locked(
+                address, length,
+                hide_errors ||
+                        (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
+        free(memh);
+        return UCS_OK;
+    }
+
+    memh->host_memory = address;
+    *memh_p           = memh;
     return UCS_OK;
 }
 
@@ -168,6 +184,11 @@ void uct_cuda_copy_mem_unregister(uct_cuda_copy_memh_t *memh)
         return;
     }
 
-    uct_cuda_host_unlock(memh->host_lock);
+    /* A context takes what was registered in it along */
+    if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
+        (void)UCT_CUDA_CALL_NOLOG(cuMemHostUnregister, memh->host_memory);
+        uct_cuda_ctx_pop();
+    }
+
     free(memh);
 }

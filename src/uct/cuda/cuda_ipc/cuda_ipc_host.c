@@ -153,6 +153,10 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
     }
 
     remote = transfer->mapping->mapped + (request->remote_addr - handle->base);
+    if (transfer->pieces.pageable > 0) {
+        uct_cuda_mp_share_cpus(iface->engine);
+    }
+
     if (uct_cuda_host_pieces_start_job(&transfer->pieces, remote,
                                        transfer->local, request->is_put,
                                        &transfer->job) == UCS_OK) {

@@ -52,13 +52,15 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .dfl    = "y",
      .doc    = "Copy between this process's host memory and peers' GPUs "
                "directly (UCX 1.16 and later), and have its own GPUs' copies "
-               "page-lock host memory and take several links",
+               "take several links",
      .type   = UCT_ABI_CONFIG_BOOL,
      .offset = offsetof(md_config_t, host_zcopy)},
     {.name   = "HOST_REGISTER_MAX_SIZE",
-     .dfl    = "auto",
+     .dfl    = "0",
      .doc    = "Page-lock host memory that is copied often, up to so many "
-               "bytes; 0: never, auto: a sixteenth of the memory",
+               "bytes (auto: a sixteenth of the memory), where the program "
+               "neither locks nor registers memory itself and no kernel waits "
+               "for a message",
      .type   = UCT_ABI_CONFIG_MEMUNITS,
      .offset = offsetof(md_config_t, host_max_size)},
     {.name   = "HOST_COPY_THREADS",

@@ -579,3 +579,20 @@ bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
 
     return any;
 }
+
+unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,
+                                   uint32_t *pids, unsigned max)
+{
+    unsigned count = 0;
+    uint32_t pid;
+    unsigned i;
+
+    for (i = 0; (i < page_num_slots(ledger->page)) && (count < max); ++i) {
+        pid = __atomic_load_n(&ledger->page->slots[i].pid, __ATOMIC_RELAXED);
+        if ((pid != 0) && (pid != ledger->pid)) {
+            pids[count++] = pid;
+        }
+    }
+
+    return count;
+}

@@ -69,6 +69,15 @@ bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
                              uint8_t active[UCT_CUDA_MP_NUM_LANES]);
 
 
+/**
+ * Processes that have a slot, this one left out; some may have died.
+ *
+ * @return How many; @a max at most.
+ */
+unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,
+                                   uint32_t *pids, unsigned max);
+
+
 END_C_DECLS
 
 #endif

@@ -6,12 +6,14 @@
 #include <uct/cuda/multipath/multipath.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/host_cpus.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/checker.h>
 #include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/executor_graph.h>
 #include <uct/cuda/multipath/executor_streams.h>
+#include <uct/cuda/multipath/ledger.h>
 #include <uct/cuda/multipath/planner.h>
 #include <uct/cuda/multipath/resources.h>
 #include <uct/cuda/multipath/starter.h>
@@ -21,6 +23,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 
 /* Transfers below this never look at the node, which costs NVML's start */
@@ -952,6 +955,25 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
 unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer)
 {
     return transfer->num_steps;
+}
+
+void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)
+{
+    static uint64_t next; /* ns; the processors are the process's */
+    uint32_t pids[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
+    struct timespec clock;
+    uint64_t now;
+
+    clock_gettime(CLOCK_MONOTONIC, &clock);
+    now = ((uint64_t)clock.tv_sec * 1000000000ul) + (uint64_t)clock.tv_nsec;
+    if (now >= __atomic_load_n(&next, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&next, now + UCT_CUDA_MP_LEDGER_STALE,
+                         __ATOMIC_RELAXED);
+        uct_cuda_host_cpus_set_others(
+                pids, uct_cuda_mp_traffic_others(
+                              engine_of(super)->traffic, pids,
+                              UCT_CUDA_MP_LEDGER_MAX_SLOTS));
+    }
 }
 
 uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,

@@ -233,6 +233,14 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine, int src_device,
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 
+/**
+ * Before threads copy pageable memory: have those processors left to the other
+ * processes of the node that are theirs. Any thread; a look at the clock, and
+ * every 0.1 s one at the processes.
+ */
+void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *engine);
+
+
 END_C_DECLS
 
 #endif

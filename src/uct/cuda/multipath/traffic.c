@@ -361,3 +361,18 @@ void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
 
     pthread_mutex_unlock(&traffic->lock);
 }
+
+unsigned uct_cuda_mp_traffic_others(uct_cuda_mp_traffic_t *traffic,
+                                    uint32_t *pids, unsigned max)
+{
+    unsigned count = 0;
+
+    pthread_mutex_lock(&traffic->lock);
+    open_ledger(traffic);
+    if (traffic->ledger != NULL) {
+        count = uct_cuda_mp_ledger_others(traffic->ledger, pids, max);
+    }
+
+    pthread_mutex_unlock(&traffic->lock);
+    return count;
+}

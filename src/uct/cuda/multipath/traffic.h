@@ -103,6 +103,11 @@ void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
                               const uct_cuda_mp_flow_t *flow);
 
 
+/** Other processes that move data on this node: uct_cuda_mp_ledger_others(). */
+unsigned uct_cuda_mp_traffic_others(uct_cuda_mp_traffic_t *traffic,
+                                    uint32_t *pids, unsigned max);
+
+
 END_C_DECLS
 
 #endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Affinity masks and control groups, as Linux tells of them. */
+#include <uct/cuda/base/host_cpus.h>
+
+#include <ctype.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define MAX_CPUS 8192
+
+/* Larger than one cpu_set_t: one that is too small is not filled */
+typedef struct {
+    cpu_set_t sets[MAX_CPUS / CPU_SETSIZE];
+} mask_t;
+
+
+static unsigned share; /* 0: not known yet */
+
+
+static bool mask_get(pid_t pid, mask_t *mask)
+{
+    memset(mask, 0, sizeof(*mask));
+    return sched_getaffinity(pid, sizeof(*mask), mask->sets) == 0;
+}
+
+static bool mask_has(const mask_t *mask, int cpu)
+{
+    return CPU_ISSET_S(cpu, sizeof(*mask), mask->sets);
+}
+
+/* A file's text, ended by 0; empty if there is none */
+static void read_text(const char *path, char *text, size_t size)
+{
+    FILE *file    = fopen(path, "re");
+    size_t length = 0;
+
+    if (file != NULL) {
+        length = fread(text, 1, size - 1, file);
+        fclose(file);
+    }
+
+    text[length] = '\0';
+}
+
+/* What one group grants; 0: no limit. The two layouts differ in their files. */
+static unsigned group_quota(const char *folder, bool is_v1)
+{
+    long long quota = 0, period = 0;
+    char path[PATH_MAX + 32];
+    char text[64];
+
+    if (is_v1) {
+        snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder);
+        read_text(path, text, sizeof(text));
+        quota = atoll(text);
+        snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
+        read_text(path, text, sizeof(text));
+        period = atoll(text);
+    } else {
+        /* "max 100000" is no number */
+        snprintf(path, sizeof(path), "%s/cpu.max", folder);
+        read_text(path, text, sizeof(text));
+        if (sscanf(text, "%lld %lld", &quota, &period) != 2) {
+            return 0;
+        }
+    }
+
+    return ((quota > 0) && (period > 0) && (quota / period < MAX_CPUS)) ?
+                   (unsigned)((quota + period - 1) / period) :
+                   0;
+}
+
+/* The least that a group and those above it grant */
+static unsigned path_quota(const char *root, const char *group, size_t length,
+                           bool is_v1)
+{
+    unsigned least = 0, quota;
+    char folder[PATH_MAX];
+    size_t root_length;
+    char *end;
+
+    root_length = (size_t)snprintf(folder, sizeof(folder), "%s%s%.*s", root,
+                                   is_v1 ? "/cpu" : "", (int)length, group);
+    if (root_length >= sizeof(folder)) {
+        return 0;
+    }
+
+    root_length = strlen(root);
+    for (;;) {
+        quota = group_quota(folder, is_v1);
+        least = ((quota != 0) && ((least == 0) || (quota < least))) ? quota :
+                                                                     least;
+        end   = strrchr(folder, '/');
+        if ((end == NULL) || ((size_t)(end - folder) < root_length)) {
+            return least;
+        }
+
+        *end = '\0';
+    }
+}
+
+unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups)
+{
+    unsigned least = 0, quota;
+    const char *line, *end, *group;
+    bool is_v1;
+
+    /* Lines like "0::/a/b", or "4:cpu,cpuacct:/a/b" in the old layout */
+    for (line = groups; *line != '\0'; line = (*end == '\0') ? end : end + 1) {
+        end   = strchrnul(line, '\n');
+        group = memchr(line, ':', (size_t)(end - line));
+        if (group == NULL) {
+            continue;
+        }
+
+        is_v1 = (strncmp(group, "::", 2) != 0);
+        if (is_v1 && (strncmp(group, ":cpu,", 5) != 0) &&
+            (strncmp(group, ":cpu:", 5) != 0)) {
+            continue;
+        }
+
+        group = memchr(group + 1, ':', (size_t)(end - group - 1));
+        if (group == NULL) {
+            continue;
+        }
+
+        quota = path_quota(root, group + 1, (size_t)(end - group - 1), is_v1);
+        least = ((quota != 0) && ((least == 0) || (quota < least))) ? quota :
+                                                                     least;
+    }
+
+    return least;
+}
+
+void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
+{
+    static const mask_t none;
+    unsigned char claims[MAX_CPUS] = {0};
+    double sum                     = 0;
+    mask_t own, other;
+    unsigned quota, i;
+    char groups[4096];
+    int cpu;
+
+    /* Of the process, which is what threads are started with: the calling one
+     * may have been bound elsewhere */
+    if (!mask_get(getpid(), &own)) {
+        own = none;
+    }
+
+    for (i = 0; (i < count) && (i < UCHAR_MAX); ++i) {
+        if (((pid_t)pids[i] == getpid()) ||
+            !mask_get((pid_t)pids[i], &other)) {
+            continue;
+        }
+
+        for (cpu = 0; cpu < MAX_CPUS; ++cpu) {
+            claims[cpu] += mask_has(&other, cpu);
+        }
+    }
+
+    for (cpu = 0; cpu < MAX_CPUS; ++cpu) {
+        sum += mask_has(&own, cpu) ? 1.0 / (1 + claims[cpu]) : 0;
+    }
+
+    /* Processes of one job are in one group */
+    read_text("/proc/self/cgroup", groups, sizeof(groups));
+    quota = uct_cuda_host_cpus_quota("/sys/fs/cgroup", groups);
+    if ((quota != 0) && (sum > (double)quota / (count + 1))) {
+        sum = (double)quota / (count + 1);
+    }
+
+    __atomic_store_n(&share, (sum < 1) ? 1 : (unsigned)(sum + 1e-6),
+                     __ATOMIC_RELAXED);
+}
+
+unsigned uct_cuda_host_cpus_share(void)
+{
+    if (__atomic_load_n(&share, __ATOMIC_RELAXED) == 0) {
+        uct_cuda_host_cpus_set_others(NULL, 0);
+    }
+
+    return __atomic_load_n(&share, __ATOMIC_RELAXED);
+}
+
+/* Adds the numbers of a list like "0-3,8" that are in a mask to another one.
+ * @return How many. */
+static unsigned parse_list(const char *text, const mask_t *of, mask_t *mask)
+{
+    unsigned count = 0;
+    long first, last;
+    char *end;
+
+    while (isdigit((unsigned char)*text)) {
+        first = last = strtol(text, &end, 10);
+        if (*end == '-') {
+            last = strtol(end + 1, &end, 10);
+        }
+
+        for (; (first <= last) && (first < MAX_CPUS); ++first) {
+            if (mask_has(of, (int)first)) {
+                CPU_SET_S((int)first, sizeof(*mask), mask->sets);
+                ++count;
+            }
+        }
+
+        text = (*end == ',') ? end + 1 : end;
+    }
+
+    return count;
+}
+
+void uct_cuda_host_cpus_run_near(const char *bus_id)
+{
+    char path[128], text[1024], name[32];
+    mask_t process, near;
+    size_t i;
+
+    if (!mask_get(getpid(), &process)) {
+        return;
+    }
+
+    /* The system writes it in lower case */
+    for (i = 0; (i + 1 < sizeof(name)) && (bus_id[i] != '\0'); ++i) {
+        name[i] = (char)tolower((unsigned char)bus_id[i]);
+    }
+    name[i] = '\0';
+
+    memset(&near, 0, sizeof(near));
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/local_cpulist", name);
+    read_text(path, text, sizeof(text));
+    (void)sched_setaffinity(0, sizeof(near),
+                            (parse_list(text, &process, &near) > 0) ?
+                                    near.sets :
+                                    process.sets);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processors: what the affinity, other processes and control groups leave. */
+extern "C" {
+#include <uct/cuda/base/host_cpus.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sched.h>
+#include <string>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+class HostCpus : public ::testing::Test
+{
+protected:
+    char m_root[32] = "/tmp/test_cpus.XXXXXX";
+    cpu_set_t m_mask;
+
+    void SetUp() override
+    {
+        ASSERT_NE(nullptr, mkdtemp(m_root));
+        ASSERT_EQ(0, sched_getaffinity(0, sizeof(m_mask), &m_mask));
+    }
+
+    void TearDown() override
+    {
+        sched_setaffinity(0, sizeof(m_mask), &m_mask);
+        uct_cuda_host_cpus_set_others(nullptr, 0);
+        EXPECT_EQ(0, system((std::string("rm -r ") + m_root).c_str()));
+    }
+
+    void write(const std::string &path, const std::string &text)
+    {
+        std::string name = std::string(m_root) + path;
+
+        for (size_t at = strlen(m_root); (at = name.find('/', at + 1)) !=
+                                         std::string::npos;) {
+            mkdir(name.substr(0, at).c_str(), 0700);
+        }
+        mkdir(name.substr(0, name.rfind('/')).c_str(), 0700);
+        std::ofstream(name) << text;
+    }
+
+    unsigned quota(const char *groups)
+    {
+        return uct_cuda_host_cpus_quota(m_root, groups);
+    }
+};
+
+TEST_F(HostCpus, quota_of_the_group_and_those_above)
+{
+    EXPECT_EQ(0u, quota("0::/\n"));
+    EXPECT_EQ(0u, quota(""));
+    EXPECT_EQ(0u, quota("nonsense\n:\n::"));
+
+    write("/job/cpu.max", "400000 100000\n");
+    write("/job/step/cpu.max", "max 100000\n");
+    EXPECT_EQ(4u, quota("0::/job\n"));
+    EXPECT_EQ(4u, quota("0::/job/step\n"));
+    EXPECT_EQ(0u, quota("0::/other\n"));
+
+    write("/job/step/cpu.max", "150000 100000\n");
+    EXPECT_EQ(2u, quota("0::/job/step\n")); /* of one and a half */
+    write("/cpu.max", "100000 100000\n");
+    EXPECT_EQ(1u, quota("0::/job/step\n"));
+}
+
+TEST_F(HostCpus, quota_in_the_old_layout)
+{
+    write("/cpu/job/cpu.cfs_quota_us", "300000\n");
+    write("/cpu/job/cpu.cfs_period_us", "100000\n");
+    write("/cpu/free/cpu.cfs_quota_us", "-1\n");
+    write("/cpu/free/cpu.cfs_period_us", "100000\n");
+    EXPECT_EQ(3u, quota("7:memory:/job\n4:cpu,cpuacct:/job\n"));
+    EXPECT_EQ(0u, quota("4:cpu,cpuacct:/free\n"));
+    EXPECT_EQ(0u, quota("7:memory:/job\n"));
+}
+
+/* Two processes on all processors have half of them each; one that is bound
+ * elsewhere takes none away */
+TEST_F(HostCpus, processors_are_shared)
+{
+    const unsigned all = CPU_COUNT(&m_mask);
+    uint32_t others[2];
+
+    uct_cuda_host_cpus_set_others(nullptr, 0);
+    const unsigned alone = uct_cuda_host_cpus_share();
+    EXPECT_GE(alone, 1u);
+    EXPECT_LE(alone, all);
+
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    others[0] = uint32_t(child);
+    others[1] = uint32_t(getpid()); /* does not count */
+    uct_cuda_host_cpus_set_others(others, 2);
+    EXPECT_LE(uct_cuda_host_cpus_share(), (all + 1) / 2);
+
+    if (all >= 2) {
+        cpu_set_t first, rest = m_mask;
+        int cpu = 0;
+
+        while (!CPU_ISSET(cpu, &m_mask)) {
+            ++cpu;
+        }
+        CPU_ZERO(&first);
+        CPU_SET(cpu, &first);
+        CPU_CLR(cpu, &rest);
+        ASSERT_EQ(0, sched_setaffinity(child, sizeof(first), &first));
+        ASSERT_EQ(0, sched_setaffinity(0, sizeof(rest), &rest));
+        uct_cuda_host_cpus_set_others(others, 1);
+        EXPECT_GE(uct_cuda_host_cpus_share() + 1, (alone == all) ? all : 1);
+    }
+
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    sched_setaffinity(0, sizeof(m_mask), &m_mask);
+    uct_cuda_host_cpus_set_others(others, 1); /* it is gone */
+    EXPECT_EQ(alone, uct_cuda_host_cpus_share());
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * How large may a message between two GPUs be that both ranks MPI_Send before
+ * either receives? MPI promises none; programs live on what they get, so that a
+ * module in another one's place may not give less.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EAGER_MAX_SIZE (64 << 10)
+#define EAGER_SECONDS  5 /* a message takes microseconds, emulated ones more */
+
+static volatile size_t eager_size; /* sent last and received by both */
+static int eager_rank;
+
+static void eager_print(void)
+{
+    char text[128];
+    int length;
+
+    if (eager_rank == 0) {
+        length = snprintf(text, sizeof(text), "ucx_mp_eager: both ranks may "
+                          "send %zu bytes before they receive\n", eager_size);
+        if (write(STDOUT_FILENO, text, (size_t)length) != length) {
+            _exit(UCX_MP_EXIT_WRONG);
+        }
+    }
+}
+
+/* Each waits for the other to receive */
+static void eager_on_alarm(int number)
+{
+    eager_print();
+    _exit(UCX_MP_EXIT_OK);
+}
+
+int main(int argc, char **argv)
+{
+    uint8_t *from, *to;
+    char why[256];
+    size_t size;
+    int count;
+
+    ucx_mp_program = "ucx_mp_eager";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &eager_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &count);
+    ucx_mp_set_rank(eager_rank);
+    if ((argc != 1) || (count != 2)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: mpirun -n 2 ucx_mp_eager");
+    } else if (ucx_mp_gpu_init(eager_rank, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
+    }
+
+    from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, EAGER_MAX_SIZE);
+    to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, EAGER_MAX_SIZE);
+    signal(SIGALRM, eager_on_alarm);
+    for (size = 1; size <= EAGER_MAX_SIZE; size *= 2) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        alarm(EAGER_SECONDS);
+        MPI_Send(from, (int)size, MPI_BYTE, 1 - eager_rank, 0, MPI_COMM_WORLD);
+        MPI_Recv(to, (int)size, MPI_BYTE, 1 - eager_rank, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        eager_size = size;
+    }
+
+    alarm(0);
+    eager_print();
+    MPI_Finalize();
+    return UCX_MP_EXIT_OK;
+}
