@@ -254,7 +254,7 @@ TEST_F(HostPipeline, a_copy_whose_context_is_gone_fails)
     }
     driver.ctx_id = ++next_id;
     is_held       = false;
-    EXPECT_EQ(UCS_OK, wait(first));
+    EXPECT_EQ(UCS_ERR_IO_ERROR, wait(first));
 
     /* With a new context the old one's remains are found, and stay while
      * somebody has a copy there */
