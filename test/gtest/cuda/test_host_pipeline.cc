@@ -273,6 +273,9 @@ TEST_F(HostPipeline, a_copy_has_as_many_threads_as_it_may)
         copies_begun = 0;
         is_held      = true;
         ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), true, &job));
+        while (copies_begun < count) {
+            std::this_thread::yield();
+        }
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         EXPECT_EQ(count, copies_begun);
         is_held = false;

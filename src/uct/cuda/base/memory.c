@@ -3,6 +3,7 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/hostmem.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memtype.h>
 
@@ -138,6 +139,7 @@ void uct_cuda_memory_place(const void *address, int *device_p,
         CU_POINTER_ATTRIBUTE_CONTEXT,
     };
     void *values[] = {&memory_type, &is_managed, device_p, context_p};
+    bool is_answered;
 
     if ((answer.address == address) && (address != NULL)) {
         answer.address = NULL;
@@ -148,11 +150,21 @@ void uct_cuda_memory_place(const void *address, int *device_p,
 
     *device_p  = -1;
     *context_p = NULL;
-    if (!get_attributes(address, sizeof(values) / sizeof(values[0]), attributes,
-                        values) ||
+    if (uct_cuda_hostmem_is_known(address)) {
+        return;
+    }
+
+    is_answered = get_attributes(address, sizeof(values) / sizeof(values[0]),
+                                 attributes, values);
+    if (!is_answered ||
         ((memory_type != CU_MEMORYTYPE_DEVICE) && !is_managed)) {
         *device_p  = -1;
         *context_p = NULL;
+    }
+
+    /* But what the driver has locked it may free with no hook seeing it */
+    if (is_answered && (memory_type == (CUmemorytype)0) && !is_managed) {
+        uct_cuda_hostmem_add(address, 1);
     }
 }
 

@@ -33,8 +33,13 @@ void uct_cuda_memtype_setup(void)
     state = uct_abi_memtype_cache_state();
     __atomic_store_n(&memtype.is_hooked,
                      state == UCT_ABI_MEMTYPE_CACHE_HOOKED, __ATOMIC_RELAXED);
-    if (state == UCT_ABI_MEMTYPE_CACHE_BLIND) {
+    /* Now, and not with the first copy: no other thread is in malloc() yet */
+    if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
+        (state == UCT_ABI_MEMTYPE_CACHE_HOOKED)) {
         uct_cuda_hostmem_enable();
+    }
+
+    if (state == UCT_ABI_MEMTYPE_CACHE_BLIND) {
         if (!memtype.is_tried) {
             memtype.is_tried   = true;
             memtype.is_watched = (uct_cuda_first_use_watch(cache_disable) ==
