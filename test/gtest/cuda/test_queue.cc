@@ -11,6 +11,8 @@ extern "C" {
 #include <climits>
 #include <cstring>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <vector>
 
 struct Completion {
@@ -456,5 +458,73 @@ TEST_F(Queue, wakes_up_by_its_file_descriptor)
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue)) << "fd not drained";
     EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(0, poll(&pfd, 1, 0));
+}
+
+/* UCX has freed its requests by then; what copies hold is given back */
+TEST_F(Queue, who_has_gone_is_not_told)
+{
+    static int runs, released;
+    Completion comps[3], flushed[2];
+    uct_pending_req_t req;
+
+    runs = released = 0;
+    req.func        = [](uct_pending_req_t*) {
+        ++runs;
+        return UCS_OK;
+    };
+    queue.max_events = 3;
+    for (int i = 0; i < 3; ++i) {
+        post(i / 2, &comps[i])->done = [](uct_cuda_op_t*) { ++released; };
+        if (i < 2) {
+            EXPECT_EQ(UCS_INPROGRESS,
+                      uct_cuda_queue_flush(&queue, &flushed[i].super));
+        }
+    }
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
+
+    /* The last of them ends while the queue waits */
+    driver.table.cuEventQuery = [](CUevent) {
+        static int asked;
+        return (++asked < 5) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
+    uct_cuda_queue_cleanup(&queue);
+    EXPECT_EQ(3, released);
+    EXPECT_EQ(0, comps[0].calls + comps[1].calls + comps[2].calls);
+    EXPECT_EQ(0, flushed[0].calls + flushed[1].calls);
+    EXPECT_EQ(0, runs);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
+}
+
+/* The engine's streams outlive a queue, and with them what it asked them for */
+TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
+{
+    int fd, own;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
+    uct_cuda_op_t *op = post(0, nullptr);
+    op->test          = [](uct_cuda_op_t*) { return UCS_INPROGRESS; };
+    op->notify        = [](uct_cuda_op_t*, CUhostFn func, void *arg) {
+        fake->host_func = func;
+        fake->host_arg  = arg;
+        return UCS_OK;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    op->test = [](uct_cuda_op_t*) { return UCS_OK; };
+    uct_cuda_queue_cleanup(&queue);
+
+    own               = eventfd(0, EFD_NONBLOCK);
+    struct pollfd pfd = {own, POLLIN, 0};
+    ASSERT_NE(nullptr, driver.host_func);
+    driver.host_func(driver.host_arg);
+    EXPECT_EQ(0, poll(&pfd, 1, 0));
+    close(own);
+
+    /* Who gets it next is not woken up by it */
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
+    int next;
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &next));
+    EXPECT_EQ(fd, next) << "descriptors pile up";
+    pfd.fd = next;
     EXPECT_EQ(0, poll(&pfd, 1, 0));
 }

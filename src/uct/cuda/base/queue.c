@@ -7,6 +7,7 @@
 #include <uct/cuda/base/log.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,21 @@ typedef struct {
     uct_pending_req_t *next;
     const void        *owner; /* Endpoint that the request waits for */
 } pending_t;
+
+/*
+ * File descriptors that queues have left behind, for those to come. None is
+ * closed: a callback of the driver that was asked for may come after its
+ * operation was found over, and whatever has the number by then would be
+ * written to. Another queue's is only woken up once too often.
+ */
+static struct {
+    pthread_mutex_t lock;
+    pid_t           pid; /* Whose they are: a child shares its parent's */
+    unsigned        count;
+    unsigned        size;
+    int             *fds;
+} idle = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 
 static pending_t *pending_of(uct_pending_req_t *req)
 {
@@ -80,7 +96,6 @@ static void context_destroy(uct_cuda_context_t *context)
 
     for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
         if (is_pushed && (context->lanes[i].stream != NULL)) {
-            /* A wake-up behind the last copy may still want the eventfd */
             (void)driver->cuStreamSynchronize(context->lanes[i].stream);
             (void)driver->cuStreamDestroy(context->lanes[i].stream);
         }
@@ -93,11 +108,87 @@ static void context_destroy(uct_cuda_context_t *context)
     free(context);
 }
 
+/* UCX frees its requests before it closes interfaces: nobody is told any more,
+ * and nothing new begins. What operations hold is released all the same. */
+static void forget_requests(uct_cuda_queue_t *queue)
+{
+    uct_cuda_flush_t *flush;
+    uct_cuda_lane_t *lane;
+    uct_cuda_op_t *op;
+
+    for (lane = queue->active; lane != NULL; lane = lane->next_active) {
+        for (op = lane->head; op != NULL; op = op->next) {
+            op->comp = NULL;
+        }
+    }
+
+    for (flush = queue->oldest; flush != NULL; flush = flush->newer) {
+        flush->comp = NULL;
+    }
+
+    queue->pending_head = NULL;
+}
+
+/* The lock is held */
+static void idle_of_this_process(void)
+{
+    const pid_t pid = getpid();
+
+    if (idle.pid != pid) {
+        idle.pid   = pid;
+        idle.count = 0;
+    }
+}
+
+static int idle_get(void)
+{
+    int fd = -1;
+    uint64_t value;
+
+    pthread_mutex_lock(&idle.lock);
+    idle_of_this_process();
+    if (idle.count > 0) {
+        fd = idle.fds[--idle.count];
+    }
+    pthread_mutex_unlock(&idle.lock);
+
+    /* Fails if no late callback has written to it */
+    if ((fd >= 0) && (read(fd, &value, sizeof(value)) > 0)) {
+        uct_cuda_trace("a callback came after its queue had gone");
+    }
+
+    return fd;
+}
+
+static void idle_put(int fd)
+{
+    unsigned size;
+    int *fds;
+
+    pthread_mutex_lock(&idle.lock);
+    idle_of_this_process();
+    if (idle.count == idle.size) {
+        size = 2 * idle.size + 8;
+        fds  = realloc(idle.fds, size * sizeof(*fds));
+        if (fds == NULL) {
+            goto out; /* it stays open, of no use */
+        }
+
+        idle.size = size;
+        idle.fds  = fds;
+    }
+
+    idle.fds[idle.count++] = fd;
+out:
+    pthread_mutex_unlock(&idle.lock);
+}
+
 void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
 {
     uct_cuda_context_t *context;
     uct_cuda_flush_t *flush;
 
+    forget_requests(queue);
     while (queue->outstanding > 0) {
         if (uct_cuda_queue_progress(queue) == 0) {
             sched_yield();
@@ -115,7 +206,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     }
 
     if (queue->event_fd >= 0) {
-        close(queue->event_fd);
+        idle_put(queue->event_fd);
     }
 }
 
@@ -527,6 +618,10 @@ void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
 
 ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
 {
+    if (queue->event_fd < 0) {
+        queue->event_fd = idle_get();
+    }
+
     if (queue->event_fd < 0) {
         queue->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (queue->event_fd < 0) {

@@ -108,7 +108,8 @@ static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
                                  unsigned max_events);
 
-/** Waits for what is under way, then releases streams and events. */
+/** Waits for what is under way, then releases streams and events. Completions,
+ *  flushes and pending requests are forgotten, not told. */
 void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
 
 /**
