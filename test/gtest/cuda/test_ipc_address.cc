@@ -6,8 +6,11 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,6 +82,63 @@ TEST_F(IpcAddress, child_of_a_fork_has_its_own)
     }
     ASSERT_EQ(child, waitpid(child, &status, 0));
     EXPECT_EQ(0, status);
+}
+
+/* Looking up the pid namespace takes long, if that is wanted */
+static std::atomic<int> num_looks;
+static useconds_t look_time;
+
+extern "C" {
+int __real_stat(const char *path, struct stat *st);
+int __wrap_stat(const char *path, struct stat *st);
+
+int __wrap_stat(const char *path, struct stat *st)
+{
+    if (strcmp(path, "/proc/self/ns/pid") == 0) {
+        ++num_looks;
+        usleep(look_time);
+    }
+    return __real_stat(path, st);
+}
+}
+
+static void *ask(void *)
+{
+    uct_cuda_ipc_iface_addr_t own;
+
+    uct_cuda_ipc_iface_addr_self(&own);
+    return (own.pid_ns == 0) ? &num_looks : NULL;
+}
+
+/* Nobody knows yet, in a child, and several threads want to. Whoever looks
+ * again takes away what others are reading. */
+static bool ask_at_once()
+{
+    pthread_t threads[4];
+    bool is_right = true;
+    void *is_torn;
+
+    num_looks = 0;
+    look_time = 20000;
+    for (pthread_t &thread : threads) {
+        pthread_create(&thread, NULL, ask, NULL);
+    }
+    for (pthread_t &thread : threads) {
+        pthread_join(thread, &is_torn);
+        is_right = is_right && (is_torn == NULL);
+    }
+    return is_right && (num_looks == 1);
+}
+
+TEST_F(IpcAddress, is_found_once_for_all_threads)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(ask_at_once() ? 0 : 1);
+    }
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    ASSERT_EQ(0, status);
 }
 
 TEST_F(IpcAddress, missing_addresses_are_not)

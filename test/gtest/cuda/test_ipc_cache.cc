@@ -104,6 +104,71 @@ TEST_F(IpcCache, peers_and_contexts_are_told_apart)
     EXPECT_EQ(3u, uct_cuda_ipc_cache_count());
 }
 
+/* Containers have processes of one number each */
+TEST_F(IpcCache, pid_namespaces_are_told_apart)
+{
+    uct_cuda_ipc_handle_t one = handle(0x10000, 1), other = one;
+
+    other.pid_ns = 7;
+    uct_cuda_ipc_cache_put(get(one), true);
+    uct_cuda_ipc_mapping_t *mapping = get(other);
+    EXPECT_EQ(7u, mapping->handle.pid_ns);
+    uct_cuda_ipc_cache_put(mapping, true);
+    EXPECT_EQ(2u, driver.opens);
+    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    uct_cuda_ipc_cache_put(get(one), true);
+    EXPECT_EQ(2u, driver.opens);
+
+    /* Overlapping memory of the one is none of the other's */
+    other.base      -= 4096;
+    other.length    *= 4;
+    other.buffer_id  = 2;
+    uct_cuda_ipc_cache_put(get(other), true);
+    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    uct_cuda_ipc_cache_put(get(one), true);
+    EXPECT_EQ(3u, driver.opens);
+
+    uct_cuda_ipc_cache_purge_peer(7, 42);
+    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+}
+
+/* A process may get the pid of one that is gone, and the same address, and the
+ * same buffer id, which each counts for itself */
+TEST_F(IpcCache, other_handle_or_gpu_is_other_memory)
+{
+    uct_cuda_ipc_handle_t first = handle(0x10000, 1), second = first;
+
+    second.os.bytes[40] = 1;
+    uct_cuda_ipc_cache_put(get(first), true);
+    uct_cuda_ipc_cache_put(get(second), true);
+    EXPECT_EQ(2u, driver.opens);
+
+    first         = second;
+    second.gpu[3] = 1;
+    uct_cuda_ipc_cache_put(get(first), true);
+    EXPECT_EQ(2u, driver.opens);
+    uct_cuda_ipc_cache_put(get(second), true);
+    EXPECT_EQ(3u, driver.opens);
+    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+}
+
+TEST_F(IpcCache, what_is_in_use_goes_with_its_last_user)
+{
+    uct_cuda_ipc_mapping_t *first  = get(handle(0x10000, 1));
+    uct_cuda_ipc_mapping_t *second = get(handle(0x10000, 1));
+    uct_cuda_ipc_mapping_t *other  = get(handle(0x10000, 1, 43));
+
+    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_ipc_cache_purge_peer(0, 42);
+    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    uct_cuda_ipc_cache_put(first, true);
+    EXPECT_EQ(2u, driver.mapped.size());
+    uct_cuda_ipc_cache_put(second, true);
+    EXPECT_EQ(1u, driver.mapped.size());
+    uct_cuda_ipc_cache_put(other, true);
+    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+}
+
 TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
 {
     uct_cuda_ipc_cache_put(get(handle(0x90000, 1)), true);

@@ -144,6 +144,21 @@ TEST_F(IpcRkey, host_memory_is_not_packed)
     pack(); /* for TearDown */
 }
 
+/* What is known of one process says nothing of another container's of the same
+ * pid */
+TEST_F(IpcRkey, each_pid_namespace_is_tried)
+{
+    pack_as_peer(5);
+    EXPECT_EQ(UCS_OK, unpack());
+    ++packed.handle.pid_ns;
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_INVALID_VALUE;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    EXPECT_EQ(UCS_OK, unpack());
+    EXPECT_EQ(2u, driver.opens);
+    uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns - 1, packed.handle.pid);
+}
+
 /* A key is whatever bytes a peer sent: a stock one's, a newer one's, noise */
 TEST_F(IpcRkey, what_is_not_ours_is_unreachable)
 {

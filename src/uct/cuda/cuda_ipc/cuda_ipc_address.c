@@ -90,9 +90,12 @@ static void self_fill(void)
 
     pthread_once(&once, register_fork_handler);
     pthread_mutex_lock(&self.lock);
-    read_device_addr(&self.device);
-    read_iface_addr(&self.iface);
-    __atomic_store_n(&self.is_known, true, __ATOMIC_RELEASE);
+    /* Others copy it without the lock once it is known: never written again */
+    if (!self.is_known) {
+        read_device_addr(&self.device);
+        read_iface_addr(&self.iface);
+        __atomic_store_n(&self.is_known, true, __ATOMIC_RELEASE);
+    }
     pthread_mutex_unlock(&self.lock);
 }
 

@@ -101,11 +101,16 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
     }
 }
 
+/* Buffer ids are a process's own: of one that has got the pid of another, the
+ * handle tells. Those of cuMemCreate memory are made anew with every export. */
 static bool is_same_allocation(const uct_cuda_ipc_handle_t *a,
                                const uct_cuda_ipc_handle_t *b)
 {
     return (a->base == b->base) && (a->buffer_id == b->buffer_id) &&
-           (a->length == b->length);
+           (a->length == b->length) && (a->type == b->type) &&
+           (memcmp(a->gpu, b->gpu, sizeof(a->gpu)) == 0) &&
+           ((a->type != UCT_CUDA_IPC_HANDLE_LEGACY) ||
+            (memcmp(a->os.bytes, b->os.bytes, sizeof(a->os.bytes)) == 0));
 }
 
 /* Retires a peer's idle mappings within an address range, but for those of the
@@ -279,9 +284,15 @@ void uct_cuda_ipc_cache_set_limits(unsigned long max_regions, size_t max_size)
 void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
 {
     const uct_cuda_ipc_handle_t peer = {.pid_ns = pid_ns, .pid = pid};
+    uct_cuda_ipc_mapping_t *mapping, *newer;
 
     pthread_mutex_lock(&cache.lock);
-    (void)retire_idle(&peer, 0, UINT64_MAX, -1);
+    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
+        newer = mapping->newer;
+        if (is_same_peer(mapping, &peer)) {
+            mapping_retire(mapping);
+        }
+    }
     pthread_mutex_unlock(&cache.lock);
 }
 

@@ -53,7 +53,8 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
 /** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). */
 void uct_cuda_ipc_cache_set_limits(unsigned long max_regions, size_t max_size);
 
-/** Close what nobody uses of one peer's mappings (it has disconnected). */
+/** Close one peer's mappings (it has disconnected): those in use with their
+ *  last user. */
 void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid);
 
 /** Number of mappings held, for tests and for the VFS. */

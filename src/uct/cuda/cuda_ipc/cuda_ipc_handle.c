@@ -136,10 +136,20 @@ void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle)
     }
 }
 
-/* A duplicate, in this process, of the exporter's file descriptor */
+/*
+ * A duplicate, in this process, of the exporter's file descriptor. The kernel
+ * takes a pid for one of this process's namespace: another container's may be
+ * some other process here, with other memory behind that number.
+ */
 static int fetch_fd(const uct_cuda_ipc_handle_t *handle)
 {
+    uct_cuda_ipc_iface_addr_t self;
     int pidfd, fd;
+
+    uct_cuda_ipc_iface_addr_self(&self);
+    if ((handle->pid_ns == 0) || (handle->pid_ns != self.pid_ns)) {
+        return -1;
+    }
 
     pidfd = (int)syscall(SYS_pidfd_open, handle->pid, 0);
     if (pidfd < 0) {

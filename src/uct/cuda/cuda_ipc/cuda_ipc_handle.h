@@ -25,7 +25,8 @@ typedef struct {
     uint8_t  type;     /**< uct_cuda_ipc_handle_type_t */
     uint8_t  reserved[3];
     int32_t  pid;       /**< Exporter, in its own pid namespace */
-    uint64_t pid_ns;    /**< Exporter's pid namespace (inode number) */
+    uint64_t pid_ns;    /**< Exporter's pid namespace (inode number); 0 if
+                             it is not known */
     uint8_t  gpu[16];   /**< UUID of the GPU that holds the memory */
     uint64_t base;      /**< Start of the allocation in the exporter */
     uint64_t length;    /**< Length of the allocation, bytes */
