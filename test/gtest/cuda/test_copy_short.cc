@@ -185,3 +185,50 @@ TEST_F(CopyShort, a_slot_in_doubt_is_kept)
     EXPECT_EQ(UCT_CUDA_HOST_BOUNCE_SLOTS - 1, num_slots());
     uct_cuda_host_bounce_put(pending.dst);
 }
+
+/* The stream takes a part of a copy. It has ended when others copy the whole:
+ * afterwards the memory may be anybody's. */
+TEST_F(CopyShort, a_part_is_over_before_the_way_around_it)
+{
+    static const unsigned length = 3 * 4096;
+    static unsigned accepted;
+    uct_iov_t iov = {};
+
+    driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                        size_t bytes, CUstream) {
+        return (bytes == length)  ? CUDA_ERROR_INVALID_VALUE :
+               (accepted++ == 0)  ? copy_later((void*)dst, src, bytes) :
+                                    CUDA_ERROR_UNKNOWN;
+    };
+    driver.table.cuMemcpy = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
+        EXPECT_EQ(0u, pending.bytes) << "still under way";
+        memcpy((void*)dst, (const void*)src, bytes);
+        return CUDA_SUCCESS;
+    };
+    memset(host, 5, sizeof(host));
+    iov.buffer = host;
+    iov.length = length;
+    iov.count  = 1;
+    for (bool is_zcopy : {false, true}) {
+        accepted = 0;
+        memset(gpu, 0, sizeof(gpu));
+        EXPECT_EQ(UCS_OK,
+                  is_zcopy ? uct_cuda_copy_ep_put_zcopy(&ep, &iov, 1,
+                                                        (uintptr_t)gpu, 0,
+                                                        NULL) :
+                             uct_cuda_copy_ep_put_short(&ep, host, length,
+                                                        (uintptr_t)gpu, 0));
+        EXPECT_EQ(2u, accepted);
+        EXPECT_EQ(0, memcmp(host, gpu, length));
+    }
+
+    /* Who cannot know that it has ended does not say so */
+    accepted = 0;
+    failures = 1;
+    pending  = {};
+    driver.table.cuMemcpy = [](CUdeviceptr, CUdeviceptr, size_t) {
+        return CUDA_SUCCESS;
+    };
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_copy_ep_put_short(&ep, host, length, (uintptr_t)gpu, 0));
+}

@@ -34,7 +34,7 @@ enum {
 /* A copy, with its context current until copy_end() */
 typedef struct {
     uct_cuda_gpu_context_t context;
-    uct_cuda_lane_t        *lane;
+    uct_cuda_lane_t        *lane; /* or NULL: not to be had */
     bool                   from_gpu;
     bool                   to_gpu;
     int                    from_device; /* -1: host */
@@ -77,6 +77,7 @@ copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
         return status;
     }
 
+    copy->lane     = NULL;
     copy->from_gpu = (from_device >= 0);
     copy->to_gpu   = (to_device >= 0);
 
@@ -105,13 +106,8 @@ static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
                          length, copy->lane->stream);
 }
 
-/*
- * The way on where a stream, an event or a copy in a stream is not to be had.
- * UCP 1.13 forgets the error of many a copy that it has asked for, and whoever
- * waits for the bytes would get others.
- */
-static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
-                                 const void *src, size_t length)
+static ucs_status_t copy_synchronously(const copy_t *copy, void *dst,
+                                       const void *src, size_t length)
 {
     const bool to_gpu = copy->to_gpu;
     ucs_status_t status, drained;
@@ -131,6 +127,27 @@ static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
                                 to_gpu ? (void*)src : dst, length, to_gpu,
                                 NULL);
     drained = UCT_CUDA_CALL(cuStreamSynchronize, NULL);
+    return (status == UCS_OK) ? drained : status;
+}
+
+/*
+ * The way on where a stream, an event or a copy in a stream is not to be had.
+ * UCP 1.13 forgets the error of many a copy that it has asked for, and whoever
+ * waits for the bytes would get others. But what the stream has taken of the
+ * copy is over first, or it would be written once more when the memory is
+ * somebody else's.
+ */
+static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
+                                 const void *src, size_t length)
+{
+    ucs_status_t drained = UCS_OK;
+    ucs_status_t status;
+
+    if (copy->lane != NULL) {
+        drained = UCT_CUDA_CALL(cuStreamSynchronize, copy->lane->stream);
+    }
+
+    status = copy_synchronously(copy, dst, src, length);
     return (status == UCS_OK) ? drained : status;
 }
 
