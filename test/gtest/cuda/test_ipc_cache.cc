@@ -38,7 +38,6 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_ipc_cache_set_limits(ULONG_MAX, SIZE_MAX);
         uct_cuda_ipc_cache_purge_peer(0, 42);
         uct_cuda_ipc_cache_purge_peer(0, 43);
         EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
@@ -199,7 +198,7 @@ TEST_F(IpcCache, without_cache_nothing_stays)
 
 TEST_F(IpcCache, limit_of_regions_drops_the_least_recently_used)
 {
-    uct_cuda_ipc_cache_set_limits(2, SIZE_MAX);
+    uct_cuda_ipc_cache_limit(2, SIZE_MAX);
     uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
     uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
     uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true); /* used again */
@@ -210,6 +209,26 @@ TEST_F(IpcCache, limit_of_regions_drops_the_least_recently_used)
     EXPECT_EQ(3u, driver.opens);
     uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
     EXPECT_EQ(4u, driver.opens);
+    uct_cuda_ipc_cache_unlimit();
+}
+
+/* In whatever order, and as long as one of them is there */
+TEST_F(IpcCache, of_several_limits_the_tightest_holds)
+{
+    for (int i = 0; i < 4; ++i) {
+        uct_cuda_ipc_cache_limit((i % 2) ? ULONG_MAX : 2, SIZE_MAX);
+        uct_cuda_ipc_cache_limit((i % 2) ? 2 : ULONG_MAX, SIZE_MAX);
+        for (int k = 1; k < 4; ++k) {
+            uct_cuda_ipc_cache_put(get(handle(k * 0x10000, k)), true);
+        }
+        EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+        uct_cuda_ipc_cache_unlimit();
+        uct_cuda_ipc_cache_put(get(handle(0x40000, 4)), true);
+        EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+        uct_cuda_ipc_cache_unlimit();
+        uct_cuda_ipc_cache_put(get(handle(0x50000, 5)), true);
+        EXPECT_EQ(3u, uct_cuda_ipc_cache_count());
+    }
 }
 
 TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)

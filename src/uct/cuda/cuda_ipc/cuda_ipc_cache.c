@@ -22,6 +22,7 @@ static struct {
     uct_cuda_ipc_mapping_t *newest; /* All mappings, stale ones included */
     uct_cuda_ipc_mapping_t *oldest;
     unsigned               count;
+    unsigned               num_limits; /* that are held */
     unsigned long          max_regions;
     size_t                 max_size;
 } cache = {
@@ -273,11 +274,26 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
     pthread_mutex_unlock(&cache.lock);
 }
 
-void uct_cuda_ipc_cache_set_limits(unsigned long max_regions, size_t max_size)
+void uct_cuda_ipc_cache_limit(unsigned long max_regions, size_t max_size)
 {
     pthread_mutex_lock(&cache.lock);
-    cache.max_regions = max_regions;
-    cache.max_size    = max_size;
+    ++cache.num_limits;
+    if (max_regions < cache.max_regions) {
+        cache.max_regions = max_regions;
+    }
+    if (max_size < cache.max_size) {
+        cache.max_size = max_size;
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void uct_cuda_ipc_cache_unlimit(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    if (--cache.num_limits == 0) {
+        cache.max_regions = ULONG_MAX;
+        cache.max_size    = SIZE_MAX;
+    }
     pthread_mutex_unlock(&cache.lock);
 }
 

@@ -50,8 +50,13 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
 
-/** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). */
-void uct_cuda_ipc_cache_set_limits(unsigned long max_regions, size_t max_size);
+/** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). There is
+ *  one cache, so that of several memory domains the tightest limits hold,
+ *  whichever was opened first, until all have gone. */
+void uct_cuda_ipc_cache_limit(unsigned long max_regions, size_t max_size);
+
+/** A memory domain has gone: undoes one uct_cuda_ipc_cache_limit(). */
+void uct_cuda_ipc_cache_unlimit(void);
 
 /** Close one peer's mappings (it has disconnected): those in use with their
  *  last user. */

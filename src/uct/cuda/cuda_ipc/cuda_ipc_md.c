@@ -75,6 +75,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
 
 static void md_close(uct_abi_md_t *md)
 {
+    uct_cuda_ipc_cache_unlimit();
     free(md);
 }
 
@@ -169,7 +170,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
         return UCS_ERR_NO_MEMORY;
     }
 
-    uct_cuda_ipc_cache_set_limits(
+    uct_cuda_ipc_cache_limit(
             (config->cache_max_regions >= UCT_ABI_ULUNITS_AUTO) ?
                     ULONG_MAX :
                     config->cache_max_regions,
