@@ -25,7 +25,8 @@ static struct {
     struct {
         unsigned  refcount;
         CUcontext ctx; /* while somebody keeps it */
-        CUcontext own; /* once it is there; kept or not */
+        CUcontext own; /* once it is there; kept or not. Made under a lock of
+                          its own: own_ctx() reads it. */
     } kept[UCT_CUDA_MAX_DEVICES];
     /* [device][peer], while both contexts are kept */
     uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
@@ -65,6 +66,11 @@ bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
     pthread_mutex_unlock(&ctxs.lock);
 
     return is_there;
+}
+
+static CUcontext own_ctx(int device)
+{
+    return __atomic_load_n(&ctxs.kept[device].own, __ATOMIC_RELAXED);
 }
 
 /* Is the primary context in this state? If the driver does not tell, in none */
@@ -167,7 +173,7 @@ uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
 static bool kept_is_own(int device)
 {
     return (ctxs.kept[device].ctx != NULL) &&
-           (ctxs.kept[device].ctx == ctxs.kept[device].own);
+           (ctxs.kept[device].ctx == own_ctx(device));
 }
 
 bool uct_cuda_ctx_has_two(int device)
@@ -194,9 +200,7 @@ bool uct_cuda_ctx_is_active(int device)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    is_kept = (ctxs.kept[device].refcount > 0) ||
-              (__atomic_load_n(&ctxs.kept[device].own, __ATOMIC_RELAXED) !=
-               NULL);
+    is_kept = (ctxs.kept[device].refcount > 0) || (own_ctx(device) != NULL);
     pthread_mutex_unlock(&ctxs.lock);
 
     return is_kept || primary_is(device, true);

@@ -320,11 +320,12 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow)
 {
-    pair_t *pair = *find_pair(traffic, flow->src_device, flow->dst_device);
+    pair_t *pair;
     uint16_t lane;
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
+    pair = *find_pair(traffic, flow->src_device, flow->dst_device);
     if ((pair != NULL) && flow->is_large && (pair->queued > 0)) {
         set_queued(pair, pair->queued - 1);
     }
@@ -349,12 +350,12 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
                               const uct_cuda_mp_flow_t *flow)
 {
-    const pair_t *pair = *find_pair(traffic, flow->src_device,
-                                    flow->dst_device);
-    uint64_t now       = now_ns();
+    const uint64_t now = now_ns();
+    const pair_t *pair;
     uint8_t active[NUM_LANES];
 
     pthread_mutex_lock(&traffic->lock);
+    pair = *find_pair(traffic, flow->src_device, flow->dst_device);
     if (look_around(traffic, pair, now, active)) {
         remember(traffic, active, now);
     }
