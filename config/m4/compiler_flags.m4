@@ -18,6 +18,10 @@ AC_DEFUN([UCX_MP_COMPILER_FLAGS], [
         [AS_HELP_STRING([--enable-ubsan],
             [build with UndefinedBehaviorSanitizer, every finding fatal])],
         [], [enable_ubsan=no])
+    AC_ARG_ENABLE([tsan],
+        [AS_HELP_STRING([--enable-tsan],
+            [build with ThreadSanitizer; not together with the others])],
+        [], [enable_tsan=no])
 
     AS_CASE([$host_os], [linux*], [],
         [AC_MSG_ERROR([Linux only: $host_os is not supported])])
@@ -36,6 +40,8 @@ AC_DEFUN([UCX_MP_COMPILER_FLAGS], [
     AS_IF([test "x$enable_ubsan" != xno],
           [ucx_mp_sanitize="$ucx_mp_sanitize -fsanitize=undefined"
            ucx_mp_sanitize="$ucx_mp_sanitize -fno-sanitize-recover=undefined"])
+    AS_IF([test "x$enable_tsan" != xno],
+          [ucx_mp_sanitize="-fsanitize=thread"])
     AS_IF([test -n "$ucx_mp_sanitize"],
           [ucx_mp_flags="$ucx_mp_flags $ucx_mp_sanitize"
            ucx_mp_flags="$ucx_mp_flags -fno-omit-frame-pointer -g"])

@@ -15,7 +15,7 @@
 /* Host memory that device memory is reached through */
 static uint8_t *ucx_mp_pattern_staging(void)
 {
-    static uint8_t *staging;
+    static _Thread_local uint8_t *staging; /* goes with the process */
 
     if (staging == NULL) {
         staging = ucx_mp_mem_alloc(ucx_mp_gpu_present() ? UCX_MP_MEM_PINNED :

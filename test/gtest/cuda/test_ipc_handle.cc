@@ -62,13 +62,10 @@ protected:
                 };
         driver.table.cuMemMap = [](CUdeviceptr, size_t, size_t,
                                    CUmemGenericAllocationHandle,
-                                   unsigned long long) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemSetAccess =
-                [](CUdeviceptr, size_t, const CUmemAccessDesc *, size_t) {
-                    return CUDA_SUCCESS;
-                };
+                                   unsigned long long) { return CUDA_SUCCESS; };
+        driver.table.cuMemSetAccess = [](CUdeviceptr, size_t,
+                                         const CUmemAccessDesc *,
+                                         size_t) { return CUDA_SUCCESS; };
         driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
             return CUDA_SUCCESS;
         };

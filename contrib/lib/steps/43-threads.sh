@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Threads and lives: many threads at once, under ThreadSanitizer and in MPI and
+# UCP programs; processes that fork, exit, are killed, or share a pid.
+
+# threads_sanitized: the unit tests of what several threads use, and of what
+# starts threads, under ThreadSanitizer; the rest would take a quarter of an hour
+# and libraries that are built with it. A test that forks starts threads in the
+# child.
+threads_sanitized() {
+    local filter='Threads.*:Queue.*:Ipc*:Host*:Ctx.*:Copy*:*layout*:*.threads*'
+    filter+=':*test_engine_start*:test_ledger*:test_traffic*:*test_copy_host*'
+    variant threads src -- --enable-werror --enable-tsan CC=gcc CXX=g++ ||
+        return
+    TSAN_OPTIONS="die_after_fork=0 second_deadlock_stack=1" \
+    GTEST_FILTER="$filter:-*failures*:*every_call_fails_once*" \
+        in_shards threads/test/gtest
+}
+
+step threads-sanitized full 900 threads_sanitized \
+     "unit tests under ThreadSanitizer"
+
+# threads_mpi MPI NODE: several threads a rank, each with its own communicator
+threads_mpi() {
+    local mpirun programs
+    mpi_tools "$1" || return
+    passing_on '^ucx_mp_threads: 4 threads .* [1-9][0-9]* transfers, 0 wrong' \
+        "$mpi_run" --quiet --emulate "$2" "$mpirun" -n 2 \
+        "$programs/ucx_mp_threads" --windows 4 --max-size 8M
+}
+
+# lives MODE UCX: one way that processes end or share, see ucx_mp_lives; UCX is
+# a wheel's folder under build/deps, or nothing: the distribution's
+lives() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives scheme
+    [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
+    lives_ucx "${2:-}" || return
+    for scheme in get_zcopy put_zcopy; do
+        UCX_RNDV_SCHEME=$scheme passing_on \
+            "^ucx_mp_lives: $1, process 0: [1-9][0-9]* messages, 0 wrong" \
+            "$mpi_run" --quiet --emulate beluga "$program" "$1" || return
+    done
+}
+
+# lives_ucx UCX: what a program without an MPI finds
+lives_ucx() {
+    export UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_LOG_LEVEL=error
+    [ -n "$1" ] || return 0
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    export LD_LIBRARY_PATH=$ucx_mp_deps/$1/libucx/lib
+}
+
+# lives_containers UCX: two pid namespaces, in each of which the process is the
+# same number, and memory that is shared by file descriptors of one number
+lives_containers() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives folder rc=0 pid role
+    local apart="unshare --fork --pid --mount-proc"
+    [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
+    $apart true 2>/dev/null ||
+        { skip "this user may not have pid namespaces of its own"; return; }
+    lives_ucx "${1:-}" || return
+    folder=$(mktemp -d) || return
+    for role in 0 1; do
+        # shellcheck disable=SC2086
+        "$mpi_run" --quiet --emulate beluga $apart "$program" pids $role \
+            "$folder/socket" > "$folder/$role.log" 2>&1 &
+        pid[role]=$!
+    done
+    for role in 0 1; do
+        wait "${pid[role]}" || rc=1
+        cat "$folder/$role.log"
+        grep -q '^ucx_mp_lives: pid 1$' "$folder/$role.log" || rc=1
+    done
+    rm -rf "$folder"
+    return $rc
+}
+
+step threads-mpi quick 240 "threads_mpi distribution hgx-h200" \
+     "four threads a rank, a communicator each"
+step threads-mpi-openmpi5 full 240 "threads_mpi openmpi5 beluga" \
+     "the same with Open MPI 5"
+step threads-workers quick 120 "lives threads cu12" \
+     "a worker a thread, of one UCP context and of several"
+# The distribution's UCX asserts when it is destroyed with requests left
+step lives-destroy quick 120 "lives destroy cu12" \
+     "workers destroyed with copies under way"
+step lives-killed quick 120 "lives killed" \
+     "a peer is killed with copies under way, the next one comes"
+step lives-killed-1.22 full 120 "lives killed cu12" "the same with UCX 1.22"
+step lives-fork quick 120 "lives fork" \
+     "children that execute others, and exit, while messages go on"
+step lives-exit quick 60 "lives exit" \
+     "the end of a process with everything open"
+step lives-order quick 120 "lives order cu12" \
+     "memory, endpoints, workers go in other orders than they came"
+step lives-containers quick 60 lives_containers \
+     "two processes of one pid in two namespaces, memory by descriptor"
+step lives-containers-1.22 full 60 "lives_containers cu12" \
+     "the same with UCX 1.22"

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the workers of a process share, used by many threads at once. What goes
+ * wrong there is seldom seen in the results: the build with ThreadSanitizer is
+ * what these are for. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/queue.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/multipath/traffic.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <thread>
+#include <vector>
+
+static const int num_threads = 4;
+static std::atomic<uintptr_t> objects; /* that the driver has made */
+
+template<typename T> static T make()
+{
+    return reinterpret_cast<T>(0x10000 + 0x100 * ++objects);
+}
+
+class Threads : public ::testing::Test
+{
+protected:
+    FakeDriver driver;
+
+    /* Those calls that may come from several threads at once */
+    void SetUp() override
+    {
+        driver.table.cuStreamCreate = [](CUstream *stream, unsigned) {
+            *stream = make<CUstream>();
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
+        driver.table.cuEventCreate   = [](CUevent *event, unsigned) {
+            *event = make<CUevent>();
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+        driver.table.cuEventRecord  = [](CUevent, CUstream) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
+        driver.table.cuLaunchHostFunc = [](CUstream, CUhostFn, void *) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuCtxGetDevice = [](CUdevice *device) {
+            *device = 0;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceGetCount = [](int *count) {
+            *count = 0;
+            return CUDA_SUCCESS;
+        };
+    }
+
+    /* Each has random numbers of its own */
+    static void
+    run(const std::function<void(int number, std::mt19937 &random)> &func)
+    {
+        std::vector<std::thread> threads;
+
+        for (int i = 0; i < num_threads; ++i) {
+            threads.emplace_back([&func, i] {
+                std::mt19937 random(i);
+                func(i, random);
+            });
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+    }
+
+    static uct_cuda_ipc_handle_t random_handle(std::mt19937 &random)
+    {
+        uct_cuda_ipc_handle_t handle;
+
+        memset(&handle, 0, sizeof(handle));
+        handle.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        handle.pid       = 42 + random() % 2;
+        handle.pid_ns    = random() % 2;
+        handle.base      = 0x10000 * (1 + random() % 4);
+        handle.length    = 4096;
+        handle.buffer_id = random() % 2;
+        snprintf((char*)handle.os.bytes, sizeof(handle.os.bytes), "%d %u %u %u",
+                 (int)handle.pid, (unsigned)handle.pid_ns,
+                 (unsigned)handle.base, (unsigned)handle.buffer_id);
+        return handle;
+    }
+
+    void purge_all()
+    {
+        for (int pid = 42; pid < 44; ++pid) {
+            uct_cuda_ipc_cache_purge_peer(0, pid);
+            uct_cuda_ipc_cache_purge_peer(1, pid);
+        }
+        EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+        EXPECT_TRUE(driver.mapped.empty());
+    }
+};
+
+TEST_F(Threads, mappings)
+{
+    run([](int number, std::mt19937 &random) {
+        for (int i = 0; i < 2000; ++i) {
+            uct_cuda_ipc_handle_t handle = random_handle(random);
+            uct_cuda_ipc_mapping_t *mapping;
+
+            ASSERT_EQ(UCS_OK, uct_cuda_ipc_cache_get(&handle, 0, &mapping));
+            EXPECT_EQ(0, memcmp(&handle, &mapping->handle, sizeof(handle)));
+            uct_cuda_ipc_cache_put(mapping, random() % 4 != 0);
+            if (random() % 16 == 0) {
+                uct_cuda_ipc_cache_purge_peer(handle.pid_ns, handle.pid);
+            } else if (random() % 16 == 0) {
+                uct_cuda_ipc_cache_limit(1 + random() % 8, SIZE_MAX);
+                uct_cuda_ipc_cache_unlimit();
+            }
+        }
+    });
+    purge_all();
+}
+
+TEST_F(Threads, keys)
+{
+    static const CUdeviceptr base = 0x7f0000000000;
+    uct_cuda_ipc_memh_t *memh;
+
+    driver.offer_gpu_memory(base, 1 << 20);
+    driver.table.cuPointerGetAttributes =
+            [](unsigned count, CUpointer_attribute *names, void **values,
+               CUdeviceptr address) {
+                static std::atomic<unsigned> asked;
+
+                for (unsigned i = 0; i < count; ++i) {
+                    if (names[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+                        *(unsigned*)values[i] = CU_MEMORYTYPE_DEVICE;
+                    } else if (names[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
+                        /* Freed and allocated again, now and then */
+                        *(unsigned long long*)values[i] = ++asked / 8;
+                    } else if (names[i] ==
+                               CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+                        *(CUdeviceptr*)values[i] = base;
+                    } else if (names[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+                        *(size_t*)values[i] = 1 << 20;
+                    }
+                }
+                return CUDA_SUCCESS;
+            };
+    driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
+                                            CUdeviceptr) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    };
+    driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
+        memset(uuid, 0x11, sizeof(*uuid));
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle, CUdeviceptr) {
+        memset(handle, 0x22, sizeof(*handle));
+        return CUDA_SUCCESS;
+    };
+
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)base, 4096, &memh));
+    run([memh](int number, std::mt19937 &random) {
+        uct_cuda_ipc_packed_rkey_t packed;
+        uct_cuda_ipc_rkey_t *rkey;
+
+        for (int i = 0; i < 300; ++i) {
+            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, &packed));
+            EXPECT_EQ(base, packed.handle.base);
+            packed.handle.pid    = 42 + random() % 2;
+            packed.handle.pid_ns = random() % 2;
+            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+            uct_cuda_ipc_rkey_destroy(rkey);
+        }
+    });
+    uct_cuda_ipc_memh_destroy(memh);
+    purge_all();
+}
+
+/* A worker a thread: descriptors go from one to another */
+TEST_F(Threads, queues)
+{
+    run([](int number, std::mt19937 &random) {
+        for (int i = 0; i < 200; ++i) {
+            uct_cuda_queue_t queue;
+            uct_cuda_lane_t *lane;
+            uct_cuda_op_t *op;
+            int fd = -1;
+
+            ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
+            ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
+            ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
+            ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+            ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+            EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+            EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+            uct_cuda_queue_cleanup(&queue);
+        }
+    });
+}
+
+TEST_F(Threads, contexts)
+{
+    driver.table.cuCtxCreate_v2 = [](CUcontext *context, unsigned, CUdevice) {
+        *context = make<CUcontext>();
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxSetLimit = [](CUlimit, size_t) { return CUDA_SUCCESS; };
+    driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned *flags,
+                                                 int *is_active) {
+        *is_active = 0;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuDevicePrimaryCtxRetain = [](CUcontext *context, CUdevice) {
+        *context = reinterpret_cast<CUcontext>(0x777);
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuDevicePrimaryCtxRelease = [](CUdevice) {
+        return CUDA_SUCCESS;
+    };
+    run([](int number, std::mt19937 &random) {
+        for (int i = 0; i < 500; ++i) {
+            const int device = 8 + random() % 8;
+            CUcontext context, again;
+
+            ASSERT_EQ(UCS_OK,
+                      uct_cuda_ctx_retain(device, random() % 2, &context));
+            EXPECT_TRUE(uct_cuda_ctx_is_active(device));
+            EXPECT_FALSE(uct_cuda_ctx_has_two(device));
+            ASSERT_TRUE(uct_cuda_ctx_retain_kept(device, &again));
+            EXPECT_EQ(context, again);
+            uct_cuda_ctx_release(device);
+            uct_cuda_ctx_release(device);
+        }
+    });
+}
+
+TEST_F(Threads, traffic)
+{
+    uct_cuda_mp_traffic_t *traffic;
+    uct_cuda_mp_load_t load;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_traffic_create(NULL, &traffic));
+    run([traffic](int number, std::mt19937 &random) {
+        for (int i = 0; i < 500; ++i) {
+            const int src = random() % 4, dst = (src + 1) % 4;
+            uct_cuda_mp_load_t met;
+            uct_cuda_mp_flow_t flow;
+            unsigned queued, window;
+
+            uct_cuda_mp_flow_single(src, dst, random() % 2, &flow);
+            uct_cuda_mp_traffic_begin(traffic, &flow);
+            uct_cuda_mp_traffic_peek(traffic, dst, (dst + 1) % 4, &queued,
+                                     &window);
+            EXPECT_LE(queued, (unsigned)num_threads);
+            uct_cuda_mp_traffic_load(traffic, src, dst, &met);
+            uct_cuda_mp_traffic_look(traffic, &flow);
+            uct_cuda_mp_traffic_end(traffic, &flow);
+        }
+    });
+
+    for (int src = 0; src < 4; ++src) {
+        uct_cuda_mp_traffic_load(traffic, src, (src + 1) % 4, &load);
+        EXPECT_EQ(0u, load.queued);
+    }
+    uct_cuda_mp_traffic_destroy(traffic);
+}

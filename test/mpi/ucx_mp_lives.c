@@ -1,0 +1,782 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Two processes and UCP without an MPI: what an MPI never lets a program do to
+ * a transport. Every message is compared, byte by byte. See usage().
+ */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include "pattern.h"
+#include "util.h"
+
+#include <ucp/api/ucp.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIVES_SIZE    ((size_t)24 << 20)
+#define LIVES_WINDOW  8
+#define LIVES_THREADS 4
+#define LIVES_POISON  0x5a
+#define LIVES_TIMEOUT 60.0
+
+/* The UCX of the library path, whichever release that is */
+#define LIVES_FUNCTIONS(_) \
+    _(ucp_config_read) _(ucp_config_release) _(ucp_init_version) \
+    _(ucp_cleanup) _(ucp_worker_create) _(ucp_worker_destroy) \
+    _(ucp_worker_progress) _(ucp_worker_get_address) \
+    _(ucp_worker_release_address) _(ucp_ep_create) _(ucp_ep_close_nbx) \
+    _(ucp_tag_send_nbx) _(ucp_tag_recv_nbx) _(ucp_request_check_status) \
+    _(ucp_request_cancel) _(ucp_request_free)
+
+#define LIVES_MEMBER(_name) __typeof__(_name) *_name;
+
+static struct {
+    LIVES_FUNCTIONS(LIVES_MEMBER)
+} ucx;
+
+/* One end of a pair: this process's worker, and its endpoint to the other's */
+typedef struct {
+    ucp_context_h context;
+    ucp_worker_h  worker;
+    ucp_ep_h      ep;
+    int           failed; /* the endpoint, for the peer has gone */
+    void          *requests[LIVES_WINDOW]; /* that were begun, or NULL */
+} end_t;
+
+typedef void (*role_func_t)(int role, int fd);
+
+static int lives_wrong, lives_messages;
+static const char *lives_mode;
+
+
+/* ---------------------------------------------------------------- helpers */
+
+static void lives_check(ucs_status_t status, const char *what)
+{
+    if (status != UCS_OK) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s failed: %d", lives_mode, what,
+                   (int)status);
+    }
+}
+
+static void lives_load(void)
+{
+    void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL);
+
+    if (library == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "no UCX: %s", dlerror());
+    }
+
+#define LIVES_FIND(_name) \
+    *(void**)&ucx._name = dlsym(library, #_name); \
+    if (ucx._name == NULL) { \
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "this UCX has no %s", #_name); \
+    }
+    LIVES_FUNCTIONS(LIVES_FIND)
+}
+
+static void send_bytes(int fd, const void *bytes, size_t size)
+{
+    if (write(fd, bytes, size) != (ssize_t)size) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer does not listen",
+                   lives_mode);
+    }
+}
+
+static void recv_bytes(int fd, void *bytes, size_t size)
+{
+    size_t got = 0;
+    ssize_t n;
+
+    while (got < size) {
+        n = read(fd, (char*)bytes + got, size - got);
+        if (n <= 0) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer has gone", lives_mode);
+        }
+        got += (size_t)n;
+    }
+}
+
+/* Both have come so far */
+static void meet(int fd)
+{
+    char byte = 1;
+
+    send_bytes(fd, &byte, 1);
+    recv_bytes(fd, &byte, 1);
+}
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    ((end_t*)arg)->failed = 1;
+}
+
+static void context_open(end_t *end)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+                                         UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+                           .features          = UCP_FEATURE_TAG,
+                           .mt_workers_shared = 1};
+    ucp_config_t *config;
+
+    lives_check(ucx.ucp_config_read(NULL, NULL, &config), "ucp_config_read");
+    lives_check(ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
+                                     config, &end->context),
+                "ucp_init");
+    ucx.ucp_config_release(config);
+}
+
+static void worker_open(end_t *end)
+{
+    ucp_worker_params_t params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE
+    };
+
+    lives_check(ucx.ucp_worker_create(end->context, &params, &end->worker),
+                "ucp_worker_create");
+}
+
+/* Exchanges addresses with the peer through the socket */
+static void end_connect(end_t *end, int fd)
+{
+    ucp_ep_params_t params = {
+        .field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                           UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                           UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .err_mode        = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler.cb  = on_error,
+        .err_handler.arg = end
+    };
+    ucp_address_t *own;
+    size_t length;
+    void *peer;
+
+    lives_check(ucx.ucp_worker_get_address(end->worker, &own, &length),
+                "ucp_worker_get_address");
+    send_bytes(fd, &length, sizeof(length));
+    send_bytes(fd, own, length);
+    ucx.ucp_worker_release_address(end->worker, own);
+
+    recv_bytes(fd, &length, sizeof(length));
+    peer = malloc(length);
+    recv_bytes(fd, peer, length);
+    params.address = peer;
+    lives_check(ucx.ucp_ep_create(end->worker, &params, &end->ep),
+                "ucp_ep_create");
+    free(peer);
+}
+
+static void end_open(end_t *end, int fd)
+{
+    memset(end, 0, sizeof(*end));
+    context_open(end);
+    worker_open(end);
+    end_connect(end, fd);
+}
+
+static void progress_until(end_t *end, void *request)
+{
+    const double deadline = ucx_mp_real_time() + LIVES_TIMEOUT;
+
+    while (ucx.ucp_request_check_status(request) == UCS_INPROGRESS) {
+        ucx.ucp_worker_progress(end->worker);
+        if (ucx_mp_real_time() > deadline) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: a request does not end",
+                       lives_mode);
+        }
+    }
+}
+
+static ucs_status_t wait_for(end_t *end, void *request)
+{
+    ucs_status_t status;
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_STATUS(request);
+    }
+
+    progress_until(end, request);
+    status = ucx.ucp_request_check_status(request);
+    ucx.ucp_request_free(request);
+    return status;
+}
+
+static void ep_close(end_t *end, unsigned flags)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags        = flags};
+
+    (void)wait_for(end, ucx.ucp_ep_close_nbx(end->ep, &param));
+}
+
+static void end_close(end_t *end, unsigned flags)
+{
+    ep_close(end, flags);
+    ucx.ucp_worker_destroy(end->worker);
+    ucx.ucp_cleanup(end->context);
+}
+
+static void *send_start(end_t *end, const void *buffer, size_t size)
+{
+    static const ucp_request_param_t param;
+
+    return ucx.ucp_tag_send_nbx(end->ep, buffer, size, 1, &param);
+}
+
+static void *recv_start(end_t *end, void *buffer, size_t size)
+{
+    static const ucp_request_param_t param;
+
+    return ucx.ucp_tag_recv_nbx(end->worker, buffer, size, 1, (ucp_tag_t)-1,
+                                &param);
+}
+
+static void compare(const uint8_t *buffer, uint64_t seed)
+{
+    ucx_mp_pattern_error_t error;
+
+    __atomic_add_fetch(&lives_messages, 1, __ATOMIC_RELAXED);
+    if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, buffer, LIVES_SIZE, seed, 0,
+                             LIVES_POISON, &error)) {
+        fprintf(stderr, "ucx_mp_lives: WRONG data, %s: offset %zu expected "
+                "0x%02x got 0x%02x%s\n", lives_mode, error.offset,
+                error.expected, error.got, error.hint);
+        lives_wrong = 1;
+    }
+}
+
+/* A message each way */
+static void exchange_in(end_t *end, int role, uint8_t *buffer, uint64_t seed)
+{
+    int turn;
+
+    for (turn = 0; turn < 2; ++turn) {
+        if (role == turn) {
+            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, buffer, LIVES_SIZE,
+                                seed + (uint64_t)turn);
+            lives_check(wait_for(end, send_start(end, buffer, LIVES_SIZE)),
+                        "sending");
+        } else {
+            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, LIVES_POISON, LIVES_SIZE);
+            lives_check(wait_for(end, recv_start(end, buffer, LIVES_SIZE)),
+                        "receiving");
+            compare(buffer, seed + (uint64_t)turn);
+        }
+    }
+}
+
+static void exchange(end_t *end, int role, uint64_t seed)
+{
+    uint8_t *buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+
+    exchange_in(end, role, buffer, seed);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+}
+
+static void gpu_use(int number)
+{
+    char why[256];
+
+    if (ucx_mp_gpu_init(number, why, sizeof(why)) < 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two GPUs are needed: %s", why);
+    }
+}
+
+/* A window of messages that are left alone soon after they have begun: some
+ * copies are under way, some wait, some are over */
+static void begin_window(end_t *end, int role, uint8_t *buffer,
+                         unsigned num_calls)
+{
+    unsigned i;
+
+    for (i = 0; i < LIVES_WINDOW; ++i) {
+        end->requests[i] = (role == 0) ? send_start(end, buffer, LIVES_SIZE) :
+                                         recv_start(end, buffer, LIVES_SIZE);
+    }
+
+    for (i = 0; i < num_calls; ++i) {
+        ucx.ucp_worker_progress(end->worker);
+    }
+}
+
+
+/* Nobody waits for them any more */
+static void leave_window(end_t *end)
+{
+    unsigned i;
+
+    for (i = 0; i < LIVES_WINDOW; ++i) {
+        if (UCS_PTR_IS_PTR(end->requests[i])) {
+            ucx.ucp_request_cancel(end->worker, end->requests[i]);
+            ucx.ucp_request_free(end->requests[i]);
+        }
+    }
+}
+
+
+/* ------------------------------------------------------------------ modes */
+
+/* Endpoints are closed by force with copies under way, and their workers
+ * destroyed before those are over; then new ones exchange messages */
+static void mode_destroy(int role, int fd)
+{
+    uint8_t *buffer;
+    unsigned i, k;
+    end_t end;
+
+    gpu_use(role);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    for (i = 0; i < 12; ++i) {
+        end_open(&end, fd);
+        exchange_in(&end, role, buffer, 100 * i);
+        meet(fd);
+        begin_window(&end, role, buffer, 1u << i);
+        ep_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
+        leave_window(&end);
+
+        /* UCX's callbacks that run once: 1.22 frees those left over twice */
+        for (k = 0; k < 8; ++k) {
+            ucx.ucp_worker_progress(end.worker);
+        }
+
+        ucx.ucp_worker_destroy(end.worker);
+        ucx.ucp_cleanup(end.context);
+        meet(fd);
+    }
+
+    end_open(&end, fd);
+    exchange_in(&end, role, buffer, 7);
+    meet(fd);
+    end_close(&end, 0);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+}
+
+/* One end is killed with copies under way; the other one goes on with the next
+ * peer, which comes through the same socket */
+static void mode_killed(int role, int fd)
+{
+    end_t end, next;
+    uint8_t *buffer;
+    double deadline;
+    pid_t peer;
+    int i, status;
+
+    if (role == 1) {
+        /* In turns: a process that dies, and one that stays */
+        for (i = 0; i < 5; ++i) {
+            peer = fork();
+            if (peer == 0) {
+                gpu_use(1);
+                buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+                end_open(&end, fd);
+                exchange_in(&end, role, buffer, (uint64_t)i);
+                if (i == 4) {
+                    meet(fd);
+                    end_close(&end, 0);
+                    exit(lives_wrong);
+                }
+                begin_window(&end, role, buffer, 1u << (2 * i + 3));
+                raise(SIGKILL);
+            }
+            waitpid(peer, &status, 0);
+            if ((i < 4) ? !WIFSIGNALED(status) : (status != 0)) {
+                ucx_mp_die(UCX_MP_EXIT_WRONG, "killed: peer %d ended with %d",
+                           i, status);
+            }
+        }
+        lives_messages = 5;
+        return;
+    }
+
+    gpu_use(0);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    for (i = 0; i < 5; ++i) {
+        end_open(&end, fd);
+        exchange_in(&end, role, buffer, (uint64_t)i);
+        if (i == 4) {
+            break;
+        }
+
+        begin_window(&end, role, buffer, 0);
+        deadline = ucx_mp_real_time() + 0.5;
+        while (!end.failed && (ucx_mp_real_time() < deadline)) {
+            ucx.ucp_worker_progress(end.worker);
+        }
+
+        if (i % 2) {
+            ep_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
+            for (status = 0; status < 1000; ++status) {
+                ucx.ucp_worker_progress(end.worker);
+            }
+        }
+        leave_window(&end);
+
+        /* Others of this process go on beside what the dead one has left */
+        memset(&next, 0, sizeof(next));
+        context_open(&next);
+        worker_open(&next);
+        ucx.ucp_worker_destroy(end.worker);
+        ucx.ucp_cleanup(end.context);
+        ucx.ucp_worker_destroy(next.worker);
+        ucx.ucp_cleanup(next.context);
+    }
+
+    meet(fd);
+    end_close(&end, 0);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+}
+
+/* Children come and go, which execute another program, exit or fail, while
+ * messages are under way and between them */
+static void mode_fork(int role, int fd)
+{
+    uint8_t *buffer;
+    pid_t child;
+    end_t end;
+    int i, status;
+
+    gpu_use(role);
+    end_open(&end, fd);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    for (i = 0; i < 8; ++i) {
+        exchange_in(&end, role, buffer, (uint64_t)(10 * i));
+        child = fork();
+        if (child == 0) {
+            if (i % 2) {
+                execl("/bin/true", "true", NULL);
+                _exit(1);
+            } else if (i % 4) {
+                _exit(0);
+            }
+            exit(0); /* with what was registered to be done at exit */
+        }
+        exchange_in(&end, role, buffer, (uint64_t)(10 * i + 5));
+        if ((waitpid(child, &status, 0) != child) || (status != 0)) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "fork: child %d ended with %d", i,
+                       status);
+        }
+    }
+
+    meet(fd);
+    end_close(&end, 0);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+}
+
+/* main returns with everything open, and copies under way */
+static void mode_exit(int role, int fd)
+{
+    static end_t end;
+    uint8_t *buffer;
+
+    gpu_use(role);
+    end_open(&end, fd);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    exchange_in(&end, role, buffer, 3);
+    meet(fd);
+    begin_window(&end, role, buffer, 200);
+}
+
+/* Memory goes before endpoints, one process long before the other, and of two
+ * contexts first the one that was there first */
+static void mode_order(int role, int fd)
+{
+    uint8_t *buffer;
+    end_t first, second;
+
+    gpu_use(role);
+    end_open(&first, fd);
+    end_open(&second, fd);
+    exchange(&first, role, 1);
+    exchange(&second, role, 2);
+    meet(fd);
+    if (role == 0) {
+        end_close(&first, UCP_EP_CLOSE_FLAG_FORCE);
+    }
+    exchange(&second, role, 3);
+    meet(fd);
+    if (role == 1) {
+        ucx.ucp_worker_destroy(first.worker);
+        ucx.ucp_cleanup(first.context);
+    }
+
+    /* What the cache keeps of the other one's memory goes after that memory */
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    exchange_in(&second, role, buffer, 4);
+    meet(fd);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+    meet(fd);
+    end_open(&first, fd);
+    exchange(&first, role, 5);
+    meet(fd);
+    end_close(&second, 0);
+    exchange(&first, role, 6);
+    meet(fd);
+    end_close(&first, 0);
+}
+
+typedef struct {
+    pthread_t     thread;
+    ucp_context_h context; /* shared by all, or NULL: one of its own */
+    int           role;
+    int           number;
+    int           fd;
+} lives_thread_t;
+
+/* A worker a thread. Each comes and goes a few times. */
+static void *thread_main(void *arg)
+{
+    lives_thread_t *self = arg;
+    uint64_t seed;
+    end_t end;
+    int i;
+
+    gpu_use(self->role + (self->number % 2));
+    for (i = 0; i < 4; ++i) {
+        memset(&end, 0, sizeof(end));
+        end.context = self->context;
+        if (end.context == NULL) {
+            context_open(&end);
+        }
+        worker_open(&end);
+        end_connect(&end, self->fd);
+        seed = (uint64_t)(1000 * self->number + 10 * i);
+        exchange(&end, self->role, seed);
+        exchange(&end, self->role, seed + 5);
+        meet(self->fd);
+        ep_close(&end, (i % 2) ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+        ucx.ucp_worker_destroy(end.worker);
+        if (self->context == NULL) {
+            ucx.ucp_cleanup(end.context);
+        }
+    }
+    return NULL;
+}
+
+static int lives_fds[LIVES_THREADS][2];
+
+static void mode_threads(int role, int fd)
+{
+    lives_thread_t threads[LIVES_THREADS];
+    end_t shared;
+    int i;
+
+    gpu_use(role);
+    context_open(&shared);
+    for (i = 0; i < LIVES_THREADS; ++i) {
+        threads[i].context = (i % 2) ? shared.context : NULL;
+        threads[i].role    = role;
+        threads[i].number  = i;
+        threads[i].fd      = lives_fds[i][role];
+        if (pthread_create(&threads[i].thread, NULL, thread_main,
+                           &threads[i]) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread %d", i);
+        }
+    }
+
+    for (i = 0; i < LIVES_THREADS; ++i) {
+        pthread_join(threads[i].thread, NULL);
+    }
+    ucx.ucp_cleanup(shared.context);
+    meet(fd);
+}
+
+/* Of the driver, for memory made with cuMemCreate */
+typedef struct {
+    int       type;         /* 1: pinned */
+    int       handle_types; /* 1: file descriptors */
+    int       location;     /* 1: a GPU */
+    int       gpu;
+    void      *win32;
+    uint64_t  flags;
+} vmm_prop_t;
+
+typedef struct {
+    int      location;
+    int      gpu;
+    unsigned flags; /* 3: to be read and written */
+} vmm_access_t;
+
+static void *driver_find(const char *name)
+{
+    void *found = dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+
+    if (found == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s", name);
+    }
+    return found;
+}
+
+/* LIVES_SIZE bytes that other processes get by a file descriptor only */
+static uint8_t *vmm_alloc(int gpu)
+{
+    const vmm_prop_t prop     = {1, 1, 1, gpu, NULL, 0};
+    const vmm_access_t access = {1, gpu, 3};
+    int (*create)(unsigned long long*, size_t, const vmm_prop_t*,
+                  unsigned long long) = driver_find("cuMemCreate");
+    int (*reserve)(unsigned long long*, size_t, size_t, unsigned long long,
+                   unsigned long long) = driver_find("cuMemAddressReserve");
+    int (*map)(unsigned long long, size_t, size_t, unsigned long long,
+               unsigned long long)     = driver_find("cuMemMap");
+    int (*set_access)(unsigned long long, size_t, const vmm_access_t*,
+                      size_t)          = driver_find("cuMemSetAccess");
+    unsigned long long handle, address;
+
+    if ((create(&handle, LIVES_SIZE, &prop, 0) != 0) ||
+        (reserve(&address, LIVES_SIZE, 0, 0, 0) != 0) ||
+        (map(address, LIVES_SIZE, 0, handle, 0) != 0) ||
+        (set_access(address, LIVES_SIZE, &access, 1) != 0)) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory by cuMemCreate");
+    }
+    return (uint8_t*)(uintptr_t)address;
+}
+
+/* Messages between memory that is shared by file descriptors, which are of one
+ * number in both processes, as their pids may be: behind that of the peer's
+ * each process has memory of its own. */
+static void mode_pids(int role, int fd)
+{
+    uint8_t *buffer;
+    end_t end;
+    int i;
+
+    gpu_use(role);
+    end_open(&end, fd);
+    buffer = vmm_alloc(role);
+    for (i = 0; i < 4; ++i) {
+        exchange_in(&end, role, buffer, (uint64_t)(10 * i));
+    }
+
+    meet(fd);
+    printf("ucx_mp_lives: pid %d\n", (int)getpid());
+    end_close(&end, 0);
+}
+
+static const struct {
+    const char  *name;
+    role_func_t func;
+    const char  *what;
+} lives_modes[] = {
+    {"destroy", mode_destroy, "workers destroyed with copies under way"},
+    {"killed", mode_killed, "a peer killed with copies under way"},
+    {"fork", mode_fork, "children that execute others, and exit"},
+    {"exit", mode_exit, "the end of a process with everything open"},
+    {"order", mode_order, "things that go in other orders than they came"},
+    {"threads", mode_threads, "a worker a thread, of one context and several"},
+    {"pids", mode_pids, "memory by file descriptor; with PATH, containers"}
+};
+
+static void usage(void)
+{
+    size_t i;
+
+    fprintf(stderr, "usage: ucx_mp_lives MODE [ROLE PATH]\n"
+            "  Two processes, or one of two: ROLE 0 or 1, who meet at the "
+            "socket PATH.\n");
+    for (i = 0; i < sizeof(lives_modes) / sizeof(lives_modes[0]); ++i) {
+        fprintf(stderr, "  %-8s %s\n", lives_modes[i].name,
+                lives_modes[i].what);
+    }
+    exit(UCX_MP_EXIT_USAGE);
+}
+
+/* The socket between two processes that know its path */
+static int meet_at(const char *path, int role)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), i, peer;
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    if (role == 0) {
+        if ((bind(fd, (struct sockaddr*)&address, sizeof(address)) == 0) &&
+            (listen(fd, 1) == 0) && ((peer = accept(fd, NULL, NULL)) >= 0)) {
+            close(fd);
+            return peer;
+        }
+    } else {
+        for (i = 0; i < 1000; ++i) {
+            if (connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0) {
+                return fd;
+            }
+            usleep(10000);
+        }
+    }
+
+    ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: %s", path, strerror(errno));
+}
+
+static int play(role_func_t func, int role, int fd)
+{
+    lives_load();
+    func(role, fd);
+    printf("ucx_mp_lives: %s, process %d: %d messages, %s\n", lives_mode, role,
+           lives_messages, lives_wrong ? "WRONG" : "0 wrong");
+    return lives_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+    role_func_t func = NULL;
+    int fds[2], role, status, result = 0;
+    pid_t children[2];
+    size_t i;
+
+    ucx_mp_program = "ucx_mp_lives";
+    for (i = 0; i < sizeof(lives_modes) / sizeof(lives_modes[0]); ++i) {
+        if ((argc > 1) && (strcmp(argv[1], lives_modes[i].name) == 0)) {
+            func       = lives_modes[i].func;
+            lives_mode = lives_modes[i].name;
+        }
+    }
+
+    if ((func == NULL) || ((argc != 2) && (argc != 4))) {
+        usage();
+    }
+
+    if (argc == 4) {
+        role = (int)ucx_mp_parse_number("ROLE", argv[2], 0, 1);
+        return play(func, role, meet_at(argv[3], role));
+    }
+
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "socketpair: %s", strerror(errno));
+    }
+    for (i = 0; i < LIVES_THREADS; ++i) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, lives_fds[i]) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "socketpair: %s", strerror(errno));
+        }
+    }
+
+    for (role = 0; role < 2; ++role) {
+        children[role] = fork();
+        if (children[role] == 0) {
+            close(fds[!role]);
+            return play(func, role, fds[role]);
+        }
+    }
+
+    close(fds[0]);
+    close(fds[1]);
+    for (role = 0; role < 2; ++role) {
+        waitpid(children[role], &status, 0);
+        if (status != 0) {
+            fprintf(stderr, "ucx_mp_lives: %s, process %d ended with %s %d\n",
+                    lives_mode, role,
+                    WIFSIGNALED(status) ? "signal" : "status",
+                    WIFSIGNALED(status) ? WTERMSIG(status) :
+                                          WEXITSTATUS(status));
+            result = UCX_MP_EXIT_WRONG;
+        }
+    }
+    return result;
+}

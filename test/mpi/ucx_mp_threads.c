@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Several threads a rank, each with a communicator and GPU of its own, send
+ * windows of messages of any size between host and GPU memory around the ring
+ * of ranks, all at once, and compare every byte. Some free their memory and get
+ * other between windows.
+ */
+#include "gpu.h"
+#include "pattern.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS_MAX    16
+#define THREADS_WINDOW 4
+#define THREADS_POISON 0x5a
+
+typedef struct {
+    MPI_Comm  comm;
+    pthread_t thread;
+    int       number;
+    int       wrong;
+    long      transfers;
+} thread_t;
+
+typedef struct {
+    ucx_mp_mem_t mem;
+    uint8_t      *ptr;
+    size_t       size;
+} buffer_t;
+
+static int threads_rank, threads_ranks, threads_count = 4, threads_windows = 40;
+static size_t threads_max_size = 16 << 20;
+
+static void buffer_renew(buffer_t *buffer, ucx_mp_mem_t mem, size_t size)
+{
+    if (buffer->ptr != NULL) {
+        ucx_mp_mem_free(buffer->mem, buffer->ptr);
+    }
+
+    buffer->mem  = mem;
+    buffer->size = size;
+    buffer->ptr  = ucx_mp_mem_alloc(mem, (size > 0) ? size : 1);
+}
+
+/* What both ends of a message have to know of it */
+static uint64_t message_seed(int from, int thread, int window, int message)
+{
+    return ucx_mp_hash(((uint64_t)from << 48) + ((uint64_t)thread << 32) +
+                       ((uint64_t)window << 8) + (uint64_t)message);
+}
+
+static size_t message_size(uint64_t seed)
+{
+    return ucx_mp_random_size(&seed, 1, threads_max_size);
+}
+
+static ucx_mp_mem_t random_mem(uint64_t *state)
+{
+    static const ucx_mp_mem_t mems[] = {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE,
+                                        UCX_MP_MEM_HOST, UCX_MP_MEM_PINNED};
+
+    return mems[ucx_mp_random_below(state, 4)];
+}
+
+/* As it is used again, or other memory */
+static void buffer_want(buffer_t *buffer, size_t size, uint64_t *state)
+{
+    if ((buffer->size < size) || (ucx_mp_random_below(state, 3) == 0)) {
+        buffer_renew(buffer, random_mem(state), size);
+    }
+}
+
+static void check(thread_t *self, const buffer_t *buffer, uint64_t seed)
+{
+    const size_t size = message_size(seed);
+    ucx_mp_pattern_error_t error;
+
+    ++self->transfers;
+    if (ucx_mp_pattern_check(buffer->mem, buffer->ptr, size, seed, 0,
+                             THREADS_POISON, &error)) {
+        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d, %zu "
+                "bytes of %s memory: offset %zu expected 0x%02x got 0x%02x%s\n",
+                threads_rank, self->number, size, ucx_mp_mem_names[buffer->mem],
+                error.offset, error.expected, error.got, error.hint);
+        self->wrong = 1;
+    }
+}
+
+static void window(thread_t *self, int number, buffer_t *out, buffer_t *in,
+                   uint64_t *state)
+{
+    const int next = (threads_rank + 1) % threads_ranks;
+    const int last = (threads_rank + threads_ranks - 1) % threads_ranks;
+    MPI_Request requests[2 * THREADS_WINDOW];
+    uint64_t sent, received;
+    int i;
+
+    for (i = 0; i < THREADS_WINDOW; ++i) {
+        received = message_seed(last, self->number, number, i);
+        buffer_want(&in[i], message_size(received), state);
+        ucx_mp_mem_set(in[i].mem, in[i].ptr, THREADS_POISON,
+                       message_size(received));
+        MPI_Irecv(in[i].ptr, (int)message_size(received), MPI_BYTE, last, i,
+                  self->comm, &requests[i]);
+    }
+
+    for (i = 0; i < THREADS_WINDOW; ++i) {
+        sent = message_seed(threads_rank, self->number, number, i);
+        buffer_want(&out[i], message_size(sent), state);
+        ucx_mp_pattern_fill(out[i].mem, out[i].ptr, message_size(sent), sent);
+        MPI_Isend(out[i].ptr, (int)message_size(sent), MPI_BYTE, next, i,
+                  self->comm, &requests[THREADS_WINDOW + i]);
+    }
+
+    MPI_Waitall(2 * THREADS_WINDOW, requests, MPI_STATUSES_IGNORE);
+    for (i = 0; i < THREADS_WINDOW; ++i) {
+        check(self, &in[i], message_seed(last, self->number, number, i));
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    buffer_t out[THREADS_WINDOW] = {{0}}, in[THREADS_WINDOW] = {{0}};
+    thread_t *self               = arg;
+    uint64_t state               = message_seed(threads_rank, self->number, -1,
+                                                0);
+    char why[256];
+    int i;
+
+    ucx_mp_gpu_init(threads_rank + self->number, why, sizeof(why));
+    for (i = 0; i < threads_windows; ++i) {
+        window(self, i, out, in, &state);
+    }
+
+    MPI_Barrier(self->comm);
+    for (i = 0; i < THREADS_WINDOW; ++i) {
+        ucx_mp_mem_free(out[i].mem, out[i].ptr);
+        ucx_mp_mem_free(in[i].mem, in[i].ptr);
+    }
+    return NULL;
+}
+
+static void parse(int argc, char **argv)
+{
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--threads") == 0) {
+            threads_count = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
+                                                     THREADS_MAX);
+        } else if (strcmp(argv[i], "--windows") == 0) {
+            threads_windows = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
+                                                       1 << 20);
+        } else if (strcmp(argv[i], "--max-size") == 0) {
+            threads_max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
+        } else {
+            break;
+        }
+    }
+
+    if ((i != argc) || (threads_max_size == 0) ||
+        (threads_max_size > (size_t)1 << 30)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_threads [--threads N] "
+                   "[--windows N] [--max-size BYTES, 1G at most]");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    thread_t threads[THREADS_MAX] = {{0}};
+    long mine[2] = {0, 0}, all[2];
+    char why[256] = "";
+    int i, level;
+
+    ucx_mp_program = "ucx_mp_threads";
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &threads_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &threads_ranks);
+    ucx_mp_set_rank(threads_rank);
+    parse(argc, argv);
+    if ((level < MPI_THREAD_MULTIPLE) || (threads_ranks < 2) ||
+        (ucx_mp_gpu_init(threads_rank, why, sizeof(why)) == 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs an MPI for many threads, two "
+                   "ranks, and a GPU: %s", why);
+    }
+
+    for (i = 0; i < threads_count; ++i) {
+        threads[i].number = i;
+        MPI_Comm_dup(MPI_COMM_WORLD, &threads[i].comm);
+    }
+
+    for (i = 0; i < threads_count; ++i) {
+        if (pthread_create(&threads[i].thread, NULL, thread_main,
+                           &threads[i]) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread %d", i);
+        }
+    }
+
+    for (i = 0; i < threads_count; ++i) {
+        pthread_join(threads[i].thread, NULL);
+        MPI_Comm_free(&threads[i].comm);
+        mine[0] += threads[i].transfers;
+        mine[1] += threads[i].wrong;
+    }
+
+    MPI_Allreduce(mine, all, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (threads_rank == 0) {
+        printf("ucx_mp_threads: %d threads a rank, %ld transfers, %ld wrong\n",
+               threads_count, all[0], all[1]);
+    }
+
+    MPI_Finalize();
+    return (all[1] > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
