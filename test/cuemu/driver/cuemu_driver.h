@@ -248,6 +248,7 @@ typedef struct cuemu_mem {
     int              readonly;
     cuemu_slab_t    *slab;
     void            *owner;       /* pool or allocation handle */
+    int              imported;    /* POOL: of another process's */
 } cuemu_mem_t;
 
 /* Looks up with cuemu_lock(); the result is valid while it is held. */
@@ -255,6 +256,10 @@ cuemu_mem_t *cuemu_mem_find(uint64_t addr);
 
 /* How many records of a kind there are, and how often they are held. */
 unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p);
+
+/* Some record of this owner's, of one extent or (-1) any; NULL: there is none.
+   With the lock. */
+cuemu_mem_t *cuemu_mem_of(const void *owner, int extent);
 
 /* Adds a record (copied); NULL if out of memory or overlapping. */
 cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem);
@@ -293,6 +298,10 @@ CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream);
 
 /* A mapping from another process is going. With the lock. */
 void cuemu_ipc_forget(const cuemu_mem_t *mem);
+
+/* The cluster whose nodes share memory over NVLink (CUEMU_FABRIC, a number),
+   or 0: no such thing. */
+uint64_t cuemu_fabric(void);
 
 /* A unique number in the session. */
 uint64_t cuemu_unique_id(void);

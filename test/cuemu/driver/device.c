@@ -419,6 +419,9 @@ static const struct {
 /* Highest attribute of CUDA 13.0; unknown ones are an error, others are 0 */
 #define CUEMU_LAST_ATTRIBUTE 148
 
+/* ..._HANDLE_TYPE_FABRIC_SUPPORTED, which headers before 12.4 do not have */
+#define CUEMU_ATTRIBUTE_FABRIC 128
+
 CUEMU_API(cuDeviceGetAttribute,
           (int *value, CUdevice_attribute attribute, CUdevice device),
           (value, attribute, device))
@@ -438,6 +441,9 @@ CUEMU_API(cuDeviceGetAttribute,
 
     cuemu_busid_parse(gpu->busid, &domain, &bus, &dev);
     switch ((int)attribute) {
+    case CUEMU_ATTRIBUTE_FABRIC:
+        *value = (cuemu_fabric() != 0);
+        return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
         *value = (int)domain;
         return CUDA_SUCCESS;

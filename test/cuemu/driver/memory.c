@@ -492,7 +492,7 @@ static void cuemu_mem_drop(cuemu_mem_t *mem)
             munmap((void*)(uintptr_t)mem->va, mem->va_size);
             mem->va = 0;
         }
-        cuemu_mem_unback(mem, mem->kind != CUEMU_MEM_IPC);
+        cuemu_mem_unback(mem, (mem->kind != CUEMU_MEM_IPC) && !mem->imported);
     }
 
     cuemu_mem_remove(mem);
@@ -531,6 +531,20 @@ CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
     }
     cuemu_unlock();
     return CUDA_SUCCESS;
+}
+
+cuemu_mem_t *cuemu_mem_of(const void *owner, int extent)
+{
+    size_t i;
+
+    for (i = 0; i < cuemu_num_mems; ++i) {
+        if ((cuemu_mems[i]->owner == owner) &&
+            ((extent < 0) || (cuemu_mems[i]->extent == extent))) {
+            return cuemu_mems[i];
+        }
+    }
+
+    return NULL;
 }
 
 /* A context is going: so is its memory. With the lock. */

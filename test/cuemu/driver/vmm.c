@@ -2,7 +2,8 @@
 
 /*
  * Memory in two steps (physical memory, then a mapping), handles of it as file
- * descriptors, and stream-ordered memory from pools.
+ * descriptors or for the fabric, and stream-ordered memory from pools, which
+ * can be shared the same two ways.
  */
 #include "cuemu_driver.h"
 
@@ -11,16 +12,42 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define CUEMU_FD_MAGIC 0x64666d6d76756d63ull
+#define CUEMU_FD_MAGIC   0x64666d6d76756d63ull
+#define CUEMU_POOL_MAGIC 0x6c6f6f7076756d63ull
+#define CUEMU_PTR_MAGIC  0x7274707076756d63ull
 
-/* What the file behind an exported handle holds. */
+#define CUEMU_SHAREABLE_BYTES 64
+
+/* CU_MEM_HANDLE_TYPE_FABRIC, which headers before 12.3 do not have */
+#define CUEMU_TYPE_FABRIC 8
+
+/* What the file behind an exported handle holds, or a fabric handle itself. */
 typedef struct {
     uint64_t magic;
     uint64_t epoch;
     uint64_t id;
-    int32_t  extent;
+    uint64_t fabric; /* the cluster's number; 0 in a file */
+    int32_t  extent; /* -1: of a pool */
     int32_t  gpu;
 } cuemu_vmm_file_t;
+
+_Static_assert(sizeof(cuemu_vmm_file_t) <= CUEMU_SHAREABLE_BYTES,
+               "a fabric handle is 64 bytes");
+
+/* An allocation of a pool, as cuMemPoolExportPointer() describes it. */
+typedef struct {
+    uint64_t magic;
+    uint64_t epoch;
+    uint64_t pool;
+    uint64_t id;     /* of the extent */
+    uint64_t size;
+    int32_t  extent;
+    int32_t  slot;   /* process that exported it */
+    uint64_t spare[2];
+} cuemu_pool_ptr_t;
+
+_Static_assert(sizeof(cuemu_pool_ptr_t) == sizeof(CUmemPoolPtrExportData),
+               "an exported pointer is 64 bytes");
 
 typedef struct {
     cuemu_object_t      obj;
@@ -33,12 +60,18 @@ typedef struct {
     int                 imported;
 } cuemu_handle_t;
 
-typedef struct {
-    cuemu_object_t obj;
-    int            device;
-    int            is_default;
-    uint64_t       threshold;
+typedef struct cuemu_pool {
+    cuemu_object_t     obj;
+    int                device;
+    int                is_default;
+    int                handle_types;
+    uint64_t           id;        /* the exporter's, if it is imported */
+    uint64_t           threshold;
+    int                imported;  /* how often; 0: this process's own */
+    struct cuemu_pool *next;      /* imported ones */
 } cuemu_pool_t;
+
+static cuemu_pool_t *cuemu_pool_imported;
 
 static cuemu_pool_t *cuemu_pool_default[CUEMU_MAX_GPUS];
 static cuemu_pool_t *cuemu_pool_current[CUEMU_MAX_GPUS];
@@ -55,9 +88,85 @@ static cuemu_pool_free_t *cuemu_pool_frees;
 uint64_t cuemu_handle_types(const cuemu_mem_t *mem)
 {
     const cuemu_handle_t *handle = mem->owner;
+    const cuemu_pool_t *pool     = mem->owner;
 
-    return (mem->kind == CUEMU_MEM_VMM) ?
-           (uint64_t)handle->prop.requestedHandleTypes : 0;
+    switch (mem->kind) {
+    case CUEMU_MEM_VMM:
+        return (uint64_t)handle->prop.requestedHandleTypes;
+    case CUEMU_MEM_POOL:
+        return (cuemu_object_check(pool, CUEMU_OBJ_POOL) != NULL) ?
+               (uint64_t)pool->handle_types : 0;
+    default:
+        return 0;
+    }
+}
+
+uint64_t cuemu_fabric(void)
+{
+    const char *env = getenv("CUEMU_FABRIC");
+
+    return (env == NULL) ? 0 : strtoull(env, NULL, 0);
+}
+
+/* SUCCESS if memory may be shared in all of these ways. */
+static CUresult cuemu_check_types(int types)
+{
+    if (cuemu_fabric() != 0) {
+        types &= ~CUEMU_TYPE_FABRIC;
+    }
+
+    return (types & ~(int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ?
+           CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+/* Writes a handle of a type, for a file or the fabric. */
+static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
+{
+    int fd;
+
+    file->epoch = cuemu_session.shared->real_epoch_ns;
+    if (type == CUEMU_TYPE_FABRIC) {
+        file->fabric = cuemu_fabric();
+        memset(shareable, 0, CUEMU_SHAREABLE_BYTES);
+        memcpy(shareable, file, sizeof(*file));
+        return CUDA_SUCCESS;
+    }
+
+    fd = memfd_create("cuemu-memory", MFD_CLOEXEC);
+    if (fd < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+
+    if (pwrite(fd, file, sizeof(*file), 0) != (ssize_t)sizeof(*file)) {
+        close(fd);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+
+    *(int*)shareable = fd;
+    return CUDA_SUCCESS;
+}
+
+/* Reads a handle back. */
+static CUresult cuemu_shared(void *shareable, int type, uint64_t magic,
+                             cuemu_vmm_file_t *file)
+{
+    if (cuemu_check_types(type) != CUDA_SUCCESS) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    if (type == CUEMU_TYPE_FABRIC) {
+        memcpy(file, shareable, sizeof(*file));
+        if (file->fabric != cuemu_fabric()) {
+            return CUDA_ERROR_NOT_PERMITTED;
+        }
+    } else if (pread((int)(intptr_t)shareable, file, sizeof(*file), 0) !=
+               (ssize_t)sizeof(*file)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    return ((file->magic == magic) &&
+            (file->epoch == cuemu_session.shared->real_epoch_ns)) ?
+           CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static cuemu_handle_t *cuemu_handle_check(CUmemGenericAllocationHandle handle)
@@ -132,9 +241,9 @@ CUEMU_API(cuMemCreate,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    if ((int)prop->requestedHandleTypes &
-        ~(int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* fabric handles among them */
+    result = cuemu_check_types((int)prop->requestedHandleTypes);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
 
     handle = cuemu_object_new(CUEMU_OBJ_HANDLE, sizeof(*handle));
@@ -409,40 +518,26 @@ CUEMU_API(cuMemExportToShareableHandle,
 {
     cuemu_handle_t *handle = cuemu_handle_check(value);
     cuemu_vmm_file_t file  = {.magic = CUEMU_FD_MAGIC};
-    int fd;
 
     if ((handle == NULL) || (shareable == NULL) || (flags != 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    if ((type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+    if ((cuemu_check_types(type) != CUDA_SUCCESS) ||
         !((int)handle->prop.requestedHandleTypes & type)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
-    file.epoch  = cuemu_session.shared->real_epoch_ns;
     file.id     = cuemu_session.shared->extents[handle->extent].id;
     file.extent = handle->extent;
     file.gpu    = handle->gpu;
-    fd          = memfd_create("cuemu-memory", MFD_CLOEXEC);
-    if (fd < 0) {
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    }
-
-    if (pwrite(fd, &file, sizeof(file), 0) != (ssize_t)sizeof(file)) {
-        close(fd);
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    }
-
-    *(int*)shareable = fd;
-    return CUDA_SUCCESS;
+    return cuemu_share(shareable, type, &file);
 }
 
 CUEMU_API(cuMemImportFromShareableHandle,
           (CUmemGenericAllocationHandle *value, void *shareable, int type),
           (value, shareable, type))
 {
-    int fd = (int)(intptr_t)shareable;
     cuemu_extent_t *extent;
     cuemu_handle_t *handle;
     cuemu_vmm_file_t file;
@@ -452,14 +547,9 @@ CUEMU_API(cuMemImportFromShareableHandle,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-
-    if ((pread(fd, &file, sizeof(file), 0) != (ssize_t)sizeof(file)) ||
-        (file.magic != CUEMU_FD_MAGIC) ||
-        (file.epoch != cuemu_session.shared->real_epoch_ns)) {
-        return CUDA_ERROR_INVALID_VALUE;
+    result = cuemu_shared(shareable, type, CUEMU_FD_MAGIC, &file);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
 
     handle = cuemu_object_new(CUEMU_OBJ_HANDLE, sizeof(*handle));
@@ -480,8 +570,7 @@ CUEMU_API(cuMemImportFromShareableHandle,
         handle->prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
         handle->prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
         handle->prop.location.id          = cuemu_device_of_gpu(file.gpu);
-        handle->prop.requestedHandleTypes =
-                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        handle->prop.requestedHandleTypes = (CUmemAllocationHandleType)type;
         result                            = CUDA_SUCCESS;
     } else {
         result = CUDA_ERROR_INVALID_VALUE;
@@ -583,7 +672,7 @@ CUEMU_API(cuMemPoolCreate, (CUmemoryPool *handle, const CUmemPoolProps *props),
     }
 
     if ((props->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
-        (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)) {
+        (cuemu_check_types((int)props->handleTypes) != CUDA_SUCCESS)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
@@ -597,17 +686,35 @@ CUEMU_API(cuMemPoolCreate, (CUmemoryPool *handle, const CUmemPoolProps *props),
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    pool->device = props->location.id;
-    *handle      = (CUmemoryPool)pool;
+    pool->device       = props->location.id;
+    pool->handle_types = (int)props->handleTypes;
+    pool->id           = cuemu_unique_id();
+    *handle            = (CUmemoryPool)pool;
     return CUDA_SUCCESS;
 }
 
 CUEMU_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle))
 {
-    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL), **link;
+    int keep;
 
     if ((pool == NULL) || pool->is_default) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (pool->imported) {
+        cuemu_lock();
+        keep = (cuemu_mem_of(pool, -1) != NULL);
+        if (!keep && (--pool->imported == 0)) {
+            link = &cuemu_pool_imported;
+            while (*link != pool) {
+                link = &(*link)->next;
+            }
+            *link = pool->next;
+            cuemu_object_delete(pool);
+        }
+        cuemu_unlock();
+        return keep ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     }
 
     if (cuemu_pool_current[pool->device] == pool) {
@@ -750,8 +857,9 @@ CUEMU_API(cuMemAllocFromPoolAsync,
         return CUDA_ERROR_INVALID_CONTEXT;
     }
 
-    return (pool == NULL) ? CUDA_ERROR_INVALID_VALUE :
-                            cuemu_pool_alloc(ptr, size, pool, stream);
+    return ((pool == NULL) || pool->imported) ?
+           CUDA_ERROR_INVALID_VALUE :
+           cuemu_pool_alloc(ptr, size, pool, stream);
 }
 
 static void cuemu_pool_release(void *arg)
@@ -809,30 +917,168 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
     return CUDA_SUCCESS;
 }
 
-/* Pools are not shared between processes */
 CUEMU_API(cuMemPoolExportToShareableHandle,
-          (void *shareable, CUmemoryPool pool, int type,
+          (void *shareable, CUmemoryPool handle, int type,
            unsigned long long flags),
-          (shareable, pool, type, flags))
+          (shareable, handle, type, flags))
 {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    cuemu_pool_t *pool    = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    cuemu_vmm_file_t file = {.magic = CUEMU_POOL_MAGIC, .extent = -1};
+
+    if ((pool == NULL) || (shareable == NULL) || (flags != 0) ||
+        !(pool->handle_types & type) || pool->imported) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    file.id  = pool->id;
+    file.gpu = cuemu_process.gpu[pool->device];
+    return cuemu_share(shareable, type, &file);
 }
 
+/* The same pool again is the same handle, to be destroyed as often, which is
+   refused while memory of it is imported, as on an H100. */
 CUEMU_API(cuMemPoolImportFromShareableHandle,
-          (CUmemoryPool *pool, void *shareable, int type,
+          (CUmemoryPool *handle, void *shareable, int type,
            unsigned long long flags),
-          (pool, shareable, type, flags))
+          (handle, shareable, type, flags))
 {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    cuemu_vmm_file_t file;
+    cuemu_pool_t *pool;
+    CUresult result;
+    int device;
+
+    if ((handle == NULL) || (flags != 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_shared(shareable, type, CUEMU_POOL_MAGIC, &file);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_lock();
+    for (pool = cuemu_pool_imported; (pool != NULL) && (pool->id != file.id);
+         pool = pool->next) {
+    }
+
+    if (pool == NULL) {
+        pool = cuemu_object_new(CUEMU_OBJ_POOL, sizeof(*pool));
+        if (pool == NULL) {
+            cuemu_unlock();
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+
+        device              = cuemu_device_of_gpu(file.gpu);
+        pool->device        = (device >= 0) ? device : 0;
+        pool->id            = file.id;
+        pool->next          = cuemu_pool_imported;
+        cuemu_pool_imported = pool;
+    }
+    ++pool->imported;
+    cuemu_unlock();
+
+    *handle = (CUmemoryPool)pool;
+    return CUDA_SUCCESS;
 }
 
-CUEMU_API(cuMemPoolExportPointer, (void *data, CUdeviceptr ptr), (data, ptr))
+CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
+                                   CUdeviceptr ptr),
+          (data, ptr))
 {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    cuemu_pool_ptr_t out = {.magic = CUEMU_PTR_MAGIC};
+    CUresult result      = CUDA_ERROR_INVALID_VALUE;
+    cuemu_pool_t *pool;
+    cuemu_mem_t *mem;
+
+    if (data == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem = cuemu_mem_find(ptr);
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_POOL)) {
+        pool = cuemu_object_check(mem->owner, CUEMU_OBJ_POOL);
+        if ((pool != NULL) && (pool->handle_types != 0)) {
+            out.epoch  = cuemu_session.shared->real_epoch_ns;
+            out.pool   = pool->id;
+            out.id     = cuemu_session.shared->extents[mem->extent].id;
+            out.size   = mem->size;
+            out.extent = mem->extent;
+            out.slot   = cuemu_session.slot;
+            memcpy(data, &out, sizeof(out));
+            result = CUDA_SUCCESS;
+        }
+    }
+    cuemu_unlock();
+    return result;
+}
+
+/* The same memory again is the same address, and one cuMemFree() undoes all of
+   it, as on an H100. */
+static CUresult cuemu_pool_map(const cuemu_pool_ptr_t *in, cuemu_pool_t *pool,
+                               CUdeviceptr *ptr)
+{
+    cuemu_extent_t *extent = &cuemu_session.shared->extents[in->extent];
+    cuemu_mem_t mem        = {.kind = CUEMU_MEM_POOL, .imported = 1};
+    const cuemu_mem_t *known;
+
+    known = cuemu_mem_of(pool, in->extent);
+    if ((known != NULL) && (extent->id == in->id)) {
+        *ptr = (CUdeviceptr)known->base;
+        return CUDA_SUCCESS;
+    }
+
+    if ((extent->id != in->id) || !extent->live || (in->size > extent->size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    mem.va_size = in->size;
+    mem.va      = cuemu_va_reserve(0, mem.va_size, 0);
+    if (mem.va == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    mem.base   = mem.va;
+    mem.size   = in->size;
+    mem.gpu    = extent->gpu;
+    mem.extent = in->extent;
+    mem.offset = extent->offset;
+    mem.id     = cuemu_unique_id();
+    mem.owner  = pool;
+    if (cuemu_mem_add(&mem) == NULL) {
+        cuemu_va_release(mem.va, mem.va_size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    cuemu_session_extent_get(in->extent);
+    *ptr = (CUdeviceptr)mem.base;
+    return CUDA_SUCCESS;
 }
 
 CUEMU_API(cuMemPoolImportPointer,
-          (CUdeviceptr *ptr, CUmemoryPool pool, void *data), (ptr, pool, data))
+          (CUdeviceptr *ptr, CUmemoryPool handle,
+           CUmemPoolPtrExportData *data),
+          (ptr, handle, data))
 {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    cuemu_pool_ptr_t in;
+    CUresult result;
+
+    if ((ptr == NULL) || (data == NULL) || (pool == NULL) || !pool->imported) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    memcpy(&in, data, sizeof(in));
+    if ((in.magic != CUEMU_PTR_MAGIC) || (in.pool != pool->id) ||
+        (in.epoch != cuemu_session.shared->real_epoch_ns) || (in.extent < 0) ||
+        (in.extent >= CUEMU_MAX_EXTENTS)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    cuemu_session_lock();
+    result = cuemu_pool_map(&in, pool, ptr);
+    cuemu_session_unlock();
+    cuemu_unlock();
+    return result;
 }

@@ -830,19 +830,46 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
     return NVML_SUCCESS;
 }
 
-/* No fabric manager: what a single node without multi-node NVLink says. */
+/*
+ * CUEMU_FABRIC=N: the node is one of cluster N, whose nodes share memory over
+ * NVLink; CUEMU_FABRIC_CLIQUE is its part of it, 0 if not set. Else what a
+ * single node without a fabric manager says.
+ */
+static nvmlReturn_t cuemu_nvml_fabric(unsigned char uuid[16], unsigned *clique)
+{
+    const char *cluster = getenv("CUEMU_FABRIC");
+    const char *part    = getenv("CUEMU_FABRIC_CLIQUE");
+    uint64_t number     = (cluster == NULL) ? 0 : strtoull(cluster, NULL, 0);
+
+    if (number == 0) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+
+    memset(uuid, 0, 16);
+    memcpy(uuid, &number, sizeof(number));
+    *clique = (part == NULL) ? 0 : (unsigned)strtoul(part, NULL, 0);
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device,
                                         nvmlGpuFabricInfo_t *gpuFabricInfo)
 {
     CUEMU_NVML_GPU(device, gpu, gpuFabricInfo == NULL);
-    return NVML_ERROR_NOT_SUPPORTED;
+    gpuFabricInfo->state  = NVML_GPU_FABRIC_STATE_COMPLETED;
+    gpuFabricInfo->status = NVML_SUCCESS;
+    return cuemu_nvml_fabric(gpuFabricInfo->clusterUuid,
+                             &gpuFabricInfo->cliqueId);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,
                                          nvmlGpuFabricInfoV_t *gpuFabricInfo)
 {
     CUEMU_NVML_GPU(device, gpu, gpuFabricInfo == NULL);
-    return NVML_ERROR_NOT_SUPPORTED;
+    gpuFabricInfo->state      = NVML_GPU_FABRIC_STATE_COMPLETED;
+    gpuFabricInfo->status     = NVML_SUCCESS;
+    gpuFabricInfo->healthMask = 0;
+    return cuemu_nvml_fabric(gpuFabricInfo->clusterUuid,
+                             &gpuFabricInfo->cliqueId);
 }
 
 

@@ -280,3 +280,174 @@ TEST_F(driver, physical_memory_by_descriptor)
         CU_OK(cuMemAddressFree(va, size));
     });
 }
+
+/* What a handle is fetched as: a file descriptor of the other process, or a
+   fabric handle, which lies in shared memory */
+static void *fetch(int type, const void *fabric, uint64_t pid, uint64_t fd,
+                   FILE **file)
+{
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        return const_cast<void*>(fabric);
+    }
+
+    std::string path = "/proc/" + std::to_string(pid) + "/fd/" +
+                       std::to_string(fd);
+    *file            = fopen(path.c_str(), "r");
+    return (*file == nullptr) ? nullptr : (void*)(intptr_t)fileno(*file);
+}
+
+class driver_share : public driver, public ::testing::WithParamInterface<int> {
+};
+
+TEST_P(driver_share, memory_of_pools)
+{
+    const CUmemAllocationHandleType type = (CUmemAllocationHandleType)
+            GetParam();
+    const size_t size                    = 4 * MiB;
+
+    setenv("CUEMU_FABRIC", "7", 1);
+    run(2, [&](int rank) {
+        CUmemPoolProps props   = {};
+        CUmemAccessDesc access = {};
+        CUmemPoolPtrExportData data;
+        CUmemoryPool pool, again;
+        CUdeviceptr mem = 0, same = 0;
+        CUmemFabricHandle fabric;
+        FILE *file = nullptr;
+        int fd     = -1;
+
+        use(rank);
+        if (rank == 1) {
+            props.allocType     = CU_MEM_ALLOCATION_TYPE_PINNED;
+            props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            props.location.id   = 1;
+            props.handleTypes   = type;
+            CU_OK(cuMemPoolCreate(&pool, &props));
+            CU_OK(cuMemAllocFromPoolAsync(&mem, size, pool, nullptr));
+            CU_OK(cuStreamSynchronize(nullptr));
+            put(mem, pattern(size, 60));
+            uint64_t allowed = 0;
+            CU_OK(cuPointerGetAttribute(
+                    &allowed, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, mem));
+            EXPECT_EQ((uint64_t)type, allowed);
+            CU_OK(cuMemPoolExportToShareableHandle(
+                    (type == CU_MEM_HANDLE_TYPE_FABRIC) ? (void*)&fabric :
+                                                          (void*)&fd,
+                    pool, type, 0));
+            CU_OK(cuMemPoolExportPointer(&data, mem + 512));
+            memcpy(&m_shared->handle[0], &data, sizeof(data));
+            memcpy(&m_shared->handle[1], &fabric, sizeof(fabric));
+            m_shared->value[0] = (uint64_t)getpid();
+            m_shared->value[1] = (uint64_t)fd;
+        }
+        barrier();
+
+        if (rank == 0) {
+            void *os = fetch(type, &m_shared->handle[1], m_shared->value[0],
+                             m_shared->value[1], &file);
+            CU_OK(cuMemPoolImportFromShareableHandle(&pool, os, type, 0));
+            CU_OK(cuMemPoolImportFromShareableHandle(&again, os, type, 0));
+            EXPECT_EQ(pool, again);
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuMemAllocFromPoolAsync(&mem, size, pool, nullptr));
+            access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access.location.id   = 0;
+            access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            CU_OK(cuMemPoolSetAccess(pool, &access, 1));
+            memcpy(&data, &m_shared->handle[0], sizeof(data));
+            CU_OK(cuMemPoolImportPointer(&mem, pool, &data));
+            CU_OK(cuMemPoolImportPointer(&same, pool, &data));
+            EXPECT_EQ(mem, same);
+            EXPECT_EQ(pattern(size, 60), get(mem, size));
+            put(mem, pattern(size, 61));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(pool));
+            CU_OK(cuMemFree(mem));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(mem));
+            CU_OK(cuMemPoolDestroy(pool));
+            CU_OK(cuMemPoolDestroy(pool));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuMemPoolImportPointer(&mem, pool, &data));
+        }
+        barrier();
+
+        if (rank == 1) {
+            EXPECT_EQ(pattern(size, 61), get(mem, size));
+        }
+    });
+    unsetenv("CUEMU_FABRIC");
+}
+
+TEST_F(driver, pool_that_is_not_shared)
+{
+    run(1, [&](int) {
+        CUmemPoolProps props = {};
+        CUmemPoolPtrExportData data;
+        CUmemoryPool pool;
+        CUdeviceptr mem;
+        int fd;
+
+        use(0);
+        props.allocType     = CU_MEM_ALLOCATION_TYPE_PINNED;
+        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CU_OK(cuMemPoolCreate(&pool, &props));
+        CU_OK(cuMemAllocFromPoolAsync(&mem, MiB, pool, nullptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuMemPoolExportToShareableHandle(
+                          &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                          0));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, mem));
+        props.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&pool, &props));
+    });
+}
+
+TEST_P(driver_share, memory_made_with_cuMemCreate)
+{
+    const CUmemAllocationHandleType type = (CUmemAllocationHandleType)
+            GetParam();
+    const size_t size                    = 4 * MiB;
+
+    setenv("CUEMU_FABRIC", "7", 1);
+    run(2, [&](int rank) {
+        CUmemAllocationProp prop = {};
+        CUmemGenericAllocationHandle handle;
+        CUmemFabricHandle fabric;
+        FILE *file = nullptr;
+        int fd     = -1;
+
+        use(rank);
+        if (rank == 1) {
+            prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
+            prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
+            prop.requestedHandleTypes = type;
+            CU_OK(cuMemCreate(&handle, size, &prop, 0));
+            CU_OK(cuMemExportToShareableHandle(
+                    (type == CU_MEM_HANDLE_TYPE_FABRIC) ? (void*)&fabric :
+                                                          (void*)&fd,
+                    handle, type, 0));
+            memcpy(&m_shared->handle[1], &fabric, sizeof(fabric));
+            m_shared->value[0] = (uint64_t)getpid();
+            m_shared->value[1] = (uint64_t)fd;
+        }
+        barrier();
+
+        if (rank == 0) {
+            void *os = fetch(type, &m_shared->handle[1], m_shared->value[0],
+                             m_shared->value[1], &file);
+            CU_OK(cuMemImportFromShareableHandle(&handle, os, type));
+            CU_OK(cuMemRelease(handle));
+            if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+                setenv("CUEMU_FABRIC", "8", 1); /* another cluster */
+                EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED,
+                          cuMemImportFromShareableHandle(&handle, os, type));
+            }
+        }
+        barrier();
+    });
+    unsetenv("CUEMU_FABRIC");
+}
+
+INSTANTIATE_TEST_SUITE_P(types, driver_share,
+                         ::testing::Values(
+                                 (int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 (int)CU_MEM_HANDLE_TYPE_FABRIC));
