@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GPU memory of every kind, by the CUDA driver's own calls."""
+
+import ctypes
+import mmap
+
+MIB = 1 << 20
+SIZE = 4 * MIB     # of each allocation, two granules
+
+PINNED, DEVICE, READ_WRITE = 1, 1, 3
+NONE, POSIX_FD, FABRIC = 0, 1, 8
+
+
+class Location(ctypes.Structure):
+    _fields_ = [('type', ctypes.c_int), ('id', ctypes.c_int)]
+
+
+class AllocationProperties(ctypes.Structure):
+    _fields_ = [('type', ctypes.c_int), ('handle_types', ctypes.c_int),
+                ('location', Location), ('win32', ctypes.c_void_p),
+                ('flags', ctypes.c_uint8 * 8)]
+
+
+class AccessDescription(ctypes.Structure):
+    _fields_ = [('location', Location), ('flags', ctypes.c_int)]
+
+
+class PoolProperties(ctypes.Structure):
+    _fields_ = [('type', ctypes.c_int), ('handle_types', ctypes.c_int),
+                ('location', Location), ('win32', ctypes.c_void_p),
+                ('max_size', ctypes.c_size_t), ('usage', ctypes.c_uint16),
+                ('reserved', ctypes.c_uint8 * 54)]
+
+
+class NoMemory(Exception):
+    """The driver refused a step; its number and the result."""
+
+
+class Gpu:
+    """One GPU with its primary context current; what it allocates stays."""
+
+    def __init__(self, device):
+        self.cuda = ctypes.CDLL('libcuda.so.1')
+        self.device = device
+        self.kept = []
+        self.call('cuInit', 0)
+        context = ctypes.c_void_p()
+        self.call('cuDevicePrimaryCtxRetain', ctypes.byref(context), device)
+        self.call('cuCtxSetCurrent', context)
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        if result != 0:
+            raise NoMemory('%s: %d' % (name, result))
+
+    def plain(self):
+        address = ctypes.c_uint64()
+        self.call('cuMemAlloc_v2', ctypes.byref(address),
+                  ctypes.c_size_t(SIZE))
+        return address.value
+
+    def managed(self):
+        address = ctypes.c_uint64()
+        self.call('cuMemAllocManaged', ctypes.byref(address),
+                  ctypes.c_size_t(SIZE), 1)
+        return address.value
+
+    def locked_host(self):
+        address = ctypes.c_void_p()
+        self.call('cuMemHostAlloc', ctypes.byref(address),
+                  ctypes.c_size_t(SIZE), 0)
+        return address.value
+
+    def pageable(self):
+        memory = mmap.mmap(-1, SIZE)
+        self.kept.append(memory)
+        return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+    def _map(self, address, size, types):
+        properties = AllocationProperties(PINNED, types,
+                                          Location(DEVICE, self.device))
+        handle = ctypes.c_uint64()
+        self.call('cuMemCreate', ctypes.byref(handle), ctypes.c_size_t(size),
+                  ctypes.byref(properties), ctypes.c_uint64(0))
+        self.call('cuMemMap', ctypes.c_uint64(address), ctypes.c_size_t(size),
+                  ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+        access = AccessDescription(Location(DEVICE, self.device), READ_WRITE)
+        self.call('cuMemSetAccess', ctypes.c_uint64(address),
+                  ctypes.c_size_t(size), ctypes.byref(access),
+                  ctypes.c_size_t(1))
+        self.call('cuMemRelease', handle)
+
+    def mapped(self, types, pieces=1):
+        """Of a reservation eight times as large, the first part."""
+        address = ctypes.c_uint64()
+        self.call('cuMemAddressReserve', ctypes.byref(address),
+                  ctypes.c_size_t(8 * SIZE), ctypes.c_size_t(0),
+                  ctypes.c_uint64(0), ctypes.c_uint64(0))
+        for piece in range(pieces):
+            self._map(address.value + piece * SIZE // pieces, SIZE // pieces,
+                      types)
+        return address.value
+
+    def pooled(self, types=None):
+        """From the default pool, or from one that can be shared."""
+        address = ctypes.c_uint64()
+        if types is None:
+            self.call('cuMemAllocAsync', ctypes.byref(address),
+                      ctypes.c_size_t(SIZE), None)
+        else:
+            properties = PoolProperties(PINNED, types,
+                                        Location(DEVICE, self.device))
+            pool = ctypes.c_void_p()
+            self.call('cuMemPoolCreate', ctypes.byref(pool),
+                      ctypes.byref(properties))
+            self.call('cuMemAllocFromPoolAsync', ctypes.byref(address),
+                      ctypes.c_size_t(SIZE), pool, None)
+        self.call('cuCtxSynchronize')
+        return address.value
+
+    def fill(self, address, size, value):
+        self.call('cuMemsetD8_v2', ctypes.c_uint64(address),
+                  ctypes.c_ubyte(value), ctypes.c_size_t(size))
+        self.call('cuCtxSynchronize')
+
+    def read(self, address, size):
+        out = ctypes.create_string_buffer(size)
+        self.call('cuMemcpyDtoH_v2', out, ctypes.c_uint64(address),
+                  ctypes.c_size_t(size))
+        return out.raw
+
+
+# How memory may come about: (name, how, can a peer be expected to reach it)
+KINDS = [
+    ('cuMemAlloc', lambda gpu: gpu.plain()),
+    ('cuMemAllocManaged', lambda gpu: gpu.managed()),
+    ('cuMemHostAlloc', lambda gpu: gpu.locked_host()),
+    ('pageable', lambda gpu: gpu.pageable()),
+    ('cuMemCreate, no handle', lambda gpu: gpu.mapped(NONE)),
+    ('cuMemCreate, file descriptor', lambda gpu: gpu.mapped(POSIX_FD)),
+    ('cuMemCreate, fabric', lambda gpu: gpu.mapped(FABRIC)),
+    ('cuMemCreate, both', lambda gpu: gpu.mapped(POSIX_FD | FABRIC)),
+    ('two mappings, file descriptor', lambda gpu: gpu.mapped(POSIX_FD, 2)),
+    ('cuMemAllocAsync', lambda gpu: gpu.pooled()),
+    ('pool, no handle', lambda gpu: gpu.pooled(NONE)),
+    ('pool, file descriptor', lambda gpu: gpu.pooled(POSIX_FD)),
+    ('pool, fabric', lambda gpu: gpu.pooled(FABRIC)),
+]
