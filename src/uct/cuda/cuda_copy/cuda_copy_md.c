@@ -256,7 +256,8 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         return UCS_ERR_INVALID_ADDR;
     }
 
-    /* Memory of a pool belongs to no context, and a peer cannot map it */
+    /* Memory of a pool belongs to no context; a peer can map that of pools made
+     * to be shared only */
     if ((memory.type == UCS_MEMORY_TYPE_CUDA) && (memory.context == NULL) &&
         (md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
         !uct_cuda_memory_is_vmm(address)) {

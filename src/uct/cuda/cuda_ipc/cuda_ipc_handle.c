@@ -2,7 +2,8 @@
 /*
  * Export and import of GPU memory between processes, one pair of functions for
  * each way the driver has: legacy handles for cuMemAlloc memory, fabric handles
- * and file descriptors for memory made with cuMemCreate.
+ * and file descriptors for memory made with cuMemCreate and for pools, whose
+ * memory is named by the pool and a place in it.
  */
 #include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
 
@@ -10,6 +11,8 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,6 +24,41 @@
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
 #endif
+
+
+/* CU_MEM_HANDLE_TYPE_FABRIC, which cuda.h before 12.3 does not have */
+#define HANDLE_TYPE_FABRIC ((CUmemAllocationHandleType)8)
+
+
+/*
+ * A pool of another process, and memory of one. The driver opens both once a
+ * process and gives the same answer again, whichever context asks: a pool has
+ * to be closed as often as it was opened, and not before its memory; memory
+ * goes with the first call that frees it. (Seen on an H100.)
+ */
+typedef struct pool pool_t;
+
+struct pool {
+    pool_t       *next;
+    CUmemoryPool cuda;
+    unsigned     opened; /* Times */
+    unsigned     places; /* That are open, each as often as it was opened */
+};
+
+typedef struct place place_t;
+
+struct place {
+    place_t     *next;
+    pool_t      *pool;
+    CUdeviceptr mapped;
+    unsigned    opened;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pool_t          *head;
+    place_t         *places;
+} pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 /* Exports memory made with cuMemCreate in one of the ways it was made for */
@@ -38,16 +76,14 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
         return UCS_ERR_UNSUPPORTED;
     }
 
-#if CUDA_VERSION >= 12030
-    if ((allowed & CU_MEM_HANDLE_TYPE_FABRIC) &&
+    if ((allowed & HANDLE_TYPE_FABRIC) &&
         (driver->cuMemExportToShareableHandle(handle->os.bytes, allocation,
-                                              CU_MEM_HANDLE_TYPE_FABRIC, 0) ==
+                                              HANDLE_TYPE_FABRIC, 0) ==
          CUDA_SUCCESS)) {
         handle->type = UCT_CUDA_IPC_HANDLE_FABRIC;
         status       = UCS_OK;
         goto out;
     }
-#endif
 
     if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) &&
         (driver->cuMemExportToShareableHandle(
@@ -62,6 +98,51 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
 out:
     (void)driver->cuMemRelease(allocation);
     return status;
+}
+
+/* Exports memory of a pool that was made to be shared */
+static ucs_status_t export_pool(const void *address, uint64_t allowed,
+                                uct_cuda_ipc_handle_t *handle)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUmemoryPool pool               = NULL;
+    CUmemPoolPtrExportData place;
+    int fd;
+
+    _Static_assert(sizeof(place) == sizeof(handle->place),
+                   "what a pool's memory is exported as");
+
+    if ((allowed == 0) || (driver->cuMemPoolExportPointer == NULL) ||
+        (driver->cuMemPoolExportToShareableHandle == NULL) ||
+        (driver->cuPointerGetAttribute(&pool,
+                                       CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                       (CUdeviceptr)address) !=
+         CUDA_SUCCESS) ||
+        (pool == NULL) ||
+        (driver->cuMemPoolExportPointer(&place, (CUdeviceptr)address) !=
+         CUDA_SUCCESS)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    memcpy(handle->place, &place, sizeof(place));
+    if ((allowed & HANDLE_TYPE_FABRIC) &&
+        (driver->cuMemPoolExportToShareableHandle(handle->os.bytes, pool,
+                                                  HANDLE_TYPE_FABRIC, 0) ==
+         CUDA_SUCCESS)) {
+        handle->type = UCT_CUDA_IPC_HANDLE_POOL_FABRIC;
+        return UCS_OK;
+    }
+
+    if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) &&
+        (driver->cuMemPoolExportToShareableHandle(
+                 &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+         CUDA_SUCCESS)) {
+        handle->os.fd = fd;
+        handle->type  = UCT_CUDA_IPC_HANDLE_POOL_FD;
+        return UCS_OK;
+    }
+
+    return UCS_ERR_UNSUPPORTED;
 }
 
 ucs_status_t uct_cuda_ipc_handle_export(const void *address,
@@ -112,7 +193,9 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
             &allowed, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
             (CUdeviceptr)address);
 
-    if (!legacy_capable && (export_vmm(address, allowed, handle_p) == UCS_OK)) {
+    if (!legacy_capable &&
+        ((export_vmm(address, allowed, handle_p) == UCS_OK) ||
+         (export_pool(address, allowed, handle_p) == UCS_OK))) {
         return UCS_OK;
     }
 
@@ -131,7 +214,8 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
 
 void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle)
 {
-    if (handle->type == UCT_CUDA_IPC_HANDLE_FD) {
+    if ((handle->type == UCT_CUDA_IPC_HANDLE_FD) ||
+        (handle->type == UCT_CUDA_IPC_HANDLE_POOL_FD)) {
         close(handle->os.fd);
     }
 }
@@ -182,35 +266,53 @@ static ucs_status_t open_legacy(const uct_cuda_ipc_handle_t *handle,
     return UCS_OK;
 }
 
+static CUmemAccessDesc access_of(CUdevice device)
+{
+    CUmemAccessDesc access;
+
+    memset(&access, 0, sizeof(access));
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id   = device;
+    access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return access;
+}
+
+/* What the driver is to import. *fd_p: to be closed after, or -1. */
+static ucs_status_t os_handle_get(const uct_cuda_ipc_handle_t *handle,
+                                  CUmemAllocationHandleType *type_p,
+                                  void **os_handle_p, int *fd_p)
+{
+    if (uct_cuda_ipc_handle_is_fabric(handle)) {
+        *type_p      = HANDLE_TYPE_FABRIC;
+        *os_handle_p = (void*)handle->os.bytes;
+        *fd_p        = -1;
+        return UCS_OK;
+    }
+
+    *type_p      = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    *fd_p        = fetch_fd(handle);
+    *os_handle_p = (void*)(intptr_t)*fd_p;
+    return (*fd_p < 0) ? UCS_ERR_UNREACHABLE : UCS_OK;
+}
+
 static ucs_status_t open_vmm(const uct_cuda_ipc_handle_t *handle,
                              CUdevice device, CUdeviceptr *mapped_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUmemAllocationHandleType type  = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    void *os_handle                 = NULL;
-    int fd                          = -1;
     ucs_status_t status             = UCS_ERR_UNREACHABLE;
     CUmemGenericAllocationHandle allocation;
+    CUmemAllocationHandleType type;
     CUmemAccessDesc access;
     CUdeviceptr mapped;
+    void *os_handle;
+    int fd;
 
     if (driver->cuMemImportFromShareableHandle == NULL) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (handle->type == UCT_CUDA_IPC_HANDLE_FD) {
-        fd = fetch_fd(handle);
-        if (fd < 0) {
-            return UCS_ERR_UNREACHABLE;
-        }
-        os_handle = (void*)(intptr_t)fd;
-    } else {
-#if CUDA_VERSION >= 12030
-        type      = CU_MEM_HANDLE_TYPE_FABRIC;
-        os_handle = (void*)handle->os.bytes;
-#else
-        return UCS_ERR_UNSUPPORTED;
-#endif
+    if (os_handle_get(handle, &type, &os_handle, &fd) != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
     }
 
     if (driver->cuMemImportFromShareableHandle(&allocation, os_handle, type) !=
@@ -228,10 +330,7 @@ static ucs_status_t open_vmm(const uct_cuda_ipc_handle_t *handle,
         goto err_free_address;
     }
 
-    memset(&access, 0, sizeof(access));
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id   = device;
-    access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    access = access_of(device);
     if (driver->cuMemSetAccess(mapped, handle->length, &access, 1) !=
         CUDA_SUCCESS) {
         goto err_unmap;
@@ -254,6 +353,157 @@ out_close_fd:
     return status;
 }
 
+/* Finds or makes the record of a pool; call with the lock held */
+static pool_t *pool_get(CUmemoryPool cuda)
+{
+    pool_t *pool;
+
+    for (pool = pools.head; (pool != NULL) && (pool->cuda != cuda);
+         pool = pool->next) {
+    }
+
+    if (pool == NULL) {
+        pool = calloc(1, sizeof(*pool));
+        if (pool == NULL) {
+            return NULL;
+        }
+
+        pool->cuda = cuda;
+        pool->next = pools.head;
+        pools.head = pool;
+    }
+
+    ++pool->opened;
+    return pool;
+}
+
+/* Closes a pool of which nothing is open; call with the lock held */
+static void pool_put(pool_t *pool)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    pool_t **link                   = &pools.head;
+
+    if (pool->places > 0) {
+        return;
+    }
+
+    while (pool->opened-- > 0) {
+        (void)driver->cuMemPoolDestroy(pool->cuda);
+    }
+
+    while (*link != pool) {
+        link = &(*link)->next;
+    }
+
+    *link = pool->next;
+    free(pool);
+}
+
+/* Counts an opening of a place; call with the lock held */
+static ucs_status_t place_get(pool_t *pool, CUdeviceptr mapped)
+{
+    place_t *place;
+
+    for (place = pools.places; place != NULL; place = place->next) {
+        if (place->mapped == mapped) {
+            ++place->opened;
+            return UCS_OK;
+        }
+    }
+
+    place = malloc(sizeof(*place));
+    if (place == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    place->pool   = pool;
+    place->mapped = mapped;
+    place->opened = 1;
+    place->next   = pools.places;
+    pools.places  = place;
+    ++pool->places;
+    return UCS_OK;
+}
+
+static ucs_status_t open_pool(const uct_cuda_ipc_handle_t *handle,
+                              CUdevice device, CUdeviceptr *mapped_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const CUmemAccessDesc access    = access_of(device);
+    ucs_status_t status             = UCS_ERR_UNREACHABLE;
+    CUmemAllocationHandleType type;
+    CUmemPoolPtrExportData data;
+    CUmemoryPool cuda;
+    void *os_handle;
+    pool_t *pool;
+    int fd;
+
+    if ((driver->cuMemPoolImportFromShareableHandle == NULL) ||
+        (driver->cuMemPoolImportPointer == NULL) ||
+        (driver->cuMemPoolDestroy == NULL) ||
+        (driver->cuMemPoolSetAccess == NULL)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (os_handle_get(handle, &type, &os_handle, &fd) != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    pthread_mutex_lock(&pools.lock);
+    if (driver->cuMemPoolImportFromShareableHandle(&cuda, os_handle, type, 0) !=
+        CUDA_SUCCESS) {
+        goto out;
+    }
+
+    pool = pool_get(cuda);
+    if (pool == NULL) {
+        (void)driver->cuMemPoolDestroy(cuda);
+        status = UCS_ERR_NO_MEMORY;
+        goto out;
+    }
+
+    memcpy(&data, handle->place, sizeof(data));
+    if ((driver->cuMemPoolSetAccess(cuda, &access, 1) == CUDA_SUCCESS) &&
+        (driver->cuMemPoolImportPointer(mapped_p, cuda, &data) ==
+         CUDA_SUCCESS)) {
+        status = place_get(pool, *mapped_p);
+        if (status != UCS_OK) {
+            (void)driver->cuMemFree(*mapped_p);
+        }
+    }
+
+    if (status != UCS_OK) {
+        pool_put(pool);
+    }
+
+out:
+    pthread_mutex_unlock(&pools.lock);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return status;
+}
+
+static void close_pool(CUdeviceptr mapped)
+{
+    place_t **link = &pools.places, *place;
+
+    pthread_mutex_lock(&pools.lock);
+    while ((*link != NULL) && ((*link)->mapped != mapped)) {
+        link = &(*link)->next;
+    }
+
+    place = *link;
+    if ((place != NULL) && (--place->opened == 0)) {
+        (void)uct_cuda_driver_get()->cuMemFree(mapped);
+        *link = place->next;
+        --place->pool->places;
+        pool_put(place->pool);
+        free(place);
+    }
+    pthread_mutex_unlock(&pools.lock);
+}
+
 ucs_status_t uct_cuda_ipc_handle_open(const uct_cuda_ipc_handle_t *handle,
                                       CUdevice device, CUdeviceptr *mapped_p)
 {
@@ -263,6 +513,9 @@ ucs_status_t uct_cuda_ipc_handle_open(const uct_cuda_ipc_handle_t *handle,
     case UCT_CUDA_IPC_HANDLE_FABRIC:
     case UCT_CUDA_IPC_HANDLE_FD:
         return open_vmm(handle, device, mapped_p);
+    case UCT_CUDA_IPC_HANDLE_POOL_FABRIC:
+    case UCT_CUDA_IPC_HANDLE_POOL_FD:
+        return open_pool(handle, device, mapped_p);
     default:
         return UCS_ERR_UNREACHABLE;
     }
@@ -273,10 +526,17 @@ void uct_cuda_ipc_handle_close(const uct_cuda_ipc_handle_t *handle,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    if (handle->type == UCT_CUDA_IPC_HANDLE_LEGACY) {
+    switch (handle->type) {
+    case UCT_CUDA_IPC_HANDLE_LEGACY:
         (void)driver->cuIpcCloseMemHandle(mapped);
-    } else {
+        break;
+    case UCT_CUDA_IPC_HANDLE_FABRIC:
+    case UCT_CUDA_IPC_HANDLE_FD:
         (void)driver->cuMemUnmap(mapped, handle->length);
         (void)driver->cuMemAddressFree(mapped, handle->length);
+        break;
+    default:
+        close_pool(mapped);
+        break;
     }
 }

@@ -5,6 +5,7 @@
 
 #include <uct/cuda/base/memory.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 
@@ -13,7 +14,11 @@ typedef enum {
     UCT_CUDA_IPC_HANDLE_NONE,   /**< Cannot be shared */
     UCT_CUDA_IPC_HANDLE_LEGACY, /**< cuMemAlloc memory, cuIpcGetMemHandle */
     UCT_CUDA_IPC_HANDLE_FABRIC, /**< cuMemCreate memory, fabric handle */
-    UCT_CUDA_IPC_HANDLE_FD      /**< cuMemCreate memory, file descriptor */
+    UCT_CUDA_IPC_HANDLE_FD,     /**< cuMemCreate memory, file descriptor */
+    UCT_CUDA_IPC_HANDLE_POOL_FABRIC, /**< Pool's memory, the pool's fabric
+                                          handle and the memory's place */
+    UCT_CUDA_IPC_HANDLE_POOL_FD, /**< The same with the pool's descriptor */
+    UCT_CUDA_IPC_HANDLE_LAST
 } uct_cuda_ipc_handle_type_t;
 
 
@@ -32,16 +37,28 @@ typedef struct {
     uint64_t length;    /**< Length of the allocation, bytes */
     uint64_t buffer_id; /**< Tells allocations at one address apart */
     union {
-        uint8_t bytes[UCT_CUDA_IPC_HANDLE_BYTES]; /**< LEGACY, FABRIC */
-        int32_t fd;                               /**< FD: exporter's number */
+        uint8_t bytes[UCT_CUDA_IPC_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
+        int32_t fd;                              /**< *FD: exporter's number */
     } os;
+    uint8_t place[UCT_CUDA_IPC_HANDLE_BYTES];    /**< POOL_*: in the pool */
 } uct_cuda_ipc_handle_t;
 
 
+/** Is it a handle that processes of other nodes can open as well? */
+static inline bool
+uct_cuda_ipc_handle_is_fabric(const uct_cuda_ipc_handle_t *handle)
+{
+    return (handle->type == UCT_CUDA_IPC_HANDLE_FABRIC) ||
+           (handle->type == UCT_CUDA_IPC_HANDLE_POOL_FABRIC);
+}
+
+
 /**
- * Describe the allocation that holds @a address to other processes.
+ * Describe the allocation that holds @a address to other processes. Memory
+ * made with cuMemCreate is an allocation a mapping, and so is each piece of a
+ * reservation that is filled piece by piece.
  *
- * The file descriptor of an FD handle is the caller's to close, with
+ * The file descriptor of an FD or POOL_FD handle is the caller's to close, with
  * uct_cuda_ipc_handle_release(). Memory that cannot be shared gives UCS_OK and
  * a handle of type NONE: peers then take another transport.
  */

@@ -304,7 +304,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
     memcpy(&packed, buffer, sizeof(packed));
     if ((packed.magic != CUDA_IPC_RKEY_MAGIC) ||
         (packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
-        (packed.handle.type > UCT_CUDA_IPC_HANDLE_FD)) {
+        (packed.handle.type >= UCT_CUDA_IPC_HANDLE_LAST)) {
         return UCS_ERR_UNREACHABLE;
     }
 
