@@ -142,7 +142,8 @@ enum {
     UCT_ABI_MD_FLAG_NEED_RKEY    = 1 << 3,
     UCT_ABI_MD_FLAG_ADVISE       = 1 << 4,
     UCT_ABI_MD_FLAG_FIXED        = 1 << 5,
-    UCT_ABI_MD_FLAG_RKEY_PTR     = 1 << 6,
+    UCT_ABI_MD_FLAG_RKEY_PTR     = 1 << 6, /* offered from 1.21 on, whose UCP
+                                              knows of GPU memory behind it */
     UCT_ABI_MD_FLAG_INVALIDATE   = 1 << 8, /* mem_dereg invalidates (RMA and
                                               AMO since 1.15) */
     UCT_ABI_MD_FLAG_REG_DMABUF   = 1 << 10, /* 1.14 */
@@ -176,11 +177,12 @@ enum {
     UCT_ABI_MEM_ATTR_BASE_ADDRESS = 1 << 2,
     UCT_ABI_MEM_ATTR_ALLOC_LENGTH = 1 << 3,
     UCT_ABI_MEM_ATTR_DMABUF_FD    = 1 << 4,
-    UCT_ABI_MEM_ATTR_DMABUF_OFFSET = 1 << 5
+    UCT_ABI_MEM_ATTR_DMABUF_OFFSET = 1 << 5,
+    UCT_ABI_MEM_ATTR_MEM_FLAGS     = 1 << 6 /* 1.22 */
 };
 
 /* All fields are preset (host memory, unknown device, the range asked about,
- * no file); fill in what field_mask asks for and what comes cheap besides,
+ * no file, registrable); fill in what field_mask asks for and what comes cheap besides,
  * but open a dmabuf file only when asked: the caller owns it then. */
 typedef struct {
     uint64_t           field_mask;
@@ -190,6 +192,7 @@ typedef struct {
     size_t             alloc_length;  /* bytes */
     int                dmabuf_fd;     /* -1: none */
     size_t             dmabuf_offset; /* bytes */
+    int                is_registrable; /* by network devices' domains, 1.22 */
 } uct_abi_mem_attr_t;
 
 typedef struct {
@@ -243,6 +246,12 @@ struct uct_abi_md_ops {
     ucs_status_t (*detect_memory_type)(uct_abi_md_t *md, const void *address,
                                        size_t length,
                                        uct_abi_mem_type_t *mem_type_p);
+
+    /* For code on GPUs, 1.21: writes what leads it to the memory behind rkey,
+     * in the layout of UCX's device header (at most 8 bytes of a domain of this
+     * kind). The caller's context is current. */
+    ucs_status_t (*mem_elem_pack)(uct_abi_md_t *md, uct_mem_h memh,
+                                  uct_rkey_t rkey, void *mem_elem);
 };
 
 /* A memory domain of the module begins with this. The module's md_open sets
@@ -400,6 +409,10 @@ struct uct_abi_iface_ops {
     /* Is the peer with these addresses the one ep was created to? 1.16. */
     int (*ep_is_connected)(uct_ep_h ep, const uct_abi_ep_params_t *peer);
 
+    /* GPU memory that stands for the endpoint in code on GPUs; the endpoint's.
+     * The caller's context is current. 1.21. */
+    ucs_status_t (*ep_get_device_ep)(uct_ep_h ep, void **device_ep_p);
+
     ucs_status_t (*estimate_perf)(uct_abi_iface_t *iface,
                                   uct_abi_perf_attr_t *attr);
     void (*iface_vfs_refresh)(uct_abi_iface_t *iface); /* NULL: nothing */
@@ -408,7 +421,8 @@ struct uct_abi_iface_ops {
 /* Interface flags that came after 1.13; 0 where the running UCX has none. */
 typedef enum {
     UCT_ABI_IFACE_FLAG_INTER_NODE = 1 << 0, /* 1.18 */
-    UCT_ABI_IFACE_FLAG_DEVICE_EP  = 1 << 1  /* 1.20 */
+    UCT_ABI_IFACE_FLAG_DEVICE_EP  = 1 << 1  /* 1.21: 1.20's first form of the
+                                               device API is not offered */
 } uct_abi_iface_flag_t;
 
 uint64_t uct_abi_iface_flags(unsigned abi_flags);

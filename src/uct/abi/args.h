@@ -82,7 +82,12 @@ typedef struct {
     size_t           alloc_length;
     int              dmabuf_fd;     /* 1.14 */
     size_t           dmabuf_offset; /* 1.14 */
+    uint8_t          mem_flags;     /* 1.22 */
 } uct_abi_host_mem_attr_t;
+
+enum {
+    UCT_ABI_MEM_FLAG_REGISTRABLE = 1 << 0
+};
 
 typedef struct {
     uint64_t field_mask;

@@ -273,6 +273,15 @@ static void uct_abi_iface_vfs_refresh(uct_iface_h tl_iface)
     }
 }
 
+static ucs_status_t uct_abi_ep_get_device_ep(uct_ep_h ep, void **device_ep_p)
+{
+    const uct_abi_iface_t *iface = uct_abi_ep_iface(ep);
+
+    return (iface->ops->ep_get_device_ep == NULL) ?
+                   UCS_ERR_UNSUPPORTED :
+                   iface->ops->ep_get_device_ep(ep, device_ep_p);
+}
+
 void uct_abi_internal_ops_emit(uct_abi_host_t *host)
 {
     const uct_abi_layout_t *layout = host->release->internal_ops;
@@ -291,6 +300,9 @@ void uct_abi_internal_ops_emit(uct_abi_host_t *host)
     UCT_ABI_INTERNAL_OPS_SET(iface_is_reachable_v2,
                              uct_abi_iface_is_reachable_v2);
     UCT_ABI_INTERNAL_OPS_SET(ep_is_connected, uct_abi_ep_is_connected);
+    if (host->release->minor >= 21) {
+        UCT_ABI_INTERNAL_OPS_SET(ep_get_device_ep, uct_abi_ep_get_device_ep);
+    }
     if (host->sym.uct_iface_base_query_v2 != NULL) {
         UCT_ABI_INTERNAL_OPS_SET(iface_query_v2,
                                  host->sym.uct_iface_base_query_v2);
@@ -434,7 +446,7 @@ uint64_t uct_abi_iface_flags(unsigned abi_flags)
     if ((abi_flags & UCT_ABI_IFACE_FLAG_INTER_NODE) && (minor >= 18)) {
         flags |= UCT_ABI_BIT(54);
     }
-    if ((abi_flags & UCT_ABI_IFACE_FLAG_DEVICE_EP) && (minor >= 20)) {
+    if ((abi_flags & UCT_ABI_IFACE_FLAG_DEVICE_EP) && (minor >= 21)) {
         flags |= UCT_ABI_BIT(55);
     }
 

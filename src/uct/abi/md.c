@@ -34,6 +34,9 @@ static ucs_status_t uct_abi_md_query(uct_md_h md, void *host_attr)
         attr.flags |= 0x1800; /* of RMA and AMO, which 1.15 tells apart */
     }
     attr.flags &= release->md_flags;
+    if (release->minor < 21) {
+        attr.flags &= ~(uint64_t)UCT_ABI_MD_FLAG_RKEY_PTR;
+    }
     if (attr.reg_alignment == 0) {
         attr.reg_alignment = 1;
     }
@@ -185,13 +188,14 @@ static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    attr.field_mask    = mask;
-    attr.mem_type      = UCT_ABI_MEM_TYPE_HOST;
-    attr.sys_dev       = UCT_ABI_SYS_DEVICE_UNKNOWN;
-    attr.base_address  = (void*)(uintptr_t)address;
-    attr.alloc_length  = length;
-    attr.dmabuf_fd     = -1;
-    attr.dmabuf_offset = 0;
+    attr.field_mask     = mask;
+    attr.mem_type       = UCT_ABI_MEM_TYPE_HOST;
+    attr.sys_dev        = UCT_ABI_SYS_DEVICE_UNKNOWN;
+    attr.base_address   = (void*)(uintptr_t)address;
+    attr.alloc_length   = length;
+    attr.dmabuf_fd      = -1;
+    attr.dmabuf_offset  = 0;
+    attr.is_registrable = 1;
 
     status = ops->mem_query(uct_abi_md(md), address, length, &attr);
     if (status != UCS_OK) {
@@ -215,6 +219,12 @@ static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
     }
     if (mask & UCT_ABI_MEM_ATTR_DMABUF_OFFSET) {
         host_attr->dmabuf_offset = attr.dmabuf_offset;
+    }
+    if ((mask & UCT_ABI_MEM_ATTR_MEM_FLAGS) &&
+        (uct_abi_host.release->minor >= 22)) {
+        host_attr->mem_flags = attr.is_registrable ?
+                                       UCT_ABI_MEM_FLAG_REGISTRABLE :
+                                       0;
     }
 
     return UCS_OK;
@@ -279,6 +289,16 @@ static ucs_status_t uct_abi_md_detect_memory_type(uct_md_h md,
     return status;
 }
 
+static ucs_status_t uct_abi_md_mem_elem_pack(uct_md_h md, uct_mem_h memh,
+                                             uct_rkey_t rkey, void *mem_elem)
+{
+    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
+
+    return (ops->mem_elem_pack == NULL) ?
+                   UCS_ERR_UNSUPPORTED :
+                   ops->mem_elem_pack(uct_abi_md(md), memh, rkey, mem_elem);
+}
+
 void uct_abi_md_ops_emit(uct_abi_host_t *host)
 {
     const uct_abi_layout_t *layout = host->release->md_ops;
@@ -300,6 +320,7 @@ void uct_abi_md_ops_emit(uct_abi_host_t *host)
     UCT_ABI_MD_OPS_SET(mem_query, uct_abi_md_mem_query);
     UCT_ABI_MD_OPS_SET(detect_memory_type, uct_abi_md_detect_memory_type);
     UCT_ABI_MD_OPS_SET(is_sockaddr_accessible, uct_abi_zero);
+    UCT_ABI_MD_OPS_SET(mem_elem_pack, uct_abi_md_mem_elem_pack);
 
     if (minor < 14) {
         UCT_ABI_MD_OPS_SET(mem_reg, uct_abi_md_mem_reg_13);

@@ -22,33 +22,33 @@ protected:
 
     void SetUp() override
     {
-        uct_cuda_ipc_device_addr_self(&device);
+        uct_cuda_ipc_device_addr_self(&device, NULL);
         uct_cuda_ipc_iface_addr_self(&iface);
     }
 };
 
 TEST_F(IpcAddress, own_process_is_not)
 {
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, &iface));
+    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
 }
 
 TEST_F(IpcAddress, other_process_of_the_machine_is)
 {
     iface.pid += 1;
-    EXPECT_TRUE(uct_cuda_ipc_addr_is_reachable(&device, &iface));
+    EXPECT_TRUE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
 }
 
 TEST_F(IpcAddress, same_pid_in_another_namespace_is)
 {
     iface.pid_ns += 1;
-    EXPECT_TRUE(uct_cuda_ipc_addr_is_reachable(&device, &iface));
+    EXPECT_TRUE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
 }
 
 TEST_F(IpcAddress, other_machine_is_not)
 {
     iface.pid        += 1;
     device.machine[15] ^= 1;
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, &iface));
+    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
 }
 
 TEST_F(IpcAddress, every_digit_of_the_machine_counts)
@@ -67,7 +67,7 @@ TEST_F(IpcAddress, stock_peer_is_not_and_no_more_than_8_bytes_are_read)
     ASSERT_EQ(0, mprotect(pages + page, page, PROT_NONE));
     memset(pages + page - 8, 0x5a, 8);
     iface.pid += 1;
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(pages + page - 8, &iface));
+    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(pages + page - 8, &iface, NULL));
     munmap(pages, 2 * page);
 }
 
@@ -143,6 +143,6 @@ TEST_F(IpcAddress, is_found_once_for_all_threads)
 
 TEST_F(IpcAddress, missing_addresses_are_not)
 {
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(NULL, &iface));
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, NULL));
+    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(NULL, &iface, NULL));
+    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, NULL, NULL));
 }

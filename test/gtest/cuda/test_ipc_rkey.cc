@@ -64,7 +64,7 @@ protected:
 
     void pack(void *address = nullptr)
     {
-        ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, address, &packed));
+        ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, address, 1, &packed));
     }
 
     /* As another process would have packed it */
@@ -140,7 +140,7 @@ TEST_F(IpcRkey, host_memory_is_not_packed)
 {
     char host[16];
     EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              uct_cuda_ipc_rkey_pack(memh, host, &packed));
+              uct_cuda_ipc_rkey_pack(memh, host, 1, &packed));
     pack(); /* for TearDown */
 }
 

@@ -38,6 +38,8 @@ BEGIN_C_DECLS
     _opt(nvmlDeviceGetNvLinkRemoteDeviceType, \
          "nvmlDeviceGetNvLinkRemoteDeviceType", \
          (nvmlDevice_t, unsigned, nvmlIntNvLinkDeviceType_t*)) \
+    _opt(nvmlDeviceGetGpuFabricInfo, "nvmlDeviceGetGpuFabricInfo", \
+         (nvmlDevice_t, void*)) /* its structure: see fabric.c */ \
     _opt(nvmlDeviceGetMaxPcieLinkGeneration, \
          "nvmlDeviceGetMaxPcieLinkGeneration", (nvmlDevice_t, unsigned*)) \
     _opt(nvmlDeviceGetMaxPcieLinkWidth, "nvmlDeviceGetMaxPcieLinkWidth", \

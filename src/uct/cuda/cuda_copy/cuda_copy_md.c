@@ -6,6 +6,7 @@
 #include <uct/cuda/cuda_copy/cuda_copy_md.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/fabric.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hostmem.h>
 #include <uct/cuda/base/iface.h>
@@ -34,6 +35,7 @@ typedef struct {
     uct_abi_md_t super;
     md_config_t  config;
     bool         has_dmabuf;
+    uct_cuda_copy_fabric_t fabric;
     size_t       gpu_memory; /* Of GPU 0, bytes */
 } md_t;
 
@@ -72,7 +74,8 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .names  = pref_loc_names},
     {.name   = "ENABLE_FABRIC",
      .dfl    = "try",
-     .doc    = "Accepted for compatibility; allocations are plain",
+     .doc    = "Allocate memory that other nodes can map over NVLink; try: "
+               "where nodes are joined so",
      .type   = UCT_ABI_CONFIG_TERNARY,
      .offset = offsetof(md_config_t, enable_fabric)},
     {.name   = "ASYNC_MEM_TYPE",
@@ -126,6 +129,7 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
     status = uct_cuda_copy_mem_alloc((ucs_memory_type_t)mem_type,
                                      uct_cuda_gpu_by_sys_device(sys_dev),
                                      md->config.retain_primary_ctx,
+                                     md->fabric,
                                      flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
                                      length_p, address_p, &memh);
     if (status == UCS_OK) {
@@ -261,7 +265,8 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
     if ((memory.type == UCS_MEMORY_TYPE_CUDA) && (memory.context == NULL) &&
         (md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
         !uct_cuda_memory_is_vmm(address)) {
-        attr->mem_type = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
+        attr->mem_type       = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
+        attr->is_registrable = 0;
     } else {
         attr->mem_type = (uct_abi_mem_type_t)memory.type;
     }
@@ -337,6 +342,16 @@ static bool dmabuf_is_supported(void)
            is_supported;
 }
 
+static uct_cuda_copy_fabric_t find_fabric(int enable)
+{
+    uct_cuda_fabric_t fabric;
+
+    return (enable == UCT_ABI_YES) ? UCT_CUDA_COPY_FABRIC_ONLY :
+           ((enable == UCT_ABI_NO) || !uct_cuda_fabric_find(&fabric)) ?
+                                     UCT_CUDA_COPY_FABRIC_NO :
+                                     UCT_CUDA_COPY_FABRIC_TRY;
+}
+
 static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
@@ -348,6 +363,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     }
 
     md->config     = *(const md_config_t*)tl_config;
+    md->fabric     = find_fabric(md->config.enable_fabric);
     md->has_dmabuf = (md->config.dmabuf != UCT_ABI_NO) && dmabuf_is_supported();
     if ((md->config.dmabuf == UCT_ABI_YES) && !md->has_dmabuf) {
         uct_cuda_error("UCX_CUDA_COPY_DMABUF=y: the driver has no dmabuf");

@@ -13,6 +13,7 @@
 
 struct uct_cuda_copy_memh {
     CUdeviceptr        device_memory; /* Allocated here, or 0 */
+    size_t             mapped_length; /* Bytes, of cuMemCreate memory; or 0 */
     CUcontext          context;       /* Where it was allocated or locked */
     unsigned long long context_id;
     void               *host_memory;  /* Page-locked here, or NULL */
@@ -45,9 +46,118 @@ static ucs_status_t push_for_allocation(int device, bool use_inactive,
     return uct_cuda_gpu_context_push(cuda, device, context);
 }
 
+static void free_mapped(CUdeviceptr address, size_t length)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    (void)driver->cuMemUnmap(address, length);
+    (void)driver->cuMemAddressFree(address, length);
+}
+
+/* Memory with a fabric handle, in whole granules */
+static ucs_status_t alloc_fabric(int device, size_t length,
+                                 uct_cuda_copy_memh_t *memh)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUmemAllocationProp prop        = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemAccessDesc access          = {0};
+    ucs_status_t status             = UCS_ERR_NO_MEMORY;
+    CUmemGenericAllocationHandle handle;
+    size_t granularity;
+
+    /* CU_MEM_HANDLE_TYPE_FABRIC, from CUDA 12.3 on */
+    prop.requestedHandleTypes            = (CUmemAllocationHandleType)8;
+    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id                     = device;
+    prop.allocFlags.gpuDirectRDMACapable = 1;
+
+    if ((driver->cuMemGetAllocationGranularity == NULL) ||
+        (driver->cuMemGetAllocationGranularity(
+                 &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+         CUDA_SUCCESS) ||
+        (length > SIZE_MAX - granularity)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    length = (length + granularity - 1) / granularity * granularity;
+    if (driver->cuMemCreate(&handle, length, &prop, 0) != CUDA_SUCCESS) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (driver->cuMemAddressReserve(&memh->device_memory, length, 0, 0, 0) !=
+        CUDA_SUCCESS) {
+        goto out_release;
+    }
+
+    if (driver->cuMemMap(memh->device_memory, length, 0, handle, 0) !=
+        CUDA_SUCCESS) {
+        (void)driver->cuMemAddressFree(memh->device_memory, length);
+        goto out_release;
+    }
+
+    access.location = prop.location;
+    access.flags    = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (driver->cuMemSetAccess(memh->device_memory, length, &access, 1) !=
+        CUDA_SUCCESS) {
+        free_mapped(memh->device_memory, length);
+        goto out_release;
+    }
+
+    memh->mapped_length = length;
+    status              = UCS_OK;
+
+out_release:
+    /* The mapping keeps the memory */
+    (void)driver->cuMemRelease(handle);
+    return status;
+}
+
+static ucs_status_t alloc_plain(ucs_memory_type_t type, int device,
+                                size_t length, bool hide_errors,
+                                uct_cuda_copy_memh_t *memh)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUresult result;
+
+    result = (type == UCS_MEMORY_TYPE_CUDA) ?
+                     driver->cuMemAlloc(&memh->device_memory, length) :
+                     driver->cuMemAllocManaged(&memh->device_memory, length,
+                                               CU_MEM_ATTACH_GLOBAL);
+    if (result != CUDA_SUCCESS) {
+        uct_cuda_log(hide_errors ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_ERROR,
+                     "cannot allocate %zu bytes on GPU %d: %s", length, device,
+                     uct_cuda_result_name(result));
+    }
+
+    return (result == CUDA_SUCCESS) ? UCS_OK : UCS_ERR_NO_MEMORY;
+}
+
+static ucs_status_t alloc(ucs_memory_type_t type, int device,
+                          uct_cuda_copy_fabric_t fabric, size_t length,
+                          bool hide_errors, uct_cuda_copy_memh_t *memh)
+{
+    if ((type == UCS_MEMORY_TYPE_CUDA) && (fabric != UCT_CUDA_COPY_FABRIC_NO)) {
+        if (alloc_fabric(device, length, memh) == UCS_OK) {
+            return UCS_OK;
+        }
+
+        if (fabric == UCT_CUDA_COPY_FABRIC_ONLY) {
+            uct_cuda_log(hide_errors ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_ERROR,
+                         "cannot allocate %zu bytes on GPU %d with a fabric "
+                         "handle",
+                         length, device);
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
+
+    return alloc_plain(type, device, length, hide_errors, memh);
+}
+
 ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
-                                     bool use_inactive, bool hide_errors,
-                                     size_t *length_p, void **address_p,
+                                     bool use_inactive,
+                                     uct_cuda_copy_fabric_t fabric,
+                                     bool hide_errors, size_t *length_p,
+                                     void **address_p,
                                      uct_cuda_copy_memh_t **memh_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -55,7 +165,6 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
     uct_cuda_copy_memh_t *memh;
     uct_cuda_memory_t memory;
     ucs_status_t status;
-    CUresult result;
 
     if ((driver == NULL) || ((type != UCS_MEMORY_TYPE_CUDA) &&
                              (type != UCS_MEMORY_TYPE_CUDA_MANAGED))) {
@@ -73,18 +182,14 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
         goto err_free;
     }
 
-    result = (type == UCS_MEMORY_TYPE_CUDA) ?
-                     driver->cuMemAlloc(&memh->device_memory, *length_p) :
-                     driver->cuMemAllocManaged(&memh->device_memory, *length_p,
-                                               CU_MEM_ATTACH_GLOBAL);
-    if (result != CUDA_SUCCESS) {
-        uct_cuda_log(hide_errors ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_ERROR,
-                     "cannot allocate %zu bytes on GPU %d: %s", *length_p,
-                     context.device, uct_cuda_result_name(result));
-        status = UCS_ERR_NO_MEMORY;
+    status = alloc(type, context.device, fabric, *length_p, hide_errors, memh);
+    if (status != UCS_OK) {
         goto err_pop;
     }
 
+    if (memh->mapped_length != 0) {
+        *length_p = memh->mapped_length;
+    }
     (void)driver->cuCtxGetCurrent(&memh->context);
     uct_cuda_memory_query((void*)memh->device_memory, *length_p, &memory);
     uct_cuda_memory_sync_memops(&memory);
@@ -107,7 +212,11 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
     CUcontext popped;
 
     if (driver->cuCtxPushCurrent(memh->context) == CUDA_SUCCESS) {
-        (void)driver->cuMemFree(memh->device_memory);
+        if (memh->mapped_length != 0) {
+            free_mapped(memh->device_memory, memh->mapped_length);
+        } else {
+            (void)driver->cuMemFree(memh->device_memory);
+        }
         (void)driver->cuCtxPopCurrent(&popped);
     }
 

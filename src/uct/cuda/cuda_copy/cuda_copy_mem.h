@@ -10,6 +10,14 @@
 #include <stddef.h>
 
 
+/** Shall memory be allocated such that other nodes can map it over NVLink? */
+typedef enum {
+    UCT_CUDA_COPY_FABRIC_NO,
+    UCT_CUDA_COPY_FABRIC_TRY, /**< Else as it comes */
+    UCT_CUDA_COPY_FABRIC_ONLY
+} uct_cuda_copy_fabric_t;
+
+
 /** Memory allocated, or host memory registered. */
 typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
 
@@ -19,6 +27,7 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
  *
  * @param device     Device to allocate on, or -1: that of the current context.
  * @param use_inactive  May make a primary context active for it.
+ * @param fabric     For GPU memory; in whole granules (2 MiB) then.
  * @param hide_errors   Log failures at debug level only.
  * @param length_p   Bytes wanted; filled with the bytes allocated.
  *
@@ -26,8 +35,10 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
  *         context), UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
-                                     bool use_inactive, bool hide_errors,
-                                     size_t *length_p, void **address_p,
+                                     bool use_inactive,
+                                     uct_cuda_copy_fabric_t fabric,
+                                     bool hide_errors, size_t *length_p,
+                                     void **address_p,
                                      uct_cuda_copy_memh_t **memh_p);
 
 ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh);

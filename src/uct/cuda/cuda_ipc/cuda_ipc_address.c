@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +12,10 @@
 
 
 /* "ucxmpipc", then the layout's version in the last byte */
-#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697001)
+#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697002)
+
+/* The same, and the machine is one of several that NVLink joins */
+#define CUDA_IPC_ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697082)
 
 
 /* Read from /proc once a process: every key that is unpacked asks for them */
@@ -58,14 +62,24 @@ static void read_device_addr(uct_cuda_ipc_device_addr_t *addr)
     }
 }
 
-static void read_iface_addr(uct_cuda_ipc_iface_addr_t *addr)
+/* Boot ids are random bits: halves of them tell machines apart as well */
+static uint64_t machine_number(const uct_cuda_ipc_device_addr_t *addr)
+{
+    uint64_t halves[2];
+
+    memcpy(halves, addr->machine, sizeof(halves));
+    return halves[0] ^ halves[1];
+}
+
+static void read_iface_addr(uct_cuda_ipc_iface_addr_t *addr,
+                            const uct_cuda_ipc_device_addr_t *device)
 {
     struct stat st;
 
     memset(addr, 0, sizeof(*addr));
     addr->pid = getpid();
     if (stat("/proc/self/ns/pid", &st) == 0) {
-        addr->pid_ns = st.st_ino;
+        addr->pid_ns = st.st_ino ^ machine_number(device);
     }
 }
 
@@ -93,16 +107,33 @@ static void self_fill(void)
     /* Others copy it without the lock once it is known: never written again */
     if (!self.is_known) {
         read_device_addr(&self.device);
-        read_iface_addr(&self.iface);
+        read_iface_addr(&self.iface, &self.device);
         __atomic_store_n(&self.is_known, true, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&self.lock);
 }
 
-void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr)
+size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric)
+{
+    return (fabric != NULL) ? sizeof(uct_cuda_ipc_device_addr_t) :
+                              offsetof(uct_cuda_ipc_device_addr_t, fabric);
+}
+
+void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
+                                   const uct_cuda_fabric_t *fabric)
 {
     self_fill();
     *addr = self.device;
+    if (fabric != NULL) {
+        addr->magic  = CUDA_IPC_ADDR_MAGIC_FABRIC;
+        addr->fabric = *fabric;
+    }
+}
+
+uint64_t uct_cuda_ipc_machine_self(void)
+{
+    self_fill();
+    return machine_number(&self.device);
 }
 
 void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
@@ -112,9 +143,10 @@ void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
 }
 
 bool uct_cuda_ipc_addr_is_reachable(const void *device_addr,
-                                    const void *iface_addr)
+                                    const void *iface_addr,
+                                    const uct_cuda_fabric_t *fabric)
 {
-    uct_cuda_ipc_device_addr_t self_device;
+    uct_cuda_ipc_device_addr_t peer;
     uct_cuda_ipc_iface_addr_t self_iface;
     uint64_t magic;
 
@@ -123,14 +155,25 @@ bool uct_cuda_ipc_addr_is_reachable(const void *device_addr,
     }
 
     memcpy(&magic, device_addr, sizeof(magic));
-    if (magic != CUDA_IPC_ADDR_MAGIC) {
+    if ((magic != CUDA_IPC_ADDR_MAGIC) &&
+        (magic != CUDA_IPC_ADDR_MAGIC_FABRIC)) {
         return false;
     }
 
-    uct_cuda_ipc_device_addr_self(&self_device);
-    uct_cuda_ipc_iface_addr_self(&self_iface);
-
     /* The driver cannot open a process's own handles */
-    return (memcmp(device_addr, &self_device, sizeof(self_device)) == 0) &&
-           (memcmp(iface_addr, &self_iface, sizeof(self_iface)) != 0);
+    uct_cuda_ipc_iface_addr_self(&self_iface);
+    if (memcmp(iface_addr, &self_iface, sizeof(self_iface)) == 0) {
+        return false;
+    }
+
+    memcpy(&peer, device_addr,
+           (magic == CUDA_IPC_ADDR_MAGIC) ?
+                   offsetof(uct_cuda_ipc_device_addr_t, fabric) :
+                   sizeof(peer));
+    if (memcmp(peer.machine, self.device.machine, sizeof(peer.machine)) == 0) {
+        return true;
+    }
+
+    return (magic == CUDA_IPC_ADDR_MAGIC_FABRIC) && (fabric != NULL) &&
+           (memcmp(&peer.fabric, fabric, sizeof(*fabric)) == 0);
 }

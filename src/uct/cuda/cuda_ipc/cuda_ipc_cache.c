@@ -274,6 +274,16 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
     pthread_mutex_unlock(&cache.lock);
 }
 
+void uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping)
+{
+    pthread_mutex_lock(&cache.lock);
+    if (mapping->pinned) {
+        --mapping->users;
+    }
+    mapping->pinned = true;
+    pthread_mutex_unlock(&cache.lock);
+}
+
 void uct_cuda_ipc_cache_limit(unsigned long max_regions, size_t max_size)
 {
     pthread_mutex_lock(&cache.lock);
@@ -306,6 +316,10 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer = mapping->newer;
         if (is_same_peer(mapping, &peer)) {
+            if (mapping->pinned) {
+                mapping->pinned = false;
+                --mapping->users;
+            }
             mapping_retire(mapping);
         }
     }

@@ -19,6 +19,7 @@ struct uct_cuda_ipc_mapping {
     CUdevice               device;     /**< ... and belongs to this device */
     unsigned               users;      /**< Transfers under way */
     bool                   stale;      /**< Close with the last user */
+    bool                   pinned;     /**< One user is code on a GPU */
     uct_cuda_ipc_mapping_t *newer;     /**< Least recently used order */
     uct_cuda_ipc_mapping_t *older;
 };
@@ -49,6 +50,10 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
 
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
+
+/** Give a mapping back that code on a GPU goes on using, behind this module's
+ *  back: it stays until the peer's mappings are closed. */
+void uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping);
 
 /** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). There is
  *  one cache, so that of several memory domains the tightest limits hold,

@@ -5,6 +5,7 @@
  */
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
@@ -17,6 +18,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+
+/* The first byte of an endpoint in UCX's device header says which transport's
+ * it is: 1 is cuda_ipc's, in 1.21 and 1.22 */
+#define DEVICE_EP_CUDA_IPC 1
 
 
 typedef enum {
@@ -58,8 +64,47 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
 
     uct_cuda_ipc_cache_purge_peer(ep->peer.pid_ns, ep->peer.pid);
+    if ((ep->device_ep != 0) &&
+        uct_cuda_ctx_push_alive(ep->device_ep_context,
+                                ep->device_ep_context_id)) {
+        (void)uct_cuda_driver_get()->cuMemFree(ep->device_ep);
+        uct_cuda_ctx_pop();
+    }
     uct_abi_ep_cleanup(&ep->super);
     free(ep);
+}
+
+ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
+{
+    uct_cuda_ipc_ep_t *ep   = (uct_cuda_ipc_ep_t*)tl_ep;
+    const uint8_t transport = DEVICE_EP_CUDA_IPC;
+    CUdeviceptr memory;
+    ucs_status_t status;
+
+    if (ep->device_ep == 0) {
+        status = uct_cuda_ctx_current(&ep->device_ep_context,
+                                      &ep->device_ep_context_id);
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        status = UCT_CUDA_CALL(cuMemAlloc, &memory, sizeof(transport));
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        status = UCT_CUDA_CALL(cuMemcpyHtoD, memory, &transport,
+                               sizeof(transport));
+        if (status != UCS_OK) {
+            (void)UCT_CUDA_CALL(cuMemFree, memory);
+            return status;
+        }
+
+        ep->device_ep = memory;
+    }
+
+    *device_ep_p = (void*)ep->device_ep;
+    return UCS_OK;
 }
 
 int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,

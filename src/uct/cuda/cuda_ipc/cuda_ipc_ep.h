@@ -6,10 +6,16 @@
 #include <uct/abi/abi.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 
+#include <cuda.h>
+
 
 typedef struct {
     uct_abi_ep_t              super;
     uct_cuda_ipc_iface_addr_t peer;
+    CUdeviceptr               device_ep; /**< What code on GPUs takes for it, or
+                                              0; in this context: */
+    CUcontext                 device_ep_context;
+    unsigned long long        device_ep_context_id;
 } uct_cuda_ipc_ep_t;
 
 
@@ -21,6 +27,10 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h ep);
 
 /** Was the endpoint made for the process at these addresses? */
 int uct_cuda_ipc_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer);
+
+/** What code on the current context's GPU takes for the endpoint: memory of
+ *  that GPU, the endpoint's. */
+ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h ep, void **device_ep_p);
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        size_t iovcnt, uint64_t remote_addr,

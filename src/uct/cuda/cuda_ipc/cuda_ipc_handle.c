@@ -180,6 +180,7 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
     uct_cuda_ipc_iface_addr_self(&self);
     handle_p->pid       = self.pid;
     handle_p->pid_ns    = self.pid_ns;
+    handle_p->machine   = uct_cuda_ipc_machine_self();
     handle_p->base      = base;
     handle_p->length    = length;
     handle_p->buffer_id = memory.buffer_id;
@@ -507,6 +508,11 @@ static void close_pool(CUdeviceptr mapped)
 ucs_status_t uct_cuda_ipc_handle_open(const uct_cuda_ipc_handle_t *handle,
                                       CUdevice device, CUdeviceptr *mapped_p)
 {
+    if (!uct_cuda_ipc_handle_is_fabric(handle) &&
+        (handle->machine != uct_cuda_ipc_machine_self())) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
     switch (handle->type) {
     case UCT_CUDA_IPC_HANDLE_LEGACY:
         return open_legacy(handle, mapped_p);

@@ -32,6 +32,7 @@ typedef struct {
     int32_t  pid;       /**< Exporter, in its own pid namespace */
     uint64_t pid_ns;    /**< Exporter's pid namespace (inode number); 0 if
                              it is not known */
+    uint64_t machine;   /**< Exporter's, see uct_cuda_ipc_machine_self() */
     uint8_t  gpu[16];   /**< UUID of the GPU that holds the memory */
     uint64_t base;      /**< Start of the allocation in the exporter */
     uint64_t length;    /**< Length of the allocation, bytes */

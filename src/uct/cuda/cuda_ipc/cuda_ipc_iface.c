@@ -6,6 +6,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,13 +144,19 @@ static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
                                 uct_iface_attr_t *attr)
 {
-    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+    const uct_cuda_ipc_iface_t *iface   = (uct_cuda_ipc_iface_t*)tl_iface;
+    const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(tl_iface->md);
 
     uct_cuda_iface_query(attr);
 
-    attr->device_addr_len   = sizeof(uct_cuda_ipc_device_addr_t);
+    attr->device_addr_len   = uct_cuda_ipc_device_addr_length(fabric);
     attr->iface_addr_len    = sizeof(uct_cuda_ipc_iface_addr_t);
-    attr->cap.flags        |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+    attr->cap.flags        |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
+                              uct_abi_iface_flags(
+                                      UCT_ABI_IFACE_FLAG_DEVICE_EP |
+                                      ((fabric != NULL) ?
+                                               UCT_ABI_IFACE_FLAG_INTER_NODE :
+                                               0));
     attr->cap.get.max_zcopy = get_is_offered(iface) ? SIZE_MAX : 0;
     attr->latency.c         = 1e-6;
     attr->latency.m         = 0;
@@ -182,10 +189,12 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 static ucs_status_t get_device_address(uct_iface_h iface,
                                        uct_device_addr_t *addr)
 {
+    const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(
+            ((uct_abi_iface_t*)iface)->md);
     uct_cuda_ipc_device_addr_t self;
 
-    uct_cuda_ipc_device_addr_self(&self);
-    memcpy(addr, &self, sizeof(self));
+    uct_cuda_ipc_device_addr_self(&self, fabric);
+    memcpy(addr, &self, uct_cuda_ipc_device_addr_length(fabric));
     return UCS_OK;
 }
 
@@ -200,11 +209,13 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 
 static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
 {
-    if (uct_cuda_ipc_addr_is_reachable(peer->dev_addr, peer->iface_addr)) {
+    if (uct_cuda_ipc_addr_is_reachable(peer->dev_addr, peer->iface_addr,
+                                       uct_cuda_ipc_md_fabric(iface->md))) {
         return 1;
     }
 
-    peer->reason = "not another process of this node with this cuda_ipc";
+    peer->reason = "not another process with this cuda_ipc of this node, or of "
+                   "one that NVLink joins to it";
     return 0;
 }
 
@@ -225,6 +236,7 @@ static const uct_abi_iface_ops_t iface_ops = {
     .ep_create                = uct_cuda_ipc_ep_create,
     .ep_destroy               = uct_cuda_ipc_ep_destroy,
     .ep_is_connected          = uct_cuda_ipc_ep_is_connected,
+    .ep_get_device_ep         = uct_cuda_ipc_ep_get_device_ep,
     .iface_close              = iface_close,
     .iface_query              = iface_query,
     .iface_get_device_address = get_device_address,

@@ -13,6 +13,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 
@@ -27,15 +28,17 @@ typedef struct {
 } md_config_t;
 
 typedef struct {
-    uct_abi_md_t super;
-    bool         host_zcopy;
+    uct_abi_md_t          super;
+    bool                  host_zcopy;
+    bool                  has_fabric;
+    uct_cuda_fabric_t fabric;
 } md_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "ENABLE_MNNVL",
      .dfl    = "try",
-     .doc    = "Reach GPUs of other nodes by NVLink (not supported yet: y is "
-               "an error)",
+     .doc    = "Reach GPUs of other nodes by NVLink, where these are joined "
+               "so (UCX 1.18 and later)",
      .type   = UCT_ABI_CONFIG_TERNARY,
      .offset = offsetof(md_config_t, enable_mnnvl)},
     {.name   = "CACHE_MAX_REGIONS",
@@ -79,11 +82,19 @@ static void md_close(uct_abi_md_t *md)
     free(md);
 }
 
+const uct_cuda_fabric_t *uct_cuda_ipc_md_fabric(const uct_abi_md_t *md)
+{
+    const md_t *self = (const md_t*)md;
+
+    return self->has_fabric ? &self->fabric : NULL;
+}
+
 static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
 {
     attr->flags            = UCT_ABI_MD_FLAG_REG | UCT_ABI_MD_FLAG_NEED_RKEY |
                              UCT_ABI_MD_FLAG_INVALIDATE |
-                             UCT_ABI_MD_FLAG_MEMTYPE_COPY;
+                             UCT_ABI_MD_FLAG_MEMTYPE_COPY |
+                             UCT_ABI_MD_FLAG_RKEY_PTR;
     attr->max_reg          = SIZE_MAX;
     attr->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
 
@@ -131,15 +142,39 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
                               size_t length, unsigned flags, void *buffer)
 {
-    return uct_cuda_ipc_rkey_pack(memh, address, buffer);
+    return uct_cuda_ipc_rkey_pack(memh, address, length, buffer);
+}
+
+/* What UCX's device header adds to the peer's address, as a GPU knows it */
+static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
+                                  uct_rkey_t uct_rkey, void *mem_elem)
+{
+    const uct_cuda_ipc_rkey_t *rkey = (const uct_cuda_ipc_rkey_t*)uct_rkey;
+    CUdeviceptr mapped;
+    ucs_status_t status;
+    ptrdiff_t offset;
+
+    /* Local memory needs none: UCP asks for it as well */
+    if (uct_rkey == UCT_INVALID_RKEY) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    status = uct_cuda_ipc_rkey_map(rkey, rkey->handle.base, &mapped);
+    if (status == UCS_OK) {
+        offset = (ptrdiff_t)(mapped - rkey->handle.base);
+        memcpy(mem_elem, &offset, sizeof(offset));
+    }
+
+    return status;
 }
 
 static const uct_abi_md_ops_t md_ops = {
-    .close     = md_close,
-    .query     = md_query,
-    .mem_reg   = mem_reg,
-    .mem_dereg = mem_dereg,
-    .mkey_pack = mkey_pack
+    .close         = md_close,
+    .query         = md_query,
+    .mem_reg       = mem_reg,
+    .mem_dereg     = mem_dereg,
+    .mkey_pack     = mkey_pack,
+    .mem_elem_pack = mem_elem_pack
 };
 
 static size_t host_max_size_auto(void)
@@ -158,12 +193,6 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
 {
     const md_config_t *config = tl_config;
     md_t *md;
-
-    if (config->enable_mnnvl == UCT_ABI_YES) {
-        uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: GPUs of other nodes are "
-                       "not supported");
-        return UCS_ERR_UNSUPPORTED;
-    }
 
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
@@ -192,6 +221,13 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                     UCT_CUDA_HOST_PIPELINE_MAX_THREADS :
                     (unsigned)config->host_copy_threads);
 
+    md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
+                     uct_cuda_fabric_find(&md->fabric);
+    if ((config->enable_mnnvl == UCT_ABI_YES) && !md->has_fabric) {
+        uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: this node's GPUs are not "
+                       "joined with others' by NVLink");
+    }
+
     md->host_zcopy = config->host_zcopy;
     md->super.ops  = &md_ops;
     *md_p          = &md->super;
@@ -216,6 +252,26 @@ static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
     return status;
 }
 
+static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
+                             uct_rkey_t rkey, void *handle,
+                             uint64_t remote_address, void **address_p)
+{
+    CUdeviceptr mapped;
+    ucs_status_t status;
+
+    if (rkey == UCT_INVALID_RKEY) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = uct_cuda_ipc_rkey_map((const uct_cuda_ipc_rkey_t*)rkey,
+                                   remote_address, &mapped);
+    if (status == UCS_OK) {
+        *address_p = (void*)mapped;
+    }
+
+    return status;
+}
+
 static ucs_status_t rkey_release(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle)
 {
@@ -235,5 +291,6 @@ const uct_abi_component_t uct_cuda_ipc_component = {
     .is_available = uct_cuda_is_available,
     .md_open      = md_open,
     .rkey_unpack  = rkey_unpack,
+    .rkey_ptr     = rkey_ptr,
     .rkey_release = rkey_release
 };

@@ -16,7 +16,7 @@
 
 
 /* "ucxmpkey" and the layout's version */
-#define CUDA_IPC_RKEY_MAGIC UINT64_C(0x7563786d706b6501)
+#define CUDA_IPC_RKEY_MAGIC UINT64_C(0x7563786d706b6502)
 
 
 /* An allocation that was exported for a registered region. A region can span
@@ -31,6 +31,7 @@ struct exported {
 struct uct_cuda_ipc_memh {
     pthread_mutex_t lock; /* workers may pack one handle at a time */
     void            *address;
+    size_t          length;
     exported_t      *exported;
 };
 
@@ -68,6 +69,7 @@ ucs_status_t uct_cuda_ipc_memh_create(void *address, size_t length,
 
     pthread_mutex_init(&memh->lock, NULL);
     memh->address  = address;
+    memh->length   = length;
     memh->exported = NULL;
     *memh_p        = memh;
     return UCS_OK;
@@ -169,21 +171,41 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
     return UCS_OK;
 }
 
+/* Does memory made with cuMemCreate go on in another mapping? Of other memory
+ * UCX may round a length up beyond its end. */
+static bool spans_mappings(const uct_cuda_ipc_handle_t *handle,
+                           const void *address, size_t length)
+{
+    return ((handle->type == UCT_CUDA_IPC_HANDLE_FABRIC) ||
+            (handle->type == UCT_CUDA_IPC_HANDLE_FD)) &&
+           (length > handle->length - ((uintptr_t)address - handle->base));
+}
+
 ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
-                                    void *buffer)
+                                    size_t length, void *buffer)
 {
     uct_cuda_ipc_packed_rkey_t packed;
     ucs_status_t status;
+
+    if (address == NULL) {
+        address = memh->address;
+        length  = memh->length;
+    }
 
     memset(&packed, 0, sizeof(packed));
     packed.magic = CUDA_IPC_RKEY_MAGIC;
 
     pthread_mutex_lock(&memh->lock);
-    status = memh_export(memh, (address != NULL) ? address : memh->address,
-                         &packed.handle);
+    status = memh_export(memh, address, &packed.handle);
     pthread_mutex_unlock(&memh->lock);
 
     if (status == UCS_OK) {
+        if (spans_mappings(&packed.handle, address, length)) {
+            uct_cuda_debug("%zu bytes at %p are in several mappings: not for "
+                           "other processes",
+                           length, address);
+            packed.handle.type = UCT_CUDA_IPC_HANDLE_NONE;
+        }
         memcpy(buffer, &packed, sizeof(packed));
     }
 
@@ -339,6 +361,34 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
 err_free:
     free(rkey);
     return status;
+}
+
+ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
+                                   uint64_t remote_addr,
+                                   CUdeviceptr *mapped_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_ipc_mapping_t *mapping;
+    ucs_status_t status;
+    CUdevice device;
+
+    if ((remote_addr < rkey->handle.base) ||
+        (remote_addr - rkey->handle.base >= rkey->handle.length)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((driver == NULL) || (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    status = uct_cuda_ipc_cache_get(&rkey->handle, device, &mapping);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    *mapped_p = mapping->mapped + (remote_addr - rkey->handle.base);
+    uct_cuda_ipc_cache_pin(mapping);
+    return UCS_OK;
 }
 
 void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey)

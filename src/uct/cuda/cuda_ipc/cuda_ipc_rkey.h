@@ -32,13 +32,16 @@ ucs_status_t uct_cuda_ipc_memh_create(void *address, size_t length,
 void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh);
 
 /**
- * Pack the key of the allocation that holds @a address.
+ * Pack the key of the allocation that holds @a address. Of memory that goes on
+ * behind the end of it, in another mapping, no peer can do anything with the
+ * key: it takes another transport.
  *
- * @param address  Within the registered memory; NULL means its start.
+ * @param address  Within the registered memory; NULL means all of it.
+ * @param length   Bytes that the key is for.
  * @param buffer   Room for a uct_cuda_ipc_packed_rkey_t, any alignment.
  */
 ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
-                                    void *buffer);
+                                    size_t length, void *buffer);
 
 /**
  * Unpack a key and find out, once a peer process and pair of GPUs, whether the
@@ -49,6 +52,20 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
  */
 ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
                                       uct_cuda_ipc_rkey_t **rkey_p);
+
+/**
+ * Where memory behind a key appears in this process, for whoever is to touch it
+ * by itself: code on the current context's GPU. Stays there until the peer's
+ * endpoint is destroyed.
+ *
+ * @param remote_addr  Within the peer's memory.
+ *
+ * @return UCS_OK, UCS_ERR_INVALID_PARAM (outside), UCS_ERR_NO_DEVICE (no
+ *         current context), or as uct_cuda_ipc_cache_get().
+ */
+ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
+                                   uint64_t remote_addr,
+                                   CUdeviceptr *mapped_p);
 
 void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey);
 
