@@ -277,20 +277,23 @@ def show_estimates(domain):
                 key = (domain.transport, 'estimate', operation,
                        '%s, %s' % (local, remote))
                 if domain.ucx.word(status) != 'OK':
-                    show(*key, 'status', domain.ucx.word(status))
+                    show(*key, domain.ucx.word(status))
                     continue
-                show(*key, 'bandwidth', rate(attr.pair('bandwidth')))
-                show(*key, 'path_bandwidth', rate(attr.pair('path_bandwidth')))
-                show(*key, 'times',
-                     'before %s, after %s, receive %s, latency %s'
-                     % (tuple(seconds(attr.get(field, double))
-                              for field in ('send_pre_overhead',
-                                            'send_post_overhead',
-                                            'recv_overhead')) +
-                        (seconds(attr.pair('latency')[0]),)))
-                show(*key, 'other', 'endpoints %s, flags %#x'
-                     % (limit(attr.get('max_inflight_eps')),
-                        attr.get('flags')))
+                text = '%s; ' % rate(attr.pair('bandwidth'))
+                if attr.pair('path_bandwidth') != attr.pair('bandwidth'):
+                    text += 'a path %s; ' % rate(attr.pair('path_bandwidth'))
+                text += ('before %s, after %s, receive %s, latency %s'
+                         % (tuple(seconds(attr.get(field, double))
+                                  for field in ('send_pre_overhead',
+                                                'send_post_overhead',
+                                                'recv_overhead')) +
+                            (seconds(attr.pair('latency')[0]),)))
+                if (attr.get('max_inflight_eps') != (1 << 64) - 1 or
+                        attr.get('flags') != 0):
+                    text += ('; endpoints %s, flags %#x'
+                             % (limit(attr.get('max_inflight_eps')),
+                                attr.get('flags')))
+                show(*key, text)
 
 
 class Peer:

@@ -182,8 +182,8 @@ enum {
 };
 
 /* All fields are preset (host memory, unknown device, the range asked about,
- * no file, registrable); fill in what field_mask asks for and what comes cheap besides,
- * but open a dmabuf file only when asked: the caller owns it then. */
+ * no file, registrable); fill in what field_mask asks for and what comes cheap
+ * besides, but open a dmabuf file only when asked: the caller owns it then. */
 typedef struct {
     uint64_t           field_mask;
     uct_abi_mem_type_t mem_type;
@@ -192,7 +192,7 @@ typedef struct {
     size_t             alloc_length;  /* bytes */
     int                dmabuf_fd;     /* -1: none */
     size_t             dmabuf_offset; /* bytes */
-    int                is_registrable; /* by network devices' domains, 1.22 */
+    int                is_registrable; /* by network devices, 1.22 */
 } uct_abi_mem_attr_t;
 
 typedef struct {

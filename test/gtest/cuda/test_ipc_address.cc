@@ -67,7 +67,8 @@ TEST_F(IpcAddress, stock_peer_is_not_and_no_more_than_8_bytes_are_read)
     ASSERT_EQ(0, mprotect(pages + page, page, PROT_NONE));
     memset(pages + page - 8, 0x5a, 8);
     iface.pid += 1;
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(pages + page - 8, &iface, NULL));
+    EXPECT_FALSE(
+            uct_cuda_ipc_addr_is_reachable(pages + page - 8, &iface, NULL));
     munmap(pages, 2 * page);
 }
 
@@ -145,4 +146,67 @@ TEST_F(IpcAddress, missing_addresses_are_not)
 {
     EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(NULL, &iface, NULL));
     EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, NULL, NULL));
+}
+
+/* Machines that share memory over NVLink */
+class IpcFabric : public IpcAddress
+{
+protected:
+    uct_cuda_fabric_t fabric;
+
+    /* A process of another machine of the fabric */
+    void SetUp() override
+    {
+        memset(&fabric, 0, sizeof(fabric));
+        fabric.cluster[3] = 5;
+        fabric.clique     = 2;
+        uct_cuda_ipc_device_addr_self(&device, &fabric);
+        uct_cuda_ipc_iface_addr_self(&iface);
+        device.machine[15] ^= 1;
+        iface.pid_ns       ^= 1;
+    }
+
+    bool is_reachable(const uct_cuda_fabric_t *own)
+    {
+        return uct_cuda_ipc_addr_is_reachable(&device, &iface, own);
+    }
+};
+
+TEST_F(IpcFabric, other_machine_is)
+{
+    EXPECT_TRUE(is_reachable(&fabric));
+}
+
+TEST_F(IpcFabric, both_have_to_be_of_it)
+{
+    EXPECT_FALSE(is_reachable(NULL));
+    uct_cuda_ipc_device_addr_self(&device, NULL);
+    device.machine[15] ^= 1;
+    EXPECT_FALSE(is_reachable(&fabric));
+}
+
+TEST_F(IpcFabric, other_cluster_and_other_clique_are_not)
+{
+    ++fabric.clique;
+    EXPECT_FALSE(is_reachable(&fabric));
+    --fabric.clique;
+    ++fabric.cluster[15];
+    EXPECT_FALSE(is_reachable(&fabric));
+}
+
+TEST_F(IpcFabric, address_is_longer_by_it)
+{
+    EXPECT_EQ(sizeof(device), uct_cuda_ipc_device_addr_length(&fabric));
+    EXPECT_EQ(24u, uct_cuda_ipc_device_addr_length(NULL));
+}
+
+/* Pids, and numbers of pid namespaces, are the same on many machines */
+TEST_F(IpcFabric, processes_of_other_machines_are_others)
+{
+    struct stat st;
+
+    ASSERT_EQ(0, stat("/proc/self/ns/pid", &st));
+    uct_cuda_ipc_iface_addr_self(&iface);
+    EXPECT_EQ(st.st_ino ^ uct_cuda_ipc_machine_self(), iface.pid_ns);
+    EXPECT_NE(0u, uct_cuda_ipc_machine_self());
 }

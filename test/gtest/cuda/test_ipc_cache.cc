@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 }
 
@@ -22,6 +23,7 @@ protected:
         uct_cuda_ipc_handle_t h;
         memset(&h, 0, sizeof(h));
         h.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        h.machine   = uct_cuda_ipc_machine_self();
         h.pid       = pid;
         h.base      = base;
         h.length    = length;
@@ -239,4 +241,19 @@ TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
     EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
     EXPECT_EQ(1u, driver.mapped.size()) << "closed in a context not its own";
     driver.mapped.clear();
+}
+
+/* What code on a GPU was told of stays mapped until the peer goes */
+TEST_F(IpcCache, pinned_mapping_stays_until_the_peer_goes)
+{
+    uct_cuda_ipc_cache_limit(1, SIZE_MAX);
+    uct_cuda_ipc_mapping_t *pinned = get(handle(0x10000, 1));
+    uct_cuda_ipc_cache_pin(pinned);
+    EXPECT_EQ(pinned, get(handle(0x10000, 1)));
+    uct_cuda_ipc_cache_pin(pinned); /* once more */
+    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_ipc_cache_unlimit();
+    EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
+    uct_cuda_ipc_cache_purge_peer(0, 42);
+    EXPECT_TRUE(driver.mapped.empty());
 }

@@ -13,6 +13,7 @@ extern "C" {
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -93,8 +94,9 @@ protected:
         close(ready[0]);
 
         uct_cuda_ipc_iface_addr_self(&self);
-        handle.pid    = child;
-        handle.pid_ns = self.pid_ns;
+        handle.pid     = child;
+        handle.pid_ns  = self.pid_ns;
+        handle.machine = uct_cuda_ipc_machine_self();
     }
 
     void TearDown() override
@@ -148,4 +150,131 @@ TEST_F(IpcHandle, exporter_that_is_gone_is_unreachable)
     handle.pid = INT32_MAX;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
     EXPECT_EQ(0u, imports);
+}
+
+/* Handles of another machine's driver mean nothing to this one's */
+TEST_F(IpcHandle, of_another_machine_is_not_tried)
+{
+    handle.machine ^= 1;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    handle.type = UCT_CUDA_IPC_HANDLE_LEGACY;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(0u, imports);
+    EXPECT_EQ(0u, driver.opens);
+}
+
+TEST_F(IpcHandle, for_the_fabric_is_tried_from_any_machine)
+{
+    static CUmemAllocationHandleType asked;
+
+    driver.table.cuMemImportFromShareableHandle =
+            [](CUmemGenericAllocationHandle *allocation, void *,
+               CUmemAllocationHandleType type) {
+                *allocation = 1;
+                asked       = type;
+                return CUDA_SUCCESS;
+            };
+    handle.machine ^= 1;
+    handle.pid_ns  += 1;
+    handle.type     = UCT_CUDA_IPC_HANDLE_FABRIC;
+    EXPECT_EQ(UCS_OK, open());
+    EXPECT_EQ(8, (int)asked);
+}
+
+/* What the driver does: a pool and memory of it, imported again, are the same,
+ * and one call undoes all imports of memory, but one of a pool */
+static int pool_imports, pool_is_refused;
+static unsigned place_imports;
+static std::map<CUdeviceptr, int> places;
+
+class IpcPool : public ::testing::Test
+{
+protected:
+    FakeDriver driver;
+    uct_cuda_ipc_handle_t handle;
+
+    void SetUp() override
+    {
+        pool_imports = pool_is_refused = 0;
+        place_imports                  = 0;
+        places.clear();
+        driver.table.cuMemPoolImportFromShareableHandle =
+                [](CUmemoryPool *pool, void *, CUmemAllocationHandleType,
+                   unsigned long long) {
+                    ++pool_imports;
+                    *pool = (CUmemoryPool)0x700;
+                    return CUDA_SUCCESS;
+                };
+        driver.table.cuMemPoolDestroy = [](CUmemoryPool) {
+            if (!places.empty() || (pool_imports == 0)) {
+                ++pool_is_refused;
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            --pool_imports;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemPoolSetAccess = [](CUmemoryPool,
+                                             const CUmemAccessDesc *access,
+                                             size_t) {
+            return (access->location.id == 0) ? CUDA_SUCCESS :
+                                                CUDA_ERROR_INVALID_DEVICE;
+        };
+        driver.table.cuMemPoolImportPointer = [](CUdeviceptr *address,
+                                                 CUmemoryPool,
+                                                 CUmemPoolPtrExportData *data) {
+            ++place_imports;
+            *address         = 0x10000 * ((unsigned char*)data)[0];
+            places[*address] = 1;
+            return (*address == 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        };
+        driver.table.cuMemFree = [](CUdeviceptr address) {
+            return places.erase(address) ? CUDA_SUCCESS :
+                                           CUDA_ERROR_INVALID_VALUE;
+        };
+        memset(&handle, 0, sizeof(handle));
+        handle.type     = UCT_CUDA_IPC_HANDLE_POOL_FABRIC;
+        handle.length   = 4096;
+        handle.place[0] = 1;
+    }
+
+    CUdeviceptr open(uint8_t place, CUdevice device = 0,
+                     ucs_status_t status = UCS_OK)
+    {
+        CUdeviceptr mapped = 0;
+
+        handle.place[0] = place;
+        EXPECT_EQ(status, uct_cuda_ipc_handle_open(&handle, device, &mapped));
+        return mapped;
+    }
+};
+
+TEST_F(IpcPool, memory_opened_twice_stays_until_it_is_closed_twice)
+{
+    CUdeviceptr one = open(1), again = open(1), other = open(2);
+
+    EXPECT_EQ(one, again);
+    uct_cuda_ipc_handle_close(&handle, one);
+    EXPECT_EQ(1u, places.count(one));
+    uct_cuda_ipc_handle_close(&handle, again);
+    EXPECT_EQ(0u, places.count(one));
+    EXPECT_EQ(3, pool_imports) << "there is memory of it left";
+    uct_cuda_ipc_handle_close(&handle, other);
+    EXPECT_TRUE(places.empty());
+    EXPECT_EQ(0, pool_imports);
+    EXPECT_EQ(0, pool_is_refused);
+}
+
+TEST_F(IpcPool, failure_leaves_nothing_open)
+{
+    open(1, 1, UCS_ERR_UNREACHABLE); /* no access from that GPU */
+    EXPECT_EQ(0u, place_imports);
+    EXPECT_EQ(0, pool_imports);
+
+    driver.table.cuMemPoolImportPointer = [](CUdeviceptr *, CUmemoryPool,
+                                             CUmemPoolPtrExportData *) {
+        return CUDA_ERROR_INVALID_VALUE;
+    };
+    open(1, 0, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(0, pool_imports);
+    EXPECT_EQ(0, pool_is_refused);
 }

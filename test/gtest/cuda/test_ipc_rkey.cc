@@ -12,6 +12,7 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fcntl.h>
 #include <random>
 
 static const CUdeviceptr base   = 0x7f0000000000;
@@ -176,4 +177,66 @@ TEST_F(IpcRkey, what_is_not_ours_is_unreachable)
     packed.handle.type = 200;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     packed.handle      = good.handle;
+}
+
+/* Reservations are filled mapping by mapping (PyTorch's expandable segments);
+ * a handle is for one */
+TEST_F(IpcRkey, buffer_in_several_mappings_is_not_for_peers)
+{
+    driver.table.cuPointerGetAttribute = [](void *value,
+                                            CUpointer_attribute attribute,
+                                            CUdeviceptr) {
+        if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
+            *(int*)value = 0;
+        } else {
+            *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        }
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemRetainAllocationHandle =
+            [](CUmemGenericAllocationHandle *, void *) { return CUDA_SUCCESS; };
+    driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemExportToShareableHandle =
+            [](void *fd, CUmemGenericAllocationHandle,
+               CUmemAllocationHandleType, unsigned long long) {
+                *(int*)fd = open("/dev/null", O_RDONLY);
+                return CUDA_SUCCESS;
+            };
+    void *last = (void*)(base + length - 4096);
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, last, 4096, &packed));
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, packed.handle.type);
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, last, 4097, &packed));
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, packed.handle.type);
+    /* before UCX 1.16 it is not told what for: all that is registered */
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, 0, &packed));
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, packed.handle.type);
+}
+
+/* UCX may round the length of other memory up */
+TEST_F(IpcRkey, length_beyond_plain_memory_is_not_minded)
+{
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, (void*)base, length + 15,
+                                             &packed));
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_LEGACY, packed.handle.type);
+}
+
+TEST_F(IpcRkey, memory_is_mapped_for_code_on_gpus)
+{
+    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    CUdeviceptr mapped, end;
+
+    pack_as_peer(6);
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
+    EXPECT_EQ(1u, driver.mapped.count(mapped));
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base + length - 1, &end));
+    EXPECT_EQ(mapped + length - 1, end);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_ipc_rkey_map(rkey, base + length, &mapped));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_ipc_rkey_map(rkey, base - 1, &mapped));
+    uct_cuda_ipc_rkey_destroy(rkey);
+    EXPECT_EQ(1u, driver.opens);
 }

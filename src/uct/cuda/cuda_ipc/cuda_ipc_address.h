@@ -12,10 +12,10 @@
 
 
 /**
- * Device address: which machine, and, where the magic says so, where it is among
- * machines that share memory over NVLink; else that part is left out. A stock cuda_ipc takes the first 8 bytes for a
- * system id, so that is where the magic stands: neither side can take the other
- * for its own kind.
+ * Device address: which machine, and, where the magic says so, where it is
+ * among machines that share memory over NVLink; else that part is left out.
+ * A stock cuda_ipc takes the first 8 bytes for a system id, so that is where
+ * the magic stands: neither side can take the other for its own kind.
  */
 typedef struct {
     uint64_t magic;

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# What stock's CUDA module answers UCX 1.22, and ours in its place.
+
+stock_floor() {
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    "$ucx_mp_top/test/stock-floor/compare" \
+        --ucx "$ucx_mp_deps/cu12/libucx/lib" \
+        --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
+        --check "$ucx_mp_top/docs/stock-floor.md"
+}
+
+step stock-floor full 300 stock_floor \
+     "every answer of stock's module and ours: docs/stock-floor.md, no gap"
