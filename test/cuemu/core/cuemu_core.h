@@ -339,6 +339,10 @@ void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id);
    not being served yet. */
 int cuemu_sim_owner_is_due(const cuemu_sim_t *sim, int32_t owner);
 
+/* A running delay is over now, however long it was to take; anything else goes
+   on. At the simulation's time; cuemu_clock_poll() comes next. */
+void cuemu_sim_op_end(cuemu_sim_t *sim, cuemu_op_id_t id);
+
 /* Done, or so long done that it was recycled; 0 counts as done. */
 int cuemu_sim_op_done(const cuemu_sim_t *sim, cuemu_op_id_t id);
 

@@ -874,6 +874,17 @@ void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id)
     cuemu_op_done(sim, cuemu_sim_op_index(sim, op));
 }
 
+void cuemu_sim_op_end(cuemu_sim_t *sim, cuemu_op_id_t id)
+{
+    cuemu_op_t *op = cuemu_sim_op_find(sim, id);
+
+    if ((op != NULL) && (op->desc.kind == CUEMU_OP_DELAY) &&
+        (op->state == CUEMU_OP_STATE_RUNNING)) {
+        cuemu_op_timer(sim, cuemu_sim_op_index(sim, op));
+        cuemu_flows_renew(sim);
+    }
+}
+
 int cuemu_sim_owner_is_due(const cuemu_sim_t *sim, int32_t owner)
 {
     const cuemu_op_t *op;

@@ -64,11 +64,14 @@ cuemu_cudart_error_t cuemu_cudart_enter(void)
 {
     cuemu_cudart_error_t error = cuemu_cudart_driver();
     CUcontext ctx              = NULL;
+    unsigned version;
 
     if (error != CUDART_SUCCESS) {
         return error;
     }
-    if ((cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) && (ctx != NULL)) {
+    /* Another thread may have reset the device */
+    if ((cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) && (ctx != NULL) &&
+        (cuCtxGetApiVersion(ctx, &version) == CUDA_SUCCESS)) {
         return CUDART_SUCCESS;
     }
     return cuemu_cudart_use(cuemu_cudart_device);
@@ -131,6 +134,7 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceReset(void)
             cuCtxSetCurrent(NULL);
             cuemu_cudart_primary.ctx[i] = NULL;
             error = (cuemu_cudart_error_t)cuDevicePrimaryCtxReset(dev);
+            cuDevicePrimaryCtxRelease(dev);
         }
     }
     pthread_mutex_unlock(&cuemu_cudart_primary.lock);

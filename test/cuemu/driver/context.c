@@ -3,6 +3,7 @@
 /* Contexts: primary ones, created ones, the stack of a thread, peers. */
 #include "cuemu_driver.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@
 
 static __thread cuemu_context_t *cuemu_ctx_stack[CUEMU_CTX_STACK];
 static __thread int cuemu_ctx_depth = 0;
+
+static unsigned cuemu_num_unlocking; /* threads in cuemu_process_wait() */
 
 
 cuemu_context_t *cuemu_context_current(void)
@@ -27,34 +30,58 @@ cuemu_context_t *cuemu_context_current(void)
             ctx->alive) ? ctx : NULL;
 }
 
+/* Dead or alive, as the driver's handles are good for as long as the process
+   lives (seen on H100, driver 580) */
+static cuemu_context_t *cuemu_context_any(CUcontext handle)
+{
+    return cuemu_object_is_stale(handle, CUEMU_OBJ_CONTEXT) ?
+           (cuemu_context_t*)handle :
+           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+}
+
+CUresult cuemu_context_error(void)
+{
+    return ((cuemu_ctx_depth > 0) &&
+            (cuemu_ctx_stack[cuemu_ctx_depth - 1] != NULL)) ?
+           CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 int cuemu_context_depth(void)
 {
     return cuemu_ctx_depth;
 }
 
-static CUresult cuemu_context_new(int device, unsigned flags,
-                                  cuemu_context_t **ctx_p)
+/* Gives an object that is no context, or no more, all that makes one. */
+static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
+                                    unsigned flags)
 {
-    cuemu_context_t *ctx;
-
-    ctx = cuemu_object_new(CUEMU_OBJ_CONTEXT, sizeof(*ctx));
-    if (ctx == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-
     ctx->device      = device;
     ctx->gpu         = cuemu_process.gpu[device];
     ctx->flags       = flags;
     ctx->id          = cuemu_unique_id();
-    ctx->alive       = 1;
+    ctx->streams     = NULL;
+    ctx->null_stream = NULL;
     ctx->null_stream = cuemu_stream_new(ctx, 0, 0);
-    if (ctx->null_stream == NULL) {
-        cuemu_object_delete(ctx);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    ctx->alive       = (ctx->null_stream != NULL);
+    return ctx->alive ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult cuemu_context_new(int device, unsigned flags,
+                                  cuemu_context_t **ctx_p)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    cuemu_context_t *ctx;
+
+    ctx = cuemu_object_new(CUEMU_OBJ_CONTEXT, sizeof(*ctx));
+    if (ctx != NULL) {
+        result = cuemu_context_begin(ctx, device, flags);
+        if (result != CUDA_SUCCESS) {
+            cuemu_object_delete(ctx);
+        }
     }
 
     *ctx_p = ctx;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 void cuemu_context_wait(cuemu_context_t *ctx)
@@ -76,7 +103,54 @@ void cuemu_context_wait(cuemu_context_t *ctx)
     }
 }
 
+void cuemu_process_wait(void)
+{
+    cuemu_op_id_t ops[1024];
+    cuemu_stream_t *stream;
+    unsigned count = 0, i;
+
+    __atomic_add_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
+    cuemu_lock();
+    for (stream = cuemu_object_next(CUEMU_OBJ_STREAM, NULL);
+         (stream != NULL) && (count < 1024);
+         stream = cuemu_object_next(CUEMU_OBJ_STREAM, stream)) {
+        ops[count++] = cuemu_work_tail(stream);
+    }
+    cuemu_unlock();
+
+    for (i = 0; i < count; ++i) {
+        cuemu_work_wait(ops[i]);
+    }
+    __atomic_sub_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
+}
+
+void cuemu_process_wait_unlocked(void)
+{
+    while (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0) {
+        if (!cuemu_work_progress()) {
+            sched_yield();
+        }
+    }
+}
+
 extern void cuemu_mem_drop_context(cuemu_context_t *ctx);
+
+/* Nobody reaches this GPU's memory through a context that is gone, nor by way
+   of one. With the lock. */
+static void cuemu_context_drop_peers(cuemu_context_t *ctx)
+{
+    cuemu_context_t *other;
+
+    cuemu_process.peer[ctx->gpu] &= ~ctx->peers;
+    ctx->peers                    = 0;
+    for (other = cuemu_object_next(CUEMU_OBJ_CONTEXT, NULL); other != NULL;
+         other = cuemu_object_next(CUEMU_OBJ_CONTEXT, other)) {
+        if (other->peers & (1u << ctx->gpu)) {
+            other->peers                   &= ~(1u << ctx->gpu);
+            cuemu_process.peer[other->gpu] &= ~(1u << ctx->gpu);
+        }
+    }
+}
 
 static void cuemu_context_end(cuemu_context_t *ctx)
 {
@@ -85,12 +159,10 @@ static void cuemu_context_end(cuemu_context_t *ctx)
     cuemu_lock();
     ctx->alive = 0;
     cuemu_mem_drop_context(ctx);
-    while (ctx->streams != NULL) {
-        cuemu_stream_free(ctx->streams);
-    }
-    cuemu_stream_free(ctx->null_stream);
+    cuemu_context_drop_peers(ctx);
+    cuemu_stream_retire(ctx);
+    cuemu_object_retire(ctx);
     cuemu_unlock();
-    cuemu_object_delete(ctx);
 }
 
 /* -------------------------------------------------------------- primary */
@@ -105,7 +177,8 @@ static int cuemu_primary_exists(CUdevice device)
     int exists;
 
     cuemu_lock();
-    exists = (cuemu_process.primary[device] != NULL);
+    exists = (cuemu_process.primary[device] != NULL) &&
+             cuemu_process.primary[device]->alive;
     cuemu_unlock();
     return exists;
 }
@@ -138,6 +211,12 @@ CUEMU_API(cuDevicePrimaryCtxRetain, (CUcontext *ctx_p, CUdevice device),
             ctx->primary                  = 1;
             cuemu_process.primary[device] = ctx;
         }
+    } else if (!ctx->alive) {
+        result = cuemu_context_begin(ctx, device,
+                                     cuemu_process.primary_flags[device]);
+        if (result == CUDA_SUCCESS) {
+            cuemu_object_revive(ctx);
+        }
     }
 
     if (result == CUDA_SUCCESS) {
@@ -149,10 +228,11 @@ CUEMU_API(cuDevicePrimaryCtxRetain, (CUcontext *ctx_p, CUdevice device),
     return result;
 }
 
-static CUresult cuemu_primary_release(CUdevice device, int all)
+CUEMU_API(cuDevicePrimaryCtxRelease, (CUdevice device), (device))
 {
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    int last        = 0;
     cuemu_context_t *ctx;
-    int last = 0;
 
     if (!cuemu_device_is_valid(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
@@ -160,36 +240,34 @@ static CUresult cuemu_primary_release(CUdevice device, int all)
 
     cuemu_lock();
     ctx = cuemu_process.primary[device];
-    if (ctx != NULL) {
-        ctx->refs = all ? 0 : (ctx->refs - 1);
-        last      = (ctx->refs == 0);
-        if (last) {
-            cuemu_process.primary[device] = NULL;
-        }
+    if ((ctx != NULL) && (ctx->refs > 0)) {
+        last   = (--ctx->refs == 0) && ctx->alive;
+        result = CUDA_SUCCESS;
     }
     cuemu_unlock();
-
-    if (ctx == NULL) {
-        return all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    }
 
     if (last) {
         cuemu_context_end(ctx);
     }
 
-    return CUDA_SUCCESS;
-}
-
-CUEMU_API(cuDevicePrimaryCtxRelease, (CUdevice device), (device))
-{
-    return cuemu_primary_release(device, 0);
+    return result;
 }
 
 CUEMU_ALSO(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
 
+/* Whoever retained the context still has to release it. Handles of streams,
+   events and executable graphs in it are to be forgotten. */
 CUEMU_API(cuDevicePrimaryCtxReset, (CUdevice device), (device))
 {
-    return cuemu_primary_release(device, 1);
+    if (!cuemu_device_is_valid(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+
+    if (cuemu_primary_exists(device)) {
+        cuemu_context_end(cuemu_process.primary[device]);
+    }
+
+    return CUDA_SUCCESS;
 }
 
 CUEMU_ALSO(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
@@ -207,7 +285,8 @@ CUEMU_API(cuDevicePrimaryCtxGetState,
     }
 
     cuemu_lock();
-    *active = (cuemu_process.primary[device] != NULL);
+    *active = (cuemu_process.primary[device] != NULL) &&
+              cuemu_process.primary[device]->alive;
     *flags  = *active ? cuemu_process.primary[device]->flags :
                         cuemu_process.primary_flags[device];
     cuemu_unlock();
@@ -319,11 +398,12 @@ CUEMU_API(cuCtxDestroy, (CUcontext handle), (handle))
 
 CUEMU_ALSO(cuCtxDestroy_v2, cuCtxDestroy);
 
+/* One that is gone as well: it is the calls behind it that fail */
 CUEMU_API(cuCtxPushCurrent, (CUcontext handle), (handle))
 {
-    cuemu_context_t *ctx = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    cuemu_context_t *ctx = cuemu_context_any(handle);
 
-    if ((ctx == NULL) || !ctx->alive) {
+    if (ctx == NULL) {
         return (handle == NULL) ? CUDA_ERROR_INVALID_VALUE :
                                   CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -355,14 +435,14 @@ CUEMU_ALSO(cuCtxPopCurrent_v2, cuCtxPopCurrent);
 
 CUEMU_API(cuCtxSetCurrent, (CUcontext handle), (handle))
 {
-    cuemu_context_t *ctx = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    cuemu_context_t *ctx = cuemu_context_any(handle);
 
     if (handle == NULL) {
         cuemu_ctx_depth -= (cuemu_ctx_depth > 0);
         return CUDA_SUCCESS;
     }
 
-    if ((ctx == NULL) || !ctx->alive) {
+    if (ctx == NULL) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
 
@@ -387,7 +467,8 @@ CUEMU_API(cuCtxGetCurrent, (CUcontext *ctx_p), (ctx_p))
 
 CUEMU_API(cuCtxGetDevice, (CUdevice *device), (device))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = (cuemu_ctx_depth == 0) ?
+                           NULL : cuemu_ctx_stack[cuemu_ctx_depth - 1];
 
     if (ctx == NULL) {
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -406,7 +487,7 @@ CUEMU_API(cuCtxGetFlags, (unsigned *flags), (flags))
     cuemu_context_t *ctx = cuemu_context_current();
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if (flags == NULL) {
@@ -421,8 +502,13 @@ CUEMU_API(cuCtxSetFlags, (unsigned flags), (flags))
 {
     cuemu_context_t *ctx = cuemu_context_current();
 
+    if ((ctx == NULL) &&
+        (cuemu_context_error() == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
+        cuemu_die("context", cuemu_ctx_stack[cuemu_ctx_depth - 1]);
+    }
+
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if (flags & ~(unsigned)CUEMU_CTX_FLAG_MASK) {
@@ -487,7 +573,7 @@ CUEMU_API(cuCtxSynchronize, (void), ())
     cuemu_context_t *ctx = cuemu_context_current();
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     cuemu_context_wait(ctx);
@@ -499,7 +585,7 @@ CUEMU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
           (least, greatest))
 {
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if (least != NULL) {
@@ -516,7 +602,7 @@ CUEMU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
 CUEMU_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
 {
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if (value == NULL) {
@@ -541,7 +627,7 @@ CUEMU_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
 CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 {
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     return ((int)limit <= CU_LIMIT_MALLOC_HEAP_SIZE) ?

@@ -22,9 +22,18 @@ typedef struct {
     unsigned check;
 } cuemu_copy_t;
 
-static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy, int gpu,
-                                   cuemu_work_t *work, int *direct_p,
-                                   int *blocks_p)
+/* What a copy is, for the host that asked for it. */
+typedef struct {
+    int direct;   /* over links that join both places */
+    int blocks;   /* however it was called */
+    int device;   /* GPU memory at both ends ... */
+    int sync;     /* ... of which the program has all copies waited for */
+    int locked;   /* page-locked host memory at one of them */
+} cuemu_copy_kind_t;
+
+static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
+                                   const cuemu_context_t *ctx,
+                                   cuemu_work_t *work, cuemu_copy_kind_t *kind)
 {
     cuemu_range_t dst, src;
     uint64_t span_dst, span_src;
@@ -32,9 +41,9 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy, int gpu,
 
     span_dst = (copy->height - 1) * copy->dst_pitch + copy->width;
     span_src = (copy->height - 1) * copy->src_pitch + copy->width;
-    result   = cuemu_mem_resolve(copy->dst, span_dst, gpu, &dst);
+    result   = cuemu_mem_resolve(copy->dst, span_dst, ctx->gpu, &dst);
     if (result == CUDA_SUCCESS) {
-        result = cuemu_mem_resolve(copy->src, span_src, gpu, &src);
+        result = cuemu_mem_resolve(copy->src, span_src, ctx->gpu, &src);
     }
 
     if (result != CUDA_SUCCESS) {
@@ -48,11 +57,15 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy, int gpu,
 
     cuemu_work_set_move(work, &dst, copy->dst_pitch, &src, copy->src_pitch,
                         copy->width, copy->height);
-    *direct_p = cuemu_work_is_direct(&dst, &src);
+    kind->direct = cuemu_work_is_direct(&dst, &src);
+    kind->device = (dst.gpu >= 0) && (src.gpu >= 0);
+    kind->sync   = dst.sync_memops || src.sync_memops ||
+                   (ctx->flags & CU_CTX_SYNC_MEMOPS);
+    kind->locked = dst.locked || src.locked;
 
     /* Pageable memory goes through a buffer of the driver: the call returns
        once the program's memory is no longer needed, at the end here */
-    *blocks_p = dst.pageable || src.pageable;
+    kind->blocks = dst.pageable || src.pageable;
     return CUDA_SUCCESS;
 }
 
@@ -60,10 +73,10 @@ static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
                                int sync)
 {
     cuemu_time_t submitted = cuemu_now(), end, at;
+    cuemu_copy_kind_t kind;
     cuemu_work_t work;
     cuemu_op_id_t op = 0;
     CUresult result;
-    int direct, blocks;
 
     if ((copy->width == 0) || (copy->height == 0)) {
         return CUDA_SUCCESS;
@@ -71,10 +84,17 @@ static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
 
     at = submitted + cuemu_cost(CUEMU_CALL_COPY_ASYNC);
     cuemu_lock();
-    result = cuemu_copy_prepare(copy, stream->ctx->gpu, &work, &direct,
-                                &blocks);
+    result = cuemu_copy_prepare(copy, stream->ctx, &work, &kind);
+    if ((result == CUDA_SUCCESS) && kind.locked) {
+        /* Not while memory is being unlocked; what is locked may differ then */
+        cuemu_unlock();
+        cuemu_process_wait_unlocked();
+        cuemu_lock();
+        result = cuemu_copy_prepare(copy, stream->ctx, &work, &kind);
+    }
+
     if (result == CUDA_SUCCESS) {
-        op = cuemu_work_copy(stream, &work, direct, at);
+        op = cuemu_work_copy(stream, &work, kind.direct, at);
     }
     cuemu_unlock();
 
@@ -83,7 +103,7 @@ static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
     }
 
     cuemu_work_spend_until(at);
-    if (sync || blocks) {
+    if ((sync && (!kind.device || kind.sync)) || kind.blocks) {
         cuemu_work_wait(op);
         cuemu_session_lock();
         end = cuemu_sim_op_end_time(cuemu_session.sim, op);
@@ -105,7 +125,7 @@ static CUresult cuemu_copy_sync(uint64_t dst, uint64_t src, size_t size,
     };
     cuemu_context_t *ctx = cuemu_context_current();
 
-    return (ctx == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
+    return (ctx == NULL) ? cuemu_context_error() :
                            cuemu_copy_run(ctx->null_stream, &copy, 1);
 }
 
@@ -120,7 +140,7 @@ static CUresult cuemu_copy_async(uint64_t dst, uint64_t src, size_t size,
     CUresult result;
 
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     result = cuemu_stream_resolve(handle, &stream);
@@ -128,6 +148,10 @@ static CUresult cuemu_copy_async(uint64_t dst, uint64_t src, size_t size,
                                       cuemu_copy_run(stream, &copy, 0);
 }
 
+/* Those inside GPU memory, and fills of it, are not waited for, whatever their
+   names say ("API synchronization behavior" in the manual; seen on H100), but
+   where the program wants that: by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, or by its
+   context's flag */
 CUEMU_API(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t size),
           (dst, src, size))
 {
@@ -278,7 +302,7 @@ CUEMU_API(cuMemcpy2D, (const CUDA_MEMCPY2D *p), (p))
     cuemu_context_t *ctx = cuemu_context_current();
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     return (p == NULL) ? CUDA_ERROR_INVALID_VALUE :
@@ -296,7 +320,7 @@ CUEMU_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D *p, CUstream handle),
     CUresult result;
 
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     result = cuemu_stream_resolve(handle, &stream);
@@ -357,7 +381,8 @@ static CUresult cuemu_fill_run(cuemu_stream_t *stream, const cuemu_fill_t *fill,
 
     if (result == CUDA_SUCCESS) {
         cuemu_work_spend_until(at);
-        if (sync) {
+        if (sync && ((dst.gpu < 0) || dst.sync_memops ||
+                     (stream->ctx->flags & CU_CTX_SYNC_MEMOPS))) {
             cuemu_work_wait(op);
         }
     }
@@ -369,7 +394,7 @@ static CUresult cuemu_fill_sync(const cuemu_fill_t *fill)
 {
     cuemu_context_t *ctx = cuemu_context_current();
 
-    return (ctx == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
+    return (ctx == NULL) ? cuemu_context_error() :
                            cuemu_fill_run(ctx->null_stream, fill, 1);
 }
 
@@ -379,7 +404,7 @@ static CUresult cuemu_fill_async(const cuemu_fill_t *fill, CUstream handle)
     CUresult result;
 
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     result = cuemu_stream_resolve(handle, &stream);

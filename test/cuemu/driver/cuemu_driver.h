@@ -147,6 +147,22 @@ unsigned cuemu_object_count(cuemu_obj_type_t type);
 /* The object if `handle` is a live one of that type, else NULL. */
 void *cuemu_object_check(const void *handle, cuemu_obj_type_t type);
 
+/* Its context is gone: it is live no more, and its memory nobody else's. */
+void cuemu_object_retire(void *obj);
+void cuemu_object_revive(void *obj);
+
+/* Non-zero if that has happened to it. */
+int cuemu_object_is_stale(const void *handle, cuemu_obj_type_t type);
+
+/* The live object behind `after` (NULL: the first), in any order; NULL: none.
+   While no other thread makes or deletes one of the type. */
+void *cuemu_object_next(cuemu_obj_type_t type, const void *after);
+
+/* The real driver dies in this call, or never returns: so does the program,
+   with a sentence on stderr. */
+void cuemu_die(const char *what, const void *handle)
+        __attribute__((noreturn));
+
 #define CUEMU_MAX_WAITS 16
 
 struct cuemu_stream {
@@ -181,8 +197,8 @@ struct cuemu_context {
     int             gpu;       /* of the node */
     unsigned        flags;
     uint64_t        id;
-    int             primary;
-    int             refs;      /* of a primary one */
+    int             primary;   /* one handle a device, dead or alive */
+    int             refs;      /* of a primary one; a reset leaves them */
     int             alive;
     unsigned        peers;     /* bit per GPU of the node: enabled */
     cuemu_stream_t *null_stream;
@@ -208,9 +224,20 @@ void cuemu_unlock(void);
 
 /* Current context of the thread; NULL if there is none (or it is dead). */
 cuemu_context_t *cuemu_context_current(void);
+/* What a call without one returns. */
+CUresult cuemu_context_error(void);
 void cuemu_context_wait(cuemu_context_t *ctx); /* until all its work is done */
+void cuemu_process_wait(void); /* ... of all contexts; see cuMemFreeHost */
+/* Until nobody is in there: copies of page-locked memory have to. */
+void cuemu_process_wait_unlocked(void);
 int cuemu_context_depth(void); /* of the thread's stack */
 int cuemu_device_of_gpu(int gpu);              /* ordinal, -1 if not visible */
+
+/* The event behind a handle, or the error that a call returns. */
+CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p);
+
+/* Streams and events of a context go with it. With the lock. */
+void cuemu_stream_retire(cuemu_context_t *ctx);
 
 /* The stream that a handle means in the current context. */
 CUresult cuemu_stream_resolve(CUstream handle, cuemu_stream_t **stream_p);
@@ -270,6 +297,8 @@ uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align);
 void cuemu_va_release(uint64_t va, uint64_t size);
 /* The reservation that holds addr..addr+size, 0 if none. */
 uint64_t cuemu_va_find(uint64_t addr, uint64_t size);
+/* ... and how large it is; 0 if there is none that begins there. */
+uint64_t cuemu_va_size(uint64_t va);
 
 /* Where bytes are, for a copy. */
 typedef struct {
@@ -277,6 +306,7 @@ typedef struct {
     uint64_t         offset;   /* in the GPU's memory, or the address */
     cuemu_place_t    place;    /* for the time it takes */
     int              pageable;
+    int              locked;   /* page-locked host memory */
     int              sync_memops;
     cuemu_context_t *ctx;      /* that it was opened or allocated in */
 } cuemu_range_t;
@@ -314,7 +344,6 @@ typedef enum {
     CUEMU_PAYLOAD_MOVE,
     CUEMU_PAYLOAD_FILL,
     CUEMU_PAYLOAD_CALL,   /* host function, of the process `owner` */
-    CUEMU_PAYLOAD_KERNEL, /* likewise, but anywhere in the process */
     CUEMU_PAYLOAD_WATCH   /* somebody waits, see cuemu_work_watch() */
 } cuemu_payload_kind_t;
 
@@ -385,6 +414,12 @@ cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,
                               int direct, cuemu_time_t at);
 
 int cuemu_work_done(cuemu_op_id_t op);
+
+/* Work that goes on until a word of memory is as it should be, as a kernel that
+   spins on it would; see cuStreamWaitValue32. With cuemu_lock(). */
+CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
+                               const cuemu_range_t *word, uint32_t value,
+                               unsigned how, cuemu_time_t at);
 
 /*
  * Somebody in this process waits for the operation: once it is done the clock

@@ -8,6 +8,7 @@
 #include "cuemu_driver.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +210,8 @@ static void cuemu_object_put_free(cuemu_object_pool_t *pool,
     pool->free_tail = obj;
 }
 
+#define CUEMU_OBJ_STALE 0x100u /* added to the type of a retired object */
+
 static int cuemu_object_grow(cuemu_object_pool_t *pool)
 {
     cuemu_chunk_t *chunk = malloc(sizeof(*chunk));
@@ -278,7 +281,28 @@ unsigned cuemu_object_count(cuemu_obj_type_t type)
     return live;
 }
 
-void *cuemu_object_check(const void *handle, cuemu_obj_type_t type)
+void cuemu_object_retire(void *obj)
+{
+    cuemu_object_t *object = obj;
+
+    pthread_mutex_lock(&cuemu_pools_lock);
+    --cuemu_pools[object->type].live;
+    object->type |= CUEMU_OBJ_STALE;
+    pthread_mutex_unlock(&cuemu_pools_lock);
+}
+
+void cuemu_object_revive(void *obj)
+{
+    cuemu_object_t *object = obj;
+
+    pthread_mutex_lock(&cuemu_pools_lock);
+    object->type &= ~CUEMU_OBJ_STALE;
+    ++cuemu_pools[object->type].live;
+    pthread_mutex_unlock(&cuemu_pools_lock);
+}
+
+/* What is at an address, if it is one of a pool's objects; FREE if not */
+static uint32_t cuemu_object_type(const void *handle, cuemu_obj_type_t type)
 {
     cuemu_object_pool_t *pool = &cuemu_pools[type];
     const char *p             = handle;
@@ -287,14 +311,51 @@ void *cuemu_object_check(const void *handle, cuemu_obj_type_t type)
     for (chunk = __atomic_load_n(&pool->chunks, __ATOMIC_ACQUIRE);
          chunk != NULL; chunk = chunk->next) {
         if ((p >= chunk->begin) && (p < chunk->end)) {
-            if (((size_t)(p - chunk->begin) % pool->size != 0) ||
-                (((const cuemu_object_t*)handle)->type != (uint32_t)type)) {
-                return NULL;
-            }
+            return ((size_t)(p - chunk->begin) % pool->size != 0) ?
+                   CUEMU_OBJ_FREE : ((const cuemu_object_t*)handle)->type;
+        }
+    }
 
-            return (void*)handle;
+    return CUEMU_OBJ_FREE;
+}
+
+void *cuemu_object_check(const void *handle, cuemu_obj_type_t type)
+{
+    return (cuemu_object_type(handle, type) == (uint32_t)type) ? (void*)handle :
+                                                                 NULL;
+}
+
+int cuemu_object_is_stale(const void *handle, cuemu_obj_type_t type)
+{
+    return cuemu_object_type(handle, type) == ((uint32_t)type |
+                                               CUEMU_OBJ_STALE);
+}
+
+void *cuemu_object_next(cuemu_obj_type_t type, const void *after)
+{
+    cuemu_object_pool_t *pool = &cuemu_pools[type];
+    int found                 = (after == NULL);
+    const cuemu_chunk_t *chunk;
+    char *p;
+
+    for (chunk = __atomic_load_n(&pool->chunks, __ATOMIC_ACQUIRE);
+         chunk != NULL; chunk = chunk->next) {
+        for (p = chunk->begin; p < chunk->end; p += pool->size) {
+            if (found && (((cuemu_object_t*)p)->type == (uint32_t)type)) {
+                return p;
+            }
+            found |= (p == after);
         }
     }
 
     return NULL;
+}
+
+void cuemu_die(const char *what, const void *handle)
+{
+    fprintf(stderr, "cuemu: %s %p: its context is gone, and the real driver "
+                    "does not survive this call\n", what, handle);
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+    abort();
 }

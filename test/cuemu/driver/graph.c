@@ -45,6 +45,7 @@ typedef struct {
     int              enabled;
     cuemu_gparams_t  params;
     cuemu_context_t *ctx;
+    uint64_t         ctx_id;      /* it had then */
     CUcontext        dst_ctx, src_ctx; /* of the memory at instantiation */
     unsigned        *deps;        /* indices, smaller than this one's */
     unsigned         num_deps;
@@ -71,9 +72,22 @@ static cuemu_gnode_t *cuemu_gnode_check(CUgraphNode handle)
     return cuemu_object_check(handle, CUEMU_OBJ_NODE);
 }
 
+/* One with a node of a context that was reset or destroyed: launching it ends
+   the program, and destroying it never returns (seen on H100, driver 580) */
 static cuemu_exec_t *cuemu_exec_check(CUgraphExec handle)
 {
-    return cuemu_object_check(handle, CUEMU_OBJ_EXEC);
+    cuemu_exec_t *exec = cuemu_object_check(handle, CUEMU_OBJ_EXEC);
+    unsigned i;
+
+    for (i = 0; (exec != NULL) && (i < exec->num_nodes); ++i) {
+        if ((exec->nodes[i].ctx != NULL) &&
+            (!exec->nodes[i].ctx->alive ||
+             (exec->nodes[i].ctx->id != exec->nodes[i].ctx_id))) {
+            cuemu_die("executable graph", handle);
+        }
+    }
+
+    return exec;
 }
 
 /* -------------------------------------------------------------- building */
@@ -857,6 +871,7 @@ static CUresult cuemu_exec_fill(cuemu_exec_t *exec, cuemu_gnode_t *node)
     x->enabled  = 1;
     x->params   = node->params;
     x->ctx      = node->ctx;
+    x->ctx_id   = (node->ctx == NULL) ? 0 : node->ctx->id;
     x->num_deps = node->num_deps;
     x->deps     = malloc((node->num_deps + 1) * sizeof(*x->deps));
     if (x->deps == NULL) {

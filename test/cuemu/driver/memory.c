@@ -155,6 +155,19 @@ uint64_t cuemu_va_find(uint64_t addr, uint64_t size)
     return 0;
 }
 
+uint64_t cuemu_va_size(uint64_t va)
+{
+    size_t i;
+
+    for (i = 0; i < cuemu_num_vas; ++i) {
+        if (cuemu_vas[i].base == va) {
+            return cuemu_vas[i].size;
+        }
+    }
+
+    return 0;
+}
+
 /* -------------------------------------------------------------- records */
 
 /* Index of the first record that ends behind `addr`. */
@@ -268,6 +281,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
         range_p->offset      = addr;
         range_p->place       = CUEMU_PLACE_PAGEABLE;
         range_p->pageable    = 1;
+        range_p->locked      = 0;
         range_p->sync_memops = 0;
         range_p->ctx         = NULL;
         return CUDA_SUCCESS;
@@ -289,6 +303,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
     }
 
     range_p->pageable    = 0;
+    range_p->locked      = cuemu_mem_is_host(mem);
     range_p->sync_memops = mem->sync_memops;
     range_p->ctx         = mem->ctx;
     if (cuemu_mem_is_host(mem)) {
@@ -566,7 +581,7 @@ CUEMU_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
     CUresult result;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     result = cuemu_mem_alloc_device(ctx, size, CUEMU_MEM_DEVICE, NULL, ptr);
@@ -586,7 +601,7 @@ CUEMU_API(cuMemAllocPitch,
     CUresult result;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((pitch == NULL) || (width == 0) || (height == 0) || (row < width) ||
@@ -611,7 +626,7 @@ CUEMU_API(cuMemFree, (CUdeviceptr ptr), (ptr))
     CUresult result;
 
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if (ptr == 0) {
@@ -630,7 +645,7 @@ CUEMU_API(cuMemGetInfo, (size_t *free_p, size_t *total_p), (free_p, total_p))
     cuemu_context_t *ctx = cuemu_context_current();
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((free_p == NULL) || (total_p == NULL)) {
@@ -720,7 +735,7 @@ CUEMU_API(cuMemAllocManaged, (CUdeviceptr *ptr, size_t size, unsigned flags),
     uint64_t addr;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((ptr == NULL) || ((flags != CU_MEM_ATTACH_GLOBAL) &&
@@ -744,7 +759,7 @@ static CUresult cuemu_host_alloc(void **ptr, size_t size, unsigned flags)
     uint64_t addr;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((ptr == NULL) || (flags & ~7u)) {
@@ -774,31 +789,46 @@ CUEMU_API(cuMemAllocHost, (void **ptr, size_t size), (ptr, size))
 
 CUEMU_ALSO(cuMemAllocHost_v2, cuMemAllocHost);
 
-CUEMU_API(cuMemFreeHost, (void *ptr), (ptr))
+/* The record of a kind that begins there, or NULL. With the lock. */
+static cuemu_mem_t *cuemu_mem_at(const void *ptr, cuemu_mem_kind_t kind)
 {
-    cuemu_context_t *ctx = NULL;
-    cuemu_mem_t *mem;
+    cuemu_mem_t *mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+
+    return ((mem != NULL) && (mem->kind == kind) &&
+            (mem->base == (uint64_t)(uintptr_t)ptr)) ? mem : NULL;
+}
+
+static int cuemu_mem_is_at(const void *ptr, cuemu_mem_kind_t kind)
+{
+    int result;
 
     cuemu_lock();
-    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
-    if ((mem != NULL) && (mem->base == (uint64_t)(uintptr_t)ptr) &&
-        (mem->kind == CUEMU_MEM_HOST)) {
-        ctx = mem->ctx;
-    }
+    result = (cuemu_mem_at(ptr, kind) != NULL);
     cuemu_unlock();
+    return result;
+}
 
-    if (ctx == NULL) {
+/* Waits until no GPU has any of this process's work left, whether that has to
+   do with the memory or not, and holds up copies of page-locked memory that
+   other threads ask for meanwhile (seen on H100, driver 580) */
+CUEMU_API(cuMemFreeHost, (void *ptr), (ptr))
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    cuemu_mem_t *mem;
+
+    if (!cuemu_mem_is_at(ptr, CUEMU_MEM_HOST)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    cuemu_context_wait(ctx);
+    cuemu_process_wait();
     cuemu_lock();
-    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
+    mem = cuemu_mem_at(ptr, CUEMU_MEM_HOST);
     if (mem != NULL) {
         cuemu_mem_drop(mem);
+        result = CUDA_SUCCESS;
     }
     cuemu_unlock();
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* Time that grows with the size of what is (un)registered */
@@ -822,7 +852,7 @@ CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
     uint64_t begin, length;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((ptr == NULL) || (size == 0) || (addr + size < addr) ||
@@ -871,6 +901,7 @@ CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
 
 CUEMU_ALSO(cuMemHostRegister_v2, cuMemHostRegister);
 
+/* Waits and holds up others as cuMemFreeHost does */
 CUEMU_API(cuMemHostUnregister, (void *ptr), (ptr))
 {
     CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
@@ -881,10 +912,14 @@ CUEMU_API(cuMemHostUnregister, (void *ptr), (ptr))
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    if (!cuemu_mem_is_at(ptr, CUEMU_MEM_HOST_REG)) {
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+
+    cuemu_process_wait();
     cuemu_lock();
-    mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
-    if ((mem != NULL) && (mem->kind == CUEMU_MEM_HOST_REG) &&
-        (mem->base == (uint64_t)(uintptr_t)ptr)) {
+    mem = cuemu_mem_at(ptr, CUEMU_MEM_HOST_REG);
+    if (mem != NULL) {
         size   = mem->size;
         result = CUDA_SUCCESS;
         cuemu_mem_remove(mem);

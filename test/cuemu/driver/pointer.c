@@ -18,6 +18,23 @@ static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 
 extern uint64_t cuemu_handle_types(const cuemu_mem_t *mem);
 
+/* As of H100, driver 580: an allocation's own; but where it was mapped into a
+   larger reservation, that one's, mapped or not. The "mapping" is what the GPU
+   has in one piece: the block that small allocations share. */
+static uint64_t cuemu_pointer_range(const cuemu_mem_t *mem)
+{
+    return (mem->kind == CUEMU_MEM_VMM) ? cuemu_va_find(mem->base, mem->size) :
+                                          mem->base;
+}
+
+static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
+{
+    uint64_t begin = mem->base & ~(CUEMU_GRANULE - 1);
+    uint64_t end   = mem->base + mem->size + CUEMU_GRANULE - 1;
+
+    return (end & ~(CUEMU_GRANULE - 1)) - begin;
+}
+
 /*
  * Writes the attribute of `ptr` inside `mem` (NULL: a pointer that the driver
  * knows nothing of). INVALID_VALUE if it has none; `data` then has a zero.
@@ -63,12 +80,17 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
         *(int*)data = known && (mem->kind == CUEMU_MEM_DEVICE);
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr*)data = known ? (CUdeviceptr)mem->base : 0;
+        *(CUdeviceptr*)data = known ? cuemu_pointer_range(mem) : 0;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t*)data = !known ? 0 : (mem->kind == CUEMU_MEM_VMM) ?
+                         cuemu_va_size(cuemu_pointer_range(mem)) : mem->size;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr*)data = known ? (mem->base & ~(CUEMU_GRANULE - 1)) : 0;
+        break;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t*)data = known ? mem->size : 0;
+        *(size_t*)data = known ? cuemu_pointer_mapping_size(mem) : 0;
         break;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(int*)data = known;

@@ -17,6 +17,17 @@ static __thread struct {
 } cuemu_thread_streams[CUEMU_MAX_THREAD_STREAMS];
 
 
+/* Forgets the work of the last record. With the lock. */
+static void cuemu_event_release(cuemu_event_t *event)
+{
+    if (event->op != 0) {
+        cuemu_session_lock();
+        cuemu_sim_op_release(cuemu_session.sim, event->op);
+        cuemu_session_unlock();
+        event->op = 0;
+    }
+}
+
 /* With the lock, or while nobody else can know the context. */
 cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
                                  int priority)
@@ -55,6 +66,29 @@ void cuemu_stream_free(cuemu_stream_t *stream)
     cuemu_object_delete(stream);
 }
 
+void cuemu_stream_retire(cuemu_context_t *ctx)
+{
+    cuemu_stream_t *stream, *next;
+    cuemu_event_t *event, *next_event;
+
+    for (stream = ctx->streams; stream != NULL; stream = next) {
+        next = stream->next;
+        cuemu_object_retire(stream);
+    }
+
+    cuemu_object_retire(ctx->null_stream);
+    ctx->streams     = NULL;
+    ctx->null_stream = NULL;
+    for (event = cuemu_object_next(CUEMU_OBJ_EVENT, NULL); event != NULL;
+         event = next_event) {
+        next_event = cuemu_object_next(CUEMU_OBJ_EVENT, event);
+        if (event->ctx == ctx) {
+            cuemu_event_release(event);
+            cuemu_object_retire(event);
+        }
+    }
+}
+
 static cuemu_stream_t *cuemu_stream_of_thread(cuemu_context_t *ctx)
 {
     int i, empty = -1;
@@ -77,19 +111,28 @@ static cuemu_stream_t *cuemu_stream_of_thread(cuemu_context_t *ctx)
     return cuemu_thread_streams[empty].stream;
 }
 
+static cuemu_stream_t *cuemu_stream_check(CUstream handle)
+{
+    if (cuemu_object_is_stale(handle, CUEMU_OBJ_STREAM)) {
+        cuemu_die("stream", handle);
+    }
+
+    return cuemu_object_check(handle, CUEMU_OBJ_STREAM);
+}
+
 CUresult cuemu_stream_resolve(CUstream handle, cuemu_stream_t **stream_p)
 {
     cuemu_context_t *ctx;
 
     if ((handle != NULL) && (handle != CU_STREAM_LEGACY) &&
         (handle != CU_STREAM_PER_THREAD)) {
-        *stream_p = cuemu_object_check(handle, CUEMU_OBJ_STREAM);
+        *stream_p = cuemu_stream_check(handle);
         return (*stream_p == NULL) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
     }
 
     ctx = cuemu_context_current();
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     *stream_p = (handle == CU_STREAM_PER_THREAD) ? cuemu_stream_of_thread(ctx) :
@@ -104,7 +147,7 @@ static CUresult cuemu_stream_create(CUstream *stream_p, unsigned flags,
     cuemu_stream_t *stream;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((stream_p == NULL) || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) {
@@ -138,7 +181,7 @@ CUEMU_API(cuStreamCreateWithPriority,
 
 CUEMU_API(cuStreamDestroy, (CUstream handle), (handle))
 {
-    cuemu_stream_t *stream = cuemu_object_check(handle, CUEMU_OBJ_STREAM);
+    cuemu_stream_t *stream = cuemu_stream_check(handle);
 
     if (stream == NULL) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -334,6 +377,17 @@ CUEMU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode),
 
 /* --------------------------------------------------------------- events */
 
+CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p)
+{
+    *event_p = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    if (*event_p != NULL) {
+        return CUDA_SUCCESS;
+    }
+
+    return cuemu_object_is_stale(handle, CUEMU_OBJ_EVENT) ?
+           CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+}
+
 #define CUEMU_EVENT_FLAGS \
     (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
@@ -343,7 +397,7 @@ CUEMU_API(cuEventCreate, (CUevent *event_p, unsigned flags), (event_p, flags))
     cuemu_event_t *event;
 
     if (ctx == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     if ((event_p == NULL) || (flags & ~(unsigned)CUEMU_EVENT_FLAGS) ||
@@ -365,23 +419,13 @@ CUEMU_API(cuEventCreate, (CUevent *event_p, unsigned flags), (event_p, flags))
     return CUDA_SUCCESS;
 }
 
-/* Forgets the work of the last record. With the lock. */
-static void cuemu_event_release(cuemu_event_t *event)
-{
-    if (event->op != 0) {
-        cuemu_session_lock();
-        cuemu_sim_op_release(cuemu_session.sim, event->op);
-        cuemu_session_unlock();
-        event->op = 0;
-    }
-}
-
 CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
 {
-    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_event_t *event;
+    CUresult found = cuemu_event_resolve(handle, &event);
 
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (found != CUDA_SUCCESS) {
+        return found;
     }
 
     cuemu_lock();
@@ -418,13 +462,14 @@ CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
 
 static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle)
 {
-    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_event_t *event;
     cuemu_time_t at;
     cuemu_stream_t *stream;
     CUresult result;
 
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    result = cuemu_event_resolve(handle, &event);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
 
     result = cuemu_stream_resolve(stream_handle, &stream);
@@ -482,11 +527,12 @@ static int cuemu_event_is_done(cuemu_event_t *event)
 
 CUEMU_API(cuEventQuery, (CUevent handle), (handle))
 {
-    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_event_t *event;
+    CUresult found = cuemu_event_resolve(handle, &event);
     int clamped;
 
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (found != CUDA_SUCCESS) {
+        return found;
     }
 
     if (event->op != 0) {
@@ -521,10 +567,11 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
 
 CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
 {
-    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_event_t *event;
+    CUresult found = cuemu_event_resolve(handle, &event);
 
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (found != CUDA_SUCCESS) {
+        return found;
     }
 
     if (event->op != 0) {
@@ -569,12 +616,12 @@ CUEMU_API(cuStreamWaitEvent,
           (CUstream stream_handle, CUevent handle, unsigned flags),
           (stream_handle, handle, flags))
 {
-    cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
+    cuemu_event_t *event;
     cuemu_stream_t *stream;
-    CUresult result;
+    CUresult result = cuemu_event_resolve(handle, &event);
 
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
 
     if (flags > 1) {
@@ -598,6 +645,51 @@ CUEMU_API(cuStreamWaitEvent,
     cuemu_work_spend(CUEMU_CALL_STREAM_WAIT);
     return CUDA_SUCCESS;
 }
+
+static CUresult cuemu_stream_wait_value(CUstream handle, CUdeviceptr addr,
+                                        uint32_t value, unsigned how)
+{
+    cuemu_time_t at = cuemu_now() + cuemu_cost(CUEMU_CALL_KERNEL);
+    cuemu_stream_t *stream;
+    cuemu_range_t word;
+    CUresult result;
+
+    if ((addr % sizeof(value)) || (how > CU_STREAM_WAIT_VALUE_NOR)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_stream_resolve(handle, &stream);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_lock();
+    result = cuemu_mem_resolve(addr, sizeof(value), stream->ctx->gpu, &word);
+    if ((result == CUDA_SUCCESS) && word.pageable) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_work_wait_value(stream, &word, value, how, at);
+    }
+    cuemu_unlock();
+
+    if (result == CUDA_SUCCESS) {
+        cuemu_work_spend_until(at);
+    }
+    return result;
+}
+
+/* What keeps a stream busy until the program says so. The real driver waits for
+   it wherever it waits for a kernel (seen on H100 with cuMemFreeHost). */
+CUEMU_API(cuStreamWaitValue32,
+          (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags),
+          (stream, addr, value, flags))
+{
+    return cuemu_stream_wait_value(stream, addr, value, flags);
+}
+
+CUEMU_ALSO(cuStreamWaitValue32_v2, cuStreamWaitValue32);
 
 /* Events cannot be shared between processes */
 CUEMU_API(cuIpcGetEventHandle, (CUipcEventHandle *ipc, CUevent handle),

@@ -387,7 +387,7 @@ CUEMU_API(cuMemMap,
         mem.size   = size;
         mem.gpu    = handle->gpu;
         mem.offset = cuemu_session.shared->extents[handle->extent].offset;
-        mem.id     = handle->id;
+        mem.id     = cuemu_unique_id(); /* of the mapping */
         mem.owner  = handle;
         if (cuemu_mem_add(&mem) != NULL) {
             ++handle->refs;
@@ -408,7 +408,7 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
 
     for (i = 0; i < cuemu_process.num_devices; ++i) {
         ctx = cuemu_process.primary[i];
-        if (ctx != NULL) {
+        if ((ctx != NULL) && ctx->alive) {
             cuemu_context_wait(ctx);
         }
     }
@@ -843,7 +843,7 @@ CUEMU_API(cuMemAllocAsync, (CUdeviceptr *ptr, size_t size, CUstream stream),
           (ptr, size, stream))
 {
     return (cuemu_context_current() == NULL) ?
-           CUDA_ERROR_INVALID_CONTEXT :
+           cuemu_context_error() :
            cuemu_pool_alloc(ptr, size, NULL, stream);
 }
 
@@ -854,7 +854,7 @@ CUEMU_API(cuMemAllocFromPoolAsync,
     cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
 
     if (cuemu_context_current() == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return cuemu_context_error();
     }
 
     return ((pool == NULL) || pool->imported) ?

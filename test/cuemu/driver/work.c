@@ -56,6 +56,27 @@ static int cuemu_service_idle;
 static int cuemu_num_watches;       /* not served yet */
 
 
+/* Waits for a word of memory to be as it should; under the session's lock */
+#define CUEMU_MAX_SPINS 64
+
+/* ... and longer than any test takes */
+#define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
+
+/* How often somebody looks at the word, real time */
+#define CUEMU_SPIN_LOOK_NS 200000ull
+
+typedef struct {
+    cuemu_op_id_t op;
+    int           gpu;   /* -1: an address of this process */
+    uint64_t      offset;
+    uint32_t      value;
+    unsigned      how;   /* CUstreamWaitValue_flags */
+} cuemu_spin_t;
+
+static cuemu_spin_t cuemu_spins[CUEMU_MAX_SPINS];
+static int cuemu_num_spins;
+
+
 void cuemu_lock(void)
 {
     pthread_mutex_lock(&cuemu_tables_lock);
@@ -322,7 +343,6 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
         cuemu_serve_fill(p);
         break;
     case CUEMU_PAYLOAD_CALL:
-    case CUEMU_PAYLOAD_KERNEL:
         cuemu_serve_call(p);
         break;
     case CUEMU_PAYLOAD_WATCH:
@@ -442,12 +462,54 @@ static int cuemu_serve_one(int owner)
     return 1;
 }
 
+static int cuemu_spin_is_over(const cuemu_spin_t *spin)
+{
+    uint32_t word = __atomic_load_n((const uint32_t*)cuemu_payload_ptr(
+                                            spin->gpu, spin->offset),
+                                    __ATOMIC_ACQUIRE);
+
+    switch (spin->how) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+        return (int32_t)(word - spin->value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+        return word == spin->value;
+    case CU_STREAM_WAIT_VALUE_AND:
+        return (word & spin->value) != 0;
+    default:
+        return ~(word | spin->value) != 0;
+    }
+}
+
+/* Ends what waited for a word that is right by now. With the session's lock. */
+static int cuemu_spins_look(void)
+{
+    cuemu_sim_t *sim = cuemu_session.sim;
+    int i, any = 0;
+
+    for (i = 0; i < cuemu_num_spins; ++i) {
+        if (cuemu_sim_op_done(sim, cuemu_spins[i].op)) {
+            cuemu_spins[i--] = cuemu_spins[--cuemu_num_spins];
+        } else if ((cuemu_sim_op_query(sim, cuemu_spins[i].op, NULL, NULL,
+                                       NULL) == CUEMU_OP_STATE_RUNNING) &&
+                   cuemu_spin_is_over(&cuemu_spins[i])) {
+            cuemu_sim_op_end(sim, cuemu_spins[i].op);
+            any = 1;
+        }
+    }
+
+    return any;
+}
+
 static void cuemu_poll(void)
 {
     cuemu_shared_t *sh  = cuemu_session.shared;
     cuemu_time_t before = cuemu_sim_time(cuemu_session.sim);
 
     cuemu_clock_poll(&sh->clock, cuemu_session.sim);
+    if ((cuemu_num_spins > 0) && cuemu_spins_look()) {
+        ++sh->change;
+        cuemu_clock_poll(&sh->clock, cuemu_session.sim);
+    }
     if (cuemu_sim_time(cuemu_session.sim) != before) {
         ++sh->change;
     }
@@ -548,6 +610,9 @@ static void *cuemu_service_main(void *arg)
                                              cuemu_sim_next(cuemu_session.sim));
             wait_ns = (wait_ns > 50000000ull) ? 50000000ull :
                                                 (wait_ns + CUEMU_GRACE_NS / 5);
+            if ((cuemu_num_spins > 0) && (wait_ns > CUEMU_SPIN_LOOK_NS)) {
+                wait_ns = CUEMU_SPIN_LOOK_NS;
+            }
         }
         cuemu_session_unlock();
 
@@ -769,6 +834,35 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
     }
 
     return stream->last;
+}
+
+CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
+                               const cuemu_range_t *word, uint32_t value,
+                               unsigned how, cuemu_time_t at)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    cuemu_spin_t spin;
+    cuemu_work_t work;
+
+    memset(&work, 0, sizeof(work));
+    work.desc.kind     = CUEMU_OP_DELAY;
+    work.desc.duration = CUEMU_SPIN_MAX_TIME;
+    spin.op            = cuemu_work_submit(stream, &work, NULL, 0, at);
+    spin.gpu           = word->gpu;
+    spin.offset        = word->offset;
+    spin.value         = value;
+    spin.how           = how;
+
+    cuemu_session_lock();
+    if (cuemu_num_spins < CUEMU_MAX_SPINS) {
+        cuemu_spins[cuemu_num_spins++] = spin;
+        result                         = CUDA_SUCCESS;
+    } else {
+        cuemu_sim_op_end(cuemu_session.sim, spin.op);
+    }
+    cuemu_session_unlock();
+    cuemu_service_poke();
+    return result;
 }
 
 int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)

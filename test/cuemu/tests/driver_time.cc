@@ -122,6 +122,7 @@ TEST_F(driver, bytes_arrive_when_the_copy_ends)
 
         put(src, words);
         CU_OK(cuMemsetD32(dst, 0x11111111, size / 4));
+        CU_OK(cuCtxSynchronize());
         enable_peers(ctx, peer);
 
         /* a short copy in another stream looks while the long one runs */

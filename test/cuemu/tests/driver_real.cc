@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What the real driver does where it is unkind to programs: seen on H100 with
+ * driver 580, unless it says otherwise.
+ */
+#include "driver_fixture.h"
+
+#include <signal.h>
+#include <thread>
+
+class driver_real : public driver {
+protected:
+    /* Ends by itself only if `call` returns. */
+    void expect_death(const std::function<void()> &call)
+    {
+        pid_t pid  = start(0, [&](int) { call(); });
+        int status = finish(pid);
+
+        EXPECT_TRUE(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV))
+                << "status " << status;
+    }
+
+    /* A word for cuStreamWaitValue32(): what stands for a running kernel. */
+    static volatile uint32_t *flag()
+    {
+        volatile uint32_t *word = (volatile uint32_t*)pinned(4096);
+
+        *word = 0;
+        return word;
+    }
+
+    static void spin(CUstream s, volatile uint32_t *word)
+    {
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)word, 1,
+                                      CU_STREAM_WAIT_VALUE_GEQ));
+    }
+
+    /* How `call` fares while a word is waited for: non-zero if it returns, and
+       then it must do so once the word is set. */
+    static bool returns(volatile uint32_t *word, std::function<void()> call)
+    {
+        std::atomic<bool> is_over(false);
+        bool result;
+        CUcontext ctx;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxGetCurrent(&ctx));
+        std::thread thread([&] {
+            EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(ctx));
+            call();
+            is_over = true;
+        });
+        for (int i = 0; (i < 300) && !is_over; ++i) {
+            usleep(1000);
+        }
+
+        result = is_over;
+        *word  = 1;
+        thread.join();
+        return result;
+    }
+};
+
+TEST_F(driver_real, handles_after_a_reset)
+{
+    run(1, [](int) {
+        CUcontext ctx = use(0), current, again;
+        unsigned long long before = 0, after = 0;
+        CUstream s = stream();
+        CUevent e  = event();
+        CUdeviceptr ptr;
+        unsigned flags, type;
+        CUdevice device;
+        int active;
+
+        alloc(MiB);
+        void *host = pinned(4096);
+        CU_OK(cuEventRecord(e, s));
+        CU_OK(cuCtxGetId(ctx, &before));
+        CU_OK(cuDevicePrimaryCtxReset(0));
+
+        CU_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+        EXPECT_EQ(0, active);
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetId(ctx, &after));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&ptr, 64));
+        CU_OK(cuCtxPushCurrent(ctx));
+        CU_OK(cuCtxGetDevice(&device));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamCreate(&s, 0));
+        CU_OK(cuCtxPopCurrent(&current));
+        EXPECT_EQ(ctx, current);
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(e));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventSynchronize(e));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        (CUdeviceptr)(uintptr_t)host));
+
+        /* the same handle, and another context */
+        CU_OK(cuDevicePrimaryCtxRetain(&again, 0));
+        EXPECT_EQ(ctx, again);
+        CU_OK(cuCtxGetId(ctx, &after));
+        EXPECT_NE(before, after);
+        CU_OK(cuMemAlloc(&ptr, 64));
+        CU_OK(cuStreamCreate(&s, 0));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamWaitEvent(s, e, 0));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(e));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventDestroy(e));
+
+        /* who retained it has to release it, a reset or not */
+        CU_OK(cuDevicePrimaryCtxRelease(0));
+        CU_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+        EXPECT_EQ(1, active);
+        CU_OK(cuDevicePrimaryCtxRelease(0));
+        CU_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+        EXPECT_EQ(0, active);
+        EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
+    });
+}
+
+TEST_F(driver_real, streams_after_a_reset)
+{
+    const std::function<void(CUstream)> calls[] = {
+        [](CUstream s) { cuStreamQuery(s); },
+        [](CUstream s) { cuStreamSynchronize(s); },
+        [](CUstream s) { cuStreamDestroy(s); },
+        [](CUstream s) {
+            CUcontext ctx;
+            cuDevicePrimaryCtxRetain(&ctx, 0);
+            cuStreamQuery(s);
+        },
+        [](CUstream s) { cuCtxSetFlags(CU_CTX_SCHED_AUTO); }
+    };
+
+    for (const auto &call : calls) {
+        expect_death([&] {
+            use(0);
+            CUstream s = stream();
+            EXPECT_EQ(CUDA_SUCCESS, cuDevicePrimaryCtxReset(0));
+            call(s);
+        });
+    }
+}
+
+/* The manual: undefined. The real driver gets by with an error here. */
+TEST_F(driver_real, streams_of_a_destroyed_context)
+{
+    expect_death([] {
+        CUcontext ctx;
+
+        use(0);
+#if CUDA_VERSION >= 13000
+        CU_OK(cuCtxCreate(&ctx, nullptr, 0, 0));
+#else
+        CU_OK(cuCtxCreate(&ctx, 0, 0));
+#endif
+        CUstream s = stream();
+        CUevent e  = event();
+        unsigned long long id;
+        CU_OK(cuCtxDestroy(ctx));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetId(ctx, &id));
+        CU_OK(cuCtxPushCurrent(ctx));
+        EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(e));
+        cuStreamQuery(s);
+    });
+}
+
+TEST_F(driver_real, graphs_after_a_reset)
+{
+    const std::function<void(CUgraphExec)> calls[] = {
+        [](CUgraphExec exec) { cuGraphExecDestroy(exec); },
+        [](CUgraphExec exec) {
+            use(0);
+            cuGraphLaunch(exec, stream());
+        }
+    };
+
+    for (const auto &call : calls) {
+        expect_death([&] {
+            CUcontext ctx      = use(0);
+            CUDA_MEMCPY3D copy = {};
+            CUgraph graph;
+            CUgraphNode node;
+            CUgraphExec exec;
+
+            copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+            copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+            copy.srcDevice     = alloc(MiB);
+            copy.dstDevice     = alloc(MiB);
+            copy.WidthInBytes  = MiB;
+            copy.Height = copy.Depth = 1;
+            CU_OK(cuGraphCreate(&graph, 0));
+            CU_OK(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, ctx));
+            CU_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+            CU_OK(cuDevicePrimaryCtxReset(0));
+            CU_OK(cuGraphDestroy(graph));
+            call(exec);
+        });
+    }
+}
+
+/* A context's peers go with it, on either side */
+TEST_F(driver_real, peers_after_a_reset)
+{
+    run(1, [](int) {
+        CUcontext a = use(0), b = use(1), again;
+
+        enable_peers(a, b);
+        CU_OK(cuDevicePrimaryCtxReset(1));
+        CU_OK(cuDevicePrimaryCtxRetain(&again, 1));
+        CU_OK(cuCtxSetCurrent(a));
+        CU_OK(cuCtxEnablePeerAccess(again, 0));
+        CU_OK(cuCtxSetCurrent(again));
+        CU_OK(cuCtxEnablePeerAccess(a, 0));
+    });
+}
+
+TEST_F(driver_real, what_waits_for_kernels)
+{
+    run(1, [](int) {
+        use(0);
+        CUstream s = stream();
+        std::vector<char> pages(MiB), others(MiB), more(MiB);
+
+        CU_OK(cuMemHostRegister(pages.data(), MiB, 0));
+        void *host = pinned(4096);
+
+        volatile uint32_t *word = flag();
+        spin(s, word);
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+        EXPECT_FALSE(returns(word, [&] {
+            EXPECT_EQ(CUDA_SUCCESS, cuMemHostUnregister(pages.data()));
+        }));
+        CU_OK(cuStreamSynchronize(s));
+
+        *word = 0;
+        spin(s, word);
+        EXPECT_FALSE(returns(word, [&] {
+            EXPECT_EQ(CUDA_SUCCESS, cuMemFreeHost(host));
+        }));
+
+        CUdeviceptr ptr = alloc(MiB);
+        *word = 0;
+        spin(s, word);
+        EXPECT_FALSE(
+            returns(word, [&] { EXPECT_EQ(CUDA_SUCCESS, cuMemFree(ptr)); }));
+
+        /* ... and what does not */
+        *word = 0;
+        spin(s, word);
+        EXPECT_TRUE(returns(word, [&] {
+            CUdeviceptr fresh;
+            EXPECT_EQ(CUDA_SUCCESS,
+                      cuMemHostRegister(others.data(), MiB, 0));
+            EXPECT_EQ(CUDA_SUCCESS, cuMemAlloc(&fresh, MiB));
+            EXPECT_EQ(CUDA_SUCCESS,
+                      cuMemcpyAsync(fresh,
+                                    (CUdeviceptr)(uintptr_t)others.data(), MiB,
+                                    stream()));
+            EXPECT_EQ(CUDA_SUCCESS,
+                      cuMemcpyHtoD(fresh, more.data(), 4096));
+        }));
+        CU_OK(cuStreamSynchronize(s));
+    });
+}
+
+/* Work of another device's context, and other threads' copies meanwhile */
+TEST_F(driver_real, unlocking_holds_up_copies)
+{
+    run(1, [](int) {
+        CUcontext ctx = use(1);
+        CUstream s    = stream();
+        use(0);
+        std::vector<char> pages(MiB);
+        void *host              = pinned(MiB);
+        CUdeviceptr ptr         = alloc(MiB);
+        CUstream other          = stream();
+        volatile uint32_t *word = flag();
+
+        CU_OK(cuMemHostRegister(pages.data(), MiB, 0));
+        CU_OK(cuCtxPushCurrent(ctx));
+        spin(s, word);
+        CU_OK(cuCtxPopCurrent(&ctx));
+        std::thread thread([&] {
+            EXPECT_EQ(CUDA_SUCCESS, cuMemHostUnregister(pages.data()));
+        });
+        usleep(20000);
+        EXPECT_FALSE(returns(word, [&] {
+            EXPECT_EQ(CUDA_SUCCESS,
+                      cuMemcpyHtoDAsync(ptr, host, MiB, other));
+        }));
+        thread.join();
+    });
+}
+
+TEST_F(driver_real, words_that_end_a_wait)
+{
+    run(1, [](int) {
+        use(0);
+        CUstream s              = stream();
+        volatile uint32_t *word = flag();
+        CUdeviceptr addr        = (CUdeviceptr)(uintptr_t)word;
+        CUdeviceptr gpu         = alloc(4096);
+        uint32_t pageable       = 0;
+
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(s, addr + 2, 1,
+                                                                0));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(s, addr, 1, 4));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)&pageable, 1,
+                                      0));
+        CU_OK(cuMemsetD32(gpu, 0, 1));
+        CU_OK(cuCtxSynchronize());
+        CU_OK(cuStreamWaitValue32(s, addr, 5, CU_STREAM_WAIT_VALUE_EQ));
+        CU_OK(cuStreamWaitValue32(s, addr, 8, CU_STREAM_WAIT_VALUE_AND));
+        CU_OK(cuStreamWaitValue32(s, gpu, 3, CU_STREAM_WAIT_VALUE_GEQ));
+        usleep(5000);
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+        *word = 5;
+        usleep(5000);
+        *word = 9;
+        usleep(5000);
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+        CU_OK(cuMemsetD32Async(gpu, 4, 1, stream()));
+        CU_OK(cuStreamSynchronize(s));
+    });
+}
+
+/* The program's other streams see old bytes until it waits */
+TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
+{
+    run(1, [](int) {
+        const size_t size = 32 * MiB;
+        const auto a = pattern(size, 1), b = pattern(size, 2);
+        CUcontext ctx   = use(0), peer = use(1);
+        CUdeviceptr far = alloc(size);
+        enable_peers(ctx, peer);
+        CU_OK(cuCtxSetCurrent(ctx));
+        CUdeviceptr src = alloc(size), dst = alloc(size);
+        unsigned on     = 1;
+
+        put(src, a);
+        put(dst, b);
+        CU_OK(cuMemcpyDtoD(dst, src, size));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
+        CU_OK(cuCtxSynchronize());
+        EXPECT_EQ(a, get(dst, size));
+        CU_OK(cuMemcpy(far, src, size));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
+        CU_OK(cuMemcpyPeer(far, peer, src, ctx, size));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
+        CU_OK(cuMemsetD8(dst, 3, size));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
+        CU_OK(cuCtxSynchronize());
+
+        /* One of the two says so, or the context (the manual) */
+        CU_OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                    dst));
+        CU_OK(cuMemcpyDtoD(dst, src, size));
+        CU_OK(cuStreamQuery(nullptr));
+        CU_OK(cuMemcpyDtoD(src, dst, size));
+        CU_OK(cuStreamQuery(nullptr));
+        CU_OK(cuMemsetD8(dst, 3, size));
+        CU_OK(cuStreamQuery(nullptr));
+#if CUDA_VERSION >= 12010
+        CU_OK(cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
+        CU_OK(cuMemcpyDtoD(far, src, size));
+        CU_OK(cuStreamQuery(nullptr));
+#endif
+    });
+}
+
+/* The manual: the source has been read when the call returns, and into pageable
+   memory it returns when all is there */
+TEST_F(driver_real, pageable_memory_is_the_programs_again)
+{
+    run(1, [](int) {
+        const size_t size = 4 * MiB;
+        const auto a      = pattern(size, 1);
+        auto words        = a;
+        use(0);
+        CUdeviceptr ptr   = alloc(size);
+        CUstream s        = stream();
+
+        CU_OK(cuMemcpyHtoDAsync(ptr, words.data(), size, s));
+        words.assign(words.size(), 0);
+        CU_OK(cuMemcpyDtoHAsync(words.data(), ptr, size, s));
+        EXPECT_EQ(a, words);
+    });
+}
+
+TEST_F(driver_real, mappings_in_a_larger_reservation)
+{
+    run(1, [](int) {
+        const size_t chunk       = 2 * MiB;
+        CUmemAllocationProp prop = {};
+        CUmemAccessDesc access   = {};
+        CUmemGenericAllocationHandle handle[2];
+        unsigned long long id[2];
+        CUdeviceptr va, base;
+        size_t size;
+
+        use(0);
+        prop.type            = CU_MEM_ALLOCATION_TYPE_PINNED;
+        prop.location.type   = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        CU_OK(cuMemAddressReserve(&va, 8 * chunk, 0, 0, 0));
+        for (int i = 0; i < 2; ++i) {
+            const CUdeviceptr ptr = va + (CUdeviceptr)(i + 1) * chunk;
+
+            CU_OK(cuMemCreate(&handle[i], chunk, &prop, 0));
+            CU_OK(cuMemMap(ptr, chunk, 0, handle[i], 0));
+            CU_OK(cuMemSetAccess(ptr, chunk, &access, 1));
+            CU_OK(cuPointerGetAttribute(
+                    &base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, ptr + 4096));
+            CU_OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                        ptr + 4096));
+            EXPECT_EQ(va, base);
+            EXPECT_EQ(8 * chunk, size);
+            CU_OK(cuMemGetAddressRange(&base, &size, ptr + 4096));
+            EXPECT_EQ(ptr, base);
+            EXPECT_EQ(chunk, size);
+            CU_OK(cuPointerGetAttribute(&id[i], CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                        ptr));
+        }
+        EXPECT_NE(id[0], id[1]);
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, va));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuPointerGetAttribute(&base,
+                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                        va));
+
+        /* it is of no context: a reset leaves it */
+        CU_OK(cuDevicePrimaryCtxReset(0));
+        use(0);
+        CU_OK(cuMemGetAddressRange(&base, &size, va + chunk));
+        CU_OK(cuMemUnmap(va + chunk, 2 * chunk));
+        CU_OK(cuMemAddressFree(va, 8 * chunk));
+        CU_OK(cuMemRelease(handle[0]));
+        CU_OK(cuMemRelease(handle[1]));
+    });
+}
