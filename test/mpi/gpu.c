@@ -47,6 +47,7 @@ typedef void *ucx_mp_ctx_t;
 
 static struct {
     UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_MEMBER)
+    void *lib;
     int present;
     void (*lateness)(unsigned long long *observed_p, unsigned long long *late_p,
                      unsigned long long *late_ns_p);
@@ -55,7 +56,7 @@ static struct {
 const char *const ucx_mp_mem_names[] = {"device", "host", "pinned", "managed",
                                         NULL};
 
-static const char *ucx_mp_gpu_error(int error)
+const char *ucx_mp_gpu_error_name(int error)
 {
     const char *name;
 
@@ -69,7 +70,7 @@ static void ucx_mp_gpu_check(int error, const char *what, size_t size)
 {
     if (error != 0) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "%s of %zu bytes failed: %s (%d)", what,
-                   size, ucx_mp_gpu_error(error), error);
+                   size, ucx_mp_gpu_error_name(error), error);
     }
 }
 
@@ -120,7 +121,7 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
 
     error = ucx_mp_gpu.init(0);
     if (error != 0) {
-        snprintf(why, size, "cuInit: %s (%d)", ucx_mp_gpu_error(error), error);
+        snprintf(why, size, "cuInit: %s (%d)", ucx_mp_gpu_error_name(error), error);
         return 0;
     }
     error = ucx_mp_gpu.device_count(&count);
@@ -134,6 +135,7 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
     ucx_mp_gpu_check(ucx_mp_gpu.ctx_retain(&ctx, device),
                      "cuDevicePrimaryCtxRetain", 0);
     ucx_mp_gpu_check(ucx_mp_gpu.ctx_set(ctx), "cuCtxSetCurrent", 0);
+    ucx_mp_gpu.lib     = lib;
     ucx_mp_gpu.present = 1;
     return count;
 }
@@ -163,6 +165,11 @@ void ucx_mp_gpu_enable_peers(void)
 int ucx_mp_gpu_present(void)
 {
     return ucx_mp_gpu.present;
+}
+
+void *ucx_mp_gpu_function(const char *name)
+{
+    return ucx_mp_gpu.present ? dlsym(ucx_mp_gpu.lib, name) : NULL;
 }
 
 void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size)

@@ -33,6 +33,13 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size);
 /* Whether ucx_mp_gpu_init() found a GPU. */
 int ucx_mp_gpu_present(void);
 
+/* A function of the driver by its exported name, once ucx_mp_gpu_init() found a
+   GPU; NULL if the driver has none of that name. */
+void *ucx_mp_gpu_function(const char *name);
+
+/* Name of a result of the driver, such as CUDA_ERROR_INVALID_VALUE. */
+const char *ucx_mp_gpu_error_name(int error);
+
 /* Rank among the processes of this node as the launcher's environment says;
    -1 if it does not. */
 int ucx_mp_gpu_env_local_rank(void);

@@ -49,6 +49,24 @@ static void ucx_mp_pattern_generate(uint64_t *words, uint64_t first,
     }
 }
 
+void ucx_mp_pattern_bytes(void *dst, size_t size, uint64_t seed)
+{
+    uint64_t words[UCX_MP_PATTERN_BLOCK / UCX_MP_PATTERN_WORD];
+    size_t offset, length;
+
+    for (offset = 0; offset < size; offset += length) {
+        length = size - offset;
+        if (length > UCX_MP_PATTERN_BLOCK) {
+            length = UCX_MP_PATTERN_BLOCK;
+        }
+        ucx_mp_pattern_generate(words, offset / UCX_MP_PATTERN_WORD,
+                                (length + UCX_MP_PATTERN_WORD - 1) /
+                                        UCX_MP_PATTERN_WORD,
+                                seed);
+        memcpy((uint8_t*)dst + offset, words, length);
+    }
+}
+
 void ucx_mp_pattern_fill(ucx_mp_mem_t mem, void *dst, size_t size,
                          uint64_t seed)
 {

@@ -25,6 +25,10 @@ typedef struct {
     char    hint[128]; /* where the wrong bytes come from, if known */
 } ucx_mp_pattern_error_t;
 
+/* The same bytes by the CPU alone, to host memory of any alignment: nothing of
+   CUDA is called or allocated. */
+void ucx_mp_pattern_bytes(void *dst, size_t size, uint64_t seed);
+
 /* Writes bytes [0, size) of transfer `seed` to `dst`. */
 void ucx_mp_pattern_fill(ucx_mp_mem_t mem, void *dst, size_t size,
                          uint64_t seed);

@@ -195,11 +195,18 @@ cuemu_mem_t *cuemu_mem_find(uint64_t addr)
            cuemu_mems[i] : NULL;
 }
 
-static int cuemu_mem_overlaps(uint64_t addr, uint64_t size)
+/* The first record within [addr, addr + size), NULL if there is none. */
+static cuemu_mem_t *cuemu_mem_after(uint64_t addr, uint64_t size)
 {
     size_t i = cuemu_mem_index(addr);
 
-    return (i < cuemu_num_mems) && (cuemu_mems[i]->base < addr + size);
+    return ((i < cuemu_num_mems) && (cuemu_mems[i]->base < addr + size)) ?
+           cuemu_mems[i] : NULL;
+}
+
+static int cuemu_mem_overlaps(uint64_t addr, uint64_t size)
+{
+    return cuemu_mem_after(addr, size) != NULL;
 }
 
 cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem)
@@ -272,7 +279,10 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
     uint64_t end;
 
     if (mem == NULL) {
-        if (cuemu_mem_overlaps(addr, size) ||
+        /* What begins in pageable memory may reach into locked memory, and
+           behind it: the beginning decides (seen on H200) */
+        next = cuemu_mem_after(addr, size);
+        if (((next != NULL) && (next->kind != CUEMU_MEM_HOST_REG)) ||
             (cuemu_va_find(addr, 1) != 0)) {
             return CUDA_ERROR_INVALID_VALUE;
         }

@@ -212,9 +212,11 @@ TEST_F(driver, host_memory)
         CU_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                     (CUdeviceptr)(uintptr_t)(ptr + 5)));
         EXPECT_EQ((unsigned)CU_MEMORYTYPE_HOST, type);
-        /* half of it registered */
+        /* half of it registered: where it begins decides */
+        CU_OK(cuMemcpyAsync(dev, (CUdeviceptr)(uintptr_t)(ptr - 4096), 8192,
+                            nullptr));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
-                  cuMemcpyAsync(dev, (CUdeviceptr)(uintptr_t)(ptr - 4096),
+                  cuMemcpyAsync(dev, (CUdeviceptr)(uintptr_t)(ptr + 61440),
                                 8192, nullptr));
         CU_OK(cuMemHostUnregister(ptr));
         EXPECT_EQ(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * ucx_mp_harmless: what its parts share.
+ *
+ * The program keeps a copy of the contents of all its memory (the shadow), and
+ * knows what it has registered, enabled and allocated itself. From that follow
+ * the result of every call to the driver and every byte. A transport that
+ * changes the program's state makes a call end otherwise.
+ */
+#ifndef UCX_MP_TEST_HARMLESS_H_
+#define UCX_MP_TEST_HARMLESS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HARMLESS_MAX_GPUS    4   /* used of those that are visible */
+#define HARMLESS_MAX_BUFFERS 48
+#define HARMLESS_MAX_REGS    6   /* of one buffer at a time */
+#define HARMLESS_MAX_BUSY    48  /* ranges of one buffer in a step */
+#define HARMLESS_PAGE        ((size_t)4096)
+#define HARMLESS_GUARD       ((size_t)512) /* looked at around what changed */
+
+/* Results of the driver that the program expects */
+enum {
+    HARMLESS_CUDA_SUCCESS                = 0,
+    HARMLESS_CUDA_PEER_UNSUPPORTED       = 217,
+    HARMLESS_CUDA_PEER_ALREADY_ENABLED   = 704,
+    HARMLESS_CUDA_PEER_NOT_ENABLED       = 705,
+    HARMLESS_CUDA_ALREADY_REGISTERED     = 712,
+    HARMLESS_CUDA_NOT_REGISTERED         = 713
+};
+
+/* Values of the driver's interface */
+enum {
+    HARMLESS_CUDA_MEMORY_TYPE      = 2, /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+    HARMLESS_CUDA_TYPE_HOST        = 1,
+    HARMLESS_CUDA_TYPE_DEVICE      = 2,
+    HARMLESS_CUDA_ATTACH_GLOBAL    = 1,
+    HARMLESS_CUDA_STREAM_NONBLOCK  = 1,
+    HARMLESS_CUDA_SCHED_MASK       = 7
+};
+
+typedef unsigned long long harmless_devptr_t;
+
+/* Functions of the driver: member name, exported name, arguments */
+#define HARMLESS_FUNCTIONS(_) \
+    _(device_get, "cuDeviceGet", (int *device_p, int ordinal)) \
+    _(can_access_peer, "cuDeviceCanAccessPeer", \
+      (int *can_p, int device, int peer)) \
+    _(ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx_p, int device)) \
+    _(ctx_reset, "cuDevicePrimaryCtxReset_v2", (int device)) \
+    _(ctx_set_flags, "cuDevicePrimaryCtxSetFlags_v2", \
+      (int device, unsigned flags)) \
+    _(ctx_get_state, "cuDevicePrimaryCtxGetState", \
+      (int device, unsigned *flags_p, int *active_p)) \
+    _(ctx_set, "cuCtxSetCurrent", (void *ctx)) \
+    _(ctx_get, "cuCtxGetCurrent", (void **ctx_p)) \
+    _(ctx_synchronize, "cuCtxSynchronize", (void)) \
+    _(peer_enable, "cuCtxEnablePeerAccess", (void *ctx, unsigned flags)) \
+    _(peer_disable, "cuCtxDisablePeerAccess", (void *ctx)) \
+    _(stream_create, "cuStreamCreate", (void **stream_p, unsigned flags)) \
+    _(stream_synchronize, "cuStreamSynchronize", (void *stream)) \
+    _(alloc, "cuMemAlloc_v2", (harmless_devptr_t *ptr_p, size_t size)) \
+    _(free, "cuMemFree_v2", (harmless_devptr_t ptr)) \
+    _(alloc_managed, "cuMemAllocManaged", \
+      (harmless_devptr_t *ptr_p, size_t size, unsigned flags)) \
+    _(host_alloc, "cuMemHostAlloc", \
+      (void **ptr_p, size_t size, unsigned flags)) \
+    _(host_free, "cuMemFreeHost", (void *ptr)) \
+    _(host_register, "cuMemHostRegister_v2", \
+      (void *ptr, size_t size, unsigned flags)) \
+    _(host_unregister, "cuMemHostUnregister", (void *ptr)) \
+    _(pointer_attribute, "cuPointerGetAttribute", \
+      (void *value, int attribute, harmless_devptr_t ptr)) \
+    _(copy, "cuMemcpy", \
+      (harmless_devptr_t dst, harmless_devptr_t src, size_t size)) \
+    _(copy_htod, "cuMemcpyHtoD_v2", \
+      (harmless_devptr_t dst, const void *src, size_t size)) \
+    _(copy_dtoh, "cuMemcpyDtoH_v2", \
+      (void *dst, harmless_devptr_t src, size_t size)) \
+    _(copy_dtod, "cuMemcpyDtoD_v2", \
+      (harmless_devptr_t dst, harmless_devptr_t src, size_t size)) \
+    _(copy_peer, "cuMemcpyPeer", \
+      (harmless_devptr_t dst, void *dst_ctx, harmless_devptr_t src, \
+       void *src_ctx, size_t size)) \
+    _(copy_async, "cuMemcpyAsync", \
+      (harmless_devptr_t dst, harmless_devptr_t src, size_t size, \
+       void *stream)) \
+    _(copy_htod_async, "cuMemcpyHtoDAsync_v2", \
+      (harmless_devptr_t dst, const void *src, size_t size, void *stream)) \
+    _(copy_dtoh_async, "cuMemcpyDtoHAsync_v2", \
+      (void *dst, harmless_devptr_t src, size_t size, void *stream)) \
+    _(copy_dtod_async, "cuMemcpyDtoDAsync_v2", \
+      (harmless_devptr_t dst, harmless_devptr_t src, size_t size, \
+       void *stream)) \
+    _(copy_peer_async, "cuMemcpyPeerAsync", \
+      (harmless_devptr_t dst, void *dst_ctx, harmless_devptr_t src, \
+       void *src_ctx, size_t size, void *stream)) \
+    _(memset, "cuMemsetD8_v2", \
+      (harmless_devptr_t dst, unsigned char value, size_t size))
+
+#define HARMLESS_MEMBER(_member, _name, _args) int(*_member) _args;
+
+typedef struct {
+    HARMLESS_FUNCTIONS(HARMLESS_MEMBER)
+} harmless_functions_t;
+
+typedef struct {
+    int   device;
+    void *ctx;        /* primary */
+    void *streams[2]; /* one waits for the default stream, one does not */
+} harmless_gpu_t;
+
+typedef enum {
+    HARMLESS_DEVICE,
+    HARMLESS_MANAGED,
+    HARMLESS_PINNED,        /* cuMemHostAlloc */
+    HARMLESS_MALLOC,
+    HARMLESS_MMAP,
+    HARMLESS_FILE_PRIVATE,
+    HARMLESS_FILE_SHARED,
+    HARMLESS_FILE_READONLY, /* mapped to be read; changed by pwrite */
+    HARMLESS_WINDOW,        /* all of an MPI window; not touched otherwise */
+    HARMLESS_KIND_LAST
+} harmless_kind_t;
+
+extern const char *const harmless_kind_names[];
+
+/* Bytes [begin, end) of a buffer, page-locked by the program */
+typedef struct {
+    size_t begin, end;
+    int    gpu;
+} harmless_reg_t;
+
+/* Bytes that a message or a copy under way reads or writes */
+typedef struct {
+    size_t begin, end;
+    int    is_write;
+} harmless_busy_t;
+
+typedef struct {
+    int             is_there;
+    int             is_temporary; /* of this step */
+    harmless_kind_t kind;
+    int             gpu;          /* index; of host memory: that it is of */
+    size_t          size;
+    uint8_t        *ptr;
+    uint8_t        *shadow;       /* what the memory has to contain */
+    int             fd;
+    size_t          largest;      /* that comes to this slot */
+    unsigned        life;         /* how many came before in this slot */
+    harmless_reg_t  regs[HARMLESS_MAX_REGS];
+    int             num_regs;
+    harmless_busy_t busy[HARMLESS_MAX_BUSY];
+    int             num_busy;
+} harmless_buffer_t;
+
+/* A part of a buffer */
+typedef struct {
+    harmless_buffer_t *buffer;
+    size_t             begin;
+    size_t             size;
+} harmless_range_t;
+
+/* How a part of host memory lies to the program's registrations in it */
+typedef enum {
+    HARMLESS_OUTSIDE, /* of all */
+    HARMLESS_INSIDE,  /* of one */
+    HARMLESS_INTO,    /* begins before one and ends in it */
+    HARMLESS_OVER,    /* begins before one and ends behind it */
+    HARMLESS_REFUSED  /* the driver refuses to copy that */
+} harmless_place_t;
+
+/* What a part of memory is looked for */
+enum {
+    HARMLESS_TO_WRITE   = 1,
+    HARMLESS_TO_SEND    = 2, /* or receive: by MPI, in parts that MPI chooses */
+    HARMLESS_HOST_ONLY  = 4,
+    HARMLESS_PLAIN_EDGE = 8  /* in or outside of a registration, not both */
+};
+
+enum {
+    HARMLESS_NUM_MESSAGES,
+    HARMLESS_NUM_BYTES,
+    HARMLESS_NUM_COPIES,
+    HARMLESS_NUM_ASYNC,
+    HARMLESS_NUM_REGISTRATIONS,
+    HARMLESS_NUM_ALLOCATIONS,
+    HARMLESS_NUM_WINDOWS,
+    HARMLESS_NUM_PEERS,
+    HARMLESS_NUM_OTHERS,
+    HARMLESS_NUM_RESETS,
+    HARMLESS_NUM_REFUSED,
+    HARMLESS_NUM_WRONG,
+    HARMLESS_NUM_LAST
+};
+
+typedef struct {
+    uint64_t steps;
+    uint64_t seed;
+    size_t   max_size;
+    double   time_limit;
+    unsigned stall_limit;
+    int      resets;
+    int      host_only;
+    int      no_windows;
+    int      self_test;
+    int      verbose;
+} harmless_options_t;
+
+typedef struct {
+    harmless_options_t   opts;
+    int                  rank;
+    int                  size;
+    uint64_t             step;
+    uint64_t             random;  /* of this rank in this step */
+    uint64_t             counts[HARMLESS_NUM_LAST];
+    harmless_functions_t cuda;
+    harmless_gpu_t       gpus[HARMLESS_MAX_GPUS];
+    int                  num_gpus;
+    int                  home;    /* index of this rank's GPU */
+    uint8_t              can_peer[HARMLESS_MAX_GPUS][HARMLESS_MAX_GPUS];
+    uint8_t              has_peer[HARMLESS_MAX_GPUS][HARMLESS_MAX_GPUS];
+    harmless_buffer_t    buffers[HARMLESS_MAX_BUFFERS];
+} harmless_t;
+
+extern harmless_t harmless;
+
+/* ------------------------------------------------------------------ driver */
+
+/* Looks up the driver's functions and makes streams on `count` visible GPUs,
+   of which this rank's is the one that has been made current. */
+void harmless_driver_init(int count);
+
+/* A context for each GPU, streams; also after a reset of GPU `gpu`. */
+void harmless_gpu_open(int gpu);
+
+/* Makes the primary context of GPU `gpu` the current one. */
+void harmless_gpu_use(int gpu);
+
+/*
+ * Compares a call's result with the one that follows from what the program has
+ * done itself; another one is reported as refused.
+ *
+ * @param fmt  The call, for the report.
+ *
+ * @return  Whether the call succeeded, expected or not.
+ */
+int harmless_call(int result, int expected, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* Reports that something else is not as it has to be. */
+void harmless_wrong(const char *fmt, ...)
+        __attribute__((format(printf, 1, 2)));
+
+/* With --verbose, says what is done. */
+void harmless_tell(const char *fmt, ...)
+        __attribute__((format(printf, 1, 2)));
+
+/* ------------------------------------------------------------------ memory */
+
+/* Random number in [0, n) of this rank's sequence. */
+uint64_t harmless_below(uint64_t n);
+
+/* The buffers that a run starts with. */
+void harmless_memory_init(void);
+
+/* A buffer in a free slot. */
+harmless_buffer_t *harmless_buffer_new(harmless_kind_t kind, int gpu,
+                                       size_t size);
+
+/* Unregisters and frees. With `is_gone`, what a reset has freed is only
+   forgotten. */
+void harmless_buffer_free(harmless_buffer_t *buffer, int is_gone);
+
+/* Frees a buffer and puts another in its place, of the same kind and, where it
+   can be so, at the same address. */
+void harmless_buffer_replace(harmless_buffer_t *buffer);
+
+/* After a reset of GPU `gpu`: what was freed by it, and comes anew. */
+void harmless_memory_reset(int gpu);
+
+/* At the end of a step: nothing is under way. */
+void harmless_memory_settle(void);
+
+void harmless_memory_free_all(void);
+
+int harmless_index(const harmless_buffer_t *buffer);
+
+int harmless_is_pageable(const harmless_buffer_t *buffer);
+
+harmless_place_t harmless_place(const harmless_range_t *range);
+
+/* Whether copies of it are those of pageable memory throughout. */
+int harmless_is_plain(const harmless_range_t *range);
+
+/* Whether nothing under way uses it, or nothing writes if it is to be read. */
+int harmless_is_free(const harmless_range_t *range, int is_write);
+
+/* A random part of `size` bytes that suits `flags` and is not in use.
+   @return  0 if none was found. */
+int harmless_find(harmless_range_t *range, size_t size, unsigned flags);
+
+/* As above; in a new buffer if none was found. */
+void harmless_find_or_new(harmless_range_t *range, size_t size, unsigned flags);
+
+/* Until the end of this step. */
+void harmless_set_busy(const harmless_range_t *range, int is_write);
+
+uint8_t *harmless_ptr(const harmless_range_t *range);
+uint8_t *harmless_shadow(const harmless_range_t *range);
+
+/* Makes memory and shadow hold the bytes of `seed`. */
+void harmless_fill(const harmless_range_t *range, uint64_t seed);
+
+/* Compares with the shadow, `guard` bytes around it included where nothing
+   under way writes. `what` is for the report. */
+void harmless_verify(const harmless_range_t *range, size_t guard,
+                     const char *what);
+
+void harmless_verify_buffer(harmless_buffer_t *buffer, const char *what);
+
+/* ------------------------------------------------------------------- calls */
+
+/* One random call, or a few that belong together, of the program itself. */
+void harmless_do_something(void);
+
+/* Waits for the copies that were begun, and looks at what they wrote. */
+void harmless_wait_copies(void);
+
+/* Resets this rank's GPU; no message and no copy is under way. */
+void harmless_reset(void);
+
+#endif
