@@ -148,9 +148,10 @@ static void harmless_after_async(const harmless_range_t *dst,
 {
     harmless_pending_t *pending = &harmless_pending[harmless_num_pending];
 
-    /* Pageable memory is read, or written, when the call returns */
-    if (harmless_is_plain(src) && (harmless_is_plain(dst) ||
-                                   (dst->buffer->kind == HARMLESS_DEVICE))) {
+    /* Pageable memory is read, or written, when the call returns. Others may
+       be reading it, too. */
+    if (harmless_is_plain(src) && harmless_is_free(src, 1) &&
+        (harmless_is_plain(dst) || (dst->buffer->kind == HARMLESS_DEVICE))) {
         harmless_fill(src, harmless.random);
     } else {
         harmless_set_busy(src, 0);

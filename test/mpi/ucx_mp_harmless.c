@@ -416,6 +416,11 @@ static void harmless_run_window(const harmless_step_t *step)
     if (!harmless_window.is_there) {
         harmless_window_create(step->slice);
     }
+    /* nobody else may look at it while others write */
+    slot.buffer = harmless_window.buffer;
+    slot.begin  = 0;
+    slot.size   = slot.buffer->size;
+    harmless_set_busy(&slot, 1);
     slice  = harmless_window.slice;
     random = step->random;
     size   = ucx_mp_random_size(&random, 1, slice);
@@ -434,9 +439,8 @@ static void harmless_run_window(const harmless_step_t *step)
     memcpy(harmless_window.mirror + target * slice + at, harmless_shadow(&put),
            size);
 
-    slot.buffer = harmless_window.buffer;
-    slot.begin  = writer * slice + at;
-    slot.size   = size;
+    slot.begin = writer * slice + at;
+    slot.size  = size;
     ucx_mp_pattern_bytes(harmless_shadow(&slot), size,
                          harmless_hash3(step->random, writer, 1));
     harmless_verify(&slot, HARMLESS_GUARD, "a put");
