@@ -7,8 +7,8 @@
 step_names=()
 declare -A step_mode step_limit step_function step_what
 
-# step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick) or
-# "full"; LIMIT in seconds. FUNCTION may take words after its name. It returns
+# step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick),
+# "full" or "long" (with --long alone); LIMIT in seconds. FUNCTION may take words after its name. It returns
 # 0 for passed, 77 for skipped (its last line says why), else failed.
 step() {
     step_names+=("$1")
@@ -16,6 +16,16 @@ step() {
     step_limit[$1]=$3
     step_function[$1]=$4
     step_what[$1]=$5
+}
+
+# step_is_of NAME MODE: whether it is one of those of quick, full or long. The
+# builds belong to the long ones, too.
+step_is_of() {
+    case $2:${step_mode[$1]} in
+    quick:quick | full:quick | full:full | long:long) return 0 ;;
+    long:*) [ "$1" = build ] || [ "$1" = build-ompi5 ] ;;
+    *) return 1 ;;
+    esac
 }
 
 # skip REASON: to be returned with: skip "..."; return

@@ -121,7 +121,8 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
 
     error = ucx_mp_gpu.init(0);
     if (error != 0) {
-        snprintf(why, size, "cuInit: %s (%d)", ucx_mp_gpu_error_name(error), error);
+        snprintf(why, size, "cuInit: %s (%d)", ucx_mp_gpu_error_name(error),
+                 error);
         return 0;
     }
     error = ucx_mp_gpu.device_count(&count);

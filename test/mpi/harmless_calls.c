@@ -256,14 +256,14 @@ static harmless_buffer_t *harmless_choose_registrable(void)
 static int harmless_choose_pages(harmless_range_t *range)
 {
     const harmless_buffer_t *b = range->buffer;
-    const size_t skip          = (size_t)-(uintptr_t)b->ptr &
-                                 (HARMLESS_PAGE - 1);
-    const size_t pages         = (b->size - skip) / HARMLESS_PAGE;
-    size_t count, first;
+    const size_t into          = (uintptr_t)b->ptr % HARMLESS_PAGE;
+    const size_t skip          = (into == 0) ? 0 : (HARMLESS_PAGE - into);
+    size_t pages, count, first;
 
-    if ((b->size < skip) || (pages == 0)) {
+    if (b->size < skip + HARMLESS_PAGE) {
         return 0;
     }
+    pages = (b->size - skip) / HARMLESS_PAGE;
     count = ucx_mp_random_size(&harmless.random, 1,
                                (pages < HARMLESS_REG_MAX / HARMLESS_PAGE) ?
                                        pages : HARMLESS_REG_MAX /
@@ -360,7 +360,8 @@ static void harmless_do_ask(void)
         harmless_wrong("byte %zu of buffer %d (%s) is of memory type %u for "
                        "the driver, %d by what the program has registered",
                        range.begin, harmless_index(range.buffer),
-                       harmless_kind_names[range.buffer->kind], type, expected);
+                       harmless_kind_names[range.buffer->kind], type,
+                       expected);
         return;
     }
     if ((expected == 0) && (harmless_below(4) == 0) &&

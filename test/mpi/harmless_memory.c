@@ -558,7 +558,8 @@ static void harmless_compare(const harmless_range_t *range, const char *what)
                 got      = bytes[at];
             }
             count += different;
-            memcpy(b->shadow + offset, bytes, length); /* one report is enough */
+            /* one report is enough */
+            memcpy(b->shadow + offset, bytes, length);
         }
     }
     if (count > 0) {

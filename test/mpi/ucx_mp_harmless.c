@@ -632,8 +632,8 @@ static void harmless_start(void)
                                      why, sizeof(why));
     }
     if (harmless.rank == 0) {
-        printf("ucx_mp_harmless: %d ranks, %d GPU%s visible%s%s%s, seed %" PRIu64
-               "\n", harmless.size, count, (count == 1) ? "" : "s",
+        printf("ucx_mp_harmless: %d ranks, %d GPU%s visible%s%s%s, seed "
+               "%" PRIu64 "\n", harmless.size, count, (count == 1) ? "" : "s",
                why[0] ? " (" : "", why, why[0] ? ")" : "", harmless.opts.seed);
         fflush(stdout);
     }

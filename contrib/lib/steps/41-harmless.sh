@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# A program behaves with the module as it does without: ucx_mp_harmless on
+# emulated nodes, with ours and, so that what it expects is what is so, with
+# stock's module.
+
+# harmless_run MPI ARGUMENTS...: MPI is one of mpi_tools, or ucx-1.22: the
+# distribution's MPI with the wheel's UCX. ARGUMENTS of ucx_mp_run, "--", then
+# those of the program.
+harmless_run() {
+    local mpirun programs mpi=$1 run=()
+    shift
+    if [ "$mpi" = ucx-1.22 ]; then
+        wheel_folder cu12 libucx-cu12==1.22.0 ||
+            { skip "no libucx-cu12 1.22.0"; return; }
+        export LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib
+        export UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc
+        mpi=distribution
+    fi
+    mpi_tools $mpi || return
+    while [ "$1" != -- ]; do
+        run+=("$1")
+        shift
+    done
+    shift
+    passing_on \
+        '^ucx_mp_harmless: [1-9][0-9]* steps, [1-9][0-9]* messages, .* 0 refused, 0 wrong' \
+        "$mpi_run" --quiet "${run[@]}" "$mpirun" -n 2 \
+        "$programs/ucx_mp_harmless" "$@"
+}
+
+# harmless_noticed: what a module could do behind the program's back is seen
+harmless_noticed() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^ucx_mp_harmless: self-test: passed: [1-9]' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 1 \
+        "$programs/ucx_mp_harmless" --self-test --max-size 32M
+}
+
+# harmless_long MPI NODE SEED ARGUMENTS...: 100,000 steps of 20 seeds
+harmless_long() {
+    local mpi=$1 node=$2 seed=$3 i
+    shift 3
+    for i in $(seq 0 19); do
+        harmless_run "$mpi" --emulate "$node" --slowdown 2 -- --steps 5000 \
+            --seed $((seed + i)) "$@" || return
+    done
+}
+
+step harmless-noticed quick 60 harmless_noticed \
+     "what a module might do behind a program's back is noticed"
+step harmless-stock full 180 "harmless_run ucx-1.22 --stock --emulate hgx-h200
+     --slowdown 2 -- --steps 1000 --seed 11" \
+     "1,000 steps with stock's module: what is expected is so"
+step harmless-ucx-1.22 full 240 "harmless_run ucx-1.22 --emulate hgx-h200
+     --slowdown 2 -- --steps 2000 --seed 1" \
+     "2,000 random steps of a program, UCX 1.22: as without a module"
+step harmless-distribution full 240 "harmless_run distribution
+     --emulate beluga --slowdown 2 -- --steps 2000 --seed 2" \
+     "2,000 random steps, the distribution's MPI"
+step harmless-openmpi5 full 240 "harmless_run openmpi5 --emulate hgx-h200
+     --slowdown 2 -- --steps 2000 --seed 3" \
+     "2,000 random steps, Open MPI 5 and UCX 1.20"
+step harmless-long-hgx long 14400 "harmless_long ucx-1.22 hgx-h200 100" \
+     "100,000 random steps, UCX 1.22, GPUs behind a switch"
+step harmless-long-beluga long 14400 "harmless_long ucx-1.22 beluga 200" \
+     "100,000 random steps, UCX 1.22, GPUs linked in pairs"
+step harmless-long-distribution long 14400 \
+     "harmless_long distribution hgx-h200 300" \
+     "100,000 random steps, the distribution's MPI"
+step harmless-long-resets long 14400 \
+     "harmless_long ucx-1.22 hgx-h200 400 --resets" \
+     "100,000 random steps, contexts reset among them"
