@@ -374,7 +374,7 @@ static void harmless_do_ask(void)
     }
 }
 
-/* ---------------------------------------------------- contexts, other memory */
+/* --------------------------------------------------- contexts, other memory */
 
 static void harmless_do_peer(void)
 {
