@@ -145,3 +145,39 @@ TEST_F(Ctx, none_to_be_had)
     EXPECT_EQ(OWN, retain(true));
     uct_cuda_ctx_release(device);
 }
+
+/* cudaDeviceReset(): the handle stays, the context is another; the driver's
+ * count of the old one is still to be given back, and is, once */
+TEST_F(Ctx, reset_by_the_program)
+{
+    CUcontext again;
+
+    is_active = true;
+    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(device, true, &ctx));
+    EXPECT_EQ(1, retained);
+    EXPECT_TRUE(uct_cuda_ctx_is_active(device));
+
+    is_active                = false;
+    driver.table.cuCtxGetId = [](CUcontext, unsigned long long*) {
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    };
+    EXPECT_FALSE(uct_cuda_ctx_is_active(device));
+    EXPECT_FALSE(uct_cuda_ctx_retain_kept(device, &again));
+
+    driver.table.cuCtxGetId = [](CUcontext, unsigned long long *id) {
+        *id = 2;
+        return CUDA_SUCCESS;
+    };
+    EXPECT_FALSE(uct_cuda_ctx_retain_kept(device, &again));
+    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(device, false, &again));
+    EXPECT_EQ(PRIMARY, again);
+    EXPECT_EQ(1, retained);
+    ASSERT_TRUE(uct_cuda_ctx_retain_kept(device, &again));
+    EXPECT_EQ(1, retained);
+
+    uct_cuda_ctx_release(device); /* whoever had the old one */
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(1, retained);
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(0, retained);
+}

@@ -23,10 +23,11 @@ typedef enum {
 static struct {
     pthread_mutex_t lock;
     struct {
-        unsigned  refcount;
-        CUcontext ctx; /* while somebody keeps it */
-        CUcontext own; /* once it is there; kept or not. Made under a lock of
-                          its own: own_ctx() reads it. */
+        unsigned           refcount;
+        CUcontext          ctx; /* while somebody keeps it */
+        unsigned long long id;  /* of ctx, which the program may reset */
+        CUcontext          own; /* once it is there; kept or not. Made under
+                                   a lock of its own: own_ctx() reads it. */
     } kept[UCT_CUDA_MAX_DEVICES];
     /* [device][peer], while both contexts are kept */
     uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
@@ -49,6 +50,25 @@ int uct_cuda_device_count(void)
     return (count < UCT_CUDA_MAX_DEVICES) ? count : UCT_CUDA_MAX_DEVICES;
 }
 
+/* Does somebody keep a context, and was it not reset? The lock is held. */
+static bool kept_is_alive(int device)
+{
+    return (ctxs.kept[device].refcount > 0) &&
+           uct_cuda_ctx_is_alive(ctxs.kept[device].ctx, ctxs.kept[device].id);
+}
+
+/* What was enabled on either side of a context goes with it; asking again about
+ * one that is not gone costs one driver call. The lock is held. */
+static void forget_peers(int device)
+{
+    int i;
+
+    for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {
+        ctxs.peers[device][i] = PEER_UNKNOWN;
+        ctxs.peers[i][device] = PEER_UNKNOWN;
+    }
+}
+
 bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
 {
     bool is_there;
@@ -58,7 +78,7 @@ bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    is_there = (ctxs.kept[device].refcount > 0);
+    is_there = kept_is_alive(device);
     if (is_there) {
         ++ctxs.kept[device].refcount;
         *ctx_p = ctxs.kept[device].ctx;
@@ -156,12 +176,22 @@ uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    if (ctxs.kept[device].refcount++ == 0) {
+    if (!kept_is_alive(device)) {
+        /* It was reset, which leaves the driver's count: of that one and this
+         * one, one is enough */
+        if (ctxs.kept[device].refcount > 0) {
+            (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
+        }
+
         ctxs.kept[device].ctx = ctx;
+        ctxs.kept[device].id  = uct_cuda_ctx_id(ctx);
+        forget_peers(device);
     } else if (!is_own) {
         /* Somebody else was faster: one of the driver's counts is enough */
         (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
     }
+
+    ++ctxs.kept[device].refcount;
 
     *ctx_p = ctxs.kept[device].ctx;
     pthread_mutex_unlock(&ctxs.lock);
@@ -200,7 +230,7 @@ bool uct_cuda_ctx_is_active(int device)
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    is_kept = (ctxs.kept[device].refcount > 0) || (own_ctx(device) != NULL);
+    is_kept = kept_is_alive(device) || (own_ctx(device) != NULL);
     pthread_mutex_unlock(&ctxs.lock);
 
     return is_kept || primary_is(device, true);
@@ -208,8 +238,6 @@ bool uct_cuda_ctx_is_active(int device)
 
 void uct_cuda_ctx_release(int device)
 {
-    int i;
-
     if (!device_is_valid(device)) {
         return;
     }
@@ -222,12 +250,7 @@ void uct_cuda_ctx_release(int device)
         }
 
         ctxs.kept[device].ctx = NULL;
-        /* The context may now be gone, and what was enabled on either side of
-         * it; asking again about one that is not costs one driver call */
-        for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {
-            ctxs.peers[device][i] = PEER_UNKNOWN;
-            ctxs.peers[i][device] = PEER_UNKNOWN;
-        }
+        forget_peers(device); /* the context may be gone now */
     }
     pthread_mutex_unlock(&ctxs.lock);
 }
@@ -247,6 +270,17 @@ ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p)
     }
 
     return UCS_OK;
+}
+
+unsigned long long uct_cuda_ctx_id(CUcontext ctx)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long id           = (uintptr_t)ctx;
+
+    return ((driver->cuCtxGetId == NULL) ||
+            (driver->cuCtxGetId(ctx, &id) == CUDA_SUCCESS)) ?
+                   id :
+                   0;
 }
 
 bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id)

@@ -33,8 +33,8 @@ int uct_cuda_device_count(void);
  * memory may have been registered in it and its handle must stay good.
  *
  * Creating one takes 0.11 to 0.24 s, so ask only when it is about to be used.
- * Every success needs a uct_cuda_ctx_release(). Any thread; does not change the
- * current context.
+ * Every success needs a uct_cuda_ctx_release(), whether the program has reset
+ * the device since or not. Any thread; does not change the current context.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE, or the driver's error (logged).
  */
@@ -44,7 +44,8 @@ uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p);
 void uct_cuda_ctx_release(int device);
 
 
-/** As uct_cuda_ctx_retain(), if the context is kept by somebody already. */
+/** As uct_cuda_ctx_retain(), if the context is kept by somebody already and
+ *  has not been reset. */
 bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p);
 
 /** Is the context that is kept one of our own, and the primary one active by
@@ -64,7 +65,19 @@ bool uct_cuda_ctx_is_active(int device);
  */
 ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p);
 
-/** Is @a ctx still the context that had this number, and not destroyed? */
+/** That number; 0 if the context is gone. */
+unsigned long long uct_cuda_ctx_id(CUcontext ctx);
+
+/**
+ * Is @a ctx still the context that had this number, and not destroyed?
+ *
+ * A program may reset its device (cudaDeviceReset()) between any two messages.
+ * The driver then goes on taking the handle, which is also that of the device's
+ * next context; but a call with one of the old one's streams ends the program,
+ * and so does one with a graph of it, or never returns (H100, driver 580). Such
+ * handles are to be forgotten. Memory went with the context; events answer that
+ * it is gone.
+ */
 bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id);
 
 

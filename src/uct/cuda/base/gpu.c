@@ -288,6 +288,8 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
                                            uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned long long id;
+    CUcontext cuda;
     CUdevice current;
     int i;
 
@@ -295,7 +297,9 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
     context->retained  = -1;
     context->kept      = -1;
 
-    if ((driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
+    /* One that was reset is current still, and good for nothing */
+    if ((uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
+        (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
         ((device < 0) || (device == current))) {
         context->device = current;
         return UCS_OK;

@@ -210,6 +210,29 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     }
 }
 
+/* Those that the program destroyed or reset, so that they do not pile up */
+static void drop_dead_contexts(uct_cuda_queue_t *queue)
+{
+    uct_cuda_context_t **link = &queue->contexts;
+    uct_cuda_context_t *context;
+    bool is_active;
+    unsigned i;
+
+    while ((context = *link) != NULL) {
+        is_active = false;
+        for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
+            is_active |= context->lanes[i].is_active;
+        }
+
+        if (is_active || uct_cuda_ctx_is_alive(context->cuda, context->id)) {
+            link = &context->next;
+        } else {
+            *link = context->next;
+            context_destroy(context);
+        }
+    }
+}
+
 /* Resources of the current context */
 static ucs_status_t current_context(uct_cuda_queue_t *queue,
                                     uct_cuda_context_t **context_p)
@@ -232,6 +255,7 @@ static ucs_status_t current_context(uct_cuda_queue_t *queue,
         }
     }
 
+    drop_dead_contexts(queue);
     context = calloc(1, sizeof(*context));
     if (context == NULL) {
         return UCS_ERR_NO_MEMORY;

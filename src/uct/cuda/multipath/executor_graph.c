@@ -325,6 +325,20 @@ static bool is_due(uct_cuda_mp_graphs_t *graphs, uint64_t hash,
     return false;
 }
 
+/* Whose contexts a plan's graph has */
+static uint32_t plan_devices(const uct_cuda_mp_plan_t *plan,
+                             const uct_cuda_mp_ends_t *ends)
+{
+    uint32_t devices = 1u << uct_cuda_mp_ends_local(ends);
+    unsigned i;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        devices |= 1u << step_device(ends, &plan->steps[i]);
+    }
+
+    return devices;
+}
+
 static uct_cuda_mp_graph_t *
 graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
           uint64_t hash, const uct_cuda_mp_ends_t *ends)
@@ -344,7 +358,8 @@ graph_new(uct_cuda_mp_graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
         return NULL;
     }
 
-    status = graph_build(graphs, key->plan, ends, &current, graph);
+    graph->devices = plan_devices(key->plan, ends);
+    status         = graph_build(graphs, key->plan, ends, &current, graph);
     if (uct_cuda_mp_rsc_make_current(graphs->rsc, uct_cuda_mp_ends_local(ends),
                                      &current) != UCS_OK) {
         uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
@@ -617,6 +632,16 @@ void uct_cuda_mp_graphs_build(uct_cuda_mp_graphs_t *graphs,
         (void)graph_new(graphs, &graphs->wanted, graphs->wanted_hash, ends);
         uct_cuda_ctx_pop();
     }
+}
+
+void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices,
+                             uct_cuda_mp_graph_t *held)
+{
+    for (; held != NULL; held = held->next_held) {
+        held->is_lost |= ((held->devices & devices) != 0);
+    }
+
+    uct_cuda_mp_graph_cache_lose(&graphs->cache, devices);
 }
 
 void uct_cuda_mp_graphs_put(uct_cuda_mp_graphs_t *graphs,

@@ -62,6 +62,12 @@ void uct_cuda_mp_graphs_build(uct_cuda_mp_graphs_t *graphs,
                               const uct_cuda_mp_ends_t *ends);
 
 
+/** Contexts of these devices, a bit each, are gone: so are graphs that have
+ *  nodes there, those of a transfer in flight (NULL: none) among them. */
+void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices,
+                             uct_cuda_mp_graph_t *held);
+
+
 /** A transfer has ended: its graphs are idle. */
 void uct_cuda_mp_graphs_put(uct_cuda_mp_graphs_t *graphs,
                             uct_cuda_mp_graph_t *held);

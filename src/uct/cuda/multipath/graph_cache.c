@@ -22,7 +22,8 @@ void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
 
 static void graph_destroy(uct_cuda_mp_graph_t *graph)
 {
-    if (graph->exec != NULL) {
+    /* The driver does not return from that if a context is gone */
+    if ((graph->exec != NULL) && !graph->is_lost) {
         (void)UCT_CUDA_CALL(cuGraphExecDestroy, graph->exec);
     }
 
@@ -215,4 +216,26 @@ void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
     }
 
     graph_destroy(graph);
+}
+
+void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
+                                  uint32_t devices)
+{
+    uct_cuda_mp_graph_t *graph, *older;
+
+    for (graph = cache->newest; graph != NULL; graph = older) {
+        older = graph->older;
+        if (!(graph->devices & devices)) {
+            continue;
+        }
+
+        graph->is_lost = true;
+        if (!graph->is_busy) {
+            uct_cuda_mp_graph_cache_drop(cache, graph);
+        } else {
+            list_remove(cache, graph);
+            --cache->count;
+            graph->is_cached = false;
+        }
+    }
 }

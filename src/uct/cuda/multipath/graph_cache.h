@@ -37,6 +37,8 @@ typedef struct uct_cuda_mp_graph {
     CUgraphExec              exec;
     bool                     is_busy;   /**< In flight */
     bool                     is_cached; /**< Otherwise gone after use */
+    bool                     is_lost;   /**< With one of its contexts */
+    uint32_t                 devices;   /**< Whose contexts it has: bits */
     uct_cuda_mp_graph_key_t  key;       /**< With a plan of its own */
     uint64_t                 hash;
     struct uct_cuda_mp_graph *newer; /**< By last use; NULL: newest */
@@ -109,6 +111,12 @@ void uct_cuda_mp_graph_cache_add(uct_cuda_mp_graph_cache_t *cache,
 /** Take a graph out, if it is in, and destroy it. */
 void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
                                   uct_cuda_mp_graph_t *graph);
+
+
+/** Contexts of these devices, a bit each, are gone, and with them the graphs
+ *  that have nodes there: those of the cache; those in flight leave it. */
+void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
+                                  uint32_t devices);
 
 
 END_C_DECLS

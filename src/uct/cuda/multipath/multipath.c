@@ -237,6 +237,25 @@ err_free:
     return status;
 }
 
+/* The program may have reset a device since the last transfer */
+static void engine_renew(engine_t *engine)
+{
+    const uint32_t lost = uct_cuda_mp_rsc_lost(engine->rsc);
+    const uct_cuda_mp_transfer_t *transfer;
+
+    if (lost == 0) {
+        return;
+    }
+
+    for (transfer = engine->active; transfer != NULL;
+         transfer = transfer->next) {
+        uct_cuda_mp_graphs_lose(engine->graphs, lost, transfer->graphs);
+    }
+
+    uct_cuda_mp_graphs_lose(engine->graphs, lost, NULL);
+    uct_cuda_mp_rsc_lose(engine->rsc, lost);
+}
+
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
 {
     engine_t *engine = engine_of(super);
@@ -251,6 +270,7 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     }
 
     engine_log_graphs(engine);
+    engine_renew(engine);
     engine_destroy_executors(engine);
     uct_cuda_mp_traffic_destroy(engine->traffic);
     while (engine->free != NULL) {
@@ -774,6 +794,7 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
         return UCS_OK;
     }
 
+    engine_renew(engine);
     do {
         /* Staging memory that turns out to be scarce makes pieces smaller */
         piece = piece_size(start->size,

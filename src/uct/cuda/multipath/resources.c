@@ -46,12 +46,13 @@ typedef struct {
 
 
 typedef struct {
-    CUcontext    ctx; /* NULL: not retained */
-    event_pool_t pool;
-    CUstream     notify;
-    pair_t       pairs[UCT_CUDA_MP_LANE_ENDS][2];
-    lane_t       lanes[UCT_CUDA_MP_NUM_LANES];
-    bool         has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers' memory */
+    CUcontext          ctx; /* NULL: not retained */
+    unsigned long long id;  /* of ctx, which the program may reset */
+    event_pool_t       pool;
+    CUstream           notify;
+    pair_t             pairs[UCT_CUDA_MP_LANE_ENDS][2];
+    lane_t             lanes[UCT_CUDA_MP_NUM_LANES];
+    bool               has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers */
 } device_t;
 
 
@@ -160,6 +161,7 @@ static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
         return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
     }
 
+    rsc->devices[device].id = uct_cuda_ctx_id(rsc->devices[device].ctx);
     return UCS_OK;
 }
 
@@ -281,6 +283,12 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                           &rsc->devices[device].lanes[number].stream);
 }
 
+static bool device_is_there(const device_t *device)
+{
+    return (device->ctx != NULL) &&
+           uct_cuda_ctx_is_alive(device->ctx, device->id);
+}
+
 static void wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
                         CUstream stream)
 {
@@ -389,7 +397,8 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
     if (gpu >= 0) {
         status = uct_cuda_mp_staging_alloc_gpu(staging, gpu, slot_size);
     } else {
-        status = uct_cuda_mp_staging_alloc_host(staging, numa, slot_size);
+        status = uct_cuda_mp_staging_alloc_host(staging, numa, device,
+                                                slot_size);
     }
 
     uct_cuda_ctx_pop();
@@ -449,10 +458,11 @@ bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
 }
 
 void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
-                               CUcontext ctx)
+                               CUcontext ctx, unsigned long long id)
 {
     if (rsc->devices[device].ctx == NULL) {
         rsc->devices[device].ctx = ctx;
+        rsc->devices[device].id  = id;
     } else {
         uct_cuda_ctx_release(device); /* one reference will do */
     }
@@ -835,8 +845,11 @@ void uct_cuda_mp_rsc_put_endings(uct_cuda_mp_rsc_t *rsc,
     unsigned i;
 
     for (i = 0; i < endings->count; ++i) {
-        uct_cuda_mp_rsc_put_event(rsc, endings->events[i].device,
-                                  endings->events[i].event);
+        if (endings->events[i].ctx_id ==
+            rsc->devices[endings->events[i].device].id) {
+            uct_cuda_mp_rsc_put_event(rsc, endings->events[i].device,
+                                      endings->events[i].event);
+        }
     }
 }
 
@@ -848,6 +861,7 @@ static ucs_status_t add_ending(uct_cuda_mp_rsc_t *rsc, const used_t *used,
     ucs_status_t status;
 
     ending->device = used->device;
+    ending->ctx_id = rsc->devices[used->device].id;
     status = uct_cuda_mp_rsc_make_current(rsc, used->device, current);
     if (status == UCS_OK) {
         status = record_event(rsc, used->device, used->stream, &ending->event);
@@ -948,6 +962,10 @@ uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc, int device,
     ucs_status_t status;
     unsigned i;
 
+    if (!device_is_there(&rsc->devices[device])) {
+        return UCS_ERR_IO_ERROR;
+    }
+
     status = prepare_stream(rsc, device, stream);
     if (status != UCS_OK) {
         return status;
@@ -969,6 +987,116 @@ uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc, int device,
 
     uct_cuda_ctx_pop();
     return status;
+}
+
+
+/* ------------------------------------------------- contexts that are gone */
+
+uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
+{
+    uint32_t devices = 0;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        if ((rsc->devices[i].ctx != NULL) &&
+            !device_is_there(&rsc->devices[i])) {
+            devices |= 1u << i;
+        }
+    }
+
+    return devices;
+}
+
+static void wait_pair(uct_cuda_mp_rsc_t *rsc, int device, const pair_t *pair)
+{
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        if (pair->launches[i].stream != NULL) {
+            wait_stream(rsc, device, pair->launches[i].stream);
+        }
+    }
+}
+
+static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
+{
+    const device_t *device = &rsc->devices[number];
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+        if (device->lanes[i].stream != NULL) {
+            wait_stream(rsc, number, device->lanes[i].stream);
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_MP_LANE_ENDS; ++i) {
+        wait_pair(rsc, number, &device->pairs[i][0]);
+        wait_pair(rsc, number, &device->pairs[i][1]);
+    }
+}
+
+/* Nothing is in flight any more: events of lost contexts are dropped, the
+ * others go back, and so does memory that went with a context */
+static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
+                         uint32_t devices)
+{
+    uct_cuda_mp_slot_t *slot;
+    uct_cuda_mp_bank_t *bank;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        slot = &staging->slots[i];
+        if ((slot->drained != NULL) && (devices & (1u << slot->device))) {
+            slot->drained = NULL;
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
+        bank = &staging->banks[i];
+        if ((bank->device >= 0) && (devices & (1u << bank->device))) {
+            bank->drained = NULL;
+        }
+    }
+
+    forget_drained(rsc, staging);
+    if ((staging->base != 0) && (devices & (1u << staging->home))) {
+        memset(staging, 0, sizeof(*staging));
+    }
+}
+
+void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
+{
+    unsigned i, k;
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        if ((rsc->devices[i].ctx != NULL) && !(devices & (1u << i))) {
+            wait_device(rsc, (int)i);
+        }
+    }
+
+    uct_cuda_mp_rsc_idle(rsc);
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        lose_staging(rsc, &rsc->gpu_staging[i], devices);
+    }
+
+    for (i = 0; i < UCT_CUDA_MP_MAX_NUMA; ++i) {
+        lose_staging(rsc, &rsc->host_staging[i], devices);
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+        if (!(devices & (1u << i))) {
+            continue;
+        }
+
+        uct_cuda_debug("gpu %u was reset: what was kept of it is forgotten", i);
+        free(rsc->devices[i].pool.events);
+        memset(&rsc->devices[i], 0, sizeof(rsc->devices[i]));
+        for (k = 0; k < UCT_CUDA_TOPO_MAX_GPUS; ++k) {
+            rsc->devices[k].has_access[i] = false;
+        }
+
+        uct_cuda_ctx_release((int)i);
+    }
 }
 
 

@@ -26,8 +26,9 @@ typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 /** Behind the last copy of one stream. */
 typedef struct {
-    CUevent event;
-    int     device; /**< Whose context it is of */
+    CUevent            event;
+    int                device; /**< Whose context it is of ... */
+    unsigned long long ctx_id; /**< ... which may be gone since */
 } uct_cuda_mp_ending_t;
 
 
@@ -100,7 +101,7 @@ uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);
 
 
 /** Waits for all copies, then frees streams, events, staging memory and
- *  contexts. */
+ *  contexts. None of them may be lost. */
 void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
 
 
@@ -139,9 +140,22 @@ uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc);
 bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa);
 
 
-/** Take over a reference to a device's context. */
+/** Devices, a bit each, whose contexts were there and have been reset or
+ *  destroyed by the program since. One driver call a context. */
+uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc);
+
+
+/**
+ * Forget all that was of these devices' contexts, without a word to the driver,
+ * which would not survive it; what is wanted of them next is made anew. Waits
+ * for the copies of the other devices.
+ */
+void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices);
+
+
+/** Take over a reference to a device's context, which has this number. */
 void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
-                               CUcontext ctx);
+                               CUcontext ctx, unsigned long long id);
 
 
 /**

@@ -49,11 +49,12 @@ static void numa_restore(const numa_policy_t *saved)
 }
 
 static void staging_init(uct_cuda_mp_staging_t *staging, CUdeviceptr base,
-                         int device, size_t slot_size)
+                         int device, int home, size_t slot_size)
 {
     memset(staging, 0, sizeof(*staging));
     staging->base      = base;
     staging->device    = device;
+    staging->home      = home;
     staging->slot_size = slot_size;
 }
 
@@ -69,12 +70,13 @@ ucs_status_t uct_cuda_mp_staging_alloc_gpu(uct_cuda_mp_staging_t *staging,
         return status;
     }
 
-    staging_init(staging, base, device, slot_size);
+    staging_init(staging, base, device, device, slot_size);
     return UCS_OK;
 }
 
 ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
-                                            int numa, size_t slot_size)
+                                            int numa, int home,
+                                            size_t slot_size)
 {
     numa_policy_t policy;
     ucs_status_t status;
@@ -89,7 +91,7 @@ ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
         return status;
     }
 
-    staging_init(staging, (CUdeviceptr)base, -1, slot_size);
+    staging_init(staging, (CUdeviceptr)base, -1, home, slot_size);
     return UCS_OK;
 }
 

@@ -35,6 +35,8 @@ typedef struct {
 typedef struct {
     CUdeviceptr        base;      /**< 0: not allocated */
     int                device;    /**< GPU, or -1 for host memory */
+    int                home;      /**< Device whose context it was allocated in,
+                                       and goes with */
     size_t             slot_size; /**< Bytes */
     unsigned           next;      /**< Slot that the next plan begins with */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
@@ -54,10 +56,13 @@ ucs_status_t uct_cuda_mp_staging_alloc_gpu(uct_cuda_mp_staging_t *staging,
 
 /**
  * Allocate page-locked memory that all contexts can use, on the NUMA node as
- * far as the system lets us. Needs a current context.
+ * far as the system lets us.
+ *
+ * @param home  Device whose context is current.
  */
 ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
-                                            int numa, size_t slot_size);
+                                            int numa, int home,
+                                            size_t slot_size);
 
 
 /** Free the memory, if any. Events are the caller's. A GPU's memory needs its

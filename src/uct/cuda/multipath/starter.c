@@ -48,6 +48,7 @@ struct job {
     int                   numa;       /* Of host memory, or -1 */
     size_t                slot_size;  /* 0: no staging memory */
     CUcontext             ctx;
+    unsigned long long    ctx_id;
     ucs_status_t          status;
     uct_cuda_mp_staging_t staging;    /* base is 0: none */
 };
@@ -107,7 +108,7 @@ static void make_staging(job_t *job)
 
     if (job->numa >= 0) {
         (void)uct_cuda_mp_staging_alloc_host(&job->staging, job->numa,
-                                             job->slot_size);
+                                             job->device, job->slot_size);
     } else {
         (void)uct_cuda_mp_staging_alloc_gpu(&job->staging, job->device,
                                             job->slot_size);
@@ -123,6 +124,7 @@ static void make_memory(job_t *job)
     clock_gettime(CLOCK_MONOTONIC, &begin);
     job->status = uct_cuda_ctx_retain(job->device, job->is_lean, &job->ctx);
     if (job->status == UCS_OK) {
+        job->ctx_id = uct_cuda_ctx_id(job->ctx);
         make_staging(job);
     } else if (job->status == UCS_ERR_NO_MEMORY) {
         /* That means staging memory to the engine */
@@ -258,17 +260,26 @@ ucs_status_t uct_cuda_mp_starter_create(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-/* What a job has made goes to the resources, as far as they want it */
+/* What a job has made goes to the resources, as far as they want it. If the
+ * device was reset since, that is gone, and whoever needs it waits. */
 static ucs_status_t job_take(uct_cuda_mp_starter_t *starter, job_t *job)
 {
     job_set_state(job, JOB_TAKEN);
+    if ((job->status == UCS_OK) &&
+        !uct_cuda_ctx_is_alive(job->ctx, job->ctx_id)) {
+        job->staging.base = 0;
+        uct_cuda_ctx_release(job->device);
+        return UCS_OK;
+    }
+
     if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
         uct_cuda_mp_rsc_adopt_staging(starter->rsc, job->numa, &job->staging);
         uct_cuda_ctx_pop();
     }
 
     if (job->status == UCS_OK) {
-        uct_cuda_mp_rsc_adopt_ctx(starter->rsc, job->device, job->ctx);
+        uct_cuda_mp_rsc_adopt_ctx(starter->rsc, job->device, job->ctx,
+                                  job->ctx_id);
     }
 
     return job->status;

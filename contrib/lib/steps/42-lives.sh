@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# What programs do to their GPUs between messages: resets, contexts that come
+# and go, memory freed while a kernel runs.
+
+# lives_reset WAY MULTIPATH UCX: ucx_mp_reset's WAY with that UCX, the
+# distribution's or a wheel's folder, which sees memory being freed
+lives_reset() {
+    local mpirun programs way=$1 multipath=$2 ucx=$3
+    mpi_tools distribution || return
+    if [ "$ucx" != distribution ]; then
+        wheel_folder "$ucx" libucx-cu12==1.22.0 ||
+            { skip "no libucx-cu12 1.22.0"; return; }
+        local -x LD_LIBRARY_PATH=$ucx_mp_deps/$ucx/libucx/lib
+        local -x UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc
+    fi
+    UCX_CUDA_IPC_MULTIPATH_MIN_SIZE=1m passing_on \
+        '^ucx_mp_reset: 1 ways, finalized behind a reset, 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga --multipath "$multipath" \
+        "$mpirun" -n 2 "$programs/ucx_mp_reset" "$way"
+}
+
+for lives_way in n y; do
+    for lives_ucx in distribution cu12; do
+        step "lives-reset-$lives_ucx-$lives_way" quick 90 \
+             "lives_reset reset $lives_way $lives_ucx" \
+             "devices are reset between messages and before the end"
+    done
+    step "lives-contexts-$lives_way" quick 90 \
+         "lives_reset contexts $lives_way cu12" \
+         "contexts are made, used and destroyed between messages"
+done
+step lives-kernel quick 60 "lives_reset kernel y cu12" \
+     "host memory is freed while a kernel runs that a message ends"

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What a program may do to its GPU between two messages: reset the device, on
+ * one side or on both; make a context, use and destroy it; let a kernel run
+ * that only a message ends, and free memory meanwhile. Two ranks, messages of
+ * several sizes between all kinds of memory there and back after each; every
+ * byte is compared. MPI_Finalize comes behind a reset.
+ *
+ * What stands for the kernel is a wait for a word of memory in a stream, which
+ * the driver treats as one, and an emulated GPU can carry out.
+ */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RESET_MAX_SIZE  ((size_t)8 << 20)
+#define RESET_POISON    0x5a
+#define RESET_ROUNDS    3
+#define RESET_USES      6  /* of a buffer, until a transport may remember it */
+#define RESET_TIMEOUT   20 /* real seconds for a free behind a kernel */
+
+/* Constants of the driver's interface */
+#define RESET_PORTABLE     1 /* CU_MEMHOSTALLOC_PORTABLE */
+#define RESET_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
+#define RESET_WAIT_GEQ     0 /* CU_STREAM_WAIT_VALUE_GEQ */
+
+typedef unsigned long long reset_ptr_t;
+typedef void *reset_handle_t;
+
+/* Functions of the driver: member name, exported name, arguments */
+#define RESET_FUNCTIONS(_) \
+    _(retain, "cuDevicePrimaryCtxRetain", \
+      (reset_handle_t * ctx_p, int device)) \
+    _(release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
+    _(reset, "cuDevicePrimaryCtxReset_v2", (int device)) \
+    _(set_current, "cuCtxSetCurrent", (reset_handle_t ctx)) \
+    _(get_device, "cuCtxGetDevice", (int *device_p)) \
+    _(create, "cuCtxCreate_v2", \
+      (reset_handle_t * ctx_p, unsigned flags, int device)) \
+    _(destroy, "cuCtxDestroy_v2", (reset_handle_t ctx)) \
+    _(stream_create, "cuStreamCreate", \
+      (reset_handle_t * stream_p, unsigned flags)) \
+    _(stream_synchronize, "cuStreamSynchronize", (reset_handle_t stream)) \
+    _(stream_destroy, "cuStreamDestroy_v2", (reset_handle_t stream)) \
+    _(stream_wait, "cuStreamWaitValue32_v2", \
+      (reset_handle_t stream, reset_ptr_t word, unsigned value, \
+       unsigned flags)) \
+    _(host_alloc, "cuMemHostAlloc", \
+      (void **ptr_p, size_t size, unsigned flags))
+
+#define RESET_MEMBER(_member, _name, _args) int(*_member) _args;
+#define RESET_SYMBOL(_member, _name, _args) \
+    {_name, (void**)&reset_driver._member},
+
+static struct {
+    RESET_FUNCTIONS(RESET_MEMBER)
+} reset_driver;
+
+static int reset_rank, reset_device, reset_wrong;
+
+static void reset_check(int error, const char *what)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %d", what, error);
+    }
+}
+
+static void reset_load(void)
+{
+    const struct {
+        const char *name;
+        void       **address_p;
+    } symbols[] = {RESET_FUNCTIONS(RESET_SYMBOL)};
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+    size_t i;
+
+    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
+        *symbols[i].address_p = (lib == NULL) ? NULL :
+                                                dlsym(lib, symbols[i].name);
+        if (*symbols[i].address_p == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "the driver has no %s",
+                       symbols[i].name);
+        }
+    }
+}
+
+/* Not the pattern of pattern.h: what that keeps goes with a context. All sizes
+ * are multiples of a word. */
+static void reset_fill(ucx_mp_mem_t mem, void *buf, size_t size, uint64_t seed)
+{
+    uint64_t *words = malloc(size);
+    size_t i;
+
+    for (i = 0; i < size / sizeof(*words); ++i) {
+        words[i] = ucx_mp_hash(seed * RESET_MAX_SIZE + i);
+    }
+
+    ucx_mp_mem_write(mem, buf, words, size);
+    free(words);
+}
+
+static void reset_compare(ucx_mp_mem_t mem, const void *buf, size_t size,
+                          uint64_t seed, const char *what)
+{
+    uint64_t *words = malloc(size);
+    size_t i;
+
+    ucx_mp_mem_read(mem, words, buf, size);
+    for (i = 0; i < size / sizeof(*words); ++i) {
+        if (words[i] != ucx_mp_hash(seed * RESET_MAX_SIZE + i)) {
+            fprintf(stderr, "ucx_mp_reset: WRONG data, %s, %zu bytes in %s "
+                    "memory: at %zu\n", what, size, ucx_mp_mem_names[mem],
+                    i * sizeof(*words));
+            reset_wrong = 1;
+            break;
+        }
+    }
+    free(words);
+}
+
+/* One message there and one back */
+static void reset_message(ucx_mp_mem_t mine, size_t size, uint64_t seed,
+                          const char *what)
+{
+    uint8_t *buf = ucx_mp_mem_alloc(mine, size);
+    const int to = 1 - reset_rank;
+    int turn;
+
+    for (turn = 0; turn < 2; ++turn) {
+        if (turn == reset_rank) {
+            reset_fill(mine, buf, size, seed + (uint64_t)turn);
+            MPI_Send(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+            continue;
+        }
+
+        ucx_mp_mem_set(mine, buf, RESET_POISON, size);
+        MPI_Recv(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        reset_compare(mine, buf, size, seed + (uint64_t)turn, what);
+    }
+
+    ucx_mp_mem_free(mine, buf);
+}
+
+static void reset_messages(const char *what)
+{
+    static const ucx_mp_mem_t mems[][2] = {
+        {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE},
+        {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE},
+        {UCX_MP_MEM_DEVICE, UCX_MP_MEM_PINNED}
+    };
+    static const size_t sizes[] = {8, 4096, 65536, RESET_MAX_SIZE};
+    static uint64_t seed        = 1;
+    size_t i, k;
+
+    for (i = 0; i < sizeof(mems) / sizeof(mems[0]); ++i) {
+        for (k = 0; k < sizeof(sizes) / sizeof(sizes[0]); ++k) {
+            reset_message(mems[i][reset_rank], sizes[k], seed, what);
+            seed += 2;
+        }
+    }
+}
+
+/* As cudaDeviceReset() and the runtime's next call do */
+static void reset_gpu(int stay_away)
+{
+    reset_handle_t ctx;
+
+    reset_check(reset_driver.reset(reset_device), "cuDevicePrimaryCtxReset");
+    reset_check(reset_driver.release(reset_device),
+                "cuDevicePrimaryCtxRelease");
+    reset_check(reset_driver.set_current(NULL), "cuCtxSetCurrent");
+    if (!stay_away) {
+        reset_check(reset_driver.retain(&ctx, reset_device),
+                    "cuDevicePrimaryCtxRetain");
+        reset_check(reset_driver.set_current(ctx), "cuCtxSetCurrent");
+    }
+}
+
+/* No GPU of this rank's has a context but those of the transport */
+static void reset_host_message(void)
+{
+    int value = 0;
+
+    if (reset_rank == 0) {
+        MPI_Send(&reset_rank, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    } else {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void reset_resets(void)
+{
+    static const char *const names[] = {"rank 0 was reset", "rank 1 was reset",
+                                        "both were reset"};
+    reset_handle_t ctx;
+    int round, who;
+
+    for (round = 0; round < RESET_ROUNDS; ++round) {
+        for (who = 0; who < 3; ++who) {
+            if ((who == 2) || (who == reset_rank)) {
+                reset_gpu(round == 1);
+            }
+
+            reset_host_message();
+            if ((round == 1) && ((who == 2) || (who == reset_rank))) {
+                reset_check(reset_driver.retain(&ctx, reset_device),
+                            "cuDevicePrimaryCtxRetain");
+                reset_check(reset_driver.set_current(ctx), "cuCtxSetCurrent");
+            }
+            reset_messages(names[who]);
+        }
+    }
+}
+
+static void reset_contexts(void)
+{
+    reset_handle_t ctx, before;
+    int round;
+
+    reset_check(reset_driver.retain(&before, reset_device),
+                "cuDevicePrimaryCtxRetain");
+    for (round = 0; round < RESET_ROUNDS; ++round) {
+        reset_check(reset_driver.create(&ctx, 0, reset_device), "cuCtxCreate");
+        reset_messages("in a context of the program's");
+        reset_check(reset_driver.destroy(ctx), "cuCtxDestroy");
+        reset_check(reset_driver.set_current(before), "cuCtxSetCurrent");
+        reset_messages("with that context destroyed");
+    }
+    reset_check(reset_driver.release(reset_device),
+                "cuDevicePrimaryCtxRelease");
+}
+
+/* Memory that messages went from and to is freed while a kernel runs, which
+ * ends when the next message is there */
+static void reset_kernel(void)
+{
+    const size_t size   = RESET_MAX_SIZE;
+    const int is_first  = (reset_rank == 0);
+    ucx_mp_mem_t mem    = is_first ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+    const int to        = 1 - reset_rank;
+    unsigned *word      = NULL;
+    uint8_t *buf        = ucx_mp_mem_alloc(mem, size);
+    reset_handle_t stream;
+    unsigned one = 1;
+    int i;
+
+    for (i = 0; i < RESET_USES; ++i) {
+        if (is_first) {
+            MPI_Send(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        }
+    }
+
+    if (is_first) {
+        reset_check(reset_driver.host_alloc((void**)&word, sizeof(*word),
+                                            RESET_PORTABLE),
+                    "cuMemHostAlloc");
+        *word = 0;
+        reset_check(reset_driver.stream_create(&stream, RESET_NON_BLOCKING),
+                    "cuStreamCreate");
+        reset_check(reset_driver.stream_wait(stream,
+                                             (reset_ptr_t)(size_t)word, 1,
+                                             RESET_WAIT_GEQ),
+                    "cuStreamWaitValue32");
+        MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
+        /* Dies here where any of this waits for the kernel: other memory comes
+         * to the address, and is received into as the first was sent from */
+        alarm(RESET_TIMEOUT);
+        ucx_mp_mem_free(mem, buf);
+        buf = ucx_mp_mem_alloc(mem, size);
+        MPI_Recv(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        reset_compare(mem, buf, size, 1, "while a kernel runs");
+        MPI_Recv(word, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        reset_check(reset_driver.stream_synchronize(stream),
+                    "cuStreamSynchronize");
+        alarm(0);
+        reset_check(reset_driver.stream_destroy(stream), "cuStreamDestroy");
+        ucx_mp_mem_free(UCX_MP_MEM_PINNED, word);
+    } else {
+        MPI_Recv(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        reset_fill(mem, buf, size, 1);
+        MPI_Send(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
+    }
+
+    ucx_mp_mem_free(mem, buf);
+    reset_messages("behind a kernel");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void       (*run)(void);
+    } ways[] = {{"reset", reset_resets},
+                {"contexts", reset_contexts},
+                {"kernel", reset_kernel}};
+    char why[256];
+    int ranks, wrong = 0, ways_run = 0;
+    size_t i;
+
+    ucx_mp_program = "ucx_mp_reset";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &reset_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if ((ranks != 2) ||
+        (ucx_mp_gpu_init(reset_rank, why, sizeof(why)) == 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks with a GPU are needed");
+    }
+
+    reset_load();
+    reset_check(reset_driver.get_device(&reset_device), "cuCtxGetDevice");
+    reset_messages("at first");
+    for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
+        if ((argc < 2) || (strcmp(argv[1], ways[i].name) == 0)) {
+            ways[i].run();
+            ++ways_run;
+        }
+    }
+
+    MPI_Reduce(&reset_wrong, &wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    reset_gpu(1);
+    MPI_Finalize();
+    if (reset_rank == 0) {
+        printf("ucx_mp_reset: %d ways, finalized behind a reset, %d wrong\n",
+               ways_run, wrong);
+    }
+
+    return reset_wrong;
+}
