@@ -21,7 +21,7 @@ typedef enum {
 
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* order: base/thread.h */
     struct {
         unsigned           refcount;
         CUcontext          ctx; /* while somebody keeps it */

@@ -11,7 +11,7 @@
 
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* order: base/thread.h */
     bool            is_tried; /* to notice the first use of a GPU */
     bool            is_watched;
     bool            is_hooked;

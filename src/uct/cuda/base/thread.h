@@ -11,6 +11,36 @@
 BEGIN_C_DECLS
 
 
+/*
+ * The order of the module's locks. Whoever holds one takes only locks that
+ * stand further below; those of one line are never held together. UCX's own
+ * (of a worker, of a context) are outside of all: none of ours is held when UCX
+ * is called back, with a completion, a pending request or a purged one.
+ *
+ *   1. multipath/registry.c          making and destroying of engines
+ *   2. multipath/multipath.c         an engine: plans, submits, releases
+ *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
+ *                                    handle's exports
+ *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory
+ *      multipath/starter.c           threads that prepare; these take no lock
+ *      multipath/traffic.c           what is under way on the links
+ *   4. base/topo_probe.c             the node's topology
+ *      base/ctx.c                    contexts that are kept; one lock for
+ *                                    making our own, then that of all
+ *      base/memtype.c                UCX's cache of memory types
+ *   5. base/nvml.c, base/memory.c, base/host_bounce.c, base/host_pipeline.c,
+ *      base/queue.c, cuda_ipc/cuda_ipc_address.c, abi/
+ *   6. base/driver.c                 opens the driver at its first use
+ *   7. base/host_registry.c          last: the hook that takes it runs inside
+ *                                    munmap(), which free() may call with any
+ *                                    of the others held. Under it nothing is
+ *                                    allocated or freed, and no driver called.
+ *
+ * The driver is called with any of them but the last held. What it calls back
+ * (the queue's wake-up) takes none, nor does the hook on its first use.
+ */
+
+
 /**
  * Start a thread that takes no signals: those are for the program's threads.
  *

@@ -13,7 +13,7 @@
 
 
 static struct {
-    pthread_mutex_t       lock;
+    pthread_mutex_t       lock; /* order: base/thread.h */
     bool                  is_valid;
     uct_cuda_topo_t       topo;
     const uct_cuda_topo_t *override;

@@ -17,7 +17,7 @@
 /* One cache a process: workers share it, and a worker holds no lock that
  * another one respects when it unpacks a key (UCX's rule), so it has its own */
 static struct {
-    pthread_mutex_t        lock;
+    pthread_mutex_t        lock;    /* order: base/thread.h */
     void                   *tree;   /* Current mappings; stale ones have left */
     uct_cuda_ipc_mapping_t *newest; /* All mappings, stale ones included */
     uct_cuda_ipc_mapping_t *oldest;

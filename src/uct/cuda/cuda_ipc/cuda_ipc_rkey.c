@@ -52,7 +52,7 @@ struct reach {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* order: base/thread.h */
     reach_t         *head;
     unsigned        count;
 } reach = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -59,7 +59,7 @@ typedef struct {
 
 typedef struct {
     uct_cuda_mp_engine_t   super;
-    pthread_mutex_t        lock;
+    pthread_mutex_t        lock; /* for all below; order: base/thread.h */
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_rsc_t *rsc;
     uct_cuda_mp_starter_t  *starter; /* NULL: whoever needs something waits */

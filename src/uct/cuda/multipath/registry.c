@@ -19,7 +19,7 @@ typedef struct shared {
 
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* the outermost: see base/thread.h */
     shared_t        *first;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

@@ -64,7 +64,7 @@ struct uct_cuda_mp_starter {
 
 /* All starters of the process. No thread of theirs takes the lock. */
 static struct {
-    pthread_mutex_t       lock;
+    pthread_mutex_t       lock; /* order: base/thread.h */
     uct_cuda_mp_starter_t *first;
     pid_t                 pid;     /* Whose threads they are; 0: none so far */
     bool                  is_over; /* The exit handler has run */

@@ -27,7 +27,7 @@ typedef struct {
 
 
 struct uct_cuda_mp_traffic {
-    pthread_mutex_t      lock;
+    pthread_mutex_t      lock; /* order: base/thread.h */
     uct_cuda_mp_ledger_t *ledger;
     bool                 is_tried; /* to open it */
     uint16_t             count[NUM_LANES];
