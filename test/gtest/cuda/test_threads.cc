@@ -177,7 +177,7 @@ TEST_F(Threads, keys)
         uct_cuda_ipc_rkey_t *rkey;
 
         for (int i = 0; i < 300; ++i) {
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, &packed));
+            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, 0, &packed));
             EXPECT_EQ(base, packed.handle.base);
             packed.handle.pid    = 42 + random() % 2;
             packed.handle.pid_ns = random() % 2;
