@@ -89,6 +89,7 @@ protected:
 
         memset(&handle, 0, sizeof(handle));
         handle.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        handle.machine   = uct_cuda_ipc_machine_self();
         handle.pid       = 42 + random() % 2;
         handle.pid_ns    = random() % 2;
         handle.base      = 0x10000 * (1 + random() % 4);
