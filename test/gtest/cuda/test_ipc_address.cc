@@ -196,7 +196,7 @@ TEST_F(IpcFabric, other_cluster_and_other_clique_are_not)
 
 TEST_F(IpcFabric, address_is_longer_by_it)
 {
-    EXPECT_EQ(sizeof(device), uct_cuda_ipc_device_addr_length(&fabric));
+    EXPECT_EQ(28u, uct_cuda_ipc_device_addr_length(&fabric));
     EXPECT_EQ(24u, uct_cuda_ipc_device_addr_length(NULL));
 }
 

@@ -113,10 +113,30 @@ static void self_fill(void)
     pthread_mutex_unlock(&self.lock);
 }
 
+#define ADDR_LENGTH_PLAIN  offsetof(uct_cuda_ipc_device_addr_t, fabric)
+#define ADDR_LENGTH_FABRIC (ADDR_LENGTH_PLAIN + sizeof(uint32_t))
+
+_Static_assert(ADDR_LENGTH_FABRIC <= UCT_CUDA_IPC_DEVICE_ADDR_MAX,
+               "UCP packs the length into five bits");
+
 size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric)
 {
-    return (fabric != NULL) ? sizeof(uct_cuda_ipc_device_addr_t) :
-                              offsetof(uct_cuda_ipc_device_addr_t, fabric);
+    return (fabric != NULL) ? ADDR_LENGTH_FABRIC : ADDR_LENGTH_PLAIN;
+}
+
+/* FNV-1a. Two fabrics of one number would cost an attempt to map memory, which
+ * the driver refuses. */
+static uint32_t fabric_number(const uct_cuda_fabric_t *fabric)
+{
+    const uint8_t *byte = (const uint8_t*)fabric;
+    uint32_t number     = 2166136261u;
+    size_t i;
+
+    for (i = 0; i < sizeof(*fabric); ++i) {
+        number = (number ^ byte[i]) * 16777619u;
+    }
+
+    return number;
 }
 
 void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
@@ -126,7 +146,7 @@ void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
     *addr = self.device;
     if (fabric != NULL) {
         addr->magic  = CUDA_IPC_ADDR_MAGIC_FABRIC;
-        addr->fabric = *fabric;
+        addr->fabric = fabric_number(fabric);
     }
 }
 
@@ -167,13 +187,12 @@ bool uct_cuda_ipc_addr_is_reachable(const void *device_addr,
     }
 
     memcpy(&peer, device_addr,
-           (magic == CUDA_IPC_ADDR_MAGIC) ?
-                   offsetof(uct_cuda_ipc_device_addr_t, fabric) :
-                   sizeof(peer));
+           (magic == CUDA_IPC_ADDR_MAGIC) ? ADDR_LENGTH_PLAIN :
+                                            ADDR_LENGTH_FABRIC);
     if (memcmp(peer.machine, self.device.machine, sizeof(peer.machine)) == 0) {
         return true;
     }
 
     return (magic == CUDA_IPC_ADDR_MAGIC_FABRIC) && (fabric != NULL) &&
-           (memcmp(&peer.fabric, fabric, sizeof(*fabric)) == 0);
+           (peer.fabric == fabric_number(fabric));
 }

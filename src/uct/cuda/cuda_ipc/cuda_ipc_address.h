@@ -20,8 +20,11 @@
 typedef struct {
     uint64_t magic;
     uint8_t  machine[16]; /**< The kernel's boot id */
-    uct_cuda_fabric_t fabric;
+    uint32_t fabric;      /**< Tells clusters and cliques apart */
 } uct_cuda_ipc_device_addr_t;
+
+/** Longest device address that UCP can send, bytes */
+#define UCT_CUDA_IPC_DEVICE_ADDR_MAX 31
 
 
 /** Interface address: which process of all machines. */
