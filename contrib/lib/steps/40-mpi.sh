@@ -133,7 +133,7 @@ mpi_self() {
 }
 
 # mpi_self_host: between host memory and the GPUs of one process, page-locked by
-# the program or by the module: faster than the one link that stock UCX's copies
+# the program, or by the module if it is asked to: faster than the one link that stock UCX's copies
 # take, at 55 GB/s, and 12 in pageable memory. Then one copy, as that is asked
 # for; and pageable memory that stays so, by threads.
 mpi_self_host() {
@@ -141,11 +141,11 @@ mpi_self_host() {
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    mpi_self_rate cu12 "$fast" H D || return
+    UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=auto \
+        mpi_self_rate cu12 "$fast" H D || return
     mpi_self_rate cu12 "$fast" D P || return
     UCX_CUDA_IPC_HOST_ZCOPY=n mpi_self_rate cu12 '[1-5]?[0-9]' P D || return
-    UCX_CUDA_IPC_HOST_COPY_THREADS=2 UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=0 \
-        mpi_self_rate cu12 '[0-9]+' D H || return
+    UCX_CUDA_IPC_HOST_COPY_THREADS=2 mpi_self_rate cu12 '[0-9]+' D H || return
     # This one would rather stage what comes from a GPU, if not told better
     [ ! -d "$ucx_mp_deps/ucx-1.18.1/libucx" ] ||
         mpi_self_rate ucx-1.18.1 "$fast" D P
@@ -160,16 +160,25 @@ mpi_self_rate() {
         "$programs/ucx_mp_self" "$3" "$4"
 }
 
-# mpi_remap: page-locked host memory goes, other memory comes to its address
+# mpi_remap: page-locked host memory goes, other memory comes to its address. By
+# the module, if it is asked to lock; if not it locks nothing.
 mpi_remap() {
     local mpirun programs
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
+    mpi_remap_locks 6 auto || return
+    mpi_remap_locks 0 0
+}
+
+# mpi_remap_locks WAYS SIZE: so many ways with locked memory where as much may
+# be locked
+mpi_remap_locks() {
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
         UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
+        UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=$2 \
         passing_on \
-        '^ucx_mp_remap: 6 ways, 6 of them with locked memory, 0 wrong' \
+        "^ucx_mp_remap: 6 ways, $1 of them with locked memory, 0 wrong" \
         "$mpi_run" --quiet --emulate hgx-h200 "$mpirun" -n 2 \
         "$programs/ucx_mp_remap"
 }
@@ -195,17 +204,19 @@ mpi_host_run() {
 }
 
 # mpi_host: host memory at one end: small messages, which from a GPU come by way
-# of locked memory; large ones over the links of all GPUs, in two pieces of
-# locked memory, which no copy may cross; then four ranks with more copies at
+# of locked memory; large ones, page-locked by the program, over the links of all
+# GPUs; the same where the module locks them, in two pieces, which no copy may
+# cross; then four ranks with more copies at
 # once than streams take, so that some wait
 mpi_host() {
     local mpirun programs sides
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    for sides in "H D" "D H"; do
+    for sides in "P D" "D P" "H D"; do
         # shellcheck disable=SC2086
-        mpi_host_run '^ +100663296 .* right' auto 2 "$programs/ucx_mp_bw" \
+        UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=auto \
+            mpi_host_run '^ +100663296 .* right' auto 2 "$programs/ucx_mp_bw" \
             --benchmark bw --window 2 --sizes 8,4K,64K,96M --iterations 3 \
             --warmup 3 --repeats 1 --validate $sides || return
     done
@@ -220,7 +231,7 @@ mpi_host_pageable() {
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    UCX_CUDA_IPC_HOST_COPY_THREADS=3 UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=0 \
+    UCX_CUDA_IPC_HOST_COPY_THREADS=3 \
         mpi_host_run '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
         auto 2 "$programs/ucx_mp_checked" --seed 5 --step 2 --min-size 5M \
         --max-size 64M --max-bytes 512M --memory mixed
