@@ -69,8 +69,8 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
     return CUDA_SUCCESS;
 }
 
-static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
-                               int sync)
+static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
+                                   const cuemu_copy_t *copy, int sync)
 {
     cuemu_time_t submitted = cuemu_now(), end, at;
     cuemu_copy_kind_t kind;
@@ -114,6 +114,33 @@ static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
     }
 
     return CUDA_SUCCESS;
+}
+
+/* A copy may go over several pieces that are mapped side by side */
+static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
+                               int sync)
+{
+    cuemu_copy_t part = *copy;
+    uint64_t left     = copy->width;
+    CUresult result   = CUDA_SUCCESS;
+
+    if (copy->height != 1) {
+        return cuemu_copy_run_one(stream, copy, sync);
+    }
+
+    while ((left > 0) && (result == CUDA_SUCCESS)) {
+        cuemu_lock();
+        part.width = cuemu_mem_run(part.dst, left);
+        part.width = cuemu_mem_run(part.src, part.width);
+        cuemu_unlock();
+        part.dst_pitch = part.src_pitch = part.width;
+        result         = cuemu_copy_run_one(stream, &part, sync);
+        part.dst      += part.width;
+        part.src      += part.width;
+        left          -= part.width;
+    }
+
+    return result;
 }
 
 static CUresult cuemu_copy_sync(uint64_t dst, uint64_t src, size_t size,
@@ -342,8 +369,8 @@ typedef struct {
     unsigned value_size;
 } cuemu_fill_t;
 
-static CUresult cuemu_fill_run(cuemu_stream_t *stream, const cuemu_fill_t *fill,
-                               int sync)
+static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
+                                   const cuemu_fill_t *fill, int sync)
 {
     cuemu_time_t at = cuemu_now() + cuemu_cost(CUEMU_CALL_COPY_ASYNC);
     cuemu_work_t work;
@@ -385,6 +412,30 @@ static CUresult cuemu_fill_run(cuemu_stream_t *stream, const cuemu_fill_t *fill,
                      (stream->ctx->flags & CU_CTX_SYNC_MEMOPS))) {
             cuemu_work_wait(op);
         }
+    }
+
+    return result;
+}
+
+static CUresult cuemu_fill_run(cuemu_stream_t *stream, const cuemu_fill_t *fill,
+                               int sync)
+{
+    cuemu_fill_t part = *fill;
+    uint64_t left     = fill->width;
+    CUresult result   = CUDA_SUCCESS;
+
+    if (fill->height != 1) {
+        return cuemu_fill_run_one(stream, fill, sync);
+    }
+
+    while ((left > 0) && (result == CUDA_SUCCESS)) {
+        cuemu_lock();
+        part.width = cuemu_mem_run(part.dst, left);
+        cuemu_unlock();
+        part.pitch = part.width;
+        result     = cuemu_fill_run_one(stream, &part, sync);
+        part.dst  += part.width;
+        left      -= part.width;
     }
 
     return result;

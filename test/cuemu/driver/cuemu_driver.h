@@ -311,6 +311,10 @@ typedef struct {
     cuemu_context_t *ctx;      /* that it was opened or allocated in */
 } cuemu_range_t;
 
+/* Bytes at an address that lie in one piece of a GPU's memory, `size` at most:
+   fewer where pieces are mapped side by side. With cuemu_lock(). */
+uint64_t cuemu_mem_run(uint64_t addr, uint64_t size);
+
 /* INVALID_VALUE if the range is not wholly in one place. With cuemu_lock(). */
 CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
                            cuemu_range_t *range_p);

@@ -272,6 +272,15 @@ static int cuemu_mem_is_host(const cuemu_mem_t *mem)
     return (mem->kind == CUEMU_MEM_HOST) || (mem->kind == CUEMU_MEM_HOST_REG);
 }
 
+uint64_t cuemu_mem_run(uint64_t addr, uint64_t size)
+{
+    const cuemu_mem_t *mem = cuemu_mem_find(addr);
+
+    return ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM) &&
+            (mem->base + mem->size < addr + size)) ?
+           (mem->base + mem->size - addr) : size;
+}
+
 CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
                            cuemu_range_t *range_p)
 {

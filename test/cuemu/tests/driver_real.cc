@@ -430,6 +430,11 @@ TEST_F(driver_real, mappings_in_a_larger_reservation)
                                         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                         va));
 
+        /* a copy over both */
+        const auto words = pattern(64, 7);
+        put(va + 2 * chunk - 32, words);
+        EXPECT_EQ(words, get(va + 2 * chunk - 32, 64));
+
         /* it is of no context: a reset leaves it */
         CU_OK(cuDevicePrimaryCtxReset(0));
         use(0);

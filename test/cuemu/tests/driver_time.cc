@@ -149,6 +149,7 @@ TEST_F(driver, forgotten_dependency_shows)
             CU_OK(cuCtxSetCurrent(ctx[i]));
             buf[i] = alloc(size);
             CU_OK(cuMemsetD32(buf[i], 0x22222222, size / 4));
+            CU_OK(cuCtxSynchronize());
             for (int k = 0; k < 3; ++k) {
                 if (k != i) {
                     CU_OK(cuCtxEnablePeerAccess(ctx[k], 0));
