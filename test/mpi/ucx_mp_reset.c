@@ -3,9 +3,11 @@
 /*
  * What a program may do to its GPU between two messages: reset the device, on
  * one side or on both; make a context, use and destroy it; let a kernel run
- * that only a message ends, and free memory meanwhile. Two ranks, messages of
- * several sizes between all kinds of memory there and back after each; every
- * byte is compared. MPI_Finalize comes behind a reset.
+ * that only a message ends, and free memory meanwhile; fill a buffer by a copy
+ * inside GPU memory, which the driver does not wait for; send from pieces that
+ * are mapped into a larger reservation, one or several at once. Two ranks,
+ * messages of several sizes between all kinds of memory there and back after
+ * each; every byte is compared. MPI_Finalize comes behind a reset.
  *
  * What stands for the kernel is a wait for a word of memory in a stream, which
  * the driver treats as one, and an emulated GPU can carry out.
@@ -36,6 +38,22 @@
 typedef unsigned long long reset_ptr_t;
 typedef void *reset_handle_t;
 
+/* CUmemAllocationProp and CUmemAccessDesc, as far as they are filled in */
+typedef struct {
+    int           type;         /* 1: pinned */
+    int           handle_types; /* 1: file descriptors */
+    int           location_type; /* 1: a device */
+    int           location;
+    void          *win32;
+    unsigned char flags[8];
+} reset_prop_t;
+
+typedef struct {
+    int location_type;
+    int location;
+    int flags; /* 3: read and write */
+} reset_access_t;
+
 /* Functions of the driver: member name, exported name, arguments */
 #define RESET_FUNCTIONS(_) \
     _(retain, "cuDevicePrimaryCtxRetain", \
@@ -55,7 +73,24 @@ typedef void *reset_handle_t;
       (reset_handle_t stream, reset_ptr_t word, unsigned value, \
        unsigned flags)) \
     _(host_alloc, "cuMemHostAlloc", \
-      (void **ptr_p, size_t size, unsigned flags))
+      (void **ptr_p, size_t size, unsigned flags)) \
+    _(copy_dtod, "cuMemcpyDtoD_v2", \
+      (reset_ptr_t dst, reset_ptr_t src, size_t size)) \
+    _(reserve, "cuMemAddressReserve", \
+      (reset_ptr_t * ptr_p, size_t size, size_t align, reset_ptr_t hint, \
+       unsigned long long flags)) \
+    _(unreserve, "cuMemAddressFree", (reset_ptr_t ptr, size_t size)) \
+    _(mem_create, "cuMemCreate", \
+      (unsigned long long *handle_p, size_t size, const reset_prop_t *prop, \
+       unsigned long long flags)) \
+    _(mem_release, "cuMemRelease", (unsigned long long handle)) \
+    _(map, "cuMemMap", \
+      (reset_ptr_t ptr, size_t size, size_t offset, \
+       unsigned long long handle, unsigned long long flags)) \
+    _(unmap, "cuMemUnmap", (reset_ptr_t ptr, size_t size)) \
+    _(set_access, "cuMemSetAccess", \
+      (reset_ptr_t ptr, size_t size, const reset_access_t *access, \
+       size_t count))
 
 #define RESET_MEMBER(_member, _name, _args) int(*_member) _args;
 #define RESET_SYMBOL(_member, _name, _args) \
@@ -302,6 +337,92 @@ static void reset_kernel(void)
     reset_messages("behind a kernel");
 }
 
+/* The message is asked for while the copy into its buffer is under way */
+static void reset_copies(void)
+{
+    const size_t size = 8 * RESET_MAX_SIZE;
+    uint8_t *src      = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    uint8_t *buf      = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    const size_t part = 65536;
+    uint8_t *end      = buf + size - part;
+    const int to      = 1 - reset_rank;
+    int i;
+
+    for (i = 0; i < RESET_USES; ++i) {
+        if (reset_rank == 0) {
+            reset_fill(UCX_MP_MEM_DEVICE, src + size - part, part,
+                       (uint64_t)i);
+            reset_check(reset_driver.copy_dtod((reset_ptr_t)(size_t)buf,
+                                               (reset_ptr_t)(size_t)src, size),
+                        "cuMemcpyDtoD");
+            MPI_Send(end, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        } else {
+            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, end, RESET_POISON, part);
+            MPI_Recv(end, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            /* The first one tells the transport of the memory */
+            if (i > 0) {
+                reset_compare(UCX_MP_MEM_DEVICE, end, part, (uint64_t)i,
+                              "behind a copy inside GPU memory");
+            }
+        }
+    }
+
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, src);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buf);
+}
+
+/* Two pieces side by side, with room that nothing is mapped in around them */
+static void reset_mappings(void)
+{
+    const size_t piece          = RESET_MAX_SIZE;
+    const reset_prop_t prop     = {.type          = 1,
+                                   .handle_types  = 1,
+                                   .location_type = 1,
+                                   .location      = reset_device};
+    const reset_access_t access = {.location_type = 1,
+                                   .location      = reset_device,
+                                   .flags         = 3};
+    const size_t offsets[]      = {0, piece, 4096, piece - 8, piece / 2};
+    const size_t sizes[]        = {piece, piece, 65536, 16, piece};
+    const int to                = 1 - reset_rank;
+    unsigned long long handle;
+    reset_ptr_t range, base;
+    void *buf;
+    size_t i;
+
+    reset_check(reset_driver.reserve(&range, 8 * piece, 0, 0, 0),
+                "cuMemAddressReserve");
+    base = range + piece;
+    for (i = 0; i < 2; ++i) {
+        reset_check(reset_driver.mem_create(&handle, piece, &prop, 0),
+                    "cuMemCreate");
+        reset_check(reset_driver.map(base + i * piece, piece, 0, handle, 0),
+                    "cuMemMap");
+        reset_check(reset_driver.mem_release(handle), "cuMemRelease");
+    }
+    reset_check(reset_driver.set_access(base, 2 * piece, &access, 1),
+                "cuMemSetAccess");
+
+    for (i = 0; i < 3 * sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        buf = (void*)(size_t)(base + offsets[i % 5]);
+        if (reset_rank == (int)(i & 1)) {
+            reset_fill(UCX_MP_MEM_DEVICE, buf, sizes[i % 5], i);
+            MPI_Send(buf, (int)sizes[i % 5], MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        } else {
+            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buf, RESET_POISON, sizes[i % 5]);
+            MPI_Recv(buf, (int)sizes[i % 5], MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            reset_compare(UCX_MP_MEM_DEVICE, buf, sizes[i % 5], i,
+                          "in a larger reservation");
+        }
+    }
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    reset_check(reset_driver.unmap(base, 2 * piece), "cuMemUnmap");
+    reset_check(reset_driver.unreserve(range, 8 * piece), "cuMemAddressFree");
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -309,7 +430,9 @@ int main(int argc, char **argv)
         void       (*run)(void);
     } ways[] = {{"reset", reset_resets},
                 {"contexts", reset_contexts},
-                {"kernel", reset_kernel}};
+                {"kernel", reset_kernel},
+                {"copies", reset_copies},
+                {"mappings", reset_mappings}};
     char why[256];
     int ranks, wrong = 0, ways_run = 0;
     size_t i;

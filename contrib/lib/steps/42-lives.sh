@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # What programs do to their GPUs between messages: resets, contexts that come
-# and go, memory freed while a kernel runs.
+# and go, memory freed while a kernel runs, copies that are not waited for,
+# memory in reservations.
 
 # lives_reset WAY MULTIPATH UCX: ucx_mp_reset's WAY with that UCX, the
 # distribution's or a wheel's folder, which sees memory being freed
@@ -33,3 +34,10 @@ for lives_way in n y; do
 done
 step lives-kernel quick 60 "lives_reset kernel y cu12" \
      "host memory is freed while a kernel runs that a message ends"
+step lives-copies quick 60 "lives_reset copies n cu12" \
+     "a message is sent while a copy into its buffer is under way"
+for lives_ucx in distribution cu12; do
+    step "lives-mappings-$lives_ucx" quick 60 \
+         "lives_reset mappings y $lives_ucx" \
+         "memory is sent that is mapped into a larger reservation"
+done

@@ -14,6 +14,7 @@ extern "C" {
 #include <cstring>
 #include <fcntl.h>
 #include <random>
+#include <unistd.h>
 
 static const CUdeviceptr base   = 0x7f0000000000;
 static const size_t length      = 1 << 20;
@@ -239,4 +240,84 @@ TEST_F(IpcRkey, memory_is_mapped_for_code_on_gpus)
               uct_cuda_ipc_rkey_map(rkey, base - 1, &mapped));
     uct_cuda_ipc_rkey_destroy(rkey);
     EXPECT_EQ(1u, driver.opens);
+}
+
+static const size_t chunk = length / 4;
+
+/* Two pieces mapped side by side into a larger reservation, which is what the
+ * attributes give, each exported as a file descriptor */
+class IpcRkeyMapped : public IpcRkey
+{
+protected:
+    void SetUp() override
+    {
+        IpcRkey::SetUp();
+        uct_cuda_ipc_memh_destroy(memh);
+        ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)(base + chunk),
+                                                   2 * chunk, &memh));
+        driver.context                    = nullptr;
+        driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
+                                               CUdeviceptr address) {
+            *start = address & ~(CUdeviceptr)(chunk - 1);
+            *size  = chunk;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuPointerGetAttribute = [](void *value,
+                                                CUpointer_attribute name,
+                                                CUdeviceptr) {
+            if (name == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) {
+                *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+            } else {
+                *(int*)value = 0; /* not by legacy handles */
+            }
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemRetainAllocationHandle =
+                [](CUmemGenericAllocationHandle *handle, void*) {
+                    *handle = 1;
+                    return CUDA_SUCCESS;
+                };
+        driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemExportToShareableHandle =
+                [](void *fd, CUmemGenericAllocationHandle,
+                   CUmemAllocationHandleType, unsigned long long) {
+                    *(int*)fd = open("/dev/null", O_RDONLY);
+                    return CUDA_SUCCESS;
+                };
+    }
+
+    uct_cuda_ipc_handle_t pack_range(CUdeviceptr address, size_t size)
+    {
+        EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, (void*)address, size,
+                                                 &packed));
+        return packed.handle;
+    }
+};
+
+TEST_F(IpcRkeyMapped, pieces_have_keys_of_their_own)
+{
+    const CUdeviceptr second           = base + 2 * chunk;
+    const uct_cuda_ipc_handle_t before = pack_range(base + chunk + 5, 100);
+
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, before.type);
+    EXPECT_EQ(base + chunk, before.base);
+    EXPECT_EQ(chunk, before.length);
+    driver.buffer_id = 78;
+    EXPECT_EQ(second, pack_range(second, chunk).base);
+
+    /* What a peer may still fetch by the first key is open */
+    EXPECT_NE(-1, fcntl(before.os.fd, F_GETFD));
+    driver.buffer_id = 77;
+    EXPECT_EQ(before.os.fd, pack_range(base + chunk, chunk).os.fd);
+}
+
+TEST_F(IpcRkeyMapped, a_range_over_two_pieces_goes_another_way)
+{
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE,
+              pack_range(base + 2 * chunk - 1, 2).type);
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, pack_range(0, 0).type); /* all of it */
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD,
+              pack_range(base + 2 * chunk - 1, 1).type);
 }

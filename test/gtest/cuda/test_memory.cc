@@ -57,3 +57,74 @@ TEST_F(Memory, another_question_ends_an_answer)
     EXPECT_EQ(5, place(&buffer[0]));
     EXPECT_EQ(4u, driver.questions);
 }
+
+/* Memory of no context may be mapped into a larger reservation */
+TEST_F(Memory, a_reservation_is_no_allocation)
+{
+    uct_cuda_memory_t memory;
+
+    driver.context                    = nullptr;
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *length,
+                                           CUdeviceptr address) {
+        *base   = address;
+        *length = 1;
+        return fake->fails("cuMemGetAddressRange") ? fake->fail_with :
+                                                     CUDA_SUCCESS;
+    };
+    uct_cuda_memory_query(&buffer[1], 1, &memory);
+    EXPECT_EQ((CUdeviceptr)&buffer[1], memory.base);
+    EXPECT_EQ(1u, memory.length);
+
+    driver.fail = "cuMemGetAddressRange";
+    uct_cuda_memory_query(&buffer[1], 7, &memory);
+    EXPECT_EQ((CUdeviceptr)&buffer[1], memory.base);
+    EXPECT_EQ(7u, memory.length);
+}
+
+/* Without it copies inside GPU memory are not over when the driver says so */
+TEST_F(Memory, copies_are_made_to_wait)
+{
+    static unsigned flags, calls, attributes;
+    uct_cuda_memory_t memory;
+
+    flags = calls = attributes        = 0;
+    driver.table.cuCtxSetFlags        = [](unsigned set) {
+        flags |= set;
+        ++calls;
+        return fake->fails("cuCtxSetFlags") ? fake->fail_with : CUDA_SUCCESS;
+    };
+    driver.table.cuPointerSetAttribute = [](const void *value,
+                                            CUpointer_attribute name,
+                                            CUdeviceptr address) {
+        attributes += (name == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) &&
+                      (*(const unsigned*)value == 1) &&
+                      (address == fake->gpu_base);
+        return CUDA_SUCCESS;
+    };
+
+    driver.buffer_id = 1001;
+    driver.ctx_id    = 1001;
+    driver.fail      = "cuCtxSetFlags";
+    uct_cuda_memory_query(&buffer[0], 1, &memory);
+    uct_cuda_memory_sync_memops(&memory);
+    EXPECT_EQ(1u, calls);
+    EXPECT_EQ(1u, attributes);
+
+    driver.buffer_id = 1002; /* another buffer: the context first */
+    uct_cuda_memory_query(&buffer[0], 1, &memory);
+    uct_cuda_memory_sync_memops(&memory);
+    EXPECT_EQ(2u, calls);
+    EXPECT_EQ(1u, attributes);
+    EXPECT_EQ(0x80u, flags); /* CU_CTX_SYNC_MEMOPS */
+
+    driver.buffer_id = 1003; /* a third one: it is set */
+    uct_cuda_memory_query(&buffer[0], 1, &memory);
+    uct_cuda_memory_sync_memops(&memory);
+    EXPECT_EQ(2u, calls);
+
+    driver.buffer_id = 1004; /* the device was reset: it is not */
+    driver.ctx_id    = 1002;
+    uct_cuda_memory_query(&buffer[0], 1, &memory);
+    uct_cuda_memory_sync_memops(&memory);
+    EXPECT_EQ(3u, calls);
+}

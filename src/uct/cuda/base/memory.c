@@ -70,6 +70,22 @@ void uct_cuda_memory_remember(const void *address,
     answer.context = memory->context;
 }
 
+/* Of memory that was mapped into a larger reservation (PyTorch's expandable
+ * segments) the attributes give the reservation, most of which may be empty
+ * (H100, driver 580). Only memory of no context can be that. */
+static void find_mapping(const void *address, uct_cuda_memory_t *memory)
+{
+    CUdeviceptr base;
+    size_t length;
+
+    if (uct_cuda_driver_get()->cuMemGetAddressRange(&base, &length,
+                                                    (CUdeviceptr)address) ==
+        CUDA_SUCCESS) {
+        memory->base   = base;
+        memory->length = length;
+    }
+}
+
 void uct_cuda_memory_query(const void *address, size_t length,
                            uct_cuda_memory_t *memory)
 {
@@ -121,7 +137,9 @@ void uct_cuda_memory_query(const void *address, size_t length,
         memory->buffer_id = buffer_id;
     }
 
-    if (range_size != 0) {
+    if ((memory->type == UCS_MEMORY_TYPE_CUDA) && (context == NULL)) {
+        find_mapping(address, memory);
+    } else if (range_size != 0) {
         memory->base   = range_start;
         memory->length = range_size;
     }

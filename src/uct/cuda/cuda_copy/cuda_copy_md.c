@@ -196,9 +196,16 @@ static ucs_sys_device_t managed_location(const md_t *md, const void *address,
     return uct_cuda_gpu_sys_device(location);
 }
 
-/* Is the allocation small enough to be reported, and registered, whole? */
-static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory)
+/* Is the allocation small enough to be reported, and registered, whole? A range
+ * that leaves it, as one over several pieces mapped side by side does, is only
+ * reported as what it is. */
+static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory,
+                              const void *address, size_t length)
 {
+    if ((uintptr_t)address + length > memory->base + memory->length) {
+        return false;
+    }
+
     switch (md->config.reg_whole_alloc) {
     case UCT_ABI_ON:
         return true;
@@ -279,7 +286,7 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
     attr->sys_dev = uct_cuda_gpu_sys_device(memory.device);
     uct_cuda_memory_remember(address, &memory);
     uct_cuda_memory_sync_memops(&memory);
-    if (is_reported_whole(md, &memory)) {
+    if (is_reported_whole(md, &memory, address, length)) {
         attr->base_address = (void*)memory.base;
         attr->alloc_length = memory.length;
     }

@@ -77,12 +77,19 @@ static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
 
 static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
 {
+    bool is_pushed;
+
     list_remove(mapping);
     --cache.count;
 
-    /* The user may have destroyed the context, and the mapping with it */
-    if (uct_cuda_ctx_push_alive(mapping->context, mapping->context_id)) {
+    /* The user may have destroyed or reset the context, and a legacy mapping
+     * with it; memory made with cuMemCreate belongs to none, and stays */
+    is_pushed = uct_cuda_ctx_push_alive(mapping->context, mapping->context_id);
+    if (is_pushed || (mapping->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY)) {
         uct_cuda_ipc_handle_close(&mapping->handle, mapping->mapped);
+    }
+
+    if (is_pushed) {
         uct_cuda_ctx_pop();
     }
 
@@ -162,6 +169,27 @@ static void enforce_limits(const uct_cuda_ipc_handle_t *peer)
     }
 }
 
+/* Retires idle mappings of contexts that are gone, which nobody asks for any
+ * more: when there is one that has not been seen yet */
+static void retire_dead(unsigned long long context_id)
+{
+    uct_cuda_ipc_mapping_t *mapping, *newer;
+
+    for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
+        if (mapping->context_id == context_id) {
+            return;
+        }
+    }
+
+    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
+        newer = mapping->newer;
+        if ((mapping->users == 0) &&
+            !uct_cuda_ctx_is_alive(mapping->context, mapping->context_id)) {
+            mapping_retire(mapping);
+        }
+    }
+}
+
 /* Opens the handle; mappings of the peer that are in the way go first */
 static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
@@ -231,6 +259,7 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
         goto out;
     }
 
+    retire_dead(context_id);
     *mapping = key;
     status   = open_handle(handle, device, &mapping->mapped);
     if (status != UCS_OK) {

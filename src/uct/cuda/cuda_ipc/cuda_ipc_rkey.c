@@ -2,6 +2,7 @@
 /* Packing and unpacking of cuda_ipc's keys; which peers can be reached. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
@@ -26,6 +27,8 @@ typedef struct exported exported_t;
 struct exported {
     exported_t            *next;
     uct_cuda_ipc_handle_t handle;
+    CUcontext             context;    /* that it goes with; NULL: none ... */
+    unsigned long long    context_id; /* ... and its number */
 };
 
 struct uct_cuda_ipc_memh {
@@ -113,7 +116,12 @@ static const exported_t *memh_find(const uct_cuda_ipc_memh_t *memh,
         if (((uintptr_t)address >= exported->handle.base) &&
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
-            return exported;
+            /* Nobody is told of what goes by a reset of the device */
+            return ((exported->context == NULL) ||
+                    uct_cuda_ctx_is_alive(exported->context,
+                                          exported->context_id)) ?
+                           exported :
+                           NULL;
         }
     }
 
@@ -165,8 +173,12 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
         return status;
     }
 
-    exported->next = memh->exported;
-    memh->exported = exported;
+    exported->context    = memory.context;
+    exported->context_id = (memory.context == NULL) ?
+                                   0 :
+                                   uct_cuda_ctx_id(memory.context);
+    exported->next       = memh->exported;
+    memh->exported       = exported;
     *handle_p      = exported->handle;
     return UCS_OK;
 }
