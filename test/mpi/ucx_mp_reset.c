@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define RESET_MAX_SIZE  ((size_t)8 << 20)
@@ -275,6 +276,20 @@ static void reset_contexts(void)
                 "cuDevicePrimaryCtxRelease");
 }
 
+/* Fresh pages, at an address if there is one; not malloc's, which may keep what
+ * is freed */
+static uint8_t *reset_pages(size_t size, void *address)
+{
+    void *pages = mmap(address, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS |
+                               ((address == NULL) ? 0 : MAP_FIXED),
+                       -1, 0);
+
+    reset_check(pages == MAP_FAILED, "mmap");
+    memset(pages, RESET_POISON, size);
+    return pages;
+}
+
 /* Memory that messages went from and to is freed while a kernel runs, which
  * ends when the next message is there */
 static void reset_kernel(void)
@@ -284,7 +299,8 @@ static void reset_kernel(void)
     ucx_mp_mem_t mem    = is_first ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
     const int to        = 1 - reset_rank;
     unsigned *word      = NULL;
-    uint8_t *buf        = ucx_mp_mem_alloc(mem, size);
+    uint8_t *buf        = is_first ? reset_pages(size, NULL) :
+                                     ucx_mp_mem_alloc(mem, size);
     reset_handle_t stream;
     unsigned one = 1;
     int i;
@@ -313,8 +329,8 @@ static void reset_kernel(void)
         /* Dies here where any of this waits for the kernel: other memory comes
          * to the address, and is received into as the first was sent from */
         alarm(RESET_TIMEOUT);
-        ucx_mp_mem_free(mem, buf);
-        buf = ucx_mp_mem_alloc(mem, size);
+        munmap(buf, size);
+        buf = reset_pages(size, buf);
         MPI_Recv(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
         reset_compare(mem, buf, size, 1, "while a kernel runs");
@@ -325,15 +341,16 @@ static void reset_kernel(void)
         alarm(0);
         reset_check(reset_driver.stream_destroy(stream), "cuStreamDestroy");
         ucx_mp_mem_free(UCX_MP_MEM_PINNED, word);
+        munmap(buf, size);
     } else {
         MPI_Recv(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
         reset_fill(mem, buf, size, 1);
         MPI_Send(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD);
         MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
+        ucx_mp_mem_free(mem, buf);
     }
 
-    ucx_mp_mem_free(mem, buf);
     reset_messages("behind a kernel");
 }
 

@@ -5,10 +5,10 @@
 # and go, memory freed while a kernel runs, copies that are not waited for,
 # memory in reservations.
 
-# lives_reset WAY MULTIPATH UCX: ucx_mp_reset's WAY with that UCX, the
+# lives_reset WAY MULTIPATH UCX [NODE]: ucx_mp_reset's WAY with that UCX, the
 # distribution's or a wheel's folder, which sees memory being freed
 lives_reset() {
-    local mpirun programs way=$1 multipath=$2 ucx=$3
+    local mpirun programs way=$1 multipath=$2 ucx=$3 node=${4:-beluga}
     mpi_tools distribution || return
     if [ "$ucx" != distribution ]; then
         wheel_folder "$ucx" libucx-cu12==1.22.0 ||
@@ -18,7 +18,7 @@ lives_reset() {
     fi
     UCX_CUDA_IPC_MULTIPATH_MIN_SIZE=1m passing_on \
         '^ucx_mp_reset: 1 ways, finalized behind a reset, 0 wrong' \
-        "$mpi_run" --quiet --emulate beluga --multipath "$multipath" \
+        "$mpi_run" --quiet --emulate "$node" --multipath "$multipath" \
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$way"
 }
 
@@ -32,7 +32,7 @@ for lives_way in n y; do
          "lives_reset contexts $lives_way cu12" \
          "contexts are made, used and destroyed between messages"
 done
-step lives-kernel quick 60 "lives_reset kernel y cu12" \
+step lives-kernel quick 60 "lives_reset kernel auto cu12 hgx-h200" \
      "host memory is freed while a kernel runs that a message ends"
 step lives-copies quick 60 "lives_reset copies n cu12" \
      "a message is sent while a copy into its buffer is under way"
