@@ -173,6 +173,13 @@ TEST_F(Threads, keys)
         return CUDA_SUCCESS;
     };
 
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
+                                           CUdeviceptr) {
+        *start = base;
+        *size  = 4096;
+        return CUDA_SUCCESS;
+    };
+
     ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)base, 4096, &memh));
     run([memh](int number, std::mt19937 &random) {
         uct_cuda_ipc_packed_rkey_t packed;
