@@ -106,6 +106,10 @@ uct_abi_component_rkey_ptr(void *component, uct_rkey_t rkey, void *handle,
 {
     const uct_abi_component_t *desc = uct_abi_component_desc(component);
 
+    if (address_p == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     return desc->rkey_ptr(desc, rkey, handle, remote_address, address_p);
 }
 
@@ -123,6 +127,12 @@ uct_abi_component_rkey_compare(void *component, uct_rkey_t rkey1,
                                int *result_p)
 {
     const uct_abi_component_t *desc = uct_abi_component_desc(component);
+
+    /* No field of params is known to any release so far */
+    if ((result_p == NULL) ||
+        ((params != NULL) && (*(const uint64_t*)params != 0))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
 
     if (desc->rkey_compare != NULL) {
         return desc->rkey_compare(desc, rkey1, rkey2, result_p);

@@ -109,6 +109,16 @@ static int uct_abi_iface_is_same_device(uct_iface_h tl_iface,
     return result;
 }
 
+/* Says why a peer cannot be reached, to who has room for it */
+static void
+uct_abi_iface_tell(const uct_abi_host_reachable_params_t *params, size_t length,
+                   const char *reason)
+{
+    if ((reason != NULL) && (length > 1)) {
+        snprintf(params->info_string, length, "%s", reason);
+    }
+}
+
 static int
 uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
                               const uct_abi_host_reachable_params_t *params)
@@ -130,6 +140,7 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
 
     /* NULL where the device address has no bytes, as cuda_copy's */
     if (!(mask & UCT_ABI_REACHABLE_DEVICE_ADDR)) {
+        uct_abi_iface_tell(params, info_length, "a device address is missing");
         return 0;
     }
 
@@ -145,15 +156,18 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
     }
 
     if (!iface->ops->iface_is_reachable(iface, &peer)) {
-        if ((peer.reason != NULL) && (info_length > 1)) {
-            snprintf(params->info_string, info_length, "%s", peer.reason);
-        }
+        uct_abi_iface_tell(params, info_length, peer.reason);
         return 0;
     }
 
-    return !(mask & UCT_ABI_REACHABLE_SCOPE) ||
-           (params->scope == UCT_ABI_SCOPE_NETWORK) ||
-           uct_abi_iface_is_same_device(tl_iface, params->device_addr);
+    if ((mask & UCT_ABI_REACHABLE_SCOPE) &&
+        (params->scope != UCT_ABI_SCOPE_NETWORK) &&
+        !uct_abi_iface_is_same_device(tl_iface, params->device_addr)) {
+        uct_abi_iface_tell(params, info_length, "another device");
+        return 0;
+    }
+
+    return 1;
 }
 
 static int

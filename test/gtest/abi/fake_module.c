@@ -95,6 +95,7 @@ static ucs_status_t fake_md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr_p)
     attr_p->max_reg          = 1 << 21;
     attr_p->flags            = UCT_ABI_MD_FLAG_ALLOC | UCT_ABI_MD_FLAG_REG |
                                UCT_ABI_MD_FLAG_INVALIDATE |
+                               UCT_ABI_MD_FLAG_RKEY_PTR |
                                UCT_ABI_MD_FLAG_MEMTYPE_COPY;
     attr_p->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) |
                                UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
@@ -338,6 +339,14 @@ fake_md_open(const uct_abi_component_t *component, const char *md_name,
 
     md->super.ops = &fake_md_ops;
     *md_p         = &md->super;
+    return UCS_OK;
+}
+
+static ucs_status_t fake_rkey_ptr(const uct_abi_component_t *component,
+                                  uct_rkey_t rkey, void *handle,
+                                  uint64_t remote_address, void **address_p)
+{
+    *address_p = (void*)(uintptr_t)(rkey + remote_address);
     return UCS_OK;
 }
 
@@ -591,7 +600,8 @@ err_free:
         .tl           = &fake_##_name##_tl, \
         .is_available = fake_is_available, \
         .md_open      = fake_md_open, \
-        .rkey_unpack  = fake_rkey_unpack \
+        .rkey_unpack  = fake_rkey_unpack, \
+        .rkey_ptr     = fake_rkey_ptr \
     }
 
 FAKE_TL(cuda_copy, "cuda_cpy", "CUDA_COPY_");

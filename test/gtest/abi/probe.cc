@@ -227,6 +227,9 @@ private:
         if (m_minor >= 19) {
             flags |= 8192;
         }
+        if (m_minor >= 21) {
+            flags |= 64; /* RKEY_PTR, which earlier ones misunderstand */
+        }
         CHECK(attr.cap.flags == flags);
 
         if (m_minor < 14) {
@@ -343,6 +346,11 @@ private:
             CHECK(result < 0);
             CHECK(compare(component, 9, 9, &params, &result) == UCS_OK);
             CHECK(result == 0);
+            CHECK(compare(component, 9, 9, &params, NULL) ==
+                  UCS_ERR_INVALID_PARAM);
+            params = 1;
+            CHECK(compare(component, 9, 9, &params, &result) ==
+                  UCS_ERR_INVALID_PARAM);
         }
 
         if (m_minor >= 19) {
@@ -532,6 +540,20 @@ private:
         REACH(size_t, "info_string_length") = 4;
         CHECK(!is_reachable(iface, reach));
         CHECK(strcmp(info, "not") == 0);
+
+        /* our own address is another's of the device, here */
+        uint64_t other = own[0] ^ 0x100000000;
+        REACH(uint64_t, "field_mask")       = 1 | 2 | 4 | 8 | 16;
+        REACH(void*, "device_addr")         = &other;
+        REACH(int, "scope")                 = 0;
+        REACH(size_t, "info_string_length") = sizeof(info);
+        CHECK(!is_reachable(iface, reach));
+        CHECK(info[0] != '\0');
+
+        memset(info, 'x', sizeof(info));
+        REACH(uint64_t, "field_mask") = 2 | 4 | 8;
+        CHECK(!is_reachable(iface, reach));
+        CHECK(strncmp(info, "a device address", 16) == 0);
     }
 
     void iface_transfer(uct_iface_h iface)
