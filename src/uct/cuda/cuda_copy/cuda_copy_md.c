@@ -117,12 +117,16 @@ static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
     return UCS_OK;
 }
 
+static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
+                              size_t length, uct_abi_mem_attr_t *attr);
+
 static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
                               void **address_p, uct_abi_mem_type_t mem_type,
                               ucs_sys_device_t sys_dev, unsigned flags,
                               const char *name, uct_mem_h *memh_p)
 {
     const md_t *md = (md_t*)tl_md;
+    uct_abi_mem_attr_t attr;
     uct_cuda_copy_memh_t *memh;
     ucs_status_t status;
 
@@ -132,11 +136,17 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
                                      md->fabric,
                                      flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
                                      length_p, address_p, &memh);
-    if (status == UCS_OK) {
-        *memh_p = memh;
+    if (status != UCS_OK) {
+        return status;
     }
 
-    return status;
+    /* UCX's hooks have seen that something was allocated, not what */
+    attr.field_mask   = UCT_ABI_MEM_ATTR_MEM_TYPE;
+    attr.base_address = *address_p;
+    attr.alloc_length = *length_p;
+    (void)mem_query(tl_md, *address_p, *length_p, &attr);
+    *memh_p = memh;
+    return UCS_OK;
 }
 
 static ucs_status_t mem_free(uct_abi_md_t *md, uct_mem_h memh)
