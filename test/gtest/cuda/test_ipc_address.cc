@@ -9,6 +9,7 @@ extern "C" {
 #include <atomic>
 #include <cstring>
 #include <pthread.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,30 +26,42 @@ protected:
         uct_cuda_ipc_device_addr_self(&device, NULL);
         uct_cuda_ipc_iface_addr_self(&iface);
     }
+
+    /* Why a peer is out of reach; "" if it is not */
+    std::string obstacle(const void *device_addr,
+                         const uct_cuda_fabric_t *fabric = NULL)
+    {
+        char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX];
+        uct_cuda_ipc_iface_addr_pack(&iface, addr);
+        const char *text = uct_cuda_ipc_addr_obstacle(device_addr, addr,
+                                                      fabric);
+        return (text == NULL) ? "" : text;
+    }
 };
 
+/* UCX's own tests look for these words */
 TEST_F(IpcAddress, own_process_is_not)
 {
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
+    EXPECT_EQ("same process", obstacle(&device));
 }
 
 TEST_F(IpcAddress, other_process_of_the_machine_is)
 {
     iface.pid += 1;
-    EXPECT_TRUE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
+    EXPECT_EQ("", obstacle(&device));
 }
 
 TEST_F(IpcAddress, same_pid_in_another_namespace_is)
 {
     iface.pid_ns += 1;
-    EXPECT_TRUE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
+    EXPECT_EQ("", obstacle(&device));
 }
 
 TEST_F(IpcAddress, other_machine_is_not)
 {
     iface.pid        += 1;
     device.machine[15] ^= 1;
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, &iface, NULL));
+    EXPECT_NE("", obstacle(&device));
 }
 
 TEST_F(IpcAddress, every_digit_of_the_machine_counts)
@@ -67,8 +80,7 @@ TEST_F(IpcAddress, stock_peer_is_not_and_no_more_than_8_bytes_are_read)
     ASSERT_EQ(0, mprotect(pages + page, page, PROT_NONE));
     memset(pages + page - 8, 0x5a, 8);
     iface.pid += 1;
-    EXPECT_FALSE(
-            uct_cuda_ipc_addr_is_reachable(pages + page - 8, &iface, NULL));
+    EXPECT_NE("", obstacle(pages + page - 8));
     munmap(pages, 2 * page);
 }
 
@@ -144,8 +156,55 @@ TEST_F(IpcAddress, is_found_once_for_all_threads)
 
 TEST_F(IpcAddress, missing_addresses_are_not)
 {
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(NULL, &iface, NULL));
-    EXPECT_FALSE(uct_cuda_ipc_addr_is_reachable(&device, NULL, NULL));
+    EXPECT_NE("", obstacle(NULL));
+    EXPECT_NE(nullptr, uct_cuda_ipc_addr_obstacle(&device, NULL, NULL));
+}
+
+/* Who changes the pid alone, as UCX's tests do, has changed the process */
+TEST_F(IpcAddress, packed_begins_with_the_pid_and_is_no_longer_than_it_says)
+{
+    const uint64_t first = 0xeffffffc ^ uct_cuda_ipc_machine_self();
+    for (uint64_t ns : {first, first + 12345}) {
+        char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX + 1];
+        uct_cuda_ipc_iface_addr_t process = {}, copy;
+        int32_t pid = 4194303;
+        memset(addr, 0x77, sizeof(addr));
+        process.pid    = pid;
+        process.pid_ns = ns;
+        uct_cuda_ipc_iface_addr_pack(&process, addr);
+        uct_cuda_ipc_iface_addr_unpack(&device, addr, &copy);
+        EXPECT_TRUE(uct_cuda_ipc_is_same_process(&process, &copy));
+        EXPECT_EQ((ns == first) ? 4u : 12u,
+                  uct_cuda_ipc_iface_addr_length(&process));
+        EXPECT_EQ(0x77, addr[uct_cuda_ipc_iface_addr_length(&process)]);
+
+        pid = 12345;
+        memcpy(addr, &pid, sizeof(pid));
+        uct_cuda_ipc_iface_addr_unpack(&device, addr, &copy);
+        EXPECT_EQ(12345, copy.pid);
+        EXPECT_EQ(first, copy.pid_ns);
+    }
+}
+
+/* The first pid namespace of another machine is another one */
+TEST_F(IpcAddress, unpacked_with_its_machine)
+{
+    uct_cuda_ipc_iface_addr_t here, there;
+    const int32_t pid = 7;
+    uct_cuda_ipc_iface_addr_unpack(&device, &pid, &here);
+    device.machine[0] ^= 1;
+    uct_cuda_ipc_iface_addr_unpack(&device, &pid, &there);
+    EXPECT_EQ(here.pid, there.pid);
+    EXPECT_NE(here.pid_ns, there.pid_ns);
+}
+
+/* Nor is one whose namespace nobody knows */
+TEST_F(IpcAddress, own_process_is_known_for_certain)
+{
+    EXPECT_TRUE(uct_cuda_ipc_is_own_process(iface.pid, iface.pid_ns));
+    EXPECT_FALSE(uct_cuda_ipc_is_own_process(iface.pid + 1, iface.pid_ns));
+    EXPECT_FALSE(uct_cuda_ipc_is_own_process(iface.pid, iface.pid_ns + 1));
+    EXPECT_FALSE(uct_cuda_ipc_is_own_process(iface.pid, 0));
 }
 
 /* Machines that share memory over NVLink */
@@ -168,7 +227,7 @@ protected:
 
     bool is_reachable(const uct_cuda_fabric_t *own)
     {
-        return uct_cuda_ipc_addr_is_reachable(&device, &iface, own);
+        return obstacle(&device, own).empty();
     }
 };
 

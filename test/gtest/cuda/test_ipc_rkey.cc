@@ -6,6 +6,7 @@
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 }
 
@@ -15,6 +16,7 @@ extern "C" {
 #include <fcntl.h>
 #include <random>
 #include <unistd.h>
+#include <vector>
 
 static const CUdeviceptr base   = 0x7f0000000000;
 static const size_t length      = 1 << 20;
@@ -114,11 +116,57 @@ TEST_F(IpcRkey, memory_freed_and_allocated_again_is_exported_anew)
     EXPECT_EQ(78u, packed.handle.buffer_id);
 }
 
-TEST_F(IpcRkey, own_process_is_unreachable)
+/* As with stock's module: shareable or not, there is nothing to be mapped */
+TEST_F(IpcRkey, own_process_is_reachable_without_a_mapping)
 {
+    for (bool shareable : {true, false}) {
+        is_shareable = shareable;
+        ++driver.buffer_id;
+        pack();
+        EXPECT_EQ(UCS_OK, unpack());
+        EXPECT_EQ(0u, driver.opens);
+    }
+}
+
+TEST_F(IpcRkey, what_is_no_key_is_told_from_one)
+{
+    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    const std::vector<uint64_t> noise(64, 0x5a5a5a5a5a5a5a5a);
+    const uct_rkey_t address = (uct_rkey_t)noise.data();
+    for (uct_rkey_t wrong : {(uct_rkey_t)UCT_INVALID_RKEY, (uct_rkey_t)0,
+                             address, address + 1}) {
+        EXPECT_EQ(nullptr, uct_cuda_ipc_rkey_get(wrong));
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  uct_cuda_ipc_component.rkey_release(&uct_cuda_ipc_component,
+                                                      wrong, nullptr));
+        void *ptr;
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  uct_cuda_ipc_component.rkey_ptr(&uct_cuda_ipc_component,
+                                                  wrong, nullptr, base, &ptr));
+    }
+
     pack();
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    EXPECT_EQ(rkey, uct_cuda_ipc_rkey_get((uct_rkey_t)rkey));
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_ipc_component.rkey_release(&uct_cuda_ipc_component,
+                                                  (uct_rkey_t)rkey, nullptr));
+}
+
+/* Nothing is mapped of this process's own memory */
+TEST_F(IpcRkey, own_memory_is_where_it_is)
+{
+    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    CUdeviceptr mapped        = 0;
+
+    pack();
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base + 7, &mapped));
+    EXPECT_EQ(base + 7, mapped);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_ipc_rkey_map(rkey, base + length, &mapped));
     EXPECT_EQ(0u, driver.opens);
+    uct_cuda_ipc_rkey_destroy(rkey);
 }
 
 TEST_F(IpcRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)

@@ -11,11 +11,16 @@
 #include <unistd.h>
 
 
-/* "ucxmpipc", then the layout's version in the last byte */
-#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697002)
+/* "ucxmpip", then the layout's version in the last byte */
+#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697003)
 
 /* The same, and the machine is one of several that NVLink joins */
-#define CUDA_IPC_ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697082)
+#define CUDA_IPC_ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697083)
+
+/* The inode number that Linux gives to the first pid namespace; and a bit that
+ * no pid has, for "another one's follows" */
+#define FIRST_PID_NS UINT64_C(0xeffffffc)
+#define HAS_PID_NS   0x80000000u
 
 
 /* Read from /proc once a process: every key that is unpacked asks for them */
@@ -162,37 +167,103 @@ void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
     *addr = self.iface;
 }
 
-bool uct_cuda_ipc_addr_is_reachable(const void *device_addr,
-                                    const void *iface_addr,
-                                    const uct_cuda_fabric_t *fabric)
+/* Is it an address of this version of the module? */
+static bool is_ours(const void *device_addr)
 {
-    uct_cuda_ipc_device_addr_t peer;
-    uct_cuda_ipc_iface_addr_t self_iface;
     uint64_t magic;
 
+    memcpy(&magic, device_addr, sizeof(magic));
+    return (magic == CUDA_IPC_ADDR_MAGIC) ||
+           (magic == CUDA_IPC_ADDR_MAGIC_FABRIC);
+}
+
+/* As a process of this machine names its first pid namespace */
+static uint64_t first_pid_ns(void)
+{
+    return FIRST_PID_NS ^ uct_cuda_ipc_machine_self();
+}
+
+size_t uct_cuda_ipc_iface_addr_length(const uct_cuda_ipc_iface_addr_t *process)
+{
+    return (process->pid_ns == first_pid_ns()) ? sizeof(int32_t) :
+                                                 UCT_CUDA_IPC_IFACE_ADDR_MAX;
+}
+
+void uct_cuda_ipc_iface_addr_pack(const uct_cuda_ipc_iface_addr_t *process,
+                                  void *iface_addr)
+{
+    const bool has_ns  = (process->pid_ns != first_pid_ns());
+    const uint32_t pid = (uint32_t)process->pid | (has_ns ? HAS_PID_NS : 0);
+
+    memcpy(iface_addr, &pid, sizeof(pid));
+    if (has_ns) {
+        memcpy((char*)iface_addr + sizeof(pid), &process->pid_ns,
+               sizeof(process->pid_ns));
+    }
+}
+
+void uct_cuda_ipc_iface_addr_unpack(const void *device_addr,
+                                    const void *iface_addr,
+                                    uct_cuda_ipc_iface_addr_t *process)
+{
+    uct_cuda_ipc_device_addr_t device;
+    uint32_t pid;
+
+    memcpy(&pid, iface_addr, sizeof(pid));
+    memset(process, 0, sizeof(*process));
+    process->pid = (int32_t)(pid & ~HAS_PID_NS);
+    if (pid & HAS_PID_NS) {
+        memcpy(&process->pid_ns, (const char*)iface_addr + sizeof(pid),
+               sizeof(process->pid_ns));
+    } else if ((device_addr == NULL) || !is_ours(device_addr)) {
+        process->pid_ns = first_pid_ns();
+    } else {
+        memcpy(&device, device_addr, ADDR_LENGTH_PLAIN);
+        process->pid_ns = FIRST_PID_NS ^ machine_number(&device);
+    }
+}
+
+bool uct_cuda_ipc_is_own_process(int32_t pid, uint64_t pid_ns)
+{
+    self_fill();
+    return (pid == self.iface.pid) && (pid_ns == self.iface.pid_ns) &&
+           (pid_ns != 0);
+}
+
+const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
+                                       const void *iface_addr,
+                                       const uct_cuda_fabric_t *fabric)
+{
+    uct_cuda_ipc_iface_addr_t self_iface, process;
+    uct_cuda_ipc_device_addr_t peer;
+    bool has_fabric;
+
     if ((device_addr == NULL) || (iface_addr == NULL)) {
-        return false;
+        return "an address is missing";
     }
 
-    memcpy(&magic, device_addr, sizeof(magic));
-    if ((magic != CUDA_IPC_ADDR_MAGIC) &&
-        (magic != CUDA_IPC_ADDR_MAGIC_FABRIC)) {
-        return false;
+    if (!is_ours(device_addr)) {
+        return "another cuda_ipc";
     }
 
     /* The driver cannot open a process's own handles */
     uct_cuda_ipc_iface_addr_self(&self_iface);
-    if (memcmp(iface_addr, &self_iface, sizeof(self_iface)) == 0) {
-        return false;
+    uct_cuda_ipc_iface_addr_unpack(device_addr, iface_addr, &process);
+    if (uct_cuda_ipc_is_same_process(&process, &self_iface)) {
+        return "same process";
     }
 
-    memcpy(&peer, device_addr,
-           (magic == CUDA_IPC_ADDR_MAGIC) ? ADDR_LENGTH_PLAIN :
-                                            ADDR_LENGTH_FABRIC);
+    memcpy(&peer, device_addr, ADDR_LENGTH_PLAIN);
     if (memcmp(peer.machine, self.device.machine, sizeof(peer.machine)) == 0) {
-        return true;
+        return NULL;
     }
 
-    return (magic == CUDA_IPC_ADDR_MAGIC_FABRIC) && (fabric != NULL) &&
-           (peer.fabric == fabric_number(fabric));
+    has_fabric = (peer.magic == CUDA_IPC_ADDR_MAGIC_FABRIC) && (fabric != NULL);
+    if (has_fabric) {
+        memcpy(&peer, device_addr, ADDR_LENGTH_FABRIC);
+    }
+
+    return (has_fabric && (peer.fabric == fabric_number(fabric))) ?
+                   NULL :
+                   "different machine, which NVLink does not join to this one";
 }

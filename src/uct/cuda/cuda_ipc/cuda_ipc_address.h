@@ -27,7 +27,7 @@ typedef struct {
 #define UCT_CUDA_IPC_DEVICE_ADDR_MAX 31
 
 
-/** Interface address: which process of all machines. */
+/** Which process of all machines. */
 typedef struct {
     uint64_t pid_ns; /**< Names a pid namespace: its inode number, which is the
                           same on many machines, and the machine, mixed; 0 if
@@ -35,6 +35,10 @@ typedef struct {
     int32_t  pid;
     uint32_t reserved;
 } uct_cuda_ipc_iface_addr_t;
+
+
+/** Longest interface address, bytes */
+#define UCT_CUDA_IPC_IFACE_ADDR_MAX 12
 
 
 /** Length of a device address, bytes. */
@@ -50,17 +54,46 @@ void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
                                    const uct_cuda_fabric_t *fabric);
 void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr);
 
+/**
+ * Interface address: a process as its peers are told. It begins with the pid,
+ * as stock's does, and ends there where the pid namespace is the first one of
+ * its machine, which the device address names: 4 bytes, otherwise 12.
+ *
+ * @param process  Of this machine.
+ */
+size_t uct_cuda_ipc_iface_addr_length(const uct_cuda_ipc_iface_addr_t *process);
+void uct_cuda_ipc_iface_addr_pack(const uct_cuda_ipc_iface_addr_t *process,
+                                  void *iface_addr);
+
+/** @param device_addr  That of its machine; NULL, or not one of ours: this. */
+void uct_cuda_ipc_iface_addr_unpack(const void *device_addr,
+                                    const void *iface_addr,
+                                    uct_cuda_ipc_iface_addr_t *process);
+
+static inline bool
+uct_cuda_ipc_is_same_process(const uct_cuda_ipc_iface_addr_t *a,
+                             const uct_cuda_ipc_iface_addr_t *b)
+{
+    return (a->pid == b->pid) && (a->pid_ns == b->pid_ns);
+}
+
+/** Is it this process, for certain? */
+bool uct_cuda_ipc_is_own_process(int32_t pid, uint64_t pid_ns);
+
 /** This machine, in 8 bytes: handles of its driver mean nothing elsewhere. */
 uint64_t uct_cuda_ipc_machine_self(void);
 
 /**
- * Can a peer at these addresses be reached? Reads no more than 8 bytes of
- * a device address that is not one of ours.
+ * Why can a peer at these addresses not be reached? Reads no more than 8 bytes
+ * of a device address that is not one of ours.
  *
  * @param fabric  As for uct_cuda_ipc_device_addr_self().
+ *
+ * @return NULL if it can; else a text. That for the own process is stock's,
+ *         word for word: UCX's tests ask for it.
  */
-bool uct_cuda_ipc_addr_is_reachable(const void *device_addr,
-                                    const void *iface_addr,
-                                    const uct_cuda_fabric_t *fabric);
+const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
+                                       const void *iface_addr,
+                                       const uct_cuda_fabric_t *fabric);
 
 #endif

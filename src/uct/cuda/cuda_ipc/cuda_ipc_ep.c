@@ -3,6 +3,10 @@
  * A transfer: map the peer's memory, then one copy on the peer's lane, or, for
  * what is worth it, the multi-path engine.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -16,8 +20,11 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 
 /* The first byte of an endpoint in UCX's device header says which transport's
@@ -54,8 +61,10 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
         return status;
     }
 
-    memcpy(&ep->peer, params->iface_addr, sizeof(ep->peer));
-    *ep_p = &ep->super.super;
+    uct_cuda_ipc_iface_addr_unpack(params->dev_addr, params->iface_addr,
+                                   &ep->peer);
+    ep->is_own = uct_cuda_ipc_is_own_process(ep->peer.pid, ep->peer.pid_ns);
+    *ep_p      = &ep->super.super;
     return UCS_OK;
 }
 
@@ -111,9 +120,14 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
                                  const uct_abi_ep_params_t *peer)
 {
     const uct_cuda_ipc_ep_t *ep = (const uct_cuda_ipc_ep_t*)tl_ep;
+    uct_cuda_ipc_iface_addr_t process;
 
-    return (peer->iface_addr != NULL) &&
-           (memcmp(&ep->peer, peer->iface_addr, sizeof(ep->peer)) == 0);
+    if ((peer->iface_addr == NULL) || (peer->dev_addr == NULL)) {
+        return 0;
+    }
+
+    uct_cuda_ipc_iface_addr_unpack(peer->dev_addr, peer->iface_addr, &process);
+    return uct_cuda_ipc_is_same_process(&ep->peer, &process);
 }
 
 static void op_unmap(uct_cuda_op_t *op)
@@ -229,12 +243,76 @@ static unsigned find_lane(const uct_cuda_ipc_iface_t *iface,
                      rkey->lane % iface->max_streams;
 }
 
+/* Within this process, where the driver knows both addresses */
+static ucs_status_t own_start(void *local, uint64_t remote_addr, size_t length,
+                              direction_t direction, uct_cuda_op_t *op)
+{
+    const bool is_put = (direction == DIRECTION_PUT);
+
+    return UCT_CUDA_CALL(cuMemcpyAsync,
+                         is_put ? (CUdeviceptr)remote_addr : (CUdeviceptr)local,
+                         is_put ? (CUdeviceptr)local : (CUdeviceptr)remote_addr,
+                         length, op->lane->stream);
+}
+
+/* Host memory of this process; the kernel copies, and tells what is not there
+ * where a copy of ours would crash */
+static ucs_status_t own_host_copy(const uct_iov_t *iov, uint64_t remote_addr,
+                                  direction_t direction)
+{
+    struct iovec local, remote;
+    size_t offset = 0;
+    ssize_t done;
+
+    while (offset < iov->length) {
+        local.iov_base  = (char*)iov->buffer + offset;
+        local.iov_len   = iov->length - offset;
+        remote.iov_base = (void*)(uintptr_t)(remote_addr + offset);
+        remote.iov_len  = local.iov_len;
+        done = (direction == DIRECTION_PUT) ?
+                       process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
+                       process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        if (done <= 0) {
+            uct_cuda_debug("cannot copy %zu bytes between %p and %#lx: %s",
+                           iov->length, iov->buffer, (unsigned long)remote_addr,
+                           strerror(errno));
+            return (errno == EFAULT) ? UCS_ERR_INVALID_ADDR :
+                                       UCS_ERR_UNSUPPORTED;
+        }
+
+        offset += (size_t)done;
+    }
+
+    return UCS_OK;
+}
+
+/* What there is no key of: host memory of this process, or a mistake */
+static ucs_status_t keyless_transfer(const uct_cuda_ipc_ep_t *ep,
+                                     const uct_iov_t *iov, size_t iovcnt,
+                                     uint64_t remote_addr, uct_rkey_t rkey,
+                                     direction_t direction)
+{
+    CUcontext context;
+    int device;
+
+    if (ep->is_own && (iovcnt == 1) && (rkey == UCT_INVALID_RKEY)) {
+        uct_cuda_memory_place(iov->buffer, &device, &context);
+        if (device < 0) {
+            return own_host_copy(iov, remote_addr, direction);
+        }
+    }
+
+    uct_cuda_error("transfer of %zu bytes at %#lx without a valid key",
+                   iov->length, (unsigned long)remote_addr);
+    return UCS_ERR_INVALID_PARAM;
+}
+
 static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
                              uint64_t remote_addr, uct_rkey_t uct_rkey,
                              uct_completion_t *comp, direction_t direction)
 {
     uct_cuda_ipc_iface_t *iface     = (uct_cuda_ipc_iface_t*)ep->iface;
-    const uct_cuda_ipc_rkey_t *rkey = (const uct_cuda_ipc_rkey_t*)uct_rkey;
+    const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
     uct_cuda_queue_t *queue         = &iface->super.queue;
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
@@ -245,6 +323,11 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
+    }
+
+    if (rkey == NULL) {
+        return keyless_transfer((const uct_cuda_ipc_ep_t*)ep, iov, iovcnt,
+                                remote_addr, uct_rkey, direction);
     }
 
     if ((iovcnt != 1) || (remote_addr < rkey->handle.base) ||
@@ -282,7 +365,10 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     }
 
     op->comp = comp;
-    if (local_device < 0) {
+    if (rkey->is_own) {
+        status = own_start(iov->buffer, remote_addr, iov->length, direction,
+                           op);
+    } else if (local_device < 0) {
         status = uct_cuda_ipc_host_start(iface, rkey, context.device,
                                          iov->buffer, remote_addr, iov->length,
                                          direction == DIRECTION_PUT, op);

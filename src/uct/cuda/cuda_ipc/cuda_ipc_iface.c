@@ -146,11 +146,13 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
 {
     const uct_cuda_ipc_iface_t *iface   = (uct_cuda_ipc_iface_t*)tl_iface;
     const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(tl_iface->md);
+    uct_cuda_ipc_iface_addr_t self;
 
+    uct_cuda_ipc_iface_addr_self(&self);
     uct_cuda_iface_query(attr);
 
     attr->device_addr_len   = uct_cuda_ipc_device_addr_length(fabric);
-    attr->iface_addr_len    = sizeof(uct_cuda_ipc_iface_addr_t);
+    attr->iface_addr_len    = uct_cuda_ipc_iface_addr_length(&self);
     attr->cap.flags        |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
                               uct_abi_iface_flags(
                                       UCT_ABI_IFACE_FLAG_DEVICE_EP |
@@ -165,6 +167,15 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
     return UCS_OK;
 }
 
+/* Is it an operation of this transport, or not said which? */
+static bool is_offered(uct_abi_ep_op_t operation)
+{
+    return (operation == UCT_ABI_EP_OP_PUT_ZCOPY) ||
+           (operation == UCT_ABI_EP_OP_GET_ZCOPY) ||
+           (operation == UCT_ABI_EP_OP_RNDV_ZCOPY) ||
+           (operation >= UCT_ABI_EP_OP_UNKNOWN);
+}
+
 static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                                   uct_abi_perf_attr_t *attr)
 {
@@ -172,8 +183,10 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
     const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
 
-    /* Host memory is touched by its own process only */
-    if (attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) {
+    /* Host memory is touched by its own process only. What is asked of other
+     * operations, which UCP does not use here, is a matter of form. */
+    if ((attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) &&
+        is_offered(attr->operation)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -203,20 +216,16 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
     uct_cuda_ipc_iface_addr_t self;
 
     uct_cuda_ipc_iface_addr_self(&self);
-    memcpy(addr, &self, sizeof(self));
+    uct_cuda_ipc_iface_addr_pack(&self, addr);
     return UCS_OK;
 }
 
 static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
 {
-    if (uct_cuda_ipc_addr_is_reachable(peer->dev_addr, peer->iface_addr,
-                                       uct_cuda_ipc_md_fabric(iface->md))) {
-        return 1;
-    }
-
-    peer->reason = "not another process with this cuda_ipc of this node, or of "
-                   "one that NVLink joins to it";
-    return 0;
+    peer->reason = uct_cuda_ipc_addr_obstacle(peer->dev_addr, peer->iface_addr,
+                                              uct_cuda_ipc_md_fabric(
+                                                      iface->md));
+    return peer->reason == NULL;
 }
 
 static void iface_close(uct_iface_h tl_iface)

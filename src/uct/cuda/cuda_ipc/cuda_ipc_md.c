@@ -149,7 +149,7 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
 static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
                                   uct_rkey_t uct_rkey, void *mem_elem)
 {
-    const uct_cuda_ipc_rkey_t *rkey = (const uct_cuda_ipc_rkey_t*)uct_rkey;
+    const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
     ptrdiff_t offset;
@@ -157,6 +157,10 @@ static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
     /* Local memory needs none: UCP asks for it as well */
     if (uct_rkey == UCT_INVALID_RKEY) {
         return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (rkey == NULL) {
+        return UCS_ERR_INVALID_PARAM;
     }
 
     status = uct_cuda_ipc_rkey_map(rkey, rkey->handle.base, &mapped);
@@ -253,18 +257,18 @@ static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
 }
 
 static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
-                             uct_rkey_t rkey, void *handle,
+                             uct_rkey_t uct_rkey, void *handle,
                              uint64_t remote_address, void **address_p)
 {
+    const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
 
-    if (rkey == UCT_INVALID_RKEY) {
+    if (rkey == NULL) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_cuda_ipc_rkey_map((const uct_cuda_ipc_rkey_t*)rkey,
-                                   remote_address, &mapped);
+    status = uct_cuda_ipc_rkey_map(rkey, remote_address, &mapped);
     if (status == UCS_OK) {
         *address_p = (void*)mapped;
     }
@@ -275,7 +279,13 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
 static ucs_status_t rkey_release(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle)
 {
-    uct_cuda_ipc_rkey_destroy((uct_cuda_ipc_rkey_t*)rkey);
+    const uct_cuda_ipc_rkey_t *known = uct_cuda_ipc_rkey_get(rkey);
+
+    if (known == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    uct_cuda_ipc_rkey_destroy((uct_cuda_ipc_rkey_t*)known);
     return UCS_OK;
 }
 

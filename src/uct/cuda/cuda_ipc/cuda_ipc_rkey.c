@@ -19,6 +19,9 @@
 /* "ucxmpkey" and the layout's version */
 #define CUDA_IPC_RKEY_MAGIC UINT64_C(0x7563786d706b6502)
 
+/* Of a key in this process's memory */
+#define CUDA_IPC_UNPACKED_MAGIC UINT64_C(0x7563786d706b65ff)
+
 
 /* An allocation that was exported for a registered region. A region can span
  * several: UCX registers by address and length, whatever lies there. */
@@ -294,6 +297,21 @@ static void tell_unreachable(reach_t *peer, const uct_cuda_ipc_handle_t *handle,
     }
 }
 
+/* A lane of its own for this process's GPU: nothing is to be mapped */
+static ucs_status_t own_lane(const uct_cuda_ipc_handle_t *handle,
+                             unsigned *lane_p)
+{
+    const reach_t *self;
+
+    pthread_mutex_lock(&reach.lock);
+    self = reach_get(handle, -1);
+    if (self != NULL) {
+        *lane_p = self->lane;
+    }
+    pthread_mutex_unlock(&reach.lock);
+    return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
+}
+
 /* One success stands for all of a peer's memory on a GPU. A failure does not:
  * that allocation may have been freed since its key was packed. */
 static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
@@ -330,27 +348,35 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
                                       uct_cuda_ipc_rkey_t **rkey_p)
 {
     uct_cuda_ipc_packed_rkey_t packed;
-    uct_cuda_ipc_iface_addr_t self;
     uct_cuda_gpu_context_t context;
     uct_cuda_ipc_rkey_t *rkey;
     ucs_status_t status;
+    bool is_own;
 
     memcpy(&packed, buffer, sizeof(packed));
-    if ((packed.magic != CUDA_IPC_RKEY_MAGIC) ||
-        (packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
-        (packed.handle.type >= UCT_CUDA_IPC_HANDLE_LAST)) {
+    if (packed.magic != CUDA_IPC_RKEY_MAGIC) {
         return UCS_ERR_UNREACHABLE;
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
-    if ((packed.handle.pid == self.pid) &&
-        (packed.handle.pid_ns == self.pid_ns)) {
+    is_own = uct_cuda_ipc_is_own_process(packed.handle.pid,
+                                         packed.handle.pid_ns);
+    if (!is_own && ((packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
+                    (packed.handle.type >= UCT_CUDA_IPC_HANDLE_LAST))) {
         return UCS_ERR_UNREACHABLE;
     }
 
     rkey = malloc(sizeof(*rkey));
     if (rkey == NULL) {
         return UCS_ERR_NO_MEMORY;
+    }
+
+    if (is_own) {
+        status = own_lane(&packed.handle, &rkey->lane);
+        if (status != UCS_OK) {
+            goto err_free;
+        }
+
+        goto out;
     }
 
     status = uct_cuda_gpu_context_push_any(device, &context);
@@ -365,6 +391,9 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
         goto err_free;
     }
 
+out:
+    rkey->magic      = CUDA_IPC_UNPACKED_MAGIC;
+    rkey->is_own     = is_own;
     rkey->handle     = packed.handle;
     rkey->gpu_device = uct_cuda_gpu_by_uuid(packed.handle.gpu);
     *rkey_p          = rkey;
@@ -389,6 +418,11 @@ ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
         return UCS_ERR_INVALID_PARAM;
     }
 
+    if (rkey->is_own) {
+        *mapped_p = (CUdeviceptr)remote_addr;
+        return UCS_OK;
+    }
+
     if ((driver == NULL) || (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)) {
         return UCS_ERR_NO_DEVICE;
     }
@@ -405,5 +439,17 @@ ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
 
 void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey)
 {
+    rkey->magic = 0;
     free(rkey);
+}
+
+const uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t uct_rkey)
+{
+    const uct_cuda_ipc_rkey_t *rkey = (const uct_cuda_ipc_rkey_t*)uct_rkey;
+
+    return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
+            ((uct_rkey % __alignof__(*rkey)) == 0) &&
+            (rkey->magic == CUDA_IPC_UNPACKED_MAGIC)) ?
+                   rkey :
+                   NULL;
 }

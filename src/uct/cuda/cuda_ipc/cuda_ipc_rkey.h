@@ -3,6 +3,7 @@
 #ifndef UCT_CUDA_IPC_RKEY_H
 #define UCT_CUDA_IPC_RKEY_H
 
+#include <uct/abi/abi.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
 
 
@@ -19,6 +20,8 @@ typedef struct {
 
 /** Unpacked remote key. */
 typedef struct {
+    uint64_t              magic;      /**< See uct_cuda_ipc_rkey_get() */
+    bool                  is_own;     /**< Memory of this process */
     uct_cuda_ipc_handle_t handle;
     unsigned              lane;       /**< Transfers of one GPU share a lane */
     int                   gpu_device; /**< Exporter's GPU as this process
@@ -45,7 +48,7 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
 
 /**
  * Unpack a key and find out, once a peer process and pair of GPUs, whether the
- * memory behind it can be mapped.
+ * memory behind it can be mapped. This process's own memory needs no mapping.
  *
  * @return UCS_OK, UCS_ERR_UNREACHABLE (not ours, not on this node, not
  *         shareable, no context to map it in) or UCS_ERR_NO_MEMORY.
@@ -68,5 +71,9 @@ ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
                                    CUdeviceptr *mapped_p);
 
 void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey);
+
+/** The key that UCT handed in, or NULL: UCT_INVALID_RKEY, or memory that holds
+ *  no key (any more). An address where there is no memory is not noticed. */
+const uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t rkey);
 
 #endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an endpoint of cuda_ipc answers to mistakes, and in its own process. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+#include <sys/mman.h>
+#include <vector>
+
+static uint8_t gpu[8192];
+
+class IpcEp : public ::testing::Test
+{
+protected:
+    FakeDriver           driver;
+    uct_cuda_ipc_iface_t iface = {};
+    uct_cuda_ipc_ep_t    ep    = {};
+    uct_iov_t            iov   = {};
+    std::vector<char>    local = std::vector<char>(4096, 'l');
+    std::vector<char>    other = std::vector<char>(4096, 'o');
+
+    void SetUp() override
+    {
+        static unsigned long long id = 5000;
+
+        driver.ctx_id = ++id;
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.no_memory = CUDA_ERROR_INVALID_VALUE;
+        driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
+        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
+                                                CUdeviceptr) {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        driver.table.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                        size_t bytes, CUstream) {
+            memcpy((void*)dst, (const void*)src, bytes);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuStreamSynchronize = [](CUstream) {
+            return CUDA_SUCCESS;
+        };
+        iface.max_streams    = 4;
+        ep.super.super.iface = (uct_iface_h)&iface;
+        ep.is_own            = true;
+        iov.buffer           = local.data();
+        iov.length           = local.size();
+        iov.count            = 1;
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
+    }
+
+    void TearDown() override
+    {
+        driver.done = driver.events;
+        uct_cuda_queue_cleanup(&iface.super.queue);
+    }
+
+    ucs_status_t put(const void *remote, uct_rkey_t rkey)
+    {
+        return uct_cuda_ipc_ep_put_zcopy(&ep.super.super, &iov, 1,
+                                         (uintptr_t)remote, rkey, NULL);
+    }
+
+    ucs_status_t get(const void *remote, uct_rkey_t rkey)
+    {
+        return uct_cuda_ipc_ep_get_zcopy(&ep.super.super, &iov, 1,
+                                         (uintptr_t)remote, rkey, NULL);
+    }
+};
+
+TEST_F(IpcEp, transfer_without_a_valid_key_is_refused)
+{
+    const std::vector<uint64_t> noise(64, 0x5a5a5a5a5a5a5a5a);
+    const uct_rkey_t address = (uct_rkey_t)noise.data();
+
+    for (void *buffer : {(void*)local.data(), (void*)gpu}) {
+        iov.buffer = buffer;
+        for (uct_rkey_t rkey : {address, address + 1, (uct_rkey_t)0}) {
+            EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(other.data(), rkey));
+            EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(other.data(), rkey));
+        }
+    }
+
+    /* GPU memory has a key also in its own process, and a peer's memory in any
+     * case */
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(other.data(), UCT_INVALID_RKEY));
+    iov.buffer = local.data();
+    ep.is_own  = false;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(other.data(), UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(other.data(), UCT_INVALID_RKEY));
+    EXPECT_EQ('o', other[0]);
+}
+
+TEST_F(IpcEp, host_memory_of_the_own_process_needs_no_key)
+{
+    EXPECT_EQ(UCS_OK, put(other.data(), UCT_INVALID_RKEY));
+    EXPECT_EQ(std::vector<char>(4096, 'l'), other);
+    other.assign(4096, 'n');
+    EXPECT_EQ(UCS_OK, get(other.data(), UCT_INVALID_RKEY));
+    EXPECT_EQ(std::vector<char>(4096, 'n'), local);
+}
+
+TEST_F(IpcEp, host_memory_that_is_not_there_is_told)
+{
+    void *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0);
+
+    ASSERT_NE(MAP_FAILED, gone);
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, put(gone, UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, get(gone, UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, get(NULL, UCT_INVALID_RKEY));
+    munmap(gone, 4096);
+}
+
+/* GPU memory behind a key of this process: a copy between plain addresses */
+TEST_F(IpcEp, key_of_the_own_process)
+{
+    uct_cuda_ipc_packed_rkey_t packed;
+    uct_cuda_ipc_rkey_t *rkey;
+    uct_cuda_ipc_memh_t *memh;
+
+    driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
+        memset(uuid, 0x11, sizeof(*uuid));
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuIpcGetMemHandle = [](CUipcMemHandle*, CUdeviceptr) {
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuDeviceGetCount = [](int *count) {
+        *count = 0;
+        return CUDA_SUCCESS;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create(gpu, sizeof(gpu), &memh));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, gpu, 8192, &packed));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+
+    memset(gpu, 'g', sizeof(gpu));
+    iov.buffer = gpu + 4096;
+    memset(gpu + 4096, 'h', 4096);
+    EXPECT_EQ(UCS_INPROGRESS, put(gpu, (uct_rkey_t)rkey));
+    EXPECT_EQ('h', gpu[4095]);
+    memset(gpu, 'g', 4096);
+    EXPECT_EQ(UCS_INPROGRESS, get(gpu, (uct_rkey_t)rkey));
+    EXPECT_EQ('g', gpu[8191]);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(gpu + 4097, (uct_rkey_t)rkey));
+    EXPECT_EQ(0u, driver.opens);
+
+    uct_cuda_ipc_rkey_destroy(rkey);
+    uct_cuda_ipc_memh_destroy(memh);
+}
+
+/* Their tests change the pid alone, in a buffer that holds noise otherwise */
+TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
+{
+    uct_cuda_ipc_device_addr_t device;
+    char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX];
+    uct_abi_ep_params_t peer = {};
+
+    uct_cuda_ipc_device_addr_self(&device, NULL);
+    uct_cuda_ipc_iface_addr_self(&ep.peer);
+    uct_cuda_ipc_iface_addr_pack(&ep.peer, addr);
+    EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+    peer.iface_addr = (uct_iface_addr_t*)addr;
+    EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+    peer.dev_addr = (uct_device_addr_t*)&device;
+    EXPECT_TRUE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+
+    const int32_t pid = 4194000;
+    memset(addr, 0x33, sizeof(addr));
+    memcpy(addr, &pid, sizeof(pid));
+    EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+    uct_cuda_ipc_iface_addr_unpack(&device, addr, &ep.peer);
+    memset(addr, 0x44, sizeof(addr));
+    memcpy(addr, &pid, sizeof(pid));
+    EXPECT_TRUE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+    ++device.machine[3];
+    EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+}
