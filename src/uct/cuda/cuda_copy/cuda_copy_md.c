@@ -141,9 +141,11 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
     }
 
     /* UCX's hooks have seen that something was allocated, not what */
-    attr.field_mask   = UCT_ABI_MEM_ATTR_MEM_TYPE;
-    attr.base_address = *address_p;
-    attr.alloc_length = *length_p;
+    attr.field_mask     = UCT_ABI_MEM_ATTR_MEM_TYPE;
+    attr.sys_dev        = UCT_ABI_SYS_DEVICE_UNKNOWN;
+    attr.base_address   = *address_p;
+    attr.alloc_length   = *length_p;
+    attr.is_registrable = 1;
     (void)mem_query(tl_md, *address_p, *length_p, &attr);
     *memh_p = memh;
     return UCS_OK;
@@ -207,12 +209,13 @@ static ucs_sys_device_t managed_location(const md_t *md, const void *address,
 }
 
 /* Is the allocation small enough to be reported, and registered, whole? A range
- * that leaves it, as one over several pieces mapped side by side does, is only
- * reported as what it is. */
+ * that leaves memory of no context, as one over several pieces mapped side by
+ * side does, is only reported as what it is. */
 static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory,
                               const void *address, size_t length)
 {
-    if ((uintptr_t)address + length > memory->base + memory->length) {
+    if ((memory->context == NULL) &&
+        ((uintptr_t)address + length > memory->base + memory->length)) {
         return false;
     }
 
