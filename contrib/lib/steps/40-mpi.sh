@@ -237,6 +237,30 @@ mpi_host_pageable() {
         --max-size 64M --max-bytes 512M --memory mixed
 }
 
+# mpi_eager: what two ranks may both send before they receive with stock's module
+# they may with ours; and less if the user has asked for that
+mpi_eager() {
+    local mpirun programs stock ours rndv
+    mpi_tools distribution || return
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    stock=$(mpi_eager_bytes --stock)
+    ours=$(mpi_eager_bytes)
+    rndv=$(UCX_CUDA_COPY_SHORT_PROTO=rndv mpi_eager_bytes)
+    say "stock $stock, ours $ours, SHORT_PROTO=rndv $rndv bytes"
+    [ "${stock:-0}" -gt 0 ] && [ "${ours:-0}" -ge "$stock" ] &&
+        [ "${rndv:-$ours}" -lt "$ours" ]
+}
+
+# mpi_eager_bytes [--stock]: the ranks that wait for each other do not finalize
+mpi_eager_bytes() {
+    LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
+        UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
+        "$mpi_run" "$@" --quiet --emulate hgx-h200 --slowdown 1 "$mpirun" \
+        -n 2 "$programs/ucx_mp_eager" 2>/dev/null |
+        sed -n 's/^ucx_mp_eager: .* send \([0-9]*\) bytes .*/\1/p'
+}
+
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
 mpi_speedup() {
     local mpirun programs way
@@ -294,5 +318,7 @@ step mpi-host quick 60 mpi_host \
      "page-locked host memory over the links of all GPUs"
 step mpi-host-pageable quick 60 mpi_host_pageable \
      "host memory that is not page-locked, copied by threads"
+step mpi-eager quick 120 mpi_eager \
+     "small sends that wait for no receive are those of stock's module"
 step mpi-remap quick 60 mpi_remap \
      "page-locked host memory is unmapped and mapped anew"
