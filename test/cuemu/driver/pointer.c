@@ -35,6 +35,15 @@ static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
     return (end & ~(CUEMU_GRANULE - 1)) - begin;
 }
 
+/* Not in a context of another GPU without peer access (H200, driver 580) */
+static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
+{
+    const cuemu_context_t *ctx = cuemu_context_current();
+
+    return (mem->kind != CUEMU_MEM_DEVICE) || (ctx == NULL) ||
+           (ctx->gpu == mem->gpu) || (ctx->peers & (1u << mem->gpu));
+}
+
 /*
  * Writes the attribute of `ptr` inside `mem` (NULL: a pointer that the driver
  * knows nothing of). INVALID_VALUE if it has none; `data` then has a zero.
@@ -56,7 +65,8 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
                                                CU_MEMORYTYPE_DEVICE;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *(CUdeviceptr*)data = known ? (CUdeviceptr)ptr : 0;
+        ok                  = known && cuemu_pointer_is_reachable(mem);
+        *(CUdeviceptr*)data = ok ? (CUdeviceptr)ptr : 0;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         ok            = known && (host || (mem->kind == CUEMU_MEM_MANAGED));

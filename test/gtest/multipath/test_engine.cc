@@ -763,13 +763,21 @@ TEST_P(test_engine, no_peer_access_at_all)
 /* What the program has not enabled is not enabled behind its back */
 TEST_P(test_engine, peer_access_is_the_programs)
 {
+    CUcontext ctx;
+
+    m_node->offer_own_contexts();
     m_node->program_peers = false;
-    create();
-    Transfer t = start(0, 1, MiB);
-    EXPECT_EQ(UCS_OK, t.status);
-    EXPECT_EQ(nullptr, t.transfer);
-    for (int peer = 1; peer < 4; ++peer) {
-        EXPECT_FALSE(m_node->has_peer(0, peer)) << peer;
+    for (int gpu : {0, 1}) { /* the program uses these */
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, false, &ctx));
+    }
+    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(2, true, &ctx));
+
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_ctx_reach_peer(0, 1));
+    EXPECT_FALSE(m_node->has_peer(0, 1));
+    EXPECT_EQ(UCS_OK, uct_cuda_ctx_reach_peer(0, 2));
+    EXPECT_TRUE(m_node->has_peer(0, 2));
+    for (int gpu : {0, 1, 2}) {
+        uct_cuda_ctx_release(gpu);
     }
 }
 

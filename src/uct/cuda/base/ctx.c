@@ -8,11 +8,6 @@
 #include <stdint.h>
 
 
-/* Copies between two GPUs that go by before the program's peer access is asked
- * for again */
-#define PEER_CALLS 100
-
-
 typedef enum {
     PEER_UNKNOWN,
     PEER_ENABLED,
@@ -334,17 +329,7 @@ static ucs_status_t ctx_ask_peer(int device, int peer)
 
     status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, ctxs.kept[peer].ctx,
                                  0);
-    if ((status == UCS_OK) && !kept_is_own(device) && !kept_is_own(peer)) {
-        (void)UCT_CUDA_CALL(cuCtxDisablePeerAccess, ctxs.kept[peer].ctx);
-        uct_cuda_debug("the program has not enabled access from GPU %d to GPU "
-                       "%d", device, peer);
-        status = UCS_ERR_NO_ELEM;
-    }
     uct_cuda_ctx_pop();
-
-    if (status == UCS_ERR_NO_ELEM) {
-        return status;
-    }
 
     if ((status != UCS_OK) && (status != UCS_ERR_ALREADY_EXISTS)) {
         uct_cuda_error("cuCtxEnablePeerAccess from GPU %d to GPU %d failed",
@@ -381,8 +366,6 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer)
             *state = PEER_ENABLED;
         } else if (status == UCS_ERR_UNREACHABLE) {
             *state = PEER_IMPOSSIBLE;
-        } else if (status == UCS_ERR_NO_ELEM) {
-            status = UCS_ERR_UNREACHABLE; /* for now */
         }
     }
     pthread_mutex_unlock(&ctxs.lock);
@@ -390,50 +373,42 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer)
     return status;
 }
 
-/* The one way to ask: enabling what is enabled fails */
-static bool ask_program(CUcontext ctx, CUcontext peer)
+ucs_status_t uct_cuda_ctx_reach_peer(int device, int peer)
 {
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    bool is_the_programs;
+
+    if (!device_is_valid(device) || !device_is_valid(peer)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    pthread_mutex_lock(&ctxs.lock);
+    is_the_programs = (driver->cuCtxCreate_v2 != NULL) &&
+                      !kept_is_own(device) && !kept_is_own(peer) &&
+                      (ctxs.peers[device][peer] != PEER_ENABLED);
+    pthread_mutex_unlock(&ctxs.lock);
+
+    if (is_the_programs) {
+        uct_cuda_debug("access from GPU %d to GPU %d is the program's to "
+                       "enable",
+                       device, peer);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return uct_cuda_ctx_enable_peer(device, peer);
+}
+
+bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
+{
+    CUdeviceptr pointer;
     ucs_status_t status;
 
     if (uct_cuda_ctx_push(ctx) != UCS_OK) {
         return false;
     }
 
-    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, peer, 0);
-    if (status == UCS_OK) {
-        (void)UCT_CUDA_CALL(cuCtxDisablePeerAccess, peer);
-    }
+    status = UCT_CUDA_CALL_NOLOG(cuPointerGetAttribute, &pointer,
+                                 CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory);
     uct_cuda_ctx_pop();
-
-    return status == UCS_ERR_ALREADY_EXISTS;
-}
-
-bool uct_cuda_ctx_has_peer(CUcontext ctx, CUcontext peer)
-{
-    /* A program has few pairs; those that share an entry drive each other out.
-     * Handles come again after a reset, and a pair that is taken for enabled
-     * and is not costs speed only. */
-    static struct {
-        CUcontext ctx;
-        CUcontext peer;
-        bool      is_enabled;
-        unsigned  calls; /* since it was asked */
-    } pairs[64];
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const size_t i = (((uintptr_t)ctx >> 4) * 31 + ((uintptr_t)peer >> 4)) %
-                     (sizeof(pairs) / sizeof(pairs[0]));
-    bool is_enabled;
-
-    pthread_mutex_lock(&lock);
-    if ((pairs[i].ctx != ctx) || (pairs[i].peer != peer) ||
-        (!pairs[i].is_enabled && (++pairs[i].calls >= PEER_CALLS))) {
-        pairs[i].ctx        = ctx;
-        pairs[i].peer       = peer;
-        pairs[i].calls      = 0;
-        pairs[i].is_enabled = ask_program(ctx, peer);
-    }
-
-    is_enabled = pairs[i].is_enabled;
-    pthread_mutex_unlock(&lock);
-    return is_enabled;
+    return status == UCS_OK;
 }

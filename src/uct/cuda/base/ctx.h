@@ -96,24 +96,31 @@ void uct_cuda_ctx_pop(void);
 
 /**
  * Let copies of @a device's context reach memory of @a peer's. Both must be
- * kept. The driver is asked once a pair that can be reached.
- *
- * Between two primary contexts peer access is the program's: enabled here, its
- * own cudaDeviceEnablePeerAccess() would fail. What it has enabled is used.
+ * kept. The driver is asked once a pair. For contexts and programs of our own.
  *
  * @return UCS_OK; UCS_ERR_UNREACHABLE when the hardware has no way (remembered,
- *         debug message) or the program has not enabled it; another driver
- *         error (logged).
+ *         debug message); another driver error (logged).
  */
 ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
 
 
 /**
- * Has the program let copies of one of its contexts reach another's memory? The
- * driver is asked once a pair that it has, and now and then of one that it has
- * not: 1 ms. Any thread.
+ * The same, unless both contexts are the program's (and the driver could have
+ * made one of our own): access between those is the program's to enable, and its
+ * cudaDeviceEnablePeerAccess() would fail after ours.
+ *
+ * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also then (debug
+ *         message).
  */
-bool uct_cuda_ctx_has_peer(CUcontext ctx, CUcontext peer);
+ucs_status_t uct_cuda_ctx_reach_peer(int device, int peer);
+
+
+/**
+ * May copies of a context of the program's reach this memory of another GPU's?
+ * The driver has no device pointer of it for a context that may not (measured
+ * on H200, driver 580); this asks and changes nothing.
+ */
+bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory);
 
 
 END_C_DECLS

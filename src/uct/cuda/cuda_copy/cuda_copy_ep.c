@@ -42,7 +42,6 @@ typedef struct {
     bool                   is_plain; /* all GPU memory belongs to contexts,
                                         which any GPU can be let reach */
     CUcontext              from_context; /* of GPU memory; or NULL */
-    CUcontext              to_context;
 } copy_t;
 
 
@@ -84,7 +83,6 @@ copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
     copy->from_device  = from_device;
     copy->to_device    = to_device;
     copy->from_context = from_context;
-    copy->to_context   = to_context;
     copy->is_plain     = ((from_device < 0) || (from_context != NULL)) &&
                      ((to_device < 0) || (to_context != NULL));
     return UCS_OK;
@@ -278,7 +276,7 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
     uct_cuda_mp_transfer_t *transfer;
 
     if (!copy->is_plain || !uct_cuda_mp_wants(engine, length) ||
-        !uct_cuda_ctx_has_peer(copy->from_context, copy->to_context) ||
+        !uct_cuda_ctx_has_peer(copy->from_context, (CUdeviceptr)dst) ||
         (uct_cuda_mp_start(engine, &request, &transfer) != UCS_OK) ||
         (transfer == NULL)) {
         return false;

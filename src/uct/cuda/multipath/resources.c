@@ -238,7 +238,11 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    status = uct_cuda_ctx_enable_peer(device, peer);
+    /* Between two ends it is there, or the transfer would not have come */
+    status = (uct_cuda_mp_ends_is_local_gpu(ends, device) &&
+              uct_cuda_mp_ends_is_local_gpu(ends, peer)) ?
+                     UCS_OK :
+                     uct_cuda_ctx_reach_peer(device, peer);
     if (status == UCS_OK) {
         rsc->devices[device].has_access[peer] = true;
     }
