@@ -9,8 +9,11 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstring>
+#include <thread>
 
 class IpcCache : public ::testing::Test
 {
@@ -256,4 +259,39 @@ TEST_F(IpcCache, pinned_mapping_stays_until_the_peer_goes)
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
     uct_cuda_ipc_cache_purge_peer(0, 42);
     EXPECT_TRUE(driver.mapped.empty());
+}
+
+/* Workers of two threads: the second comes while the driver maps for the first,
+ * and has to wait for that mapping */
+TEST_F(IpcCache, two_threads_map_memory_once)
+{
+    static std::atomic<int> inside;
+    uct_cuda_ipc_mapping_t *one = nullptr, *other = nullptr;
+
+    inside                          = 0;
+    driver.table.cuIpcOpenMemHandle = [](CUdeviceptr *mapped, CUipcMemHandle,
+                                         unsigned) {
+        const int number = ++inside;
+
+        /* Time for the other one to come in, if nothing keeps it */
+        for (int i = 0; (i < 200) && (inside < 2); ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        *mapped = 0x7000000 + (CUdeviceptr)number * 0x10000;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuIpcCloseMemHandle = [](CUdeviceptr) { return CUDA_SUCCESS; };
+
+    std::thread thread([&one] {
+        one = get(handle(0x10000, 1));
+        uct_cuda_ipc_cache_put(one, true);
+    });
+    while (inside == 0) {
+        std::this_thread::yield();
+    }
+    other = get(handle(0x10000, 1));
+    uct_cuda_ipc_cache_put(other, true);
+    thread.join();
+    EXPECT_EQ(1, inside);
+    EXPECT_EQ(one, other);
 }

@@ -333,6 +333,23 @@ TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
     driver.ctx_id = 1;
 }
 
+/* A program that resets its device again and again does not fill memory */
+TEST_F(Queue, contexts_that_are_gone_are_forgotten)
+{
+    for (int i = 1; i <= 3; ++i) {
+        driver.ctx_id = 100 + (unsigned)i;
+        finish(post(0, nullptr));
+        EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+        ASSERT_NE(nullptr, queue.contexts);
+        EXPECT_EQ(driver.ctx_id, queue.contexts->id);
+        EXPECT_EQ(nullptr, queue.contexts->next);
+        driver.done.clear(); /* with the context */
+        driver.events.clear();
+        driver.streams.clear();
+    }
+    driver.ctx_id = 1;
+}
+
 TEST_F(Queue, failed_event_leaves_nothing_behind)
 {
     uct_cuda_lane_t *lane;

@@ -683,6 +683,74 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
 }
 
+/* In the moment between two of ours they may be between two of theirs */
+TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+    uct_cuda_mp_engine_t *other;
+    uct_cuda_mp_transfer_t *next;
+    bool at_the_end = false, on_the_way = false;
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir));
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    create();
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
+
+    uct_cuda_driver_t *driver =
+            const_cast<uct_cuda_driver_t*>(uct_cuda_driver_get());
+    auto query = driver->cuEventQuery;
+
+    Transfer t = start(0, 1, 64 * MiB);
+    ASSERT_NE(nullptr, t.transfer);
+    wait(t);
+
+    /* It is 2 ms, which a busy machine may let pass */
+    for (int i = 0; (i < 50) && !(at_the_end && on_the_way); ++i) {
+        /* They are there when ours ends, and no longer when the next begins */
+        usleep(5000);
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
+        ASSERT_NE(nullptr, t.transfer);
+        m_node->run_all();
+        uint16_t counted = uct_cuda_mp_single_begin(other, 1, 0, MiB);
+        await(t.transfer);
+        uct_cuda_mp_single_end(other, counted);
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &next));
+        uct_cuda_mp_release(t.transfer);
+        at_the_end |= (next == nullptr);
+        if (next != nullptr) {
+            await(next);
+            uct_cuda_mp_release(next);
+        }
+
+        /* They come and go while ours is on its way */
+        usleep(5000);
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
+        ASSERT_NE(nullptr, t.transfer);
+        counted = uct_cuda_mp_single_begin(other, 1, 0, MiB);
+        driver->cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
+        for (int k = 0; k < 16; ++k) {
+            EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(t.transfer));
+        }
+        uct_cuda_mp_single_end(other, counted);
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &next));
+        on_the_way          |= (next == nullptr);
+        driver->cuEventQuery = query;
+        if (next != nullptr) {
+            await(next);
+            uct_cuda_mp_release(next);
+        }
+        await(t.transfer);
+        uct_cuda_mp_release(t.transfer);
+    }
+    EXPECT_TRUE(at_the_end);
+    EXPECT_TRUE(on_the_way);
+
+    uct_cuda_mp_engine_destroy(other);
+    destroy();
+    EXPECT_EQ(0, rmdir(dir));
+}
+
 TEST_P(test_engine, one_a_process)
 {
     uct_cuda_mp_engine_t *first, *second, *third;

@@ -295,6 +295,36 @@ TEST_F(test_ledger, process_killed_while_it_transfers)
     reap(pid);
 }
 
+/* Whoever holds the lock may be giving the slot to a new process */
+TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
+{
+    std::string path        = page_path();
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid               = spawn([&] {
+        uct_cuda_mp_ledger_t *ledger;
+
+        if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
+            return false;
+        }
+        set(ledger, 0, 1, true);
+        return true;
+    });
+
+    EXPECT_EQ(1u, others(a, 0, 1));
+    reap(pid);
+
+    int fd = ::open(path.c_str(), O_RDWR);
+    ASSERT_EQ(0, flock(fd, LOCK_EX));
+    for (int i = 0; i < 3; ++i) {
+        m_now += UCT_CUDA_MP_LEDGER_STALE;
+        EXPECT_EQ(1u, others(a, 0, 1));
+    }
+    ::close(fd);
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    (void)others(a, 0, 1);
+    EXPECT_EQ(0u, others(a, 0, 1));
+}
+
 TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
 {
     std::vector<pid_t> pids;
