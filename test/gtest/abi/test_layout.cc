@@ -3,6 +3,7 @@
 
 #include "facts.h"
 
+#include <uct/abi/abi.h>
 #include <uct/abi/args.h>
 #include <uct/abi/layout.h>
 
@@ -474,4 +475,22 @@ TEST(test_abi_release, unknown_ones_are_not_found)
     EXPECT_EQ(nullptr, uct_abi_release_find(12));
     EXPECT_EQ(nullptr, uct_abi_release_find(23));
     EXPECT_EQ(nullptr, uct_abi_release_find(~0u));
+}
+
+/* Programs that link the module's parts, and a module that stayed out */
+TEST(test_abi_unattached, topology_is_not_known)
+{
+    double latency = -1, bandwidth = -1;
+    ucs_sys_device_t device = 7;
+
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              uct_abi_topo_sys_device(0, 1, 0, 0, &device));
+    EXPECT_EQ(7, device);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              uct_abi_topo_sys_device_set_name(device, "GPU0", 1));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              uct_abi_topo_distance(0, 1, &latency, &bandwidth));
+    EXPECT_EQ(-1, latency);
+    EXPECT_EQ(-1, bandwidth);
+    EXPECT_EQ(0u, uct_abi_system_id());
 }

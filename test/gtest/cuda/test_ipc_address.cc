@@ -2,6 +2,7 @@
 /* Who is reachable by cuda_ipc. */
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 }
 
 #include <gtest/gtest.h>
@@ -152,6 +153,19 @@ TEST_F(IpcAddress, is_found_once_for_all_threads)
     }
     ASSERT_EQ(child, waitpid(child, &status, 0));
     ASSERT_EQ(0, status);
+}
+
+TEST_F(IpcAddress, endpoint_knows_its_peer)
+{
+    uct_abi_ep_params_t peer = {};
+    uct_cuda_ipc_ep_t ep     = {};
+
+    ep.peer = iface;
+    EXPECT_FALSE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
+    peer.iface_addr = (const uct_iface_addr_t*)&iface;
+    EXPECT_TRUE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
+    ++iface.pid;
+    EXPECT_FALSE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
 }
 
 TEST_F(IpcAddress, missing_addresses_are_not)

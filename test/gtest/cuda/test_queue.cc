@@ -333,6 +333,24 @@ TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
     driver.ctx_id = 1;
 }
 
+TEST_F(Queue, each_context_keeps_its_streams)
+{
+    const CUcontext first = driver.context;
+
+    driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
+        *id = reinterpret_cast<uintptr_t>(context);
+        return CUDA_SUCCESS;
+    };
+    for (int i = 0; i < 6; ++i) {
+        driver.context = (i % 2 == 0) ? first :
+                                        reinterpret_cast<CUcontext>(0x2000);
+        finish(post(0, nullptr));
+        EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    }
+    EXPECT_EQ(2u, driver.streams.size());
+    EXPECT_EQ(2u, driver.events.size());
+}
+
 /* A program that resets its device again and again does not fill memory */
 TEST_F(Queue, contexts_that_are_gone_are_forgotten)
 {

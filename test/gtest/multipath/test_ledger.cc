@@ -266,6 +266,31 @@ TEST_F(test_ledger, private_file)
     close(a);
 }
 
+TEST_F(test_ledger, others_are_told)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
+    std::vector<pid_t> pids;
+    uint32_t found[4] = {0, 0, 0, 7};
+
+    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 3)) << "two of our own";
+    for (int i = 0; i < 2; ++i) {
+        pids.push_back(spawn([&] {
+            uct_cuda_mp_ledger_t *ledger;
+            return try_open(Gpus{1, 2}, &ledger) == UCS_OK;
+        }));
+    }
+
+    EXPECT_EQ(2u, uct_cuda_mp_ledger_others(b, found, 3));
+    EXPECT_EQ((uint32_t)pids[0], found[0]);
+    EXPECT_EQ((uint32_t)pids[1], found[1]);
+    EXPECT_EQ(1u, uct_cuda_mp_ledger_others(a, found + 3, 1));
+    EXPECT_EQ((uint32_t)pids[0], found[3]);
+    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 0));
+    for (pid_t pid : pids) {
+        reap(pid);
+    }
+}
+
 TEST_F(test_ledger, process_killed_while_it_transfers)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
