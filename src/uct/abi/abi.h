@@ -357,6 +357,8 @@ typedef struct {
     uct_abi_mem_type_t  remote_mem_type;
     ucs_sys_device_t    local_sys_dev;
     ucs_sys_device_t    remote_sys_dev;
+    int                 is_answered;        /* whatever is asked: in, up to
+                                               1.18 */
     double              send_pre_overhead;  /* s */
     double              send_post_overhead; /* s */
     double              recv_overhead;      /* s */

@@ -214,6 +214,7 @@ uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
     attr.local_sys_dev    = UCT_ABI_SYS_DEVICE_UNKNOWN;
     attr.remote_sys_dev   = UCT_ABI_SYS_DEVICE_UNKNOWN;
     attr.max_inflight_eps = SIZE_MAX;
+    attr.is_answered      = (uct_abi_host.release->minor < 19);
 
 #define UCT_ABI_PERF_AT(_type, _field) \
     (*(_type*)uct_abi_at(layout, host, UCT_ABI_PERF_ATTR_##_field))

@@ -521,7 +521,7 @@ fake_iface_estimate_perf(uct_abi_iface_t *iface, uct_abi_perf_attr_t *attr)
     attr->recv_overhead      = 3e-6;
     attr->bandwidth.shared   = FAKE_BANDWIDTH;
     attr->latency.c          = 4e-6;
-    attr->max_inflight_eps   = 42;
+    attr->max_inflight_eps   = 42 + (attr->is_answered ? 1 : 0);
     attr->flags              = 0;
 
     /* the answer shows that the question has come through */

@@ -102,11 +102,14 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                            (attr->operation == UCT_ABI_EP_OP_GET_ZCOPY);
     const bool is_get    = uct_abi_ep_op_is_get(attr->operation);
     const double factor  = is_zcopy ? 1 : SHORT_SYNC_FACTOR;
+    const bool is_copy   = is_get || uct_abi_ep_op_is_put(attr->operation) ||
+                         (attr->operation >= UCT_ABI_EP_OP_UNKNOWN);
     uct_abi_mem_type_t from, to;
 
     from = is_get ? attr->remote_mem_type : attr->local_mem_type;
     to   = is_get ? attr->local_mem_type : attr->remote_mem_type;
-    if ((from == UCT_ABI_MEM_TYPE_HOST) && (to == UCT_ABI_MEM_TYPE_HOST)) {
+    if ((from == UCT_ABI_MEM_TYPE_HOST) && (to == UCT_ABI_MEM_TYPE_HOST) &&
+        (is_copy || !attr->is_answered)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
