@@ -159,12 +159,15 @@ TEST_F(IpcAddress, endpoint_knows_its_peer)
 {
     uct_abi_ep_params_t peer = {};
     uct_cuda_ipc_ep_t ep     = {};
+    uint8_t packed[64]       = {};
 
-    ep.peer = iface;
+    uct_cuda_ipc_iface_addr_pack(&iface, packed);
+    uct_cuda_ipc_iface_addr_unpack(&device, packed, &ep.peer);
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
-    peer.iface_addr = (const uct_iface_addr_t*)&iface;
+    peer.dev_addr   = (const uct_device_addr_t*)&device;
+    peer.iface_addr = (const uct_iface_addr_t*)packed;
     EXPECT_TRUE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
-    ++iface.pid;
+    ++ep.peer.pid;
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
 }
 

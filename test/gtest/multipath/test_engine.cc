@@ -833,18 +833,20 @@ TEST_P(test_engine, peer_access_is_the_programs)
 {
     CUcontext ctx;
 
-    m_node->offer_own_contexts();
+    m_node.reset();
+    m_node.reset(new FakeNode(10, 1));
+    m_node->offer_own_contexts(); /* stays to the end: GPU 9 is for that */
     m_node->program_peers = false;
     for (int gpu : {0, 1}) { /* the program uses these */
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, false, &ctx));
     }
-    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(2, true, &ctx));
+    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(9, true, &ctx));
 
     EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_ctx_reach_peer(0, 1));
     EXPECT_FALSE(m_node->has_peer(0, 1));
-    EXPECT_EQ(UCS_OK, uct_cuda_ctx_reach_peer(0, 2));
-    EXPECT_TRUE(m_node->has_peer(0, 2));
-    for (int gpu : {0, 1, 2}) {
+    EXPECT_EQ(UCS_OK, uct_cuda_ctx_reach_peer(0, 9));
+    EXPECT_TRUE(m_node->has_peer(0, 9));
+    for (int gpu : {0, 1, 9}) {
         uct_cuda_ctx_release(gpu);
     }
 }

@@ -107,7 +107,8 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
 /**
  * The same, unless both contexts are the program's (and the driver could have
  * made one of our own): access between those is the program's to enable, and
- * its cudaDeviceEnablePeerAccess() would fail after ours.
+ * its cudaDeviceEnablePeerAccess() would fail after ours. What it has enabled
+ * is used.
  *
  * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also then (debug
  *         message).

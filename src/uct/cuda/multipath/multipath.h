@@ -34,8 +34,7 @@ typedef struct uct_cuda_mp_engine {
  * A transfer, between two GPUs or between host memory and one. Both pointers
  * must be usable by copies of this process. A peer's memory is passed as its
  * IPC mapping, with the exporter's GPU as the device, and belongs into
- * uct_cuda_mp_start_remote(). Where both ends are the program's GPU memory the
- * program has let the source's context reach the destination.
+ * uct_cuda_mp_start_remote().
  *
  * Host memory is page-locked for all contexts (CU_MEMHOSTREGISTER_PORTABLE or
  * the driver's own) and stays so until the transfer is released.

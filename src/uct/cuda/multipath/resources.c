@@ -238,11 +238,7 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    /* Between two ends it is there, or the transfer would not have come */
-    status = (uct_cuda_mp_ends_is_local_gpu(ends, device) &&
-              uct_cuda_mp_ends_is_local_gpu(ends, peer)) ?
-                     UCS_OK :
-                     uct_cuda_ctx_reach_peer(device, peer);
+    status = uct_cuda_ctx_reach_peer(device, peer);
     if (status == UCS_OK) {
         rsc->devices[device].has_access[peer] = true;
     }
