@@ -744,7 +744,7 @@ static void quiet(uct_cuda_log_level_t level, const char *file, unsigned line,
 static void set_up(void)
 {
     void *driver;
-    int device;
+    int device, peer;
 
     faults.host = malloc(FAULTS_SIZE);
     if (faults.host == NULL) {
@@ -773,6 +773,16 @@ static void set_up(void)
 
     CHECKED(cuCtxPushCurrent, faults.contexts[FAULTS_OTHER]);
     CHECKED(cuMemAlloc, &faults.other, FAULTS_SIZE);
+    /* As a program does whose GPUs are to reach each other */
+    for (device = 0; device < 4; ++device) {
+        CHECKED(cuCtxSetCurrent, faults.contexts[device]);
+        for (peer = 0; peer < 4; ++peer) {
+            if (peer != device) {
+                CHECKED(cuCtxEnablePeerAccess, faults.contexts[peer], 0);
+            }
+        }
+    }
+
     CHECKED(cuCtxSetCurrent, faults.contexts[FAULTS_OURS]);
     CHECKED(cuMemAlloc, &faults.memory, FAULTS_STRIDE + FAULTS_SIZE);
 }

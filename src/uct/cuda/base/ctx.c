@@ -8,6 +8,10 @@
 #include <stdint.h>
 
 
+/* Of a context whose number the driver would not tell */
+#define ID_UNKNOWN (~0ull)
+
+
 typedef enum {
     PEER_UNKNOWN,
     PEER_ENABLED,
@@ -267,25 +271,38 @@ ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p)
     return UCS_OK;
 }
 
+static bool is_gone(CUresult result)
+{
+    return (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) ||
+           (result == CUDA_ERROR_INVALID_CONTEXT) ||
+           (result == CUDA_ERROR_DEINITIALIZED);
+}
+
 unsigned long long uct_cuda_ctx_id(CUcontext ctx)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned long long id           = (uintptr_t)ctx;
+    CUresult result;
 
-    return ((driver->cuCtxGetId == NULL) ||
-            (driver->cuCtxGetId(ctx, &id) == CUDA_SUCCESS)) ?
-                   id :
-                   0;
+    result = (driver->cuCtxGetId == NULL) ? CUDA_SUCCESS :
+                                            driver->cuCtxGetId(ctx, &id);
+    return (result == CUDA_SUCCESS) ? id : is_gone(result) ? 0 : ID_UNKNOWN;
 }
 
 bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned long long current;
+    CUresult result;
 
-    return (driver->cuCtxGetId == NULL) ||
-           ((driver->cuCtxGetId(ctx, &current) == CUDA_SUCCESS) &&
-            (current == id));
+    if (driver->cuCtxGetId == NULL) {
+        return true;
+    }
+
+    /* A driver that does not tell is no reason to leave anything behind */
+    result = driver->cuCtxGetId(ctx, &current);
+    return (result == CUDA_SUCCESS) ? (id == ID_UNKNOWN) || (current == id) :
+                                      !is_gone(result);
 }
 
 ucs_status_t uct_cuda_ctx_push(CUcontext ctx)
