@@ -69,7 +69,8 @@ static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "HOST_COPY_THREADS",
      .dfl    = "auto",
      .doc    = "Threads that copy host memory which is not page-locked, 8 at "
-               "most; auto: up to 3, as cores are to spare",
+               "most; auto: as many as the process's share of the processors, "
+               "less one",
      .type   = UCT_ABI_CONFIG_ULUNITS,
      .offset = offsetof(md_config_t, host_copy_threads)},
     {.type = UCT_ABI_CONFIG_END}
