@@ -22,6 +22,7 @@ typedef struct {
 static unsigned share; /* 0: not known yet */
 
 
+/* Empty if the system does not say */
 static bool mask_get(pid_t pid, mask_t *mask)
 {
     memset(mask, 0, sizeof(*mask));
@@ -75,11 +76,17 @@ static unsigned group_quota(const char *folder, bool is_v1)
                    0;
 }
 
+/* Of two that may be 0: no limit */
+static unsigned smaller_quota(unsigned a, unsigned b)
+{
+    return ((a == 0) || ((b != 0) && (b < a))) ? b : a;
+}
+
 /* The least that a group and those above it grant */
 static unsigned path_quota(const char *root, const char *group, size_t length,
                            bool is_v1)
 {
-    unsigned least = 0, quota;
+    unsigned least = 0;
     char folder[PATH_MAX];
     size_t root_length;
     char *end;
@@ -92,9 +99,7 @@ static unsigned path_quota(const char *root, const char *group, size_t length,
 
     root_length = strlen(root);
     for (;;) {
-        quota = group_quota(folder, is_v1);
-        least = ((quota != 0) && ((least == 0) || (quota < least))) ? quota :
-                                                                     least;
+        least = smaller_quota(least, group_quota(folder, is_v1));
         end   = strrchr(folder, '/');
         if ((end == NULL) || ((size_t)(end - folder) < root_length)) {
             return least;
@@ -106,7 +111,7 @@ static unsigned path_quota(const char *root, const char *group, size_t length,
 
 unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups)
 {
-    unsigned least = 0, quota;
+    unsigned least = 0;
     const char *line, *end, *group;
     bool is_v1;
 
@@ -129,9 +134,9 @@ unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups)
             continue;
         }
 
-        quota = path_quota(root, group + 1, (size_t)(end - group - 1), is_v1);
-        least = ((quota != 0) && ((least == 0) || (quota < least))) ? quota :
-                                                                     least;
+        least = smaller_quota(least, path_quota(root, group + 1,
+                                                (size_t)(end - group - 1),
+                                                is_v1));
     }
 
     return least;
@@ -139,7 +144,6 @@ unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups)
 
 void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
 {
-    static const mask_t none;
     unsigned char claims[MAX_CPUS] = {0};
     double sum                     = 0;
     mask_t own, other;
@@ -149,10 +153,7 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
 
     /* Of the process, which is what threads are started with: the calling one
      * may have been bound elsewhere */
-    if (!mask_get(getpid(), &own)) {
-        own = none;
-    }
-
+    (void)mask_get(getpid(), &own);
     for (i = 0; (i < count) && (i < UCHAR_MAX); ++i) {
         if (((pid_t)pids[i] == getpid()) ||
             !mask_get((pid_t)pids[i], &other)) {

@@ -80,6 +80,14 @@ typedef struct {
 } chunk_t;
 
 
+/* A thread's slots in use, oldest first */
+typedef struct {
+    unsigned first;
+    unsigned count;
+    chunk_t  chunks[NUM_SLOTS];
+} ring_t;
+
+
 static struct {
     pthread_mutex_t     lock;
     pthread_cond_t      work; /* there is a job */
@@ -102,9 +110,9 @@ static struct {
 
 /* ----------------------------------------------------------------- threads */
 
-static char *slot_of(unsigned thread, unsigned number)
+static char *slot_of(unsigned thread, unsigned slot)
 {
-    return pipeline.blocks[thread].memory + ((number % NUM_SLOTS) * MAX_CHUNK);
+    return pipeline.blocks[thread].memory + (slot * MAX_CHUNK);
 }
 
 /*
@@ -287,12 +295,28 @@ static void leave_chunk(uct_cuda_host_job_t *job, ucs_status_t status)
     pthread_cond_broadcast(&pipeline.over);
 }
 
+/* Takes a thread's oldest chunk out of its ring if that is over; the lock is
+ * held, and given up meanwhile */
+static void end_oldest(unsigned thread, ring_t *ring, bool wait)
+{
+    const chunk_t *chunk = &ring->chunks[ring->first];
+    ucs_status_t status;
+
+    pthread_mutex_unlock(&pipeline.lock);
+    status = end_chunk(thread, ring->first, chunk, wait);
+    pthread_mutex_lock(&pipeline.lock);
+    if (status != UCS_INPROGRESS) {
+        leave_chunk(chunk->job, status);
+        ring->first = (ring->first + 1) % NUM_SLOTS;
+        --ring->count;
+    }
+}
+
 static void *thread_main(void *arg)
 {
     const unsigned thread  = (unsigned)(uintptr_t)arg;
     char near[BUS_ID_SIZE] = "";
-    unsigned first = 0, count = 0; /* of the slots in use */
-    chunk_t chunks[NUM_SLOTS];
+    ring_t ring            = {.first = 0, .count = 0};
     ucs_status_t status;
     chunk_t *chunk;
     unsigned slot;
@@ -300,20 +324,13 @@ static void *thread_main(void *arg)
     pthread_mutex_lock(&pipeline.lock);
     for (;;) {
         /* Somebody may be waiting for what is over */
-        if (count > 0) {
-            pthread_mutex_unlock(&pipeline.lock);
-            status = end_chunk(thread, first, &chunks[first], false);
-            pthread_mutex_lock(&pipeline.lock);
-            if (status != UCS_INPROGRESS) {
-                leave_chunk(chunks[first].job, status);
-                first = (first + 1) % NUM_SLOTS;
-                --count;
-            }
+        if (ring.count > 0) {
+            end_oldest(thread, &ring, false);
         }
 
-        slot  = (first + count) % NUM_SLOTS;
-        chunk = &chunks[slot];
-        if ((count < NUM_SLOTS) && take_chunk(thread, chunk)) {
+        slot  = (ring.first + ring.count) % NUM_SLOTS;
+        chunk = &ring.chunks[slot];
+        if ((ring.count < NUM_SLOTS) && take_chunk(thread, chunk)) {
             pthread_mutex_unlock(&pipeline.lock);
             if (strcmp(near, chunk->job->context->bus_id) != 0) {
                 strcpy(near, chunk->job->context->bus_id);
@@ -323,17 +340,12 @@ static void *thread_main(void *arg)
             status = begin_chunk(thread, slot, chunk);
             pthread_mutex_lock(&pipeline.lock);
             if (status == UCS_OK) {
-                ++count;
+                ++ring.count;
             } else {
                 leave_chunk(chunk->job, status);
             }
-        } else if (count > 0) {
-            pthread_mutex_unlock(&pipeline.lock);
-            status = end_chunk(thread, first, &chunks[first], true);
-            pthread_mutex_lock(&pipeline.lock);
-            leave_chunk(chunks[first].job, status);
-            first = (first + 1) % NUM_SLOTS;
-            --count;
+        } else if (ring.count > 0) {
+            end_oldest(thread, &ring, true);
         } else {
             pthread_cond_wait(&pipeline.work, &pipeline.lock);
         }
