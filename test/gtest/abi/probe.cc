@@ -554,7 +554,9 @@ private:
         memset(info, 'x', sizeof(info));
         REACH(uint64_t, "field_mask") = 2 | 4 | 8;
         CHECK(!is_reachable(iface, reach));
-        CHECK(strncmp(info, "a device address", 16) == 0);
+        /* 1.15 finds the same before it asks the transport, and logs it */
+        CHECK(!strncmp(info, (m_minor == 15) ? "xxxx" : "a device address",
+                       (m_minor == 15) ? 4 : 16));
     }
 
     void iface_transfer(uct_iface_h iface)
