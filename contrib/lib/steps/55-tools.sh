@@ -78,3 +78,11 @@ tools_perturbed() {
 
 step perturbed full 60 tools_perturbed \
      "nodes off by up to 30 %, calibrated: the model within 4 and 8 % of the best"
+
+tools_trace() {
+    command -v mpirun >/dev/null || { skip "no mpirun"; return; }
+    UCX_MP_PROGRAMS=$ucx_mp_build/main/test/mpi tools_run trace
+}
+
+step trace quick 120 tools_trace \
+     "ucx_mp_run --trace: each message's copies, their links and their order"

@@ -14,6 +14,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/trace.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
@@ -176,7 +177,11 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
 {
     const uct_cuda_context_t *context = op->lane->context;
     const bool is_put                 = (direction == DIRECTION_PUT);
+    const int peer                    = (rkey->gpu_device < 0) ?
+                                                UCT_CUDA_TRACE_HIDDEN :
+                                                rkey->gpu_device;
     uct_cuda_ipc_mapping_t *mapping;
+    uct_cuda_trace_copy_t *copy;
     CUdeviceptr remote, src, dst;
     ucs_status_t status;
 
@@ -192,8 +197,12 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
     src    = is_put ? (CUdeviceptr)local : remote;
     dst    = is_put ? remote : (CUdeviceptr)local;
 
+    copy   = uct_cuda_trace_begin(op->lane->stream);
     status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
                            op->lane->stream);
+    uct_cuda_trace_end(copy, op->lane->stream,
+                       is_put ? device : peer, is_put ? peer : device, length,
+                       "one path");
     if (status != UCS_OK) {
         uct_cuda_ipc_cache_put(mapping, iface->enable_cache);
         return status;

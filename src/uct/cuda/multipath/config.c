@@ -67,6 +67,9 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
      "Directory, shared by all processes of the node, for the page in which "
      "they tell each other which links they use. \"auto\" is "
      UCT_CUDA_MP_LEDGER_DIR ", \"n\" does without."},
+    {"MULTIPATH_TRACE", "",
+     "Directory for a trace of all copies, which ucx_mp_trace makes a timeline "
+     "of (ucx_mp_run --trace does both). Empty is none."},
     {NULL, NULL, NULL}
 };
 
@@ -389,6 +392,9 @@ static bool config_read(uct_cuda_mp_config_t *config, const char *name,
     } else if (strcmp(name, "_LEDGER") == 0) {
         *expected_p = "auto, n, or a directory's path from the root on";
         return parse_ledger(value, config);
+    } else if (strcmp(name, "_TRACE") == 0) {
+        *expected_p = "a path of less than 256 characters";
+        return parse_text(value, config->trace, sizeof(config->trace));
     }
 
     *expected_p = "a path of less than 256 characters";

@@ -69,6 +69,7 @@ typedef struct {
     char                  tuning_file[256]; /**< Empty: none; "auto": one that
                                                  is installed */
     char                  ledger[256]; /**< Directory; empty: none */
+    char                  trace[256];  /**< Directory; empty: none */
 } uct_cuda_mp_config_t;
 
 

@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -505,6 +506,7 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     int local      = uct_cuda_mp_ends_local(ends);
     int current    = local;
     uint16_t lanes[2 * UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
     CUstream stream;
     unsigned i, count;
@@ -529,7 +531,10 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     }
 
     if (status == UCS_OK) {
+        copy   = uct_cuda_trace_begin(stream);
         status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
+        uct_cuda_trace_end(copy, stream, ends->src_device, ends->dst_device,
+                           plan->size, "graph");
     }
 
     if (status == UCS_OK) {

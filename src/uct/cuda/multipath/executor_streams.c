@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
 
 #include <stdlib.h>
 
@@ -131,6 +132,27 @@ static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
     return status;
 }
 
+static int trace_end(int end)
+{
+    return (end == UCT_CUDA_MP_LANE_HOST) ? UCT_CUDA_TRACE_HOST : end;
+}
+
+static void trace_step(uct_cuda_trace_copy_t *copy, CUstream stream,
+                       const uct_cuda_mp_plan_t *plan,
+                       const uct_cuda_mp_step_t *step)
+{
+    char path[16];
+
+    if (copy != NULL) {
+        uct_cuda_mp_path_str(&plan->paths[step->path].path, path,
+                             sizeof(path));
+        uct_cuda_trace_end(copy, stream,
+                           trace_end(uct_cuda_mp_lane_from(step->lane)),
+                           trace_end(uct_cuda_mp_lane_to(step->lane)),
+                           step->bytes, path);
+    }
+}
+
 static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
                                 const uct_cuda_mp_plan_t *plan, unsigned number,
                                 const uct_cuda_mp_ends_t *ends, size_t offset,
@@ -139,6 +161,7 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
     const uct_cuda_mp_step_t *step = &plan->steps[number];
     int device                     = uct_cuda_mp_rsc_lane_device(ends,
                                                                  step->lane);
+    uct_cuda_trace_copy_t *copy;
     CUdeviceptr from, to;
     ucs_status_t status;
     CUstream stream;
@@ -158,10 +181,12 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
     uct_cuda_mp_rsc_addresses(streams->rsc, step, ends, offset, &from, &to);
     uct_cuda_mp_rsc_note_used(streams->rsc, device, stream,
                               step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
+    copy   = uct_cuda_trace_begin(stream);
     status = (ends->num_cuts > 0) ?
                      submit_copies(step, ends, offset, from, to, stream) :
                      UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,
                                    stream);
+    trace_step(copy, stream, plan, step);
     if ((status != UCS_OK) || !streams->is_awaited[number]) {
         return status;
     }

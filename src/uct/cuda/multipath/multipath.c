@@ -9,6 +9,7 @@
 #include <uct/cuda/base/host_cpus.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/base/trace.h>
 #include <uct/cuda/multipath/checker.h>
 #include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/executor_graph.h>
@@ -212,6 +213,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
         }
     }
 
+    uct_cuda_trace_start(config->trace);
     pthread_mutex_init(&engine->lock, NULL);
     engine->config    = *config;
     engine->was_alone = true;
@@ -270,6 +272,7 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     }
 
     engine_log_graphs(engine);
+    uct_cuda_trace_flush();
     engine_renew(engine);
     engine_destroy_executors(engine);
     uct_cuda_mp_traffic_destroy(engine->traffic);

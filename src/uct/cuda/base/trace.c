@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two events around a copy, and one a context that the host's clock is known
+ * of. What has happened is written down when enough has come together. */
+#include <uct/cuda/base/trace.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+
+#define MAX_PENDING 256 /* copies before those that are over are written down */
+
+
+/* A context's clock */
+typedef struct base {
+    struct base        *next;
+    CUcontext          ctx;
+    unsigned long long id;
+    CUevent            event;
+    double             us; /* of the host when it happened */
+} base_t;
+
+
+struct uct_cuda_trace_copy {
+    uct_cuda_trace_copy_t *next;
+    const base_t          *base;
+    CUevent               begin;
+    CUevent               end;
+    size_t                bytes;
+    char                  link[32];
+    char                  what[24];
+};
+
+
+static struct {
+    pthread_mutex_t       lock;
+    FILE                  *file;
+    base_t                *bases;
+    uct_cuda_trace_copy_t *oldest;
+    uct_cuda_trace_copy_t **last;
+    unsigned              num_pending;
+} trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &trace.oldest};
+
+bool uct_cuda_trace_is_on;
+
+
+static double now(void)
+{
+    struct timespec clock;
+
+    clock_gettime(CLOCK_MONOTONIC, &clock);
+    return (clock.tv_sec * 1e6) + (clock.tv_nsec * 1e-3);
+}
+
+/* Which of an MPI's variables has it? Perfetto sorts processes by it. */
+static const char *rank(void)
+{
+    static const char *names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                                  "PMI_RANK", "SLURM_PROCID"};
+    const char *value          = NULL;
+    unsigned i;
+
+    for (i = 0; (i < sizeof(names) / sizeof(names[0])) && (value == NULL);
+         ++i) {
+        value = getenv(names[i]);
+    }
+
+    return ((value == NULL) ||
+            (value[strspn(value, "0123456789")] != '\0') || !value[0]) ?
+                   "-1" :
+                   value;
+}
+
+void uct_cuda_trace_start(const char *dir)
+{
+    char path[512];
+
+    if (dir[0] == '\0') {
+        return;
+    }
+
+    pthread_mutex_lock(&trace.lock);
+    if (trace.file == NULL) {
+        snprintf(path, sizeof(path), "%s/%d.trace", dir, (int)getpid());
+        trace.file = fopen(path, "ae");
+        if (trace.file == NULL) {
+            uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TRACE: %s: %s; copies are "
+                          "not traced", path, strerror(errno));
+        } else {
+            setvbuf(trace.file, NULL, _IOLBF, 0);
+            fprintf(trace.file, "{\"process\": %d, \"rank\": %s}\n",
+                    (int)getpid(), rank());
+            uct_cuda_trace_is_on = true;
+        }
+    }
+    pthread_mutex_unlock(&trace.lock);
+}
+
+/* An event of the current context that has happened, and when: one in a stream
+ * of its own, so that it need not wait for what is under way */
+static ucs_status_t base_mark(base_t *base)
+{
+    ucs_status_t status;
+    CUstream stream;
+    double before;
+
+    status = UCT_CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuEventCreate, &base->event, CU_EVENT_DEFAULT);
+    if (status != UCS_OK) {
+        goto out_destroy;
+    }
+
+    before = now();
+    status = UCT_CUDA_CALL(cuEventRecord, base->event, stream);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventSynchronize, base->event);
+    }
+
+    base->us = (before + now()) / 2;
+    if (status != UCS_OK) {
+        UCT_CUDA_CALL(cuEventDestroy, base->event);
+    }
+
+out_destroy:
+    UCT_CUDA_CALL(cuStreamDestroy, stream);
+    return status;
+}
+
+static const base_t *base_of_current(void)
+{
+    unsigned long long id;
+    CUcontext ctx;
+    base_t *base;
+
+    if (uct_cuda_ctx_current(&ctx, &id) != UCS_OK) {
+        return NULL;
+    }
+
+    for (base = trace.bases; base != NULL; base = base->next) {
+        if ((base->ctx == ctx) && (base->id == id)) {
+            return base;
+        }
+    }
+
+    base = calloc(1, sizeof(*base));
+    if (base == NULL) {
+        return NULL;
+    }
+
+    base->ctx = ctx;
+    base->id  = id;
+    if (base_mark(base) != UCS_OK) {
+        free(base);
+        return NULL;
+    }
+
+    base->next  = trace.bases;
+    trace.bases = base;
+    return base;
+}
+
+static void copy_destroy(uct_cuda_trace_copy_t *copy)
+{
+    UCT_CUDA_CALL(cuEventDestroy, copy->begin);
+    UCT_CUDA_CALL(cuEventDestroy, copy->end);
+    free(copy);
+}
+
+static void copy_write(const uct_cuda_trace_copy_t *copy)
+{
+    float begin, end;
+
+    if ((UCT_CUDA_CALL(cuEventElapsedTime, &begin, copy->base->event,
+                       copy->begin) != UCS_OK) ||
+        (UCT_CUDA_CALL(cuEventElapsedTime, &end, copy->begin, copy->end) !=
+         UCS_OK)) {
+        return;
+    }
+
+    fprintf(trace.file,
+            "{\"link\": \"%s\", \"what\": \"%s\", \"bytes\": %zu, "
+            "\"ts\": %.3f, \"dur\": %.3f}\n",
+            copy->link, copy->what, copy->bytes, copy->base->us + begin * 1e3,
+            end * 1e3);
+}
+
+/* Copies that are over; with @a wait all of them. In their order: one that is
+ * not over holds up what was submitted after it, which does not matter. */
+static void collect(bool wait)
+{
+    uct_cuda_trace_copy_t *copy;
+    bool is_over;
+
+    while ((copy = trace.oldest) != NULL) {
+        is_over = true;
+        if (uct_cuda_ctx_push_alive(copy->base->ctx, copy->base->id)) {
+            is_over = wait ? (UCT_CUDA_CALL(cuEventSynchronize, copy->end) ==
+                              UCS_OK) :
+                             (uct_cuda_driver_get()->cuEventQuery(
+                                      copy->end) != CUDA_ERROR_NOT_READY);
+            if (is_over) {
+                copy_write(copy);
+            }
+            uct_cuda_ctx_pop();
+        }
+
+        if (!is_over && !wait) {
+            return;
+        }
+
+        trace.oldest = copy->next;
+        if (trace.oldest == NULL) {
+            trace.last = &trace.oldest;
+        }
+
+        --trace.num_pending;
+        if (uct_cuda_ctx_push_alive(copy->base->ctx, copy->base->id)) {
+            copy_destroy(copy);
+            uct_cuda_ctx_pop();
+        } else {
+            free(copy); /* its events went with their context */
+        }
+    }
+}
+
+void uct_cuda_trace_flush(void)
+{
+    if (uct_cuda_trace_is_on) {
+        pthread_mutex_lock(&trace.lock);
+        collect(true);
+        fflush(trace.file);
+        pthread_mutex_unlock(&trace.lock);
+    }
+}
+
+static uct_cuda_trace_copy_t *copy_create(CUstream stream)
+{
+    uct_cuda_trace_copy_t *copy = calloc(1, sizeof(*copy));
+
+    if (copy == NULL) {
+        return NULL;
+    }
+
+    copy->base = base_of_current();
+    if ((copy->base == NULL) ||
+        (UCT_CUDA_CALL(cuEventCreate, &copy->begin, CU_EVENT_DEFAULT) !=
+         UCS_OK)) {
+        goto err_free;
+    }
+
+    if (UCT_CUDA_CALL(cuEventCreate, &copy->end, CU_EVENT_DEFAULT) != UCS_OK) {
+        goto err_destroy;
+    }
+
+    if (UCT_CUDA_CALL(cuEventRecord, copy->begin, stream) != UCS_OK) {
+        copy_destroy(copy);
+        return NULL;
+    }
+
+    return copy;
+
+err_destroy:
+    UCT_CUDA_CALL(cuEventDestroy, copy->begin);
+err_free:
+    free(copy);
+    return NULL;
+}
+
+uct_cuda_trace_copy_t *uct_cuda_trace_copy_begin(CUstream stream)
+{
+    uct_cuda_trace_copy_t *copy;
+
+    pthread_mutex_lock(&trace.lock);
+    if (trace.num_pending >= MAX_PENDING) {
+        collect(false);
+    }
+
+    copy = copy_create(stream);
+    pthread_mutex_unlock(&trace.lock);
+    return copy;
+}
+
+static const char *end_str(int end, char buffer[12])
+{
+    snprintf(buffer, 12,
+             (end >= 0)                   ? "gpu%d" :
+             (end == UCT_CUDA_TRACE_HOST) ? "host" :
+                                            "hidden gpu",
+             end);
+    return buffer;
+}
+
+void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
+                             int from, int to, size_t bytes, const char *what)
+{
+    char ends[2][12];
+
+    copy->bytes = bytes;
+    snprintf(copy->link, sizeof(copy->link), "%s > %s", end_str(from, ends[0]),
+             end_str(to, ends[1]));
+    snprintf(copy->what, sizeof(copy->what), "%s", what);
+
+    pthread_mutex_lock(&trace.lock);
+    if (UCT_CUDA_CALL(cuEventRecord, copy->end, stream) == UCS_OK) {
+        *trace.last = copy;
+        trace.last  = &copy->next;
+        ++trace.num_pending;
+    } else {
+        copy_destroy(copy);
+    }
+    pthread_mutex_unlock(&trace.lock);
+}
