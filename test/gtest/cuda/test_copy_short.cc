@@ -3,7 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/base/host_bounce.h>
+#include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>

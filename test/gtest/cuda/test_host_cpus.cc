@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Processors: what the affinity, other processes and control groups leave. */
 extern "C" {
-#include <uct/cuda/base/host_cpus.h>
+#include <uct/cuda/base/host/host_cpus.h>
 }
 
 #include <gtest/gtest.h>

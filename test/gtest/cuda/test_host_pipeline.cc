@@ -3,7 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/base/host_pipeline.h>
+#include <uct/cuda/base/host/host_pipeline.h>
 }
 
 #include <gtest/gtest.h>

@@ -4,11 +4,11 @@
 
 extern "C" {
 #include <uct/abi/abi.h>
-#include <uct/cuda/base/host_copy.h>
-#include <uct/cuda/base/host_pieces.h>
-#include <uct/cuda/base/host_pipeline.h>
-#include <uct/cuda/base/host_registry.h>
-#include <uct/cuda/base/host_usage.h>
+#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_pieces.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/host/host_registry.h>
+#include <uct/cuda/base/host/host_usage.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 }
 

@@ -8,8 +8,8 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/base/host_pipeline.h>
-#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_host.h>

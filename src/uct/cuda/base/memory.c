@@ -3,7 +3,7 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/hostmem.h>
+#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memtype.h>
 
@@ -168,7 +168,7 @@ void uct_cuda_memory_place(const void *address, int *device_p,
 
     *device_p  = -1;
     *context_p = NULL;
-    if (uct_cuda_hostmem_is_known(address)) {
+    if (uct_cuda_memory_cache_is_host(address)) {
         return;
     }
 
@@ -182,7 +182,7 @@ void uct_cuda_memory_place(const void *address, int *device_p,
 
     /* But what the driver has locked it may free with no hook seeing it */
     if (is_answered && (memory_type == (CUmemorytype)0) && !is_managed) {
-        uct_cuda_hostmem_add(address, 1);
+        uct_cuda_memory_cache_add_host(address, 1);
     }
 }
 

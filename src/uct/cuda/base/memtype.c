@@ -3,7 +3,7 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/first_use.h>
-#include <uct/cuda/base/hostmem.h>
+#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/log.h>
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ void uct_cuda_memtype_setup(void)
     /* Now, and not with the first copy: no other thread is in malloc() yet */
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
         (state == UCT_ABI_MEMTYPE_CACHE_HOOKED)) {
-        uct_cuda_hostmem_enable();
+        uct_cuda_memory_cache_enable();
     }
 
     if (state == UCT_ABI_MEMTYPE_CACHE_BLIND) {

@@ -28,10 +28,11 @@ BEGIN_C_DECLS
  *      base/ctx.c                    contexts that are kept; one lock for
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
- *   5. base/nvml.c, base/memory.c, base/host_bounce.c, base/host_pipeline.c,
- *      base/queue.c, cuda_ipc/cuda_ipc_address.c, abi/
+ *   5. base/nvml.c, base/memory.c, base/host/host_bounce.c,
+ *      base/host/host_pipeline.c, base/queue.c,
+ *      cuda_ipc/cuda_ipc_address.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
- *   7. base/host_registry.c          last: the hook that takes it runs inside
+ *   7. base/host/host_registry.c     last: the hook that takes it runs inside
  *                                    munmap(), which free() may call with any
  *                                    of the others held. Under it nothing is
  *                                    allocated or freed, and no driver called.

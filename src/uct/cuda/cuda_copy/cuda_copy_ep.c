@@ -5,9 +5,9 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/host_bounce.h>
-#include <uct/cuda/base/host_copy.h>
-#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/host/host_bounce.h>
+#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>

@@ -6,8 +6,8 @@
 #include <uct/cuda/cuda_copy/cuda_copy_host.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/host_pieces.h>
-#include <uct/cuda/base/host_pipeline.h>
+#include <uct/cuda/base/host/host_pieces.h>
+#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 

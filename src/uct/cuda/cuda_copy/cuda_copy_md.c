@@ -8,7 +8,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/fabric.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/hostmem.h>
+#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
@@ -266,7 +266,7 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         return UCS_OK;
     }
 
-    if (uct_cuda_hostmem_is_known(address)) {
+    if (uct_cuda_memory_cache_is_host(address)) {
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -275,7 +275,7 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         /* The driver may free what it knows, and use the address again, with no
          * hook seeing it */
         if (!memory.is_pinned) {
-            uct_cuda_hostmem_add(address, length);
+            uct_cuda_memory_cache_add_host(address, length);
         }
         return UCS_ERR_INVALID_ADDR;
     }

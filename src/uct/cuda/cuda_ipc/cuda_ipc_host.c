@@ -8,10 +8,10 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/host_bounce.h>
-#include <uct/cuda/base/host_copy.h>
-#include <uct/cuda/base/host_pieces.h>
-#include <uct/cuda/base/host_pipeline.h>
+#include <uct/cuda/base/host/host_bounce.h>
+#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_pieces.h>
+#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>

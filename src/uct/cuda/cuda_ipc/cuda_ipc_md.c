@@ -3,8 +3,8 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/host_pipeline.h>
-#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>

@@ -6,7 +6,7 @@
 #include <uct/cuda/multipath/multipath.h>
 
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/base/host_cpus.h>
+#include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/base/trace.h>

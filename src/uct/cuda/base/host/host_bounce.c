@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One block of slots for the process, and a bit for each that is free. */
-#include <uct/cuda/base/host_bounce.h>
+#include <uct/cuda/base/host/host_bounce.h>
 
-#include <uct/cuda/base/host_block.h>
+#include <uct/cuda/base/host/host_block.h>
 
 #include <pthread.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * program's: nothing is locked for a message, unless the user has asked for it
  * (UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE). What that locked is kept here.
  */
-#ifndef UCT_CUDA_BASE_HOST_REGISTRY_H
-#define UCT_CUDA_BASE_HOST_REGISTRY_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_REGISTRY_H
+#define UCT_CUDA_BASE_HOST_HOST_REGISTRY_H
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>

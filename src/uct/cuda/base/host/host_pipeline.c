@@ -8,13 +8,13 @@
  * One lock. It is held for moments, and while a context's streams are made;
  * nothing else's is taken behind it but the log's.
  */
-#include <uct/cuda/base/host_pipeline.h>
+#include <uct/cuda/base/host/host_pipeline.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/host_block.h>
-#include <uct/cuda/base/host_copy.h>
-#include <uct/cuda/base/host_cpus.h>
+#include <uct/cuda/base/host/host_block.h>
+#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
 

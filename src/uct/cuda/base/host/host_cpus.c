@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Affinity masks and control groups, as Linux tells of them. */
-#include <uct/cuda/base/host_cpus.h>
+#include <uct/cuda/base/host/host_cpus.h>
 
 #include <ctype.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Halves until the driver takes them; registrations consist of whole pages. */
-#include <uct/cuda/base/host_copy.h>
+#include <uct/cuda/base/host/host_copy.h>
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>

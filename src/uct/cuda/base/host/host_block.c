@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Mapped and locked when first wanted. */
-#include <uct/cuda/base/host_block.h>
+#include <uct/cuda/base/host/host_block.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>

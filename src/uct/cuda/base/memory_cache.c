@@ -3,7 +3,7 @@
  * A small table of page numbers, each with the generation it was learned in.
  * Every unmapping of memory starts a new generation, which forgets them all.
  */
-#include <uct/cuda/base/hostmem.h>
+#include <uct/cuda/base/memory_cache.h>
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/log.h>
@@ -40,7 +40,7 @@ static void enable_once(void)
     }
 }
 
-void uct_cuda_hostmem_enable(void)
+void uct_cuda_memory_cache_enable(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -53,7 +53,7 @@ static uint64_t entry_of(uint64_t page)
            (__atomic_load_n(&generation, __ATOMIC_ACQUIRE) & GENERATION_MASK);
 }
 
-bool uct_cuda_hostmem_is_known(const void *address)
+bool uct_cuda_memory_cache_is_host(const void *address)
 {
     const uint64_t page = (uintptr_t)address >> PAGE_SHIFT;
 
@@ -61,7 +61,7 @@ bool uct_cuda_hostmem_is_known(const void *address)
            entry_of(page);
 }
 
-void uct_cuda_hostmem_add(const void *address, size_t length)
+void uct_cuda_memory_cache_add_host(const void *address, size_t length)
 {
     const uint64_t page = (uintptr_t)address >> PAGE_SHIFT;
 

@@ -11,8 +11,8 @@
  * host to GPU        10.8       11.5          17  24.6  26
  * GPU to host        17.8       18.2          25  30.6  29
  */
-#ifndef UCT_CUDA_BASE_HOST_PIPELINE_H
-#define UCT_CUDA_BASE_HOST_PIPELINE_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_PIPELINE_H
+#define UCT_CUDA_BASE_HOST_HOST_PIPELINE_H
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>

@@ -4,8 +4,8 @@
  * less what other processes of the node have as good a claim to, and no more
  * than its control group grants.
  */
-#ifndef UCT_CUDA_BASE_HOST_CPUS_H
-#define UCT_CUDA_BASE_HOST_CPUS_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_CPUS_H
+#define UCT_CUDA_BASE_HOST_HOST_CPUS_H
 
 #include <ucs/sys/compiler_def.h>
 

@@ -4,8 +4,8 @@
  * registration goes with the context that it was made in; the block stays where
  * it is and is locked anew.
  */
-#ifndef UCT_CUDA_BASE_HOST_BLOCK_H
-#define UCT_CUDA_BASE_HOST_BLOCK_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_BLOCK_H
+#define UCT_CUDA_BASE_HOST_HOST_BLOCK_H
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>

@@ -3,8 +3,8 @@
  * Which pageable buffers were copied how often: is it time to page-lock one?
  * Not thread safe.
  */
-#ifndef UCT_CUDA_BASE_HOST_USAGE_H
-#define UCT_CUDA_BASE_HOST_USAGE_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_USAGE_H
+#define UCT_CUDA_BASE_HOST_HOST_USAGE_H
 
 #include <ucs/sys/compiler_def.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One copy between GPU and host memory, whatever the driver knows of that. */
-#ifndef UCT_CUDA_BASE_HOST_COPY_H
-#define UCT_CUDA_BASE_HOST_COPY_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_COPY_H
+#define UCT_CUDA_BASE_HOST_HOST_COPY_H
 
 #include <ucs/type/status.h>
 

@@ -10,13 +10,13 @@
  * ours unlocks, and the hook waits for it. Should that thread need a lock that
  * the unmapping one holds, the wait ends after a while.
  */
-#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/host/host_registry.h>
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/host_usage.h>
+#include <uct/cuda/base/host/host_usage.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/thread.h>

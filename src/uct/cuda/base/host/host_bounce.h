@@ -5,8 +5,8 @@
  * page-locked memory 8.0 and the caller may do something else (measured on
  * H200).
  */
-#ifndef UCT_CUDA_BASE_HOST_BOUNCE_H
-#define UCT_CUDA_BASE_HOST_BOUNCE_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_BOUNCE_H
+#define UCT_CUDA_BASE_HOST_HOST_BOUNCE_H
 
 #include <ucs/sys/compiler_def.h>
 

@@ -3,11 +3,11 @@
  * Host memory that is about to be copied to or from a GPU: the pieces that it
  * is page-locked in, which no copy may cross, held while it lasts.
  */
-#ifndef UCT_CUDA_BASE_HOST_PIECES_H
-#define UCT_CUDA_BASE_HOST_PIECES_H
+#ifndef UCT_CUDA_BASE_HOST_HOST_PIECES_H
+#define UCT_CUDA_BASE_HOST_HOST_PIECES_H
 
-#include <uct/cuda/base/host_pipeline.h>
-#include <uct/cuda/base/host_registry.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/host/host_registry.h>
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>

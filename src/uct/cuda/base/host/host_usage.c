@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A table by address; buffers that share a slot drive each other out. */
-#include <uct/cuda/base/host_usage.h>
+#include <uct/cuda/base/host/host_usage.h>
 
 
 /*

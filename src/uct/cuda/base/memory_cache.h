@@ -3,8 +3,8 @@
  * Pages known to be host memory. Where UCX has no working cache of memory types
  * it asks about every buffer; this keeps the driver out of the answer.
  */
-#ifndef UCT_CUDA_BASE_HOSTMEM_H
-#define UCT_CUDA_BASE_HOSTMEM_H
+#ifndef UCT_CUDA_BASE_MEMORY_CACHE_H
+#define UCT_CUDA_BASE_MEMORY_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,12 +14,12 @@
  * Start to remember. Needs UCX's hooks on unmapping, since an address that was
  * unmapped may come back as GPU memory; without them nothing is remembered.
  */
-void uct_cuda_hostmem_enable(void);
+void uct_cuda_memory_cache_enable(void);
 
 /** Is this surely host memory? Nanoseconds; any thread. */
-bool uct_cuda_hostmem_is_known(const void *address);
+bool uct_cuda_memory_cache_is_host(const void *address);
 
 /** The driver has said that this is host memory. */
-void uct_cuda_hostmem_add(const void *address, size_t length);
+void uct_cuda_memory_cache_add_host(const void *address, size_t length);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Few pieces need no memory of their own; more are allocated, as they grow. */
-#include <uct/cuda/base/host_pieces.h>
+#include <uct/cuda/base/host/host_pieces.h>
 
-#include <uct/cuda/base/host_copy.h>
+#include <uct/cuda/base/host/host_copy.h>
 
 #include <linux/mempolicy.h>
 #include <stdlib.h>
