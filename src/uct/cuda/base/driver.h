@@ -30,9 +30,7 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
 #define UCT_CUDA_DRIVER_FUNCTIONS(_req, _opt) \
     /* the driver and its errors */ \
     _req(cuInit, "cuInit", (unsigned)) \
-    _req(cuDriverGetVersion, "cuDriverGetVersion", (int*)) \
     _req(cuGetErrorName, "cuGetErrorName", (CUresult, const char**)) \
-    _req(cuGetErrorString, "cuGetErrorString", (CUresult, const char**)) \
     /* devices */ \
     _req(cuDeviceGetCount, "cuDeviceGetCount", (int*)) \
     _req(cuDeviceGet, "cuDeviceGet", (CUdevice*, int)) \
@@ -42,8 +40,6 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
          (int*, CUdevice_attribute, CUdevice)) \
     _req(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice)) \
     _req(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char*, int, CUdevice)) \
-    _opt(cuDeviceGetByPCIBusId, "cuDeviceGetByPCIBusId", \
-         (CUdevice*, const char*)) \
     _req(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", \
          (int*, CUdevice, CUdevice)) \
     _opt(cuDeviceGetP2PAttribute, "cuDeviceGetP2PAttribute", \
@@ -62,16 +58,12 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _req(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext*)) \
     _req(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
     _req(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice*)) \
-    _req(cuCtxSynchronize, "cuCtxSynchronize", (void)) \
     _opt(cuCtxGetId, "cuCtxGetId", (CUcontext, unsigned long long*)) \
     _opt(cuCtxSetFlags, "cuCtxSetFlags", (unsigned)) \
     _req(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", \
          (CUcontext, unsigned)) \
     _req(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
-    _opt(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", \
-         (int*, int*)) \
     /* memory */ \
-    _req(cuMemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*)) \
     _req(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
     _req(cuMemFree, "cuMemFree_v2", (CUdeviceptr)) \
     _req(cuMemAllocManaged, "cuMemAllocManaged", \
@@ -81,8 +73,6 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _req(cuMemHostRegister, "cuMemHostRegister_v2", \
          (void*, size_t, unsigned)) \
     _req(cuMemHostUnregister, "cuMemHostUnregister", (void*)) \
-    _req(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", \
-         (CUdeviceptr*, void*, unsigned)) \
     _req(cuMemGetAddressRange, "cuMemGetAddressRange_v2", \
          (CUdeviceptr*, size_t*, CUdeviceptr)) \
     _req(cuPointerGetAttribute, "cuPointerGetAttribute", \
@@ -102,17 +92,10 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _req(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
          (CUdeviceptr*, CUipcMemHandle, unsigned)) \
     _req(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr)) \
-    _opt(cuIpcGetEventHandle, "cuIpcGetEventHandle", \
-         (CUipcEventHandle*, CUevent)) \
-    _opt(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", \
-         (CUevent*, CUipcEventHandle)) \
     /* virtual memory management */ \
     _opt(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", \
          (size_t*, const CUmemAllocationProp*, \
           CUmemAllocationGranularity_flags)) \
-    _opt(cuMemGetAllocationPropertiesFromHandle, \
-         "cuMemGetAllocationPropertiesFromHandle", \
-         (CUmemAllocationProp*, CUmemGenericAllocationHandle)) \
     _opt(cuMemCreate, "cuMemCreate", \
          (CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, \
           unsigned long long)) \
@@ -126,8 +109,6 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _opt(cuMemUnmap, "cuMemUnmap", (CUdeviceptr, size_t)) \
     _opt(cuMemSetAccess, "cuMemSetAccess", \
          (CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)) \
-    _opt(cuMemGetAccess, "cuMemGetAccess", \
-         (unsigned long long*, const CUmemLocation*, CUdeviceptr)) \
     _opt(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", \
          (CUmemGenericAllocationHandle*, void*)) \
     _opt(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", \
@@ -138,15 +119,8 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     /* memory pools */ \
     _opt(cuMemAllocAsync, "cuMemAllocAsync", \
          (CUdeviceptr*, size_t, CUstream)) \
-    _opt(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream)) \
     _opt(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
          (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
-    _opt(cuDeviceGetMemPool, "cuDeviceGetMemPool", \
-         (CUmemoryPool*, CUdevice)) \
-    _opt(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", \
-         (CUmemoryPool*, CUdevice)) \
-    _opt(cuMemPoolCreate, "cuMemPoolCreate", \
-         (CUmemoryPool*, const CUmemPoolProps*)) \
     _opt(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool)) \
     _opt(cuMemPoolSetAccess, "cuMemPoolSetAccess", \
          (CUmemoryPool, const CUmemAccessDesc*, size_t)) \
@@ -169,28 +143,17 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _req(cuMemcpyHtoD, "cuMemcpyHtoD_v2", \
          (CUdeviceptr, const void*, size_t)) \
     _req(cuMemcpyDtoH, "cuMemcpyDtoH_v2", (void*, CUdeviceptr, size_t)) \
-    _req(cuMemcpyDtoD, "cuMemcpyDtoD_v2", \
-         (CUdeviceptr, CUdeviceptr, size_t)) \
     _req(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", \
          (CUdeviceptr, const void*, size_t, CUstream)) \
     _req(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", \
          (void*, CUdeviceptr, size_t, CUstream)) \
     _req(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", \
          (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
-    _req(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", \
-         (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
     _req(cuMemsetD8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t)) \
-    _req(cuMemsetD8Async, "cuMemsetD8Async", \
-         (CUdeviceptr, unsigned char, size_t, CUstream)) \
-    _req(cuMemsetD32Async, "cuMemsetD32Async", \
-         (CUdeviceptr, unsigned, size_t, CUstream)) \
     /* streams and events */ \
     _req(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
-    _opt(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", \
-         (CUstream*, unsigned, int)) \
     _req(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream)) \
     _req(cuStreamSynchronize, "cuStreamSynchronize", (CUstream)) \
-    _req(cuStreamQuery, "cuStreamQuery", (CUstream)) \
     _req(cuStreamWaitEvent, "cuStreamWaitEvent", \
          (CUstream, CUevent, unsigned)) \
     _req(cuEventCreate, "cuEventCreate", (CUevent*, unsigned)) \
@@ -208,20 +171,15 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
     _opt(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", \
          (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, \
           const CUDA_MEMCPY3D*, CUcontext)) \
-    _opt(cuGraphAddEmptyNode, "cuGraphAddEmptyNode", \
-         (CUgraphNode*, CUgraph, const CUgraphNode*, size_t)) \
     _opt(cuGraphAddEventRecordNode, "cuGraphAddEventRecordNode", \
          (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUevent)) \
     _opt(cuGraphAddEventWaitNode, "cuGraphAddEventWaitNode", \
          (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUevent)) \
     _opt(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", \
          (CUgraphExec*, CUgraph, unsigned long long)) \
-    _opt(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", \
-         (CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*)) \
     _opt(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", \
          (CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*, CUcontext)) \
     _opt(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec)) \
-    _opt(cuGraphUpload, "cuGraphUpload", (CUgraphExec, CUstream)) \
     _opt(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))
 
 
