@@ -39,18 +39,18 @@ compare_hgx_put() {
 }
 
 compare_small() {
-    # a message of 1 MiB and its answer of 4 bytes from GPU memory, which goes
-    # by one copy and not by two synchronous ones: 9 us and not 22
-    compare hgx-h200 bw stock,ours 1M:1M 'bw/ours:stock/1M>=1.3'
+    # a message of 1 MiB and its answer of 4 bytes from GPU memory, sent eagerly
+    # as stock's module sends it
+    compare hgx-h200 bw stock,ours 1M:1M 'bw/ours:stock/1M>=0.98'
 }
 
 compare_host() {
-    # between host and GPU memory: the GPU's PCIe link at full speed, 55 GB/s,
-    # and with the other GPUs' links most of what the host's memory gives, 177
-    # and 143
-    compare hgx-h200 bw4-hd,bw4-dh stock,single,ours 16M:16M \
-            'bw4-hd/single:stock/16M>=4' 'bw4-dh/single:stock/16M>=4' \
-            'bw4-hd/ours:single/16M>=2.5' 'bw4-dh/ours:single/16M>=2.2'
+    # between page-locked host memory and a GPU's: one PCIe link as with stock's
+    # module, 55 GB/s, and with the other GPUs' links most of what the host's
+    # memory gives, 177 and 143
+    compare hgx-h200 bw4-pd,bw4-dp stock,single,ours 16M:16M \
+            'bw4-pd/single:stock/16M>=0.98' 'bw4-dp/single:stock/16M>=0.98' \
+            'bw4-pd/ours:single/16M>=2.5' 'bw4-dp/ours:single/16M>=2.2'
 }
 
 step compare-beluga-put full 480 compare_beluga_put \
@@ -60,6 +60,6 @@ step compare-beluga-mpi full 300 compare_beluga_mpi \
 step compare-hgx-put full 300 compare_hgx_put \
      "one put on hgx-h200: no slower than stock"
 step compare-small full 100 compare_small \
-     "MPI bandwidth on hgx-h200, 1 MiB, window 1: 1.3 times stock"
+     "MPI bandwidth on hgx-h200, 1 MiB, window 1: no slower than stock"
 step compare-host full 150 compare_host \
-     "MPI bandwidth H D and D H on hgx-h200, window 4: 4 times stock, twice that"
+     "page-locked host memory on hgx-h200, window 4: several links against one"
