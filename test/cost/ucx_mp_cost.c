@@ -39,7 +39,7 @@ typedef struct {
     CUdeviceptr   staging[UCT_CUDA_MP_MAX_PATHS];
     void          *host;
     CUdeviceptr   buffers[COST_BUFFERS][2]; /* source, destination */
-    CUcontext     ctx[UCT_CUDA_TOPO_MAX_GPUS];
+    CUcontext     ctx[UCT_CUDA_MAX_GPUS];
     CUstream      stream;
     CUevent       event;
 } bare_t;
@@ -105,10 +105,9 @@ static void print_times(const char *what, double *times, unsigned count)
 
 static int step_device(const uct_cuda_mp_step_t *step)
 {
-    int from = uct_cuda_mp_lane_from(step->lane);
-
-    return (from == UCT_CUDA_MP_LANE_HOST) ? uct_cuda_mp_lane_to(step->lane) :
-                                             from;
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(step->lane),
+                                     uct_cuda_mp_lane_to(step->lane)));
 }
 
 static uintptr_t bare_address(const uct_cuda_mp_place_t *place,
@@ -258,8 +257,8 @@ static void request_fill(unsigned pair, size_t size,
 {
     request->src        = bare.buffers[pair][0];
     request->dst        = bare.buffers[pair][1];
-    request->src_device = options.src;
-    request->dst_device = options.dst;
+    request->src_end    = uct_cuda_end_gpu(options.src);
+    request->dst_end    = uct_cuda_end_gpu(options.dst);
     request->size       = size;
 }
 
@@ -452,7 +451,8 @@ int main(int argc, char **argv)
     set(&config, "MULTIPATH_GRAPH", "y");
     know.topo   = topo;
     know.config = &config;
-    uct_cuda_mp_plan_make(&know, options.src, options.dst, options.size,
+    uct_cuda_mp_plan_make(&know, uct_cuda_end_gpu(options.src),
+                          uct_cuda_end_gpu(options.dst), options.size,
                           &plan);
     if (plan.num_paths == 0) {
         die("one path is all there is");

@@ -380,9 +380,9 @@ carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
     request.size = FAULTS_SIZE;
     if (way == WAY_LOCAL) {
         request.src        = faults.ours;
-        request.src_device = FAULTS_OURS;
+        request.src_end    = uct_cuda_end_gpu(FAULTS_OURS);
         request.dst        = faults.other;
-        request.dst_device = FAULTS_OTHER;
+        request.dst_end    = uct_cuda_end_gpu(FAULTS_OTHER);
         status             = uct_cuda_mp_start(engine, &request, &transfer);
     } else {
         if (map(mapped, FAULTS_OURS, &remote) != UCS_OK) {
@@ -390,9 +390,11 @@ carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
         }
 
         request.src        = (way == WAY_PUT) ? faults.ours : remote;
-        request.src_device = (way == WAY_PUT) ? FAULTS_OURS : FAULTS_PEERS;
+        request.src_end    = uct_cuda_end_gpu((way == WAY_PUT) ? FAULTS_OURS :
+                                                                 FAULTS_PEERS);
         request.dst        = (way == WAY_PUT) ? remote : faults.ours;
-        request.dst_device = (way == WAY_PUT) ? FAULTS_PEERS : FAULTS_OURS;
+        request.dst_end    = uct_cuda_end_gpu((way == WAY_PUT) ? FAULTS_PEERS :
+                                                                 FAULTS_OURS);
         status = uct_cuda_mp_start_remote(engine, &request,
                                           (way == WAY_PUT) ?
                                                   UCT_CUDA_MP_REMOTE_DST :

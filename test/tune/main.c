@@ -222,8 +222,8 @@ static bool is_first_of_class(const uct_cuda_mp_tuning_t *table, int from,
 {
     int i, j;
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
-        for (j = 0; j < UCT_CUDA_TOPO_MAX_GPUS; ++j) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        for (j = 0; j < UCT_CUDA_MAX_GPUS; ++j) {
             if ((i == from) && (j == to)) {
                 return true;
             }

@@ -12,7 +12,7 @@
 
 #define MAX_DEPS (UCT_CUDA_MP_NUM_LANES + 2)
 
-#define MAX_PLACES (UCT_CUDA_TOPO_MAX_GPUS + CUEMU_MAX_NUMA)
+#define MAX_PLACES (UCT_CUDA_MAX_GPUS + CUEMU_MAX_NUMA)
 
 
 /* Staging memory of a GPU or NUMA node */
@@ -26,7 +26,7 @@ struct ucx_mp_player {
     cuemu_sim_t   *sim;
     void          *memory;
     const int64_t *cost;                          /* of each call */
-    int           gpu[UCT_CUDA_TOPO_MAX_GPUS];    /* ordinal: GPU of the node */
+    int           gpu[UCT_CUDA_MAX_GPUS];    /* ordinal: GPU of the node */
     int           num_numa;
     cuemu_time_t  begin;
     cuemu_time_t  cpu;                            /* the calling processor */
@@ -111,11 +111,11 @@ static cuemu_op_id_t add(ucx_mp_player_t *player, cuemu_op_desc_t *desc,
     return id;
 }
 
-static cuemu_place_t lane_place(const ucx_mp_player_t *player, int end,
-                                int numa)
+static cuemu_place_t lane_place(const ucx_mp_player_t *player,
+                                uct_cuda_end_t end, int numa)
 {
-    if (end != UCT_CUDA_MP_LANE_HOST) {
-        return CUEMU_PLACE_GPU(player->gpu[end]);
+    if (uct_cuda_end_is_gpu(end)) {
+        return CUEMU_PLACE_GPU(player->gpu[uct_cuda_end_device(end)]);
     }
 
     return CUEMU_PLACE_NUMA((numa < player->num_numa) ? numa : 0);
@@ -125,7 +125,7 @@ static cuemu_place_t lane_place(const ucx_mp_player_t *player, int end,
 static staging_t *place_staging(ucx_mp_player_t *player, bool is_gpu, int owner)
 {
     return &player->staging[is_gpu ? owner :
-                                     UCT_CUDA_TOPO_MAX_GPUS +
+                                     UCT_CUDA_MAX_GPUS +
                                              owner % CUEMU_MAX_NUMA];
 }
 

@@ -30,7 +30,7 @@ typedef struct {
     uct_cuda_mp_tuning_t     *table; /* with one line: what is to be tried */
     uct_cuda_mp_plan_t       plan;
     unsigned                 num_relays;
-    int                      relays[UCT_CUDA_TOPO_MAX_GPUS]; /* by rank - 1 */
+    int                      relays[UCT_CUDA_MAX_GPUS]; /* by rank - 1 */
     bool                     has_host;
     unsigned long            plays;
 } search_t;
@@ -152,6 +152,8 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
         .tuning = table, .model = &search->tune->table->model
     };
     const ucx_mp_tune_case_t *tune = search->tune;
+    const uct_cuda_end_t src       = uct_cuda_end_gpu(tune->src);
+    const uct_cuda_end_t dst       = uct_cuda_end_gpu(tune->dst);
     size_t most                    = uct_cuda_mp_plan_max_size(config);
     size_t pieces                  = (tune->size + most - 1) / most;
     size_t piece                   = (tune->size + pieces - 1) / pieces;
@@ -164,7 +166,7 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
         piece = (piece + UCT_CUDA_MP_ALIGN - 1) & ~(UCT_CUDA_MP_ALIGN - 1);
     }
 
-    uct_cuda_mp_plan_make(&know, tune->src, tune->dst, piece, plan);
+    uct_cuda_mp_plan_make(&know, src, dst, piece, plan);
     if (plan->num_paths == 0) {
         *predicted_p = plan->single_seconds * pieces;
         return ucx_mp_player_single(tune->player, tune->src, tune->dst,
@@ -175,9 +177,9 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
     while (left > 0) {
         piece = (left < piece) ? left : piece;
         if (piece != plan->size) {
-            uct_cuda_mp_plan_make(&know, tune->src, tune->dst, piece, plan);
+            uct_cuda_mp_plan_make(&know, src, dst, piece, plan);
             if (plan->num_paths == 0) {
-                uct_cuda_mp_plan_single(tune->src, tune->dst, piece, plan);
+                uct_cuda_mp_plan_single(src, dst, piece, plan);
             }
         }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 
-#define MAX_PATHS (UCT_CUDA_TOPO_MAX_GPUS + 2)
+#define MAX_PATHS (UCT_CUDA_MAX_GPUS + 2)
 #define CHUNKS    16u
 #define WARM_UP   2u
 
@@ -32,7 +32,7 @@ typedef struct {
     int         dst;
     CUdeviceptr from;
     CUdeviceptr to;
-    CUdeviceptr staging[UCT_CUDA_TOPO_MAX_GPUS];
+    CUdeviceptr staging[UCT_CUDA_MAX_GPUS];
     void        *host;
     CUstream    first[MAX_PATHS];  /* by path: first hop, or the only one */
     CUstream    second[MAX_PATHS];

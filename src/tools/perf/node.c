@@ -8,7 +8,7 @@
 #include <time.h>
 
 
-static CUcontext contexts[UCT_CUDA_TOPO_MAX_GPUS];
+static CUcontext contexts[UCT_CUDA_MAX_GPUS];
 static const uct_cuda_topo_t *topo;
 
 

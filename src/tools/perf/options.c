@@ -200,11 +200,11 @@ void ucx_mp_perf_options_read(int argc, char **argv,
             break;
         case OPTION_SRC:
             options->src = (int)read_number("--src", optarg, 0,
-                                            UCT_CUDA_TOPO_MAX_GPUS - 1);
+                                            UCT_CUDA_MAX_GPUS - 1);
             break;
         case OPTION_DST:
             options->dst = (int)read_number("--dst", optarg, 0,
-                                            UCT_CUDA_TOPO_MAX_GPUS - 1);
+                                            UCT_CUDA_MAX_GPUS - 1);
             break;
         case OPTION_REPEATS:
             options->repeats = (unsigned)read_number("--repeats", optarg, 3,

@@ -37,12 +37,14 @@ static void probe(ucx_mp_topo_node_t *node, bool details)
     node->wiring.times.draw = uct_cuda_wiring_now() - start;
 }
 
-static void check_gpu(const char *name, int gpu, const uct_cuda_topo_t *topo)
+static void check_end(const char *name, uct_cuda_end_t end,
+                      const uct_cuda_topo_t *topo)
 {
-    if (gpu >= topo->num_gpus) {
+    if (uct_cuda_end_is_gpu(end) &&
+        (uct_cuda_end_device(end) >= topo->num_gpus)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
                         "--plan: %s %d: this process sees %d GPU%s, from 0 on",
-                        name, gpu, topo->num_gpus,
+                        name, uct_cuda_end_device(end), topo->num_gpus,
                         (topo->num_gpus == 1) ? "" : "s");
     }
 }
@@ -89,12 +91,12 @@ int main(int argc, char **argv)
     /* Times are those of the questions that a message asks, no others */
     probe(&node, options.format != UCX_MP_TOPO_TIME);
     if (options.plan) {
-        check_gpu("SRC", options.src, &node.topo);
-        check_gpu("DST", options.dst, &node.topo);
-        if (options.src == options.dst) {
+        check_end("SRC", options.src, &node.topo);
+        check_end("DST", options.dst, &node.topo);
+        if (uct_cuda_end_equal(options.src, options.dst)) {
             ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
                             "--plan: SRC and DST are both %s",
-                            uct_cuda_mp_device_str(options.src, name,
+                            uct_cuda_end_str(options.src, name,
                                                    sizeof(name)));
         }
         ucx_mp_topo_plan_make(&node.topo, &options, &plan);

@@ -64,27 +64,27 @@ static void usage_error(const char *format, const char *what)
     exit(UCX_MP_TOPO_USAGE);
 }
 
-/* A GPU's number, or -1 for "host" */
-static int read_end(const char *name, const char *text)
+/* A GPU's number, or "host" */
+static uct_cuda_end_t read_end(const char *name, const char *text)
 {
     const char *digits = (strncmp(text, "gpu", 3) == 0) ? text + 3 : text;
     char *end;
     long value;
 
     if (strcmp(text, "host") == 0) {
-        return -1;
+        return uct_cuda_end_host();
     }
 
     value = strtol(digits, &end, 10);
     if (!isdigit((unsigned char)digits[0]) || (*end != '\0') || (value < 0) ||
-        (value >= UCT_CUDA_TOPO_MAX_GPUS)) {
+        (value >= UCT_CUDA_MAX_GPUS)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
                         "--plan: %s '%s' is no GPU; expected a number from 0, "
                         "or host",
                         name, text);
     }
 
-    return (int)value;
+    return uct_cuda_end_gpu((int)value);
 }
 
 /* Bytes, or with K, M or G behind them powers of 1024 */

@@ -186,15 +186,12 @@ static int set_compare(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Between two GPUs, or the host (-1) and one; the host to itself is none */
-static bool has_link(const uct_cuda_topo_t *topo, int from, int to)
+/* Between two GPUs, or the host and one; none has one to itself */
+static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
+                     uct_cuda_end_t to)
 {
-    if (from < 0) {
-        return (to >= 0) && (topo->gpus[to].from_host.bandwidth > 0);
-    }
-
-    return ((to < 0) ? topo->gpus[from].to_host.bandwidth :
-                       topo->links[from][to].bandwidth) > 0;
+    return !uct_cuda_end_equal(from, to) &&
+           (uct_cuda_mp_model_bandwidth(topo, uct_cuda_mp_lane(from, to)) > 0);
 }
 
 /* Every set of the direct path with some of the relays and perhaps the host;
@@ -205,8 +202,11 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
 {
     const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
     const uct_cuda_mp_path_t host   = {UCT_CUDA_MP_ROUTE_HOST, -1};
-    const int start = (options->src >= 0) ? options->src : options->dst;
-    int relays[UCT_CUDA_TOPO_MAX_GPUS];
+    const uct_cuda_end_t memory     = uct_cuda_end_host();
+    const int start                 = uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(options->src, options->dst));
+    uct_cuda_end_t relay;
+    int relays[UCT_CUDA_MAX_GPUS];
     unsigned count = 0;
     unsigned total = 0;
     unsigned mask, i, with_host;
@@ -214,9 +214,10 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
     int gpu, n;
 
     for (n = 1; n < topo->num_gpus; ++n) {
-        gpu = (start + n) % topo->num_gpus;
-        if ((gpu != options->dst) && has_link(topo, options->src, gpu) &&
-            has_link(topo, gpu, options->dst) &&
+        gpu   = (start + n) % topo->num_gpus;
+        relay = uct_cuda_end_gpu(gpu);
+        if (has_link(topo, options->src, relay) &&
+            has_link(topo, relay, options->dst) &&
             (count < UCT_CUDA_MP_MAX_PATHS - 2)) {
             relays[count++] = gpu;
         }
@@ -224,8 +225,8 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
 
     for (mask = 0; mask < (1u << count); ++mask) {
         for (with_host = 0; with_host < 2; ++with_host) {
-            if (with_host && !(has_link(topo, options->src, -1) &&
-                               has_link(topo, -1, options->dst))) {
+            if (with_host && !(has_link(topo, options->src, memory) &&
+                               has_link(topo, memory, options->dst))) {
                 continue;
             }
 
@@ -299,8 +300,8 @@ static void print_reasons(const uct_cuda_topo_t *topo,
     if (!has_link(topo, options->src, options->dst)) {
         fprintf(stream, "why: %s and %s are no peers: the driver offers no "
                         "access between them\n",
-                uct_cuda_mp_device_str(options->src, from, sizeof(from)),
-                uct_cuda_mp_device_str(options->dst, to, sizeof(to)));
+                uct_cuda_end_str(options->src, from, sizeof(from)),
+                uct_cuda_end_str(options->dst, to, sizeof(to)));
         return;
     }
 
@@ -380,8 +381,8 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
 
     if (plan->pieces > 1) {
         fprintf(stream, "%s -> %s, %zu bytes go in %zu pieces like this:\n",
-                uct_cuda_mp_device_str(options->src, from, sizeof(from)),
-                uct_cuda_mp_device_str(options->dst, to, sizeof(to)),
+                uct_cuda_end_str(options->src, from, sizeof(from)),
+                uct_cuda_end_str(options->dst, to, sizeof(to)),
                 options->size, plan->pieces);
     }
 
@@ -395,6 +396,12 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
     }
 }
 
+/* A GPU's ordinal; -1 is host memory */
+static int json_end(uct_cuda_end_t end)
+{
+    return uct_cuda_end_is_host(end) ? -1 : uct_cuda_end_device(end);
+}
+
 void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const uct_cuda_mp_plan_path_t *path;
@@ -405,7 +412,7 @@ void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
                     "\"pieces\": %zu, \"bytes\": %zu, \"seconds\": %.9f, "
                     "\"single_path_seconds\": %.9f,\n    \"copies\": %u, "
                     "\"executor\": \"%s\", \"paths\": [",
-            plan->plan.src_device, plan->plan.dst_device, plan->pieces,
+            json_end(plan->plan.src), json_end(plan->plan.dst), plan->pieces,
             plan->piece,
             (plan->plan.num_paths > 0) ? plan->plan.seconds :
                                          plan->plan.single_seconds,

@@ -38,7 +38,7 @@ typedef struct {
     const ucx_mp_topo_plan_t *plan;
     FILE                     *out;
     int    num_placed;
-    int    column[UCT_CUDA_TOPO_MAX_GPUS];           /* of a GPU */
+    int    column[UCT_CUDA_MAX_GPUS];           /* of a GPU */
     int    first[UCT_CUDA_WIRING_MAX_SWITCHES];      /* columns of a switch */
     int    last[UCT_CUDA_WIRING_MAX_SWITCHES];
     int    depth[UCT_CUDA_WIRING_MAX_SWITCHES];      /* 1: at a NUMA node */
@@ -376,10 +376,13 @@ static void draw_gpus(const drawing_t *d)
                  topo->gpus[i].to_host.bandwidth / GIGA);
         put_text(d, x + 12, y - 10, "start", "label", text);
 
-        style = ((d->plan != NULL) && ((d->plan->plan.src_device == i) ||
-                                       (d->plan->plan.dst_device == i))) ?
-                        "gpu end" :
-                        "gpu";
+        style = "gpu";
+        if ((d->plan != NULL) &&
+            (uct_cuda_end_is_device(d->plan->plan.src, i) ||
+             uct_cuda_end_is_device(d->plan->plan.dst, i))) {
+            style = "gpu end";
+        }
+
         put_box(d, x - GPU_WIDTH / 2., y, GPU_WIDTH, GPU_HEIGHT, style);
         snprintf(text, sizeof(text), "GPU %d", i);
         put_text(d, x, y + 20, "middle", "name", text);
@@ -551,14 +554,18 @@ static void draw_over_host(const drawing_t *d, int from, int to, bool in_memory,
     draw_climb(d, to, top, -shift, false, colour, marker);
 }
 
-static void draw_hop(const drawing_t *d, int from, int to, double shift,
+static void draw_hop(const drawing_t *d, uint16_t lane, double shift,
                      const char *colour, const char *marker)
 {
+    const uct_cuda_end_t src = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t dst = uct_cuda_mp_lane_to(lane);
+    const int from           = uct_cuda_end_device(src);
+    const int to             = uct_cuda_end_device(dst);
     double y;
 
-    if (from < 0) {
+    if (uct_cuda_end_is_host(src)) {
         draw_climb(d, to, UCT_CUDA_WIRING_NONE, -shift, false, colour, marker);
-    } else if (to < 0) {
+    } else if (uct_cuda_end_is_host(dst)) {
         draw_climb(d, from, UCT_CUDA_WIRING_NONE, shift, true, colour, marker);
     } else if (has_arc(d, from, to) || has_arc(d, to, from)) {
         put_arc(d, from, to, shift / 2, 3, colour, marker);
@@ -581,29 +588,24 @@ static void draw_plan(const drawing_t *d, double legend_y)
     const uct_cuda_mp_plan_path_t *path;
     const char *colour;
     char marker[64], text[160], name[16];
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
     double shift;
-    unsigned i;
+    unsigned i, hop, hops;
 
     for (i = 0; i < plan->num_paths; ++i) {
         path   = &plan->paths[i];
         colour = colours[i % (sizeof(colours) / sizeof(colours[0]))];
         shift  = PATH_STEP * (i + 1.) * ((i % 2) ? -1 : 1) - PATH_STEP / 2.;
         snprintf(marker, sizeof(marker), " marker-end=\"url(#arrow%u)\"", i);
-        switch (path->path.route) {
-        case UCT_CUDA_MP_ROUTE_DIRECT:
-            draw_hop(d, plan->src_device, plan->dst_device, shift, colour,
-                     marker);
-            break;
-        case UCT_CUDA_MP_ROUTE_GPU:
-            draw_hop(d, plan->src_device, path->path.gpu, shift, colour,
-                     marker);
-            draw_hop(d, path->path.gpu, plan->dst_device, shift, colour,
-                     marker);
-            break;
-        case UCT_CUDA_MP_ROUTE_HOST:
-            draw_over_host(d, plan->src_device, plan->dst_device, true,
-                           PATH_STEP, colour, marker);
-            break;
+        if (path->path.route == UCT_CUDA_MP_ROUTE_HOST) {
+            draw_over_host(d, uct_cuda_end_device(plan->src),
+                           uct_cuda_end_device(plan->dst), true, PATH_STEP,
+                           colour, marker);
+        } else {
+            hops = uct_cuda_mp_plan_path_lanes(plan, &path->path, lanes);
+            for (hop = 0; hop < hops; ++hop) {
+                draw_hop(d, lanes[hop], shift, colour, marker);
+            }
         }
 
         fprintf(d->out,
@@ -628,12 +630,12 @@ static void draw_plan(const drawing_t *d, double legend_y)
     }
 }
 
-static void end_str(int device, char *text, size_t size)
+static void end_str(uct_cuda_end_t end, char *text, size_t size)
 {
-    if (device < 0) {
+    if (uct_cuda_end_is_host(end)) {
         snprintf(text, size, "host memory");
     } else {
-        snprintf(text, size, "GPU %d", device);
+        snprintf(text, size, "GPU %d", uct_cuda_end_device(end));
     }
 }
 
@@ -647,8 +649,8 @@ static void title_str(const ucx_mp_topo_plan_t *plan, char *text, size_t size)
         return;
     }
 
-    end_str(p->src_device, from, sizeof(from));
-    end_str(p->dst_device, to, sizeof(to));
+    end_str(p->src, from, sizeof(from));
+    end_str(p->dst, to, sizeof(to));
     if (p->num_paths == 0) {
         snprintf(text, size, "%s to %s, %.4g MiB: one plain copy", from, to,
                  p->size / 1048576.);

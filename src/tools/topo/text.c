@@ -130,7 +130,7 @@ static void put_shared(const ucx_mp_topo_node_t *node, FILE *stream)
 {
     const uct_cuda_wiring_t *wiring = &node->wiring;
     const uct_cuda_topo_t *topo     = &node->topo;
-    char gpus[UCT_CUDA_TOPO_MAX_GPUS * 8];
+    char gpus[UCT_CUDA_MAX_GPUS * 8];
     char text[32];
     int i, n, m;
 

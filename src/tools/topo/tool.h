@@ -36,8 +36,8 @@ typedef struct {
     ucx_mp_topo_format_t format;
     const char           *svg; /**< --svg: file for a picture, or NULL */
     bool   plan;    /**< --plan: the plan from src to dst */
-    int    src;     /**< Ordinals; -1: host memory */
-    int    dst;
+    uct_cuda_end_t src; /**< A GPU or host memory */
+    uct_cuda_end_t dst;
     size_t size;    /**< Bytes */
     bool   steps;   /**< --steps: every copy of the plan */
     bool   verbose; /**< --verbose: what was missing while probing */

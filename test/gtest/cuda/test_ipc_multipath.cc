@@ -2,6 +2,7 @@
 /* What the engine is told of copies that it does not carry. */
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
+#include <multipath/end.h>
 }
 
 #include <gtest/gtest.h>
@@ -31,9 +32,9 @@ protected:
     {
         uct_cuda_op_t op = {};
 
-        rkey.gpu_device = peer;
-        uct_cuda_ipc_multipath_count(iface.get(), &rkey, local, 16ul << 20,
-                                     is_put, &op);
+        rkey.gpu = End(peer);
+        uct_cuda_ipc_multipath_count(iface.get(), &rkey, End(local),
+                                     16ul << 20, is_put, &op);
         uct_cuda_ipc_multipath_uncount(&op);
         return op.counted != UCT_CUDA_MP_NOT_COUNTED;
     }
@@ -47,8 +48,8 @@ protected:
 TEST_F(IpcMultipath, hidden_peers_are_no_host_memory)
 {
     for (bool is_put : {true, false}) {
-        for (int local : {UCT_CUDA_MP_DEVICE_HOST, 1}) {
-            EXPECT_FALSE(is_counted(-1, local, is_put)) << local << is_put;
+        for (int local : {HOST, 1}) {
+            EXPECT_FALSE(is_counted(HIDDEN, local, is_put)) << local << is_put;
             EXPECT_TRUE(is_counted(2, local, is_put)) << local << is_put;
         }
     }

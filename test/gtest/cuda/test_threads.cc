@@ -11,6 +11,7 @@ extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <multipath/end.h>
 }
 
 #include <gtest/gtest.h>
@@ -270,19 +271,19 @@ TEST_F(Threads, traffic)
             uct_cuda_mp_flow_t flow;
             unsigned queued, window;
 
-            uct_cuda_mp_flow_single(src, dst, random() % 2, &flow);
+            uct_cuda_mp_flow_single(End(src), End(dst), random() % 2, &flow);
             uct_cuda_mp_traffic_begin(traffic, &flow);
-            uct_cuda_mp_traffic_peek(traffic, dst, (dst + 1) % 4, &queued,
-                                     &window);
+            uct_cuda_mp_traffic_peek(traffic, End(dst), End((dst + 1) % 4),
+                                     &queued, &window);
             EXPECT_LE(queued, (unsigned)num_threads);
-            uct_cuda_mp_traffic_load(traffic, src, dst, &met);
+            uct_cuda_mp_traffic_load(traffic, End(src), End(dst), &met);
             uct_cuda_mp_traffic_look(traffic, &flow);
             uct_cuda_mp_traffic_end(traffic, &flow);
         }
     });
 
     for (int src = 0; src < 4; ++src) {
-        uct_cuda_mp_traffic_load(traffic, src, (src + 1) % 4, &load);
+        uct_cuda_mp_traffic_load(traffic, End(src), End((src + 1) % 4), &load);
         EXPECT_EQ(0u, load.queued);
     }
     uct_cuda_mp_traffic_destroy(traffic);

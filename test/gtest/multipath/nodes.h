@@ -6,6 +6,8 @@
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/planner.h>
 
+#include "end.h"
+
 #include <gtest/gtest.h>
 #include <string>
 
@@ -46,7 +48,7 @@ inline uct_cuda_topo_t mesh_node(int num_gpus, double nvlink, double pcie)
 inline uct_cuda_topo_t switch_node(int num_gpus, double ports, double pcie)
 {
     uct_cuda_topo_t topo = mesh_node(num_gpus, ports, pcie);
-    int out[UCT_CUDA_TOPO_MAX_GPUS], in[UCT_CUDA_TOPO_MAX_GPUS];
+    int out[UCT_CUDA_MAX_GPUS], in[UCT_CUDA_MAX_GPUS];
 
     for (int i = 0; i < num_gpus; ++i) {
         out[i] = uct_cuda_topo_add_limit(&topo, UCT_CUDA_TOPO_LIMIT_NVLINK,

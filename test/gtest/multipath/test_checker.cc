@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -38,7 +39,8 @@ protected:
               size_t size)
     {
         m_plan.reset(new uct_cuda_mp_plan_t);
-        uct_cuda_mp_plan_make(Know(topo, config), 0, 1, size, m_plan.get());
+        uct_cuda_mp_plan_make(Know(topo, config), End(0), End(1), size,
+                              m_plan.get());
         ASSERT_GT(m_plan->num_paths, 0u);
     }
 
@@ -53,10 +55,10 @@ protected:
         EXPECT_EQ(UCS_OK, check()) << m_error;
     }
 
-    void refused(const char *because)
+    void refused(const std::string &because)
     {
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, check());
-        EXPECT_NE(nullptr, strstr(m_error, because)) << m_error;
+        EXPECT_NE(nullptr, strstr(m_error, because.c_str())) << m_error;
     }
 
     uct_cuda_mp_step_t &step(unsigned i)
@@ -234,6 +236,25 @@ TEST_F(test_checker, steps_without_paths)
     accepted();
 }
 
+/* The GPU after the last one that tables have a place for is not host memory */
+TEST_F(test_checker, staging_on_a_gpu_beyond_the_tables)
+{
+    Config config;
+
+    config.set("", "y").set("_PATHS", "direct,host").set("_CHUNKS", "2");
+    make(beluga(), config, 4 * MiB);
+    accepted();
+    for (unsigned i = 0; i < m_plan->num_steps; ++i) {
+        for (uct_cuda_mp_place_t *place : {&step(i).from, &step(i).to}) {
+            if (place->type == UCT_CUDA_MP_PLACE_STAGING_HOST) {
+                place->type  = UCT_CUDA_MP_PLACE_STAGING_GPU;
+                place->owner = UCT_CUDA_MAX_GPUS;
+            }
+        }
+    }
+    refused("no such place");
+}
+
 TEST_F(test_checker, too_many)
 {
     m_plan->num_steps = UCT_CUDA_MP_MAX_STEPS + 1;
@@ -242,10 +263,14 @@ TEST_F(test_checker, too_many)
 
 TEST_F(test_checker, no_such_devices)
 {
-    m_plan->dst_device = m_plan->src_device;
-    refused("no transfer between");
-    m_plan->dst_device = 400;
-    refused("no transfer between");
+    m_plan->dst = m_plan->src;
+    refused("no transfer from gpu0 to gpu0");
+    for (auto &end : std::map<int, std::string>{{400, "gpu400"},
+                                                {HIDDEN, "hidden gpu"},
+                                                {NONE, "none"}}) {
+        m_plan->dst = End(end.first);
+        refused("no transfer from gpu0 to " + end.second);
+    }
 }
 
 

@@ -113,8 +113,8 @@ protected:
 
         t.request.src        = (CUdeviceptr)from + offset;
         t.request.dst        = (CUdeviceptr)to + offset;
-        t.request.src_device = src;
-        t.request.dst_device = dst;
+        t.request.src_end    = End(src);
+        t.request.dst_end    = End(dst);
         t.request.size       = size;
         t.transfer           = NULL;
         t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
@@ -129,8 +129,8 @@ protected:
 
         request.src        = 4096;
         request.dst        = 1 << 30;
-        request.src_device = src;
-        request.dst_device = dst;
+        request.src_end    = End(src);
+        request.dst_end    = End(dst);
         request.size       = 64 * MiB;
 
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
@@ -365,8 +365,8 @@ TEST_P(test_engine, threads)
             t.request.src        = (CUdeviceptr)m_node->alloc(n, size);
             t.request.dst        = (CUdeviceptr)m_node->alloc((n + 1) % 4,
                                                               size);
-            t.request.src_device = n;
-            t.request.dst_device = (n + 1) % 4;
+            t.request.src_end    = End(n);
+            t.request.dst_end    = End((n + 1) % 4);
             t.request.size       = size;
             memset((void*)t.request.src, 10 * n + i + 1, size);
         }
@@ -445,8 +445,8 @@ protected:
         CUdeviceptr mapped = m_node->map_remote(peer.memory, 0);
         request.src        = is_put ? (CUdeviceptr)local : mapped;
         request.dst        = is_put ? mapped : (CUdeviceptr)local;
-        request.src_device = is_put ? 0 : 1;
-        request.dst_device = is_put ? 1 : 0;
+        request.src_end    = End(is_put ? 0 : 1);
+        request.dst_end    = End(is_put ? 1 : 0);
         request.size       = size;
         EXPECT_EQ(UCS_OK,
                   uct_cuda_mp_start_remote(m_engine, &request, remote,
@@ -556,7 +556,7 @@ TEST_P(test_engine, not_ours)
 /* A program may see more GPUs than there are places for */
 TEST_P(test_engine, gpus_beyond_the_tables)
 {
-    const int beyond = UCT_CUDA_TOPO_MAX_GPUS;
+    const int beyond = UCT_CUDA_MAX_GPUS;
 
     m_config = Config();
     m_config.set("_LEDGER", "n");
@@ -568,12 +568,12 @@ TEST_P(test_engine, gpus_beyond_the_tables)
                                                          {0, beyond + 1},
                                                          {-1, beyond},
                                                          {beyond + 40, 1}}) {
-        EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, devices.first,
-                                          devices.second, MiB));
+        EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(devices.first),
+                                          End(devices.second), MiB));
         expect_not_ours(devices.first, devices.second);
         EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
-                  uct_cuda_mp_single_begin(m_engine, devices.first,
-                                           devices.second, 64 * MiB));
+                  uct_cuda_mp_single_begin(m_engine, End(devices.first),
+                                           End(devices.second), 64 * MiB));
     }
 }
 
@@ -603,22 +603,24 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     m_config.set("_LEDGER", mkdtemp(dir));
     set_node(hgx(), 4);
     create();
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 0, 1, MiB)); /* who knows */
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(0), End(1), MiB))
+            << "who knows";
     Transfer t = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 0, 1, 32 * MiB));
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 0, 1, 256 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 32 * MiB));
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 256 * MiB));
 
-    uint16_t small = uct_cuda_mp_single_begin(m_engine, 0, 1, MiB);
+    uint16_t small = uct_cuda_mp_single_begin(m_engine, End(0), End(1), MiB);
     t              = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 0, 1, 32 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 32 * MiB));
     uct_cuda_mp_single_end(m_engine, small);
 
-    uint16_t large = uct_cuda_mp_single_begin(m_engine, 0, 1, 32 * MiB);
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 0, 1, 32 * MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 0, 2, 32 * MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 1, 0, 32 * MiB));
+    uint16_t large = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
+                                              32 * MiB);
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 32 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(0), End(2), 32 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(1), End(0), 32 * MiB));
     t              = start(0, 1, 32 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     EXPECT_LT(1u, uct_cuda_mp_num_steps(t.transfer));
@@ -658,18 +660,18 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 
     /* A plain copy counts as well */
     std::swap(m_engine, other);
-    uint16_t counted = uct_cuda_mp_single_begin(m_engine, 2, 3, MiB);
+    uint16_t counted = uct_cuda_mp_single_begin(m_engine, End(2), End(3), MiB);
     std::swap(m_engine, other);
     second = start(3, 2, 64 * MiB);
     EXPECT_EQ(nullptr, second.transfer);
     std::swap(m_engine, other);
     uct_cuda_mp_single_end(m_engine, counted);
     EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
-              uct_cuda_mp_single_begin(m_engine, 2, UCT_CUDA_MP_DEVICE_UNKNOWN,
+              uct_cuda_mp_single_begin(m_engine, End(2), End(HIDDEN),
                                        MiB));
 
     /* ... with host memory, too */
-    counted = uct_cuda_mp_single_begin(m_engine, UCT_CUDA_MP_DEVICE_HOST, 3,
+    counted = uct_cuda_mp_single_begin(m_engine, End(HOST), End(3),
                                        MiB);
     std::swap(m_engine, other);
     usleep(50000);
@@ -712,7 +714,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
         ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
         m_node->run_all();
-        uint16_t counted = uct_cuda_mp_single_begin(other, 1, 0, MiB);
+        uint16_t counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
         await(t.transfer);
         uct_cuda_mp_single_end(other, counted);
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &next));
@@ -727,7 +729,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
         usleep(5000);
         ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
-        counted = uct_cuda_mp_single_begin(other, 1, 0, MiB);
+        counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
         driver->cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
         for (int k = 0; k < 16; ++k) {
             EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(t.transfer));
@@ -1208,8 +1210,8 @@ TEST_P(test_engine_start, threads)
     for (Transfer &t : transfers) {
         t.request.src        = (CUdeviceptr)m_node->alloc(0, 4 * MiB);
         t.request.dst        = (CUdeviceptr)m_node->alloc(1, 4 * MiB);
-        t.request.src_device = 0;
-        t.request.dst_device = 1;
+        t.request.src_end    = End(0);
+        t.request.dst_end    = End(1);
         t.request.size       = 4 * MiB;
         memset((void*)t.request.src, 0x5a, 4 * MiB);
     }
@@ -1370,8 +1372,8 @@ protected:
 
         /* The remote end's pointer is whatever the function says */
         (is_put ? request.src : request.dst)               = (CUdeviceptr)local;
-        (is_put ? request.src_device : request.dst_device) = -1;
-        (is_put ? request.dst_device : request.src_device) = 1;
+        (is_put ? request.src_end : request.dst_end)       = End(HOST);
+        (is_put ? request.dst_end : request.src_end)       = End(1);
         request.size                                       = size;
         request.host_numa                                  = -1;
         request.num_cuts = (unsigned)cuts.size();
@@ -1553,7 +1555,7 @@ TEST_P(test_engine_host, no_memory_for_staging)
  * better, and who sends them is told so. */
 TEST_P(test_engine_host, plain_copies_make_windows)
 {
-    const int host = UCT_CUDA_MP_DEVICE_HOST;
+    const int host = HOST;
     uint16_t first, second;
 
     m_config = Config();
@@ -1562,20 +1564,20 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     create();
     transfer(1, host, 16 * MiB);
     EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
     EXPECT_EQ(nullptr, start(1, host, MiB).transfer);
 
-    first = uct_cuda_mp_single_begin(m_engine, 1, host, MiB);
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, host, 1, MiB));
-    second = uct_cuda_mp_single_begin(m_engine, 1, host, MiB);
+    first = uct_cuda_mp_single_begin(m_engine, End(1), End(host), MiB);
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(host), End(1), MiB));
+    second = uct_cuda_mp_single_begin(m_engine, End(1), End(host), MiB);
     uct_cuda_mp_single_end(m_engine, first);
     uct_cuda_mp_single_end(m_engine, second);
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
     transfer(1, host, MiB);
 
     /* That one was alone again, and so will be the next */
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 1, host, MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
 }
 
 TEST_P(test_engine_host, windows_go_by_turns)

@@ -23,10 +23,10 @@ protected:
         uct_cuda_mp_graph_cache_cleanup(&m_cache);
     }
 
-    uct_cuda_mp_graph_key_t key(size_t size, int remote = -1,
+    uct_cuda_mp_graph_key_t key(size_t size, End remote = NONE,
                                 uint32_t banks = 0, bool is_tailed = false)
     {
-        uct_cuda_mp_plan_single(0, 1, size, m_plan.get());
+        uct_cuda_mp_plan_single(End(0), End(1), size, m_plan.get());
         return {m_plan.get(), remote, banks, is_tailed};
     }
 

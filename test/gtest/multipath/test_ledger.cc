@@ -23,12 +23,9 @@
 #include <vector>
 
 
-static const int HOST = UCT_CUDA_MP_LANE_HOST;
-
-
 /* A process's GPUs: UUIDs that begin with these numbers */
 struct Gpus {
-    uint8_t uuids[UCT_CUDA_TOPO_MAX_GPUS][16];
+    uint8_t uuids[UCT_CUDA_MAX_GPUS][16];
     int     count;
 
     Gpus(std::initializer_list<int> list) : count(0)
@@ -120,13 +117,14 @@ protected:
             sum += count;
         }
         EXPECT_EQ(any, sum > 0);
-        EXPECT_EQ(sum, active[uct_cuda_mp_lane(from, to)]);
-        return active[uct_cuda_mp_lane(from, to)];
+        EXPECT_EQ(sum, active[uct_cuda_mp_lane(End(from), End(to))]);
+        return active[uct_cuda_mp_lane(End(from), End(to))];
     }
 
     static void set(uct_cuda_mp_ledger_t *ledger, int from, int to, bool on)
     {
-        uct_cuda_mp_ledger_set(ledger, uct_cuda_mp_lane(from, to), on);
+        uct_cuda_mp_ledger_set(ledger, uct_cuda_mp_lane(End(from), End(to)),
+                               on);
     }
 
     /* A process of its own; it tells when it has done its work, then waits */
@@ -209,8 +207,8 @@ TEST_F(test_ledger, every_lane)
     uct_cuda_mp_ledger_t *a = open(gpus);
     uct_cuda_mp_ledger_t *b = open(gpus);
 
-    for (int from = 0; from <= HOST; ++from) {
-        for (int to = 0; to <= HOST; ++to) {
+    for (int from = HOST; from < UCT_CUDA_MAX_GPUS; ++from) {
+        for (int to = HOST; to < UCT_CUDA_MAX_GPUS; ++to) {
             set(a, from, to, true);
             EXPECT_EQ(1u, others(b, from, to)) << from << ' ' << to;
             set(a, from, to, false);
@@ -568,7 +566,7 @@ TEST_F(test_ledger, all_at_once)
                 set(ledger, 0, 1, true);
                 memset(active, 0, sizeof(active));
                 uct_cuda_mp_ledger_read(ledger, (uint64_t)n, active);
-                if (active[uct_cuda_mp_lane(0, 1)] > 7) {
+                if (active[uct_cuda_mp_lane(End(0), End(1))] > 7) {
                     _exit(3);
                 }
                 if ((i % 2) && (n == 100)) {
@@ -586,7 +584,7 @@ TEST_F(test_ledger, all_at_once)
 
         memset(active, 0, sizeof(active));
         uct_cuda_mp_ledger_read(a, 1, active);
-        EXPECT_LE(active[uct_cuda_mp_lane(2, 1)], 8);
+        EXPECT_LE(active[uct_cuda_mp_lane(End(2), End(1))], 8);
         ++reads;
         if ((reads % 64 == 0) && (waitpid(-1, &wait_status, WNOHANG) > 0)) {
             --left;
@@ -637,7 +635,7 @@ protected:
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(src, dst, false, &result);
+        uct_cuda_mp_flow_single(End(src), End(dst), false, &result);
         return result;
     }
 
@@ -645,13 +643,13 @@ protected:
     {
         uct_cuda_mp_load_t result;
 
-        uct_cuda_mp_traffic_load(traffic, src, dst, &result);
+        uct_cuda_mp_traffic_load(traffic, End(src), End(dst), &result);
         return result;
     }
 
     static unsigned on(const uct_cuda_mp_load_t &load, int from, int to)
     {
-        return load.active[uct_cuda_mp_lane(from, to)];
+        return load.active[uct_cuda_mp_lane(End(from), End(to))];
     }
 
     FakeNode                            m_node;
@@ -684,7 +682,7 @@ TEST_F(test_traffic, lanes_of_a_plan)
 
     config.set("_PATHS", "direct,gpu2,host");
     uct_cuda_topo_t topo = beluga();
-    uct_cuda_mp_plan_make(Know(topo, config), 0, 1, 64 * MiB, &plan);
+    uct_cuda_mp_plan_make(Know(topo, config), End(0), End(1), 64 * MiB, &plan);
     ASSERT_EQ(3u, plan.num_paths);
     uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
     EXPECT_EQ(5u, there.num_lanes);
@@ -710,7 +708,8 @@ TEST_F(test_traffic, windows_are_as_they_were)
     uct_cuda_mp_plan_t plan;
     uct_cuda_mp_flow_t there;
 
-    uct_cuda_mp_plan_make(Know(topo, Config()), -1, 1, 64 * MiB, &plan);
+    uct_cuda_mp_plan_make(Know(topo, Config()), End(HOST), End(1), 64 * MiB,
+                          &plan);
     ASSERT_EQ(4u, plan.num_paths);
     uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
 
@@ -738,7 +737,7 @@ TEST_F(test_traffic, windows_are_as_they_were)
 
     uct_cuda_mp_load_t seen = load(a, -1, 1);
     EXPECT_EQ(4u, seen.window) << "as the last one was";
-    EXPECT_EQ(0u, seen.ahead[uct_cuda_mp_lane(HOST, 1)]);
+    EXPECT_EQ(0u, seen.ahead[uct_cuda_mp_lane(End(HOST), End(1))]);
 
     /* That is believed until the next one has been as well */
     uct_cuda_mp_traffic_begin(a, &there);

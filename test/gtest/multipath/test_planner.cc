@@ -23,8 +23,8 @@ protected:
     }
 
     const uct_cuda_mp_plan_t &plan(const uct_cuda_topo_t &topo,
-                                   const uct_cuda_mp_config_t *config, int src,
-                                   int dst, size_t size,
+                                   const uct_cuda_mp_config_t *config, End src,
+                                   End dst, size_t size,
                                    const uct_cuda_mp_load_t *load = NULL,
                                    const int *numa                = NULL)
     {
@@ -158,7 +158,7 @@ TEST_F(test_planner, switch_with_a_quiet_host)
     EXPECT_NEAR(434, 256 * MiB / m_plan->seconds / GB, 6);
 
     /* The peer sends through its host path: leave it alone */
-    quiet.active[uct_cuda_mp_lane(1, UCT_CUDA_MP_LANE_HOST)] = 1;
+    quiet.active[uct_cuda_mp_lane(End(1), End(HOST))] = 1;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("", paths());
 }
@@ -367,7 +367,7 @@ TEST_F(test_planner, busy_links_get_less)
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     idle = share(0);
 
-    load.active[uct_cuda_mp_lane(0, 1)] = 1;
+    load.active[uct_cuda_mp_lane(End(0), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
     /* 1 : 2 : 2 instead of 1 : 1 : 1 */
@@ -408,7 +408,7 @@ TEST_F(test_planner, other_way_busy_leaves_the_host_out)
     load.is_known = true;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3,host", paths());
-    load.active[uct_cuda_mp_lane(1, 0)] = 1;
+    load.active[uct_cuda_mp_lane(End(1), End(0))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
@@ -555,7 +555,7 @@ TEST_F(test_planner, host_memory_shares_links_in_use)
     uct_cuda_mp_load_t load = {};
 
     load.is_known = true;
-    load.active[uct_cuda_mp_lane(UCT_CUDA_MP_LANE_HOST, 2)] = 1;
+    load.active[uct_cuda_mp_lane(End(HOST), End(2))] = 1;
     plan(hgx(), Config(), -1, 1, 256 * MiB, &load);
     ASSERT_EQ("direct,gpu3,gpu0,gpu2", paths());
     EXPECT_NEAR(.5, share(3) / share(2), .05);
@@ -576,7 +576,7 @@ TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
     load.is_known = true;
     for (int gpu = 0; gpu < 4; ++gpu) {
         uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, memory);
-        load.active[uct_cuda_mp_lane(gpu, UCT_CUDA_MP_LANE_HOST)] = 1;
+        load.active[uct_cuda_mp_lane(End(gpu), End(HOST))] = 1;
     }
 
     plan(node, Config(), 1, -1, 256 * MiB, &load);
@@ -689,8 +689,8 @@ TEST_F(test_planner, turns_keep_to_the_users_paths)
 
     load.window = 16;
     load.queued = 1;
-    load.ahead[uct_cuda_mp_lane(UCT_CUDA_MP_LANE_HOST, 1)] = 64 * MiB;
-    load.ahead[uct_cuda_mp_lane(UCT_CUDA_MP_LANE_HOST, 2)] = 64 * MiB;
+    load.ahead[uct_cuda_mp_lane(End(HOST), End(1))] = 64 * MiB;
+    load.ahead[uct_cuda_mp_lane(End(HOST), End(2))] = 64 * MiB;
     plan(hgx(), Config(), -1, 1, MiB, &load);
     EXPECT_EQ("gpu3", paths());
     plan(hgx(), Config().set("_MAX_GPU_PATHS", "2"), -1, 1, MiB, &load);
@@ -708,8 +708,10 @@ TEST_F(test_planner, same_question_same_plan)
 
     memset(m_plan.get(), 0x11, sizeof(*m_plan));
     memset(other.get(), 0x22, sizeof(*other));
-    uct_cuda_mp_plan_make(Know(node, Config()), 0, 1, 77777777, m_plan.get());
-    uct_cuda_mp_plan_make(Know(node, Config()), 0, 1, 77777777, other.get());
+    uct_cuda_mp_plan_make(Know(node, Config()), End(0), End(1), 77777777,
+                          m_plan.get());
+    uct_cuda_mp_plan_make(Know(node, Config()), End(0), End(1), 77777777,
+                          other.get());
     EXPECT_GT(m_plan->num_steps, 3);
     EXPECT_TRUE(uct_cuda_mp_plan_equal(m_plan.get(), other.get()));
 
@@ -746,7 +748,7 @@ TEST_F(test_planner, is_fast)
         auto start = std::chrono::steady_clock::now();
 
         for (int n = 0; n < rounds; ++n) {
-            uct_cuda_mp_plan_make(Know(node, config), 0, 1,
+            uct_cuda_mp_plan_make(Know(node, config), End(0), End(1),
                                   (64 + n) * MiB / 4, m_plan.get());
         }
 
@@ -796,7 +798,7 @@ protected:
 
     void set_topo()
     {
-        int gpus      = one_in(8) ? pick(2, UCT_CUDA_TOPO_MAX_GPUS) :
+        int gpus      = one_in(8) ? pick(2, UCT_CUDA_MAX_GPUS) :
                                     pick(2, 6);
         double nvlink = pick(1, 400) * GB;
         double pcie   = pick(1, 60) * GB;
@@ -888,10 +890,10 @@ protected:
             int ends[2];
 
             for (int &end : ends) {
-                end = one_in(4) ? UCT_CUDA_MP_LANE_HOST :
-                                  pick(0, m_topo.num_gpus - 1);
+                end = one_in(4) ? HOST : pick(0, m_topo.num_gpus - 1);
             }
-            m_load.active[uct_cuda_mp_lane(ends[0], ends[1])] = pick(0, 3);
+            m_load.active[uct_cuda_mp_lane(End(ends[0]), End(ends[1]))] =
+                    pick(0, 3);
         }
     }
 
@@ -940,16 +942,15 @@ protected:
     void check_plan(const uct_cuda_mp_load_t *load)
     {
         for (unsigned i = 0; i < m_plan->num_steps; ++i) {
-            int from = uct_cuda_mp_lane_from(m_plan->steps[i].lane);
-            int to   = uct_cuda_mp_lane_to(m_plan->steps[i].lane);
-            double bandwidth =
-                    (from == UCT_CUDA_MP_LANE_HOST) ?
-                            m_topo.gpus[to].from_host.bandwidth :
-                    (to == UCT_CUDA_MP_LANE_HOST) ?
-                            m_topo.gpus[from].to_host.bandwidth :
-                            m_topo.links[from][to].bandwidth;
+            uint16_t lane = m_plan->steps[i].lane;
+            char from[16], to[16];
 
-            ASSERT_GT(bandwidth, 0) << from << " to " << to;
+            ASSERT_GT(uct_cuda_mp_model_bandwidth(&m_topo, lane), 0)
+                    << uct_cuda_end_str(uct_cuda_mp_lane_from(lane), from,
+                                        sizeof(from))
+                    << " to "
+                    << uct_cuda_end_str(uct_cuda_mp_lane_to(lane), to,
+                                        sizeof(to));
         }
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
@@ -1013,7 +1014,7 @@ TEST_F(test_planner_random, plans_are_sound)
         uct_cuda_mp_plan_make(Know(m_topo, m_config, has_load ? &m_load : NULL,
                                    (i % 16 == 0) ? m_table.get() : NULL,
                                    one_in(2) ? &numa : NULL),
-                              src, dst, size, m_plan.get());
+                              End(src), End(dst), size, m_plan.get());
         ASSERT_EQ(UCS_OK,
                   uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
                 << error << ", case " << i;

@@ -286,9 +286,9 @@ TEST_F(test_topo, nvml_without_anything)
 
 TEST_F(test_topo, more_gpus_than_fit)
 {
-    set_links(UCT_CUDA_TOPO_MAX_GPUS + 4, 0, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
+    set_links(UCT_CUDA_MAX_GPUS + 4, 0, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
     probe();
-    EXPECT_EQ(UCT_CUDA_TOPO_MAX_GPUS, m_topo.num_gpus);
+    EXPECT_EQ(UCT_CUDA_MAX_GPUS, m_topo.num_gpus);
 }
 
 TEST_F(test_topo, nvswitch_without_counts)

@@ -86,8 +86,8 @@ protected:
     {
         char error[256] = "";
 
-        uct_cuda_mp_plan_make(Know(m_node, config, load, m_table.get()), src,
-                              dst, size, m_plan.get());
+        uct_cuda_mp_plan_make(Know(m_node, config, load, m_table.get()),
+                              End(src), End(dst), size, m_plan.get());
         EXPECT_EQ(UCS_OK,
                   uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
                 << error;
@@ -160,7 +160,8 @@ TEST_F(test_tuning, writes_what_it_reads)
 TEST_F(test_tuning, only_headers)
 {
     EXPECT_EQ(UCS_OK, read(HEAD)) << m_error;
-    EXPECT_EQ(NULL, uct_cuda_mp_tuning_find(m_table.get(), 0, 1, MiB));
+    EXPECT_EQ(NULL, uct_cuda_mp_tuning_find(m_table.get(), End(0), End(1),
+                                            MiB));
 }
 
 TEST_F(test_tuning, fingerprint_tells_nodes_apart)
@@ -302,7 +303,7 @@ TEST_F(test_tuning, planner_follows)
     load.is_known = true;
     plan(Config(), 0, 1, 128 * MiB, &load);
     EXPECT_EQ("direct,host", paths());
-    load.active[uct_cuda_mp_lane(0, UCT_CUDA_MP_LANE_HOST)] = 1;
+    load.active[uct_cuda_mp_lane(End(0), End(HOST))] = 1;
     plan(Config(), 0, 1, 128 * MiB, &load);
     EXPECT_NE("direct,host", paths());
 }
@@ -545,11 +546,11 @@ TEST_F(test_tuning, busy_links)
 
     ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
                            " 1m 256m direct:.5,relay2:.5 auto\n"));
-    load.active[uct_cuda_mp_lane(0, 2)] = 1;
+    load.active[uct_cuda_mp_lane(End(0), End(2))] = 1;
     plan(Config(), 0, 1, 64 * MiB, &load);
     EXPECT_EQ("direct,gpu3", paths());
     EXPECT_TRUE(m_plan->is_tuned);
-    load.active[uct_cuda_mp_lane(3, 1)] = 1;
+    load.active[uct_cuda_mp_lane(End(3), End(1))] = 1;
     plan(Config(), 0, 1, 64 * MiB, &load);
     EXPECT_FALSE(m_plan->is_tuned);
 }

@@ -326,8 +326,8 @@ TEST_F(test_draw, as_large_as_it_gets)
      * NVSwitches: nothing overflows, all links have limits */
     int outer;
 
-    gpus(UCT_CUDA_TOPO_MAX_GPUS);
-    for (int i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    gpus(UCT_CUDA_MAX_GPUS);
+    for (int i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         m_wiring.gpus[i].numa = numa(i);
         for (int k = 0; k < 18; ++k) {
             uct_cuda_wiring_add_nvlink(&m_wiring.gpus[i],
@@ -335,16 +335,16 @@ TEST_F(test_draw, as_large_as_it_gets)
                                        UCT_CUDA_WIRING_NONE, &nowhere);
         }
     }
-    for (int i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; i += 4) {
+    for (int i = 0; i < UCT_CUDA_MAX_GPUS; i += 4) {
         outer = pci_switch(UCT_CUDA_WIRING_NONE, 3, {});
         pci_switch(outer, 3, {i, i + 1});
         pci_switch(outer, 3, {i + 2, i + 3});
     }
     draw();
     ASSERT_LE(m_topo.num_limits, UCT_CUDA_TOPO_MAX_LIMITS);
-    for (int i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (int i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         EXPECT_GE(limits(to_host(i)).size(), 3u);
-        for (int j = 0; j < UCT_CUDA_TOPO_MAX_GPUS; ++j) {
+        for (int j = 0; j < UCT_CUDA_MAX_GPUS; ++j) {
             ASSERT_TRUE((i == j) || (limits(m_topo.links[i][j]).size() == 2));
         }
         for (int limit : limits(to_host(i))) {

@@ -128,17 +128,17 @@ int uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device)
     return -1;
 }
 
-int uct_cuda_gpu_by_uuid(const uint8_t uuid[16])
+uct_cuda_end_t uct_cuda_gpu_by_uuid(const uint8_t uuid[16])
 {
     int i;
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
         if (memcmp(table.gpus[i].uuid, uuid, 16) == 0) {
-            return i;
+            return uct_cuda_end_gpu(i);
         }
     }
 
-    return -1;
+    return uct_cuda_end_hidden();
 }
 
 int uct_cuda_gpu_sm_major(void)

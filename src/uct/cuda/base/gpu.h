@@ -4,6 +4,7 @@
 #define UCT_CUDA_BASE_GPU_H
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/end.h>
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -22,8 +23,8 @@ ucs_sys_device_t uct_cuda_gpu_sys_device(int device);
 /** GPU of a system device, or -1. */
 int uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device);
 
-/** GPU with this UUID, or -1 when this process does not see it. */
-int uct_cuda_gpu_by_uuid(const uint8_t uuid[16]);
+/** GPU with this UUID, or hidden when this process does not see it. */
+uct_cuda_end_t uct_cuda_gpu_by_uuid(const uint8_t uuid[16]);
 
 /** Major compute capability of GPU 0, or 0. */
 int uct_cuda_gpu_sm_major(void);

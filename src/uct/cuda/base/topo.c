@@ -26,10 +26,10 @@ void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus)
     memset(topo, 0, sizeof(*topo));
     memset(topo->sockets, 0xff, sizeof(topo->sockets)); /* NO_LIMIT */
     topo->num_gpus = num_gpus;
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         topo->gpus[i].to_host   = none;
         topo->gpus[i].from_host = none;
-        for (j = 0; j < UCT_CUDA_TOPO_MAX_GPUS; ++j) {
+        for (j = 0; j < UCT_CUDA_MAX_GPUS; ++j) {
             topo->links[i][j] = none;
         }
     }

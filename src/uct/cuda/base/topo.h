@@ -8,6 +8,7 @@
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
+#include <uct/cuda/base/end.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +17,6 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_TOPO_MAX_GPUS    16
 #define UCT_CUDA_TOPO_MAX_NUMA    16
 #define UCT_CUDA_TOPO_MAX_LIMITS  192
 #define UCT_CUDA_TOPO_LINK_LIMITS 8 /**< Of one link */
@@ -71,9 +71,9 @@ typedef struct {
  */
 typedef struct {
     int                  num_gpus;
-    uct_cuda_topo_gpu_t  gpus[UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_topo_gpu_t  gpus[UCT_CUDA_MAX_GPUS];
     /** [from][to]; bandwidth 0 where the driver offers no peer access */
-    uct_cuda_topo_link_t links[UCT_CUDA_TOPO_MAX_GPUS][UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_topo_link_t links[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
     int                  num_numa;
     uct_cuda_topo_numa_t numa[UCT_CUDA_TOPO_MAX_NUMA];
     /** [from][to] of numa[]: limit of what goes between their sockets, or

@@ -31,7 +31,7 @@
 
 /* One direction of everything that hangs at the host */
 typedef struct {
-    int gpu[UCT_CUDA_TOPO_MAX_GPUS];             /* its own link */
+    int gpu[UCT_CUDA_MAX_GPUS];             /* its own link */
     int above[UCT_CUDA_WIRING_MAX_SWITCHES];     /* the link above a switch */
 } limits_t;
 
@@ -39,15 +39,15 @@ typedef struct {
 typedef struct {
     const uct_cuda_wiring_t *wiring;
     uct_cuda_topo_t         *topo;
-    double                  host[UCT_CUDA_TOPO_MAX_GPUS];  /* bytes/s */
-    bool                    has_cpu_links[UCT_CUDA_TOPO_MAX_GPUS];
+    double                  host[UCT_CUDA_MAX_GPUS];  /* bytes/s */
+    bool                    has_cpu_links[UCT_CUDA_MAX_GPUS];
     bool                    is_power;
-    double                  ports[UCT_CUDA_TOPO_MAX_GPUS]; /* to NVSwitches */
-    int                     out[UCT_CUDA_TOPO_MAX_GPUS];   /* their limits */
-    int                     in[UCT_CUDA_TOPO_MAX_GPUS];
+    double                  ports[UCT_CUDA_MAX_GPUS]; /* to NVSwitches */
+    int                     out[UCT_CUDA_MAX_GPUS];   /* their limits */
+    int                     in[UCT_CUDA_MAX_GPUS];
     /* bytes/s of NVLinks [from][to] */
-    double                  nvlink[UCT_CUDA_TOPO_MAX_GPUS]
-                                  [UCT_CUDA_TOPO_MAX_GPUS];
+    double                  nvlink[UCT_CUDA_MAX_GPUS]
+                                  [UCT_CUDA_MAX_GPUS];
     uint32_t                below[UCT_CUDA_WIRING_MAX_SWITCHES]; /* GPUs */
     limits_t                up;
     limits_t                down;

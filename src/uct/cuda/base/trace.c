@@ -291,24 +291,16 @@ uct_cuda_trace_copy_t *uct_cuda_trace_copy_begin(CUstream stream)
     return copy;
 }
 
-static const char *end_str(int end, char buffer[12])
-{
-    snprintf(buffer, 12,
-             (end >= 0)                   ? "gpu%d" :
-             (end == UCT_CUDA_TRACE_HOST) ? "host" :
-                                            "hidden gpu",
-             end);
-    return buffer;
-}
-
 void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
-                             int from, int to, size_t bytes, const char *what)
+                             uct_cuda_end_t from, uct_cuda_end_t to,
+                             size_t bytes, const char *what)
 {
     char ends[2][12];
 
     copy->bytes = bytes;
-    snprintf(copy->link, sizeof(copy->link), "%s > %s", end_str(from, ends[0]),
-             end_str(to, ends[1]));
+    snprintf(copy->link, sizeof(copy->link), "%s > %s",
+             uct_cuda_end_str(from, ends[0], sizeof(ends[0])),
+             uct_cuda_end_str(to, ends[1], sizeof(ends[1])));
     snprintf(copy->what, sizeof(copy->what), "%s", what);
 
     pthread_mutex_lock(&trace.lock);

@@ -14,17 +14,13 @@
 #define UCT_CUDA_BASE_TRACE_H
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/end.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 BEGIN_C_DECLS
-
-
-/** Ends of a link that are no GPU of this process. */
-#define UCT_CUDA_TRACE_HOST   (-1)
-#define UCT_CUDA_TRACE_HIDDEN (-2)
 
 
 /** A copy whose begin has been marked. */
@@ -50,8 +46,8 @@ void uct_cuda_trace_flush(void);
 uct_cuda_trace_copy_t *uct_cuda_trace_copy_begin(CUstream stream);
 
 void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
-                             int from, int to, size_t bytes,
-                             const char *what);
+                             uct_cuda_end_t from, uct_cuda_end_t to,
+                             size_t bytes, const char *what);
 
 
 /**
@@ -70,13 +66,14 @@ static inline uct_cuda_trace_copy_t *uct_cuda_trace_begin(CUstream stream)
 /**
  * Mark its end.
  *
- * @param from, to  GPUs, UCT_CUDA_TRACE_HOST, _HIDDEN: the timeline's row.
+ * @param from, to  The timeline's row.
  * @param bytes     Of the copy.
  * @param what      What carried it: a path, "one path", "graph".
  */
-static inline void uct_cuda_trace_end(uct_cuda_trace_copy_t *copy,
-                                      CUstream stream, int from, int to,
-                                      size_t bytes, const char *what)
+static inline void
+uct_cuda_trace_end(uct_cuda_trace_copy_t *copy, CUstream stream,
+                   uct_cuda_end_t from, uct_cuda_end_t to, size_t bytes,
+                   const char *what)
 {
     if (__builtin_expect(copy != NULL, 0)) {
         uct_cuda_trace_copy_end(copy, stream, from, to, bytes, what);

@@ -103,17 +103,17 @@ typedef struct {
 
 typedef struct {
     int                      num_gpus;
-    uct_cuda_wiring_gpu_t    gpus[UCT_CUDA_TOPO_MAX_GPUS];
+    uct_cuda_wiring_gpu_t    gpus[UCT_CUDA_MAX_GPUS];
     /** [from][to]: the driver allows access; NVLink joins them (the driver's
      *  word: native atomics) */
-    bool                     access[UCT_CUDA_TOPO_MAX_GPUS]
-                                   [UCT_CUDA_TOPO_MAX_GPUS];
-    bool                     atomics[UCT_CUDA_TOPO_MAX_GPUS]
-                                    [UCT_CUDA_TOPO_MAX_GPUS];
+    bool                     access[UCT_CUDA_MAX_GPUS]
+                                   [UCT_CUDA_MAX_GPUS];
+    bool                     atomics[UCT_CUDA_MAX_GPUS]
+                                    [UCT_CUDA_MAX_GPUS];
     /** [from][to]: the driver's performance rank, 0 the fastest; asked for
      *  with details only */
-    int                      rank[UCT_CUDA_TOPO_MAX_GPUS]
-                                 [UCT_CUDA_TOPO_MAX_GPUS];
+    int                      rank[UCT_CUDA_MAX_GPUS]
+                                 [UCT_CUDA_MAX_GPUS];
     int                      num_switches;
     uct_cuda_wiring_switch_t switches[UCT_CUDA_WIRING_MAX_SWITCHES];
     int                      num_numa;

@@ -95,10 +95,10 @@ ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
         return UCS_ERR_NO_DEVICE;
     }
 
-    if (count > UCT_CUDA_TOPO_MAX_GPUS) {
+    if (count > UCT_CUDA_MAX_GPUS) {
         uct_cuda_info("only the first %d of %d GPUs are used for several paths",
-                      UCT_CUDA_TOPO_MAX_GPUS, count);
-        count = UCT_CUDA_TOPO_MAX_GPUS;
+                      UCT_CUDA_MAX_GPUS, count);
+        count = UCT_CUDA_MAX_GPUS;
     }
 
     wiring->num_gpus = count;

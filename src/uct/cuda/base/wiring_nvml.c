@@ -207,8 +207,8 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
 
 void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
 {
-    nvmlDevice_t devices[UCT_CUDA_TOPO_MAX_GPUS];
-    bool is_known[UCT_CUDA_TOPO_MAX_GPUS];
+    nvmlDevice_t devices[UCT_CUDA_MAX_GPUS];
+    bool is_known[UCT_CUDA_MAX_GPUS];
     double start = uct_cuda_wiring_now();
     const uct_cuda_nvml_t *nvml;
     unsigned count;
@@ -257,9 +257,9 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
 /* Puts GPUs that are at most `level` apart, and not all nearer than `least`,
  * behind a switch of their own, below the one that they have already */
 static void add_switches(uct_cuda_wiring_t *wiring, int least, int level,
-                         int levels[][UCT_CUDA_TOPO_MAX_GPUS])
+                         int levels[][UCT_CUDA_MAX_GPUS])
 {
-    bool is_behind[UCT_CUDA_TOPO_MAX_GPUS] = {false};
+    bool is_behind[UCT_CUDA_MAX_GPUS] = {false};
     uct_cuda_wiring_switch_t *added;
     int i, j, count;
 
@@ -293,8 +293,8 @@ void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring)
 {
     const uct_cuda_nvml_t *nvml = uct_cuda_nvml_get();
     double start                = uct_cuda_wiring_now();
-    int levels[UCT_CUDA_TOPO_MAX_GPUS][UCT_CUDA_TOPO_MAX_GPUS];
-    nvmlDevice_t devices[UCT_CUDA_TOPO_MAX_GPUS];
+    int levels[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
+    nvmlDevice_t devices[UCT_CUDA_MAX_GPUS];
     nvmlGpuTopologyLevel_t level;
     int i, j;
 

@@ -267,11 +267,11 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
                             uct_cuda_op_t *op)
 {
     const uct_cuda_mp_request_t request = {
-        .src        = (CUdeviceptr)src,
-        .src_device = copy->from_device,
-        .dst        = (CUdeviceptr)dst,
-        .dst_device = copy->to_device,
-        .size       = length
+        .src     = (CUdeviceptr)src,
+        .src_end = uct_cuda_end_gpu(copy->from_device),
+        .dst     = (CUdeviceptr)dst,
+        .dst_end = uct_cuda_end_gpu(copy->to_device),
+        .size    = length
     };
     uct_cuda_mp_transfer_t *transfer;
 
@@ -307,8 +307,10 @@ static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
     }
 
     op->counter = engine;
-    op->counted = uct_cuda_mp_single_begin(engine, copy->from_device,
-                                           copy->to_device, length);
+    op->counted = uct_cuda_mp_single_begin(engine,
+                                           uct_cuda_end_gpu(copy->from_device),
+                                           uct_cuda_end_gpu(copy->to_device),
+                                           length);
     op->done    = uncount;
     return UCS_OK;
 }

@@ -86,22 +86,22 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine,
     const uct_cuda_host_pieces_t *pieces = &copy->pieces;
     const CUdeviceptr host               = (CUdeviceptr)request->host;
     const bool to_gpu                    = request->to_gpu;
-    const int gpu_device                 = request->device;
+    const uct_cuda_end_t gpu_end         = uct_cuda_end_gpu(request->device);
     uct_cuda_mp_request_t mp_request     = {
-        .src        = to_gpu ? host : request->gpu,
-        .dst        = to_gpu ? request->gpu : host,
-        .src_device = to_gpu ? UCT_CUDA_MP_DEVICE_HOST : gpu_device,
-        .dst_device = to_gpu ? gpu_device : UCT_CUDA_MP_DEVICE_HOST,
-        .size       = request->length,
-        .num_cuts   = pieces->count - 1,
-        .cuts       = pieces->ends
+        .src      = to_gpu ? host : request->gpu,
+        .dst      = to_gpu ? request->gpu : host,
+        .src_end  = to_gpu ? uct_cuda_end_host() : gpu_end,
+        .dst_end  = to_gpu ? gpu_end : uct_cuda_end_host(),
+        .size     = request->length,
+        .num_cuts = pieces->count - 1,
+        .cuts     = pieces->ends
     };
 
     if ((engine == NULL) || (request->length < STRIPED_MIN_SIZE) ||
         !uct_cuda_mp_wants_host(engine, request->length) ||
         !pieces->is_locked || !request->is_plain ||
-        !uct_cuda_mp_may_split(engine, mp_request.src_device,
-                               mp_request.dst_device, request->length) ||
+        !uct_cuda_mp_may_split(engine, mp_request.src_end,
+                               mp_request.dst_end, request->length) ||
         !is_gpu_memory(request)) {
         return false;
     }

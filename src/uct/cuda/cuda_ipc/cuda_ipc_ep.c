@@ -154,7 +154,7 @@ static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
         .rkey         = rkey,
         .remote_addr  = remote_addr,
         .local        = local,
-        .local_device = local_device,
+        .local_end    = uct_cuda_end_gpu(local_device),
         .length       = length,
         .is_put       = (direction == DIRECTION_PUT)
     };
@@ -177,9 +177,7 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
 {
     const uct_cuda_context_t *context = op->lane->context;
     const bool is_put                 = (direction == DIRECTION_PUT);
-    const int peer                    = (rkey->gpu_device < 0) ?
-                                                UCT_CUDA_TRACE_HIDDEN :
-                                                rkey->gpu_device;
+    const uct_cuda_end_t end          = uct_cuda_end_gpu(device);
     uct_cuda_ipc_mapping_t *mapping;
     uct_cuda_trace_copy_t *copy;
     CUdeviceptr remote, src, dst;
@@ -201,8 +199,8 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
     status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
                            op->lane->stream);
     uct_cuda_trace_end(copy, op->lane->stream,
-                       is_put ? device : peer, is_put ? peer : device, length,
-                       "one path");
+                       is_put ? end : rkey->gpu, is_put ? rkey->gpu : end,
+                       length, "one path");
     if (status != UCS_OK) {
         uct_cuda_ipc_cache_put(mapping, iface->enable_cache);
         return status;
@@ -211,7 +209,7 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
     op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
     op->arg  = mapping;
     if (length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
-        uct_cuda_ipc_multipath_count(iface, rkey, device, length, is_put, op);
+        uct_cuda_ipc_multipath_count(iface, rkey, end, length, is_put, op);
     }
 
     return UCS_OK;
@@ -230,13 +228,15 @@ static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
     }
 
     /* The engine's first: a peer's memory is opened in one context of a GPU */
-    return ((rkey->gpu_device >= 0) &&
-            ((uct_cuda_gpu_context_push_kept(rkey->gpu_device, context) ==
-              UCS_OK) ||
-             (uct_cuda_gpu_context_push_any(rkey->gpu_device, context) ==
-              UCS_OK))) ?
-                   UCS_OK :
-                   uct_cuda_gpu_context_push_any(-1, context);
+    if (uct_cuda_end_is_gpu(rkey->gpu) &&
+        ((uct_cuda_gpu_context_push_kept(uct_cuda_end_device(rkey->gpu),
+                                         context) == UCS_OK) ||
+         (uct_cuda_gpu_context_push_any(uct_cuda_end_device(rkey->gpu),
+                                        context) == UCS_OK))) {
+        return UCS_OK;
+    }
+
+    return uct_cuda_gpu_context_push_any(-1, context);
 }
 
 /* Host memory has lanes of its own, one each way: its copies take longer than

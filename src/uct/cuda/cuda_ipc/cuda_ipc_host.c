@@ -180,7 +180,7 @@ single_start(uct_cuda_ipc_iface_t *iface, transfer_t *transfer,
     if (transfer->pieces.is_locked &&
         uct_cuda_mp_wants_host(iface->engine, request->length)) {
         uct_cuda_ipc_multipath_count(iface, request->rkey,
-                                     request->local_device, request->length,
+                                     request->local_end, request->length,
                                      request->is_put, op);
     }
 
@@ -197,7 +197,7 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
         .rkey         = rkey,
         .remote_addr  = remote_addr,
         .local        = local,
-        .local_device = UCT_CUDA_MP_DEVICE_HOST,
+        .local_end    = uct_cuda_end_host(),
         .length       = length,
         .is_put       = to_gpu
     };

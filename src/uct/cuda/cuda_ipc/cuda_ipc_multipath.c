@@ -78,25 +78,15 @@ static ucs_status_t multipath_map(void *arg, int device, CUdeviceptr *ptr_p)
     return UCS_OK;
 }
 
-/* As the engine names it */
-static int peer_device(const uct_cuda_ipc_rkey_t *rkey)
-{
-    return (rkey->gpu_device >= 0) ? rkey->gpu_device :
-                                     UCT_CUDA_MP_DEVICE_UNKNOWN;
-}
-
 void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
                                   const uct_cuda_ipc_rkey_t *rkey,
-                                  int local_device, size_t length, bool is_put,
-                                  uct_cuda_op_t *op)
+                                  uct_cuda_end_t local, size_t length,
+                                  bool is_put, uct_cuda_op_t *op)
 {
-    const int peer = peer_device(rkey);
-
     op->counter = iface->engine;
     op->counted = uct_cuda_mp_single_begin(iface->engine,
-                                           is_put ? local_device : peer,
-                                           is_put ? peer : local_device,
-                                           length);
+                                           is_put ? local : rkey->gpu,
+                                           is_put ? rkey->gpu : local, length);
 }
 
 void uct_cuda_ipc_multipath_uncount(uct_cuda_op_t *op)
@@ -112,8 +102,8 @@ ucs_status_t uct_cuda_ipc_multipath_start(
 {
     const uct_cuda_ipc_rkey_t *rkey = request->rkey;
     const bool is_put               = request->is_put;
-    const int local_device          = request->local_device;
-    const int remote_device         = peer_device(rkey);
+    const uct_cuda_end_t local_end  = request->local_end;
+    const uct_cuda_end_t remote_end = rkey->gpu;
     CUdeviceptr local               = (CUdeviceptr)request->local;
     CUdeviceptr remote              = 0;
     uct_cuda_mp_request_t mp_request;
@@ -123,8 +113,8 @@ ucs_status_t uct_cuda_ipc_multipath_start(
      * every relay */
     if ((rkey->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY) ||
         !uct_cuda_mp_may_split(iface->engine,
-                               is_put ? local_device : remote_device,
-                               is_put ? remote_device : local_device,
+                               is_put ? local_end : remote_end,
+                               is_put ? remote_end : local_end,
                                request->length)) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -141,19 +131,20 @@ ucs_status_t uct_cuda_ipc_multipath_start(
     multipath->arg     = request->arg;
 
     /* With host memory, the engine has the GPU itself asked for */
-    if ((local_device >= 0) &&
-        (multipath_map(multipath, local_device, &remote) != UCS_OK)) {
+    if (uct_cuda_end_is_gpu(local_end) &&
+        (multipath_map(multipath, uct_cuda_end_device(local_end), &remote) !=
+         UCS_OK)) {
         goto err;
     }
 
-    mp_request.size       = request->length;
-    mp_request.src        = is_put ? local : remote;
-    mp_request.dst        = is_put ? remote : local;
-    mp_request.src_device = is_put ? local_device : remote_device;
-    mp_request.dst_device = is_put ? remote_device : local_device;
-    mp_request.host_numa  = request->host_numa;
-    mp_request.num_cuts   = request->num_cuts;
-    mp_request.cuts       = request->cuts;
+    mp_request.size      = request->length;
+    mp_request.src       = is_put ? local : remote;
+    mp_request.dst       = is_put ? remote : local;
+    mp_request.src_end   = is_put ? local_end : remote_end;
+    mp_request.dst_end   = is_put ? remote_end : local_end;
+    mp_request.host_numa = request->host_numa;
+    mp_request.num_cuts  = request->num_cuts;
+    mp_request.cuts      = request->cuts;
     if ((uct_cuda_mp_start_remote(iface->engine, &mp_request,
                                   is_put ? UCT_CUDA_MP_REMOTE_DST :
                                            UCT_CUDA_MP_REMOTE_SRC,

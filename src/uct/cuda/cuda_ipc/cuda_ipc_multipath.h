@@ -16,7 +16,7 @@ typedef struct {
     const uct_cuda_ipc_rkey_t *rkey;
     uint64_t                  remote_addr;
     void                      *local;
-    int                       local_device; /**< Or UCT_CUDA_MP_DEVICE_HOST */
+    uct_cuda_end_t            local_end;
     size_t                    length;       /**< Bytes */
     bool                      is_put;       /**< Else get */
     /** Of local host memory: as in uct_cuda_mp_request_t */
@@ -46,13 +46,11 @@ ucs_status_t uct_cuda_ipc_multipath_start(
  * Tell the engine of an operation that goes as one copy, as
  * uct_cuda_mp_single_begin() wants it. A peer's GPU that is not visible is none
  * of the engine's.
- *
- * @param local_device  Or UCT_CUDA_MP_DEVICE_HOST.
  */
 void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
                                   const uct_cuda_ipc_rkey_t *rkey,
-                                  int local_device, size_t length, bool is_put,
-                                  uct_cuda_op_t *op);
+                                  uct_cuda_end_t local, size_t length,
+                                  bool is_put, uct_cuda_op_t *op);
 
 /** The operation, counted or not, is over. */
 void uct_cuda_ipc_multipath_uncount(uct_cuda_op_t *op);

@@ -275,21 +275,21 @@ static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
 static void tell_unreachable(reach_t *peer, const uct_cuda_ipc_handle_t *handle,
                              int device)
 {
-    int gpu        = uct_cuda_gpu_by_uuid(handle->gpu);
-    int can_access = 1;
+    const uct_cuda_end_t gpu = uct_cuda_gpu_by_uuid(handle->gpu);
+    int can_access           = 1;
 
     if (peer->is_told) {
         return;
     }
 
     peer->is_told = true;
-    if ((gpu >= 0) &&
-        (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device, gpu) ==
-         UCS_OK) &&
+    if (uct_cuda_end_is_gpu(gpu) &&
+        (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
+                             uct_cuda_end_device(gpu)) == UCS_OK) &&
         !can_access) {
         uct_cuda_info("GPU %d has no peer access to GPU %d: messages between "
                       "this process and pid %d go through host memory",
-                      device, gpu, handle->pid);
+                      device, uct_cuda_end_device(gpu), handle->pid);
     } else {
         uct_cuda_info("GPU %d cannot map memory of pid %d: such messages go "
                       "through host memory",
@@ -395,7 +395,7 @@ out:
     rkey->magic      = CUDA_IPC_UNPACKED_MAGIC;
     rkey->is_own     = is_own;
     rkey->handle     = packed.handle;
-    rkey->gpu_device = uct_cuda_gpu_by_uuid(packed.handle.gpu);
+    rkey->gpu        = uct_cuda_gpu_by_uuid(packed.handle.gpu);
     *rkey_p          = rkey;
     return UCS_OK;
 

@@ -4,6 +4,7 @@
 #define UCT_CUDA_IPC_RKEY_H
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/end.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
 
 
@@ -24,8 +25,7 @@ typedef struct {
     bool                  is_own;     /**< Memory of this process */
     uct_cuda_ipc_handle_t handle;
     unsigned              lane;       /**< Transfers of one GPU share a lane */
-    int                   gpu_device; /**< Exporter's GPU as this process
-                                           numbers it, or -1: not visible */
+    uct_cuda_end_t        gpu;        /**< Exporter's, or hidden */
 } uct_cuda_ipc_rkey_t;
 
 

@@ -58,21 +58,21 @@ static bool happens_before(const checker_t *checker, int first, int second)
             (first % WORD_BITS)) & 1;
 }
 
-/* The end of a lane that a place is at, or -1 */
-static int place_end(const uct_cuda_mp_plan_t *plan,
+/* The end of a lane that a place is at, if any */
+static uct_cuda_end_t place_end(const uct_cuda_mp_plan_t *plan,
                      const uct_cuda_mp_place_t *place)
 {
     switch (place->type) {
     case UCT_CUDA_MP_PLACE_SOURCE:
-        return uct_cuda_mp_lane_end(plan->src_device);
+        return plan->src;
     case UCT_CUDA_MP_PLACE_DESTINATION:
-        return uct_cuda_mp_lane_end(plan->dst_device);
+        return plan->dst;
     case UCT_CUDA_MP_PLACE_STAGING_GPU:
-        return place->owner;
+        return uct_cuda_end_gpu(place->owner);
     case UCT_CUDA_MP_PLACE_STAGING_HOST:
-        return UCT_CUDA_MP_LANE_HOST;
+        return uct_cuda_end_host();
     default:
-        return -1;
+        return uct_cuda_end_none();
     }
 }
 
@@ -88,7 +88,7 @@ static ucs_status_t check_place(const checker_t *checker,
                                 const uct_cuda_mp_place_t *place,
                                 uint64_t offset, uint64_t bytes)
 {
-    if ((place_end(plan, place) < 0) ||
+    if (!uct_cuda_end_has_index(place_end(plan, place)) ||
         (is_staging(place) ? (place->slot >= UCT_CUDA_MP_PLAN_SLOTS) :
                              ((place->owner != 0) || (place->slot != 0)))) {
         return reject(checker, "step %u: no such place", i);
@@ -106,6 +106,7 @@ static ucs_status_t check_step(const checker_t *checker,
                                const uct_cuda_mp_plan_t *plan, unsigned i)
 {
     const uct_cuda_mp_step_t *step = &plan->steps[i];
+    uct_cuda_end_t from, to;
     ucs_status_t status;
     unsigned w;
 
@@ -134,12 +135,13 @@ static ucs_status_t check_step(const checker_t *checker,
         return status;
     }
 
-    if (place_end(plan, &step->from) == place_end(plan, &step->to)) {
+    from = place_end(plan, &step->from);
+    to   = place_end(plan, &step->to);
+    if (uct_cuda_end_equal(from, to)) {
         return reject(checker, "step %u: stays where it is", i);
     }
 
-    if (step->lane != uct_cuda_mp_lane(place_end(plan, &step->from),
-                                       place_end(plan, &step->to))) {
+    if (step->lane != uct_cuda_mp_lane(from, to)) {
         return reject(checker, "step %u: not on the lane between its places",
                       i);
     }
@@ -385,6 +387,7 @@ static ucs_status_t check_coverage(const checker_t *checker,
 static ucs_status_t check_all(checker_t *checker,
                               const uct_cuda_mp_plan_t *plan)
 {
+    char src[16], dst[16];
     ucs_status_t status;
     unsigned i;
 
@@ -401,14 +404,12 @@ static ucs_status_t check_all(checker_t *checker,
                               plan->num_steps);
     }
 
-    /* Host memory is one place, however it is written down: -1 */
-    if ((plan->src_device < -1) ||
-        (plan->src_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
-        (plan->dst_device < -1) ||
-        (plan->dst_device >= UCT_CUDA_TOPO_MAX_GPUS) ||
-        (plan->src_device == plan->dst_device)) {
-        return reject(checker, "no transfer between GPU %d and GPU %d",
-                      plan->src_device, plan->dst_device);
+    if (!uct_cuda_end_has_index(plan->src) ||
+        !uct_cuda_end_has_index(plan->dst) ||
+        uct_cuda_end_equal(plan->src, plan->dst)) {
+        return reject(checker, "no transfer from %s to %s",
+                      uct_cuda_end_str(plan->src, src, sizeof(src)),
+                      uct_cuda_end_str(plan->dst, dst, sizeof(dst)));
     }
 
     for (i = 0; i < plan->num_steps; ++i) {

@@ -210,7 +210,7 @@ static bool parse_path(const char *item, uct_cuda_mp_path_t *path)
     } else if (strcasecmp(item, "host") == 0) {
         path->route = UCT_CUDA_MP_ROUTE_HOST;
     } else if ((strncasecmp(item, "gpu", 3) == 0) &&
-               parse_unsigned(item + 3, false, 0, UCT_CUDA_TOPO_MAX_GPUS - 1,
+               parse_unsigned(item + 3, false, 0, UCT_CUDA_MAX_GPUS - 1,
                               &gpu)) {
         path->route = UCT_CUDA_MP_ROUTE_GPU;
         path->gpu   = (int)gpu;

@@ -533,8 +533,8 @@ static ucs_status_t graphs_launch(uct_cuda_mp_graphs_t *graphs,
     if (status == UCS_OK) {
         copy   = uct_cuda_trace_begin(stream);
         status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
-        uct_cuda_trace_end(copy, stream, ends->src_device, ends->dst_device,
-                           plan->size, "graph");
+        uct_cuda_trace_end(copy, stream, plan->src, plan->dst, plan->size,
+                           "graph");
     }
 
     if (status == UCS_OK) {
@@ -585,10 +585,10 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        uct_cuda_mp_graph_t **held)
 {
     uct_cuda_mp_graph_key_t key = {
-        .plan          = plan,
-        .remote_device = ends->remote_device,
-        .is_tailed     = !is_alone && !graphs->is_untailed &&
-                         driver_has_event_nodes()
+        .plan      = plan,
+        .remote    = ends->remote,
+        .is_tailed = !is_alone && !graphs->is_untailed &&
+                     driver_has_event_nodes()
     };
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;

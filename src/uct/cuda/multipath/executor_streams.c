@@ -110,13 +110,15 @@ static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
                                   CUdeviceptr from, CUdeviceptr to,
                                   CUstream stream)
 {
-    const bool is_host = (ends->src_device < 0) ?
-                                 (step->from.type == UCT_CUDA_MP_PLACE_SOURCE) :
-                                 (step->to.type ==
-                                  UCT_CUDA_MP_PLACE_DESTINATION);
-    size_t begin       = offset + ((ends->src_device < 0) ? step->from_offset :
-                                                            step->to_offset);
-    size_t left        = step->bytes;
+    const bool from_host = uct_cuda_end_is_host(ends->src_end);
+    const bool is_host   = from_host ?
+                                   (step->from.type ==
+                                    UCT_CUDA_MP_PLACE_SOURCE) :
+                                   (step->to.type ==
+                                    UCT_CUDA_MP_PLACE_DESTINATION);
+    size_t begin         = offset + (from_host ? step->from_offset :
+                                                 step->to_offset);
+    size_t left          = step->bytes;
     ucs_status_t status;
     size_t bytes;
 
@@ -132,11 +134,6 @@ static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
     return status;
 }
 
-static int trace_end(int end)
-{
-    return (end == UCT_CUDA_MP_LANE_HOST) ? UCT_CUDA_TRACE_HOST : end;
-}
-
 static void trace_step(uct_cuda_trace_copy_t *copy, CUstream stream,
                        const uct_cuda_mp_plan_t *plan,
                        const uct_cuda_mp_step_t *step)
@@ -146,10 +143,8 @@ static void trace_step(uct_cuda_trace_copy_t *copy, CUstream stream,
     if (copy != NULL) {
         uct_cuda_mp_path_str(&plan->paths[step->path].path, path,
                              sizeof(path));
-        uct_cuda_trace_end(copy, stream,
-                           trace_end(uct_cuda_mp_lane_from(step->lane)),
-                           trace_end(uct_cuda_mp_lane_to(step->lane)),
-                           step->bytes, path);
+        uct_cuda_trace_end(copy, stream, uct_cuda_mp_lane_from(step->lane),
+                           uct_cuda_mp_lane_to(step->lane), step->bytes, path);
     }
 }
 

@@ -54,9 +54,9 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     const uct_cuda_mp_step_t *step;
     unsigned i;
 
-    hash = hash_value(hash, (uint16_t)plan->src_device);
-    hash = hash_value(hash, (uint16_t)plan->dst_device);
-    hash = hash_value(hash, (unsigned)key->remote_device);
+    hash = hash_value(hash, uct_cuda_mp_lane(plan->src, plan->dst));
+    hash = hash_value(hash, uct_cuda_end_equal(key->remote, plan->src));
+    hash = hash_value(hash, uct_cuda_end_equal(key->remote, plan->dst));
     hash = hash_value(hash, key->is_tailed);
     hash = hash_value(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
@@ -71,7 +71,7 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
 static bool shape_equal(const uct_cuda_mp_graph_key_t *a,
                         const uct_cuda_mp_graph_key_t *b)
 {
-    return (a->remote_device == b->remote_device) &&
+    return uct_cuda_end_equal(a->remote, b->remote) &&
            (a->is_tailed == b->is_tailed) &&
            uct_cuda_mp_plan_equal(a->plan, b->plan);
 }

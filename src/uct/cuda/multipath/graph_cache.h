@@ -26,7 +26,7 @@ typedef struct {
 /** What tells graphs of one engine apart. The shape is all but the banks. */
 typedef struct {
     const uct_cuda_mp_plan_t *plan;
-    int                      remote_device; /**< Or -1 */
+    uct_cuda_end_t           remote; /**< Or none */
     uint32_t                 banks; /**< Bit p: path p is in the second bank */
     bool                     is_tailed; /**< Minds the tails of its lanes */
 } uct_cuda_mp_graph_key_t;

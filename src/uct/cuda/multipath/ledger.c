@@ -25,7 +25,7 @@
 #define MAGIC  0x64656c706d786375ul
 #define LAYOUT 1
 
-#define MAX_GPUS  UCT_CUDA_TOPO_MAX_GPUS
+#define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
 #define WORD_BITS 64
 #define NUM_WORDS ((NUM_LANES + WORD_BITS - 1) / WORD_BITS)
@@ -323,30 +323,30 @@ static int page_gpu(page_t *page, const uint8_t uuid[16])
 static ucs_status_t map_lanes(uct_cuda_mp_ledger_t *ledger,
                               const uint8_t (*uuids)[16], int num_gpus)
 {
-    int ends[UCT_CUDA_MP_LANE_ENDS];
+    uct_cuda_end_t ends[UCT_CUDA_NUM_ENDS] = {{0}};
     uint16_t lane, number;
-    int from, to;
+    uct_cuda_end_t from, to;
+    int gpu, at;
 
     memset(ledger->to_page, 0xff, sizeof(ledger->to_page));
     memset(ledger->from_page, 0xff, sizeof(ledger->from_page));
-    for (from = 0; from < MAX_GPUS; ++from) {
-        ends[from] = (from < num_gpus) ? page_gpu(ledger->page, uuids[from]) :
-                                         -1;
-        if ((from < num_gpus) && (ends[from] < 0)) {
+    for (gpu = 0; gpu < num_gpus; ++gpu) {
+        at = page_gpu(ledger->page, uuids[gpu]);
+        if (at < 0) {
             return UCS_ERR_NO_RESOURCE;
         }
+
+        ends[gpu] = uct_cuda_end_gpu(at);
     }
 
-    ends[UCT_CUDA_MP_LANE_HOST] = UCT_CUDA_MP_LANE_HOST;
-    for (from = 0; from < UCT_CUDA_MP_LANE_ENDS; ++from) {
-        for (to = 0; to < UCT_CUDA_MP_LANE_ENDS; ++to) {
-            if ((ends[from] >= 0) && (ends[to] >= 0)) {
-                lane                      = uct_cuda_mp_lane(from, to);
-                number                    = uct_cuda_mp_lane(ends[from],
-                                                             ends[to]);
-                ledger->to_page[lane]     = number;
-                ledger->from_page[number] = lane;
-            }
+    ends[uct_cuda_end_index(uct_cuda_end_host())] = uct_cuda_end_host();
+    for (lane = 0; lane < NUM_LANES; ++lane) {
+        from = ends[uct_cuda_end_index(uct_cuda_mp_lane_from(lane))];
+        to   = ends[uct_cuda_end_index(uct_cuda_mp_lane_to(lane))];
+        if (!uct_cuda_end_is_none(from) && !uct_cuda_end_is_none(to)) {
+            number                    = uct_cuda_mp_lane(from, to);
+            ledger->to_page[lane]     = number;
+            ledger->from_page[number] = lane;
         }
     }
 

@@ -115,16 +115,21 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 static const uct_cuda_topo_link_t *
 lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
 {
-    int from = uct_cuda_mp_lane_from(lane);
-    int to   = uct_cuda_mp_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
 
-    if (from == UCT_CUDA_MP_LANE_HOST) {
-        return &topo->gpus[to].from_host;
-    } else if (to == UCT_CUDA_MP_LANE_HOST) {
-        return &topo->gpus[from].to_host;
+    if (uct_cuda_end_is_host(from)) {
+        return &topo->gpus[uct_cuda_end_device(to)].from_host;
+    } else if (uct_cuda_end_is_host(to)) {
+        return &topo->gpus[uct_cuda_end_device(from)].to_host;
     }
 
-    return &topo->links[from][to];
+    return &topo->links[uct_cuda_end_device(from)][uct_cuda_end_device(to)];
+}
+
+double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
+{
+    return lane_link(topo, lane)->bandwidth;
 }
 
 bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
@@ -175,8 +180,8 @@ void uct_cuda_mp_model_start(problem_t *problem)
 {
     const uct_cuda_topo_t *topo = problem->topo;
     const uct_cuda_topo_link_t *link;
-    int from, to, i;
     uint16_t lane;
+    int i;
 
     problem->queued = (problem->load == NULL) ? 0 : problem->load->queued;
     memset(problem->others, 0, sizeof(problem->others));
@@ -188,19 +193,17 @@ void uct_cuda_mp_model_start(problem_t *problem)
         return;
     }
 
-    for (from = 0; from < UCT_CUDA_MP_LANE_ENDS; ++from) {
-        for (to = 0; to < UCT_CUDA_MP_LANE_ENDS; ++to) {
-            lane = uct_cuda_mp_lane(from, to);
-            if ((from == to) || (problem->load->active[lane] == 0)) {
-                continue;
-            }
+    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+        if ((problem->load->active[lane] == 0) ||
+            uct_cuda_end_equal(uct_cuda_mp_lane_from(lane),
+                               uct_cuda_mp_lane_to(lane))) {
+            continue;
+        }
 
-            link = lane_link(topo, lane);
-            for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-                if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-                    problem->others[link->limits[i]] +=
-                            problem->load->active[lane];
-                }
+        link = lane_link(topo, lane);
+        for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+            if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+                problem->others[link->limits[i]] += problem->load->active[lane];
             }
         }
     }
@@ -213,17 +216,18 @@ void uct_cuda_mp_model_start(problem_t *problem)
 /* A lane's link; one that ends in the host ends at the question's NUMA node */
 static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
 {
-    int numa = problem->numa;
-    int from = uct_cuda_mp_lane_from(lane);
-    int to   = uct_cuda_mp_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
 
-    if (from == UCT_CUDA_MP_LANE_HOST) {
-        return uct_cuda_topo_host_link(problem->topo, to, numa, false);
-    } else if (to == UCT_CUDA_MP_LANE_HOST) {
-        return uct_cuda_topo_host_link(problem->topo, from, numa, true);
+    if (uct_cuda_end_is_host(from)) {
+        return uct_cuda_topo_host_link(problem->topo, uct_cuda_end_device(to),
+                                       problem->numa, false);
+    } else if (uct_cuda_end_is_host(to)) {
+        return uct_cuda_topo_host_link(problem->topo, uct_cuda_end_device(from),
+                                       problem->numa, true);
     }
 
-    return problem->topo->links[from][to];
+    return *lane_link(problem->topo, lane);
 }
 
 /* Bytes/s of a link that is alone: its own, and what shared limits leave of
@@ -231,9 +235,9 @@ static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
 static double hop_bandwidth(const problem_t *problem, uint16_t lane,
                             const uct_cuda_topo_link_t *link)
 {
-    const bool is_host = (uct_cuda_mp_lane_from(lane) ==
-                          UCT_CUDA_MP_LANE_HOST) ||
-                         (uct_cuda_mp_lane_to(lane) == UCT_CUDA_MP_LANE_HOST);
+    const bool is_host =
+            uct_cuda_mp_plan_ends_host(uct_cuda_mp_lane_from(lane),
+                                       uct_cuda_mp_lane_to(lane));
     bool is_own        = true;
     double limit       = DBL_MAX;
     double own;
@@ -266,7 +270,7 @@ static double hop_latency(const problem_t *problem,
 }
 
 static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
-                              int from, int to)
+                              uct_cuda_end_t from, uct_cuda_end_t to)
 {
     uint16_t lane             = uct_cuda_mp_lane(from, to);
     uct_cuda_topo_link_t link = hop_link(problem, lane);
@@ -297,10 +301,7 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
                             candidate_t *candidate)
 {
     const bool is_host = uct_cuda_mp_plan_ends_host(problem->src, problem->dst);
-    const int src      = uct_cuda_mp_lane_end(problem->src);
-    const int dst      = uct_cuda_mp_lane_end(problem->dst);
-    int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ? UCT_CUDA_MP_LANE_HOST :
-                                                        path->gpu;
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
 
     if (is_host && (path->route == UCT_CUDA_MP_ROUTE_HOST)) {
         return false;
@@ -308,17 +309,18 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
 
     if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
         ((path->gpu < 0) || (path->gpu >= problem->topo->num_gpus) ||
-         (path->gpu == problem->src) || (path->gpu == problem->dst))) {
+         uct_cuda_end_equal(via, problem->src) ||
+         uct_cuda_end_equal(via, problem->dst))) {
         return false;
     }
 
     memset(candidate, 0, sizeof(*candidate));
     candidate->path  = *path;
     if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        candidate_add_hop(problem, candidate, src, dst);
+        candidate_add_hop(problem, candidate, problem->src, problem->dst);
     } else {
-        candidate_add_hop(problem, candidate, src, via);
-        candidate_add_hop(problem, candidate, via, dst);
+        candidate_add_hop(problem, candidate, problem->src, via);
+        candidate_add_hop(problem, candidate, via, problem->dst);
     }
 
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
@@ -329,7 +331,7 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
         /* One of its two links is the host's: so are the gaps */
         candidate->gap      = problem->model->gap_host;
         candidate->latency += problem->model->start_relay;
-        candidate->is_free[(problem->src < 0) ? 1 : 0] = true;
+        candidate->is_free[uct_cuda_end_is_host(problem->src) ? 1 : 0] = true;
         if ((problem->load == NULL) || (problem->load->window < 2)) {
             candidate->doubt = problem->model->doubt_relay;
         }

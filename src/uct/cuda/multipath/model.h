@@ -143,8 +143,8 @@ typedef struct {
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_load_t   *load; /**< May be NULL */
     const uct_cuda_mp_model_t  *model;
-    int                        src;   /**< -1: host memory, and so ... */
-    int                        dst;   /**< ... here, but not both */
+    uct_cuda_end_t             src;   /**< A GPU, or host memory, which ... */
+    uct_cuda_end_t             dst;   /**< ... not both of them are */
     int                        numa;  /**< Node of host memory on the way */
     double                     size;  /**< Bytes */
     unsigned                   queued; /**< The load's, unless set to something
@@ -162,6 +162,10 @@ void uct_cuda_mp_model_start(uct_cuda_mp_case_t *question);
 
 /** Bytes/s of a shared limit with nothing else going on. */
 double uct_cuda_mp_model_limit(const uct_cuda_mp_case_t *question, int limit);
+
+
+/** Bytes/s of a lane's link by the topology alone; 0: there is none. */
+double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane);
 
 
 /** Describe a path of this transfer. @return false if the hardware has none. */

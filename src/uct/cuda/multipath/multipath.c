@@ -101,7 +101,7 @@ typedef struct {
     uct_cuda_mp_map_func_t map;
     void                   *arg;
     int                    host_numa; /* -1: unknown */
-    bool                   is_mapped[UCT_CUDA_TOPO_MAX_GPUS];
+    bool                   is_mapped[UCT_CUDA_MAX_GPUS];
     bool                   is_alone; /* as the last one was */
     uct_cuda_mp_graph_t    *graphs;
 } start_t;
@@ -372,7 +372,8 @@ static bool engine_learn(engine_t *engine)
     }
 
     /* Whether there is a ledger decides which paths may be used at all */
-    uct_cuda_mp_traffic_load(engine->traffic, 0, 0, &engine->load);
+    uct_cuda_mp_traffic_load(engine->traffic, uct_cuda_end_gpu(0),
+                             uct_cuda_end_gpu(0), &engine->load);
     for (kind = 0; kind < NUM_KINDS; ++kind) {
         engine->views[kind].topo = *topo;
         engine_update_min_size(engine, kind);
@@ -415,21 +416,20 @@ static void drop_gpu_path(engine_t *engine, const uct_cuda_mp_path_t *path,
 
 /* A path with host memory at one end: links between GPUs are for relays only */
 static void drop_host_path(engine_t *engine, const uct_cuda_mp_path_t *path,
-                           int src, int dst, ucs_status_t status)
+                           bool from_host, int gpu, ucs_status_t status)
 {
     uct_cuda_topo_t *topo = &engine->views[KIND_HOST].topo;
-    const int gpu         = (src < 0) ? dst : src;
     int i;
 
     if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        ((src < 0) ? &topo->gpus[gpu].from_host : &topo->gpus[gpu].to_host)
+        (from_host ? &topo->gpus[gpu].from_host : &topo->gpus[gpu].to_host)
                 ->bandwidth = 0;
         return;
     }
 
     for (i = 0; i < topo->num_gpus; ++i) {
         if ((status != UCS_ERR_UNREACHABLE) || (i == gpu)) {
-            ((src < 0) ? &topo->links[path->gpu][i] :
+            (from_host ? &topo->links[path->gpu][i] :
                          &topo->links[i][path->gpu])
                     ->bandwidth = 0;
         }
@@ -441,19 +441,21 @@ static void engine_drop_path(engine_t *engine, const uct_cuda_mp_path_t *path,
                              const uct_cuda_mp_ends_t *ends,
                              ucs_status_t status)
 {
-    const int src = ends->src_device;
-    const int dst = ends->dst_device;
+    const uct_cuda_end_t src = ends->src_end;
+    const uct_cuda_end_t dst = ends->dst_end;
     char name[16], from[16], to[16];
 
     if (kind_of(ends) == KIND_HOST) {
-        drop_host_path(engine, path, src, dst, status);
+        drop_host_path(engine, path, uct_cuda_end_is_host(src),
+                       uct_cuda_mp_ends_local(ends), status);
     } else {
-        drop_gpu_path(engine, path, src, dst, status);
+        drop_gpu_path(engine, path, uct_cuda_end_device(src),
+                      uct_cuda_end_device(dst), status);
     }
 
     uct_cuda_mp_path_str(path, name, sizeof(name));
-    uct_cuda_mp_device_str(src, from, sizeof(from));
-    uct_cuda_mp_device_str(dst, to, sizeof(to));
+    uct_cuda_end_str(src, from, sizeof(from));
+    uct_cuda_end_str(dst, to, sizeof(to));
     if (status == UCS_ERR_UNREACHABLE) {
         uct_cuda_info("path \"%s\" from %s to %s cannot be used", name, from,
                       to);
@@ -514,18 +516,18 @@ static ucs_status_t engine_prepare(engine_t *engine, start_t *start,
                                    unsigned *path_p)
 {
     const uct_cuda_mp_plan_t *plan = &engine->plan;
+    uct_cuda_end_t reader;
     ucs_status_t status;
     unsigned i;
-    int device;
 
     status = uct_cuda_mp_rsc_prepare(engine->rsc, plan, &start->ends,
                                          path_p);
     for (i = 0; (status == UCS_OK) && (i < plan->num_steps); ++i) {
-        device = uct_cuda_mp_rsc_remote_reader(&start->ends,
-                                                   &plan->steps[i]);
-        if ((device >= 0) && !start->is_mapped[device]) {
+        reader = uct_cuda_mp_rsc_remote_reader(&start->ends, &plan->steps[i]);
+        if (uct_cuda_end_is_gpu(reader) &&
+            !start->is_mapped[uct_cuda_end_device(reader)]) {
             *path_p = plan->steps[i].path;
-            status  = engine_map(engine, start, device);
+            status  = engine_map(engine, start, uct_cuda_end_device(reader));
         }
     }
 
@@ -536,8 +538,8 @@ static ucs_status_t engine_prepare(engine_t *engine, start_t *start,
 static void engine_plan(engine_t *engine, start_t *start, size_t size)
 {
     uct_cuda_mp_plan_t *plan = &engine->plan;
-    int src                  = start->ends.src_device;
-    int dst                  = start->ends.dst_device;
+    const uct_cuda_end_t src = start->ends.src_end;
+    const uct_cuda_end_t dst = start->ends.dst_end;
     uct_cuda_mp_knowledge_t know;
     char from[16], to[16];
     uct_cuda_mp_path_t path;
@@ -550,8 +552,8 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
         uct_cuda_mp_plan_make(&know, src, dst, size, plan);
         uct_cuda_debug("%s to %s, %zu bytes: %u paths, %u copies; %u transfers "
                        "ahead",
-                       uct_cuda_mp_device_str(src, from, sizeof(from)),
-                       uct_cuda_mp_device_str(dst, to, sizeof(to)), size,
+                       uct_cuda_end_str(src, from, sizeof(from)),
+                       uct_cuda_end_str(dst, to, sizeof(to)), size,
                        plan->num_paths, plan->num_steps, engine->load.queued);
         if (plan->num_paths == 0) {
             return;
@@ -644,8 +646,8 @@ static ucs_status_t engine_submit_pieces(engine_t *engine, start_t *start,
         if (size != plan->size) {
             engine_plan(engine, start, size);
             if (plan->num_paths == 0) {
-                uct_cuda_mp_plan_single(start->ends.src_device,
-                                        start->ends.dst_device, size, plan);
+                uct_cuda_mp_plan_single(start->ends.src_end,
+                                        start->ends.dst_end, size, plan);
                 status = engine_prepare(engine, start, &failed);
                 if (status != UCS_OK) {
                     return status;
@@ -716,23 +718,14 @@ static void unlist_active(engine_t *engine, uct_cuda_mp_transfer_t *transfer)
     }
 }
 
-/* Host memory, or a GPU that there is a place for in what is kept of links. Of
- * more GPUs than that, the others' messages take one path. */
-static bool is_end(int device)
-{
-    return (device >= UCT_CUDA_MP_DEVICE_HOST) &&
-           (device < UCT_CUDA_TOPO_MAX_GPUS);
-}
-
 /* Is this a transfer that several paths might carry? */
 static bool request_is_ours(engine_t *engine,
                             const uct_cuda_mp_request_t *request)
 {
-    const int src = request->src_device;
-    const int dst = request->dst_device;
+    const uct_cuda_end_t src = request->src_end;
+    const uct_cuda_end_t dst = request->dst_end;
 
-    if ((src == UCT_CUDA_MP_DEVICE_UNKNOWN) ||
-        (dst == UCT_CUDA_MP_DEVICE_UNKNOWN)) {
+    if (uct_cuda_end_is_hidden(src) || uct_cuda_end_is_hidden(dst)) {
         if (!engine->is_hidden_told) {
             engine->is_hidden_told = true;
             uct_cuda_info("the peer's GPU is not visible to this process "
@@ -741,7 +734,8 @@ static bool request_is_ours(engine_t *engine,
         return false;
     }
 
-    return (src != dst) && is_end(src) && is_end(dst);
+    return !uct_cuda_end_equal(src, dst) && uct_cuda_end_has_index(src) &&
+           uct_cuda_end_has_index(dst);
 }
 
 static bool engine_wants(engine_t *engine, const start_t *start)
@@ -755,12 +749,13 @@ static bool engine_wants(engine_t *engine, const start_t *start)
  * are not of its context, where the peer's memory is mapped */
 static bool end_has_two_contexts(const uct_cuda_mp_ends_t *ends)
 {
-    const int devices[] = {ends->src_device, ends->dst_device};
+    const uct_cuda_end_t list[] = {ends->src_end, ends->dst_end};
     unsigned i;
 
     for (i = 0; i < 2; ++i) {
-        if (uct_cuda_mp_ends_is_local_gpu(ends, devices[i]) &&
-            uct_cuda_ctx_has_two(devices[i])) {
+        if (uct_cuda_end_is_gpu(list[i]) &&
+            !uct_cuda_end_equal(list[i], ends->remote) &&
+            uct_cuda_ctx_has_two(uct_cuda_end_device(list[i]))) {
             return true;
         }
     }
@@ -790,8 +785,8 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
         return UCS_OK;
     }
 
-    uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_device,
-                             start->ends.dst_device, &engine->load);
+    uct_cuda_mp_traffic_load(engine->traffic, start->ends.src_end,
+                             start->ends.dst_end, &engine->load);
     if (!has_company(kind, load->queued, load->window) &&
         (start->size < engine->views[kind].alone_min_size)) {
         return UCS_OK;
@@ -847,24 +842,22 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     return UCS_OK;
 }
 
-bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super, int src_device,
-                           int dst_device, size_t size)
+bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *super,
+                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size)
 {
     const engine_t *engine = (const engine_t*)super;
-    const int kind         = ((src_device < 0) || (dst_device < 0)) ?
-                                     KIND_HOST :
-                                     KIND_GPU;
+    const int kind         = uct_cuda_mp_plan_ends_host(src, dst) ? KIND_HOST :
+                                                                    KIND_GPU;
     unsigned queued, window;
 
     /* Who asks about a GPU that is not visible is to be told why */
     if ((size >= __atomic_load_n(&engine->views[kind].alone_min_size,
                                  __ATOMIC_RELAXED)) ||
-        !is_end(src_device) || !is_end(dst_device)) {
+        !uct_cuda_end_has_index(src) || !uct_cuda_end_has_index(dst)) {
         return true;
     }
 
-    uct_cuda_mp_traffic_peek(engine->traffic, src_device, dst_device, &queued,
-                             &window);
+    uct_cuda_mp_traffic_peek(engine->traffic, src, dst, &queued, &window);
     return has_company(kind, queued, window);
 }
 
@@ -878,15 +871,14 @@ ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *super,
     ucs_status_t status = UCS_OK;
     start_t start       = {
         .ends = {
-            .src           = request->src,
-            .dst           = request->dst,
-            .src_device    = request->src_device,
-            .dst_device    = request->dst_device,
-            .remote_device = (remote == UCT_CUDA_MP_REMOTE_SRC) ?
-                                     request->src_device :
-                             (remote == UCT_CUDA_MP_REMOTE_DST) ?
-                                     request->dst_device :
-                                     -1
+            .src     = request->src,
+            .dst     = request->dst,
+            .src_end = request->src_end,
+            .dst_end = request->dst_end,
+            .remote  = (remote == UCT_CUDA_MP_REMOTE_SRC) ? request->src_end :
+                       (remote == UCT_CUDA_MP_REMOTE_DST) ?
+                                                            request->dst_end :
+                                                            uct_cuda_end_none()
         },
         .size      = request->size,
         .map       = map,
@@ -1000,21 +992,22 @@ void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)
     }
 }
 
-uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super, int src_device,
-                                  int dst_device, size_t size)
+uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super,
+                                  uct_cuda_end_t src, uct_cuda_end_t dst,
+                                  size_t size)
 {
-    const bool is_host = uct_cuda_mp_plan_ends_host(src_device, dst_device);
+    const bool is_host = uct_cuda_mp_plan_ends_host(src, dst);
     uct_cuda_mp_flow_t flow;
     bool is_large;
 
-    if (!is_end(src_device) || !is_end(dst_device) ||
-        (src_device == dst_device)) {
+    if (!uct_cuda_end_has_index(src) || !uct_cuda_end_has_index(dst) ||
+        uct_cuda_end_equal(src, dst)) {
         return UCT_CUDA_MP_NOT_COUNTED;
     }
 
     is_large = is_host ? uct_cuda_mp_wants_host(super, size) :
                          (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
-    uct_cuda_mp_flow_single(src_device, dst_device, is_large, &flow);
+    uct_cuda_mp_flow_single(src, dst, is_large, &flow);
     uct_cuda_mp_traffic_begin(engine_of(super)->traffic, &flow);
     return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);
 }

@@ -7,16 +7,13 @@
 #define UCT_CUDA_MP_MULTIPATH_H
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/end.h>
 #include <uct/cuda/multipath/config.h>
 
 #include <stdbool.h>
 #include <stdint.h>
 
 BEGIN_C_DECLS
-
-
-#define UCT_CUDA_MP_DEVICE_HOST    (-1) /**< Host memory, page-locked */
-#define UCT_CUDA_MP_DEVICE_UNKNOWN (-2) /**< A GPU this process cannot see */
 
 
 typedef struct uct_cuda_mp_transfer uct_cuda_mp_transfer_t;
@@ -40,13 +37,13 @@ typedef struct uct_cuda_mp_engine {
  * the driver's own) and stays so until the transfer is released.
  */
 typedef struct {
-    CUdeviceptr src;
-    int         src_device; /**< Ordinal in this process, or DEVICE_* */
-    CUdeviceptr dst;
-    int         dst_device; /**< Ordinal in this process, or DEVICE_* */
-    size_t      size;       /**< Bytes */
-    int         host_numa;  /**< Node of host memory, -1 if unknown. This and
-                                 what follows counts for such memory only. */
+    CUdeviceptr    src;
+    uct_cuda_end_t src_end;
+    CUdeviceptr    dst;
+    uct_cuda_end_t dst_end;
+    size_t         size;      /**< Bytes */
+    int            host_numa; /**< Node of host memory, -1 if unknown. This and
+                                   what follows counts for such memory only. */
     /** Where in it, in bytes and ascending, one piece of page-locked memory
      *  ends and another begins: the driver refuses a copy across. Read during
      *  the start only. */
@@ -113,10 +110,10 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
  * thread. Between the sizes that gain behind others and those that gain alone,
  * it spares a lone transfer all of the rest.
  *
- * @param src_device, dst_device  As in uct_cuda_mp_request_t.
+ * @param src, dst  As in uct_cuda_mp_request_t.
  */
-bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine, int src_device,
-                           int dst_device, size_t size);
+bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine,
+                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size);
 
 
 /**
@@ -227,8 +224,9 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
  * @return What uct_cuda_mp_single_end() wants to have when the message is over;
  *         UCT_CUDA_MP_NOT_COUNTED if there is nothing to tell.
  */
-uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine, int src_device,
-                                  int dst_device, size_t size);
+uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine,
+                                  uct_cuda_end_t src, uct_cuda_end_t dst,
+                                  size_t size);
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 

@@ -29,19 +29,15 @@ unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
                                      const uct_cuda_mp_path_t *path,
                                      uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])
 {
-    const int src = uct_cuda_mp_lane_end(plan->src_device);
-    const int dst = uct_cuda_mp_lane_end(plan->dst_device);
-    const int via = (path->route == UCT_CUDA_MP_ROUTE_HOST) ?
-                            UCT_CUDA_MP_LANE_HOST :
-                            path->gpu;
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
 
-    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        lanes[0] = uct_cuda_mp_lane(src, dst);
+    if (uct_cuda_end_is_none(via)) {
+        lanes[0] = uct_cuda_mp_lane(plan->src, plan->dst);
         return 1;
     }
 
-    lanes[0] = uct_cuda_mp_lane(src, via);
-    lanes[1] = uct_cuda_mp_lane(via, dst);
+    lanes[0] = uct_cuda_mp_lane(plan->src, via);
+    lanes[1] = uct_cuda_mp_lane(via, plan->dst);
     return 2;
 }
 
@@ -66,9 +62,10 @@ bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
 {
     unsigned i;
 
-    if ((a->src_device != b->src_device) || (a->dst_device != b->dst_device) ||
-        (a->numa != b->numa) || (a->size != b->size) ||
-        (a->slot_size != b->slot_size) || (a->num_paths != b->num_paths) ||
+    if (!uct_cuda_end_equal(a->src, b->src) ||
+        !uct_cuda_end_equal(a->dst, b->dst) || (a->numa != b->numa) ||
+        (a->size != b->size) || (a->slot_size != b->slot_size) ||
+        (a->num_paths != b->num_paths) ||
         (a->num_steps != b->num_steps)) {
         return false;
     }
@@ -85,36 +82,14 @@ bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size)
 {
-    switch (path->route) {
-    case UCT_CUDA_MP_ROUTE_DIRECT:
-        snprintf(buffer, size, "direct");
-        break;
-    case UCT_CUDA_MP_ROUTE_HOST:
-        snprintf(buffer, size, "host");
-        break;
-    default:
-        snprintf(buffer, size, "gpu%d", path->gpu);
-        break;
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+
+    if (!uct_cuda_end_is_none(via)) {
+        return uct_cuda_end_str(via, buffer, size);
     }
 
+    snprintf(buffer, size, "direct");
     return buffer;
-}
-
-const char *uct_cuda_mp_device_str(int device, char *buffer, size_t size)
-{
-    if (device < 0) {
-        snprintf(buffer, size, "host");
-    } else {
-        snprintf(buffer, size, "gpu%d", device);
-    }
-
-    return buffer;
-}
-
-static const char *lane_end_str(int end, char *buffer, size_t size)
-{
-    return uct_cuda_mp_device_str((end == UCT_CUDA_MP_LANE_HOST) ? -1 : end,
-                                  buffer, size);
 }
 
 static const char *place_str(const uct_cuda_mp_place_t *place, uint64_t offset,
@@ -142,8 +117,8 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
     unsigned i, w;
 
     fprintf(stream, "%s -> %s, %llu bytes: ",
-            uct_cuda_mp_device_str(plan->src_device, from, sizeof(from)),
-            uct_cuda_mp_device_str(plan->dst_device, to, sizeof(to)),
+            uct_cuda_end_str(plan->src, from, sizeof(from)),
+            uct_cuda_end_str(plan->dst, to, sizeof(to)),
             (unsigned long long)plan->size);
     if (plan->num_paths == 0) {
         fprintf(stream, "one plain copy\n");
@@ -174,9 +149,10 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
     for (i = 0; steps && (i < plan->num_steps); ++i) {
         step = &plan->steps[i];
         fprintf(stream, "  %4u  %5s > %-5s  %llu bytes", i,
-                lane_end_str(uct_cuda_mp_lane_from(step->lane), from,
+                uct_cuda_end_str(uct_cuda_mp_lane_from(step->lane), from,
                              sizeof(from)),
-                lane_end_str(uct_cuda_mp_lane_to(step->lane), to, sizeof(to)),
+                uct_cuda_end_str(uct_cuda_mp_lane_to(step->lane), to,
+                                 sizeof(to)),
                 (unsigned long long)step->bytes);
         fprintf(stream, "  %s", place_str(&step->from, step->from_offset, from,
                                           sizeof(from)));

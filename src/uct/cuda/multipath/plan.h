@@ -38,10 +38,8 @@ BEGIN_C_DECLS
 /** "Waits for nothing". */
 #define UCT_CUDA_MP_NO_STEP (-1)
 
-/** End of a lane that is host memory; GPUs count from 0. */
-#define UCT_CUDA_MP_LANE_HOST UCT_CUDA_TOPO_MAX_GPUS
-#define UCT_CUDA_MP_LANE_ENDS (UCT_CUDA_TOPO_MAX_GPUS + 1)
-#define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_MP_LANE_ENDS * UCT_CUDA_MP_LANE_ENDS)
+/** Lanes from each end to each. */
+#define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
 
 
 typedef enum {
@@ -84,8 +82,8 @@ typedef struct {
 
 
 typedef struct {
-    int16_t                 src_device; /**< -1: host memory; so is ... */
-    int16_t                 dst_device; /**< ... this one, but not both */
+    uct_cuda_end_t          src;        /**< A GPU, or host memory, which ... */
+    uct_cuda_end_t          dst;        /**< ... not both of them are */
     int16_t                 numa;      /**< Node of the host staging slots */
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
@@ -101,27 +99,32 @@ typedef struct {
 } uct_cuda_mp_plan_t;
 
 
-/** A device of a plan, or host memory (negative), as end of a lane. */
-static inline int uct_cuda_mp_lane_end(int device)
+/** The lane from one end to another; both have an index. */
+static inline uint16_t uct_cuda_mp_lane(uct_cuda_end_t from, uct_cuda_end_t to)
 {
-    return (device < 0) ? UCT_CUDA_MP_LANE_HOST : device;
+    return (uint16_t)(uct_cuda_end_index(from) * UCT_CUDA_NUM_ENDS +
+                      uct_cuda_end_index(to));
+}
+
+static inline uct_cuda_end_t uct_cuda_mp_lane_from(uint16_t lane)
+{
+    return uct_cuda_end_at(lane / UCT_CUDA_NUM_ENDS);
+}
+
+static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
+{
+    return uct_cuda_end_at(lane % UCT_CUDA_NUM_ENDS);
 }
 
 
-/** The lane from one end to another; ends are GPUs or UCT_CUDA_MP_LANE_HOST. */
-static inline uint16_t uct_cuda_mp_lane(int from, int to)
+/** Where a path is staged; none: nowhere. */
+static inline uct_cuda_end_t
+uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
 {
-    return (uint16_t)(from * UCT_CUDA_MP_LANE_ENDS + to);
-}
-
-static inline int uct_cuda_mp_lane_from(uint16_t lane)
-{
-    return lane / UCT_CUDA_MP_LANE_ENDS;
-}
-
-static inline int uct_cuda_mp_lane_to(uint16_t lane)
-{
-    return lane % UCT_CUDA_MP_LANE_ENDS;
+    return (path->route == UCT_CUDA_MP_ROUTE_GPU) ?
+                   uct_cuda_end_gpu(path->gpu) :
+           (path->route == UCT_CUDA_MP_ROUTE_HOST) ? uct_cuda_end_host() :
+                                                     uct_cuda_end_none();
 }
 
 
@@ -151,19 +154,23 @@ bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
 
 
 /** Is one end host memory? */
-static inline bool uct_cuda_mp_plan_ends_host(int src_device, int dst_device)
+static inline bool
+uct_cuda_mp_plan_ends_host(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    return (src_device < 0) || (dst_device < 0);
+    return uct_cuda_end_is_host(src) || uct_cuda_end_is_host(dst);
+}
+
+/** The source, or if that is host memory the destination. */
+static inline uct_cuda_end_t
+uct_cuda_mp_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    return uct_cuda_end_is_host(src) ? dst : src;
 }
 
 static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
 {
-    return uct_cuda_mp_plan_ends_host(plan->src_device, plan->dst_device);
+    return uct_cuda_mp_plan_ends_host(plan->src, plan->dst);
 }
-
-
-/** "gpu2", or "host" where negative. Returns @a buffer. */
-const char *uct_cuda_mp_device_str(int device, char *buffer, size_t size);
 
 
 /** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */

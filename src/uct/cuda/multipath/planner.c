@@ -33,16 +33,14 @@ typedef struct {
     double             single_seconds; /* of one plain copy */
     uint32_t           absent;         /* relays */
     unsigned           num_candidates;
-    candidate_t        candidates[UCT_CUDA_TOPO_MAX_GPUS + 1];
+    candidate_t        candidates[UCT_CUDA_MAX_GPUS + 1];
 } problem_t;
 
 
 static bool is_absent(const problem_t *problem, const uct_cuda_mp_path_t *path)
 {
-    return ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
-            (problem->absent & (1u << path->gpu))) ||
-           ((path->route == UCT_CUDA_MP_ROUTE_HOST) &&
-            (problem->absent & (1u << UCT_CUDA_MP_LANE_HOST)));
+    return (path->route != UCT_CUDA_MP_ROUTE_DIRECT) &&
+           (problem->absent & uct_cuda_end_bit(uct_cuda_mp_path_via(path)));
 }
 
 /* Consider a path, if the hardware has it. Returns whether it does. */
@@ -66,7 +64,7 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
 static bool host_is_free(const uct_cuda_mp_case_t *question)
 {
     const uct_cuda_mp_load_t *load = question->load;
-    const int host                 = UCT_CUDA_MP_LANE_HOST;
+    const uct_cuda_end_t host      = uct_cuda_end_host();
 
     if (question->config->host != UCT_CUDA_MP_AUTO) {
         return question->config->host == UCT_CUDA_MP_YES;
@@ -147,7 +145,8 @@ static void problem_add_relays(problem_t *problem)
     const uct_cuda_mp_case_t *question = &problem->question;
     unsigned first                     = problem->num_candidates;
     uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, -1};
-    const int start = (question->src >= 0) ? question->src : question->dst;
+    const int start = uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(question->src, question->dst));
     candidate_t moved;
     unsigned i;
     int n;
@@ -620,8 +619,10 @@ static bool is_path_busy(const uct_cuda_mp_case_t *question,
 /* Bytes/s over a relay with nothing else going on */
 static double idle_bandwidth(const uct_cuda_mp_case_t *question, int relay)
 {
-    double in  = question->topo->links[question->src][relay].bandwidth;
-    double out = question->topo->links[relay][question->dst].bandwidth;
+    const int src = uct_cuda_end_device(question->src);
+    const int dst = uct_cuda_end_device(question->dst);
+    double in  = question->topo->links[src][relay].bandwidth;
+    double out = question->topo->links[relay][dst].bandwidth;
 
     return (in < out) ? in : out;
 }
@@ -631,10 +632,10 @@ static bool is_relay_before(const uct_cuda_mp_case_t *question, int a, int b)
     double of_a = idle_bandwidth(question, a);
     double of_b = idle_bandwidth(question, b);
     int num     = question->topo->num_gpus;
+    int src     = uct_cuda_end_device(question->src);
 
-    return (of_a > of_b) ||
-           (!(of_a < of_b) && ((a - question->src + num) % num <
-                               (b - question->src + num) % num));
+    return (of_a > of_b) || (!(of_a < of_b) && ((a - src + num) % num <
+                                                (b - src + num) % num));
 }
 
 /* The relay of that rank, from 1 on, of those that follow the direct path, or
@@ -714,27 +715,33 @@ static bool problem_take_line(problem_t *problem, bool has_host,
     return true;
 }
 
-/* Are these two ends that something can be copied between? */
-static bool has_direct(const uct_cuda_topo_t *topo, int src, int dst)
+static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
 {
-    if ((src < -1) || (dst < -1) || (src >= topo->num_gpus) ||
-        (dst >= topo->num_gpus) || (src == dst)) {
-        return false;
-    }
+    return uct_cuda_end_is_host(end) ||
+           (uct_cuda_end_is_gpu(end) &&
+            (uct_cuda_end_device(end) < topo->num_gpus));
+}
 
-    return ((src < 0) ? topo->gpus[dst].from_host.bandwidth :
-            (dst < 0) ? topo->gpus[src].to_host.bandwidth :
-                        topo->links[src][dst].bandwidth) > 0;
+/* Are these two ends that something can be copied between? */
+static bool has_direct(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
+                       uct_cuda_end_t dst)
+{
+    return is_end_of(topo, src) && is_end_of(topo, dst) &&
+           !uct_cuda_end_equal(src, dst) &&
+           (uct_cuda_mp_model_bandwidth(topo, uct_cuda_mp_lane(src, dst)) > 0);
 }
 
 /* The NUMA node that host memory on the way is of */
-static int find_numa(const uct_cuda_mp_knowledge_t *know, int src, int dst)
+static int find_numa(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+                     uct_cuda_end_t dst)
 {
     if (uct_cuda_mp_plan_ends_host(src, dst) && (know->numa != NULL)) {
         return *know->numa;
     }
 
-    return know->topo->gpus[(src < 0) ? dst : src].numa;
+    return know->topo
+            ->gpus[uct_cuda_end_device(uct_cuda_mp_plan_gpu_end(src, dst))]
+            .numa;
 }
 
 /* Behind others of its pair: lines of tables were measured alone */
@@ -753,8 +760,8 @@ static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
                                     &uct_cuda_mp_model_builtin;
 }
 
-void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
-                           int dst_device, size_t size,
+void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
+                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
                            uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_topo_t *topo        = know->topo;
@@ -764,13 +771,13 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     bool has_host                      = false;
     bool is_turn                       = false;
     bool is_host;
-    const uct_cuda_mp_tuning_line_t *line;
+    const uct_cuda_mp_tuning_line_t *line = NULL;
     uct_cuda_mp_case_t *question;
     problem_t problem;
     split_t split;
 
-    plan->src_device = (int16_t)src_device;
-    plan->dst_device = (int16_t)dst_device;
+    plan->src        = src;
+    plan->dst        = dst;
     plan->numa       = 0;
     plan->num_paths  = 0;
     plan->num_steps  = 0;
@@ -782,7 +789,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
 
     if ((config->enable == UCT_CUDA_MP_NO) || (size < 2 * ALIGN) ||
         (size > uct_cuda_mp_plan_max_size(config)) ||
-        !has_direct(topo, src_device, dst_device)) {
+        !has_direct(topo, src, dst)) {
         return;
     }
 
@@ -795,16 +802,16 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
         return;
     }
 
-    is_host                = uct_cuda_mp_plan_ends_host(src_device, dst_device);
+    is_host                = uct_cuda_mp_plan_ends_host(src, dst);
     question               = &problem.question;
-    question->numa         = find_numa(know, src_device, dst_device);
+    question->numa         = find_numa(know, src, dst);
     plan->numa             = (int16_t)question->numa;
     question->topo         = topo;
     question->config       = config;
     question->load         = know->load;
     question->model        = model_of(know);
-    question->src          = src_device;
-    question->dst          = dst_device;
+    question->src          = src;
+    question->dst          = dst;
     question->size         = (double)size;
     problem.num_candidates = 0;
     problem.absent         = know->absent;
@@ -833,11 +840,11 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
         has_host = !is_host && host_is_free(question) &&
                    problem_add(&problem, &host, 0);
         /* Nor do lines speak of a node that lacks relays */
-        line     = (is_host || is_queued(know->load) || (know->absent != 0) ||
-                (know->tuning == NULL)) ?
-                           NULL :
-                           uct_cuda_mp_tuning_find(know->tuning, src_device,
-                                                   dst_device, size);
+        if (!is_host && !is_queued(know->load) && (know->absent == 0) &&
+            (know->tuning != NULL)) {
+            line = uct_cuda_mp_tuning_find(know->tuning, src, dst, size);
+        }
+
         if ((line != NULL) && problem_take_line(&problem, has_host, line)) {
             plan->is_tuned = true;
             plan->graph    = (uint8_t)line->graph;
@@ -846,7 +853,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
             problem_choose_relays(&problem, has_host);
             if (config->enable == UCT_CUDA_MP_YES) {
                 split_of_all(&problem, &split);
-            } else if ((src_device < 0) && (know->load != NULL) &&
+            } else if (uct_cuda_end_is_host(src) && (know->load != NULL) &&
                        (know->load->window > 1)) {
                 is_turn = split_window(&problem, &split);
             } else {
@@ -870,16 +877,16 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know, int src_device,
     }
 }
 
-void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
-                             uct_cuda_mp_plan_t *plan)
+void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
+                             size_t size, uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
     const uct_cuda_mp_place_t destination = {UCT_CUDA_MP_PLACE_DESTINATION, 0,
                                              0};
     uct_cuda_mp_plan_path_t *part         = &plan->paths[0];
 
-    plan->src_device = (int16_t)src_device;
-    plan->dst_device = (int16_t)dst_device;
+    plan->src        = src;
+    plan->dst        = dst;
     plan->numa       = 0;
     plan->num_paths  = 1;
     plan->num_steps  = 0;
@@ -894,8 +901,7 @@ void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
     part->chunks     = 1;
     part->slots      = 0;
     add_step(plan, &source, 0, &destination, 0, size, 0,
-             uct_cuda_mp_lane(uct_cuda_mp_lane_end(src_device),
-                              uct_cuda_mp_lane_end(dst_device)),
+             uct_cuda_mp_lane(src, dst),
              UCT_CUDA_MP_NO_STEP);
 }
 
@@ -904,15 +910,13 @@ void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
 static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
                      size_t size, uct_cuda_mp_plan_t *scratch)
 {
-    const int first = is_host ? -1 : 0;
-    int src, dst;
+    uct_cuda_end_t src, dst;
+    uint16_t lane;
 
-    for (src = first; src < know->topo->num_gpus; ++src) {
-        for (dst = first; dst < know->topo->num_gpus; ++dst) {
-            if (uct_cuda_mp_plan_ends_host(src, dst) != is_host) {
-                continue;
-            }
-
+    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+        src = uct_cuda_mp_lane_from(lane);
+        dst = uct_cuda_mp_lane_to(lane);
+        if (uct_cuda_mp_plan_ends_host(src, dst) == is_host) {
             uct_cuda_mp_plan_make(know, src, dst, size, scratch);
             if (scratch->num_paths > 0) {
                 return true;

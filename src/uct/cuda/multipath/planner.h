@@ -30,8 +30,7 @@ typedef struct {
     const int                  *numa;   /**< Node of the end that is host
                                              memory; NULL: the GPU's own */
     uint32_t                   absent;  /**< Relays that cannot be used for the
-                                             time being, a bit each: GPUs, and
-                                             UCT_CUDA_MP_LANE_HOST */
+                                             time being: uct_cuda_end_bit() */
 } uct_cuda_mp_knowledge_t;
 
 
@@ -51,21 +50,20 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
  * Allocates nothing, asks nobody, and gives the same plan for the same
  * arguments. Takes about 2 us for 4 paths of 16 chunks.
  *
- * @param src_device  Ordinal in the topology, or -1 for host memory. Anything
- *                    that is no GPU there, or equals @a dst_device, gives "one
- *                    path is best".
- * @param size        Bytes, at most uct_cuda_mp_plan_max_size().
- * @param plan        Filled; num_paths is 0 when one plain copy is best. One
- *                    path: by turns in a window, or as the user has it.
+ * @param src   A GPU of the topology, or host memory. Anything else, or what
+ *              equals @a dst, gives "one path is best".
+ * @param size  Bytes, at most uct_cuda_mp_plan_max_size().
+ * @param plan  Filled; num_paths is 0 when one plain copy is best. One path: by
+ *              turns in a window, or as the user has it.
  */
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
-                           int src_device, int dst_device, size_t size,
+                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
                            uct_cuda_mp_plan_t *plan);
 
 
 /** The plan that is one plain copy: a single step. */
-void uct_cuda_mp_plan_single(int src_device, int dst_device, size_t size,
-                             uct_cuda_mp_plan_t *plan);
+void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
+                             size_t size, uct_cuda_mp_plan_t *plan);
 
 
 /**

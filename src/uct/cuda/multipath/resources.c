@@ -50,9 +50,9 @@ typedef struct {
     unsigned long long id;  /* of ctx, which the program may reset */
     event_pool_t       pool;
     CUstream           notify;
-    pair_t             pairs[UCT_CUDA_MP_LANE_ENDS][2];
+    pair_t             pairs[UCT_CUDA_NUM_ENDS][2];
     lane_t             lanes[UCT_CUDA_MP_NUM_LANES];
-    bool               has_access[UCT_CUDA_TOPO_MAX_GPUS]; /* to peers */
+    bool               has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
 } device_t;
 
 
@@ -67,8 +67,8 @@ typedef struct {
 #define MAX_USED (UCT_CUDA_MP_NUM_LANES + 2)
 
 struct uct_cuda_mp_rsc {
-    device_t              devices[UCT_CUDA_TOPO_MAX_GPUS];
-    uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_TOPO_MAX_GPUS];
+    device_t              devices[UCT_CUDA_MAX_GPUS];
+    uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
     uint64_t              epoch; /* how often nothing was in flight */
     unsigned              num_used;
@@ -190,15 +190,13 @@ static ucs_status_t prepare_stream(uct_cuda_mp_rsc_t *rsc, int device,
 
 int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
 {
-    int from = uct_cuda_mp_lane_from(number);
-    int to   = uct_cuda_mp_lane_to(number);
-
-    if ((from == uct_cuda_mp_lane_end(ends->src_device)) &&
-        (to == uct_cuda_mp_lane_end(ends->dst_device))) {
+    if (number == uct_cuda_mp_lane(ends->src_end, ends->dst_end)) {
         return uct_cuda_mp_ends_local(ends);
     }
 
-    return (from == UCT_CUDA_MP_LANE_HOST) ? to : from;
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(number),
+                                     uct_cuda_mp_lane_to(number)));
 }
 
 /* Is the remote end's address itself good for a device's context? */
@@ -208,19 +206,18 @@ static bool has_own_mapping(const uct_cuda_mp_ends_t *ends, int device)
            (device == uct_cuda_mp_ends_local(ends));
 }
 
-int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
+uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                                       const uct_cuda_mp_step_t *step)
 {
-    int device = uct_cuda_mp_rsc_lane_device(ends, step->lane);
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(step->lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(step->lane);
+    const int device          = uct_cuda_mp_rsc_lane_device(ends, step->lane);
 
-    if ((ends->remote_device < 0) || has_own_mapping(ends, device)) {
-        return -1;
-    }
-
-    return ((uct_cuda_mp_lane_from(step->lane) == ends->remote_device) ||
-            (uct_cuda_mp_lane_to(step->lane) == ends->remote_device)) ?
-                   device :
-                   -1;
+    return (!has_own_mapping(ends, device) &&
+            (uct_cuda_end_equal(from, ends->remote) ||
+             uct_cuda_end_equal(to, ends->remote))) ?
+                   uct_cuda_end_gpu(device) :
+                   uct_cuda_end_none();
 }
 
 static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
@@ -246,17 +243,18 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
-/* GPU whose memory the lane's device writes to, or -1. Mappings of remote
+/* GPU whose memory the lane's device writes to, or none. Mappings of remote
  * memory come with access to it; staging memory and the local end do not. */
-static int lane_peer(const uct_cuda_mp_ends_t *ends, uint16_t number)
+static uct_cuda_end_t lane_peer(const uct_cuda_mp_ends_t *ends, uint16_t number)
 {
-    int to = uct_cuda_mp_lane_to(number);
+    const uct_cuda_end_t to = uct_cuda_mp_lane_to(number);
 
-    return ((uct_cuda_mp_rsc_lane_device(ends, number) ==
-             uct_cuda_mp_lane_from(number)) &&
-            (to != UCT_CUDA_MP_LANE_HOST) && (to != ends->remote_device)) ?
+    return (uct_cuda_end_is_device(uct_cuda_mp_lane_from(number),
+                                   uct_cuda_mp_rsc_lane_device(ends,
+                                                               number)) &&
+            uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, ends->remote)) ?
                    to :
-                   -1;
+                   uct_cuda_end_none();
 }
 
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
@@ -264,7 +262,7 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                                  uint16_t number)
 {
     int device = uct_cuda_mp_rsc_lane_device(ends, number);
-    int peer   = lane_peer(ends, number);
+    const uct_cuda_end_t peer = lane_peer(ends, number);
     ucs_status_t status;
 
     status = prepare_device(rsc, ends, device);
@@ -272,8 +270,8 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    if (peer >= 0) {
-        status = prepare_access(rsc, ends, device, peer);
+    if (uct_cuda_end_is_gpu(peer)) {
+        status = prepare_access(rsc, ends, device, uct_cuda_end_device(peer));
         if (status != UCS_OK) {
             return status;
         }
@@ -436,15 +434,15 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
 {
     uint32_t devices = 0;
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    uct_cuda_end_t peer;
     unsigned i, count;
-    int peer;
 
     count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
     for (i = 0; i < count; ++i) {
         devices |= 1u << uct_cuda_mp_rsc_lane_device(ends, lanes[i]);
         peer     = lane_peer(ends, lanes[i]);
-        if (peer >= 0) {
-            devices |= 1u << peer;
+        if (uct_cuda_end_is_gpu(peer)) {
+            devices |= uct_cuda_end_bit(peer);
         }
     }
 
@@ -487,15 +485,11 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
 static pair_t *find_pair(uct_cuda_mp_rsc_t *rsc,
                          const uct_cuda_mp_ends_t *ends)
 {
-    int local = uct_cuda_mp_ends_local(ends);
+    const int local   = uct_cuda_mp_ends_local(ends);
+    const bool is_dst = !uct_cuda_end_is_device(ends->src_end, local);
 
-    if (local == ends->src_device) {
-        return &rsc->devices[local]
-                        .pairs[uct_cuda_mp_lane_end(ends->dst_device)][0];
-    }
-
-    return &rsc->devices[local]
-                    .pairs[uct_cuda_mp_lane_end(ends->src_device)][1];
+    return &rsc->devices[local].pairs[uct_cuda_end_index(
+            is_dst ? ends->src_end : ends->dst_end)][is_dst];
 }
 
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
@@ -525,7 +519,7 @@ uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)
     uint32_t devices = 0;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         devices |= (rsc->devices[i].ctx != NULL) ? 1u << i : 0;
     }
 
@@ -569,9 +563,9 @@ static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
 
     if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
         is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
-        if ((ends->remote_device >= 0) && !has_own_mapping(ends, device) &&
-            (ends->remote_device ==
-             (is_src ? ends->src_device : ends->dst_device))) {
+        if (!has_own_mapping(ends, device) &&
+            uct_cuda_end_equal(ends->remote,
+                               is_src ? ends->src_end : ends->dst_end)) {
             return ends->mapped[device] + offset;
         }
 
@@ -997,7 +991,7 @@ uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
     uint32_t devices = 0;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         if ((rsc->devices[i].ctx != NULL) &&
             !device_is_there(&rsc->devices[i])) {
             devices |= 1u << i;
@@ -1029,7 +1023,7 @@ static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
         }
     }
 
-    for (i = 0; i < UCT_CUDA_MP_LANE_ENDS; ++i) {
+    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
         wait_pair(rsc, number, &device->pairs[i][0]);
         wait_pair(rsc, number, &device->pairs[i][1]);
     }
@@ -1068,14 +1062,14 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
 {
     unsigned i, k;
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         if ((rsc->devices[i].ctx != NULL) && !(devices & (1u << i))) {
             wait_device(rsc, (int)i);
         }
     }
 
     uct_cuda_mp_rsc_idle(rsc);
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         lose_staging(rsc, &rsc->gpu_staging[i], devices);
     }
 
@@ -1083,7 +1077,7 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
         lose_staging(rsc, &rsc->host_staging[i], devices);
     }
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         if (!(devices & (1u << i))) {
             continue;
         }
@@ -1091,7 +1085,7 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
         uct_cuda_debug("gpu %u was reset: what was kept of it is forgotten", i);
         free(rsc->devices[i].pool.events);
         memset(&rsc->devices[i], 0, sizeof(rsc->devices[i]));
-        for (k = 0; k < UCT_CUDA_TOPO_MAX_GPUS; ++k) {
+        for (k = 0; k < UCT_CUDA_MAX_GPUS; ++k) {
             rsc->devices[k].has_access[i] = false;
         }
 
@@ -1138,7 +1132,7 @@ static void destroy_device(device_t *device)
     }
 
     destroy_stream(device->notify);
-    for (i = 0; i < UCT_CUDA_MP_LANE_ENDS; ++i) {
+    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
         destroy_pair(&device->pairs[i][0]);
         destroy_pair(&device->pairs[i][1]);
     }
@@ -1154,7 +1148,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
     unsigned i, lane, numa;
 
     /* First what crosses devices: no slot is in use any more afterwards */
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
             if (rsc->devices[i].lanes[lane].stream != NULL) {
                 wait_stream(rsc, (int)i, rsc->devices[i].lanes[lane].stream);
@@ -1162,7 +1156,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
         }
     }
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         if ((rsc->devices[i].ctx == NULL) ||
             (uct_cuda_ctx_push(rsc->devices[i].ctx) != UCS_OK)) {
             continue;
@@ -1175,7 +1169,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
         uct_cuda_ctx_pop();
     }
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         device = &rsc->devices[i];
         if ((device->ctx != NULL) &&
             (uct_cuda_ctx_push(device->ctx) == UCS_OK)) {
@@ -1184,7 +1178,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
         }
     }
 
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         free(rsc->devices[i].pool.events);
         if (rsc->devices[i].ctx != NULL) {
             uct_cuda_ctx_release((int)i);

@@ -21,7 +21,7 @@ typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 /** Streams that a transfer's last copies can be on: those of the lanes into its
  *  destination, and those that graphs take turns in. */
-#define UCT_CUDA_MP_MAX_ENDINGS (UCT_CUDA_MP_LANE_ENDS + 2)
+#define UCT_CUDA_MP_MAX_ENDINGS (UCT_CUDA_NUM_ENDS + 2)
 
 
 /** Behind the last copy of one stream. */
@@ -46,16 +46,17 @@ typedef struct {
 typedef struct {
     CUdeviceptr  src;
     CUdeviceptr  dst;
-    int          src_device; /**< -1: host memory, page-locked for all
-                                  contexts, and so ... */
-    int          dst_device; /**< ... here, but not both */
-    /** The device, or -1, whose memory is another process's: src or dst is
-     *  good for the other end's context only, and for none if that is the
+    /** A GPU, or host memory that is page-locked for all contexts; not both
+     *  are host memory */
+    uct_cuda_end_t src_end;
+    uct_cuda_end_t dst_end;
+    /** The one of them, or none, whose memory is another process's: src or dst
+     *  is good for the other end's context only, and for none if that is the
      *  host's. */
-    int          remote_device;
+    uct_cuda_end_t remote;
     /** The remote end's address in the contexts of other devices, and in its
      *  own if the other end is the host's */
-    CUdeviceptr  mapped[UCT_CUDA_TOPO_MAX_GPUS];
+    CUdeviceptr  mapped[UCT_CUDA_MAX_GPUS];
     /** Where in the host's end, in bytes and ascending, a piece of page-locked
      *  memory ends and another begins: no copy may cross that */
     unsigned     num_cuts;
@@ -66,7 +67,7 @@ typedef struct {
 /** Is one of the ends host memory? */
 static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_ends_t *ends)
 {
-    return (ends->src_device < 0) || (ends->dst_device < 0);
+    return uct_cuda_mp_plan_ends_host(ends->src_end, ends->dst_end);
 }
 
 
@@ -77,12 +78,13 @@ static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_ends_t *ends)
  */
 static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
 {
-    if (uct_cuda_mp_ends_is_host(ends)) {
-        return (ends->src_device < 0) ? ends->dst_device : ends->src_device;
+    if (!uct_cuda_mp_ends_is_host(ends) &&
+        uct_cuda_end_equal(ends->src_end, ends->remote)) {
+        return uct_cuda_end_device(ends->dst_end);
     }
 
-    return (ends->src_device == ends->remote_device) ? ends->dst_device :
-                                                       ends->src_device;
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(ends->src_end, ends->dst_end));
 }
 
 
@@ -90,8 +92,9 @@ static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
 static inline bool
 uct_cuda_mp_ends_is_local_gpu(const uct_cuda_mp_ends_t *ends, int device)
 {
-    return (device >= 0) && (device != ends->remote_device) &&
-           ((device == ends->src_device) || (device == ends->dst_device));
+    return !uct_cuda_end_is_device(ends->remote, device) &&
+           (uct_cuda_end_is_device(ends->src_end, device) ||
+            uct_cuda_end_is_device(ends->dst_end, device));
 }
 
 
@@ -121,10 +124,11 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
 
 
 /**
- * Device in whose context a step reads or writes the remote end, and which
- * therefore needs a mapping of it; -1: none, or the local end's, which has one.
+ * GPU in whose context a step reads or writes the remote end, and which
+ * therefore needs a mapping of it; none also if it is the local end's, which
+ * has one.
  */
-int uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
+uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                                       const uct_cuda_mp_step_t *step);
 
 

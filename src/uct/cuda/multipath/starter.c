@@ -24,9 +24,9 @@
 #define MICRO 1e6
 
 /* Bits of GPUs and the host */
-#define ALL_RELAYS ((1u << UCT_CUDA_MP_LANE_ENDS) - 1)
+#define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
 
-#define NUM_JOBS (UCT_CUDA_TOPO_MAX_GPUS + UCT_CUDA_MP_MAX_NUMA + 1)
+#define NUM_JOBS (UCT_CUDA_MAX_GPUS + UCT_CUDA_MP_MAX_NUMA + 1)
 
 
 typedef enum {
@@ -57,7 +57,7 @@ struct uct_cuda_mp_starter {
     uct_cuda_mp_starter_t *next;
     uct_cuda_mp_rsc_t     *rsc;
     job_t                 node;
-    job_t                 gpus[UCT_CUDA_TOPO_MAX_GPUS];
+    job_t                 gpus[UCT_CUDA_MAX_GPUS];
     job_t                 hosts[UCT_CUDA_MP_MAX_NUMA];
 };
 
@@ -159,7 +159,7 @@ static void starter_jobs(uct_cuda_mp_starter_t *starter,
     unsigned i;
 
     jobs[count++] = &starter->node;
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_GPUS; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         jobs[count++] = &starter->gpus[i];
     }
 
@@ -391,7 +391,7 @@ static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
     ucs_status_t status;
     int device;
 
-    for (device = 0; device < UCT_CUDA_TOPO_MAX_GPUS; ++device) {
+    for (device = 0; device < UCT_CUDA_MAX_GPUS; ++device) {
         if (!(missing & (1u << device))) {
             continue;
         }
@@ -417,14 +417,9 @@ static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
 
 static uint32_t path_bit(const uct_cuda_mp_path_t *path)
 {
-    switch (path->route) {
-    case UCT_CUDA_MP_ROUTE_DIRECT:
-        return UCT_CUDA_MP_ABSENT_ALL;
-    case UCT_CUDA_MP_ROUTE_HOST:
-        return 1u << UCT_CUDA_MP_LANE_HOST;
-    default:
-        return 1u << path->gpu;
-    }
+    return (path->route == UCT_CUDA_MP_ROUTE_DIRECT) ?
+                   UCT_CUDA_MP_ABSENT_ALL :
+                   uct_cuda_end_bit(uct_cuda_mp_path_via(path));
 }
 
 ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
@@ -459,7 +454,7 @@ ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
      * of: it would start them */
     ready |= uct_cuda_mp_rsc_devices(starter->rsc);
     if (uct_cuda_mp_rsc_has_host_staging(starter->rsc, plan->numa)) {
-        ready |= 1u << UCT_CUDA_MP_LANE_HOST;
+        ready |= uct_cuda_end_bit(uct_cuda_end_host());
     }
 
     *absent_p |= absent | (ALL_RELAYS & ~ready);

@@ -11,7 +11,7 @@
 #include <time.h>
 
 
-#define MAX_GPUS  UCT_CUDA_TOPO_MAX_GPUS
+#define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
 
 
@@ -32,7 +32,7 @@ struct uct_cuda_mp_traffic {
     bool                 is_tried; /* to open it */
     uint16_t             count[NUM_LANES];
     /* By their ends, host memory among them; NULL: none so far */
-    pair_t               *pairs[UCT_CUDA_MP_LANE_ENDS][UCT_CUDA_MP_LANE_ENDS];
+    pair_t               *pairs[UCT_CUDA_NUM_ENDS][UCT_CUDA_NUM_ENDS];
     /* Flows met on each lane, and until when they count if not seen again */
     uint64_t             until_any;
     uint64_t             until[NUM_LANES];
@@ -60,14 +60,14 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
 {
-    int src, dst;
+    unsigned src, dst;
 
     if (traffic->ledger != NULL) {
         uct_cuda_mp_ledger_close(traffic->ledger);
     }
 
-    for (src = 0; src < UCT_CUDA_MP_LANE_ENDS; ++src) {
-        for (dst = 0; dst < UCT_CUDA_MP_LANE_ENDS; ++dst) {
+    for (src = 0; src < UCT_CUDA_NUM_ENDS; ++src) {
+        for (dst = 0; dst < UCT_CUDA_NUM_ENDS; ++dst) {
             free(traffic->pairs[src][dst]);
         }
     }
@@ -76,12 +76,11 @@ void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
     free(traffic);
 }
 
-/* What is kept of transfers between two devices, host memory being negative */
-static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, int src_device,
-                          int dst_device)
+/* What is kept of transfers between two ends */
+static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, uct_cuda_end_t src,
+                          uct_cuda_end_t dst)
 {
-    return &traffic->pairs[uct_cuda_mp_lane_end(src_device)]
-                          [uct_cuda_mp_lane_end(dst_device)];
+    return &traffic->pairs[uct_cuda_end_index(src)][uct_cuda_end_index(dst)];
 }
 
 /* The window that the next transfer will be in: as those before it have been */
@@ -103,12 +102,11 @@ static void set_queued(pair_t *pair, unsigned queued)
     __atomic_store_n(&pair->expected, expected_window(pair), __ATOMIC_RELAXED);
 }
 
-void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic, int src_device,
-                              int dst_device, unsigned *queued_p,
-                              unsigned *window_p)
+void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
+                              uct_cuda_end_t src, uct_cuda_end_t dst,
+                              unsigned *queued_p, unsigned *window_p)
 {
-    const pair_t *pair = __atomic_load_n(find_pair(traffic, src_device,
-                                                   dst_device),
+    const pair_t *pair = __atomic_load_n(find_pair(traffic, src, dst),
                                          __ATOMIC_ACQUIRE);
 
     *queued_p = 0;
@@ -233,8 +231,9 @@ static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
     }
 }
 
-void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
-                              int dst_device, uct_cuda_mp_load_t *load)
+void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
+                              uct_cuda_end_t src, uct_cuda_end_t dst,
+                              uct_cuda_mp_load_t *load)
 {
     const pair_t *pair;
     uint64_t now;
@@ -243,7 +242,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     now            = now_ns();
-    pair           = *find_pair(traffic, src_device, dst_device);
+    pair           = *find_pair(traffic, src, dst);
     any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
     look_ahead(pair, load);
@@ -264,10 +263,10 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
     const double pieces = (double)size / (double)plan->size;
     unsigned i, hops;
 
-    flow->src_device = plan->src_device;
-    flow->dst_device = plan->dst_device;
-    flow->is_large   = true;
-    flow->num_lanes  = 0;
+    flow->src       = plan->src;
+    flow->dst       = plan->dst;
+    flow->is_large  = true;
+    flow->num_lanes = 0;
     for (i = 0; i < plan->num_paths; ++i) {
         hops = uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
                                            &flow->lanes[flow->num_lanes]);
@@ -281,7 +280,7 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow)
 {
-    pair_t **pair = find_pair(traffic, flow->src_device, flow->dst_device);
+    pair_t **pair = find_pair(traffic, flow->src, flow->dst);
     uint16_t lane;
     unsigned i;
 
@@ -325,7 +324,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
-    pair = *find_pair(traffic, flow->src_device, flow->dst_device);
+    pair = *find_pair(traffic, flow->src, flow->dst);
     if ((pair != NULL) && flow->is_large && (pair->queued > 0)) {
         set_queued(pair, pair->queued - 1);
     }
@@ -355,7 +354,7 @@ void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
     uint8_t active[NUM_LANES];
 
     pthread_mutex_lock(&traffic->lock);
-    pair = *find_pair(traffic, flow->src_device, flow->dst_device);
+    pair = *find_pair(traffic, flow->src, flow->dst);
     if (look_around(traffic, pair, now, active)) {
         remember(traffic, active, now);
     }

@@ -27,8 +27,8 @@ typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
 
 /** The lanes of one transfer. */
 typedef struct {
-    int16_t  src_device;
-    int16_t  dst_device;
+    uct_cuda_end_t src;
+    uct_cuda_end_t dst;
     bool     is_large;  /**< Others can fill their paths behind it */
     unsigned num_lanes;
     uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
@@ -47,37 +47,36 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
 
 
-/** What the load of the next transfer between two devices will say of those of
+/** What the load of the next transfer between two ends will say of those of
  *  its own pair. Any thread, without a lock. */
-void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic, int src_device,
-                              int dst_device, unsigned *queued_p,
-                              unsigned *window_p);
+void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
+                              uct_cuda_end_t src, uct_cuda_end_t dst,
+                              unsigned *queued_p, unsigned *window_p);
 
 
 /**
- * What a new transfer between two devices will meet. Its own pair's transfers
+ * What a new transfer between two ends will meet. Its own pair's transfers
  * are left out of what is active: they go one behind the other over the same
  * lanes. Well under 1 us.
  *
  * @param load  Filled; is_known says whether there is a ledger.
  */
-void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic, int src_device,
-                              int dst_device, uct_cuda_mp_load_t *load);
+void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
+                              uct_cuda_end_t src, uct_cuda_end_t dst,
+                              uct_cuda_mp_load_t *load);
 
 
-/** One copy; its bytes are not counted. Host memory's device is negative, or
- *  UCT_CUDA_MP_LANE_HOST. */
-static inline void uct_cuda_mp_flow_single(int src_device, int dst_device,
-                                           bool is_large,
-                                           uct_cuda_mp_flow_t *flow)
+/** One copy; its bytes are not counted. */
+static inline void
+uct_cuda_mp_flow_single(uct_cuda_end_t src, uct_cuda_end_t dst, bool is_large,
+                        uct_cuda_mp_flow_t *flow)
 {
-    flow->is_large   = is_large;
-    flow->src_device = (int16_t)src_device;
-    flow->dst_device = (int16_t)dst_device;
-    flow->num_lanes  = 1;
-    flow->lanes[0]   = uct_cuda_mp_lane(uct_cuda_mp_lane_end(src_device),
-                                        uct_cuda_mp_lane_end(dst_device));
-    flow->bytes[0]   = 0;
+    flow->is_large  = is_large;
+    flow->src       = src;
+    flow->dst       = dst;
+    flow->num_lanes = 1;
+    flow->lanes[0]  = uct_cuda_mp_lane(src, dst);
+    flow->bytes[0]  = 0;
 }
 
 

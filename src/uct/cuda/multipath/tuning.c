@@ -66,7 +66,7 @@ static void class_str(const uct_cuda_topo_t *topo, int from, int to,
                       char *buffer)
 {
     const size_t size = UCT_CUDA_MP_CLASS_SIZE;
-    double relays[UCT_CUDA_TOPO_MAX_GPUS];
+    double relays[UCT_CUDA_MAX_GPUS];
     uct_cuda_topo_link_t up, down;
     unsigned count = 0;
     size_t used    = 0;
@@ -713,10 +713,11 @@ void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning, FILE *stream)
 }
 
 const uct_cuda_mp_tuning_line_t *
-uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, int src_device,
-                        int dst_device, size_t size)
+uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,
+                        uct_cuda_end_t dst, size_t size)
 {
-    int pair_class = tuning->class_of[src_device][dst_device];
+    int pair_class = tuning->class_of[uct_cuda_end_device(src)]
+                                     [uct_cuda_end_device(dst)];
     const uct_cuda_mp_tuning_line_t *line;
 
     for (line = tuning->lines; line < tuning->lines + tuning->num_lines;

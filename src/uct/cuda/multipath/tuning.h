@@ -53,12 +53,12 @@ typedef struct {
     char                      node[UCT_CUDA_MP_NODE_SIZE];
     char                      date[32];
     int                       num_classes;
-    char                      classes[UCT_CUDA_TOPO_MAX_GPUS *
-                                      UCT_CUDA_TOPO_MAX_GPUS]
+    char                      classes[UCT_CUDA_MAX_GPUS *
+                                      UCT_CUDA_MAX_GPUS]
                                      [UCT_CUDA_MP_CLASS_SIZE];
     /** [from][to], -1 where there is no link */
-    int16_t                   class_of[UCT_CUDA_TOPO_MAX_GPUS]
-                                      [UCT_CUDA_TOPO_MAX_GPUS];
+    int16_t                   class_of[UCT_CUDA_MAX_GPUS]
+                                      [UCT_CUDA_MAX_GPUS];
     uint32_t                  model_set; /**< Bits by
                                               uct_cuda_mp_model_constants */
     uct_cuda_mp_model_t       model;     /**< The built-in one where unset */
@@ -115,8 +115,8 @@ void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning,
 
 /** The line for a transfer, or NULL. Both GPUs are ordinals of the node. */
 const uct_cuda_mp_tuning_line_t *
-uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, int src_device,
-                        int dst_device, size_t size);
+uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,
+                        uct_cuda_end_t dst, size_t size);
 
 
 END_C_DECLS
