@@ -4,6 +4,7 @@
 
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
+#include <uct/cuda/base/host/host_limits.h>
 }
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ protected:
                                             unsigned flags) {
             EXPECT_EQ(unsigned(CU_MEMHOSTREGISTER_PORTABLE), flags);
             EXPECT_GE(length, UCT_CUDA_HOST_BOUNCE_SLOTS *
-                                      UCT_CUDA_HOST_BOUNCE_SIZE);
+                                      UCT_CUDA_HOST_BOUNCE_MAX_SIZE);
             ++registrations;
             return refuse;
         };
@@ -46,14 +47,14 @@ TEST_F(HostBounce, slots_are_apart_and_come_back)
     char *slot;
 
     EXPECT_EQ(nullptr,
-              uct_cuda_host_bounce_get(UCT_CUDA_HOST_BOUNCE_SIZE + 1));
+              uct_cuda_host_bounce_get(UCT_CUDA_HOST_BOUNCE_MAX_SIZE + 1));
     EXPECT_EQ(0u, registrations);
 
     for (unsigned i = 0; i < UCT_CUDA_HOST_BOUNCE_SLOTS; ++i) {
         slot = static_cast<char*>(
-                uct_cuda_host_bounce_get(UCT_CUDA_HOST_BOUNCE_SIZE));
+                uct_cuda_host_bounce_get(UCT_CUDA_HOST_BOUNCE_MAX_SIZE));
         ASSERT_NE(nullptr, slot);
-        memset(slot, int(i), UCT_CUDA_HOST_BOUNCE_SIZE);
+        memset(slot, int(i), UCT_CUDA_HOST_BOUNCE_MAX_SIZE);
         slots.push_back(slot);
     }
 
@@ -61,7 +62,7 @@ TEST_F(HostBounce, slots_are_apart_and_come_back)
     EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));
     for (unsigned i = 0; i < slots.size(); ++i) {
         EXPECT_EQ(char(i), slots[i][0]);
-        EXPECT_EQ(char(i), slots[i][UCT_CUDA_HOST_BOUNCE_SIZE - 1]);
+        EXPECT_EQ(char(i), slots[i][UCT_CUDA_HOST_BOUNCE_MAX_SIZE - 1]);
     }
 
     uct_cuda_host_bounce_put(slots[3]);

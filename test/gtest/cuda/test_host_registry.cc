@@ -8,7 +8,6 @@ extern "C" {
 #include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
-#include <uct/cuda/base/host/host_usage.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 }
 

@@ -35,7 +35,7 @@ protected:
         rkey.gpu = End(peer);
         uct_cuda_ipc_multipath_count(iface.get(), &rkey, End(local),
                                      16ul << 20, is_put, &op);
-        uct_cuda_ipc_multipath_uncount(&op);
+        op.release(&op);
         return op.counted != UCT_CUDA_MP_NOT_COUNTED;
     }
 

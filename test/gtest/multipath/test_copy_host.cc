@@ -10,9 +10,9 @@ extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
+#include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
-#include <uct/cuda/cuda_copy/cuda_copy_host.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 }
@@ -99,8 +99,8 @@ protected:
     /* Between this host memory and the GPU's; the operation is posted */
     Copy start(uint8_t *host, size_t size, bool has_engine = true)
     {
-        uct_cuda_copy_host_request_t request = {};
-        uint8_t *other                       = m_node->alloc(gpu, size);
+        uct_cuda_host_request_t request = {};
+        uint8_t *other                  = m_node->alloc(gpu, size);
         uct_cuda_lane_t *lane;
         uct_cuda_op_t *op;
         Copy copy;
@@ -115,12 +115,13 @@ protected:
         }
         memset(copy.dst, 0, size);
 
-        request.gpu      = (CUdeviceptr)other;
-        request.device   = gpu;
-        request.is_plain = m_is_plain;
-        request.host     = host;
-        request.length   = size;
-        request.to_gpu   = GetParam();
+        request.gpu       = (CUdeviceptr)other;
+        request.gpu_end   = uct_cuda_end_gpu(gpu);
+        request.may_split = m_may_split;
+        request.host      = host;
+        request.length    = size;
+        request.to_gpu    = GetParam();
+        request.engine    = has_engine ? m_engine : NULL;
 
         copy.status = uct_cuda_queue_lane(&m_queue, 0, &lane);
         if (copy.status != UCS_OK) {
@@ -130,9 +131,10 @@ protected:
         if (copy.status != UCS_OK) {
             return copy;
         }
-        copy.status = uct_cuda_copy_host_start(has_engine ? m_engine : NULL,
-                                               &request, op);
+        auto *transfer = new uct_cuda_host_transfer_t;
+        copy.status    = uct_cuda_host_start(&request, transfer, op);
         if (copy.status != UCS_OK) {
+            delete transfer;
             uct_cuda_op_put(op);
             return copy;
         }
@@ -143,7 +145,14 @@ protected:
             ((Completion*)self)->is_done = true;
         };
         op->comp      = &copy.comp->super;
-        copy.is_split = (op->test != NULL);
+        op->arg       = transfer;
+        op->done      = [](uct_cuda_op_t *self) {
+            auto *transfer = static_cast<uct_cuda_host_transfer_t*>(self->arg);
+
+            uct_cuda_host_end(transfer);
+            delete transfer;
+        };
+        copy.is_split = (transfer->way == UCT_CUDA_HOST_BY_ENGINE);
         copy.status   = uct_cuda_op_post(&m_queue, op);
         return copy;
     }
@@ -188,7 +197,7 @@ protected:
     CUcontext                 m_context;
     uct_cuda_queue_t          m_queue;
     uct_cuda_mp_engine_t      *m_engine;
-    bool                      m_is_plain = true;
+    bool                      m_may_split = true;
     std::mt19937              m_random;
 };
 
@@ -207,9 +216,9 @@ TEST_P(test_copy_host, one_path)
     /* Too small; no engine; memory that peers may be unable to reach */
     EXPECT_FALSE(transfer(m_node->alloc(-1, MiB), MiB));
     EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB, false));
-    m_is_plain = false;
+    m_may_split = false;
     EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB));
-    m_is_plain = true;
+    m_may_split = true;
     m_config.set("", "n");
     set_node(1);
     EXPECT_FALSE(transfer(m_node->alloc(-1, 4 * MiB), 4 * MiB));

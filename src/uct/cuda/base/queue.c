@@ -337,9 +337,9 @@ ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
     op->flush = NULL;
     op->test  = NULL;
     op->notify = NULL;
+    op->release = NULL;
     op->done  = NULL;
     op->arg   = NULL;
-    op->counter = NULL;
     op->steps = 0;
     *op_p     = op;
     return UCS_OK;
@@ -349,6 +349,16 @@ void uct_cuda_op_put(uct_cuda_op_t *op)
 {
     op->next                    = op->lane->context->free_ops;
     op->lane->context->free_ops = op;
+}
+
+static void op_over(uct_cuda_op_t *op)
+{
+    if (op->release != NULL) {
+        op->release(op);
+    }
+    if (op->done != NULL) {
+        op->done(op);
+    }
 }
 
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
@@ -363,9 +373,7 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
             if (driver->cuStreamSynchronize(lane->stream) == CUDA_SUCCESS) {
                 status = UCS_OK;
             }
-            if (op->done != NULL) {
-                op->done(op);
-            }
+            op_over(op);
             uct_cuda_op_put(op);
             return status;
         }
@@ -497,10 +505,7 @@ static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
 {
     uct_completion_t *comp = op->comp;
 
-    if (op->done != NULL) {
-        op->done(op);
-    }
-
+    op_over(op);
     queue->steps -= op->steps;
     --op->flush->outstanding;
     --queue->outstanding;

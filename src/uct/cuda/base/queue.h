@@ -38,7 +38,7 @@ typedef ucs_status_t (*uct_cuda_op_test_t)(uct_cuda_op_t *op);
 typedef void (*uct_cuda_op_done_t)(uct_cuda_op_t *op);
 
 
-/** How the driver is asked to call somebody at the end of such an operation. */
+/** How somebody is asked to call back at the end of such an operation. */
 typedef ucs_status_t (*uct_cuda_op_notify_t)(uct_cuda_op_t *op, CUhostFn func,
                                              void *arg);
 
@@ -51,11 +51,12 @@ struct uct_cuda_op {
     uct_cuda_flush_t   *flush;   /**< Epoch that the operation belongs to */
     uct_cuda_op_test_t test;     /**< NULL: the event tells */
     uct_cuda_op_notify_t notify; /**< Goes with test */
-    uct_cuda_op_done_t done;     /**< May be NULL */
-    void               *arg;     /**< The caller's, for test and done */
-    void               *counter; /**< The caller's; NULL to begin with ... */
-    uint16_t           counted;  /**< ... and undefined */
+    uct_cuda_op_done_t release;  /**< Gives work back; may be NULL */
+    void               *work;    /**< What carries or counts it, for these */
+    uint16_t           counted;  /**< ... where it is counted */
     unsigned           steps;    /**< Copies, where they are many */
+    uct_cuda_op_done_t done;     /**< The caller's, last; may be NULL */
+    void               *arg;     /**< ... and what it needs */
 };
 
 

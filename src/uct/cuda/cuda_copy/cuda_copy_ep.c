@@ -7,13 +7,16 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_registry.h>
+#include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/cuda_copy/cuda_copy_host.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/multipath/operation.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -25,10 +28,6 @@ enum {
     LANE_GPU_TO_GPU,
     LANE_SHORT
 };
-
-
-/* Bytes; a little more than UCP's largest eager fragment between processes */
-#define BOUNCED_MAX_SIZE (16ul << 10)
 
 
 /* A copy, with its context current until copy_end() */
@@ -164,12 +163,11 @@ static ucs_status_t copy_now(const copy_t *copy, void *dst, const void *src,
                                 status;
 }
 
-/* What comes from a GPU goes by page-locked memory if it is little: 8 B to 16
- * KiB take 7.2 to 8.2 us so, and 8.8 to 10.7 as they are (measured on H200) */
+/* What comes from a GPU goes by page-locked memory if it is little */
 static ucs_status_t copy_from_gpu_now(const copy_t *copy, void *dst,
                                       const void *src, size_t length)
 {
-    void *slot = (length <= BOUNCED_MAX_SIZE) ?
+    void *slot = (length <= UCT_CUDA_HOST_SHORT_BOUNCE_MAX_SIZE) ?
                          uct_cuda_host_bounce_get(length) :
                          NULL;
     ucs_status_t status;
@@ -223,27 +221,6 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     return status;
 }
 
-static ucs_status_t multipath_test(uct_cuda_op_t *op)
-{
-    return uct_cuda_mp_test(op->arg);
-}
-
-static ucs_status_t multipath_notify(uct_cuda_op_t *op, CUhostFn func,
-                                     void *arg)
-{
-    return uct_cuda_mp_notify(op->arg, func, arg);
-}
-
-static void multipath_done(uct_cuda_op_t *op)
-{
-    uct_cuda_mp_release(op->arg);
-}
-
-static void uncount(uct_cuda_op_t *op)
-{
-    uct_cuda_mp_single_end(op->counter, op->counted);
-}
-
 /* The engine, or NULL if there is none */
 static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
 {
@@ -273,21 +250,11 @@ static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
         .dst_end = uct_cuda_end_gpu(copy->to_device),
         .size    = length
     };
-    uct_cuda_mp_transfer_t *transfer;
 
-    if (!copy->is_plain || !uct_cuda_mp_wants(engine, length) ||
-        !uct_cuda_ctx_has_peer(copy->from_context, (CUdeviceptr)dst) ||
-        (uct_cuda_mp_start(engine, &request, &transfer) != UCS_OK) ||
-        (transfer == NULL)) {
-        return false;
-    }
-
-    op->test   = multipath_test;
-    op->notify = multipath_notify;
-    op->done   = multipath_done;
-    op->arg    = transfer;
-    op->steps  = uct_cuda_mp_num_steps(transfer);
-    return true;
+    return copy->is_plain && uct_cuda_mp_wants(engine, length) &&
+           uct_cuda_ctx_has_peer(copy->from_context, (CUdeviceptr)dst) &&
+           (uct_cuda_mp_op_start(engine, &request, UCT_CUDA_MP_REMOTE_NONE,
+                                 NULL, NULL, op) == UCS_OK);
 }
 
 /* From one GPU to another, by the engine or one copy that it is told of */
@@ -302,34 +269,53 @@ static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
     }
 
     status = copy_submit(copy, dst, src, length);
-    if (status != UCS_OK) {
-        return status;
+    if (status == UCS_OK) {
+        uct_cuda_mp_op_count(engine, uct_cuda_end_gpu(copy->from_device),
+                             uct_cuda_end_gpu(copy->to_device), length, op);
     }
 
-    op->counter = engine;
-    op->counted = uct_cuda_mp_single_begin(engine,
-                                           uct_cuda_end_gpu(copy->from_device),
-                                           uct_cuda_end_gpu(copy->to_device),
-                                           length);
-    op->done    = uncount;
-    return UCS_OK;
+    return status;
 }
 
-/* As uct_cuda_copy_host_start() */
+static void host_done(uct_cuda_op_t *op)
+{
+    uct_cuda_host_end(op->arg);
+    free(op->arg);
+}
+
+/* As uct_cuda_host_start() */
 static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
                                void *dst, const void *src, size_t length,
                                uct_cuda_op_t *op)
 {
-    const uct_cuda_copy_host_request_t request = {
-        .gpu      = (CUdeviceptr)(copy->to_gpu ? dst : src),
-        .device   = copy->to_gpu ? copy->to_device : copy->from_device,
-        .is_plain = copy->is_plain,
-        .host     = copy->to_gpu ? (void*)src : dst,
-        .length   = length,
-        .to_gpu   = copy->to_gpu
+    const bool to_gpu                     = copy->to_gpu;
+    const uct_cuda_host_request_t request = {
+        .host      = to_gpu ? (void*)src : dst,
+        .length    = length,
+        .to_gpu    = to_gpu,
+        .gpu_end   = uct_cuda_end_gpu(to_gpu ? copy->to_device :
+                                               copy->from_device),
+        .may_split = copy->is_plain,
+        .engine    = engine,
+        .gpu       = (CUdeviceptr)(to_gpu ? dst : src)
     };
+    uct_cuda_host_transfer_t *transfer;
+    ucs_status_t status;
 
-    return uct_cuda_copy_host_start(engine, &request, op);
+    transfer = malloc(sizeof(*transfer));
+    if (transfer == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_host_start(&request, transfer, op);
+    if (status != UCS_OK) {
+        free(transfer);
+        return status;
+    }
+
+    op->done = host_done;
+    op->arg  = transfer;
+    return UCS_OK;
 }
 
 /* Submits the copy, in the way that suits it. @return As copy_submit(). */
@@ -347,7 +333,7 @@ static ucs_status_t copy_start(uct_ep_h ep, const copy_t *copy, void *dst,
         if (engine != NULL) {
             return peer_start(engine, copy, dst, src, length, op);
         }
-    } else if ((length >= UCT_CUDA_COPY_HOST_MIN_SIZE) &&
+    } else if ((length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
                uct_cuda_host_registry_is_enabled()) {
         return host_start(find_engine(ep), copy, dst, src, length, op);
     }

@@ -133,13 +133,11 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
 
 static void op_unmap(uct_cuda_op_t *op)
 {
-    uct_cuda_ipc_multipath_uncount(op);
     uct_cuda_ipc_cache_put(op->arg, true);
 }
 
 static void op_unmap_uncached(uct_cuda_op_t *op)
 {
-    uct_cuda_ipc_multipath_uncount(op);
     uct_cuda_ipc_cache_put(op->arg, false);
 }
 

@@ -3,6 +3,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/iface.h>
@@ -222,8 +223,8 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     uct_cuda_host_pipeline_enable(
             (config->host_copy_threads == UCT_ABI_ULUNITS_AUTO) ?
                     UCT_CUDA_HOST_PIPELINE_AUTO :
-            (config->host_copy_threads > UCT_CUDA_HOST_PIPELINE_MAX_THREADS) ?
-                    UCT_CUDA_HOST_PIPELINE_MAX_THREADS :
+            (config->host_copy_threads > UCT_CUDA_HOST_MAX_THREADS) ?
+                    UCT_CUDA_HOST_MAX_THREADS :
                     (unsigned)config->host_copy_threads);
 
     md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&

@@ -4,6 +4,7 @@
 #define UCT_CUDA_IPC_MULTIPATH_H
 
 #include <uct/cuda/base/queue.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/multipath.h>
@@ -19,23 +20,51 @@ typedef struct {
     uct_cuda_end_t            local_end;
     size_t                    length;       /**< Bytes */
     bool                      is_put;       /**< Else get */
-    /** Of local host memory: as in uct_cuda_mp_request_t */
-    int                       host_numa;
-    unsigned                  num_cuts;
-    const size_t              *cuts;
-    /** Called with @a arg when the local memory is done with; may be NULL */
-    void                      (*release)(void *arg);
-    void                      *arg;
 } uct_cuda_ipc_multipath_request_t;
 
 
+/** A peer's memory, in each context where one transfer wants it mapped. */
+typedef struct {
+    const uct_cuda_ipc_rkey_t *rkey;
+    uint64_t                  offset; /**< In the peer's allocation, bytes */
+    bool                      keep;   /**< Mappings may stay in the cache */
+    unsigned                  num_mappings;
+    uct_cuda_ipc_mapping_t    *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
+} uct_cuda_ipc_peer_memory_t;
+
+
+/** Nothing is mapped yet; the key has to stay. */
+void uct_cuda_ipc_peer_memory_init(uct_cuda_ipc_peer_memory_t *memory,
+                                   const uct_cuda_ipc_iface_t *iface,
+                                   const uct_cuda_ipc_rkey_t *rkey,
+                                   uint64_t remote_addr);
+
+/** Give all mappings back; more may follow. */
+void uct_cuda_ipc_peer_memory_put(uct_cuda_ipc_peer_memory_t *memory);
+
+/** Map it in the current context, as the engine wants it (@a arg is the
+ *  memory); UCS_ERR_EXCEEDS_LIMIT, or as uct_cuda_ipc_cache_get(). */
+ucs_status_t
+uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p);
+
+/** Map it in a context that is known to be current; nothing else is mapped. */
+ucs_status_t uct_cuda_ipc_peer_memory_map_in(uct_cuda_ipc_peer_memory_t *memory,
+                                             const uct_cuda_context_t *context,
+                                             int device, CUdeviceptr *ptr_p);
+
+
+/** May it be mapped once more for each relay? Only the owner's handle of legacy
+ *  memory can be opened so often. */
+bool uct_cuda_ipc_multipath_may_map(const uct_cuda_ipc_rkey_t *rkey);
+
+
 /**
- * Offer a transfer to the engine, with the local GPU memory's context current,
- * or any one if it is the host's.
+ * Offer a transfer between GPUs to the engine, with the local memory's context
+ * current.
  *
  * @return UCS_OK: started, and the operation, which is to be posted, follows
  *         it. UCS_ERR_UNSUPPORTED: one path is the way to go; nothing is under
- *         way and the local memory is the caller's.
+ *         way.
  */
 ucs_status_t uct_cuda_ipc_multipath_start(
         uct_cuda_ipc_iface_t *iface,
@@ -51,8 +80,5 @@ void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
                                   const uct_cuda_ipc_rkey_t *rkey,
                                   uct_cuda_end_t local, size_t length,
                                   bool is_put, uct_cuda_op_t *op);
-
-/** The operation, counted or not, is over. */
-void uct_cuda_ipc_multipath_uncount(uct_cuda_op_t *op);
 
 #endif

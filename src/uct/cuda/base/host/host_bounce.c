@@ -3,12 +3,13 @@
 #include <uct/cuda/base/host/host_bounce.h>
 
 #include <uct/cuda/base/host/host_block.h>
+#include <uct/cuda/base/host/host_limits.h>
 
 #include <pthread.h>
 #include <stdint.h>
 
 
-#define BLOCK_SIZE (UCT_CUDA_HOST_BOUNCE_SLOTS * UCT_CUDA_HOST_BOUNCE_SIZE)
+#define BLOCK_SIZE (UCT_CUDA_HOST_BOUNCE_SLOTS * UCT_CUDA_HOST_BOUNCE_MAX_SIZE)
 #define ALL_SLOTS  ((UINT32_C(1) << UCT_CUDA_HOST_BOUNCE_SLOTS) - 1)
 
 static struct {
@@ -23,7 +24,7 @@ void *uct_cuda_host_bounce_get(size_t length)
     void *slot = NULL;
     unsigned index;
 
-    if (length > UCT_CUDA_HOST_BOUNCE_SIZE) {
+    if (length > UCT_CUDA_HOST_BOUNCE_MAX_SIZE) {
         return NULL;
     }
 
@@ -33,7 +34,7 @@ void *uct_cuda_host_bounce_get(size_t length)
         index      = (unsigned)__builtin_ctz(pool.free);
         pool.free &= ~(UINT32_C(1) << index);
         slot       = pool.block.memory +
-                     (index * UCT_CUDA_HOST_BOUNCE_SIZE);
+                     (index * UCT_CUDA_HOST_BOUNCE_MAX_SIZE);
     }
 
     pthread_mutex_unlock(&pool.lock);
@@ -46,7 +47,7 @@ void uct_cuda_host_bounce_put(void *slot)
 
     pthread_mutex_lock(&pool.lock);
     index      = (size_t)((char*)slot - pool.block.memory) /
-                 UCT_CUDA_HOST_BOUNCE_SIZE;
+                 UCT_CUDA_HOST_BOUNCE_MAX_SIZE;
     pool.free |= UINT32_C(1) << index;
     pthread_mutex_unlock(&pool.lock);
 }

@@ -15,9 +15,6 @@
 BEGIN_C_DECLS
 
 
-/** Largest copy, bytes: one slot */
-#define UCT_CUDA_HOST_BOUNCE_SIZE (64ul << 10)
-
 #define UCT_CUDA_HOST_BOUNCE_SLOTS 16
 
 
@@ -26,7 +23,7 @@ BEGIN_C_DECLS
  * current context, and again when that one is destroyed. It stays where it is,
  * so that slots taken before are as good as others.
  *
- * @return Page-locked memory of UCT_CUDA_HOST_BOUNCE_SIZE bytes; or NULL
+ * @return Page-locked memory of UCT_CUDA_HOST_BOUNCE_MAX_SIZE bytes; or NULL
  *         if @a length is more, all are taken, or the driver has no memory.
  */
 void *uct_cuda_host_bounce_get(size_t length);

@@ -3,21 +3,11 @@
 #include <uct/cuda/base/host/host_pieces.h>
 
 #include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_limits.h>
+#include <uct/cuda/base/host/host_pipeline.h>
 
-#include <linux/mempolicy.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-
-/*
- * Buffers of so many bytes are sooner locked than copied from as they are, if
- * there are no threads to do that: the driver copies at 8 to 11 GB/s, and locks
- * at 16 to 39, as there are four contexts or one (measured on H200). To them it
- * copies at 14 to 18.
- */
-#define AT_ONCE_MIN_SIZE (32ul << 20)
 
 
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
@@ -69,7 +59,8 @@ ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
                                        void *address, size_t length,
                                        bool to_gpu)
 {
-    const bool at_once = to_gpu && (length >= AT_ONCE_MIN_SIZE) &&
+    const bool at_once = to_gpu &&
+                         (length >= UCT_CUDA_HOST_LOCK_NEW_MIN_SIZE) &&
                          !uct_cuda_host_pipeline_has_threads();
     ucs_status_t status;
     size_t start, end;
@@ -125,29 +116,4 @@ ucs_status_t uct_cuda_host_pieces_copy(const uct_cuda_host_pieces_t *pieces,
     }
 
     return UCS_OK;
-}
-
-ucs_status_t
-uct_cuda_host_pieces_start_job(const uct_cuda_host_pieces_t *pieces,
-                               CUdeviceptr gpu, void *host, bool to_gpu,
-                               uct_cuda_host_job_t **job_p)
-{
-    const size_t length = (pieces->count == 0) ?
-                                  0 :
-                                  pieces->ends[pieces->count - 1];
-
-    return (pieces->pageable > length / 2) ?
-                   uct_cuda_host_pipeline_start(gpu, host, length, to_gpu,
-                                                job_p) :
-                   UCS_ERR_UNSUPPORTED;
-}
-
-int uct_cuda_host_numa(const void *address)
-{
-    int numa;
-
-    return (syscall(SYS_get_mempolicy, &numa, NULL, 0ul, address,
-                    (unsigned long)(MPOL_F_NODE | MPOL_F_ADDR)) == 0) ?
-                   numa :
-                   -1;
 }

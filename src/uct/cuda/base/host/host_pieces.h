@@ -6,7 +6,6 @@
 #ifndef UCT_CUDA_BASE_HOST_HOST_PIECES_H
 #define UCT_CUDA_BASE_HOST_HOST_PIECES_H
 
-#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
 
 #include <ucs/sys/compiler_def.h>
@@ -65,23 +64,6 @@ void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces);
 ucs_status_t uct_cuda_host_pieces_copy(const uct_cuda_host_pieces_t *pieces,
                                        CUdeviceptr gpu, void *host, bool to_gpu,
                                        CUstream stream);
-
-
-/**
- * Have threads copy the buffer, if most of it is not locked; with a context
- * current.
- *
- * @return As uct_cuda_host_pipeline_start(); UCS_ERR_UNSUPPORTED also if enough
- *         of it is locked.
- */
-ucs_status_t
-uct_cuda_host_pieces_start_job(const uct_cuda_host_pieces_t *pieces,
-                               CUdeviceptr gpu, void *host, bool to_gpu,
-                               uct_cuda_host_job_t **job_p);
-
-
-/** NUMA node of a buffer's first byte, or -1 if the system does not say. */
-int uct_cuda_host_numa(const void *address);
 
 
 END_C_DECLS

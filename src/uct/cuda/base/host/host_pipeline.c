@@ -15,6 +15,7 @@
 #include <uct/cuda/base/host/host_block.h>
 #include <uct/cuda/base/host/host_copy.h>
 #include <uct/cuda/base/host/host_cpus.h>
+#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
 
@@ -28,14 +29,9 @@
 #endif
 
 
-#define MAX_THREADS  UCT_CUDA_HOST_PIPELINE_MAX_THREADS
-#define AUTO_THREADS 8 /* with them a PCIe 5.0 link is nearly full */
-
-/* Bytes: chunks of 1 MiB are the fastest, if there are several a thread */
-#define MAX_CHUNK  (1ul << 20)
-#define MIN_CHUNK  (256ul << 10)
-#define CHUNK_STEP (64ul << 10)
-#define NUM_SLOTS  4
+#define MAX_THREADS UCT_CUDA_HOST_MAX_THREADS
+#define MAX_CHUNK   UCT_CUDA_HOST_MAX_CHUNK
+#define NUM_SLOTS   4
 
 #define BUS_ID_SIZE 32
 
@@ -374,9 +370,9 @@ static unsigned max_threads(void)
     }
 
     share = uct_cuda_host_cpus_share();
-    return (share > AUTO_THREADS) ? AUTO_THREADS :
-           (share > 2)            ? share - 1 :
-                                    0;
+    return (share > MAX_THREADS) ? MAX_THREADS :
+           (share > 2)           ? share - 1 :
+                                   0;
 }
 
 /* Has at least so many threads, if the system lets us; the lock is held */
@@ -526,10 +522,11 @@ static size_t chunk_size(size_t length, unsigned num_threads)
 {
     size_t size = length / (2 * num_threads);
 
-    size = (size + CHUNK_STEP - 1) / CHUNK_STEP * CHUNK_STEP;
-    return (size < MIN_CHUNK) ? MIN_CHUNK :
-           (size > MAX_CHUNK) ? MAX_CHUNK :
-                                size;
+    size = (size + UCT_CUDA_HOST_CHUNK_STEP - 1) / UCT_CUDA_HOST_CHUNK_STEP *
+           UCT_CUDA_HOST_CHUNK_STEP;
+    return (size < UCT_CUDA_HOST_MIN_CHUNK) ? UCT_CUDA_HOST_MIN_CHUNK :
+           (size > MAX_CHUNK)               ? MAX_CHUNK :
+                                              size;
 }
 
 /* The lock is held */
@@ -555,8 +552,8 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
     ucs_status_t status;
     unsigned count;
 
-    if ((length < UCT_CUDA_HOST_PIPELINE_AWAKE_MIN_SIZE) ||
-        ((length < UCT_CUDA_HOST_PIPELINE_MIN_SIZE) &&
+    if ((length < UCT_CUDA_HOST_AWAKE_MIN_SIZE) ||
+        ((length < UCT_CUDA_HOST_THREADS_MIN_SIZE) &&
          (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0)) ||
         pipeline.is_foreign) {
         return UCS_ERR_UNSUPPORTED;

@@ -24,16 +24,9 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_HOST_PIPELINE_MAX_THREADS 8
-
 /** As many threads as the process may have processors (host_cpus.h), less one
  *  for whoever waits, up to 8; none where there would be one. */
 #define UCT_CUDA_HOST_PIPELINE_AUTO (~0u)
-
-/** Smaller copies are not worth waking threads for, bytes, or, if they are
- *  awake, not worth being shared. */
-#define UCT_CUDA_HOST_PIPELINE_MIN_SIZE       (4ul << 20)
-#define UCT_CUDA_HOST_PIPELINE_AWAKE_MIN_SIZE (1ul << 20)
 
 
 /** A copy under way. */

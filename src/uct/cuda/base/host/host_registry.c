@@ -16,7 +16,7 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/host/host_usage.h>
+#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/thread.h>
@@ -32,8 +32,18 @@
 #define PAGE_SIZE   UINT64_C(4096)
 #define MAX_REGIONS 4096
 
-/* Larger buffers are locked part by part, as they are copied */
-#define MAX_PART (UINT64_C(64) << 20)
+/* Pageable buffers whose copies are counted; those that share a slot drive each
+ * other out */
+#define USAGE_SLOTS 512
+
+/* Part of the price of locking a buffer that its copies have to lose first:
+ * nobody knows how often it will come again, and this spends at worst three
+ * times what was needed. Messages come from the same buffers mostly: large ones
+ * are locked when they come for the second time. */
+#define USAGE_THRESHOLD 0.5
+
+/* After a refusal this many times the price has to be lost */
+#define USAGE_REFUSED_FACTOR 1000
 
 /* How long an unmapping waits for one region to be unlocked: 64 MiB take 1.5 ms
  * (measured), and more on an emulated node */
@@ -58,6 +68,11 @@ struct uct_cuda_host_region {
     uct_cuda_host_region_t *next;   /* To be unlocked by our thread */
 };
 
+typedef struct {
+    uintptr_t address;
+    double    lost; /* Seconds that locked memory would have saved */
+} usage_t;
+
 
 static struct {
     pthread_mutex_t        lock;
@@ -65,7 +80,7 @@ static struct {
     uct_cuda_host_region_t *regions[MAX_REGIONS];
     unsigned               count;
     uct_cuda_host_region_t *going;
-    uct_cuda_host_usage_t  usage;
+    usage_t                usage[USAGE_SLOTS];
     size_t                 size;  /* Locked, bytes */
     size_t                 max_size;
     bool                   is_enabled;
@@ -91,6 +106,70 @@ static uintptr_t page_up(uintptr_t address)
 {
     return page_down(address + PAGE_SIZE - 1);
 }
+
+/* ------------------------------------------ which buffers are copied often */
+
+/* All with the lock held */
+static usage_t *usage_of(uintptr_t address)
+{
+    const uint64_t page = address / PAGE_SIZE;
+
+    return &registry.usage[((page * UINT64_C(0x9e3779b97f4a7c15)) >> 55) %
+                           USAGE_SLOTS];
+}
+
+static double lock_price(size_t length)
+{
+    return UCT_CUDA_HOST_LOCK_TIME +
+           ((double)length * UCT_CUDA_HOST_LOCK_TIME_PER_BYTE);
+}
+
+/* A buffer is about to be copied: does locking it pay by now? With at_once the
+ * first time, because of how it would be copied otherwise, or because it goes
+ * on behind memory that was copied often enough (the same buffer most likely,
+ * with a longer message in it). */
+static bool usage_add(uintptr_t address, size_t length, bool at_once)
+{
+    usage_t *usage = usage_of(address);
+
+    if (usage->address != address) {
+        usage->address = address;
+        usage->lost    = 0;
+    }
+
+    if ((usage->lost >= USAGE_THRESHOLD * lock_price(length)) ||
+        (at_once && (usage->lost >= 0))) {
+        return true;
+    }
+
+    usage->lost += (double)length * UCT_CUDA_HOST_LOCK_SAVES_PER_BYTE;
+    return false;
+}
+
+static void usage_refused(uintptr_t address, size_t length)
+{
+    usage_t *usage = usage_of(address);
+
+    usage->address = address;
+    usage->lost    = -USAGE_REFUSED_FACTOR * lock_price(length);
+}
+
+/* Buffers that begin in this range are gone */
+static void usage_forget(uintptr_t start, uintptr_t end)
+{
+    static const usage_t none = {0, 0};
+    unsigned i;
+
+    for (i = 0; i < USAGE_SLOTS; ++i) {
+        if ((registry.usage[i].address >= start) &&
+            (registry.usage[i].address < end)) {
+            registry.usage[i] = none;
+        }
+    }
+}
+
+
+/* ----------------------------------------------------------------- regions */
 
 /* First region that ends behind an address; the lock is held */
 static unsigned region_find(uintptr_t address)
@@ -249,7 +328,7 @@ static void on_unmap(unsigned event, void *address, size_t length,
     }
 
     pthread_mutex_lock(&registry.lock);
-    uct_cuda_host_usage_forget(&registry.usage, start, end);
+    usage_forget(start, end);
     for (i = region_find(start);
          (i < registry.count) && (registry.regions[i]->start < end); ++i) {
         region = registry.regions[i];
@@ -258,8 +337,7 @@ static void on_unmap(unsigned event, void *address, size_t length,
             region->next   = registry.going;
             registry.going = region;
             is_any         = true;
-            uct_cuda_host_usage_forget(&registry.usage, region->start,
-                                       region->end);
+            usage_forget(region->start, region->end);
         } else if (region->state == REGION_LOCKING) {
             region->is_kept = false; /* It goes with its first user */
         }
@@ -512,13 +590,14 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
             return piece;
         }
 
-        end   = start + ((piece < MAX_PART) ? piece : MAX_PART);
-        piece = end - start;
+        if (piece > UCT_CUDA_HOST_LOCK_MAX_SIZE) {
+            piece = UCT_CUDA_HOST_LOCK_MAX_SIZE;
+        }
+        end = start + piece;
 
         pthread_mutex_lock(&registry.lock);
         note_range(start, end);
-        is_worth = uct_cuda_host_usage_add(&registry.usage, start, piece,
-                                           at_once || follows_kept(start));
+        is_worth = usage_add(start, piece, at_once || follows_kept(start));
         pthread_mutex_unlock(&registry.lock);
         if (!is_worth) {
             return piece;
@@ -530,7 +609,7 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
             return piece;
         } else if (status != UCS_ERR_BUSY) {
             pthread_mutex_lock(&registry.lock);
-            uct_cuda_host_usage_refused(&registry.usage, start, piece);
+            usage_refused(start, piece);
             pthread_mutex_unlock(&registry.lock);
             return piece;
         }
