@@ -2,17 +2,15 @@
 /* Filling the wiring in: what all who ask for parts of it share. */
 #include <uct/cuda/base/wiring.h>
 
+#include <uct/cuda/base/clock.h>
+
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 
 double uct_cuda_wiring_now(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)uct_cuda_now_ns() * 1e-9;
 }
 
 bool uct_cuda_bus_id_parse(const char *text, uct_cuda_bus_id_t *bus_id)

@@ -5,6 +5,7 @@
  */
 #include <uct/cuda/multipath/multipath.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/log.h>
@@ -24,7 +25,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 
 /* Transfers below this never look at the node, which costs NVML's start */
@@ -976,12 +976,9 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer)
 void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)
 {
     static uint64_t next; /* ns; the processors are the process's */
+    const uint64_t now = uct_cuda_now_ns();
     uint32_t pids[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
-    struct timespec clock;
-    uint64_t now;
 
-    clock_gettime(CLOCK_MONOTONIC, &clock);
-    now = ((uint64_t)clock.tv_sec * 1000000000ul) + (uint64_t)clock.tv_nsec;
     if (now >= __atomic_load_n(&next, __ATOMIC_RELAXED)) {
         __atomic_store_n(&next, now + UCT_CUDA_MP_LEDGER_STALE,
                          __ATOMIC_RELAXED);

@@ -10,18 +10,17 @@
  */
 #include <uct/cuda/multipath/starter.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 
-#define MILLI 1e3
-#define MICRO 1e6
+#define NS_PER_MS 1e6
 
 /* Bits of GPUs and the host */
 #define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
@@ -119,9 +118,8 @@ static void make_staging(job_t *job)
 
 static void make_memory(job_t *job)
 {
-    struct timespec begin, end;
+    const uint64_t begin = uct_cuda_now_ns();
 
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     job->status = uct_cuda_ctx_retain(job->device, job->is_lean, &job->ctx);
     if (job->status == UCS_OK) {
         job->ctx_id = uct_cuda_ctx_id(job->ctx);
@@ -131,13 +129,11 @@ static void make_memory(job_t *job)
         job->status = UCS_ERR_NO_RESOURCE;
     }
 
-    clock_gettime(CLOCK_MONOTONIC, &end);
     uct_cuda_debug("%s %d is %s in the background, %.1f ms",
                    (job->numa < 0) ? "gpu" : "numa",
                    (job->numa < 0) ? job->device : job->numa,
                    (job->status == UCS_OK) ? "ready" : "not to be had",
-                   (double)(end.tv_sec - begin.tv_sec) * MILLI +
-                           (double)(end.tv_nsec - begin.tv_nsec) / MICRO);
+                   (double)(uct_cuda_now_ns() - begin) / NS_PER_MS);
 }
 
 static void *job_run(void *arg)

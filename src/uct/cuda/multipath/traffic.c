@@ -2,13 +2,13 @@
 /* Counting transfers by lane, and remembering who else was met there. */
 #include <uct/cuda/multipath/traffic.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/multipath/ledger.h>
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
@@ -158,14 +158,6 @@ static void open_ledger(uct_cuda_mp_traffic_t *traffic)
     }
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return ((uint64_t)now.tv_sec * 1000000000ul) + (uint64_t)now.tv_nsec;
-}
-
 /* Flows on each lane at this moment but those of one pair of ours. Returns
  * whether there are any. */
 static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
@@ -241,7 +233,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
 
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
-    now            = now_ns();
+    now            = uct_cuda_now_ns();
     pair           = *find_pair(traffic, src, dst);
     any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
@@ -349,7 +341,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
                               const uct_cuda_mp_flow_t *flow)
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = uct_cuda_now_ns();
     const pair_t *pair;
     uint8_t active[NUM_LANES];
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The module's clock. */
+#ifndef UCT_CUDA_BASE_CLOCK_H
+#define UCT_CUDA_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+
+/** Nanoseconds of a clock that nobody sets. */
+static inline uint64_t uct_cuda_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return ((uint64_t)now.tv_sec * UINT64_C(1000000000)) +
+           (uint64_t)now.tv_nsec;
+}
+
+#endif
