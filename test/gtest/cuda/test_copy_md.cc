@@ -94,3 +94,39 @@ TEST_F(CopyMd, range_over_several_mappings_is_what_it_is)
     EXPECT_EQ(length, reported(base + 100, 10));
     EXPECT_EQ(1000u, reported(base + 1000, 1000));
 }
+
+/* The driver is asked once about memory that it has just given */
+TEST_F(CopyMd, allocated_memory_is_looked_at_once)
+{
+    static unsigned waits;
+    size_t size     = length;
+    void *address   = nullptr;
+    uct_mem_h memh;
+
+    waits                       = 0;
+    driver.table.cuCtxGetDevice = [](CUdevice *device) {
+        *device = 0;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemAlloc = [](CUdeviceptr *memory, size_t) {
+        *memory = base;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemFree = [](CUdeviceptr) { return CUDA_SUCCESS; };
+    driver.table.cuPointerSetAttribute = [](const void*,
+                                            CUpointer_attribute name,
+                                            CUdeviceptr) {
+        waits += (name == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+        return CUDA_SUCCESS;
+    };
+
+    driver.buffer_id = 2001;
+    driver.questions = 0;
+    ASSERT_EQ(UCS_OK,
+              md->ops->mem_alloc(md, &size, &address, UCT_ABI_MEM_TYPE_CUDA,
+                                 UCT_ABI_SYS_DEVICE_UNKNOWN, 0, "test", &memh));
+    EXPECT_EQ((void*)base, address);
+    EXPECT_EQ(1u, driver.questions);
+    EXPECT_EQ(1u, waits);
+    EXPECT_EQ(UCS_OK, md->ops->mem_free(md, memh));
+}

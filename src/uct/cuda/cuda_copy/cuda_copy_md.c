@@ -140,7 +140,8 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
         return status;
     }
 
-    /* UCX's hooks have seen that something was allocated, not what */
+    /* UCX's hooks have seen that something was allocated, not what; and plain
+     * copies of it are to wait for the bytes */
     attr.field_mask     = UCT_ABI_MEM_ATTR_MEM_TYPE;
     attr.sys_dev        = UCT_ABI_SYS_DEVICE_UNKNOWN;
     attr.base_address   = *address_p;

@@ -163,7 +163,6 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_cuda_gpu_context_t context;
     uct_cuda_copy_memh_t *memh;
-    uct_cuda_memory_t memory;
     ucs_status_t status;
 
     if ((driver == NULL) || ((type != UCS_MEMORY_TYPE_CUDA) &&
@@ -191,8 +190,6 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
         *length_p = memh->mapped_length;
     }
     (void)driver->cuCtxGetCurrent(&memh->context);
-    uct_cuda_memory_query((void*)memh->device_memory, *length_p, &memory);
-    uct_cuda_memory_sync_memops(&memory);
     uct_cuda_gpu_context_pop(&context);
 
     *address_p = (void*)memh->device_memory;

@@ -23,7 +23,8 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
 
 
 /**
- * Allocate GPU or managed memory.
+ * Allocate GPU or managed memory. Plain copies of it do not wait for the bytes
+ * yet (uct_cuda_memory_sync_memops()).
  *
  * @param device     Device to allocate on, or -1: that of the current context.
  * @param use_inactive  May make a primary context active for it.
