@@ -149,7 +149,7 @@ protected:
                                                 CUDA_SUCCESS;
         };
 
-        uct_cuda_host_registry_enable(space);
+        uct_cuda_host_registry_limit(space);
     }
 
     void TearDown() override
@@ -299,7 +299,7 @@ TEST_F(HostRegistry, memory_unmapped_in_use_is_unlocked_and_released_later)
 /* Nothing that a program could notice, whatever it sends */
 TEST_F(HostRegistry, nothing_is_locked_unless_the_user_asks_for_it)
 {
-    uct_cuda_host_registry_enable(0);
+    uct_cuda_host_registry_limit(0);
     EXPECT_EQ(1000u, copy_often(base, 64 * mbyte));
     EXPECT_EQ(1000u, copy_often(base + 100 * mbyte, mbyte));
     EXPECT_EQ(0u, registrations);
@@ -379,12 +379,12 @@ TEST_F(HostRegistry, a_refusal_is_remembered)
 
 TEST_F(HostRegistry, the_limit_holds)
 {
-    uct_cuda_host_registry_enable(32 * mbyte);
+    uct_cuda_host_registry_limit(32 * mbyte);
     copy_often(base, 16 * mbyte);
     EXPECT_EQ(1000u, copy_often(base + 64 * mbyte, 17 * mbyte));
     EXPECT_EQ(1u, registered.size());
 
-    uct_cuda_host_registry_enable(0);
+    uct_cuda_host_registry_limit(0);
     EXPECT_EQ(1000u, copy_often(base + 256 * mbyte, mbyte));
     EXPECT_EQ(1u, registrations);
 }

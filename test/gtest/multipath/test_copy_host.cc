@@ -10,6 +10,7 @@ extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
+#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
@@ -333,7 +334,10 @@ TEST_P(test_copy_host, failures_are_gone_around)
 
     uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
                         const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
-    uct_cuda_host_registry_enable(0);
+    uct_cuda_host_settings_t settings = {};
+    settings.is_direct                = true;
+    uct_cuda_host_settings_open(&settings);
+    uct_cuda_host_settings_close(); /* stays in force */
     for (const char *function :
          {"none", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync",
           "cuMemcpyDtoHAsync", "cuEventRecord"}) {

@@ -28,6 +28,7 @@ BEGIN_C_DECLS
  *      base/ctx.c                    contexts that are kept; one lock for
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
+ *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
  *      cuda_ipc/cuda_ipc_address.c, abi/

@@ -8,7 +8,7 @@
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_copy.h>
 #include <uct/cuda/base/host/host_limits.h>
-#include <uct/cuda/base/host/host_registry.h>
+#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
@@ -334,7 +334,7 @@ static ucs_status_t copy_start(uct_ep_h ep, const copy_t *copy, void *dst,
             return peer_start(engine, copy, dst, src, length, op);
         }
     } else if ((length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
-               uct_cuda_host_registry_is_enabled()) {
+               uct_cuda_host_is_direct()) {
         return host_start(find_engine(ep), copy, dst, src, length, op);
     }
 

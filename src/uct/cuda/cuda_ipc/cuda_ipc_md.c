@@ -5,7 +5,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/host/host_registry.h>
+#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
@@ -80,6 +80,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
 
 static void md_close(uct_abi_md_t *md)
 {
+    uct_cuda_host_settings_close();
     uct_cuda_ipc_cache_unlimit();
     free(md);
 }
@@ -193,6 +194,24 @@ static size_t host_max_size_auto(void)
                    0;
 }
 
+static void host_settings_open(const md_config_t *config)
+{
+    const uct_cuda_host_settings_t settings = {
+        .is_direct   = config->host_zcopy,
+        .max_locked  = !config->host_zcopy ? 0 :
+                       (config->host_max_size == UCT_ABI_MEMUNITS_AUTO) ?
+                                             host_max_size_auto() :
+                                             config->host_max_size,
+        .num_threads = (config->host_copy_threads == UCT_ABI_ULUNITS_AUTO) ?
+                               UCT_CUDA_HOST_PIPELINE_AUTO :
+                       (config->host_copy_threads > UCT_CUDA_HOST_MAX_THREADS) ?
+                               UCT_CUDA_HOST_MAX_THREADS :
+                               (unsigned)config->host_copy_threads
+    };
+
+    uct_cuda_host_settings_open(&settings);
+}
+
 static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
@@ -213,20 +232,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                     SIZE_MAX :
                     config->cache_max_size);
 
-    if (config->host_zcopy) {
-        uct_cuda_host_registry_enable(
-                (config->host_max_size == UCT_ABI_MEMUNITS_AUTO) ?
-                        host_max_size_auto() :
-                        config->host_max_size);
-    }
-
-    uct_cuda_host_pipeline_enable(
-            (config->host_copy_threads == UCT_ABI_ULUNITS_AUTO) ?
-                    UCT_CUDA_HOST_PIPELINE_AUTO :
-            (config->host_copy_threads > UCT_CUDA_HOST_MAX_THREADS) ?
-                    UCT_CUDA_HOST_MAX_THREADS :
-                    (unsigned)config->host_copy_threads);
-
+    host_settings_open(config);
     md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
                      uct_cuda_fabric_find(&md->fabric);
     if ((config->enable_mnnvl == UCT_ABI_YES) && !md->has_fabric) {

@@ -83,7 +83,6 @@ static struct {
     usage_t                usage[USAGE_SLOTS];
     size_t                 size;  /* Locked, bytes */
     size_t                 max_size;
-    bool                   is_enabled;
     bool                   is_hooked;
     bool                   is_foreign; /* A process that was forked off */
     bool                   has_thread;
@@ -376,17 +375,11 @@ static void enable_once(void)
                          (pthread_atfork(NULL, NULL, on_fork) == 0);
 }
 
-void uct_cuda_host_registry_enable(size_t max_size)
+void uct_cuda_host_registry_limit(size_t max_size)
 {
     pthread_mutex_lock(&registry.lock);
-    registry.max_size = max_size;
+    __atomic_store_n(&registry.max_size, max_size, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&registry.lock);
-    __atomic_store_n(&registry.is_enabled, true, __ATOMIC_RELAXED);
-}
-
-bool uct_cuda_host_registry_is_enabled(void)
-{
-    return __atomic_load_n(&registry.is_enabled, __ATOMIC_RELAXED);
 }
 
 /*
@@ -581,7 +574,8 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
         }
 
         piece = foreign_piece(start, piece, is_locked_p);
-        if (*is_locked_p || (registry.max_size == 0) || registry.is_foreign) {
+        if (*is_locked_p || registry.is_foreign ||
+            (__atomic_load_n(&registry.max_size, __ATOMIC_RELAXED) == 0)) {
             return piece;
         }
 

@@ -33,10 +33,7 @@ typedef struct uct_cuda_host_region uct_cuda_host_region_t;
  * @param max_size  Bytes locked at most, other registrations included. With 0,
  *                  only what is locked already counts as such.
  */
-void uct_cuda_host_registry_enable(size_t max_size);
-
-/** Was it enabled, by whichever transport? One load. */
-bool uct_cuda_host_registry_is_enabled(void);
+void uct_cuda_host_registry_limit(size_t max_size);
 
 
 /**
