@@ -6,7 +6,6 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 
 #include <uct/cuda/base/host/host_transfer.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
 
 #include <stdlib.h>
@@ -15,34 +14,8 @@
 typedef struct {
     uct_cuda_host_transfer_t   super;
     uct_cuda_ipc_peer_memory_t memory;
-    const uct_cuda_context_t   *context; /* of the lane ... */
-    int                        device;   /* ... and its device */
 } transfer_t;
 
-
-static ucs_status_t map_lane(void *arg, CUdeviceptr *gpu_p)
-{
-    transfer_t *transfer                = arg;
-    const uct_cuda_ipc_handle_t *handle = &transfer->memory.rkey->handle;
-    ucs_status_t status;
-
-    uct_cuda_ipc_peer_memory_put(&transfer->memory);
-    status = uct_cuda_ipc_peer_memory_map_in(&transfer->memory,
-                                             transfer->context,
-                                             transfer->device, gpu_p);
-    if (status != UCS_OK) {
-        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
-                       (unsigned long)handle->base, handle->pid);
-    }
-
-    return status;
-}
-
-static ucs_status_t map(void *arg, int device, CUdeviceptr *gpu_p)
-{
-    return uct_cuda_ipc_peer_memory_map(&((transfer_t*)arg)->memory, device,
-                                        gpu_p);
-}
 
 static void transfer_done(uct_cuda_op_t *op)
 {
@@ -66,8 +39,8 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
         .gpu_end   = rkey->gpu,
         .may_split = uct_cuda_ipc_multipath_may_map(rkey),
         .engine    = iface->engine,
-        .map       = map,
-        .map_lane  = map_lane
+        .map       = uct_cuda_ipc_peer_memory_map,
+        .map_lane  = uct_cuda_ipc_peer_memory_map_lane
     };
     transfer_t *transfer;
     ucs_status_t status;
@@ -78,9 +51,9 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
     }
 
     uct_cuda_ipc_peer_memory_init(&transfer->memory, iface, rkey, remote_addr);
-    transfer->context = op->lane->context;
-    transfer->device  = device;
-    request.arg       = transfer;
+    transfer->memory.context = op->lane->context;
+    transfer->memory.device  = device;
+    request.arg              = &transfer->memory;
 
     status = uct_cuda_host_start(&request, &transfer->super, op);
     if (status != UCS_OK) {

@@ -3,6 +3,8 @@
  * the local context, one in that of each relay. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
 
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/operation.h>
 
 #include <stdlib.h>
@@ -27,24 +29,22 @@ void uct_cuda_ipc_peer_memory_put(uct_cuda_ipc_peer_memory_t *memory)
     }
 }
 
-static CUdeviceptr add_mapping(uct_cuda_ipc_peer_memory_t *memory,
-                               uct_cuda_ipc_mapping_t *mapping)
+static ucs_status_t
+map_in(uct_cuda_ipc_peer_memory_t *memory, int device, CUcontext context,
+       unsigned long long context_id, CUdeviceptr *ptr_p)
 {
-    memory->mappings[memory->num_mappings++] = mapping;
-    return mapping->mapped + memory->offset;
-}
-
-ucs_status_t uct_cuda_ipc_peer_memory_map_in(uct_cuda_ipc_peer_memory_t *memory,
-                                             const uct_cuda_context_t *context,
-                                             int device, CUdeviceptr *ptr_p)
-{
-    uct_cuda_ipc_mapping_t *mapping;
+    const unsigned i = memory->num_mappings;
     ucs_status_t status;
 
-    status = uct_cuda_ipc_cache_get_in(&memory->rkey->handle, device,
-                                       context->cuda, context->id, &mapping);
+    if (i == sizeof(memory->mappings) / sizeof(memory->mappings[0])) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    status = uct_cuda_ipc_cache_get_in(&memory->rkey->handle, device, context,
+                                       context_id, &memory->mappings[i]);
     if (status == UCS_OK) {
-        *ptr_p = add_mapping(memory, mapping);
+        ++memory->num_mappings;
+        *ptr_p = memory->mappings[i]->mapped + memory->offset;
     }
 
     return status;
@@ -53,18 +53,27 @@ ucs_status_t uct_cuda_ipc_peer_memory_map_in(uct_cuda_ipc_peer_memory_t *memory,
 ucs_status_t
 uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p)
 {
-    uct_cuda_ipc_peer_memory_t *memory = arg;
-    uct_cuda_ipc_mapping_t *mapping;
+    unsigned long long id;
+    CUcontext context;
     ucs_status_t status;
 
-    if (memory->num_mappings ==
-        sizeof(memory->mappings) / sizeof(memory->mappings[0])) {
-        return UCS_ERR_EXCEEDS_LIMIT;
-    }
+    status = uct_cuda_ctx_current(&context, &id);
+    return (status == UCS_OK) ? map_in(arg, device, context, id, ptr_p) :
+                                status;
+}
 
-    status = uct_cuda_ipc_cache_get(&memory->rkey->handle, device, &mapping);
-    if (status == UCS_OK) {
-        *ptr_p = add_mapping(memory, mapping);
+ucs_status_t uct_cuda_ipc_peer_memory_map_lane(void *arg, CUdeviceptr *ptr_p)
+{
+    uct_cuda_ipc_peer_memory_t *memory  = arg;
+    const uct_cuda_ipc_handle_t *handle = &memory->rkey->handle;
+    ucs_status_t status;
+
+    uct_cuda_ipc_peer_memory_put(memory);
+    status = map_in(memory, memory->device, memory->context->cuda,
+                    memory->context->id, ptr_p);
+    if (status != UCS_OK) {
+        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
+                       (unsigned long)handle->base, handle->pid);
     }
 
     return status;

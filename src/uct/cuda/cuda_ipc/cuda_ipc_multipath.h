@@ -28,6 +28,8 @@ typedef struct {
     const uct_cuda_ipc_rkey_t *rkey;
     uint64_t                  offset; /**< In the peer's allocation, bytes */
     bool                      keep;   /**< Mappings may stay in the cache */
+    const uct_cuda_context_t  *context; /**< Of a copy by one path ... */
+    int                       device;   /**< ... and its device */
     unsigned                  num_mappings;
     uct_cuda_ipc_mapping_t    *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
 } uct_cuda_ipc_peer_memory_t;
@@ -47,10 +49,9 @@ void uct_cuda_ipc_peer_memory_put(uct_cuda_ipc_peer_memory_t *memory);
 ucs_status_t
 uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p);
 
-/** Map it in a context that is known to be current; nothing else is mapped. */
-ucs_status_t uct_cuda_ipc_peer_memory_map_in(uct_cuda_ipc_peer_memory_t *memory,
-                                             const uct_cuda_context_t *context,
-                                             int device, CUdeviceptr *ptr_p);
+/** Map it in the context of a copy by one path, which is current, and nowhere
+ *  else any more; logs errors. */
+ucs_status_t uct_cuda_ipc_peer_memory_map_lane(void *arg, CUdeviceptr *ptr_p);
 
 
 /** May it be mapped once more for each relay? Only the owner's handle of legacy

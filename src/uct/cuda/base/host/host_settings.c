@@ -15,14 +15,6 @@ static struct {
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-static bool are_equal(const uct_cuda_host_settings_t *a,
-                      const uct_cuda_host_settings_t *b)
-{
-    return (a->is_direct == b->is_direct) &&
-           (a->max_locked == b->max_locked) &&
-           (a->num_threads == b->num_threads);
-}
-
 void uct_cuda_host_settings_open(const uct_cuda_host_settings_t *settings)
 {
     pthread_mutex_lock(&host.lock);
@@ -32,7 +24,9 @@ void uct_cuda_host_settings_open(const uct_cuda_host_settings_t *settings)
         uct_cuda_host_pipeline_enable(settings->num_threads);
         __atomic_store_n(&host.in_force.is_direct, settings->is_direct,
                          __ATOMIC_RELAXED);
-    } else if (!are_equal(settings, &host.in_force)) {
+    } else if ((settings->is_direct != host.in_force.is_direct) ||
+               (settings->max_locked != host.in_force.max_locked) ||
+               (settings->num_threads != host.in_force.num_threads)) {
         uct_cuda_info("UCX_CUDA_IPC_HOST_ZCOPY, _HOST_REGISTER_MAX_SIZE and "
                       "_HOST_COPY_THREADS stay as they were when the first "
                       "memory domain was opened: %c, %zu bytes, %d",
