@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stream a lane, and events where lanes wait for each other. */
-#include <uct/cuda/multipath/executor_streams.h>
+/*
+ * The executor "streams": a stream a lane, and events where lanes wait for each
+ * other. It takes every plan.
+ */
+#include <uct/cuda/multipath/executor.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
+#include <uct/cuda/multipath/lane_order.h>
 
 #include <stdlib.h>
 
 
-struct uct_cuda_mp_streams {
-    uct_cuda_mp_rsc_t *rsc;
+typedef struct {
+    uct_cuda_mp_executor_t super;
     /* Of the plan that is being submitted */
-    bool                    is_awaited[UCT_CUDA_MP_MAX_STEPS];
-    CUevent                 events[UCT_CUDA_MP_MAX_STEPS];
-};
+    bool                   is_awaited[UCT_CUDA_MP_MAX_STEPS];
+    CUevent                events[UCT_CUDA_MP_MAX_STEPS];
+} streams_t;
 
 
-ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
-                                        uct_cuda_mp_streams_t **streams_p)
+static ucs_status_t streams_create(const uct_cuda_mp_config_t *config,
+                                   uct_cuda_mp_executor_t **executor_p)
 {
-    *streams_p = calloc(1, sizeof(**streams_p));
-    if (*streams_p == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    (*streams_p)->rsc = rsc;
-    return UCS_OK;
+    *executor_p = calloc(1, sizeof(streams_t));
+    return (*executor_p == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
 }
 
-void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
+static void streams_destroy(uct_cuda_mp_executor_t *executor)
 {
-    free(streams);
+    free(executor);
 }
 
-static uct_cuda_mp_slot_t *place_slot(uct_cuda_mp_streams_t *streams,
+static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
                                       const uct_cuda_mp_place_t *place)
 {
     uct_cuda_mp_staging_t *staging;
@@ -43,13 +42,13 @@ static uct_cuda_mp_slot_t *place_slot(uct_cuda_mp_streams_t *streams,
         return NULL;
     }
 
-    staging = uct_cuda_mp_rsc_staging(streams->rsc, place);
+    staging = uct_cuda_mp_rsc_staging(streams->super.rsc, place);
     return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
 }
 
 /* Make the lane wait for what the step waits for: earlier steps, and the
  * transfer that had the slot before */
-static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
+static ucs_status_t submit_waits(streams_t *streams,
                                  const uct_cuda_mp_plan_t *plan,
                                  const uct_cuda_mp_step_t *step,
                                  CUstream stream)
@@ -73,19 +72,9 @@ static ucs_status_t submit_waits(uct_cuda_mp_streams_t *streams,
         }
     }
 
-    if (slot == NULL) {
-        return UCS_OK;
-    }
-
-    if (slot->drained != NULL) {
-        return UCT_CUDA_CALL(cuStreamWaitEvent, stream, slot->drained, 0);
-    }
-
-    return uct_cuda_mp_rsc_wait_bank(
-            uct_cuda_mp_staging_bank(
-                    uct_cuda_mp_rsc_staging(streams->rsc, &step->to),
-                    step->to.slot),
-            stream);
+    return ((slot == NULL) || (slot->drained == NULL)) ?
+                   UCS_OK :
+                   UCT_CUDA_CALL(cuStreamWaitEvent, stream, slot->drained, 0);
 }
 
 /* Bytes of a step until one of the cuts of the host's end, which it begins so
@@ -148,12 +137,13 @@ static void trace_step(uct_cuda_trace_copy_t *copy, CUstream stream,
     }
 }
 
-static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
-                                const uct_cuda_mp_plan_t *plan, unsigned number,
-                                const uct_cuda_mp_ends_t *ends, size_t offset,
+static ucs_status_t submit_step(streams_t *streams,
+                                const uct_cuda_mp_work_t *work, unsigned number,
                                 int *current)
 {
-    const uct_cuda_mp_step_t *step = &plan->steps[number];
+    uct_cuda_mp_rsc_t *rsc         = streams->super.rsc;
+    const uct_cuda_mp_ends_t *ends = work->ends;
+    const uct_cuda_mp_step_t *step = &work->plan->steps[number];
     int device                     = uct_cuda_mp_rsc_lane_device(ends,
                                                                  step->lane);
     uct_cuda_trace_copy_t *copy;
@@ -162,31 +152,32 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
     CUstream stream;
     CUevent event;
 
-    status = uct_cuda_mp_rsc_lane_to_stream(streams->rsc, device, step->lane,
-                                            current, &stream);
+    status = uct_cuda_mp_lane_to_stream(rsc, device, step->lane, current,
+                                        &stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = submit_waits(streams, plan, step, stream);
+    status = submit_waits(streams, work->plan, step, stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_mp_rsc_addresses(streams->rsc, step, ends, offset, &from, &to);
-    uct_cuda_mp_rsc_note_used(streams->rsc, device, stream,
-                              step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
+    uct_cuda_mp_rsc_addresses(rsc, step, ends, work->offset, &from, &to);
+    uct_cuda_mp_used_add(work->used, device, stream,
+                         step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
     copy   = uct_cuda_trace_begin(stream);
     status = (ends->num_cuts > 0) ?
-                     submit_copies(step, ends, offset, from, to, stream) :
+                     submit_copies(step, ends, work->offset, from, to,
+                                   stream) :
                      UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,
                                    stream);
-    trace_step(copy, stream, plan, step);
+    trace_step(copy, stream, work->plan, step);
     if ((status != UCS_OK) || !streams->is_awaited[number]) {
         return status;
     }
 
-    status = uct_cuda_mp_rsc_get_event(streams->rsc, device, &event);
+    status = uct_cuda_mp_rsc_get_event(rsc, device, &event);
     if (status != UCS_OK) {
         return status;
     }
@@ -197,7 +188,7 @@ static ucs_status_t submit_step(uct_cuda_mp_streams_t *streams,
 
 /* Steps whose end somebody waits for: later steps on other lanes, and whoever
  * gets a slot after this plan */
-static void mark_awaited(uct_cuda_mp_streams_t *streams,
+static void mark_awaited(streams_t *streams,
                          const uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_step_t *step;
@@ -219,7 +210,7 @@ static void mark_awaited(uct_cuda_mp_streams_t *streams,
 
 /* A slot keeps the event behind the last copy out of it. All other events are
  * free again: a wait holds on to what was recorded when it was submitted. */
-static void settle_events(uct_cuda_mp_streams_t *streams,
+static void settle_events(streams_t *streams,
                           const uct_cuda_mp_plan_t *plan,
                           const uct_cuda_mp_ends_t *ends)
 {
@@ -239,40 +230,57 @@ static void settle_events(uct_cuda_mp_streams_t *streams,
         }
 
         if (slot != NULL) {
-            if (slot->drained != NULL) {
-                uct_cuda_mp_rsc_put_event(streams->rsc, slot->device,
-                                              slot->drained);
-            }
-            slot->drained = event;
-            slot->device  = device;
+            uct_cuda_mp_rsc_set_drained(streams->super.rsc, slot, event, device,
+                                        false);
         } else {
-            uct_cuda_mp_rsc_put_event(streams->rsc, device, event);
+            uct_cuda_mp_rsc_put_event(streams->super.rsc, device, event);
         }
     }
 }
 
-ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
-                                        const uct_cuda_mp_plan_t *plan,
-                                        const uct_cuda_mp_ends_t *ends,
-                                        size_t offset)
+/* The next plan begins behind the slots of each staging memory that this one
+ * uses */
+static void pass_slots(streams_t *streams, const uct_cuda_mp_plan_t *plan)
 {
-    int current = uct_cuda_mp_ends_local(ends);
+    uct_cuda_mp_staging_t *staging;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        staging = uct_cuda_mp_rsc_path_staging(streams->super.rsc, plan, i);
+        if (staging != NULL) {
+            staging->next = uct_cuda_mp_staging_slot(staging,
+                                                     plan->paths[i].slots);
+        }
+    }
+}
+
+static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
+                                   const uct_cuda_mp_work_t *work)
+{
+    streams_t *streams = (streams_t*)executor;
+    int current        = uct_cuda_mp_ends_local(work->ends);
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(streams->rsc, current));
+    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(executor->rsc, current));
     if (status != UCS_OK) {
         return status;
     }
 
-    mark_awaited(streams, plan);
-    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        status = submit_step(streams, plan, i, ends, offset, &current);
+    mark_awaited(streams, work->plan);
+    for (i = 0; (i < work->plan->num_steps) && (status == UCS_OK); ++i) {
+        status = submit_step(streams, work, i, &current);
     }
 
     /* After a failure as well: what was recorded is recorded */
-    settle_events(streams, plan, ends);
-    uct_cuda_mp_rsc_advance(streams->rsc, plan, false);
+    settle_events(streams, work->plan, work->ends);
+    pass_slots(streams, work->plan);
     uct_cuda_ctx_pop();
     return status;
 }
+
+const uct_cuda_mp_executor_ops_t uct_cuda_mp_executor_streams = {
+    .create  = streams_create,
+    .destroy = streams_destroy,
+    .submit  = streams_submit
+};

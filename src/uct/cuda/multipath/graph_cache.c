@@ -18,9 +18,10 @@ void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
 {
     memset(cache, 0, sizeof(*cache));
     cache->size = size;
+    TAILQ_INIT(&cache->graphs);
 }
 
-static void graph_destroy(uct_cuda_mp_graph_t *graph)
+void uct_cuda_mp_graph_free(uct_cuda_mp_graph_t *graph)
 {
     /* The driver does not return from that if a context is gone */
     if ((graph->exec != NULL) && !graph->is_lost) {
@@ -37,8 +38,8 @@ static void graph_destroy(uct_cuda_mp_graph_t *graph)
 
 void uct_cuda_mp_graph_cache_cleanup(uct_cuda_mp_graph_cache_t *cache)
 {
-    while (cache->newest != NULL) {
-        uct_cuda_mp_graph_cache_drop(cache, cache->newest);
+    while (!TAILQ_EMPTY(&cache->graphs)) {
+        uct_cuda_mp_graph_cache_drop(cache, TAILQ_FIRST(&cache->graphs));
     }
 }
 
@@ -57,7 +58,7 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     hash = hash_value(hash, uct_cuda_mp_lane(plan->src, plan->dst));
     hash = hash_value(hash, uct_cuda_end_equal(key->remote, plan->src));
     hash = hash_value(hash, uct_cuda_end_equal(key->remote, plan->dst));
-    hash = hash_value(hash, key->is_tailed);
+    hash = hash_value(hash, key->is_ordered);
     hash = hash_value(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
@@ -72,7 +73,7 @@ static bool shape_equal(const uct_cuda_mp_graph_key_t *a,
                         const uct_cuda_mp_graph_key_t *b)
 {
     return uct_cuda_end_equal(a->remote, b->remote) &&
-           (a->is_tailed == b->is_tailed) &&
+           (a->is_ordered == b->is_ordered) &&
            uct_cuda_mp_plan_equal(a->plan, b->plan);
 }
 
@@ -91,24 +92,6 @@ static bool has_addresses(const uct_cuda_mp_graph_t *graph,
     return true;
 }
 
-static void list_remove(uct_cuda_mp_graph_cache_t *cache,
-                        uct_cuda_mp_graph_t *graph)
-{
-    *((graph->newer != NULL) ? &graph->newer->older : &cache->newest) =
-            graph->older;
-    *((graph->older != NULL) ? &graph->older->newer : &cache->oldest) =
-            graph->newer;
-}
-
-static void list_add(uct_cuda_mp_graph_cache_t *cache,
-                     uct_cuda_mp_graph_t *graph)
-{
-    graph->newer = NULL;
-    graph->older = cache->newest;
-    *((graph->older != NULL) ? &graph->older->newer : &cache->oldest) = graph;
-    cache->newest                                                     = graph;
-}
-
 uct_cuda_mp_graph_t *
 uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
                              const uct_cuda_mp_graph_key_t *key, uint64_t hash,
@@ -120,8 +103,10 @@ uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
     uct_cuda_mp_graph_t *graph;
 
     *is_there_p = false;
-    for (graph = cache->newest; graph != NULL; graph = graph->older) {
-        if ((graph->hash != hash) || !shape_equal(&graph->key, key)) {
+    TAILQ_FOREACH(graph, &cache->graphs, list)
+    {
+        if (!graph->is_cached || (graph->hash != hash) ||
+            !shape_equal(&graph->key, key)) {
             continue;
         }
 
@@ -148,8 +133,8 @@ uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
     }
 
     if (idle != NULL) {
-        list_remove(cache, idle);
-        list_add(cache, idle);
+        TAILQ_REMOVE(&cache->graphs, idle, list);
+        TAILQ_INSERT_HEAD(&cache->graphs, idle, list);
     }
 
     return idle;
@@ -163,8 +148,9 @@ bool uct_cuda_mp_graph_cache_reserve(uct_cuda_mp_graph_cache_t *cache)
         return true;
     }
 
-    for (graph = cache->oldest; graph != NULL; graph = graph->newer) {
-        if (!graph->is_busy) {
+    TAILQ_FOREACH_REVERSE(graph, &cache->graphs, uct_cuda_mp_graph_list, list)
+    {
+        if (!graph->is_busy && graph->is_cached) {
             uct_cuda_mp_graph_cache_drop(cache, graph);
             ++cache->counters.evictions;
             return true;
@@ -202,40 +188,36 @@ uct_cuda_mp_graph_alloc(const uct_cuda_mp_graph_key_t *key, uint64_t hash,
 void uct_cuda_mp_graph_cache_add(uct_cuda_mp_graph_cache_t *cache,
                                  uct_cuda_mp_graph_t *graph)
 {
-    graph->is_cached = true;
-    list_add(cache, graph);
-    ++cache->count;
+    graph->is_cached = (cache->size > 0);
+    cache->count    += graph->is_cached;
+    TAILQ_INSERT_HEAD(&cache->graphs, graph, list);
 }
 
 void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
                                   uct_cuda_mp_graph_t *graph)
 {
-    if (graph->is_cached) {
-        list_remove(cache, graph);
-        --cache->count;
-    }
-
-    graph_destroy(graph);
+    TAILQ_REMOVE(&cache->graphs, graph, list);
+    cache->count -= graph->is_cached;
+    uct_cuda_mp_graph_free(graph);
 }
 
 void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
                                   uint32_t devices)
 {
-    uct_cuda_mp_graph_t *graph, *older;
+    uct_cuda_mp_graph_t *graph, *next;
 
-    for (graph = cache->newest; graph != NULL; graph = older) {
-        older = graph->older;
+    for (graph = TAILQ_FIRST(&cache->graphs); graph != NULL; graph = next) {
+        next = TAILQ_NEXT(graph, list);
         if (!(graph->devices & devices)) {
             continue;
         }
 
         graph->is_lost = true;
-        if (!graph->is_busy) {
-            uct_cuda_mp_graph_cache_drop(cache, graph);
-        } else {
-            list_remove(cache, graph);
-            --cache->count;
+        if (graph->is_busy) {
+            cache->count    -= graph->is_cached;
             graph->is_cached = false;
+        } else {
+            uct_cuda_mp_graph_cache_drop(cache, graph);
         }
     }
 }

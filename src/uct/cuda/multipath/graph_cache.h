@@ -10,7 +10,10 @@
 #define UCT_CUDA_MP_GRAPH_CACHE_H
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/multipath/executor.h>
 #include <uct/cuda/multipath/plan.h>
+
+#include <sys/queue.h>
 
 BEGIN_C_DECLS
 
@@ -28,24 +31,26 @@ typedef struct {
     const uct_cuda_mp_plan_t *plan;
     uct_cuda_end_t           remote; /**< Or none */
     uint32_t                 banks; /**< Bit p: path p is in the second bank */
-    bool                     is_tailed; /**< Minds the tails of its lanes */
+    bool                     is_ordered; /**< Has ordering events' nodes */
 } uct_cuda_mp_graph_key_t;
 
 
 typedef struct uct_cuda_mp_graph {
-    CUgraph                  graph;
-    CUgraphExec              exec;
-    bool                     is_busy;   /**< In flight */
-    bool                     is_cached; /**< Otherwise gone after use */
-    bool                     is_lost;   /**< With one of its contexts */
-    uint32_t                 devices;   /**< Whose contexts it has: bits */
-    uct_cuda_mp_graph_key_t  key;       /**< With a plan of its own */
-    uint64_t                 hash;
-    struct uct_cuda_mp_graph *newer; /**< By last use; NULL: newest */
-    struct uct_cuda_mp_graph *older;
-    struct uct_cuda_mp_graph *next_held; /**< Of the same transfer */
-    uct_cuda_mp_graph_node_t nodes[];    /**< One a step */
+    uct_cuda_mp_held_t             held; /**< While it is busy */
+    CUgraph                        graph;
+    CUgraphExec                    exec;
+    bool                           is_busy;   /**< In flight */
+    bool                           is_cached; /**< Otherwise gone after use */
+    bool                           is_lost; /**< With one of its contexts */
+    uint32_t                       devices; /**< Whose contexts it has: bits */
+    uct_cuda_mp_graph_key_t        key;     /**< With a plan of its own */
+    uint64_t                       hash;
+    TAILQ_ENTRY(uct_cuda_mp_graph) list;
+    uct_cuda_mp_graph_node_t       nodes[]; /**< One a step */
 } uct_cuda_mp_graph_t;
+
+
+TAILQ_HEAD(uct_cuda_mp_graph_list, uct_cuda_mp_graph);
 
 
 /** Of an engine's whole life. */
@@ -60,11 +65,10 @@ typedef struct {
 
 
 typedef struct {
-    unsigned                     size; /**< Most graphs that are kept */
-    unsigned                     count;
-    uct_cuda_mp_graph_t          *newest;
-    uct_cuda_mp_graph_t          *oldest;
-    uct_cuda_mp_graph_counters_t counters;
+    unsigned                      size;   /**< Most graphs that are kept */
+    unsigned                      count;  /**< That are kept */
+    struct uct_cuda_mp_graph_list graphs; /**< All, the newest first */
+    uct_cuda_mp_graph_counters_t  counters;
 } uct_cuda_mp_graph_cache_t;
 
 
@@ -104,17 +108,21 @@ uct_cuda_mp_graph_t *
 uct_cuda_mp_graph_alloc(const uct_cuda_mp_graph_key_t *key, uint64_t hash,
                         const uct_cuda_mp_graph_node_t *nodes);
 
-/** Keep a graph that was built, after a reserve. */
+/** One in no cache. */
+void uct_cuda_mp_graph_free(uct_cuda_mp_graph_t *graph);
+
+/** A graph was built, after a reserve: keep it, or if nothing is kept, until
+ *  it is idle. */
 void uct_cuda_mp_graph_cache_add(uct_cuda_mp_graph_cache_t *cache,
                                  uct_cuda_mp_graph_t *graph);
 
-/** Take a graph out, if it is in, and destroy it. */
+/** Take a graph out and destroy it. */
 void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
                                   uct_cuda_mp_graph_t *graph);
 
 
 /** Contexts of these devices, a bit each, are gone, and with them the graphs
- *  that have nodes there: those of the cache; those in flight leave it. */
+ *  that have nodes there: at once, or once they are idle. */
 void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
                                   uint32_t devices);
 

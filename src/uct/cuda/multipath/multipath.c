@@ -12,16 +12,14 @@
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/multipath/checker.h>
-#include <uct/cuda/multipath/cost.h>
-#include <uct/cuda/multipath/executor_graph.h>
-#include <uct/cuda/multipath/executor_streams.h>
+#include <uct/cuda/multipath/completion.h>
+#include <uct/cuda/multipath/executor.h>
 #include <uct/cuda/multipath/ledger.h>
 #include <uct/cuda/multipath/planner.h>
 #include <uct/cuda/multipath/resources.h>
 #include <uct/cuda/multipath/starter.h>
 #include <uct/cuda/multipath/traffic.h>
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,9 +62,9 @@ typedef struct {
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_rsc_t *rsc;
     uct_cuda_mp_starter_t  *starter; /* NULL: whoever needs something waits */
-    uct_cuda_mp_streams_t  *streams;
+    uct_cuda_mp_executors_t executors;
+    uct_cuda_mp_used_t     used; /* by the transfer being started */
     uct_cuda_mp_traffic_t  *traffic;
-    uct_cuda_mp_graphs_t   *graphs;
     uct_cuda_mp_transfer_t *free;
     uct_cuda_mp_transfer_t *active; /* started and not yet released */
     bool                   is_learned;
@@ -84,9 +82,9 @@ struct uct_cuda_mp_transfer {
     engine_t               *engine;
     uct_cuda_mp_transfer_t *next; /* on either list */
     uct_cuda_mp_transfer_t *prev; /* on the list of active ones */
-    uct_cuda_mp_endings_t  endings;
+    uct_cuda_mp_completion_t completion;
     int                    device; /* of the local end */
-    uct_cuda_mp_graph_t    *graphs; /* that are in flight for it */
+    uct_cuda_mp_held_t     *held;  /* until it has ended */
     ucs_status_t           status;
     unsigned               num_steps;
     unsigned               num_tests;
@@ -103,7 +101,7 @@ typedef struct {
     int                    host_numa; /* -1: unknown */
     bool                   is_mapped[UCT_CUDA_MAX_GPUS];
     bool                   is_alone; /* as the last one was */
-    uct_cuda_mp_graph_t    *graphs;
+    uct_cuda_mp_held_t     *held;
 } start_t;
 
 
@@ -134,46 +132,19 @@ engine_create_executors(engine_t *engine, const uct_cuda_mp_config_t *config)
         return status;
     }
 
-    status = uct_cuda_mp_streams_create(engine->rsc, &engine->streams);
+    status = uct_cuda_mp_executors_create(engine->rsc, config,
+                                          &engine->executors);
     if (status != UCS_OK) {
-        goto err_destroy_resources;
+        uct_cuda_mp_rsc_destroy(engine->rsc);
     }
 
-    status = uct_cuda_mp_graphs_create(engine->rsc,
-                                       config->graph_cache_size,
-                                       &engine->graphs);
-    if (status != UCS_OK) {
-        goto err_destroy_streams;
-    }
-
-    return UCS_OK;
-
-err_destroy_streams:
-    uct_cuda_mp_streams_destroy(engine->streams);
-err_destroy_resources:
-    uct_cuda_mp_rsc_destroy(engine->rsc);
     return status;
 }
 
 static void engine_destroy_executors(engine_t *engine)
 {
-    uct_cuda_mp_graphs_destroy(engine->graphs);
-    uct_cuda_mp_streams_destroy(engine->streams);
+    uct_cuda_mp_executors_destroy(&engine->executors);
     uct_cuda_mp_rsc_destroy(engine->rsc);
-}
-
-static void engine_log_graphs(const engine_t *engine)
-{
-    const uct_cuda_mp_graph_counters_t *counters =
-            uct_cuda_mp_graphs_counters(engine->graphs);
-
-    if (counters->misses + counters->waits > 0) {
-        uct_cuda_info("graphs: %" PRIu64 " hits, %" PRIu64 " retargets, "
-                      "%" PRIu64 " misses, %" PRIu64 " evictions, %" PRIu64
-                      " in-flight waits",
-                      counters->hits, counters->retargets, counters->misses,
-                      counters->evictions, counters->waits);
-    }
 }
 
 ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
@@ -243,19 +214,11 @@ err_free:
 static void engine_renew(engine_t *engine)
 {
     const uint32_t lost = uct_cuda_mp_rsc_lost(engine->rsc);
-    const uct_cuda_mp_transfer_t *transfer;
 
-    if (lost == 0) {
-        return;
+    if (lost != 0) {
+        uct_cuda_mp_executors_lose(&engine->executors, lost);
+        uct_cuda_mp_rsc_lose(engine->rsc, lost);
     }
-
-    for (transfer = engine->active; transfer != NULL;
-         transfer = transfer->next) {
-        uct_cuda_mp_graphs_lose(engine->graphs, lost, transfer->graphs);
-    }
-
-    uct_cuda_mp_graphs_lose(engine->graphs, lost, NULL);
-    uct_cuda_mp_rsc_lose(engine->rsc, lost);
 }
 
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
@@ -271,7 +234,6 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
         uct_cuda_mp_starter_destroy(engine->starter);
     }
 
-    engine_log_graphs(engine);
     uct_cuda_trace_flush();
     engine_renew(engine);
     engine_destroy_executors(engine);
@@ -592,10 +554,17 @@ static void engine_plan(engine_t *engine, start_t *start, size_t size)
 static ucs_status_t engine_submit(engine_t *engine, start_t *start,
                                   size_t offset)
 {
-    bool is_alone = start->is_alone && (engine->plan.size == start->size);
-    bool wants_graph;
-    ucs_status_t status;
-    unsigned patience;
+    const uct_cuda_mp_work_t work = {
+        .plan     = &engine->plan,
+        .ends     = &start->ends,
+        .config   = &engine->config,
+        .model    = (engine->tuning != NULL) ? &engine->tuning->model :
+                                               &uct_cuda_mp_model_builtin,
+        .offset   = offset,
+        .is_alone = start->is_alone && (engine->plan.size == start->size),
+        .used     = &engine->used,
+        .held     = &start->held
+    };
 #ifdef ENABLE_DEBUG
     char error[256];
 
@@ -606,24 +575,7 @@ static ucs_status_t engine_submit(engine_t *engine, start_t *start,
     }
 #endif
 
-    wants_graph = uct_cuda_mp_cost_wants_graph(&engine->plan, &engine->config,
-                                               &patience);
-    if (wants_graph) {
-        status = uct_cuda_mp_graphs_submit(engine->graphs, &engine->plan,
-                                           &start->ends, offset, is_alone,
-                                           patience, &start->graphs);
-        if (status != UCS_ERR_NO_RESOURCE) {
-            return status;
-        }
-    }
-
-    status = uct_cuda_mp_streams_submit(engine->streams, &engine->plan,
-                                        &start->ends, offset);
-    if (wants_graph && (status == UCS_OK)) {
-        uct_cuda_mp_graphs_build(engine->graphs, &start->ends);
-    }
-
-    return status;
+    return uct_cuda_mp_executors_submit(&engine->executors, &work);
 }
 
 /* A plan has a largest size; what is larger goes in equal pieces. All of them
@@ -824,19 +776,20 @@ static ucs_status_t engine_start(engine_t *engine, start_t *start,
     uct_cuda_mp_flow_of_plan(&engine->plan, start->size, &transfer->flow);
     status = engine_submit_pieces(engine, start, piece, &transfer->num_steps);
     if (status == UCS_OK) {
-        status = uct_cuda_mp_rsc_finish(engine->rsc, &start->ends,
-                                        &transfer->endings);
+        status = uct_cuda_mp_completion_record(engine->rsc, &start->ends,
+                                               &engine->used,
+                                               &transfer->completion);
     }
 
     if (status != UCS_OK) {
-        uct_cuda_mp_rsc_abort(engine->rsc);
-        uct_cuda_mp_graphs_put(engine->graphs, start->graphs);
+        uct_cuda_mp_used_wait(&engine->used, engine->rsc);
+        uct_cuda_mp_executors_release(start->held);
         put_transfer(engine, transfer);
         return status;
     }
 
     uct_cuda_mp_traffic_begin(engine->traffic, &transfer->flow);
-    transfer->graphs = start->graphs;
+    transfer->held = start->held;
     list_active(engine, transfer);
     *transfer_p = transfer;
     return UCS_OK;
@@ -920,10 +873,10 @@ static void transfer_over(uct_cuda_mp_transfer_t *transfer)
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 {
     if (transfer->status == UCS_INPROGRESS) {
-        transfer->status = uct_cuda_mp_endings_test(&transfer->endings);
+        transfer->status = uct_cuda_mp_completion_test(&transfer->completion);
         if (UCS_STATUS_IS_ERR(transfer->status)) {
             /* Nothing may be written once the caller has been told */
-            uct_cuda_mp_endings_wait(&transfer->endings);
+            uct_cuda_mp_completion_wait(&transfer->completion);
         }
 
         if (transfer->status != UCS_INPROGRESS) {
@@ -944,8 +897,8 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
     ucs_status_t status;
 
     pthread_mutex_lock(&engine->lock);
-    status = uct_cuda_mp_rsc_notify(engine->rsc, transfer->device,
-                                    &transfer->endings, func, arg);
+    status = uct_cuda_mp_completion_notify(engine->rsc, transfer->device,
+                                           &transfer->completion, func, arg);
     pthread_mutex_unlock(&engine->lock);
 
     return status;
@@ -956,13 +909,13 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
     engine_t *engine = transfer->engine;
 
     if (transfer->status == UCS_INPROGRESS) {
-        uct_cuda_mp_endings_wait(&transfer->endings);
+        uct_cuda_mp_completion_wait(&transfer->completion);
         transfer_over(transfer);
     }
 
     pthread_mutex_lock(&engine->lock);
-    uct_cuda_mp_rsc_put_endings(engine->rsc, &transfer->endings);
-    uct_cuda_mp_graphs_put(engine->graphs, transfer->graphs);
+    uct_cuda_mp_completion_put(engine->rsc, &transfer->completion);
+    uct_cuda_mp_executors_release(transfer->held);
     unlist_active(engine, transfer);
     put_transfer(engine, transfer);
     pthread_mutex_unlock(&engine->lock);

@@ -9,18 +9,6 @@
 #include <string.h>
 
 
-/* One directed link as far as one context works it */
-typedef struct {
-    CUstream stream;    /* NULL: not there yet */
-    CUevent  tail;      /* of graphs; NULL: none has had the lane */
-    CUevent  ended;     /* behind a graph that minds no tails and whose end
-                           nobody on the lane waits for yet, or NULL */
-    bool     is_queued; /* the stream has work that the tail does not cover */
-    bool     is_tailed; /* graphs have work that the stream does not wait for */
-    uint64_t epoch;     /* that the last three are of */
-} lane_t;
-
-
 /* Events of one context that wait to be used */
 typedef struct {
     CUevent  *events;
@@ -30,49 +18,21 @@ typedef struct {
 } event_pool_t;
 
 
-/* A stream that graphs are launched in */
-typedef struct {
-    CUstream stream;
-    CUevent  ended; /* behind the last of them */
-} launch_t;
-
-
-/* What transfers between this GPU and one other, or the host, need, in one
- * direction */
-typedef struct {
-    launch_t launches[2]; /* for graphs, which take turns */
-    unsigned turn;
-} pair_t;
-
-
 typedef struct {
     CUcontext          ctx; /* NULL: not retained */
     unsigned long long id;  /* of ctx, which the program may reset */
     event_pool_t       pool;
     CUstream           notify;
-    pair_t             pairs[UCT_CUDA_NUM_ENDS][2];
-    lane_t             lanes[UCT_CUDA_MP_NUM_LANES];
+    uct_cuda_mp_lane_t lanes[UCT_CUDA_MP_NUM_LANES];
     bool               has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
 } device_t;
 
-
-/* A stream that the transfer which is being submitted has work on */
-typedef struct {
-    CUstream stream;
-    int      device;    /* whose context it belongs to */
-    bool     is_ending; /* the destination is written to from it */
-} used_t;
-
-
-#define MAX_USED (UCT_CUDA_MP_NUM_LANES + 2)
 
 struct uct_cuda_mp_rsc {
     device_t              devices[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
     uint64_t              epoch; /* how often nothing was in flight */
-    unsigned              num_used;
-    used_t                used[MAX_USED];
 };
 
 
@@ -165,8 +125,8 @@ static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-static ucs_status_t prepare_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                   CUstream *stream_p)
+ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                         CUstream *stream_p)
 {
     ucs_status_t status;
 
@@ -277,8 +237,8 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    return prepare_stream(rsc, device,
-                          &rsc->devices[device].lanes[number].stream);
+    return uct_cuda_mp_rsc_make_stream(
+            rsc, device, &rsc->devices[device].lanes[number].stream);
 }
 
 static bool device_is_there(const device_t *device)
@@ -287,8 +247,8 @@ static bool device_is_there(const device_t *device)
            uct_cuda_ctx_is_alive(device->ctx, device->id);
 }
 
-static void wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                        CUstream stream)
+void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                 CUstream stream)
 {
     if (uct_cuda_ctx_push(rsc->devices[device].ctx) == UCS_OK) {
         (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
@@ -296,34 +256,27 @@ static void wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
     }
 }
 
-static void set_drained(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
-                        CUevent event, int device)
+void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
+                                 uct_cuda_mp_slot_t *slot, CUevent event,
+                                 int device, bool is_borrowed)
 {
-    if ((bank->drained != NULL) && (bank->device >= 0)) {
-        uct_cuda_mp_rsc_put_event(rsc, bank->device, bank->drained);
+    if ((slot->drained != NULL) && !slot->is_borrowed) {
+        uct_cuda_mp_rsc_put_event(rsc, slot->device, slot->drained);
     }
 
-    bank->drained = event;
-    bank->device  = device;
+    slot->drained     = event;
+    slot->device      = device;
+    slot->is_borrowed = is_borrowed;
 }
 
 /* Nobody uses a staging memory's slots any more */
 static void forget_drained(uct_cuda_mp_rsc_t *rsc,
                            uct_cuda_mp_staging_t *staging)
 {
-    uct_cuda_mp_slot_t *slot;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
-        slot = &staging->slots[i];
-        if (slot->drained != NULL) {
-            uct_cuda_mp_rsc_put_event(rsc, slot->device, slot->drained);
-            slot->drained = NULL;
-        }
-    }
-
-    for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
-        set_drained(rsc, &staging->banks[i], NULL, -1);
+        uct_cuda_mp_rsc_set_drained(rsc, &staging->slots[i], NULL, 0, true);
     }
 }
 
@@ -356,12 +309,6 @@ static void release_staging(uct_cuda_mp_rsc_t *rsc,
     for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
         if (staging->slots[i].drained != NULL) {
             (void)UCT_CUDA_CALL(cuEventSynchronize, staging->slots[i].drained);
-        }
-    }
-
-    for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
-        if (staging->banks[i].drained != NULL) {
-            (void)UCT_CUDA_CALL(cuEventSynchronize, staging->banks[i].drained);
         }
     }
 
@@ -481,17 +428,6 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
     }
 }
 
-/* What is kept for transfers between these ends, in this direction */
-static pair_t *find_pair(uct_cuda_mp_rsc_t *rsc,
-                         const uct_cuda_mp_ends_t *ends)
-{
-    const int local   = uct_cuda_mp_ends_local(ends);
-    const bool is_dst = !uct_cuda_end_is_device(ends->src_end, local);
-
-    return &rsc->devices[local].pairs[uct_cuda_end_index(
-            is_dst ? ends->src_end : ends->dst_end)][is_dst];
-}
-
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                          const uct_cuda_mp_plan_t *plan,
                                          const uct_cuda_mp_ends_t *ends,
@@ -509,7 +445,7 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    /* Graphs are launched in the local context even if no lane is there */
+    /* Executors may need the local context even if no lane is there */
     *path_p = 0;
     return prepare_device(rsc, ends, local);
 }
@@ -530,6 +466,27 @@ CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
                                   int device)
 {
     return rsc->devices[device].ctx;
+}
+
+unsigned long long uct_cuda_mp_rsc_ctx_id(const uct_cuda_mp_rsc_t *rsc,
+                                          int device)
+{
+    return rsc->devices[device].id;
+}
+
+ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                           CUstream *stream_p)
+{
+    ucs_status_t status;
+
+    if (!device_is_there(&rsc->devices[device])) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status    = uct_cuda_mp_rsc_make_stream(rsc, device,
+                                            &rsc->devices[device].notify);
+    *stream_p = rsc->devices[device].notify;
+    return status;
 }
 
 
@@ -596,225 +553,18 @@ void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)
 }
 
 /* What had a lane when nothing was in flight has it no more */
-static lane_t *find_lane(uct_cuda_mp_rsc_t *rsc, int device, uint16_t number)
+uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
+                                         uint16_t number)
 {
-    lane_t *lane = &rsc->devices[device].lanes[number];
+    uct_cuda_mp_lane_t *lane = &rsc->devices[device].lanes[number];
 
     if (lane->epoch != rsc->epoch) {
         lane->epoch     = rsc->epoch;
-        lane->ended     = NULL;
+        lane->outside   = NULL;
         lane->is_queued = false;
-        lane->is_tailed = false;
     }
 
     return lane;
-}
-
-ucs_status_t uct_cuda_mp_rsc_lane_to_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                            uint16_t number, int *current,
-                                            CUstream *stream_p)
-{
-    lane_t *lane = find_lane(rsc, device, number);
-    ucs_status_t status;
-
-    status = uct_cuda_mp_rsc_make_current(rsc, device, current);
-    if ((status == UCS_OK) && lane->is_tailed) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, lane->tail, 0);
-        lane->is_tailed = (status != UCS_OK);
-    }
-
-    if ((status == UCS_OK) && (lane->ended != NULL)) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, lane->stream, lane->ended, 0);
-        lane->ended = (status == UCS_OK) ? NULL : lane->ended;
-    }
-
-    if (status == UCS_OK) {
-        lane->is_queued = true;
-        *stream_p       = lane->stream;
-    }
-
-    return status;
-}
-
-ucs_status_t uct_cuda_mp_rsc_lane_tail(uct_cuda_mp_rsc_t *rsc, int device,
-                                       uint16_t number, int *current,
-                                       CUevent *tail_p)
-{
-    lane_t *lane = find_lane(rsc, device, number);
-    ucs_status_t status;
-
-    if (lane->tail == NULL) {
-        status = uct_cuda_mp_rsc_make_current(rsc, device, current);
-        if (status == UCS_OK) {
-            status = uct_cuda_mp_rsc_get_event(rsc, device, &lane->tail);
-        }
-
-        if (status != UCS_OK) {
-            lane->tail = NULL;
-            return status;
-        }
-    }
-
-    *tail_p = lane->tail;
-    return UCS_OK;
-}
-
-ucs_status_t uct_cuda_mp_rsc_lane_to_graph(uct_cuda_mp_rsc_t *rsc, int device,
-                                           uint16_t number, bool is_tailed,
-                                           CUstream launch, int *current)
-{
-    lane_t *lane        = find_lane(rsc, device, number);
-    ucs_status_t status = UCS_OK;
-    CUevent tail;
-
-    if (lane->is_queued) {
-        status = uct_cuda_mp_rsc_lane_tail(rsc, device, number, current, &tail);
-        if (status == UCS_OK) {
-            status = uct_cuda_mp_rsc_make_current(rsc, device, current);
-        }
-
-        if (status == UCS_OK) {
-            status = UCT_CUDA_CALL(cuEventRecord, tail, lane->stream);
-        }
-
-        if (status != UCS_OK) {
-            return status;
-        }
-
-        lane->is_queued = false;
-        lane->is_tailed = true;
-    }
-
-    if (!is_tailed && lane->is_tailed) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->tail, 0);
-    }
-
-    if ((status == UCS_OK) && (lane->ended != NULL)) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->ended, 0);
-    }
-
-    return status;
-}
-
-void uct_cuda_mp_rsc_lane_launched(uct_cuda_mp_rsc_t *rsc, int device,
-                                   uint16_t number, bool is_tailed,
-                                   CUevent ended)
-{
-    lane_t *lane = find_lane(rsc, device, number);
-
-    lane->is_tailed = is_tailed;
-    lane->ended     = is_tailed ? NULL : ended;
-}
-
-ucs_status_t uct_cuda_mp_rsc_launch_stream(uct_cuda_mp_rsc_t *rsc,
-                                           const uct_cuda_mp_ends_t *ends,
-                                           CUstream *stream_p,
-                                           CUevent *ended_p)
-{
-    pair_t *pair     = find_pair(rsc, ends);
-    launch_t *launch = &pair->launches[pair->turn];
-    int local        = uct_cuda_mp_ends_local(ends);
-    ucs_status_t status;
-
-    status = prepare_stream(rsc, local, &launch->stream);
-    if ((status == UCS_OK) && (launch->ended == NULL)) {
-        status = uct_cuda_mp_rsc_get_event(rsc, local, &launch->ended);
-        if (status != UCS_OK) {
-            launch->ended = NULL;
-        }
-    }
-
-    if (status == UCS_OK) {
-        pair->turn ^= 1;
-        *stream_p   = launch->stream;
-        *ended_p    = launch->ended;
-    }
-
-    return status;
-}
-
-void uct_cuda_mp_rsc_note_used(uct_cuda_mp_rsc_t *rsc, int device,
-                               CUstream stream, bool is_ending)
-{
-    unsigned i;
-
-    for (i = 0; i < rsc->num_used; ++i) {
-        if (rsc->used[i].stream == stream) {
-            rsc->used[i].is_ending |= is_ending;
-            return;
-        }
-    }
-
-    rsc->used[i].stream    = stream;
-    rsc->used[i].device    = device;
-    rsc->used[i].is_ending = is_ending;
-    ++rsc->num_used;
-}
-
-ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
-                                       CUstream stream)
-{
-    return (bank->drained == NULL) ?
-                   UCS_OK :
-                   UCT_CUDA_CALL(cuStreamWaitEvent, stream, bank->drained, 0);
-}
-
-/* A new event behind what a stream has been given so far; the device's context
- * is current */
-static ucs_status_t record_event(uct_cuda_mp_rsc_t *rsc, int device,
-                                 CUstream stream, CUevent *event_p)
-{
-    ucs_status_t status;
-
-    status = uct_cuda_mp_rsc_get_event(rsc, device, event_p);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = UCT_CUDA_CALL(cuEventRecord, *event_p, stream);
-    if (status != UCS_OK) {
-        uct_cuda_mp_rsc_put_event(rsc, device, *event_p);
-    }
-
-    return status;
-}
-
-void uct_cuda_mp_rsc_lend_bank(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
-                               CUevent ended)
-{
-    set_drained(rsc, bank, ended, -1);
-}
-
-ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
-                                       uct_cuda_mp_bank_t *bank, int device,
-                                       CUstream stream)
-{
-    ucs_status_t status;
-    CUevent event;
-
-    status = record_event(rsc, device, stream, &event);
-    if (status == UCS_OK) {
-        set_drained(rsc, bank, event, device);
-    }
-
-    return status;
-}
-
-void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
-                             const uct_cuda_mp_plan_t *plan, bool whole_banks)
-{
-    uct_cuda_mp_staging_t *staging;
-    unsigned i;
-
-    for (i = 0; i < plan->num_paths; ++i) {
-        staging = uct_cuda_mp_rsc_path_staging(rsc, plan, i);
-        if (staging != NULL) {
-            staging->next = (staging->next + (whole_banks ?
-                                                      UCT_CUDA_MP_PLAN_SLOTS :
-                                                      plan->paths[i].slots)) %
-                            UCT_CUDA_MP_STAGING_SLOTS;
-        }
-    }
 }
 
 uct_cuda_mp_staging_t *
@@ -831,156 +581,6 @@ uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
     default:
         return NULL;
     }
-}
-
-void uct_cuda_mp_rsc_put_endings(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_endings_t *endings)
-{
-    unsigned i;
-
-    for (i = 0; i < endings->count; ++i) {
-        if (endings->events[i].ctx_id ==
-            rsc->devices[endings->events[i].device].id) {
-            uct_cuda_mp_rsc_put_event(rsc, endings->events[i].device,
-                                      endings->events[i].event);
-        }
-    }
-}
-
-/* Add an event behind what a stream has been given so far */
-static ucs_status_t add_ending(uct_cuda_mp_rsc_t *rsc, const used_t *used,
-                               uct_cuda_mp_endings_t *endings, int *current)
-{
-    uct_cuda_mp_ending_t *ending = &endings->events[endings->count];
-    ucs_status_t status;
-
-    ending->device = used->device;
-    ending->ctx_id = rsc->devices[used->device].id;
-    status = uct_cuda_mp_rsc_make_current(rsc, used->device, current);
-    if (status == UCS_OK) {
-        status = record_event(rsc, used->device, used->stream, &ending->event);
-    }
-
-    endings->count += (status == UCS_OK);
-    return status;
-}
-
-ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_ends_t *ends,
-                                    uct_cuda_mp_endings_t *endings)
-{
-    int current = uct_cuda_mp_ends_local(ends);
-    ucs_status_t status;
-    unsigned i;
-
-    endings->count = 0;
-    endings->turn  = 0;
-    status         = uct_cuda_ctx_push(rsc->devices[current].ctx);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    for (i = 0; (i < rsc->num_used) && (status == UCS_OK); ++i) {
-        if (rsc->used[i].is_ending) {
-            status = add_ending(rsc, &rsc->used[i], endings, &current);
-        }
-    }
-
-    uct_cuda_ctx_pop();
-    if (status != UCS_OK) {
-        uct_cuda_mp_rsc_put_endings(rsc, endings);
-        return status;
-    }
-
-    endings->num_pending = endings->count;
-    rsc->num_used        = 0;
-    return UCS_OK;
-}
-
-/* One of the pending ones has happened */
-static void ending_seen(uct_cuda_mp_endings_t *endings, unsigned number)
-{
-    uct_cuda_mp_ending_t seen  = endings->events[number];
-    uct_cuda_mp_ending_t *last = &endings->events[--endings->num_pending];
-
-    endings->events[number] = *last;
-    *last                   = seen;
-}
-
-ucs_status_t uct_cuda_mp_endings_test(uct_cuda_mp_endings_t *endings)
-{
-    ucs_status_t status;
-    unsigned number;
-
-    while (endings->num_pending > 0) {
-        number = endings->turn % endings->num_pending;
-        status = UCT_CUDA_CALL(cuEventQuery, endings->events[number].event);
-        if (status != UCS_OK) {
-            /* Another one next time, so that none is left to be looked at when
-             * the last one happens */
-            ++endings->turn;
-            return status;
-        }
-
-        ending_seen(endings, number);
-    }
-
-    return UCS_OK;
-}
-
-void uct_cuda_mp_endings_wait(uct_cuda_mp_endings_t *endings)
-{
-    while (endings->num_pending > 0) {
-        (void)UCT_CUDA_CALL_NOLOG(
-                cuEventSynchronize,
-                endings->events[--endings->num_pending].event);
-    }
-}
-
-void uct_cuda_mp_rsc_abort(uct_cuda_mp_rsc_t *rsc)
-{
-    const used_t *used;
-
-    while (rsc->num_used > 0) {
-        used = &rsc->used[--rsc->num_used];
-        wait_stream(rsc, used->device, used->stream);
-    }
-}
-
-ucs_status_t
-uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc, int device,
-                       const uct_cuda_mp_endings_t *endings, CUhostFn func,
-                       void *arg)
-{
-    CUstream *stream = &rsc->devices[device].notify;
-    ucs_status_t status;
-    unsigned i;
-
-    if (!device_is_there(&rsc->devices[device])) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    status = prepare_stream(rsc, device, stream);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = uct_cuda_ctx_push(rsc->devices[device].ctx);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    for (i = 0; (i < endings->num_pending) && (status == UCS_OK); ++i) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, *stream,
-                               endings->events[i].event, 0);
-    }
-
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuLaunchHostFunc, *stream, func, arg);
-    }
-
-    uct_cuda_ctx_pop();
-    return status;
 }
 
 
@@ -1001,17 +601,6 @@ uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
     return devices;
 }
 
-static void wait_pair(uct_cuda_mp_rsc_t *rsc, int device, const pair_t *pair)
-{
-    unsigned i;
-
-    for (i = 0; i < 2; ++i) {
-        if (pair->launches[i].stream != NULL) {
-            wait_stream(rsc, device, pair->launches[i].stream);
-        }
-    }
-}
-
 static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
 {
     const device_t *device = &rsc->devices[number];
@@ -1019,13 +608,8 @@ static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
         if (device->lanes[i].stream != NULL) {
-            wait_stream(rsc, number, device->lanes[i].stream);
+            uct_cuda_mp_rsc_wait_stream(rsc, number, device->lanes[i].stream);
         }
-    }
-
-    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
-        wait_pair(rsc, number, &device->pairs[i][0]);
-        wait_pair(rsc, number, &device->pairs[i][1]);
     }
 }
 
@@ -1035,20 +619,12 @@ static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
                          uint32_t devices)
 {
     uct_cuda_mp_slot_t *slot;
-    uct_cuda_mp_bank_t *bank;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
         slot = &staging->slots[i];
         if ((slot->drained != NULL) && (devices & (1u << slot->device))) {
             slot->drained = NULL;
-        }
-    }
-
-    for (i = 0; i < UCT_CUDA_MP_STAGING_BANKS; ++i) {
-        bank = &staging->banks[i];
-        if ((bank->device >= 0) && (devices & (1u << bank->device))) {
-            bank->drained = NULL;
         }
     }
 
@@ -1111,16 +687,6 @@ static void destroy_event(CUevent event)
     }
 }
 
-static void destroy_pair(pair_t *pair)
-{
-    unsigned i;
-
-    for (i = 0; i < 2; ++i) {
-        destroy_stream(pair->launches[i].stream);
-        destroy_event(pair->launches[i].ended);
-    }
-}
-
 /* Streams and events of one device, in its context */
 static void destroy_device(device_t *device)
 {
@@ -1128,15 +694,9 @@ static void destroy_device(device_t *device)
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
         destroy_stream(device->lanes[i].stream);
-        destroy_event(device->lanes[i].tail);
     }
 
     destroy_stream(device->notify);
-    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
-        destroy_pair(&device->pairs[i][0]);
-        destroy_pair(&device->pairs[i][1]);
-    }
-
     for (i = 0; i < device->pool.count; ++i) {
         destroy_event(device->pool.events[i]);
     }
@@ -1145,15 +705,11 @@ static void destroy_device(device_t *device)
 void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
 {
     device_t *device;
-    unsigned i, lane, numa;
+    unsigned i, numa;
 
     /* First what crosses devices: no slot is in use any more afterwards */
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
-        for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
-            if (rsc->devices[i].lanes[lane].stream != NULL) {
-                wait_stream(rsc, (int)i, rsc->devices[i].lanes[lane].stream);
-            }
-        }
+        wait_device(rsc, (int)i);
     }
 
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What both executors work with: contexts, streams, events and staging memory
- * of the GPUs that transfers touch. Made when first wanted. Not thread-safe.
- *
- * A transfer is one or more plans: prepare each of them and hand it to an
- * executor, then finish the whole, or abort it.
+ * What executors work with: contexts, streams, events and staging memory of the
+ * GPUs that transfers touch. Made when first wanted. Not thread-safe.
  */
 #ifndef UCT_CUDA_MP_RESOURCES_H
 #define UCT_CUDA_MP_RESOURCES_H
@@ -19,27 +16,16 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 
-/** Streams that a transfer's last copies can be on: those of the lanes into its
- *  destination, and those that graphs take turns in. */
-#define UCT_CUDA_MP_MAX_ENDINGS (UCT_CUDA_NUM_ENDS + 2)
-
-
-/** Behind the last copy of one stream. */
+/** A lane as far as one context works it: order between its stream and work
+ *  that has the lane without being in the stream (lane_order.h). */
 typedef struct {
-    CUevent            event;
-    int                device; /**< Whose context it is of ... */
-    unsigned long long ctx_id; /**< ... which may be gone since */
-} uct_cuda_mp_ending_t;
-
-
-/** Events behind a transfer's last copies. The first num_pending have not been
- *  seen to happen. */
-typedef struct {
-    unsigned             count;
-    unsigned             num_pending;
-    unsigned             turn;
-    uct_cuda_mp_ending_t events[UCT_CUDA_MP_MAX_ENDINGS];
-} uct_cuda_mp_endings_t;
+    CUstream stream;    /**< NULL: not there yet */
+    CUevent  outside;   /**< Behind the last such work, where the stream does
+                             not wait for it yet; or NULL */
+    bool     is_queued; /**< The stream has work that no such event stands
+                             for */
+    uint64_t epoch;     /**< Of the resources, when it was used last */
+} uct_cuda_mp_lane_t;
 
 
 /** Where a transfer's two ends are. */
@@ -176,46 +162,14 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
 CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
                                   int device);
 
-
-/**
- * Have events happen when all copies submitted since the last finish or abort
- * have ended: one a stream that writes to the destination. Joining these in one
- * more stream would cost each transfer 5 us (3 to 7 us, measured on H200).
- * They go back with uct_cuda_mp_rsc_put_endings().
- */
-ucs_status_t uct_cuda_mp_rsc_finish(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_ends_t *ends,
-                                    uct_cuda_mp_endings_t *endings);
-
-
-/** Have all happened? UCS_OK, UCS_INPROGRESS, or the driver's error (logged).
- *  As a rule one event query. Any thread. */
-ucs_status_t uct_cuda_mp_endings_test(uct_cuda_mp_endings_t *endings);
-
-
-/** Wait until all have happened, whatever the driver says of them. */
-void uct_cuda_mp_endings_wait(uct_cuda_mp_endings_t *endings);
-
-
-void uct_cuda_mp_rsc_put_endings(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_endings_t *endings);
+/** Its number. */
+unsigned long long uct_cuda_mp_rsc_ctx_id(const uct_cuda_mp_rsc_t *rsc,
+                                          int device);
 
 
 /** Nothing is in flight: what is submitted next has nobody to wait for. Spares
  *  it its waits, which hold it up even for what has happened long ago. */
 void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc);
-
-
-/** Wait for all copies submitted since the last finish or abort. */
-void uct_cuda_mp_rsc_abort(uct_cuda_mp_rsc_t *rsc);
-
-
-/** Have the driver call @a func once all have happened; from a stream of
- *  @a device's context. */
-ucs_status_t
-uct_cuda_mp_rsc_notify(uct_cuda_mp_rsc_t *rsc, int device,
-                       const uct_cuda_mp_endings_t *endings, CUhostFn func,
-                       void *arg);
 
 
 /** An event without timing; the device's context has to be current. */
@@ -227,6 +181,23 @@ uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
 /** Give an event back. Waits for it that were submitted hold on. */
 void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc,
                                      int device, CUevent event);
+
+
+/** Create a stream of the device's context, unless there is one. Not logged as
+ *  UCS_ERR_NO_MEMORY, which means staging memory, but UCS_ERR_NO_RESOURCE. */
+ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                         CUstream *stream_p);
+
+
+/** Wait for all that is in a stream of the device's context. */
+void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                 CUstream stream);
+
+
+/** A stream of the device's context for callbacks only; UCS_ERR_IO_ERROR if
+ *  that context is gone. */
+ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                           CUstream *stream_p);
 
 
 /*
@@ -244,60 +215,9 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc,
 int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t lane);
 
 
-/**
- * A lane is for one transfer at a time, in the order of submission, whoever
- * carries it out. Two at once would share it, and so end together and leave
- * both lanes of a relayed path idle at the same time, where one behind the
- * other fills the first lane while its forerunner drains the second.
- *
- * A stream keeps that order by itself. Graphs keep it by an event a lane, its
- * tail, which each of them waits for in front of its first copy on the lane and
- * records behind its last one. A graph that is alone spares itself these nodes:
- * whoever has one of its lanes next waits for its end.
- */
-
-/** Stream of a lane, made to wait for the graphs that have the lane: for work
- *  that no graph has. The lane's device becomes current. */
-ucs_status_t uct_cuda_mp_rsc_lane_to_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                            uint16_t lane, int *current,
-                                            CUstream *stream_p);
-
-/** A lane's tail for nodes of a graph. The same one for good. */
-ucs_status_t uct_cuda_mp_rsc_lane_tail(uct_cuda_mp_rsc_t *rsc, int device,
-                                       uint16_t lane, int *current,
-                                       CUevent *tail_p);
-
-/** Before a launch: have the lane's tail stand for what its stream was given
- *  last, and the launch wait for what its nodes do not. */
-ucs_status_t uct_cuda_mp_rsc_lane_to_graph(uct_cuda_mp_rsc_t *rsc, int device,
-                                           uint16_t lane, bool is_tailed,
-                                           CUstream launch, int *current);
-
-/** After it.
- *
- * @param ended  As of uct_cuda_mp_rsc_launch_stream(), recorded. */
-void uct_cuda_mp_rsc_lane_launched(uct_cuda_mp_rsc_t *rsc, int device,
-                                   uint16_t lane, bool is_tailed,
-                                   CUevent ended);
-
-
-/**
- * Stream of the local end's context for one graph. Graphs between the same two
- * GPUs take two streams in turns, so that one begins while another ends.
- *
- * @param ended_p  To be recorded behind the graph. Who waits for it may come to
- *                 wait for the next graph in the stream as well.
- */
-ucs_status_t uct_cuda_mp_rsc_launch_stream(uct_cuda_mp_rsc_t *rsc,
-                                           const uct_cuda_mp_ends_t *ends,
-                                           CUstream *stream_p,
-                                           CUevent *ended_p);
-
-
-/** The transfer that is being submitted has work on this stream of a device's
- *  context, and with @a is_ending some that no other work waits for. */
-void uct_cuda_mp_rsc_note_used(uct_cuda_mp_rsc_t *rsc, int device,
-                               CUstream stream, bool is_ending);
+/** What is kept of a lane by the context that works it. */
+uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
+                                         uint16_t lane);
 
 
 /** Make a device's context current unless @a current says that it is; replaces
@@ -330,28 +250,11 @@ uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
                                    unsigned path);
 
 
-/** Make a stream wait for the last graph that had a bank, if any had. */
-ucs_status_t uct_cuda_mp_rsc_wait_bank(const uct_cuda_mp_bank_t *bank,
-                                       CUstream stream);
-
-
-/** The graph launched last in a stream, whose device's context is current, has
- *  the bank; whoever waits for it waits for no later one. */
-ucs_status_t uct_cuda_mp_rsc_give_bank(uct_cuda_mp_rsc_t *rsc,
-                                       uct_cuda_mp_bank_t *bank, int device,
-                                       CUstream stream);
-
-
-/** As uct_cuda_mp_rsc_give_bank(), by the event of the launch's stream: one for
- *  all banks. */
-void uct_cuda_mp_rsc_lend_bank(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_bank_t *bank,
-                               CUevent ended);
-
-
-/** The next plan begins behind the slots, or banks, of each staging memory that
- *  this one uses. */
-void uct_cuda_mp_rsc_advance(uct_cuda_mp_rsc_t *rsc,
-                             const uct_cuda_mp_plan_t *plan, bool whole_banks);
+/** The event behind the last copy out of a slot, or NULL; the slot gives up the
+ *  one that it had. A borrowed event stays with whoever recorded it. */
+void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
+                                 uct_cuda_mp_slot_t *slot, CUevent event,
+                                 int device, bool is_borrowed);
 
 
 END_C_DECLS

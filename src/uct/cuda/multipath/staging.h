@@ -16,20 +16,11 @@ BEGIN_C_DECLS
 
 
 typedef struct {
-    CUevent drained; /**< Recorded behind the last copy out of the slot; NULL if
-                          there has been none */
-    int     device;  /**< Whose context the event belongs to */
+    CUevent drained;     /**< Recorded behind the last copy out of the slot;
+                              NULL if there has been none */
+    int     device;      /**< Whose context the event belongs to */
+    bool    is_borrowed; /**< It is not the slot's to give back */
 } uct_cuda_mp_slot_t;
-
-
-/** Slots that a graph's plan takes, as a whole: that the last graph to have
- *  them has ended is all that is known. */
-typedef struct {
-    CUevent drained; /**< Recorded behind the last graph that had it; NULL:
-                          none */
-    int     device;  /**< Whose context the event belongs to; -1: it is that of
-                          a launch stream */
-} uct_cuda_mp_bank_t;
 
 
 typedef struct {
@@ -40,7 +31,6 @@ typedef struct {
     size_t             slot_size; /**< Bytes */
     unsigned           next;      /**< Slot that the next plan begins with */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
-    uct_cuda_mp_bank_t banks[UCT_CUDA_MP_STAGING_BANKS];
     uint64_t           epoch; /**< Of the resources, when it was used last */
 } uct_cuda_mp_staging_t;
 
@@ -75,25 +65,6 @@ static inline unsigned
 uct_cuda_mp_staging_slot(const uct_cuda_mp_staging_t *staging, unsigned slot)
 {
     return (staging->next + slot) % UCT_CUDA_MP_STAGING_SLOTS;
-}
-
-
-/** The bank that a plan's slot number is of. */
-static inline uct_cuda_mp_bank_t *
-uct_cuda_mp_staging_bank(uct_cuda_mp_staging_t *staging, unsigned slot)
-{
-    return &staging->banks[uct_cuda_mp_staging_slot(staging, slot) /
-                           UCT_CUDA_MP_PLAN_SLOTS];
-}
-
-
-/** Have the next plan begin with a bank's first slot. */
-static inline void uct_cuda_mp_staging_align(uct_cuda_mp_staging_t *staging)
-{
-    const unsigned slots = UCT_CUDA_MP_PLAN_SLOTS;
-
-    staging->next = ((staging->next + slots - 1) / slots * slots) %
-                    UCT_CUDA_MP_STAGING_SLOTS;
 }
 
 
