@@ -124,6 +124,7 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
     }
 
     plan->piece = piece_size(&plan->config, options->size, &plan->pieces);
+    plan->model = *uct_cuda_mp_tuning_model(tuning);
     make(topo, &plan->config, tuning, options, plan->piece, &plan->plan);
     free(tuning);
     if ((plan->plan.num_paths > 0) &&
@@ -352,14 +353,15 @@ static void print_reasons(const uct_cuda_topo_t *topo,
 
 static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 {
-    unsigned patience;
+    unsigned threshold;
 
     if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, &patience)) {
+        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, &plan->model,
+                                      &threshold)) {
         return "streams";
     }
 
-    return (patience == 0) ? "graph" : "auto";
+    return (threshold == 0) ? "graph" : "auto";
 }
 
 static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)

@@ -7,6 +7,7 @@
 #define UCX_MP_TOPO_TOOL_H
 
 #include <uct/cuda/base/wiring.h>
+#include <uct/cuda/multipath/model.h>
 #include <uct/cuda/multipath/plan.h>
 
 #include <stdbool.h>
@@ -86,6 +87,7 @@ void ucx_mp_topo_xml(const ucx_mp_topo_node_t *node, FILE *stream);
 /** A plan with what led to it. */
 typedef struct {
     uct_cuda_mp_config_t config; /**< From the environment */
+    uct_cuda_mp_model_t  model;  /**< Its constants */
     size_t               pieces; /**< Plans that the transfer is made of */
     size_t               piece;  /**< Bytes of one */
     uct_cuda_mp_plan_t   plan;   /**< Of one */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams or a graph: who is cheaper, and when a graph is worth building. */
+/* Streams or a graph: which is cheaper, and when a graph is worth building. */
 #include "nodes.h"
 
 #include <uct/cuda/multipath/cost.h>
@@ -20,47 +20,49 @@ protected:
 
     bool wants()
     {
-        m_patience = 12345;
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config,
-                                            &m_patience);
+        m_threshold = 12345;
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config, &m_model,
+                                            &m_threshold);
     }
 
     Config                              m_config;
     std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
-    unsigned                            m_patience;
+    uct_cuda_mp_model_t                 m_model = uct_cuda_mp_model_builtin;
+    unsigned                            m_threshold;
 };
 
 
 /* Rows of the measurement, a place between two, and one behind the last */
 TEST_F(test_cost, as_measured)
 {
-    EXPECT_NEAR(27.2e-6, uct_cuda_mp_cost_retarget(16), 1e-9);
-    EXPECT_NEAR(72e-6, uct_cuda_mp_cost_build(16), 1e-9);
-    EXPECT_NEAR(108e-6, uct_cuda_mp_cost_retarget(64), 1e-9);
-    EXPECT_NEAR((8.8e-6 + 27.2e-6) / 2, uct_cuda_mp_cost_retarget(10), 1e-9);
-    EXPECT_NEAR(108e-6 + (108e-6 - 27.2e-6), uct_cuda_mp_cost_retarget(112),
+    EXPECT_NEAR(27.2e-6, uct_cuda_mp_cost_retarget(&m_model, 16), 1e-9);
+    EXPECT_NEAR(72e-6, uct_cuda_mp_cost_build(&m_model, 16), 1e-9);
+    EXPECT_NEAR(108e-6, uct_cuda_mp_cost_retarget(&m_model, 64), 1e-9);
+    EXPECT_NEAR((8.8e-6 + 27.2e-6) / 2, uct_cuda_mp_cost_retarget(&m_model, 10),
                 1e-9);
+    EXPECT_NEAR(108e-6 + (108e-6 - 27.2e-6),
+                uct_cuda_mp_cost_retarget(&m_model, 112), 1e-9);
 }
 
 /* By then streams have cost as much more as the building does, and not a whole
  * turn more than that */
-TEST_F(test_cost, patience_breaks_even)
+TEST_F(test_cost, the_threshold_breaks_even)
 {
     for (unsigned copies = 2; copies <= 512; ++copies) {
-        double saved = uct_cuda_mp_cost_streams(copies) -
-                       uct_cuda_mp_cost_retarget(copies);
-        double extra = uct_cuda_mp_cost_build(copies);
-        unsigned patience = uct_cuda_mp_cost_patience(copies);
+        double saved = uct_cuda_mp_cost_streams(&m_model, copies) -
+                       uct_cuda_mp_cost_retarget(&m_model, copies);
+        double extra = uct_cuda_mp_cost_build(&m_model, copies);
+        unsigned threshold = uct_cuda_mp_cost_build_threshold(&m_model, copies);
 
-        if (patience == UCT_CUDA_MP_COST_NEVER) {
+        if (threshold == UCT_CUDA_MP_COST_NEVER) {
             EXPECT_LE(saved, 0) << copies;
             continue;
         }
 
-        ASSERT_GE(patience, 1u);
-        EXPECT_GE(patience * saved, extra) << copies;
-        if (patience > 1) {
-            EXPECT_LE((patience - 1) * saved, extra) << copies;
+        ASSERT_GE(threshold, 1u);
+        EXPECT_GE(threshold * saved, extra) << copies;
+        if (threshold > 1) {
+            EXPECT_LE((threshold - 1) * saved, extra) << copies;
         }
     }
 }
@@ -70,14 +72,14 @@ TEST_F(test_cost, patience_breaks_even)
 TEST_F(test_cost, long_transfers_hide_the_building)
 {
     m_plan->num_steps = 5;
-    m_plan->seconds   = uct_cuda_mp_cost_build(5) * 0.9;
+    m_plan->seconds   = uct_cuda_mp_cost_build(&m_model, 5) * 0.9;
     ASSERT_TRUE(wants());
-    EXPECT_EQ(uct_cuda_mp_cost_patience(5), m_patience);
-    EXPECT_GT(m_patience, 1u);
+    EXPECT_EQ(uct_cuda_mp_cost_build_threshold(&m_model, 5), m_threshold);
+    EXPECT_GT(m_threshold, 1u);
 
-    m_plan->seconds = uct_cuda_mp_cost_build(5) * 1.1;
+    m_plan->seconds = uct_cuda_mp_cost_build(&m_model, 5) * 1.1;
     ASSERT_TRUE(wants());
-    EXPECT_EQ(1u, m_patience);
+    EXPECT_EQ(1u, m_threshold);
 
     m_plan->num_steps = 2; /* 6 us by streams, 7 by a graph */
     m_plan->seconds   = 1;
@@ -102,6 +104,11 @@ TEST_F(test_cost, streams_that_keep_up)
     m_plan->seconds = 115e-6;
     EXPECT_TRUE(wants());
 
+    /* A quicker processor */
+    m_model.submit_chunk *= 0.9;
+    EXPECT_FALSE(wants());
+    m_model.submit_chunk /= 0.9;
+
     /* No direct copy that could go ahead */
     m_plan->seconds        = 116e-6;
     m_plan->paths[0].slots = 1;
@@ -111,13 +118,13 @@ TEST_F(test_cost, streams_that_keep_up)
 TEST_F(test_cost, variables)
 {
     EXPECT_TRUE(wants()); /* AUTO */
-    EXPECT_GE(m_patience, 1u);
+    EXPECT_GE(m_threshold, 1u);
 
     m_plan->num_steps = 2; /* 6 us by streams, 7 by a graph */
     EXPECT_FALSE(wants());
     m_config.set("_GRAPH", "y");
     EXPECT_TRUE(wants());
-    EXPECT_EQ(0u, m_patience);
+    EXPECT_EQ(0u, m_threshold);
 
     m_config.set("_GRAPH_MIN_SIZE", "65m");
     EXPECT_FALSE(wants());
@@ -131,5 +138,23 @@ TEST_F(test_cost, variables)
     EXPECT_FALSE(wants()); /* never launched again */
 
     m_config.set("_GRAPH_CACHE_SIZE", "64").set("_GRAPH", "n");
+    EXPECT_FALSE(wants());
+}
+
+/* The node's own constants: half the time to submit a copy is half the time of
+ * graphs, too; a driver that takes longer for them is not */
+TEST_F(test_cost, as_the_node_is)
+{
+    double launch = uct_cuda_mp_cost_retarget(&m_model, 16);
+
+    ASSERT_TRUE(wants());
+    unsigned threshold   = m_threshold;
+    m_model.submit_copy /= 2;
+    EXPECT_NEAR(launch / 2, uct_cuda_mp_cost_retarget(&m_model, 16), 1e-12);
+    EXPECT_TRUE(wants());
+    EXPECT_EQ(threshold, m_threshold);
+
+    m_model.graph = 2;
+    EXPECT_NEAR(launch, uct_cuda_mp_cost_retarget(&m_model, 16), 1e-12);
     EXPECT_FALSE(wants());
 }

@@ -1862,6 +1862,28 @@ TEST_P(test_engine_tuning, is_followed)
     }
 }
 
+/* Streams or graphs is a question to the node's constants, too: as in
+ * built_behind_streams, or never */
+TEST_P(test_engine_tuning, says_what_graphs_cost)
+{
+    for (std::string cost : {"1", "20"}) {
+        messages.clear();
+        table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
+              "model graph " + cost +
+                      "\n48.0:48.0,48.0:12.0 1m 16m "
+                      "direct:.5,relay2:.5:16 auto");
+        create("64");
+        for (int i = 0; i < 4; ++i) {
+            transfer(0, 1, 12 * MiB);
+        }
+        EXPECT_EQ(4 * 6 * MiB, bytes(3, 1));
+        EXPECT_EQ((cost == "1") ? (Counters{0, 1, 2, 0, 0}) :
+                                  (Counters{0, 0, 0, 0, 0}),
+                  counters());
+        set_node(beluga(), 4);
+    }
+}
+
 TEST_P(test_engine_tuning, is_refused)
 {
     const std::string node = "4 gpus, 12 x 48.0:48.0,48.0:12.0";

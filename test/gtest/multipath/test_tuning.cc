@@ -76,9 +76,11 @@ protected:
                 << m_error;
     }
 
-    bool wants_graph(const Config &config, unsigned *patience_p = NULL)
+    bool wants_graph(const Config &config, unsigned *threshold_p = NULL)
     {
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config, patience_p);
+        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config,
+                                            &uct_cuda_mp_model_builtin,
+                                            threshold_p);
     }
 
     void plan(const Config &config, int src, int dst, size_t size,
@@ -505,7 +507,7 @@ TEST_F(test_tuning, order_of_chunks)
 
 TEST_F(test_tuning, order_of_executors)
 {
-    unsigned patience = 99;
+    unsigned threshold = 99;
 
     ASSERT_EQ(UCS_OK,
               read(HEAD + PAIR + " 1m 4m relay1:1:1 graph\n" +
@@ -516,8 +518,8 @@ TEST_F(test_tuning, order_of_executors)
     /* Two copies: by cost never a graph */
     plan(Config(), 0, 1, 4 * MiB);
     ASSERT_EQ(2, m_plan->num_steps);
-    EXPECT_TRUE(wants_graph(Config(), &patience));
-    EXPECT_EQ(0u, patience);
+    EXPECT_TRUE(wants_graph(Config(), &threshold));
+    EXPECT_EQ(0u, threshold);
     EXPECT_FALSE(wants_graph(Config().set("_GRAPH", "n")));
     EXPECT_FALSE(wants_graph(Config().set("_GRAPH_MIN_SIZE", "5m")));
     EXPECT_FALSE(wants_graph(Config().set("_GRAPH_CACHE_SIZE", "0")));
@@ -529,8 +531,8 @@ TEST_F(test_tuning, order_of_executors)
     EXPECT_FALSE(wants_graph(Config()));
     EXPECT_TRUE(wants_graph(Config().set("_GRAPH", "y")));
     plan(Config(), 0, 1, 64 * MiB);
-    EXPECT_TRUE(wants_graph(Config(), &patience));
-    EXPECT_GT(patience, 0u);
+    EXPECT_TRUE(wants_graph(Config(), &threshold));
+    EXPECT_GT(threshold, 0u);
 
     /* Not the line's plan, so not its executor either */
     plan(Config().set("_PATHS", "direct,gpu2,gpu3").set("_CHUNKS", "20"), 0, 1,

@@ -7,6 +7,7 @@
 #define UCT_CUDA_MP_COST_H
 
 #include <uct/cuda/multipath/config.h>
+#include <uct/cuda/multipath/model.h>
 #include <uct/cuda/multipath/plan.h>
 
 #include <stdbool.h>
@@ -19,16 +20,20 @@ BEGIN_C_DECLS
 
 
 /** Seconds to submit this many copies through streams. */
-double uct_cuda_mp_cost_streams(unsigned copies);
+double uct_cuda_mp_cost_streams(const uct_cuda_mp_model_t *model,
+                                unsigned copies);
 
 
 /** Seconds to launch a graph of this many copies after all of them have been
- *  given other addresses. */
-double uct_cuda_mp_cost_retarget(unsigned copies);
+ *  given other addresses. What graphs cost goes with what a copy costs: both
+ *  are the processor's and the driver's. */
+double uct_cuda_mp_cost_retarget(const uct_cuda_mp_model_t *model,
+                                 unsigned copies);
 
 
 /** Seconds to build a graph of this many copies and to launch it once. */
-double uct_cuda_mp_cost_build(unsigned copies);
+double uct_cuda_mp_cost_build(const uct_cuda_mp_model_t *model,
+                              unsigned copies);
 
 
 /**
@@ -39,7 +44,8 @@ double uct_cuda_mp_cost_build(unsigned copies);
  *
  * @return At least 1, or UCT_CUDA_MP_COST_NEVER if a launch saves nothing.
  */
-unsigned uct_cuda_mp_cost_patience(unsigned copies);
+unsigned uct_cuda_mp_cost_build_threshold(const uct_cuda_mp_model_t *model,
+                                          unsigned copies);
 
 
 /**
@@ -52,14 +58,16 @@ unsigned uct_cuda_mp_cost_patience(unsigned copies);
  * puts of 64 MiB with a host path of 4 chunks took 168 us, by graphs 175, and
  * windows of them went at 424 GB/s, by graphs 408 (measured on H200).
  *
- * @param patience_p  Filled if so: how often the shape goes through streams
- *                    before a graph is built behind them. Once, if the transfer
- *                    takes longer than the building. 0: a graph is built at
- *                    once, and launched. May be NULL.
+ * @param model        The node's, as the plan's seconds are.
+ * @param threshold_p  Filled if so: how often the shape goes through streams
+ *                     before a graph is built behind them. Once, if the
+ *                     transfer takes longer than the building. 0: a graph is
+ *                     built at once, and launched. May be NULL.
  */
 bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
                                   const uct_cuda_mp_config_t *config,
-                                  unsigned *patience_p);
+                                  const uct_cuda_mp_model_t *model,
+                                  unsigned *threshold_p);
 
 
 END_C_DECLS

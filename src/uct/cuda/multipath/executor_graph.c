@@ -755,7 +755,8 @@ static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
     unsigned threshold;
 
     graphs->is_wanted = false;
-    if (!uct_cuda_mp_cost_wants_graph(work->plan, work->config, &threshold) ||
+    if (!uct_cuda_mp_cost_wants_graph(work->plan, work->config, work->model,
+                                      &threshold) ||
         (graphs->failures >= MAX_FAILURES) || !driver_has_graphs()) {
         return UCS_ERR_NO_RESOURCE;
     }

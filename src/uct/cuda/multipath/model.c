@@ -4,7 +4,6 @@
 
 #include <float.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 
@@ -19,14 +18,6 @@
 /* ... and where they take paths by turns: several rounds of any node's */
 #define MAX_TURNS 24u
 
-/* Processor time, seconds, that a message of a window with host memory takes
- * besides submitting its copies, and that each of its paths does: their events,
- * contexts and mappings. Measured beside H200 (MPI, UCX 1.22): 64 KiB, which
- * one copy takes, go at 6.7 us from a GPU and at 13.6 us to one; 1 MiB over two
- * paths at 20 to 26 us, 4 MiB over four at 47 to 58 us. */
-#define MESSAGE_TIME 7e-6
-#define PATH_TIME    2e-6
-
 /* Chunks are chosen for a time that depends on them; it settles at once */
 #define ROUNDS 3
 
@@ -34,67 +25,6 @@
 typedef uct_cuda_mp_case_t       problem_t;
 typedef uct_cuda_mp_model_path_t candidate_t;
 typedef uct_cuda_mp_split_t      split_t;
-
-
-/* Measured on H200: 2.9 us a copy and 0.35 us an event operation, of which a
- * chunk has four; 3 us lost between chunks over a GPU, in paths of 16 to 64.
- *
- * The host's path, from copies by hand beside a direct one of 90 to 93 % of 64
- * to 512 MiB, in 4, 6, 8, 9, 12 and 16 chunks (driver 580.159): what leaves the
- * GPU takes  bytes / 55.4 GB/s + 7.2 us a chunk  (2.9 us where the GPU sends
- * nothing else), the last chunk's second copy comes 8 us behind, and from the
- * first call to the end of an empty path it is 20 us, 6 more than the latencies
- * of its links say. doubt_host: 64 MiB gained 8 us by hand, 5 to 9 in puts, on
- * two machines.
- *
- * start_relay, doubt_relay: relays with host memory at one end, one chunk
- * beside a direct copy, by hand on two machines: empty they take 22 us from a
- * GPU and 14 to 21 to one, where the latencies of their links say 17; the same
- * messages differ by 8 us. 1 MiB from a GPU takes 24 to 32 us with one and 26
- * to 28 without; under MPI to a GPU 2 and 11 % longer with one.
- *
- * wait: chains of staged chunks against copies alone; poll: an event query that
- * finds it done; join: not to be seen in them. */
-const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
-    .submit_copy       = 2.9e-6,
-    .submit_chunk      = 2 * 2.9e-6 + 4 * 0.35e-6,
-    .gap_gpu           = 3e-6,
-    .gap_host          = 7.2e-6,
-    .start_host        = 6e-6,
-    .doubt_host        = 5e-6,
-    .start_relay       = 6e-6,
-    .doubt_relay       = 5e-6,
-    .gpu_efficiency    = 1,
-    .host_efficiency   = 1,
-    .socket_efficiency = 1,
-    .wait              = 1.5e-6,
-    .poll              = 1.5e-6,
-    .join              = 0,
-    .min_gain          = 1.02
-};
-
-
-#define CONSTANT(_name, _min, _max) \
-    {#_name, offsetof(uct_cuda_mp_model_t, _name), _min, _max}
-
-const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[] = {
-    CONSTANT(submit_copy, 0, 1e-3),
-    CONSTANT(submit_chunk, 0, 1e-3),
-    CONSTANT(gap_gpu, 0, 1e-3),
-    CONSTANT(gap_host, 0, 1e-3),
-    CONSTANT(start_host, -1e-3, 1e-3),
-    CONSTANT(doubt_host, -1e-9, 1e-3),
-    CONSTANT(start_relay, -1e-3, 1e-3),
-    CONSTANT(doubt_relay, -1e-9, 1e-3),
-    CONSTANT(gpu_efficiency, 0, 2),
-    CONSTANT(host_efficiency, 0, 2),
-    CONSTANT(socket_efficiency, 0, 4),
-    CONSTANT(wait, -1e-9, 1e-3),
-    CONSTANT(poll, -1e-9, 1e-3),
-    CONSTANT(join, -1e-9, 1e-3),
-    CONSTANT(min_gain, 0.99, 10),
-    {NULL, 0, 0, 0}
-};
 
 
 static double min_double(double a, double b)
@@ -130,30 +60,6 @@ lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
 double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
 {
     return lane_link(topo, lane)->bandwidth;
-}
-
-bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
-                           const char *text)
-{
-    const uct_cuda_mp_model_constant_t *constant =
-            &uct_cuda_mp_model_constants[index];
-    char *end;
-    double value;
-
-    value = strtod(text, &end);
-    if ((end == text) || (*end != '\0') || !(value > constant->min) ||
-        !(value <= constant->max)) {
-        return false;
-    }
-
-    *(double*)((char*)model + constant->offset) = value;
-    return true;
-}
-
-double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index)
-{
-    return *(const double*)((const char*)model +
-                            uct_cuda_mp_model_constants[index].offset);
 }
 
 double uct_cuda_mp_model_limit(const problem_t *problem, int limit)
@@ -861,7 +767,7 @@ static void turn_times(const problem_t *problem, split_t *split, unsigned path,
     split->chunks[path] = chunks;
     *seconds_p          = problem->size / rate + chunks * candidate->gap;
     *work_p             = path_submit_time(problem, candidate, chunks) +
-                          MESSAGE_TIME + PATH_TIME;
+                          problem->model->message + problem->model->path;
 }
 
 static unsigned window_of(const problem_t *problem)
@@ -918,7 +824,7 @@ double uct_cuda_mp_model_window(const problem_t *problem, const split_t *split)
         work += path_submit_time(problem, split->paths[i], split->chunks[i]);
     }
 
-    work += MESSAGE_TIME + split->count * PATH_TIME;
+    work += problem->model->message + split->count * problem->model->path;
     return max_double(split->seconds,
                       work + problem->size / rate / window_of(problem));
 }

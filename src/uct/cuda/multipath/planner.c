@@ -752,12 +752,8 @@ static bool is_queued(const uct_cuda_mp_load_t *load)
 
 static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
 {
-    if (know->model != NULL) {
-        return know->model;
-    }
-
-    return (know->tuning != NULL) ? &know->tuning->model :
-                                    &uct_cuda_mp_model_builtin;
+    return (know->model != NULL) ? know->model :
+                                   uct_cuda_mp_tuning_model(know->tuning);
 }
 
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,

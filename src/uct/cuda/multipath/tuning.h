@@ -119,6 +119,14 @@ uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,
                         uct_cuda_end_t dst, size_t size);
 
 
+/** The model's constants by a table; by none (NULL), the built-in ones. */
+static inline const uct_cuda_mp_model_t *
+uct_cuda_mp_tuning_model(const uct_cuda_mp_tuning_t *tuning)
+{
+    return (tuning != NULL) ? &tuning->model : &uct_cuda_mp_model_builtin;
+}
+
+
 END_C_DECLS
 
 #endif
