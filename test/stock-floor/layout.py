@@ -13,12 +13,15 @@ def _read_facts():
     with open(FACTS) as facts:
         for line in facts:
             words = line.split()
-            if not words or words[0].startswith('#') or words[-1] == '-':
+            if not words or words[0].startswith('#'):
+                continue
+            value = words[2 + 22 - 13]      # the first column is 1.13's
+            if value == '-':
                 continue
             if words[0] == 'constant':
-                constants[words[1]] = int(words[-1])
+                constants[words[1]] = int(value)
             else:
-                offsets.setdefault(words[0], {})[words[1]] = int(words[-1])
+                offsets.setdefault(words[0], {})[words[1]] = int(value)
     return offsets, constants
 
 

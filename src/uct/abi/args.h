@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Arguments and small structures of UCX which only grew at their end from 1.13
- * to 1.22. A field that came later is behind a bit of field_mask which older
+ * to 1.23. A field that came later is behind a bit of field_mask which older
  * releases never set, so it may be declared for all.
  */
 

@@ -331,13 +331,21 @@ static ucs_status_t uct_abi_host_load_symbols(uct_abi_host_t *host,
     return UCS_OK;
 }
 
+static uct_abi_fn_t uct_abi_symbol_find(void *libuct, const char *name)
+{
+    uct_abi_fn_t fn;
+
+    *(void**)&fn = dlsym(libuct, name);
+    return fn;
+}
+
 /* Compare what can be seen of the running libraries with the description of
  * the release they say they are: a snapshot between two releases, or one built
  * with other options, must not pass. Returns what differs, or NULL. */
 static const char *uct_abi_host_verify(const uct_abi_host_t *host, void *libuct)
 {
     const uct_abi_release_t *release = host->release;
-    const uct_abi_release_t *next    = uct_abi_release_find(release->minor + 1);
+    const uct_abi_release_t *next    = uct_abi_release_next(release);
     const struct {
         const char *name;
         size_t     size;
@@ -374,7 +382,30 @@ static const char *uct_abi_host_verify(const uct_abi_host_t *host, void *libuct)
         }
     }
 
-    return NULL;
+    /* A number that UCX's own branch still goes by may come with tables that
+     * are not in its last description yet */
+    return (next != NULL) ? NULL :
+                            uct_abi_tables_verify(release, uct_abi_symbol_find,
+                                                  libuct);
+}
+
+/* Of the descriptions by one number, the one that holds; else release stays
+ * the first. Returns what differs from the last one, or NULL. */
+static const char *uct_abi_host_choose(uct_abi_host_t *host, void *libuct)
+{
+    const uct_abi_release_t *first = host->release;
+    const char *missing            = NULL;
+
+    for (; (host->release != NULL) && (host->release->minor == first->minor);
+         host->release = uct_abi_release_next(host->release)) {
+        missing = uct_abi_host_verify(host, libuct);
+        if (missing == NULL) {
+            return NULL;
+        }
+    }
+
+    host->release = first;
+    return missing;
 }
 
 ucs_status_t uct_abi_host_identify(const void *address, uct_abi_host_t *host_p,
@@ -418,7 +449,7 @@ ucs_status_t uct_abi_host_identify(const void *address, uct_abi_host_t *host_p,
         goto err;
     }
 
-    missing = uct_abi_host_verify(host_p, libuct);
+    missing = uct_abi_host_choose(host_p, libuct);
     if (missing != NULL) {
         snprintf(reason, max, "it says %u.%u but differs from it in %s", major,
                  minor, missing);

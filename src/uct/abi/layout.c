@@ -38,33 +38,39 @@ static const uct_abi_parser_layout_t parser_17 = {40, 48};
 
 /* close, query, mem_alloc, mem_free, mem_advise, mem_reg, mem_dereg, mem_query,
  * mkey_pack, mem_attach, detect_memory_type, mem_elem_pack,
- * is_sockaddr_accessible */
+ * is_sockaddr_accessible, mem_elem_release */
 static const uct_abi_layout_t md_ops_13 =
-        {88, {0, 8, 16, 24, 32, 40, 48, 56, 64, NO, 80, NO, 72}};
+        {88, {0, 8, 16, 24, 32, 40, 48, 56, 64, NO, 80, NO, 72, NO}};
 static const uct_abi_layout_t md_ops_14 =
-        {96, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 88, NO, 80}};
+        {96, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 88, NO, 80, NO}};
 static const uct_abi_layout_t md_ops_16 =
-        {88, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, NO, NO}};
+        {88, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, NO, NO, NO}};
 static const uct_abi_layout_t md_ops_21 =
-        {96, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, NO}};
+        {96, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, NO, NO}};
+static const uct_abi_layout_t md_ops_22_1 =
+        {104, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, NO, 96}};
 
 /* iface_query_v2, iface_estimate_perf, iface_vfs_refresh, ep_query,
  * ep_invalidate, ep_connect_to_ep_v2, iface_is_reachable_v2, ep_is_connected,
- * ep_get_device_ep, ep_put_sgl_zcopy, iface_mem_element_pack */
+ * ep_get_device_ep, ep_put_sgl_zcopy, iface_mem_element_pack,
+ * ep_get_sgl_zcopy, ep_outstanding_purge */
 static const uct_abi_layout_t internal_ops_13 =
-        {32, {NO, 0, 8, 16, 24, NO, NO, NO, NO, NO, NO}};
+        {32, {NO, 0, 8, 16, 24, NO, NO, NO, NO, NO, NO, NO, NO}};
 static const uct_abi_layout_t internal_ops_14 =
-        {40, {NO, 0, 8, 16, 24, 32, NO, NO, NO, NO, NO}};
+        {40, {NO, 0, 8, 16, 24, 32, NO, NO, NO, NO, NO, NO, NO}};
 static const uct_abi_layout_t internal_ops_15 =
-        {48, {NO, 0, 8, 16, 24, 32, 40, NO, NO, NO, NO}};
+        {48, {NO, 0, 8, 16, 24, 32, 40, NO, NO, NO, NO, NO, NO}};
 static const uct_abi_layout_t internal_ops_16 =
-        {56, {NO, 0, 8, 16, 24, 32, 40, 48, NO, NO, NO}};
+        {56, {NO, 0, 8, 16, 24, 32, 40, 48, NO, NO, NO, NO, NO}};
 static const uct_abi_layout_t internal_ops_20 =
-        {80, {0, 8, 16, 32, 40, 48, 56, 64, 72, NO, 24}};
+        {80, {0, 8, 16, 32, 40, 48, 56, 64, 72, NO, 24, NO, NO}};
 static const uct_abi_layout_t internal_ops_21 =
-        {64, {NO, 0, 8, 16, 24, 32, 40, 48, 56, NO, NO}};
+        {64, {NO, 0, 8, 16, 24, 32, 40, 48, 56, NO, NO, NO, NO}};
 static const uct_abi_layout_t internal_ops_22 =
-        {80, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, NO}};
+        {80, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, NO, NO, NO}};
+
+static const uct_abi_layout_t internal_ops_23 =
+        {96, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, NO, 80, 88}};
 
 /* field_mask, max_alloc, max_reg, flags, reg_mem_types, reg_nonblock_mem_types,
  * cache_mem_types, gva_mem_types, detect_mem_types, alloc_mem_types,
@@ -142,14 +148,33 @@ static const uct_abi_release_t uct_abi_releases[] = {
      140, 432, 10, MD_FLAGS_19, "uct_md_mem_elem_pack"},
     {22, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_21,
      &internal_ops_22, &md_attr_22, &perf_attr_19, &perf_bits_19,
-     140, 448, 10, MD_FLAGS_19, "uct_md_mem_query_v2"}
+     140, 448, 10, MD_FLAGS_19, "uct_md_mem_query_v2"},
+    /* as it stands on the branch of 1.22 */
+    {22, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_22_1,
+     &internal_ops_22, &md_attr_22, &perf_attr_19, &perf_bits_19,
+     140, 448, 10, MD_FLAGS_19, "uct_md_mem_elem_release"},
+    {23, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_22_1,
+     &internal_ops_23, &md_attr_22, &perf_attr_19, &perf_bits_19,
+     140, 448, 10, MD_FLAGS_19, "uct_ep_get_sgl_zcopy"}
 };
+
+#define NUM_RELEASES (sizeof(uct_abi_releases) / sizeof(uct_abi_releases[0]))
 
 const uct_abi_release_t *uct_abi_release_find(unsigned minor)
 {
-    if ((minor < UCT_ABI_RELEASE_FIRST) || (minor > UCT_ABI_RELEASE_LAST)) {
-        return NULL;
+    unsigned i;
+
+    for (i = 0; i < NUM_RELEASES; ++i) {
+        if (uct_abi_releases[i].minor == minor) {
+            return &uct_abi_releases[i];
+        }
     }
 
-    return &uct_abi_releases[minor - UCT_ABI_RELEASE_FIRST];
+    return NULL;
+}
+
+const uct_abi_release_t *uct_abi_release_next(const uct_abi_release_t *release)
+{
+    return (release == &uct_abi_releases[NUM_RELEASES - 1]) ? NULL :
+                                                              release + 1;
 }

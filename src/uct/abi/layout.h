@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #define UCT_ABI_RELEASE_FIRST 13 /* minor numbers of UCX 1.x */
-#define UCT_ABI_RELEASE_LAST  22
+#define UCT_ABI_RELEASE_LAST  23
 #define UCT_ABI_NONE          (-1)
 #define UCT_ABI_FIELDS_MAX    24
 
@@ -39,13 +39,14 @@ extern "C" {
 #define UCT_ABI_MD_OPS_FIELDS(_) \
     _(close) _(query) _(mem_alloc) _(mem_free) _(mem_advise) _(mem_reg) \
     _(mem_dereg) _(mem_query) _(mkey_pack) _(mem_attach) \
-    _(detect_memory_type) _(mem_elem_pack) _(is_sockaddr_accessible)
+    _(detect_memory_type) _(mem_elem_pack) _(is_sockaddr_accessible) \
+    _(mem_elem_release)
 
 #define UCT_ABI_INTERNAL_OPS_FIELDS(_) \
     _(iface_query_v2) _(iface_estimate_perf) _(iface_vfs_refresh) _(ep_query) \
     _(ep_invalidate) _(ep_connect_to_ep_v2) _(iface_is_reachable_v2) \
     _(ep_is_connected) _(ep_get_device_ep) _(ep_put_sgl_zcopy) \
-    _(iface_mem_element_pack)
+    _(iface_mem_element_pack) _(ep_get_sgl_zcopy) _(ep_outstanding_purge)
 
 #define UCT_ABI_MD_ATTR_FIELDS(_) \
     _(field_mask) _(max_alloc) _(max_reg) _(flags) _(reg_mem_types) \
@@ -129,8 +130,13 @@ typedef struct {
                                                     from this release on */
 } uct_abi_release_t;
 
-/* The release with this minor number, or NULL. */
+/* The first description that goes by this minor number, or NULL. */
 const uct_abi_release_t *uct_abi_release_find(unsigned minor);
+
+/* The description after this one, in the order in which UCX made them, or NULL.
+ * Several may go by one number: a layout can change under it. */
+const uct_abi_release_t *
+uct_abi_release_next(const uct_abi_release_t *release);
 
 static inline void *
 uct_abi_at(const uct_abi_layout_t *layout, const void *base, int field)

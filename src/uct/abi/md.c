@@ -299,6 +299,17 @@ static ucs_status_t uct_abi_md_mem_elem_pack(uct_md_h md, uct_mem_h memh,
                    ops->mem_elem_pack(uct_abi_md(md), memh, rkey, mem_elem);
 }
 
+/* With mem_elem_release came what that is handed: nothing of ours, since the
+ * key keeps the mapping until it is released itself. */
+static ucs_status_t uct_abi_md_mem_elem_pack_22_1(uct_md_h md, uct_mem_h memh,
+                                                  uct_rkey_t rkey,
+                                                  void *mem_elem,
+                                                  void **release_handle_p)
+{
+    *release_handle_p = NULL;
+    return uct_abi_md_mem_elem_pack(md, memh, rkey, mem_elem);
+}
+
 void uct_abi_md_ops_emit(uct_abi_host_t *host)
 {
     const uct_abi_layout_t *layout = host->release->md_ops;
@@ -320,7 +331,12 @@ void uct_abi_md_ops_emit(uct_abi_host_t *host)
     UCT_ABI_MD_OPS_SET(mem_query, uct_abi_md_mem_query);
     UCT_ABI_MD_OPS_SET(detect_memory_type, uct_abi_md_detect_memory_type);
     UCT_ABI_MD_OPS_SET(is_sockaddr_accessible, uct_abi_zero);
-    UCT_ABI_MD_OPS_SET(mem_elem_pack, uct_abi_md_mem_elem_pack);
+    UCT_ABI_MD_OPS_SET(mem_elem_release, uct_abi_zero);
+    if (uct_abi_has(layout, UCT_ABI_MD_OPS_mem_elem_release)) {
+        UCT_ABI_MD_OPS_SET(mem_elem_pack, uct_abi_md_mem_elem_pack_22_1);
+    } else {
+        UCT_ABI_MD_OPS_SET(mem_elem_pack, uct_abi_md_mem_elem_pack);
+    }
 
     if (minor < 14) {
         UCT_ABI_MD_OPS_SET(mem_reg, uct_abi_md_mem_reg_13);

@@ -39,7 +39,7 @@ public:
             while (words >> word) {
                 values.push_back((word == "-") ? ABSENT : std::stoi(word));
             }
-            if (values.size() != 10) {
+            if (values.size() != 11) {
                 throw std::runtime_error("bad line: " + line);
             }
             m_values[{object, field}] = values;
