@@ -19,8 +19,22 @@ release_of() {
     chmod +x "$ucx_info"
 }
 
+# release_moves RUN: a message from GPU to GPU through that UCX, every byte looked
+# at, by a program that takes the UCX of the library path
+release_moves() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
+    [ -x "$program" ] || { say "no MPI, and so no $program"; return 0; }
+    export UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc
+    case $ucx_info in
+        "$ucx_mp_deps"/*) export LD_LIBRARY_PATH=${ucx_info%/bin/*}/lib ;;
+    esac
+    passing_on '^ucx_mp_lives: exit, process 0: [1-9][0-9]* messages, 0 wrong' \
+        "$1" --emulate beluga "$program" exit
+}
+
 # release_takes RELEASE PREFIX: our module is that UCX's CUDA module (only ours
-# has multi-path settings) and finds the emulated GPUs, without a complaint
+# has multi-path settings), finds the emulated GPUs, without a complaint, and
+# moves what it should
 release_takes() {
     local ucx_info run=$2/bin/ucx_mp_run output
     release_of "$1" || return
@@ -38,41 +52,18 @@ release_takes() {
         say "ucx_info complains"
         return 1
     fi
+    release_moves "$run"
 }
 
-# A newer UCX, with hashed names: NIXL's wheel carries 1.23. The module is put
-# under it by hand; the program must run on, with one warning.
-release_stays_out() {
-    local libucp output lib=$ucx_mp_prefix/lib/ucx-mp
+# nixl_check ARGUMENTS...: test/nixl/check with NIXL's wheel, which carries its
+# own UCX 1.23 under hashed names
+nixl_check() {
+    local numpy=$ucx_mp_deps/numpy
     wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12 1.5.1"; return; }
-    libucp=$(find "$ucx_mp_deps/nixl" -name 'libucp-*.so*' | head -1)
-    [ -n "$libucp" ] || { say "no libucp in nixl-cu12"; return 1; }
-    output=$(LD_PRELOAD=$lib/libucx_mp_preload.so \
-             UCX_PLUGIN_PATH=$lib/plugin python3 - "$libucp" 2>&1 <<'END'
-import ctypes
-import os
-import sys
-ucp = ctypes.CDLL(sys.argv[1])
-config = ctypes.c_void_p()
-assert ucp.ucp_config_read(None, None, ctypes.byref(config)) == 0
-# field_mask: features; features: tag matching
-params = (ctypes.c_uint64 * 64)(1, 1)
-major, minor = ctypes.c_uint(), ctypes.c_uint()
-release = ctypes.c_uint()
-ucp.ucp_get_version(ctypes.byref(major), ctypes.byref(minor),
-                    ctypes.byref(release))
-context = ctypes.c_void_p()
-assert ucp.ucp_init_version(major, minor, params, config,
-                            ctypes.byref(context)) == 0
-ucp.ucp_cleanup(context)
-print("UCX %d.%d runs on" % (major.value, minor.value), flush=True)
-os._exit(0)    # what else this wheel's libraries want at exit is not there
-END
-            ) || { say "$output"; return 1; }
-    say "$output"
-    grep -q '^UCX 1.23 runs on' <<< "$output" || return 1
-    [ "$(grep -ci 'WARN' <<< "$output")" -eq 1 ] ||
-        { say "one warning is expected"; return 1; }
+    wheel_folder numpy numpy || { skip "no numpy"; return; }
+    PYTHONPATH=$ucx_mp_deps/nixl:$numpy passing_on '^all right$' \
+        "$ucx_mp_prefix/bin/ucx_mp_run" --emulate hgx-h200 \
+        "$ucx_mp_top/test/nixl/check" "$@"
 }
 
 # The room's own tests once more, in every UCX that has been unpacked by now
@@ -104,6 +95,6 @@ for release in 1.14.1.post2 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 1.19.0 \
     step "ucx-${release%.post*}" full 240 \
          "release_takes $release $ucx_mp_prefix" "and so does this release"
 done
-step ucx-1.23 full 240 release_stays_out \
-     "it stays out of a UCX that it does not know (hashed names)"
+step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV" \
+     "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
 step ucx-abi full 300 releases_abi "tables and symbols, in each of them"

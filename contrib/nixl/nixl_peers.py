@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two NIXL agents with memory to move: in two processes, or both in this one.
+
+Memory comes from the CUDA driver itself (no framework is needed), so that it
+may be an emulated one.
+"""
+
+import ctypes
+import importlib
+import mmap
+import multiprocessing
+import os
+import time
+
+GPU, LOCKED, PAGEABLE = 'V', 'P', 'H'
+KINDS = {GPU: 'GPU memory', LOCKED: 'page-locked host memory',
+         PAGEABLE: 'pageable host memory'}
+CONTEXT_MAPPED = 1      # CU_MEMHOSTALLOC_PORTABLE
+
+
+class Failure(Exception):
+    """A sentence on what did not work."""
+
+
+class Driver:
+    """The CUDA driver, with the primary context of one GPU."""
+
+    def __init__(self, device):
+        try:
+            self.cuda = ctypes.CDLL('libcuda.so.1')
+        except OSError as error:
+            raise Failure('no CUDA driver: %s' % error)
+        self.device = device
+        self.call('cuInit', 0)
+        self.context = ctypes.c_void_p()
+        self.call('cuDevicePrimaryCtxRetain', ctypes.byref(self.context),
+                  device)
+        self.enter()
+
+    def enter(self):
+        self.call('cuCtxSetCurrent', self.context)
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        if result != 0:
+            raise Failure('%s on GPU %s: CUDA error %d'
+                          % (name, getattr(self, 'device', '?'), result))
+
+
+class Memory:
+    """Some bytes, of one kind."""
+
+    def __init__(self, driver, kind, size):
+        self.driver = driver
+        self.kind = kind
+        self.size = size
+        self.device = driver.device if kind == GPU else 0
+        self.segment = 'VRAM' if kind == GPU else 'DRAM'
+        driver.enter()
+        if kind == GPU:
+            address = ctypes.c_uint64()
+            driver.call('cuMemAlloc_v2', ctypes.byref(address),
+                        ctypes.c_size_t(size))
+            self.address = address.value
+        elif kind == LOCKED:
+            address = ctypes.c_void_p()
+            driver.call('cuMemHostAlloc', ctypes.byref(address),
+                        ctypes.c_size_t(size), CONTEXT_MAPPED)
+            self.address = address.value
+        else:
+            self.map = mmap.mmap(-1, size)
+            self.address = ctypes.addressof(
+                ctypes.c_char.from_buffer(self.map))
+
+    def write(self, data, offset=0):
+        self.driver.enter()
+        if self.kind != GPU:
+            ctypes.memmove(self.address + offset, data, len(data))
+            return
+        self.driver.call('cuMemcpyHtoD_v2',
+                         ctypes.c_uint64(self.address + offset), data,
+                         ctypes.c_size_t(len(data)))
+
+    def read(self):
+        self.driver.enter()
+        if self.kind != GPU:
+            return ctypes.string_at(self.address, self.size)
+        data = ctypes.create_string_buffer(self.size)
+        self.driver.call('cuMemcpyDtoH_v2', data,
+                         ctypes.c_uint64(self.address),
+                         ctypes.c_size_t(self.size))
+        return data.raw
+
+    def blocks(self, ranges):
+        """NIXL's descriptors of (offset, length) pairs."""
+        return [(self.address + offset, length, self.device)
+                for offset, length in ranges]
+
+
+def nixl_api():
+    """NIXL's Python module, of whichever wheel is there."""
+    missing = []
+    for name in ('nixl_cu12', 'nixl_cu13'):
+        try:
+            return importlib.import_module(name + '._api')
+        except ImportError as error:
+            missing.append(str(error))
+    raise Failure('no NIXL here: %s' % '; '.join(missing))
+
+
+class Agent:
+    """A NIXL agent with one piece of memory of each kind, registered."""
+
+    def __init__(self, name, device, size, kinds=tuple(KINDS)):
+        api = nixl_api()
+        self.name = name
+        self.driver = Driver(device)
+        self.memory = {kind: Memory(self.driver, kind, size)
+                       for kind in kinds}
+        self.nixl = api.nixl_agent(name,
+                                   api.nixl_agent_config(backends=['UCX']))
+        self.registered = [
+            self.nixl.register_memory([(memory.address, size, memory.device,
+                                        '')], memory.segment)
+            for memory in self.memory.values()]
+
+    def card(self):
+        """What a peer has to know."""
+        return (self.nixl.get_agent_metadata(),
+                {kind: memory.address for kind, memory in self.memory.items()},
+                self.driver.device)
+
+    def close(self):
+        for registered in self.registered:
+            self.nixl.deregister_memory(registered)
+        self.registered = []
+        self.nixl = None
+
+    def notifications(self, sender, count, limit_s=30):
+        """Waits for so many notifications of an agent; in order."""
+        end = time.monotonic() + limit_s
+        got = []
+        while len(got) < count and time.monotonic() < end:
+            got += self.nixl.get_new_notifs().get(sender, [])
+        return got
+
+    def answer(self, request, *arguments):
+        """What a peer asks for; both in one process and by a pipe."""
+        if request == 'card':
+            return self.card()
+        if request == 'write':
+            kind, data = arguments
+            return self.memory[kind].write(data)
+        if request == 'read':
+            return self.memory[arguments[0]].read()
+        if request == 'connect':
+            return self.nixl.add_remote_agent(arguments[0])
+        if request == 'notifications':
+            return self.notifications(*arguments)
+        raise Failure('no request %s' % request)
+
+
+class NearPeer:
+    """An agent in this process."""
+
+    def __init__(self, *arguments):
+        self.agent = Agent(*arguments)
+
+    def ask(self, *request):
+        return self.agent.answer(*request)
+
+    def close(self):
+        self.agent.close()
+
+
+def serve(pipe, arguments):
+    """The other process."""
+    try:
+        agent = Agent(*arguments)
+        while True:
+            pipe.send((True, agent.answer(*pipe.recv())))
+    except EOFError:
+        pass
+    except Exception as error:          # told to the asking process
+        pipe.send((False, '%s: %s' % (type(error).__name__, error)))
+    os._exit(0)
+
+
+class FarPeer:
+    """An agent in a process of its own."""
+
+    def __init__(self, *arguments):
+        spawn = multiprocessing.get_context('spawn')
+        self.pipe, other = spawn.Pipe()
+        self.process = spawn.Process(target=serve, args=(other, arguments),
+                                     daemon=True)
+        self.process.start()
+        other.close()
+
+    def ask(self, *request):
+        try:
+            self.pipe.send(request)
+            good, answer = self.pipe.recv()
+        except (EOFError, BrokenPipeError):
+            raise Failure('the other process is gone')
+        if not good:
+            raise Failure('in the other process: %s' % answer)
+        return answer
+
+    def close(self):
+        self.pipe.close()
+        self.process.join(10)
+
+
+class Pair:
+    """An agent and its peer, connected."""
+
+    def __init__(self, near, size, devices=(0, 1), suffix='',
+                 kinds=tuple(KINDS)):
+        peer_class = NearPeer if near else FarPeer
+        self.peer = peer_class('target' + suffix, devices[1], size, kinds)
+        self.agent = Agent('initiator' + suffix, devices[0], size, kinds)
+        metadata, self.addresses, self.peer_device = self.peer.ask('card')
+        self.peer_name = self.agent.nixl.add_remote_agent(metadata)
+        if isinstance(self.peer_name, bytes):
+            self.peer_name = self.peer_name.decode()
+
+    def remote_blocks(self, kind, ranges):
+        device = self.peer_device if kind == GPU else 0
+        return [(self.addresses[kind] + offset, length, device)
+                for offset, length in ranges]
+
+    def prepare(self, operation, kind, ranges, remote_kind, remote_ranges,
+                message=b''):
+        nixl = self.agent.nixl
+        memory = self.agent.memory[kind]
+        local = nixl.get_xfer_descs(memory.blocks(ranges), memory.segment)
+        remote = nixl.get_xfer_descs(
+            self.remote_blocks(remote_kind, remote_ranges),
+            'VRAM' if remote_kind == GPU else 'DRAM')
+        return nixl.initialize_xfer(operation, local, remote, self.peer_name,
+                                    message)
+
+    def run(self, handle, message=b'', limit_s=120):
+        """Starts a prepared transfer, waits; its time in seconds."""
+        nixl = self.agent.nixl
+        begin = time.perf_counter()
+        state = nixl.transfer(handle, message)
+        while state == 'PROC':
+            state = nixl.check_xfer_state(handle)
+            if time.perf_counter() - begin > limit_s:
+                raise Failure('a transfer is not done after %d s' % limit_s)
+        taken = time.perf_counter() - begin
+        if state != 'DONE':
+            raise Failure('a transfer ended in state %s' % state)
+        return taken
+
+    def release(self, handle):
+        self.agent.nixl.release_xfer_handle(handle)
+
+    def close(self):
+        self.agent.nixl.remove_remote_agent(self.peer_name)
+        self.agent.close()
+        self.peer.close()
