@@ -256,7 +256,10 @@ enum {
     CUEMU_OP_HOLD          = 1u << 2,
     /* A dependency belongs to another stream: adds node->cost.cross_stream if
        the operation really has to wait for one. */
-    CUEMU_OP_CROSS_STREAM  = 1u << 3
+    CUEMU_OP_CROSS_STREAM  = 1u << 3,
+    /* COPY: a kernel's own accesses, which no engine is set up for: no launch
+       latency, no setup, no completion latency */
+    CUEMU_OP_STREAMED      = 1u << 4
 };
 
 #define CUEMU_OP_PAYLOAD_SIZE 128

@@ -545,7 +545,8 @@ static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
     switch (op->desc.kind) {
     case CUEMU_OP_COPY:
         op->state    = CUEMU_OP_STATE_RUNNING;
-        op->in_setup = (cuemu_class_route(sim, cuemu_class_index(op))->setup >
+        op->in_setup = !(op->desc.flags & CUEMU_OP_STREAMED) &&
+                       (cuemu_class_route(sim, cuemu_class_index(op))->setup >
                         0);
         cuemu_flow_join(sim, index);
         break;
@@ -571,7 +572,9 @@ static void cuemu_flow_finish(cuemu_sim_t *sim, uint32_t index)
         cuemu_flow_join(sim, index);
     } else {
         cuemu_op_set_timer(sim, index, CUEMU_OP_STATE_LANDING,
-                           sim->time + route->complete);
+                           sim->time +
+                           ((op->desc.flags & CUEMU_OP_STREAMED) ?
+                            0 : route->complete));
     }
 }
 
@@ -664,7 +667,7 @@ static cuemu_status_t cuemu_op_desc_check(const cuemu_sim_t *sim,
         if (route == NULL) {
             return CUEMU_ERR_NO_ROUTE;
         }
-        *launch_p = route->launch;
+        *launch_p = (desc->flags & CUEMU_OP_STREAMED) ? 0 : route->launch;
         return CUEMU_OK;
     case CUEMU_OP_DELAY:
         return ((desc->duration >= 0) &&

@@ -59,6 +59,7 @@ static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
     ctx->gpu         = cuemu_process.gpu[device];
     ctx->flags       = flags;
     ctx->id          = cuemu_unique_id();
+    ctx->fault       = 0;
     ctx->streams     = NULL;
     ctx->null_stream = NULL;
     ctx->null_stream = cuemu_stream_new(ctx, 0, 0);
@@ -161,6 +162,7 @@ static void cuemu_context_end(cuemu_context_t *ctx)
     cuemu_mem_drop_context(ctx);
     cuemu_context_drop_peers(ctx);
     cuemu_stream_retire(ctx);
+    cuemu_module_retire(ctx);
     cuemu_object_retire(ctx);
     cuemu_unlock();
 }
@@ -578,7 +580,7 @@ CUEMU_API(cuCtxSynchronize, (void), ())
 
     cuemu_context_wait(ctx);
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
-    return CUDA_SUCCESS;
+    return cuemu_context_fault(ctx);
 }
 
 CUEMU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),

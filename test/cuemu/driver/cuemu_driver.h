@@ -134,6 +134,10 @@ typedef enum {
     CUEMU_OBJ_GRAPH,
     CUEMU_OBJ_NODE,
     CUEMU_OBJ_EXEC,
+    CUEMU_OBJ_MODULE,
+    CUEMU_OBJ_FUNCTION,
+    CUEMU_OBJ_LIBRARY,
+    CUEMU_OBJ_KERNEL,
     CUEMU_OBJ_LAST
 } cuemu_obj_type_t;
 
@@ -200,6 +204,7 @@ struct cuemu_context {
     int             primary;   /* one handle a device, dead or alive */
     int             refs;      /* of a primary one; a reset leaves them */
     int             alive;
+    int             fault;     /* CUresult of a kernel that failed, or 0 */
     unsigned        peers;     /* bit per GPU of the node: enabled */
     cuemu_stream_t *null_stream;
     cuemu_stream_t *streams;   /* all others */
@@ -278,6 +283,15 @@ typedef struct cuemu_mem {
     int              imported;    /* POOL: of another process's */
 } cuemu_mem_t;
 
+/* The piece around an address, inside a page of `size` bytes (a power of 2),
+   that a kernel of a GPU may use; its memory is there. Without a lock. */
+struct cuemu_ptx_range;
+void cuemu_mem_page(int gpu, uint64_t addr, uint64_t size,
+                    struct cuemu_ptx_range *range);
+
+/* Bytes into a GPU's memory, at once. */
+CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size);
+
 /* Looks up with cuemu_lock(); the result is valid while it is held. */
 cuemu_mem_t *cuemu_mem_find(uint64_t addr);
 
@@ -348,7 +362,8 @@ typedef enum {
     CUEMU_PAYLOAD_MOVE,
     CUEMU_PAYLOAD_FILL,
     CUEMU_PAYLOAD_CALL,   /* host function, of the process `owner` */
-    CUEMU_PAYLOAD_WATCH   /* somebody waits, see cuemu_work_watch() */
+    CUEMU_PAYLOAD_WATCH,  /* somebody waits, see cuemu_work_watch() */
+    CUEMU_PAYLOAD_KERNEL  /* kernel.c's */
 } cuemu_payload_kind_t;
 
 typedef struct {
@@ -436,6 +451,24 @@ void cuemu_work_wait(cuemu_op_id_t op); /* never with a lock held */
 
 /* Does what is due. Returns non-zero if anything happened. */
 int cuemu_work_progress(void);
+
+/* Room in the file behind GPU memory: 0, or -1 if there is none. */
+int cuemu_populate(int gpu, uint64_t offset, uint64_t size);
+
+/* ------------------------------------------------------------- kernels */
+
+/* SUCCESS unless a kernel of the context failed: then all that is asked of it
+   returns this. */
+CUresult cuemu_context_fault(const cuemu_context_t *ctx);
+
+/* ... for a call of that name, by the calling thread's context */
+CUresult cuemu_kernel_fault(const char *call);
+
+/* A kernel's operation is due: `arg` is its payload's. */
+void cuemu_kernel_serve(uint64_t arg);
+
+/* Modules of a context go with it. With the lock. */
+void cuemu_module_retire(cuemu_context_t *ctx);
 
 /* Counters for the report at exit. */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;

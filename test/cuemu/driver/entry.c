@@ -119,31 +119,3 @@ CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
 
     return CUDA_ERROR_NOT_SUPPORTED;
 }
-
-/* ------------------------------------------------- code for the GPU itself */
-
-CUEMU_API(cuModuleLoadData, (CUmodule *module, const void *image),
-          (module, image))
-{
-    return (module == NULL) || (image == NULL) ? CUDA_ERROR_INVALID_VALUE :
-                                                 CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUEMU_API(cuModuleUnload, (CUmodule module), (module))
-{
-    return CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUEMU_API(cuModuleGetFunction,
-          (CUfunction *func, CUmodule module, const char *name),
-          (func, module, name))
-{
-    return CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUEMU_API(cuModuleGetGlobal_v2,
-          (CUdeviceptr *ptr, size_t *size, CUmodule module, const char *name),
-          (ptr, size, module, name))
-{
-    return CUDA_ERROR_INVALID_HANDLE;
-}

@@ -175,7 +175,7 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
         }
     }
 
-    return CUDA_SUCCESS;
+    return cuemu_kernel_fault(gate->name);
 }
 
 /* ------------------------------------------------------------- objects */

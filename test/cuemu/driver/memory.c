@@ -9,7 +9,10 @@
  */
 #include "cuemu_driver.h"
 
+#include "../ptx/ptx.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +39,8 @@ typedef struct {
 
 static cuemu_mem_t **cuemu_mems;  /* by address */
 static size_t cuemu_num_mems, cuemu_max_mems;
+/* For kernels that run, which cannot take cuemu_lock(); taken after it */
+static pthread_rwlock_t cuemu_mems_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 static cuemu_va_t *cuemu_vas;     /* by address */
 static size_t cuemu_num_vas, cuemu_max_vas;
@@ -218,25 +223,29 @@ cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem)
         return NULL;
     }
 
-    if (cuemu_num_mems == cuemu_max_mems) {
-        mems = realloc(cuemu_mems, (cuemu_max_mems * 2 + 64) * sizeof(*mems));
-        if (mems == NULL) {
-            return NULL;
-        }
-        cuemu_mems     = mems;
-        cuemu_max_mems = cuemu_max_mems * 2 + 64;
-    }
-
     copy = malloc(sizeof(*copy));
     if (copy == NULL) {
         return NULL;
     }
 
     *copy = *mem;
+    pthread_rwlock_wrlock(&cuemu_mems_lock);
+    if (cuemu_num_mems == cuemu_max_mems) {
+        mems = realloc(cuemu_mems, (cuemu_max_mems * 2 + 64) * sizeof(*mems));
+        if (mems == NULL) {
+            pthread_rwlock_unlock(&cuemu_mems_lock);
+            free(copy);
+            return NULL;
+        }
+        cuemu_mems     = mems;
+        cuemu_max_mems = cuemu_max_mems * 2 + 64;
+    }
+
     memmove(&cuemu_mems[i + 1], &cuemu_mems[i],
             (cuemu_num_mems - i) * sizeof(*cuemu_mems));
     cuemu_mems[i] = copy;
     ++cuemu_num_mems;
+    pthread_rwlock_unlock(&cuemu_mems_lock);
     return copy;
 }
 
@@ -259,17 +268,92 @@ unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p)
 
 void cuemu_mem_remove(cuemu_mem_t *mem)
 {
-    size_t i = cuemu_mem_index(mem->base);
+    size_t i;
 
+    pthread_rwlock_wrlock(&cuemu_mems_lock);
+    i = cuemu_mem_index(mem->base);
     memmove(&cuemu_mems[i], &cuemu_mems[i + 1],
             (cuemu_num_mems - i - 1) * sizeof(*cuemu_mems));
     --cuemu_num_mems;
+    pthread_rwlock_unlock(&cuemu_mems_lock);
     free(mem);
 }
 
 static int cuemu_mem_is_host(const cuemu_mem_t *mem)
 {
     return (mem->kind == CUEMU_MEM_HOST) || (mem->kind == CUEMU_MEM_HOST_REG);
+}
+
+/* What cuMemSetAccess() says of a piece that was mapped; elsewhere, whether
+   the process has opened the way from one GPU to the other */
+static int cuemu_mem_is_reached(const cuemu_mem_t *mem, int gpu)
+{
+    if (mem->kind == CUEMU_MEM_VMM) {
+        return (mem->flags & (1u << gpu)) != 0;
+    }
+
+    return (mem->gpu == gpu) || cuemu_mem_is_host(mem) ||
+           (mem->kind == CUEMU_MEM_MANAGED) ||
+           (cuemu_process.peer[gpu] & (1u << mem->gpu));
+}
+
+void cuemu_mem_page(int gpu, uint64_t addr, uint64_t size,
+                    cuemu_ptx_range_t *range)
+{
+    const cuemu_mem_t *mem;
+    uint64_t offset;
+
+    range->memory = NULL;
+    pthread_rwlock_rdlock(&cuemu_mems_lock);
+    mem = cuemu_mem_find(addr);
+    if ((mem != NULL) && cuemu_mem_is_reached(mem, gpu)) {
+        range->begin = addr & ~(size - 1);
+        range->end   = range->begin + size;
+        if (range->begin < mem->base) {
+            range->begin = mem->base;
+        }
+        if (range->end > mem->base + mem->size) {
+            range->end = mem->base + mem->size;
+        }
+        range->writable = !mem->readonly;
+        if (cuemu_mem_is_host(mem) || (mem->kind == CUEMU_MEM_MANAGED)) {
+            range->memory = (char*)(uintptr_t)range->begin;
+            range->place  = cuemu_mem_is_host(mem) ?
+                            CUEMU_PLACE_NUMA(
+                                    cuemu_session.node->gpus[mem->gpu].numa) :
+                            CUEMU_PLACE_GPU(mem->gpu);
+        } else {
+            offset        = mem->offset + (range->begin - mem->base);
+            range->memory = cuemu_session.memory[mem->gpu] + offset;
+            range->place  = CUEMU_PLACE_GPU(mem->gpu);
+            if (cuemu_populate(mem->gpu, offset, range->end - range->begin) !=
+                0) {
+                range->memory = NULL;
+            }
+        }
+    }
+    pthread_rwlock_unlock(&cuemu_mems_lock);
+}
+
+CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size)
+{
+    const cuemu_mem_t *mem;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    uint64_t offset;
+
+    cuemu_lock();
+    mem = cuemu_mem_find(addr);
+    if ((mem != NULL) && !cuemu_mem_is_host(mem) &&
+        (addr + size <= mem->base + mem->size)) {
+        offset = mem->offset + (addr - mem->base);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (cuemu_populate(mem->gpu, offset, size) == 0) {
+            memcpy(cuemu_session.memory[mem->gpu] + offset, data, size);
+            result = CUDA_SUCCESS;
+        }
+    }
+    cuemu_unlock();
+    return result;
 }
 
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size)

@@ -237,7 +237,7 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
     }
 
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
-    return CUDA_SUCCESS;
+    return cuemu_context_fault(stream->ctx);
 }
 
 CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
@@ -263,7 +263,7 @@ CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
     }
 
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
-    return CUDA_SUCCESS;
+    return cuemu_context_fault(stream->ctx);
 }
 
 CUEMU_API(cuStreamGetCtx, (CUstream handle, CUcontext *ctx), (handle, ctx))

@@ -226,7 +226,7 @@ static char *cuemu_payload_ptr(int gpu, uint64_t offset)
  * Makes sure that the file behind GPU memory has room for the range: touching
  * a page for which there is none would kill the program without a word.
  */
-static int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
+int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
 {
 #ifdef MADV_POPULATE_WRITE
     uint64_t begin = offset & ~(uint64_t)4095;
@@ -344,6 +344,9 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
         break;
     case CUEMU_PAYLOAD_CALL:
         cuemu_serve_call(p);
+        break;
+    case CUEMU_PAYLOAD_KERNEL:
+        cuemu_kernel_serve(p->arg);
         break;
     case CUEMU_PAYLOAD_WATCH:
         __atomic_sub_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Fat binaries: what nvcc puts into programs, PTX and machine code for several
+ * GPUs. Their layout is not documented; this much of it can be seen in any.
+ */
+#include "cuemu_kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CUEMU_FATBIN_PTX  1
+#define CUEMU_FATBIN_LZ4  0x2000u
+#define CUEMU_FATBIN_ZSTD 0x8000u
+
+typedef struct {
+    uint32_t    magic;
+    uint32_t    version;
+    const void *data;
+    const void *name;
+} cuemu_fatbin_wrapper_t;
+
+typedef struct {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t header_size;
+    uint64_t size;         /* of all that follows */
+} cuemu_fatbin_header_t;
+
+typedef struct {
+    uint16_t kind;
+    uint16_t version;
+    uint32_t header_size;
+    uint64_t size;         /* of what follows the header */
+    uint32_t packed_size;  /* of that, less the padding */
+    uint32_t spare;
+    uint16_t minor, major;
+    uint32_t arch;         /* 70 */
+    uint32_t name_offset, name_size;
+    uint64_t flags;
+    uint64_t spare2;
+    uint64_t full_size;    /* once unpacked */
+} cuemu_fatbin_entry_t;
+
+/* LZ4's block format; the size of what was unpacked, 0 if it is not that. */
+static size_t cuemu_lz4_unpack(const uint8_t *in, size_t in_size, uint8_t *out,
+                               size_t out_size)
+{
+    size_t at = 0, to = 0, count, distance;
+    uint8_t token, more;
+
+    while (at < in_size) {
+        token = in[at++];
+        count = token >> 4;
+        if (count == 15) {
+            do {
+                if (at == in_size) {
+                    return 0;
+                }
+                more   = in[at++];
+                count += more;
+            } while (more == 255);
+        }
+        if ((count > in_size - at) || (count > out_size - to)) {
+            return 0;
+        }
+        memcpy(out + to, in + at, count);
+        at += count;
+        to += count;
+        if (at == in_size) {
+            return to; /* the last ones are literals */
+        }
+
+        if (in_size - at < 2) {
+            return 0;
+        }
+        distance = in[at] | ((size_t)in[at + 1] << 8);
+        at      += 2;
+        count    = (token & 15) + 4;
+        if ((token & 15) == 15) {
+            do {
+                if (at == in_size) {
+                    return 0;
+                }
+                more   = in[at++];
+                count += more;
+            } while (more == 255);
+        }
+        if ((distance == 0) || (distance > to) || (count > out_size - to)) {
+            return 0;
+        }
+        for (; count > 0; --count, ++to) {
+            out[to] = out[to - distance];
+        }
+    }
+
+    return to;
+}
+
+CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
+                           char *error)
+{
+    const cuemu_fatbin_wrapper_t *wrapper = image;
+    const cuemu_fatbin_header_t *header   = image;
+    const cuemu_fatbin_entry_t *entry, *best = NULL;
+    const char *p, *end;
+    size_t size;
+
+    if (wrapper->magic == CUEMU_FATBIN_WRAPPER) {
+        header = wrapper->data;
+    }
+    if ((header == NULL) || (header->magic != CUEMU_FATBIN_MAGIC)) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE, "not a fat binary");
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+
+    p   = (const char*)header + header->header_size;
+    end = p + header->size;
+    for (; p + sizeof(*entry) <= end; p += entry->header_size + entry->size) {
+        entry = (const cuemu_fatbin_entry_t*)(const void*)p;
+        if ((entry->header_size < sizeof(*entry)) ||
+            (entry->size > (uint64_t)(end - p))) {
+            break;
+        }
+        if ((entry->kind == CUEMU_FATBIN_PTX) && ((int)entry->arch <= sm) &&
+            ((best == NULL) || (entry->arch > best->arch))) {
+            best = entry;
+        }
+    }
+
+    if (best == NULL) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "the fat binary holds no PTX for sm_%d or less: machine code "
+                 "does not run here (nvcc -gencode arch=compute_%d,"
+                 "code=compute_%d)", sm, sm, sm);
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+
+    p = (const char*)best + best->header_size;
+    if (best->flags & CUEMU_FATBIN_ZSTD) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "the fat binary's PTX is packed by zstd: compile with nvcc "
+                 "-no-compress, or --compress-mode=speed");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    size    = (best->flags & CUEMU_FATBIN_LZ4) ? best->full_size : best->size;
+    *text_p = calloc(1, size + 1);
+    if (*text_p == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    if (!(best->flags & CUEMU_FATBIN_LZ4)) {
+        memcpy(*text_p, p, size);
+    } else if (cuemu_lz4_unpack((const uint8_t*)p, best->packed_size,
+                                (uint8_t*)*text_p, size) == 0) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "the fat binary's PTX cannot be unpacked");
+        free(*text_p);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Launching kernels.
+ *
+ * A GPU runs a grid's blocks in waves, reading and writing all the while. Here
+ * the first half of them runs at the moment at which the kernel begins, the
+ * other half when it ends, so that whoever reads its results too early, or
+ * changes what it still reads, gets bytes that tell. The bytes that the first
+ * half moved say how long it all takes: they occupy links as copies do.
+ */
+#include "cuemu_kernel.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A kernel's own accesses over NVLink move less than copy engines do: 340 of
+ * 397 GB/s each way where two GPUs read from and write to each other at once
+ * (the one-kernel all-reduce of 256 MiB to 1 GiB, measured on 2 x H200).
+ */
+#define CUEMU_KERNEL_LINK_RATE 0.86
+
+/* On top of the shortest kernel's time where it uses a peer's memory: one way
+   there and back, assumed */
+#define CUEMU_KERNEL_PEER_TIME (1 * CUEMU_PS_PER_US)
+
+/* Four schedulers a multiprocessor, 32 threads each, at 1.4 GHz: data sheets
+   of V100 to H200 (1.38 to 1.98 GHz) */
+#define CUEMU_KERNEL_SM_RATE 179e9
+
+/* Longer than anything a test would run; see cuemu_kernel_limit() */
+#define CUEMU_KERNEL_LIMIT 20000000000ull
+
+/* Launches of a process that are not over: as many as the driver queues */
+#define CUEMU_MAX_LAUNCHES 1024
+
+#define CUEMU_MAX_DELAY (1000000 * CUEMU_PS_PER_SEC)
+
+typedef struct {
+    cuemu_context_t    *ctx;
+    cuemu_module_t     *module;
+    cuemu_ptx_kernel_t *kernel;
+    cuemu_ptx_launch_t  launch;
+    cuemu_ptx_count_t   count;
+    cuemu_op_id_t       end;     /* goes on until the kernel is over */
+    uint64_t            blocks;
+    int                 has_begun;
+    char                params[];
+} cuemu_job_t;
+
+static unsigned cuemu_num_jobs;
+static unsigned cuemu_num_faulted; /* contexts, ever */
+
+
+/* ----------------------------------------------------------------- faults */
+
+CUresult cuemu_context_fault(const cuemu_context_t *ctx)
+{
+    return (CUresult)__atomic_load_n(&ctx->fault, __ATOMIC_ACQUIRE);
+}
+
+/* What may still be called: what asks, and what ends the context */
+CUresult cuemu_kernel_fault(const char *call)
+{
+    static const char *const good[] = {
+        "cuCtxGet", "cuCtxSetCurrent", "cuCtxPush", "cuCtxPop", "cuCtxDestroy",
+        "cuDevice", "cuDriver", "cuGet", "cuInit", "cuPointerGet"
+    };
+    const cuemu_context_t *ctx;
+    size_t i;
+
+    if (__atomic_load_n(&cuemu_num_faulted, __ATOMIC_RELAXED) == 0) {
+        return CUDA_SUCCESS;
+    }
+
+    for (i = 0; i < sizeof(good) / sizeof(good[0]); ++i) {
+        if (strncmp(call, good[i], strlen(good[i])) == 0) {
+            return CUDA_SUCCESS;
+        }
+    }
+
+    ctx = cuemu_context_current();
+    return (ctx == NULL) ? CUDA_SUCCESS : cuemu_context_fault(ctx);
+}
+
+/* The context is of no use from now on, as the real driver says */
+static void cuemu_job_fail(cuemu_job_t *job, cuemu_ptx_status_t status,
+                           const char *error)
+{
+    CUresult result = (status == CUEMU_PTX_BAD_ADDRESS) ?
+                      CUDA_ERROR_ILLEGAL_ADDRESS :
+                      (status == CUEMU_PTX_MISALIGNED) ?
+                      CUDA_ERROR_MISALIGNED_ADDRESS :
+                      (status == CUEMU_PTX_NO_MEMORY) ?
+                      CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES :
+                      (status == CUEMU_PTX_TRAP) ?
+                      CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_LAUNCH_TIMEOUT;
+
+    fprintf(stderr, "cuemu: GPU %d: %s\n", job->ctx->gpu, error);
+    __atomic_store_n(&job->ctx->fault, (int)result, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&cuemu_num_faulted, 1, __ATOMIC_RELAXED);
+}
+
+/* ------------------------------------------------------------- execution */
+
+static void cuemu_job_map(void *arg, uint64_t address,
+                          cuemu_ptx_range_t *range)
+{
+    const cuemu_job_t *job = arg;
+
+    cuemu_mem_page(job->ctx->gpu, address, CUEMU_PTX_PAGE, range);
+}
+
+static uint64_t cuemu_job_clock(void *arg)
+{
+    return (uint64_t)(cuemu_now() / CUEMU_PS_PER_NS);
+}
+
+/* Instructions, times threads, after which a kernel counts as endless */
+static uint64_t cuemu_kernel_limit(void)
+{
+    const char *env = getenv("CUEMU_KERNEL_LIMIT");
+    double limit    = (env == NULL) ? 0 : strtod(env, NULL);
+
+    return (limit >= 1) ? (uint64_t)limit : CUEMU_KERNEL_LIMIT;
+}
+
+static void cuemu_job_run(cuemu_job_t *job, uint64_t first, uint64_t last,
+                          int dry)
+{
+    char error[CUEMU_PTX_ERROR_SIZE];
+    cuemu_ptx_status_t status;
+
+    if ((first == last) || (cuemu_context_fault(job->ctx) != CUDA_SUCCESS)) {
+        return;
+    }
+
+    job->launch.first = first;
+    job->launch.last  = last;
+    job->launch.dry   = dry;
+    status = cuemu_ptx_run(job->kernel, &job->launch, &job->count, error);
+    if ((status != CUEMU_PTX_OK) && !dry) {
+        cuemu_job_fail(job, status, error);
+    }
+}
+
+/* ------------------------------------------------------------------- time */
+
+typedef struct {
+    cuemu_op_id_t ids[2 * CUEMU_NUM_PLACES + 2];
+    unsigned      count;
+} cuemu_flows_t;
+
+/* Adds an operation of the kernel's. With the session's lock. */
+static void cuemu_flow_add(cuemu_flows_t *flows, cuemu_op_desc_t *desc)
+{
+    cuemu_payload_t payload = {.kind = CUEMU_PAYLOAD_NONE, .move = -1};
+
+    desc->owner = CUEMU_OWNER_COPY(cuemu_session.slot);
+    memcpy(&desc->payload, &payload, sizeof(payload));
+    if (cuemu_sim_op_add(cuemu_session.sim, cuemu_now(), desc, NULL, 0,
+                         &flows->ids[flows->count]) == CUEMU_OK) {
+        ++flows->count;
+    }
+}
+
+static void cuemu_flow_copy(cuemu_flows_t *flows, int src, int dst,
+                            double bytes)
+{
+    cuemu_op_desc_t desc = {
+        .kind = CUEMU_OP_COPY, .flags = CUEMU_OP_STREAMED, .src = src,
+        .dst = dst, .bytes = (uint64_t)bytes
+    };
+
+    if (desc.bytes > 0) {
+        cuemu_flow_add(flows, &desc);
+    }
+}
+
+/* `scale`: all blocks for each that has run */
+static void cuemu_job_flows(const cuemu_job_t *job, double scale,
+                            cuemu_flows_t *flows)
+{
+    const cuemu_node_t *node = cuemu_session.node;
+    int gpu                  = job->ctx->gpu, place;
+    int sm_count             = node->gpus[gpu].sm_count;
+    double busy = (double)((job->blocks < (uint64_t)sm_count) ?
+                           (int)job->blocks : sm_count);
+    double seconds = (double)job->count.instructions * scale /
+                     (busy * CUEMU_KERNEL_SM_RATE);
+    cuemu_op_desc_t desc = {.kind = CUEMU_OP_DELAY};
+    double read, written, rate;
+
+    desc.duration = (cuemu_time_t)(seconds * (double)CUEMU_PS_PER_SEC);
+    if (desc.duration < node->cost.kernel) {
+        desc.duration = node->cost.kernel;
+    }
+
+    for (place = 0; place < CUEMU_NUM_PLACES; ++place) {
+        read    = (double)job->count.read[place] * scale;
+        written = (double)job->count.written[place] * scale;
+        if (read + written == 0) {
+            continue;
+        }
+
+        if (place == gpu) {
+            /* A copy inside a GPU reads as much as it writes */
+            cuemu_flow_copy(flows, gpu, gpu, (read + written) / 2);
+            continue;
+        }
+
+        rate = (place < CUEMU_MAX_GPUS) ? CUEMU_KERNEL_LINK_RATE : 1;
+        cuemu_flow_copy(flows, place, gpu, read / rate);
+        cuemu_flow_copy(flows, gpu, place, written / rate);
+        if (place < CUEMU_MAX_GPUS) {
+            desc.duration += CUEMU_KERNEL_PEER_TIME;
+        }
+    }
+    cuemu_flow_add(flows, &desc);
+}
+
+static void cuemu_job_begin(cuemu_job_t *job)
+{
+    int only_one        = (job->blocks == 1);
+    uint64_t half       = only_one ? 1 : (job->blocks / 2);
+    cuemu_flows_t flows = {.count = 0};
+    cuemu_payload_t payload = {
+        .kind = CUEMU_PAYLOAD_KERNEL, .move = -1,
+        .arg = (uint64_t)(uintptr_t)job
+    };
+    cuemu_op_desc_t mark = {
+        .kind = CUEMU_OP_MARK,
+        .flags = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY,
+        .owner = CUEMU_OWNER_COPY(cuemu_session.slot)
+    };
+    cuemu_status_t status;
+
+    cuemu_job_run(job, 0, half, only_one);
+    job->has_begun = 1;
+    memcpy(&mark.payload, &payload, sizeof(payload));
+
+    cuemu_session_lock();
+    cuemu_job_flows(job, (double)job->blocks / (double)half, &flows);
+    status = cuemu_sim_op_add(cuemu_session.sim, cuemu_now(), &mark, flows.ids,
+                              flows.count, NULL);
+    cuemu_session_unlock();
+
+    if (status != CUEMU_OK) {
+        /* Nothing that is under way can end before this is served */
+        fprintf(stderr, "cuemu: more work is under way than the emulated node "
+                        "has room for\n");
+        abort();
+    }
+}
+
+static void cuemu_job_end(cuemu_job_t *job)
+{
+    cuemu_job_run(job, (job->blocks == 1) ? 0 : (job->blocks / 2), job->blocks,
+                  0);
+
+    cuemu_session_lock();
+    cuemu_sim_op_end(cuemu_session.sim, job->end);
+    cuemu_session_unlock();
+
+    cuemu_module_release(job->module);
+    free(job);
+    __atomic_sub_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
+}
+
+void cuemu_kernel_serve(uint64_t arg)
+{
+    cuemu_job_t *job = (cuemu_job_t*)(uintptr_t)arg;
+
+    /* Its launching call is not through yet */
+    while (__atomic_load_n(&job->end, __ATOMIC_ACQUIRE) == 0) {
+        sched_yield();
+    }
+
+    if (job->has_begun) {
+        cuemu_job_end(job);
+    } else {
+        cuemu_job_begin(job);
+    }
+}
+
+/* ----------------------------------------------------------------- launch */
+
+/* Parameters as an array of pointers, or packed with CU_LAUNCH_PARAM_... */
+static CUresult cuemu_launch_params(const cuemu_function_t *function,
+                                    void **params, void **extra, char *buffer)
+{
+    const void *packed = NULL;
+    uint32_t offset, size;
+    size_t given = 0;
+    unsigned i;
+
+    if (params != NULL) {
+        for (i = 0; i < function->info.num_params; ++i) {
+            cuemu_ptx_kernel_param(function->kernel, i, &offset, &size);
+            if (params[i] == NULL) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            memcpy(buffer + offset, params[i], size);
+        }
+        return CUDA_SUCCESS;
+    }
+
+    for (i = 0; (extra != NULL) && (extra[i] != CU_LAUNCH_PARAM_END); i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            packed = extra[i + 1];
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            given = *(const size_t*)extra[i + 1];
+        } else {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+
+    if (function->info.params_size == 0) {
+        return CUDA_SUCCESS;
+    }
+    if ((packed == NULL) || (given < function->info.params_size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(buffer, packed, function->info.params_size);
+    return CUDA_SUCCESS;
+}
+
+/* Limits of all GPUs of these days (programming guide, table of technical
+   specifications) */
+static CUresult cuemu_launch_check(const cuemu_function_t *function,
+                                   const CUlaunchConfig *config)
+{
+    uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY *
+                       config->blockDimZ;
+    unsigned i;
+
+    if ((threads == 0) || (config->gridDimX == 0) || (config->gridDimY == 0) ||
+        (config->gridDimZ == 0) || (config->gridDimX > 0x7fffffffu) ||
+        (config->gridDimY > 65535) || (config->gridDimZ > 65535) ||
+        (config->blockDimX > 1024) || (config->blockDimY > 1024) ||
+        (config->blockDimZ > 64) || (threads > CUEMU_BLOCK_THREADS) ||
+        (config->sharedMemBytes > cuemu_function_shared(function))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    for (i = 0; i < config->numAttrs; ++i) {
+        if (((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
+             (config->attrs[i].value.cooperative != 0)) ||
+            ((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) &&
+             (config->attrs[i].value.clusterDim.x *
+              config->attrs[i].value.clusterDim.y *
+              config->attrs[i].value.clusterDim.z != 1))) {
+            fprintf(stderr, "cuemu: kernel %s: blocks that wait for each other "
+                            "are not known here\n", function->info.name);
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+    }
+
+    return ((function->info.max_threads != 0) &&
+            (threads > function->info.max_threads)) ?
+           CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
+}
+
+static cuemu_job_t *cuemu_job_new(const cuemu_function_t *function,
+                                  const CUlaunchConfig *config)
+{
+    cuemu_job_t *job = calloc(1, sizeof(*job) + function->info.params_size + 8);
+
+    if (job == NULL) {
+        return NULL;
+    }
+
+    job->ctx                     = function->module->ctx;
+    job->module                  = function->module;
+    job->kernel                  = function->kernel;
+    job->launch.grid[0]          = config->gridDimX;
+    job->launch.grid[1]          = config->gridDimY;
+    job->launch.grid[2]          = config->gridDimZ;
+    job->launch.block[0]         = config->blockDimX;
+    job->launch.block[1]         = config->blockDimY;
+    job->launch.block[2]         = config->blockDimZ;
+    job->launch.dynamic_shared   = config->sharedMemBytes;
+    job->launch.params           = job->params;
+    job->launch.max_instructions = cuemu_kernel_limit();
+    job->launch.map              = cuemu_job_map;
+    job->launch.clock            = cuemu_job_clock;
+    job->launch.arg              = job;
+    job->blocks                  = (uint64_t)config->gridDimX *
+                                   config->gridDimY * config->gridDimZ;
+    return job;
+}
+
+static CUresult cuemu_launch(const CUlaunchConfig *config, CUfunction handle,
+                             void **params, void **extra)
+{
+    cuemu_time_t at = cuemu_now() + cuemu_cost(CUEMU_CALL_KERNEL);
+    cuemu_function_t *function;
+    cuemu_stream_t *stream;
+    cuemu_op_id_t begin, end;
+    cuemu_work_t work;
+    cuemu_job_t *job;
+    CUresult result;
+
+    result = cuemu_stream_resolve(config->hStream, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_function_resolve(handle, &function);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = (stream->ctx != function->module->ctx) ?
+                 CUDA_ERROR_INVALID_HANDLE :
+                 cuemu_launch_check(function, config);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    job = cuemu_job_new(function, config);
+    if (job == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    result = cuemu_launch_params(function, params, extra, job->params);
+    if (result != CUDA_SUCCESS) {
+        free(job);
+        return result;
+    }
+
+    while (__atomic_load_n(&cuemu_num_jobs, __ATOMIC_RELAXED) >=
+           CUEMU_MAX_LAUNCHES) {
+        if (!cuemu_work_progress()) {
+            sched_yield();
+        }
+    }
+
+    __atomic_add_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&function->module->refs, 1, __ATOMIC_RELAXED);
+    cuemu_lock();
+    memset(&work, 0, sizeof(work));
+    work.desc.kind    = CUEMU_OP_MARK;
+    work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    work.payload.kind = CUEMU_PAYLOAD_KERNEL;
+    work.payload.arg  = (uint64_t)(uintptr_t)job;
+    begin             = cuemu_work_submit(stream, &work, NULL, 0, at);
+
+    memset(&work, 0, sizeof(work));
+    work.desc.kind     = CUEMU_OP_DELAY;
+    work.desc.duration = CUEMU_MAX_DELAY;
+    end                = cuemu_work_submit(stream, &work, &begin, 1, at);
+    __atomic_store_n(&job->end, end, __ATOMIC_RELEASE);
+    cuemu_unlock();
+
+    cuemu_work_spend_until(at);
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuLaunchKernel,
+          (CUfunction function, unsigned grid_x, unsigned grid_y,
+           unsigned grid_z, unsigned block_x, unsigned block_y,
+           unsigned block_z, unsigned shared, CUstream stream, void **params,
+           void **extra),
+          (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+           stream, params, extra))
+{
+    CUlaunchConfig config = {
+        .gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z,
+        .blockDimX = block_x, .blockDimY = block_y, .blockDimZ = block_z,
+        .sharedMemBytes = shared, .hStream = stream
+    };
+
+    return cuemu_launch(&config, function, params, extra);
+}
+
+CUEMU_API(cuLaunchKernelEx,
+          (const CUlaunchConfig *config, CUfunction function, void **params,
+           void **extra),
+          (config, function, params, extra))
+{
+    return (config == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                              cuemu_launch(config, function, params, extra);
+}

@@ -1,0 +1,822 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Code for the GPU: modules, libraries, functions, their variables. PTX is
+ * parsed as the real driver compiles it, when it is loaded; machine code has
+ * nothing to run it.
+ */
+#include "cuemu_kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Shared memory of a block: without and with having asked for more, bytes
+   (CUDA programming guide, "Compute capabilities": 7.0 and later) */
+#define CUEMU_SHARED_PLAIN 49152
+#define CUEMU_SHARED_MAX   98304
+
+#define CUEMU_MAX_FUNCTIONS 1024
+
+struct cuemu_library {
+    cuemu_object_t   obj;
+    char            *text;
+    cuemu_kernel_t  *kernels;
+    cuemu_module_t  *modules;   /* one a context that used it */
+    cuemu_library_t *next;
+};
+
+/* What cuLibraryGetKernel() gives: a function, whatever the context */
+struct cuemu_kernel {
+    cuemu_object_t   obj;
+    cuemu_library_t *library;
+    cuemu_kernel_t  *next;
+    char             name[];
+};
+
+static cuemu_library_t *cuemu_libraries;
+
+
+/* ----------------------------------------------------------- what is in it */
+
+/* ".target sm_80" and the like: 80; 0 if there is none */
+static int cuemu_text_number(const char *text, const char *word)
+{
+    const char *p = strstr(text, word);
+    int major, minor;
+
+    if (p == NULL) {
+        return 0;
+    }
+    p += strlen(word);
+    if (strcmp(word, ".version") == 0) {
+        return (sscanf(p, " %d.%d", &major, &minor) == 2) ?
+               (major * 10 + minor) : 0;
+    }
+    p += strcspn(p, "0123456789\n");
+    return atoi(p);
+}
+
+static void cuemu_complain(const char *what)
+{
+    fprintf(stderr, "cuemu: %s\n", what);
+}
+
+/* PTX 9.0 is that of the driver's version 13.0 */
+static CUresult cuemu_text_check(const char *text, int sm, char *error)
+{
+    int version = cuemu_text_number(text, ".version");
+    int target  = cuemu_text_number(text, ".target");
+
+    if (version > 90) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "PTX %d.%d is newer than this driver", version / 10,
+                 version % 10);
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    }
+
+    if (target > sm) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "PTX for sm_%d does not run on sm_%d", target, sm);
+        return CUDA_ERROR_INVALID_PTX;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_ptx_result(cuemu_ptx_status_t status)
+{
+    return (status == CUEMU_PTX_NO_MEMORY) ? CUDA_ERROR_OUT_OF_MEMORY :
+           (status == CUEMU_PTX_NOT_KNOWN) ? CUDA_ERROR_NOT_SUPPORTED :
+                                             CUDA_ERROR_INVALID_PTX;
+}
+
+/* A copy of the PTX in an image, from malloc() */
+static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
+                                 char *error)
+{
+    uint32_t magic;
+
+    memcpy(&magic, image, sizeof(magic));
+    if (memcmp(image, "\177ELF", 4) == 0) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "machine code does not run here, PTX does (nvcc "
+                 "-gencode arch=compute_70,code=compute_70)");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+
+    if ((magic == CUEMU_FATBIN_MAGIC) || (magic == CUEMU_FATBIN_WRAPPER)) {
+        return cuemu_fatbin_text(image, sm, text_p, error);
+    }
+
+    *text_p = strdup(image);
+    return (*text_p == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+/* ---------------------------------------------------------------- modules */
+
+/* Memory for the module's variables, with what is in them at first */
+static CUresult cuemu_module_globals(cuemu_module_t *module)
+{
+    uint64_t size = 0;
+    cuemu_ptx_global_t *global;
+    CUresult result;
+    char *memory;
+    unsigned i;
+
+    for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        size            = (size + global->align - 1) & ~(global->align - 1);
+        global->address = size;
+        size           += global->size;
+    }
+
+    if (size == 0) {
+        return CUDA_SUCCESS;
+    }
+
+    result = cuemu_mem_alloc_device(module->ctx, size, CUEMU_MEM_DEVICE, NULL,
+                                    &module->globals);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    memory = calloc(1, size);
+    if (memory == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        if (global->init != NULL) {
+            memcpy(memory + global->address, global->init, global->size);
+        }
+        global->address += module->globals;
+    }
+    result = cuemu_mem_poke(module->globals, memory, size);
+    free(memory);
+    return result;
+}
+
+static void cuemu_module_put(cuemu_module_t *module)
+{
+    if (__atomic_sub_fetch(&module->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+
+    if (module->ptx != NULL) {
+        cuemu_ptx_unload(module->ptx);
+    }
+    cuemu_object_delete(module);
+}
+
+void cuemu_module_release(cuemu_module_t *module)
+{
+    cuemu_module_put(module);
+}
+
+static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
+{
+    cuemu_function_t *function, *next;
+
+    for (function = module->functions; function != NULL; function = next) {
+        next = function->next;
+        cuemu_object_delete(function);
+    }
+    module->functions = NULL;
+
+    if ((module->globals != 0) && !context_is_gone) {
+        (void)cuemu_mem_free_device(module->globals, 0);
+    }
+    module->globals = 0;
+    module->ctx     = NULL;
+    cuemu_module_put(module);
+}
+
+/* Parses `text`, which is PTX, for a context. */
+static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
+                                 cuemu_module_t **module_p, char *error)
+{
+    cuemu_module_t *module;
+    cuemu_ptx_status_t status;
+    CUresult result;
+
+    result = cuemu_text_check(text, cuemu_session.node->gpus[ctx->gpu].sm,
+                              error);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    module = cuemu_object_new(CUEMU_OBJ_MODULE, sizeof(*module));
+    if (module == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    module->ctx  = ctx;
+    module->refs = 1;
+    status       = cuemu_ptx_load(text, strlen(text), &module->ptx, error);
+    result       = (status == CUEMU_PTX_OK) ? cuemu_module_globals(module) :
+                                              cuemu_ptx_result(status);
+    if (result != CUDA_SUCCESS) {
+        cuemu_module_free(module, 0);
+        return result;
+    }
+
+    *module_p = module;
+    return CUDA_SUCCESS;
+}
+
+void cuemu_module_retire(cuemu_context_t *ctx)
+{
+    cuemu_module_t *module, *next;
+    cuemu_library_t *library;
+    cuemu_module_t **link;
+
+    for (library = cuemu_libraries; library != NULL; library = library->next) {
+        for (link = &library->modules; *link != NULL;) {
+            if ((*link)->ctx == ctx) {
+                *link = (*link)->next;
+            } else {
+                link = &(*link)->next;
+            }
+        }
+    }
+
+    for (module = cuemu_object_next(CUEMU_OBJ_MODULE, NULL); module != NULL;
+         module = next) {
+        next = cuemu_object_next(CUEMU_OBJ_MODULE, module);
+        if (module->ctx == ctx) {
+            cuemu_module_free(module, 1);
+        }
+    }
+}
+
+/* What the program gave to hear of errors: CU_JIT_ERROR_LOG_BUFFER and its
+   size, which are options 5 and 6 */
+static void cuemu_module_log(unsigned num_options, const CUjit_option *options,
+                             void **values, const char *error)
+{
+    size_t size = 0;
+    char *log   = NULL;
+    unsigned i;
+
+    for (i = 0; (options != NULL) && (values != NULL) && (i < num_options);
+         ++i) {
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER) {
+            log = values[i];
+        } else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+            size      = (size_t)(uintptr_t)values[i];
+            values[i] = (void*)(uintptr_t)strlen(error);
+        }
+    }
+
+    if ((log != NULL) && (size > 0)) {
+        snprintf(log, size, "%s", error);
+    }
+}
+
+static CUresult cuemu_module_load(CUmodule *module_p, const void *image,
+                                  unsigned num_options,
+                                  const CUjit_option *options, void **values)
+{
+    cuemu_context_t *ctx             = cuemu_context_current();
+    char error[CUEMU_PTX_ERROR_SIZE] = "";
+    cuemu_module_t *module           = NULL;
+    char *text                       = NULL;
+    CUresult result;
+
+    if (ctx == NULL) {
+        return cuemu_context_error();
+    }
+
+    if ((module_p == NULL) || (image == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_image_text(image, cuemu_session.node->gpus[ctx->gpu].sm,
+                              &text, error);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_module_new(ctx, text, &module, error);
+        free(text);
+    }
+
+    if (error[0] != '\0') {
+        cuemu_complain(error);
+    }
+    cuemu_module_log(num_options, options, values, error);
+    if (result == CUDA_SUCCESS) {
+        *module_p = (CUmodule)module;
+    }
+    return result;
+}
+
+CUEMU_API(cuModuleLoadData, (CUmodule *module, const void *image),
+          (module, image))
+{
+    return cuemu_module_load(module, image, 0, NULL, NULL);
+}
+
+CUEMU_API(cuModuleLoadDataEx,
+          (CUmodule *module, const void *image, unsigned num_options,
+           CUjit_option *options, void **values),
+          (module, image, num_options, options, values))
+{
+    return cuemu_module_load(module, image, num_options, options, values);
+}
+
+CUEMU_API(cuModuleLoadFatBinary, (CUmodule *module, const void *image),
+          (module, image))
+{
+    return cuemu_module_load(module, image, 0, NULL, NULL);
+}
+
+CUEMU_API(cuModuleLoad, (CUmodule *module, const char *path), (module, path))
+{
+    FILE *file      = (path == NULL) ? NULL : fopen(path, "rb");
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    char *image;
+    long size;
+
+    if (file == NULL) {
+        return (path == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                                CUDA_ERROR_FILE_NOT_FOUND;
+    }
+
+    if ((fseek(file, 0, SEEK_END) != 0) || ((size = ftell(file)) < 0) ||
+        (fseek(file, 0, SEEK_SET) != 0)) {
+        fclose(file);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+
+    image = calloc(1, (size_t)size + 16);
+    if ((image != NULL) &&
+        (fread(image, 1, (size_t)size, file) == (size_t)size)) {
+        result = cuemu_module_load(module, image, 0, NULL, NULL);
+    }
+    free(image);
+    fclose(file);
+    return result;
+}
+
+CUEMU_API(cuModuleUnload, (CUmodule handle), (handle))
+{
+    cuemu_module_t *module = cuemu_object_check(handle, CUEMU_OBJ_MODULE);
+
+    if (module == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    cuemu_context_wait(module->ctx); /* what runs may be of it */
+    cuemu_module_free(module, 0);
+    return CUDA_SUCCESS;
+}
+
+/* -------------------------------------------------------------- functions */
+
+static CUresult cuemu_function_get(cuemu_module_t *module, const char *name,
+                                   cuemu_function_t **function_p)
+{
+    cuemu_ptx_kernel_t *kernel;
+    cuemu_function_t *function;
+
+    kernel = cuemu_ptx_kernel(module->ptx, name, 0);
+    if (kernel == NULL) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+
+    cuemu_lock();
+    for (function = module->functions; function != NULL;
+         function = function->next) {
+        if (function->kernel == kernel) {
+            break;
+        }
+    }
+
+    if (function == NULL) {
+        function = cuemu_object_new(CUEMU_OBJ_FUNCTION, sizeof(*function));
+        if (function != NULL) {
+            function->module  = module;
+            function->kernel  = kernel;
+            function->next    = module->functions;
+            module->functions = function;
+            cuemu_ptx_kernel_info(kernel, &function->info);
+        }
+    }
+    cuemu_unlock();
+
+    *function_p = function;
+    return (function == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUEMU_API(cuModuleGetFunction,
+          (CUfunction *func, CUmodule handle, const char *name),
+          (func, handle, name))
+{
+    cuemu_module_t *module = cuemu_object_check(handle, CUEMU_OBJ_MODULE);
+
+    if (module == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    return ((func == NULL) || (name == NULL)) ?
+           CUDA_ERROR_INVALID_VALUE :
+           cuemu_function_get(module, name, (cuemu_function_t**)func);
+}
+
+static CUresult cuemu_module_global(cuemu_module_t *module, const char *name,
+                                    CUdeviceptr *ptr, size_t *size)
+{
+    const cuemu_ptx_global_t *global;
+    unsigned i;
+
+    for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        if (strcmp(global->name, name) == 0) {
+            if (ptr != NULL) {
+                *ptr = (CUdeviceptr)global->address;
+            }
+            if (size != NULL) {
+                *size = global->size;
+            }
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+CUEMU_API(cuModuleGetGlobal_v2,
+          (CUdeviceptr *ptr, size_t *size, CUmodule handle, const char *name),
+          (ptr, size, handle, name))
+{
+    cuemu_module_t *module = cuemu_object_check(handle, CUEMU_OBJ_MODULE);
+
+    if (module == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    return (name == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                            cuemu_module_global(module, name, ptr, size);
+}
+
+CUEMU_API(cuFuncGetAttribute,
+          (int *value, CUfunction_attribute attribute, CUfunction handle),
+          (value, attribute, handle))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+
+    if ((result != CUDA_SUCCESS) || (value == NULL)) {
+        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = (function->info.max_threads != 0) ?
+                 (int)function->info.max_threads : CUEMU_BLOCK_THREADS;
+        break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *value = (int)function->info.shared_size;
+        break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+        *value = 0;
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *value = (int)function->info.local_size;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = 32; /* those of PTX are not those of a GPU */
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = cuemu_session.node->gpus[function->module->ctx->gpu].sm;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = (int)cuemu_function_shared(function);
+        break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *value = -1;
+        break;
+    default:
+        *value = 0;
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+uint32_t cuemu_function_shared(const cuemu_function_t *function)
+{
+    return (function->dynamic_shared != 0) ? function->dynamic_shared :
+           (CUEMU_SHARED_PLAIN - function->info.shared_size);
+}
+
+CUEMU_API(cuFuncSetAttribute,
+          (CUfunction handle, CUfunction_attribute attribute, int value),
+          (handle, attribute, value))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+        if ((value < 0) || ((uint32_t)value + function->info.shared_size >
+                            CUEMU_SHARED_MAX)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        function->dynamic_shared = (uint32_t)value;
+        return CUDA_SUCCESS;
+    }
+
+    return (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) ?
+           CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUEMU_API(cuFuncSetCacheConfig, (CUfunction handle, CUfunc_cache config),
+          (handle, config))
+{
+    cuemu_function_t *function;
+
+    return cuemu_function_resolve(handle, &function);
+}
+
+CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
+          (module, handle))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (module == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *module = (CUmodule)function->module;
+    return CUDA_SUCCESS;
+}
+
+/* As many as have threads: registers of PTX say nothing */
+CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+          (int *blocks, CUfunction handle, int threads, size_t shared),
+          (blocks, handle, threads, shared))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if ((blocks == NULL) || (threads <= 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    *blocks = (threads > CUEMU_BLOCK_THREADS) ? 0 : (2048 / threads);
+    *blocks = (*blocks > 32) ? 32 : *blocks;
+    return CUDA_SUCCESS;
+}
+
+/* -------------------------------------------------------------- libraries */
+
+CUEMU_API(cuLibraryLoadData,
+          (CUlibrary *library_p, const void *code, CUjit_option *jit,
+           void **jit_values, unsigned num_jit, CUlibraryOption *options,
+           void **values, unsigned num_options),
+          (library_p, code, jit, jit_values, num_jit, options, values,
+           num_options))
+{
+    char error[CUEMU_PTX_ERROR_SIZE] = "";
+    cuemu_ptx_module_t *ptx          = NULL;
+    cuemu_library_t *library;
+    CUresult result;
+    int sm = 0, i;
+
+    if ((library_p == NULL) || (code == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    for (i = 0; i < cuemu_process.num_devices; ++i) {
+        if (cuemu_session.node->gpus[cuemu_process.gpu[i]].sm > sm) {
+            sm = cuemu_session.node->gpus[cuemu_process.gpu[i]].sm;
+        }
+    }
+
+    library = cuemu_object_new(CUEMU_OBJ_LIBRARY, sizeof(*library));
+    if (library == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    /* What is wrong with it is told now */
+    result = cuemu_image_text(code, sm, &library->text, error);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_text_check(library->text, sm, error);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_ptx_load(library->text, strlen(library->text), &ptx,
+                                error) == CUEMU_PTX_OK ?
+                 CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result != CUDA_SUCCESS) {
+        cuemu_complain(error);
+        cuemu_module_log(num_jit, jit, jit_values, error);
+        free(library->text);
+        cuemu_object_delete(library);
+        return result;
+    }
+
+    cuemu_ptx_unload(ptx);
+    cuemu_lock();
+    library->next   = cuemu_libraries;
+    cuemu_libraries = library;
+    cuemu_unlock();
+    *library_p = (CUlibrary)library;
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_library_module(cuemu_library_t *library,
+                                     cuemu_context_t *ctx,
+                                     cuemu_module_t **module_p)
+{
+    char error[CUEMU_PTX_ERROR_SIZE] = "";
+    cuemu_module_t *module;
+    CUresult result;
+
+    cuemu_lock();
+    for (module = library->modules; module != NULL; module = module->next) {
+        if (module->ctx == ctx) {
+            break;
+        }
+    }
+    cuemu_unlock();
+    if (module != NULL) {
+        *module_p = module;
+        return CUDA_SUCCESS;
+    }
+
+    result = cuemu_module_new(ctx, library->text, &module, error);
+    if (result != CUDA_SUCCESS) {
+        cuemu_complain(error);
+        return result;
+    }
+
+    cuemu_lock();
+    module->next     = library->modules;
+    library->modules = module;
+    cuemu_unlock();
+    *module_p = module;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuLibraryUnload, (CUlibrary handle), (handle))
+{
+    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
+    cuemu_library_t **link;
+    cuemu_module_t *module, *next;
+    cuemu_kernel_t *kernel, *next_kernel;
+
+    if (library == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    cuemu_lock();
+    for (link = &cuemu_libraries; *link != library; link = &(*link)->next) {
+    }
+    *link = library->next;
+    cuemu_unlock();
+
+    for (module = library->modules; module != NULL; module = next) {
+        next = module->next;
+        cuemu_context_wait(module->ctx);
+        cuemu_module_free(module, 0);
+    }
+    for (kernel = library->kernels; kernel != NULL; kernel = next_kernel) {
+        next_kernel = kernel->next;
+        cuemu_object_delete(kernel);
+    }
+    free(library->text);
+    cuemu_object_delete(library);
+    return CUDA_SUCCESS;
+}
+
+#define CUEMU_NAME_MAX 1024
+
+CUEMU_API(cuLibraryGetKernel,
+          (CUkernel *kernel_p, CUlibrary handle, const char *name),
+          (kernel_p, handle, name))
+{
+    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
+    cuemu_kernel_t *kernel;
+    char entry[CUEMU_NAME_MAX + 32];
+    const char *found;
+
+    if (library == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    if ((kernel_p == NULL) || (name == NULL) ||
+        (strlen(name) >= CUEMU_NAME_MAX)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    snprintf(entry, sizeof(entry), ".entry %s", name);
+    found = strstr(library->text, entry);
+    while ((found != NULL) &&
+           (strchr("( \t\n;", found[strlen(entry)]) == NULL)) {
+        found = strstr(found + 1, entry);
+    }
+    if (found == NULL) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+
+    cuemu_lock();
+    for (kernel = library->kernels; kernel != NULL; kernel = kernel->next) {
+        if (strcmp(kernel->name, name) == 0) {
+            break;
+        }
+    }
+    if (kernel == NULL) {
+        kernel = cuemu_object_new(CUEMU_OBJ_KERNEL,
+                                  sizeof(*kernel) + CUEMU_NAME_MAX);
+        if (kernel != NULL) {
+            kernel->library  = library;
+            kernel->next     = library->kernels;
+            library->kernels = kernel;
+            memcpy(kernel->name, name, strlen(name) + 1);
+        }
+    }
+    cuemu_unlock();
+
+    *kernel_p = (CUkernel)kernel;
+    return (kernel == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUEMU_API(cuLibraryGetModule, (CUmodule *module, CUlibrary handle),
+          (module, handle))
+{
+    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
+    cuemu_context_t *ctx     = cuemu_context_current();
+
+    if ((library == NULL) || (ctx == NULL)) {
+        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                                   cuemu_context_error();
+    }
+
+    return (module == NULL) ? CUDA_ERROR_INVALID_VALUE :
+           cuemu_library_module(library, ctx, (cuemu_module_t**)module);
+}
+
+CUEMU_API(cuLibraryGetGlobal,
+          (CUdeviceptr *ptr, size_t *size, CUlibrary handle, const char *name),
+          (ptr, size, handle, name))
+{
+    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
+    cuemu_context_t *ctx     = cuemu_context_current();
+    cuemu_module_t *module;
+    CUresult result;
+
+    if ((library == NULL) || (ctx == NULL)) {
+        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                                   cuemu_context_error();
+    }
+
+    if (name == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_library_module(library, ctx, &module);
+    return (result != CUDA_SUCCESS) ? result :
+           cuemu_module_global(module, name, ptr, size);
+}
+
+/* A function, or a kernel's function in the current context */
+CUresult cuemu_function_resolve(CUfunction handle,
+                                cuemu_function_t **function_p)
+{
+    cuemu_kernel_t *kernel = cuemu_object_check(handle, CUEMU_OBJ_KERNEL);
+    cuemu_context_t *ctx;
+    cuemu_module_t *module;
+    CUresult result;
+
+    if (kernel == NULL) {
+        *function_p = cuemu_object_check(handle, CUEMU_OBJ_FUNCTION);
+        return (*function_p == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                                       CUDA_SUCCESS;
+    }
+
+    ctx = cuemu_context_current();
+    if (ctx == NULL) {
+        return cuemu_context_error();
+    }
+
+    result = cuemu_library_module(kernel->library, ctx, &module);
+    return (result != CUDA_SUCCESS) ? result :
+           cuemu_function_get(module, kernel->name, function_p);
+}
+
+CUEMU_API(cuKernelGetFunction, (CUfunction *function, CUkernel handle),
+          (function, handle))
+{
+    return (function == NULL) ? CUDA_ERROR_INVALID_VALUE :
+           cuemu_function_resolve((CUfunction)handle,
+                                  (cuemu_function_t**)function);
+}

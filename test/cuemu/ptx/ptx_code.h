@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Kernels as they are executed: an array of decoded instructions over a file
+ * of registers.
+ *
+ * Threads of a block run in groups of 64, one bit of a mask each. A register
+ * is an array over its group's threads, with elements of its own size; a
+ * predicate is a mask. Immediates and special registers are such arrays, too,
+ * filled before anything runs, so an instruction's operands are all alike:
+ * offsets into the group's register file.
+ */
+#ifndef CUEMU_PTX_CODE_H_
+#define CUEMU_PTX_CODE_H_
+
+#include "ptx.h"
+
+#define CUEMU_PTX_LANES 64
+
+typedef uint64_t cuemu_ptx_mask_t; /* bit i: thread i of the group */
+
+typedef enum {
+    CUEMU_PTX_PRED = 0,
+    CUEMU_PTX_B8, CUEMU_PTX_U8, CUEMU_PTX_S8,
+    CUEMU_PTX_B16, CUEMU_PTX_U16, CUEMU_PTX_S16,
+    CUEMU_PTX_B32, CUEMU_PTX_U32, CUEMU_PTX_S32,
+    CUEMU_PTX_B64, CUEMU_PTX_U64, CUEMU_PTX_S64,
+    CUEMU_PTX_F16, CUEMU_PTX_BF16, CUEMU_PTX_F32, CUEMU_PTX_F64,
+    CUEMU_PTX_F16X2, CUEMU_PTX_BF16X2, CUEMU_PTX_B128,
+    CUEMU_PTX_TYPE_LAST
+} cuemu_ptx_type_t;
+
+typedef enum {
+    CUEMU_PTX_GENERIC = 0,
+    CUEMU_PTX_GLOBAL,
+    CUEMU_PTX_SHARED,
+    CUEMU_PTX_LOCAL,
+    CUEMU_PTX_PARAM,
+    CUEMU_PTX_CONST
+} cuemu_ptx_space_t;
+
+/* Where the generic address space shows the others: addresses that no
+   process and no GPU has */
+#define CUEMU_PTX_WINDOW_SHARED 0x0100000000000000ull
+#define CUEMU_PTX_WINDOW_LOCAL  0x0200000000000000ull
+#define CUEMU_PTX_WINDOW_PARAM  0x0300000000000000ull
+#define CUEMU_PTX_WINDOW_MASK   0xff00000000000000ull
+
+/* Shared memory whose size the launch says: offsets from here on */
+#define CUEMU_PTX_DYNAMIC       0x1000000u
+
+/* Instructions that the scheduler carries out itself */
+typedef enum {
+    CUEMU_PTX_PLAIN = 0,
+    CUEMU_PTX_BRANCH,
+    CUEMU_PTX_BRANCH_INDEX, /* through a table of targets */
+    CUEMU_PTX_EXIT,
+    CUEMU_PTX_BARRIER,
+    CUEMU_PTX_WARP          /* waits for the warp's other threads, then `run` */
+} cuemu_ptx_kind_t;
+
+typedef struct cuemu_ptx_insn  cuemu_ptx_insn_t;
+typedef struct cuemu_ptx_group cuemu_ptx_group_t;
+
+typedef void (*cuemu_ptx_run_t)(cuemu_ptx_group_t *g,
+                                const cuemu_ptx_insn_t *in,
+                                cuemu_ptx_mask_t m);
+
+#define CUEMU_PTX_MAX_OPERANDS 6
+#define CUEMU_PTX_NONE         UINT32_MAX
+
+struct cuemu_ptx_insn {
+    cuemu_ptx_run_t run;
+    uint32_t        r[CUEMU_PTX_MAX_OPERANDS]; /* offsets of registers; those
+                                                  that are written come first */
+    uint32_t        guard;    /* offset of a predicate, or NONE */
+    uint8_t         negated;  /* the guard */
+    uint8_t         negated_source; /* a predicate that is read */
+    uint8_t         kind;
+    uint8_t         space;
+    uint8_t         size;     /* MEMORY: bytes of an element */
+    uint8_t         count;    /* ... elements */
+    uint8_t         width;    /* ... bytes of a register's elements */
+    uint8_t         width2;   /* of the source or address register */
+    uint8_t         is_signed;
+    uint8_t         type, type2;
+    uint8_t         how;      /* comparison, rounding, atomic operation ... */
+    uint8_t         how2;
+    uint64_t        imm;      /* offset of an address, table ... */
+    uint32_t        target;   /* instruction */
+    uint32_t        line;
+};
+
+/* Registers that are filled before a group begins */
+typedef enum {
+    CUEMU_PTX_FILL_IMM,      /* `value` */
+    CUEMU_PTX_FILL_TID,      /* + 0, 1, 2 */
+    CUEMU_PTX_FILL_NTID   = CUEMU_PTX_FILL_TID + 3,
+    CUEMU_PTX_FILL_CTAID  = CUEMU_PTX_FILL_NTID + 3,
+    CUEMU_PTX_FILL_NCTAID = CUEMU_PTX_FILL_CTAID + 3,
+    CUEMU_PTX_FILL_LANEID = CUEMU_PTX_FILL_NCTAID + 3,
+    CUEMU_PTX_FILL_WARPID,
+    CUEMU_PTX_FILL_NWARPID,
+    CUEMU_PTX_FILL_MASK_EQ,
+    CUEMU_PTX_FILL_MASK_LT,
+    CUEMU_PTX_FILL_MASK_LE,
+    CUEMU_PTX_FILL_MASK_GT,
+    CUEMU_PTX_FILL_MASK_GE,
+    CUEMU_PTX_FILL_DYNAMIC_SHARED,
+    CUEMU_PTX_FILL_TOTAL_SHARED,
+    CUEMU_PTX_FILL_GLOBAL,   /* address of the module's value-th variable, plus
+                                `offset` */
+    CUEMU_PTX_FILL_LAST
+} cuemu_ptx_fill_kind_t;
+
+typedef struct {
+    uint32_t reg;
+    uint8_t  kind;
+    uint8_t  width;
+    uint64_t value;
+    uint64_t offset;
+} cuemu_ptx_fill_t;
+
+typedef struct {
+    char    *name;
+    uint32_t offset, size;
+} cuemu_ptx_param_t;
+
+struct cuemu_ptx_kernel {
+    char               *name;
+    cuemu_ptx_module_t *module;
+    cuemu_ptx_insn_t   *code;
+    uint32_t            num_code, max_code;
+    cuemu_ptx_fill_t   *fills;
+    uint32_t            num_fills, max_fills;
+    cuemu_ptx_param_t  *params;
+    uint32_t            num_params, params_size;
+    uint32_t            registers;     /* bytes of a group's register file */
+    uint32_t            num_registers;
+    uint32_t            shared_size, local_size;
+    unsigned            max_threads;
+    int                 has_barrier;
+    uint32_t           *tables;        /* of branches; a count comes first */
+    uint32_t            num_tables;
+};
+
+struct cuemu_ptx_module {
+    cuemu_ptx_kernel_t **kernels;
+    uint32_t             num_kernels;
+    cuemu_ptx_global_t  *globals;
+    uint32_t             num_globals;
+};
+
+/* ------------------------------------------------------------- decoding */
+
+/* An operand as it was written, with the register or address it stands for. */
+typedef enum {
+    CUEMU_PTX_OPERAND_NONE,    /* "_" */
+    CUEMU_PTX_OPERAND_REG,
+    CUEMU_PTX_OPERAND_IMM,     /* integer */
+    CUEMU_PTX_OPERAND_F32,
+    CUEMU_PTX_OPERAND_F64,
+    CUEMU_PTX_OPERAND_VECTOR,
+    CUEMU_PTX_OPERAND_ADDRESS, /* [base + offset] */
+    CUEMU_PTX_OPERAND_SYMBOL,  /* variable or parameter (+ offset) */
+    CUEMU_PTX_OPERAND_CLOCK,   /* a register that counts */
+    CUEMU_PTX_OPERAND_LABEL
+} cuemu_ptx_operand_kind_t;
+
+typedef struct {
+    uint8_t  kind;
+    uint8_t  type;        /* REG: as it was declared */
+    uint8_t  negated;     /* "!p" */
+    uint8_t  space;       /* SYMBOL, ADDRESS of a symbol */
+    uint8_t  count;       /* VECTOR */
+    uint8_t  types[4];
+    uint32_t reg;         /* REG, ADDRESS (NONE: no register) */
+    uint32_t second;      /* REG: the q of "p|q", or NONE */
+    uint32_t regs[4];     /* VECTOR */
+    int32_t  global;      /* SYMBOL: index of a module's variable, or -1 */
+    uint64_t value;       /* IMM, F32, F64: bits; offset; LABEL: its number */
+} cuemu_ptx_operand_t;
+
+typedef struct {
+    char    *token[12];   /* of "ld.global.v4.u32": words between the dots */
+    unsigned num_tokens;
+    char    *written;     /* all of it */
+    cuemu_ptx_operand_t op[8];
+    unsigned num_ops;
+} cuemu_ptx_statement_t;
+
+/* What the decoder asks of the parser: registers, their offsets given back. */
+uint32_t cuemu_ptx_new_register(cuemu_ptx_kernel_t *k, unsigned width);
+/* A register of that value in each thread. NONE: no memory. */
+uint32_t cuemu_ptx_constant(cuemu_ptx_kernel_t *k, unsigned width,
+                            cuemu_ptx_fill_kind_t kind, uint64_t value,
+                            uint64_t offset);
+
+/*
+ * Fills `in` from a statement. NOT_KNOWN or SYNTAX with what is not known
+ * (operands and types, if the operation is) in `error`.
+ */
+cuemu_ptx_status_t cuemu_ptx_decode(cuemu_ptx_kernel_t *k,
+                                    const cuemu_ptx_statement_t *st,
+                                    cuemu_ptx_insn_t *in, char *error);
+
+/* The same of one family; NOT_KNOWN without a word if it is none of theirs. */
+cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
+                                            const cuemu_ptx_statement_t *st,
+                                            cuemu_ptx_insn_t *in, char *error);
+cuemu_ptx_status_t cuemu_ptx_decode_float(cuemu_ptx_kernel_t *k,
+                                          const cuemu_ptx_statement_t *st,
+                                          cuemu_ptx_insn_t *in, char *error);
+cuemu_ptx_status_t cuemu_ptx_decode_compare(cuemu_ptx_kernel_t *k,
+                                            const cuemu_ptx_statement_t *st,
+                                            cuemu_ptx_insn_t *in, char *error);
+cuemu_ptx_status_t cuemu_ptx_decode_move(cuemu_ptx_kernel_t *k,
+                                         const cuemu_ptx_statement_t *st,
+                                         cuemu_ptx_insn_t *in, char *error);
+cuemu_ptx_status_t cuemu_ptx_decode_memory(cuemu_ptx_kernel_t *k,
+                                           const cuemu_ptx_statement_t *st,
+                                           cuemu_ptx_insn_t *in, char *error);
+cuemu_ptx_status_t cuemu_ptx_decode_warp(cuemu_ptx_kernel_t *k,
+                                         const cuemu_ptx_statement_t *st,
+                                         cuemu_ptx_insn_t *in, char *error);
+
+/* An operation of a family: what runs for which type */
+typedef struct {
+    const char     *name;
+    unsigned        num_sources;
+    cuemu_ptx_run_t run[CUEMU_PTX_TYPE_LAST];
+} cuemu_ptx_entry_t;
+
+/* Destination and sources of one type into in->r. */
+cuemu_ptx_status_t cuemu_ptx_operands(cuemu_ptx_kernel_t *k,
+                                      const cuemu_ptx_statement_t *st,
+                                      cuemu_ptx_insn_t *in, int to, int from,
+                                      unsigned num_sources, char *error);
+
+/* Non-zero if one of the statement's words (after the first) is `word`. */
+int cuemu_ptx_has(const cuemu_ptx_statement_t *st, const char *word);
+
+/* What its words are, that are not known to be fine: NULL if all are.
+   `known`: words with spaces between. */
+const char *cuemu_ptx_stranger(const cuemu_ptx_statement_t *st,
+                               const char *known);
+
+/* -1 if the word is no type */
+int cuemu_ptx_type(const char *word);
+unsigned cuemu_ptx_type_size(int type); /* bytes; PRED: 0 */
+unsigned cuemu_ptx_type_width(int type); /* of a register's elements */
+
+/* The register of a source operand that is read as elements of a type: itself,
+   or a constant. NONE if it cannot be one. */
+uint32_t cuemu_ptx_source(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
+                          int type);
+/* ... of a destination */
+uint32_t cuemu_ptx_target(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
+                          int type);
+
+/* ------------------------------------------------------------ execution */
+
+/* Half precision and bfloat16 as float; back to nearest, ties to even */
+float cuemu_ptx_from_half(uint16_t bits);
+uint16_t cuemu_ptx_to_half(double value);
+float cuemu_ptx_from_bfloat(uint16_t bits);
+uint16_t cuemu_ptx_to_bfloat(double value);
+
+/* Bit i of the mask as byte i, and back; the bytes are 0 or 1 */
+static inline void cuemu_ptx_spread(cuemu_ptx_mask_t mask, uint8_t *bytes)
+{
+    uint64_t eight;
+    unsigned i;
+
+    for (i = 0; i < 8; ++i) {
+        eight = ((mask >> (8 * i)) & 0xff) * 0x0101010101010101ull;
+        eight = (eight & 0x8040201008040201ull) + 0x00406070787c7e7full;
+        eight = (eight >> 7) & 0x0101010101010101ull;
+        __builtin_memcpy(bytes + 8 * i, &eight, sizeof(eight));
+    }
+}
+
+static inline cuemu_ptx_mask_t cuemu_ptx_gather(const uint8_t *bytes)
+{
+    cuemu_ptx_mask_t mask = 0;
+    uint64_t eight;
+    unsigned i;
+
+    for (i = 0; i < 8; ++i) {
+        __builtin_memcpy(&eight, bytes + 8 * i, sizeof(eight));
+        mask |= ((eight * 0x0102040810204080ull) >> 56) << (8 * i);
+    }
+    return mask;
+}
+
+typedef struct {
+    uint64_t begin, end; /* of the page that may be used, 0, 0: none */
+    char    *memory;     /* of address 0, so to say */
+    int32_t  place;
+    int32_t  writable;
+} cuemu_ptx_page_t;
+
+#define CUEMU_PTX_PAGES 512
+
+/* Threads at one instruction */
+typedef struct {
+    uint32_t         pc;
+    uint32_t         waits;  /* for the others of their warps, at pc */
+    cuemu_ptx_mask_t mask;
+} cuemu_ptx_fragment_t;
+
+#define CUEMU_PTX_BARRIERS 16
+
+typedef struct cuemu_ptx_block cuemu_ptx_block_t;
+
+struct cuemu_ptx_group {
+    char                *reg;      /* register file */
+    cuemu_ptx_mask_t     exists;   /* threads that there are */
+    cuemu_ptx_mask_t     live;     /* ... that have not ended */
+    cuemu_ptx_mask_t     carry;    /* of add.cc and its like */
+    cuemu_ptx_block_t   *block;
+    char                *local;    /* of thread 0 */
+    unsigned             first;    /* thread of the block */
+    unsigned             num_fragments;
+    unsigned             num_parked;
+    cuemu_ptx_fragment_t fragment[CUEMU_PTX_LANES];
+    struct {
+        uint32_t         pc;       /* where to go on */
+        uint32_t         barrier;
+        cuemu_ptx_mask_t mask;
+    } parked[CUEMU_PTX_LANES];
+};
+
+struct cuemu_ptx_block {
+    const cuemu_ptx_kernel_t *kernel;
+    const cuemu_ptx_launch_t *launch;
+    cuemu_ptx_count_t        *count;
+    uint64_t                  budget;   /* instructions left */
+    cuemu_ptx_status_t        status;
+    uint64_t                  address;  /* that was bad */
+    unsigned                  thread;   /* ... and whose */
+    const cuemu_ptx_insn_t   *insn;
+    unsigned                  ctaid[3];
+    char                     *shared;
+    uint32_t                  shared_size;
+    unsigned                  num_threads, num_groups;
+    cuemu_ptx_group_t        *groups;
+    char                     *memory;   /* register files, local memory */
+    struct {
+        unsigned arrived, expected;     /* expected 0: all that live */
+    } barrier[CUEMU_PTX_BARRIERS];
+    char                     *pointer[CUEMU_PTX_LANES]; /* of one access */
+    cuemu_ptx_page_t          page[CUEMU_PTX_PAGES];
+};
+
+/* Ends the kernel. */
+void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                     cuemu_ptx_status_t status, unsigned lane,
+                     uint64_t address);
+
+#define CUEMU_PTX_REG(_g, _type, _offset) ((_type*)((_g)->reg + (_offset)))
+
+#ifdef __clang__
+#define CUEMU_PTX_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define CUEMU_PTX_VECTORIZE _Pragma("GCC ivdep")
+#endif
+
+/* For all threads `i` of mask `m`, in one go if they are all that there are */
+#define CUEMU_PTX_FOR(_g, _m, ...) \
+    do { \
+        if ((_m) == (_g)->exists) { \
+            CUEMU_PTX_VECTORIZE \
+            for (unsigned i = 0; i < CUEMU_PTX_LANES; ++i) { \
+                __VA_ARGS__ \
+            } \
+        } else { \
+            CUEMU_PTX_FOR_EACH(_m, __VA_ARGS__) \
+        } \
+    } while (0)
+
+/* ... one after the other, and none that does not exist */
+#define CUEMU_PTX_FOR_EACH(_m, ...) \
+    for (cuemu_ptx_mask_t left = (_m); left != 0; left &= left - 1) { \
+        unsigned i = (unsigned)__builtin_ctzll(left); \
+        __VA_ARGS__ \
+    }
+
+#endif

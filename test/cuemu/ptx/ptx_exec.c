@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Running blocks. The threads of a group that stand at one instruction are a
+ * fragment; a branch on which they differ splits it. The fragment that is
+ * furthest behind in the text goes first, and joins those that it comes to:
+ * compilers lay code out so that threads meet again where their ways do.
+ */
+#include "ptx_code.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Instructions, times threads, that a fragment runs in a row while others of
+   its group stand by: it may be waiting for them */
+#define PTX_PATIENCE 200000
+
+void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                     cuemu_ptx_status_t status, unsigned lane,
+                     uint64_t address)
+{
+    cuemu_ptx_block_t *block = g->block;
+
+    if (block->status == CUEMU_PTX_OK) {
+        block->status  = status;
+        block->insn    = in;
+        block->thread  = g->first + lane;
+        block->address = address;
+    }
+}
+
+/* ------------------------------------------------------------ fragments */
+
+static void ptx_push(cuemu_ptx_group_t *g, uint32_t pc, cuemu_ptx_mask_t mask,
+                     int waits)
+{
+    unsigned i;
+
+    for (i = 0; i < g->num_fragments; ++i) {
+        if (g->fragment[i].pc == pc) {
+            g->fragment[i].mask |= mask;
+            g->fragment[i].waits = 0;
+            return;
+        }
+    }
+
+    g->fragment[i].pc    = pc;
+    g->fragment[i].mask  = mask;
+    g->fragment[i].waits = (uint32_t)waits;
+    ++g->num_fragments;
+}
+
+/* The next one to run, taken off the list. What waits goes last: then nobody
+   is left whom it could wait for. */
+static int ptx_pop(cuemu_ptx_group_t *g, uint32_t avoid, uint32_t *pc_p,
+                   cuemu_ptx_mask_t *mask_p, int *waits_p)
+{
+    unsigned i, best = CUEMU_PTX_LANES;
+
+    for (i = 0; i < g->num_fragments; ++i) {
+        if ((g->fragment[i].pc == avoid) && (g->num_fragments > 1)) {
+            continue;
+        }
+        if ((best == CUEMU_PTX_LANES) ||
+            (g->fragment[i].waits < g->fragment[best].waits) ||
+            ((g->fragment[i].waits == g->fragment[best].waits) &&
+             (g->fragment[i].pc < g->fragment[best].pc))) {
+            best = i;
+        }
+    }
+
+    if (best == CUEMU_PTX_LANES) {
+        return 0;
+    }
+
+    *pc_p             = g->fragment[best].pc;
+    *mask_p           = g->fragment[best].mask;
+    *waits_p          = (int)g->fragment[best].waits;
+    g->fragment[best] = g->fragment[--g->num_fragments];
+    return 1;
+}
+
+/* Where the one that runs from `pc` comes upon another */
+static uint32_t ptx_next_fragment(const cuemu_ptx_group_t *g, uint32_t pc)
+{
+    uint32_t next = UINT32_MAX;
+    unsigned i;
+
+    for (i = 0; i < g->num_fragments; ++i) {
+        if ((g->fragment[i].pc >= pc) && (g->fragment[i].pc < next)) {
+            next = g->fragment[i].pc;
+        }
+    }
+    return next;
+}
+
+/* ------------------------------------------------------------- barriers */
+
+static void ptx_release(cuemu_ptx_block_t *block, unsigned barrier)
+{
+    cuemu_ptx_group_t *g;
+    unsigned i, j;
+
+    for (i = 0; i < block->num_groups; ++i) {
+        g = &block->groups[i];
+        for (j = 0; j < g->num_parked;) {
+            if (g->parked[j].barrier != barrier) {
+                ++j;
+                continue;
+            }
+            ptx_push(g, g->parked[j].pc, g->parked[j].mask, 0);
+            g->parked[j] = g->parked[--g->num_parked];
+        }
+    }
+    block->barrier[barrier].arrived  = 0;
+    block->barrier[barrier].expected = 0;
+}
+
+static unsigned ptx_num_live(const cuemu_ptx_block_t *block)
+{
+    unsigned i, live = 0;
+
+    for (i = 0; i < block->num_groups; ++i) {
+        live += (unsigned)__builtin_popcountll(block->groups[i].live);
+    }
+    return live;
+}
+
+/* Barriers that all have reached who can */
+static void ptx_look_at_barriers(cuemu_ptx_block_t *block)
+{
+    unsigned i, expected;
+
+    for (i = 0; i < CUEMU_PTX_BARRIERS; ++i) {
+        expected = block->barrier[i].expected;
+        if (expected == 0) {
+            expected = ptx_num_live(block);
+        }
+        if ((block->barrier[i].arrived > 0) &&
+            (block->barrier[i].arrived >= expected)) {
+            ptx_release(block, i);
+        }
+    }
+}
+
+static void ptx_arrive(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                       cuemu_ptx_mask_t m, uint32_t pc)
+{
+    cuemu_ptx_block_t *block = g->block;
+    unsigned lane            = (unsigned)__builtin_ctzll(m);
+    unsigned barrier         = CUEMU_PTX_REG(g, uint32_t, in->r[0])[lane];
+
+    if (barrier >= CUEMU_PTX_BARRIERS) {
+        cuemu_ptx_fault(g, in, CUEMU_PTX_TRAP, lane, barrier);
+        return;
+    }
+
+    block->barrier[barrier].arrived += (unsigned)__builtin_popcountll(m);
+    block->barrier[barrier].expected =
+            (in->r[1] == CUEMU_PTX_NONE) ? 0 :
+            CUEMU_PTX_REG(g, uint32_t, in->r[1])[lane];
+    if (in->how /* arrive */) {
+        ptx_push(g, pc + 1, m, 0);
+    } else {
+        g->parked[g->num_parked].pc      = pc + 1;
+        g->parked[g->num_parked].barrier = barrier;
+        g->parked[g->num_parked].mask    = m;
+        ++g->num_parked;
+    }
+}
+
+/* Non-zero if all threads are there that the instruction names and that live */
+static int ptx_is_complete(const cuemu_ptx_group_t *g,
+                           const cuemu_ptx_insn_t *in, cuemu_ptx_mask_t m)
+{
+    cuemu_ptx_mask_t named = 0, parked = 0;
+    unsigned j;
+
+    CUEMU_PTX_FOR_EACH(m, {
+        named |= (uint64_t)CUEMU_PTX_REG(g, const uint32_t, in->r[5])[i]
+                 << (i & 32);
+    })
+    for (j = 0; j < g->num_parked; ++j) {
+        parked |= g->parked[j].mask;
+    }
+    return (named & g->live & ~parked & ~m) == 0;
+}
+
+/* ------------------------------------------------------------------ run */
+
+/*
+ * Runs a fragment until it meets another one, splits, waits or ends, whatever
+ * is left of it being pushed. Returns the instruction to avoid: that of a
+ * fragment that has run for long while others stand by; else UINT32_MAX.
+ */
+static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
+                                 cuemu_ptx_mask_t mask, int complete)
+{
+    cuemu_ptx_block_t *block     = g->block;
+    const cuemu_ptx_kernel_t *k  = block->kernel;
+    uint32_t stop                = ptx_next_fragment(g, pc + 1);
+    unsigned threads             = (unsigned)__builtin_popcountll(mask);
+    uint64_t done                = 0;
+    const cuemu_ptx_insn_t *in;
+    uint32_t target, index;
+    cuemu_ptx_mask_t m, same;
+
+    for (;;) {
+        in    = &k->code[pc];
+        m     = mask;
+        done += threads;
+        if (in->guard != CUEMU_PTX_NONE) {
+            m  = *CUEMU_PTX_REG(g, cuemu_ptx_mask_t, in->guard);
+            m  = (in->negated ? ~m : m) & mask;
+        }
+
+        if (m != 0) {
+            switch (in->kind) {
+            case CUEMU_PTX_PLAIN:
+                in->run(g, in, m);
+                if (block->status != CUEMU_PTX_OK) {
+                    goto out;
+                }
+                break;
+            case CUEMU_PTX_BRANCH:
+            case CUEMU_PTX_BRANCH_INDEX:
+                target = in->target;
+                if (in->kind == CUEMU_PTX_BRANCH_INDEX) {
+                    index = CUEMU_PTX_REG(g, uint32_t,
+                                          in->r[0])[__builtin_ctzll(m)];
+                    if (index >= k->tables[in->imm]) {
+                        cuemu_ptx_fault(g, in, CUEMU_PTX_TRAP,
+                                        (unsigned)__builtin_ctzll(m), index);
+                        goto out;
+                    }
+                    target = k->tables[in->imm + 1 + index];
+                    same   = 0;
+                    CUEMU_PTX_FOR_EACH(m, {
+                        if (CUEMU_PTX_REG(g, uint32_t, in->r[0])[i] == index) {
+                            same |= 1ull << i;
+                        }
+                    })
+                    if (same != m) { /* the others come back here */
+                        ptx_push(g, pc, m & ~same, 0);
+                        if (m != mask) {
+                            ptx_push(g, pc + 1, mask & ~m, 0);
+                        }
+                        ptx_push(g, target, same, 0);
+                        goto out;
+                    }
+                }
+                if (m != mask) {
+                    ptx_push(g, pc + 1, mask & ~m, 0);
+                    ptx_push(g, target, m, 0);
+                    goto out;
+                }
+                if (target <= pc) { /* a loop */
+                    block->count->instructions += done;
+                    if (block->budget != 0) {
+                        if (done >= block->budget) {
+                            cuemu_ptx_fault(g, in, CUEMU_PTX_TIMEOUT,
+                                            (unsigned)__builtin_ctzll(m), 0);
+                            done = 0;
+                            goto out;
+                        }
+                        block->budget -= done;
+                    }
+                    if ((g->num_fragments > 0) && (done > PTX_PATIENCE)) {
+                        ptx_push(g, target, mask, 0);
+                        return target;
+                    }
+                    /* Short goes add up as well */
+                    if (g->num_fragments == 0) {
+                        done = 0;
+                    } else {
+                        block->count->instructions -= done;
+                        block->budget += (block->budget != 0) ? done : 0;
+                    }
+                }
+                pc   = target;
+                stop = ptx_next_fragment(g, pc);
+                if ((stop == pc) || ((g->num_fragments > 0) &&
+                                     (ptx_next_fragment(g, 0) < pc))) {
+                    ptx_push(g, pc, mask, 0);
+                    goto out;
+                }
+                continue;
+            case CUEMU_PTX_EXIT:
+                g->live &= ~m;
+                mask    &= ~m;
+                if (mask == 0) {
+                    goto out;
+                }
+                threads = (unsigned)__builtin_popcountll(mask);
+                break;
+            case CUEMU_PTX_BARRIER:
+                ptx_arrive(g, in, m, pc);
+                if (mask != m) {
+                    ptx_push(g, pc + 1, mask & ~m, 0);
+                }
+                goto out;
+            default: /* WARP */
+                if (!complete && !ptx_is_complete(g, in, m)) {
+                    if (mask != m) {
+                        ptx_push(g, pc + 1, mask & ~m, 0);
+                    }
+                    ptx_push(g, pc, m, 1);
+                    goto out;
+                }
+                in->run(g, in, m);
+                break;
+            }
+        }
+
+        complete = 0;
+        if (++pc == stop) {
+            ptx_push(g, pc, mask, 0);
+            goto out;
+        }
+    }
+
+out:
+    block->count->instructions += done;
+    if (block->budget != 0) {
+        if (done >= block->budget) {
+            cuemu_ptx_fault(g, in, CUEMU_PTX_TIMEOUT,
+                            (unsigned)__builtin_ctzll(g->exists), 0);
+        } else {
+            block->budget -= done;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* Until all of its threads wait for a barrier, or have ended */
+static void ptx_run_group(cuemu_ptx_group_t *g)
+{
+    uint32_t avoid = UINT32_MAX, pc;
+    cuemu_ptx_mask_t mask;
+    int waits;
+
+    while ((g->block->status == CUEMU_PTX_OK) &&
+           ptx_pop(g, avoid, &pc, &mask, &waits)) {
+        avoid = ptx_run_fragment(g, pc, mask, waits);
+    }
+}
+
+/* ---------------------------------------------------------------- setup */
+
+static uint64_t ptx_fill_value(const cuemu_ptx_block_t *block,
+                               const cuemu_ptx_fill_t *fill, unsigned thread)
+{
+    const unsigned *grid = block->launch->grid, *dim = block->launch->block;
+    unsigned lane        = thread & 31;
+
+    switch (fill->kind) {
+    case CUEMU_PTX_FILL_IMM:
+        return fill->value;
+    case CUEMU_PTX_FILL_TID:
+        return thread % dim[0];
+    case CUEMU_PTX_FILL_TID + 1:
+        return (thread / dim[0]) % dim[1];
+    case CUEMU_PTX_FILL_TID + 2:
+        return thread / dim[0] / dim[1];
+    case CUEMU_PTX_FILL_NTID:
+    case CUEMU_PTX_FILL_NTID + 1:
+    case CUEMU_PTX_FILL_NTID + 2:
+        return dim[fill->kind - CUEMU_PTX_FILL_NTID];
+    case CUEMU_PTX_FILL_CTAID:
+    case CUEMU_PTX_FILL_CTAID + 1:
+    case CUEMU_PTX_FILL_CTAID + 2:
+        return block->ctaid[fill->kind - CUEMU_PTX_FILL_CTAID];
+    case CUEMU_PTX_FILL_NCTAID:
+    case CUEMU_PTX_FILL_NCTAID + 1:
+    case CUEMU_PTX_FILL_NCTAID + 2:
+        return grid[fill->kind - CUEMU_PTX_FILL_NCTAID];
+    case CUEMU_PTX_FILL_LANEID:
+        return lane;
+    case CUEMU_PTX_FILL_WARPID:
+        return thread / 32;
+    case CUEMU_PTX_FILL_NWARPID:
+        return (block->num_threads + 31) / 32;
+    case CUEMU_PTX_FILL_MASK_EQ:
+        return 1u << lane;
+    case CUEMU_PTX_FILL_MASK_LT:
+        return (1u << lane) - 1;
+    case CUEMU_PTX_FILL_MASK_LE:
+        return (uint32_t)((2ull << lane) - 1);
+    case CUEMU_PTX_FILL_MASK_GT:
+        return ~(uint32_t)((2ull << lane) - 1);
+    case CUEMU_PTX_FILL_MASK_GE:
+        return ~((1u << lane) - 1);
+    case CUEMU_PTX_FILL_DYNAMIC_SHARED:
+        return block->launch->dynamic_shared;
+    case CUEMU_PTX_FILL_TOTAL_SHARED:
+        return block->shared_size;
+    case CUEMU_PTX_FILL_GLOBAL:
+        return block->kernel->module->globals[fill->value].address +
+               fill->offset;
+    default:
+        return 0;
+    }
+}
+
+/* What a register that is filled depends on */
+enum {
+    PTX_FILL_LAUNCH = 1, /* the same until the end */
+    PTX_FILL_GROUP  = 2,
+    PTX_FILL_BLOCK  = 4,
+    PTX_FILL_ALL    = 7
+};
+
+static unsigned ptx_fill_kind(const cuemu_ptx_fill_t *fill)
+{
+    if ((fill->kind >= CUEMU_PTX_FILL_CTAID) &&
+        (fill->kind < CUEMU_PTX_FILL_CTAID + 3)) {
+        return PTX_FILL_BLOCK;
+    }
+
+    return (((fill->kind >= CUEMU_PTX_FILL_TID) &&
+             (fill->kind < CUEMU_PTX_FILL_TID + 3)) ||
+            (fill->kind == CUEMU_PTX_FILL_WARPID)) ? PTX_FILL_GROUP :
+                                                     PTX_FILL_LAUNCH;
+}
+
+static void ptx_fill(cuemu_ptx_group_t *g, unsigned kinds)
+{
+    const cuemu_ptx_kernel_t *k = g->block->kernel;
+    const cuemu_ptx_fill_t *fill;
+    uint64_t value;
+    uint32_t i;
+    unsigned lane;
+
+    for (i = 0; i < k->num_fills; ++i) {
+        fill = &k->fills[i];
+        if (!(ptx_fill_kind(fill) & kinds)) {
+            continue;
+        }
+        if (fill->width == 0) { /* a predicate: any but zero is true */
+            *CUEMU_PTX_REG(g, cuemu_ptx_mask_t, fill->reg) =
+                    (fill->value != 0) ? ~0ull : 0;
+            continue;
+        }
+        for (lane = 0; lane < CUEMU_PTX_LANES; ++lane) {
+            value = ptx_fill_value(g->block, fill, g->first + lane);
+            memcpy(g->reg + fill->reg + lane * fill->width, &value,
+                   fill->width);
+        }
+    }
+}
+
+static void ptx_start(cuemu_ptx_group_t *g)
+{
+    g->live          = g->exists;
+    g->carry         = 0;
+    g->num_parked    = 0;
+    g->num_fragments = 1;
+    g->fragment[0]   = (cuemu_ptx_fragment_t){0, 0, g->exists};
+}
+
+/* All groups in turns, as long as barriers hold them up */
+static void ptx_run_together(cuemu_ptx_block_t *block)
+{
+    unsigned i, busy;
+
+    do {
+        busy = 0;
+        for (i = 0; (i < block->num_groups) &&
+             (block->status == CUEMU_PTX_OK); ++i) {
+            busy |= (block->groups[i].num_fragments > 0);
+            ptx_run_group(&block->groups[i]);
+        }
+        ptx_look_at_barriers(block);
+        for (i = 0; i < block->num_groups; ++i) {
+            busy |= (block->groups[i].num_fragments > 0);
+        }
+    } while (busy && (block->status == CUEMU_PTX_OK));
+
+    if ((block->status == CUEMU_PTX_OK) && (ptx_num_live(block) > 0)) {
+        block->status = CUEMU_PTX_DEADLOCK;
+        for (i = 0; i < block->num_groups; ++i) {
+            if (block->groups[i].num_parked > 0) {
+                block->insn   = &block->kernel->code[
+                        block->groups[i].parked[0].pc - 1];
+                block->thread = block->groups[i].first +
+                                (unsigned)__builtin_ctzll(
+                                        block->groups[i].parked[0].mask);
+                return;
+            }
+        }
+    }
+}
+
+static void ptx_run_block(cuemu_ptx_block_t *block, int is_first)
+{
+    cuemu_ptx_group_t *g;
+    unsigned i;
+
+    memset(block->barrier, 0, sizeof(block->barrier));
+    for (i = 0; i < block->num_groups; ++i) {
+        g = &block->groups[i];
+        /* Groups that run one after the other share a register file */
+        ptx_fill(g, (is_first && ((i == 0) || block->kernel->has_barrier)) ?
+                    PTX_FILL_ALL :
+                    block->kernel->has_barrier ? PTX_FILL_BLOCK :
+                    (i == 0) ? (PTX_FILL_BLOCK | PTX_FILL_GROUP) :
+                               PTX_FILL_GROUP);
+        ptx_start(g);
+        if (!block->kernel->has_barrier) {
+            ptx_run_group(g);
+        }
+    }
+    if (block->kernel->has_barrier) {
+        ptx_run_together(block);
+    }
+}
+
+static const char *ptx_fault_name(cuemu_ptx_status_t status)
+{
+    switch (status) {
+    case CUEMU_PTX_BAD_ADDRESS:
+        return "uses memory that it may not, at address";
+    case CUEMU_PTX_MISALIGNED:
+        return "is misaligned at address";
+    case CUEMU_PTX_TRAP:
+        return "stopped by itself:";
+    case CUEMU_PTX_DEADLOCK:
+        return "waits at a barrier that others never reach:";
+    default:
+        return "does not end:";
+    }
+}
+
+/* One allocation: groups, register files, local memory, shared memory */
+static int ptx_allocate(cuemu_ptx_block_t *block)
+{
+    const cuemu_ptx_kernel_t *k = block->kernel;
+    unsigned files = k->has_barrier ? block->num_groups : 1, i, left;
+    uint64_t local = (uint64_t)k->local_size * CUEMU_PTX_LANES;
+    uint64_t size  = (k->registers + local + 127) & ~127ull;
+    cuemu_ptx_group_t *g;
+
+    block->groups = calloc(block->num_groups, sizeof(*block->groups));
+    block->shared = calloc(1, block->shared_size + 16);
+    if ((posix_memalign((void**)&block->memory, 128, size * files + 128) !=
+         0)) {
+        block->memory = NULL;
+    }
+    if ((block->groups == NULL) || (block->shared == NULL) ||
+        (block->memory == NULL)) {
+        return -1;
+    }
+
+    memset(block->memory, 0, size * files);
+    for (i = 0; i < block->num_groups; ++i) {
+        g         = &block->groups[i];
+        left      = block->num_threads - i * CUEMU_PTX_LANES;
+        g->block  = block;
+        g->first  = i * CUEMU_PTX_LANES;
+        g->exists = (left >= CUEMU_PTX_LANES) ? ~0ull : ((1ull << left) - 1);
+        g->reg    = block->memory + (k->has_barrier ? i : 0) * size;
+        g->local  = g->reg + k->registers;
+    }
+    return 0;
+}
+
+cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
+                                 const cuemu_ptx_launch_t *launch,
+                                 cuemu_ptx_count_t *count, char *error)
+{
+    cuemu_ptx_block_t *block = calloc(1, sizeof(*block));
+    cuemu_ptx_status_t status = CUEMU_PTX_NO_MEMORY;
+    uint64_t i;
+
+    snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
+    if (block == NULL) {
+        return CUEMU_PTX_NO_MEMORY;
+    }
+
+    block->kernel      = kernel;
+    block->launch      = launch;
+    block->count       = count;
+    block->budget      = launch->max_instructions;
+    block->shared_size = ((kernel->shared_size + 15) & ~15u) +
+                         launch->dynamic_shared;
+    block->num_threads = launch->block[0] * launch->block[1] *
+                         launch->block[2];
+    block->num_groups  = (block->num_threads + CUEMU_PTX_LANES - 1) /
+                         CUEMU_PTX_LANES;
+    if (ptx_allocate(block) != 0) {
+        goto out;
+    }
+
+    for (i = launch->first; (i < launch->last) &&
+         (block->status == CUEMU_PTX_OK); ++i) {
+        block->ctaid[0] = (unsigned)(i % launch->grid[0]);
+        block->ctaid[1] = (unsigned)(i / launch->grid[0] % launch->grid[1]);
+        block->ctaid[2] = (unsigned)(i / launch->grid[0] / launch->grid[1]);
+        ptx_run_block(block, i == launch->first);
+        ++count->blocks;
+    }
+
+    status = block->status;
+    if (status != CUEMU_PTX_OK) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                 "kernel %s, line %u, block %u,%u,%u, thread %u: %s 0x%llx",
+                 kernel->name, (block->insn != NULL) ? block->insn->line : 0,
+                 block->ctaid[0], block->ctaid[1], block->ctaid[2],
+                 block->thread, ptx_fault_name(status),
+                 (unsigned long long)block->address);
+    } else {
+        error[0] = '\0';
+    }
+
+out:
+    free(block->groups);
+    free(block->shared);
+    free(block->memory);
+    free(block);
+    return status;
+}

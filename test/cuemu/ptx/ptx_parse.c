@@ -1,0 +1,1508 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* PTX text: modules, kernels, variables, statements with their operands. */
+#include "ptx_code.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A .reg declaration: one name, or `count` numbered ones */
+typedef struct {
+    char    *name;
+    unsigned count;   /* 0: the name alone */
+    int      type;
+    uint32_t reg;     /* of the first */
+    int      scope;
+} ptx_reg_t;
+
+typedef struct {
+    char    *name;
+    int      space;   /* SHARED, LOCAL; GLOBAL and CONST: a module's */
+    uint64_t offset;
+    int      global;
+    int      scope;   /* 0: the module's */
+} ptx_symbol_t;
+
+/* A label, or a use of one: instruction's target, or an entry of a table */
+typedef struct {
+    char    *name;
+    int      scope;
+    uint32_t pc;      /* label: where it is; use: who uses it */
+    int      is_table;
+} ptx_label_t;
+
+/* A word of the text, from calloc(); lives as long as the parser */
+typedef struct ptx_word {
+    struct ptx_word *next;
+    char             text[];
+} ptx_word_t;
+
+typedef struct {
+    const char         *p, *end;
+    uint32_t            line;
+    cuemu_ptx_module_t *module;
+    cuemu_ptx_kernel_t *kernel;
+    cuemu_ptx_status_t  status;
+    char               *error;
+    ptx_word_t         *words;
+
+    ptx_reg_t          *regs;
+    unsigned            num_regs, max_regs;
+    ptx_symbol_t       *symbols;
+    unsigned            num_symbols, max_symbols;
+    ptx_label_t        *labels, *uses;
+    unsigned            num_labels, max_labels, num_uses, max_uses;
+    int                 scope, last_scope;
+    int                 parent[256];
+    uint32_t            max_tables;
+} ptx_parser_t;
+
+
+static int ptx_fail(ptx_parser_t *ps, cuemu_ptx_status_t status,
+                    const char *format, ...)
+{
+    va_list args;
+    int length;
+
+    if (ps->status == CUEMU_PTX_OK) {
+        ps->status = status;
+        length     = snprintf(ps->error, CUEMU_PTX_ERROR_SIZE, "line %u: ",
+                              ps->line);
+        va_start(args, format);
+        vsnprintf(ps->error + length, CUEMU_PTX_ERROR_SIZE - (size_t)length,
+                  format, args);
+        va_end(args);
+    }
+    return -1;
+}
+
+static int ptx_no_memory(ptx_parser_t *ps)
+{
+    return ptx_fail(ps, CUEMU_PTX_NO_MEMORY, "no memory");
+}
+
+/* Room for one more element; `array` is the address of a pointer. */
+static int ptx_grow(void *array, unsigned count, unsigned *max, size_t size)
+{
+    void **pointer = array, *bigger;
+
+    if (count < *max) {
+        return 0;
+    }
+
+    bigger = realloc(*pointer, (*max * 2 + 16) * size);
+    if (bigger == NULL) {
+        return -1;
+    }
+    *pointer = bigger;
+    *max     = *max * 2 + 16;
+    return 0;
+}
+
+/* --------------------------------------------------------------- lexer */
+
+static void ptx_skip_space(ptx_parser_t *ps)
+{
+    for (; ps->p < ps->end; ++ps->p) {
+        if (*ps->p == '\n') {
+            ++ps->line;
+        } else if ((*ps->p == '/') && (ps->p + 1 < ps->end) &&
+                   (ps->p[1] == '/')) {
+            while ((ps->p + 1 < ps->end) && (ps->p[1] != '\n')) {
+                ++ps->p;
+            }
+        } else if ((*ps->p == '/') && (ps->p + 1 < ps->end) &&
+                   (ps->p[1] == '*')) {
+            for (ps->p += 2; (ps->p + 1 < ps->end) &&
+                 ((ps->p[0] != '*') || (ps->p[1] != '/')); ++ps->p) {
+                ps->line += (*ps->p == '\n');
+            }
+            ++ps->p;
+        } else if (!isspace((unsigned char)*ps->p)) {
+            return;
+        }
+    }
+    ps->p = ps->end;
+}
+
+static void ptx_skip_line(ptx_parser_t *ps)
+{
+    while ((ps->p < ps->end) && (*ps->p != '\n')) {
+        ++ps->p;
+    }
+}
+
+static int ptx_peek(ptx_parser_t *ps)
+{
+    ptx_skip_space(ps);
+    return (ps->p < ps->end) ? (unsigned char)*ps->p : 0;
+}
+
+static int ptx_accept(ptx_parser_t *ps, char c)
+{
+    if (ptx_peek(ps) != c) {
+        return 0;
+    }
+    ++ps->p;
+    return 1;
+}
+
+static int ptx_expect(ptx_parser_t *ps, char c)
+{
+    return ptx_accept(ps, c) ? 0 :
+           ptx_fail(ps, CUEMU_PTX_SYNTAX, "'%c' expected before '%.12s'", c,
+                    (ps->p < ps->end) ? ps->p : "end");
+}
+
+static char *ptx_keep(ptx_parser_t *ps, const char *text, size_t length)
+{
+    ptx_word_t *word = calloc(1, sizeof(*word) + length + 1);
+
+    if (word == NULL) {
+        ptx_no_memory(ps);
+        return NULL;
+    }
+    memcpy(word->text, text, length);
+    word->next = ps->words;
+    ps->words  = word;
+    return word->text;
+}
+
+/* Names, numbers, opcodes and directives with their dots; NULL: none here. */
+static char *ptx_word(ptx_parser_t *ps)
+{
+    const char *begin;
+
+    ptx_skip_space(ps);
+    begin = ps->p;
+    while (ps->p < ps->end) {
+        if (isalnum((unsigned char)*ps->p) ||
+            (strchr("_$%.", *ps->p) != NULL)) {
+            ++ps->p;
+        } else if ((ps->p + 1 < ps->end) && (ps->p[0] == ':') &&
+                   (ps->p[1] == ':')) {
+            ps->p += 2;
+        } else {
+            break;
+        }
+    }
+
+    return (ps->p == begin) ? NULL :
+                              ptx_keep(ps, begin, (size_t)(ps->p - begin));
+}
+
+static char *ptx_expect_word(ptx_parser_t *ps)
+{
+    char *word = ptx_word(ps);
+
+    if ((word == NULL) && (ps->status == CUEMU_PTX_OK)) {
+        ptx_fail(ps, CUEMU_PTX_SYNTAX, "a word expected before '%.12s'",
+                 (ps->p < ps->end) ? ps->p : "end");
+    }
+    return word;
+}
+
+/* Non-zero if the word is a number: an integer, or bits of a floating one. */
+static int ptx_number(const char *word, uint64_t *value_p, int *kind_p)
+{
+    char *end;
+    double value;
+
+    if (!isdigit((unsigned char)*word)) {
+        return 0;
+    }
+
+    *kind_p = CUEMU_PTX_OPERAND_IMM;
+    if ((word[0] == '0') && ((word[1] | 0x20) == 'f') && (word[2] != '\0')) {
+        *kind_p  = CUEMU_PTX_OPERAND_F32;
+        *value_p = strtoull(word + 2, &end, 16);
+    } else if ((word[0] == '0') && ((word[1] | 0x20) == 'd') &&
+               (word[2] != '\0')) {
+        *kind_p  = CUEMU_PTX_OPERAND_F64;
+        *value_p = strtoull(word + 2, &end, 16);
+    } else if (strchr(word, '.') != NULL) {
+        *kind_p = CUEMU_PTX_OPERAND_F64;
+        value   = strtod(word, &end);
+        memcpy(value_p, &value, sizeof(value));
+    } else if ((word[0] == '0') && ((word[1] | 0x20) == 'b')) {
+        *value_p = strtoull(word + 2, &end, 2);
+    } else {
+        *value_p = strtoull(word, &end, 0);
+    }
+    return (*end == '\0') || (((*end | 0x20) == 'u') && (end[1] == '\0'));
+}
+
+static int ptx_integer(ptx_parser_t *ps, uint64_t *value_p)
+{
+    int negative = ptx_accept(ps, '-'), kind;
+    char *word   = ptx_expect_word(ps);
+
+    if (word == NULL) {
+        return -1;
+    }
+
+    if (!ptx_number(word, value_p, &kind) || (kind != CUEMU_PTX_OPERAND_IMM)) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "'%s' is not an integer", word);
+    }
+
+    *value_p = negative ? (0 - *value_p) : *value_p;
+    return 0;
+}
+
+/* To the end of a statement, or of what stands in braces */
+static void ptx_skip_statement(ptx_parser_t *ps)
+{
+    int depth = 0, c;
+
+    while ((c = ptx_peek(ps)) != 0) {
+        ++ps->p;
+        if (c == '"') {
+            while ((ps->p < ps->end) && (*ps->p != '"')) {
+                ++ps->p;
+            }
+            ++ps->p;
+        } else if (c == '{') {
+            ++depth;
+        } else if (c == '}') {
+            if (--depth == 0) {
+                (void)ptx_accept(ps, ';');
+                return;
+            }
+        } else if ((c == ';') && (depth == 0)) {
+            return;
+        }
+    }
+}
+
+/* ----------------------------------------------------------- registers */
+
+uint32_t cuemu_ptx_new_register(cuemu_ptx_kernel_t *k, unsigned width)
+{
+    uint32_t reg  = k->registers;
+    unsigned size = (width == 0) ? CUEMU_PTX_LANES / 8 :
+                                   CUEMU_PTX_LANES * width;
+
+    k->registers += (size + 63) & ~63u;
+    return reg;
+}
+
+uint32_t cuemu_ptx_constant(cuemu_ptx_kernel_t *k, unsigned width,
+                            cuemu_ptx_fill_kind_t kind, uint64_t value,
+                            uint64_t offset)
+{
+    cuemu_ptx_fill_t *fill;
+    uint32_t i;
+
+    for (i = 0; i < k->num_fills; ++i) {
+        fill = &k->fills[i];
+        if ((fill->kind == kind) && (fill->width == width) &&
+            (fill->value == value) && (fill->offset == offset)) {
+            return fill->reg;
+        }
+    }
+
+    if (ptx_grow(&k->fills, k->num_fills, &k->max_fills,
+                 sizeof(*k->fills)) != 0) {
+        return CUEMU_PTX_NONE;
+    }
+
+    fill         = &k->fills[k->num_fills++];
+    fill->reg    = cuemu_ptx_new_register(k, width);
+    fill->kind   = (uint8_t)kind;
+    fill->width  = (uint8_t)width;
+    fill->value  = value;
+    fill->offset = offset;
+    return fill->reg;
+}
+
+/* .reg .b32 %r<9>, %x, ... ; */
+static int ptx_parse_reg(ptx_parser_t *ps)
+{
+    char *word = ptx_expect_word(ps);
+    int type   = (word == NULL) ? -1 : cuemu_ptx_type(word + 1);
+    ptx_reg_t *reg;
+    uint64_t count;
+    unsigned i;
+
+    if (word == NULL) {
+        return -1;
+    }
+
+    if (type < 0) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, ".reg %s", word);
+    }
+
+    do {
+        if (ptx_grow(&ps->regs, ps->num_regs, &ps->max_regs,
+                     sizeof(*ps->regs)) != 0) {
+            return ptx_no_memory(ps);
+        }
+
+        reg        = &ps->regs[ps->num_regs];
+        reg->name  = ptx_expect_word(ps);
+        reg->count = 0;
+        reg->type  = type;
+        reg->scope = ps->scope;
+        if (reg->name == NULL) {
+            return -1;
+        }
+
+        if (ptx_accept(ps, '<')) {
+            if ((ptx_integer(ps, &count) != 0) || (ptx_expect(ps, '>') != 0)) {
+                return -1;
+            }
+            if ((count == 0) || (count > 100000)) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                                "%llu registers %s",
+                                (unsigned long long)count, reg->name);
+            }
+            reg->count = (unsigned)count;
+        }
+
+        reg->reg = cuemu_ptx_new_register(ps->kernel,
+                                          cuemu_ptx_type_width(type));
+        for (i = 1; i < reg->count; ++i) {
+            (void)cuemu_ptx_new_register(ps->kernel,
+                                         cuemu_ptx_type_width(type));
+        }
+        ps->kernel->num_registers += (reg->count == 0) ? 1 : reg->count;
+        ++ps->num_regs;
+    } while (ptx_accept(ps, ','));
+
+    return ptx_expect(ps, ';');
+}
+
+static int ptx_find_register(ptx_parser_t *ps, const char *word,
+                             cuemu_ptx_operand_t *op)
+{
+    size_t length = strlen(word), name;
+    const ptx_reg_t *reg;
+    unsigned long number;
+    unsigned i, step, size;
+    char *end;
+
+    for (i = ps->num_regs; i-- > 0;) { /* inner scopes hide outer ones */
+        reg    = &ps->regs[i];
+        name   = strlen(reg->name);
+        number = 0;
+        if (reg->count > 0) {
+            if ((length <= name) || (strncmp(word, reg->name, name) != 0) ||
+                !isdigit((unsigned char)word[name])) {
+                continue;
+            }
+            number = strtoul(word + name, &end, 10);
+            if ((*end != '\0') || (number >= reg->count)) {
+                continue;
+            }
+        } else if (strcmp(word, reg->name) != 0) {
+            continue;
+        }
+
+        size     = cuemu_ptx_type_width(reg->type) * CUEMU_PTX_LANES;
+        step     = (size == 0) ? 64 : ((size + 63) & ~63u);
+        op->kind = CUEMU_PTX_OPERAND_REG;
+        op->type = (uint8_t)reg->type;
+        op->reg  = reg->reg + (uint32_t)number * step;
+        return 1;
+    }
+
+    return 0;
+}
+
+static int ptx_find_special(ptx_parser_t *ps, const char *word,
+                            cuemu_ptx_operand_t *op)
+{
+    static const struct {
+        const char *name;
+        int         kind;
+    } special[] = {
+        {"%tid.x",                CUEMU_PTX_FILL_TID},
+        {"%tid.y",                CUEMU_PTX_FILL_TID + 1},
+        {"%tid.z",                CUEMU_PTX_FILL_TID + 2},
+        {"%ntid.x",               CUEMU_PTX_FILL_NTID},
+        {"%ntid.y",               CUEMU_PTX_FILL_NTID + 1},
+        {"%ntid.z",               CUEMU_PTX_FILL_NTID + 2},
+        {"%ctaid.x",              CUEMU_PTX_FILL_CTAID},
+        {"%ctaid.y",              CUEMU_PTX_FILL_CTAID + 1},
+        {"%ctaid.z",              CUEMU_PTX_FILL_CTAID + 2},
+        {"%nctaid.x",             CUEMU_PTX_FILL_NCTAID},
+        {"%nctaid.y",             CUEMU_PTX_FILL_NCTAID + 1},
+        {"%nctaid.z",             CUEMU_PTX_FILL_NCTAID + 2},
+        {"%laneid",               CUEMU_PTX_FILL_LANEID},
+        {"%warpid",               CUEMU_PTX_FILL_WARPID},
+        {"%nwarpid",              CUEMU_PTX_FILL_NWARPID},
+        {"%lanemask_eq",          CUEMU_PTX_FILL_MASK_EQ},
+        {"%lanemask_lt",          CUEMU_PTX_FILL_MASK_LT},
+        {"%lanemask_le",          CUEMU_PTX_FILL_MASK_LE},
+        {"%lanemask_gt",          CUEMU_PTX_FILL_MASK_GT},
+        {"%lanemask_ge",          CUEMU_PTX_FILL_MASK_GE},
+        {"%dynamic_smem_size",    CUEMU_PTX_FILL_DYNAMIC_SHARED},
+        {"%total_smem_size",      CUEMU_PTX_FILL_TOTAL_SHARED},
+        {"%clock",                CUEMU_PTX_FILL_LAST},
+        {"%clock_hi",             CUEMU_PTX_FILL_LAST},
+        {"%clock64",              CUEMU_PTX_FILL_LAST},
+        {"%globaltimer",          CUEMU_PTX_FILL_LAST},
+        {"%globaltimer_lo",       CUEMU_PTX_FILL_LAST}
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(special) / sizeof(special[0]); ++i) {
+        if (strcmp(word, special[i].name) != 0) {
+            continue;
+        }
+
+        op->type = CUEMU_PTX_U32;
+        if (special[i].kind == CUEMU_PTX_FILL_LAST) {
+            op->kind = CUEMU_PTX_OPERAND_CLOCK;
+            return 1;
+        }
+
+        op->kind = CUEMU_PTX_OPERAND_REG;
+        op->reg  = cuemu_ptx_constant(ps->kernel, 4,
+                                      (cuemu_ptx_fill_kind_t)special[i].kind,
+                                      0, 0);
+        return (op->reg != CUEMU_PTX_NONE) ? 1 : ptx_no_memory(ps);
+    }
+
+    return 0;
+}
+
+/* ----------------------------------------------------------- variables */
+
+/* A parameter or a variable */
+static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
+                           cuemu_ptx_operand_t *op)
+{
+    const cuemu_ptx_kernel_t *k = ps->kernel;
+    const ptx_symbol_t *symbol;
+    unsigned i;
+
+    op->global = -1;
+    op->reg    = CUEMU_PTX_NONE;
+    for (i = 0; i < k->num_params; ++i) {
+        if (strcmp(word, k->params[i].name) == 0) {
+            op->kind  = CUEMU_PTX_OPERAND_SYMBOL;
+            op->space = CUEMU_PTX_PARAM;
+            op->value = k->params[i].offset;
+            return 1;
+        }
+    }
+
+    for (i = ps->num_symbols; i-- > 0;) {
+        symbol = &ps->symbols[i];
+        if (strcmp(word, symbol->name) == 0) {
+            op->kind   = CUEMU_PTX_OPERAND_SYMBOL;
+            op->space  = (uint8_t)symbol->space;
+            op->value  = symbol->offset;
+            op->global = symbol->global;
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+/* The bytes behind "=" */
+static int ptx_parse_init(ptx_parser_t *ps, cuemu_ptx_global_t *global,
+                          int type)
+{
+    unsigned size = cuemu_ptx_type_size(type);
+    char *bytes   = calloc(1, global->size + 8);
+    int braces    = 0, kind, negative;
+    uint64_t at   = 0, value;
+    float single;
+    double real;
+    char *word;
+
+    if (bytes == NULL) {
+        return ptx_no_memory(ps);
+    }
+    global->init = bytes;
+
+    do {
+        while (ptx_accept(ps, '{')) {
+            ++braces;
+        }
+        negative = ptx_accept(ps, '-');
+        word     = ptx_expect_word(ps);
+        if (word == NULL) {
+            return -1;
+        }
+        if (!ptx_number(word, &value, &kind)) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                            "%s begins with the address %s", global->name,
+                            word);
+        }
+        if ((kind == CUEMU_PTX_OPERAND_F64) && (type == CUEMU_PTX_F32)) {
+            memcpy(&real, &value, sizeof(real));
+            single = (float)real;
+            value  = 0;
+            memcpy(&value, &single, sizeof(single));
+        }
+        if (negative) {
+            value = (kind == CUEMU_PTX_OPERAND_IMM) ? (0 - value) :
+                    (value ^ (1ull << (size * 8 - 1)));
+        }
+        if (at + size > global->size) {
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has more values than "
+                            "room", global->name);
+        }
+        memcpy(bytes + at, &value, size);
+        at += size;
+        while ((braces > 0) && ptx_accept(ps, '}')) {
+            --braces;
+        }
+    } while (ptx_accept(ps, ','));
+
+    return 0;
+}
+
+/* Behind .global, .const, .shared, .local: .align 4 .b8 name[16] = {...}; */
+static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
+{
+    uint64_t align = 0, elements = 1, size, dim, start;
+    cuemu_ptx_module_t *module = ps->module;
+    cuemu_ptx_global_t *globals;
+    int type = -1, vector = 1, open = 0;
+    ptx_symbol_t *symbol;
+    char *word;
+
+    for (;;) {
+        word = ptx_expect_word(ps);
+        if (word == NULL) {
+            return -1;
+        }
+        if (strcmp(word, ".align") == 0) {
+            if (ptx_integer(ps, &align) != 0) {
+                return -1;
+            }
+        } else if ((strcmp(word, ".v2") == 0) || (strcmp(word, ".v4") == 0)) {
+            vector = word[2] - '0';
+        } else if (word[0] == '.') {
+            type = cuemu_ptx_type(word + 1);
+            if (type < 0) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "variable with %s",
+                                word);
+            }
+        } else {
+            break;
+        }
+    }
+
+    if (type < 0) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has no type", word);
+    }
+
+    while (ptx_accept(ps, '[')) {
+        if (ptx_accept(ps, ']')) {
+            open = 1;
+            continue;
+        }
+        if ((ptx_integer(ps, &dim) != 0) || (ptx_expect(ps, ']') != 0)) {
+            return -1;
+        }
+        if ((dim == 0) || (dim > (1ull << 32)) ||
+            (elements > (1ull << 32) / dim)) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s", word);
+        }
+        elements *= dim;
+    }
+
+    size = elements * cuemu_ptx_type_size(type) * (unsigned)vector;
+    if (align == 0) {
+        align = cuemu_ptx_type_size(type) * (unsigned)vector;
+    }
+    if ((align & (align - 1)) != 0) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "alignment of %s", word);
+    }
+
+    if (ptx_grow(&ps->symbols, ps->num_symbols, &ps->max_symbols,
+                 sizeof(*ps->symbols)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    symbol         = &ps->symbols[ps->num_symbols++];
+    symbol->name   = word;
+    symbol->space  = space;
+    symbol->offset = 0;
+    symbol->global = -1;
+    symbol->scope  = ps->scope;
+
+    switch (space) {
+    case CUEMU_PTX_SHARED:
+        if (open || (is_extern && (ps->kernel == NULL))) {
+            symbol->offset = CUEMU_PTX_DYNAMIC;
+        } else if (ps->kernel == NULL) {
+            /* Each kernel has it where the module's begins */
+            symbol->offset   = UINT64_MAX;
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                            ".shared %s outside of a kernel", word);
+        } else {
+            start                   = (ps->kernel->shared_size + align - 1) &
+                                      ~(align - 1);
+            symbol->offset          = start;
+            if (start + size > CUEMU_PTX_DYNAMIC) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s",
+                                word);
+            }
+            ps->kernel->shared_size = (uint32_t)(start + size);
+        }
+        break;
+    case CUEMU_PTX_LOCAL:
+        start          = (ps->kernel->local_size + align - 1) & ~(align - 1);
+        symbol->offset = start;
+        if (start + size > (1u << 20)) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s", word);
+        }
+        ps->kernel->local_size = (uint32_t)(start + size + 15) & ~15u;
+        break;
+    default:
+        if (is_extern) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                            "%s is a variable of another module", word);
+        }
+        globals = realloc(module->globals, (module->num_globals + 1) *
+                                           sizeof(*globals));
+        if (globals == NULL) {
+            return ptx_no_memory(ps);
+        }
+        module->globals = globals;
+        globals        += module->num_globals;
+        memset(globals, 0, sizeof(*globals));
+        globals->name   = strdup(word);
+        globals->size   = size;
+        globals->align  = align;
+        symbol->global  = (int)module->num_globals++;
+        if (globals->name == NULL) {
+            return ptx_no_memory(ps);
+        }
+        if (ptx_accept(ps, '=') && (ptx_parse_init(ps, globals, type) != 0)) {
+            return -1;
+        }
+        break;
+    }
+
+    return ptx_expect(ps, ';');
+}
+
+/* ------------------------------------------------------------ operands */
+
+static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op);
+
+/* reg, "_", number, name; not in brackets or braces */
+static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
+{
+    int negative = ptx_accept(ps, '-'), kind, found;
+    char *word   = ptx_expect_word(ps);
+    uint64_t offset;
+
+    if (word == NULL) {
+        return -1;
+    }
+
+    if (strcmp(word, "_") == 0) {
+        op->kind = CUEMU_PTX_OPERAND_NONE;
+        return 0;
+    }
+
+    if (strcmp(word, "WARP_SZ") == 0) {
+        op->kind  = CUEMU_PTX_OPERAND_IMM;
+        op->value = 32;
+        return 0;
+    }
+
+    if (ptx_number(word, &op->value, &kind)) {
+        op->kind = (uint8_t)kind;
+        if (negative) {
+            op->value = (kind == CUEMU_PTX_OPERAND_IMM) ? (0 - op->value) :
+                        (kind == CUEMU_PTX_OPERAND_F32) ?
+                        (op->value ^ 0x80000000u) :
+                        (op->value ^ (1ull << 63));
+        }
+        return 0;
+    }
+
+    if (ptx_find_register(ps, word, op)) {
+        if (ptx_accept(ps, '|')) {
+            cuemu_ptx_operand_t q = {.kind = 0};
+
+            word = ptx_expect_word(ps);
+            if (word == NULL) {
+                return -1;
+            }
+            if (strcmp(word, "_") == 0) {
+                return 0;
+            }
+            if (!ptx_find_register(ps, word, &q)) {
+                return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s is not declared",
+                                word);
+            }
+            op->second = q.reg;
+        }
+        return 0;
+    }
+
+    found = (word[0] == '%') ? ptx_find_special(ps, word, op) : 0;
+    if (found != 0) {
+        return (found > 0) ? 0 : -1;
+    }
+
+    if (ptx_find_symbol(ps, word, op)) {
+        if (ptx_accept(ps, '+')) {
+            if (ptx_integer(ps, &offset) != 0) {
+                return -1;
+            }
+            op->value += offset;
+        }
+        return 0;
+    }
+
+    if (word[0] == '%') {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "register %s", word);
+    }
+
+    /* A label, or a function: who uses it knows */
+    if (ptx_grow(&ps->uses, ps->num_uses, &ps->max_uses,
+                 sizeof(*ps->uses)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    op->kind                         = CUEMU_PTX_OPERAND_LABEL;
+    op->value                        = ps->num_uses;
+    ps->uses[ps->num_uses].name      = word;
+    ps->uses[ps->num_uses].scope     = ps->scope;
+    ps->uses[ps->num_uses].pc        = ps->kernel->num_code;
+    ps->uses[ps->num_uses].is_table  = 0;
+    ++ps->num_uses;
+    return 0;
+}
+
+static int ptx_parse_address(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
+{
+    cuemu_ptx_operand_t base = {.reg = CUEMU_PTX_NONE, .global = -1};
+    uint64_t offset;
+
+    if (ptx_parse_simple(ps, &base) != 0) {
+        return -1;
+    }
+
+    *op      = base;
+    op->kind = CUEMU_PTX_OPERAND_ADDRESS;
+    switch (base.kind) {
+    case CUEMU_PTX_OPERAND_REG:
+        op->global = -1;
+        op->value  = 0;
+        op->space  = CUEMU_PTX_GENERIC;
+        break;
+    case CUEMU_PTX_OPERAND_IMM:
+        op->reg    = CUEMU_PTX_NONE;
+        op->global = -1;
+        break;
+    case CUEMU_PTX_OPERAND_SYMBOL:
+        break;
+    default:
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "such an address");
+    }
+
+    if (ptx_accept(ps, '+')) {
+        if (ptx_integer(ps, &offset) != 0) {
+            return -1;
+        }
+        op->value += offset;
+    } else if (ptx_peek(ps) == '-') {
+        if (ptx_integer(ps, &offset) != 0) {
+            return -1;
+        }
+        op->value += offset;
+    }
+
+    return ptx_expect(ps, ']');
+}
+
+static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
+{
+    cuemu_ptx_operand_t element;
+
+    memset(op, 0, sizeof(*op));
+    op->reg    = CUEMU_PTX_NONE;
+    op->second = CUEMU_PTX_NONE;
+    op->global = -1;
+
+    if (ptx_accept(ps, '[')) {
+        return ptx_parse_address(ps, op);
+    }
+
+    if (ptx_accept(ps, '!')) {
+        op->negated = 1;
+        return ptx_parse_simple(ps, op);
+    }
+
+    if (!ptx_accept(ps, '{')) {
+        return ptx_parse_simple(ps, op);
+    }
+
+    op->kind = CUEMU_PTX_OPERAND_VECTOR;
+    do {
+        memset(&element, 0, sizeof(element));
+        element.reg = CUEMU_PTX_NONE;
+        if (ptx_parse_simple(ps, &element) != 0) {
+            return -1;
+        }
+        if ((op->count == 4) || ((element.kind != CUEMU_PTX_OPERAND_REG) &&
+                                 (element.kind != CUEMU_PTX_OPERAND_NONE))) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                            "a vector of more than registers");
+        }
+        op->types[op->count]  = element.type;
+        op->regs[op->count++] = (element.kind == CUEMU_PTX_OPERAND_REG) ?
+                                element.reg : CUEMU_PTX_NONE;
+    } while (ptx_accept(ps, ','));
+
+    return ptx_expect(ps, '}');
+}
+
+/* ---------------------------------------------------------- statements */
+
+static cuemu_ptx_insn_t *ptx_new_insn(ptx_parser_t *ps)
+{
+    cuemu_ptx_kernel_t *k = ps->kernel;
+    cuemu_ptx_insn_t *in;
+
+    if (ptx_grow(&k->code, k->num_code, &k->max_code,
+                 sizeof(*k->code)) != 0) {
+        ptx_no_memory(ps);
+        return NULL;
+    }
+    in         = &k->code[k->num_code];
+    memset(in, 0, sizeof(*in));
+    in->guard  = CUEMU_PTX_NONE;
+    in->target = CUEMU_PTX_NONE;
+    in->line   = ps->line;
+    return in;
+}
+
+static int ptx_parse_insn(ptx_parser_t *ps, char *word,
+                          const cuemu_ptx_operand_t *guard)
+{
+    cuemu_ptx_statement_t st = {.written = word};
+    char error[CUEMU_PTX_ERROR_SIZE] = "";
+    cuemu_ptx_status_t status;
+    cuemu_ptx_insn_t *in;
+    char *copy = ptx_keep(ps, word, strlen(word)), *token, *save = NULL;
+
+    if (copy == NULL) {
+        return -1;
+    }
+
+    for (token = strtok_r(copy, ".", &save); token != NULL;
+         token = strtok_r(NULL, ".", &save)) {
+        if (st.num_tokens == sizeof(st.token) / sizeof(st.token[0])) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s", word);
+        }
+        st.token[st.num_tokens++] = token;
+    }
+
+    if ((st.num_tokens > 0) && (strcmp(st.token[0], "call") == 0)) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                        "%s: functions are not called here", word);
+    }
+
+    while (!ptx_accept(ps, ';')) {
+        if (st.num_ops == sizeof(st.op) / sizeof(st.op[0])) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "operands of %s", word);
+        }
+        if (ptx_parse_operand(ps, &st.op[st.num_ops++]) != 0) {
+            return -1;
+        }
+        if (!ptx_accept(ps, ',') && (ptx_peek(ps) != ';')) {
+            return ptx_expect(ps, ';');
+        }
+    }
+
+    in = ptx_new_insn(ps);
+    if (in == NULL) {
+        return -1;
+    }
+
+    if (guard != NULL) {
+        in->guard   = guard->reg;
+        in->negated = guard->negated;
+    }
+
+    status = cuemu_ptx_decode(ps->kernel, &st, in, error);
+    if (status != CUEMU_PTX_OK) {
+        return (status == CUEMU_PTX_NO_MEMORY) ? ptx_no_memory(ps) :
+               ptx_fail(ps, status, "%s%s%s", word,
+                        (error[0] != '\0') ? ": " : "", error);
+    }
+
+    ++ps->kernel->num_code;
+    return 0;
+}
+
+static int ptx_add_label(ptx_parser_t *ps, char *name)
+{
+    if (ptx_grow(&ps->labels, ps->num_labels, &ps->max_labels,
+                 sizeof(*ps->labels)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    ps->labels[ps->num_labels].name     = name;
+    ps->labels[ps->num_labels].scope    = ps->scope;
+    ps->labels[ps->num_labels].pc       = ps->kernel->num_code;
+    ps->labels[ps->num_labels].is_table = 0;
+    ++ps->num_labels;
+    return 0;
+}
+
+static int ptx_add_to_table(ptx_parser_t *ps, uint32_t value)
+{
+    cuemu_ptx_kernel_t *k = ps->kernel;
+
+    if (ptx_grow(&k->tables, k->num_tables, &ps->max_tables,
+                 sizeof(*k->tables)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    k->tables[k->num_tables++] = value;
+    return 0;
+}
+
+/* label: .branchtargets A, B, ...; the label before stands for the table */
+static int ptx_parse_targets(ptx_parser_t *ps)
+{
+    cuemu_ptx_kernel_t *k = ps->kernel;
+    uint32_t table        = k->num_tables;
+    cuemu_ptx_operand_t op;
+
+    if ((ps->num_labels == 0) || (ptx_add_to_table(ps, 0) != 0)) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, ".branchtargets has no label");
+    }
+
+    ps->labels[ps->num_labels - 1].is_table = 1;
+    ps->labels[ps->num_labels - 1].pc       = table;
+    do {
+        memset(&op, 0, sizeof(op));
+        if (ptx_parse_simple(ps, &op) != 0) {
+            return -1;
+        }
+        if (op.kind != CUEMU_PTX_OPERAND_LABEL) {
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "a target is no label");
+        }
+        ps->uses[op.value].pc       = k->num_tables;
+        ps->uses[op.value].is_table = 1;
+        if (ptx_add_to_table(ps, 0) != 0) {
+            return -1;
+        }
+        ++k->tables[table];
+    } while (ptx_accept(ps, ','));
+
+    return ptx_expect(ps, ';');
+}
+
+/* Uses of labels inside a scope that ends: found there, or left to the next */
+static int ptx_close_scope(ptx_parser_t *ps)
+{
+    int parent = (ps->scope > 1) ? ps->parent[ps->scope & 255] : 0;
+    cuemu_ptx_kernel_t *k = ps->kernel;
+    const ptx_label_t *label;
+    ptx_label_t *use;
+    unsigned i, j;
+
+    for (i = 0; i < ps->num_uses; ++i) {
+        use = &ps->uses[i];
+        if (use->scope != ps->scope) {
+            continue;
+        }
+
+        for (j = 0; j < ps->num_labels; ++j) {
+            label = &ps->labels[j];
+            if ((label->scope == ps->scope) &&
+                (strcmp(label->name, use->name) == 0)) {
+                break;
+            }
+        }
+
+        if (j == ps->num_labels) {
+            use->scope = parent;
+            if (parent == 0) {
+                return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s is not declared",
+                                use->name);
+            }
+            continue;
+        }
+
+        use->scope = -1;
+        if (use->is_table) {
+            k->tables[use->pc] = ps->labels[j].pc;
+        } else if (ps->labels[j].is_table) {
+            k->code[use->pc].imm = ps->labels[j].pc;
+        } else {
+            k->code[use->pc].target = ps->labels[j].pc;
+        }
+    }
+
+    while ((ps->num_regs > 0) &&
+           (ps->regs[ps->num_regs - 1].scope == ps->scope)) {
+        --ps->num_regs;
+    }
+    while ((ps->num_symbols > 0) &&
+           (ps->symbols[ps->num_symbols - 1].scope == ps->scope)) {
+        --ps->num_symbols;
+    }
+    ps->scope = parent;
+    return 0;
+}
+
+static int ptx_open_scope(ptx_parser_t *ps)
+{
+    int scope = ++ps->last_scope, depth = 0, s;
+
+    for (s = ps->scope; s > 0; s = ps->parent[s & 255]) {
+        if (++depth > 100) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "so many braces");
+        }
+        if ((s & 255) == (scope & 255)) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "so many scopes");
+        }
+    }
+    ps->parent[scope & 255] = ps->scope;
+    ps->scope               = scope;
+    return 0;
+}
+
+static int ptx_parse_directive(ptx_parser_t *ps, const char *word)
+{
+    if (strcmp(word, ".reg") == 0) {
+        return ptx_parse_reg(ps);
+    } else if (strcmp(word, ".shared") == 0) {
+        return ptx_parse_variable(ps, CUEMU_PTX_SHARED, 0);
+    } else if (strcmp(word, ".local") == 0) {
+        return ptx_parse_variable(ps, CUEMU_PTX_LOCAL, 0);
+    } else if (strcmp(word, ".branchtargets") == 0) {
+        return ptx_parse_targets(ps);
+    } else if (strcmp(word, ".loc") == 0) {
+        ptx_skip_line(ps);
+        return 0;
+    } else if (strcmp(word, ".pragma") == 0) {
+        ptx_skip_statement(ps);
+        return 0;
+    }
+
+    return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s in a kernel", word);
+}
+
+static int ptx_parse_statement(ptx_parser_t *ps)
+{
+    cuemu_ptx_operand_t guard;
+    char *word;
+
+    if (ptx_accept(ps, '@')) {
+        memset(&guard, 0, sizeof(guard));
+        guard.second  = CUEMU_PTX_NONE;
+        guard.negated = (uint8_t)ptx_accept(ps, '!');
+        if (ptx_parse_simple(ps, &guard) != 0) {
+            return -1;
+        }
+        if ((guard.kind != CUEMU_PTX_OPERAND_REG) ||
+            (guard.type != CUEMU_PTX_PRED)) {
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "a guard is no predicate");
+        }
+        word = ptx_expect_word(ps);
+        return (word == NULL) ? -1 : ptx_parse_insn(ps, word, &guard);
+    }
+
+    if (ptx_accept(ps, ';')) {
+        return 0;
+    }
+
+    word = ptx_expect_word(ps);
+    if (word == NULL) {
+        return -1;
+    }
+
+    if (word[0] == '.') {
+        return ptx_parse_directive(ps, word);
+    }
+
+    if (ptx_accept(ps, ':')) {
+        return ptx_add_label(ps, word);
+    }
+
+    return ptx_parse_insn(ps, word, NULL);
+}
+
+static int ptx_parse_body(ptx_parser_t *ps)
+{
+    cuemu_ptx_insn_t *in;
+    cuemu_ptx_statement_t ret = {.token = {"exit"}, .num_tokens = 1,
+                                 .written = "exit"};
+    char error[CUEMU_PTX_ERROR_SIZE];
+
+    while (ps->scope > 0) {
+        if (ptx_peek(ps) == 0) {
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has no end",
+                            ps->kernel->name);
+        } else if (ptx_accept(ps, '{')) {
+            if (ptx_open_scope(ps) != 0) {
+                return -1;
+            }
+        } else if (ptx_accept(ps, '}')) {
+            if (ps->parent[ps->scope & 255] == 0) {
+                /* What runs off the end has ended */
+                in = ptx_new_insn(ps);
+                if ((in == NULL) ||
+                    (cuemu_ptx_decode(ps->kernel, &ret, in, error) !=
+                     CUEMU_PTX_OK)) {
+                    return ptx_no_memory(ps);
+                }
+                ++ps->kernel->num_code;
+            }
+            if (ptx_close_scope(ps) != 0) {
+                return -1;
+            }
+        } else if (ptx_parse_statement(ps) != 0) {
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+/* ------------------------------------------------------------- kernels */
+
+/* .param .align 8 .b8 name[16] */
+static int ptx_parse_param(ptx_parser_t *ps)
+{
+    cuemu_ptx_kernel_t *k = ps->kernel;
+    uint64_t align = 0, count = 1, offset;
+    cuemu_ptx_param_t *params;
+    int type = -1;
+    char *word;
+
+    for (;;) {
+        word = ptx_expect_word(ps);
+        if (word == NULL) {
+            return -1;
+        }
+        if (strcmp(word, ".align") == 0) {
+            if (ptx_integer(ps, &align) != 0) {
+                return -1;
+            }
+        } else if ((strcmp(word, ".ptr") == 0) ||
+                   (strcmp(word, ".global") == 0) ||
+                   (strcmp(word, ".param") == 0) ||
+                   (strcmp(word, ".const") == 0) ||
+                   (strcmp(word, ".shared") == 0)) {
+            if (strcmp(word, ".ptr") == 0) {
+                align = 8; /* what follows is of what it points to */
+            }
+        } else if (word[0] == '.') {
+            type = cuemu_ptx_type(word + 1);
+            if (type < 0) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "parameter %s", word);
+            }
+        } else {
+            break;
+        }
+    }
+
+    if (type < 0) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has no type", word);
+    }
+
+    if (ptx_accept(ps, '[') &&
+        ((ptx_integer(ps, &count) != 0) || (ptx_expect(ps, ']') != 0))) {
+        return -1;
+    }
+
+    if (cuemu_ptx_type_size(type) > 1) {
+        align = cuemu_ptx_type_size(type);
+    }
+    align  = (align == 0) ? 1 : align;
+    offset = (k->params_size + align - 1) & ~(align - 1);
+    if ((count > 32768) || (offset > 32768)) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s", word);
+    }
+
+    params = realloc(k->params, (k->num_params + 1) * sizeof(*params));
+    if (params == NULL) {
+        return ptx_no_memory(ps);
+    }
+    k->params      = params;
+    params        += k->num_params++;
+    params->name   = strdup(word);
+    params->offset = (uint32_t)offset;
+    params->size   = (uint32_t)(count * cuemu_ptx_type_size(type));
+    k->params_size = params->offset + params->size;
+    return (params->name == NULL) ? ptx_no_memory(ps) : 0;
+}
+
+/* .maxntid 512, 1, 1 and the like, up to the body */
+static int ptx_parse_tuning(ptx_parser_t *ps)
+{
+    uint64_t value, product;
+    char *word;
+
+    while ((ptx_peek(ps) != '{') && (ptx_peek(ps) != ';')) {
+        word = ptx_expect_word(ps);
+        if (word == NULL) {
+            return -1;
+        }
+
+        product = 1;
+        if (isdigit((unsigned char)ptx_peek(ps))) {
+            do {
+                if (ptx_integer(ps, &value) != 0) {
+                    return -1;
+                }
+                product *= value;
+            } while (ptx_accept(ps, ','));
+        } else if (ptx_peek(ps) == '"') {
+            ptx_skip_statement(ps);
+        }
+
+        if ((strcmp(word, ".maxntid") == 0) ||
+            (strcmp(word, ".reqntid") == 0)) {
+            ps->kernel->max_threads = (unsigned)product;
+        } else if ((strstr(word, "cluster") != NULL) &&
+                   (strcmp(word, ".maxclusterrank") != 0)) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s", word);
+        }
+    }
+    return 0;
+}
+
+static int ptx_parse_entry(ptx_parser_t *ps)
+{
+    cuemu_ptx_module_t *module = ps->module;
+    cuemu_ptx_kernel_t **kernels, *k;
+    char *word = ptx_expect_word(ps);
+
+    if (word == NULL) {
+        return -1;
+    }
+
+    kernels = realloc(module->kernels, (module->num_kernels + 1) *
+                                       sizeof(*kernels));
+    k       = calloc(1, sizeof(*k));
+    if (kernels != NULL) {
+        module->kernels = kernels;
+    }
+    if ((kernels == NULL) || (k == NULL)) {
+        free(k);
+        return ptx_no_memory(ps);
+    }
+    kernels[module->num_kernels++] = k;
+    k->module                      = module;
+    k->name                        = strdup(word);
+    ps->kernel                     = k;
+    ps->num_regs                   = 0;
+    ps->num_labels                 = 0;
+    ps->num_uses                   = 0;
+    ps->max_tables                 = 0;
+    if (k->name == NULL) {
+        return ptx_no_memory(ps);
+    }
+
+    if (ptx_accept(ps, '(') && !ptx_accept(ps, ')')) {
+        do {
+            if (ptx_parse_param(ps) != 0) {
+                return -1;
+            }
+        } while (ptx_accept(ps, ','));
+        if (ptx_expect(ps, ')') != 0) {
+            return -1;
+        }
+    }
+
+    if (ptx_parse_tuning(ps) != 0) {
+        return -1;
+    }
+
+    if (ptx_accept(ps, ';')) { /* declared, defined elsewhere */
+        ps->kernel = NULL;
+        return 0;
+    }
+
+    if ((ptx_expect(ps, '{') != 0) || (ptx_open_scope(ps) != 0) ||
+        (ptx_parse_body(ps) != 0)) {
+        return -1;
+    }
+    ps->kernel = NULL;
+    return 0;
+}
+
+/* Behind .func: nothing that is called, so nothing that is run */
+static void ptx_skip_function(ptx_parser_t *ps)
+{
+    int c;
+
+    while (((c = ptx_peek(ps)) != 0) && (c != ';') && (c != '{')) {
+        ++ps->p;
+    }
+    ptx_skip_statement(ps);
+}
+
+static int ptx_parse_module(ptx_parser_t *ps)
+{
+    int is_extern = 0, seen_version = 0;
+    uint64_t size;
+    char *word;
+
+    while (ptx_peek(ps) != 0) {
+        word = ptx_expect_word(ps);
+        if (word == NULL) {
+            return -1;
+        }
+
+        if (strcmp(word, ".version") == 0) {
+            seen_version = 1;
+            ptx_skip_line(ps);
+        } else if (!seen_version) {
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "no .version: not PTX");
+        } else if (strcmp(word, ".address_size") == 0) {
+            if (ptx_integer(ps, &size) != 0) {
+                return -1;
+            }
+            if (size != 64) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, ".address_size %llu",
+                                (unsigned long long)size);
+            }
+        } else if ((strcmp(word, ".target") == 0) ||
+                   (strcmp(word, ".file") == 0) ||
+                   (strcmp(word, ".loc") == 0)) {
+            ptx_skip_line(ps);
+        } else if ((strcmp(word, ".section") == 0) ||
+                   (strcmp(word, ".pragma") == 0)) {
+            ptx_skip_statement(ps);
+        } else if ((strcmp(word, ".extern") == 0)) {
+            is_extern = 1;
+            continue;
+        } else if ((strcmp(word, ".visible") == 0) ||
+                   (strcmp(word, ".weak") == 0) ||
+                   (strcmp(word, ".common") == 0)) {
+            continue;
+        } else if (strcmp(word, ".entry") == 0) {
+            if (ptx_parse_entry(ps) != 0) {
+                return -1;
+            }
+        } else if (strcmp(word, ".func") == 0) {
+            ptx_skip_function(ps);
+        } else if ((strcmp(word, ".global") == 0) ||
+                   (strcmp(word, ".const") == 0) ||
+                   (strcmp(word, ".shared") == 0)) {
+            if (ptx_parse_variable(ps, (word[1] == 'g') ? CUEMU_PTX_GLOBAL :
+                                   (word[1] == 'c') ? CUEMU_PTX_CONST :
+                                                      CUEMU_PTX_SHARED,
+                                   is_extern) != 0) {
+                return -1;
+            }
+        } else {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s", word);
+        }
+        is_extern = 0;
+    }
+
+    return seen_version ? 0 :
+           ptx_fail(ps, CUEMU_PTX_SYNTAX, "no .version: not PTX");
+}
+
+cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
+                                  cuemu_ptx_module_t **module_p, char *error)
+{
+    ptx_parser_t ps = {.p = text, .end = text + strnlen(text, size),
+                       .line = 1, .error = error};
+    ptx_word_t *word;
+
+    *module_p = NULL;
+    ps.module = calloc(1, sizeof(*ps.module));
+    if (ps.module == NULL) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
+        return CUEMU_PTX_NO_MEMORY;
+    }
+
+    if (ptx_parse_module(&ps) == 0) {
+        *module_p = ps.module;
+    } else {
+        cuemu_ptx_unload(ps.module);
+    }
+
+    while (ps.words != NULL) {
+        word     = ps.words;
+        ps.words = word->next;
+        free(word);
+    }
+    free(ps.regs);
+    free(ps.symbols);
+    free(ps.labels);
+    free(ps.uses);
+    return ps.status;
+}
+
+void cuemu_ptx_unload(cuemu_ptx_module_t *module)
+{
+    cuemu_ptx_kernel_t *k;
+    uint32_t i, j;
+
+    for (i = 0; i < module->num_kernels; ++i) {
+        k = module->kernels[i];
+        for (j = 0; j < k->num_params; ++j) {
+            free(k->params[j].name);
+        }
+        free(k->params);
+        free(k->fills);
+        free(k->tables);
+        free(k->code);
+        free(k->name);
+        free(k);
+    }
+    for (i = 0; i < module->num_globals; ++i) {
+        free((void*)module->globals[i].init);
+        free((void*)module->globals[i].name);
+    }
+    free(module->kernels);
+    free(module->globals);
+    free(module);
+}
+
+cuemu_ptx_kernel_t *cuemu_ptx_kernel(cuemu_ptx_module_t *module,
+                                     const char *name, unsigned index)
+{
+    uint32_t i;
+
+    if (name == NULL) {
+        return (index < module->num_kernels) ? module->kernels[index] : NULL;
+    }
+
+    for (i = 0; i < module->num_kernels; ++i) {
+        if (strcmp(module->kernels[i]->name, name) == 0) {
+            return module->kernels[i];
+        }
+    }
+    return NULL;
+}
+
+void cuemu_ptx_kernel_info(const cuemu_ptx_kernel_t *kernel,
+                           cuemu_ptx_info_t *info)
+{
+    info->name             = kernel->name;
+    info->num_params       = kernel->num_params;
+    info->params_size      = kernel->params_size;
+    info->shared_size      = kernel->shared_size;
+    info->local_size       = kernel->local_size;
+    info->max_threads      = kernel->max_threads;
+    info->num_registers    = kernel->num_registers;
+    info->num_instructions = kernel->num_code;
+}
+
+void cuemu_ptx_kernel_param(const cuemu_ptx_kernel_t *kernel, unsigned index,
+                            uint32_t *offset_p, uint32_t *size_p)
+{
+    *offset_p = kernel->params[index].offset;
+    *size_p   = kernel->params[index].size;
+}
+
+cuemu_ptx_global_t *cuemu_ptx_global(cuemu_ptx_module_t *module, unsigned index)
+{
+    return (index < module->num_globals) ? &module->globals[index] : NULL;
+}
