@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# The Python wheel as somebody would use it: made, installed into an empty
+# environment beside a UCX from PyPI, and run from there.
+
+# wheel_used: from "pip install" to the first checked message, with the time
+wheel_used() {
+    local venv=$ucx_mp_build/wheel-venv wheel began libucp
+    "$ucx_mp_top/contrib/wheel" --no-install || return
+    wheel=$(ls "$ucx_mp_build"/dist/ucx_cuda_multipath-*.whl) || return
+    rm -rf "$venv"
+    python3 -m venv "$venv" || return
+
+    began=$(date +%s%N)
+    # shellcheck disable=SC2046
+    "$venv/bin/python" -m pip install $(wheel_source) --quiet \
+        --disable-pip-version-check "$wheel" libucx-cu12==1.22.0 || return
+    libucp=$(echo "$venv"/lib/python3.*/site-packages/libucx/lib/libucp.so.0)
+    passing_on '"kind": "gpu-gpu"' \
+        "$venv/bin/ucx_mp_run" --emulate beluga --ucx "$libucp" \
+        "$venv/bin/python" -m ucx_mp._transfer "$libucp" gpu-gpu || return
+    say "pip install to the first checked message:" \
+        "$(( ($(date +%s%N) - began) / 1000000 )) ms (60000 at most)"
+    [ $(( ($(date +%s%N) - began) / 1000000 )) -le 60000 ] || return
+
+    # and MPI's programs with the module that lies there
+    passing_on '^speedup: [1-9]' "$ucx_mp_top/contrib/demo" --no-install \
+        --sizes 16M:32M --run "$venv/bin/ucx_mp_run"
+}
+
+step wheel full 600 wheel_used "the Python wheel, from an empty environment"

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# How the Python wheel is made: a compiler that links against an old glibc
+# wherever it runs, a libxml2 to link into the emulated node, and the tree
+# built with both. Each part does nothing if it is there already.
+
+ucx_mp_wheel_packages="autoconf automake libtool pkg-config make gcc binutils
+    dpkg-dev python3 python3-pip"
+ucx_mp_zig=$ucx_mp_deps/zig
+ucx_mp_zig_version=0.17.1
+ucx_mp_wheel_glibc=2.28
+ucx_mp_wheel_libxml2=$ucx_mp_deps/libxml2-static
+
+# zig keeps what it compiled of its own libraries; beside it, for the next run
+export ZIG_GLOBAL_CACHE_DIR=$ucx_mp_deps/zig-cache
+export ZIG_LOCAL_CACHE_DIR=$ucx_mp_deps/zig-cache
+
+# zig from PyPI, and cc, c++, ar and ranlib as configure wants them: one word
+wheel_compiler() {
+    local name word target="-target x86_64-linux-gnu.$ucx_mp_wheel_glibc"
+    wheel_folder zig "ziglang==$ucx_mp_zig_version" || return
+    for name in cc c++ ar ranlib; do
+        word=$name
+        case $name in cc|c++) word="$name $target" ;; esac
+        printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$ucx_mp_zig/ziglang/zig" \
+               "$word" > "$ucx_mp_zig/$name" &&
+            chmod +x "$ucx_mp_zig/$name" || return
+    done
+}
+
+# wheel_source_package NAME: downloads its newest source package into the
+# current folder, from where this system's own packages come; nothing of the
+# system's lists is changed, and nobody has to be root.
+wheel_source_package() {
+    local file apt=$PWD/apt
+    if [ -n "${UCX_MP_LIBXML2:-}" ]; then
+        cp "$UCX_MP_LIBXML2"/"$1"_* .
+        return
+    fi
+    mkdir -p "$apt/parts" "$apt/state/lists/partial" \
+             "$apt/cache/archives/partial"
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ ! -f "$file" ] || sed 's/^deb /deb-src /' "$file" \
+            > "$apt/parts/${file##*/}.list"
+    done
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ ! -f "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" \
+            > "$apt/parts/${file##*/}"
+    done
+    set -- -q -o Dir::Etc::SourceList=/dev/null \
+        -o Dir::Etc::SourceParts="$apt/parts" -o Dir::State="$apt/state" \
+        -o Dir::Cache="$apt/cache" -o Dir::State::status=/var/lib/dpkg/status \
+        "$1"
+    # one list of many that cannot be had need not be that of the package
+    apt-get "${@:1:$#-1}" update
+    apt-get "${@:1:$#-1}" source --download-only "${!#}"
+}
+
+# libxml2 with its parser alone: no ICU, iconv, lzma, zlib, network; hidden, so
+# that a program's own libxml2 does not meet it
+wheel_libxml2() {
+    local folder=$ucx_mp_wheel_libxml2 work=$ucx_mp_deps/libxml2-work
+    local made_of="zig $ucx_mp_zig_version, glibc $ucx_mp_wheel_glibc"
+    # its own Makefiles want to be made again by the automake of their day
+    local still="AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:"
+
+    [ "$(cat "$folder/.complete" 2>/dev/null)" != "$made_of" ] || return 0
+    have dpkg-source || { say "no dpkg-source here (Debian and Ubuntu: as" \
+                              "root, apt-get install dpkg-dev)"; return 1; }
+    rm -rf "$work" "$folder"
+    mkdir -p "$work/build"
+    (
+        cd "$work" || exit
+        wheel_source_package libxml2 &&
+            dpkg-source --no-check -x libxml2_*.dsc source && cd build || exit
+        ../source/configure --quiet --host=x86_64-linux-gnu \
+            --prefix="$folder" --disable-shared --with-minimum --with-threads \
+            --without-icu --without-iconv --without-lzma --without-zlib \
+            CC="$ucx_mp_zig/cc" AR="$ucx_mp_zig/ar" \
+            RANLIB="$ucx_mp_zig/ranlib" \
+            CFLAGS="-O2 -w -fPIC -fvisibility=hidden" || exit
+        # shellcheck disable=SC2086
+        make -s -j"$ucx_mp_jobs" $still libxml2.la &&
+            make -s $still install-libLTLIBRARIES &&
+            make -s -C include $still install || exit
+        cp ../source/Copyright "$folder/LICENSE.libxml2"
+    ) || return
+    rm -rf "$work"
+    printf '%s' "$made_of" > "$folder/.complete"
+}
+
+# The prefix is where the package lies in a Python installation, as far as that
+# can be said: everything finds the rest from where it lies itself.
+wheel_configure() {
+    local folder=$ucx_mp_build/wheel arguments sum
+    wheel_folder cuda nvidia-cuda-runtime nvidia-nvml-dev || return
+    wheel_folder cu12 libucx-cu12==1.22.0 || return
+    generate || return
+    arguments=(--prefix=/ucx_mp --libdir=/ucx_mp/lib --host=x86_64-linux-gnu
+        --with-mpicc=no --with-ucx="$ucx_mp_deps/cu12"
+        --with-cuda="$ucx_mp_deps/cuda" --with-nvml="$ucx_mp_deps/cuda"
+        CC="$ucx_mp_zig/cc" CXX=no AR="$ucx_mp_zig/ar"
+        RANLIB="$ucx_mp_zig/ranlib" CFLAGS=-O2 "LDFLAGS=-Wl,-s"
+        LIBXML2_CFLAGS="-I$ucx_mp_wheel_libxml2/include/libxml2"
+        LIBXML2_LIBS="$ucx_mp_wheel_libxml2/lib/libxml2.a")
+    if [ "$(cat "$folder/.arguments" 2>/dev/null)" = "${arguments[*]}" ] &&
+       [ -f "$folder/Makefile" ]; then
+        return 0
+    fi
+    # what configure found out once about a compiler stays true
+    sum=$(cksum <<< "$ucx_mp_zig_version ${arguments[*]}")
+    sum=${sum%% *}
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (cd "$folder" && "$ucx_mp_top/configure" --quiet \
+        --cache-file="$ucx_mp_deps/wheel-config-$sum.cache" \
+        "${arguments[@]}") || return
+    printf '%s' "${arguments[*]}" > "$folder/.arguments"
+}
+
+wheel_make() {
+    local folder=$ucx_mp_build/wheel
+    local subdir
+    rm -rf "$folder/stage"
+    for subdir in src src/tools python test/cuemu test/tune; do
+        make -C "$folder/$subdir" -j"$ucx_mp_jobs" --no-print-directory -s &&
+            make -C "$folder/$subdir" --no-print-directory -s install \
+                 DESTDIR="$folder/stage" || return
+    done
+    make -C "$folder" --no-print-directory -s install-tuningDATA \
+         DESTDIR="$folder/stage"
+}
+
+# wheel_pack FOLDER: prints the path of the wheel
+wheel_pack() {
+    python3 "$ucx_mp_top/contrib/lib/wheel_pack.py" \
+        --version "$(sed -n 's/^AC_INIT(\[ucx-mp\], \[\([^]]*\)\].*/\1/p' \
+                         "$ucx_mp_top/configure.ac")" \
+        --glibc "$ucx_mp_wheel_glibc" --output "$1" \
+        --license "$ucx_mp_top/LICENSE" \
+        --license "$ucx_mp_wheel_libxml2/LICENSE.libxml2" \
+        "$ucx_mp_build/wheel/stage/ucx_mp"
+}

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Packs an installed tree as a Python wheel, after it has been looked through.
+
+Every ELF file may need the C library up to --glibc, and libraries that come
+along; nothing else. Two runs over the same tree give the same bytes.
+"""
+
+import argparse
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+NAME = 'ucx_cuda_multipath'
+PACKAGE = 'ucx_mp'
+COMMANDS = ['ucx_mp_run', 'ucx_mp_topo', 'ucx_mp_perf', 'ucx_mp_tune']
+LIBC = re.compile(r'(lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-.*\.so\.\d+)$')
+
+METADATA = '''Metadata-Version: 2.1
+Name: ucx-cuda-multipath
+Version: {version}
+Summary: GPU messages over all paths of a node, in the UCX that is there already
+License: BSD-3-Clause
+Requires-Python: >=3.6
+Classifier: Environment :: GPU :: NVIDIA CUDA
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+{licenses}Description-Content-Type: text/markdown
+
+A CUDA transport module for UCX 1.13 and newer that uses all paths of a node for
+one large GPU message, put under the UCX that MPI, UCXX or NIXL bring along:
+
+    ucx_mp_run mpirun -n 2 ./your_program
+
+or, in a Python program, before anything that uses UCX is imported:
+
+    import ucx_mp
+    ucx_mp.enable()
+
+`ucx_mp_run --doctor` says whether that works on this machine.
+'''
+
+
+def fail(message):
+    sys.exit('wheel: ' + message)
+
+
+def readelf(option, path):
+    return subprocess.run(['readelf', '-W', option, path], check=True,
+                          stdout=subprocess.PIPE,
+                          universal_newlines=True).stdout
+
+
+def number(text):
+    return tuple(int(part) for part in text.split('.'))
+
+
+def check_library(path, name, own, glibc):
+    """What is wrong with what an ELF file needs, as sentences."""
+    wrong = []
+    dynamic = readelf('-d', path)
+    for needed in re.findall(r'\(NEEDED\).*\[(.*)\]', dynamic):
+        if not LIBC.match(needed) and needed not in own:
+            wrong.append('%s needs %s' % (name, needed))
+    for folders in re.findall(r'\((?:RPATH|RUNPATH)\).*\[(.*)\]', dynamic):
+        wrong.append('%s looks for libraries in %s' % (name, folders))
+    versions = set(re.findall(r'Name: GLIBC_([\d.]+)', readelf('-V', path)))
+    newest = max((number(version) for version in versions), default=(0,))
+    if newest > number(glibc):
+        wrong.append('%s needs glibc %s, newer than %s'
+                     % (name, '.'.join(map(str, newest)), glibc))
+    return wrong, newest
+
+
+def tree(folder):
+    """(name in the wheel, path) of every file, links as what they lead to."""
+    for above, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != '__pycache__')
+        for name in sorted(names):
+            path = os.path.join(above, name)
+            yield os.path.relpath(path, folder), path
+
+
+class Wheel:
+    """The archive, and the record of what is in it."""
+
+    def __init__(self, path):
+        self.archive = zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED)
+        self.record = []
+
+    def add(self, name, data, is_program=False):
+        info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        info.compress_type = zipfile.ZIP_DEFLATED
+        info.external_attr = (0o100755 if is_program else 0o100644) << 16
+        self.archive.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+        self.record.append('%s,sha256=%s,%d' % (
+            name, digest.decode().rstrip('='), len(data)))
+
+    def close(self, name):
+        self.add(name, ('\n'.join(self.record + [name + ',,']) +
+                        '\n').encode())
+        self.archive.close()
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--version', required=True)
+    parser.add_argument('--glibc', required=True, help='the newest that may '
+                        'be needed')
+    parser.add_argument('--license', action='append', default=[],
+                        help='a text that comes along')
+    parser.add_argument('--output', required=True, help='folder')
+    parser.add_argument('prefix', help='the installed tree: bin, lib, share')
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    files = []
+    for name, path in tree(options.prefix):
+        # the package itself; the rest of the tree lies inside of it
+        inside = 'share/ucx-mp/python/' + PACKAGE + '/'
+        files.append((name[len(inside):] if name.startswith(inside) else name,
+                      path))
+    if '__init__.py' not in dict(files):
+        fail('no %s in %s' % (PACKAGE, options.prefix))
+
+    own = {os.path.basename(path) for _, path in files}
+    wrong, newest = [], (0,)
+    for name, path in files:
+        with open(path, 'rb') as file:
+            is_elf = file.read(4) == b'\x7fELF'
+        if is_elf:
+            found, needs = check_library(path, name, own, options.glibc)
+            wrong += found
+            newest = max(newest, needs)
+    if wrong:
+        fail('; '.join(wrong))
+
+    tag = 'py3-none-manylinux_%s_x86_64' % options.glibc.replace('.', '_')
+    final = os.path.join(options.output, '%s-%s-%s.whl'
+                         % (NAME, options.version, tag))
+    info = '%s-%s.dist-info/' % (NAME, options.version)
+    wheel = Wheel(final + '.part')
+    for name, path in sorted(files):
+        with open(path, 'rb') as file:
+            wheel.add(PACKAGE + '/' + name, file.read(),
+                      os.access(path, os.X_OK))
+    licenses = ''
+    for path in options.license:
+        with open(path, 'rb') as file:
+            wheel.add(info + os.path.basename(path), file.read())
+        licenses += 'License-File: %s\n' % os.path.basename(path)
+    wheel.add(info + 'METADATA', METADATA.format(
+        version=options.version, licenses=licenses).encode())
+    wheel.add(info + 'WHEEL', ('Wheel-Version: 1.0\nGenerator: contrib/wheel\n'
+                               'Root-Is-Purelib: false\nTag: %s\n'
+                               % tag).encode())
+    wheel.add(info + 'entry_points.txt', (
+        '[console_scripts]\n' + ''.join(
+            '%s = %s._commands:main\n' % (command, PACKAGE)
+            for command in COMMANDS)).encode())
+    wheel.close(info + 'RECORD')
+    os.replace(final + '.part', final)
+    print('%d files, %.1f MB, glibc %s or newer'
+          % (len(files), os.path.getsize(final) / 1e6,
+             '.'.join(map(str, newest))))
+    print(final)
+
+
+if __name__ == '__main__':
+    main()

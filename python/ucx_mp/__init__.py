@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Multi-path CUDA transports for the UCX of this process."""

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The commands of a Python environment: each runs the program of its name."""
+
+import os
+import runpy
+import sys
+
+from . import _files
+
+
+def main():
+    name = os.path.basename(sys.argv[0])
+    path = os.path.join(_files.prefix(), 'bin', name)
+    with open(path, 'rb') as file:
+        is_script = file.read(2) == b'#!'
+    sys.argv[0] = path
+    if is_script:
+        runpy.run_path(path, run_name='__main__')
+    else:
+        os.execv(path, sys.argv)
