@@ -46,12 +46,12 @@ enum {
             PTX_ALL_LANES(_what(a[i]) == _what(b[i])); \
             break; \
         case PTX_NE: \
-            PTX_ALL_LANES((_what(a[i]) < _what(b[i])) | \
-                          (_what(a[i]) > _what(b[i]))); \
+            PTX_ALL_LANES((int)(_what(a[i]) < _what(b[i])) | \
+                          (int)(_what(a[i]) > _what(b[i]))); \
             break; \
         case PTX_EQU: \
-            PTX_ALL_LANES((_what(a[i]) < _what(b[i])) | \
-                          (_what(a[i]) > _what(b[i]))); \
+            PTX_ALL_LANES((int)(_what(a[i]) < _what(b[i])) | \
+                          (int)(_what(a[i]) > _what(b[i]))); \
             break; \
         case PTX_LT: \
         case PTX_GEU: \
@@ -70,8 +70,8 @@ enum {
             PTX_ALL_LANES(_what(a[i]) >= _what(b[i])); \
             break; \
         default: /* a number: equal to itself */ \
-            PTX_ALL_LANES((_what(a[i]) == _what(a[i])) & \
-                          (_what(b[i]) == _what(b[i]))); \
+            PTX_ALL_LANES((int)(_what(a[i]) == _what(a[i])) & \
+                          (int)(_what(b[i]) == _what(b[i]))); \
             break; \
         } \
         return cuemu_ptx_gather(result) ^ \
