@@ -32,24 +32,30 @@ enum {
 
 /* A copy, with its context current until copy_end() */
 typedef struct {
-    uct_cuda_gpu_context_t context;
-    uct_cuda_lane_t        *lane; /* or NULL: not to be had */
-    bool                   from_gpu;
-    bool                   to_gpu;
-    int                    from_device; /* -1: host */
-    int                    to_device;
+    void                   *dst;
+    const void             *src;
+    size_t                 length; /* bytes */
+    uct_cuda_end_t         to;
+    uct_cuda_end_t         from;
+    CUcontext              from_context; /* of GPU memory; or NULL */
     bool                   is_plain; /* all GPU memory belongs to contexts,
                                         which any GPU can be let reach */
-    CUcontext              from_context; /* of GPU memory; or NULL */
+    uct_cuda_gpu_context_t context;
+    uct_cuda_lane_t        *lane; /* or NULL: not to be had */
 } copy_t;
 
+
+static bool has_host(const copy_t *copy)
+{
+    return uct_cuda_end_is_host(copy->from) || uct_cuda_end_is_host(copy->to);
+}
 
 /*
  * @return UCS_OK; UCS_INPROGRESS when both sides are plain host memory and no
  *         context is needed; else an error.
  */
 static ucs_status_t
-copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
+copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
 {
     CUcontext from_context, to_context;
     int from_device, to_device;
@@ -75,67 +81,67 @@ copy_begin(const void *dst, const void *src, size_t length, copy_t *copy)
         return status;
     }
 
-    copy->lane     = NULL;
-    copy->from_gpu = (from_device >= 0);
-    copy->to_gpu   = (to_device >= 0);
-
-    copy->from_device  = from_device;
-    copy->to_device    = to_device;
+    copy->dst          = dst;
+    copy->src          = src;
+    copy->length       = length;
+    copy->to           = (to_device >= 0) ? uct_cuda_end_gpu(to_device) :
+                                            uct_cuda_end_host();
+    copy->from         = (from_device >= 0) ? uct_cuda_end_gpu(from_device) :
+                                              uct_cuda_end_host();
     copy->from_context = from_context;
     copy->is_plain     = ((from_device < 0) || (from_context != NULL)) &&
                      ((to_device < 0) || (to_context != NULL));
+    copy->lane         = NULL;
     return UCS_OK;
 }
 
-/* Tells the driver what it would otherwise have to find out */
-static ucs_status_t copy_submit(const copy_t *copy, void *dst, const void *src,
-                                size_t length)
+static ucs_status_t copy_host(const copy_t *copy, CUstream stream)
 {
-    if (!copy->from_gpu) {
-        return uct_cuda_host_copy((CUdeviceptr)dst, (void*)src, length, true,
-                                  copy->lane->stream);
-    } else if (!copy->to_gpu) {
-        return uct_cuda_host_copy((CUdeviceptr)src, dst, length, false,
-                                  copy->lane->stream);
-    }
+    const bool to_gpu = uct_cuda_end_is_gpu(copy->to);
 
-    return UCT_CUDA_CALL(cuMemcpyDtoDAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
-                         length, copy->lane->stream);
+    return uct_cuda_host_copy((CUdeviceptr)(to_gpu ? copy->dst : copy->src),
+                              to_gpu ? (void*)copy->src : copy->dst,
+                              copy->length, to_gpu, stream);
 }
 
-static ucs_status_t copy_synchronously(const copy_t *copy, void *dst,
-                                       const void *src, size_t length)
+/* Tells the driver what it would otherwise have to find out */
+static ucs_status_t copy_submit(const copy_t *copy)
 {
-    const bool to_gpu = copy->to_gpu;
+    return has_host(copy) ? copy_host(copy, copy->lane->stream) :
+                            UCT_CUDA_CALL(cuMemcpyDtoDAsync,
+                                          (CUdeviceptr)copy->dst,
+                                          (CUdeviceptr)copy->src, copy->length,
+                                          copy->lane->stream);
+}
+
+static ucs_status_t copy_synchronously(const copy_t *copy)
+{
+    const CUdeviceptr dst = (CUdeviceptr)copy->dst;
+    const CUdeviceptr src = (CUdeviceptr)copy->src;
     ucs_status_t status, drained;
 
-    if (copy->from_gpu && to_gpu) {
-        return UCT_CUDA_CALL(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src,
-                             length);
+    if (!has_host(copy)) {
+        return UCT_CUDA_CALL(cuMemcpy, dst, src, copy->length);
     }
 
     /* Of host memory, parts may be page-locked, across which no copy goes */
-    if (UCT_CUDA_CALL_NOLOG(cuMemcpy, (CUdeviceptr)dst, (CUdeviceptr)src,
-                            length) == UCS_OK) {
+    if (UCT_CUDA_CALL_NOLOG(cuMemcpy, dst, src, copy->length) == UCS_OK) {
         return UCS_OK;
     }
 
-    status = uct_cuda_host_copy((CUdeviceptr)(to_gpu ? dst : src),
-                                to_gpu ? (void*)src : dst, length, to_gpu,
-                                NULL);
+    status  = copy_host(copy, NULL);
     drained = UCT_CUDA_CALL(cuStreamSynchronize, NULL);
     return (status == UCS_OK) ? drained : status;
 }
 
 /*
  * The way on where a stream, an event or a copy in a stream is not to be had.
- * UCP 1.13 forgets the error of many a copy that it has asked for, and whoever
- * waits for the bytes would get others. But what the stream has taken of the
- * copy is over first, or it would be written once more when the memory is
- * somebody else's.
+ * UCP 1.13 forgets the error of many a copy that it has asked for, and the
+ * program would read other bytes. But what the stream has taken of the copy is
+ * over first, or it would be written once more when the memory is used for
+ * something else.
  */
-static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
-                                 const void *src, size_t length)
+static ucs_status_t copy_plainly(const copy_t *copy)
 {
     ucs_status_t drained = UCS_OK;
     ucs_status_t status;
@@ -144,7 +150,7 @@ static ucs_status_t copy_plainly(const copy_t *copy, void *dst,
         drained = UCT_CUDA_CALL(cuStreamSynchronize, copy->lane->stream);
     }
 
-    status = copy_synchronously(copy, dst, src, length);
+    status = copy_synchronously(copy);
     return (status == UCS_OK) ? drained : status;
 }
 
@@ -153,10 +159,9 @@ static void copy_end(copy_t *copy)
     uct_cuda_gpu_context_pop(&copy->context);
 }
 
-static ucs_status_t copy_now(const copy_t *copy, void *dst, const void *src,
-                             size_t length)
+static ucs_status_t copy_now(const copy_t *copy)
 {
-    const ucs_status_t status = copy_submit(copy, dst, src, length);
+    const ucs_status_t status = copy_submit(copy);
 
     return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize,
                                               copy->lane->stream) :
@@ -164,27 +169,27 @@ static ucs_status_t copy_now(const copy_t *copy, void *dst, const void *src,
 }
 
 /* What comes from a GPU goes by page-locked memory if it is little */
-static ucs_status_t copy_from_gpu_now(const copy_t *copy, void *dst,
-                                      const void *src, size_t length)
+static ucs_status_t copy_from_gpu_now(const copy_t *copy)
 {
-    void *slot = (length <= UCT_CUDA_HOST_SHORT_BOUNCE_MAX_SIZE) ?
-                         uct_cuda_host_bounce_get(length) :
-                         NULL;
+    copy_t to_slot = *copy;
     ucs_status_t status;
 
-    if (slot == NULL) {
-        return copy_now(copy, dst, src, length);
+    to_slot.dst = (copy->length <= UCT_CUDA_HOST_SHORT_BOUNCE_MAX_SIZE) ?
+                          uct_cuda_host_bounce_get(copy->length) :
+                          NULL;
+    if (to_slot.dst == NULL) {
+        return copy_now(copy);
     }
 
-    status = copy_now(copy, slot, src, length);
+    status = copy_now(&to_slot);
     if (status == UCS_OK) {
-        memcpy(dst, slot, length);
+        memcpy(copy->dst, to_slot.dst, copy->length);
     } else if (UCT_CUDA_CALL(cuStreamSynchronize, copy->lane->stream) !=
                UCS_OK) {
-        return status; /* the slot may still be written: it is nobody's now */
+        return status; /* the slot may still be written: it is used no more */
     }
 
-    uct_cuda_host_bounce_put(slot);
+    uct_cuda_host_bounce_put(to_slot.dst);
     return status;
 }
 
@@ -209,12 +214,12 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     status = uct_cuda_queue_lane_now(uct_cuda_ep_queue(ep), LANE_SHORT,
                                      &copy.lane);
     if (status == UCS_OK) {
-        status = copy.to_gpu ? copy_now(&copy, dst, src, length) :
-                               copy_from_gpu_now(&copy, dst, src, length);
+        status = uct_cuda_end_is_gpu(copy.to) ? copy_now(&copy) :
+                                                copy_from_gpu_now(&copy);
     }
 
     if (status != UCS_OK) {
-        status = copy_plainly(&copy, dst, src, length);
+        status = copy_plainly(&copy);
     }
 
     copy_end(&copy);
@@ -234,44 +239,29 @@ static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
     return iface->engine;
 }
 
-/*
- * Offers a copy from one GPU to another to the engine.
- *
- * @return Whether the operation follows a transfer that it has started.
- */
-static bool multipath_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
-                            void *dst, const void *src, size_t length,
-                            uct_cuda_op_t *op)
-{
-    const uct_cuda_mp_request_t request = {
-        .src     = (CUdeviceptr)src,
-        .src_end = uct_cuda_end_gpu(copy->from_device),
-        .dst     = (CUdeviceptr)dst,
-        .dst_end = uct_cuda_end_gpu(copy->to_device),
-        .size    = length
-    };
-
-    return copy->is_plain && uct_cuda_mp_wants(engine, length) &&
-           uct_cuda_ctx_has_peer(copy->from_context, (CUdeviceptr)dst) &&
-           (uct_cuda_mp_op_start(engine, &request, UCT_CUDA_MP_REMOTE_NONE,
-                                 NULL, NULL, op) == UCS_OK);
-}
-
 /* From one GPU to another, by the engine or one copy that it is told of */
 static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
-                               void *dst, const void *src, size_t length,
                                uct_cuda_op_t *op)
 {
+    const uct_cuda_mp_request_t request = {
+        .src     = (CUdeviceptr)copy->src,
+        .src_end = copy->from,
+        .dst     = (CUdeviceptr)copy->dst,
+        .dst_end = copy->to,
+        .size    = copy->length
+    };
     ucs_status_t status;
 
-    if (multipath_start(engine, copy, dst, src, length, op)) {
+    if (copy->is_plain && uct_cuda_mp_wants(engine, copy->length) &&
+        uct_cuda_ctx_has_peer(copy->from_context, request.dst) &&
+        (uct_cuda_mp_op_start(engine, &request, UCT_CUDA_MP_REMOTE_NONE, NULL,
+                              NULL, op) == UCS_OK)) {
         return UCS_OK;
     }
 
-    status = copy_submit(copy, dst, src, length);
+    status = copy_submit(copy);
     if (status == UCS_OK) {
-        uct_cuda_mp_op_count(engine, uct_cuda_end_gpu(copy->from_device),
-                             uct_cuda_end_gpu(copy->to_device), length, op);
+        uct_cuda_mp_op_count(engine, copy->from, copy->to, copy->length, op);
     }
 
     return status;
@@ -285,19 +275,17 @@ static void host_done(uct_cuda_op_t *op)
 
 /* As uct_cuda_host_start() */
 static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
-                               void *dst, const void *src, size_t length,
                                uct_cuda_op_t *op)
 {
-    const bool to_gpu                     = copy->to_gpu;
+    const bool to_gpu                     = uct_cuda_end_is_gpu(copy->to);
     const uct_cuda_host_request_t request = {
-        .host      = to_gpu ? (void*)src : dst,
-        .length    = length,
+        .host      = to_gpu ? (void*)copy->src : copy->dst,
+        .length    = copy->length,
         .to_gpu    = to_gpu,
-        .gpu_end   = uct_cuda_end_gpu(to_gpu ? copy->to_device :
-                                               copy->from_device),
+        .gpu_end   = to_gpu ? copy->to : copy->from,
         .may_split = copy->is_plain,
         .engine    = engine,
-        .gpu       = (CUdeviceptr)(to_gpu ? dst : src)
+        .gpu       = (CUdeviceptr)(to_gpu ? copy->dst : copy->src)
     };
     uct_cuda_host_transfer_t *transfer;
     ucs_status_t status;
@@ -319,26 +307,25 @@ static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
 }
 
 /* Submits the copy, in the way that suits it. @return As copy_submit(). */
-static ucs_status_t copy_start(uct_ep_h ep, const copy_t *copy, void *dst,
-                               const void *src, size_t length,
-                               uct_cuda_op_t *op)
+static ucs_status_t
+copy_start(uct_ep_h ep, const copy_t *copy, uct_cuda_op_t *op)
 {
     uct_cuda_mp_engine_t *engine;
 
-    if (copy->from_gpu && copy->to_gpu) {
-        engine = ((length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
-                  (copy->from_device != copy->to_device)) ?
-                         find_engine(ep) :
-                         NULL;
-        if (engine != NULL) {
-            return peer_start(engine, copy, dst, src, length, op);
+    if (has_host(copy)) {
+        if ((copy->length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
+            uct_cuda_host_is_direct()) {
+            return host_start(find_engine(ep), copy, op);
         }
-    } else if ((length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
-               uct_cuda_host_is_direct()) {
-        return host_start(find_engine(ep), copy, dst, src, length, op);
+    } else if ((copy->length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
+               !uct_cuda_end_equal(copy->from, copy->to)) {
+        engine = find_engine(ep);
+        if (engine != NULL) {
+            return peer_start(engine, copy, op);
+        }
     }
 
-    return copy_submit(copy, dst, src, length);
+    return copy_submit(copy);
 }
 
 static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
@@ -360,12 +347,13 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         return status;
     }
 
-    /* UCP's copies between memory types know of no "try again later" */
-    status = uct_cuda_queue_lane_wait(uct_cuda_ep_queue(ep),
-                                      !copy.from_gpu ? LANE_HOST_TO_GPU :
-                                      !copy.to_gpu   ? LANE_GPU_TO_HOST :
-                                                       LANE_GPU_TO_GPU,
-                                      &copy.lane);
+    /* UCP's copies between memory types cannot be sent away to try later */
+    status = uct_cuda_queue_lane_wait(
+            uct_cuda_ep_queue(ep),
+            uct_cuda_end_is_host(copy.from) ? LANE_HOST_TO_GPU :
+            uct_cuda_end_is_host(copy.to)   ? LANE_GPU_TO_HOST :
+                                              LANE_GPU_TO_GPU,
+            &copy.lane);
     if (status != UCS_OK) {
         goto plain;
     }
@@ -375,7 +363,7 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         goto plain;
     }
 
-    status = copy_start(ep, &copy, dst, src, length, op);
+    status = copy_start(ep, &copy, op);
     if (status != UCS_OK) {
         uct_cuda_op_put(op);
         goto plain;
@@ -386,7 +374,7 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
     goto out;
 
 plain:
-    status = copy_plainly(&copy, dst, src, length);
+    status = copy_plainly(&copy);
 out:
     copy_end(&copy);
     return status;

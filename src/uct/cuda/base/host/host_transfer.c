@@ -147,7 +147,8 @@ static void count(const uct_cuda_host_request_t *request, uct_cuda_op_t *op)
 {
     const uct_cuda_end_t host = uct_cuda_end_host();
 
-    if (uct_cuda_mp_wants_host(request->engine, request->length)) {
+    if ((request->engine != NULL) &&
+        uct_cuda_mp_wants_host(request->engine, request->length)) {
         uct_cuda_mp_op_count(request->engine,
                              request->to_gpu ? host : request->gpu_end,
                              request->to_gpu ? request->gpu_end : host,
