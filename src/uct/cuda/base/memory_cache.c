@@ -22,8 +22,8 @@ static uint64_t table[TABLE_SIZE]; /* page number, generation; 0 is empty */
 static uint64_t generation;        /* 0: nothing is remembered */
 
 
-/* The event comes before the memory goes: whoever learns a page in between
- * learns it of a generation that this ends */
+/* The event comes before the memory goes: a page that is learned in between is
+ * of a generation that this ends */
 static void on_unmap(unsigned event, void *address, size_t length,
                      uct_abi_mem_type_t mem_type, void *arg)
 {

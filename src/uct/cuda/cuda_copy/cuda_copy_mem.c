@@ -266,7 +266,7 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     }
 
     /* In one piece, as stock's module does: the driver refuses the program's
-     * copies across the edge of a registration, and here it knows the edges */
+     * copies across the edge of a registration, and this edge is its own */
     result = driver->cuMemHostRegister(address, length,
                                        CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS) {

@@ -281,7 +281,7 @@ static void leave_chunk(uct_cuda_host_job_t *job, ucs_status_t status)
         return;
     }
 
-    /* Who is woken up too early asks for another call, with the lock. Last the
+    /* A caller that is woken up too early comes back, with the lock. Last the
      * status: the job may be gone then. */
     if (job->func != NULL) {
         job->func(job->arg);
@@ -319,7 +319,7 @@ static void *thread_main(void *arg)
 
     pthread_mutex_lock(&pipeline.lock);
     for (;;) {
-        /* Somebody may be waiting for what is over */
+        /* A caller may be waiting for what is over */
         if (ring.count > 0) {
             end_oldest(thread, &ring, false);
         }
@@ -358,7 +358,7 @@ static void on_fork(void)
     pipeline.is_foreign = true;
 }
 
-/* Threads that a copy may have now. One processor is for whoever waits for it;
+/* Threads that a copy may have now. One processor is for the thread that waits;
  * a single thread is no faster than the driver. */
 static unsigned max_threads(void)
 {
@@ -508,7 +508,7 @@ void uct_cuda_host_pipeline_enable(unsigned num_threads)
     }
 
     pthread_mutex_lock(&pipeline.lock);
-    pipeline.wanted = num_threads;
+    __atomic_store_n(&pipeline.wanted, num_threads, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&pipeline.lock);
 }
 

@@ -25,7 +25,7 @@ BEGIN_C_DECLS
 
 
 /** As many threads as the process may have processors (host_cpus.h), less one
- *  for whoever waits, up to 8; none where there would be one. */
+ *  for the thread that waits, up to 8; none where there would be one. */
 #define UCT_CUDA_HOST_PIPELINE_AUTO (~0u)
 
 

@@ -37,7 +37,7 @@
 #define USAGE_SLOTS 512
 
 /* Part of the price of locking a buffer that its copies have to lose first:
- * nobody knows how often it will come again, and this spends at worst three
+ * how often it will come again is not known, and this spends at worst three
  * times what was needed. Messages come from the same buffers mostly: large ones
  * are locked when they come for the second time. */
 #define USAGE_THRESHOLD 0.5
@@ -322,7 +322,8 @@ static void on_unmap(unsigned event, void *address, size_t length,
 
     if ((end <= __atomic_load_n(&registry.low, __ATOMIC_RELAXED)) ||
         (start >= __atomic_load_n(&registry.high, __ATOMIC_RELAXED)) ||
-        registry.is_foreign || !registry.has_thread) {
+        registry.is_foreign ||
+        !__atomic_load_n(&registry.has_thread, __ATOMIC_ACQUIRE)) {
         return;
     }
 
@@ -365,14 +366,11 @@ static void enable_once(void)
         return;
     }
 
-    registry.has_thread = uct_cuda_thread_start(unlock_thread, NULL,
-                                                &registry.thread);
-    if (registry.has_thread) {
+    if (uct_cuda_thread_start(unlock_thread, NULL, &registry.thread)) {
         (void)pthread_detach(registry.thread);
+        __atomic_store_n(&registry.has_thread, true, __ATOMIC_RELEASE);
+        registry.is_hooked = (pthread_atfork(NULL, NULL, on_fork) == 0);
     }
-
-    registry.is_hooked = registry.has_thread &&
-                         (pthread_atfork(NULL, NULL, on_fork) == 0);
 }
 
 void uct_cuda_host_registry_limit(size_t max_size)
@@ -513,8 +511,8 @@ static size_t region_hold(uintptr_t address, size_t length,
     }
 }
 
-/* Length of a piece of memory that is not ours: what the driver knows of it
- * from somebody else (@a is_pinned) does not end within */
+/* Length of a piece of memory that is not ours: what was locked elsewhere
+ * (@a is_pinned) does not end within */
 static size_t foreign_piece(uintptr_t address, size_t length, bool *is_pinned)
 {
     uct_cuda_memory_t memory;
