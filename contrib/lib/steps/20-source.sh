@@ -21,12 +21,16 @@ source_shell() {
 }
 
 source_standalone() {
-    local prefix rc=0
+    local prefix rc=0 library
     for prefix in "$ucx_mp_prefix" "$ucx_mp_prefix-1.22"; do
         [ "$prefix" = "$ucx_mp_prefix" ] || [ -d "$prefix" ] || continue
         "$ucx_mp_top/contrib/lib/standalone" \
             "$prefix/lib/ucx-mp/libuct_cuda.so" \
             "$prefix/lib/ucx-mp/libucx_mp_preload.so" || rc=1
+        for library in "$prefix"/lib/ucx-mp/libucx_mp_{openmpi,mpich}.so; do
+            [ ! -e "$library" ] ||
+                "$ucx_mp_top/contrib/lib/standalone" "$library" || rc=1
+        done
     done
     return $rc
 }

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One blocking MPI call with buffers in GPU memory, carried out through host
+ * memory: what it may read is copied in, the same call is made on the copies,
+ * what it may write is copied back, and no other byte.
+ *
+ * Each rank does so for itself and makes the same call of its MPI, so that
+ * nothing has to be agreed on: other ranks' buffers may be anywhere.
+ *
+ * A wrapper (generate.py writes them) says begin, describes its buffers, and
+ * then makes the MPI's call between stage and end. A collective that gets a way
+ * of its own for GPU buffers takes it between the last description and stage.
+ */
+#ifndef UCX_MP_MPI_CALL_H_
+#define UCX_MP_MPI_CALL_H_
+
+#include <mpi/gpu.h>
+#include <mpi/layout.h>
+#include <mpi/pool.h>
+#include <mpi/real.h>
+
+#include <stdint.h>
+
+
+/* What a call does with a buffer */
+typedef enum {
+    UCX_MP_MPI_READ  = 1,
+    UCX_MP_MPI_WRITE = 2 /* all that is described; with UCX_MP_MPI_READ, as much
+                            of it as arrives */
+} ucx_mp_mpi_use_t;
+
+typedef struct {
+    void                *pointer_p; /* the wrapper's argument */
+    const void          *original;
+    unsigned            use;
+    ucx_mp_mpi_layout_t layout;      /* relative to `original` */
+    const void          *on_gpu;     /* an address of it in GPU memory */
+    ptrdiff_t           low;         /* first byte of the layout */
+    ptrdiff_t           shift;       /* from the original to the copy, bytes */
+    ucx_mp_mpi_block_t  *block;
+} ucx_mp_mpi_buffer_t;
+
+#define UCX_MP_MPI_MAX_BUFFERS 2
+
+typedef struct {
+    const char          *name;
+    MPI_Comm            comm;
+    int                 rc;        /* first failure, raised already */
+    bool                is_in_place;
+    bool                is_root;   /* has what all get, or gets what all have */
+    bool                is_member; /* one of those that the root deals with */
+    int                 rank;      /* in the (local) group */
+    int                 local;     /* ranks of that */
+    int                 sources;   /* ranks that this one gets something from */
+    int                 targets;   /* ranks that this one sends something to */
+    unsigned            num_buffers;
+    ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
+} ucx_mp_mpi_call_t;
+
+/* An argument with a number a rank: int, MPI_Count or MPI_Aint */
+typedef struct {
+    const void *values;
+    size_t     width;
+} ucx_mp_mpi_vector_t;
+
+#define UCX_MP_MPI_VECTOR(_array) \
+    ((ucx_mp_mpi_vector_t){(_array), sizeof(*(_array))})
+
+
+/* Whether neither pointer can lead to GPU memory: slow part of the below. */
+bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
+
+/* Whether either leads to memory that only a GPU may touch. */
+bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
+
+/* Whether the call is the MPI's own affair; costs nanoseconds until this
+   process uses GPUs. */
+static inline bool ucx_mp_mpi_is_straight(const void *first,
+                                          const void *second)
+{
+    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_real_found,
+                                          __ATOMIC_ACQUIRE), 0)) {
+        ucx_mp_mpi_real_find();
+    }
+
+    return !ucx_mp_mpi_gpu_is_used() ||
+           ucx_mp_mpi_pointers_are_host(first, second);
+}
+
+
+/* Fails the call with a sentence, through the communicator's error handler.
+   Returns the error code. */
+int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* For a call that GPU memory cannot be staged for: MPI_ERR_BUFFER. */
+int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
+
+/* Begins a call with the ranks of its communicator; everyone is a member. */
+void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
+                           MPI_Comm comm);
+
+/* The call has a root: sets is_root and is_member. */
+void ucx_mp_mpi_call_root(ucx_mp_mpi_call_t *call, int root);
+
+/* The call is between neighbours: sets sources and targets. */
+void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call);
+
+/*
+ * Describes a buffer, MPI_IN_PLACE too: sending buffer first.
+ *
+ * ucx_mp_mpi_call_buffer: `count` elements in a row.
+ * ucx_mp_mpi_call_vector: `ranks` parts, displacements in extents.
+ * ucx_mp_mpi_call_types:  `ranks` parts, displacements in bytes.
+ */
+void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
+                            void *pointer_p, MPI_Count count,
+                            MPI_Datatype datatype);
+void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
+                            void *pointer_p, int ranks,
+                            ucx_mp_mpi_vector_t counts,
+                            ucx_mp_mpi_vector_t displs,
+                            MPI_Datatype datatype);
+void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
+                           void *pointer_p, int ranks,
+                           ucx_mp_mpi_vector_t counts,
+                           ucx_mp_mpi_vector_t displs,
+                           const MPI_Datatype *datatypes);
+
+MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
+
+/* Whether a message to or from `peer` is one that needs staging: to oneself, or
+   of a datatype with gaps. UCX does the others. */
+bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
+                              MPI_Datatype datatype);
+
+/* Copies in and points the wrapper's arguments to the copies. Whether the
+   MPI's call may be made now. */
+bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
+
+/* Copies back if the MPI's call succeeded, and lets go of everything. Returns
+   what the wrapper returns. */
+int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/call.h>
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+
+/* Codes of the same class and text are used again: an MPI never frees them */
+#define MAX_CODES 64
+
+static struct {
+    pthread_mutex_t lock;
+    unsigned        count;
+    struct {
+        int  error_class;
+        int  code;
+        char text[MPI_MAX_ERROR_STRING];
+    } entries[MAX_CODES];
+} codes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* A code with this text; the class itself if there is none to be had */
+static int code_of(int error_class, const char *text)
+{
+    int code = error_class;
+    unsigned i;
+
+    pthread_mutex_lock(&codes.lock);
+    for (i = 0; i < codes.count; ++i) {
+        if ((codes.entries[i].error_class == error_class) &&
+            (strcmp(codes.entries[i].text, text) == 0)) {
+            code = codes.entries[i].code;
+            goto out;
+        }
+    }
+
+    if ((codes.count < MAX_CODES) &&
+        (ucx_mp_mpi_real.Add_error_code(error_class, &code) == MPI_SUCCESS) &&
+        (ucx_mp_mpi_real.Add_error_string(code, text) == MPI_SUCCESS)) {
+        codes.entries[codes.count].error_class = error_class;
+        codes.entries[codes.count].code        = code;
+        snprintf(codes.entries[codes.count].text,
+                 sizeof(codes.entries[codes.count].text), "%s", text);
+        ++codes.count;
+    }
+
+out:
+    pthread_mutex_unlock(&codes.lock);
+    return code;
+}
+
+int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    va_list ap;
+    int code;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+
+    code = code_of(error_class, text);
+    ucx_mp_mpi_real.Comm_call_errhandler(comm, code);
+    return code;
+}
+
+int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm)
+{
+    return ucx_mp_mpi_raise(comm, MPI_ERR_BUFFER,
+                            "%s: a buffer is in GPU memory, which this MPI "
+                            "cannot do in this call, and ucx_mp neither", name);
+}

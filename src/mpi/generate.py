@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes calls.h and wrappers.c: generate.py calls.h|wrappers.c > FILE.
+
+A call is a line: its name, its arguments as "kind name", and the statements
+that describe its buffers; "in" and "out" are what may be GPU memory. Each is
+defined by its MPI_ and by its PMPI_ name: Fortran's bindings of Open MPI call
+the latter, and so do other libraries in front of MPI, which we then come
+after.
+"""
+
+import sys
+
+# kind: C type, C type of the MPI_..._c call
+KINDS = {
+    'in': ('const void *', 'const void *'),
+    'out': ('void *', 'void *'),
+    'n': ('int ', 'MPI_Count '),            # a count
+    'ns': ('const int *', 'const MPI_Count *'),
+    'ds': ('const int *', 'const MPI_Aint *'),
+    'as': ('const MPI_Aint *', 'const MPI_Aint *'),
+    'type': ('MPI_Datatype ',) * 2,
+    'types': ('const MPI_Datatype *',) * 2,
+    'op': ('MPI_Op ',) * 2,
+    'int': ('int ',) * 2,
+    'comm': ('MPI_Comm ',) * 2,
+    'info': ('MPI_Info ',) * 2,
+    'request': ('MPI_Request *',) * 2,
+    'status': ('MPI_Status *',) * 2,
+}
+
+READ, WRITE, BOTH = ('UCX_MP_MPI_READ', 'UCX_MP_MPI_WRITE',
+                     'UCX_MP_MPI_READ | UCX_MP_MPI_WRITE')
+
+
+def one(use, name, count, datatype, when=None):
+    return when, 'buffer', (use, '&' + name, count, datatype)
+
+
+def parts(way, use, name, ranks, counts, displs, datatype, when=None):
+    return when, way, (use, '&' + name, 'call.' + ranks,
+                       'UCX_MP_MPI_VECTOR(%s)' % counts,
+                       'UCX_MP_MPI_VECTOR(%s)' % displs, datatype)
+
+
+def each(count, ranks):
+    return '(MPI_Count)%s * call.%s' % (count, ranks)
+
+
+def total(counts):
+    return 'ucx_mp_mpi_sum(UCX_MP_MPI_VECTOR(%s), call.local)' % counts
+
+
+SEND = 'in sendbuf, n sendcount, type sendtype, '
+SENDS = 'in sendbuf, ns sendcounts, ds sdispls, type sendtype, '
+SENDW = 'in sendbuf, ns sendcounts, %s sdispls, types sendtypes, '
+RECV = 'out recvbuf, n recvcount, type recvtype, '
+RECVS = 'out recvbuf, ns recvcounts, ds displs, type recvtype, '
+RECVR = 'out recvbuf, ns recvcounts, ds rdispls, type recvtype, '
+RECVW = 'out recvbuf, ns recvcounts, %s rdispls, types recvtypes, '
+REDUCE = 'in sendbuf, out recvbuf, n count, type datatype, op op, '
+
+SENDING = one(READ, 'sendbuf', 'sendcount', 'sendtype')
+RECEIVING = one(WRITE, 'recvbuf', 'recvcount', 'recvtype')
+REDUCING = (one(READ, 'sendbuf', 'count', 'datatype'),
+            one(WRITE, 'recvbuf', 'count', 'datatype'))
+
+
+def all_to_all(write):
+    """Of those between all ranks and between neighbours (who may be none)."""
+    sent = one(READ, 'sendbuf', each('sendcount', 'targets'), 'sendtype')
+    got = one(write, 'recvbuf', each('recvcount', 'sources'), 'recvtype')
+    gather = parts('vector', write, 'recvbuf', 'sources', 'recvcounts',
+                   'displs', 'recvtype')
+    return {
+        'allgather': (SEND + RECV, (SENDING, got)),
+        'allgatherv': (SEND + RECVS, (SENDING, gather)),
+        'alltoall': (SEND + RECV, (sent, got)),
+        'alltoallv': (SENDS + RECVR, (
+            parts('vector', READ, 'sendbuf', 'targets', 'sendcounts',
+                  'sdispls', 'sendtype'),
+            parts('vector', write, 'recvbuf', 'sources', 'recvcounts',
+                  'rdispls', 'recvtype'))),
+        'alltoallw': (SENDW + RECVW, (
+            parts('types', READ, 'sendbuf', 'targets', 'sendcounts',
+                  'sdispls', 'sendtypes'),
+            parts('types', write, 'recvbuf', 'sources', 'recvcounts',
+                  'rdispls', 'recvtypes'))),
+    }
+
+
+# name: arguments before the communicator, what it is besides, buffers
+COLLECTIVES = {
+    'Bcast': ('out buffer, n count, type datatype, int root, ', 'root',
+              (one(READ, 'buffer', 'count', 'datatype', 'call.is_root'),
+               one(WRITE, 'buffer', 'count', 'datatype',
+                   'call.is_member && !call.is_root'))),
+    'Reduce': (REDUCE + 'int root, ', 'root',
+               (one(READ, 'sendbuf', 'count', 'datatype', 'call.is_member'),
+                one(WRITE, 'recvbuf', 'count', 'datatype', 'call.is_root'))),
+    'Allreduce': (REDUCE, '', REDUCING),
+    'Scan': (REDUCE, '', REDUCING),
+    # leaves the first rank's result as it was
+    'Exscan': (REDUCE, '',
+               (REDUCING[0], one(BOTH, 'recvbuf', 'count', 'datatype'))),
+    'Reduce_scatter': (
+        'in sendbuf, out recvbuf, ns recvcounts, type datatype, op op, ',
+        '', (one(READ, 'sendbuf', total('recvcounts'), 'datatype'),
+             one(WRITE, 'recvbuf', 'call.is_in_place ? %s : recvcounts[call.rank]'
+                 % total('recvcounts'), 'datatype'))),
+    'Reduce_scatter_block': (
+        'in sendbuf, out recvbuf, n recvcount, type datatype, op op, ', '',
+        (one(READ, 'sendbuf', each('recvcount', 'local'), 'datatype'),
+         one(WRITE, 'recvbuf', 'call.is_in_place ? %s : recvcount'
+             % each('recvcount', 'local'), 'datatype'))),
+    'Gather': (SEND + RECV + 'int root, ', 'root',
+               (one(READ, 'sendbuf', 'sendcount', 'sendtype',
+                    'call.is_member'),
+                one(WRITE, 'recvbuf', each('recvcount', 'sources'),
+                    'recvtype', 'call.is_root'))),
+    'Gatherv': (SEND + RECVS + 'int root, ', 'root',
+                (one(READ, 'sendbuf', 'sendcount', 'sendtype',
+                     'call.is_member'),
+                 parts('vector', WRITE, 'recvbuf', 'sources', 'recvcounts',
+                       'displs', 'recvtype', 'call.is_root'))),
+    'Scatter': (SEND + RECV + 'int root, ', 'root',
+                (one(READ, 'sendbuf', each('sendcount', 'targets'),
+                     'sendtype', 'call.is_root'),
+                 one(WRITE, 'recvbuf', 'recvcount', 'recvtype',
+                     'call.is_member'))),
+    'Scatterv': ('in sendbuf, ns sendcounts, ds displs, type sendtype, ' +
+                 RECV + 'int root, ', 'root',
+                 (parts('vector', READ, 'sendbuf', 'targets', 'sendcounts',
+                        'displs', 'sendtype', 'call.is_root'),
+                  one(WRITE, 'recvbuf', 'recvcount', 'recvtype',
+                      'call.is_member'))),
+}
+for name, (args, buffers) in all_to_all(WRITE).items():
+    COLLECTIVES[name.capitalize()] = (
+        args % (('ds', ) * args.count('%s')), '', buffers)
+for name, (args, buffers) in all_to_all(BOTH).items():
+    COLLECTIVES['Neighbor_' + name] = (
+        args % (('as', ) * args.count('%s')), 'neighbors', buffers)
+
+# no collectives, but blocking ones with buffers
+OTHERS = {
+    'Reduce_local': (
+        'in inbuf, out inoutbuf, n count, type datatype, op op', '',
+        (one(READ, 'inbuf', 'count', 'datatype'),
+         one(BOTH, 'inoutbuf', 'count', 'datatype'))),
+    'Sendrecv': (
+        SEND + 'int dest, int sendtag, ' + RECV + 'int source, int recvtag, '
+        'comm comm, status status', '',
+        (one(READ, 'sendbuf', 'sendcount', 'sendtype',
+             'ucx_mp_mpi_call_is_local(&call, dest, sendtype)'),
+         one(BOTH, 'recvbuf', 'recvcount', 'recvtype',
+             'ucx_mp_mpi_call_is_local(&call, source, recvtype)'))),
+    'Sendrecv_replace': (
+        'out buf, n count, type datatype, int dest, int sendtag, int source, '
+        'int recvtag, comm comm, status status', '',
+        (one(BOTH, 'buf', 'count', 'datatype'),)),
+}
+
+class Call:
+    """One function with a body."""
+
+    def __init__(self, name, arguments, kind='', buffers=(), refused=False):
+        self.name = name
+        self.kind = kind
+        self.buffers = buffers
+        self.refused = refused
+        self.arguments = [item.split() for item in arguments.split(', ')]
+
+    def words(self):
+        return ', '.join(name for _, name in self.arguments)
+
+    def pointers(self):
+        found = [name for kind, name in self.arguments
+                 if kind in ('in', 'out')]
+        return ', '.join(found if len(found) == 2 else found + found)
+
+    def comm(self):
+        names = [name for kind, name in self.arguments if kind == 'comm']
+        return names[0] if names else 'ucx_mp_mpi_real.comm_world'
+
+    def write(self, large):
+        name = self.name + ('_c' if large else '')
+        print('\nint MPI_%s(%s)\n{' % (name, ', '.join(
+            KINDS[kind][large] + word for kind, word in self.arguments)))
+        real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
+        if not self.refused:
+            print('    ucx_mp_mpi_call_t call;\n')
+        print('    if (ucx_mp_mpi_is_straight(%s)) {' % self.pointers())
+        print('        return %s;\n    }\n' % real)
+        if self.refused:
+            print('    if (ucx_mp_mpi_pointers_are_gpu(%s)) {'
+                  % self.pointers())
+            print('        return ucx_mp_mpi_refuse("MPI_%s", %s);\n    }\n'
+                  % (name, self.comm()))
+            print('    return %s;' % real)
+        else:
+            self.write_staging(name, real)
+        print('}\n')
+        print('int PMPI_%s(%s)\n    __attribute__((alias("MPI_%s")));'
+              % (name, ', '.join(KINDS[kind][large] + word
+                                 for kind, word in self.arguments), name))
+
+    def write_staging(self, name, real):
+        print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s);'
+              % (name, self.comm()))
+        if self.kind == 'root':
+            print('    ucx_mp_mpi_call_root(&call, root);')
+        if self.kind == 'neighbors':
+            print('    ucx_mp_mpi_call_neighbors(&call);')
+        for when, way, (use, pointer, *rest) in self.buffers:
+            text = ('ucx_mp_mpi_call_%s(&call, %s, %s, %s);'
+                    % (way, use, pointer, ', '.join(rest)))
+            if when:
+                print('    if (%s) {\n        %s\n    }' % (when, text))
+            else:
+                print('    ' + text)
+        print('    if (ucx_mp_mpi_call_stage(&call)) {')
+        print('        call.rc = %s;\n    }\n' % real)
+        print('    return ucx_mp_mpi_call_end(&call);')
+
+
+def calls():
+    """(what must be declared by mpi.h, calls), in groups."""
+    blocking, later, persistent = [], [], []
+    for name, (arguments, kind, buffers) in COLLECTIVES.items():
+        blocking.append(Call(name, arguments + 'comm comm', kind, buffers))
+        later.append(Call('I' + name.lower(),
+                          arguments + 'comm comm, request request',
+                          refused=True))
+        persistent.append(Call(name + '_init', arguments +
+                               'comm comm, info info, request request',
+                               refused=True))
+    for name, (arguments, kind, buffers) in OTHERS.items():
+        blocking.append(Call(name, arguments, kind, buffers))
+    return blocking, later, persistent
+
+
+def write_list(name, items):
+    print('#define %s(_) \\' % name)
+    print(' \\\n'.join('    _(%s)' % item for item in items) + '\n')
+
+
+def main(what):
+    blocking, later, persistent = calls()
+    print('/* SPDX-License-Identifier: BSD-3-Clause */')
+    print('/* Made by generate.py. */')
+    if what == 'calls.h':
+        small = [call.name for call in blocking + later]
+        large = [call.name for call in persistent]
+        large += [name + '_c' for name in small + large]
+        write_list('UCX_MP_MPI_CALLS_3', small)
+        print('#if MPI_VERSION >= 4')
+        write_list('UCX_MP_MPI_CALLS_4', large)
+        print('#else\n#define UCX_MP_MPI_CALLS_4(_)\n#endif\n')
+        print('#define UCX_MP_MPI_CALLS(_) \\\n'
+              '    UCX_MP_MPI_CALLS_3(_) UCX_MP_MPI_CALLS_4(_)')
+        return
+    print('#pragma GCC visibility push(default)\n#include <mpi.h>\n'
+          '#pragma GCC visibility pop\n#include <mpi/call.h>')
+    for call in blocking + later:
+        call.write(False)
+    print('\n#if MPI_VERSION >= 4')
+    for call in persistent:
+        call.write(False)
+    for call in blocking + later + persistent:
+        call.write(True)
+    print('#endif')
+
+
+if __name__ == '__main__':
+    main(sys.argv[1])

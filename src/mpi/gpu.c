@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/gpu.h>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdint.h>
+
+
+/* name here, exported name, must be there, result, arguments */
+#define DRIVER_FUNCTIONS(_) \
+    _(ctx_get_current, "cuCtxGetCurrent", true, (CUcontext*)) \
+    _(ctx_get_id, "cuCtxGetId", false, (CUcontext, unsigned long long*)) \
+    _(ctx_push, "cuCtxPushCurrent_v2", true, (CUcontext)) \
+    _(ctx_pop, "cuCtxPopCurrent_v2", true, (CUcontext*)) \
+    _(error_name, "cuGetErrorName", true, (CUresult, const char**)) \
+    _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
+    _(memcpy, "cuMemcpyAsync", true, \
+      (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
+    _(memcpy_2d, "cuMemcpy2DAsync_v2", true, (const CUDA_MEMCPY2D*, CUstream)) \
+    _(pointer_attributes, "cuPointerGetAttributes", true, \
+      (unsigned, CUpointer_attribute*, void**, CUdeviceptr)) \
+    _(primary_retain, "cuDevicePrimaryCtxRetain", true, \
+      (CUcontext*, CUdevice)) \
+    _(stream_create, "cuStreamCreate", true, (CUstream*, unsigned)) \
+    _(stream_destroy, "cuStreamDestroy_v2", true, (CUstream)) \
+    _(stream_synchronize, "cuStreamSynchronize", true, (CUstream))
+
+#define MAX_PITCH   0x7fffffff /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs */
+#define MAX_STREAMS 64
+
+static struct {
+#define POINTER(_name, _symbol, _must, _args) CUresult(*_name) _args;
+    DRIVER_FUNCTIONS(POINTER)
+} driver;
+
+
+/* 1 while the transport module watches the driver and no context and no GPU
+   memory were made; it finds this variable by its name. */
+__attribute__((visibility("default"))) int ucx_mp_mpi_no_gpu_memory_yet;
+
+static bool               driver_found;
+static unsigned long long objects_seen;
+
+/* Streams by context. A device that was reset has a new context behind the old
+   handle, and its old streams must not be touched: hence the id. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned        next;
+    struct {
+        CUcontext          ctx;
+        unsigned long long id;
+        CUstream           stream;
+    } entries[MAX_STREAMS];
+} streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static bool driver_fill(void *handle)
+{
+#define FILL(_name, _symbol, _must, _args) \
+    driver._name = (CUresult(*) _args)dlsym(handle, _symbol); \
+    if ((driver._name == NULL) && _must) { \
+        return false; \
+    }
+    DRIVER_FUNCTIONS(FILL)
+    return true;
+}
+
+static void driver_look(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    void *handle;
+
+    pthread_mutex_lock(&lock);
+    if (!driver_found) {
+        handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        /* the handle is kept, since its functions are */
+        if ((handle != NULL) && driver_fill(handle)) {
+            __atomic_store_n(&driver_found, true, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static int first_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    *(unsigned long long*)arg = info->dlpi_adds;
+    return 1;
+}
+
+bool ucx_mp_mpi_gpu_is_used(void)
+{
+    unsigned long long objects;
+
+    if (__atomic_load_n(&ucx_mp_mpi_no_gpu_memory_yet, __ATOMIC_ACQUIRE)) {
+        return false;
+    }
+
+    if (__atomic_load_n(&driver_found, __ATOMIC_ACQUIRE)) {
+        return true;
+    }
+
+    /* Only if something was loaded since can there be a libcuda now */
+    dl_iterate_phdr(first_object, &objects);
+    if (objects != __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
+        driver_look();
+        __atomic_store_n(&objects_seen, objects, __ATOMIC_RELAXED);
+    }
+
+    return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE);
+}
+
+ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
+{
+    unsigned type                    = 0;
+    unsigned is_managed              = 0;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    void *values[]                   = {&type, &is_managed};
+
+    if (driver.pointer_attributes(2, attributes, values,
+                                  (CUdeviceptr)address) != CUDA_SUCCESS) {
+        return UCX_MP_MPI_MEMORY_HOST;
+    }
+
+    return is_managed                    ? UCX_MP_MPI_MEMORY_MANAGED :
+           (type == CU_MEMORYTYPE_DEVICE) ? UCX_MP_MPI_MEMORY_GPU :
+                                            UCX_MP_MPI_MEMORY_HOST;
+}
+
+static CUresult copy_context(const void *address, CUcontext *ctx_p)
+{
+    CUcontext ctx                    = NULL;
+    int device                       = -1;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[]                   = {&ctx, &device};
+    CUresult result;
+
+    result = driver.pointer_attributes(2, attributes, values,
+                                       (CUdeviceptr)address);
+    if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
+        /* pool and VMM memory. Kept for good: it is the program's own, too */
+        result = (device >= 0) ? driver.primary_retain(&ctx, device) :
+                                 driver.ctx_get_current(&ctx);
+    }
+
+    *ctx_p = ctx;
+    return result;
+}
+
+/* A stream of the current context, which is `ctx` */
+static CUresult copy_stream(ucx_mp_mpi_copy_t *copy)
+{
+    unsigned long long id = 0;
+    CUresult result;
+    unsigned i;
+
+    copy->is_kept = (driver.ctx_get_id != NULL) &&
+                    (driver.ctx_get_id(copy->ctx, &id) == CUDA_SUCCESS);
+    if (!copy->is_kept) {
+        return driver.stream_create(&copy->stream, CU_STREAM_NON_BLOCKING);
+    }
+
+    pthread_mutex_lock(&streams.lock);
+    for (i = 0; i < MAX_STREAMS; ++i) {
+        if ((streams.entries[i].ctx == copy->ctx) &&
+            (streams.entries[i].id == id)) {
+            copy->stream = streams.entries[i].stream;
+            pthread_mutex_unlock(&streams.lock);
+            return CUDA_SUCCESS;
+        }
+    }
+
+    result = driver.stream_create(&copy->stream, CU_STREAM_NON_BLOCKING);
+    if ((result == CUDA_SUCCESS) && (streams.next < MAX_STREAMS)) {
+        i                         = streams.next++;
+        streams.entries[i].ctx    = copy->ctx;
+        streams.entries[i].id     = id;
+        streams.entries[i].stream = copy->stream;
+    } else {
+        copy->is_kept = false;
+    }
+    pthread_mutex_unlock(&streams.lock);
+    return result;
+}
+
+void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
+{
+    copy->ctx    = NULL;
+    copy->stream = NULL;
+    copy->result = copy_context(address, &copy->ctx);
+    if (copy->result != CUDA_SUCCESS) {
+        copy->ctx = NULL;
+        return;
+    }
+
+    copy->result = driver.ctx_push(copy->ctx);
+    if (copy->result != CUDA_SUCCESS) {
+        copy->ctx = NULL;
+        return;
+    }
+
+    copy->result = copy_stream(copy);
+}
+
+static void copy_one(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,
+                     size_t length)
+{
+    if (copy->result == CUDA_SUCCESS) {
+        copy->result = driver.memcpy((CUdeviceptr)dst, (CUdeviceptr)src,
+                                     length, copy->stream);
+    }
+}
+
+void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,
+                          size_t length, ptrdiff_t stride, size_t count)
+{
+    CUDA_MEMCPY2D rows = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice     = (CUdeviceptr)src,
+        .srcPitch      = stride,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice     = (CUdeviceptr)dst,
+        .dstPitch      = stride,
+        .WidthInBytes  = length,
+        .Height        = count
+    };
+    size_t i;
+
+    if ((count > 1) && (stride >= (ptrdiff_t)length) &&
+        (stride <= MAX_PITCH)) {
+        if (copy->result == CUDA_SUCCESS) {
+            copy->result = driver.memcpy_2d(&rows, copy->stream);
+        }
+        return;
+    }
+
+    for (i = 0; i < count; ++i) {
+        copy_one(copy, (char*)dst + (ptrdiff_t)i * stride,
+                 (const char*)src + (ptrdiff_t)i * stride, length);
+    }
+}
+
+bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
+{
+    unsigned type                  = 0;
+    CUpointer_attribute attributes = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *value                    = &type;
+
+    if (copy->result != CUDA_SUCCESS) {
+        return false;
+    }
+
+    /* a device reset undoes it */
+    if ((driver.pointer_attributes(1, &attributes, &value,
+                                   (CUdeviceptr)address) == CUDA_SUCCESS) &&
+        (type == CU_MEMORYTYPE_HOST)) {
+        return true;
+    }
+
+    return driver.host_register(address, size, CU_MEMHOSTREGISTER_PORTABLE) ==
+           CUDA_SUCCESS;
+}
+
+CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy)
+{
+    CUresult result;
+
+    if (copy->stream != NULL) {
+        /* also after a failure: what was submitted must not write later */
+        result = driver.stream_synchronize(copy->stream);
+        if (copy->result == CUDA_SUCCESS) {
+            copy->result = result;
+        }
+        if (!copy->is_kept) {
+            driver.stream_destroy(copy->stream);
+        }
+    }
+
+    if (copy->ctx != NULL) {
+        driver.ctx_pop(&copy->ctx);
+    }
+
+    return copy->result;
+}
+
+const char *ucx_mp_mpi_gpu_error(CUresult result)
+{
+    const char *name;
+
+    return (driver.error_name(result, &name) == CUDA_SUCCESS) ?
+                   name :
+                   "an unknown CUDA error";
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/real.h>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+ucx_mp_mpi_real_t ucx_mp_mpi_real;
+bool ucx_mp_mpi_real_found;
+
+
+static void *own_base(void)
+{
+    Dl_info info;
+
+    return dladdr((void*)own_base, &info) ? info.dli_fbase : NULL;
+}
+
+/* A symbol of somebody else's: `handle` may lead to ours first */
+static void *others_symbol(void *handle, const char *name)
+{
+    void *symbol = dlsym(handle, name);
+    Dl_info info;
+
+    if ((symbol != NULL) && dladdr(symbol, &info) &&
+        (info.dli_fbase == own_base())) {
+        return NULL;
+    }
+
+    return symbol;
+}
+
+/* An MPI that was loaded RTLD_LOCAL is seen through its own handle only */
+static int has_mpi(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    void **handle_p = arg;
+
+    (void)size;
+    if ((info->dlpi_name == NULL) || (info->dlpi_name[0] == '\0')) {
+        return 0;
+    }
+
+    *handle_p = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (*handle_p == NULL) {
+        return 0;
+    }
+
+    if (others_symbol(*handle_p, "PMPI_Init") != NULL) {
+        return 1; /* the handle is kept: so is the MPI */
+    }
+
+    dlclose(*handle_p);
+    *handle_p = NULL;
+    return 0;
+}
+
+static void is_missing(void)
+{
+    fprintf(stderr, "ucx_mp: the program calls an MPI function that its MPI "
+                    "does not have\n");
+    abort();
+}
+
+static bool has_cuda(void *handle)
+{
+    int (*query)(void) = (int (*)(void))dlsym(handle,
+                                              "MPIX_Query_cuda_support");
+
+    return (query != NULL) && query();
+}
+
+static void real_find(void)
+{
+    ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    void *handle            = RTLD_NEXT;
+    bool is_whole           = true;
+
+    if (dlsym(handle, "PMPI_Init") == NULL) {
+        handle = NULL;
+        dl_iterate_phdr(has_mpi, &handle);
+    }
+    if (handle == NULL) {
+        fprintf(stderr, "ucx_mp: an MPI function is called, and this process "
+                        "has no MPI\n");
+        abort();
+    }
+
+#define FIND_CALL(_name) \
+    real->_name = (__typeof__(real->_name))others_symbol(handle, \
+                                                         "PMPI_" #_name); \
+    if (real->_name == NULL) { \
+        real->_name = (__typeof__(real->_name))is_missing; \
+    }
+    UCX_MP_MPI_CALLS(FIND_CALL)
+
+#define FIND_HELPER(_name) \
+    real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \
+    is_whole    = is_whole && (real->_name != NULL);
+    UCX_MP_MPI_HELPERS(FIND_HELPER)
+
+#ifdef OPEN_MPI
+    /* the program may have a copy of its own, which is then the one in use */
+    real->comm_world = (MPI_Comm)dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
+    if (real->comm_world == NULL) {
+        real->comm_world = (MPI_Comm)dlsym(handle, "ompi_mpi_comm_world");
+    }
+    is_whole         = is_whole && (real->comm_world != NULL);
+#else
+    real->comm_world = MPI_COMM_WORLD;
+    is_whole = is_whole && (dlsym(handle, "ompi_mpi_comm_world") == NULL);
+#endif
+    real->is_ours = is_whole && !has_cuda(handle);
+    __atomic_store_n(&ucx_mp_mpi_real_found, true, __ATOMIC_RELEASE);
+}
+
+void ucx_mp_mpi_real_find(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, real_find);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI of this process: its PMPI functions, found when the first of our
+ * calls runs. This library names no MPI as needed, so it may sit in any
+ * process, also where an MPI is loaded later and RTLD_LOCAL.
+ */
+#ifndef UCX_MP_MPI_REAL_H_
+#define UCX_MP_MPI_REAL_H_
+
+#include <mpi.h>
+#include <stdbool.h>
+
+#include <mpi/calls.h> /* generated: UCX_MP_MPI_CALLS */
+
+
+/* What is used of MPI besides the calls that are stood in for */
+#define UCX_MP_MPI_HELPERS(_) \
+    _(Add_error_class) \
+    _(Add_error_code) \
+    _(Add_error_string) \
+    _(Cartdim_get) \
+    _(Comm_call_errhandler) \
+    _(Comm_rank) \
+    _(Comm_remote_size) \
+    _(Comm_size) \
+    _(Comm_test_inter) \
+    _(Dist_graph_neighbors_count) \
+    _(Graph_neighbors_count) \
+    _(Topo_test) \
+    _(Type_create_keyval) \
+    _(Type_get_attr) \
+    _(Type_get_extent_x) \
+    _(Type_get_true_extent_x) \
+    _(Type_set_attr) \
+    _(Type_size_x) \
+    _(Unpack)
+
+#define UCX_MP_MPI_POINTER(_name) __typeof__(PMPI_##_name) *_name;
+typedef struct {
+    UCX_MP_MPI_CALLS(UCX_MP_MPI_POINTER)
+    UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
+    MPI_Comm comm_world;
+    bool     is_ours; /* it has no CUDA of its own, and what we need */
+} ucx_mp_mpi_real_t;
+
+
+/* Not to be read before ucx_mp_mpi_real_find(). A call that this MPI does not
+   have is a function that says so and ends the program. */
+extern ucx_mp_mpi_real_t ucx_mp_mpi_real;
+
+/* Whether ucx_mp_mpi_real is filled; set with release order. */
+extern bool ucx_mp_mpi_real_found;
+
+/* Fills ucx_mp_mpi_real, once; any thread. */
+void ucx_mp_mpi_real_find(void);
+
+#endif
