@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What ucx_mp_collectives.c is made of: datatypes whose every byte is known,
+ * and the calls, described so that any of them can be drawn and carried out.
+ */
+#ifndef UCX_MP_TEST_COLLECTIVES_H_
+#define UCX_MP_TEST_COLLECTIVES_H_
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COLL_MAX_RANKS  16
+#define COLL_MAX_BLOCKS 8
+
+/* A predefined datatype: `size` bytes from one to the next */
+typedef enum {
+    COLL_INTEGER,
+    COLL_REAL,
+    COLL_LOGICAL,
+    COLL_PAIR /* a value and an int, with what gaps there are */
+} coll_class_t;
+
+typedef struct {
+    const char   *name;
+    MPI_Datatype mpi;
+    size_t       size;
+    coll_class_t class;
+    size_t       value; /* bytes of a pair's value; its int ends the pair */
+} coll_base_t;
+
+/* A datatype of `base` elements; all numbers count those */
+typedef struct {
+    const coll_base_t *base;
+    MPI_Datatype      mpi;
+    bool              is_derived;
+    int               blocks;
+    int               offset[COLL_MAX_BLOCKS];
+    int               length[COLL_MAX_BLOCKS];
+    int               elements;  /* in all blocks */
+    int               low, high; /* of one element, [low, high) */
+    int               extent;
+    int               max_count; /* more would overlap; 0: any number */
+} coll_type_t;
+
+/* What one rank sends, or receives into: `parts` pieces */
+typedef struct {
+    bool               is_used; /* is the argument significant? */
+    bool               is_in_place;
+    int                parts;
+    const coll_type_t  *type[COLL_MAX_RANKS];
+    int                count[COLL_MAX_RANKS];
+    int                displ[COLL_MAX_RANKS]; /* in base elements */
+    int                low, high;             /* of all parts */
+} coll_side_t;
+
+typedef enum {
+    COLL_NONE,
+    COLL_ONE,    /* (count, type) */
+    COLL_EACH,   /* the same for every rank */
+    COLL_VECTOR, /* counts and displacements */
+    COLL_TYPES   /* types as well */
+} coll_shape_t;
+
+typedef enum {
+    COLL_ALL,
+    COLL_TO_ROOT,
+    COLL_FROM_ROOT
+} coll_flow_t;
+
+typedef struct coll_draw coll_draw_t;
+
+typedef struct {
+    const char   *name;
+    bool         reduces;
+    bool         is_neighbor;
+    bool         has_in_place;
+    bool         has_inter;
+    coll_flow_t  flow;
+    coll_shape_t send, recv;
+    int          (*call)(const coll_draw_t *draw, const void *send, void *recv);
+} coll_call_t;
+
+extern const coll_call_t coll_calls[];
+extern const int coll_num_calls;
+
+/* A call that was drawn; this rank's part of it */
+struct coll_draw {
+    const coll_call_t *call;
+    MPI_Comm          comm;
+    int               root;
+    int               dest, source; /* of MPI_Sendrecv */
+    MPI_Op            op;
+    coll_side_t       send, recv;
+    int               counts[COLL_MAX_RANKS]; /* of MPI_Reduce_scatter */
+};
+
+extern const coll_base_t coll_bases[];
+extern const int coll_num_bases;
+
+/* A derived datatype of this base, or the base itself; to be freed. Of `kinds`,
+   up to COLL_TYPE_KINDS, the first three neither begin before their origin nor
+   interleave. */
+#define COLL_TYPE_KINDS        7
+#define COLL_TYPE_KINDS_PLAIN  3
+void coll_type_draw(coll_type_t *type, const coll_base_t *base, int kinds,
+                    uint64_t *state);
+void coll_type_base(coll_type_t *type, const coll_base_t *base);
+void coll_type_free(coll_type_t *type);
+
+/* Fills `count` base elements with values that reductions cannot overflow in a
+   way that depends on their order. Gaps are filled, too. */
+void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
+                    uint64_t *state);
+
+/* Sets the bytes that the side covers to 1; `mask` begins at its lowest. */
+void coll_side_cover(const coll_side_t *side, const coll_base_t *base,
+                     uint8_t *mask);
+
+/* A reduction of our own, which must not be reordered, for a type. */
+MPI_Op coll_op_own(const coll_type_t *type);
+
+/* A predefined reduction for a base. */
+MPI_Op coll_op_draw(const coll_base_t *base, uint64_t *state);
+
+#endif

@@ -1,0 +1,703 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Random collectives, each carried out twice: on host memory, which is the
+ * MPI's own affair, and on memory of any kind, which differs from rank to rank.
+ * Both must leave the same bytes; gaps of datatypes, the bytes around the
+ * buffers and what is only sent must stay as they were.
+ */
+#include "collectives.h"
+#include "gpu.h"
+#include "util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLL_GUARD   256
+#define COLL_SLACK   ((size_t)1 << 18)
+#define COLL_OFFSETS 64
+
+/* A communicator, and world ranks of those that this one deals with */
+typedef struct {
+    const char *name;
+    MPI_Comm   comm;
+    bool       is_inter, is_neighbor;
+    bool       is_first; /* of the two groups */
+    int        rank, local, sources, targets;
+    int        local_id[COLL_MAX_RANKS];
+    int        source_id[COLL_MAX_RANKS]; /* -1: MPI_PROC_NULL */
+    int        target_id[COLL_MAX_RANKS];
+} group_t;
+
+/* One side's bytes: as they are before, as they shall be, and those tried */
+typedef struct {
+    ucx_mp_mem_t mem;
+    uint8_t      *arena[UCX_MP_MEM_LAST];
+    uint8_t      *tried;
+    uint8_t      *before, *host, *after, *mask;
+    size_t       span, origin; /* bytes; where the MPI's pointer leads to */
+    bool         is_null;
+} section_t;
+
+#define COLL_MAX_GROUPS 8
+
+static group_t groups[COLL_MAX_GROUPS];
+static int num_groups;
+static section_t sections[2];
+static int world_rank, world_size;
+static long coll_calls_wanted = 1000, coll_first;
+static uint64_t coll_seed = 1;
+static size_t coll_max_size = (size_t)1 << 20;
+static ucx_mp_mem_t coll_mem = UCX_MP_MEM_LAST; /* any */
+static bool coll_verbose;
+
+
+/* ---------------------------------------------------------- communicators */
+
+static void group_ids(MPI_Group group, int count, const int *ranks, int *ids)
+{
+    MPI_Group world;
+    int i, rank;
+
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (i = 0; i < count; ++i) {
+        rank   = (ranks == NULL) ? i : ranks[i];
+        ids[i] = -1;
+        if (rank != MPI_PROC_NULL) {
+            MPI_Group_translate_ranks(group, 1, &rank, world, &ids[i]);
+        }
+    }
+    MPI_Group_free(&world);
+}
+
+static group_t *group_add(const char *name, MPI_Comm comm)
+{
+    group_t *group = &groups[num_groups++];
+    MPI_Group members;
+    int is_inter;
+
+    group->name = name;
+    group->comm = comm;
+    MPI_Comm_rank(comm, &group->rank);
+    MPI_Comm_size(comm, &group->local);
+    MPI_Comm_test_inter(comm, &is_inter);
+    group->is_inter = is_inter;
+    MPI_Comm_group(comm, &members);
+    group_ids(members, group->local, NULL, group->local_id);
+    if (is_inter) {
+        MPI_Group_free(&members);
+        MPI_Comm_remote_size(comm, &group->sources);
+        MPI_Comm_remote_group(comm, &members);
+    } else {
+        group->sources = group->local;
+    }
+
+    group->targets = group->sources;
+    group_ids(members, group->sources, NULL, group->source_id);
+    group_ids(members, group->targets, NULL, group->target_id);
+    MPI_Group_free(&members);
+    return group;
+}
+
+static void group_neighbors(const char *name, MPI_Comm comm, int sources,
+                            const int *source, int targets, const int *target)
+{
+    group_t *group = group_add(name, comm);
+    MPI_Group members;
+
+    group->is_neighbor = true;
+    group->sources     = sources;
+    group->targets     = targets;
+    MPI_Comm_group(comm, &members);
+    group_ids(members, sources, source, group->source_id);
+    group_ids(members, targets, target, group->target_id);
+    MPI_Group_free(&members);
+}
+
+static void groups_init(void)
+{
+    const int half = (world_size + 1) / 2, weight = 1;
+    int dims[2] = {0, 0}, periods[2] = {0, 1}, near[4], next, last, i;
+    MPI_Comm part, comm;
+
+    group_add("world", MPI_COMM_WORLD);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
+    group_add("reversed", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &comm);
+    group_add("odd and even", comm);
+    group_add("self", MPI_COMM_SELF);
+
+    if (world_size > 1) {
+        MPI_Comm_split(MPI_COMM_WORLD, world_rank < half, world_rank, &part);
+        MPI_Intercomm_create(part, 0, MPI_COMM_WORLD,
+                             (world_rank < half) ? half : 0, 7, &comm);
+        MPI_Comm_free(&part);
+        group_add("between halves", comm)->is_first = world_rank < half;
+    }
+
+    MPI_Dims_create(world_size, 2, dims);
+    MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &comm);
+    for (i = 0; i < 2; ++i) {
+        MPI_Cart_shift(comm, i, 1, &near[2 * i], &near[2 * i + 1]);
+    }
+    group_neighbors("grid", comm, 4, near, 4, near);
+
+    next = (world_rank + 1) % world_size;
+    last = (world_rank + world_size - 1) % world_size;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &last, &weight, 1, &next,
+                                   &weight, MPI_INFO_NULL, 0, &comm);
+    group_neighbors("ring", comm, 1, &last, 1, &next);
+}
+
+
+/* --------------------------------------------------------------- the draw */
+
+static coll_type_t draw_type, draw_base;
+
+static int round_up(int value, int step)
+{
+    const int rest = ((value % step) + step) % step;
+
+    return (rest == 0) ? value : value + step - rest;
+}
+
+/* Elements between two ranks, the same on both */
+static int draw_count(uint64_t seed, int from, int to, int max)
+{
+    const uint64_t random = ucx_mp_hash(seed + 64 * (from + 1) + to + 1);
+
+    return ((random % 8 == 0) || (from < 0) || (to < 0)) ?
+                   0 :
+                   (int)(random / 8 % ((unsigned)max + 1));
+}
+
+/* One way to say so many elements: of the type or of what it is made of */
+static void side_part(coll_side_t *side, int part, const coll_type_t *type,
+                      int count)
+{
+    side->type[part]  = type;
+    side->count[part] = count * (draw_type.elements / type->elements);
+}
+
+static void side_bounds(coll_side_t *side)
+{
+    const coll_type_t *type;
+    bool is_empty = true;
+    int part, low, high;
+
+    side->low = side->high = 0;
+    for (part = 0; part < side->parts; ++part) {
+        type = side->type[part];
+        if (side->count[part] == 0) {
+            continue;
+        }
+        low  = side->displ[part] + type->low;
+        high = side->displ[part] + (side->count[part] - 1) * type->extent +
+               type->high;
+        side->low  = (is_empty || (low < side->low)) ? low : side->low;
+        side->high = (is_empty || (high > side->high)) ? high : side->high;
+        is_empty   = false;
+    }
+}
+
+/* Places the parts in any order, with gaps */
+static void side_place(coll_side_t *side, uint64_t *state)
+{
+    int order[COLL_MAX_RANKS];
+    const coll_type_t *type;
+    int at = 0, i, j, part;
+
+    for (i = 0; i < side->parts; ++i) {
+        j        = (int)ucx_mp_random_below(state, i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+
+    for (i = 0; i < side->parts; ++i) {
+        part              = order[i];
+        type              = side->type[part];
+        side->displ[part] = round_up(at - type->low, type->extent);
+        if (side->count[part] > 0) {
+            at = side->displ[part] + (side->count[part] - 1) * type->extent +
+                 type->high + (int)ucx_mp_random_below(state, 4);
+        }
+    }
+}
+
+/* `counts` holds what is exchanged with each of `ranks`, in elements. Whether
+   that is said in elements of the type or of its base is the same on all ranks:
+   the MPIs cut a message by elements. */
+static void side_draw(coll_side_t *side, coll_shape_t shape, int ranks,
+                      const int *counts, bool is_base, uint64_t *state)
+{
+    const coll_type_t *type = is_base ? &draw_base : &draw_type;
+    int i;
+
+    memset(side, 0, sizeof(*side));
+    side->is_used = true;
+    side->parts   = (shape == COLL_ONE) ? 1 : ranks;
+    side_part(side, 0, type, (ranks > 0) ? counts[0] : 0);
+    for (i = 1; i < side->parts; ++i) {
+        side_part(side, i, type, counts[i]);
+        if (shape == COLL_TYPES) {
+            type = (type == &draw_base) && (draw_type.max_count == 0) ?
+                           &draw_type :
+                           &draw_base;
+        }
+    }
+
+    if ((shape == COLL_VECTOR) || (shape == COLL_TYPES)) {
+        side_place(side, state);
+    } else {
+        for (i = 1; i < side->parts; ++i) {
+            side->displ[i] = side->displ[i - 1] +
+                             side->count[i - 1] * side->type[i - 1]->extent;
+        }
+    }
+
+    side_bounds(side);
+}
+
+/* Reductions take one type everywhere, so no side may choose */
+static void draw_reduction(coll_draw_t *draw, const group_t *group, int max,
+                           uint64_t seed, bool is_in_place)
+{
+    int all[COLL_MAX_RANKS];
+    int i, total = 0, mine = max;
+
+    if (draw->call->send == COLL_ONE) {
+        total = max;
+    } else {
+        for (i = 0; i < group->local; ++i) {
+            draw->counts[i] = (draw->call->send == COLL_EACH) ?
+                                      max :
+                                      draw_count(seed, i, 0, max);
+            total += draw->counts[i];
+        }
+        mine = draw->counts[group->rank];
+    }
+
+    all[0] = total;
+    side_draw(&draw->send, COLL_ONE, 1, all, false, &seed);
+    all[0] = is_in_place ? total : mine;
+    side_draw(&draw->recv, COLL_ONE, 1, all, false, &seed);
+}
+
+/* Elements that go from one rank of the world to another */
+static int draw_between(const coll_call_t *call, uint64_t seed, int from,
+                        int to, int max, bool is_in_place)
+{
+    const bool is_varied = (call->send == COLL_VECTOR) ||
+                           (call->send == COLL_TYPES) ||
+                           (call->recv == COLL_VECTOR);
+
+    if (!is_varied) {
+        return max;
+    }
+
+    if (call->flow == COLL_FROM_ROOT) {
+        return draw_count(seed, 0, to, max);
+    }
+
+    if (call->send == COLL_ONE) {
+        return draw_count(seed, from, 0, max);
+    }
+
+    return is_in_place && (to < from) ? draw_count(seed, to, from, max) :
+                                        draw_count(seed, from, to, max);
+}
+
+/* Numbers of elements that move, from and to whom */
+static void draw_movement(coll_draw_t *draw, const group_t *group, int max,
+                          uint64_t seed, bool is_in_place, uint64_t *state)
+{
+    const coll_call_t *call = draw->call;
+    const bool is_crowded   = (draw_type.max_count != 0) &&
+                              (max * world_size > draw_type.max_count);
+    int sent[COLL_MAX_RANKS], got[COLL_MAX_RANKS];
+    int i;
+
+    for (i = 0; i < group->targets; ++i) {
+        sent[i] = draw_between(call, seed, world_rank, group->target_id[i], max,
+                               is_in_place);
+    }
+    for (i = 0; i < group->sources; ++i) {
+        got[i] = draw_between(call, seed, group->source_id[i], world_rank, max,
+                              is_in_place);
+    }
+
+    /* a sender of one piece says so also if nobody is there */
+    if ((call->send == COLL_ONE) && (group->targets == 0)) {
+        sent[0] = 0;
+    }
+    side_draw(&draw->send, call->send, group->targets, sent,
+              is_crowded || (seed >> 40 & 1), state);
+    side_draw(&draw->recv, call->recv, group->sources, got,
+              is_crowded || (seed >> 41 & 1), state);
+}
+
+static void draw_roles(coll_draw_t *draw, const group_t *group, uint64_t seed,
+                       bool is_in_place)
+{
+    const int root = (int)(seed % (unsigned)group->local);
+    const int far  = (int)(seed % (unsigned)group->sources);
+    bool is_root, is_member = true;
+
+    if (draw->call->flow == COLL_ALL) {
+        if (is_in_place) {
+            draw->send.is_used     = false;
+            draw->send.is_in_place = true;
+        }
+        return;
+    }
+
+    draw->root = root;
+    is_root    = (group->rank == root);
+    if (group->is_inter) {
+        is_member = (group->is_first == (bool)(seed >> 32 & 1));
+        draw->root = is_member ? far : is_root ? MPI_ROOT : MPI_PROC_NULL;
+        is_root    = is_root && !is_member;
+    }
+
+    if (draw->call->send == COLL_NONE) { /* a broadcast */
+        draw->recv.is_used = is_member || is_root;
+        return;
+    }
+
+    draw->send.is_used = (draw->call->flow == COLL_TO_ROOT) ? is_member :
+                                                              is_root;
+    draw->recv.is_used = (draw->call->flow == COLL_TO_ROOT) ? is_root :
+                                                              is_member;
+    if (is_in_place && is_root && (draw->call->flow == COLL_TO_ROOT)) {
+        draw->send.is_used     = false;
+        draw->send.is_in_place = true;
+    } else if (is_in_place && is_root) {
+        draw->recv.is_used     = false;
+        draw->recv.is_in_place = true;
+    }
+}
+
+static void draw_messages(coll_draw_t *draw, const group_t *group, int max,
+                          uint64_t seed, uint64_t *state)
+{
+    const int step = (int)(seed % (unsigned)group->local);
+    const bool is_replaced = (draw->call->send == COLL_NONE);
+    const bool is_crowded  = (draw_type.max_count != 0) &&
+                             (max > draw_type.max_count);
+
+    draw->dest   = (group->rank + step) % group->local;
+    draw->source = (group->rank + group->local - step) % group->local;
+    side_draw(&draw->send, COLL_ONE, 1, &max,
+              is_crowded || (!is_replaced && ucx_mp_random_below(state, 2)),
+              state);
+    side_draw(&draw->recv, COLL_ONE, 1, &max,
+              is_crowded || (!is_replaced && ucx_mp_random_below(state, 2)),
+              state);
+    if (!is_replaced && (draw->recv.type[0] == &draw_base)) {
+        /* room for more than comes */
+        draw->recv.count[0] += (int)ucx_mp_random_below(state, 5);
+        side_bounds(&draw->recv);
+    }
+}
+
+/* All ranks of the world draw the same, but for `state` */
+static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
+                                uint64_t *state)
+{
+    const coll_call_t *call;
+    const coll_base_t *base;
+    const group_t *group;
+    uint64_t shared = ucx_mp_hash(seed);
+    bool is_in_place, is_message;
+    size_t bytes;
+    int max, span;
+
+    memset(draw, 0, sizeof(*draw));
+    call       = &coll_calls[ucx_mp_random_below(&shared, coll_num_calls)];
+    draw->call = call;
+    is_message = (strncmp(call->name, "MPI_Sendrecv", 12) == 0);
+    do {
+        group = &groups[ucx_mp_random_below(&shared, num_groups)];
+    } while ((group->is_neighbor != call->is_neighbor) ||
+             (group->is_inter && !call->has_inter) ||
+             (group->is_inter && call->reduces && (world_size % 2 != 0)));
+    draw->comm = group->comm;
+
+    /* Not drawn is what Open MPI 4.1 or MPICH 4.0 do wrong in host memory: to
+       move pairs, another type in each of two groups, types that interleave or
+       begin before their origin in reductions, MPI_Reduce_scatter_block of
+       derived types */
+    do {
+        base = &coll_bases[ucx_mp_random_below(&shared, coll_num_bases)];
+    } while ((base->class == COLL_PAIR) && !call->reduces);
+    is_in_place = call->has_in_place && !group->is_inter &&
+                  (ucx_mp_random_below(&shared, 3) == 0);
+    coll_type_base(&draw_base, base);
+    if (call->reduces && ((base->class == COLL_PAIR) ||
+                          ucx_mp_random_below(&shared, 2))) {
+        coll_type_base(&draw_type, base);
+        draw->op = coll_op_draw(base, &shared);
+    } else if (group->is_inter && !call->reduces) {
+        coll_type_base(&draw_type, base);
+    } else {
+        coll_type_draw(&draw_type, base,
+                       !call->reduces                ? COLL_TYPE_KINDS :
+                       (call->send == COLL_EACH) ? 1 :
+                                                   COLL_TYPE_KINDS_PLAIN,
+                       &shared);
+        if (call->reduces) {
+            draw->op = coll_op_own(&draw_type);
+        }
+    }
+
+    span  = draw_type.high - draw_type.low;
+    span  = (draw_type.extent > span) ? draw_type.extent : span;
+    bytes = ucx_mp_random_size(&shared, 0, coll_max_size);
+    if ((call->send != COLL_ONE) || (call->recv != COLL_ONE)) {
+        bytes /= world_size;
+    }
+    max = (int)(bytes / (span * base->size));
+    if ((draw_type.max_count != 0) && call->reduces) {
+        max = draw_type.max_count / world_size;
+    }
+
+    if (is_message) {
+        draw_messages(draw, group, max, shared, state);
+    } else if (call->reduces) {
+        draw_reduction(draw, group, max, shared, is_in_place);
+    } else {
+        draw_movement(draw, group, max, shared, is_in_place, state);
+    }
+    draw_roles(draw, group, shared, is_in_place);
+    return group;
+}
+
+
+/* --------------------------------------------------------------- buffers */
+
+static size_t arena_size(void)
+{
+    return 2 * coll_max_size + COLL_SLACK;
+}
+
+static void sections_init(void)
+{
+    ucx_mp_mem_t mem;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        for (mem = 0; mem < UCX_MP_MEM_LAST; ++mem) {
+            sections[i].arena[mem] = ucx_mp_mem_alloc(mem, arena_size());
+        }
+        sections[i].before = malloc(arena_size());
+        sections[i].host   = malloc(arena_size());
+        sections[i].after  = malloc(arena_size());
+        sections[i].mask   = malloc(arena_size());
+        if ((sections[i].before == NULL) || (sections[i].host == NULL) ||
+            (sections[i].after == NULL) || (sections[i].mask == NULL)) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
+        }
+    }
+}
+
+static void section_fill(section_t *section, const coll_side_t *side,
+                         const coll_base_t *base, uint64_t *state)
+{
+    const size_t elements = side->high - side->low + 2 * (COLL_GUARD /
+                                                          base->size);
+
+    section->mem     = ucx_mp_random_below(state, 2) ?
+                               UCX_MP_MEM_DEVICE :
+                               ucx_mp_random_below(state, UCX_MP_MEM_LAST);
+    if (coll_mem != UCX_MP_MEM_LAST) {
+        section->mem = coll_mem;
+    }
+    section->is_null = (side->high == side->low) &&
+                       ucx_mp_random_below(state, 2);
+    section->span    = elements * base->size;
+    section->origin  = COLL_GUARD - side->low * (ptrdiff_t)base->size;
+    section->tried   = section->arena[section->mem] +
+                     base->size * ucx_mp_random_below(state, COLL_OFFSETS);
+    if (section->span + COLL_OFFSETS * base->size > arena_size()) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%zu bytes are more than planned for",
+                   section->span);
+    }
+
+    coll_base_fill(base, section->before, elements, state);
+    memcpy(section->host, section->before, section->span);
+    memset(section->mask, 0, section->span);
+    ucx_mp_mem_write(section->mem, section->tried, section->before,
+                     section->span);
+}
+
+/* What the MPI gets: for the host, or for the memory that is tried */
+static void *section_pointer(const section_t *section, const coll_side_t *side,
+                             bool is_host)
+{
+    if (side->is_in_place) {
+        return MPI_IN_PLACE;
+    }
+
+    if (section->is_null && side->is_used) {
+        return NULL;
+    }
+
+    return (is_host ? section->host : section->tried) + section->origin;
+}
+
+/* Number of wrong bytes; says where the first one is */
+static size_t section_check(section_t *section, const coll_side_t *side,
+                            const coll_draw_t *draw, const group_t *group,
+                            const char *what, long number)
+{
+    const coll_base_t *base = draw_base.base;
+    size_t wrong = 0, first = 0, i;
+    uint8_t expected;
+
+    if (side->is_used) {
+        coll_side_cover(side, base, section->mask + COLL_GUARD);
+    }
+    ucx_mp_mem_read(section->mem, section->after, section->tried,
+                    section->span);
+    for (i = 0; i < section->span; ++i) {
+        expected = section->mask[i] ? section->host[i] : section->before[i];
+        if ((section->after[i] != expected) && (wrong++ == 0)) {
+            first = i;
+        }
+    }
+
+    if (wrong > 0) {
+        fprintf(stderr, "ucx_mp_collectives: rank %d, call %ld, %s of %s "
+                "(%s type of %d elements) on %s: %zu wrong bytes of %zu in the "
+                "%s buffer (%s memory), the first at %zd%s: 0x%02x, not "
+                "0x%02x\n", world_rank, number, draw->call->name, base->name,
+                draw_type.is_derived ? "a derived" : "the", draw_type.elements,
+                group->name, wrong, section->span - 2 * COLL_GUARD, what,
+                ucx_mp_mem_names[section->mem], first - COLL_GUARD,
+                section->mask[first] ? "" : ", which nobody may write",
+                section->after[first],
+                section->mask[first] ? section->host[first] :
+                                       section->before[first]);
+    }
+
+    return wrong;
+}
+
+/* One call, twice. Whether a buffer was in GPU memory, and what was wrong. */
+static bool try_call(long number, bool *is_gpu_p)
+{
+    const uint64_t seed = ucx_mp_hash(coll_seed + ((uint64_t)number << 20));
+    uint64_t state      = ucx_mp_hash(seed + 1 + (unsigned)world_rank);
+    const group_t *group;
+    coll_draw_t draw;
+    void *pointers[2][2];
+    size_t wrong;
+    int way;
+
+    group = draw_call(&draw, seed, &state);
+    section_fill(&sections[0], &draw.send, draw_base.base, &state);
+    section_fill(&sections[1], &draw.recv, draw_base.base, &state);
+    for (way = 0; way < 2; ++way) {
+        pointers[way][0] = section_pointer(&sections[0], &draw.send, way == 0);
+        pointers[way][1] = section_pointer(&sections[1], &draw.recv, way == 0);
+    }
+
+    if (coll_verbose) {
+        fprintf(stderr, "rank %d, call %ld: %s of %s%s, %d and %d elements, "
+                "root %d, on %s, %s and %s\n", world_rank, number,
+                draw.call->name, draw_base.base->name,
+                draw_type.is_derived ? " (derived)" : "",
+                draw.send.is_in_place ? -1 : draw.send.count[0],
+                draw.recv.is_in_place ? -1 : draw.recv.count[0], draw.root,
+                group->name, ucx_mp_mem_names[sections[0].mem],
+                ucx_mp_mem_names[sections[1].mem]);
+    }
+
+    for (way = 0; way < 2; ++way) {
+        if (draw.call->call(&draw, pointers[way][0], pointers[way][1]) !=
+            MPI_SUCCESS) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s fails", number,
+                       draw.call->name);
+        }
+    }
+
+    wrong  = section_check(&sections[0], &draw.send, &draw, group, "send",
+                           number);
+    wrong += section_check(&sections[1], &draw.recv, &draw, group, "receive",
+                           number);
+    *is_gpu_p = (draw.send.is_used &&
+                 (sections[0].mem == UCX_MP_MEM_DEVICE)) ||
+                (draw.recv.is_used && (sections[1].mem == UCX_MP_MEM_DEVICE));
+    coll_type_free(&draw_type);
+    return wrong == 0;
+}
+
+static void parse(int argc, char **argv)
+{
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--calls") == 0) {
+            coll_calls_wanted = (long)ucx_mp_parse_number(argv[i], argv[i + 1],
+                                                          1, 1 << 30);
+        } else if (strcmp(argv[i], "--first") == 0) {
+            coll_first = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
+                                                   1 << 30);
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            coll_seed = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1 << 30);
+        } else if (strcmp(argv[i], "--max-size") == 0) {
+            coll_max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
+        } else if (strcmp(argv[i], "--memory") == 0) {
+            coll_mem = ucx_mp_parse_choice(argv[i], argv[i + 1],
+                                           ucx_mp_mem_names);
+        } else if (strcmp(argv[i], "--verbose") == 0) {
+            coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
+        } else {
+            break;
+        }
+    }
+
+    if ((i != argc) || (coll_max_size > (size_t)1 << 28)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_collectives [--calls N] "
+                   "[--first NUMBER] [--seed N] [--max-size BYTES, 256M at "
+                   "most] [--memory KIND] [--verbose 1]");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    long mine[3] = {0, 0, 0}, all[3];
+    char why[256] = "";
+    bool is_gpu;
+    long i;
+
+    ucx_mp_program = "ucx_mp_collectives";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    ucx_mp_set_rank(world_rank);
+    parse(argc, argv);
+    if ((world_size > COLL_MAX_RANKS) ||
+        (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU and no more than %d ranks: "
+                   "%s", COLL_MAX_RANKS, why);
+    }
+
+    groups_init();
+    sections_init();
+    for (i = 0; i < coll_calls_wanted; ++i) {
+        mine[1] += !try_call(coll_first + i, &is_gpu);
+        mine[2] += is_gpu;
+    }
+
+    MPI_Allreduce(mine, all, 3, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (world_rank == 0) {
+        printf("ucx_mp_collectives: %ld collectives, %d ranks, %ld times a "
+               "rank had a buffer in GPU memory, %ld wrong\n",
+               coll_calls_wanted, world_size, all[2], all[1]);
+    }
+
+    MPI_Finalize();
+    return (all[1] > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
