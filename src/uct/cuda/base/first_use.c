@@ -11,6 +11,10 @@
 
 static void (*on_first_use)(void);
 
+/* What stands in front of an MPI (src/mpi) asks about no buffer while this, a
+   variable of its own, is 1; NULL where it is not loaded */
+static int *no_gpu_memory_yet;
+
 
 static void note_use(void)
 {
@@ -18,6 +22,9 @@ static void note_use(void)
 
     if ((func != NULL) &&
         (__atomic_exchange_n(&on_first_use, NULL, __ATOMIC_ACQ_REL) != NULL)) {
+        if (no_gpu_memory_yet != NULL) {
+            __atomic_store_n(no_gpu_memory_yet, 0, __ATOMIC_RELEASE);
+        }
         func();
     }
 }
@@ -100,6 +107,11 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
             uct_cuda_debug("%s cannot be hooked", hook->symbol);
             return UCS_ERR_UNSUPPORTED;
         }
+    }
+
+    no_gpu_memory_yet = dlsym(RTLD_DEFAULT, "ucx_mp_mpi_no_gpu_memory_yet");
+    if (no_gpu_memory_yet != NULL) {
+        __atomic_store_n(no_gpu_memory_yet, 1, __ATOMIC_RELEASE);
     }
 
     __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
