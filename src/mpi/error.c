@@ -21,6 +21,17 @@ static struct {
 } codes = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
+static bool code_new(int error_class, int *code_p)
+{
+#ifndef OPEN_MPI
+    /* MPICH has texts for codes of added classes only */
+    if (ucx_mp_mpi_real.Add_error_class(&error_class) != MPI_SUCCESS) {
+        return false;
+    }
+#endif
+    return ucx_mp_mpi_real.Add_error_code(error_class, code_p) == MPI_SUCCESS;
+}
+
 /* A code with this text; the class itself if there is none to be had */
 static int code_of(int error_class, const char *text)
 {
@@ -37,7 +48,7 @@ static int code_of(int error_class, const char *text)
     }
 
     if ((codes.count < MAX_CODES) &&
-        (ucx_mp_mpi_real.Add_error_code(error_class, &code) == MPI_SUCCESS) &&
+        code_new(error_class, &code) &&
         (ucx_mp_mpi_real.Add_error_string(code, text) == MPI_SUCCESS)) {
         codes.entries[codes.count].error_class = error_class;
         codes.entries[codes.count].code        = code;
