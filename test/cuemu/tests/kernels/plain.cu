@@ -4,7 +4,7 @@
  * Kernels as people write them who do not have the emulated node in mind. What
  * nvcc makes of them, plain.ptx, is what kernel_plain.cc runs:
  *
- *     nvcc -ptx -arch=compute_75 -o plain.ptx plain.cu
+ *     regenerate
  */
 #include <cuda_fp16.h>
 
@@ -153,7 +153,7 @@ extern "C" __global__ void mixed(long long *out, const signed char *in,
                                  const unsigned short *shift, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    long long kept[8];
+    long long kept[8] = {};
 
     if (i >= n) {
         return;

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "kernels.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The PTX, a text with a zero behind it; see regenerate */
+__asm__(".pushsection .rodata\n"
+        ".globl ucx_mp_reduce_ptx\n"
+        ".hidden ucx_mp_reduce_ptx\n"
+        "ucx_mp_reduce_ptx:\n"
+        ".incbin \"" UCX_MP_REDUCE_PTX "\"\n"
+        ".byte 0\n"
+        ".popsection\n");
+
+extern const char ucx_mp_reduce_ptx[] __attribute__((visibility("hidden")));
+
+#define UCX_MP_KERNEL_NAME_MAX 64
+
+struct ucx_mp_kernels {
+    ucx_mp_kernels_driver_t driver;
+    pthread_mutex_t         lock; /* of what is being loaded */
+    struct {
+        CUmodule   module;
+        CUfunction function;      /* NULL: not yet */
+    } kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
+};
+
+static const struct {
+    const char *name;
+    size_t      size, align;
+    const char *same;  /* whose sums and logical operations are the same */
+} ucx_mp_types[UCX_MP_TYPE_LAST] = {
+    [UCX_MP_TYPE_I8]      = {"i8", 1, 1, "u8"},
+    [UCX_MP_TYPE_U8]      = {"u8", 1, 1, "u8"},
+    [UCX_MP_TYPE_I16]     = {"i16", 2, 2, "u16"},
+    [UCX_MP_TYPE_U16]     = {"u16", 2, 2, "u16"},
+    [UCX_MP_TYPE_I32]     = {"i32", 4, 4, "u32"},
+    [UCX_MP_TYPE_U32]     = {"u32", 4, 4, "u32"},
+    [UCX_MP_TYPE_I64]     = {"i64", 8, 8, "u64"},
+    [UCX_MP_TYPE_U64]     = {"u64", 8, 8, "u64"},
+    [UCX_MP_TYPE_F16]     = {"f16", 2, 2, "f16"},
+    [UCX_MP_TYPE_BF16]    = {"bf16", 2, 2, "bf16"},
+    [UCX_MP_TYPE_F32]     = {"f32", 4, 4, "f32"},
+    [UCX_MP_TYPE_F64]     = {"f64", 8, 8, "f64"},
+    [UCX_MP_TYPE_C32]     = {"c32", 8, 4, "c32"},
+    [UCX_MP_TYPE_C64]     = {"c64", 16, 8, "c64"},
+    [UCX_MP_TYPE_I16_I32] = {"i16_i32", 8, 4, NULL},
+    [UCX_MP_TYPE_I32_I32] = {"i32_i32", 8, 4, NULL},
+    [UCX_MP_TYPE_I64_I32] = {"i64_i32", 16, 8, NULL},
+    [UCX_MP_TYPE_F32_I32] = {"f32_i32", 8, 4, NULL},
+    [UCX_MP_TYPE_F64_I32] = {"f64_i32", 16, 8, NULL},
+    [UCX_MP_TYPE_F32_F32] = {"f32_f32", 8, 4, NULL},
+    [UCX_MP_TYPE_F64_F64] = {"f64_f64", 16, 8, NULL}
+};
+
+static const char *const ucx_mp_ops[UCX_MP_OP_LAST] = {
+    [UCX_MP_OP_SUM] = "sum",       [UCX_MP_OP_PROD] = "prod",
+    [UCX_MP_OP_MIN] = "min",       [UCX_MP_OP_MAX] = "max",
+    [UCX_MP_OP_LAND] = "land",     [UCX_MP_OP_LOR] = "lor",
+    [UCX_MP_OP_LXOR] = "lxor",     [UCX_MP_OP_BAND] = "band",
+    [UCX_MP_OP_BOR] = "bor",       [UCX_MP_OP_BXOR] = "bxor",
+    [UCX_MP_OP_MINLOC] = "minloc", [UCX_MP_OP_MAXLOC] = "maxloc"
+};
+
+
+size_t ucx_mp_type_size(ucx_mp_type_t type)
+{
+    return ucx_mp_types[type].size;
+}
+
+size_t ucx_mp_type_align(ucx_mp_type_t type)
+{
+    return ucx_mp_types[type].align;
+}
+
+int ucx_mp_kernel_is_known(ucx_mp_op_t op, ucx_mp_type_t type)
+{
+    if (((unsigned)op >= UCX_MP_OP_LAST) ||
+        ((unsigned)type >= UCX_MP_TYPE_LAST)) {
+        return 0;
+    }
+
+    switch (op) {
+    case UCX_MP_OP_SUM:
+    case UCX_MP_OP_PROD:
+        return type < UCX_MP_TYPE_I16_I32;
+    case UCX_MP_OP_MIN:
+    case UCX_MP_OP_MAX:
+        return type < UCX_MP_TYPE_C32;
+    case UCX_MP_OP_MINLOC:
+    case UCX_MP_OP_MAXLOC:
+        return type >= UCX_MP_TYPE_I16_I32;
+    default:
+        return type < UCX_MP_TYPE_F16;
+    }
+}
+
+static int ucx_mp_op_is_bitwise(ucx_mp_op_t op)
+{
+    return (op == UCX_MP_OP_BAND) || (op == UCX_MP_OP_BOR) ||
+           (op == UCX_MP_OP_BXOR);
+}
+
+/* The type whose kernel does it: bits are bits, whatever they stand for */
+static const char *ucx_mp_kernel_type(ucx_mp_op_t op, ucx_mp_type_t type)
+{
+    switch (op) {
+    case UCX_MP_OP_BAND:
+    case UCX_MP_OP_BOR:
+    case UCX_MP_OP_BXOR:
+        return "u8";
+    case UCX_MP_OP_MIN:
+    case UCX_MP_OP_MAX:
+    case UCX_MP_OP_MINLOC:
+    case UCX_MP_OP_MAXLOC:
+        return ucx_mp_types[type].name;
+    default:
+        return ucx_mp_types[type].same;
+    }
+}
+
+/*
+ * PTX of one kernel alone, from malloc(): what stands before the first one,
+ * and its own text. The driver compiles in proportion.
+ */
+static char *ucx_mp_kernel_ptx(const char *name)
+{
+    const char *text = ucx_mp_reduce_ptx;
+    const char *head = strstr(text, ".visible .entry ");
+    char entry[UCX_MP_KERNEL_NAME_MAX + 20];
+    const char *begin, *end;
+    size_t head_size, size;
+    char *ptx;
+
+    snprintf(entry, sizeof(entry), ".visible .entry %s(", name);
+    begin = strstr(text, entry);
+    end   = (begin == NULL) ? NULL : strstr(begin, "\n}\n");
+    if (end == NULL) {
+        return NULL;
+    }
+
+    head_size = (size_t)(head - text);
+    size      = (size_t)(end - begin) + 3;
+    ptx       = malloc(head_size + size + 1);
+    if (ptx != NULL) {
+        memcpy(ptx, text, head_size);
+        memcpy(ptx + head_size, begin, size);
+        ptx[head_size + size] = '\0';
+    }
+    return ptx;
+}
+
+ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver)
+{
+    ucx_mp_kernels_t *kernels = calloc(1, sizeof(*kernels));
+
+    if (kernels != NULL) {
+        kernels->driver = *driver;
+        pthread_mutex_init(&kernels->lock, NULL);
+    }
+    return kernels;
+}
+
+void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels, int is_alive)
+{
+    int op, type;
+
+    for (op = 0; is_alive && (op < UCX_MP_OP_LAST); ++op) {
+        for (type = 0; type < UCX_MP_TYPE_LAST; ++type) {
+            if (kernels->kernel[op][type].module != NULL) {
+                (void)kernels->driver.ModuleUnload(
+                        kernels->kernel[op][type].module);
+            }
+        }
+    }
+    pthread_mutex_destroy(&kernels->lock);
+    free(kernels);
+}
+
+static CUresult ucx_mp_kernels_compile(const ucx_mp_kernels_driver_t *driver,
+                                       ucx_mp_op_t op, ucx_mp_type_t type,
+                                       CUmodule *module_p,
+                                       CUfunction *function_p)
+{
+    char name[UCX_MP_KERNEL_NAME_MAX];
+    CUresult result;
+    char *ptx;
+
+    snprintf(name, sizeof(name), "ucx_mp_%s_%s", ucx_mp_ops[op],
+             ucx_mp_kernel_type(op, type));
+    ptx = ucx_mp_kernel_ptx(name);
+    if (ptx == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    result = driver->ModuleLoadData(module_p, ptx);
+    free(ptx);
+    if (result != CUDA_SUCCESS) {
+        *module_p = NULL;
+        return result;
+    }
+
+    result = driver->ModuleGetFunction(function_p, *module_p, name);
+    if (result != CUDA_SUCCESS) {
+        (void)driver->ModuleUnload(*module_p);
+        *module_p   = NULL;
+        *function_p = NULL;
+    }
+    return result;
+}
+
+static CUresult ucx_mp_kernels_function(ucx_mp_kernels_t *kernels,
+                                        ucx_mp_op_t op, ucx_mp_type_t type,
+                                        CUfunction *function_p)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (!ucx_mp_kernel_is_known(op, type)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    pthread_mutex_lock(&kernels->lock);
+    if (kernels->kernel[op][type].function == NULL) {
+        result = ucx_mp_kernels_compile(&kernels->driver, op, type,
+                                        &kernels->kernel[op][type].module,
+                                        &kernels->kernel[op][type].function);
+    }
+    *function_p = kernels->kernel[op][type].function;
+    pthread_mutex_unlock(&kernels->lock);
+    return result;
+}
+
+CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                             ucx_mp_type_t type)
+{
+    CUfunction function;
+
+    return ucx_mp_kernels_function(kernels, op, type, &function);
+}
+
+/* One of 16 bytes a thread is what keeps a GPU busy with few elements; with
+   many, each thread has several at once */
+static unsigned ucx_mp_kernels_blocks(unsigned long long bytes,
+                                      unsigned max_blocks)
+{
+    unsigned long long blocks = (bytes + 16 * UCX_MP_REDUCE_THREADS - 1) /
+                                (16 * UCX_MP_REDUCE_THREADS);
+
+    return (blocks < max_blocks) ? (unsigned)blocks : max_blocks;
+}
+
+CUresult ucx_mp_kernels_reduce(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                               ucx_mp_type_t type,
+                               const ucx_mp_reduce_args_t *args,
+                               unsigned max_blocks, CUstream stream)
+{
+    ucx_mp_reduce_args_t mine = *args;
+    void *params[]            = {&mine};
+    unsigned long long bits   = 0;
+    CUfunction function;
+    CUresult result;
+    unsigned i;
+
+    if (!ucx_mp_kernel_is_known(op, type)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+
+    if ((args->num_src == 0) || (args->num_src > UCX_MP_REDUCE_MAX) ||
+        (args->num_dst == 0) || (args->num_dst > UCX_MP_REDUCE_MAX) ||
+        (max_blocks == 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    for (i = 0; i < args->num_src; ++i) {
+        bits |= args->src[i];
+    }
+    for (i = 0; i < args->num_dst; ++i) {
+        bits |= args->dst[i];
+    }
+    if ((bits % ucx_mp_type_align(type)) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if (args->count == 0) {
+        return CUDA_SUCCESS;
+    }
+
+    result = ucx_mp_kernels_function(kernels, op, type, &function);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (ucx_mp_op_is_bitwise(op)) {
+        mine.count *= ucx_mp_type_size(type);
+    }
+    return kernels->driver.LaunchKernel(
+            function,
+            ucx_mp_kernels_blocks(args->count * ucx_mp_type_size(type),
+                                  max_blocks),
+            1, 1, UCX_MP_REDUCE_THREADS, 1, 1, 0, stream, params, NULL);
+}

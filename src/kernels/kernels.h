@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Reductions on a GPU: MPI's predefined operations on its predefined types,
+ *
+ *     dst[j][i] = ((src[0][i] op src[1][i]) op src[2][i]) op ...   for all j, i
+ *
+ * by kernels that come with the library as PTX and are compiled by the driver,
+ * each when it is first asked for. Sources and destinations are device
+ * addresses: of this GPU, of peers that are mapped, of page-locked host memory.
+ * A destination may be a source at the same address; else nothing overlaps.
+ *
+ * The result depends on the order of sources alone, not on the grid nor on the
+ * GPU. Floating point is rounded to nearest after each operation, half and
+ * bfloat16 too; min and max of a NaN and a number give the second operand, as
+ * (a < b) ? a : b does in C; complex products are (ac - bd) + (ad + bc)i.
+ * Logical operations give 0 or 1. MINLOC and MAXLOC take the smaller index
+ * where values are equal (MPI 4.1, 6.9.4).
+ */
+#ifndef UCX_MP_KERNELS_H_
+#define UCX_MP_KERNELS_H_
+
+#include "reduce_args.h"
+
+#include <cuda.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+    UCX_MP_OP_SUM,
+    UCX_MP_OP_PROD,
+    UCX_MP_OP_MIN,
+    UCX_MP_OP_MAX,
+    UCX_MP_OP_LAND,
+    UCX_MP_OP_LOR,
+    UCX_MP_OP_LXOR,
+    UCX_MP_OP_BAND,
+    UCX_MP_OP_BOR,
+    UCX_MP_OP_BXOR,
+    UCX_MP_OP_MINLOC,
+    UCX_MP_OP_MAXLOC,
+    UCX_MP_OP_LAST
+} ucx_mp_op_t;
+
+/* The pairs are structures {value, index} as C lays them out: {double, int} and
+   {long, int} are 16 bytes, {short, int} 8. */
+typedef enum {
+    UCX_MP_TYPE_I8,
+    UCX_MP_TYPE_U8,
+    UCX_MP_TYPE_I16,
+    UCX_MP_TYPE_U16,
+    UCX_MP_TYPE_I32,
+    UCX_MP_TYPE_U32,
+    UCX_MP_TYPE_I64,
+    UCX_MP_TYPE_U64,
+    UCX_MP_TYPE_F16,
+    UCX_MP_TYPE_BF16,
+    UCX_MP_TYPE_F32,
+    UCX_MP_TYPE_F64,
+    UCX_MP_TYPE_C32,     /* complex of two floats */
+    UCX_MP_TYPE_C64,     /* ... doubles */
+    UCX_MP_TYPE_I16_I32, /* pairs: for MINLOC and MAXLOC alone */
+    UCX_MP_TYPE_I32_I32,
+    UCX_MP_TYPE_I64_I32,
+    UCX_MP_TYPE_F32_I32,
+    UCX_MP_TYPE_F64_I32,
+    UCX_MP_TYPE_F32_F32, /* Fortran's MPI_2REAL */
+    UCX_MP_TYPE_F64_F64, /* ... MPI_2DOUBLE_PRECISION */
+    UCX_MP_TYPE_LAST
+} ucx_mp_type_t;
+
+/* Functions of the driver that are used, under their names without "cu". */
+typedef struct {
+    CUresult (*ModuleLoadData)(CUmodule *module, const void *image);
+    CUresult (*ModuleGetFunction)(CUfunction *function, CUmodule module,
+                                  const char *name);
+    CUresult (*ModuleUnload)(CUmodule module);
+    CUresult (*LaunchKernel)(CUfunction function, unsigned grid_x,
+                             unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y,
+                             unsigned block_z, unsigned shared,
+                             CUstream stream, void **params, void **extra);
+} ucx_mp_kernels_driver_t;
+
+/* Kernels of one context. */
+typedef struct ucx_mp_kernels ucx_mp_kernels_t;
+
+/* Bytes of an element, and what its address has to be a multiple of. */
+size_t ucx_mp_type_size(ucx_mp_type_t type);
+size_t ucx_mp_type_align(ucx_mp_type_t type);
+
+/* Non-zero if the operation is defined for the type. */
+int ucx_mp_kernel_is_known(ucx_mp_op_t op, ucx_mp_type_t type);
+
+/* Nothing is loaded yet. `driver` is copied. NULL: no memory. */
+ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver);
+
+/* With the context current, or, if that is gone, with is_alive 0. */
+void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels, int is_alive);
+
+/*
+ * Compiles what the operation needs, with the context current, so that no
+ * launch has to: tens of milliseconds the first time on a machine, less where
+ * the driver's cache knows it. SUCCESS, NOT_SUPPORTED if it is not known, what
+ * the driver says (for instance INVALID_PTX of one that is too old).
+ */
+CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                             ucx_mp_type_t type);
+
+/*
+ * Launches a reduction with at most `max_blocks` (> 0) blocks of
+ * UCX_MP_REDUCE_THREADS threads; fewer if there is no work for more. Any number
+ * of threads may call. One source: a copy to all destinations. SUCCESS (with
+ * nothing launched for no elements), NOT_SUPPORTED, INVALID_VALUE for a wrong
+ * number of sources or destinations or a misaligned address, or what the
+ * driver says.
+ */
+CUresult ucx_mp_kernels_reduce(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                               ucx_mp_type_t type,
+                               const ucx_mp_reduce_args_t *args,
+                               unsigned max_blocks, CUstream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
