@@ -21,7 +21,6 @@ import sys
 import time
 
 KINDS = ['gpu-gpu', 'host-gpu', 'gpu-host', 'locked-gpu', 'gpu-locked']
-ROUNDS = 5                      # timed, after two that are not
 LIMIT = 30                      # seconds that a message may take
 POISON = 0xA5
 DATA_TAG, DONE_TAG = 1, 2
@@ -162,6 +161,7 @@ class Ucp:
         self.check('ucp_worker_create', self.ucp.ucp_worker_create(
             context, ctypes.byref(Params()), ctypes.byref(self.worker)))
         self.ep = ctypes.c_void_p()
+        self.parent = os.getppid()
 
     def check(self, what, status):
         if status != 0:
@@ -197,6 +197,8 @@ class Ucp:
                     self.ucp.ucp_request_free(request)
                     self.check(what, status)
                     return
+            if os.getppid() != self.parent:
+                os._exit(1)         # nobody waits for the answer any more
             if time.monotonic() > end:
                 raise TransferError('%s took more than %d s' % (what, LIMIT))
 
@@ -224,6 +226,7 @@ class Peer:
     """One end: its GPU, its UCX, and one buffer at a time."""
 
     def __init__(self, options, rank):
+        self.rounds = options.rounds
         self.cuda = Cuda()
         if self.cuda.count == 0:
             raise TransferError('the CUDA driver shows no GPU')
@@ -245,9 +248,13 @@ def tell(stream, **words):
 
 
 def hear(stream):
-    line = stream.readline()
-    if not line:
-        raise TransferError('the other process ended')
+    while True:
+        line = stream.readline()
+        if not line:
+            raise TransferError('the other process ended')
+        if line.startswith('{'):
+            break       # UCX writes its warnings to stdout
+        sys.stderr.write(line)
     words = json.loads(line)
     if 'error' in words:
         raise TransferError('the receiver: ' + words['error'])
@@ -298,7 +305,7 @@ def send_kind(peer, heard, said, kind, seed):
         if wrong is not None:
             raise TransferError('byte %d of %d is wrong' % (wrong, peer.size))
     seconds = []
-    for _ in range(ROUNDS):
+    for _ in range(peer.rounds):
         seconds.append(send_one(peer, said, target, 0))
     return peer.size / statistics.median(seconds) / 1e9
 
@@ -322,6 +329,8 @@ def parse():
     parser.add_argument('kinds', nargs='*', metavar='KIND',
                         help='one or more of %s (all)' % ', '.join(KINDS))
     parser.add_argument('--size', type=int, default=64, metavar='MIB')
+    parser.add_argument('--rounds', type=int, default=5, metavar='N',
+                        help='timed messages, after two that are not')
     parser.add_argument('--receiver', action='store_true',
                         help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -331,6 +340,8 @@ def parse():
             parser.error('%s is not one of %s' % (kind, ', '.join(KINDS)))
     if not 1 <= options.size <= 1024:
         parser.error('--size: 1 to 1024 MiB, not %d' % options.size)
+    if options.rounds < 1:
+        parser.error('--rounds: 1 or more, not %d' % options.rounds)
     return options
 
 
