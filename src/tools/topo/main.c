@@ -33,8 +33,8 @@ static void probe(ucx_mp_topo_node_t *node, bool details)
     }
 
     start = uct_cuda_wiring_now();
-    uct_cuda_topo_draw(&node->wiring, &node->topo);
-    node->wiring.times.draw = uct_cuda_wiring_now() - start;
+    uct_cuda_topo_build(&node->wiring, &node->topo);
+    node->wiring.times.build = uct_cuda_wiring_now() - start;
 }
 
 static void check_end(const char *name, uct_cuda_end_t end,

@@ -279,9 +279,9 @@ void ucx_mp_topo_times(const ucx_mp_topo_node_t *node, FILE *stream)
         {"own: driver's attributes", times->driver},
         {"own: NVML's answers", times->nvml},
         {"own: sysfs", times->host},
-        {"own: links and limits", times->draw},
+        {"own: links and limits", times->build},
         {"own, in all", times->driver + times->nvml + times->host +
-                                times->draw},
+                                times->build},
     };
     size_t i;
 

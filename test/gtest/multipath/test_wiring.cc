@@ -76,7 +76,7 @@ protected:
 
     void draw()
     {
-        uct_cuda_topo_draw(&m_wiring, &m_topo);
+        uct_cuda_topo_build(&m_wiring, &m_topo);
     }
 
     double gbps(int from, int to) const

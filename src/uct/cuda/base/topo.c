@@ -11,7 +11,6 @@
 #define LATENCY_GPU  8e-6
 #define LATENCY_HOST 7e-6
 
-#define GIGA 1e9
 
 
 void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus)
@@ -132,37 +131,4 @@ uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
                                                       topo->sockets[own][far] :
                                                       topo->sockets[far][own]);
     return link;
-}
-
-int uct_cuda_topo_find_uuid(const uct_cuda_topo_t *topo, const uint8_t uuid[16])
-{
-    int i;
-
-    for (i = 0; i < topo->num_gpus; ++i) {
-        if (memcmp(topo->gpus[i].uuid, uuid, 16) == 0) {
-            return i;
-        }
-    }
-
-    return -1;
-}
-
-void uct_cuda_topo_print(const uct_cuda_topo_t *topo, FILE *stream)
-{
-    int i, j;
-
-    fprintf(stream, "GB/s    ");
-    for (j = 0; j < topo->num_gpus; ++j) {
-        fprintf(stream, "  gpu%-3d", j);
-    }
-    fprintf(stream, "    host  numa\n");
-
-    for (i = 0; i < topo->num_gpus; ++i) {
-        fprintf(stream, "gpu%-5d", i);
-        for (j = 0; j < topo->num_gpus; ++j) {
-            fprintf(stream, " %7.1f", topo->links[i][j].bandwidth / GIGA);
-        }
-        fprintf(stream, " %7.1f %5d\n", topo->gpus[i].to_host.bandwidth / GIGA,
-                topo->gpus[i].numa);
-    }
 }

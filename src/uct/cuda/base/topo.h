@@ -12,7 +12,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 BEGIN_C_DECLS
 
@@ -110,11 +109,6 @@ void uct_cuda_topo_override(const uct_cuda_topo_t *topo);
 ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo);
 
 
-/** Ordinal of the GPU with this UUID, or -1. */
-int uct_cuda_topo_find_uuid(const uct_cuda_topo_t *topo,
-                            const uint8_t uuid[16]);
-
-
 /** A topology of @a num_gpus GPUs that have no links yet. */
 void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus);
 
@@ -148,10 +142,6 @@ void uct_cuda_topo_set_host(uct_cuda_topo_t *topo, int gpu, double bandwidth,
  */
 uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
                                              int gpu, int numa, int to_host);
-
-
-/** Matrix of GB/s (10^9 bytes/s) for people. */
-void uct_cuda_topo_print(const uct_cuda_topo_t *topo, FILE *stream);
 
 
 END_C_DECLS

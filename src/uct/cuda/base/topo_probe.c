@@ -32,7 +32,7 @@ ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo)
     }
 
     start = uct_cuda_wiring_now();
-    uct_cuda_topo_draw(&wiring, topo);
+    uct_cuda_topo_build(&wiring, topo);
     end   = uct_cuda_wiring_now();
     uct_cuda_debug("%d GPUs probed: NVML's start %.1f ms, its handles %.1f ms; "
                    "driver %.1f ms, NVML %.1f ms, sysfs %.1f ms, the rest "

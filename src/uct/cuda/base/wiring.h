@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is known of the node's hardware, as it was told: GPUs, NVLinks, PCIe
- * switches, NUMA nodes; counts and speeds, no judgement. uct_cuda_topo_draw()
+ * switches, NUMA nodes; counts and speeds, no judgement. uct_cuda_topo_build()
  * makes of it what the planner sees.
  */
 #ifndef UCT_CUDA_BASE_WIRING_H
@@ -97,7 +97,7 @@ typedef struct {
     double driver;       /**< Own: the driver's attributes */
     double nvml;         /**< Own: what NVML was asked */
     double host;         /**< Own: PCIe tree and NUMA nodes, from sysfs */
-    double draw;         /**< Own: from wiring to links and limits */
+    double build;        /**< Own: from wiring to links and limits */
 } uct_cuda_wiring_times_t;
 
 
@@ -138,9 +138,10 @@ ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details);
 
 /**
  * Links and shared limits from wiring: a pure function. Bandwidths are what
- * copies get of links of each kind; their sources are in topo_draw.c.
+ * copies get of links of each kind; their sources are in topo_build.c.
  */
-void uct_cuda_topo_draw(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo);
+void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring,
+                         uct_cuda_topo_t *topo);
 
 
 /* The parts of a probe, in this order; each takes the GPUs as it finds them. */

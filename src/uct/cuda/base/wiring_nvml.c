@@ -5,6 +5,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/nvml.h>
 
+#include <stdio.h>
 #include <string.h>
 
 

@@ -38,7 +38,7 @@
 #define MAX_DEPENDENCIES 3
 
 /* Staging memories: of GPUs, then of NUMA nodes */
-#define NUM_STAGINGS (UCT_CUDA_MAX_GPUS + UCT_CUDA_MP_MAX_NUMA)
+#define NUM_STAGINGS (UCT_CUDA_MAX_GPUS + UCT_CUDA_TOPO_MAX_NUMA)
 
 
 typedef struct {

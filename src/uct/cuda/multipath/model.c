@@ -2,6 +2,8 @@
 /* Rates, shares, chunks and times of a transfer over several paths. */
 #include <uct/cuda/multipath/model.h>
 
+#include <ucs/sys/math.h>
+
 #include <float.h>
 #include <stddef.h>
 #include <string.h>
@@ -22,25 +24,10 @@
 #define ROUNDS 3
 
 
-typedef uct_cuda_mp_case_t       problem_t;
+typedef uct_cuda_mp_case_t       query_t;
 typedef uct_cuda_mp_model_path_t candidate_t;
 typedef uct_cuda_mp_split_t      split_t;
 
-
-static double min_double(double a, double b)
-{
-    return (a < b) ? a : b;
-}
-
-static double max_double(double a, double b)
-{
-    return (a > b) ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return (a > b) ? a : b;
-}
 
 static const uct_cuda_topo_link_t *
 lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
@@ -62,12 +49,12 @@ double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
     return lane_link(topo, lane)->bandwidth;
 }
 
-double uct_cuda_mp_model_limit(const problem_t *problem, int limit)
+double uct_cuda_mp_model_limit(const query_t *query, int limit)
 {
-    const uct_cuda_mp_model_t *model = problem->model;
-    const double bandwidth           = problem->topo->limits[limit];
+    const uct_cuda_mp_model_t *model = query->model;
+    const double bandwidth           = query->topo->limits[limit];
 
-    switch (problem->topo->kinds[limit]) {
+    switch (query->topo->kinds[limit]) {
     case UCT_CUDA_TOPO_LIMIT_NVLINK:
         return bandwidth * model->gpu_efficiency;
     case UCT_CUDA_TOPO_LIMIT_HOST:
@@ -77,30 +64,30 @@ double uct_cuda_mp_model_limit(const problem_t *problem, int limit)
     default:
         /* Memory gives what a link to it was seen to give; it need not be the
          * memory that a link gives less for */
-        return bandwidth * max_double(model->host_efficiency, 1);
+        return bandwidth * ucs_max(model->host_efficiency, 1);
     }
 }
 
 /* Shared limits, less what others' transfers take of them */
-void uct_cuda_mp_model_start(problem_t *problem)
+void uct_cuda_mp_model_start(query_t *query)
 {
-    const uct_cuda_topo_t *topo = problem->topo;
+    const uct_cuda_topo_t *topo = query->topo;
     const uct_cuda_topo_link_t *link;
     uint16_t lane;
     int i;
 
-    problem->queued = (problem->load == NULL) ? 0 : problem->load->queued;
-    memset(problem->others, 0, sizeof(problem->others));
+    query->queued = (query->load == NULL) ? 0 : query->load->queued;
+    memset(query->others, 0, sizeof(query->others));
     for (i = 0; i < topo->num_limits; ++i) {
-        problem->limits[i] = uct_cuda_mp_model_limit(problem, i);
+        query->limits[i] = uct_cuda_mp_model_limit(query, i);
     }
 
-    if (problem->load == NULL) {
+    if (query->load == NULL) {
         return;
     }
 
     for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
-        if ((problem->load->active[lane] == 0) ||
+        if ((query->load->active[lane] == 0) ||
             uct_cuda_end_equal(uct_cuda_mp_lane_from(lane),
                                uct_cuda_mp_lane_to(lane))) {
             continue;
@@ -109,36 +96,36 @@ void uct_cuda_mp_model_start(problem_t *problem)
         link = lane_link(topo, lane);
         for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
             if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-                problem->others[link->limits[i]] += problem->load->active[lane];
+                query->others[link->limits[i]] += query->load->active[lane];
             }
         }
     }
 
     for (i = 0; i < topo->num_limits; ++i) {
-        problem->limits[i] /= 1 + problem->others[i];
+        query->limits[i] /= 1 + query->others[i];
     }
 }
 
-/* A lane's link; one that ends in the host ends at the question's NUMA node */
-static uct_cuda_topo_link_t hop_link(const problem_t *problem, uint16_t lane)
+/* A lane's link; one that ends in the host ends at the query's NUMA node */
+static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
 {
     const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
     const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
 
     if (uct_cuda_end_is_host(from)) {
-        return uct_cuda_topo_host_link(problem->topo, uct_cuda_end_device(to),
-                                       problem->numa, false);
+        return uct_cuda_topo_host_link(query->topo, uct_cuda_end_device(to),
+                                       query->numa, false);
     } else if (uct_cuda_end_is_host(to)) {
-        return uct_cuda_topo_host_link(problem->topo, uct_cuda_end_device(from),
-                                       problem->numa, true);
+        return uct_cuda_topo_host_link(query->topo, uct_cuda_end_device(from),
+                                       query->numa, true);
     }
 
-    return *lane_link(problem->topo, lane);
+    return *lane_link(query->topo, lane);
 }
 
 /* Bytes/s of a link that is alone: its own, and what shared limits leave of
  * that. A link between sockets has nothing but such limits. */
-static double hop_bandwidth(const problem_t *problem, uint16_t lane,
+static double hop_bandwidth(const query_t *query, uint16_t lane,
                             const uct_cuda_topo_link_t *link)
 {
     const bool is_host =
@@ -151,41 +138,41 @@ static double hop_bandwidth(const problem_t *problem, uint16_t lane,
 
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-            limit  = min_double(limit,
-                                uct_cuda_mp_model_limit(problem,
+            limit  = ucs_min(limit,
+                                uct_cuda_mp_model_limit(query,
                                                         link->limits[i]));
-            is_own = is_own && (problem->topo->kinds[link->limits[i]] !=
+            is_own = is_own && (query->topo->kinds[link->limits[i]] !=
                                 UCT_CUDA_TOPO_LIMIT_SOCKET);
         }
     }
 
-    own = link->bandwidth * (is_host ? problem->model->host_efficiency :
-                                       problem->model->gpu_efficiency);
-    return is_own ? min_double(own, limit) : limit;
+    own = link->bandwidth * (is_host ? query->model->host_efficiency :
+                                       query->model->gpu_efficiency);
+    return is_own ? ucs_min(own, limit) : limit;
 }
 
 /* The probe's latencies have the built-in constants in them */
-static double hop_latency(const problem_t *problem,
+static double hop_latency(const query_t *query,
                           const uct_cuda_topo_link_t *link)
 {
     const uct_cuda_mp_model_t *builtin = &uct_cuda_mp_model_builtin;
-    const uct_cuda_mp_model_t *model   = problem->model;
+    const uct_cuda_mp_model_t *model   = query->model;
 
     return link->latency + model->submit_copy - builtin->submit_copy +
            model->poll - builtin->poll;
 }
 
-static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
+static void candidate_add_hop(const query_t *query, candidate_t *candidate,
                               uct_cuda_end_t from, uct_cuda_end_t to)
 {
     uint16_t lane             = uct_cuda_mp_lane(from, to);
-    uct_cuda_topo_link_t link = hop_link(problem, lane);
-    double bandwidth          = hop_bandwidth(problem, lane, &link);
+    uct_cuda_topo_link_t link = hop_link(query, lane);
+    double bandwidth          = hop_bandwidth(query, lane, &link);
     unsigned i;
 
-    if (problem->load != NULL) {
-        bandwidth          /= 1 + problem->load->active[lane];
-        candidate->is_busy |= (problem->load->active[lane] > 0);
+    if (query->load != NULL) {
+        bandwidth          /= 1 + query->load->active[lane];
+        candidate->is_busy |= (query->load->active[lane] > 0);
     }
 
     if ((candidate->hops == 0) || (bandwidth < candidate->cap)) {
@@ -194,7 +181,7 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
 
     candidate->rates[candidate->hops]   = bandwidth;
     candidate->lanes[candidate->hops++] = lane;
-    candidate->latency                 += hop_latency(problem, &link);
+    candidate->latency                 += hop_latency(query, &link);
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
             candidate->limits[candidate->num_limits++] = link.limits[i];
@@ -202,11 +189,11 @@ static void candidate_add_hop(const problem_t *problem, candidate_t *candidate,
     }
 }
 
-bool uct_cuda_mp_model_path(const problem_t *problem,
+bool uct_cuda_mp_model_path(const query_t *query,
                             const uct_cuda_mp_path_t *path,
                             candidate_t *candidate)
 {
-    const bool is_host = uct_cuda_mp_plan_ends_host(problem->src, problem->dst);
+    const bool is_host = uct_cuda_mp_plan_ends_host(query->src, query->dst);
     const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
 
     if (is_host && (path->route == UCT_CUDA_MP_ROUTE_HOST)) {
@@ -214,35 +201,35 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
     }
 
     if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
-        ((path->gpu < 0) || (path->gpu >= problem->topo->num_gpus) ||
-         uct_cuda_end_equal(via, problem->src) ||
-         uct_cuda_end_equal(via, problem->dst))) {
+        ((path->gpu < 0) || (path->gpu >= query->topo->num_gpus) ||
+         uct_cuda_end_equal(via, query->src) ||
+         uct_cuda_end_equal(via, query->dst))) {
         return false;
     }
 
     memset(candidate, 0, sizeof(*candidate));
     candidate->path  = *path;
     if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        candidate_add_hop(problem, candidate, problem->src, problem->dst);
+        candidate_add_hop(query, candidate, query->src, query->dst);
     } else {
-        candidate_add_hop(problem, candidate, problem->src, via);
-        candidate_add_hop(problem, candidate, via, problem->dst);
+        candidate_add_hop(query, candidate, query->src, via);
+        candidate_add_hop(query, candidate, via, query->dst);
     }
 
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
-        candidate->gap      = problem->model->gap_host;
-        candidate->latency += problem->model->start_host;
-        candidate->doubt    = problem->model->doubt_host;
+        candidate->gap      = query->model->gap_host;
+        candidate->latency += query->model->start_host;
+        candidate->doubt    = query->model->doubt_host;
     } else if (is_host && (candidate->hops > 1)) {
         /* One of its two links is the host's: so are the gaps */
-        candidate->gap      = problem->model->gap_host;
-        candidate->latency += problem->model->start_relay;
-        candidate->is_free[uct_cuda_end_is_host(problem->src) ? 1 : 0] = true;
-        if ((problem->load == NULL) || (problem->load->window < 2)) {
-            candidate->doubt = problem->model->doubt_relay;
+        candidate->gap      = query->model->gap_host;
+        candidate->latency += query->model->start_relay;
+        candidate->is_free[uct_cuda_end_is_host(query->src) ? 1 : 0] = true;
+        if ((query->load == NULL) || (query->load->window < 2)) {
+            candidate->doubt = query->model->doubt_relay;
         }
     } else {
-        candidate->gap = problem->model->gap_gpu;
+        candidate->gap = query->model->gap_gpu;
     }
 
     return candidate->cap > 0;
@@ -251,16 +238,16 @@ bool uct_cuda_mp_model_path(const problem_t *problem,
 /* What a transfer gets of a shared limit. Between GPUs, one copy's part, for
  * relays leave to others what is theirs; of the host's memory and the links to
  * it as much as its copies are among all. */
-static double limit_share(const problem_t *problem, const split_t *split,
+static double limit_share(const query_t *query, const split_t *split,
                           int limit)
 {
-    const unsigned others = problem->others[limit];
+    const unsigned others = query->others[limit];
     unsigned own          = 0;
     unsigned i, j;
 
     if ((others == 0) ||
-        !uct_cuda_mp_plan_ends_host(problem->src, problem->dst)) {
-        return problem->limits[limit];
+        !uct_cuda_mp_plan_ends_host(query->src, query->dst)) {
+        return query->limits[limit];
     }
 
     for (i = 0; i < split->count; ++i) {
@@ -269,10 +256,10 @@ static double limit_share(const problem_t *problem, const split_t *split,
         }
     }
 
-    return uct_cuda_mp_model_limit(problem, limit) * own / (own + others);
+    return uct_cuda_mp_model_limit(query, limit) * own / (own + others);
 }
 
-void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
+void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
                              double *rates)
 {
     unsigned open = (1u << split->count) - 1;
@@ -288,7 +275,7 @@ void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
         has_limits = has_limits || (split->paths[i]->num_limits > 0);
         for (j = 0; j < split->paths[i]->num_limits; ++j) {
             left[split->paths[i]->limits[j]] =
-                    limit_share(problem, split, split->paths[i]->limits[j]);
+                    limit_share(query, split, split->paths[i]->limits[j]);
         }
     }
 
@@ -324,11 +311,11 @@ void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
             path = split->paths[i];
             room = path->cap - rates[i];
             for (j = 0; j < path->num_limits; ++j) {
-                room = min_double(room, left[path->limits[j]] /
+                room = ucs_min(room, left[path->limits[j]] /
                                                 users[path->limits[j]]);
             }
 
-            room = max_double(room, 0);
+            room = ucs_max(room, 0);
             if (room < step) {
                 /* Paths that met a limit only a rounding error ago stay in */
                 full = (room < step * (1 - ROUNDING)) ? 0 : full;
@@ -356,18 +343,18 @@ void uct_cuda_mp_model_rates(const problem_t *problem, const split_t *split,
 
 /* Transfers that fill their paths once, and drain them once. Of a long window
  * the plans are all alike: one shape is enough. */
-static unsigned num_piped(const problem_t *problem)
+static unsigned num_piped(const query_t *query)
 {
-    return (problem->queued < MAX_PIPED) ? 1 + problem->queued : MAX_PIPED;
+    return (query->queued < MAX_PIPED) ? 1 + query->queued : MAX_PIPED;
 }
 
-double uct_cuda_mp_model_single(const problem_t *problem, const split_t *split)
+double uct_cuda_mp_model_single(const query_t *query, const split_t *split)
 {
-    const bool is_piped = (num_piped(problem) > 1);
+    const bool is_piped = (num_piped(query) > 1);
     double rate;
 
-    uct_cuda_mp_model_rates(problem, split, &rate);
-    return (is_piped ? 0 : split->paths[0]->latency) + problem->size / rate;
+    uct_cuda_mp_model_rates(query, split, &rate);
+    return (is_piped ? 0 : split->paths[0]->latency) + query->size / rate;
 }
 
 uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config)
@@ -375,10 +362,10 @@ uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config)
     return (config->staging_size / UCT_CUDA_MP_STAGING_SLOTS) & ~(ALIGN - 1);
 }
 
-uint64_t uct_cuda_mp_model_chunk(const problem_t *problem, uint64_t bytes,
+uint64_t uct_cuda_mp_model_chunk(const query_t *query, uint64_t bytes,
                                  unsigned chunks)
 {
-    const uct_cuda_mp_config_t *config = problem->config;
+    const uct_cuda_mp_config_t *config = query->config;
     uint64_t slot                      = uct_cuda_mp_slot_size(config);
     uint64_t chunk;
 
@@ -389,7 +376,7 @@ uint64_t uct_cuda_mp_model_chunk(const problem_t *problem, uint64_t bytes,
     }
 
     /* Whatever was asked for: the plan holds so many, and a slot one chunk */
-    chunk = max_u64(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
+    chunk = ucs_max(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
                                    UCT_CUDA_MP_MAX_CHUNKS);
 
     return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
@@ -400,7 +387,7 @@ typedef struct {
     unsigned direct; /* copies submitted before all staged ones */
     unsigned staged; /* paths */
     bool     is_piped;
-} company_t;
+} concurrency_t;
 
 
 /* A path's time is  start + bytes * cost, whichever of its bounds that is */
@@ -431,11 +418,12 @@ static double hop_rate(const candidate_t *path, unsigned hop, double rate)
 /* Of a path with so many chunks. Copies are submitted chunk by chunk, and of
  * each chunk first the first hops of all paths. A link's latency has in it its
  * own submission and a poll, which here are reckoned for all together. */
-static void staged_bounds(const problem_t *problem, const company_t *company,
-                          const candidate_t *path, unsigned number, double rate,
-                          unsigned chunks, line_t bounds[NUM_BOUNDS])
+static void
+staged_bounds(const query_t *query, const concurrency_t *concurrency,
+              const candidate_t *path, unsigned number, double rate,
+              unsigned chunks, line_t bounds[NUM_BOUNDS])
 {
-    const uct_cuda_mp_model_t *model = problem->model;
+    const uct_cuda_mp_model_t *model = query->model;
     const double copy                = model->submit_chunk / 2;
     const double first               = hop_rate(path, 0, rate);
     const double second              = hop_rate(path, 1, rate);
@@ -446,7 +434,7 @@ static void staged_bounds(const problem_t *problem, const company_t *company,
         bounds[i].chunks = chunks;
     }
 
-    if (company->is_piped) {
+    if (concurrency->is_piped) {
         for (i = 0; i < NUM_BOUNDS; ++i) {
             bounds[i].start = chunks * path->gap;
             bounds[i].cost  = 1 / rate;
@@ -455,33 +443,33 @@ static void staged_bounds(const problem_t *problem, const company_t *company,
     }
 
     latency = path->latency - 2 * (model->submit_copy + model->poll);
-    begin   = (company->direct + 1) * model->submit_copy + number * copy +
+    begin   = (concurrency->direct + 1) * model->submit_copy + number * copy +
               model->poll + model->join;
-    late    = (chunks - 1) * 2 * company->staged * copy;
+    late    = (chunks - 1) * 2 * concurrency->staged * copy;
 
     bounds[BOUND_LINKS].start  = begin + latency + model->wait +
                                  (chunks - 1) * path->gap;
-    bounds[BOUND_LINKS].cost   = 1 / min_double(first, second) +
-                                 1 / (chunks * max_double(first, second));
+    bounds[BOUND_LINKS].cost   = 1 / ucs_min(first, second) +
+                                 1 / (chunks * ucs_max(first, second));
     bounds[BOUND_FIRST].start  = begin + latency + model->wait + late;
     bounds[BOUND_FIRST].cost   = (1 / first + 1 / second) / chunks;
-    bounds[BOUND_SECOND].start = begin + company->staged * copy + latency / 2 +
-                                 late;
+    bounds[BOUND_SECOND].start = begin + concurrency->staged * copy +
+                                 latency / 2 + late;
     bounds[BOUND_SECOND].cost  = 1 / (chunks * second);
 }
 
 /* Which of the bounds holds for a path that is to end at a time, and what it
  * carries by then */
-static double staged_bytes(const problem_t *problem, const company_t *company,
-                           const candidate_t *path, unsigned number,
-                           double rate, unsigned chunks, double seconds,
-                           line_t *line)
+static double
+staged_bytes(const query_t *query, const concurrency_t *concurrency,
+             const candidate_t *path, unsigned number, double rate,
+             unsigned chunks, double seconds, line_t *line)
 {
     line_t bounds[NUM_BOUNDS];
     double bytes, least;
     unsigned i;
 
-    staged_bounds(problem, company, path, number, rate, chunks, bounds);
+    staged_bounds(query, concurrency, path, number, rate, chunks, bounds);
     least = DBL_MAX;
     for (i = 0; i < NUM_BOUNDS; ++i) {
         bytes = (seconds - bounds[i].start) / bounds[i].cost;
@@ -495,16 +483,16 @@ static double staged_bytes(const problem_t *problem, const company_t *company,
 }
 
 /* Chunks that somebody has asked for, or 0 */
-static unsigned given_chunks(const problem_t *problem, const candidate_t *path)
+static unsigned given_chunks(const query_t *query, const candidate_t *path)
 {
-    return (problem->config->chunks > 0) ? problem->config->chunks :
+    return (query->config->chunks > 0) ? query->config->chunks :
                                            path->chunks;
 }
 
 /* Chunks of a part of these bytes, as they have to fit into slots */
-static unsigned least_chunks(const problem_t *problem, double bytes)
+static unsigned least_chunks(const query_t *query, double bytes)
 {
-    uint64_t slot = uct_cuda_mp_slot_size(problem->config);
+    uint64_t slot = uct_cuda_mp_slot_size(query->config);
 
     return (unsigned)(((uint64_t)bytes + slot - 1) / slot);
 }
@@ -513,22 +501,22 @@ static unsigned least_chunks(const problem_t *problem, double bytes)
  * the pipeline faster, but each one costs a gap on the link: the derivative of
  *   (time - (c - 1) gap) / (1 + 1/c)
  * is 0 at c = sqrt(2 + time / gap) - 1. */
-static unsigned most_chunks(const problem_t *problem, const company_t *company,
-                            const candidate_t *path, double seconds,
-                            double start)
+static unsigned
+most_chunks(const query_t *query, const concurrency_t *concurrency,
+            const candidate_t *path, double seconds, double start)
 {
-    const unsigned max = problem->config->max_chunks;
+    const unsigned max = query->config->max_chunks;
     unsigned chunks    = 1;
     double time, gap;
 
-    if (company->is_piped) {
+    if (concurrency->is_piped) {
         /* One fill serves several transfers, their gaps count together; and no
          * more than the submitting processor can keep up with */
-        gap = path->gap * num_piped(problem);
+        gap = path->gap * num_piped(query);
         while ((chunks < max) &&
                ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
-               ((chunks + 1) * problem->model->submit_chunk *
-                        company->staged <= seconds)) {
+               ((chunks + 1) * query->model->submit_chunk *
+                        concurrency->staged <= seconds)) {
             ++chunks;
         }
 
@@ -548,30 +536,31 @@ static unsigned most_chunks(const problem_t *problem, const company_t *company,
 /* The line of a staged path that is to end at a time, with the chunks that let
  * it carry the most by then: fewer of them where the processor cannot submit
  * them as fast as the links could take them. */
-static void staged_choose(const problem_t *problem, const company_t *company,
-                          const candidate_t *path, unsigned number, double rate,
-                          double seconds, line_t *line)
+static void
+staged_choose(const query_t *query, const concurrency_t *concurrency,
+              const candidate_t *path, unsigned number, double rate,
+              double seconds, line_t *line)
 {
-    unsigned chunks = given_chunks(problem, path);
+    unsigned chunks = given_chunks(query, path);
     double bytes, fewer;
     unsigned least;
     line_t other;
 
     if (chunks > 0) {
-        (void)staged_bytes(problem, company, path, number, rate, chunks,
+        (void)staged_bytes(query, concurrency, path, number, rate, chunks,
                            seconds, line);
         return;
     }
 
-    bytes  = staged_bytes(problem, company, path, number, rate, 1, seconds,
+    bytes  = staged_bytes(query, concurrency, path, number, rate, 1, seconds,
                           line);
-    chunks = most_chunks(problem, company, path, seconds, line->start);
-    least  = least_chunks(problem, max_double(bytes, 0));
+    chunks = most_chunks(query, concurrency, path, seconds, line->start);
+    least  = least_chunks(query, ucs_max(bytes, 0));
     chunks = (chunks < least) ? least : chunks;
-    bytes  = staged_bytes(problem, company, path, number, rate, chunks, seconds,
-                          line);
-    while (!company->is_piped && (chunks > 1) && (chunks > least)) {
-        fewer = staged_bytes(problem, company, path, number, rate, chunks - 1,
+    bytes  = staged_bytes(query, concurrency, path, number, rate, chunks,
+                          seconds, line);
+    while (!concurrency->is_piped && (chunks > 1) && (chunks > least)) {
+        fewer = staged_bytes(query, concurrency, path, number, rate, chunks - 1,
                              seconds, &other);
         if (fewer < bytes) {
             break;
@@ -584,22 +573,22 @@ static void staged_choose(const problem_t *problem, const company_t *company,
 }
 
 /* Lines of all paths of a transfer that ends at a time */
-static void choose_lines(const problem_t *problem, const company_t *company,
+static void choose_lines(const query_t *query, const concurrency_t *concurrency,
                          const split_t *split, const double *rates,
                          double seconds, line_t *lines)
 {
-    const uct_cuda_mp_model_t *model = problem->model;
+    const uct_cuda_mp_model_t *model = query->model;
     unsigned number                  = 0;
     unsigned i;
 
     for (i = 0; i < split->count; ++i) {
         if (split->paths[i]->hops > 1) {
-            staged_choose(problem, company, split->paths[i], number++, rates[i],
-                          seconds, &lines[i]);
+            staged_choose(query, concurrency, split->paths[i], number++,
+                          rates[i], seconds, &lines[i]);
         } else {
-            lines[i].start  = company->is_piped ? 0 :
-                                                 split->paths[i]->latency +
-                                                         model->join;
+            lines[i].start  = concurrency->is_piped ?
+                                      0 :
+                                      split->paths[i]->latency + model->join;
             lines[i].cost   = 1 / rates[i];
             lines[i].chunks = 0;
         }
@@ -607,7 +596,7 @@ static void choose_lines(const problem_t *problem, const company_t *company,
 }
 
 /* When all end together. Paths that could not even start before are dropped. */
-static double end_together(const problem_t *problem, const split_t *split,
+static double end_together(const query_t *query, const split_t *split,
                            const line_t *lines, unsigned *dropped_p)
 {
     unsigned dropped = 0;
@@ -616,7 +605,7 @@ static double end_together(const problem_t *problem, const split_t *split,
     unsigned i;
 
     do {
-        seconds = problem->size;
+        seconds = query->size;
         weight  = 0;
         for (i = 0; i < split->count; ++i) {
             if (!(dropped & (1u << i))) {
@@ -640,22 +629,22 @@ static double end_together(const problem_t *problem, const split_t *split,
 }
 
 /* Processor time to submit what goes over a path */
-static double path_submit_time(const problem_t *problem,
+static double path_submit_time(const query_t *query,
                                const candidate_t *path, unsigned chunks)
 {
-    return (path->hops > 1) ? chunks * problem->model->submit_chunk :
-                              problem->model->submit_copy;
+    return (path->hops > 1) ? chunks * query->model->submit_chunk :
+                              query->model->submit_copy;
 }
 
 /* ... and all */
-static double submit_time(const problem_t *problem, const split_t *split,
+static double submit_time(const query_t *query, const split_t *split,
                           const line_t *lines)
 {
-    double seconds = problem->model->join;
+    double seconds = query->model->join;
     unsigned i;
 
     for (i = 0; i < split->count; ++i) {
-        seconds += path_submit_time(problem, split->paths[i],
+        seconds += path_submit_time(query, split->paths[i],
                                     lines[i].chunks);
     }
 
@@ -663,40 +652,41 @@ static double submit_time(const problem_t *problem, const split_t *split,
 }
 
 /* Parts by given weights */
-static void solve_weights(const problem_t *problem, const company_t *company,
-                          split_t *split, const double *rates,
-                          const double *weights, line_t *lines)
+static void
+solve_weights(const query_t *query, const concurrency_t *concurrency,
+              split_t *split, const double *rates, const double *weights,
+              line_t *lines)
 {
     unsigned number = 0;
     line_t bounds[NUM_BOUNDS];
     double bytes;
     unsigned i, b;
 
-    split->seconds = submit_time(problem, split, lines);
+    split->seconds = submit_time(query, split, lines);
     for (i = 0; i < split->count; ++i) {
-        bytes           = problem->size * weights[i];
+        bytes           = query->size * weights[i];
         split->bytes[i] = bytes;
         bounds[0]       = bounds[1] = bounds[2] = lines[i];
         if (split->paths[i]->hops > 1) {
             /* With this path's end in sight, not that of all */
-            staged_choose(problem, company, split->paths[i], number, rates[i],
+            staged_choose(query, concurrency, split->paths[i], number, rates[i],
                           lines[i].start + bytes * lines[i].cost, &lines[i]);
-            staged_bounds(problem, company, split->paths[i], number++, rates[i],
-                          lines[i].chunks, bounds);
+            staged_bounds(query, concurrency, split->paths[i], number++,
+                          rates[i], lines[i].chunks, bounds);
         }
 
         split->chunks[i] = lines[i].chunks;
         for (b = 0; b < NUM_BOUNDS; ++b) {
-            split->seconds = max_double(split->seconds,
+            split->seconds = ucs_max(split->seconds,
                                         bounds[b].start +
                                                 bytes * bounds[b].cost);
         }
     }
 }
 
-void uct_cuda_mp_model_solve(const problem_t *problem, split_t *split)
+void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
 {
-    company_t company  = {.is_piped = (num_piped(problem) > 1)};
+    concurrency_t concurrency  = {.is_piped = (num_piped(query) > 1)};
     double total_rate  = 0;
     double total_share = 0;
     double total_speed = 0;
@@ -707,23 +697,23 @@ void uct_cuda_mp_model_solve(const problem_t *problem, split_t *split)
     double seconds;
     unsigned i, round;
 
-    uct_cuda_mp_model_rates(problem, split, rates);
+    uct_cuda_mp_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
         total_rate     += rates[i];
         total_share    += split->paths[i]->share;
-        company.staged += (split->paths[i]->hops > 1);
-        company.direct += (split->paths[i]->hops == 1);
+        concurrency.staged += (split->paths[i]->hops > 1);
+        concurrency.direct += (split->paths[i]->hops == 1);
     }
 
-    seconds = problem->size / total_rate;
+    seconds = query->size / total_rate;
     for (round = 0; round < ROUNDS; ++round) {
-        choose_lines(problem, &company, split, rates, seconds, lines);
-        seconds = end_together(problem, split, lines, &dropped);
+        choose_lines(query, &concurrency, split, rates, seconds, lines);
+        seconds = end_together(query, split, lines, &dropped);
     }
 
     /* Configured shares; or with no model asked, all paths that there are, each
      * as it is fast */
-    if ((total_share > 0) || (problem->config->enable == UCT_CUDA_MP_YES)) {
+    if ((total_share > 0) || (query->config->enable == UCT_CUDA_MP_YES)) {
         for (i = 0; i < split->count; ++i) {
             total_speed += 1 / lines[i].cost;
         }
@@ -734,12 +724,12 @@ void uct_cuda_mp_model_solve(const problem_t *problem, split_t *split)
                                  1 / (lines[i].cost * total_speed);
         }
 
-        solve_weights(problem, &company, split, rates, weights, lines);
+        solve_weights(query, &concurrency, split, rates, weights, lines);
         return;
     }
 
     /* A window of transfers cannot go faster than it is submitted */
-    split->seconds = max_double(seconds, submit_time(problem, split, lines));
+    split->seconds = ucs_max(seconds, submit_time(query, split, lines));
     for (i = 0; i < split->count; ++i) {
         split->chunks[i] = lines[i].chunks;
         split->bytes[i]  = (dropped & (1u << i)) ?
@@ -750,7 +740,7 @@ void uct_cuda_mp_model_solve(const problem_t *problem, split_t *split)
 
 /* What one path takes for a whole transfer, and the processor for that. Nobody
  * waits for the fill of a path that has others before it: few chunks do. */
-static void turn_times(const problem_t *problem, split_t *split, unsigned path,
+static void turn_times(const query_t *query, split_t *split, unsigned path,
                        double rate, double *seconds_p, double *work_p)
 {
     const candidate_t *candidate = split->paths[path];
@@ -758,30 +748,30 @@ static void turn_times(const problem_t *problem, split_t *split, unsigned path,
     unsigned least;
 
     if (candidate->hops > 1) {
-        least  = least_chunks(problem, problem->size);
-        chunks = given_chunks(problem, candidate);
+        least  = least_chunks(query, query->size);
+        chunks = given_chunks(query, candidate);
         chunks = (chunks < least) ? least : chunks;
     }
 
-    split->bytes[path]  = problem->size;
+    split->bytes[path]  = query->size;
     split->chunks[path] = chunks;
-    *seconds_p          = problem->size / rate + chunks * candidate->gap;
-    *work_p             = path_submit_time(problem, candidate, chunks) +
-                          problem->model->message + problem->model->path;
+    *seconds_p          = query->size / rate + chunks * candidate->gap;
+    *work_p             = path_submit_time(query, candidate, chunks) +
+                          query->model->message + query->model->path;
 }
 
-static unsigned window_of(const problem_t *problem)
+static unsigned window_of(const query_t *query)
 {
-    const unsigned window = (problem->load == NULL) ? 0 :
-                                                      problem->load->window;
+    const unsigned window = (query->load == NULL) ? 0 :
+                                                      query->load->window;
 
     return (window == 0) ? 1 : (window < MAX_TURNS) ? window : MAX_TURNS;
 }
 
-void uct_cuda_mp_model_turns(const problem_t *problem, split_t *split,
+void uct_cuda_mp_model_turns(const query_t *query, split_t *split,
                              double *rates)
 {
-    const unsigned window = window_of(problem);
+    const unsigned window = window_of(query);
     double submitted      = 0;
     double end            = 0;
     double seconds[UCT_CUDA_MP_MAX_PATHS];
@@ -789,9 +779,9 @@ void uct_cuda_mp_model_turns(const problem_t *problem, split_t *split,
     double ends[UCT_CUDA_MP_MAX_PATHS];
     unsigned i, next, turn;
 
-    uct_cuda_mp_model_rates(problem, split, rates);
+    uct_cuda_mp_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
-        turn_times(problem, split, i, rates[i], &seconds[i], &work[i]);
+        turn_times(query, split, i, rates[i], &seconds[i], &work[i]);
         ends[i] = 0;
     }
 
@@ -804,27 +794,27 @@ void uct_cuda_mp_model_turns(const problem_t *problem, split_t *split,
         }
 
         submitted += work[next];
-        ends[next] = max_double(ends[next], submitted) + seconds[next];
-        end        = max_double(end, ends[next]);
+        ends[next] = ucs_max(ends[next], submitted) + seconds[next];
+        end        = ucs_max(end, ends[next]);
     }
 
     split->seconds = end / window;
 }
 
-double uct_cuda_mp_model_window(const problem_t *problem, const split_t *split)
+double uct_cuda_mp_model_window(const query_t *query, const split_t *split)
 {
-    double work = problem->model->join;
+    double work = query->model->join;
     double rate = 0;
     double rates[UCT_CUDA_MP_MAX_PATHS];
     unsigned i;
 
-    uct_cuda_mp_model_rates(problem, split, rates);
+    uct_cuda_mp_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
         rate += rates[i];
-        work += path_submit_time(problem, split->paths[i], split->chunks[i]);
+        work += path_submit_time(query, split->paths[i], split->chunks[i]);
     }
 
-    work += problem->model->message + split->count * problem->model->path;
-    return max_double(split->seconds,
-                      work + problem->size / rate / window_of(problem));
+    work += query->model->message + split->count * query->model->path;
+    return ucs_max(split->seconds,
+                      work + query->size / rate / window_of(query));
 }

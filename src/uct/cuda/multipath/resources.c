@@ -31,7 +31,7 @@ typedef struct {
 struct uct_cuda_mp_rsc {
     device_t              devices[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
-    uct_cuda_mp_staging_t host_staging[UCT_CUDA_MP_MAX_NUMA];
+    uct_cuda_mp_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
     uint64_t              epoch; /* how often nothing was in flight */
 };
 
@@ -322,7 +322,7 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
     uct_cuda_mp_staging_t *staging;
     ucs_status_t status;
 
-    if ((gpu < 0) && (numa >= UCT_CUDA_MP_MAX_NUMA)) {
+    if ((gpu < 0) && (numa >= UCT_CUDA_TOPO_MAX_NUMA)) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -398,7 +398,7 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
 
 bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
 {
-    return (numa < UCT_CUDA_MP_MAX_NUMA) &&
+    return (numa < UCT_CUDA_TOPO_MAX_NUMA) &&
            (rsc->host_staging[numa].base != 0);
 }
 
@@ -649,7 +649,7 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
         lose_staging(rsc, &rsc->gpu_staging[i], devices);
     }
 
-    for (i = 0; i < UCT_CUDA_MP_MAX_NUMA; ++i) {
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
         lose_staging(rsc, &rsc->host_staging[i], devices);
     }
 
@@ -719,7 +719,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
         }
 
         release_staging(rsc, &rsc->gpu_staging[i]);
-        for (numa = 0; numa < UCT_CUDA_MP_MAX_NUMA; ++numa) {
+        for (numa = 0; numa < UCT_CUDA_TOPO_MAX_NUMA; ++numa) {
             release_staging(rsc, &rsc->host_staging[numa]);
         }
         uct_cuda_ctx_pop();

@@ -12,9 +12,6 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_MP_MAX_NUMA 16
-
-
 typedef struct {
     CUevent drained;     /**< Recorded behind the last copy out of the slot;
                               NULL if there has been none */

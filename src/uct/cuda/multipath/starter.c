@@ -25,7 +25,7 @@
 /* Bits of GPUs and the host */
 #define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
 
-#define NUM_JOBS (UCT_CUDA_MAX_GPUS + UCT_CUDA_MP_MAX_NUMA + 1)
+#define NUM_JOBS (UCT_CUDA_MAX_GPUS + UCT_CUDA_TOPO_MAX_NUMA + 1)
 
 
 typedef enum {
@@ -57,7 +57,7 @@ struct uct_cuda_mp_starter {
     uct_cuda_mp_rsc_t     *rsc;
     job_t                 node;
     job_t                 gpus[UCT_CUDA_MAX_GPUS];
-    job_t                 hosts[UCT_CUDA_MP_MAX_NUMA];
+    job_t                 hosts[UCT_CUDA_TOPO_MAX_NUMA];
 };
 
 
@@ -159,7 +159,7 @@ static void starter_jobs(uct_cuda_mp_starter_t *starter,
         jobs[count++] = &starter->gpus[i];
     }
 
-    for (i = 0; i < UCT_CUDA_MP_MAX_NUMA; ++i) {
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
         jobs[count++] = &starter->hosts[i];
     }
 }
@@ -403,7 +403,7 @@ static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
     }
 
     if ((result == UCS_OK) && (path->route == UCT_CUDA_MP_ROUTE_HOST) &&
-        (plan->numa < UCT_CUDA_MP_MAX_NUMA)) {
+        (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
         result = check_host(starter, uct_cuda_mp_ends_local(ends), plan->numa,
                             plan->slot_size);
     }

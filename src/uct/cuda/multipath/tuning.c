@@ -2,6 +2,8 @@
 /* Reading, writing and asking the tuning table. */
 #include <uct/cuda/multipath/tuning.h>
 
+#include <ucs/sys/math.h>
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -49,11 +51,6 @@ append(char *buffer, size_t size, size_t *used, const char *format, ...)
                                                size - *used - 1;
 }
 
-static double min_double(double a, double b)
-{
-    return (a < b) ? a : b;
-}
-
 static int compare_down(const void *left, const void *right)
 {
     double a = *(const double*)left;
@@ -74,7 +71,7 @@ static void class_str(const uct_cuda_topo_t *topo, int from, int to,
     int relay;
 
     for (relay = 0; relay < topo->num_gpus; ++relay) {
-        relays[count] = min_double(topo->links[from][relay].bandwidth,
+        relays[count] = ucs_min(topo->links[from][relay].bandwidth,
                              topo->links[relay][to].bandwidth);
         if ((relay != from) && (relay != to) && (relays[count] > 0)) {
             ++count;
@@ -92,7 +89,7 @@ static void class_str(const uct_cuda_topo_t *topo, int from, int to,
     up   = uct_cuda_topo_host_link(topo, from, topo->gpus[from].numa, true);
     down = uct_cuda_topo_host_link(topo, to, topo->gpus[from].numa, false);
     append(buffer, size, &used, ":%.1f",
-           min_double(up.bandwidth, down.bandwidth) / GIGA);
+           ucs_min(up.bandwidth, down.bandwidth) / GIGA);
 }
 
 static int compare_text(const void *left, const void *right)

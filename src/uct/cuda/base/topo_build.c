@@ -6,6 +6,8 @@
  */
 #include <uct/cuda/base/wiring.h>
 
+#include <ucs/sys/math.h>
+
 #include <string.h>
 
 
@@ -51,13 +53,8 @@ typedef struct {
     uint32_t                below[UCT_CUDA_WIRING_MAX_SWITCHES]; /* GPUs */
     limits_t                up;
     limits_t                down;
-} drawing_t;
+} build_t;
 
-
-static double min_double(double a, double b)
-{
-    return (a < b) ? a : b;
-}
 
 /* 55 GB/s over 16 lanes measured on H200 (generation 5); 25 and 12 GB/s are the
  * usual figures of page-locked copies on A100 and V100; the others follow the
@@ -134,13 +131,13 @@ static void memory_bandwidth(unsigned generation, bool is_power,
 }
 
 /* Is the GPU behind this switch? */
-static bool is_below(const drawing_t *d, int sw, int gpu)
+static bool is_below(const build_t *d, int sw, int gpu)
 {
     return (d->below[sw] & (1u << gpu)) != 0;
 }
 
 /* NVLinks: to each GPU, to switches, to the processor (which replaces PCIe) */
-static void draw_nvlinks(drawing_t *d)
+static void build_nvlinks(build_t *d)
 {
     const uct_cuda_wiring_gpu_t *gpu;
     const uct_cuda_wiring_peer_t *peer;
@@ -187,7 +184,7 @@ static void draw_nvlinks(drawing_t *d)
 /* Without NVML there is only the driver's word that NVLink joins two GPUs. As
  * fast as it may be, and shared by all paths: then no relay is chosen that may
  * not be worth it, and no share is too large. */
-static void guess_nvlinks(drawing_t *d)
+static void guess_nvlinks(build_t *d)
 {
     int i, j;
 
@@ -202,14 +199,14 @@ static void guess_nvlinks(drawing_t *d)
 
 /* A direction that only one end knows of is as fast as the other one; otherwise
  * a link is as wide as its narrower end */
-static void match_nvlinks(drawing_t *d)
+static void match_nvlinks(build_t *d)
 {
     double both;
     int i, j;
 
     for (i = 0; i < d->topo->num_gpus; ++i) {
         for (j = 0; j < i; ++j) {
-            both = min_double(d->nvlink[i][j], d->nvlink[j][i]);
+            both = ucs_min(d->nvlink[i][j], d->nvlink[j][i]);
             if (both <= 0) {
                 both = d->nvlink[i][j] + d->nvlink[j][i];
             }
@@ -219,7 +216,7 @@ static void match_nvlinks(drawing_t *d)
 }
 
 /* A limit in each direction of something */
-static void add_limits(drawing_t *d, uct_cuda_topo_limit_kind_t kind,
+static void add_limits(build_t *d, uct_cuda_topo_limit_kind_t kind,
                        double bandwidth, int *there_p, int *back_p)
 {
     *there_p = uct_cuda_topo_add_limit(d->topo, kind, bandwidth);
@@ -228,7 +225,7 @@ static void add_limits(drawing_t *d, uct_cuda_topo_limit_kind_t kind,
 
 /* Limits of GPUs' own links to the host, and of links above switches that more
  * than one GPU is behind. Switches in a row with the same GPUs are one. */
-static void draw_pcie(drawing_t *d)
+static void build_pcie(build_t *d)
 {
     const uct_cuda_wiring_t *wiring = d->wiring;
     double above[UCT_CUDA_WIRING_MAX_SWITCHES];
@@ -250,7 +247,7 @@ static void draw_pcie(drawing_t *d)
                             stands[parent] :
                             s;
         above[s]  = pcie_bandwidth(&wiring->switches[s].pcie);
-        above[stands[s]]  = min_double(above[stands[s]], above[s]);
+        above[stands[s]]  = ucs_min(above[stands[s]], above[s]);
         d->up.above[s]    = UCT_CUDA_TOPO_NO_LIMIT;
         d->down.above[s]  = UCT_CUDA_TOPO_NO_LIMIT;
     }
@@ -258,7 +255,7 @@ static void draw_pcie(drawing_t *d)
     for (i = 0; i < wiring->num_gpus; ++i) {
         for (s = 0; s < wiring->num_switches; ++s) {
             if (d->below[s] == (1u << i)) {
-                d->host[i] = min_double(d->host[i], above[s]);
+                d->host[i] = ucs_min(d->host[i], above[s]);
             }
         }
     }
@@ -297,7 +294,7 @@ static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
                                    bandwidth);
 }
 
-static void draw_numa(drawing_t *d)
+static void build_numa(build_t *d)
 {
     const uct_cuda_wiring_t *wiring = d->wiring;
     const double socket             = (d->is_power ? SOCKET_POWER : SOCKET) *
@@ -344,7 +341,7 @@ static void draw_numa(drawing_t *d)
 
 /* From one GPU over PCIe (or the processors) to another; host memory is not
  * touched */
-static void draw_pcie_link(drawing_t *d, int from, int to)
+static void build_pcie_link(build_t *d, int from, int to)
 {
     const uct_cuda_wiring_gpu_t *a = &d->wiring->gpus[from];
     const uct_cuda_wiring_gpu_t *b = &d->wiring->gpus[to];
@@ -353,7 +350,7 @@ static void draw_pcie_link(drawing_t *d, int from, int to)
     int s;
 
     uct_cuda_topo_set_link(topo, from, to,
-                           min_double(d->host[from], d->host[to]),
+                           ucs_min(d->host[from], d->host[to]),
                            d->up.gpu[from], d->down.gpu[to]);
     for (s = 0; s < d->wiring->num_switches; ++s) {
         if (is_below(d, s, from) && !is_below(d, s, to)) {
@@ -370,7 +367,7 @@ static void draw_pcie_link(drawing_t *d, int from, int to)
     }
 }
 
-static void draw_host_links(drawing_t *d, int gpu)
+static void build_host_links(build_t *d, int gpu)
 {
     uct_cuda_topo_t *topo = d->topo;
     int numa              = d->wiring->gpus[gpu].numa;
@@ -395,7 +392,7 @@ static void draw_host_links(drawing_t *d, int gpu)
     }
 }
 
-static void draw_ports(drawing_t *d)
+static void build_ports(build_t *d)
 {
     int i;
 
@@ -408,13 +405,13 @@ static void draw_ports(drawing_t *d)
     }
 }
 
-static void draw_links(drawing_t *d)
+static void build_links(build_t *d)
 {
     uct_cuda_topo_t *topo = d->topo;
     int i, j;
 
     for (i = 0; i < topo->num_gpus; ++i) {
-        draw_host_links(d, i);
+        build_host_links(d, i);
     }
 
     for (i = 0; i < topo->num_gpus; ++i) {
@@ -429,18 +426,18 @@ static void draw_links(drawing_t *d)
                                        UCT_CUDA_TOPO_NO_LIMIT);
             } else if ((d->ports[i] > 0) && (d->ports[j] > 0)) {
                 uct_cuda_topo_set_link(topo, i, j,
-                                       min_double(d->ports[i], d->ports[j]),
+                                       ucs_min(d->ports[i], d->ports[j]),
                                        d->out[i], d->in[j]);
             } else {
-                draw_pcie_link(d, i, j);
+                build_pcie_link(d, i, j);
             }
         }
     }
 }
 
-void uct_cuda_topo_draw(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
+void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
 {
-    drawing_t d = {.wiring = wiring, .topo = topo};
+    build_t d = {.wiring = wiring, .topo = topo};
     const uct_cuda_wiring_gpu_t *gpu;
     int i;
 
@@ -459,15 +456,15 @@ void uct_cuda_topo_draw(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
     }
 
     if (wiring->has_nvml) {
-        draw_nvlinks(&d);
+        build_nvlinks(&d);
         match_nvlinks(&d);
     } else {
         guess_nvlinks(&d);
     }
 
     /* Should there be no room for all limits, it is sockets that go without */
-    draw_ports(&d);
-    draw_pcie(&d);
-    draw_numa(&d);
-    draw_links(&d);
+    build_ports(&d);
+    build_pcie(&d);
+    build_numa(&d);
+    build_links(&d);
 }
