@@ -425,9 +425,9 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
     draw->comm = group->comm;
 
     /* Not drawn is what Open MPI 4.1 or MPICH 4.0 do wrong in host memory: to
-       move pairs, another type in each of two groups, types that interleave or
-       begin before their origin in reductions, MPI_Reduce_scatter_block of
-       derived types */
+       move pairs, derived types between two groups or of a lone rank, types
+       that interleave or begin before their origin in reductions,
+       MPI_Reduce_scatter_block of derived types */
     do {
         base = &coll_bases[ucx_mp_random_below(&shared, coll_num_bases)];
     } while ((base->class == COLL_PAIR) && !call->reduces);
@@ -438,7 +438,7 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
                           ucx_mp_random_below(&shared, 2))) {
         coll_type_base(&draw_type, base);
         draw->op = coll_op_draw(base, &shared);
-    } else if (group->is_inter && !call->reduces) {
+    } else if ((group->is_inter || (group->local == 1)) && !call->reduces) {
         coll_type_base(&draw_type, base);
     } else {
         coll_type_draw(&draw_type, base,
