@@ -254,23 +254,32 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
     }
 }
 
+bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
+{
+    int is_inter, own;
+
+    return (ucx_mp_mpi_real.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
+           !is_inter &&
+           (ucx_mp_mpi_real.Comm_rank(comm, &own) == MPI_SUCCESS) &&
+           (rank == own);
+}
+
 bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
                               MPI_Datatype datatype)
 {
-    bool is_dense = true;
-    int is_inter;
+    bool is_dense;
 
     if (!call_is_intact(call) || (peer == MPI_PROC_NULL)) {
         return false;
     }
 
-    is_inter = call_is_inter(call);
-    if (call_is_intact(call)) {
-        call->rc = ucx_mp_mpi_layout_is_dense(datatype, &is_dense);
+#ifndef OPEN_MPI
+    if (ucx_mp_mpi_is_own_rank(call->comm, peer)) {
+        return true;
     }
-
-    return call_is_intact(call) &&
-           ((!is_inter && (peer == call->rank)) || !is_dense);
+#endif
+    call->rc = ucx_mp_mpi_layout_is_dense(datatype, &is_dense);
+    return call_is_intact(call) && !is_dense;
 }
 
 

@@ -129,8 +129,11 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
-/* Whether a message to or from `peer` is one that needs staging: to oneself, or
-   of a datatype with gaps. UCX does the others. */
+/* Whether this is the calling rank, in a communicator where that can be. */
+bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
+
+/* Whether a message to or from `peer` is one that needs staging: of a datatype
+   with gaps, or under MPICH to oneself. UCX does the others. */
 bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
                               MPI_Datatype datatype);
 

@@ -161,14 +161,25 @@ OTHERS = {
         (one(BOTH, 'buf', 'count', 'datatype'),)),
 }
 
+# MPICH moves messages to oneself with the CPU; Open MPI leaves them to UCX
+MESSAGE = 'n count, type datatype, int %s, int tag, comm comm, request request'
+MESSAGES = {
+    'Isend': ('in buf, ' + MESSAGE % 'dest', 'dest'),
+    'Issend': ('in buf, ' + MESSAGE % 'dest', 'dest'),
+    'Irecv': ('out buf, ' + MESSAGE % 'source', 'source'),
+}
+
+
 class Call:
     """One function with a body."""
 
-    def __init__(self, name, arguments, kind='', buffers=(), refused=False):
+    def __init__(self, name, arguments, kind='', buffers=(), refused=False,
+                 peer=None):
         self.name = name
         self.kind = kind
         self.buffers = buffers
         self.refused = refused
+        self.peer = peer        # then only if it is the calling rank
         self.arguments = [item.split() for item in arguments.split(', ')]
 
     def words(self):
@@ -193,8 +204,10 @@ class Call:
         print('    if (ucx_mp_mpi_is_straight(%s)) {' % self.pointers())
         print('        return %s;\n    }\n' % real)
         if self.refused:
-            print('    if (ucx_mp_mpi_pointers_are_gpu(%s)) {'
-                  % self.pointers())
+            own = ('ucx_mp_mpi_is_own_rank(%s, %s) && '
+                   % (self.comm(), self.peer) if self.peer else '')
+            print('    if (%sucx_mp_mpi_pointers_are_gpu(%s)) {'
+                  % (own, self.pointers()))
             print('        return ucx_mp_mpi_refuse("MPI_%s", %s);\n    }\n'
                   % (name, self.comm()))
             print('    return %s;' % real)
@@ -237,7 +250,9 @@ def calls():
                                refused=True))
     for name, (arguments, kind, buffers) in OTHERS.items():
         blocking.append(Call(name, arguments, kind, buffers))
-    return blocking, later, persistent
+    own = [Call(name, arguments, refused=True, peer=peer)
+           for name, (arguments, peer) in MESSAGES.items()]
+    return blocking, later, persistent, own
 
 
 def write_list(name, items):
@@ -246,7 +261,7 @@ def write_list(name, items):
 
 
 def main(what):
-    blocking, later, persistent = calls()
+    blocking, later, persistent, own = calls()
     print('/* SPDX-License-Identifier: BSD-3-Clause */')
     print('/* Made by generate.py. */')
     if what == 'calls.h':
@@ -257,13 +272,21 @@ def main(what):
         print('#if MPI_VERSION >= 4')
         write_list('UCX_MP_MPI_CALLS_4', large)
         print('#else\n#define UCX_MP_MPI_CALLS_4(_)\n#endif\n')
+        print('#ifndef OPEN_MPI')
+        write_list('UCX_MP_MPI_CALLS_OWN', [call.name for call in own])
+        print('#else\n#define UCX_MP_MPI_CALLS_OWN(_)\n#endif\n')
         print('#define UCX_MP_MPI_CALLS(_) \\\n'
-              '    UCX_MP_MPI_CALLS_3(_) UCX_MP_MPI_CALLS_4(_)')
+              '    UCX_MP_MPI_CALLS_3(_) UCX_MP_MPI_CALLS_4(_) \\\n'
+              '    UCX_MP_MPI_CALLS_OWN(_)')
         return
     print('#pragma GCC visibility push(default)\n#include <mpi.h>\n'
           '#pragma GCC visibility pop\n#include <mpi/call.h>')
     for call in blocking + later:
         call.write(False)
+    print('\n#ifndef OPEN_MPI')
+    for call in own:
+        call.write(False)
+    print('#endif')
     print('\n#if MPI_VERSION >= 4')
     for call in persistent:
         call.write(False)
