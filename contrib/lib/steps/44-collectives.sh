@@ -29,6 +29,30 @@ collectives_run() {
         "$programs/ucx_mp_collectives" "$@"
 }
 
+# collectives_faults: a call of the driver that fails in a collective is an MPI
+# error that names the collective; memory that cannot be page-locked is none
+collectives_faults() {
+    local mpirun programs fault log=$ucx_mp_build/log/collectives-faults.out
+    mpi_tools distribution || return
+    for fault in cuMemcpyAsync:20:700 cuMemcpy2DAsync:3:700 cuStreamCreate:1:2
+    do
+        if CUEMU_FAULT=$fault "$mpi_run" --quiet --emulate beluga "$mpirun" \
+               -n 2 "$programs/ucx_mp_collectives" --calls 200 > "$log" 2>&1
+        then
+            say "$fault: nothing failed"
+            return 1
+        fi
+        grep -aE 'MPI_[A-Z].*: a GPU buffer could not be copied .*: CUDA_' \
+             "$log" || { tail -n 20 "$log"; return 1; }
+        if grep -a 'Signal:' "$log"; then
+            return 1
+        fi
+    done
+    CUEMU_FAULT=cuMemHostRegister:1:2 collectives_run distribution --calls 200
+}
+
+step collectives-faults quick 60 collectives_faults \
+     "a failing driver ends in an MPI error that names the collective"
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 for mpi_name in distribution openmpi5 mpich; do
     step "collectives-$mpi_name" full 100 \
