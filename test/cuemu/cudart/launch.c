@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Runtime: what the compiler puts into a program with kernels in it. The
- * program loads and runs; launching a kernel is an error, since there is
- * nothing that could run one.
+ * Runtime: what the compiler puts into a program with kernels in it. Its PTX
+ * becomes a library of the driver's when something of it is first used.
  */
 #include "cudart.h"
 
@@ -15,17 +14,26 @@ typedef struct {
     unsigned x, y, z;
 } cuemu_cudart_dim3_t;
 
-/* A __device__ variable: the address of its shadow is its name. */
-typedef struct cuemu_cudart_var {
-    const void              *host_var;
-    size_t                  size;
-    void                    **module;
-    struct cuemu_cudart_var *next;
-} cuemu_cudart_var_t;
+/* What a source file has for the GPU. */
+typedef struct {
+    const void *image;
+    CUlibrary   library;   /* NULL: not loaded yet */
+} cuemu_cudart_module_t;
+
+/* A __device__ variable or a kernel: the address of its shadow in the program
+   is its name there. */
+typedef struct cuemu_cudart_symbol {
+    const void                 *shadow;
+    const char                 *name;
+    size_t                      size;      /* 0: a kernel */
+    cuemu_cudart_module_t      *module;
+    CUkernel                    kernel;    /* NULL: not asked for yet */
+    struct cuemu_cudart_symbol *next;
+} cuemu_cudart_symbol_t;
 
 static struct {
-    pthread_mutex_t    lock;
-    cuemu_cudart_var_t *vars;
+    pthread_mutex_t        lock;
+    cuemu_cudart_symbol_t *symbols;
 } cuemu_cudart_modules = {
     .lock = PTHREAD_MUTEX_INITIALIZER
 };
@@ -45,7 +53,12 @@ static __thread unsigned cuemu_cudart_num_configs;
 
 CUEMU_CUDART_EXPORT void **__cudaRegisterFatBinary(void *fatCubin)
 {
-    return calloc(1, sizeof(void*)); /* only its address counts */
+    cuemu_cudart_module_t *module = calloc(1, sizeof(*module));
+
+    if (module != NULL) {
+        module->image = fatCubin;
+    }
+    return (void**)module;
 }
 
 CUEMU_CUDART_EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
@@ -54,20 +67,24 @@ CUEMU_CUDART_EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
 
 CUEMU_CUDART_EXPORT void __cudaUnregisterFatBinary(void **handle)
 {
-    cuemu_cudart_var_t **link, *var;
+    cuemu_cudart_module_t *module = (cuemu_cudart_module_t*)handle;
+    cuemu_cudart_symbol_t **link, *symbol;
 
     pthread_mutex_lock(&cuemu_cudart_modules.lock);
-    link = &cuemu_cudart_modules.vars;
-    while ((var = *link) != NULL) {
-        if (var->module == handle) {
-            *link = var->next;
-            free(var);
+    link = &cuemu_cudart_modules.symbols;
+    while ((symbol = *link) != NULL) {
+        if (symbol->module == module) {
+            *link = symbol->next;
+            free(symbol);
         } else {
-            link = &var->next;
+            link = &symbol->next;
         }
     }
     pthread_mutex_unlock(&cuemu_cudart_modules.lock);
-    free(handle);
+    if ((module != NULL) && (module->library != NULL)) {
+        (void)cuLibraryUnload(module->library);
+    }
+    free(module);
 }
 
 CUEMU_CUDART_EXPORT char __cudaInitModule(void **handle)
@@ -75,11 +92,31 @@ CUEMU_CUDART_EXPORT char __cudaInitModule(void **handle)
     return 1;
 }
 
+static void cuemu_cudart_add(void **handle, const void *shadow,
+                             const char *name, size_t size)
+{
+    cuemu_cudart_symbol_t *symbol = calloc(1, sizeof(*symbol));
+
+    if (symbol == NULL) {
+        return;
+    }
+
+    symbol->shadow = shadow;
+    symbol->name   = name;
+    symbol->size   = size;
+    symbol->module = (cuemu_cudart_module_t*)handle;
+    pthread_mutex_lock(&cuemu_cudart_modules.lock);
+    symbol->next                 = cuemu_cudart_modules.symbols;
+    cuemu_cudart_modules.symbols = symbol;
+    pthread_mutex_unlock(&cuemu_cudart_modules.lock);
+}
+
 CUEMU_CUDART_EXPORT void
 __cudaRegisterFunction(void **handle, const char *hostFun, char *deviceFun,
                        const char *deviceName, int thread_limit, void *tid,
                        void *bid, void *bDim, void *gDim, int *wSize)
 {
+    cuemu_cudart_add(handle, hostFun, deviceName, 0);
 }
 
 CUEMU_CUDART_EXPORT void
@@ -87,40 +124,152 @@ __cudaRegisterVar(void **handle, char *hostVar, char *deviceAddress,
                   const char *deviceName, int ext, size_t size, int constant,
                   int global)
 {
-    cuemu_cudart_var_t *var = calloc(1, sizeof(*var));
+    cuemu_cudart_add(handle, hostVar, deviceName, size);
+}
 
-    if (var == NULL) {
-        return;
+/* With the lock; NULL: not registered */
+static cuemu_cudart_symbol_t *cuemu_cudart_find(const void *shadow)
+{
+    cuemu_cudart_symbol_t *symbol;
+
+    for (symbol = cuemu_cudart_modules.symbols; symbol != NULL;
+         symbol = symbol->next) {
+        if (symbol->shadow == shadow) {
+            return symbol;
+        }
+    }
+    return NULL;
+}
+
+/* With the lock; the driver says on stderr what is wrong with it */
+static cuemu_cudart_error_t cuemu_cudart_load(cuemu_cudart_module_t *module)
+{
+    if (module->library != NULL) {
+        return CUDART_SUCCESS;
     }
 
-    var->host_var = hostVar;
-    var->size     = size;
-    var->module   = handle;
+    return (module->image == NULL) ?
+           CUDART_NOT_SUPPORTED :
+           (cuemu_cudart_error_t)cuLibraryLoadData(&module->library,
+                                                   module->image, NULL, NULL,
+                                                   0, NULL, NULL, 0);
+}
+
+static cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow,
+                                                CUkernel *kernel_p)
+{
+    cuemu_cudart_symbol_t *symbol;
+    cuemu_cudart_error_t error;
+
     pthread_mutex_lock(&cuemu_cudart_modules.lock);
-    var->next                 = cuemu_cudart_modules.vars;
-    cuemu_cudart_modules.vars = var;
+    symbol = cuemu_cudart_find(shadow);
+    error  = (symbol == NULL) ? CUDART_INVALID_DEVICE_FUNCTION :
+                                cuemu_cudart_load(symbol->module);
+    if ((error == CUDART_SUCCESS) && (symbol->kernel == NULL)) {
+        error = (cuemu_cudart_error_t)cuLibraryGetKernel(
+                &symbol->kernel, symbol->module->library, symbol->name);
+    }
+    *kernel_p = (error == CUDART_SUCCESS) ? symbol->kernel : NULL;
     pthread_mutex_unlock(&cuemu_cudart_modules.lock);
+    return error;
+}
+
+/* Where a variable is in the current context, and how large */
+static cuemu_cudart_error_t cuemu_cudart_variable(const void *shadow,
+                                                  CUdeviceptr *ptr_p,
+                                                  size_t *size_p)
+{
+    cuemu_cudart_symbol_t *symbol;
+    cuemu_cudart_error_t error;
+
+    pthread_mutex_lock(&cuemu_cudart_modules.lock);
+    symbol = cuemu_cudart_find(shadow);
+    error  = (symbol == NULL) ? CUDART_INVALID_SYMBOL :
+                                cuemu_cudart_load(symbol->module);
+    if (error == CUDART_SUCCESS) {
+        error = (cuemu_cudart_error_t)cuLibraryGetGlobal(
+                ptr_p, size_p, symbol->module->library, symbol->name);
+    }
+    pthread_mutex_unlock(&cuemu_cudart_modules.lock);
+    return error;
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaGetSymbolSize(size_t *size, const void *symbol)
+cudaGetSymbolSize(size_t *size, const void *shadow)
 {
-    cuemu_cudart_error_t error = CUDART_INVALID_SYMBOL;
-    cuemu_cudart_var_t *var;
+    const cuemu_cudart_symbol_t *symbol;
 
     if (size == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
 
     pthread_mutex_lock(&cuemu_cudart_modules.lock);
-    for (var = cuemu_cudart_modules.vars; var != NULL; var = var->next) {
-        if (var->host_var == symbol) {
-            *size = var->size;
-            error = CUDART_SUCCESS;
-        }
+    symbol = cuemu_cudart_find(shadow);
+    if (symbol != NULL) {
+        *size = symbol->size;
     }
     pthread_mutex_unlock(&cuemu_cudart_modules.lock);
+    return cuemu_cudart_return((symbol != NULL) ? CUDART_SUCCESS :
+                                                  CUDART_INVALID_SYMBOL);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaGetSymbolAddress(void **ptr, const void *shadow)
+{
+    CUdeviceptr address = 0;
+    size_t size;
+
+    if (ptr == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_variable(shadow, &address, &size);
+    }
+    *ptr = (void*)(uintptr_t)address;
     return cuemu_cudart_return(error);
+}
+
+static cuemu_cudart_error_t
+cuemu_cudart_symbol_copy(const void *shadow, void *to, const void *from,
+                         size_t count, size_t offset)
+{
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUdeviceptr address        = 0;
+    size_t size                = 0;
+
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_variable(shadow, &address, &size);
+    }
+    if ((error == CUDART_SUCCESS) &&
+        ((offset > size) || (count > size - offset))) {
+        error = CUDART_INVALID_VALUE;
+    }
+    if (error == CUDART_SUCCESS) {
+        address += offset;
+        error    = (cuemu_cudart_error_t)cuMemcpy(
+                (to == NULL) ? address : (CUdeviceptr)(uintptr_t)to,
+                (from == NULL) ? address : (CUdeviceptr)(uintptr_t)from, count);
+    }
+    return cuemu_cudart_return(error);
+}
+
+/* Addresses say by themselves where they are, whatever `kind` says */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count,
+                   size_t offset, int kind)
+{
+    return (src == NULL) ? cuemu_cudart_return(CUDART_INVALID_VALUE) :
+           cuemu_cudart_symbol_copy(symbol, NULL, src, count, offset);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count,
+                     size_t offset, int kind)
+{
+    return (dst == NULL) ? cuemu_cudart_return(CUDART_INVALID_VALUE) :
+           cuemu_cudart_symbol_copy(symbol, dst, NULL, count, offset);
 }
 
 CUEMU_CUDART_EXPORT unsigned
@@ -161,10 +310,103 @@ __cudaPopCallConfiguration(cuemu_cudart_dim3_t *gridDim,
     return CUDART_SUCCESS;
 }
 
+static cuemu_cudart_error_t
+cuemu_cudart_launch(CUkernel kernel, cuemu_cudart_dim3_t grid,
+                    cuemu_cudart_dim3_t block, void **args, size_t shared,
+                    CUstream stream)
+{
+    CUEMU_CUDART_CALL(cuLaunchKernel((CUfunction)kernel, grid.x, grid.y,
+                                     grid.z, block.x, block.y, block.z,
+                                     (unsigned)shared, stream, args, NULL));
+}
+
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaLaunchKernel(const void *func, cuemu_cudart_dim3_t gridDim,
                  cuemu_cudart_dim3_t blockDim, void **args, size_t sharedMem,
                  CUstream stream)
 {
-    return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUkernel kernel            = NULL;
+
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, &kernel);
+    }
+    return (error != CUDART_SUCCESS) ? cuemu_cudart_return(error) :
+           cuemu_cudart_launch(kernel, gridDim, blockDim, args, sharedMem,
+                               stream);
+}
+
+/* What nvcc 13 puts behind <<<...>>> */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t __cudaGetKernel(CUkernel *kernel,
+                                                         const void *func)
+{
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, kernel);
+    }
+    return cuemu_cudart_return(error);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+__cudaLaunchKernel(CUkernel kernel, cuemu_cudart_dim3_t gridDim,
+                   cuemu_cudart_dim3_t blockDim, void **args, size_t sharedMem,
+                   CUstream stream)
+{
+    /* Without one __cudaGetKernel() has failed, which nobody looks at */
+    return (kernel == NULL) ?
+               cuemu_cudart_return(
+                   (cuemu_cudart_error_t)CUDA_ERROR_NO_BINARY_FOR_GPU) :
+           cuemu_cudart_launch(kernel, gridDim, blockDim, args, sharedMem,
+                               stream);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaGetFuncBySymbol(CUfunction *function, const void *func)
+{
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUkernel kernel            = NULL;
+
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, &kernel);
+    }
+    if (error == CUDART_SUCCESS) {
+        error = (cuemu_cudart_error_t)cuKernelGetFunction(function, kernel);
+    }
+    return cuemu_cudart_return(error);
+}
+
+/* cudaFuncAttributeMaxDynamicSharedMemorySize is 8, as the driver's */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaFuncSetAttribute(const void *func, int attribute, int value)
+{
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUkernel kernel            = NULL;
+
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, &kernel);
+    }
+    if (error == CUDART_SUCCESS) {
+        error = (cuemu_cudart_error_t)cuFuncSetAttribute(
+                (CUfunction)kernel, (CUfunction_attribute)attribute, value);
+    }
+    return cuemu_cudart_return(error);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *func,
+                                              int threads, size_t shared)
+{
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUkernel kernel            = NULL;
+
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, &kernel);
+    }
+    if (error == CUDART_SUCCESS) {
+        error = (cuemu_cudart_error_t)
+                cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                        blocks, (CUfunction)kernel, threads, shared);
+    }
+    return cuemu_cudart_return(error);
 }

@@ -6,6 +6,7 @@
  */
 #include "cuemu_kernel.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,25 @@ static size_t cuemu_lz4_unpack(const uint8_t *in, size_t in_size, uint8_t *out,
     return to;
 }
 
+/* By the system's zstd, if there is one: nvcc's way since release 13 */
+static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
+                                size_t out_size)
+{
+    void *library = dlopen("libzstd.so.1", RTLD_LAZY | RTLD_LOCAL);
+    size_t (*unpack)(void*, size_t, const void*, size_t);
+    size_t size;
+
+    if (library == NULL) {
+        return 0;
+    }
+
+    unpack = (size_t(*)(void*, size_t, const void*, size_t))dlsym(
+            library, "ZSTD_decompress");
+    size   = (unpack == NULL) ? 0 : unpack(out, out_size, in, in_size);
+    dlclose(library);
+    return (size > out_size) ? 0 : size; /* errors are large numbers */
+}
+
 CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
                            char *error)
 {
@@ -106,6 +126,7 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
     const cuemu_fatbin_entry_t *entry, *best = NULL;
     const char *p, *end;
     size_t size;
+    int packed;
 
     if (wrapper->magic == CUEMU_FATBIN_WRAPPER) {
         header = wrapper->data;
@@ -113,6 +134,11 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
     if ((header == NULL) || (header->magic != CUEMU_FATBIN_MAGIC)) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE, "not a fat binary");
         return CUDA_ERROR_INVALID_IMAGE;
+    }
+
+    /* An empty one may come first */
+    while ((header->size == 0) && (header[1].magic == CUEMU_FATBIN_MAGIC)) {
+        ++header;
     }
 
     p   = (const char*)header + header->header_size;
@@ -138,27 +164,26 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
     }
 
     p = (const char*)best + best->header_size;
-    if (best->flags & CUEMU_FATBIN_ZSTD) {
-        snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "the fat binary's PTX is packed by zstd: compile with nvcc "
-                 "-no-compress, or --compress-mode=speed");
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-
-    size    = (best->flags & CUEMU_FATBIN_LZ4) ? best->full_size : best->size;
+    packed  = (best->flags & (CUEMU_FATBIN_LZ4 | CUEMU_FATBIN_ZSTD)) != 0;
+    size    = packed ? best->full_size : best->size;
     *text_p = calloc(1, size + 1);
     if (*text_p == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    if (!(best->flags & CUEMU_FATBIN_LZ4)) {
+    if (!packed) {
         memcpy(*text_p, p, size);
-    } else if (cuemu_lz4_unpack((const uint8_t*)p, best->packed_size,
-                                (uint8_t*)*text_p, size) == 0) {
+    } else if (((best->flags & CUEMU_FATBIN_LZ4) ?
+                cuemu_lz4_unpack((const uint8_t*)p, best->packed_size,
+                                 (uint8_t*)*text_p, size) :
+                cuemu_zstd_unpack(p, best->packed_size, *text_p, size)) == 0) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "the fat binary's PTX cannot be unpacked");
+                 "the fat binary's PTX cannot be unpacked%s: compile with nvcc "
+                 "-no-compress", (best->flags & CUEMU_FATBIN_ZSTD) ?
+                                 " (by libzstd.so.1)" : "");
         free(*text_p);
-        return CUDA_ERROR_INVALID_IMAGE;
+        *text_p = NULL;
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
     return CUDA_SUCCESS;
 }

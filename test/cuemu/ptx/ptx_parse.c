@@ -882,6 +882,24 @@ static cuemu_ptx_insn_t *ptx_new_insn(ptx_parser_t *ps)
     return in;
 }
 
+/* What its operands are like may be what is not known */
+static int ptx_fail_insn(ptx_parser_t *ps, const char *word)
+{
+    char *why = strchr(ps->error, ':'), *copy;
+
+    if ((why == NULL) || (ps->status == CUEMU_PTX_NO_MEMORY)) {
+        return -1;
+    }
+
+    if (ptx_peek(ps) != 0) { /* not for want of the rest */
+        ps->status = CUEMU_PTX_NOT_KNOWN;
+    }
+    copy = ptx_keep(ps, why + 2, strlen(why + 2));
+    snprintf(why, CUEMU_PTX_ERROR_SIZE - (size_t)(why - ps->error),
+             ": %s: %s", word, (copy == NULL) ? "" : copy);
+    return -1;
+}
+
 static int ptx_parse_insn(ptx_parser_t *ps, char *word,
                           const cuemu_ptx_operand_t *guard)
 {
@@ -912,11 +930,10 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
         if (st.num_ops == sizeof(st.op) / sizeof(st.op[0])) {
             return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "operands of %s", word);
         }
-        if (ptx_parse_operand(ps, &st.op[st.num_ops++]) != 0) {
-            return -1;
-        }
-        if (!ptx_accept(ps, ',') && (ptx_peek(ps) != ';')) {
-            return ptx_expect(ps, ';');
+        if ((ptx_parse_operand(ps, &st.op[st.num_ops++]) != 0) ||
+            (!ptx_accept(ps, ',') && (ptx_peek(ps) != ';') &&
+             (ptx_expect(ps, ';') != 0))) {
+            return ptx_fail_insn(ps, word);
         }
     }
 

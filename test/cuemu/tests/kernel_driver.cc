@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Loading and launching as the driver's manual has it: what is refused and with
+ * which error, what faults do to a context, order in streams, time.
+ */
+#include "kernel_fixture.h"
+
+class kernel_driver : public kernel {
+protected:
+    kernel_driver() : kernel("beluga", "plain.ptx")
+    {
+    }
+
+    /* A module around the body of `go`, whose one parameter is in %rd0 */
+    static std::string module_of(const std::string &body)
+    {
+        return ".version 6.0\n.target sm_60\n.address_size 64\n"
+               ".visible .entry go(.param .u64 go_param)\n{\n"
+               ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
+               "ld.param.u64 %rd0, [go_param];\n" + body + "\nret;\n}\n";
+    }
+
+    CUresult load_text(const std::string &text)
+    {
+        return cuModuleLoadData(&m_module, text.c_str());
+    }
+
+    /* Each thread writes its number */
+    static constexpr const char *NUMBER =
+            "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\n"
+            "mov.u32 %r2, %ntid.x;\nmad.lo.s32 %r3, %r1, %r2, %r0;\n"
+            "mul.wide.u32 %rd1, %r3, 4;\nadd.s64 %rd2, %rd0, %rd1;\n"
+            "st.global.u32 [%rd2], %r3;\n";
+
+    void faults(const std::string &body, CUdeviceptr arg, unsigned threads,
+                CUresult expected)
+    {
+        run(1, [&](int) {
+            CUdeviceptr other = 0;
+            CUcontext ctx;
+
+            use(0);
+            CU_OK(load_text(module_of(body)));
+            CUdeviceptr ptr = (arg == 1) ? alloc(4092) : arg;
+            CU_OK(try_launch(function("go"), 1, threads, 0, nullptr, ptr));
+            EXPECT_EQ(expected, cuCtxSynchronize());
+
+            /* The context is of no use any more, the device is */
+            EXPECT_EQ(expected, cuMemAlloc(&other, 64));
+            EXPECT_EQ(expected, cuStreamSynchronize(nullptr));
+            CU_OK(cuCtxGetCurrent(&ctx));
+            CU_OK(cuDevicePrimaryCtxReset(0));
+            use(1);
+            CU_OK(cuMemAlloc(&other, 64));
+            use(0);
+            CU_OK(cuMemAlloc(&other, 64));
+        });
+    }
+};
+
+TEST_F(kernel_driver, what_is_no_ptx_is_refused)
+{
+    run(1, [&](int) {
+        static const char elf[] = "\177ELF and so on";
+        std::string good = module_of(NUMBER);
+        char log[512]    = "";
+        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+        void *values[]         = {log, (void*)sizeof(log)};
+
+        use(0);
+        CU_OK(load_text(good));
+        CU_OK(cuModuleUnload(m_module));
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(m_module));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuModuleLoadData(NULL, "x"));
+        EXPECT_EQ(CUDA_ERROR_INVALID_PTX, load_text("nonsense"));
+        EXPECT_EQ(CUDA_ERROR_INVALID_PTX, load_text(""));
+        EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
+                  load_text(good.substr(0, good.size() / 2)));
+        EXPECT_EQ(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                  cuModuleLoadData(&m_module, elf));
+        EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
+                  load_text(read("plain.ptx"))); /* sm_75 on a V100 */
+        EXPECT_EQ(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+                  load_text(".version 9.9\n.target sm_60\n.address_size 64\n"));
+
+        /* The word and the line, counted from 1 */
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleLoadDataEx(&m_module,
+                                     module_of("tex.1d.v4.f32.s32 {%r0, %r1, "
+                                               "%r2, %r3}, [%rd0, {%r4}];")
+                                             .c_str(),
+                                     2, options, values));
+        EXPECT_NE(nullptr, strstr(log, "line 10")) << log;
+        EXPECT_NE(nullptr, strstr(log, "tex.1d.v4.f32.s32")) << log;
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  load_text(module_of("add.rz.f32 %r0, %r1, %r2;")));
+        EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
+                  load_text(module_of("bra nowhere;")));
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  load_text(module_of("mov.u32 %r99, 1;")));
+    });
+}
+
+TEST_F(kernel_driver, what_is_no_launch_is_refused)
+{
+    run(1, [&](int) {
+        CUfunction func;
+        CUcontext ctx;
+
+        use(0);
+        CU_OK(load_text(module_of(NUMBER)));
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND,
+                  cuModuleGetFunction(&func, m_module, "g"));
+        func              = function("go");
+        CUdeviceptr ptr   = alloc(4096);
+        CUstream s        = stream();
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  try_launch(func, 0, 32, 0, s, ptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  try_launch(func, 1, 1025, 0, s, ptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  try_launch(func, 1, size_t3(1, 1, 65), 0, s, ptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  try_launch(func, size_t3(1, 65536), 1, 0, s, ptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  try_launch(func, 1, 32, 48 * 1024 + 1, s, ptr));
+        CU_OK(cuFuncSetAttribute(
+                func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                64 * 1024));
+        CU_OK(try_launch(func, 1, 32, 48 * 1024 + 1, s, ptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                  try_launch((CUfunction)s, 1, 32, 0, s, ptr));
+
+        /* A stream of another context */
+        CU_OK(cuCtxGetCurrent(&ctx));
+        use(1);
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                  try_launch(func, 1, 32, 0, stream(), ptr));
+
+        /* A function goes with its context */
+        CU_OK(cuCtxSetCurrent(ctx));
+        CU_OK(cuDevicePrimaryCtxReset(0));
+        use(0);
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                  try_launch(func, 1, 32, 0, nullptr, ptr));
+    });
+}
+
+TEST_F(kernel_driver, the_three_ways_to_launch)
+{
+    run(1, [&](int) {
+        std::string text = module_of(NUMBER);
+        CUlibrary library;
+        CUkernel kernel;
+        CUfunction func;
+        CUmodule module;
+
+        use(0);
+        CU_OK(cuLibraryLoadData(&library, text.c_str(), NULL, NULL, 0, NULL,
+                                NULL, 0));
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND,
+                  cuLibraryGetKernel(&kernel, library, "g"));
+        CU_OK(cuLibraryGetKernel(&kernel, library, "go"));
+        CU_OK(cuKernelGetFunction(&func, kernel));
+        CU_OK(cuLibraryGetModule(&module, library));
+
+        for (int way = 0; way < 3; ++way) {
+            std::vector<unsigned> got(200), want(200);
+            CUdeviceptr ptr  = upload(got);
+            size_t size      = sizeof(ptr);
+            void *params[]   = {&ptr};
+            void *extra[]    = {CU_LAUNCH_PARAM_BUFFER_POINTER, &ptr,
+                                CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                                CU_LAUNCH_PARAM_END};
+            CUlaunchConfig config = {};
+
+            std::iota(want.begin(), want.end(), 0u);
+            config.gridDimX  = 2;
+            config.blockDimX = 100;
+            config.gridDimY = config.gridDimZ = 1;
+            config.blockDimY = config.blockDimZ = 1;
+            if (way == 0) {
+                CU_OK(cuLaunchKernel((CUfunction)kernel, 2, 1, 1, 100, 1, 1, 0,
+                                     nullptr, params, nullptr));
+            } else if (way == 1) {
+                CU_OK(cuLaunchKernel(func, 2, 1, 1, 100, 1, 1, 0, nullptr,
+                                     nullptr, extra));
+            } else {
+                CU_OK(cuLaunchKernelEx(&config, func, params, nullptr));
+            }
+            download(got, ptr);
+            EXPECT_EQ(want, got) << way;
+        }
+        CU_OK(cuLibraryUnload(library));
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                  cuLibraryGetKernel(&kernel, library, "go"));
+    });
+}
+
+TEST_F(kernel_driver, variables_of_a_module)
+{
+    run(1, [&](int) {
+        const std::string text =
+                ".version 6.0\n.target sm_60\n.address_size 64\n"
+                ".global .align 4 .u32 count = 41;\n"
+                ".const .align 4 .b8 table[8] = {1, 2, 3, 4, 5};\n"
+                ".global .align 8 .f64 real = 0d3ff8000000000000;\n"
+                ".visible .entry go(.param .u64 go_param)\n{\n"
+                ".reg .b32 %r<4>;\n.reg .b64 %rd<4>;\n"
+                "ld.param.u64 %rd0, [go_param];\n"
+                "atom.global.add.u32 %r0, [count], 1;\n"
+                "st.global.u32 [%rd0], %r0;\n"
+                "ld.const.u32 %r1, [table+4];\n"
+                "st.global.u32 [%rd0+4], %r1;\n"
+                "ld.global.u64 %rd1, [real];\n"
+                "st.global.u64 [%rd0+8], %rd1;\nret;\n}\n";
+        struct {
+            unsigned count, table;
+            double   real;
+        } got = {};
+        unsigned count = 0;
+        CUdeviceptr at;
+        size_t size;
+
+        use(0);
+        CU_OK(load_text(text));
+        CUdeviceptr ptr = alloc(64);
+        CU_OK(try_launch(function("go"), 1, 1, 0, nullptr, ptr));
+        CU_OK(cuMemcpyDtoH(&got, ptr, sizeof(got)));
+        EXPECT_EQ(41u, got.count);
+        EXPECT_EQ(5u, got.table);
+        EXPECT_EQ(1.5, got.real);
+        CU_OK(cuModuleGetGlobal(&at, &size, m_module, "count"));
+        EXPECT_EQ(4u, size);
+        CU_OK(cuMemcpyDtoH(&count, at, 4));
+        EXPECT_EQ(42u, count);
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND,
+                  cuModuleGetGlobal(&at, &size, m_module, "counts"));
+        CU_OK(cuModuleUnload(m_module));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&count, at, 4));
+    });
+}
+
+/* ----------------------------------------------------------------- faults */
+
+TEST_F(kernel_driver, an_illegal_address)
+{
+    faults(NUMBER, 0x1000, 32, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(kernel_driver, past_the_end)
+{
+    faults(NUMBER, 1, 1024, CUDA_ERROR_ILLEGAL_ADDRESS); /* of 4092 bytes */
+}
+
+TEST_F(kernel_driver, host_memory_that_is_not_page_locked)
+{
+    static unsigned here[64];
+
+    faults(NUMBER, (CUdeviceptr)(uintptr_t)here, 32,
+           CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(kernel_driver, a_misaligned_address)
+{
+    faults("st.global.u32 [%rd0+2], %r0;", 1, 1, CUDA_ERROR_MISALIGNED_ADDRESS);
+}
+
+TEST_F(kernel_driver, a_trap)
+{
+    faults("trap;", 1, 1, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+TEST_F(kernel_driver, shared_memory_that_there_is_not)
+{
+    faults("st.shared.u32 [%r0+4096], %r0;", 1, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* Thread 0 waits for one that has gone to another barrier */
+TEST_F(kernel_driver, a_barrier_that_some_never_reach)
+{
+    faults("mov.u32 %r0, %tid.x;\nsetp.eq.u32 %p0, %r0, 0;\n"
+           "@%p0 bar.sync 1;\n@!%p0 bar.sync 2;", 1, 64,
+           CUDA_ERROR_LAUNCH_TIMEOUT);
+}
+
+TEST_F(kernel_driver, a_loop_without_end)
+{
+    setenv("CUEMU_KERNEL_LIMIT", "1e6", 1);
+    faults("again:\nld.volatile.global.u32 %r0, [%rd0];\n"
+           "setp.eq.u32 %p0, %r0, 12345;\n@!%p0 bra again;", 1, 32,
+           CUDA_ERROR_LAUNCH_TIMEOUT);
+    unsetenv("CUEMU_KERNEL_LIMIT");
+}
+
+TEST_F(kernel_driver, a_peers_memory_before_and_after_it_is_opened)
+{
+    for (bool open : {true, false}) {
+        run(1, [&](int) {
+            std::vector<unsigned> got(32), want(32);
+            CUcontext ctx[2];
+
+            ctx[1]          = use(1);
+            CUdeviceptr ptr = upload(got);
+            ctx[0]          = use(0);
+            CU_OK(load_text(module_of(NUMBER)));
+            if (open) {
+                CU_OK(cuCtxEnablePeerAccess(ctx[1], 0));
+            }
+            CU_OK(try_launch(function("go"), 1, 32, 0, nullptr, ptr));
+            EXPECT_EQ(open ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS,
+                      cuCtxSynchronize());
+            if (open) {
+                std::iota(want.begin(), want.end(), 0u);
+                CU_OK(cuCtxSetCurrent(ctx[1]));
+                download(got, ptr);
+                EXPECT_EQ(want, got);
+            }
+        });
+    }
+}
+
+TEST_F(kernel_driver, page_locked_memory_of_the_host)
+{
+    run(1, [&](int) {
+        unsigned *here;
+
+        use(0);
+        CU_OK(load_text(module_of(NUMBER)));
+        CU_OK(cuMemHostAlloc((void**)&here, 4096, 0));
+        CU_OK(try_launch(function("go"), 8, 128, 0, nullptr,
+                         (CUdeviceptr)(uintptr_t)here));
+        CU_OK(cuCtxSynchronize());
+        for (unsigned i = 0; i < 1024; ++i) {
+            EXPECT_EQ(i, here[i]);
+        }
+    });
+}
+
+TEST_F(kernel_driver, memory_of_another_process)
+{
+    run(2, [&](int rank) {
+        std::vector<unsigned> got(4096), want(4096);
+        CUdeviceptr ptr = 0;
+
+        use(rank);
+        std::iota(want.begin(), want.end(), 0u);
+        if (rank == 0) {
+            ptr = upload(got);
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], ptr));
+            barrier();
+            barrier();
+            download(got, ptr);
+            EXPECT_EQ(want, got);
+        } else {
+            barrier();
+            CU_OK(load_text(module_of(NUMBER)));
+            CU_OK(cuIpcOpenMemHandle(&ptr, m_shared->handle[0],
+                                     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+            CU_OK(try_launch(function("go"), 64, 64, 0, nullptr, ptr));
+            CU_OK(cuCtxSynchronize());
+            barrier();
+        }
+    });
+}
+
+/* ------------------------------------------------------------ order, time */
+
+/* Half of the blocks see what was there when they began: a kernel that should
+   have waited for a copy, and a copy that should have waited for a kernel */
+TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
+{
+    setenv("CUEMU_SLOWDOWN", "20", 1);
+    for (bool waits : {true, false}) {
+        run(1, [&](int) {
+            const size_t size = 16 << 20, n = size / 16;
+            std::vector<unsigned> old(size / 4, 1), fresh(size / 4, 2),
+                    got(size / 4);
+            CUstream first, second;
+            CUevent done;
+
+            setenv("CUEMU_NODE", "narval", 1);
+            load(0);
+            first  = stream();
+            second = stream();
+            CU_OK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+            CUdeviceptr from = upload(fresh), in = upload(old);
+            CUdeviceptr out = upload(old);
+            CU_OK(cuMemcpyAsync(in, from, size, first));
+            if (waits) {
+                CU_OK(cuEventRecord(done, first));
+                CU_OK(cuStreamWaitEvent(second, done, 0));
+            }
+            CU_OK(try_launch(function("copy_stride"), 108, 512, 0, second, out,
+                             in, n));
+            CU_OK(cuCtxSynchronize());
+            download(got, out);
+            size_t right = (size_t)std::count(got.begin(), got.end(), 2u);
+            if (waits) {
+                EXPECT_EQ(got.size(), right);
+            } else {
+                EXPECT_LT(right, got.size());
+            }
+        });
+    }
+}
