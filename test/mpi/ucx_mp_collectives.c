@@ -591,9 +591,10 @@ static bool try_call(long number, bool *is_gpu_p)
     uint64_t state      = ucx_mp_hash(seed + 1 + (unsigned)world_rank);
     const group_t *group;
     coll_draw_t draw;
+    char text[MPI_MAX_ERROR_STRING];
     void *pointers[2][2];
+    int way, rc, length;
     size_t wrong;
-    int way;
 
     group = draw_call(&draw, seed, &state);
     section_fill(&sections[0], &draw.send, draw_base.base, &state);
@@ -615,10 +616,11 @@ static bool try_call(long number, bool *is_gpu_p)
     }
 
     for (way = 0; way < 2; ++way) {
-        if (draw.call->call(&draw, pointers[way][0], pointers[way][1]) !=
-            MPI_SUCCESS) {
-            ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s fails", number,
-                       draw.call->name);
+        rc = draw.call->call(&draw, pointers[way][0], pointers[way][1]);
+        if (rc != MPI_SUCCESS) {
+            MPI_Error_string(rc, text, &length);
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s fails: %s", number,
+                       draw.call->name, text);
         }
     }
 
@@ -684,6 +686,9 @@ int main(int argc, char **argv)
                    "%s", COLL_MAX_RANKS, why);
     }
 
+    /* communicators made of these take it on */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     groups_init();
     sections_init();
     for (i = 0; i < coll_calls_wanted; ++i) {

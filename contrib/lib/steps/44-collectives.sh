@@ -42,7 +42,7 @@ collectives_faults() {
             say "$fault: nothing failed"
             return 1
         fi
-        grep -aE 'MPI_[A-Z].*: a GPU buffer could not be copied .*: CUDA_' \
+        grep -aE 'fails: MPI_[A-Z].*: a GPU buffer could not be copied .*: CUDA_' \
              "$log" || { tail -n 20 "$log"; return 1; }
         if grep -a 'Signal:' "$log"; then
             return 1
