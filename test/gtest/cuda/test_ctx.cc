@@ -65,9 +65,9 @@ protected:
         };
     }
 
-    CUcontext retain(bool is_lean)
+    CUcontext retain(bool is_copy_only)
     {
-        EXPECT_EQ(UCS_OK, uct_cuda_ctx_retain(device, is_lean, &ctx));
+        EXPECT_EQ(UCS_OK, uct_cuda_ctx_retain(device, is_copy_only, &ctx));
         return ctx;
     }
 };

@@ -149,7 +149,7 @@ static ucs_status_t find_own(int device, CUcontext *ctx_p)
 }
 
 ucs_status_t
-uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
+uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     ucs_status_t status;
@@ -165,8 +165,9 @@ uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p)
         return UCS_OK;
     }
 
-    /* Not under the lock: whoever wants another device's need not wait */
-    is_own = is_lean && (driver != NULL) && (driver->cuCtxCreate_v2 != NULL) &&
+    /* Not under the lock: callers that want another device's need not wait */
+    is_own = is_copy_only && (driver != NULL) &&
+             (driver->cuCtxCreate_v2 != NULL) &&
              (driver->cuCtxSetLimit != NULL) && primary_is(device, false);
     status = is_own ? find_own(device, &ctx) :
                       UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &ctx, device);

@@ -25,8 +25,8 @@ int uct_cuda_device_count(void);
 /**
  * Keep a context of a device.
  *
- * Without @a is_lean, its primary one. With it, whichever there is: the one
- * that is kept, the primary one if it is active, else one of our own, which is
+ * Without @a is_copy_only, its primary one. With it, whichever there is: the
+ * retained one, the primary one if it is active, else one of our own, which is
  * for copies only. Having no room for kernels' stacks, that takes 265 of 529
  * MiB of the GPU's memory (measured on H200); a primary one cannot do without,
  * as the program may use it later. It stays to the end of the process, since
@@ -39,7 +39,7 @@ int uct_cuda_device_count(void);
  * @return UCS_OK, UCS_ERR_NO_DEVICE, or the driver's error (logged).
  */
 ucs_status_t
-uct_cuda_ctx_retain(int device, bool is_lean, CUcontext *ctx_p);
+uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p);
 
 void uct_cuda_ctx_release(int device);
 

@@ -107,14 +107,15 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
 static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
                                    const uct_cuda_mp_ends_t *ends, int device)
 {
-    const bool is_lean = !uct_cuda_mp_ends_is_local_gpu(ends, device);
+    const bool is_copy_only = !uct_cuda_mp_ends_is_local_gpu(ends, device);
     ucs_status_t status;
 
     if (rsc->devices[device].ctx != NULL) {
         return UCS_OK;
     }
 
-    status = uct_cuda_ctx_retain(device, is_lean, &rsc->devices[device].ctx);
+    status = uct_cuda_ctx_retain(device, is_copy_only,
+                                 &rsc->devices[device].ctx);
     if (status != UCS_OK) {
         rsc->devices[device].ctx = NULL;
         /* "No memory" means staging memory to the caller */

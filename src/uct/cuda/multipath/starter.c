@@ -25,7 +25,15 @@
 /* Bits of GPUs and the host */
 #define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
 
-#define NUM_JOBS (UCT_CUDA_MAX_GPUS + UCT_CUDA_TOPO_MAX_NUMA + 1)
+
+/* Jobs of a starter: one for the node, and the first of the GPUs' and of the
+ * NUMA nodes' */
+enum {
+    JOB_OF_NODE,
+    JOB_OF_GPU,
+    JOB_OF_HOST = JOB_OF_GPU + UCT_CUDA_MAX_GPUS,
+    NUM_JOBS    = JOB_OF_HOST + UCT_CUDA_TOPO_MAX_NUMA
+};
 
 
 typedef enum {
@@ -43,7 +51,7 @@ struct job {
     bool                  has_thread; /* Under the lock of all starters */
     pthread_t             thread;
     int                   device;     /* Whose context it is */
-    bool                  is_lean;
+    bool                  is_copy_only;
     int                   numa;       /* Of host memory, or -1 */
     size_t                slot_size;  /* 0: no staging memory */
     CUcontext             ctx;
@@ -55,9 +63,7 @@ struct job {
 struct uct_cuda_mp_starter {
     uct_cuda_mp_starter_t *next;
     uct_cuda_mp_rsc_t     *rsc;
-    job_t                 node;
-    job_t                 gpus[UCT_CUDA_MAX_GPUS];
-    job_t                 hosts[UCT_CUDA_TOPO_MAX_NUMA];
+    job_t                 jobs[NUM_JOBS];
 };
 
 
@@ -120,7 +126,8 @@ static void make_memory(job_t *job)
 {
     const uint64_t begin = uct_cuda_now_ns();
 
-    job->status = uct_cuda_ctx_retain(job->device, job->is_lean, &job->ctx);
+    job->status = uct_cuda_ctx_retain(job->device, job->is_copy_only,
+                                      &job->ctx);
     if (job->status == UCS_OK) {
         job->ctx_id = uct_cuda_ctx_id(job->ctx);
         make_staging(job);
@@ -148,33 +155,15 @@ static void *job_run(void *arg)
 
 /* ----------------------------------------------------------------- threads */
 
-static void starter_jobs(uct_cuda_mp_starter_t *starter,
-                         job_t *jobs[NUM_JOBS])
-{
-    unsigned count = 0;
-    unsigned i;
-
-    jobs[count++] = &starter->node;
-    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
-        jobs[count++] = &starter->gpus[i];
-    }
-
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
-        jobs[count++] = &starter->hosts[i];
-    }
-}
-
 /* The lock is held */
 static void starter_join(uct_cuda_mp_starter_t *starter)
 {
-    job_t *jobs[NUM_JOBS];
     unsigned i;
 
-    starter_jobs(starter, jobs);
     for (i = 0; i < NUM_JOBS; ++i) {
-        if (jobs[i]->has_thread) {
-            jobs[i]->has_thread = false;
-            pthread_join(jobs[i]->thread, NULL);
+        if (starter->jobs[i].has_thread) {
+            starter->jobs[i].has_thread = false;
+            pthread_join(starter->jobs[i].thread, NULL);
         }
     }
 }
@@ -284,7 +273,6 @@ static ucs_status_t job_take(uct_cuda_mp_starter_t *starter, job_t *job)
 void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter)
 {
     uct_cuda_mp_starter_t **link = &starters.first;
-    job_t *jobs[NUM_JOBS];
     unsigned i;
 
     if (is_foreign()) {
@@ -299,10 +287,9 @@ void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter)
     *link = starter->next;
     pthread_mutex_unlock(&starters.lock);
 
-    starter_jobs(starter, jobs);
-    for (i = 0; i < NUM_JOBS; ++i) {
-        if ((job_state(jobs[i]) == JOB_DONE) && (jobs[i] != &starter->node)) {
-            (void)job_take(starter, jobs[i]);
+    for (i = JOB_OF_GPU; i < NUM_JOBS; ++i) {
+        if (job_state(&starter->jobs[i]) == JOB_DONE) {
+            (void)job_take(starter, &starter->jobs[i]);
         }
     }
 
@@ -314,7 +301,7 @@ void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter)
 
 bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter)
 {
-    job_t *job = &starter->node;
+    job_t *job = &starter->jobs[JOB_OF_NODE];
 
     if ((job_state(job) == JOB_IDLE) && !uct_cuda_topo_is_known()) {
         (void)job_begin(job, make_node);
@@ -339,9 +326,9 @@ static ucs_status_t check_job(uct_cuda_mp_starter_t *starter, job_t *job)
 }
 
 static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
-                              bool is_lean, size_t slot_size)
+                              bool is_copy_only, size_t slot_size)
 {
-    job_t *job = &starter->gpus[device];
+    job_t *job = &starter->jobs[JOB_OF_GPU + device];
 
     if (job_state(job) == JOB_IDLE) {
         /* The program's own contexts are there */
@@ -350,7 +337,7 @@ static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
         }
 
         job->device    = device;
-        job->is_lean   = is_lean;
+        job->is_copy_only   = is_copy_only;
         job->numa      = -1;
         job->slot_size = slot_size;
     }
@@ -361,7 +348,7 @@ static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
 static ucs_status_t check_host(uct_cuda_mp_starter_t *starter, int local,
                                int numa, size_t slot_size)
 {
-    job_t *job = &starter->hosts[numa];
+    job_t *job = &starter->jobs[JOB_OF_HOST + numa];
 
     if (job_state(job) == JOB_IDLE) {
         if (uct_cuda_mp_rsc_has_host_staging(starter->rsc, numa)) {
