@@ -10,6 +10,7 @@ extern "C" {
 #include <atomic>
 #include <cstring>
 #include <pthread.h>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -34,16 +35,42 @@ protected:
     {
         char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX];
         uct_cuda_ipc_iface_addr_pack(&iface, addr);
-        const char *text = uct_cuda_ipc_addr_obstacle(device_addr, addr,
+        const char *text = uct_cuda_ipc_addr_obstacle(device_addr, addr, 5,
                                                       fabric);
         return (text == NULL) ? "" : text;
     }
 };
 
 /* UCX's own tests look for these words */
-TEST_F(IpcAddress, own_process_is_not)
+TEST_F(IpcAddress, own_interface_is_not)
 {
+    iface.iface = 5;
     EXPECT_EQ("same process", obstacle(&device));
+
+    /* nor one that is not told, as where somebody else wrote the pid */
+    iface.iface = 0;
+    EXPECT_EQ("same process", obstacle(&device));
+}
+
+TEST_F(IpcAddress, other_interface_of_the_process_is)
+{
+    for (uint32_t number : {1, 4, 6, UCT_CUDA_IPC_IFACE_MAX}) {
+        iface.iface = number;
+        EXPECT_EQ("", obstacle(&device)) << number;
+    }
+}
+
+TEST_F(IpcAddress, interfaces_are_numbered)
+{
+    std::set<uint32_t> numbers;
+
+    for (int i = 0; i < UCT_CUDA_IPC_IFACE_MAX; ++i) {
+        const uint32_t number = uct_cuda_ipc_iface_number();
+
+        EXPECT_GE(number, 1u);
+        EXPECT_LE(number, (uint32_t)UCT_CUDA_IPC_IFACE_MAX);
+        EXPECT_TRUE(numbers.insert(number).second);
+    }
 }
 
 TEST_F(IpcAddress, other_process_of_the_machine_is)
@@ -174,7 +201,7 @@ TEST_F(IpcAddress, endpoint_knows_its_peer)
 TEST_F(IpcAddress, missing_addresses_are_not)
 {
     EXPECT_NE("", obstacle(NULL));
-    EXPECT_NE(nullptr, uct_cuda_ipc_addr_obstacle(&device, NULL, NULL));
+    EXPECT_NE(nullptr, uct_cuda_ipc_addr_obstacle(&device, NULL, 5, NULL));
 }
 
 /* Who changes the pid alone, as UCX's tests do, has changed the process */
@@ -188,9 +215,11 @@ TEST_F(IpcAddress, packed_begins_with_the_pid_and_is_no_longer_than_it_says)
         memset(addr, 0x77, sizeof(addr));
         process.pid    = pid;
         process.pid_ns = ns;
+        process.iface  = UCT_CUDA_IPC_IFACE_MAX;
         uct_cuda_ipc_iface_addr_pack(&process, addr);
         uct_cuda_ipc_iface_addr_unpack(&device, addr, &copy);
         EXPECT_TRUE(uct_cuda_ipc_is_same_process(&process, &copy));
+        EXPECT_EQ(process.iface, copy.iface);
         EXPECT_EQ((ns == first) ? 4u : 12u,
                   uct_cuda_ipc_iface_addr_length(&process));
         EXPECT_EQ(0x77, addr[uct_cuda_ipc_iface_addr_length(&process)]);

@@ -22,6 +22,7 @@ class IpcEp : public ::testing::Test
 {
 protected:
     FakeDriver           driver;
+    uct_cuda_mp_engine_t engine = {SIZE_MAX, SIZE_MAX};
     uct_cuda_ipc_iface_t iface = {};
     uct_cuda_ipc_ep_t    ep    = {};
     uct_iov_t            iov   = {};
@@ -41,8 +42,8 @@ protected:
                                                 CUdeviceptr) {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        driver.table.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src,
-                                        size_t bytes, CUstream) {
+        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                            size_t bytes, CUstream) {
             memcpy((void*)dst, (const void*)src, bytes);
             return CUDA_SUCCESS;
         };
@@ -50,6 +51,7 @@ protected:
             return CUDA_SUCCESS;
         };
         iface.max_streams    = 4;
+        iface.engine         = &engine;
         ep.super.super.iface = (uct_iface_h)&iface;
         ep.is_own            = true;
         iov.buffer           = local.data();

@@ -12,15 +12,22 @@
 
 
 /* "ucxmpip", then the layout's version in the last byte */
-#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697003)
+#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697004)
 
 /* The same, and the machine is one of several that NVLink joins */
-#define CUDA_IPC_ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697083)
+#define CUDA_IPC_ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697084)
 
-/* The inode number that Linux gives to the first pid namespace; and a bit that
- * no pid has, for "another one's follows" */
+/* The inode number that Linux gives to the first pid namespace */
 #define FIRST_PID_NS UINT64_C(0xeffffffc)
-#define HAS_PID_NS   0x80000000u
+
+/* The word of an interface address: the pid, of which Linux makes none longer;
+ * the interface; and a flag for "another pid namespace follows" */
+#define PID_BITS   22
+#define PID_MASK   ((1u << PID_BITS) - 1)
+#define HAS_PID_NS 0x80000000u
+
+_Static_assert((uint64_t)UCT_CUDA_IPC_IFACE_MAX << PID_BITS < HAS_PID_NS,
+               "the number of an interface ends where the flag begins");
 
 
 /* Read from /proc once a process: every key that is unpacked asks for them */
@@ -167,6 +174,14 @@ void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
     *addr = self.iface;
 }
 
+uint32_t uct_cuda_ipc_iface_number(void)
+{
+    static uint32_t count;
+
+    return (__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) %
+            UCT_CUDA_IPC_IFACE_MAX) + 1;
+}
+
 /* Is it an address of this version of the module? */
 static bool is_ours(const void *device_addr)
 {
@@ -193,11 +208,13 @@ void uct_cuda_ipc_iface_addr_pack(const uct_cuda_ipc_iface_addr_t *process,
                                   void *iface_addr)
 {
     const bool has_ns  = (process->pid_ns != first_pid_ns());
-    const uint32_t pid = (uint32_t)process->pid | (has_ns ? HAS_PID_NS : 0);
+    const uint32_t word = (uint32_t)process->pid |
+                          (process->iface << PID_BITS) |
+                          (has_ns ? HAS_PID_NS : 0);
 
-    memcpy(iface_addr, &pid, sizeof(pid));
+    memcpy(iface_addr, &word, sizeof(word));
     if (has_ns) {
-        memcpy((char*)iface_addr + sizeof(pid), &process->pid_ns,
+        memcpy((char*)iface_addr + sizeof(word), &process->pid_ns,
                sizeof(process->pid_ns));
     }
 }
@@ -207,13 +224,14 @@ void uct_cuda_ipc_iface_addr_unpack(const void *device_addr,
                                     uct_cuda_ipc_iface_addr_t *process)
 {
     uct_cuda_ipc_device_addr_t device;
-    uint32_t pid;
+    uint32_t word;
 
-    memcpy(&pid, iface_addr, sizeof(pid));
+    memcpy(&word, iface_addr, sizeof(word));
     memset(process, 0, sizeof(*process));
-    process->pid = (int32_t)(pid & ~HAS_PID_NS);
-    if (pid & HAS_PID_NS) {
-        memcpy(&process->pid_ns, (const char*)iface_addr + sizeof(pid),
+    process->pid   = (int32_t)(word & PID_MASK);
+    process->iface = (word & ~HAS_PID_NS) >> PID_BITS;
+    if (word & HAS_PID_NS) {
+        memcpy(&process->pid_ns, (const char*)iface_addr + sizeof(word),
                sizeof(process->pid_ns));
     } else if ((device_addr == NULL) || !is_ours(device_addr)) {
         process->pid_ns = first_pid_ns();
@@ -231,7 +249,7 @@ bool uct_cuda_ipc_is_own_process(int32_t pid, uint64_t pid_ns)
 }
 
 const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
-                                       const void *iface_addr,
+                                       const void *iface_addr, uint32_t iface,
                                        const uct_cuda_fabric_t *fabric)
 {
     uct_cuda_ipc_iface_addr_t self_iface, process;
@@ -246,10 +264,11 @@ const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
         return "another cuda_ipc";
     }
 
-    /* The driver cannot open a process's own handles */
     uct_cuda_ipc_iface_addr_self(&self_iface);
     uct_cuda_ipc_iface_addr_unpack(device_addr, iface_addr, &process);
-    if (uct_cuda_ipc_is_same_process(&process, &self_iface)) {
+    if (uct_cuda_ipc_is_same_process(&process, &self_iface) &&
+        ((process.iface == iface) || (process.iface == 0) ||
+         !uct_cuda_ipc_is_own_process(process.pid, process.pid_ns))) {
         return "same process";
     }
 

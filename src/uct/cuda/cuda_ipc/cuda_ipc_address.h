@@ -33,8 +33,12 @@ typedef struct {
                           same on many machines, and the machine, mixed; 0 if
                           it is not known */
     int32_t  pid;
-    uint32_t reserved;
+    uint32_t iface; /**< Which interface of the process, 1 to
+                         UCT_CUDA_IPC_IFACE_MAX; 0: it does not matter */
 } uct_cuda_ipc_iface_addr_t;
+
+/** Numbers of interfaces: what pids (22 bits) leave of a word, and a flag */
+#define UCT_CUDA_IPC_IFACE_MAX 511
 
 
 /** Longest interface address, bytes */
@@ -45,8 +49,8 @@ typedef struct {
 size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric);
 
 /**
- * This machine's and this process's addresses. A fork() is noticed; asking
- * again costs nanoseconds.
+ * This machine's and this process's addresses, the latter of no interface. A
+ * fork() is noticed; asking again costs nanoseconds.
  *
  * @param fabric  NULL: the machine is on its own.
  */
@@ -54,10 +58,15 @@ void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
                                    const uct_cuda_fabric_t *fabric);
 void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr);
 
+/** A number for a new interface. From the 512th on they come again: two of one
+ *  number do not reach each other. */
+uint32_t uct_cuda_ipc_iface_number(void);
+
 /**
- * Interface address: a process as its peers are told. It begins with the pid,
- * as stock's does, and ends there where the pid namespace is the first one of
- * its machine, which the device address names: 4 bytes, otherwise 12.
+ * Interface address: a process, and which interface of it, as its peers are
+ * told. It is a word, with the pid in its lower bits, where the pid namespace
+ * is the first one of its machine, which the device address names: 4 bytes,
+ * otherwise 12.
  *
  * @param process  Of this machine.
  */
@@ -87,13 +96,16 @@ uint64_t uct_cuda_ipc_machine_self(void);
  * Why can a peer at these addresses not be reached? Reads no more than 8 bytes
  * of a device address that is not one of ours.
  *
+ * @param iface   The own interface's number. UCP must not reach itself: its
+ *                worker's copies come without a key. Other interfaces of the
+ *                process, each in a worker of its own, are peers.
  * @param fabric  As for uct_cuda_ipc_device_addr_self().
  *
- * @return NULL if it can; else a text. That for the own process is stock's,
- *         word for word: UCX's tests ask for it.
+ * @return NULL if it can; else a text. That for the own interface is stock's
+ *         for the own process, word for word: UCX's tests ask for it.
  */
 const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
-                                       const void *iface_addr,
+                                       const void *iface_addr, uint32_t iface,
                                        const uct_cuda_fabric_t *fabric);
 
 #endif

@@ -5,6 +5,7 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 
 #include <limits.h>
 #include <pthread.h>
@@ -210,6 +211,23 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
 }
 
+/* The driver opens no handle of the own process, whose memory is there anyway:
+ * a mapping that is none, and not in the cache */
+static ucs_status_t own_get(const uct_cuda_ipc_handle_t *handle,
+                            uct_cuda_ipc_mapping_t **mapping_p)
+{
+    uct_cuda_ipc_mapping_t *mapping = calloc(1, sizeof(*mapping));
+
+    if (mapping == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    mapping->is_own = true;
+    mapping->mapped = handle->base;
+    *mapping_p      = mapping;
+    return UCS_OK;
+}
+
 ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
                                     CUdevice device,
                                     uct_cuda_ipc_mapping_t **mapping_p)
@@ -237,6 +255,10 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
     ucs_status_t status        = UCS_OK;
     uct_cuda_ipc_mapping_t *mapping;
     void *found;
+
+    if (uct_cuda_ipc_is_own_process(handle->pid, handle->pid_ns)) {
+        return own_get(handle, mapping_p);
+    }
 
     pthread_mutex_lock(&cache.lock);
 
@@ -295,6 +317,11 @@ out:
 
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
 {
+    if (mapping->is_own) {
+        free(mapping);
+        return;
+    }
+
     pthread_mutex_lock(&cache.lock);
     --mapping->users;
     if ((mapping->users == 0) && (mapping->stale || !keep)) {

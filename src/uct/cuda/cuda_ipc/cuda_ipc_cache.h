@@ -20,6 +20,7 @@ struct uct_cuda_ipc_mapping {
     unsigned               users;      /**< Transfers under way */
     bool                   stale;      /**< Close with the last user */
     bool                   pinned;     /**< One user is code on a GPU */
+    bool                   is_own;     /**< Memory of this process */
     uct_cuda_ipc_mapping_t *newer;     /**< Least recently used order */
     uct_cuda_ipc_mapping_t *older;
 };

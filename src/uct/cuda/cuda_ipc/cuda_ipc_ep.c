@@ -250,18 +250,6 @@ static unsigned find_lane(const uct_cuda_ipc_iface_t *iface,
                      rkey->lane % iface->max_streams;
 }
 
-/* Within this process, where the driver knows both addresses */
-static ucs_status_t own_start(void *local, uint64_t remote_addr, size_t length,
-                              direction_t direction, uct_cuda_op_t *op)
-{
-    const bool is_put = (direction == DIRECTION_PUT);
-
-    return UCT_CUDA_CALL(cuMemcpyAsync,
-                         is_put ? (CUdeviceptr)remote_addr : (CUdeviceptr)local,
-                         is_put ? (CUdeviceptr)local : (CUdeviceptr)remote_addr,
-                         length, op->lane->stream);
-}
-
 /* Host memory of this process; the kernel copies, and tells what is not there
  * where a copy of ours would crash */
 static ucs_status_t own_host_copy(const uct_iov_t *iov, uint64_t remote_addr,
@@ -372,10 +360,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     }
 
     op->comp = comp;
-    if (rkey->is_own) {
-        status = own_start(iov->buffer, remote_addr, iov->length, direction,
-                           op);
-    } else if (local_device < 0) {
+    if (local_device < 0) {
         status = uct_cuda_ipc_host_start(iface, rkey, context.device,
                                          iov->buffer, remote_addr, iov->length,
                                          direction == DIRECTION_PUT, op);

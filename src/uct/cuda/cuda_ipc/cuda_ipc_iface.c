@@ -216,15 +216,19 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
     uct_cuda_ipc_iface_addr_t self;
 
     uct_cuda_ipc_iface_addr_self(&self);
+    self.iface = ((uct_cuda_ipc_iface_t*)iface)->number;
     uct_cuda_ipc_iface_addr_pack(&self, addr);
     return UCS_OK;
 }
 
-static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
+static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
+    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+
     peer->reason = uct_cuda_ipc_addr_obstacle(peer->dev_addr, peer->iface_addr,
+                                              iface->number,
                                               uct_cuda_ipc_md_fabric(
-                                                      iface->md));
+                                                      tl_iface->md));
     return peer->reason == NULL;
 }
 
@@ -275,6 +279,7 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
         return UCS_ERR_NO_MEMORY;
     }
 
+    iface->number           = uct_cuda_ipc_iface_number();
     iface->max_streams      = (config->max_streams > 0) ? config->max_streams :
                                                           1;
     iface->enable_cache     = config->enable_cache;

@@ -28,6 +28,7 @@ typedef struct {
 
 typedef struct {
     uct_cuda_iface_t     super;
+    uint32_t             number; /**< See uct_cuda_ipc_iface_number() */
     unsigned             max_streams;
     bool                 enable_cache;
     int                  enable_get_zcopy;

@@ -395,6 +395,10 @@ out:
     rkey->magic      = CUDA_IPC_UNPACKED_MAGIC;
     rkey->is_own     = is_own;
     rkey->handle     = packed.handle;
+    if (is_own) {
+        /* there is nothing that relays could open */
+        rkey->handle.type = UCT_CUDA_IPC_HANDLE_NONE;
+    }
     rkey->gpu        = uct_cuda_gpu_by_uuid(packed.handle.gpu);
     *rkey_p          = rkey;
     return UCS_OK;
