@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# NIXL's agents on an emulated node: which memory goes to which, by what.
+# nixl_check is in 35-releases.sh.
+
+step nixl-host full 120 "nixl_check --transport cuda_ipc PwV HwV PrV HrV" \
+     "host memory of one NIXL agent, GPU memory of another's process"
+step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
+                         HwV PrV HrV" \
+     "two NIXL agents in one process"
