@@ -173,7 +173,7 @@ TEST_P(cudart, errors_are_remembered_once)
     EXPECT_STREQ("unrecognized error code", text(-77));
 }
 
-TEST_P(cudart, kernels_are_refused_and_symbols_known)
+TEST_P(cudart, kernels_without_ptx_are_refused_and_symbols_known)
 {
     static char shadow;
     struct {
@@ -195,6 +195,106 @@ TEST_P(cudart, kernels_are_refused_and_symbols_known)
     call("__cudaUnregisterFatBinary", module);
     EXPECT_EQ(13, call("cudaGetSymbolSize", &size, (const void*)&shadow));
     call("cudaGetLastError");
+}
+
+/* A fat binary with one piece of PTX in it, as nvcc makes them: plain, or
+   packed by LZ4 or zstd, here without making it any smaller */
+static std::vector<uint64_t> fat_binary(const std::string &ptx, uint64_t flags)
+{
+    std::string data = ptx;
+    size_t n         = ptx.size();
+
+    if (flags & 0x2000) { /* literals, and nothing else */
+        data = "\xf0";
+        for (n -= 15; n >= 255; n -= 255) {
+            data += '\xff';
+        }
+        data += (char)n;
+        data += ptx;
+    } else if (flags & 0x8000) { /* a frame of one raw block */
+        size_t block = (n << 3) | 1;
+        data  = std::string("\x28\xb5\x2f\xfd\xa0", 5);
+        data += std::string((const char*)&n, 4);
+        data += std::string((const char*)&block, 3);
+        data += ptx;
+    }
+
+    size_t size = (data.size() + 7) & ~(size_t)7;
+    std::vector<uint64_t> image(2 + 10 + size / 8);
+    unsigned char *p = (unsigned char*)image.data();
+    auto put16       = [&](size_t at, uint16_t x) { memcpy(p + at, &x, 2); };
+    auto put32       = [&](size_t at, uint32_t x) { memcpy(p + at, &x, 4); };
+    auto put64       = [&](size_t at, uint64_t x) { memcpy(p + at, &x, 8); };
+    put32(0, 0xba55ed50);
+    put16(4, 1);
+    put16(6, 16);
+    put64(8, 80 + size);
+    put16(16, 1); /* PTX */
+    put16(18, 0x101);
+    put32(20, 80);
+    put64(24, size);
+    put32(32, (uint32_t)data.size());
+    put32(44, 70); /* sm_70 */
+    put64(56, flags);
+    put64(72, ptx.size());
+    memcpy(p + 96, data.data(), data.size());
+    return image;
+}
+
+TEST_P(cudart, kernels_that_a_program_carries_run)
+{
+    const std::string ptx =
+            ".version 6.0\n.target sm_60\n.address_size 64\n"
+            ".global .align 4 .u32 step = 3;\n"
+            ".visible .entry fill(.param .u64 fill_0, .param .u32 fill_1)\n{\n"
+            ".reg .b32 %r<6>;\n.reg .b64 %rd<4>;\n"
+            "ld.param.u64 %rd0, [fill_0];\nld.param.u32 %r0, [fill_1];\n"
+            "mov.u32 %r1, %tid.x;\nld.global.u32 %r2, [step];\n"
+            "mad.lo.s32 %r3, %r1, %r2, %r0;\nmul.wide.u32 %rd1, %r1, 4;\n"
+            "add.s64 %rd2, %rd0, %rd1;\nst.global.u32 [%rd2], %r3;\nret;\n}\n";
+    struct {
+        unsigned x, y, z;
+    } one = {1, 1, 1}, many = {100, 1, 1};
+    void **(*reg)(void*) = (void **(*)(void*))dlsym(m_handle,
+                                                    "__cudaRegisterFatBinary");
+    static char kernel, variable;
+
+    for (uint64_t flags : {0x11, 0x2011, 0x8011}) {
+        std::vector<uint64_t> image = fat_binary(ptx, flags);
+        struct {
+            uint32_t magic, version;
+            void    *data, *name;
+        } wrapper = {0x466243b1, 1, image.data(), nullptr};
+        unsigned got[100], first = 1000, step = 7;
+        void *ptr, *module;
+
+        module = reg(&wrapper);
+        call("__cudaRegisterFunction", module, (const char*)&kernel,
+             (char*)"fill", "fill", -1, (void*)0, (void*)0, (void*)0, (void*)0,
+             (int*)0);
+        call("__cudaRegisterVar", module, &variable, &variable, "step", 0,
+             (size_t)4, 0, 1);
+        ASSERT_EQ(0, call("cudaMalloc", &ptr, sizeof(got)));
+        for (unsigned expected : {3, 7}) {
+            void *args[] = {&ptr, &first};
+            ASSERT_EQ(0, call("cudaLaunchKernel", (const void*)&kernel, one,
+                              many, args, (size_t)0, (void*)0)) << flags;
+            ASSERT_EQ(0, call("cudaMemcpy", (void*)got, (const void*)ptr,
+                              sizeof(got), 2));
+            for (unsigned i = 0; i < 100; ++i) {
+                EXPECT_EQ(1000 + expected * i, got[i]);
+            }
+            EXPECT_EQ(0, call("cudaMemcpyToSymbol", (const void*)&variable,
+                              (const void*)&step, (size_t)4, (size_t)0, 1));
+        }
+        EXPECT_EQ(1, call("cudaMemcpyToSymbol", (const void*)&variable,
+                          (const void*)&step, (size_t)4, (size_t)1, 1));
+        EXPECT_EQ(98, call("cudaLaunchKernel", (const void*)&one, one, many,
+                           (void**)0, (size_t)0, (void*)0));
+        call("__cudaUnregisterFatBinary", module);
+        EXPECT_EQ(0, call("cudaFree", ptr));
+        call("cudaGetLastError");
+    }
 }
 
 TEST_P(cudart, device_properties_fit_the_release)
