@@ -22,9 +22,13 @@ typedef struct {
     char    *name;
     int      space;   /* SHARED, LOCAL; GLOBAL and CONST: a module's */
     uint64_t offset;
+    uint64_t size, align; /* SHARED, the module's: each kernel that uses it has
+                             it, at an offset of its own */
     int      global;
     int      scope;   /* 0: the module's */
 } ptx_symbol_t;
+
+#define PTX_NO_OFFSET UINT64_MAX
 
 /* A label, or a use of one: instruction's target, or an entry of a table */
 typedef struct {
@@ -472,12 +476,27 @@ static int ptx_find_special(ptx_parser_t *ps, const char *word,
 
 /* ----------------------------------------------------------- variables */
 
-/* A parameter or a variable */
+static int ptx_place_shared(ptx_parser_t *ps, ptx_symbol_t *symbol,
+                            uint64_t size, uint64_t align)
+{
+    uint64_t start = (ps->kernel->shared_size + align - 1) & ~(align - 1);
+
+    if (start + size > CUEMU_PTX_DYNAMIC) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s",
+                        symbol->name);
+    }
+
+    symbol->offset          = start;
+    ps->kernel->shared_size = (uint32_t)(start + size);
+    return 0;
+}
+
+/* A parameter or a variable; -1 if it is one that has no room */
 static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
                            cuemu_ptx_operand_t *op)
 {
     const cuemu_ptx_kernel_t *k = ps->kernel;
-    const ptx_symbol_t *symbol;
+    ptx_symbol_t *symbol;
     unsigned i;
 
     op->global = -1;
@@ -494,6 +513,11 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
     for (i = ps->num_symbols; i-- > 0;) {
         symbol = &ps->symbols[i];
         if (strcmp(word, symbol->name) == 0) {
+            if ((symbol->offset == PTX_NO_OFFSET) &&
+                (ptx_place_shared(ps, symbol, symbol->size, symbol->align) !=
+                 0)) {
+                return -1;
+            }
             op->kind   = CUEMU_PTX_OPERAND_SYMBOL;
             op->space  = (uint8_t)symbol->space;
             op->value  = symbol->offset;
@@ -627,6 +651,8 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
     symbol->name   = word;
     symbol->space  = space;
     symbol->offset = 0;
+    symbol->size   = 0;
+    symbol->align  = 0;
     symbol->global = -1;
     symbol->scope  = ps->scope;
 
@@ -635,19 +661,11 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
         if (open || (is_extern && (ps->kernel == NULL))) {
             symbol->offset = CUEMU_PTX_DYNAMIC;
         } else if (ps->kernel == NULL) {
-            /* Each kernel has it where the module's begins */
-            symbol->offset   = UINT64_MAX;
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                            ".shared %s outside of a kernel", word);
-        } else {
-            start                   = (ps->kernel->shared_size + align - 1) &
-                                      ~(align - 1);
-            symbol->offset          = start;
-            if (start + size > CUEMU_PTX_DYNAMIC) {
-                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s",
-                                word);
-            }
-            ps->kernel->shared_size = (uint32_t)(start + size);
+            symbol->size   = size;
+            symbol->align  = align;
+            symbol->offset = PTX_NO_OFFSET;
+        } else if (ptx_place_shared(ps, symbol, size, align) != 0) {
+            return -1;
         }
         break;
     case CUEMU_PTX_LOCAL:
@@ -749,7 +767,11 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
         return (found > 0) ? 0 : -1;
     }
 
-    if (ptx_find_symbol(ps, word, op)) {
+    found = ptx_find_symbol(ps, word, op);
+    if (found < 0) {
+        return -1;
+    }
+    if (found > 0) {
         if (ptx_accept(ps, '+')) {
             if (ptx_integer(ps, &offset) != 0) {
                 return -1;
@@ -1294,6 +1316,7 @@ static int ptx_parse_entry(ptx_parser_t *ps)
     cuemu_ptx_module_t *module = ps->module;
     cuemu_ptx_kernel_t **kernels, *k;
     char *word = ptx_expect_word(ps);
+    unsigned i;
 
     if (word == NULL) {
         return -1;
@@ -1317,6 +1340,11 @@ static int ptx_parse_entry(ptx_parser_t *ps)
     ps->num_labels                 = 0;
     ps->num_uses                   = 0;
     ps->max_tables                 = 0;
+    for (i = 0; i < ps->num_symbols; ++i) {
+        if (ps->symbols[i].size > 0) {
+            ps->symbols[i].offset = PTX_NO_OFFSET;
+        }
+    }
     if (k->name == NULL) {
         return ptx_no_memory(ps);
     }

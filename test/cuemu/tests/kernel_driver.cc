@@ -243,6 +243,39 @@ TEST_F(kernel_driver, variables_of_a_module)
     });
 }
 
+/* clang and nvcc -G leave shared variables outside of the kernels */
+TEST_F(kernel_driver, shared_variables_of_a_module)
+{
+    run(1, [&](int) {
+        const std::string head =
+                ".version 6.0\n.target sm_60\n.address_size 64\n"
+                ".shared .align 4 .b8 first[8];\n"
+                ".shared .align 8 .f64 second;\n";
+        const std::string body =
+                "(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %rd<4>;\n"
+                "ld.param.u64 %rd0, [p];\nmov.u32 %r0, 7;\nmov.u64 %rd1, 9;\n"
+                "st.shared.u32 [first+4], %r0;\nst.shared.u64 [second], %rd1;\n"
+                "ld.shared.u32 %r1, [first+4];\nld.shared.u32 %r2, [second];\n"
+                "add.u32 %r1, %r1, %r2;\nst.global.u32 [%rd0], %r1;\nret;\n}\n";
+        std::vector<unsigned> got(1);
+
+        use(0);
+        CU_OK(load_text(head + ".visible .entry one" + body +
+                        ".visible .entry two" + body));
+        for (const char *name : {"one", "two"}) {
+            int size        = 0;
+            CUdeviceptr ptr = upload(std::vector<unsigned>(1, 0));
+
+            CU_OK(try_launch(function(name), 1, 1, 0, nullptr, ptr));
+            download(got, ptr);
+            EXPECT_EQ(16u, got[0]);
+            CU_OK(cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                     function(name)));
+            EXPECT_EQ(16, size);
+        }
+    });
+}
+
 /* ----------------------------------------------------------------- faults */
 
 TEST_F(kernel_driver, an_illegal_address)
