@@ -128,7 +128,7 @@ wheel_make() {
             make -C "$folder/$subdir" --no-print-directory -s install \
                  DESTDIR="$folder/stage" || return
     done
-    make -C "$folder" --no-print-directory -s install-tuningDATA \
+    make -C "$folder" --no-print-directory -s install-data-am \
          DESTDIR="$folder/stage"
 }
 

@@ -17,7 +17,6 @@ import zipfile
 
 NAME = 'ucx_cuda_multipath'
 PACKAGE = 'ucx_mp'
-COMMANDS = ['ucx_mp_run', 'ucx_mp_topo', 'ucx_mp_perf', 'ucx_mp_tune']
 LIBC = re.compile(r'(lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-.*\.so\.\d+)$')
 
 METADATA = '''Metadata-Version: 2.1
@@ -163,8 +162,8 @@ def main():
                                % tag).encode())
     wheel.add(info + 'entry_points.txt', (
         '[console_scripts]\n' + ''.join(
-            '%s = %s._commands:main\n' % (command, PACKAGE)
-            for command in COMMANDS)).encode())
+            '%s = %s._commands:main\n' % (name[len('bin/'):], PACKAGE)
+            for name, _ in sorted(files) if name.startswith('bin/'))).encode())
     wheel.close(info + 'RECORD')
     os.replace(final + '.part', final)
     print('%d files, %.1f MB, glibc %s or newer'

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+from spack.package import *
+
+
+class UcxCudaMultipath(AutotoolsPackage):
+    """A CUDA transport module for UCX that uses all paths of a node for one
+    large GPU message. It is put under a UCX that is there already, and linked
+    with neither UCX nor CUDA: of both, headers are all that the build needs."""
+
+    # spack -C, or "spack dev-build", on a checkout of this repository
+    version("0.1.0")
+    version("main", branch="main")
+
+    variant("emulator", default=True,
+            description="The emulated node, which programs run on without GPUs")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("autoconf@2.69:", type="build")
+    depends_on("automake@1.15:", type="build")
+    depends_on("libtool", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("ucx@1.13:1.23", type="build")
+    depends_on("cuda@11.2:", type="build")
+    depends_on("libxml2", when="+emulator", type=("build", "link"))
+    depends_on("python@3.6:", type="run")
+
+    def autoreconf(self, spec, prefix):
+        Executable("./autogen.sh")()
+
+    def configure_args(self):
+        spec = self.spec
+        return ["--with-ucx=%s" % spec["ucx"].prefix,
+                "--with-cuda=%s" % spec["cuda"].prefix,
+                "--with-nvml=%s" % spec["cuda"].prefix,
+                "--with-mpicc=no"]
+
+    def setup_run_environment(self, env):
+        env.prepend_path("PYTHONPATH", self.prefix.share.join("ucx-mp/python"))
+
+    @run_after("install")
+    @on_package_attributes(run_tests=True)
+    def one_checked_message(self):
+        if self.spec.satisfies("+emulator"):
+            Executable(self.prefix.bin.ucx_mp_run)(
+                "--doctor", "--emulate", "beluga", "--ucx",
+                self.spec["ucx"].prefix.lib)
