@@ -6,11 +6,13 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 
 #define GIGA      1e9
@@ -620,6 +622,33 @@ static int is_table(const struct dirent *entry)
     return (suffix != NULL) && (strcmp(suffix, ".tune") == 0);
 }
 
+/* The folder of installed tables: that of the tree this file lies in, which may
+ * have been moved or be a wheel's, otherwise the one that the build was told. */
+static const char *installed_folder(char *path, size_t size)
+{
+    /* from lib/ucx-mp; its plugin folder, lib/TRIPLET/ucx-mp; bin */
+    static const char *const ways[] = {"../..", "../../..", ".."};
+    const char *slash;
+    Dl_info info;
+    unsigned i;
+
+    if (!dladdr((const void*)installed_folder, &info) ||
+        ((slash = strrchr(info.dli_fname, '/')) == NULL)) {
+        return UCX_MP_TUNING_DIR;
+    }
+
+    for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
+        if ((snprintf(path, size, "%.*s/%s/share/ucx-mp/tuning",
+                      (int)(slash - info.dli_fname), info.dli_fname,
+                      ways[i]) < (int)size) &&
+            (access(path, R_OK | X_OK) == 0)) {
+            return path;
+        }
+    }
+
+    return UCX_MP_TUNING_DIR;
+}
+
 /* The first table, by name, of those that are installed for this node */
 static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
 {
@@ -627,9 +656,11 @@ static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
     uct_cuda_mp_tuning_t *empty = uct_cuda_mp_tuning_create(topo);
     bool is_found               = false;
     struct dirent **entries;
+    char beside[512];
     int count, i;
 
-    folder = (folder == NULL) ? UCX_MP_TUNING_DIR : folder;
+    folder = (folder == NULL) ? installed_folder(beside, sizeof(beside)) :
+                                folder;
     count  = (empty == NULL) ? 0 :
                                scandir(folder, &entries, is_table, alphasort);
     for (i = 0; i < count; ++i) {
