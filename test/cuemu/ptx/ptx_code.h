@@ -362,6 +362,8 @@ void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 
 #ifdef __clang__
 #define CUEMU_PTX_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
+/* A loop that has no vector form stays one */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #define CUEMU_PTX_VECTORIZE _Pragma("GCC ivdep")
 #endif

@@ -622,8 +622,9 @@ static int is_table(const struct dirent *entry)
     return (suffix != NULL) && (strcmp(suffix, ".tune") == 0);
 }
 
-/* The folder of installed tables: that of the tree this file lies in, which may
- * have been moved or be a wheel's, otherwise the one that the build was told. */
+/* The folder of installed tables: that of the tree this file lies in, which
+ * may have been moved or be a wheel's, or else the one that the build was
+ * told. */
 static const char *installed_folder(char *path, size_t size)
 {
     /* from lib/ucx-mp; its plugin folder, lib/TRIPLET/ucx-mp; bin */
