@@ -372,36 +372,28 @@ static void CUDA_CB note_end(void *arg)
 static end_t
 carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
 {
+    const uct_cuda_end_t ours        = uct_cuda_end_gpu(FAULTS_OURS);
+    const uct_cuda_end_t theirs      = uct_cuda_end_gpu(FAULTS_PEERS);
     uct_cuda_mp_transfer_t *transfer = NULL;
-    uct_cuda_mp_request_t request;
-    CUdeviceptr remote = 0;
+    uct_cuda_mp_request_t request    = {
+        .src     = faults.ours, /* of the two pointers, a peer's is not */
+        .dst     = faults.ours, /* looked at */
+        .src_end = (way == WAY_GET) ? theirs : ours,
+        .dst_end = (way == WAY_GET) ? ours : theirs,
+        .size    = FAULTS_SIZE,
+        .remote  = theirs,
+        .map     = map,
+        .map_arg = mapped
+    };
     ucs_status_t status;
 
-    request.size = FAULTS_SIZE;
     if (way == WAY_LOCAL) {
-        request.src        = faults.ours;
-        request.src_end    = uct_cuda_end_gpu(FAULTS_OURS);
-        request.dst        = faults.other;
-        request.dst_end    = uct_cuda_end_gpu(FAULTS_OTHER);
-        status             = uct_cuda_mp_start(engine, &request, &transfer);
-    } else {
-        if (map(mapped, FAULTS_OURS, &remote) != UCS_OK) {
-            return END_ERROR;
-        }
-
-        request.src        = (way == WAY_PUT) ? faults.ours : remote;
-        request.src_end    = uct_cuda_end_gpu((way == WAY_PUT) ? FAULTS_OURS :
-                                                                 FAULTS_PEERS);
-        request.dst        = (way == WAY_PUT) ? remote : faults.ours;
-        request.dst_end    = uct_cuda_end_gpu((way == WAY_PUT) ? FAULTS_PEERS :
-                                                                 FAULTS_OURS);
-        status = uct_cuda_mp_start_remote(engine, &request,
-                                          (way == WAY_PUT) ?
-                                                  UCT_CUDA_MP_REMOTE_DST :
-                                                  UCT_CUDA_MP_REMOTE_SRC,
-                                          map, mapped, &transfer);
+        request.dst     = faults.other;
+        request.dst_end = uct_cuda_end_gpu(FAULTS_OTHER);
+        request.remote  = uct_cuda_end_none();
     }
 
+    status = uct_cuda_mp_start(engine, &request, &transfer);
     if (status != UCS_OK) {
         return END_ERROR;
     }

@@ -2,6 +2,7 @@
 /* --plan: the plan that a transfer would get, and what others would take. */
 #include "tool.h"
 
+#include <uct/cuda/multipath/admit.h>
 #include <uct/cuda/multipath/checker.h>
 #include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/planner.h>
@@ -288,35 +289,39 @@ static void print_sets(const uct_cuda_topo_t *topo,
 
 /* ------------------------------------------------------------ why this plan */
 
-static void print_reasons(const uct_cuda_topo_t *topo,
-                          const ucx_mp_topo_options_t *options,
+/* What a message would be told, with nothing ahead of it */
+static uct_cuda_mp_reason_t find_reason(const ucx_mp_topo_options_t *options,
+                                        const ucx_mp_topo_plan_t *plan)
+{
+    const uct_cuda_mp_thresholds_t thresholds = {
+        .is_off = (plan->config.enable == UCT_CUDA_MP_NO)
+    };
+    const uct_cuda_mp_request_t request       = {
+        .src_end = options->src,
+        .dst_end = options->dst,
+        .size    = options->size
+    };
+    const uct_cuda_mp_reason_t reason = uct_cuda_mp_admit_by(&thresholds,
+                                                             &request);
+
+    return (reason == UCT_CUDA_MP_ADMITTED) ?
+                   (uct_cuda_mp_reason_t)plan->plan.reason :
+                   reason;
+}
+
+static void print_reasons(const ucx_mp_topo_options_t *options,
                           const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const uct_cuda_mp_config_t *config = &plan->config;
+    const uct_cuda_mp_reason_t reason  = find_reason(options, plan);
     const uct_cuda_mp_config_var_t *var;
     const char *value;
-    char from[16], to[16];
     char full[64];
 
-    if (!has_link(topo, options->src, options->dst)) {
-        fprintf(stream, "why: %s and %s are no peers: the driver offers no "
-                        "access between them\n",
-                uct_cuda_end_str(options->src, from, sizeof(from)),
-                uct_cuda_end_str(options->dst, to, sizeof(to)));
-        return;
-    }
-
-    if (config->enable == UCT_CUDA_MP_NO) {
-        fprintf(stream, "why: UCX_CUDA_IPC_MULTIPATH is n\n");
-    } else if ((config->min_size != UCT_CUDA_MP_SIZE_AUTO) &&
-               (options->size < config->min_size)) {
-        fprintf(stream, "why: the message is smaller than "
-                        "UCX_CUDA_IPC_MULTIPATH_MIN_SIZE\n");
+    if (reason != UCT_CUDA_MP_ADMITTED) {
+        fprintf(stream, "why: %s\n", uct_cuda_mp_reason_str(reason));
     } else if (plan->plan.is_tuned) {
         fprintf(stream, "why: the tuning table has a line for it\n");
-    } else if (plan->plan.num_paths == 0) {
-        fprintf(stream, "why: no set of paths that may be used is sure to gain "
-                        "2 %% over one path\n");
     } else {
         fprintf(stream, "why: %s\n",
                 (config->num_shares > 0) ? "paths and shares are given" :
@@ -336,7 +341,7 @@ static void print_reasons(const uct_cuda_topo_t *topo,
         }
     }
 
-    if (config->enable == UCT_CUDA_MP_NO) {
+    if ((reason == UCT_CUDA_MP_NO_OFF) || (reason == UCT_CUDA_MP_NO_LINK)) {
         return;
     }
 
@@ -392,7 +397,7 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
     if (plan->plan.num_paths > 0) {
         print_executor(plan, stream);
     }
-    print_reasons(topo, options, plan, stream);
+    print_reasons(options, plan, stream);
     if (plan->plan.single_seconds > 0) {
         print_sets(topo, options, plan, stream);
     }

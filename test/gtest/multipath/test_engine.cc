@@ -6,6 +6,8 @@
 #include "fake_node.h"
 #include "nodes.h"
 
+#include <uct/cuda/multipath/admit.h>
+
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/multipath.h>
@@ -119,6 +121,21 @@ protected:
         t.transfer           = NULL;
         t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
         return t;
+    }
+
+    uct_cuda_mp_reason_t admit(End src, End dst, size_t size)
+    {
+        uct_cuda_mp_request_t request = {};
+
+        request.src_end = src;
+        request.dst_end = dst;
+        request.size    = size;
+        return uct_cuda_mp_admit(m_engine, &request);
+    }
+
+    bool may_split(End src, End dst, size_t size)
+    {
+        return admit(src, dst, size) == UCT_CUDA_MP_ADMITTED;
     }
 
     /* A transfer between these is left to the caller */
@@ -401,7 +418,8 @@ struct Peer {
     FakeNode         *node;
     uint8_t          *memory;
     std::vector<int> mapped_for;
-    int              refuse = -1;
+    int              refuse     = -1;
+    int              local      = -1; /* mapped in the caller's context */
 
     static ucs_status_t map(void *arg, int device, CUdeviceptr *ptr_p)
     {
@@ -409,7 +427,8 @@ struct Peer {
         CUcontext current;
 
         uct_cuda_driver_get()->cuCtxGetCurrent(&current);
-        EXPECT_EQ((uintptr_t)(0x1000 + device), (uintptr_t)current);
+        EXPECT_EQ((device == self->local) ? 0u : (uintptr_t)(0x1000 + device),
+                  (uintptr_t)current);
         if (device == self->refuse) {
             return UCS_ERR_UNREACHABLE;
         }
@@ -425,16 +444,15 @@ class test_engine_remote : public test_engine
 protected:
     /* GPU 1 is the peer's, GPU 0 ours. Returns whether several paths were
      * used; checks the bytes if so. */
-    bool exchange(Peer &peer, uct_cuda_mp_remote_t remote, size_t size,
-                  bool with_map = true)
+    bool exchange(Peer &peer, bool is_put, size_t size, bool with_map = true)
     {
-        bool is_put = (remote == UCT_CUDA_MP_REMOTE_DST);
         uct_cuda_mp_request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
         uint8_t *local;
 
         peer.node   = m_node.get();
         peer.memory = m_node->alloc_remote(1, size);
+        peer.local  = 0;
         peer.mapped_for.clear();
         local       = m_node->alloc(0, size);
         for (size_t i = 0; i < size; ++i) {
@@ -442,16 +460,14 @@ protected:
             (is_put ? peer.memory : local)[i] = 0;
         }
 
-        CUdeviceptr mapped = m_node->map_remote(peer.memory, 0);
-        request.src        = is_put ? (CUdeviceptr)local : mapped;
-        request.dst        = is_put ? mapped : (CUdeviceptr)local;
-        request.src_end    = End(is_put ? 0 : 1);
-        request.dst_end    = End(is_put ? 1 : 0);
-        request.size       = size;
-        EXPECT_EQ(UCS_OK,
-                  uct_cuda_mp_start_remote(m_engine, &request, remote,
-                                           with_map ? Peer::map : NULL, &peer,
-                                           &transfer));
+        (is_put ? request.src : request.dst) = (CUdeviceptr)local;
+        request.src_end                      = End(is_put ? 0 : 1);
+        request.dst_end                      = End(is_put ? 1 : 0);
+        request.size                         = size;
+        request.remote                       = End(1);
+        request.map                          = with_map ? Peer::map : NULL;
+        request.map_arg                      = &peer;
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
         if (!await_peer(transfer, local, peer.memory, size)) {
             return false;
         }
@@ -471,8 +487,8 @@ TEST_P(test_engine_remote, put)
     create();
     /* The peer's GPU itself takes what comes from the host */
     m_may_use_peers_gpu = true;
-    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 2 * MiB + 12345));
-    EXPECT_EQ((std::vector<int>{2, 3, 1}), m_peer.mapped_for);
+    EXPECT_TRUE(exchange(m_peer, true, 2 * MiB + 12345));
+    EXPECT_EQ((std::vector<int>{0, 2, 3, 1}), m_peer.mapped_for);
     EXPECT_GT(bytes(2, 1), 0u);
     EXPECT_GT(bytes(-1, 1), 0u);
 }
@@ -483,8 +499,8 @@ TEST_P(test_engine_remote, get)
     create();
     /* The peer's GPU itself sends to relays and host */
     m_may_use_peers_gpu = true;
-    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_SRC, 2 * MiB + 12345));
-    EXPECT_EQ((std::vector<int>{1}), m_peer.mapped_for);
+    EXPECT_TRUE(exchange(m_peer, false, 2 * MiB + 12345));
+    EXPECT_EQ((std::vector<int>{0, 1}), m_peer.mapped_for);
     EXPECT_GT(bytes(1, 2), 0u);
     EXPECT_GT(bytes(1, -1), 0u);
 }
@@ -492,18 +508,18 @@ TEST_P(test_engine_remote, get)
 TEST_P(test_engine_remote, pieces_map_once)
 {
     create();
-    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, 17 * MiB + 1));
-    EXPECT_EQ((std::vector<int>{2, 3}), m_peer.mapped_for);
+    EXPECT_TRUE(exchange(m_peer, true, 17 * MiB + 1));
+    EXPECT_EQ((std::vector<int>{0, 2, 3}), m_peer.mapped_for);
 }
 
 TEST_P(test_engine_remote, both_directions_and_local_ones)
 {
     create();
     for (int i = 0; i < 10; ++i) {
-        EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB + 7));
+        EXPECT_TRUE(exchange(m_peer, true, MiB + 7));
         /* The others have GPU 1 as sender, relay or end */
         m_may_use_peers_gpu = true;
-        EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_SRC, MiB + 9));
+        EXPECT_TRUE(exchange(m_peer, false, MiB + 9));
         transfer(0, 2, MiB);
         transfer(3, 0, MiB);
         transfer(0, 1, MiB);
@@ -514,27 +530,83 @@ TEST_P(test_engine_remote, refused_mapping)
 {
     m_peer.refuse = 2;
     create();
-    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB));
-    EXPECT_EQ((std::vector<int>{3}), m_peer.mapped_for);
+    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_EQ((std::vector<int>{0, 3}), m_peer.mapped_for);
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
+}
+
+/* What takes one path is not mapped first: neither in the local context */
+TEST_P(test_engine_remote, declined_before_mapping)
+{
+    create();
+    EXPECT_FALSE(exchange(m_peer, true, 4 * KiB));
+    EXPECT_TRUE(m_peer.mapped_for.empty()) << "too small";
+    m_config.set("_PATHS", "direct");
+    destroy();
+    create();
+    EXPECT_FALSE(exchange(m_peer, true, MiB));
+    EXPECT_TRUE(m_peer.mapped_for.empty()) << "by its plan";
+}
+
+/* The peer's memory may be gone: that says nothing of the path */
+TEST_P(test_engine_remote, refused_in_the_local_context)
+{
+    m_peer.refuse = 0;
+    create();
+    EXPECT_FALSE(exchange(m_peer, true, MiB));
+    m_peer.refuse = -1;
+    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_GT(bytes(0, 1), 0u);
+}
+
+/* Every "no" of the first phase */
+TEST_P(test_engine, reasons)
+{
+    uct_cuda_mp_thresholds_t thresholds = {};
+    uct_cuda_mp_request_t request       = {};
+
+    request.src_end = End(0);
+    request.dst_end = End(1);
+    request.size    = MiB;
+    auto reason = [&] { return uct_cuda_mp_admit_by(&thresholds, &request); };
+
+    EXPECT_EQ(UCT_CUDA_MP_ADMITTED, reason());
+    thresholds.alone_min_size = 2 * MiB;
+    EXPECT_EQ(UCT_CUDA_MP_NO_ALONE, reason());
+    thresholds.window = 2;
+    EXPECT_EQ(UCT_CUDA_MP_NO_ALONE, reason()) << "host memory's";
+    thresholds.queued = 1;
+    EXPECT_EQ(UCT_CUDA_MP_ADMITTED, reason());
+    thresholds.min_size = MiB + 1;
+    EXPECT_EQ(UCT_CUDA_MP_NO_SMALL, reason());
+    request.remote = End(1);
+    EXPECT_EQ(UCT_CUDA_MP_NO_MAPPING, reason());
+    request.dst_end = End(0);
+    EXPECT_EQ(UCT_CUDA_MP_NO_SAME_END, reason());
+    request.dst_end = End(UCT_CUDA_MAX_GPUS);
+    EXPECT_EQ(UCT_CUDA_MP_NO_INDEX, reason());
+    request.dst_end = End(HIDDEN);
+    EXPECT_EQ(UCT_CUDA_MP_NO_HIDDEN, reason());
+    thresholds.is_off = true;
+    EXPECT_EQ(UCT_CUDA_MP_NO_OFF, reason());
 }
 
 TEST_P(test_engine_remote, no_map_function)
 {
     create();
-    EXPECT_FALSE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
+    EXPECT_FALSE(exchange(m_peer, true, MiB, false));
     /* That was the memory's fault, not the relays' */
-    EXPECT_TRUE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB));
+    EXPECT_TRUE(exchange(m_peer, true, MiB));
 
     destroy();
     m_config.set("_HOST", "y");
     create();
-    EXPECT_FALSE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
+    EXPECT_FALSE(exchange(m_peer, true, MiB, false));
 
     destroy();
     m_config.set("_PATHS", "gpu2,gpu3");
     create();
-    EXPECT_FALSE(exchange(m_peer, UCT_CUDA_MP_REMOTE_DST, MiB, false));
+    EXPECT_FALSE(exchange(m_peer, true, MiB, false));
 }
 
 
@@ -568,8 +640,8 @@ TEST_P(test_engine, gpus_beyond_the_tables)
                                                          {0, beyond + 1},
                                                          {-1, beyond},
                                                          {beyond + 40, 1}}) {
-        EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(devices.first),
-                                          End(devices.second), MiB));
+        EXPECT_EQ(UCT_CUDA_MP_NO_INDEX,
+                  admit(devices.first, devices.second, 64 * MiB));
         expect_not_ours(devices.first, devices.second);
         EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
                   uct_cuda_mp_single_begin(m_engine, End(devices.first),
@@ -603,24 +675,24 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     m_config.set("_LEDGER", mkdtemp(dir));
     set_node(hgx(), 4);
     create();
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(0), End(1), MiB))
+    EXPECT_TRUE(may_split(0, 1, MiB))
             << "who knows";
     Transfer t = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 32 * MiB));
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 256 * MiB));
+    EXPECT_FALSE(may_split(0, 1, 32 * MiB));
+    EXPECT_TRUE(may_split(0, 1, 256 * MiB));
 
     uint16_t small = uct_cuda_mp_single_begin(m_engine, End(0), End(1), MiB);
     t              = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 32 * MiB));
+    EXPECT_FALSE(may_split(0, 1, 32 * MiB));
     uct_cuda_mp_single_end(m_engine, small);
 
     uint16_t large = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
                                               32 * MiB);
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(0), End(1), 32 * MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(0), End(2), 32 * MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(1), End(0), 32 * MiB));
+    EXPECT_TRUE(may_split(0, 1, 32 * MiB));
+    EXPECT_FALSE(may_split(0, 2, 32 * MiB));
+    EXPECT_FALSE(may_split(1, 0, 32 * MiB));
     t              = start(0, 1, 32 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     EXPECT_LT(1u, uct_cuda_mp_num_steps(t.transfer));
@@ -1378,11 +1450,10 @@ protected:
         request.host_numa                                  = -1;
         request.num_cuts = (unsigned)cuts.size();
         request.cuts     = cuts.data();
-        EXPECT_EQ(UCS_OK,
-                  uct_cuda_mp_start_remote(m_engine, &request,
-                                           is_put ? UCT_CUDA_MP_REMOTE_DST :
-                                                    UCT_CUDA_MP_REMOTE_SRC,
-                                           Peer::map, &peer, &transfer));
+        request.remote   = End(1);
+        request.map      = Peer::map;
+        request.map_arg  = &peer;
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
         return await_peer(transfer, local, peer.memory, size);
     }
 
@@ -1564,20 +1635,20 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     create();
     transfer(1, host, 16 * MiB);
     EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
+    EXPECT_FALSE(may_split(1, host, MiB));
     EXPECT_EQ(nullptr, start(1, host, MiB).transfer);
 
     first = uct_cuda_mp_single_begin(m_engine, End(1), End(host), MiB);
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(host), End(1), MiB));
+    EXPECT_TRUE(may_split(1, host, MiB));
+    EXPECT_FALSE(may_split(host, 1, MiB));
     second = uct_cuda_mp_single_begin(m_engine, End(1), End(host), MiB);
     uct_cuda_mp_single_end(m_engine, first);
     uct_cuda_mp_single_end(m_engine, second);
-    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
+    EXPECT_TRUE(may_split(1, host, MiB));
     transfer(1, host, MiB);
 
     /* That one was alone again, and so will be the next */
-    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, End(1), End(host), MiB));
+    EXPECT_FALSE(may_split(1, host, MiB));
 }
 
 TEST_P(test_engine_host, windows_go_by_turns)

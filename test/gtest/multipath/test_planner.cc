@@ -2,6 +2,8 @@
 /* What the planner chooses, against what is worked out by hand. */
 #include "nodes.h"
 
+#include <uct/cuda/multipath/reason.h>
+
 #include <uct/cuda/multipath/checker.h>
 #include <uct/cuda/multipath/planner.h>
 
@@ -767,6 +769,63 @@ TEST_F(test_planner, is_fast)
 #else
     EXPECT_LT(best, 100e-6);
 #endif
+}
+
+/* Each "no" says why, in one list with what the engine says */
+TEST_F(test_planner, reasons)
+{
+    auto reason = [this](const uct_cuda_topo_t &node, const Config &config,
+                         size_t size) {
+        return (uct_cuda_mp_reason_t)plan(node, config, 0, 1, size).reason;
+    };
+
+    EXPECT_EQ(UCT_CUDA_MP_ADMITTED, reason(beluga(), Config(), 64 * MiB));
+    EXPECT_EQ(UCT_CUDA_MP_NO_OFF,
+              reason(beluga(), Config().set("", "n"), 64 * MiB));
+    EXPECT_EQ(UCT_CUDA_MP_NO_MIN_SIZE,
+              reason(beluga(), Config().set("_MIN_SIZE", "1m"), MiB - 1));
+    EXPECT_EQ(UCT_CUDA_MP_NO_GAIN, reason(beluga(), Config(), 64 * KiB));
+    EXPECT_EQ(UCT_CUDA_MP_NO_LINK,
+              (uct_cuda_mp_reason_t)plan(beluga(), Config(), 0, HIDDEN,
+                                         64 * MiB).reason);
+    for (int i = 0; i < UCT_CUDA_MP_NO_LAST; ++i) {
+        EXPECT_NE(nullptr, uct_cuda_mp_reason_str((uct_cuda_mp_reason_t)i));
+    }
+}
+
+/* What could not be had is an input like any other */
+TEST_F(test_planner, constraints)
+{
+    const uct_cuda_topo_t node            = beluga();
+    uct_cuda_mp_constraints_t constraints = {};
+    Config config;
+
+    config.set("", "y").set("_HOST", "y").set("_STAGING_SIZE", "32m");
+    uct_cuda_mp_knowledge_t know = *Know(node, config);
+    know.constraints             = &constraints;
+    auto make                    = [&](End src, End dst) {
+        uct_cuda_mp_plan_make(&know, src, dst, 32 * MiB, m_plan.get());
+        return paths();
+    };
+
+    EXPECT_EQ("direct,gpu2,gpu3,host", make(0, 1));
+    uint64_t slot = m_plan->slot_size;
+
+    constraints.absent_lanes[0] = uct_cuda_end_bit(End(2));
+    EXPECT_EQ("direct,gpu3,host", make(0, 1));
+    EXPECT_EQ("direct,gpu3,gpu0,host", make(2, 1)) << "the other way";
+    EXPECT_EQ("", make(0, 2)) << "one plain copy does not run there either";
+    EXPECT_EQ(UCT_CUDA_MP_NO_LINK, m_plan->reason);
+
+    constraints.absent_lanes[uct_cuda_end_index(End(HOST))] =
+            uct_cuda_end_bit(End(1));
+    EXPECT_EQ("direct,gpu3", make(0, 1));
+
+    constraints.staging_size = 4 * MiB;
+    EXPECT_EQ("direct,gpu3", make(0, 1));
+    EXPECT_EQ(slot / 8, m_plan->slot_size);
+    EXPECT_EQ(UCT_CUDA_MP_MAX_CHUNKS * slot / 8,
+              uct_cuda_mp_plan_max_size_of(&know));
 }
 
 

@@ -18,7 +18,7 @@ BEGIN_C_DECLS
  * is called back, with a completion, a pending request or a purged one.
  *
  *   1. multipath/registry.c          making and destroying of engines
- *   2. multipath/multipath.c         an engine: plans, submits, releases
+ *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
  *                                    handle's exports
  *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory

@@ -254,8 +254,7 @@ static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
 
     if (copy->is_plain && uct_cuda_mp_wants(engine, copy->length) &&
         uct_cuda_ctx_has_peer(copy->from_context, request.dst) &&
-        (uct_cuda_mp_op_start(engine, &request, UCT_CUDA_MP_REMOTE_NONE, NULL,
-                              NULL, op) == UCS_OK)) {
+        (uct_cuda_mp_op_start(engine, &request, op) == UCS_OK)) {
         return UCS_OK;
     }
 

@@ -105,19 +105,20 @@ ucs_status_t uct_cuda_ipc_multipath_start(
 {
     const uct_cuda_ipc_rkey_t *rkey  = request->rkey;
     const bool is_put                = request->is_put;
-    const uct_cuda_end_t local_end   = request->local_end;
-    const CUdeviceptr local          = (CUdeviceptr)request->local;
     uct_cuda_mp_request_t mp_request = {
+        .src     = (CUdeviceptr)request->local, /* of the two, the peer's ... */
+        .dst     = (CUdeviceptr)request->local, /* ... does not matter */
+        .src_end = is_put ? request->local_end : rkey->gpu,
+        .dst_end = is_put ? rkey->gpu : request->local_end,
         .size    = request->length,
-        .src_end = is_put ? local_end : rkey->gpu,
-        .dst_end = is_put ? rkey->gpu : local_end
+        .remote  = rkey->gpu,
+        .map     = uct_cuda_ipc_multipath_may_map(rkey) ?
+                           uct_cuda_ipc_peer_memory_map :
+                           NULL
     };
     uct_cuda_ipc_peer_memory_t *memory;
-    CUdeviceptr remote;
 
-    if (!uct_cuda_ipc_multipath_may_map(rkey) ||
-        !uct_cuda_mp_may_split(iface->engine, mp_request.src_end,
-                               mp_request.dst_end, request->length)) {
+    if (uct_cuda_mp_admit(iface->engine, &mp_request) != UCT_CUDA_MP_ADMITTED) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -127,27 +128,14 @@ ucs_status_t uct_cuda_ipc_multipath_start(
     }
 
     uct_cuda_ipc_peer_memory_init(memory, iface, rkey, request->remote_addr);
-    if (uct_cuda_ipc_peer_memory_map(memory, uct_cuda_end_device(local_end),
-                                     &remote) != UCS_OK) {
-        goto err;
-    }
-
-    mp_request.src = is_put ? local : remote;
-    mp_request.dst = is_put ? remote : local;
-    if (uct_cuda_mp_op_start(iface->engine, &mp_request,
-                             is_put ? UCT_CUDA_MP_REMOTE_DST :
-                                      UCT_CUDA_MP_REMOTE_SRC,
-                             uct_cuda_ipc_peer_memory_map, memory,
-                             op) != UCS_OK) {
-        goto err;
+    mp_request.map_arg = memory;
+    if (uct_cuda_mp_op_start(iface->engine, &mp_request, op) != UCS_OK) {
+        uct_cuda_ipc_peer_memory_put(memory);
+        free(memory);
+        return UCS_ERR_UNSUPPORTED;
     }
 
     op->done = multipath_done;
     op->arg  = memory;
     return UCS_OK;
-
-err:
-    uct_cuda_ipc_peer_memory_put(memory);
-    free(memory);
-    return UCS_ERR_UNSUPPORTED;
 }

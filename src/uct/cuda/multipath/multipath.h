@@ -9,6 +9,8 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/end.h>
 #include <uct/cuda/multipath/config.h>
+#include <uct/cuda/multipath/reason.h>
+#include <uct/cuda/multipath/request.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,31 +27,6 @@ typedef struct uct_cuda_mp_engine {
                                Changes as the engine learns about the node. */
     size_t host_min_size; /**< The same between host memory and a GPU */
 } uct_cuda_mp_engine_t;
-
-
-/**
- * A transfer, between two GPUs or between host memory and one. Both pointers
- * must be usable by copies of this process. A peer's memory is passed as its
- * IPC mapping, with the exporter's GPU as the device, and belongs into
- * uct_cuda_mp_start_remote().
- *
- * Host memory is page-locked for all contexts (CU_MEMHOSTREGISTER_PORTABLE or
- * the driver's own) and stays so until the transfer is released.
- */
-typedef struct {
-    CUdeviceptr    src;
-    uct_cuda_end_t src_end;
-    CUdeviceptr    dst;
-    uct_cuda_end_t dst_end;
-    size_t         size;      /**< Bytes */
-    int            host_numa; /**< Node of host memory, -1 if unknown. This and
-                                   what follows counts for such memory only. */
-    /** Where in it, in bytes and ascending, one piece of page-locked memory
-     *  ends and another begins: the driver refuses a copy across. Read during
-     *  the start only. */
-    unsigned     num_cuts;
-    const size_t *cuts;
-} uct_cuda_mp_request_t;
 
 
 /**
@@ -106,14 +83,15 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 
 
 /**
- * Could uct_cuda_mp_start() want this transfer, as things are? Few loads; any
+ * Would uct_cuda_mp_start() want this transfer, as things are? Few loads; any
  * thread. Between the sizes that gain behind others and those that gain alone,
- * it spares a lone transfer all of the rest.
+ * it spares a lone transfer all of the rest. Of the request it reads ends,
+ * size, remote and map.
  *
- * @param src, dst  As in uct_cuda_mp_request_t.
+ * @return UCT_CUDA_MP_ADMITTED, or why not. A plan may say no all the same.
  */
-bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine,
-                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size);
+uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
+                                       const uct_cuda_mp_request_t *request);
 
 
 /**
@@ -122,9 +100,12 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine,
  * each takes.
  *
  * The source's bytes must be ready. Any current context, or none, is fine and
- * is left as it was. Never waits for a copy except to clean up after a failure.
+ * is left as it was; if one end is remote and the other a GPU, it is that in
+ * which the remote memory is to be mapped. Never waits for a copy except to
+ * clean up after a failure.
  *
- * @param transfer_p  NULL with UCS_OK: one path is best, do it yourself.
+ * @param transfer_p  NULL with UCS_OK: one path is best (why is logged at debug
+ *                    level), do it yourself. Nothing is mapped.
  * @return UCS_OK; UCS_ERR_NO_MEMORY or another error when setting up or
  *         submitting failed: nothing is in flight any more and nothing will be
  *         written later, the caller may do the transfer by one path. The
@@ -133,50 +114,6 @@ bool uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine,
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
                                const uct_cuda_mp_request_t *request,
                                uct_cuda_mp_transfer_t **transfer_p);
-
-
-/** Which end of a transfer is another process's memory. */
-typedef enum {
-    UCT_CUDA_MP_REMOTE_NONE,
-    UCT_CUDA_MP_REMOTE_SRC,
-    UCT_CUDA_MP_REMOTE_DST
-} uct_cuda_mp_remote_t;
-
-
-/**
- * Map the peer's buffer in the current context, which is one of @a device.
- * Called for each relay of a transfer, and for the peer's GPU itself when
- * a path needs its copy engines; from within the start and with the engine's
- * lock held, so it may not call the engine. A mapping must stay until the
- * transfer is released; after a failed start all may go.
- *
- * @param ptr_p  Filled with the address of the transfer's first byte.
- * @return UCS_OK, or an error: the engine then leaves that path out for all
- *         transfers from the same source GPU. Memory of a kind that cannot be
- *         mapped more than once is better started without a function.
- */
-typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
-                                               CUdeviceptr *ptr_p);
-
-
-/**
- * As uct_cuda_mp_start(), where one end is memory of another process.
- *
- * A copy runs at full speed only through a mapping that was opened in the
- * context of its stream: 316 against 72 to 220 GB/s in chunks of 4 MiB between
- * two GPUs, 391 against 91 in one piece from a relay (measured on H200).
- *
- * @param request  The remote end's pointer is its mapping in the other end's
- *                 context; the other end is a GPU of this process. Or it is
- *                 its host memory: then the pointer does not matter, and the
- *                 function is asked for the remote GPU's own context as well.
- * @param map      NULL: the transfer takes one path.
- */
-ucs_status_t uct_cuda_mp_start_remote(uct_cuda_mp_engine_t *engine,
-                                      const uct_cuda_mp_request_t *request,
-                                      uct_cuda_mp_remote_t remote,
-                                      uct_cuda_mp_map_func_t map, void *arg,
-                                      uct_cuda_mp_transfer_t **transfer_p);
 
 
 /**

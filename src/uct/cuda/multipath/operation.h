@@ -13,7 +13,7 @@ BEGIN_C_DECLS
 
 
 /**
- * Offer a transfer to the engine, as to uct_cuda_mp_start_remote().
+ * Offer a transfer to the engine, as to uct_cuda_mp_start().
  *
  * @return UCS_OK: started, and the operation, which is to be posted, follows it
  *         and gives it back before done(). UCS_ERR_UNSUPPORTED: one path is the
@@ -21,8 +21,6 @@ BEGIN_C_DECLS
  */
 ucs_status_t uct_cuda_mp_op_start(uct_cuda_mp_engine_t *engine,
                                   const uct_cuda_mp_request_t *request,
-                                  uct_cuda_mp_remote_t remote,
-                                  uct_cuda_mp_map_func_t map, void *arg,
                                   uct_cuda_op_t *op);
 
 

@@ -88,6 +88,7 @@ typedef struct {
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
     bool                    is_tuned;  /**< As a line of a tuning table says */
+    uint8_t                 reason;    /**< uct_cuda_mp_reason_t, why no plan */
     uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: a tuning
                                             table's word, otherwise AUTO */
     uint64_t                size;      /**< Bytes of the transfer */

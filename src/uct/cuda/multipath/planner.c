@@ -5,6 +5,8 @@
  */
 #include <uct/cuda/multipath/planner.h>
 
+#include <uct/cuda/multipath/reason.h>
+
 #include <float.h>
 #include <string.h>
 
@@ -32,6 +34,7 @@ typedef struct {
     uct_cuda_mp_case_t question;
     double             single_seconds; /* of one plain copy */
     uint32_t           absent;         /* relays */
+    const uct_cuda_mp_constraints_t *constraints; /* or NULL */
     unsigned           num_candidates;
     candidate_t        candidates[UCT_CUDA_MAX_GPUS + 1];
 } problem_t;
@@ -43,15 +46,33 @@ static bool is_absent(const problem_t *problem, const uct_cuda_mp_path_t *path)
            (problem->absent & uct_cuda_end_bit(uct_cuda_mp_path_via(path)));
 }
 
+static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
+                           uint16_t lane)
+{
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+
+    return (constraints != NULL) &&
+           (constraints->absent_lanes[uct_cuda_end_index(from)] &
+            uct_cuda_end_bit(to));
+}
+
 /* Consider a path, if the hardware has it. Returns whether it does. */
 static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
                         double share)
 {
     candidate_t *candidate = &problem->candidates[problem->num_candidates];
+    unsigned hop;
 
     if (is_absent(problem, path) ||
         !uct_cuda_mp_model_path(&problem->question, path, candidate)) {
         return false;
+    }
+
+    for (hop = 0; hop < candidate->hops; ++hop) {
+        if (is_lane_absent(problem->constraints, candidate->lanes[hop])) {
+            return false;
+        }
     }
 
     candidate->share = share;
@@ -578,6 +599,27 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config)
                                                 UCT_CUDA_MP_PLAN_MAX_SIZE;
 }
 
+/* The configuration, or in @a scratch one with less staging memory */
+static const uct_cuda_mp_config_t *
+constrained_config(const uct_cuda_mp_knowledge_t *know,
+                   uct_cuda_mp_config_t *scratch)
+{
+    if ((know->constraints == NULL) || (know->constraints->staging_size == 0)) {
+        return know->config;
+    }
+
+    *scratch              = *know->config;
+    scratch->staging_size = know->constraints->staging_size;
+    return scratch;
+}
+
+size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know)
+{
+    uct_cuda_mp_config_t scratch;
+
+    return uct_cuda_mp_plan_max_size(constrained_config(know, &scratch));
+}
+
 /* Paths and shares that the user has written down. Returns false if the
  * hardware has none of them. */
 static bool problem_set_paths(problem_t *problem, unsigned count,
@@ -723,12 +765,19 @@ static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
 }
 
 /* Are these two ends that something can be copied between? */
-static bool has_direct(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
+static bool has_direct(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
                        uct_cuda_end_t dst)
 {
-    return is_end_of(topo, src) && is_end_of(topo, dst) &&
-           !uct_cuda_end_equal(src, dst) &&
-           (uct_cuda_mp_model_bandwidth(topo, uct_cuda_mp_lane(src, dst)) > 0);
+    uint16_t lane;
+
+    if (!is_end_of(know->topo, src) || !is_end_of(know->topo, dst) ||
+        uct_cuda_end_equal(src, dst)) {
+        return false;
+    }
+
+    lane = uct_cuda_mp_lane(src, dst);
+    return (uct_cuda_mp_model_bandwidth(know->topo, lane) > 0) &&
+           !is_lane_absent(know->constraints, lane);
 }
 
 /* The NUMA node that host memory on the way is of */
@@ -756,118 +805,170 @@ static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
                                    uct_cuda_mp_tuning_model(know->tuning);
 }
 
-void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
-                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
-                           uct_cuda_mp_plan_t *plan)
+/* By what is known before any path is looked at */
+static uct_cuda_mp_reason_t
+find_refusal(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+             uct_cuda_end_t dst, size_t size)
 {
-    const uct_cuda_topo_t *topo        = know->topo;
     const uct_cuda_mp_config_t *config = know->config;
-    uct_cuda_mp_path_t direct          = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
-    uct_cuda_mp_path_t host            = {UCT_CUDA_MP_ROUTE_HOST, -1};
-    bool has_host                      = false;
-    bool is_turn                       = false;
-    bool is_host;
-    const uct_cuda_mp_tuning_line_t *line = NULL;
-    uct_cuda_mp_case_t *question;
+
+    if (config->enable == UCT_CUDA_MP_NO) {
+        return UCT_CUDA_MP_NO_OFF;
+    } else if (!has_direct(know, src, dst)) {
+        return UCT_CUDA_MP_NO_LINK;
+    } else if ((config->min_size != UCT_CUDA_MP_SIZE_AUTO) &&
+               (size < config->min_size)) {
+        return UCT_CUDA_MP_NO_MIN_SIZE;
+    } else if ((size < 2 * ALIGN) ||
+               (size > uct_cuda_mp_plan_max_size_of(know)) ||
+               ((config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
+                (config->enable == UCT_CUDA_MP_YES) &&
+                (size < FORCED_MIN_SIZE))) {
+        return UCT_CUDA_MP_NO_GAIN;
+    }
+
+    return UCT_CUDA_MP_ADMITTED;
+}
+
+static void
+problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
+             const uct_cuda_mp_config_t *config, const uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_case_t *question = &problem->question;
+
+    question->numa          = find_numa(know, plan->src, plan->dst);
+    question->topo          = know->topo;
+    question->config        = config;
+    question->load          = know->load;
+    question->model         = model_of(know);
+    question->src           = plan->src;
+    question->dst           = plan->dst;
+    question->size          = (double)plan->size;
+    problem->num_candidates = 0;
+    problem->absent         = know->absent;
+    problem->constraints    = know->constraints;
+    uct_cuda_mp_model_start(question);
+}
+
+/* The line of a table for a plan, if there is one that counts: not behind
+ * others, nor on a node that lacks relays */
+static const uct_cuda_mp_tuning_line_t *
+find_line(const uct_cuda_mp_knowledge_t *know, const uct_cuda_mp_plan_t *plan)
+{
+    if ((know->tuning == NULL) || uct_cuda_mp_plan_is_host(plan) ||
+        is_queued(know->load) || (know->absent != 0) ||
+        ((know->constraints != NULL) && know->constraints->no_lines)) {
+        return NULL;
+    }
+
+    return uct_cuda_mp_tuning_find(know->tuning, plan->src, plan->dst,
+                                   plan->size);
+}
+
+/* With the direct path as the first candidate. Returns whether it is a turn in
+ * a window. */
+static bool choose_split(const uct_cuda_mp_knowledge_t *know,
+                         problem_t *problem, uct_cuda_mp_plan_t *plan,
+                         split_t *split)
+{
+    const uct_cuda_mp_config_t *config    = problem->question.config;
+    const uct_cuda_mp_path_t host         = {UCT_CUDA_MP_ROUTE_HOST, -1};
+    const bool is_host                    = uct_cuda_mp_plan_is_host(plan);
+    const uct_cuda_mp_tuning_line_t *line = find_line(know, plan);
+    bool has_host;
+
+    problem_add_relays(problem);
+    if (is_host) {
+        problem_sort_host_relays(problem);
+    }
+
+    has_host = !is_host && host_is_free(&problem->question) &&
+               problem_add(problem, &host, 0);
+    if ((line != NULL) && problem_take_line(problem, has_host, line)) {
+        plan->is_tuned = true;
+        plan->graph    = (uint8_t)line->graph;
+        split_of_all(problem, split);
+        return false;
+    }
+
+    problem_choose_relays(problem, has_host);
+    if (config->enable == UCT_CUDA_MP_YES) {
+        split_of_all(problem, split);
+    } else if (uct_cuda_end_is_host(plan->src) && (know->load != NULL) &&
+               (know->load->window > 1)) {
+        return split_window(problem, split);
+    } else {
+        split_best(problem, has_host, split);
+    }
+
+    return false;
+}
+
+/* As configured, or the best. False: one plain copy it is. */
+static bool plan_split(const uct_cuda_mp_knowledge_t *know,
+                       const uct_cuda_mp_config_t *config,
+                       uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
+    bool is_turn                    = false;
     problem_t problem;
     split_t split;
 
-    plan->src        = src;
-    plan->dst        = dst;
-    plan->numa       = 0;
-    plan->num_paths  = 0;
-    plan->num_steps  = 0;
-    plan->size       = size;
-    plan->slot_size  = uct_cuda_mp_slot_size(config);
-    plan->is_tuned   = false;
-    plan->graph      = UCT_CUDA_MP_AUTO;
-    plan->seconds    = plan->single_seconds = 0;
-
-    if ((config->enable == UCT_CUDA_MP_NO) || (size < 2 * ALIGN) ||
-        (size > uct_cuda_mp_plan_max_size(config)) ||
-        !has_direct(topo, src, dst)) {
-        return;
-    }
-
-    if (config->min_size != UCT_CUDA_MP_SIZE_AUTO) {
-        if (size < config->min_size) {
-            return;
-        }
-    } else if ((config->enable == UCT_CUDA_MP_YES) &&
-               (size < FORCED_MIN_SIZE)) {
-        return;
-    }
-
-    is_host                = uct_cuda_mp_plan_ends_host(src, dst);
-    question               = &problem.question;
-    question->numa         = find_numa(know, src, dst);
-    plan->numa             = (int16_t)question->numa;
-    question->topo         = topo;
-    question->config       = config;
-    question->load         = know->load;
-    question->model        = model_of(know);
-    question->src          = src;
-    question->dst          = dst;
-    question->size         = (double)size;
-    problem.num_candidates = 0;
-    problem.absent         = know->absent;
-    uct_cuda_mp_model_start(question);
+    problem_init(&problem, know, config, plan);
+    plan->numa = (int16_t)problem.question.numa;
 
     /* What one plain copy takes, to compare with */
     (void)problem_add(&problem, &direct, 0);
     split_of_all(&problem, &split);
-    problem.single_seconds = uct_cuda_mp_model_single(question, &split);
+    problem.single_seconds = uct_cuda_mp_model_single(&problem.question,
+                                                      &split);
     plan->single_seconds   = problem.single_seconds;
-
-    if (config->num_paths > 0) {
-        if (!problem_set_paths(&problem, config->num_paths, config->paths,
-                               (config->num_shares > 0) ? config->shares :
-                                                        NULL)) {
-            return;
-        }
-
+    if (config->num_paths == 0) {
+        is_turn = choose_split(know, &problem, plan, &split);
+    } else if (problem_set_paths(&problem, config->num_paths, config->paths,
+                                 (config->num_shares > 0) ? config->shares :
+                                                            NULL)) {
         split_of_all(&problem, &split);
     } else {
-        problem_add_relays(&problem);
-        if (is_host) {
-            problem_sort_host_relays(&problem);
-        }
-
-        has_host = !is_host && host_is_free(question) &&
-                   problem_add(&problem, &host, 0);
-        /* Nor do lines speak of a node that lacks relays */
-        if (!is_host && !is_queued(know->load) && (know->absent == 0) &&
-            (know->tuning != NULL)) {
-            line = uct_cuda_mp_tuning_find(know->tuning, src, dst, size);
-        }
-
-        if ((line != NULL) && problem_take_line(&problem, has_host, line)) {
-            plan->is_tuned = true;
-            plan->graph    = (uint8_t)line->graph;
-            split_of_all(&problem, &split);
-        } else {
-            problem_choose_relays(&problem, has_host);
-            if (config->enable == UCT_CUDA_MP_YES) {
-                split_of_all(&problem, &split);
-            } else if (uct_cuda_end_is_host(src) && (know->load != NULL) &&
-                       (know->load->window > 1)) {
-                is_turn = split_window(&problem, &split);
-            } else {
-                split_best(&problem, has_host, &split);
-            }
-        }
+        return false;
     }
 
     if ((split.count == 0) ||
         (!plan->is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
          !is_worthwhile(&problem, &split))) {
-        return;
+        return false;
     }
 
     plan->seconds = split.seconds;
-    plan_write(&problem, &split, size, plan);
-    if (!is_turn && (plan->num_paths == 1) &&
-        (plan->paths[0].path.route == UCT_CUDA_MP_ROUTE_DIRECT)) {
+    plan_write(&problem, &split, plan->size, plan);
+    return is_turn || (plan->num_paths != 1) ||
+           (plan->paths[0].path.route != UCT_CUDA_MP_ROUTE_DIRECT);
+}
+
+void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
+                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
+                           uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_config_t scratch;
+    const uct_cuda_mp_config_t *config = constrained_config(know, &scratch);
+
+    plan->src       = src;
+    plan->dst       = dst;
+    plan->numa      = 0;
+    plan->num_paths = 0;
+    plan->num_steps = 0;
+    plan->size      = size;
+    plan->slot_size = uct_cuda_mp_slot_size(config);
+    plan->is_tuned  = false;
+    plan->graph     = UCT_CUDA_MP_AUTO;
+    plan->seconds   = plan->single_seconds = 0;
+    plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
+    if (plan->reason != UCT_CUDA_MP_ADMITTED) {
+        return;
+    }
+
+    if (!plan_split(know, config, plan) || (plan->num_paths == 0)) {
+        plan->reason    = UCT_CUDA_MP_NO_GAIN;
         plan->num_paths = 0;
         plan->num_steps = 0;
     }
@@ -889,6 +990,7 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
     plan->size       = size;
     plan->slot_size  = 0;
     plan->is_tuned   = false;
+    plan->reason     = UCT_CUDA_MP_ADMITTED;
     plan->graph      = UCT_CUDA_MP_NO;
     plan->seconds    = plan->single_seconds = 0;
     part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
@@ -950,7 +1052,7 @@ static size_t least_tuned_size(const uct_cuda_mp_knowledge_t *know,
 static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
                          uct_cuda_mp_plan_t *scratch)
 {
-    size_t largest = uct_cuda_mp_plan_max_size(know->config);
+    size_t largest = uct_cuda_mp_plan_max_size_of(know);
     size_t low     = 2 * ALIGN;
     size_t high    = low;
     size_t middle;

@@ -17,6 +17,16 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_PLAN_MAX_SIZE (1ul << 30)
 
 
+/** What could not be had, and plans do without. Zeroed: nothing is missing. */
+typedef struct {
+    /** By where a lane begins: uct_cuda_end_bit() of where it ends */
+    uint32_t absent_lanes[UCT_CUDA_NUM_ENDS];
+    bool     no_lines;     /**< Lines of a table do not count: its relays are
+                                told by their rank among all of them */
+    size_t   staging_size; /**< Bytes a device at most; 0: as configured */
+} uct_cuda_mp_constraints_t;
+
+
 /** All that a plan is made from. Whoever adds to it leaves callers as they are:
  *  what is not named is NULL and means "nothing known". */
 typedef struct {
@@ -29,6 +39,7 @@ typedef struct {
                                              without one the built-in ones */
     const int                  *numa;   /**< Node of the end that is host
                                              memory; NULL: the GPU's own */
+    const uct_cuda_mp_constraints_t *constraints; /**< NULL: none */
     uint32_t                   absent;  /**< Relays that cannot be used for the
                                              time being: uct_cuda_end_bit() */
 } uct_cuda_mp_knowledge_t;
@@ -39,6 +50,9 @@ typedef struct {
  * every choice of paths has a plan for. Larger ones go piece by piece.
  */
 size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
+
+/** The same with constraints. */
+size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know);
 
 
 /**
@@ -53,8 +67,8 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
  * @param src   A GPU of the topology, or host memory. Anything else, or what
  *              equals @a dst, gives "one path is best".
  * @param size  Bytes, at most uct_cuda_mp_plan_max_size().
- * @param plan  Filled; num_paths is 0 when one plain copy is best. One path: by
- *              turns in a window, or as the user has it.
+ * @param plan  Filled; num_paths is 0 when one plain copy is best, and reason
+ *              says why. One path: by turns in a window, or as the user has it.
  */
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
                            uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,

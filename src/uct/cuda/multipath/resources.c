@@ -160,24 +160,16 @@ int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
                                      uct_cuda_mp_lane_to(number)));
 }
 
-/* Is the remote end's address itself good for a device's context? */
-static bool has_own_mapping(const uct_cuda_mp_ends_t *ends, int device)
-{
-    return !uct_cuda_mp_ends_is_host(ends) &&
-           (device == uct_cuda_mp_ends_local(ends));
-}
-
 uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                                       const uct_cuda_mp_step_t *step)
 {
     const uct_cuda_end_t from = uct_cuda_mp_lane_from(step->lane);
     const uct_cuda_end_t to   = uct_cuda_mp_lane_to(step->lane);
-    const int device          = uct_cuda_mp_rsc_lane_device(ends, step->lane);
 
-    return (!has_own_mapping(ends, device) &&
-            (uct_cuda_end_equal(from, ends->remote) ||
-             uct_cuda_end_equal(to, ends->remote))) ?
-                   uct_cuda_end_gpu(device) :
+    return (uct_cuda_end_equal(from, ends->remote) ||
+            uct_cuda_end_equal(to, ends->remote)) ?
+                   uct_cuda_end_gpu(
+                           uct_cuda_mp_rsc_lane_device(ends, step->lane)) :
                    uct_cuda_end_none();
 }
 
@@ -521,8 +513,7 @@ static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
 
     if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
         is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
-        if (!has_own_mapping(ends, device) &&
-            uct_cuda_end_equal(ends->remote,
+        if (uct_cuda_end_equal(ends->remote,
                                is_src ? ends->src_end : ends->dst_end)) {
             return ends->mapped[device] + offset;
         }

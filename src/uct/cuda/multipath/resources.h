@@ -8,6 +8,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/multipath/request.h>
 #include <uct/cuda/multipath/staging.h>
 
 BEGIN_C_DECLS
@@ -28,60 +29,8 @@ typedef struct {
 } uct_cuda_mp_lane_t;
 
 
-/** Where a transfer's two ends are. */
-typedef struct {
-    CUdeviceptr  src;
-    CUdeviceptr  dst;
-    /** A GPU, or host memory that is page-locked for all contexts; not both
-     *  are host memory */
-    uct_cuda_end_t src_end;
-    uct_cuda_end_t dst_end;
-    /** The one of them, or none, whose memory is another process's: src or dst
-     *  is good for the other end's context only, and for none if that is the
-     *  host's. */
-    uct_cuda_end_t remote;
-    /** The remote end's address in the contexts of other devices, and in its
-     *  own if the other end is the host's */
-    CUdeviceptr  mapped[UCT_CUDA_MAX_GPUS];
-    /** Where in the host's end, in bytes and ascending, a piece of page-locked
-     *  memory ends and another begins: no copy may cross that */
-    unsigned     num_cuts;
-    const size_t *cuts;
-} uct_cuda_mp_ends_t;
-
-
-/** Is one of the ends host memory? */
-static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_ends_t *ends)
-{
-    return uct_cuda_mp_plan_ends_host(ends->src_end, ends->dst_end);
-}
-
-
-/**
- * The device that a transfer belongs to, whose context its completion is of:
- * that of the end that is this process's own, or of the source if both are. If
- * one is host memory, the other one's: there is no other.
- */
-static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_ends_t *ends)
-{
-    if (!uct_cuda_mp_ends_is_host(ends) &&
-        uct_cuda_end_equal(ends->src_end, ends->remote)) {
-        return uct_cuda_end_device(ends->dst_end);
-    }
-
-    return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(ends->src_end, ends->dst_end));
-}
-
-
-/** Is a GPU an end with memory of this process? */
-static inline bool
-uct_cuda_mp_ends_is_local_gpu(const uct_cuda_mp_ends_t *ends, int device)
-{
-    return !uct_cuda_end_is_device(ends->remote, device) &&
-           (uct_cuda_end_is_device(ends->src_end, device) ||
-            uct_cuda_end_is_device(ends->dst_end, device));
-}
+/** What of it executors read: where its ends are. */
+typedef uct_cuda_mp_request_t uct_cuda_mp_ends_t;
 
 
 /** UCS_OK or UCS_ERR_NO_MEMORY. Asks nothing of the driver. */
@@ -111,8 +60,7 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
 
 /**
  * GPU in whose context a step reads or writes the remote end, and which
- * therefore needs a mapping of it; none also if it is the local end's, which
- * has one.
+ * therefore needs a mapping of it; or none.
  */
 uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
                                       const uct_cuda_mp_step_t *step);

@@ -52,6 +52,9 @@ static bool start_engine(const uct_cuda_host_request_t *request,
         .src_end  = to_gpu ? uct_cuda_end_host() : request->gpu_end,
         .dst_end  = to_gpu ? request->gpu_end : uct_cuda_end_host(),
         .size     = request->length,
+        .remote   = is_own ? uct_cuda_end_none() : request->gpu_end,
+        .map      = request->map,
+        .map_arg  = request->arg,
         .num_cuts = pieces->count - 1,
         .cuts     = pieces->ends
     };
@@ -60,18 +63,14 @@ static bool start_engine(const uct_cuda_host_request_t *request,
         !request->may_split ||
         (is_own && (request->length < UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) ||
         !uct_cuda_mp_wants_host(request->engine, request->length) ||
-        !uct_cuda_mp_may_split(request->engine, mp_request.src_end,
-                               mp_request.dst_end, request->length) ||
+        (uct_cuda_mp_admit(request->engine, &mp_request) !=
+         UCT_CUDA_MP_ADMITTED) ||
         (is_own && !is_gpu_memory(request))) {
         return false;
     }
 
     mp_request.host_numa = find_numa(request->host);
-    return uct_cuda_mp_op_start(request->engine, &mp_request,
-                                is_own ? UCT_CUDA_MP_REMOTE_NONE :
-                                to_gpu ? UCT_CUDA_MP_REMOTE_DST :
-                                         UCT_CUDA_MP_REMOTE_SRC,
-                                request->map, request->arg, op) == UCS_OK;
+    return uct_cuda_mp_op_start(request->engine, &mp_request, op) == UCS_OK;
 }
 
 

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The third phase of a transfer: contexts, streams, staging memory and mappings
+ * for its plan. What cannot be had is told to the planner, as a constraint.
+ */
+#include <uct/cuda/multipath/engine.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+
+
+/* Staging memory shrinks to this before a path is given up */
+#define STAGING_MIN_SIZE (1ul << 20)
+
+
+static void drop_lane(uct_cuda_mp_constraints_t *constraints,
+                      uct_cuda_end_t from, uct_cuda_end_t to)
+{
+    constraints->absent_lanes[uct_cuda_end_index(from)] |= uct_cuda_end_bit(to);
+}
+
+/*
+ * Drops a lane between a relay and one of a transfer's ends, and with it those
+ * of the relay with all other GPUs. But an unreachable pair says nothing of the
+ * relay's other links.
+ */
+static void drop_relay(uct_cuda_mp_constraints_t *constraints,
+                       uct_cuda_end_t relay, uct_cuda_end_t end, bool is_first,
+                       ucs_status_t status)
+{
+    uct_cuda_end_t other;
+    int gpu;
+
+    for (gpu = 0; gpu < UCT_CUDA_MAX_GPUS; ++gpu) {
+        other = uct_cuda_end_gpu(gpu);
+        if ((status != UCS_ERR_UNREACHABLE) || uct_cuda_end_equal(other, end)) {
+            drop_lane(constraints, is_first ? other : relay,
+                      is_first ? relay : other);
+        }
+    }
+}
+
+/* Between GPUs host staging either works or does not */
+static void drop_host_staging(uct_cuda_mp_constraints_t *constraints)
+{
+    int gpu;
+
+    for (gpu = 0; gpu < UCT_CUDA_MAX_GPUS; ++gpu) {
+        drop_lane(constraints, uct_cuda_end_gpu(gpu), uct_cuda_end_host());
+        drop_lane(constraints, uct_cuda_end_host(), uct_cuda_end_gpu(gpu));
+    }
+}
+
+/* A path that does not work */
+static void constrain_path(uct_cuda_mp_core_t *core,
+                           const uct_cuda_mp_path_t *path,
+                           const uct_cuda_mp_request_t *request,
+                           ucs_status_t status)
+{
+    const uct_cuda_end_t src = request->src_end;
+    const uct_cuda_end_t dst = request->dst_end;
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const int kind           = uct_cuda_mp_kind(request);
+    char name[16], from[16], to[16];
+    uct_cuda_mp_constraints_t *constraints = &core->kinds[kind].constraints;
+
+    if (uct_cuda_end_is_none(via)) {
+        drop_lane(constraints, src, dst);
+    } else if (uct_cuda_end_is_host(via)) {
+        drop_host_staging(constraints);
+    } else if (uct_cuda_end_is_host(src)) {
+        drop_relay(constraints, via, dst, false, status);
+    } else {
+        constraints->no_lines = true;
+        drop_relay(constraints, via, src, true, status);
+    }
+
+    uct_cuda_mp_path_str(path, name, sizeof(name));
+    uct_cuda_end_str(src, from, sizeof(from));
+    uct_cuda_end_str(dst, to, sizeof(to));
+    if (status == UCS_ERR_UNREACHABLE) {
+        uct_cuda_info("path \"%s\" from %s to %s cannot be used", name, from,
+                      to);
+    } else {
+        uct_cuda_warn("path \"%s\" from %s to %s could not be set up (%s) and "
+                      "is not used any more",
+                      name, from, to,
+                      (status == UCS_ERR_NO_MEMORY) ? "out of memory" :
+                                                      "see above");
+    }
+
+    uct_cuda_mp_core_update_min_size(core, kind);
+}
+
+/* Out of staging memory: less of it may do */
+static bool constrain_staging(uct_cuda_mp_core_t *core)
+{
+    size_t size = core->kinds[0].constraints.staging_size;
+    int kind;
+
+    size = (size == 0) ? core->config.staging_size : size;
+    if (size <= STAGING_MIN_SIZE) {
+        return false;
+    }
+
+    size = (size / 4 < STAGING_MIN_SIZE) ? STAGING_MIN_SIZE : size / 4;
+    for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
+        core->kinds[kind].constraints.staging_size = size;
+    }
+
+    if (!core->is_shrink_told) {
+        core->is_shrink_told = true;
+        uct_cuda_warn("out of memory for staging: trying less than "
+                      "MULTIPATH_STAGING_SIZE");
+    }
+
+    return true;
+}
+
+/* Has the remote end mapped in the current context */
+static ucs_status_t map_here(uct_cuda_mp_transfer_t *transfer, int device)
+{
+    uct_cuda_mp_request_t *request = &transfer->request;
+    ucs_status_t status;
+
+    status = request->map(request->map_arg, device, &request->mapped[device]);
+    if (status != UCS_OK) {
+        request->mapped[device] = 0;
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
+/* ... for whom a step wants it in */
+static ucs_status_t map_in(uct_cuda_mp_core_t *core,
+                           uct_cuda_mp_transfer_t *transfer, int device)
+{
+    ucs_status_t status;
+
+    if (transfer->request.mapped[device] != 0) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(core->rsc, device));
+    if (status == UCS_OK) {
+        status = map_here(transfer, device);
+        uct_cuda_ctx_pop();
+    }
+
+    return status;
+}
+
+/* The remote end in the context that the transport has made current, in which
+ * a plain copy would need it, too */
+static bool map_local(uct_cuda_mp_transfer_t *transfer)
+{
+    const uct_cuda_mp_request_t *request = &transfer->request;
+    const int local                      = uct_cuda_mp_ends_local(request);
+
+    return uct_cuda_end_is_none(request->remote) ||
+           uct_cuda_mp_ends_is_host(request) ||
+           (request->mapped[local] != 0) ||
+           (map_here(transfer, local) == UCS_OK);
+}
+
+static ucs_status_t prepare(uct_cuda_mp_core_t *core,
+                            uct_cuda_mp_transfer_t *transfer, unsigned *path_p)
+{
+    const uct_cuda_mp_plan_t *plan = &core->plan;
+    uct_cuda_end_t reader;
+    ucs_status_t status;
+    unsigned i;
+
+    status = uct_cuda_mp_rsc_prepare(core->rsc, plan, &transfer->request,
+                                     path_p);
+    for (i = 0; (status == UCS_OK) && (i < plan->num_steps); ++i) {
+        reader = uct_cuda_mp_rsc_remote_reader(&transfer->request,
+                                               &plan->steps[i]);
+        if (uct_cuda_end_is_gpu(reader)) {
+            *path_p = plan->steps[i].path;
+            status  = map_in(core, transfer, uct_cuda_end_device(reader));
+        }
+    }
+
+    return status;
+}
+
+uct_cuda_mp_acquired_t
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
+                    uint32_t *absent)
+{
+    const uct_cuda_mp_request_t *request = &transfer->request;
+    ucs_status_t status                  = UCS_OK;
+    unsigned failed;
+
+    if (!map_local(transfer)) {
+        return UCT_CUDA_MP_GIVE_UP;
+    }
+
+    if (core->starter != NULL) {
+        status = uct_cuda_mp_starter_check(core->starter, &core->plan, request,
+                                           absent, &failed);
+    }
+
+    if (status == UCS_INPROGRESS) {
+        return (*absent == UCT_CUDA_MP_ABSENT_ALL) ? UCT_CUDA_MP_GIVE_UP :
+                                                     UCT_CUDA_MP_ASK_AGAIN;
+    }
+
+    if (status == UCS_OK) {
+        status = prepare(core, transfer, &failed);
+    }
+
+    if (status == UCS_OK) {
+        return UCT_CUDA_MP_ACQUIRED;
+    }
+
+    /* Every turn leaves fewer paths or less staging, so that they end */
+    if ((status != UCS_ERR_NO_MEMORY) || !constrain_staging(core)) {
+        constrain_path(core, &core->plan.paths[failed].path, request, status);
+    }
+
+    return UCT_CUDA_MP_ASK_AGAIN;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The first phase of a transfer: yes or no, and why. */
+#include <uct/cuda/multipath/engine.h>
+
+#include <uct/cuda/base/ctx.h>
+
+
+const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason)
+{
+    static const char *reasons[UCT_CUDA_MP_NO_LAST] = {
+        [UCT_CUDA_MP_ADMITTED] = "several paths carry it",
+        [UCT_CUDA_MP_NO_OFF] = "UCX_CUDA_IPC_MULTIPATH is n",
+        [UCT_CUDA_MP_NO_HIDDEN] =
+                "the peer's GPU is not visible to this process "
+                "(CUDA_VISIBLE_DEVICES)",
+        [UCT_CUDA_MP_NO_SAME_END] = "both ends are the same",
+        [UCT_CUDA_MP_NO_INDEX] =
+                "there are more GPUs than plans have room for",
+        [UCT_CUDA_MP_NO_MAPPING] =
+                "the peer's memory can be mapped in one context only",
+        [UCT_CUDA_MP_NO_SMALL] =
+                "no transfer of this size gains on this node",
+        [UCT_CUDA_MP_NO_ALONE] =
+                "with nothing ahead of it, no transfer of this size gains on "
+                "this node",
+        [UCT_CUDA_MP_NO_TWO_CONTEXTS] =
+                "its GPU was a relay before the program had a context there",
+        [UCT_CUDA_MP_NO_NODE] = "nothing is known of the node yet",
+        [UCT_CUDA_MP_NO_MIN_SIZE] =
+                "the message is smaller than UCX_CUDA_IPC_MULTIPATH_MIN_SIZE",
+        [UCT_CUDA_MP_NO_LINK] =
+                "the two are no peers: the driver offers no access between "
+                "them",
+        [UCT_CUDA_MP_NO_GAIN] =
+                "no set of paths that may be used is sure to gain 2 % over one "
+                "path",
+        [UCT_CUDA_MP_NO_RESOURCES] = "what the paths need is not to be had"
+    };
+
+    return reasons[reason];
+}
+
+static bool has_company(const uct_cuda_mp_thresholds_t *thresholds,
+                        const uct_cuda_mp_request_t *request)
+{
+    return uct_cuda_mp_ends_is_host(request) ? (thresholds->window > 1) :
+                                               (thresholds->queued > 0);
+}
+
+uct_cuda_mp_reason_t
+uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
+                     const uct_cuda_mp_request_t *request)
+{
+    if (thresholds->is_off) {
+        return UCT_CUDA_MP_NO_OFF;
+    } else if (uct_cuda_end_is_hidden(request->src_end) ||
+               uct_cuda_end_is_hidden(request->dst_end)) {
+        return UCT_CUDA_MP_NO_HIDDEN;
+    } else if (!uct_cuda_end_has_index(request->src_end) ||
+               !uct_cuda_end_has_index(request->dst_end)) {
+        return UCT_CUDA_MP_NO_INDEX;
+    } else if (uct_cuda_end_equal(request->src_end, request->dst_end)) {
+        return UCT_CUDA_MP_NO_SAME_END;
+    } else if (!uct_cuda_end_is_none(request->remote) &&
+               (request->map == NULL)) {
+        return UCT_CUDA_MP_NO_MAPPING;
+    } else if (request->size < thresholds->min_size) {
+        return UCT_CUDA_MP_NO_SMALL;
+    } else if ((request->size < thresholds->alone_min_size) &&
+               !has_company(thresholds, request)) {
+        return UCT_CUDA_MP_NO_ALONE;
+    }
+
+    return UCT_CUDA_MP_ADMITTED;
+}
+
+/* A GPU was a relay before the program had memory there: the engine's streams
+ * are not of its context, where the peer's memory is mapped */
+static bool end_has_two_contexts(const uct_cuda_mp_request_t *request)
+{
+    const uct_cuda_end_t ends[] = {request->src_end, request->dst_end};
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        if (uct_cuda_end_is_gpu(ends[i]) &&
+            !uct_cuda_end_equal(ends[i], request->remote) &&
+            uct_cuda_ctx_has_two(uct_cuda_end_device(ends[i]))) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
+                                       const uct_cuda_mp_request_t *request)
+{
+    const uct_cuda_mp_core_t *core      = uct_cuda_mp_core(super);
+    const bool is_host                  = uct_cuda_mp_ends_is_host(request);
+    uct_cuda_mp_thresholds_t thresholds = {
+        .is_off         = (core->config.enable == UCT_CUDA_MP_NO),
+        .min_size       = __atomic_load_n(is_host ? &super->host_min_size :
+                                                    &super->min_size,
+                                          __ATOMIC_RELAXED),
+        .alone_min_size = __atomic_load_n(&core->kinds[is_host].alone_min_size,
+                                          __ATOMIC_RELAXED)
+    };
+    uct_cuda_mp_reason_t reason;
+
+    if (uct_cuda_end_has_index(request->src_end) &&
+        uct_cuda_end_has_index(request->dst_end)) {
+        uct_cuda_mp_traffic_peek(core->traffic, request->src_end,
+                                 request->dst_end, &thresholds.queued,
+                                 &thresholds.window);
+    }
+
+    reason = uct_cuda_mp_admit_by(&thresholds, request);
+    if ((reason == UCT_CUDA_MP_ADMITTED) && end_has_two_contexts(request)) {
+        reason = UCT_CUDA_MP_NO_TWO_CONTEXTS;
+    }
+
+    return reason;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The inside of an engine, for the files that are its phases:
+ *
+ *   admit.c     is a transfer taken, and why not
+ *   planner.c   how it is cut up: a pure function
+ *   acquire.c   what the plan needs is created and mapped, or is a constraint
+ *               that the planner is asked again with
+ *   transfer.c  submitted, asked for its progress, completed, released
+ *
+ * multipath.c makes engines, and what they know of the node.
+ */
+#ifndef UCT_CUDA_MP_ENGINE_H
+#define UCT_CUDA_MP_ENGINE_H
+
+#include <uct/cuda/multipath/admit.h>
+#include <uct/cuda/multipath/completion.h>
+#include <uct/cuda/multipath/executor.h>
+#include <uct/cuda/multipath/multipath.h>
+#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/multipath/resources.h>
+#include <uct/cuda/multipath/starter.h>
+#include <uct/cuda/multipath/traffic.h>
+
+#include <pthread.h>
+
+BEGIN_C_DECLS
+
+
+/** Transfers between GPUs, and those with host memory: an index. */
+enum {
+    UCT_CUDA_MP_KIND_GPU,
+    UCT_CUDA_MP_KIND_HOST,
+    UCT_CUDA_MP_NUM_KINDS
+};
+
+
+/** What an engine knows for transfers of one kind. */
+typedef struct {
+    uct_cuda_mp_constraints_t constraints;
+    size_t                    alone_min_size; /**< With nothing ahead of it; 0:
+                                                   unknown */
+} uct_cuda_mp_kind_t;
+
+
+typedef struct {
+    uct_cuda_mp_engine_t   super;
+    pthread_mutex_t        lock; /**< For all below; order: base/thread.h */
+    uct_cuda_mp_config_t   config;
+    uct_cuda_mp_rsc_t      *rsc;
+    uct_cuda_mp_starter_t  *starter; /**< NULL: whoever needs something waits */
+    uct_cuda_mp_executors_t executors;
+    uct_cuda_mp_used_t     used; /**< By the transfer being started */
+    uct_cuda_mp_traffic_t  *traffic;
+    uct_cuda_mp_transfer_t *free;
+    uct_cuda_mp_transfer_t *active; /**< Started and not yet released */
+    const uct_cuda_topo_t  *topo;   /**< NULL: unknown */
+    bool                   is_learned;
+    bool                   is_hidden_told;
+    bool                   is_shrink_told;
+    uct_cuda_mp_kind_t     kinds[UCT_CUDA_MP_NUM_KINDS];
+    bool                   was_alone; /**< The transfer before this one */
+    uct_cuda_mp_tuning_t   *tuning; /**< Or NULL */
+    uct_cuda_mp_load_t     load; /**< That the transfer being started meets */
+    uct_cuda_mp_plan_t     plan; /**< Of that transfer, or of its piece */
+} uct_cuda_mp_core_t;
+
+
+struct uct_cuda_mp_transfer {
+    uct_cuda_mp_core_t     *core;
+    uct_cuda_mp_transfer_t *next; /**< On either list */
+    uct_cuda_mp_transfer_t *prev; /**< On the list of active ones */
+    uct_cuda_mp_request_t  request;
+    uct_cuda_mp_completion_t completion;
+    uct_cuda_mp_held_t     *held; /**< Until it has ended */
+    ucs_status_t           status;
+    unsigned               num_steps;
+    unsigned               num_tests;
+    bool                   is_alone; /**< As the last one was */
+    uct_cuda_mp_flow_t     flow;
+};
+
+
+static inline uct_cuda_mp_core_t *
+uct_cuda_mp_core(uct_cuda_mp_engine_t *engine)
+{
+    return (uct_cuda_mp_core_t*)engine;
+}
+
+static inline int uct_cuda_mp_kind(const uct_cuda_mp_request_t *request)
+{
+    return uct_cuda_mp_ends_is_host(request) ? UCT_CUDA_MP_KIND_HOST :
+                                               UCT_CUDA_MP_KIND_GPU;
+}
+
+
+/** Look at the node if that has not been done. False: not yet, in
+ *  MULTIPATH_START=background. */
+bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core);
+
+/** What the planner gets. */
+void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
+                           const uct_cuda_mp_load_t *load,
+                           uct_cuda_mp_knowledge_t *know_p);
+
+/** There are other constraints for transfers of a kind. */
+void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind);
+
+/** Forget what was of devices that the program has reset. */
+void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core);
+
+
+typedef enum {
+    UCT_CUDA_MP_ACQUIRED,
+    UCT_CUDA_MP_ASK_AGAIN, /**< There are constraints that the plan did not
+                                reckon with */
+    UCT_CUDA_MP_GIVE_UP    /**< This transfer takes one path */
+} uct_cuda_mp_acquired_t;
+
+/**
+ * Create and map what the engine's plan needs and is not there yet: the only
+ * place that does. What is not to be had becomes a constraint of the kind.
+ *
+ * @param absent  Relays that are not there yet, as the planner takes it: some
+ *                may be added.
+ */
+uct_cuda_mp_acquired_t
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
+                    uint32_t *absent);
+
+
+END_C_DECLS
+
+#endif

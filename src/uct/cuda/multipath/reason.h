@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Why a transfer is one plain copy: one list, for logs, --plan and tests. */
+#ifndef UCT_CUDA_MP_REASON_H
+#define UCT_CUDA_MP_REASON_H
+
+#include <ucs/sys/compiler_def.h>
+
+BEGIN_C_DECLS
+
+
+/** Why one plain copy carries a transfer. The first phase says no with those up
+ *  to TWO_CONTEXTS; the planner, or what is to be had, with the others. */
+typedef enum {
+    UCT_CUDA_MP_ADMITTED, /**< It does not: several paths, or another one */
+    UCT_CUDA_MP_NO_OFF,
+    UCT_CUDA_MP_NO_HIDDEN,
+    UCT_CUDA_MP_NO_SAME_END,
+    UCT_CUDA_MP_NO_INDEX,
+    UCT_CUDA_MP_NO_MAPPING,
+    UCT_CUDA_MP_NO_SMALL,
+    UCT_CUDA_MP_NO_ALONE,
+    UCT_CUDA_MP_NO_TWO_CONTEXTS,
+    UCT_CUDA_MP_NO_NODE,
+    UCT_CUDA_MP_NO_MIN_SIZE,
+    UCT_CUDA_MP_NO_LINK,
+    UCT_CUDA_MP_NO_GAIN,
+    UCT_CUDA_MP_NO_RESOURCES,
+    UCT_CUDA_MP_NO_LAST
+} uct_cuda_mp_reason_t;
+
+
+/** Half a sentence, for people: "several paths carry it", ... */
+const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason);
+
+
+END_C_DECLS
+
+#endif

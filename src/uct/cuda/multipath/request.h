@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a transport wants moved: made by it once, and the same through all
+ * phases of the transfer.
+ */
+#ifndef UCT_CUDA_MP_REQUEST_H
+#define UCT_CUDA_MP_REQUEST_H
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/multipath/plan.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+BEGIN_C_DECLS
+
+
+/**
+ * Map the remote end in the current context, which is one of @a device. For the
+ * local end's GPU that is the context which was current at the start; for each
+ * relay of a transfer, and for the remote GPU itself when a path needs its copy
+ * engines, one of the engine's. Called from within the start and with the
+ * engine's lock held, so it may not call the engine.
+ *
+ * A mapping must stay until the transfer is released; if it does not start, all
+ * may go.
+ *
+ * @param ptr_p  Filled with the address of the transfer's first byte.
+ * @return UCS_OK, or an error: the engine then leaves that path out for all
+ *         transfers from the same source GPU, and with the local end's GPU this
+ *         one transfer alone.
+ */
+typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
+                                               CUdeviceptr *ptr_p);
+
+
+/**
+ * A transfer, between two GPUs or between host memory and one. Pointers must be
+ * usable by copies of this process.
+ *
+ * Host memory is page-locked for all contexts (CU_MEMHOSTREGISTER_PORTABLE or
+ * the driver's own) and stays so until the transfer is released.
+ *
+ * A copy runs at full speed only through a mapping that was opened in the
+ * context of its stream: 316 against 72 to 220 GB/s in chunks of 4 MiB between
+ * two GPUs, 391 against 91 in one piece from a relay (measured on H200). Hence
+ * a function, and no pointer, for memory of another process.
+ */
+typedef struct {
+    CUdeviceptr    src;
+    CUdeviceptr    dst;
+    uct_cuda_end_t src_end;   /**< A GPU, or host memory, which ... */
+    uct_cuda_end_t dst_end;   /**< ... not both of them are */
+    size_t         size;      /**< Bytes */
+    /** The one of them, or none, whose memory is another process's. Its pointer
+     *  does not matter; the other end is this process's own. */
+    uct_cuda_end_t remote;
+    /** Of the remote end's memory. NULL: it is of a kind that cannot be mapped
+     *  more than once, and the transfer takes one path. */
+    uct_cuda_mp_map_func_t map;
+    void           *map_arg;
+    int            host_numa; /**< Node of host memory, -1 if unknown. This and
+                                   what follows counts for such memory only. */
+    /** Where in it, in bytes and ascending, one piece of page-locked memory
+     *  ends and another begins: the driver refuses a copy across. Needed during
+     *  the start only. */
+    unsigned       num_cuts;
+    const size_t   *cuts;
+    /** For the engine: the remote end's address in GPUs' contexts, or 0 */
+    CUdeviceptr    mapped[UCT_CUDA_MAX_GPUS];
+} uct_cuda_mp_request_t;
+
+
+/** Is one of the ends host memory? */
+static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_request_t *ends)
+{
+    return uct_cuda_mp_plan_ends_host(ends->src_end, ends->dst_end);
+}
+
+
+/**
+ * The device that a transfer belongs to, whose context its completion is of:
+ * that of the end that is this process's own, or of the source if both are. If
+ * one is host memory, the other one's: there is no other.
+ */
+static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_request_t *ends)
+{
+    if (!uct_cuda_mp_ends_is_host(ends) &&
+        uct_cuda_end_equal(ends->src_end, ends->remote)) {
+        return uct_cuda_end_device(ends->dst_end);
+    }
+
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(ends->src_end, ends->dst_end));
+}
+
+
+/** Is a GPU an end with memory of this process? */
+static inline bool
+uct_cuda_mp_ends_is_local_gpu(const uct_cuda_mp_request_t *ends, int device)
+{
+    return !uct_cuda_end_is_device(ends->remote, device) &&
+           (uct_cuda_end_is_device(ends->src_end, device) ||
+            uct_cuda_end_is_device(ends->dst_end, device));
+}
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A transfer from its start to its release: admitted, planned, what it needs
+ * acquired, submitted, completed. Wherever that does not work out it is one
+ * plain copy, the caller's.
+ */
+#include <uct/cuda/multipath/engine.h>
+
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/multipath/checker.h>
+
+#include <stdlib.h>
+
+
+#define PIECE_ALIGN 4096ul
+
+/* Tests of a transfer between two looks at who else is there: some 20 us */
+#define TESTS_A_LOOK 16
+
+
+static void
+list_active(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
+{
+    transfer->prev = NULL;
+    transfer->next = core->active;
+    if (transfer->next != NULL) {
+        transfer->next->prev = transfer;
+    }
+
+    core->active = transfer;
+}
+
+static void
+unlist_active(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
+{
+    if (transfer->prev != NULL) {
+        transfer->prev->next = transfer->next;
+    } else {
+        core->active = transfer->next;
+    }
+
+    if (transfer->next != NULL) {
+        transfer->next->prev = transfer->prev;
+    }
+}
+
+
+/* One of those that have been, unless more are under way than ever */
+static uct_cuda_mp_transfer_t *
+get_transfer(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
+{
+    uct_cuda_mp_transfer_t *transfer = core->free;
+
+    if (transfer != NULL) {
+        core->free = transfer->next;
+    } else {
+        transfer = malloc(sizeof(*transfer));
+        if (transfer == NULL) {
+            return NULL;
+        }
+    }
+
+    transfer->core      = core;
+    transfer->request   = *request;
+    transfer->held      = NULL;
+    transfer->status    = UCS_INPROGRESS;
+    transfer->num_tests = 0;
+    return transfer;
+}
+
+static void put_transfer(uct_cuda_mp_transfer_t *transfer)
+{
+    uct_cuda_mp_core_t *core = transfer->core;
+
+    transfer->next = core->free;
+    core->free     = transfer;
+}
+
+
+/* -------------------------------------------------------------------- plan */
+
+static void log_plan(const uct_cuda_mp_core_t *core)
+{
+    const uct_cuda_mp_plan_t *plan = &core->plan;
+    char from[16], to[16];
+
+    uct_cuda_debug("%s to %s, %zu bytes: %u paths, %u copies; %u transfers "
+                   "ahead; %s",
+                   uct_cuda_end_str(plan->src, from, sizeof(from)),
+                   uct_cuda_end_str(plan->dst, to, sizeof(to)),
+                   (size_t)plan->size, plan->num_paths, plan->num_steps,
+                   core->load.queued,
+                   uct_cuda_mp_reason_str(
+                           (uct_cuda_mp_reason_t)plan->reason));
+}
+
+/* Make a plan whose needs are met, of the transfer or of a piece. Its reason is
+ * the answer. */
+static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
+                                      uct_cuda_mp_transfer_t *transfer,
+                                      size_t size)
+{
+    const uct_cuda_mp_request_t *request = &transfer->request;
+    uct_cuda_mp_plan_t *plan             = &core->plan;
+    uct_cuda_mp_acquired_t acquired      = UCT_CUDA_MP_ASK_AGAIN;
+    uct_cuda_mp_knowledge_t know;
+
+    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(request), &core->load, &know);
+    know.numa = (request->host_numa >= 0) ? &request->host_numa : NULL;
+    while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
+        uct_cuda_mp_plan_make(&know, request->src_end, request->dst_end, size,
+                              plan);
+        log_plan(core);
+        if (plan->num_paths == 0) {
+            break;
+        }
+
+        acquired = uct_cuda_mp_acquire(core, transfer, &know.absent);
+        if (acquired == UCT_CUDA_MP_GIVE_UP) {
+            plan->num_paths = 0;
+            plan->reason    = UCT_CUDA_MP_NO_RESOURCES;
+        }
+    }
+
+    return (uct_cuda_mp_reason_t)plan->reason;
+}
+
+
+/* ------------------------------------------------------------------ submit */
+
+static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
+                                uct_cuda_mp_transfer_t *transfer, size_t offset)
+{
+    const uct_cuda_mp_work_t work = {
+        .plan     = &core->plan,
+        .ends     = &transfer->request,
+        .config   = &core->config,
+        .model    = uct_cuda_mp_tuning_model(core->tuning),
+        .offset   = offset,
+        .is_alone = transfer->is_alone &&
+                    (core->plan.size == transfer->request.size),
+        .used     = &core->used,
+        .held     = &transfer->held
+    };
+#ifdef ENABLE_DEBUG
+    char error[256];
+
+    if (uct_cuda_mp_plan_check(&core->plan, error, sizeof(error)) != UCS_OK) {
+        uct_cuda_error("unsound plan: %s", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
+#endif
+
+    return uct_cuda_mp_executors_submit(&core->executors, &work);
+}
+
+/* The last piece is smaller than the others: another plan, or one copy */
+static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
+                              uct_cuda_mp_transfer_t *transfer, size_t size)
+{
+    const uct_cuda_mp_request_t *request = &transfer->request;
+    uint32_t absent                      = 0;
+
+    if (make_plan(core, transfer, size) == UCT_CUDA_MP_ADMITTED) {
+        return UCS_OK;
+    }
+
+    uct_cuda_mp_plan_single(request->src_end, request->dst_end, size,
+                            &core->plan);
+    return (uct_cuda_mp_acquire(core, transfer, &absent) ==
+            UCT_CUDA_MP_ACQUIRED) ?
+                   UCS_OK :
+                   UCS_ERR_NO_RESOURCE;
+}
+
+/* A plan has a largest size; what is larger goes in equal pieces. All of them
+ * are submitted at once, and the lanes work through them without a gap. */
+static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
+                                  uct_cuda_mp_transfer_t *transfer,
+                                  size_t piece)
+{
+    const uct_cuda_mp_plan_t *plan = &core->plan;
+    const size_t whole             = transfer->request.size;
+    size_t offset                  = plan->size;
+    ucs_status_t status;
+    size_t size;
+
+    /* The first one has been planned already */
+    status              = submit_plan(core, transfer, 0);
+    transfer->num_steps = plan->num_steps;
+    while ((status == UCS_OK) && (offset < whole)) {
+        size = (whole - offset > piece) ? piece : whole - offset;
+        if (size != plan->size) {
+            status = plan_rest(core, transfer, size);
+        }
+
+        if (status == UCS_OK) {
+            status               = submit_plan(core, transfer, offset);
+            transfer->num_steps += plan->num_steps;
+            offset              += size;
+        }
+    }
+
+    return status;
+}
+
+static ucs_status_t submit(uct_cuda_mp_core_t *core,
+                           uct_cuda_mp_transfer_t *transfer, size_t piece)
+{
+    const bool is_alone = (core->active == NULL);
+    ucs_status_t status;
+
+    if (is_alone) {
+        uct_cuda_mp_rsc_idle(core->rsc);
+    }
+
+    transfer->is_alone = is_alone && core->was_alone;
+    core->was_alone    = is_alone;
+    uct_cuda_mp_flow_of_plan(&core->plan, transfer->request.size,
+                             &transfer->flow);
+    status = submit_pieces(core, transfer, piece);
+    if (status == UCS_OK) {
+        status = uct_cuda_mp_completion_record(core->rsc, &transfer->request,
+                                               &core->used,
+                                               &transfer->completion);
+    }
+
+    if (status != UCS_OK) {
+        uct_cuda_mp_used_wait(&core->used, core->rsc);
+        uct_cuda_mp_executors_release(transfer->held);
+        return status;
+    }
+
+    uct_cuda_mp_traffic_begin(core->traffic, &transfer->flow);
+    list_active(core, transfer);
+    uct_cuda_debug("transfer %p: %zu bytes submitted as %u copies%s",
+                   (void*)transfer, transfer->request.size,
+                   transfer->num_steps,
+                   (transfer->held != NULL) ? ", by graphs" : "");
+    return UCS_OK;
+}
+
+
+/* ------------------------------------------------------------------- start */
+
+static size_t piece_size(size_t size, size_t largest)
+{
+    size_t pieces = (size + largest - 1) / largest;
+    size_t piece  = (size + pieces - 1) / pieces;
+
+    if (pieces > 1) {
+        piece = (piece + PIECE_ALIGN - 1) & ~(PIECE_ALIGN - 1);
+    }
+
+    return (piece > largest) ? largest : piece;
+}
+
+static uct_cuda_mp_reason_t admit(uct_cuda_mp_core_t *core,
+                                  const uct_cuda_mp_request_t *request)
+{
+    uct_cuda_mp_reason_t reason;
+
+    reason = uct_cuda_mp_admit(&core->super, request);
+    if ((reason == UCT_CUDA_MP_ADMITTED) && !core->is_learned) {
+        if (!uct_cuda_mp_core_learn(core)) {
+            return UCT_CUDA_MP_NO_NODE;
+        }
+
+        reason = uct_cuda_mp_admit(&core->super, request);
+    }
+
+    if ((reason == UCT_CUDA_MP_NO_HIDDEN) && !core->is_hidden_told) {
+        core->is_hidden_told = true;
+        uct_cuda_info("%s: one path is used", uct_cuda_mp_reason_str(reason));
+    }
+
+    return reason;
+}
+
+/* The first piece: its size tells that of the others */
+static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
+                                       uct_cuda_mp_transfer_t *transfer,
+                                       size_t *piece_p)
+{
+    const uct_cuda_mp_request_t *request = &transfer->request;
+    uct_cuda_mp_knowledge_t know;
+    uct_cuda_mp_reason_t reason;
+
+    uct_cuda_mp_traffic_load(core->traffic, request->src_end, request->dst_end,
+                             &core->load);
+    uct_cuda_mp_core_renew(core);
+    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(request), NULL, &know);
+    do {
+        /* Staging memory that turns out to be scarce makes pieces smaller */
+        *piece_p = piece_size(request->size,
+                              uct_cuda_mp_plan_max_size_of(&know));
+        reason   = make_plan(core, transfer, *piece_p);
+    } while (*piece_p > uct_cuda_mp_plan_max_size_of(&know));
+
+    return reason;
+}
+
+static uct_cuda_mp_reason_t
+start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
+      ucs_status_t *status_p, uct_cuda_mp_transfer_t **transfer_p)
+{
+    uct_cuda_mp_reason_t reason = admit(core, request);
+    uct_cuda_mp_transfer_t *transfer;
+    size_t piece;
+
+    if (reason != UCT_CUDA_MP_ADMITTED) {
+        return reason;
+    }
+
+    transfer = get_transfer(core, request);
+    if (transfer == NULL) {
+        *status_p = UCS_ERR_NO_MEMORY;
+        return UCT_CUDA_MP_NO_RESOURCES;
+    }
+
+    reason = plan_first(core, transfer, &piece);
+    if (reason == UCT_CUDA_MP_ADMITTED) {
+        *status_p = submit(core, transfer, piece);
+    }
+
+    if ((reason != UCT_CUDA_MP_ADMITTED) || (*status_p != UCS_OK)) {
+        put_transfer(transfer);
+        return reason;
+    }
+
+    *transfer_p = transfer;
+    return reason;
+}
+
+ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
+                               const uct_cuda_mp_request_t *request,
+                               uct_cuda_mp_transfer_t **transfer_p)
+{
+    uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);
+    ucs_status_t status      = UCS_OK;
+    uct_cuda_mp_reason_t reason;
+    char from[16], to[16];
+
+    *transfer_p = NULL;
+    pthread_mutex_lock(&core->lock);
+    reason = start(core, request, &status, transfer_p);
+    pthread_mutex_unlock(&core->lock);
+    if (reason != UCT_CUDA_MP_ADMITTED) {
+        uct_cuda_debug("%s to %s, %zu bytes: one path, since %s",
+                       uct_cuda_end_str(request->src_end, from, sizeof(from)),
+                       uct_cuda_end_str(request->dst_end, to, sizeof(to)),
+                       request->size, uct_cuda_mp_reason_str(reason));
+    }
+
+    return status;
+}
+
+
+/* ---------------------------------------------------------------- complete */
+
+/* The links are free for others as soon as we know */
+static void end(uct_cuda_mp_transfer_t *transfer)
+{
+    uct_cuda_mp_traffic_look(transfer->core->traffic, &transfer->flow);
+    uct_cuda_mp_traffic_end(transfer->core->traffic, &transfer->flow);
+    uct_cuda_debug("transfer %p: over, status %d, seen by test %u",
+                   (void*)transfer, transfer->status, transfer->num_tests + 1);
+}
+
+ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
+{
+    if (transfer->status == UCS_INPROGRESS) {
+        transfer->status = uct_cuda_mp_completion_test(&transfer->completion);
+        if (UCS_STATUS_IS_ERR(transfer->status)) {
+            /* Nothing may be written once the caller has been told */
+            uct_cuda_mp_completion_wait(&transfer->completion);
+        }
+
+        if (transfer->status != UCS_INPROGRESS) {
+            end(transfer);
+        } else if ((++transfer->num_tests % TESTS_A_LOOK) == 0) {
+            uct_cuda_mp_traffic_look(transfer->core->traffic,
+                                     &transfer->flow);
+        }
+    }
+
+    return transfer->status;
+}
+
+ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
+                                void *arg)
+{
+    uct_cuda_mp_core_t *core = transfer->core;
+    ucs_status_t status;
+
+    pthread_mutex_lock(&core->lock);
+    status = uct_cuda_mp_completion_notify(
+            core->rsc, uct_cuda_mp_ends_local(&transfer->request),
+            &transfer->completion, func, arg);
+    pthread_mutex_unlock(&core->lock);
+
+    return status;
+}
+
+void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
+{
+    uct_cuda_mp_core_t *core = transfer->core;
+
+    if (transfer->status == UCS_INPROGRESS) {
+        uct_cuda_mp_completion_wait(&transfer->completion);
+        end(transfer);
+    }
+
+    pthread_mutex_lock(&core->lock);
+    uct_cuda_mp_completion_put(core->rsc, &transfer->completion);
+    uct_cuda_mp_executors_release(transfer->held);
+    unlist_active(core, transfer);
+    put_transfer(transfer);
+    pthread_mutex_unlock(&core->lock);
+}
+
+unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer)
+{
+    return transfer->num_steps;
+}
+
