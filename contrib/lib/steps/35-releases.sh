@@ -55,14 +55,16 @@ release_takes() {
     release_moves "$run"
 }
 
-# nixl_check ARGUMENTS...: test/nixl/check with NIXL's wheel, which carries its
-# own UCX 1.23 under hashed names
+# nixl_check [--stock] ARGUMENTS...: test/nixl/check with NIXL's wheel, which
+# carries its own UCX 1.23 under hashed names
 nixl_check() {
-    local numpy=$ucx_mp_deps/numpy
+    local numpy=$ucx_mp_deps/numpy stock=()
+    [ "$1" != --stock ] || { stock=(--stock); shift; }
     wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12 1.5.1"; return; }
     wheel_folder numpy numpy || { skip "no numpy"; return; }
-    PYTHONPATH=$ucx_mp_deps/nixl:$numpy passing_on '^all right$' \
-        "$ucx_mp_prefix/bin/ucx_mp_run" --emulate hgx-h200 \
+    PYTHONPATH=$ucx_mp_deps/nixl:$numpy:${PYTHONPATH-} \
+        passing_on '^all right$' \
+        "$ucx_mp_prefix/bin/ucx_mp_run" "${stock[@]}" --emulate hgx-h200 \
         "$ucx_mp_top/test/nixl/check" "$@"
 }
 
