@@ -110,7 +110,7 @@ protected:
     ucs_status_t start(size_t size, bool to_gpu)
     {
         uct_cuda_host_request_t request = {};
-        uct_cuda_lane_t *lane;
+        uct_cuda_stream_t *stream;
 
         request.host    = host.data();
         request.length  = size;
@@ -120,7 +120,7 @@ protected:
             request.map      = [](void*, int, CUdeviceptr*) {
                 return UCS_ERR_UNSUPPORTED;
             };
-            request.map_lane = [](void*, CUdeviceptr *ptr) {
+            request.map_stream = [](void*, CUdeviceptr *ptr) {
                 *ptr = (CUdeviceptr)gpu.data();
                 return can_map ? UCS_OK : UCS_ERR_UNREACHABLE;
             };
@@ -128,8 +128,8 @@ protected:
             request.gpu = (CUdeviceptr)gpu.data();
         }
 
-        EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
-        EXPECT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+        EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
+        EXPECT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         driver.questions = 0;
         return uct_cuda_host_start(&request, &transfer, op);
     }

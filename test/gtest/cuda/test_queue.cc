@@ -48,12 +48,12 @@ public:
         EXPECT_TRUE(driver.streams.empty()) << "streams leaked";
     }
 
-    uct_cuda_op_t *post(unsigned lane_index, Completion *comp)
+    uct_cuda_op_t *post(unsigned index, Completion *comp)
     {
-        uct_cuda_lane_t *lane;
+        uct_cuda_stream_t *stream;
         uct_cuda_op_t *op;
-        EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, lane_index, &lane));
-        EXPECT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+        EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, index, &stream));
+        EXPECT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         op->comp = (comp == nullptr) ? nullptr : &comp->super;
         EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
         return op;
@@ -65,7 +65,7 @@ public:
     }
 };
 
-TEST_F(Queue, completes_in_lane_order_and_across_lanes_in_any)
+TEST_F(Queue, completes_in_stream_order_and_across_streams_in_any)
 {
     Completion a, b, c;
     uct_cuda_op_t *op_a = post(0, &a);
@@ -141,14 +141,14 @@ TEST_F(Queue, flush_of_nothing_is_done)
 
 TEST_F(Queue, fence_holds_back_what_comes_after_it)
 {
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_cuda_op_t *a = post(0, nullptr);
 
     uct_cuda_queue_fence(&queue);
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_lane(&queue, 1, &lane));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_stream(&queue, 1, &stream));
     finish(a);
     uct_cuda_queue_progress(&queue);
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 1, &lane));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 1, &stream));
 }
 
 TEST_F(Queue, pending_request_runs_when_there_is_room)
@@ -265,13 +265,13 @@ TEST_F(Queue, purge_is_for_one_endpoint)
 TEST_F(Queue, no_more_copies_than_a_stream_takes)
 {
     std::vector<uct_cuda_op_t*> posted;
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_pending_req_t req;
     uct_cuda_op_t *op;
 
-    while (uct_cuda_queue_lane(&queue, 0, &lane) == UCS_OK) {
+    while (uct_cuda_queue_stream(&queue, 0, &stream) == UCS_OK) {
         ASSERT_LT(posted.size(), 64u) << "nothing bounds the window";
-        ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+        ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         op->steps = 97;
         ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
         posted.push_back(op);
@@ -370,12 +370,12 @@ TEST_F(Queue, contexts_that_are_gone_are_forgotten)
 
 TEST_F(Queue, failed_event_leaves_nothing_behind)
 {
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_cuda_op_t *op;
     Completion comp;
 
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
-    ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
     op->comp    = &comp.super;
     driver.fail = "cuEventRecord";
     /* The stream was drained instead: it is over */
@@ -385,8 +385,8 @@ TEST_F(Queue, failed_event_leaves_nothing_behind)
     finish(post(0, &comp));
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
 
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
-    ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
     driver.fail                      = "cuEventRecord";
     driver.table.cuStreamSynchronize = [](CUstream) {
         return CUDA_ERROR_UNKNOWN;
@@ -397,26 +397,26 @@ TEST_F(Queue, failed_event_leaves_nothing_behind)
 
 TEST_F(Queue, what_is_waited_for_at_once_is_never_held_up)
 {
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     Completion comp;
 
     queue.max_events = 1;
     uct_cuda_op_t *op = post(0, &comp);
     uct_cuda_queue_fence(&queue);
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_lane(&queue, 1, &lane));
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane_now(&queue, 1, &lane));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_stream(&queue, 1, &stream));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream_now(&queue, 1, &stream));
     /* and it ends no fence */
     queue.max_events = 2;
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_lane(&queue, 1, &lane));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_cuda_queue_stream(&queue, 1, &stream));
     finish(op);
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 1, &lane));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 1, &stream));
 }
 
-TEST_F(Queue, a_lane_can_be_waited_for)
+TEST_F(Queue, a_stream_can_be_waited_for)
 {
     static int queries;
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     Completion comp;
 
     post(0, &comp);
@@ -425,7 +425,7 @@ TEST_F(Queue, a_lane_can_be_waited_for)
     driver.table.cuEventQuery = [](CUevent) {
         return (++queries < 5) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     };
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane_wait(&queue, 1, &lane));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_stream_wait(&queue, 1, &stream));
     EXPECT_EQ(5, queries);
     /* Nobody was told yet */
     EXPECT_EQ(0, comp.calls);
@@ -433,7 +433,7 @@ TEST_F(Queue, a_lane_can_be_waited_for)
     EXPECT_EQ(1, comp.calls);
 
     /* Nothing to wait for, nothing asked */
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_lane_wait(&queue, 1, &lane));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_stream_wait(&queue, 1, &stream));
     EXPECT_EQ(6, queries);
 }
 
@@ -447,10 +447,11 @@ TEST_F(Queue, completion_may_post_the_next_operation)
     chain.super.func = [](uct_completion_t *self) {
         Chain *c = reinterpret_cast<Chain *>(self);
         if (--c->left > 0) {
-            uct_cuda_lane_t *lane;
+            uct_cuda_stream_t *stream;
             uct_cuda_op_t *op;
-            ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&c->test->queue, 0, &lane));
-            ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+            ASSERT_EQ(UCS_OK,
+                      uct_cuda_queue_stream(&c->test->queue, 0, &stream));
+            ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
             self->count = 1;
             op->comp    = self;
             EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&c->test->queue, op));
@@ -461,10 +462,10 @@ TEST_F(Queue, completion_may_post_the_next_operation)
     chain.test         = this;
     chain.left         = 5;
 
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_cuda_op_t *op;
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
-    ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
     op->comp = &chain.super;
     ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
     for (int i = 0; (i < 20) && (chain.left > 0); ++i) {

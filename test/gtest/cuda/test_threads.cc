@@ -205,14 +205,14 @@ TEST_F(Threads, queues)
     run([](int number, std::mt19937 &random) {
         for (int i = 0; i < 200; ++i) {
             uct_cuda_queue_t queue;
-            uct_cuda_lane_t *lane;
+            uct_cuda_stream_t *stream;
             uct_cuda_op_t *op;
             int fd = -1;
 
             ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
             ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
-            ASSERT_EQ(UCS_OK, uct_cuda_queue_lane(&queue, 0, &lane));
-            ASSERT_EQ(UCS_OK, uct_cuda_op_get(lane, &op));
+            ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
+            ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
             ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
             EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
             EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));

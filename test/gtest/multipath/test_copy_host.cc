@@ -102,7 +102,7 @@ protected:
     {
         uct_cuda_host_request_t request = {};
         uint8_t *other                  = m_node->alloc(gpu, size);
-        uct_cuda_lane_t *lane;
+        uct_cuda_stream_t *stream;
         uct_cuda_op_t *op;
         Copy copy;
 
@@ -124,11 +124,11 @@ protected:
         request.to_gpu    = GetParam();
         request.engine    = has_engine ? m_engine : NULL;
 
-        copy.status = uct_cuda_queue_lane(&m_queue, 0, &lane);
+        copy.status = uct_cuda_queue_stream(&m_queue, 0, &stream);
         if (copy.status != UCS_OK) {
             return copy;
         }
-        copy.status = uct_cuda_op_get(lane, &op);
+        copy.status = uct_cuda_op_get(stream, &op);
         if (copy.status != UCS_OK) {
             return copy;
         }
@@ -265,7 +265,7 @@ TEST_P(test_copy_host, many_at_once)
             window.push_back(start(m_node->alloc(-1, size), size));
             ASSERT_EQ(UCS_INPROGRESS, window.back().status);
         }
-        /* One lane: the last one ends last */
+        /* One stream: the last one ends last */
         EXPECT_EQ(UCS_OK, finish(window.back()));
         for (Copy &copy : window) {
             EXPECT_TRUE(arrived(copy));

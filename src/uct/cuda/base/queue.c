@@ -94,10 +94,10 @@ static void context_destroy(uct_cuda_context_t *context)
         free(op);
     }
 
-    for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
-        if (is_pushed && (context->lanes[i].stream != NULL)) {
-            (void)driver->cuStreamSynchronize(context->lanes[i].stream);
-            (void)driver->cuStreamDestroy(context->lanes[i].stream);
+    for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
+        if (is_pushed && (context->streams[i].cuda != NULL)) {
+            (void)driver->cuStreamSynchronize(context->streams[i].cuda);
+            (void)driver->cuStreamDestroy(context->streams[i].cuda);
         }
     }
 
@@ -113,11 +113,11 @@ static void context_destroy(uct_cuda_context_t *context)
 static void forget_requests(uct_cuda_queue_t *queue)
 {
     uct_cuda_flush_t *flush;
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_cuda_op_t *op;
 
-    for (lane = queue->active; lane != NULL; lane = lane->next_active) {
-        for (op = lane->head; op != NULL; op = op->next) {
+    for (stream = queue->active; stream != NULL; stream = stream->next_active) {
+        for (op = stream->head; op != NULL; op = op->next) {
             op->comp = NULL;
         }
     }
@@ -220,8 +220,8 @@ static void drop_dead_contexts(uct_cuda_queue_t *queue)
 
     while ((context = *link) != NULL) {
         is_active = false;
-        for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
-            is_active |= context->lanes[i].is_active;
+        for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
+            is_active |= context->streams[i].is_active;
         }
 
         if (is_active || uct_cuda_ctx_is_alive(context->cuda, context->id)) {
@@ -263,8 +263,8 @@ static ucs_status_t current_context(uct_cuda_queue_t *queue,
 
     context->cuda = cuda;
     context->id   = id;
-    for (i = 0; i < UCT_CUDA_QUEUE_MAX_LANES; ++i) {
-        context->lanes[i].context = context;
+    for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
+        context->streams[i].context = context;
     }
 
     context->next   = queue->contexts;
@@ -273,22 +273,22 @@ static ucs_status_t current_context(uct_cuda_queue_t *queue,
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
-                                 uct_cuda_lane_t **lane_p)
+ucs_status_t uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
+                                   uct_cuda_stream_t **stream_p)
 {
     if (is_blocked(queue)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
     queue->is_fenced = false;
-    return uct_cuda_queue_lane_now(queue, index, lane_p);
+    return uct_cuda_queue_stream_now(queue, index, stream_p);
 }
 
-ucs_status_t uct_cuda_queue_lane_now(uct_cuda_queue_t *queue, unsigned index,
-                                     uct_cuda_lane_t **lane_p)
+ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
+                                       uct_cuda_stream_t **stream_p)
 {
     uct_cuda_context_t *context;
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     ucs_status_t status;
 
     status = current_context(queue, &context);
@@ -296,27 +296,27 @@ ucs_status_t uct_cuda_queue_lane_now(uct_cuda_queue_t *queue, unsigned index,
         return status;
     }
 
-    lane = &context->lanes[index % UCT_CUDA_QUEUE_MAX_LANES];
-    if (lane->stream == NULL) {
-        status = UCT_CUDA_CALL(cuStreamCreate, &lane->stream,
+    stream = &context->streams[index % UCT_CUDA_QUEUE_MAX_STREAMS];
+    if (stream->cuda == NULL) {
+        status = UCT_CUDA_CALL(cuStreamCreate, &stream->cuda,
                                CU_STREAM_NON_BLOCKING);
         if (status != UCS_OK) {
-            lane->stream = NULL;
+            stream->cuda = NULL;
             return status;
         }
     }
 
-    *lane_p = lane;
+    *stream_p = stream;
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
+ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
 {
-    uct_cuda_op_t *op = lane->context->free_ops;
+    uct_cuda_op_t *op = stream->context->free_ops;
     ucs_status_t status;
 
     if (op != NULL) {
-        lane->context->free_ops = op->next;
+        stream->context->free_ops = op->next;
     } else {
         op = malloc(sizeof(*op));
         if (op == NULL) {
@@ -332,7 +332,7 @@ ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
     }
 
     op->next  = NULL;
-    op->lane  = lane;
+    op->stream  = stream;
     op->comp  = NULL;
     op->flush = NULL;
     op->test  = NULL;
@@ -347,8 +347,8 @@ ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p)
 
 void uct_cuda_op_put(uct_cuda_op_t *op)
 {
-    op->next                    = op->lane->context->free_ops;
-    op->lane->context->free_ops = op;
+    op->next                    = op->stream->context->free_ops;
+    op->stream->context->free_ops = op;
 }
 
 static void op_over(uct_cuda_op_t *op)
@@ -364,13 +364,13 @@ static void op_over(uct_cuda_op_t *op)
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    uct_cuda_lane_t *lane           = op->lane;
+    uct_cuda_stream_t *stream           = op->stream;
     ucs_status_t status;
 
     if (op->test == NULL) {
-        status = UCT_CUDA_CALL(cuEventRecord, op->event, lane->stream);
+        status = UCT_CUDA_CALL(cuEventRecord, op->event, stream->cuda);
         if (status != UCS_OK) {
-            if (driver->cuStreamSynchronize(lane->stream) == CUDA_SUCCESS) {
+            if (driver->cuStreamSynchronize(stream->cuda) == CUDA_SUCCESS) {
                 status = UCS_OK;
             }
             op_over(op);
@@ -379,17 +379,17 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
         }
     }
 
-    if (lane->head == NULL) {
-        lane->head = op;
+    if (stream->head == NULL) {
+        stream->head = op;
     } else {
-        lane->tail->next = op;
+        stream->tail->next = op;
     }
-    lane->tail = op;
+    stream->tail = op;
 
-    if (!lane->is_active) {
-        lane->is_active   = true;
-        lane->next_active = queue->active;
-        queue->active     = lane;
+    if (!stream->is_active) {
+        stream->is_active   = true;
+        stream->next_active = queue->active;
+        queue->active     = stream;
     }
 
     op->flush = queue->current;
@@ -403,12 +403,12 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
 }
 
 /* Until nothing is read or written any more; if the context is there still */
-static void lane_wait(const uct_cuda_lane_t *lane)
+static void stream_wait(const uct_cuda_stream_t *stream)
 {
-    const uct_cuda_context_t *context = lane->context;
+    const uct_cuda_context_t *context = stream->context;
 
     if (uct_cuda_ctx_push_alive(context->cuda, context->id)) {
-        (void)uct_cuda_driver_get()->cuStreamSynchronize(lane->stream);
+        (void)uct_cuda_driver_get()->cuStreamSynchronize(stream->cuda);
         uct_cuda_ctx_pop();
     }
 }
@@ -431,19 +431,20 @@ static ucs_status_t op_test(uct_cuda_op_t *op)
     /* The copy failed, or the user took the context away. If only the question
      * did, the copy's memory is not anybody else's before it has ended. */
     uct_cuda_error("a copy failed: %s", uct_cuda_result_name(result));
-    lane_wait(op->lane);
+    stream_wait(op->stream);
     return UCS_ERR_IO_ERROR;
 }
 
-ucs_status_t uct_cuda_queue_lane_wait(uct_cuda_queue_t *queue, unsigned index,
-                                      uct_cuda_lane_t **lane_p)
+ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,
+                                        uct_cuda_stream_t **stream_p)
 {
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_cuda_op_t *op;
 
     if (is_blocked(queue)) {
-        for (lane = queue->active; lane != NULL; lane = lane->next_active) {
-            for (op = lane->head; op != NULL; op = op->next) {
+        for (stream = queue->active; stream != NULL;
+             stream = stream->next_active) {
+            for (op = stream->head; op != NULL; op = op->next) {
                 while (op_test(op) == UCS_INPROGRESS) {
                     sched_yield();
                 }
@@ -452,7 +453,7 @@ ucs_status_t uct_cuda_queue_lane_wait(uct_cuda_queue_t *queue, unsigned index,
     }
 
     queue->is_fenced = false;
-    return uct_cuda_queue_lane_now(queue, index, lane_p);
+    return uct_cuda_queue_stream_now(queue, index, stream_p);
 }
 
 /* Tells the flushes that have nothing left to wait for */
@@ -518,34 +519,34 @@ static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
 unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
 {
     unsigned count         = 0;
-    uct_cuda_lane_t **link = &queue->active;
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t **link = &queue->active;
+    uct_cuda_stream_t *stream;
     ucs_status_t status;
     uct_cuda_op_t *op;
 
-    while (((lane = *link) != NULL) && (count < queue->max_poll)) {
-        while (((op = lane->head) != NULL) && (count < queue->max_poll)) {
+    while (((stream = *link) != NULL) && (count < queue->max_poll)) {
+        while (((op = stream->head) != NULL) && (count < queue->max_poll)) {
             status = op_test(op);
             if (status == UCS_INPROGRESS) {
                 break;
             }
 
-            lane->head = op->next;
+            stream->head = op->next;
             ++count;
             op_complete(queue, op, status);
         }
 
-        if (lane->head != NULL) {
-            link = &lane->next_active;
+        if (stream->head != NULL) {
+            link = &stream->next_active;
             continue;
         }
 
-        /* Completions may have put lanes in front of this one */
-        for (link = &queue->active; *link != lane;
+        /* Completions may have put streams in front of this one */
+        for (link = &queue->active; *link != stream;
              link = &(*link)->next_active) {
         }
-        *link           = lane->next_active;
-        lane->is_active = false;
+        *link           = stream->next_active;
+        stream->is_active = false;
     }
 
     if (count > 0) {
@@ -675,7 +676,7 @@ static void CUDA_CB wake_up(void *arg)
 
 ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
 {
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     uct_cuda_op_t *op;
     ucs_status_t status;
     uint64_t value;
@@ -686,8 +687,9 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         return status;
     }
 
-    for (lane = queue->active; lane != NULL; lane = lane->next_active) {
-        if ((lane->head != NULL) && (op_test(lane->head) != UCS_INPROGRESS)) {
+    for (stream = queue->active; stream != NULL; stream = stream->next_active) {
+        if ((stream->head != NULL) &&
+            (op_test(stream->head) != UCS_INPROGRESS)) {
             return UCS_ERR_BUSY;
         }
     }
@@ -696,15 +698,15 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         return UCS_ERR_BUSY;
     }
 
-    for (lane = queue->active; lane != NULL; lane = lane->next_active) {
-        op = lane->head;
+    for (stream = queue->active; stream != NULL; stream = stream->next_active) {
+        op = stream->head;
         if (op == NULL) {
             continue;
         }
 
         status = (op->notify != NULL) ?
                          op->notify(op, wake_up, (void*)(intptr_t)fd) :
-                         UCT_CUDA_CALL(cuLaunchHostFunc, lane->stream, wake_up,
+                         UCT_CUDA_CALL(cuLaunchHostFunc, stream->cuda, wake_up,
                                        (void*)(intptr_t)fd);
         if (status != UCS_OK) {
             return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations under way on an interface: streams ("lanes") of every context that
- * was used, the operations queued on each, and who is told when they are done.
+ * Operations under way on an interface: streams of every context that was
+ * used, the operations queued on each, and who is told when they are done.
  * Used by one thread at a time, as UCX uses an interface.
  */
 #ifndef UCT_CUDA_BASE_QUEUE_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 
-#define UCT_CUDA_QUEUE_MAX_LANES 16
+#define UCT_CUDA_QUEUE_MAX_STREAMS 16
 
 /** Copies that the driver holds for a queue's operations before new ones have
  *  to wait: a stream takes a thousand commands or so, then its driver calls
@@ -21,7 +21,7 @@
 #define UCT_CUDA_QUEUE_MAX_STEPS 1024
 
 typedef struct uct_cuda_op      uct_cuda_op_t;
-typedef struct uct_cuda_lane    uct_cuda_lane_t;
+typedef struct uct_cuda_stream  uct_cuda_stream_t;
 typedef struct uct_cuda_context uct_cuda_context_t;
 typedef struct uct_cuda_flush   uct_cuda_flush_t;
 typedef struct uct_cuda_queue   uct_cuda_queue_t;
@@ -45,8 +45,8 @@ typedef ucs_status_t (*uct_cuda_op_notify_t)(uct_cuda_op_t *op, CUhostFn func,
 
 struct uct_cuda_op {
     uct_cuda_op_t      *next;
-    CUevent            event;    /**< Belongs to the lane's context */
-    uct_cuda_lane_t    *lane;
+    CUevent            event;    /**< Belongs to the stream's context */
+    uct_cuda_stream_t  *stream;
     uct_completion_t   *comp;    /**< Told at the end; may be NULL */
     uct_cuda_flush_t   *flush;   /**< Epoch that the operation belongs to */
     uct_cuda_op_test_t test;     /**< NULL: the event tells */
@@ -61,12 +61,12 @@ struct uct_cuda_op {
 
 
 /** Operations in order: a stream, or with no stream, operations of their own */
-struct uct_cuda_lane {
-    CUstream           stream;
+struct uct_cuda_stream {
+    CUstream           cuda;
     uct_cuda_context_t *context;
     uct_cuda_op_t      *head;
     uct_cuda_op_t      *tail;
-    uct_cuda_lane_t    *next_active;
+    uct_cuda_stream_t  *next_active;
     bool               is_active;
 };
 
@@ -76,13 +76,13 @@ struct uct_cuda_context {
     CUcontext          cuda;
     unsigned long long id;
     uct_cuda_op_t      *free_ops;
-    uct_cuda_lane_t    lanes[UCT_CUDA_QUEUE_MAX_LANES];
+    uct_cuda_stream_t  streams[UCT_CUDA_QUEUE_MAX_STREAMS];
 };
 
 
 struct uct_cuda_queue {
     uct_cuda_context_t *contexts;
-    uct_cuda_lane_t    *active;      /**< Lanes with operations */
+    uct_cuda_stream_t  *active;      /**< Streams with operations */
     uct_cuda_flush_t   *oldest;      /**< Epochs, oldest first ... */
     uct_cuda_flush_t   *current;     /**< ... and the one that is filling */
     unsigned           outstanding;  /**< Operations under way */
@@ -114,32 +114,32 @@ ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
 void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
 
 /**
- * Lane @a index of the current context, its stream created at first use.
+ * Stream @a index of the current context, created at first use.
  *
  * @return UCS_OK, UCS_ERR_NO_RESOURCE (as many operations under way as the user
  *         allows, or a fence to wait for), UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
  */
-ucs_status_t uct_cuda_queue_lane(uct_cuda_queue_t *queue, unsigned index,
-                                 uct_cuda_lane_t **lane_p);
+ucs_status_t uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
+                                   uct_cuda_stream_t **stream_p);
 
 /** The same for work that is waited for at once and so never counts: bounds and
  *  fences do not hold it up. */
-ucs_status_t uct_cuda_queue_lane_now(uct_cuda_queue_t *queue, unsigned index,
-                                     uct_cuda_lane_t **lane_p);
+ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
+                                       uct_cuda_stream_t **stream_p);
 
-/** As uct_cuda_queue_lane(), but waits where that would send the caller away;
+/** As uct_cuda_queue_stream(), but waits where that would send the caller away;
  *  completes nothing. */
-ucs_status_t uct_cuda_queue_lane_wait(uct_cuda_queue_t *queue, unsigned index,
-                                      uct_cuda_lane_t **lane_p);
+ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,
+                                        uct_cuda_stream_t **stream_p);
 
-/** An unused operation of the lane's context, with an event. */
-ucs_status_t uct_cuda_op_get(uct_cuda_lane_t *lane, uct_cuda_op_t **op_p);
+/** An unused operation of the stream's context, with an event. */
+ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p);
 
 /** Give back an operation that was not posted. */
 void uct_cuda_op_put(uct_cuda_op_t *op);
 
 /**
- * Post an operation whose work has been submitted to its lane.
+ * Post an operation whose work has been submitted to its stream.
  *
  * Without a test function its event is recorded behind the work. Should that
  * fail, the stream is drained, so that nothing is still moving when the caller
@@ -159,7 +159,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 
 /**
  * UCT's fence: what is posted from now on starts after all that is under way.
- * Until then, uct_cuda_queue_lane() answers UCS_ERR_NO_RESOURCE.
+ * Until then, uct_cuda_queue_stream() answers UCS_ERR_NO_RESOURCE.
  */
 void uct_cuda_queue_fence(uct_cuda_queue_t *queue);
 

@@ -23,10 +23,10 @@
 /* One stream a direction, so that they overlap; short copies wait for theirs
  * and must not wait behind large ones */
 enum {
-    LANE_HOST_TO_GPU,
-    LANE_GPU_TO_HOST,
-    LANE_GPU_TO_GPU,
-    LANE_SHORT
+    STREAM_HOST_TO_GPU,
+    STREAM_GPU_TO_HOST,
+    STREAM_GPU_TO_GPU,
+    STREAM_SHORT
 };
 
 
@@ -41,7 +41,7 @@ typedef struct {
     bool                   is_plain; /* all GPU memory belongs to contexts,
                                         which any GPU can be let reach */
     uct_cuda_gpu_context_t context;
-    uct_cuda_lane_t        *lane; /* or NULL: not to be had */
+    uct_cuda_stream_t        *stream; /* or NULL: not to be had */
 } copy_t;
 
 
@@ -91,7 +91,7 @@ copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
     copy->from_context = from_context;
     copy->is_plain     = ((from_device < 0) || (from_context != NULL)) &&
                      ((to_device < 0) || (to_context != NULL));
-    copy->lane         = NULL;
+    copy->stream         = NULL;
     return UCS_OK;
 }
 
@@ -107,11 +107,11 @@ static ucs_status_t copy_host(const copy_t *copy, CUstream stream)
 /* Tells the driver what it would otherwise have to find out */
 static ucs_status_t copy_submit(const copy_t *copy)
 {
-    return has_host(copy) ? copy_host(copy, copy->lane->stream) :
+    return has_host(copy) ? copy_host(copy, copy->stream->cuda) :
                             UCT_CUDA_CALL(cuMemcpyDtoDAsync,
                                           (CUdeviceptr)copy->dst,
                                           (CUdeviceptr)copy->src, copy->length,
-                                          copy->lane->stream);
+                                          copy->stream->cuda);
 }
 
 static ucs_status_t copy_synchronously(const copy_t *copy)
@@ -146,8 +146,8 @@ static ucs_status_t copy_plainly(const copy_t *copy)
     ucs_status_t drained = UCS_OK;
     ucs_status_t status;
 
-    if (copy->lane != NULL) {
-        drained = UCT_CUDA_CALL(cuStreamSynchronize, copy->lane->stream);
+    if (copy->stream != NULL) {
+        drained = UCT_CUDA_CALL(cuStreamSynchronize, copy->stream->cuda);
     }
 
     status = copy_synchronously(copy);
@@ -164,7 +164,7 @@ static ucs_status_t copy_now(const copy_t *copy)
     const ucs_status_t status = copy_submit(copy);
 
     return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize,
-                                              copy->lane->stream) :
+                                              copy->stream->cuda) :
                                 status;
 }
 
@@ -184,7 +184,7 @@ static ucs_status_t copy_from_gpu_now(const copy_t *copy)
     status = copy_now(&to_slot);
     if (status == UCS_OK) {
         memcpy(copy->dst, to_slot.dst, copy->length);
-    } else if (UCT_CUDA_CALL(cuStreamSynchronize, copy->lane->stream) !=
+    } else if (UCT_CUDA_CALL(cuStreamSynchronize, copy->stream->cuda) !=
                UCS_OK) {
         return status; /* the slot may still be written: it is used no more */
     }
@@ -211,8 +211,8 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
         return status;
     }
 
-    status = uct_cuda_queue_lane_now(uct_cuda_ep_queue(ep), LANE_SHORT,
-                                     &copy.lane);
+    status = uct_cuda_queue_stream_now(uct_cuda_ep_queue(ep), STREAM_SHORT,
+                                       &copy.stream);
     if (status == UCS_OK) {
         status = uct_cuda_end_is_gpu(copy.to) ? copy_now(&copy) :
                                                 copy_from_gpu_now(&copy);
@@ -347,17 +347,17 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
     }
 
     /* UCP's copies between memory types cannot be sent away to try later */
-    status = uct_cuda_queue_lane_wait(
+    status = uct_cuda_queue_stream_wait(
             uct_cuda_ep_queue(ep),
-            uct_cuda_end_is_host(copy.from) ? LANE_HOST_TO_GPU :
-            uct_cuda_end_is_host(copy.to)   ? LANE_GPU_TO_HOST :
-                                              LANE_GPU_TO_GPU,
-            &copy.lane);
+            uct_cuda_end_is_host(copy.from) ? STREAM_HOST_TO_GPU :
+            uct_cuda_end_is_host(copy.to)   ? STREAM_GPU_TO_HOST :
+                                              STREAM_GPU_TO_GPU,
+            &copy.stream);
     if (status != UCS_OK) {
         goto plain;
     }
 
-    status = uct_cuda_op_get(copy.lane, &op);
+    status = uct_cuda_op_get(copy.stream, &op);
     if (status != UCS_OK) {
         goto plain;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transfer: map the peer's memory, then one copy on the peer's lane, or, for
- * what is worth it, the multi-path engine.
+ * A transfer: map the peer's memory, then one copy on the peer's stream, or,
+ * for what is worth it, the multi-path engine.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -163,7 +163,7 @@ static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
 }
 
 /*
- * One copy on the lane.
+ * One copy on the stream.
  *
  * @return UCS_OK: submitted, the operation is to be posted behind it.
  */
@@ -173,7 +173,7 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
                                  uint64_t remote_addr, size_t length,
                                  direction_t direction, uct_cuda_op_t *op)
 {
-    const uct_cuda_context_t *context = op->lane->context;
+    const uct_cuda_context_t *context = op->stream->context;
     const bool is_put                 = (direction == DIRECTION_PUT);
     const uct_cuda_end_t end          = uct_cuda_end_gpu(device);
     uct_cuda_ipc_mapping_t *mapping;
@@ -193,10 +193,10 @@ static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
     src    = is_put ? (CUdeviceptr)local : remote;
     dst    = is_put ? remote : (CUdeviceptr)local;
 
-    copy   = uct_cuda_trace_begin(op->lane->stream);
+    copy   = uct_cuda_trace_begin(op->stream->cuda);
     status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
-                           op->lane->stream);
-    uct_cuda_trace_end(copy, op->lane->stream,
+                           op->stream->cuda);
+    uct_cuda_trace_end(copy, op->stream->cuda,
                        is_put ? end : rkey->gpu, is_put ? rkey->gpu : end,
                        length, "one path");
     if (status != UCS_OK) {
@@ -237,17 +237,17 @@ static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
     return uct_cuda_gpu_context_push_any(-1, context);
 }
 
-/* Host memory has lanes of its own, one each way: its copies take longer than
+/* Host memory has streams of its own, one each way: its copies take longer than
  * those between GPUs */
-static unsigned find_lane(const uct_cuda_ipc_iface_t *iface,
-                          const uct_cuda_ipc_rkey_t *rkey, bool is_host,
-                          direction_t direction)
+static unsigned find_stream(const uct_cuda_ipc_iface_t *iface,
+                            const uct_cuda_ipc_rkey_t *rkey, bool is_host,
+                            direction_t direction)
 {
     return is_host ? iface->max_streams - 1 -
-                             (((2 * rkey->lane) +
+                             (((2 * rkey->stream) +
                                (direction == DIRECTION_GET)) %
                               iface->max_streams) :
-                     rkey->lane % iface->max_streams;
+                     rkey->stream % iface->max_streams;
 }
 
 /* Host memory of this process; the kernel copies, and tells what is not there
@@ -312,7 +312,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
     int local_device;
-    uct_cuda_lane_t *lane;
+    uct_cuda_stream_t *stream;
     ucs_status_t status;
     uct_cuda_op_t *op;
 
@@ -346,15 +346,15 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         return status;
     }
 
-    status = uct_cuda_queue_lane(queue,
-                                 find_lane(iface, rkey, local_device < 0,
-                                           direction),
-                                 &lane);
+    status = uct_cuda_queue_stream(queue,
+                                   find_stream(iface, rkey, local_device < 0,
+                                               direction),
+                                   &stream);
     if (status != UCS_OK) {
         goto out_pop;
     }
 
-    status = uct_cuda_op_get(lane, &op);
+    status = uct_cuda_op_get(stream, &op);
     if (status != UCS_OK) {
         goto out_pop;
     }

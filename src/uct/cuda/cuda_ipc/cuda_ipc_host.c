@@ -40,7 +40,7 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
         .may_split = uct_cuda_ipc_multipath_may_map(rkey),
         .engine    = iface->engine,
         .map       = uct_cuda_ipc_peer_memory_map,
-        .map_lane  = uct_cuda_ipc_peer_memory_map_lane
+        .map_stream  = uct_cuda_ipc_peer_memory_map_stream
     };
     transfer_t *transfer;
     ucs_status_t status;
@@ -51,7 +51,7 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
     }
 
     uct_cuda_ipc_peer_memory_init(&transfer->memory, iface, rkey, remote_addr);
-    transfer->memory.context = op->lane->context;
+    transfer->memory.context = op->stream->context;
     transfer->memory.device  = device;
     request.arg              = &transfer->memory;
 

@@ -11,7 +11,7 @@
 
 
 /**
- * Submit the transfer to the operation's lane, whose context is current, or
+ * Submit the transfer to the operation's stream, whose context is current, or
  * have the engine carry it out; the operation is to be posted then.
  *
  * @param device      Of the current context; it maps the peer's memory.

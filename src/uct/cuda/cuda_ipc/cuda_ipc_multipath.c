@@ -62,7 +62,7 @@ uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p)
                                 status;
 }
 
-ucs_status_t uct_cuda_ipc_peer_memory_map_lane(void *arg, CUdeviceptr *ptr_p)
+ucs_status_t uct_cuda_ipc_peer_memory_map_stream(void *arg, CUdeviceptr *ptr_p)
 {
     uct_cuda_ipc_peer_memory_t *memory  = arg;
     const uct_cuda_ipc_handle_t *handle = &memory->rkey->handle;

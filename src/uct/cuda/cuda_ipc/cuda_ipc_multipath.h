@@ -51,7 +51,7 @@ uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p);
 
 /** Map it in the context of a copy by one path, which is current, and nowhere
  *  else any more; logs errors. */
-ucs_status_t uct_cuda_ipc_peer_memory_map_lane(void *arg, CUdeviceptr *ptr_p);
+ucs_status_t uct_cuda_ipc_peer_memory_map_stream(void *arg, CUdeviceptr *ptr_p);
 
 
 /** May it be mapped once more for each relay? Only the owner's handle of legacy

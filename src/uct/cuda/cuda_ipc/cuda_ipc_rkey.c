@@ -54,7 +54,7 @@ struct reach {
     int      device;
     bool     is_reachable;
     bool     is_told; /* that it is not */
-    unsigned lane;
+    unsigned stream;
 };
 
 static struct {
@@ -262,7 +262,7 @@ static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
     peer->pid_ns = handle->pid_ns;
     peer->type   = handle->type;
     peer->device = device;
-    peer->lane   = reach.count++;
+    peer->stream   = reach.count++;
     memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
     peer->is_reachable = false;
     peer->is_told      = false;
@@ -297,16 +297,16 @@ static void tell_unreachable(reach_t *peer, const uct_cuda_ipc_handle_t *handle,
     }
 }
 
-/* A lane of its own for this process's GPU: nothing is to be mapped */
-static ucs_status_t own_lane(const uct_cuda_ipc_handle_t *handle,
-                             unsigned *lane_p)
+/* A stream of its own for this process's GPU: nothing is to be mapped */
+static ucs_status_t own_stream(const uct_cuda_ipc_handle_t *handle,
+                               unsigned *stream_p)
 {
     const reach_t *self;
 
     pthread_mutex_lock(&reach.lock);
     self = reach_get(handle, -1);
     if (self != NULL) {
-        *lane_p = self->lane;
+        *stream_p = self->stream;
     }
     pthread_mutex_unlock(&reach.lock);
     return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
@@ -315,7 +315,7 @@ static ucs_status_t own_lane(const uct_cuda_ipc_handle_t *handle,
 /* One success stands for all of a peer's memory on a GPU. A failure does not:
  * that allocation may have been freed since its key was packed. */
 static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
-                                unsigned *lane_p)
+                                unsigned *stream_p)
 {
     ucs_status_t status = UCS_OK;
     reach_t *peer;
@@ -336,7 +336,7 @@ static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
         }
     }
 
-    *lane_p = peer->lane;
+    *stream_p = peer->stream;
     status  = peer->is_reachable ? UCS_OK : UCS_ERR_UNREACHABLE;
 
 out:
@@ -371,7 +371,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
     }
 
     if (is_own) {
-        status = own_lane(&packed.handle, &rkey->lane);
+        status = own_stream(&packed.handle, &rkey->stream);
         if (status != UCS_OK) {
             goto err_free;
         }
@@ -385,7 +385,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
         goto err_free;
     }
 
-    status = reach_check(&packed.handle, context.device, &rkey->lane);
+    status = reach_check(&packed.handle, context.device, &rkey->stream);
     uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
         goto err_free;

@@ -24,7 +24,8 @@ typedef struct {
     uint64_t              magic;      /**< See uct_cuda_ipc_rkey_get() */
     bool                  is_own;     /**< Memory of this process */
     uct_cuda_ipc_handle_t handle;
-    unsigned              lane;       /**< Transfers of one GPU share a lane */
+    unsigned              stream;     /**< Number; one GPU's transfers share
+                                           one */
     uct_cuda_end_t        gpu;        /**< Exporter's, or hidden */
 } uct_cuda_ipc_rkey_t;
 

@@ -165,7 +165,7 @@ static ucs_status_t start_single(const uct_cuda_host_request_t *request,
     ucs_status_t status;
 
     if (!is_own) {
-        status = request->map_lane(request->arg, &gpu);
+        status = request->map_stream(request->arg, &gpu);
         if (status != UCS_OK) {
             return status;
         }
@@ -187,7 +187,7 @@ static ucs_status_t start_single(const uct_cuda_host_request_t *request,
 
     transfer->way = (transfer->bounce != NULL) ? UCT_CUDA_HOST_BY_SLOT :
                                                  UCT_CUDA_HOST_BY_DRIVER;
-    status        = submit(request, transfer, gpu, op->lane->stream);
+    status        = submit(request, transfer, gpu, op->stream->cuda);
     if ((status == UCS_OK) && !is_own && pieces->is_locked) {
         count(request, op);
     }

@@ -50,7 +50,7 @@ typedef struct {
     /** Of a peer: maps it for the engine; NULL: it is of this process. And maps
      *  it in the operation's context, which is current; logs errors. */
     uct_cuda_mp_map_func_t map;
-    ucs_status_t           (*map_lane)(void *arg, CUdeviceptr *gpu_p);
+    ucs_status_t           (*map_stream)(void *arg, CUdeviceptr *gpu_p);
     void                   *arg;
 } uct_cuda_host_request_t;
 
@@ -66,7 +66,7 @@ typedef struct {
 
 
 /**
- * Submit a copy to the operation's lane, whose context is current, or have it
+ * Submit a copy to the operation's stream, whose context is current, or have it
  * carried out otherwise; the operation is to be posted then, and its done() to
  * end the transfer. What of the host memory is page-locked stays so until then.
  *
