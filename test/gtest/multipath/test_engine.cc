@@ -625,6 +625,17 @@ TEST_P(test_engine, not_ours)
     EXPECT_EQ(1u, count_messages("not visible"));
 }
 
+/* Transports ask before they start */
+TEST_P(test_engine, a_hidden_peer_is_told_of_once)
+{
+    create();
+    EXPECT_EQ(UCT_CUDA_MP_NO_HIDDEN, admit(0, HIDDEN, 64 * MiB));
+    EXPECT_EQ(1u, count_messages("not visible"));
+    EXPECT_EQ(UCT_CUDA_MP_NO_HIDDEN, admit(HIDDEN, 0, 64 * MiB));
+    expect_not_ours(0, HIDDEN);
+    EXPECT_EQ(1u, count_messages("not visible"));
+}
+
 /* A program may see more GPUs than there are places for */
 TEST_P(test_engine, gpus_beyond_the_tables)
 {

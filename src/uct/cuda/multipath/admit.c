@@ -3,6 +3,7 @@
 #include <uct/cuda/multipath/engine.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
 
 
 const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason)
@@ -34,10 +35,22 @@ const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason)
         [UCT_CUDA_MP_NO_GAIN] =
                 "no set of paths that may be used is sure to gain 2 % over one "
                 "path",
+        [UCT_CUDA_MP_NO_BY_LINE] = "the tuning table has a line for it",
         [UCT_CUDA_MP_NO_RESOURCES] = "what the paths need is not to be had"
     };
 
     return reasons[reason];
+}
+
+void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
+                              uct_cuda_mp_reason_t reason)
+{
+    char from[16], to[16];
+
+    uct_cuda_debug("%s to %s, %zu bytes: one path, since %s",
+                   uct_cuda_end_str(request->src_end, from, sizeof(from)),
+                   uct_cuda_end_str(request->dst_end, to, sizeof(to)),
+                   request->size, uct_cuda_mp_reason_str(reason));
 }
 
 static bool has_company(const uct_cuda_mp_thresholds_t *thresholds,
@@ -92,10 +105,22 @@ static bool end_has_two_contexts(const uct_cuda_mp_request_t *request)
     return false;
 }
 
+/* The user may want to do something about a GPU that is not visible */
+static void tell(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
+                 uct_cuda_mp_reason_t reason)
+{
+    if ((reason == UCT_CUDA_MP_NO_HIDDEN) &&
+        !__atomic_exchange_n(&core->is_hidden_told, true, __ATOMIC_RELAXED)) {
+        uct_cuda_info("%s: one path is used", uct_cuda_mp_reason_str(reason));
+    }
+
+    uct_cuda_mp_log_one_path(request, reason);
+}
+
 uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
                                        const uct_cuda_mp_request_t *request)
 {
-    const uct_cuda_mp_core_t *core      = uct_cuda_mp_core(super);
+    uct_cuda_mp_core_t *core            = uct_cuda_mp_core(super);
     const bool is_host                  = uct_cuda_mp_ends_is_host(request);
     uct_cuda_mp_thresholds_t thresholds = {
         .is_off         = (core->config.enable == UCT_CUDA_MP_NO),
@@ -117,6 +142,10 @@ uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
     reason = uct_cuda_mp_admit_by(&thresholds, request);
     if ((reason == UCT_CUDA_MP_ADMITTED) && end_has_two_contexts(request)) {
         reason = UCT_CUDA_MP_NO_TWO_CONTEXTS;
+    }
+
+    if (reason != UCT_CUDA_MP_ADMITTED) {
+        tell(core, request, reason);
     }
 
     return reason;

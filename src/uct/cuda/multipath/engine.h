@@ -94,6 +94,10 @@ static inline int uct_cuda_mp_kind(const uct_cuda_mp_request_t *request)
 }
 
 
+/** Why a transfer is one plain copy, at debug level. */
+void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
+                              uct_cuda_mp_reason_t reason);
+
 /** Look at the node if that has not been done. False: not yet, in
  *  MULTIPATH_START=background. */
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core);

@@ -968,7 +968,8 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
     }
 
     if (!plan_split(know, config, plan) || (plan->num_paths == 0)) {
-        plan->reason    = UCT_CUDA_MP_NO_GAIN;
+        plan->reason    = plan->is_tuned ? UCT_CUDA_MP_NO_BY_LINE :
+                                           UCT_CUDA_MP_NO_GAIN;
         plan->num_paths = 0;
         plan->num_steps = 0;
     }

@@ -269,11 +269,6 @@ static uct_cuda_mp_reason_t admit(uct_cuda_mp_core_t *core,
         reason = uct_cuda_mp_admit(&core->super, request);
     }
 
-    if ((reason == UCT_CUDA_MP_NO_HIDDEN) && !core->is_hidden_told) {
-        core->is_hidden_told = true;
-        uct_cuda_info("%s: one path is used", uct_cuda_mp_reason_str(reason));
-    }
-
     return reason;
 }
 
@@ -300,36 +295,34 @@ static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
     return reason;
 }
 
-static uct_cuda_mp_reason_t
+static ucs_status_t
 start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
-      ucs_status_t *status_p, uct_cuda_mp_transfer_t **transfer_p)
+      uct_cuda_mp_transfer_t **transfer_p)
 {
-    uct_cuda_mp_reason_t reason = admit(core, request);
-    uct_cuda_mp_transfer_t *transfer;
+    uct_cuda_mp_transfer_t *transfer = get_transfer(core, request);
+    uct_cuda_mp_reason_t reason;
+    ucs_status_t status;
     size_t piece;
 
-    if (reason != UCT_CUDA_MP_ADMITTED) {
-        return reason;
-    }
-
-    transfer = get_transfer(core, request);
     if (transfer == NULL) {
-        *status_p = UCS_ERR_NO_MEMORY;
-        return UCT_CUDA_MP_NO_RESOURCES;
+        return UCS_ERR_NO_MEMORY;
     }
 
     reason = plan_first(core, transfer, &piece);
-    if (reason == UCT_CUDA_MP_ADMITTED) {
-        *status_p = submit(core, transfer, piece);
+    if (reason != UCT_CUDA_MP_ADMITTED) {
+        uct_cuda_mp_log_one_path(request, reason);
+        put_transfer(transfer);
+        return UCS_OK;
     }
 
-    if ((reason != UCT_CUDA_MP_ADMITTED) || (*status_p != UCS_OK)) {
+    status = submit(core, transfer, piece);
+    if (status != UCS_OK) {
         put_transfer(transfer);
-        return reason;
+        return status;
     }
 
     *transfer_p = transfer;
-    return reason;
+    return UCS_OK;
 }
 
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
@@ -338,19 +331,13 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
 {
     uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);
     ucs_status_t status      = UCS_OK;
-    uct_cuda_mp_reason_t reason;
-    char from[16], to[16];
 
     *transfer_p = NULL;
     pthread_mutex_lock(&core->lock);
-    reason = start(core, request, &status, transfer_p);
-    pthread_mutex_unlock(&core->lock);
-    if (reason != UCT_CUDA_MP_ADMITTED) {
-        uct_cuda_debug("%s to %s, %zu bytes: one path, since %s",
-                       uct_cuda_end_str(request->src_end, from, sizeof(from)),
-                       uct_cuda_end_str(request->dst_end, to, sizeof(to)),
-                       request->size, uct_cuda_mp_reason_str(reason));
+    if (admit(core, request) == UCT_CUDA_MP_ADMITTED) {
+        status = start(core, request, transfer_p);
     }
+    pthread_mutex_unlock(&core->lock);
 
     return status;
 }
