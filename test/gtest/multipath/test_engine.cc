@@ -541,8 +541,8 @@ TEST_P(test_engine_remote, declined_before_mapping)
     create();
     EXPECT_FALSE(exchange(m_peer, true, 4 * KiB));
     EXPECT_TRUE(m_peer.mapped_for.empty()) << "too small";
-    m_config.set("_PATHS", "direct");
     destroy();
+    m_config.set("_PATHS", "direct,gpu1"); /* a relay for others */
     create();
     EXPECT_FALSE(exchange(m_peer, true, MiB));
     EXPECT_TRUE(m_peer.mapped_for.empty()) << "by its plan";
