@@ -22,7 +22,7 @@ BEGIN_C_DECLS
  *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
  *                                    handle's exports
  *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory
- *      multipath/starter.c           threads that prepare; these take no lock
+ *      multipath/background.c        threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *   4. base/topo_probe.c             the node's topology
  *      base/ctx.c                    contexts that are kept; one lock for

@@ -198,9 +198,9 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
         return UCT_CUDA_MP_GIVE_UP;
     }
 
-    if (core->starter != NULL) {
-        status = uct_cuda_mp_starter_check(core->starter, &core->plan, request,
-                                           absent, &failed);
+    if (core->background != NULL) {
+        status = uct_cuda_mp_background_check(core->background, &core->plan,
+                                              request, absent, &failed);
     }
 
     if (status == UCS_INPROGRESS) {

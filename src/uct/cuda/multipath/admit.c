@@ -53,7 +53,7 @@ void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
                    request->size, uct_cuda_mp_reason_str(reason));
 }
 
-static bool has_company(const uct_cuda_mp_thresholds_t *thresholds,
+static bool has_others(const uct_cuda_mp_thresholds_t *thresholds,
                         const uct_cuda_mp_request_t *request)
 {
     return uct_cuda_mp_ends_is_host(request) ? (thresholds->window > 1) :
@@ -80,7 +80,7 @@ uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
     } else if (request->size < thresholds->min_size) {
         return UCT_CUDA_MP_NO_SMALL;
     } else if ((request->size < thresholds->alone_min_size) &&
-               !has_company(thresholds, request)) {
+               !has_others(thresholds, request)) {
         return UCT_CUDA_MP_NO_ALONE;
     }
 

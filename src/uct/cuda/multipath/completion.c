@@ -74,7 +74,7 @@ static ucs_status_t add_event(uct_cuda_mp_rsc_t *rsc, int device,
 }
 
 ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
-                                           const uct_cuda_mp_ends_t *ends,
+                                           const uct_cuda_mp_request_t *ends,
                                            uct_cuda_mp_used_t *used,
                                            uct_cuda_mp_completion_t *completion)
 {

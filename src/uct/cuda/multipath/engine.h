@@ -14,12 +14,12 @@
 #define UCT_CUDA_MP_ENGINE_H
 
 #include <uct/cuda/multipath/admit.h>
+#include <uct/cuda/multipath/background.h>
 #include <uct/cuda/multipath/completion.h>
 #include <uct/cuda/multipath/executor.h>
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/multipath/planner.h>
 #include <uct/cuda/multipath/resources.h>
-#include <uct/cuda/multipath/starter.h>
 #include <uct/cuda/multipath/traffic.h>
 
 #include <pthread.h>
@@ -48,7 +48,8 @@ typedef struct {
     pthread_mutex_t        lock; /**< For all below; order: base/thread.h */
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_rsc_t      *rsc;
-    uct_cuda_mp_starter_t  *starter; /**< NULL: whoever needs something waits */
+    /** NULL: whoever needs something waits */
+    uct_cuda_mp_background_t *background;
     uct_cuda_mp_executors_t executors;
     uct_cuda_mp_used_t     used; /**< By the transfer being started */
     uct_cuda_mp_traffic_t  *traffic;

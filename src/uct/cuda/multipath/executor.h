@@ -45,7 +45,7 @@ typedef struct uct_cuda_mp_held {
 /** A plan to carry out. What it needs is there: uct_cuda_mp_rsc_prepare(). */
 typedef struct {
     const uct_cuda_mp_plan_t   *plan;
-    const uct_cuda_mp_ends_t   *ends;
+    const uct_cuda_mp_request_t   *ends;
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_model_t  *model;
     size_t                     offset; /**< Of the plan's first byte in the

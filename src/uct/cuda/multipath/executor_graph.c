@@ -150,7 +150,7 @@ static ucs_status_t ordering_event(graphs_t *graphs, int device, uint16_t lane,
     return UCS_OK;
 }
 
-static int step_device(const uct_cuda_mp_ends_t *ends,
+static int step_device(const uct_cuda_mp_request_t *ends,
                        const uct_cuda_mp_step_t *step)
 {
     return uct_cuda_mp_rsc_lane_device(ends, step->lane);
@@ -187,7 +187,7 @@ static void copy_params(const uct_cuda_mp_step_t *step,
 /* What each node of this transfer copies */
 static void set_addresses(graphs_t *graphs,
                           const uct_cuda_mp_plan_t *plan,
-                          const uct_cuda_mp_ends_t *ends, size_t offset)
+                          const uct_cuda_mp_request_t *ends, size_t offset)
 {
     unsigned i;
 
@@ -232,9 +232,9 @@ static unsigned step_dependencies(const uct_cuda_mp_plan_t *plan,
  * launched in, and a launch waits for what was recorded before it even if it
  * records the same event anew (tried with two contexts of an H200). */
 static ucs_status_t add_order_wait(graphs_t *graphs,
-                                  const uct_cuda_mp_ends_t *ends, uint16_t lane,
-                                  int *current, CUgraph graph,
-                                  CUgraphNode *node_p)
+                                   const uct_cuda_mp_request_t *ends,
+                                   uint16_t lane, int *current, CUgraph graph,
+                                   CUgraphNode *node_p)
 {
     int device = uct_cuda_mp_rsc_lane_device(ends, lane);
     ucs_status_t status;
@@ -252,7 +252,7 @@ static ucs_status_t add_order_wait(graphs_t *graphs,
 /* Behind its last copy on each lane: what comes next waits for that */
 static ucs_status_t add_order_records(graphs_t *graphs,
                                      const uct_cuda_mp_plan_t *plan,
-                                     const uct_cuda_mp_ends_t *ends,
+                                     const uct_cuda_mp_request_t *ends,
                                      const CUgraphNode *lane_last, int *current,
                                      const uct_cuda_mp_graph_t *graph)
 {
@@ -281,7 +281,7 @@ static ucs_status_t add_order_records(graphs_t *graphs,
 
 static ucs_status_t graph_build(graphs_t *graphs,
                                 const uct_cuda_mp_plan_t *plan,
-                                const uct_cuda_mp_ends_t *ends,
+                                const uct_cuda_mp_request_t *ends,
                                 int *current, uct_cuda_mp_graph_t *graph)
 {
     CUgraphNode lane_last[UCT_CUDA_MP_NUM_LANES] = {NULL};
@@ -327,7 +327,7 @@ static ucs_status_t graph_build(graphs_t *graphs,
 
 /* Give an idle graph the addresses of this transfer */
 static ucs_status_t graph_retarget(graphs_t *graphs,
-                                   const uct_cuda_mp_ends_t *ends,
+                                   const uct_cuda_mp_request_t *ends,
                                    uct_cuda_mp_graph_t *graph)
 {
     const uct_cuda_mp_plan_t *plan = graph->key.plan;
@@ -387,7 +387,7 @@ static bool is_due(graphs_t *graphs, uint64_t hash,
 
 /* Whose contexts a plan's graph has */
 static uint32_t plan_devices(const uct_cuda_mp_plan_t *plan,
-                             const uct_cuda_mp_ends_t *ends)
+                             const uct_cuda_mp_request_t *ends)
 {
     uint32_t devices = 1u << uct_cuda_mp_ends_local(ends);
     unsigned i;
@@ -417,7 +417,7 @@ static void build_failed(graphs_t *graphs, bool is_ordered)
 
 static uct_cuda_mp_graph_t *
 graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash,
-          const uct_cuda_mp_ends_t *ends)
+          const uct_cuda_mp_request_t *ends)
 {
     const int local = uct_cuda_mp_ends_local(ends);
     int current     = local;
@@ -457,7 +457,7 @@ graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash,
 /* A graph with this transfer's addresses that is not in flight, or NULL */
 static uct_cuda_mp_graph_t *
 graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
-          const uct_cuda_mp_ends_t *ends, unsigned threshold)
+          const uct_cuda_mp_request_t *ends, unsigned threshold)
 {
     uint64_t hash = uct_cuda_mp_graph_hash(key);
     uct_cuda_mp_graph_t *graph;
@@ -651,7 +651,7 @@ static ucs_status_t enter_lane(graphs_t *graphs, int device, uint16_t number,
 }
 
 /* What is kept for transfers between these ends, in this direction */
-static pair_t *find_pair(graphs_t *graphs, const uct_cuda_mp_ends_t *ends)
+static pair_t *find_pair(graphs_t *graphs, const uct_cuda_mp_request_t *ends)
 {
     const int local   = uct_cuda_mp_ends_local(ends);
     const bool is_dst = !uct_cuda_end_is_device(ends->src_end, local);
@@ -663,7 +663,7 @@ static pair_t *find_pair(graphs_t *graphs, const uct_cuda_mp_ends_t *ends)
 /* Stream and event for the next graph. What waits for the event may come to
  * wait for the graph after it in the stream as well. */
 static ucs_status_t next_launch(graphs_t *graphs,
-                                const uct_cuda_mp_ends_t *ends,
+                                const uct_cuda_mp_request_t *ends,
                                 launch_t *launch_p)
 {
     const int local  = uct_cuda_mp_ends_local(ends);

@@ -79,7 +79,8 @@ static ucs_status_t submit_waits(streams_t *streams,
 
 /* Bytes of a step until one of the cuts of the host's end, which it begins so
  * many bytes into the transfer */
-static size_t uncut(const uct_cuda_mp_ends_t *ends, size_t begin, size_t bytes)
+static size_t uncut(const uct_cuda_mp_request_t *ends, size_t begin,
+                    size_t bytes)
 {
     unsigned i;
 
@@ -95,9 +96,9 @@ static size_t uncut(const uct_cuda_mp_ends_t *ends, size_t begin, size_t bytes)
 
 /* One copy, or where it touches several pieces of locked memory, one each */
 static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
-                                  const uct_cuda_mp_ends_t *ends, size_t offset,
-                                  CUdeviceptr from, CUdeviceptr to,
-                                  CUstream stream)
+                                  const uct_cuda_mp_request_t *ends,
+                                  size_t offset, CUdeviceptr from,
+                                  CUdeviceptr to, CUstream stream)
 {
     const bool from_host = uct_cuda_end_is_host(ends->src_end);
     const bool is_host   = from_host ?
@@ -142,7 +143,7 @@ static ucs_status_t submit_step(streams_t *streams,
                                 int *current)
 {
     uct_cuda_mp_rsc_t *rsc         = streams->super.rsc;
-    const uct_cuda_mp_ends_t *ends = work->ends;
+    const uct_cuda_mp_request_t *ends = work->ends;
     const uct_cuda_mp_step_t *step = &work->plan->steps[number];
     int device                     = uct_cuda_mp_rsc_lane_device(ends,
                                                                  step->lane);
@@ -212,7 +213,7 @@ static void mark_awaited(streams_t *streams,
  * free again: a wait holds on to what was recorded when it was submitted. */
 static void settle_events(streams_t *streams,
                           const uct_cuda_mp_plan_t *plan,
-                          const uct_cuda_mp_ends_t *ends)
+                          const uct_cuda_mp_request_t *ends)
 {
     const uct_cuda_mp_step_t *step;
     uct_cuda_mp_slot_t *slot;

@@ -257,7 +257,7 @@ static unsigned page_num_slots(const page_t *page)
 }
 
 /* Free the slots of dead processes. @return whether any process is left. */
-static bool page_bury(page_t *page)
+static bool page_reap(page_t *page)
 {
     bool any = false;
     slot_t *slot;
@@ -292,7 +292,7 @@ static ucs_status_t page_check(page_t *page)
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (!page_bury(page)) {
+    if (!page_reap(page)) {
         /* GPUs of those who are gone need no numbers */
         page->num_gpus  = 0;
         page->num_slots = 0;
@@ -471,7 +471,7 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
     if (ledger->pid == (uint32_t)getpid()) {
         slot_free(ledger->slot);
         if (file_lock(ledger->fd) == UCS_OK) {
-            if (!page_bury(ledger->page)) {
+            if (!page_reap(ledger->page)) {
                 (void)unlink(ledger->path);
             }
             file_unlock(ledger->fd);

@@ -219,14 +219,14 @@ bool uct_cuda_mp_model_path(const query_t *query,
     if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
         candidate->gap      = query->model->gap_host;
         candidate->latency += query->model->start_host;
-        candidate->doubt    = query->model->doubt_host;
+        candidate->margin    = query->model->doubt_host;
     } else if (is_host && (candidate->hops > 1)) {
         /* One of its two links is the host's: so are the gaps */
         candidate->gap      = query->model->gap_host;
         candidate->latency += query->model->start_relay;
         candidate->is_free[uct_cuda_end_is_host(query->src) ? 1 : 0] = true;
         if ((query->load == NULL) || (query->load->window < 2)) {
-            candidate->doubt = query->model->doubt_relay;
+            candidate->margin = query->model->doubt_relay;
         }
     } else {
         candidate->gap = query->model->gap_gpu;

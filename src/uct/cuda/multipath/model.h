@@ -137,7 +137,7 @@ typedef struct {
     /** What limits the other hop, host memory say, does not limit this one */
     bool               is_free[UCT_CUDA_MP_MAX_HOPS];
     double             latency; /**< Seconds */
-    double             doubt;   /**< Seconds that it may be late by */
+    double             margin;  /**< Seconds that it may be late by */
     double             gap;     /**< Seconds that a chunk costs the path */
     unsigned           num_limits;
     int16_t            limits[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];

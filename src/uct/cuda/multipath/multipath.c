@@ -84,7 +84,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
     }
 
     if (config->start == UCT_CUDA_MP_START_BACKGROUND) {
-        status = uct_cuda_mp_starter_create(core->rsc, &core->starter);
+        status = uct_cuda_mp_background_create(core->rsc, &core->background);
         if (status != UCS_OK) {
             goto err_destroy_traffic;
         }
@@ -136,8 +136,8 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
         uct_cuda_mp_release(core->active);
     }
 
-    if (core->starter != NULL) {
-        uct_cuda_mp_starter_destroy(core->starter);
+    if (core->background != NULL) {
+        uct_cuda_mp_background_destroy(core->background);
     }
 
     uct_cuda_trace_flush();
@@ -217,8 +217,8 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
         return true;
     }
 
-    if ((core->starter != NULL) &&
-        !uct_cuda_mp_starter_knows_node(core->starter)) {
+    if ((core->background != NULL) &&
+        !uct_cuda_mp_background_knows_node(core->background)) {
         return false;
     }
 

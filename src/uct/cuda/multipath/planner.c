@@ -269,16 +269,16 @@ static void split_of_all(const problem_t *problem, split_t *split)
 /* Is it faster than one path, by more than the model may be wrong? */
 static bool is_worthwhile(const problem_t *problem, const split_t *split)
 {
-    double doubt = 0;
+    double margin = 0;
     unsigned i;
 
     for (i = 0; i < split->count; ++i) {
-        if ((split->bytes[i] > 0) && (split->paths[i]->doubt > doubt)) {
-            doubt = split->paths[i]->doubt;
+        if ((split->bytes[i] > 0) && (split->paths[i]->margin > margin)) {
+            margin = split->paths[i]->margin;
         }
     }
 
-    return split->seconds * problem->question.model->min_gain + doubt <=
+    return split->seconds * problem->question.model->min_gain + margin <=
            problem->single_seconds;
 }
 

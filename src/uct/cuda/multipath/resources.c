@@ -105,7 +105,8 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
 /* Where a GPU end's memory is the program's own, so is the context: the primary
  * one. Elsewhere there are copies only. */
 static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_ends_t *ends, int device)
+                                   const uct_cuda_mp_request_t *ends,
+                                   int device)
 {
     const bool is_copy_only = !uct_cuda_mp_ends_is_local_gpu(ends, device);
     ucs_status_t status;
@@ -149,7 +150,8 @@ ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
+int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_request_t *ends,
+                                uint16_t number)
 {
     if (number == uct_cuda_mp_lane(ends->src_end, ends->dst_end)) {
         return uct_cuda_mp_ends_local(ends);
@@ -160,7 +162,7 @@ int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t number)
                                      uct_cuda_mp_lane_to(number)));
 }
 
-uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
+uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_request_t *ends,
                                       const uct_cuda_mp_step_t *step)
 {
     const uct_cuda_end_t from = uct_cuda_mp_lane_from(step->lane);
@@ -174,8 +176,8 @@ uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
 }
 
 static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_ends_t *ends, int device,
-                                   int peer)
+                                   const uct_cuda_mp_request_t *ends,
+                                   int device, int peer)
 {
     ucs_status_t status;
 
@@ -198,7 +200,8 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
 
 /* GPU whose memory the lane's device writes to, or none. Mappings of remote
  * memory come with access to it; staging memory and the local end do not. */
-static uct_cuda_end_t lane_peer(const uct_cuda_mp_ends_t *ends, uint16_t number)
+static uct_cuda_end_t lane_peer(const uct_cuda_mp_request_t *ends,
+                                uint16_t number)
 {
     const uct_cuda_end_t to = uct_cuda_mp_lane_to(number);
 
@@ -211,7 +214,7 @@ static uct_cuda_end_t lane_peer(const uct_cuda_mp_ends_t *ends, uint16_t number)
 }
 
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_ends_t *ends,
+                                 const uct_cuda_mp_request_t *ends,
                                  uint16_t number)
 {
     int device = uct_cuda_mp_rsc_lane_device(ends, number);
@@ -345,7 +348,7 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
 
 static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_ends_t *ends,
+                                 const uct_cuda_mp_request_t *ends,
                                  const uct_cuda_mp_path_t *path)
 {
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
@@ -369,7 +372,7 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
 }
 
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_request_t *ends,
                                       const uct_cuda_mp_path_t *path)
 {
     uint32_t devices = 0;
@@ -423,7 +426,7 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
 
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                          const uct_cuda_mp_plan_t *plan,
-                                         const uct_cuda_mp_ends_t *ends,
+                                         const uct_cuda_mp_request_t *ends,
                                          unsigned *path_p)
 {
     int local = uct_cuda_mp_ends_local(ends);
@@ -505,8 +508,8 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
 
 static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_place_t *place,
-                                 const uct_cuda_mp_ends_t *ends, size_t offset,
-                                 int device)
+                                 const uct_cuda_mp_request_t *ends,
+                                 size_t offset, int device)
 {
     uct_cuda_mp_staging_t *staging;
     bool is_src;
@@ -528,7 +531,7 @@ static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
 
 void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
                                const uct_cuda_mp_step_t *step,
-                               const uct_cuda_mp_ends_t *ends, size_t offset,
+                               const uct_cuda_mp_request_t *ends, size_t offset,
                                CUdeviceptr *from_p, CUdeviceptr *to_p)
 {
     int device = uct_cuda_mp_rsc_lane_device(ends, step->lane);

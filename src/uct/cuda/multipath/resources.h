@@ -29,10 +29,6 @@ typedef struct {
 } uct_cuda_mp_lane_t;
 
 
-/** What of it executors read: where its ends are. */
-typedef uct_cuda_mp_request_t uct_cuda_mp_ends_t;
-
-
 /** UCS_OK or UCS_ERR_NO_MEMORY. Asks nothing of the driver. */
 ucs_status_t
 uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);
@@ -54,7 +50,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
  */
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                          const uct_cuda_mp_plan_t *plan,
-                                         const uct_cuda_mp_ends_t *ends,
+                                         const uct_cuda_mp_request_t *ends,
                                          unsigned *path_p);
 
 
@@ -62,13 +58,13 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
  * GPU in whose context a step reads or writes the remote end, and which
  * therefore needs a mapping of it; or none.
  */
-uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_ends_t *ends,
+uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_request_t *ends,
                                       const uct_cuda_mp_step_t *step);
 
 
 /** Devices whose contexts a path takes, a bit each. */
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_mp_ends_t *ends,
+                                      const uct_cuda_mp_request_t *ends,
                                       const uct_cuda_mp_path_t *path);
 
 
@@ -160,7 +156,8 @@ ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
  * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
  * is the local end's, as a plain copy is.
  */
-int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_ends_t *ends, uint16_t lane);
+int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_request_t *ends,
+                                uint16_t lane);
 
 
 /** What is kept of a lane by the context that works it. */
@@ -182,7 +179,7 @@ uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
  */
 void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
                                const uct_cuda_mp_step_t *step,
-                               const uct_cuda_mp_ends_t *ends, size_t offset,
+                               const uct_cuda_mp_request_t *ends, size_t offset,
                                CUdeviceptr *from_p, CUdeviceptr *to_p);
 
 

@@ -4,11 +4,11 @@
  * its thread, and is taken over by whoever holds that lock then. Its state is
  * what hands its results over; there is no other lock between the two.
  *
- * Threads are joined when their starter goes, or, if the program ends or
+ * Threads are joined when their engine goes, or, if the program ends or
  * unloads the module before that, by an exit handler: it runs before those of
  * the driver, which was there first, and before the code goes.
  */
-#include <uct/cuda/multipath/starter.h>
+#include <uct/cuda/multipath/background.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
@@ -26,7 +26,7 @@
 #define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
 
 
-/* Jobs of a starter: one for the node, and the first of the GPUs' and of the
+/* Jobs of an engine: one for the node, and the first of the GPUs' and of the
  * NUMA nodes' */
 enum {
     JOB_OF_NODE,
@@ -48,7 +48,7 @@ typedef struct job job_t;
 struct job {
     void                  (*make)(job_t *job);
     job_state_t           state;
-    bool                  has_thread; /* Under the lock of all starters */
+    bool                  has_thread; /* Under the lock of all */
     pthread_t             thread;
     int                   device;     /* Whose context it is */
     bool                  is_copy_only;
@@ -60,27 +60,27 @@ struct job {
     uct_cuda_mp_staging_t staging;    /* base is 0: none */
 };
 
-struct uct_cuda_mp_starter {
-    uct_cuda_mp_starter_t *next;
-    uct_cuda_mp_rsc_t     *rsc;
-    job_t                 jobs[NUM_JOBS];
+struct uct_cuda_mp_background {
+    uct_cuda_mp_background_t *next;
+    uct_cuda_mp_rsc_t        *rsc;
+    job_t                    jobs[NUM_JOBS];
 };
 
 
-/* All starters of the process. No thread of theirs takes the lock. */
+/* Those of all engines of the process. No thread of theirs takes the lock. */
 static struct {
-    pthread_mutex_t       lock; /* order: base/thread.h */
-    uct_cuda_mp_starter_t *first;
-    pid_t                 pid;     /* Whose threads they are; 0: none so far */
-    bool                  is_over; /* The exit handler has run */
-} starters = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_mutex_t          lock; /* order: base/thread.h */
+    uct_cuda_mp_background_t *first;
+    pid_t                    pid;     /* Whose threads they are, or 0 */
+    bool                     is_over; /* The exit handler has run */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 /* A process that was forked off has neither the threads nor, as far as it can
  * know, the lock */
 static bool is_foreign(void)
 {
-    pid_t pid = __atomic_load_n(&starters.pid, __ATOMIC_RELAXED);
+    pid_t pid = __atomic_load_n(&all.pid, __ATOMIC_RELAXED);
 
     return (pid != 0) && (pid != getpid());
 }
@@ -156,47 +156,47 @@ static void *job_run(void *arg)
 /* ----------------------------------------------------------------- threads */
 
 /* The lock is held */
-static void starter_join(uct_cuda_mp_starter_t *starter)
+static void background_join(uct_cuda_mp_background_t *init)
 {
     unsigned i;
 
     for (i = 0; i < NUM_JOBS; ++i) {
-        if (starter->jobs[i].has_thread) {
-            starter->jobs[i].has_thread = false;
-            pthread_join(starter->jobs[i].thread, NULL);
+        if (init->jobs[i].has_thread) {
+            init->jobs[i].has_thread = false;
+            pthread_join(init->jobs[i].thread, NULL);
         }
     }
 }
 
 static void on_exit_of_program(void)
 {
-    uct_cuda_mp_starter_t *starter;
+    uct_cuda_mp_background_t *init;
 
     if (is_foreign()) {
         return;
     }
 
-    pthread_mutex_lock(&starters.lock);
-    starters.is_over = true;
-    for (starter = starters.first; starter != NULL; starter = starter->next) {
-        starter_join(starter);
+    pthread_mutex_lock(&all.lock);
+    all.is_over = true;
+    for (init = all.first; init != NULL; init = init->next) {
+        background_join(init);
     }
-    pthread_mutex_unlock(&starters.lock);
+    pthread_mutex_unlock(&all.lock);
 }
 
 /* May there be threads? The lock is held. */
 static bool may_begin(void)
 {
-    if (starters.is_over) {
+    if (all.is_over) {
         return false;
     }
 
-    if (starters.pid == 0) {
+    if (all.pid == 0) {
         if (atexit(on_exit_of_program) != 0) {
             return false;
         }
 
-        __atomic_store_n(&starters.pid, getpid(), __ATOMIC_RELAXED);
+        __atomic_store_n(&all.pid, getpid(), __ATOMIC_RELAXED);
     }
 
     return true;
@@ -209,7 +209,7 @@ static bool job_begin(job_t *job, void (*make)(job_t *job))
         return false;
     }
 
-    pthread_mutex_lock(&starters.lock);
+    pthread_mutex_lock(&all.lock);
     if (may_begin()) {
         job->make = make;
         job_set_state(job, JOB_RUNNING);
@@ -219,35 +219,35 @@ static bool job_begin(job_t *job, void (*make)(job_t *job))
     if (!job->has_thread) {
         job_set_state(job, JOB_TAKEN);
     }
-    pthread_mutex_unlock(&starters.lock);
+    pthread_mutex_unlock(&all.lock);
 
     return job_state(job) != JOB_TAKEN;
 }
 
-ucs_status_t uct_cuda_mp_starter_create(uct_cuda_mp_rsc_t *rsc,
-                                        uct_cuda_mp_starter_t **starter_p)
+ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
+                                           uct_cuda_mp_background_t **init_p)
 {
-    uct_cuda_mp_starter_t *starter = calloc(1, sizeof(*starter));
+    uct_cuda_mp_background_t *init = calloc(1, sizeof(*init));
 
-    if (starter == NULL) {
+    if (init == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    starter->rsc = rsc;
+    init->rsc = rsc;
     if (!is_foreign()) {
-        pthread_mutex_lock(&starters.lock);
-        starter->next  = starters.first;
-        starters.first = starter;
-        pthread_mutex_unlock(&starters.lock);
+        pthread_mutex_lock(&all.lock);
+        init->next = all.first;
+        all.first  = init;
+        pthread_mutex_unlock(&all.lock);
     }
 
-    *starter_p = starter;
+    *init_p = init;
     return UCS_OK;
 }
 
 /* What a job has made goes to the resources, as far as they want it. If the
  * device was reset since, that is gone, and whoever needs it waits. */
-static ucs_status_t job_take(uct_cuda_mp_starter_t *starter, job_t *job)
+static ucs_status_t job_take(uct_cuda_mp_background_t *init, job_t *job)
 {
     job_set_state(job, JOB_TAKEN);
     if ((job->status == UCS_OK) &&
@@ -258,50 +258,50 @@ static ucs_status_t job_take(uct_cuda_mp_starter_t *starter, job_t *job)
     }
 
     if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
-        uct_cuda_mp_rsc_adopt_staging(starter->rsc, job->numa, &job->staging);
+        uct_cuda_mp_rsc_adopt_staging(init->rsc, job->numa, &job->staging);
         uct_cuda_ctx_pop();
     }
 
     if (job->status == UCS_OK) {
-        uct_cuda_mp_rsc_adopt_ctx(starter->rsc, job->device, job->ctx,
+        uct_cuda_mp_rsc_adopt_ctx(init->rsc, job->device, job->ctx,
                                   job->ctx_id);
     }
 
     return job->status;
 }
 
-void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter)
+void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init)
 {
-    uct_cuda_mp_starter_t **link = &starters.first;
+    uct_cuda_mp_background_t **link = &all.first;
     unsigned i;
 
     if (is_foreign()) {
         return; /* Its thread's memory may be anything */
     }
 
-    pthread_mutex_lock(&starters.lock);
-    starter_join(starter);
-    while (*link != starter) {
+    pthread_mutex_lock(&all.lock);
+    background_join(init);
+    while (*link != init) {
         link = &(*link)->next;
     }
-    *link = starter->next;
-    pthread_mutex_unlock(&starters.lock);
+    *link = init->next;
+    pthread_mutex_unlock(&all.lock);
 
     for (i = JOB_OF_GPU; i < NUM_JOBS; ++i) {
-        if (job_state(&starter->jobs[i]) == JOB_DONE) {
-            (void)job_take(starter, &starter->jobs[i]);
+        if (job_state(&init->jobs[i]) == JOB_DONE) {
+            (void)job_take(init, &init->jobs[i]);
         }
     }
 
-    free(starter);
+    free(init);
 }
 
 
 /* ------------------------------------------------------------------ checks */
 
-bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter)
+bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init)
 {
-    job_t *job = &starter->jobs[JOB_OF_NODE];
+    job_t *job = &init->jobs[JOB_OF_NODE];
 
     if ((job_state(job) == JOB_IDLE) && !uct_cuda_topo_is_known()) {
         (void)job_begin(job, make_node);
@@ -311,7 +311,7 @@ bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter)
 }
 
 /* UCS_OK: there, or to be had as quickly by whoever needs it */
-static ucs_status_t check_job(uct_cuda_mp_starter_t *starter, job_t *job)
+static ucs_status_t check_job(uct_cuda_mp_background_t *init, job_t *job)
 {
     switch (job_state(job)) {
     case JOB_IDLE:
@@ -319,16 +319,16 @@ static ucs_status_t check_job(uct_cuda_mp_starter_t *starter, job_t *job)
     case JOB_RUNNING:
         return UCS_INPROGRESS;
     case JOB_DONE:
-        return job_take(starter, job);
+        return job_take(init, job);
     default:
         return UCS_OK;
     }
 }
 
-static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
+static ucs_status_t check_gpu(uct_cuda_mp_background_t *init, int device,
                               bool is_copy_only, size_t slot_size)
 {
-    job_t *job = &starter->jobs[JOB_OF_GPU + device];
+    job_t *job = &init->jobs[JOB_OF_GPU + device];
 
     if (job_state(job) == JOB_IDLE) {
         /* The program's own contexts are there */
@@ -342,16 +342,16 @@ static ucs_status_t check_gpu(uct_cuda_mp_starter_t *starter, int device,
         job->slot_size = slot_size;
     }
 
-    return check_job(starter, job);
+    return check_job(init, job);
 }
 
-static ucs_status_t check_host(uct_cuda_mp_starter_t *starter, int local,
+static ucs_status_t check_host(uct_cuda_mp_background_t *init, int local,
                                int numa, size_t slot_size)
 {
-    job_t *job = &starter->jobs[JOB_OF_HOST + numa];
+    job_t *job = &init->jobs[JOB_OF_HOST + numa];
 
     if (job_state(job) == JOB_IDLE) {
-        if (uct_cuda_mp_rsc_has_host_staging(starter->rsc, numa)) {
+        if (uct_cuda_mp_rsc_has_host_staging(init->rsc, numa)) {
             return UCS_OK;
         }
 
@@ -360,16 +360,16 @@ static ucs_status_t check_host(uct_cuda_mp_starter_t *starter, int local,
         job->slot_size = slot_size;
     }
 
-    return check_job(starter, job);
+    return check_job(init, job);
 }
 
-static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
+static ucs_status_t check_path(uct_cuda_mp_background_t *init,
                                const uct_cuda_mp_plan_t *plan,
-                               const uct_cuda_mp_ends_t *ends,
+                               const uct_cuda_mp_request_t *ends,
                                const uct_cuda_mp_path_t *path)
 {
     const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, ends, path) &
-                             ~uct_cuda_mp_rsc_devices(starter->rsc);
+                             ~uct_cuda_mp_rsc_devices(init->rsc);
     ucs_status_t result    = UCS_OK;
     ucs_status_t status;
     int device;
@@ -379,7 +379,7 @@ static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
             continue;
         }
 
-        status = check_gpu(starter, device,
+        status = check_gpu(init, device,
                            !uct_cuda_mp_ends_is_local_gpu(ends, device),
                            (device == path->gpu) ? plan->slot_size : 0);
         if (UCS_STATUS_IS_ERR(status)) {
@@ -391,7 +391,7 @@ static ucs_status_t check_path(uct_cuda_mp_starter_t *starter,
 
     if ((result == UCS_OK) && (path->route == UCT_CUDA_MP_ROUTE_HOST) &&
         (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
-        result = check_host(starter, uct_cuda_mp_ends_local(ends), plan->numa,
+        result = check_host(init, uct_cuda_mp_ends_local(ends), plan->numa,
                             plan->slot_size);
     }
 
@@ -405,10 +405,10 @@ static uint32_t path_bit(const uct_cuda_mp_path_t *path)
                    uct_cuda_end_bit(uct_cuda_mp_path_via(path));
 }
 
-ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
-                                       const uct_cuda_mp_plan_t *plan,
-                                       const uct_cuda_mp_ends_t *ends,
-                                       uint32_t *absent_p, unsigned *path_p)
+ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
+                                          const uct_cuda_mp_plan_t *plan,
+                                          const uct_cuda_mp_request_t *ends,
+                                          uint32_t *absent_p, unsigned *path_p)
 {
     uint32_t absent = 0;
     uint32_t ready  = 0;
@@ -418,7 +418,7 @@ ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
 
     for (i = 0; i < plan->num_paths; ++i) {
         path   = &plan->paths[i].path;
-        status = check_path(starter, plan, ends, path);
+        status = check_path(init, plan, ends, path);
         if (status == UCS_INPROGRESS) {
             absent |= path_bit(path);
         } else if (status != UCS_OK) {
@@ -435,8 +435,8 @@ ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
 
     /* Nor is the next plan to make do with relays that this one had no need
      * of: it would start them */
-    ready |= uct_cuda_mp_rsc_devices(starter->rsc);
-    if (uct_cuda_mp_rsc_has_host_staging(starter->rsc, plan->numa)) {
+    ready |= uct_cuda_mp_rsc_devices(init->rsc);
+    if (uct_cuda_mp_rsc_has_host_staging(init->rsc, plan->numa)) {
         ready |= uct_cuda_end_bit(uct_cuda_end_host());
     }
 

@@ -4,8 +4,8 @@
  * there: contexts of relay GPUs with their staging memory, one thread a GPU;
  * staging memory in the host; and before all of them, the look at the node.
  */
-#ifndef UCT_CUDA_MP_STARTER_H
-#define UCT_CUDA_MP_STARTER_H
+#ifndef UCT_CUDA_MP_BACKGROUND_H
+#define UCT_CUDA_MP_BACKGROUND_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/resources.h>
@@ -13,7 +13,7 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_starter uct_cuda_mp_starter_t;
+typedef struct uct_cuda_mp_background uct_cuda_mp_background_t;
 
 
 /** Not even the direct path is there. */
@@ -27,16 +27,16 @@ typedef struct uct_cuda_mp_starter uct_cuda_mp_starter_t;
  *             the resources may check.
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_mp_starter_create(uct_cuda_mp_rsc_t *rsc,
-                                        uct_cuda_mp_starter_t **starter_p);
+ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
+                                           uct_cuda_mp_background_t **init_p);
 
 
 /** Before the resources. Waits for what is being made, a context at most. */
-void uct_cuda_mp_starter_destroy(uct_cuda_mp_starter_t *starter);
+void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init);
 
 
 /** Has the node been looked at? Has it looked at if not; false until then. */
-bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter);
+bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
 
 
 /**
@@ -51,10 +51,10 @@ bool uct_cuda_mp_starter_knows_node(uct_cuda_mp_starter_t *starter);
  * @return UCS_OK; UCS_INPROGRESS; or the error (logged) that a context was not
  *         to be had with, once: the next time whoever wants it has to try.
  */
-ucs_status_t uct_cuda_mp_starter_check(uct_cuda_mp_starter_t *starter,
-                                       const uct_cuda_mp_plan_t *plan,
-                                       const uct_cuda_mp_ends_t *ends,
-                                       uint32_t *absent_p, unsigned *path_p);
+ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
+                                          const uct_cuda_mp_plan_t *plan,
+                                          const uct_cuda_mp_request_t *ends,
+                                          uint32_t *absent_p, unsigned *path_p);
 
 
 END_C_DECLS
