@@ -195,43 +195,46 @@ static void copy_write(const uct_cuda_trace_copy_t *copy)
             end * 1e3);
 }
 
+/* Written down and gone, or UCS_INPROGRESS where it is not over. The events of
+ * a context that is gone went with it. */
+static ucs_status_t copy_collect(uct_cuda_trace_copy_t *copy, bool wait)
+{
+    if (!uct_cuda_ctx_push_alive(copy->base->ctx, copy->base->id)) {
+        free(copy);
+        return UCS_OK;
+    }
+
+    if (wait) {
+        (void)UCT_CUDA_CALL(cuEventSynchronize, copy->end);
+    } else if (uct_cuda_driver_get()->cuEventQuery(copy->end) ==
+               CUDA_ERROR_NOT_READY) {
+        uct_cuda_ctx_pop();
+        return UCS_INPROGRESS;
+    }
+
+    copy_write(copy);
+    copy_destroy(copy);
+    uct_cuda_ctx_pop();
+    return UCS_OK;
+}
+
 /* Copies that are over; with @a wait all of them. In their order: one that is
  * not over holds up what was submitted after it, which does not matter. */
 static void collect(bool wait)
 {
-    uct_cuda_trace_copy_t *copy;
-    bool is_over;
+    uct_cuda_trace_copy_t *next;
 
-    while ((copy = trace.oldest) != NULL) {
-        is_over = true;
-        if (uct_cuda_ctx_push_alive(copy->base->ctx, copy->base->id)) {
-            is_over = wait ? (UCT_CUDA_CALL(cuEventSynchronize, copy->end) ==
-                              UCS_OK) :
-                             (uct_cuda_driver_get()->cuEventQuery(
-                                      copy->end) != CUDA_ERROR_NOT_READY);
-            if (is_over) {
-                copy_write(copy);
-            }
-            uct_cuda_ctx_pop();
-        }
-
-        if (!is_over && !wait) {
+    while (trace.oldest != NULL) {
+        next = trace.oldest->next;
+        if (copy_collect(trace.oldest, wait) != UCS_OK) {
             return;
         }
 
-        trace.oldest = copy->next;
-        if (trace.oldest == NULL) {
-            trace.last = &trace.oldest;
-        }
-
+        trace.oldest = next;
         --trace.num_pending;
-        if (uct_cuda_ctx_push_alive(copy->base->ctx, copy->base->id)) {
-            copy_destroy(copy);
-            uct_cuda_ctx_pop();
-        } else {
-            free(copy); /* its events went with their context */
-        }
     }
+
+    trace.last = &trace.oldest;
 }
 
 void uct_cuda_trace_flush(void)
