@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The file of test/omb/bench: every figure, and which run it comes from.
 
-{"runs": [{"id", "machine", "ucx", ...}], "samples": [{"run", "pair", "variant",
-"benchmark", "program", "memory", "window", "size", "value" or "error"}]}
+{"runs": [{"id", "machine", "ucx", "plan", ...}], "samples": [{"run", "pair",
+"variant", "benchmark", "program", "memory", "window", "size", "value" or
+"error"}]}
 
 A pair is one run of the base and one of ours, one after the other; (run, pair)
 names it. The base is stock's module or ours with one path. Figures are GB/s
@@ -17,9 +18,11 @@ import stats
 from runs import Refused
 
 BENCHMARKS = ('put', 'get', 'bw', 'bibw', 'latency')
-MEMORIES = ('D D', 'H D', 'D H')
+# D is GPU memory, H pageable and P page-locked host memory
+MEMORIES = ('D D', 'P D', 'D P', 'H D', 'D H')
 BASES = {'stock': "UCX's own CUDA module",
-         'single': 'our module with UCX_CUDA_IPC_MULTIPATH=n'}
+         'single': 'our module with UCX_CUDA_IPC_MULTIPATH=n',
+         'other': 'another build of our module'}
 # Whose libraries the UCX is
 ORIGINS = {'wheel': "PyPI's wheel", 'system': 'the one that MPI finds',
            'folder': 'a folder of libraries'}

@@ -11,8 +11,11 @@ from runs import size_text
 
 TITLES = {'put': 'UCX put', 'get': 'UCX get', 'bw': 'Bandwidth',
           'bibw': 'Bandwidth, both directions at once', 'latency': 'Latency'}
-SIDES = {'D D': 'GPU to GPU', 'H D': 'host to GPU', 'D H': 'GPU to host'}
-NAMES = {'stock': 'stock', 'single': 'one path', 'ours': 'ours'}
+SIDES = {'D D': 'GPU to GPU', 'P D': 'page-locked host to GPU',
+         'D P': 'GPU to page-locked host', 'H D': 'pageable host to GPU',
+         'D H': 'GPU to pageable host'}
+NAMES = {'stock': 'stock', 'single': 'one path', 'other': 'the other build',
+         'ours': 'ours'}
 COLORS = {'base': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
 
 
@@ -321,8 +324,9 @@ def write(data, path):
            'better ours is (above 1: faster), with its 95 %% interval by order '
            'statistics. *: fewer than 6 pairs, so that the lowest and the '
            'highest stand in for the interval. GB/s are 10^9 bytes a second. '
-           '"H D" is from the host\'s memory of one process to GPU memory of '
-           'another. put and get are `ucx_perftest`\'s averages, "window" its '
+           '"P D" is from page-locked and "H D" from pageable host memory of '
+           'one process to GPU memory of another. put and get are '
+           '`ucx_perftest`\'s averages, "window" its '
            'operations outstanding.' % (
                NAMES[base].capitalize(), BASES[base],
                ' in its place' if base == 'stock' else '',
@@ -330,7 +334,8 @@ def write(data, path):
                if first.get('settings') else ', as it comes'), '']
     out += summary(main, cells) + all_losing(parts)
     for title, memories in (('GPU to GPU', ('D D',)),
-                            ('Host transfers', ('H D', 'D H'))):
+                            ('Page-locked host memory', ('P D', 'D P')),
+                            ('Pageable host memory', ('H D', 'D H'))):
         text = sections(main, cells, memories, path, what)
         if text:
             out += ['## ' + title, ''] + text

@@ -72,6 +72,16 @@ def mpi_version(mpirun):
     return lines[0].strip() if lines else ''
 
 
-def revision():
+def revision(launcher=None):
+    """The revision that `launcher` (ucx_mp_run) was built from, which is not
+    always what the sources are now; of the sources without one."""
+    if launcher:
+        path = os.path.join(os.path.dirname(os.path.realpath(launcher)), '..',
+                            'share', 'ucx-mp', 'revision')
+        try:
+            with open(path) as file:
+                return file.read().strip()
+        except OSError:
+            return 'unknown'
     return output_of(['git', '-C', TOP, 'describe', '--always',
                       '--dirty']).strip()

@@ -20,8 +20,8 @@ MIB = 1 << 20
 SLOWDOWN = {'narval': 100, 'hgx-h200': 100}
 SLOWDOWN_OTHER = 50
 # Options that say where something is on this machine
-PLACES = ('--wheel', '--ucx', '--launcher', '--programs', '--perftest',
-          '--json', '--page', '--out')
+PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',
+          '--perftest', '--json', '--page', '--out')
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 
 
