@@ -415,6 +415,27 @@ TEST_F(test_planner, other_way_busy_leaves_the_host_out)
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
+/* In a ring nobody sends the other way, yet every GPU sends and receives; what
+ * leaves the source or comes to the destination as well is no such thing */
+TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
+{
+    const struct {
+        int  from, to;
+        bool host;
+    } cases[] = {{3, 0, false}, {1, 2, false}, {2, 3, true},
+                 {0, 2, true},  {3, 1, true}};
+
+    for (const auto &other : cases) {
+        uct_cuda_mp_load_t load = {};
+
+        load.is_known = true;
+        load.active[uct_cuda_mp_lane(End(other.from), End(other.to))] = 1;
+        plan(hgx(), Config(), 0, 1, 256 * MiB, &load);
+        EXPECT_EQ(other.host ? "direct,host" : "", paths())
+                << other.from << " to " << other.to;
+    }
+}
+
 /* Four ranks in a ring, one after the other and again: after the first round
  * everybody has a relay of his own, however it began */
 TEST_F(test_planner, ring_settles)
