@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Releasing, comparing and printing plans. */
+#include <uct/cuda/collective/plan.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define GIGA 1e9
+#define MEGA 1e6
+
+
+void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan)
+{
+    free(plan->steps);
+    free(plan->places);
+    free(plan->waits);
+    memset(plan, 0, sizeof(*plan));
+}
+
+static bool place_equal(const uct_cuda_coll_place_t *a,
+                        const uct_cuda_coll_place_t *b)
+{
+    return (a->offset == b->offset) && (a->rank == b->rank) &&
+           (a->buffer == b->buffer);
+}
+
+static bool step_equal(const uct_cuda_coll_step_t *a,
+                       const uct_cuda_coll_step_t *b)
+{
+    return (a->bytes == b->bytes) && (a->places == b->places) &&
+           (a->waits == b->waits) && (a->num_waits == b->num_waits) &&
+           (a->num_sources == b->num_sources) &&
+           (a->num_destinations == b->num_destinations) &&
+           (a->type == b->type) && (a->rank == b->rank) &&
+           (a->queue == b->queue) && (a->multipath == b->multipath);
+}
+
+bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
+                              const uct_cuda_coll_plan_t *b)
+{
+    uint32_t i;
+
+    if ((a->algorithm != b->algorithm) || (a->num_ranks != b->num_ranks) ||
+        (a->num_queues != b->num_queues) ||
+        (a->is_in_place != b->is_in_place) || (a->chunks != b->chunks) ||
+        (a->element != b->element) || (a->bytes != b->bytes) ||
+        (a->scratch != b->scratch) || (a->num_steps != b->num_steps) ||
+        (a->num_places != b->num_places) || (a->num_waits != b->num_waits)) {
+        return false;
+    }
+
+    for (i = 0; i < a->num_steps; ++i) {
+        if (!step_equal(&a->steps[i], &b->steps[i])) {
+            return false;
+        }
+    }
+
+    for (i = 0; i < a->num_places; ++i) {
+        if (!place_equal(&a->places[i], &b->places[i])) {
+            return false;
+        }
+    }
+
+    for (i = 0; i < a->num_waits; ++i) {
+        if (a->waits[i] != b->waits[i]) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
+{
+    static const char *names[] = {"one kernel", "flat", "hierarchical", "ring"};
+
+    return (algorithm < UCT_CUDA_COLL_ALGORITHM_LAST) ? names[algorithm] :
+                                                        "unknown";
+}
+
+static void print_places(const char *before,
+                         const uct_cuda_coll_place_t *places, unsigned count,
+                         FILE *stream)
+{
+    static const char *names[] = {"send", "recv", "scratch", "?"};
+    unsigned i, buffer;
+
+    for (i = 0; i < count; ++i) {
+        buffer = (places[i].buffer < UCT_CUDA_COLL_BUFFER_LAST) ?
+                         places[i].buffer :
+                         UCT_CUDA_COLL_BUFFER_LAST;
+        fprintf(stream, "%s%u.%s+%llu", (i == 0) ? before : ", ",
+                places[i].rank, names[buffer],
+                (unsigned long long)places[i].offset);
+    }
+}
+
+static void print_step(const uct_cuda_coll_plan_t *plan, unsigned index,
+                       FILE *stream)
+{
+    const uct_cuda_coll_step_t *step = &plan->steps[index];
+    unsigned w;
+
+    fprintf(stream, "  %4u  rank %u queue %u  %s%s %llu bytes ", index,
+            step->rank, step->queue,
+            (step->type == UCT_CUDA_COLL_COPY) ? "copy" : "reduce",
+            step->multipath ? ", several paths," : "",
+            (unsigned long long)step->bytes);
+    print_places(" ", uct_cuda_coll_step_sources(plan, step),
+                 step->num_sources, stream);
+    print_places(" -> ", uct_cuda_coll_step_destinations(plan, step),
+                 step->num_destinations, stream);
+    for (w = 0; w < step->num_waits; ++w) {
+        fprintf(stream, "%s%u", (w == 0) ? ", after " : " ",
+                uct_cuda_coll_step_waits(plan, step)[w]);
+    }
+    fprintf(stream, "\n");
+}
+
+void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
+                              FILE *stream)
+{
+    const double ranks = plan->num_ranks;
+    uint32_t copies    = 0;
+    uint32_t i;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        copies += (plan->steps[i].type == UCT_CUDA_COLL_COPY);
+    }
+
+    fprintf(stream, "%u ranks, %llu bytes%s: ", plan->num_ranks,
+            (unsigned long long)plan->bytes,
+            plan->is_in_place ? " in place" : "");
+    if (plan->num_steps == 0) {
+        fprintf(stream, "nothing to do\n");
+        return;
+    }
+
+    fprintf(stream,
+            "%s, chunks a slice: %u; %u copies, %u kernels, %llu bytes of "
+            "scratch a rank\n",
+            uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks, copies,
+            plan->num_steps - copies, (unsigned long long)plan->scratch);
+    if (plan->seconds > 0) {
+        fprintf(stream,
+                "model: %.1f us, %.1f GB/s, bus bandwidth %.1f GB/s\n",
+                plan->seconds * MEGA, plan->bytes / plan->seconds / GIGA,
+                plan->bytes / plan->seconds / GIGA * 2 * (ranks - 1) / ranks);
+    }
+
+    for (i = 0; steps && (i < plan->num_steps); ++i) {
+        print_step(plan, i, stream);
+    }
+}

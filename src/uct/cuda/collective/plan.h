@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A collective plan: who copies and adds what, where, and in which order. Plain
+ * data that every rank of a node computes for itself from the same input; a
+ * rank carries out the steps that it submits and waits for those of others.
+ *
+ * Steps are in the order of submission. A queue of a rank works through its
+ * steps one at a time in that order; a step also waits until the earlier steps
+ * that it names, of any rank, have ended. Nothing begins before all ranks have
+ * called, and no rank's call ends before the steps of all ranks that touch its
+ * buffers have: those two waits are no part of the plan. The first keeps a
+ * scratch buffer whole that the call before used.
+ */
+#ifndef UCT_CUDA_COLL_PLAN_H
+#define UCT_CUDA_COLL_PLAN_H
+
+#include <ucs/sys/compiler_def.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+
+/** Ranks of a plan: what one reducing kernel reads at once. */
+#define UCT_CUDA_COLL_MAX_RANKS 16
+
+/** Queues (streams) of a rank. */
+#define UCT_CUDA_COLL_MAX_QUEUES 64
+
+
+typedef enum {
+    UCT_CUDA_COLL_ONE_KERNEL,   /**< Each rank reduces a slice by one kernel,
+                                     from all ranks' memory to all ranks' */
+    UCT_CUDA_COLL_FLAT,         /**< Two stages: each rank's copy engines pull
+                                     its slice, it reduces, they push it */
+    UCT_CUDA_COLL_HIERARCHICAL, /**< Three: inside groups, between, inside */
+    UCT_CUDA_COLL_RING,
+    UCT_CUDA_COLL_ALGORITHM_LAST
+} uct_cuda_coll_algorithm_t;
+
+
+typedef enum {
+    UCT_CUDA_COLL_COPY,  /**< One source, one destination */
+    UCT_CUDA_COLL_REDUCE /**< All sources, added from left to right, to each
+                              destination; by a kernel on the rank's GPU. One
+                              source: a copy by that kernel. A destination may
+                              be a source at the same offset */
+} uct_cuda_coll_step_type_t;
+
+
+/** A rank's memory. In place, SEND and RECV are the same and both names are
+ *  used; where plans of other collectives need one only, the other has no
+ *  bytes. */
+typedef enum {
+    UCT_CUDA_COLL_SEND,
+    UCT_CUDA_COLL_RECV,
+    UCT_CUDA_COLL_SCRATCH,
+    UCT_CUDA_COLL_BUFFER_LAST
+} uct_cuda_coll_buffer_t;
+
+
+typedef struct {
+    uint64_t offset; /**< Bytes from the buffer's start, of whole elements in
+                          SEND and RECV, of 256 in SCRATCH */
+    uint8_t  rank;
+    uint8_t  buffer; /**< uct_cuda_coll_buffer_t */
+} uct_cuda_coll_place_t;
+
+
+typedef struct {
+    uint64_t bytes;            /**< Of each place; whole elements, not 0 */
+    uint32_t places;           /**< Index of the first source in the plan's
+                                    places; the destinations follow */
+    uint32_t waits;            /**< Index of the first wait in the plan's */
+    uint16_t num_waits;
+    uint8_t  num_sources;
+    uint8_t  num_destinations;
+    uint8_t  type;             /**< uct_cuda_coll_step_type_t */
+    uint8_t  rank;             /**< Submits it */
+    uint8_t  queue;            /**< Of that rank, from 0 */
+    bool     multipath;        /**< A copy that may go over several paths: the
+                                    links beside it are idle then */
+} uct_cuda_coll_step_t;
+
+
+typedef struct {
+    uint8_t  algorithm;     /**< uct_cuda_coll_algorithm_t */
+    uint8_t  num_ranks;
+    uint8_t  num_queues;    /**< Of the rank that has the most */
+    bool     is_in_place;
+    uint32_t chunks;        /**< Pieces that each slice is cut into */
+    uint32_t element;       /**< Bytes of an element */
+    uint64_t bytes;         /**< Of each rank's SEND and RECV */
+    uint64_t scratch;       /**< Bytes of SCRATCH that each rank needs */
+    double   seconds;       /**< What the model expects */
+    uint32_t num_steps;
+    uint32_t num_places;
+    uint32_t num_waits;
+    uct_cuda_coll_step_t  *steps;
+    uct_cuda_coll_place_t *places;
+    uint32_t              *waits;  /**< Indices of earlier steps */
+} uct_cuda_coll_plan_t;
+
+
+static inline const uct_cuda_coll_place_t *
+uct_cuda_coll_step_sources(const uct_cuda_coll_plan_t *plan,
+                           const uct_cuda_coll_step_t *step)
+{
+    return plan->places + step->places;
+}
+
+static inline const uct_cuda_coll_place_t *
+uct_cuda_coll_step_destinations(const uct_cuda_coll_plan_t *plan,
+                                const uct_cuda_coll_step_t *step)
+{
+    return plan->places + step->places + step->num_sources;
+}
+
+static inline const uint32_t *
+uct_cuda_coll_step_waits(const uct_cuda_coll_plan_t *plan,
+                         const uct_cuda_coll_step_t *step)
+{
+    return plan->waits + step->waits;
+}
+
+
+/** Free what a plan holds, also a zeroed one; it is zeroed. */
+void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
+
+
+/** Same steps? The model's times do not count. */
+bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
+                              const uct_cuda_coll_plan_t *b);
+
+
+/** "one kernel", "flat", "hierarchical", "ring"; "unknown". */
+const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
+
+
+/** A line that sums it up; with @a steps also every step, for people. */
+void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
+                              FILE *stream);
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The planner of collectives: from the node and what all ranks agreed on to a
+ * plan. A pure function: it asks nobody, and gives the same plan for the same
+ * request, so that ranks need not exchange plans.
+ */
+#ifndef UCT_CUDA_COLL_PLANNER_H
+#define UCT_CUDA_COLL_PLANNER_H
+
+#include <ucs/type/status.h>
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/collective/plan.h>
+
+BEGIN_C_DECLS
+
+
+/** "The planner decides". */
+#define UCT_CUDA_COLL_AUTO (-1)
+
+
+/**
+ * All that a plan is made from. What ranks may see differently (GPUs'
+ * ordinals, what a driver lets them know) has to be agreed on before: one
+ * rank's topology, with the ordinals of that topology, serves all.
+ */
+typedef struct {
+    const uct_cuda_topo_t *topo;
+    unsigned num_ranks;   /**< 1 to UCT_CUDA_COLL_MAX_RANKS */
+    int      gpus[UCT_CUDA_COLL_MAX_RANKS]; /**< Of each rank; several ranks may
+                                                 share one */
+    uint64_t count;       /**< Elements */
+    uint32_t element;     /**< Bytes of one */
+    bool     is_in_place; /**< On all ranks, or on none */
+    uint64_t max_scratch; /**< Bytes a rank at most; 0: as much as is best */
+    int      algorithm;   /**< uct_cuda_coll_algorithm_t, or AUTO */
+    int      chunks;      /**< Pieces of a slice, or AUTO */
+} uct_cuda_coll_request_t;
+
+
+/**
+ * Plan an all-reduce among GPUs of a node.
+ *
+ * The result is the sum in an order that depends on the number of ranks,
+ * algorithm, count and element alone, and that is the same on all ranks; see
+ * docs/collectives.md.
+ *
+ * @param plan  Filled; to be released. No elements: no steps.
+ * @return UCS_OK; UCS_ERR_INVALID_PARAM for a request that makes no sense;
+ *         UCS_ERR_UNSUPPORTED where GPUs are no peers and no algorithm can do
+ *         without, or the named one is none for this node; UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t
+uct_cuda_coll_plan_allreduce(const uct_cuda_coll_request_t *request,
+                             uct_cuda_coll_plan_t *plan);
+
+
+END_C_DECLS
+
+#endif
