@@ -27,8 +27,9 @@ BEGIN_C_DECLS
 /** Ranks of a plan: what one reducing kernel reads at once. */
 #define UCT_CUDA_COLL_MAX_RANKS 16
 
-/** Queues (streams) of a rank. */
-#define UCT_CUDA_COLL_MAX_QUEUES 64
+/** Queues (streams) of a rank at most: for its kernels, and from and to each
+ *  other rank. */
+#define UCT_CUDA_COLL_MAX_QUEUES (2 * UCT_CUDA_COLL_MAX_RANKS)
 
 
 typedef enum {

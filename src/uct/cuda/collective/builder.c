@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arrays that are filled, and one sort. */
+#include <uct/cuda/collective/builder.h>
+
+#include <ucs/sys/math.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Numbers of queues before they are made dense */
+#define MAX_NAMES 256
+
+
+typedef struct {
+    uint32_t wave;
+    uint32_t index;
+} order_t;
+
+
+ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
+                                        uct_cuda_coll_plan_t *plan,
+                                        size_t max_steps, size_t max_places,
+                                        size_t max_waits)
+{
+    memset(builder, 0, sizeof(*builder));
+    builder->plan       = plan;
+    builder->max_steps  = (uint32_t)max_steps;
+    builder->max_places = (uint32_t)max_places;
+    builder->max_waits  = (uint32_t)max_waits;
+    builder->waves      = calloc(max_steps + 1, sizeof(*builder->waves));
+    plan->steps         = calloc(max_steps + 1, sizeof(*plan->steps));
+    plan->places        = calloc(max_places + 1, sizeof(*plan->places));
+    plan->waits         = calloc(max_waits + 1, sizeof(*plan->waits));
+    if ((builder->waves == NULL) || (plan->steps == NULL) ||
+        (plan->places == NULL) || (plan->waits == NULL)) {
+        free(builder->waves);
+        uct_cuda_coll_plan_release(plan);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    return UCS_OK;
+}
+
+uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
+                                    uct_cuda_coll_step_type_t type,
+                                    unsigned rank, unsigned queue,
+                                    uint64_t bytes, unsigned wave)
+{
+    uct_cuda_coll_plan_t *plan = builder->plan;
+    uct_cuda_coll_step_t *step = &plan->steps[plan->num_steps];
+
+    assert(plan->num_steps < builder->max_steps);
+    assert(queue < MAX_NAMES);
+    step->type   = (uint8_t)type;
+    step->rank   = (uint8_t)rank;
+    step->queue  = (uint8_t)queue;
+    step->bytes  = bytes;
+    step->places = plan->num_places;
+    step->waits  = plan->num_waits;
+    builder->waves[plan->num_steps] = wave;
+    return plan->num_steps++;
+}
+
+static uct_cuda_coll_step_t *last_step(uct_cuda_coll_builder_t *builder)
+{
+    return &builder->plan->steps[builder->plan->num_steps - 1];
+}
+
+static void add_place(uct_cuda_coll_builder_t *builder, unsigned rank,
+                      uct_cuda_coll_buffer_t buffer, uint64_t offset)
+{
+    const uct_cuda_coll_place_t place = {
+        .offset = offset, .rank = (uint8_t)rank, .buffer = (uint8_t)buffer
+    };
+
+    assert(builder->plan->num_places < builder->max_places);
+    builder->plan->places[builder->plan->num_places++] = place;
+}
+
+void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
+                                  unsigned rank, uct_cuda_coll_buffer_t buffer,
+                                  uint64_t offset)
+{
+    assert(last_step(builder)->num_destinations == 0);
+    add_place(builder, rank, buffer, offset);
+    ++last_step(builder)->num_sources;
+}
+
+void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
+                                       unsigned rank,
+                                       uct_cuda_coll_buffer_t buffer,
+                                       uint64_t offset)
+{
+    add_place(builder, rank, buffer, offset);
+    ++last_step(builder)->num_destinations;
+}
+
+void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
+                                uint32_t step)
+{
+    uct_cuda_coll_plan_t *plan = builder->plan;
+
+    if (step != UCT_CUDA_COLL_NO_STEP) {
+        assert(plan->num_waits < builder->max_waits);
+        plan->waits[plan->num_waits++] = step;
+        ++last_step(builder)->num_waits;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    const order_t *x = a, *y = b;
+
+    return (x->wave != y->wave) ? ((x->wave < y->wave) ? -1 : 1) :
+                                  ((x->index < y->index) ? -1 : 1);
+}
+
+/* Each rank's queues in the order in which they are first used */
+static void number_queues(uct_cuda_coll_plan_t *plan)
+{
+    uint8_t number[UCT_CUDA_COLL_MAX_RANKS][MAX_NAMES];
+    unsigned count[UCT_CUDA_COLL_MAX_RANKS] = {0};
+    uct_cuda_coll_step_t *step;
+    uint8_t *known;
+    uint32_t i;
+
+    memset(number, 0xff, sizeof(number));
+    for (i = 0; i < plan->num_steps; ++i) {
+        step  = &plan->steps[i];
+        known = &number[step->rank][step->queue];
+        if (*known == 0xff) {
+            *known           = (uint8_t)count[step->rank]++;
+            plan->num_queues = (uint8_t)ucs_max(plan->num_queues,
+                                                count[step->rank]);
+        }
+        step->queue = *known;
+    }
+
+    assert(plan->num_queues <= UCT_CUDA_COLL_MAX_QUEUES);
+}
+
+ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
+{
+    uct_cuda_coll_plan_t *plan  = builder->plan;
+    const size_t count          = plan->num_steps;
+    order_t *order              = calloc(count + 1, sizeof(*order));
+    uct_cuda_coll_step_t *steps = calloc(count + 1, sizeof(*steps));
+    uint32_t i;
+
+    if ((order == NULL) || (steps == NULL)) {
+        free(order);
+        free(steps);
+        free(builder->waves);
+        uct_cuda_coll_plan_release(plan);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (i = 0; i < count; ++i) {
+        order[i].wave  = builder->waves[i];
+        order[i].index = i;
+    }
+    qsort(order, count, sizeof(*order), compare);
+
+    for (i = 0; i < count; ++i) {
+        steps[i]                       = plan->steps[order[i].index];
+        builder->waves[order[i].index] = i; /* its new place from here on */
+    }
+    for (i = 0; i < plan->num_waits; ++i) {
+        plan->waits[i] = builder->waves[plan->waits[i]];
+    }
+
+    free(plan->steps);
+    free(order);
+    free(builder->waves);
+    plan->steps = steps;
+    number_queues(plan);
+    return UCS_OK;
+}

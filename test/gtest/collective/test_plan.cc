@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans of all-reduces are right by the checker and by carrying them out, and
+ * the checker sees what is wrong with others. */
+#include "multipath/nodes.h"
+
+#include <uct/cuda/collective/plan_check.h>
+#include <uct/cuda/collective/planner.h>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+
+namespace
+{
+
+/** A plan that releases itself. */
+class Plan
+{
+public:
+    Plan()
+    {
+        memset(&plan, 0, sizeof(plan));
+    }
+
+    Plan(const Plan &) = delete;
+
+    ~Plan()
+    {
+        uct_cuda_coll_plan_release(&plan);
+    }
+
+    ucs_status_t make(const uct_cuda_coll_request_t &request)
+    {
+        uct_cuda_coll_plan_release(&plan);
+        return uct_cuda_coll_plan_allreduce(&request, &plan);
+    }
+
+    /** The checker's sentence; empty: nothing is wrong. */
+    std::string check() const
+    {
+        char error[256] = "no sentence";
+
+        return (uct_cuda_coll_plan_check(&plan, error, sizeof(error)) ==
+                UCS_OK) ?
+                       "" :
+                       error;
+    }
+
+    uct_cuda_coll_plan_t plan;
+};
+
+uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo,
+                                   unsigned num_ranks, uint64_t count,
+                                   uint32_t element, int algorithm,
+                                   int chunks = UCT_CUDA_COLL_AUTO,
+                                   bool is_in_place = false)
+{
+    uct_cuda_coll_request_t request;
+
+    memset(&request, 0, sizeof(request));
+    request.topo        = &topo;
+    request.num_ranks   = num_ranks;
+    request.count       = count;
+    request.element     = element;
+    request.is_in_place = is_in_place;
+    request.algorithm   = algorithm;
+    request.chunks      = chunks;
+    for (unsigned rank = 0; rank < num_ranks; ++rank) {
+        request.gpus[rank] = (int)rank % topo.num_gpus;
+    }
+
+    return request;
+}
+
+std::string describe(const uct_cuda_coll_request_t &request)
+{
+    return std::to_string(request.num_ranks) + " ranks, " +
+           std::to_string(request.count) + " x " +
+           std::to_string(request.element) + " bytes, algorithm " +
+           std::to_string(request.algorithm) + ", chunks " +
+           std::to_string(request.chunks) +
+           (request.is_in_place ? ", in place" : "") + ", scratch " +
+           std::to_string(request.max_scratch);
+}
+
+/** An addition that is neither commutative nor associative tells orders. */
+uint32_t add(uint32_t a, uint32_t b)
+{
+    return a * 0x9e3779b1u + (b ^ (b >> 7)) + 1;
+}
+
+/** Carries a plan of 4-byte elements out, its steps in any order allowed. */
+class Machine
+{
+public:
+    Machine(const uct_cuda_coll_plan_t &plan, std::mt19937 &random) :
+        m_plan(plan), m_random(random)
+    {
+        for (unsigned rank = 0; rank < plan.num_ranks; ++rank) {
+            for (unsigned buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST;
+                 ++buffer) {
+                m_memory[rank][buffer].resize(
+                        ((buffer == UCT_CUDA_COLL_SCRATCH) ? plan.scratch :
+                                                             plan.bytes) /
+                        sizeof(uint32_t));
+                for (uint32_t &value : m_memory[rank][buffer]) {
+                    value = random();
+                }
+            }
+            inputs.push_back(memory(rank, UCT_CUDA_COLL_SEND));
+        }
+    }
+
+    std::vector<uint32_t> &memory(unsigned rank, unsigned buffer)
+    {
+        if (m_plan.is_in_place && (buffer == UCT_CUDA_COLL_SEND)) {
+            buffer = UCT_CUDA_COLL_RECV;
+        }
+        return m_memory[rank][buffer];
+    }
+
+    void run()
+    {
+        std::vector<bool> is_done(m_plan.num_steps);
+
+        for (uint32_t i = 0; i < m_plan.num_steps; ++i) {
+            std::vector<uint32_t> ready = ready_steps(is_done);
+
+            ASSERT_FALSE(ready.empty()) << "after " << i << " steps";
+            uint32_t step = ready[m_random() % ready.size()];
+            run_step(m_plan.steps[step]);
+            is_done[step] = true;
+        }
+    }
+
+    std::vector<std::vector<uint32_t>> inputs;
+
+private:
+    std::vector<uint32_t> ready_steps(const std::vector<bool> &is_done)
+    {
+        bool is_taken[UCT_CUDA_COLL_MAX_RANKS][256] = {};
+        std::vector<uint32_t> ready;
+
+        for (uint32_t i = 0; i < m_plan.num_steps; ++i) {
+            const uct_cuda_coll_step_t &step = m_plan.steps[i];
+            bool is_ready = !is_done[i] && !is_taken[step.rank][step.queue];
+
+            for (unsigned w = 0; w < step.num_waits; ++w) {
+                is_ready = is_ready && is_done[m_plan.waits[step.waits + w]];
+            }
+            if (is_ready) {
+                ready.push_back(i);
+            }
+            if (!is_done[i]) {
+                is_taken[step.rank][step.queue] = true;
+            }
+        }
+
+        return ready;
+    }
+
+    uint32_t *at(const uct_cuda_coll_place_t &place)
+    {
+        return &memory(place.rank,
+                       place.buffer)[place.offset / sizeof(uint32_t)];
+    }
+
+    void run_step(const uct_cuda_coll_step_t &step)
+    {
+        const uct_cuda_coll_place_t *from = uct_cuda_coll_step_sources(&m_plan,
+                                                                       &step);
+        const uct_cuda_coll_place_t *to   = uct_cuda_coll_step_destinations(
+                &m_plan, &step);
+
+        for (size_t i = 0; i < step.bytes / sizeof(uint32_t); ++i) {
+            uint32_t sum = at(from[0])[i];
+            for (unsigned s = 1; s < step.num_sources; ++s) {
+                sum = add(sum, at(from[s])[i]);
+            }
+            for (unsigned d = 0; d < step.num_destinations; ++d) {
+                at(to[d])[i] = sum;
+            }
+        }
+    }
+
+    const uct_cuda_coll_plan_t &m_plan;
+    std::mt19937               &m_random;
+    std::vector<uint32_t>      m_memory[UCT_CUDA_COLL_MAX_RANKS]
+                                       [UCT_CUDA_COLL_BUFFER_LAST];
+};
+
+class CollPlan : public testing::Test
+{
+protected:
+    uint64_t random_count()
+    {
+        static const uint64_t counts[] = {0, 1, 2, 3, 7, 16, 17, 1000, 4097,
+                                          65536, 1000003, 1ull << 28,
+                                          (1ull << 32) + 5};
+
+        return (m_random() % 2) ?
+                       counts[m_random() % (sizeof(counts) / sizeof(*counts))] :
+                       m_random() % (1u << (m_random() % 31));
+    }
+
+    uct_cuda_coll_request_t random_request(const uct_cuda_topo_t &topo)
+    {
+        static const int algorithms[] = {UCT_CUDA_COLL_AUTO,
+                                         UCT_CUDA_COLL_ONE_KERNEL,
+                                         UCT_CUDA_COLL_FLAT};
+        static const uint32_t elements[] = {1, 2, 4, 8, 12, 16};
+        uct_cuda_coll_request_t request  = request_of(
+                topo, 1 + m_random() % 8, random_count(),
+                elements[m_random() % 6], algorithms[m_random() % 3],
+                (m_random() % 2) ? UCT_CUDA_COLL_AUTO : 1 + m_random() % 16,
+                m_random() % 2);
+
+        if (m_random() % 4 == 0) {
+            request.max_scratch = request.count * request.element / 8 + 65536;
+        }
+
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            request.gpus[rank] = m_random() % topo.num_gpus;
+        }
+
+        return request;
+    }
+
+    std::mt19937 m_random{18};
+};
+
+} // namespace
+
+
+TEST_F(CollPlan, whatever_is_asked_is_right)
+{
+    const uct_cuda_topo_t nodes[] = {beluga(), hgx(), mesh_node(8, 24e9, 12e9),
+                                     two_sockets(72e9, 72e9, 41e9)};
+
+    for (int i = 0; i < 400; ++i) {
+        uct_cuda_coll_request_t request = random_request(nodes[i % 4]);
+        Plan plan;
+
+        ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
+        ASSERT_EQ("", plan.check()) << describe(request);
+        EXPECT_EQ(request.count * request.element, plan.plan.bytes);
+        if (request.max_scratch > 0) {
+            EXPECT_GE(request.max_scratch, plan.plan.scratch)
+                    << describe(request);
+        }
+    }
+}
+
+TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
+{
+    const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
+
+    for (int i = 0; i < 120; ++i) {
+        uct_cuda_coll_request_t request = request_of(
+                topo, 1 + m_random() % 8, m_random() % 5000, 4,
+                (i % 2) ? UCT_CUDA_COLL_ONE_KERNEL : UCT_CUDA_COLL_FLAT,
+                1 + m_random() % 5, m_random() % 2);
+        Plan plan;
+
+        ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
+        Machine machine(plan.plan, m_random);
+        machine.run();
+
+        std::vector<uint32_t> sum = machine.inputs[0];
+        for (unsigned rank = 1; rank < request.num_ranks; ++rank) {
+            for (size_t e = 0; e < sum.size(); ++e) {
+                sum[e] = add(sum[e], machine.inputs[rank][e]);
+            }
+        }
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            ASSERT_EQ(sum, machine.memory(rank, UCT_CUDA_COLL_RECV))
+                    << describe(request) << ", rank " << rank;
+        }
+    }
+}
+
+/* Every wait is needed, and each that is left out is seen */
+TEST_F(CollPlan, a_wait_left_out_is_seen)
+{
+    const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
+
+    for (unsigned num_ranks : {2u, 3u, 4u, 8u}) {
+        for (bool is_in_place : {false, true}) {
+            Plan plan;
+
+            ASSERT_EQ(UCS_OK, plan.make(request_of(topo, num_ranks, 1 << 20, 4,
+                                                   UCT_CUDA_COLL_FLAT, 4,
+                                                   is_in_place)));
+            ASSERT_GT(plan.plan.num_waits, 0u);
+            for (uint32_t i = 0; i < plan.plan.num_steps; ++i) {
+                uct_cuda_coll_step_t &step = plan.plan.steps[i];
+                uint32_t *waits            = plan.plan.waits + step.waits;
+
+                for (unsigned w = 0; w < step.num_waits; ++w) {
+                    std::swap(waits[w], waits[step.num_waits - 1]);
+                    --step.num_waits;
+                    EXPECT_NE("", plan.check())
+                            << num_ranks << " ranks: step " << i << " after "
+                            << waits[step.num_waits];
+                    ++step.num_waits;
+                    std::swap(waits[w], waits[step.num_waits - 1]);
+                }
+            }
+            EXPECT_EQ("", plan.check());
+        }
+    }
+}
+
+TEST_F(CollPlan, a_place_moved_is_seen)
+{
+    const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
+
+    for (int algorithm : {UCT_CUDA_COLL_ONE_KERNEL, UCT_CUDA_COLL_FLAT}) {
+        for (bool is_in_place : {false, true}) {
+            Plan plan;
+
+            ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 10000, 16,
+                                                   algorithm, 3,
+                                                   is_in_place)));
+            for (uint32_t i = 0; i < plan.plan.num_places; ++i) {
+                uct_cuda_coll_place_t &place     = plan.plan.places[i];
+                const uct_cuda_coll_place_t kept = place;
+
+                place.offset += 16;
+                EXPECT_NE("", plan.check()) << "place " << i << " further on";
+                place.offset -= 32;
+                EXPECT_NE("", plan.check()) << "place " << i << " before";
+                place.offset = kept.offset + 1;
+                EXPECT_NE("", plan.check()) << "place " << i << " askew";
+
+                place      = kept;
+                place.rank = (kept.rank + 1) % 4;
+                EXPECT_NE("", plan.check()) << "place " << i << " elsewhere";
+
+                place        = kept;
+                place.buffer = (kept.buffer + 1) % UCT_CUDA_COLL_BUFFER_LAST;
+                if (!is_in_place || (kept.buffer != UCT_CUDA_COLL_SEND)) {
+                    EXPECT_NE("", plan.check()) << "place " << i << " renamed";
+                }
+                place = kept;
+            }
+            EXPECT_EQ("", plan.check());
+        }
+    }
+}
+
+TEST_F(CollPlan, a_step_changed_is_seen)
+{
+    const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
+
+    for (bool is_in_place : {false, true}) {
+        Plan plan;
+
+        ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 10000, 16,
+                                               UCT_CUDA_COLL_FLAT, 3,
+                                               is_in_place)));
+        for (uint32_t i = 0; i < plan.plan.num_steps; ++i) {
+            uct_cuda_coll_step_t &step     = plan.plan.steps[i];
+            const uct_cuda_coll_step_t kept = step;
+
+            step.bytes -= 16;
+            EXPECT_NE("", plan.check()) << "step " << i << " shorter";
+            step.bytes += 32;
+            if (uct_cuda_coll_step_destinations(&plan.plan, &step)->buffer !=
+                UCT_CUDA_COLL_SCRATCH) { /* slots may be longer than chunks */
+                EXPECT_NE("", plan.check()) << "step " << i << " longer";
+            }
+            step.bytes = 0;
+            EXPECT_NE("", plan.check()) << "step " << i << " empty";
+            step       = kept;
+            step.queue = plan.plan.num_queues;
+            EXPECT_NE("", plan.check()) << "step " << i << " in no queue";
+            step       = kept;
+            step.type  = 2;
+            EXPECT_NE("", plan.check()) << "step " << i << " of no type";
+            step       = kept;
+            if (step.num_waits > 0) {
+                uint32_t &wait = plan.plan.waits[step.waits];
+                std::swap(wait, i);
+                EXPECT_NE("", plan.check()) << "step waits for itself";
+                std::swap(wait, i);
+            }
+        }
+        EXPECT_EQ("", plan.check());
+    }
+}
+
+/* What a step reads and adds, in another order on one rank */
+TEST_F(CollPlan, another_order_on_one_rank_is_seen)
+{
+    const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
+    Plan plan;
+
+    ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 2, 64, 4,
+                                           UCT_CUDA_COLL_ONE_KERNEL)));
+    ASSERT_EQ(2u, plan.plan.num_steps);
+
+    /* Each rank adds all of it for itself, first in the same order */
+    for (unsigned rank = 0; rank < 2; ++rank) {
+        uct_cuda_coll_step_t &step    = plan.plan.steps[rank];
+        uct_cuda_coll_place_t *places = plan.plan.places + step.places;
+
+        step.bytes            = plan.plan.bytes;
+        step.num_destinations = 1;
+        places[0].offset = places[1].offset = places[2].offset = 0;
+        places[2].rank                                         = rank;
+    }
+    EXPECT_EQ("", plan.check());
+
+    std::swap(plan.plan.places[0], plan.plan.places[1]);
+    EXPECT_EQ("ranks 0 and 1 add in another order at byte 0", plan.check());
+}
+
+TEST_F(CollPlan, the_same_request_gives_the_same_plan)
+{
+    const uct_cuda_topo_t topo = hgx();
+
+    for (int i = 0; i < 50; ++i) {
+        uct_cuda_coll_request_t request = random_request(topo);
+        Plan one, two;
+
+        ASSERT_EQ(UCS_OK, one.make(request));
+        ASSERT_EQ(UCS_OK, two.make(request));
+        EXPECT_TRUE(uct_cuda_coll_plan_equal(&one.plan, &two.plan))
+                << describe(request);
+        EXPECT_EQ(one.plan.seconds, two.plan.seconds);
+    }
+}
+
+TEST_F(CollPlan, nonsense_is_refused)
+{
+    const uct_cuda_topo_t topo         = beluga();
+    const uct_cuda_topo_t strangers    = mesh_node(4, 0, 12e9);
+    const uct_cuda_coll_request_t good = request_of(topo, 4, 1000, 4,
+                                                    UCT_CUDA_COLL_FLAT, 2);
+    uct_cuda_coll_request_t request;
+    Plan plan;
+
+    ASSERT_EQ(UCS_OK, plan.make(good));
+
+#define REFUSED(_status, _field, _value) \
+    request        = good; \
+    request._field = _value; \
+    EXPECT_EQ(_status, plan.make(request)) << #_field; \
+    EXPECT_EQ(0u, plan.plan.num_steps)
+
+    REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, 0);
+    REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, UCT_CUDA_COLL_MAX_RANKS + 1);
+    REFUSED(UCS_ERR_INVALID_PARAM, element, 0);
+    REFUSED(UCS_ERR_INVALID_PARAM, count, 1ull << 60);
+    REFUSED(UCS_ERR_INVALID_PARAM, algorithm, 17);
+    REFUSED(UCS_ERR_INVALID_PARAM, chunks, 0);
+    REFUSED(UCS_ERR_INVALID_PARAM, chunks, 100000);
+    REFUSED(UCS_ERR_INVALID_PARAM, gpus[3], 4);
+    REFUSED(UCS_ERR_INVALID_PARAM, gpus[3], -1);
+    REFUSED(UCS_ERR_UNSUPPORTED, topo, &strangers);
+    REFUSED(UCS_ERR_NO_RESOURCE, max_scratch, 16);
+#undef REFUSED
+}
