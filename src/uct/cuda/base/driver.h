@@ -165,6 +165,14 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
          (float*, CUevent, CUevent)) \
     _req(cuLaunchHostFunc, "cuLaunchHostFunc", \
          (CUstream, CUhostFn, void*)) \
+    /* kernels */ \
+    _opt(cuModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*)) \
+    _opt(cuModuleGetFunction, "cuModuleGetFunction", \
+         (CUfunction*, CUmodule, const char*)) \
+    _opt(cuModuleUnload, "cuModuleUnload", (CUmodule)) \
+    _opt(cuLaunchKernel, "cuLaunchKernel", \
+         (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, \
+          unsigned, unsigned, CUstream, void**, void**)) \
     /* graphs */ \
     _opt(cuGraphCreate, "cuGraphCreate", (CUgraph*, unsigned)) \
     _opt(cuGraphDestroy, "cuGraphDestroy", (CUgraph)) \

@@ -24,6 +24,7 @@ BEGIN_C_DECLS
  *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory
  *      multipath/background.c        threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
+ *      collective/device.c           streams and kernels of collectives
  *      base/trace.c                  copies of a timeline, while there is one
  *   4. base/topo_probe.c             the node's topology
  *      base/ctx.c                    contexts that are kept; one lock for

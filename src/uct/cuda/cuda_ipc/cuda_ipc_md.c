@@ -8,6 +8,7 @@
 #include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/collective/group.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
@@ -26,6 +27,8 @@ typedef struct {
     int           host_zcopy;
     size_t        host_max_size;
     unsigned long host_copy_threads;
+    int           collectives;
+    char          *collectives_algorithm;
 } md_config_t;
 
 typedef struct {
@@ -74,6 +77,20 @@ static const uct_abi_config_field_t md_config_fields[] = {
                "less one",
      .type   = UCT_ABI_CONFIG_ULUNITS,
      .offset = offsetof(md_config_t, host_copy_threads)},
+    {.name   = "COLLECTIVES",
+     .dfl    = "auto",
+     .doc    = "Carry out reductions of an MPI without CUDA on the GPUs, where "
+               "all ranks of a communicator are on this node (ucx_mp_run "
+               "--collectives); n: by way of the host",
+     .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
+     .offset = offsetof(md_config_t, collectives)},
+    {.name   = "COLLECTIVES_ALGORITHM",
+     .dfl    = "auto",
+     .doc    = "How: kernel (one a rank, through peers' memory), flat (copy "
+               "engines and kernels in two stages), hierarchical, ring; auto: "
+               "by the node and the size",
+     .type   = UCT_ABI_CONFIG_STRING,
+     .offset = offsetof(md_config_t, collectives_algorithm)},
     {.type = UCT_ABI_CONFIG_END}
 };
 
@@ -216,8 +233,19 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
 {
-    const md_config_t *config = tl_config;
+    const md_config_t *config          = tl_config;
+    uct_cuda_coll_config_t collectives = {
+        .is_on = (config->collectives != UCT_ABI_OFF)
+    };
     md_t *md;
+
+    if (uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
+                                      &collectives.algorithm) != UCS_OK) {
+        uct_cuda_error("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is neither "
+                       "auto, kernel, flat, hierarchical nor ring",
+                       config->collectives_algorithm);
+        return UCS_ERR_INVALID_PARAM;
+    }
 
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
@@ -233,6 +261,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                     config->cache_max_size);
 
     host_settings_open(config);
+    uct_cuda_coll_configure(&collectives);
     md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
                      uct_cuda_fabric_find(&md->fabric);
     if ((config->enable_mnnvl == UCT_ABI_YES) && !md->has_fabric) {

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table that others find by its name. */
+#include <uct/cuda/collective/api.h>
+
+#include <uct/abi/host.h>
+#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/page.h>
+#include <uct/cuda/collective/plan.h>
+
+
+_Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_COLL_MAX_RANKS) &&
+                       (UCT_CUDA_COLL_API_NAME == UCT_CUDA_COLL_PAGE_NAME),
+               "what is said outside is what is meant inside");
+
+
+static int api_group_create(unsigned rank, unsigned size,
+                            char name[UCT_CUDA_COLL_API_NAME],
+                            uct_cuda_coll_group_t **group_p)
+{
+    return (uct_cuda_coll_group_create(rank, size, name, group_p) == UCS_OK) ?
+                   0 :
+                   -1;
+}
+
+UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v1 = {
+    .size          = sizeof(uct_cuda_coll_api_t),
+    .is_on         = uct_cuda_coll_is_on,
+    .group_create  = api_group_create,
+    .group_joined  = uct_cuda_coll_group_joined,
+    .group_destroy = uct_cuda_coll_group_destroy,
+    .pass          = uct_cuda_coll_group_pass,
+    .allreduce     = uct_cuda_coll_group_allreduce,
+    .counts        = uct_cuda_coll_counts
+};

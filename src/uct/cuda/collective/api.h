@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the module offers to code outside of it that stands in front of an MPI
+ * (src/mpi): reductions among the ranks of one node, carried out on GPUs. One
+ * exported table of functions, found by its name; nothing of UCX is in it.
+ *
+ * The bytes in a buffer must be ready when a call is made, as with any
+ * CUDA-aware MPI: work of the program's own streams is not waited for.
+ */
+#ifndef UCT_CUDA_COLL_API_H
+#define UCT_CUDA_COLL_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The table's symbol. Another layout gets another name. */
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v1"
+
+/** Ranks of a group at most. */
+#define UCT_CUDA_COLL_API_RANKS 16
+
+/** Bytes of a name, its zero included. */
+#define UCT_CUDA_COLL_API_NAME 64
+
+
+/** Ranks of one node that make the same calls in the same order. */
+typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
+
+
+typedef enum {
+    UCT_CUDA_COLL_DONE,    /**< The result is in every rank's buffer */
+    UCT_CUDA_COLL_STAGE,   /**< All ranks are to do it another way; nothing was
+                                written */
+    UCT_CUDA_COLL_DIFFERS, /**< Ranks disagree about the bytes; on all ranks */
+    UCT_CUDA_COLL_FAILED   /**< A GPU, or a rank, failed in the middle */
+} uct_cuda_coll_result_t;
+
+
+typedef struct {
+    const void *sendbuf; /**< NULL: in place */
+    void       *recvbuf;
+    uint64_t   count;    /**< Elements */
+    int        op;       /**< ucx_mp_op_t (src/kernels) */
+    int        type;     /**< ucx_mp_type_t */
+
+    /** Called now and then while others are waited for; may be NULL */
+    void       (*progress)(void *arg);
+    void       *arg;
+} uct_cuda_coll_allreduce_t;
+
+
+typedef struct {
+    size_t size; /**< Of this table, bytes */
+
+    /** Non-zero if this process has GPUs and the user has not said no
+     *  (UCX_CUDA_IPC_COLLECTIVES). */
+    int (*is_on)(void);
+
+    /**
+     * Join a group. The first rank comes before all others and gives it a name,
+     * which they have to be told.
+     *
+     * @param name     Filled by rank 0; read by others.
+     * @return 0; -1 if there is none to be had, also for ranks of other nodes.
+     */
+    int (*group_create)(unsigned rank, unsigned size,
+                        char name[UCT_CUDA_COLL_API_NAME],
+                        uct_cuda_coll_group_t **group_p);
+
+    /** All have joined, or given up: the name may go. */
+    void (*group_joined)(uct_cuda_coll_group_t *group);
+
+    void (*group_destroy)(uct_cuda_coll_group_t *group);
+
+    /** This rank makes its next call another way, and so will all: it has
+     *  buffers in host memory. Waits for nobody; a store. */
+    void (*pass)(uct_cuda_coll_group_t *group);
+
+    /**
+     * An all-reduce, if every rank of the group calls this.
+     *
+     * @param why  Filled with a sentence, if it is neither DONE nor STAGE.
+     */
+    uct_cuda_coll_result_t (*allreduce)(
+            uct_cuda_coll_group_t *group,
+            const uct_cuda_coll_allreduce_t *allreduce, char *why,
+            size_t why_size);
+
+    /** Calls of this process that were carried out on GPUs, and those that
+     *  could have been but were passed on. */
+    void (*counts)(uint64_t *done_p, uint64_t *staged_p);
+} uct_cuda_coll_api_t;
+
+
+/** The table itself, for who is linked with it. */
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v1;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,1062 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Groups: what ranks agree on, whose memory is mapped where, and calls from
+ * their beginning to their end.
+ *
+ * All ranks decide alike, since each decides by what all have posted and by
+ * what it remembers of earlier calls, which is the same on all.
+ */
+#include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective/group.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/collective/planner.h>
+#include <uct/cuda/collective/program.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define PAGE_DIR "/dev/shm"
+
+/* The last of what a rank shows is its scratch memory */
+#define SCRATCH     (UCT_CUDA_COLL_PAGE_EXPORTS - 1)
+#define NUM_EXPORTS SCRATCH
+
+#define NUM_PROGRAMS 8
+
+/* Idle rounds until the MPI is given a chance, between two of these, and until
+ * other processes are given the processor */
+#define SPINS_BEFORE_PROGRESS 256
+#define SPINS_A_PROGRESS      64
+#define SPINS_BEFORE_YIELD    4096
+
+/* Time between two looks at whether others are there, ns */
+#define ALIVE_INTERVAL 100000000ul
+
+/* Of links between GPUs that rank 0 does not see, bytes/s */
+#define UNKNOWN_BANDWIDTH 20e9
+
+/* After so many calls in which something could not be had, no more are tried */
+#define MAX_FAILURES 3
+
+
+/* An allocation of this rank's */
+typedef struct {
+    uct_cuda_ipc_handle_t handle;
+    uint32_t              generation;
+    uint64_t              used;    /* sequence of the last call */
+    bool                  is_there;
+    bool                  is_known; /* all others have mapped it */
+} export_t;
+
+/* One of another rank's */
+typedef struct {
+    uint32_t               generation;
+    uct_cuda_ipc_mapping_t *mapping; /* or NULL */
+} import_t;
+
+typedef struct {
+    uct_cuda_coll_program_t *program;
+    uint64_t                used;
+} cached_program_t;
+
+struct uct_cuda_coll_group {
+    unsigned               rank, size;
+    uct_cuda_coll_page_t   *page;
+    uint64_t               sequence;
+    unsigned               failures;
+    bool                   is_off;   /* on all ranks */
+
+    /* Of the context that the buffers of the last call were in */
+    CUcontext              context;
+    unsigned long long     context_id;
+    int                    cuda_device;
+    uct_cuda_coll_device_t *device;
+    uct_cuda_coll_events_t events;
+    CUdeviceptr            scratch;
+    uint64_t               scratch_size;
+    bool                   is_lost;      /* another context than before */
+
+    /* What all ranks have; the same on all of them */
+    uint64_t               agreed_scratch;
+    bool                   agreed_kernels[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
+    uct_cuda_topo_t        topo;
+    int                    gpus[UCT_CUDA_COLL_MAX_RANKS]; /* of topo */
+
+    export_t               exports[UCT_CUDA_COLL_PAGE_EXPORTS];
+    import_t               imports[UCT_CUDA_COLL_MAX_RANKS]
+                                  [UCT_CUDA_COLL_PAGE_EXPORTS];
+    cached_program_t       programs[NUM_PROGRAMS];
+};
+
+/* A call */
+typedef struct {
+    uct_cuda_coll_group_t           *group;
+    const uct_cuda_coll_allreduce_t *what;
+    uct_cuda_coll_post_t            post;
+    const uct_cuda_coll_post_t      *posts[UCT_CUDA_COLL_MAX_RANKS];
+    uct_cuda_gpu_context_t          pushed;
+    unsigned                        spins;
+    uint64_t                        looked; /* for others, ns */
+    char                            *why;
+    size_t                          why_size;
+} call_t;
+
+static struct {
+    int is_on;
+    int algorithm;
+} config;
+
+static struct {
+    uint64_t done, staged;
+} totals;
+
+
+ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
+{
+    static const char *names[] = {
+        [UCT_CUDA_COLL_ONE_KERNEL]   = "kernel",
+        [UCT_CUDA_COLL_FLAT]         = "flat",
+        [UCT_CUDA_COLL_HIERARCHICAL] = "hierarchical",
+        [UCT_CUDA_COLL_RING]         = "ring"
+    };
+    int i;
+
+    *algorithm_p = UCT_CUDA_COLL_AUTO;
+    if (strcmp(name, "auto") == 0) {
+        return UCS_OK;
+    }
+
+    for (i = 0; i < UCT_CUDA_COLL_ALGORITHM_LAST; ++i) {
+        if (strcmp(name, names[i]) == 0) {
+            *algorithm_p = i;
+            return UCS_OK;
+        }
+    }
+    return UCS_ERR_INVALID_PARAM;
+}
+
+void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
+{
+    config.algorithm = user->algorithm;
+    __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
+}
+
+int uct_cuda_coll_is_on(void)
+{
+    return __atomic_load_n(&config.is_on, __ATOMIC_ACQUIRE) &&
+           (uct_cuda_gpu_count() > 0);
+}
+
+void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p)
+{
+    *done_p   = __atomic_load_n(&totals.done, __ATOMIC_RELAXED);
+    *staged_p = __atomic_load_n(&totals.staged, __ATOMIC_RELAXED);
+}
+
+__attribute__((format(printf, 2, 3))) static void
+call_explain(call_t *call, const char *format, ...)
+{
+    va_list ap;
+
+    if (call->why[0] == '\0') { /* the first reason is the one */
+        va_start(ap, format);
+        vsnprintf(call->why, call->why_size, format, ap);
+        va_end(ap);
+    }
+}
+
+
+/* ---------------------------------------------------------------- waiting */
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static ucs_status_t call_look(call_t *call)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    uint64_t now                 = uct_cuda_now_ns();
+    unsigned rank;
+
+    if (call->looked == 0) {
+        call->looked = now;
+    } else if (now - call->looked > ALIVE_INTERVAL) {
+        call->looked = now;
+        for (rank = 0; rank < group->size; ++rank) {
+            if (!uct_cuda_coll_page_is_alive(group->page, rank)) {
+                call_explain(call, "the process of rank %u has ended", rank);
+                return UCS_ERR_ENDPOINT_TIMEOUT;
+            }
+        }
+    }
+    return UCS_OK;
+}
+
+/* One round of waiting for others, or for the GPU */
+static ucs_status_t call_idle(call_t *call)
+{
+    if (++call->spins < SPINS_BEFORE_PROGRESS) {
+        cpu_relax();
+        return UCS_OK;
+    }
+
+    if (call->spins >= SPINS_BEFORE_YIELD) {
+        sched_yield();
+    }
+
+    if ((call->spins % SPINS_A_PROGRESS) != 0) {
+        return UCS_OK;
+    }
+
+    if (call->what->progress != NULL) {
+        call->what->progress(call->what->arg);
+    }
+    return call_look(call);
+}
+
+/* Waits until all ranks have got there. @return the first failure of any, the
+   same on all ranks unless one has died. */
+static ucs_status_t call_meet(call_t *call, uct_cuda_coll_phase_t phase,
+                              ucs_status_t status)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    ucs_status_t result          = UCS_OK;
+    ucs_status_t reached, idle;
+    unsigned rank;
+
+    uct_cuda_coll_page_reach(group->page, phase, group->sequence, status);
+    call->spins = 0;
+    for (rank = 0; rank < group->size; ++rank) {
+        do {
+            reached = uct_cuda_coll_page_reached(group->page, rank, phase,
+                                                 group->sequence);
+            idle    = (reached == UCS_INPROGRESS) ? call_idle(call) : UCS_OK;
+            if (idle != UCS_OK) {
+                return idle;
+            }
+        } while (reached == UCS_INPROGRESS);
+
+        if ((reached != UCS_OK) && (result == UCS_OK)) {
+            call_explain(call, "rank %u could not go on", rank);
+            result = reached;
+        }
+    }
+    return result;
+}
+
+/* Steps of others that are waited for may never end */
+static ucs_status_t run_idle(void *arg)
+{
+    call_t *call                 = arg;
+    uct_cuda_coll_group_t *group = call->group;
+    ucs_status_t status          = call_idle(call);
+    ucs_status_t reached;
+    unsigned rank;
+
+    for (rank = 0; (status == UCS_OK) && (rank < group->size) &&
+                   ((call->spins % SPINS_A_PROGRESS) == 0);
+         ++rank) {
+        reached = uct_cuda_coll_page_reached(group->page, rank,
+                                             UCT_CUDA_COLL_PHASE_DONE,
+                                             group->sequence);
+        if (reached < UCS_OK) {
+            call_explain(call, "rank %u could not go on", rank);
+            status = reached;
+        }
+    }
+    return status;
+}
+
+
+/* ---------------------------------------------------------- own memory */
+
+static void export_drop(uct_cuda_coll_group_t *group, unsigned index)
+{
+    export_t *export = &group->exports[index];
+
+    if (export->is_there) {
+        uct_cuda_ipc_handle_release(&export->handle);
+        export->generation = uct_cuda_coll_page_show(group->page, index, NULL);
+        export->is_there   = false;
+    }
+    export->is_known = false;
+}
+
+/* Is the allocation still the one that was shown? */
+static bool export_is_current(const export_t *export)
+{
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query((void*)export->handle.base, 1, &memory);
+    return (memory.type == UCS_MEMORY_TYPE_CUDA) &&
+           (memory.buffer_id == export->handle.buffer_id);
+}
+
+static ucs_status_t export_add(uct_cuda_coll_group_t *group, unsigned index,
+                               const void *address)
+{
+    export_t *export = &group->exports[index];
+    ucs_status_t status;
+
+    export_drop(group, index);
+    status = uct_cuda_ipc_handle_export(address, &export->handle);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (export->handle.type == UCT_CUDA_IPC_HANDLE_NONE) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    export->is_there   = true;
+    export->generation = uct_cuda_coll_page_show(group->page, index,
+                                                 &export->handle);
+    return UCS_OK;
+}
+
+static int export_find(const uct_cuda_coll_group_t *group,
+                       const uct_cuda_memory_t *memory)
+{
+    const export_t *export;
+    int i;
+
+    for (i = 0; i < NUM_EXPORTS; ++i) {
+        export = &group->exports[i];
+        if (export->is_there && (export->handle.base == memory->base) &&
+            (export->handle.length == memory->length) &&
+            (export->handle.buffer_id == memory->buffer_id)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* A place for one more: a free one, or that which was used longest ago. Those
+   whose memory was freed go, as do others' mappings of it then. */
+static int export_place(uct_cuda_coll_group_t *group)
+{
+    int oldest = 0;
+    int i;
+
+    for (i = 0; i < NUM_EXPORTS; ++i) {
+        if (group->exports[i].is_there &&
+            !export_is_current(&group->exports[i])) {
+            export_drop(group, i);
+        }
+    }
+
+    for (i = 0; i < NUM_EXPORTS; ++i) {
+        if (!group->exports[i].is_there) {
+            return i;
+        }
+        if (group->exports[i].used < group->exports[oldest].used) {
+            oldest = i;
+        }
+    }
+    return oldest;
+}
+
+/* Shows a buffer's allocation, unless it is shown already */
+static ucs_status_t call_show(call_t *call, const void *address,
+                              const uct_cuda_memory_t *memory, size_t bytes,
+                              uct_cuda_coll_memory_t *shown)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    const uint64_t offset        = (CUdeviceptr)address - memory->base;
+    int index                    = export_find(group, memory);
+    ucs_status_t status;
+
+    if ((offset > memory->length) || (bytes > memory->length - offset)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (index < 0) {
+        index  = export_place(group);
+        status = export_add(group, index, address);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    group->exports[index].used = group->sequence;
+    call->post.is_new         |= !group->exports[index].is_known;
+    shown->export              = index;
+    shown->generation          = group->exports[index].generation;
+    shown->offset              = offset;
+    return UCS_OK;
+}
+
+
+/* -------------------------------------------------------- others' memory */
+
+static void import_drop(import_t *import)
+{
+    if (import->mapping != NULL) {
+        uct_cuda_ipc_cache_put(import->mapping, false);
+        import->mapping = NULL;
+    }
+}
+
+static void imports_drop(uct_cuda_coll_group_t *group)
+{
+    unsigned rank, index;
+
+    for (rank = 0; rank < group->size; ++rank) {
+        for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
+            import_drop(&group->imports[rank][index]);
+        }
+    }
+}
+
+/* Lets go of what others show no more */
+static void imports_sweep(uct_cuda_coll_group_t *group)
+{
+    unsigned rank, index;
+    uint32_t generation;
+    import_t *import;
+
+    for (rank = 0; rank < group->size; ++rank) {
+        for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
+            import = &group->imports[rank][index];
+            if (import->mapping != NULL) {
+                (void)uct_cuda_coll_page_shown(group->page, rank, index,
+                                               &generation);
+                if (generation != import->generation) {
+                    import_drop(import);
+                }
+            }
+        }
+    }
+}
+
+static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
+                               unsigned index)
+{
+    import_t *import;
+    const uct_cuda_ipc_handle_t *handle;
+
+    if (index >= UCT_CUDA_COLL_PAGE_EXPORTS) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    import = &group->imports[rank][index];
+    if ((rank == group->rank) || (import->mapping != NULL)) {
+        return UCS_OK;
+    }
+
+    handle = uct_cuda_coll_page_shown(group->page, rank, index,
+                                      &import->generation);
+    return (handle == NULL) ?
+                   UCS_ERR_NO_ELEM :
+                   uct_cuda_ipc_cache_get_in(handle, group->cuda_device,
+                                             group->context, group->context_id,
+                                             &import->mapping);
+}
+
+/* Everything of others' that this call takes, in this rank's context */
+static ucs_status_t call_map(call_t *call, const uct_cuda_coll_plan_t *plan)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    ucs_status_t status          = UCS_OK;
+    unsigned rank;
+
+    imports_sweep(group);
+    for (rank = 0; (rank < group->size) && (status == UCS_OK); ++rank) {
+        status = import_map(group, rank, call->posts[rank]->recv.export);
+        if (status == UCS_OK) {
+            status = import_map(group, rank, call->posts[rank]->send.export);
+        }
+        if ((status == UCS_OK) && (plan->scratch > 0)) {
+            status = import_map(group, rank, SCRATCH);
+        }
+    }
+    return status;
+}
+
+static CUdeviceptr call_address(const call_t *call, unsigned rank,
+                                uct_cuda_coll_buffer_t buffer)
+{
+    const uct_cuda_coll_group_t *group = call->group;
+    const uct_cuda_coll_memory_t *memory =
+            (buffer == UCT_CUDA_COLL_SEND) ? &call->posts[rank]->send :
+                                             &call->posts[rank]->recv;
+    const unsigned index = (buffer == UCT_CUDA_COLL_SCRATCH) ? SCRATCH :
+                                                               memory->export;
+    const uint64_t offset = (buffer == UCT_CUDA_COLL_SCRATCH) ? 0 :
+                                                                memory->offset;
+
+    if (rank == group->rank) {
+        return (buffer == UCT_CUDA_COLL_SCRATCH) ?
+                       group->scratch :
+                       (group->exports[index].handle.base + offset);
+    }
+
+    return (group->imports[rank][index].mapping == NULL) ?
+                   0 :
+                   (group->imports[rank][index].mapping->mapped + offset);
+}
+
+
+/* ---------------------------------------------------------------- context */
+
+static void scratch_free(uct_cuda_coll_group_t *group, bool is_alive)
+{
+    export_drop(group, SCRATCH);
+    if (is_alive && (group->scratch != 0)) {
+        (void)UCT_CUDA_CALL(cuMemFree, group->scratch);
+    }
+    group->scratch      = 0;
+    group->scratch_size = 0;
+}
+
+static void group_leave_context(uct_cuda_coll_group_t *group)
+{
+    const bool is_alive = (group->context != NULL) &&
+                          uct_cuda_ctx_push_alive(group->context,
+                                                  group->context_id);
+
+    imports_drop(group);
+    scratch_free(group, is_alive);
+    uct_cuda_coll_events_release(&group->events, is_alive);
+    if (is_alive) {
+        uct_cuda_ctx_pop();
+    }
+    group->context = NULL;
+    group->device  = NULL;
+}
+
+/* Rank 0 sees the node for all */
+static void group_tell_topo(uct_cuda_coll_group_t *group)
+{
+    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(group->page);
+    const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
+
+    if ((topo != NULL) && !common->has_topo) {
+        common->topo     = *topo;
+        common->has_topo = true;
+    }
+}
+
+/* With the buffers' context current */
+static ucs_status_t group_enter_context(uct_cuda_coll_group_t *group,
+                                        int device)
+{
+    unsigned long long id;
+    ucs_status_t status;
+    CUcontext context;
+    CUuuid uuid;
+
+    status = uct_cuda_ctx_current(&context, &id);
+    if ((status != UCS_OK) || ((context == group->context) &&
+                               (id == group->context_id))) {
+        return status;
+    }
+
+    group_leave_context(group);
+    group->is_lost = true;
+    status         = UCT_CUDA_CALL(cuDeviceGetUuid, &uuid, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_coll_device_get(device, context, id, &group->device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    uct_cuda_coll_page_set_gpu(group->page, (const uint8_t*)uuid.bytes);
+    group->context     = context;
+    group->context_id  = id;
+    group->cuda_device = device;
+    if (group->rank == 0) {
+        group_tell_topo(group);
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t scratch_make(uct_cuda_coll_group_t *group, uint64_t size)
+{
+    ucs_status_t status;
+
+    if (size <= group->scratch_size) {
+        return UCS_OK;
+    }
+
+    scratch_free(group, true);
+    status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &group->scratch, size);
+    if (status != UCS_OK) {
+        group->scratch = 0;
+        return status;
+    }
+
+    status = export_add(group, SCRATCH, (void*)group->scratch);
+    if (status != UCS_OK) {
+        scratch_free(group, true);
+        return status;
+    }
+
+    group->scratch_size = size;
+    return UCS_OK;
+}
+
+
+/* ----------------------------------------------------------------- plans */
+
+static bool program_fits(const uct_cuda_coll_program_t *program,
+                         const call_t *call)
+{
+    const uct_cuda_coll_plan_t *plan = uct_cuda_coll_program_plan(program);
+
+    return (plan->element == ucx_mp_type_size(call->what->type)) &&
+           (plan->bytes == call->what->count * plan->element) &&
+           (plan->is_in_place == (call->what->sendbuf == NULL));
+}
+
+/* The plan of this call, from those that were made already if it is there */
+static ucs_status_t call_program(call_t *call,
+                                 uct_cuda_coll_program_t **program_p)
+{
+    uct_cuda_coll_group_t *group    = call->group;
+    cached_program_t *entry         = &group->programs[0];
+    uct_cuda_coll_request_t request = {
+        .topo        = &group->topo,
+        .num_ranks   = group->size,
+        .count       = call->what->count,
+        .element     = ucx_mp_type_size(call->what->type),
+        .is_in_place = (call->what->sendbuf == NULL),
+        .algorithm   = uct_cuda_coll_page_common(group->page)->algorithm,
+        .chunks      = UCT_CUDA_COLL_AUTO
+    };
+    uct_cuda_coll_plan_t plan;
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < NUM_PROGRAMS; ++i) {
+        if ((group->programs[i].program != NULL) &&
+            program_fits(group->programs[i].program, call)) {
+            entry = &group->programs[i];
+            goto out;
+        }
+        if (group->programs[i].used < entry->used) {
+            entry = &group->programs[i];
+        }
+    }
+
+    memcpy(request.gpus, group->gpus, sizeof(request.gpus));
+    status = uct_cuda_coll_plan_allreduce(&request, &plan);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (entry->program != NULL) {
+        uct_cuda_coll_program_destroy(entry->program);
+        entry->program = NULL;
+    }
+    status = uct_cuda_coll_program_create(&plan, group->rank, &entry->program);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+out:
+    entry->used = group->sequence;
+    *program_p  = entry->program;
+    return UCS_OK;
+}
+
+
+/* ------------------------------------------------------------------ calls */
+
+/* Whether this rank's part can be done by GPUs; then its post is filled, and
+   the context of its buffers is current */
+static bool call_describe(call_t *call)
+{
+    const uct_cuda_coll_allreduce_t *what = call->what;
+    uct_cuda_coll_group_t *group          = call->group;
+    size_t bytes;
+    uct_cuda_memory_t send, recv;
+
+    if ((what->count == 0) || !ucx_mp_kernel_is_known(what->op, what->type) ||
+        (what->count > SIZE_MAX / 2 / ucx_mp_type_size(what->type))) {
+        return false;
+    }
+
+    bytes = what->count * ucx_mp_type_size(what->type);
+    uct_cuda_memory_query(what->recvbuf, bytes, &recv);
+    send = recv;
+    if (what->sendbuf != NULL) {
+        uct_cuda_memory_query(what->sendbuf, bytes, &send);
+    }
+
+    if ((recv.type != UCS_MEMORY_TYPE_CUDA) ||
+        (send.type != UCS_MEMORY_TYPE_CUDA) ||
+        (recv.device != send.device) || (recv.context != send.context) ||
+        (((uintptr_t)what->recvbuf | (uintptr_t)what->sendbuf) %
+         ucx_mp_type_align(what->type) != 0) ||
+        (uct_cuda_gpu_context_push(recv.context, recv.device,
+                                   &call->pushed) != UCS_OK)) {
+        return false;
+    }
+
+    call->post.kind        = UCT_CUDA_COLL_POST_GPU;
+    call->post.count       = what->count;
+    call->post.op          = what->op;
+    call->post.type        = what->type;
+    call->post.is_in_place = (what->sendbuf == NULL);
+    if ((group_enter_context(group, recv.device) != UCS_OK) ||
+        (call_show(call, what->recvbuf, &recv, bytes, &call->post.recv) !=
+         UCS_OK)) {
+        goto err_pop;
+    }
+
+    call->post.send = call->post.recv;
+    if ((what->sendbuf != NULL) &&
+        (call_show(call, what->sendbuf, &send, bytes, &call->post.send) !=
+         UCS_OK)) {
+        goto err_pop;
+    }
+
+    call->post.is_lost = group->is_lost;
+    return true;
+
+err_pop:
+    uct_cuda_gpu_context_pop(&call->pushed);
+    return false;
+}
+
+/* What all ranks do in this call. DONE: by GPUs. */
+static uct_cuda_coll_result_t call_agree(call_t *call)
+{
+    uct_cuda_coll_group_t *group  = call->group;
+    uct_cuda_coll_result_t result = UCT_CUDA_COLL_DONE;
+    const uct_cuda_coll_post_t *post, *first;
+    uint64_t bytes[2];
+    unsigned rank;
+
+    call->spins = 0;
+    for (rank = 0; rank < group->size; ++rank) {
+        while ((post = uct_cuda_coll_page_read(group->page, rank,
+                                               group->sequence)) == NULL) {
+            if (call_idle(call) != UCS_OK) {
+                return UCT_CUDA_COLL_FAILED;
+            }
+        }
+
+        if (post->kind != UCT_CUDA_COLL_POST_GPU) {
+            return UCT_CUDA_COLL_STAGE;
+        }
+        call->posts[rank] = post;
+    }
+
+    first    = call->posts[0];
+    bytes[0] = first->count * ucx_mp_type_size(first->type);
+    for (rank = 1; rank < group->size; ++rank) {
+        post     = call->posts[rank];
+        bytes[1] = post->count * ucx_mp_type_size(post->type);
+        if (bytes[1] != bytes[0]) {
+            call_explain(call, "rank 0 calls with %llu bytes, and rank %u with "
+                         "%llu", (unsigned long long)bytes[0], rank,
+                         (unsigned long long)bytes[1]);
+            return UCT_CUDA_COLL_DIFFERS;
+        }
+        if ((post->op != first->op) || (post->type != first->type) ||
+            (post->is_in_place != first->is_in_place)) {
+            result = UCT_CUDA_COLL_STAGE;
+        }
+    }
+    return result;
+}
+
+/* Number of a rank's GPU in the topology, or -1 */
+static int topo_find(const uct_cuda_topo_t *topo, const uint8_t *uuid)
+{
+    int i;
+
+    for (i = 0; i < topo->num_gpus; ++i) {
+        if (memcmp(topo->gpus[i].uuid, uuid, sizeof(topo->gpus[i].uuid)) ==
+            0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The node as rank 0 sees it; or, if that does not see all ranks' GPUs, these
+   with links that are all alike. Whether they are peers mapping will show. */
+static void group_find_gpus(uct_cuda_coll_group_t *group)
+{
+    const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
+            group->page);
+    bool is_known = common->has_topo;
+    const uint8_t *uuid;
+    unsigned rank;
+    int gpu, peer;
+
+    group->topo = common->topo;
+    for (rank = 0; rank < group->size; ++rank) {
+        group->gpus[rank] = topo_find(&group->topo,
+                                      uct_cuda_coll_page_gpu(group->page,
+                                                             rank));
+        is_known         &= (group->gpus[rank] >= 0);
+    }
+    if (is_known) {
+        return;
+    }
+
+    uct_cuda_topo_init(&group->topo, 0);
+    for (rank = 0; rank < group->size; ++rank) {
+        uuid = uct_cuda_coll_page_gpu(group->page, rank);
+        gpu  = topo_find(&group->topo, uuid);
+        if (gpu < 0) {
+            gpu = group->topo.num_gpus++;
+            memcpy(group->topo.gpus[gpu].uuid, uuid,
+                   sizeof(group->topo.gpus[gpu].uuid));
+            for (peer = 0; peer < gpu; ++peer) {
+                uct_cuda_topo_set_link(&group->topo, gpu, peer,
+                                       UNKNOWN_BANDWIDTH,
+                                       UCT_CUDA_TOPO_NO_LIMIT,
+                                       UCT_CUDA_TOPO_NO_LIMIT);
+                uct_cuda_topo_set_link(&group->topo, peer, gpu,
+                                       UNKNOWN_BANDWIDTH,
+                                       UCT_CUDA_TOPO_NO_LIMIT,
+                                       UCT_CUDA_TOPO_NO_LIMIT);
+            }
+        }
+        group->gpus[rank] = gpu;
+    }
+}
+
+static void programs_drop(uct_cuda_coll_group_t *group)
+{
+    unsigned i;
+
+    for (i = 0; i < NUM_PROGRAMS; ++i) {
+        if (group->programs[i].program != NULL) {
+            uct_cuda_coll_program_destroy(group->programs[i].program);
+        }
+    }
+    memset(group->programs, 0, sizeof(group->programs));
+}
+
+/* A rank has another context than before, and nothing that was mapped in it or
+   made for it; on all ranks */
+static void group_forget(uct_cuda_coll_group_t *group)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
+        group->exports[i].is_known = false;
+    }
+    memset(group->agreed_kernels, 0, sizeof(group->agreed_kernels));
+    group->agreed_scratch = 0;
+    programs_drop(group);
+    group_find_gpus(group);
+}
+
+/* Has something to be made or mapped before this call can be carried out? The
+   same answer on all ranks. */
+static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
+{
+    const uct_cuda_coll_group_t *group = call->group;
+    bool is_new                        = false;
+    unsigned rank;
+
+    for (rank = 0; rank < group->size; ++rank) {
+        is_new |= call->posts[rank]->is_new || call->posts[rank]->is_lost;
+    }
+
+    return is_new ||
+           !group->agreed_kernels[call->what->op][call->what->type] ||
+           (plan->scratch > group->agreed_scratch);
+}
+
+/* Nobody runs before everybody has what it takes */
+static ucs_status_t call_prepare(call_t *call,
+                                 const uct_cuda_coll_program_t *program,
+                                 const uct_cuda_coll_run_t *run)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    const uct_cuda_coll_plan_t *plan = uct_cuda_coll_program_plan(program);
+    ucs_status_t status;
+
+    status = scratch_make(group, plan->scratch);
+    if (status == UCS_OK) {
+        status = uct_cuda_coll_device_load(group->device, call->what->op,
+                                           call->what->type);
+    }
+    if (status == UCS_OK) {
+        status = uct_cuda_coll_program_prepare(program, run);
+    }
+    status = call_meet(call, UCT_CUDA_COLL_PHASE_MADE, status);
+    if (status == UCS_OK) {
+        status = call_meet(call, UCT_CUDA_COLL_PHASE_READY,
+                           call_map(call, plan));
+    }
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    group->agreed_kernels[call->what->op][call->what->type] = true;
+    group->exports[call->post.recv.export].is_known         = true;
+    group->exports[call->post.send.export].is_known         = true;
+    group->is_lost                                          = false;
+    if (plan->scratch > group->agreed_scratch) {
+        group->agreed_scratch = plan->scratch;
+    }
+    return UCS_OK;
+}
+
+static uct_cuda_coll_result_t call_run(call_t *call)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    uct_cuda_coll_run_t run      = {
+        .device   = group->device,
+        .events   = &group->events,
+        .page     = group->page,
+        .sequence = group->sequence,
+        .op       = call->what->op,
+        .type     = call->what->type,
+        .idle     = run_idle,
+        .arg      = call
+    };
+    uct_cuda_coll_program_t *program;
+    ucs_status_t status;
+    unsigned rank, buffer;
+
+    for (rank = 0; rank < group->size; ++rank) {
+        if (call->posts[rank]->is_lost) {
+            group_forget(group);
+            break;
+        }
+    }
+
+    if (call_program(call, &program) != UCS_OK) {
+        program = NULL;
+    }
+
+    if ((program == NULL) ||
+        (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
+         (call_prepare(call, program, &run) != UCS_OK))) {
+        group->is_off = (++group->failures >= MAX_FAILURES);
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    for (rank = 0; rank < group->size; ++rank) {
+        for (buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST; ++buffer) {
+            run.places[rank][buffer] = call_address(call, rank, buffer);
+        }
+    }
+
+    call->spins = 0;
+    status      = call_meet(call, UCT_CUDA_COLL_PHASE_DONE,
+                            uct_cuda_coll_program_run(program, &run));
+    return (status == UCS_OK) ? UCT_CUDA_COLL_DONE : UCT_CUDA_COLL_FAILED;
+}
+
+uct_cuda_coll_result_t
+uct_cuda_coll_group_allreduce(uct_cuda_coll_group_t *group,
+                              const uct_cuda_coll_allreduce_t *allreduce,
+                              char *why, size_t why_size)
+{
+    call_t call = {.group    = group,
+                   .what     = allreduce,
+                   .why      = why,
+                   .why_size = why_size};
+    uct_cuda_coll_result_t result;
+
+    why[0] = '\0';
+    if (group->is_off) {
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    ++group->sequence;
+    if (!call_describe(&call)) {
+        uct_cuda_coll_page_pass(group->page, group->sequence);
+        result = UCT_CUDA_COLL_STAGE;
+        goto out;
+    }
+
+    uct_cuda_coll_page_post(group->page, group->sequence, &call.post);
+    result = call_agree(&call);
+    if (result == UCT_CUDA_COLL_DONE) {
+        result = call_run(&call);
+    }
+    uct_cuda_gpu_context_pop(&call.pushed);
+
+out:
+    __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
+                                                        &totals.staged,
+                       1, __ATOMIC_RELAXED);
+    return result;
+}
+
+void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group)
+{
+    if (!group->is_off) {
+        uct_cuda_coll_page_pass(group->page, ++group->sequence);
+    }
+}
+
+
+/* ----------------------------------------------------------------- groups */
+
+ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
+                                        char *name,
+                                        uct_cuda_coll_group_t **group_p)
+{
+    uct_cuda_coll_group_t *group = calloc(1, sizeof(*group));
+    ucs_status_t status;
+
+    if (group == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    group->rank = rank;
+    group->size = size;
+    status      = uct_cuda_coll_page_open(PAGE_DIR, rank, size, name,
+                                          &group->page);
+    if (status != UCS_OK) {
+        free(group);
+        return status;
+    }
+
+    if (rank == 0) {
+        uct_cuda_coll_page_common(group->page)->algorithm = config.algorithm;
+    }
+    *group_p = group;
+    return UCS_OK;
+}
+
+void uct_cuda_coll_group_joined(uct_cuda_coll_group_t *group)
+{
+    uct_cuda_coll_page_unlink(group->page);
+}
+
+void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group)
+{
+    unsigned i;
+
+    group_leave_context(group);
+    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
+        export_drop(group, i);
+    }
+    programs_drop(group);
+    uct_cuda_coll_page_close(group->page);
+    free(group);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Groups of ranks, as api.h describes them. */
+#ifndef UCT_CUDA_COLL_GROUP_H
+#define UCT_CUDA_COLL_GROUP_H
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+#include <uct/cuda/collective/api.h>
+
+#include <stdbool.h>
+
+BEGIN_C_DECLS
+
+
+/** What the user says: UCX_CUDA_IPC_COLLECTIVES* */
+typedef struct {
+    bool is_on;     /**< Not before somebody has said so */
+    int  algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO; of a group, its
+                         first rank's */
+} uct_cuda_coll_config_t;
+
+
+/** Number of an algorithm by its name ("auto", "kernel", "flat",
+ *  "hierarchical", "ring"); UCS_ERR_INVALID_PARAM. */
+ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
+
+/** For all groups that are made from now on. */
+void uct_cuda_coll_configure(const uct_cuda_coll_config_t *config);
+
+int uct_cuda_coll_is_on(void);
+
+void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
+
+/** @return As uct_cuda_coll_page_open(). */
+ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
+                                        char *name,
+                                        uct_cuda_coll_group_t **group_p);
+
+void uct_cuda_coll_group_joined(uct_cuda_coll_group_t *group);
+
+void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group);
+
+void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group);
+
+uct_cuda_coll_result_t
+uct_cuda_coll_group_allreduce(uct_cuda_coll_group_t *group,
+                              const uct_cuda_coll_allreduce_t *allreduce,
+                              char *why, size_t why_size);
+
+
+END_C_DECLS
+
+#endif
