@@ -142,6 +142,9 @@ for name, (args, buffers) in all_to_all(BOTH).items():
     COLLECTIVES['Neighbor_' + name] = (
         args % (('as', ) * args.count('%s')), 'neighbors', buffers)
 
+# those that the transport module may carry out by itself, before all else
+ON_GPUS = {'Allreduce'}
+
 # no collectives, but blocking ones with buffers
 OTHERS = {
     'Reduce_local': (
@@ -200,7 +203,12 @@ class Call:
             KINDS[kind][large] + word for kind, word in self.arguments)))
         real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
         if not self.refused:
-            print('    ucx_mp_mpi_call_t call;\n')
+            print('    ucx_mp_mpi_call_t call;')
+            print('    int rc;\n' if self.name in ON_GPUS else '')
+        if self.name in ON_GPUS:
+            print('    if (ucx_mp_mpi_%s(%s, "MPI_%s", &rc)) {'
+                  % (self.name.lower(), self.words(), name))
+            print('        return rc;\n    }\n')
         print('    if (ucx_mp_mpi_is_straight(%s)) {' % self.pointers())
         print('        return %s;\n    }\n' % real)
         if self.refused:
@@ -280,7 +288,8 @@ def main(what):
               '    UCX_MP_MPI_CALLS_OWN(_)')
         return
     print('#pragma GCC visibility push(default)\n#include <mpi.h>\n'
-          '#pragma GCC visibility pop\n#include <mpi/call.h>')
+          '#pragma GCC visibility pop\n#include <mpi/call.h>\n'
+          '#include <mpi/collective.h>')
     for call in blocking + later:
         call.write(False)
     print('\n#ifndef OPEN_MPI')

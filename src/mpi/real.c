@@ -12,6 +12,8 @@
 ucx_mp_mpi_real_t ucx_mp_mpi_real;
 bool ucx_mp_mpi_real_found;
 
+static void *real_handle; /* of the MPI, for dlsym() */
+
 
 static void *own_base(void)
 {
@@ -73,6 +75,14 @@ static bool has_cuda(void *handle)
     return (query != NULL) && query();
 }
 
+void *ucx_mp_mpi_real_variable(const char *name)
+{
+    /* the program may have a copy of its own, which is then the one in use */
+    void *variable = dlsym(RTLD_DEFAULT, name);
+
+    return (variable != NULL) ? variable : dlsym(real_handle, name);
+}
+
 static void real_find(void)
 {
     ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
@@ -102,12 +112,9 @@ static void real_find(void)
     is_whole    = is_whole && (real->_name != NULL);
     UCX_MP_MPI_HELPERS(FIND_HELPER)
 
+    real_handle = handle;
 #ifdef OPEN_MPI
-    /* the program may have a copy of its own, which is then the one in use */
-    real->comm_world = (MPI_Comm)dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
-    if (real->comm_world == NULL) {
-        real->comm_world = (MPI_Comm)dlsym(handle, "ompi_mpi_comm_world");
-    }
+    real->comm_world = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
     is_whole         = is_whole && (real->comm_world != NULL);
 #else
     real->comm_world = MPI_COMM_WORLD;

@@ -20,12 +20,16 @@
     _(Add_error_string) \
     _(Cartdim_get) \
     _(Comm_call_errhandler) \
+    _(Comm_create_keyval) \
+    _(Comm_get_attr) \
     _(Comm_rank) \
     _(Comm_remote_size) \
+    _(Comm_set_attr) \
     _(Comm_size) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
     _(Graph_neighbors_count) \
+    _(Iprobe) \
     _(Topo_test) \
     _(Type_create_keyval) \
     _(Type_get_attr) \
@@ -53,5 +57,8 @@ extern bool ucx_mp_mpi_real_found;
 
 /* Fills ucx_mp_mpi_real, once; any thread. */
 void ucx_mp_mpi_real_find(void);
+
+/* A variable of the MPI's, after that; NULL if it has none of this name. */
+void *ucx_mp_mpi_real_variable(const char *name);
 
 #endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/collective.h>
+#include <mpi/call.h>
+#include <mpi/handles.h>
+
+#include <uct/cuda/collective/api.h>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MODULE_NAME "libuct_cuda.so"
+
+/* What is remembered of a communicator: an attribute of it */
+typedef struct {
+    uct_cuda_coll_group_t *group; /* NULL: none */
+} member_t;
+
+static struct {
+    pthread_once_t            once;
+    const uct_cuda_coll_api_t *api; /* NULL: no module of ours */
+    bool                      has_keyval;
+    int                       keyval;
+    unsigned                  generation; /* of what threads remember */
+} state = {.once = PTHREAD_ONCE_INIT};
+
+/* The communicator of the thread's last call, until one is freed */
+static __thread struct {
+    MPI_Comm comm;
+    member_t *member;
+    unsigned generation;
+} last;
+
+
+static int find_api(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const char *name = (info->dlpi_name == NULL) ? "" : info->dlpi_name;
+    const char *base = strrchr(name, '/');
+    const uct_cuda_coll_api_t *api;
+    void *handle;
+
+    (void)size;
+    base = (base == NULL) ? name : base + 1;
+    if (strncmp(base, MODULE_NAME, strlen(MODULE_NAME)) != 0) {
+        return 0;
+    }
+
+    handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL) {
+        return 0;
+    }
+
+    api = dlsym(handle, UCT_CUDA_COLL_API_SYMBOL);
+    if ((api != NULL) && (api->size >= sizeof(*api)) && api->is_on()) {
+        *(const uct_cuda_coll_api_t**)arg = api;
+        return 1; /* the handle is kept, since its functions are */
+    }
+
+    dlclose(handle);
+    return 0;
+}
+
+static int member_copy(MPI_Comm comm, int keyval, void *extra, void *value,
+                       void *new_value, int *is_copied_p)
+{
+    *is_copied_p = 0;
+    return MPI_SUCCESS;
+}
+
+static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    member_t *member = value;
+
+    /* the handle may become another communicator's */
+    __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
+    if (member->group != NULL) {
+        state.api->group_destroy(member->group);
+    }
+    free(member);
+    return MPI_SUCCESS;
+}
+
+static void state_init(void)
+{
+    ucx_mp_mpi_handles_find();
+    dl_iterate_phdr(find_api, &state.api);
+    state.has_keyval =
+            ucx_mp_mpi_real.Comm_create_keyval(member_copy, member_delete,
+                                               &state.keyval, NULL) ==
+            MPI_SUCCESS;
+}
+
+/* Whether all ranks have joined one group. Every rank of the communicator comes
+   here at its first MPI_Allreduce, or none does. */
+static bool group_join(MPI_Comm comm, uct_cuda_coll_group_t **group_p)
+{
+    const ucx_mp_mpi_real_t *real      = &ucx_mp_mpi_real;
+    char name[UCT_CUDA_COLL_API_NAME]  = "";
+    uct_cuda_coll_group_t *group       = NULL;
+    int rank, size, is_joined, all;
+
+    if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
+        (real->Comm_size(comm, &size) != MPI_SUCCESS)) {
+        return false;
+    }
+
+    if ((rank == 0) && (state.api != NULL) &&
+        (state.api->group_create(0, size, name, &group) != 0)) {
+        name[0] = '\0';
+    }
+    if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, comm) !=
+        MPI_SUCCESS) {
+        name[0] = '\0';
+    }
+
+    if ((rank != 0) && (state.api != NULL) && (name[0] != '\0') &&
+        (state.api->group_create(rank, size, name, &group) != 0)) {
+        group = NULL;
+    }
+    is_joined = (group != NULL);
+    if ((real->Allreduce(&is_joined, &all, 1, ucx_mp_mpi_handles.integer,
+                         ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS)) {
+        all = 0;
+    }
+
+    if (group != NULL) {
+        state.api->group_joined(group);
+        if (!all) {
+            state.api->group_destroy(group);
+            group = NULL;
+        }
+    }
+
+    *group_p = group;
+    return all;
+}
+
+/* What is said of the first call must be the same on all ranks: so it is asked
+   of MPI alone */
+static bool comm_is_candidate(MPI_Comm comm)
+{
+    int is_inter, size;
+
+    return (ucx_mp_mpi_real.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
+           !is_inter &&
+           (ucx_mp_mpi_real.Comm_size(comm, &size) == MPI_SUCCESS) &&
+           (size > 1) && (size <= UCT_CUDA_COLL_API_RANKS);
+}
+
+static member_t *member_find(MPI_Comm comm)
+{
+    member_t *member = NULL;
+    int is_there     = 0;
+
+    if (state.has_keyval &&
+        (ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
+                                       &is_there) == MPI_SUCCESS) &&
+        is_there) {
+        return member;
+    }
+
+    if (!state.has_keyval || !comm_is_candidate(comm)) {
+        return NULL;
+    }
+
+    member = calloc(1, sizeof(*member));
+    if (member == NULL) {
+        abort(); /* others count on it */
+    }
+
+    (void)group_join(comm, &member->group);
+    if (ucx_mp_mpi_real.Comm_set_attr(comm, state.keyval, member) !=
+        MPI_SUCCESS) {
+        abort();
+    }
+    return member;
+}
+
+static uct_cuda_coll_group_t *group_of(MPI_Comm comm)
+{
+    const unsigned generation = __atomic_load_n(&state.generation,
+                                                __ATOMIC_ACQUIRE);
+
+    if ((last.comm != comm) || (last.generation != generation) ||
+        (last.member == NULL)) {
+        last.member     = member_find(comm);
+        last.comm       = comm;
+        last.generation = generation;
+    }
+    return (last.member == NULL) ? NULL : last.member->group;
+}
+
+static void progress(void *arg)
+{
+    int is_there;
+
+    (void)ucx_mp_mpi_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
+                                 *(const MPI_Comm*)arg, &is_there,
+                                 MPI_STATUS_IGNORE);
+}
+
+bool ucx_mp_mpi_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
+                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                          const char *name, int *rc_p)
+{
+    uct_cuda_coll_allreduce_t what = {
+        .sendbuf  = (sendbuf == MPI_IN_PLACE) ? NULL : sendbuf,
+        .recvbuf  = recvbuf,
+        .progress = progress,
+        .arg      = &comm
+    };
+    uct_cuda_coll_group_t *group;
+    ucx_mp_type_t type;
+    ucx_mp_op_t mp_op;
+    char why[256];
+
+    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_real_found,
+                                          __ATOMIC_ACQUIRE), 0)) {
+        ucx_mp_mpi_real_find();
+    }
+    if (!ucx_mp_mpi_real.is_ours) {
+        return false;
+    }
+
+    pthread_once(&state.once, state_init);
+    group = group_of(comm);
+    if (group == NULL) {
+        return false;
+    }
+
+    if ((count <= 0) || (sendbuf == MPI_BOTTOM) || (recvbuf == MPI_BOTTOM) ||
+        ucx_mp_mpi_is_straight(sendbuf, recvbuf) ||
+        !ucx_mp_mpi_handles_known(op, datatype, &mp_op, &type)) {
+        state.api->pass(group);
+        return false;
+    }
+
+    what.count = count;
+    what.op    = mp_op;
+    what.type  = type;
+    switch (state.api->allreduce(group, &what, why, sizeof(why))) {
+    case UCT_CUDA_COLL_DONE:
+        *rc_p = MPI_SUCCESS;
+        return true;
+    case UCT_CUDA_COLL_STAGE:
+        return false;
+    case UCT_CUDA_COLL_DIFFERS:
+        *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s", name, why);
+        return true;
+    default:
+        *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
+                                 "%s: the GPUs' part failed: %s", name, why);
+        return true;
+    }
+}
