@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * MPI_Allreduce of floats in GPU memory: each size in place and not, every byte
+ * checked, how many calls the GPUs carried out, and the time of a call.
+ *
+ * The terms are whole numbers, so that the sum is the same in any order.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_OFFSET 64 /* elements */
+#define GUARD      64
+
+static int world_rank, world_size;
+static size_t ar_min = 4, ar_max = (size_t)4 << 20;
+static long ar_calls = 5;
+static long ar_expect = -1; /* percent of calls that GPUs carry out */
+static int ar_check = 1;
+
+
+/* The table is the module's own affair, and this the beginning of it: see
+   src/uct/cuda/collective/api.h. The last entry is what is asked. */
+typedef struct {
+    size_t size;
+    void   *others[6];
+    void   (*counts)(uint64_t *done_p, uint64_t *staged_p);
+} api_t;
+
+static int api_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+
+    (void)size;
+    if ((handle != NULL) && (strstr(info->dlpi_name, "libuct_cuda") != NULL)) {
+        *(const api_t**)arg = dlsym(handle, "uct_cuda_coll_api_v1");
+    }
+    return *(const api_t**)arg != NULL;
+}
+
+static uint64_t calls_done(void)
+{
+    static const api_t *api;
+    uint64_t done = 0, staged;
+
+    if (api == NULL) {
+        dl_iterate_phdr(api_find, &api);
+    }
+    if (api != NULL) {
+        api->counts(&done, &staged);
+    }
+    return done;
+}
+
+static float term(int rank, size_t i, long call)
+{
+    return (float)((ucx_mp_hash(i * 31 + call) >> (5 * (rank % 8))) % 1000) +
+           rank;
+}
+
+/* One call. Returns the number of wrong bytes. */
+static size_t try_call(float *send, float *recv, float *host, size_t count,
+                       int is_in_place, int shift, long call, double *seconds)
+{
+    const size_t all = count + 2 * GUARD;
+    float *from      = send + shift, *to = recv + shift, expected;
+    size_t wrong     = 0, i;
+    double began;
+    int rank, rc;
+
+    for (i = 0; ar_check && (i < all); ++i) {
+        host[i] = (i < GUARD) || (i >= GUARD + count) ?
+                          -1 :
+                          term(world_rank, i - GUARD, call);
+    }
+    if (ar_check) {
+        ucx_mp_mem_write(UCX_MP_MEM_DEVICE, is_in_place ? to : from, host,
+                         all * sizeof(float));
+        if (!is_in_place) {
+            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, to, 0xbf, all * sizeof(float));
+        }
+    }
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    began = ucx_mp_time();
+    rc    = MPI_Allreduce(is_in_place ? MPI_IN_PLACE : from + GUARD, to + GUARD,
+                          (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    *seconds = ucx_mp_time() - began;
+    if (rc != MPI_SUCCESS) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "MPI_Allreduce fails");
+    }
+    if (!ar_check) {
+        return 0;
+    }
+
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host, to, all * sizeof(float));
+    for (i = 0; i < all; ++i) {
+        if ((i < GUARD) || (i >= GUARD + count)) {
+            expected = -1;
+            if (!is_in_place) {
+                memset(&expected, 0xbf, sizeof(expected));
+            }
+        } else {
+            expected = 0;
+            for (rank = 0; rank < world_size; ++rank) {
+                expected += term(rank, i - GUARD, call);
+            }
+        }
+        if ((host[i] != expected) && (wrong++ == 0)) {
+            fprintf(stderr, "ucx_mp_allreduce: rank %d, %zu floats%s, call "
+                    "%ld: element %zd is %g, not %g\n", world_rank, count,
+                    is_in_place ? " in place" : "", call,
+                    (ssize_t)(i - GUARD), (double)host[i], (double)expected);
+        }
+    }
+    return wrong;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double*)a, y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+static void parse(int argc, char **argv)
+{
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--min-size") == 0) {
+            ar_min = ucx_mp_parse_size(argv[i], argv[i + 1]);
+        } else if (strcmp(argv[i], "--max-size") == 0) {
+            ar_max = ucx_mp_parse_size(argv[i], argv[i + 1]);
+        } else if (strcmp(argv[i], "--calls") == 0) {
+            ar_calls = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
+                                                 1 << 20);
+        } else if (strcmp(argv[i], "--check") == 0) {
+            ar_check = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
+        } else if (strcmp(argv[i], "--on-gpus") == 0) {
+            ar_expect = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
+                                                  100);
+        } else {
+            break;
+        }
+    }
+
+    if ((i != argc) || (ar_min < 4) || (ar_max < ar_min) ||
+        (ar_max > (size_t)4 << 30)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce [--min-size "
+                   "BYTES] [--max-size BYTES] [--calls N] [--check 0] "
+                   "[--on-gpus PERCENT]");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    long mine[3] = {0, 0, 0}, all[3], call = 0;
+    char why[256] = "";
+    float *send, *recv, *host;
+    double *seconds;
+    uint64_t before;
+    size_t bytes, room;
+    int in_place, shift;
+    long i;
+
+    ucx_mp_program = "ucx_mp_allreduce";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    ucx_mp_set_rank(world_rank);
+    parse(argc, argv);
+    if (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
+    }
+
+    room    = ar_max + (MAX_OFFSET + 2 * GUARD) * sizeof(float);
+    send    = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+    recv    = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+    host    = malloc(room);
+    seconds = malloc(ar_calls * sizeof(*seconds));
+    if ((host == NULL) || (seconds == NULL)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "no memory");
+    }
+
+    for (bytes = ar_min; bytes <= ar_max; bytes *= 4) {
+        for (in_place = 0; in_place < 2; ++in_place) {
+            before = calls_done();
+            for (i = 0; i < ar_calls; ++i, ++call) {
+                /* the same on every rank now and then, so that kernels take
+                   whole words */
+                shift = (call % 3 == 0) ? 0 :
+                        (int)(ucx_mp_hash(call + 100 * (call % 3 == 1) *
+                                          world_rank) % MAX_OFFSET);
+                shift = ar_check ? shift : 0;
+                mine[0] += (long)try_call(send, recv, host,
+                                          bytes / sizeof(float), in_place,
+                                          shift, call, &seconds[i]);
+                ++mine[1];
+            }
+            mine[2] += (long)(calls_done() - before);
+            qsort(seconds, ar_calls, sizeof(*seconds), compare);
+            if (world_rank == 0) {
+                printf("%zu bytes%s: %.1f us, %.1f GB/s; %ld of %ld calls on "
+                       "GPUs\n", bytes, in_place ? " in place" : "",
+                       seconds[ar_calls / 2] * 1e6,
+                       bytes / seconds[ar_calls / 2] / 1e9,
+                       (long)(calls_done() - before), ar_calls);
+                fflush(stdout);
+            }
+        }
+    }
+
+    MPI_Allreduce(mine, all, 3, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
+    if (world_rank == 0) {
+        printf("ucx_mp_allreduce: %ld calls of %d ranks, %ld carried out on "
+               "GPUs, %ld wrong elements\n", call, world_size, all[2],
+               all[0]);
+    }
+    MPI_Finalize();
+    if ((ar_expect >= 0) && (100 * all[2] != ar_expect * all[1])) {
+        if (world_rank == 0) {
+            fprintf(stderr, "ucx_mp_allreduce: not %ld %% of the calls were "
+                    "carried out on GPUs\n", ar_expect);
+        }
+        return UCX_MP_EXIT_WRONG;
+    }
+    return (all[0] > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
