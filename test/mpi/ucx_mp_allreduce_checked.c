@@ -114,7 +114,7 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
             }
         }
         if ((host[i] != expected) && (wrong++ == 0)) {
-            fprintf(stderr, "ucx_mp_allreduce: rank %d, %zu floats%s, call "
+            fprintf(stderr, "ucx_mp_allreduce_checked: rank %d, %zu floats%s, call "
                     "%ld: element %zd is %g, not %g\n", world_rank, count,
                     is_in_place ? " in place" : "", call,
                     (ssize_t)(i - GUARD), (double)host[i], (double)expected);
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
     int in_place, shift;
     long i;
 
-    ucx_mp_program = "ucx_mp_allreduce";
+    ucx_mp_program = "ucx_mp_allreduce_checked";
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
@@ -222,14 +222,14 @@ int main(int argc, char **argv)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
     if (world_rank == 0) {
-        printf("ucx_mp_allreduce: %ld calls of %d ranks, %ld carried out on "
+        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried out on "
                "GPUs, %ld wrong elements\n", call, world_size, all[2],
                all[0]);
     }
     MPI_Finalize();
     if ((ar_expect >= 0) && (100 * all[2] != ar_expect * all[1])) {
         if (world_rank == 0) {
-            fprintf(stderr, "ucx_mp_allreduce: not %ld %% of the calls were "
+            fprintf(stderr, "ucx_mp_allreduce_checked: not %ld %% of the calls were "
                     "carried out on GPUs\n", ar_expect);
         }
         return UCX_MP_EXIT_WRONG;
