@@ -154,7 +154,7 @@ static void parse(int argc, char **argv)
 
     if ((i != argc) || (ar_min < 4) || (ar_max < ar_min) ||
         (ar_max > (size_t)4 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce [--min-size "
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked [--min-size "
                    "BYTES] [--max-size BYTES] [--calls N] [--check 0] "
                    "[--on-gpus PERCENT]");
     }

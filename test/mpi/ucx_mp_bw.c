@@ -40,7 +40,7 @@
 #define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
-#define BW_MAX_SIZES   64     /* message sizes of one run */
+#define BW_MAX_MESSAGE ((size_t)1 << 30)
 
 enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY, BENCH_RING };
 
@@ -51,19 +51,14 @@ static const char *const bw_benchmarks[] = {"bw", "bibw", "latency", "ring",
 static const char *const bw_sides[] = {"D", "H", "P", "M", NULL};
 
 typedef struct {
-    size_t values[BW_MAX_SIZES]; /* bytes, in the order in which they are run */
-    int    count;
-} bw_sizes_t;
-
-typedef struct {
     int          benchmarks[BW_MAX_LIST];
     int          num_benchmarks;
     int          windows[BW_MAX_LIST];
     int          num_windows;
     int          benchmark;  /* the one that runs, of those above */
     int          window;
-    bw_sizes_t   sizes;
-    bw_sizes_t   latency_sizes;
+    ucx_mp_sizes_t sizes;
+    ucx_mp_sizes_t latency_sizes;
     size_t       max_size;   /* of both lists: what a buffer has to hold */
     size_t       max_flight; /* bytes of a window; 0: any */
     double       time;       /* seconds a sample may take; 0: any */
@@ -186,50 +181,17 @@ static int bw_only_latency(void)
            (bw.opts.benchmarks[0] == BENCH_LATENCY);
 }
 
-static size_t bw_parse_message_size(const char *name, const char *word,
-                                    const char *text)
-{
-    size_t size = ucx_mp_parse_size(name, word);
-
-    if ((size < 1) || (size > ((size_t)1 << 30))) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s': messages have 1 byte to 1G",
-                   name, text);
-    }
-    return size;
-}
-
 static void bw_parse_sizes(const char *name, const char *text,
-                           bw_sizes_t *sizes)
+                           ucx_mp_sizes_t *sizes)
 {
-    char *copy = strdup(text);
-    char *word, *rest, *colon;
-    size_t size, last;
+    int i;
 
-    sizes->count = 0;
-    for (rest = copy; (word = strsep(&rest, ",")) != NULL;) {
-        colon = strchr(word, ':');
-        if (colon != NULL) {
-            *colon++ = '\0';
-        }
-        size = bw_parse_message_size(name, word, text);
-        last = (colon == NULL) ? size :
-                                 bw_parse_message_size(name, colon, text);
-        if (size > last) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE,
-                       "%s: '%s': MIN:MAX with MIN above MAX", name, text);
-        }
-        for (; size <= last; size *= 2) {
-            if (sizes->count == BW_MAX_SIZES) {
-                ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s': more than %d sizes",
-                           name, text, BW_MAX_SIZES);
-            }
-            sizes->values[sizes->count++] = size;
-            if (bw.opts.max_size < size) {
-                bw.opts.max_size = size;
-            }
+    ucx_mp_parse_sizes(name, text, BW_MAX_MESSAGE, sizes);
+    for (i = 0; i < sizes->count; ++i) {
+        if (bw.opts.max_size < sizes->values[i]) {
+            bw.opts.max_size = sizes->values[i];
         }
     }
-    free(copy);
 }
 
 static void bw_parse(int argc, char **argv)
@@ -810,7 +772,7 @@ static void bw_set_peers(void)
 static int bw_run(int benchmark, int window)
 {
     int ret = UCX_MP_EXIT_OK;
-    const bw_sizes_t *sizes = (benchmark == BENCH_LATENCY) ?
+    const ucx_mp_sizes_t *sizes = (benchmark == BENCH_LATENCY) ?
                                       &bw.opts.latency_sizes :
                                       &bw.opts.sizes;
     bw_result_t result;

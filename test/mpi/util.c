@@ -85,6 +85,49 @@ size_t ucx_mp_parse_size(const char *option, const char *text)
     return (size_t)value << shift;
 }
 
+static size_t ucx_mp_parse_size_up_to(const char *option, const char *word,
+                                      size_t max)
+{
+    size_t size = ucx_mp_parse_size(option, word);
+
+    if ((size < 1) || (size > max)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s': from 1 byte to %zu MiB",
+                   option, word, max >> 20);
+    }
+    return size;
+}
+
+void ucx_mp_parse_sizes(const char *option, const char *text, size_t max,
+                        ucx_mp_sizes_t *sizes)
+{
+    char *copy = strdup(text);
+    char *word, *rest, *colon;
+    size_t size, last;
+
+    sizes->count = 0;
+    for (rest = copy; (word = strsep(&rest, ",")) != NULL;) {
+        colon = strchr(word, ':');
+        if (colon != NULL) {
+            *colon++ = '\0';
+        }
+        size = ucx_mp_parse_size_up_to(option, word, max);
+        last = (colon == NULL) ? size :
+                                 ucx_mp_parse_size_up_to(option, colon, max);
+        if (size > last) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE,
+                       "%s: '%s': MIN:MAX with MIN above MAX", option, text);
+        }
+        for (; size <= last; size *= 2) {
+            if (sizes->count == UCX_MP_MAX_SIZES) {
+                ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s': more than %d sizes",
+                           option, text, UCX_MP_MAX_SIZES);
+            }
+            sizes->values[sizes->count++] = size;
+        }
+    }
+    free(copy);
+}
+
 uint64_t ucx_mp_parse_number(const char *option, const char *text,
                              uint64_t min, uint64_t max)
 {

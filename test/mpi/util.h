@@ -32,6 +32,18 @@ void ucx_mp_set_rank(int rank);
    program with a message that names `option`. */
 size_t ucx_mp_parse_size(const char *option, const char *text);
 
+#define UCX_MP_MAX_SIZES 64
+
+typedef struct {
+    size_t values[UCX_MP_MAX_SIZES]; /* bytes, in the order of the text */
+    int    count;
+} ucx_mp_sizes_t;
+
+/* Sizes from 1 byte to `max` from a list of SIZE and MIN:MAX (MIN doubled up to
+   MAX) with commas, or the program ends as above. */
+void ucx_mp_parse_sizes(const char *option, const char *text, size_t max,
+                        ucx_mp_sizes_t *sizes);
+
 /* Whole number within [min, max], or the program ends as above. */
 uint64_t ucx_mp_parse_number(const char *option, const char *text,
                              uint64_t min, uint64_t max);

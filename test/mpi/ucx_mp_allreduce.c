@@ -1,0 +1,656 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Time of an all-reduce of GPU buffers until the host knows that it is done,
+ * of several ways in turns within one group of processes:
+ *
+ *     mpi     MPI_Allreduce of the GPU buffers: with our library in front
+ *     nccl    ncclAllReduce on a stream, then cuStreamSynchronize
+ *     staged  cuMemcpyDtoH, MPI_Allreduce of page-locked host memory (in
+ *             place, whatever the GPU's buffers are), cuMemcpyHtoD
+ *
+ * Ways that share a group of processes share its UCX and what stands in front
+ * of the MPI, too: the MPI as it comes wants a group of its own.
+ *
+ * A sample is a barrier and then calls one behind another; its figure is the
+ * time of a call on the slowest rank. In a round each way has a sample, in an
+ * order that rotates from round to round. Before and after all rounds of a cell
+ * (type, place, size) each way's result is checked.
+ *
+ * Elements are whole numbers below 4096 that differ with position, rank and
+ * call, so that sums are exact in floats for up to 4096 ranks, and data that is
+ * stale, displaced or summed twice shows.
+ */
+#define _GNU_SOURCE
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALLRED_MAX_SIZE   ((size_t)1 << 30)
+#define ALLRED_MAX_ROUNDS 1000
+#define ALLRED_MAX_CALLS  1000 /* of a sample */
+#define ALLRED_TRIALS     3    /* calls whose fastest says how many to make */
+#define ALLRED_LATE       0.01 /* of a sample: an emulated node's lateness */
+#define ALLRED_JITTER     2e-6 /* seconds of a call, besides */
+
+enum { WAY_MPI, WAY_NCCL, WAY_STAGED, WAY_LAST };
+enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_LAST };
+enum { PLACE_IN, PLACE_OUT, PLACE_LAST };
+
+static const char *const allred_ways[]   = {"mpi", "nccl", "staged", NULL};
+static const char *const allred_types[]  = {"float", "double", NULL};
+static const char *const allred_places[] = {"in", "out", NULL};
+
+/* What of nccl.h is called; its enumerators' values are part of its ABI */
+#define ALLRED_NCCL_FLOAT  7
+#define ALLRED_NCCL_DOUBLE 8
+#define ALLRED_NCCL_SUM    0
+
+typedef struct {
+    char internal[128];
+} allred_nccl_id_t;
+
+typedef struct {
+    int (*get_version)(int *version_p);
+    int (*get_id)(allred_nccl_id_t *id_p);
+    int (*init)(void **comm_p, int ranks, allred_nccl_id_t id, int rank);
+    int (*allreduce)(const void *send, void *recv, size_t count, int type,
+                     int op, void *comm, void *stream);
+    int (*destroy)(void *comm);
+    const char *(*error)(int result);
+    void *comm;
+    void *stream;
+    char version[32];
+} allred_nccl_t;
+
+typedef struct {
+    int          type, place;
+    size_t       size;  /* bytes */
+    size_t       count; /* elements */
+    MPI_Datatype datatype;
+    void        *send;  /* of the GPU; recv if in place */
+    void        *recv;
+} cell_t;
+
+static struct {
+    int            ways[WAY_LAST], num_ways;
+    int            types[TYPE_LAST], num_types;
+    int            places[PLACE_LAST], num_places;
+    ucx_mp_sizes_t sizes;
+    int            rounds;
+    int            max_calls;
+    double         time; /* seconds of a sample */
+    int            check;
+    const char    *nccl_path;
+    const char    *json_path;
+} opts;
+
+static allred_nccl_t nccl;
+static int allred_rank, allred_ranks;
+static void *gpu_buffers[2];
+static void *host_buffer; /* page-locked */
+static int (*stream_create)(void **stream_p, unsigned flags);
+static int (*stream_synchronize)(void *stream);
+static FILE *json;
+static int any_wrong;
+
+
+static void allred_usage(void)
+{
+    printf("Usage: ucx_mp_allreduce [options]    (under mpirun)\n"
+           "Time of an all-reduce (sum) of GPU buffers, several ways in turns."
+           "\n\n"
+           "  --ways LIST     mpi: MPI_Allreduce of GPU buffers; nccl; staged: "
+           "the MPI's own on\n                  page-locked host memory, with "
+           "copies by hand (mpi)\n"
+           "  --types LIST    float, double (float)\n"
+           "  --places LIST   in: in place; out (in)\n"
+           "  --sizes LIST    SIZE or MIN:MAX (powers of two between them), "
+           "8 to 1G,\n                  multiples of 8 (8:64M)\n"
+           "  --rounds N      samples of each way and cell (5)\n"
+           "  --time SECONDS  what a sample is to take (0.02)\n"
+           "  --calls N       at most so many calls a sample (1000)\n"
+           "  --no-check      do not look at the results\n"
+           "  --nccl FILE     NCCL's library (libnccl.so.2)\n"
+           "  --json FILE     one JSON object a line a sample; - is standard "
+           "output\n"
+           "  --help          this text\n\n"
+           "GB/s are bytes of a rank's buffer over the time, 10^9 a second. "
+           "Exit code 1:\na result was wrong.\n");
+}
+
+/* Indices of the words of a list with commas */
+static int allred_parse_list(const char *option, const char *text,
+                             const char *const *names, int *values, int max)
+{
+    char *copy = strdup(text);
+    int count  = 0;
+    char *word, *rest;
+
+    for (rest = copy; (word = strsep(&rest, ",")) != NULL; ++count) {
+        if (count == max) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: '%s' has more than %d words",
+                       option, text, max);
+        }
+        values[count] = ucx_mp_parse_choice(option, word, names);
+    }
+    free(copy);
+    return count;
+}
+
+static void allred_parse(int argc, char **argv)
+{
+    static const struct option longopts[] = {
+        {"ways", required_argument, NULL, 'w'},
+        {"types", required_argument, NULL, 't'},
+        {"places", required_argument, NULL, 'p'},
+        {"sizes", required_argument, NULL, 's'},
+        {"rounds", required_argument, NULL, 'r'},
+        {"time", required_argument, NULL, 'T'},
+        {"calls", required_argument, NULL, 'c'},
+        {"no-check", no_argument, NULL, 'n'},
+        {"nccl", required_argument, NULL, 'N'},
+        {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    const char *sizes = "8:64M";
+    int c, i;
+
+    opts.ways[0]   = WAY_MPI;
+    opts.types[0]  = TYPE_FLOAT;
+    opts.places[0] = PLACE_IN;
+    opts.num_ways  = opts.num_types = opts.num_places = 1;
+    opts.rounds    = 5;
+    opts.max_calls = ALLRED_MAX_CALLS;
+    opts.time      = 0.02;
+    opts.check     = 1;
+    opts.nccl_path = "libnccl.so.2";
+    while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
+        switch (c) {
+        case 'w':
+            opts.num_ways = allred_parse_list("--ways", optarg, allred_ways,
+                                              opts.ways, WAY_LAST);
+            break;
+        case 't':
+            opts.num_types = allred_parse_list("--types", optarg, allred_types,
+                                               opts.types, TYPE_LAST);
+            break;
+        case 'p':
+            opts.num_places = allred_parse_list("--places", optarg,
+                                                allred_places, opts.places,
+                                                PLACE_LAST);
+            break;
+        case 's':
+            sizes = optarg;
+            break;
+        case 'r':
+            opts.rounds = ucx_mp_parse_number("--rounds", optarg, 1,
+                                              ALLRED_MAX_ROUNDS);
+            break;
+        case 'T':
+            opts.time = ucx_mp_parse_factor("--time", optarg);
+            break;
+        case 'c':
+            opts.max_calls = ucx_mp_parse_number("--calls", optarg, 1, 1000000);
+            break;
+        case 'n':
+            opts.check = 0;
+            break;
+        case 'N':
+            opts.nccl_path = optarg;
+            break;
+        case 'j':
+            opts.json_path = optarg;
+            break;
+        case 'h':
+            allred_usage();
+            exit(UCX_MP_EXIT_OK);
+        default:
+            exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
+        }
+    }
+    if (argc != optind) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option", argv[optind]);
+    }
+
+    ucx_mp_parse_sizes("--sizes", sizes, ALLRED_MAX_SIZE, &opts.sizes);
+    for (i = 0; i < opts.sizes.count; ++i) {
+        if (opts.sizes.values[i] % sizeof(double) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "--sizes: %zu is no multiple of 8",
+                       opts.sizes.values[i]);
+        }
+    }
+}
+
+static int allred_uses(int way)
+{
+    int i;
+
+    for (i = 0; i < opts.num_ways; ++i) {
+        if (opts.ways[i] == way) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* --------------------------------------------------------------------- NCCL */
+
+static void *allred_nccl_symbol(void *lib, const char *name)
+{
+    void *symbol = dlsym(lib, name);
+
+    if (symbol == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "--nccl: %s has no %s", opts.nccl_path,
+                   name);
+    }
+    return symbol;
+}
+
+static void allred_nccl_check(int result, const char *what)
+{
+    if (result != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s", what, nccl.error(result));
+    }
+}
+
+static void allred_gpu_check(int error, const char *what)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s", what,
+                   ucx_mp_gpu_error_name(error));
+    }
+}
+
+/* One communicator of all ranks; its id comes from rank 0 by MPI */
+static void allred_nccl_init(void)
+{
+    void *lib = dlopen(opts.nccl_path, RTLD_NOW | RTLD_LOCAL);
+    allred_nccl_id_t id;
+    int version;
+
+    if (lib == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "--nccl: %s", dlerror());
+    }
+    *(void**)&nccl.get_version = allred_nccl_symbol(lib, "ncclGetVersion");
+    *(void**)&nccl.get_id      = allred_nccl_symbol(lib, "ncclGetUniqueId");
+    *(void**)&nccl.init        = allred_nccl_symbol(lib, "ncclCommInitRank");
+    *(void**)&nccl.allreduce   = allred_nccl_symbol(lib, "ncclAllReduce");
+    *(void**)&nccl.destroy     = allred_nccl_symbol(lib, "ncclCommDestroy");
+    *(void**)&nccl.error       = allred_nccl_symbol(lib, "ncclGetErrorString");
+
+    if (allred_rank == 0) {
+        allred_nccl_check(nccl.get_id(&id), "ncclGetUniqueId");
+    }
+    MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    allred_nccl_check(nccl.init(&nccl.comm, allred_ranks, id, allred_rank),
+                      "ncclCommInitRank");
+    allred_gpu_check(stream_create(&nccl.stream, 1 /* non-blocking */),
+                     "cuStreamCreate");
+    allred_nccl_check(nccl.get_version(&version), "ncclGetVersion");
+    snprintf(nccl.version, sizeof(nccl.version), ", NCCL %d.%d.%d",
+             version / 10000, version / 100 % 100, version % 100);
+}
+
+/* ------------------------------------------------------------ an all-reduce */
+
+static void allred_call(int way, const cell_t *cell)
+{
+    switch (way) {
+    case WAY_NCCL:
+        allred_nccl_check(nccl.allreduce(cell->send, cell->recv, cell->count,
+                                         (cell->type == TYPE_FLOAT) ?
+                                                 ALLRED_NCCL_FLOAT :
+                                                 ALLRED_NCCL_DOUBLE,
+                                         ALLRED_NCCL_SUM, nccl.comm,
+                                         nccl.stream),
+                          "ncclAllReduce");
+        allred_gpu_check(stream_synchronize(nccl.stream),
+                         "cuStreamSynchronize");
+        break;
+    case WAY_STAGED:
+        ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host_buffer, cell->send, cell->size);
+        MPI_Allreduce(MPI_IN_PLACE, host_buffer, cell->count, cell->datatype,
+                      MPI_SUM, MPI_COMM_WORLD);
+        ucx_mp_mem_write(UCX_MP_MEM_DEVICE, cell->recv, host_buffer,
+                         cell->size);
+        break;
+    default:
+        MPI_Allreduce((cell->place == PLACE_IN) ? MPI_IN_PLACE : cell->send,
+                      cell->recv, cell->count, cell->datatype, MPI_SUM,
+                      MPI_COMM_WORLD);
+        break;
+    }
+}
+
+static uint32_t allred_element(uint32_t index, uint32_t seed)
+{
+    uint32_t x = index * 2654435761u + seed;
+
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    return (x ^ (x >> 15)) & 4095;
+}
+
+static uint32_t allred_seed(int round, int rank)
+{
+    return (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + rank);
+}
+
+/* Element `index` of the sum, or of one rank's contribution */
+static double allred_expected(size_t index, int round, int rank)
+{
+    double sum = 0;
+    int i;
+
+    if (rank >= 0) {
+        return allred_element(index, allred_seed(round, rank));
+    }
+    for (i = 0; i < allred_ranks; ++i) {
+        sum += allred_element(index, allred_seed(round, i));
+    }
+    return sum;
+}
+
+static void allred_fill(const cell_t *cell, int round)
+{
+    uint32_t seed = allred_seed(round, allred_rank);
+    size_t i;
+
+    for (i = 0; i < cell->count; ++i) {
+        if (cell->type == TYPE_FLOAT) {
+            ((float*)host_buffer)[i] = allred_element(i, seed);
+        } else {
+            ((double*)host_buffer)[i] = allred_element(i, seed);
+        }
+    }
+    if (cell->send != cell->recv) {
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, cell->recv, 0xff, cell->size);
+    }
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, cell->send, host_buffer, cell->size);
+}
+
+static double allred_value(const cell_t *cell, size_t index)
+{
+    return (cell->type == TYPE_FLOAT) ? ((float*)host_buffer)[index] :
+                                        ((double*)host_buffer)[index];
+}
+
+/* Whether a buffer has the sum (rank -1), or what `rank` contributes */
+static int allred_holds(const cell_t *cell, const void *buffer, int way,
+                        int round, int rank)
+{
+    uint32_t seeds[2] = {allred_seed(round, 0), allred_seed(round, 1)};
+    size_t i, wrong = 0, first = 0;
+    double expected;
+
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host_buffer, buffer, cell->size);
+    for (i = 0; i < cell->count; ++i) {
+        /* two ranks are what is measured most, up to a gigabyte */
+        expected = ((rank < 0) && (allred_ranks == 2)) ?
+                           allred_element(i, seeds[0]) +
+                                   allred_element(i, seeds[1]) :
+                           allred_expected(i, round, rank);
+        if ((allred_value(cell, i) != expected) && (wrong++ == 0)) {
+            first = i;
+        }
+    }
+    if (wrong > 0) {
+        fprintf(stderr, "ucx_mp_allreduce: rank %d: WRONG %s: %s, %zu bytes of "
+                "%s, %s place: element %zu is %.9g, not %.9g; %zu wrong\n",
+                allred_rank, (rank < 0) ? "sum" : "contribution",
+                allred_ways[way], cell->size, allred_types[cell->type],
+                allred_places[cell->place], first, allred_value(cell, first),
+                allred_expected(first, round, rank), wrong);
+    }
+    return wrong == 0;
+}
+
+/* Whether a way's result is right on all ranks */
+static int allred_check(int way, const cell_t *cell, int round)
+{
+    int right;
+
+    allred_fill(cell, round);
+    MPI_Barrier(MPI_COMM_WORLD);
+    allred_call(way, cell);
+    right = allred_holds(cell, cell->recv, way, round, -1);
+    if (cell->send != cell->recv) {
+        right &= allred_holds(cell, cell->send, way, round, allred_rank);
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    any_wrong |= !right;
+    return right;
+}
+
+/* -------------------------------------------------------------- measurement */
+
+/* Seconds by which ranks have seen an emulated node's work late so far */
+static double allred_late(int *emulated_p)
+{
+    double late;
+
+    *emulated_p = ucx_mp_gpu_emulated(&late);
+    MPI_Allreduce(MPI_IN_PLACE, &late, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return late;
+}
+
+/* Seconds of a call, of so many, on the slowest rank */
+static double allred_sample(int way, const cell_t *cell, int calls)
+{
+    double seconds;
+    int i;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    seconds = ucx_mp_time();
+    for (i = 0; i < calls; ++i) {
+        allred_call(way, cell);
+    }
+    seconds = (ucx_mp_time() - seconds) / calls;
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
+                   MPI_COMM_WORLD);
+    return seconds;
+}
+
+/* Calls that a sample is made of */
+static int allred_calls(int way, const cell_t *cell)
+{
+    double least = opts.time, seconds;
+    int i;
+
+    for (i = 0; i < ALLRED_TRIALS; ++i) {
+        seconds = allred_sample(way, cell, 1);
+        least   = (seconds < least) ? seconds : least;
+    }
+    if (least * opts.max_calls < opts.time) {
+        return opts.max_calls;
+    }
+    return (least < opts.time) ? opts.time / least : 1;
+}
+
+static int allred_compare(const void *a, const void *b)
+{
+    double x = *(const double*)a, y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+static void allred_put(int way, const cell_t *cell, int round, int calls,
+                       double seconds, double late, int emulated)
+{
+    if (json == NULL) {
+        return;
+    }
+    fprintf(json,
+            "{\"way\": \"%s\", \"type\": \"%s\", \"place\": \"%s\", "
+            "\"size\": %zu, \"ranks\": %d, \"round\": %d, \"calls\": %d, "
+            "\"seconds\": %.9g, \"late\": %s, \"modelled\": %s, "
+            "\"checked\": %s%s%s%s}\n",
+            allred_ways[way], allred_types[cell->type],
+            allred_places[cell->place], cell->size, allred_ranks, round, calls,
+            seconds,
+            (late > (seconds * ALLRED_LATE) + ALLRED_JITTER) ? "true" : "false",
+            emulated ? "true" : "false", opts.check ? "true" : "false",
+            (way == WAY_NCCL) ? ", \"library\": \"" : "",
+            (way == WAY_NCCL) ? nccl.version + 2 : "",
+            (way == WAY_NCCL) ? "\"" : "");
+    fflush(json);
+}
+
+static void allred_cell(const cell_t *cell)
+{
+    static double samples[WAY_LAST][ALLRED_MAX_ROUNDS];
+    int calls[WAY_LAST], right[WAY_LAST];
+    int emulated, i, round, way;
+    double late, median;
+
+    for (i = 0; i < opts.num_ways; ++i) {
+        way        = opts.ways[i];
+        right[way] = !opts.check || allred_check(way, cell, 0);
+        calls[way] = allred_calls(way, cell);
+    }
+    for (round = 0; round < opts.rounds; ++round) {
+        for (i = 0; i < opts.num_ways; ++i) {
+            way = opts.ways[(round + i) % opts.num_ways];
+            allred_sample(way, cell, 1 + calls[way] / 10); /* warms up */
+            late                = allred_late(&emulated);
+            samples[way][round] = allred_sample(way, cell, calls[way]);
+            late                = allred_late(&emulated) - late;
+            if (right[way]) {
+                allred_put(way, cell, round, calls[way], samples[way][round],
+                           late / calls[way], emulated);
+            }
+        }
+    }
+
+    for (i = 0; i < opts.num_ways; ++i) {
+        way = opts.ways[i];
+        if (opts.check) {
+            right[way] &= allred_check(way, cell, 1);
+        }
+        qsort(samples[way], opts.rounds, sizeof(double), allred_compare);
+        median = (samples[way][opts.rounds / 2] +
+                  samples[way][(opts.rounds - 1) / 2]) / 2;
+        if ((allred_rank == 0) && (json != stdout)) {
+            printf("%-7s %-6s %-5s %12zu %12.2f %12.2f %12.2f %9.2f  %s\n",
+                   allred_ways[way], allred_types[cell->type],
+                   allred_places[cell->place], cell->size, median * 1e6,
+                   samples[way][0] * 1e6, samples[way][opts.rounds - 1] * 1e6,
+                   cell->size / median * 1e-9, !opts.check ? "not checked" :
+                                               right[way]  ? "right" :
+                                                             "WRONG");
+            fflush(stdout);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------- main */
+
+static void allred_prepare(void)
+{
+    size_t size    = 0;
+    char why[256]  = "";
+    Dl_info where;
+    int emulated, i, local_rank;
+
+    for (i = 0; i < opts.sizes.count; ++i) {
+        size = (opts.sizes.values[i] > size) ? opts.sizes.values[i] : size;
+    }
+    local_rank = ucx_mp_gpu_env_local_rank();
+    if (ucx_mp_gpu_init((local_rank < 0) ? allred_rank : local_rank, why,
+                        sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s", why);
+    }
+    *(void**)&stream_create      = ucx_mp_gpu_function("cuStreamCreate");
+    *(void**)&stream_synchronize = ucx_mp_gpu_function("cuStreamSynchronize");
+    for (i = 0; i < 2; ++i) {
+        gpu_buffers[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    }
+    host_buffer = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, size);
+
+    if (allred_uses(WAY_NCCL)) {
+        allred_nccl_init();
+    }
+    allred_late(&emulated);
+    if (allred_rank != 0) {
+        return;
+    }
+    if (allred_uses(WAY_MPI) &&
+        (dladdr((void*)MPI_Allreduce, &where) != 0) &&
+        (strstr(where.dli_fname, "/libmpi") != NULL)) {
+        fprintf(stderr, "ucx_mp_allreduce: nothing stands in front of %s: one "
+                "without CUDA dies of GPU buffers (ucx_mp_run --collectives "
+                "y)\n", where.dli_fname);
+    }
+    if (opts.json_path != NULL) {
+        json = !strcmp(opts.json_path, "-") ? stdout :
+                                              fopen(opts.json_path, "w");
+        if (json == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "--json: cannot write %s: %m",
+                       opts.json_path);
+        }
+    }
+    if (json != stdout) {
+        printf("# ucx_mp_allreduce, sum, %d ranks, %s%s\n%-7s %-6s %-5s %12s "
+               "%12s %12s %12s %9s\n", allred_ranks,
+               emulated ? "modelled (emulated node)" : "measured",
+               nccl.version, "way",
+               "type", "place", "bytes", "us", "min", "max", "GB/s");
+        fflush(stdout);
+    }
+}
+
+static void allred_run(void)
+{
+    static const MPI_Datatype datatypes[] = {MPI_FLOAT, MPI_DOUBLE};
+    static const size_t widths[]          = {sizeof(float), sizeof(double)};
+    cell_t cell;
+    int i, k, m;
+
+    for (i = 0; i < opts.num_types; ++i) {
+        for (k = 0; k < opts.num_places; ++k) {
+            for (m = 0; m < opts.sizes.count; ++m) {
+                cell.type     = opts.types[i];
+                cell.place    = opts.places[k];
+                cell.size     = opts.sizes.values[m];
+                cell.count    = cell.size / widths[cell.type];
+                cell.datatype = datatypes[cell.type];
+                cell.send     = gpu_buffers[0];
+                cell.recv     = gpu_buffers[cell.place == PLACE_OUT];
+                allred_cell(&cell);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    ucx_mp_program = "ucx_mp_allreduce";
+    allred_parse(argc, argv);
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &allred_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &allred_ranks);
+    ucx_mp_set_rank(allred_rank);
+    allred_prepare();
+    allred_run();
+
+    if ((json != NULL) && (json != stdout)) {
+        fclose(json);
+    }
+    if (nccl.comm != NULL) {
+        nccl.destroy(nccl.comm);
+    }
+    ucx_mp_mem_free(UCX_MP_MEM_PINNED, host_buffer);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_buffers[0]);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_buffers[1]);
+    MPI_Finalize();
+    return any_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
