@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * How fast does a copy engine move a buffer from GPU 0 to GPU 1, and both GPUs
+ * theirs to each other at once? A call is a window of copies, one behind
+ * another; each GPU sends its own.
+ */
+#include "byhand.h"
+
+#include <stdio.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const directions[] = {"one", "both", NULL};
+
+static size_t both, window = 1;
+
+static const byhand_option_t options[] = {
+    {"directions", "GPU 0 to GPU 1, or back as well", &both, 0, 0, directions},
+    {"window", "copies of a call", &window, 1, 1024, NULL},
+    {NULL}};
+
+static const byhand_program_t program = {
+    "peer_copy", "A copy engine's copies between GPU 0 and GPU 1.", "64K:1G",
+    options, (size_t)1 << 30};
+
+static CUdeviceptr from[2], to[2]; /* of GPU i; from[i] goes to to[!i] */
+static CUstream stream[2];
+static uint32_t *words[2];
+
+
+static void once(size_t size)
+{
+    size_t i, w;
+
+    for (w = 0; w < window; ++w) {
+        for (i = 0; i <= both; ++i) {
+            byhand_on(i);
+            CU(MemcpyAsync(to[!i], from[i], size, stream[i]));
+        }
+    }
+    for (i = 0; i <= both; ++i) {
+        byhand_on(i);
+        CU(StreamSynchronize(stream[i]));
+    }
+}
+
+static void prepare(size_t size)
+{
+    size_t i, k;
+
+    for (i = 0; i < 2; ++i) {
+        byhand_on(i);
+        memset(words[i], 0, size);
+        CU(MemcpyHtoD(to[i], words[i], size));
+        for (k = 0; k < size / sizeof(**words); ++k) {
+            words[i][k] = byhand_element(k, i + (size >> 12));
+        }
+        CU(MemcpyHtoD(from[i], words[i], size));
+    }
+}
+
+static int is_right(size_t size)
+{
+    int right = 1;
+    uint32_t *got;
+    size_t i;
+
+    got = malloc(size);
+    if (got == NULL) {
+        byhand_die("out of memory");
+    }
+    for (i = 0; i <= both; ++i) {
+        byhand_on(!i);
+        CU(MemcpyDtoH(got, to[!i], size));
+        right &= (memcmp(got, words[i], size) == 0);
+    }
+    free(got);
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    char label[64];
+    int i;
+
+    byhand_begin(argc, argv, &program, 2);
+    for (i = 0; i < 2; ++i) {
+        from[i]   = byhand_gpu_memory(i, byhand_max_size());
+        to[i]     = byhand_gpu_memory(i, byhand_max_size());
+        stream[i] = byhand_stream(i);
+        words[i]  = byhand_host_memory(byhand_max_size());
+    }
+
+    snprintf(label, sizeof(label), "%s, window %zu",
+             both ? "both directions, sum" : "one direction", window);
+    return byhand_run(label, window * (both + 1.0), prepare, once, is_right);
+}
