@@ -371,6 +371,7 @@ static void byhand_measure(const char *label, double factor, size_t size,
                            int right, void (*once)(size_t))
 {
     double samples[BYHAND_MAX_SAMPLES], least = 1e9, late, median;
+    char is_late[BYHAND_MAX_SAMPLES];
     size_t i, calls, num_late = 0;
 
     for (i = 0; i < 3; ++i) {
@@ -392,13 +393,19 @@ static void byhand_measure(const char *label, double factor, size_t size,
         late       = byhand_late();
         samples[i] = byhand_sample(once, size, calls);
         late       = (byhand_late() - late) / calls;
-        num_late  += (late > samples[i] * BYHAND_LATE + BYHAND_JITTER);
+        is_late[i] = (late > samples[i] * BYHAND_LATE + BYHAND_JITTER);
+        num_late  += is_late[i];
         if (json != NULL) {
             fprintf(json, "%s%.9g", (i == 0) ? "" : ", ", samples[i]);
         }
     }
     if (json != NULL) {
-        fprintf(json, "], \"late\": %zu}\n", num_late);
+        fprintf(json, "], \"late\": [");
+        for (i = 0; i < num_samples; ++i) {
+            fprintf(json, "%s%s", (i == 0) ? "" : ", ",
+                    is_late[i] ? "true" : "false");
+        }
+        fprintf(json, "]}\n");
         fflush(json);
     }
 

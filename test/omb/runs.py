@@ -21,6 +21,7 @@ SLOWDOWN = {'narval': 100, 'hgx-h200': 100}
 SLOWDOWN_OTHER = 50
 # Options that say where something is on this machine
 PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',
+          '--byhand', '--nccl', '--from',
           '--perftest', '--json', '--page', '--out')
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 

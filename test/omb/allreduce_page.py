@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page of test/omb/allreduce, its plots and its table, from its file."""
+
+import os
+import statistics
+
+import plot
+import stats
+from bench_page import table
+from runs import size_text
+
+NAMES = {'ours': 'ours', 'nccl': 'NCCL', 'staged': 'host staging',
+         'kernel': 'by hand: kernels', 'copies': 'by hand: copies'}
+COLORS = {'ours': '#1f6fb4', 'nccl': '#b4551f', 'staged': '#777777',
+          'kernel': '#2a9d4a', 'copies': '#8a5fb4'}
+PLACES = {'in': 'in place', 'out': 'not in place'}
+CLAIMED = 100e-6        # seconds of modelled time
+
+
+def samples_of(data, kind, place, size, way):
+    """{(turn, round): seconds}, without those that an emulated node made
+    late."""
+    return {(item['turn'], item['round']): item['seconds']
+            for item in data['samples']
+            if (item['type'], item['place'], item['size'], item['way']) ==
+            (kind, place, size, way) and not item['late']}
+
+
+class Row:
+    """All samples of one cell."""
+
+    def __init__(self, data, kind, place, size):
+        self.size = size
+        self.samples = {way: samples_of(data, kind, place, size, way)
+                        for way in data['plan']['ways']}
+        self.samples = {way: found for way, found in self.samples.items()
+                        if found}
+
+    def median(self, way):
+        return statistics.median(self.samples[way].values())
+
+    def against(self, *ways):
+        """How many times as fast ours is: stats.Cell of samples of one turn
+        and round. Of several ways the one with the shorter median."""
+        ways = [way for way in ways if way in self.samples]
+        if not ways or 'ours' not in self.samples:
+            return None
+        base = self.samples[min(ways, key=self.median)]
+        return stats.Cell('latency', [(base.get(key), seconds) for key, seconds
+                                      in self.samples['ours'].items()])
+
+
+def rows_of(data):
+    """{(type, place): [Row]} of cells that have a figure."""
+    return {(kind, place): rows for kind in data['plan']['types']
+            for place in data['plan']['places']
+            for rows in [[row for row in (
+                Row(data, kind, place, size) for size in data['plan']['sizes'])
+                if row.samples]] if rows}
+
+
+def time_text(seconds):
+    return '%.4g' % (1e6 * seconds)
+
+
+def spread_text(found):
+    return '%s (%s..%s)' % tuple(time_text(value) for value in (
+        statistics.median(found.values()), min(found.values()),
+        max(found.values())))
+
+
+def ratio_text(cell):
+    if cell is None or cell.median is None:
+        return '-'
+    return '%s%.3f%s (%.3f..%.3f%s)' % (
+        '**' if cell.loses() else '', cell.median,
+        '**' if cell.loses() else '', cell.low, cell.high,
+        '' if cell.sure else ' *')
+
+
+def cells_of(data, row):
+    ways = data['plan']['ways']
+    best = min((row.median(way) for way in row.samples), default=0)
+    return [size_text(row.size)] + [
+        spread_text(row.samples[way]) if way in row.samples else '-'
+        for way in ways] + [
+        '%.4g' % (row.size / row.median('ours') * 1e-9)
+        if 'ours' in row.samples else '-'] + [
+        ratio_text(row.against(*group)) for group in comparisons(data)] + \
+        ([] if not modelled(data) or best >= CLAIMED else ['not judged'])
+
+
+def comparisons(data):
+    """Groups of ways that ours is compared with."""
+    ways = data['plan']['ways']
+    groups = [[way for way in group if way in ways] for group in (
+        ['nccl'], ['kernel', 'copies'], ['staged'])]
+    return [group for group in groups if group] if 'ours' in ways else []
+
+
+def modelled(data):
+    return any(run['modelled'] for run in data['runs'])
+
+
+def text(data):
+    """Lines for a terminal: medians in microseconds."""
+    ways = data['plan']['ways']
+    out = []
+    for (kind, place), rows in rows_of(data).items():
+        out += ['%s, %s, %d GPUs, %s, us:' % (
+            kind, PLACES[place], data['plan']['ranks'],
+            'modelled' if modelled(data) else 'measured'),
+            ' '.join(['%9s' % 'size'] + ['%16s' % NAMES[way] for way in ways] +
+                     ['%8s' % 'GB/s'] + ['%14s' % ('x ' + group_name(group))
+                                         for group in comparisons(data)])]
+        for row in rows:
+            cells = [row.against(*group) for group in comparisons(data)]
+            out.append(' '.join(
+                ['%9s' % size_text(row.size)] +
+                ['%16s' % (time_text(row.median(way)) if way in row.samples
+                           else '-') for way in ways] +
+                ['%8s' % ('%.4g' % (row.size / row.median('ours') * 1e-9)
+                          if 'ours' in row.samples else '-')] +
+                ['%14s' % ('-' if cell is None or cell.median is None
+                           else '%.3f' % cell.median) for cell in cells]))
+    return out
+
+
+def group_name(group):
+    return 'by hand' if group[0] in ('kernel', 'copies') else NAMES[group[0]]
+
+
+def picture(data, rows, title, what):
+    """Time, rate and ratio against size."""
+    def line(way, value):
+        return plot.Line(NAMES[way], COLORS[way], [
+            (row.size,) + tuple(value(row, seconds) for seconds in (
+                row.median(way), max(row.samples[way].values()),
+                min(row.samples[way].values())))
+            for row in rows if way in row.samples])
+
+    ways = data['plan']['ways']
+    panels = [plot.Panel('Time', 'us', [line(
+        way, lambda _, seconds: 1e6 * seconds) for way in ways], log=True),
+        plot.Panel('Rate', 'GB/s', [line(
+            way, lambda row, seconds: row.size / seconds * 1e-9)
+            for way in ways])]
+    ratios = []
+    for group in comparisons(data):
+        if group == ['staged']:
+            continue
+        points = [(row.size, cell.median, cell.low, cell.high)
+                  for row in rows for cell in [row.against(*group)]
+                  if cell is not None and cell.median is not None]
+        ratios.append(plot.Line(NAMES[group[0]], COLORS[group[0]], points))
+    if any(item.points for item in ratios):
+        panels.append(plot.Panel('Ours, times as fast', 'ratio', ratios,
+                                 log=True, at=(1,)))
+    return plot.figure(title, what, [panels], width=340)
+
+
+def num_groups(plan):
+    """Groups of processes: ours and NCCL share one."""
+    return len(plan['ways']) - ({'ours', 'nccl'} <= set(plan['ways']))
+
+
+def about(data):
+    run, plan = data['runs'][0], data['plan']
+    libraries = sorted({item['library'] for item in data['samples']
+                        if 'library' in item})
+    out = ['*%s*, %s. This page is written by `test/omb/allreduce` from its '
+           'file; do not edit it.' % (
+               'Modelled' if modelled(data) else 'Measured',
+               '; '.join(dict.fromkeys(run['date'] for run in data['runs']))),
+           '']
+    out += ['- command: `%s`' % command for command in dict.fromkeys(
+        run['command'] for run in data['runs'])]
+    out += ['- machine: %s' % name for name in dict.fromkeys(
+        run['machine'] for run in data['runs'])]
+    out += ['- revision: %s' % ', '.join(dict.fromkeys(
+        run['revision'] or 'unknown' for run in data['runs']))]
+    out += ['- MPI: %s%s' % (run['mpi'] or '-', ''.join(
+        '; ' + name for name in libraries))]
+    out += ['- plan: %d turns, in each a start of all processes for each type '
+            'and place, %d samples of a size and way in each start, a sample '
+            'about %g ms of calls; %d of %d starts were made' % (
+                plan['turns'], plan['rounds'], 1000 * plan['time'],
+                len(data['done']), plan['turns'] * len(plan['types']) *
+                len(plan['places']) * num_groups(plan))]
+    out += ['- variables: %s' % ', '.join(
+        '`%s=%s`' % item for item in run['environment'].items()), '']
+    return out + [
+        'Sum of %d GPUs\' buffers, time of a call until the host knows that it '
+        'is done, on the slowest rank: median (least..most) of all samples. '
+        'Ours: MPI_Allreduce of GPU buffers, our library in front of the MPI. '
+        'NCCL: `ncclAllReduce` and `cuStreamSynchronize` in the same processes '
+        'as ours, sample by sample in turns. Host staging: the same MPI as it '
+        'comes, `cuMemcpyDtoH`, MPI_Allreduce of page-locked memory, '
+        '`cuMemcpyHtoD`. By hand: `test/byhand/allreduce`, one process that '
+        'has all GPUs. A ratio is the median over samples of one start and '
+        'round of how many times as fast ours is (above 1: faster), with its '
+        '95 %% interval by order statistics; *: too few for that, least and '
+        'most; bold: ours loses. All results were checked. GB/s are bytes of '
+        'a buffer over the time, 10^9 a second.' % plan['ranks'], '']
+
+
+def write(data, path):
+    """Writes the page to `path`, the plots beside it."""
+    plan = data['plan']
+    what = '%s: %s; %s' % (
+        'modelled' if modelled(data) else 'measured',
+        'emulated %s' % data['runs'][0]['node'] if modelled(data)
+        else ', '.join(data['runs'][0]['gpus']), data['runs'][0]['date'])
+    out = ['# All-reduce of GPU buffers', ''] + about(data)
+    for (kind, place), rows in rows_of(data).items():
+        title = '%ss, %s' % (kind.capitalize(), PLACES[place])
+        name = '%s-%s-%s.svg' % (os.path.splitext(os.path.basename(path))[0],
+                                 kind, place)
+        with open(os.path.join(os.path.dirname(path), name), 'w',
+                  encoding='utf-8') as file:
+            file.write(picture(data, rows, 'All-reduce, ' + title.lower(),
+                               what))
+        out += ['## ' + title, '', '![%s](%s)' % (title, name), '']
+        out += table(['size'] + ['%s, us' % NAMES[way]
+                                 for way in plan['ways']] + ['ours, GB/s'] +
+                     ['against ' + group_name(group)
+                      for group in comparisons(data)] +
+                     (['']
+                      if modelled(data) else []),
+                     [padded(cells_of(data, row), data) for row in rows])
+    late = sum(item['late'] for item in data['samples'])
+    if late:
+        out += ['%d samples that the emulated node made late are left out.'
+                % late, '']
+    if data['errors']:
+        out += ['## Without a figure', ''] + [
+            '- turn %d, %ss, %s, %s: %s' % (
+                turn + 1, kind, PLACES[place],
+                ', '.join(NAMES[way] for way in ways), item['error'])
+            for item in data['errors']
+            for turn, kind, place, ways in [item['step']]] + ['']
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(out).rstrip() + '\n')
+
+
+def padded(cells, data):
+    width = 2 + len(data['plan']['ways']) + len(comparisons(data)) + \
+        modelled(data)
+    return cells + [''] * (width - len(cells))
