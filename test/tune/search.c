@@ -179,7 +179,8 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
         if (piece != plan->size) {
             uct_cuda_mp_plan_make(&know, src, dst, piece, plan);
             if (plan->num_paths == 0) {
-                uct_cuda_mp_plan_single(src, dst, piece, plan);
+                uct_cuda_mp_plan_single(src, dst, uct_cuda_end_none(),
+                                        piece, plan);
             }
         }
 

@@ -1459,8 +1459,8 @@ protected:
         (is_put ? request.dst_end : request.src_end)       = End(1);
         request.size                                       = size;
         request.host_numa                                  = -1;
-        request.num_cuts = (unsigned)cuts.size();
-        request.cuts     = cuts.data();
+        request.num_boundaries = (unsigned)cuts.size();
+        request.boundaries = cuts.data();
         request.remote   = End(1);
         request.map      = Peer::map;
         request.map_arg  = &peer;

@@ -26,8 +26,8 @@ protected:
     uct_cuda_mp_graph_key_t key(size_t size, End remote = NONE,
                                 uint32_t banks = 0, bool is_ordered = false)
     {
-        uct_cuda_mp_plan_single(End(0), End(1), size, m_plan.get());
-        return {m_plan.get(), remote, banks, is_ordered};
+        uct_cuda_mp_plan_single(End(0), End(1), remote, size, m_plan.get());
+        return {m_plan.get(), banks, is_ordered};
     }
 
     uct_cuda_mp_graph_t *find(const uct_cuda_mp_graph_key_t &key,

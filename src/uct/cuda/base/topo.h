@@ -20,6 +20,7 @@ BEGIN_C_DECLS
 #define UCT_CUDA_TOPO_MAX_LIMITS  192
 #define UCT_CUDA_TOPO_LINK_LIMITS 8 /**< Of one link */
 #define UCT_CUDA_TOPO_NO_LIMIT    (-1)
+#define UCT_CUDA_TOPO_NO_NUMA     (-1) /**< The node is not known */
 
 
 /** What a shared limit is the limit of. */

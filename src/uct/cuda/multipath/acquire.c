@@ -53,14 +53,12 @@ static void drop_host_staging(uct_cuda_mp_constraints_t *constraints)
 
 /* A path that does not work */
 static void constrain_path(uct_cuda_mp_core_t *core,
-                           const uct_cuda_mp_path_t *path,
-                           const uct_cuda_mp_request_t *request,
-                           ucs_status_t status)
+                           const uct_cuda_mp_path_t *path, ucs_status_t status)
 {
-    const uct_cuda_end_t src = request->src_end;
-    const uct_cuda_end_t dst = request->dst_end;
+    const uct_cuda_end_t src = core->plan.src;
+    const uct_cuda_end_t dst = core->plan.dst;
     const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
-    const int kind           = uct_cuda_mp_kind(request);
+    const int kind           = uct_cuda_mp_kind(src, dst);
     char name[16], from[16], to[16];
     uct_cuda_mp_constraints_t *constraints = &core->kinds[kind].constraints;
 
@@ -118,33 +116,32 @@ static bool constrain_staging(uct_cuda_mp_core_t *core)
 }
 
 /* Has the remote end mapped in the current context */
-static ucs_status_t map_here(uct_cuda_mp_transfer_t *transfer, int device)
+static ucs_status_t map_here(uct_cuda_mp_core_t *core,
+                             const uct_cuda_mp_request_t *request, int device)
 {
-    uct_cuda_mp_request_t *request = &transfer->request;
-    ucs_status_t status;
+    CUdeviceptr *mapped = &core->memory.mapped[device];
 
-    status = request->map(request->map_arg, device, &request->mapped[device]);
-    if (status != UCS_OK) {
-        request->mapped[device] = 0;
-        return UCS_ERR_UNREACHABLE;
+    if (request->map(request->map_arg, device, mapped) == UCS_OK) {
+        return UCS_OK;
     }
 
-    return UCS_OK;
+    *mapped = 0;
+    return UCS_ERR_UNREACHABLE;
 }
 
 /* ... for whom a step wants it in */
 static ucs_status_t map_in(uct_cuda_mp_core_t *core,
-                           uct_cuda_mp_transfer_t *transfer, int device)
+                           const uct_cuda_mp_request_t *request, int device)
 {
     ucs_status_t status;
 
-    if (transfer->request.mapped[device] != 0) {
+    if (core->memory.mapped[device] != 0) {
         return UCS_OK;
     }
 
     status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(core->rsc, device));
     if (status == UCS_OK) {
-        status = map_here(transfer, device);
+        status = map_here(core, request, device);
         uct_cuda_ctx_pop();
     }
 
@@ -153,33 +150,32 @@ static ucs_status_t map_in(uct_cuda_mp_core_t *core,
 
 /* The remote end in the context that the transport has made current, in which
  * a plain copy would need it, too */
-static bool map_local(uct_cuda_mp_transfer_t *transfer)
+static bool
+map_local(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
 {
-    const uct_cuda_mp_request_t *request = &transfer->request;
-    const int local                      = uct_cuda_mp_ends_local(request);
+    const uct_cuda_mp_plan_t *plan = &core->plan;
 
-    return uct_cuda_end_is_none(request->remote) ||
-           uct_cuda_mp_ends_is_host(request) ||
-           (request->mapped[local] != 0) ||
-           (map_here(transfer, local) == UCS_OK);
+    return uct_cuda_end_is_none(plan->remote) ||
+           uct_cuda_mp_plan_is_host(plan) ||
+           (core->memory.mapped[plan->local] != 0) ||
+           (map_here(core, request, plan->local) == UCS_OK);
 }
 
 static ucs_status_t prepare(uct_cuda_mp_core_t *core,
-                            uct_cuda_mp_transfer_t *transfer, unsigned *path_p)
+                            const uct_cuda_mp_request_t *request,
+                            unsigned *path_p)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
     uct_cuda_end_t reader;
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_mp_rsc_prepare(core->rsc, plan, &transfer->request,
-                                     path_p);
+    status = uct_cuda_mp_rsc_prepare(core->rsc, plan, path_p);
     for (i = 0; (status == UCS_OK) && (i < plan->num_steps); ++i) {
-        reader = uct_cuda_mp_rsc_remote_reader(&transfer->request,
-                                               &plan->steps[i]);
+        reader = uct_cuda_mp_rsc_remote_reader(plan, &plan->steps[i]);
         if (uct_cuda_end_is_gpu(reader)) {
             *path_p = plan->steps[i].path;
-            status  = map_in(core, transfer, uct_cuda_end_device(reader));
+            status  = map_in(core, request, uct_cuda_end_device(reader));
         }
     }
 
@@ -187,20 +183,19 @@ static ucs_status_t prepare(uct_cuda_mp_core_t *core,
 }
 
 uct_cuda_mp_acquired_t
-uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
-                    uint32_t *absent)
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core,
+                    const uct_cuda_mp_request_t *request, uint32_t *absent)
 {
-    const uct_cuda_mp_request_t *request = &transfer->request;
-    ucs_status_t status                  = UCS_OK;
+    ucs_status_t status = UCS_OK;
     unsigned failed;
 
-    if (!map_local(transfer)) {
+    if (!map_local(core, request)) {
         return UCT_CUDA_MP_GIVE_UP;
     }
 
     if (core->background != NULL) {
         status = uct_cuda_mp_background_check(core->background, &core->plan,
-                                              request, absent, &failed);
+                                              absent, &failed);
     }
 
     if (status == UCS_INPROGRESS) {
@@ -209,7 +204,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
     }
 
     if (status == UCS_OK) {
-        status = prepare(core, transfer, &failed);
+        status = prepare(core, request, &failed);
     }
 
     if (status == UCS_OK) {
@@ -218,7 +213,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
 
     /* Every turn leaves fewer paths or less staging, so that they end */
     if ((status != UCS_ERR_NO_MEMORY) || !constrain_staging(core)) {
-        constrain_path(core, &core->plan.paths[failed].path, request, status);
+        constrain_path(core, &core->plan.paths[failed].path, status);
     }
 
     return UCT_CUDA_MP_ASK_AGAIN;

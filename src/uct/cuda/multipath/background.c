@@ -365,10 +365,9 @@ static ucs_status_t check_host(uct_cuda_mp_background_t *init, int local,
 
 static ucs_status_t check_path(uct_cuda_mp_background_t *init,
                                const uct_cuda_mp_plan_t *plan,
-                               const uct_cuda_mp_request_t *ends,
                                const uct_cuda_mp_path_t *path)
 {
-    const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, ends, path) &
+    const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, path) &
                              ~uct_cuda_mp_rsc_devices(init->rsc);
     ucs_status_t result    = UCS_OK;
     ucs_status_t status;
@@ -380,7 +379,7 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
         }
 
         status = check_gpu(init, device,
-                           !uct_cuda_mp_ends_is_local_gpu(ends, device),
+                           !uct_cuda_mp_plan_is_local_gpu(plan, device),
                            (device == path->gpu) ? plan->slot_size : 0);
         if (UCS_STATUS_IS_ERR(status)) {
             return status;
@@ -391,8 +390,7 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
 
     if ((result == UCS_OK) && (path->route == UCT_CUDA_MP_ROUTE_HOST) &&
         (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
-        result = check_host(init, uct_cuda_mp_ends_local(ends), plan->numa,
-                            plan->slot_size);
+        result = check_host(init, plan->local, plan->numa, plan->slot_size);
     }
 
     return result;
@@ -407,7 +405,6 @@ static uint32_t path_bit(const uct_cuda_mp_path_t *path)
 
 ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
                                           const uct_cuda_mp_plan_t *plan,
-                                          const uct_cuda_mp_request_t *ends,
                                           uint32_t *absent_p, unsigned *path_p)
 {
     uint32_t absent = 0;
@@ -418,7 +415,7 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
 
     for (i = 0; i < plan->num_paths; ++i) {
         path   = &plan->paths[i].path;
-        status = check_path(init, plan, ends, path);
+        status = check_path(init, plan, path);
         if (status == UCS_INPROGRESS) {
             absent |= path_bit(path);
         } else if (status != UCS_OK) {

@@ -53,7 +53,6 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
  */
 ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
                                           const uct_cuda_mp_plan_t *plan,
-                                          const uct_cuda_mp_request_t *ends,
                                           uint32_t *absent_p, unsigned *path_p);
 
 

@@ -74,11 +74,10 @@ static ucs_status_t add_event(uct_cuda_mp_rsc_t *rsc, int device,
 }
 
 ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
-                                           const uct_cuda_mp_request_t *ends,
-                                           uct_cuda_mp_used_t *used,
+                                           int device, uct_cuda_mp_used_t *used,
                                            uct_cuda_mp_completion_t *completion)
 {
-    int current = uct_cuda_mp_ends_local(ends);
+    int current = device;
     ucs_status_t status;
     unsigned i;
 

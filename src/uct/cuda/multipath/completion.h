@@ -59,11 +59,11 @@ void uct_cuda_mp_used_wait(uct_cuda_mp_used_t *used, uct_cuda_mp_rsc_t *rsc);
  * Have events happen when all that is on these streams has ended; the streams
  * are forgotten then. Events go back with uct_cuda_mp_completion_put().
  *
+ * @param device  One whose context is there.
  * @return UCS_OK, or an error (logged): there are no events.
  */
 ucs_status_t
-uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
-                              const uct_cuda_mp_request_t *ends,
+uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc, int device,
                               uct_cuda_mp_used_t *used,
                               uct_cuda_mp_completion_t *completion);
 

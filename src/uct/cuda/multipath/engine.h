@@ -63,7 +63,8 @@ typedef struct {
     bool                   was_alone; /**< The transfer before this one */
     uct_cuda_mp_tuning_t   *tuning; /**< Or NULL */
     uct_cuda_mp_load_t     load; /**< That the transfer being started meets */
-    uct_cuda_mp_plan_t     plan; /**< Of that transfer, or of its piece */
+    uct_cuda_mp_memory_t   memory; /**< Of that transfer ... */
+    uct_cuda_mp_plan_t     plan; /**< ... and of it, or of its piece */
 } uct_cuda_mp_core_t;
 
 
@@ -71,7 +72,8 @@ struct uct_cuda_mp_transfer {
     uct_cuda_mp_core_t     *core;
     uct_cuda_mp_transfer_t *next; /**< On either list */
     uct_cuda_mp_transfer_t *prev; /**< On the list of active ones */
-    uct_cuda_mp_request_t  request;
+    size_t                 size;  /**< Bytes */
+    int                    local; /**< As in its plans */
     uct_cuda_mp_completion_t completion;
     uct_cuda_mp_held_t     *held; /**< Until it has ended */
     ucs_status_t           status;
@@ -88,10 +90,10 @@ uct_cuda_mp_core(uct_cuda_mp_engine_t *engine)
     return (uct_cuda_mp_core_t*)engine;
 }
 
-static inline int uct_cuda_mp_kind(const uct_cuda_mp_request_t *request)
+static inline int uct_cuda_mp_kind(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    return uct_cuda_mp_ends_is_host(request) ? UCT_CUDA_MP_KIND_HOST :
-                                               UCT_CUDA_MP_KIND_GPU;
+    return uct_cuda_mp_plan_ends_host(src, dst) ? UCT_CUDA_MP_KIND_HOST :
+                                                  UCT_CUDA_MP_KIND_GPU;
 }
 
 
@@ -130,8 +132,8 @@ typedef enum {
  *                may be added.
  */
 uct_cuda_mp_acquired_t
-uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer,
-                    uint32_t *absent);
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core,
+                    const uct_cuda_mp_request_t *request, uint32_t *absent);
 
 
 END_C_DECLS

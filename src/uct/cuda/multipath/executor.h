@@ -45,11 +45,9 @@ typedef struct uct_cuda_mp_held {
 /** A plan to carry out. What it needs is there: uct_cuda_mp_rsc_prepare(). */
 typedef struct {
     const uct_cuda_mp_plan_t   *plan;
-    const uct_cuda_mp_request_t   *ends;
+    const uct_cuda_mp_memory_t *memory;
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_model_t  *model;
-    size_t                     offset; /**< Of the plan's first byte in the
-                                            transfer, bytes */
     bool                       is_alone; /**< No other transfer is likely to
                                               begin before this one ends */
     uct_cuda_mp_used_t         *used; /**< Streams of the transfer's copies:

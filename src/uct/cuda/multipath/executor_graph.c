@@ -150,12 +150,6 @@ static ucs_status_t ordering_event(graphs_t *graphs, int device, uint16_t lane,
     return UCS_OK;
 }
 
-static int step_device(const uct_cuda_mp_request_t *ends,
-                       const uct_cuda_mp_step_t *step)
-{
-    return uct_cuda_mp_rsc_lane_device(ends, step->lane);
-}
-
 /* Copies of a graph that is to be updated later have one dimension (CUDA driver
  * API, cuGraphExecMemcpyNodeSetParams) */
 static void copy_params(const uct_cuda_mp_step_t *step,
@@ -187,13 +181,13 @@ static void copy_params(const uct_cuda_mp_step_t *step,
 /* What each node of this transfer copies */
 static void set_addresses(graphs_t *graphs,
                           const uct_cuda_mp_plan_t *plan,
-                          const uct_cuda_mp_request_t *ends, size_t offset)
+                          const uct_cuda_mp_memory_t *memory)
 {
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        uct_cuda_mp_rsc_addresses(graphs->super.rsc, &plan->steps[i], ends,
-                                  offset, &graphs->nodes[i].from,
+        uct_cuda_mp_rsc_addresses(graphs->super.rsc, plan, &plan->steps[i],
+                                  memory, &graphs->nodes[i].from,
                                   &graphs->nodes[i].to);
     }
 }
@@ -232,11 +226,11 @@ static unsigned step_dependencies(const uct_cuda_mp_plan_t *plan,
  * launched in, and a launch waits for what was recorded before it even if it
  * records the same event anew (tried with two contexts of an H200). */
 static ucs_status_t add_order_wait(graphs_t *graphs,
-                                   const uct_cuda_mp_request_t *ends,
+                                   const uct_cuda_mp_plan_t *plan,
                                    uint16_t lane, int *current, CUgraph graph,
                                    CUgraphNode *node_p)
 {
-    int device = uct_cuda_mp_rsc_lane_device(ends, lane);
+    int device = uct_cuda_mp_plan_lane_device(plan, lane);
     ucs_status_t status;
     CUevent event;
 
@@ -252,7 +246,6 @@ static ucs_status_t add_order_wait(graphs_t *graphs,
 /* Behind its last copy on each lane: what comes next waits for that */
 static ucs_status_t add_order_records(graphs_t *graphs,
                                      const uct_cuda_mp_plan_t *plan,
-                                     const uct_cuda_mp_request_t *ends,
                                      const CUgraphNode *lane_last, int *current,
                                      const uct_cuda_mp_graph_t *graph)
 {
@@ -268,8 +261,9 @@ static ucs_status_t add_order_records(graphs_t *graphs,
             continue;
         }
 
-        status = ordering_event(graphs, uct_cuda_mp_rsc_lane_device(ends, lane),
-                                lane, current, &event);
+        status = ordering_event(graphs,
+                                uct_cuda_mp_plan_lane_device(plan, lane), lane,
+                                current, &event);
         if (status == UCS_OK) {
             status = UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node,
                                    graph->graph, &lane_last[lane], 1, event);
@@ -280,9 +274,8 @@ static ucs_status_t add_order_records(graphs_t *graphs,
 }
 
 static ucs_status_t graph_build(graphs_t *graphs,
-                                const uct_cuda_mp_plan_t *plan,
-                                const uct_cuda_mp_request_t *ends,
-                                int *current, uct_cuda_mp_graph_t *graph)
+                                const uct_cuda_mp_plan_t *plan, int *current,
+                                uct_cuda_mp_graph_t *graph)
 {
     CUgraphNode lane_last[UCT_CUDA_MP_NUM_LANES] = {NULL};
     CUgraphNode dependencies[MAX_DEPENDENCIES];
@@ -295,7 +288,7 @@ static ucs_status_t graph_build(graphs_t *graphs,
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
         step = &plan->steps[i];
         if (graph->key.is_ordered && (lane_last[step->lane] == NULL)) {
-            status = add_order_wait(graphs, ends, step->lane, current,
+            status = add_order_wait(graphs, plan, step->lane, current,
                                    graph->graph, &lane_last[step->lane]);
             if (status != UCS_OK) {
                 return status;
@@ -308,13 +301,13 @@ static ucs_status_t graph_build(graphs_t *graphs,
                 cuGraphAddMemcpyNode, &graph->nodes[i].node, graph->graph,
                 dependencies, count, &copy,
                 uct_cuda_mp_rsc_ctx(graphs->super.rsc,
-                                    step_device(ends, step)));
+                                    uct_cuda_mp_plan_lane_device(plan,
+                                                                 step->lane)));
         lane_last[step->lane] = graph->nodes[i].node;
     }
 
     if ((status == UCS_OK) && graph->key.is_ordered) {
-        status = add_order_records(graphs, plan, ends, lane_last, current,
-                                  graph);
+        status = add_order_records(graphs, plan, lane_last, current, graph);
     }
 
     if (status != UCS_OK) {
@@ -326,9 +319,8 @@ static ucs_status_t graph_build(graphs_t *graphs,
 }
 
 /* Give an idle graph the addresses of this transfer */
-static ucs_status_t graph_retarget(graphs_t *graphs,
-                                   const uct_cuda_mp_request_t *ends,
-                                   uct_cuda_mp_graph_t *graph)
+static ucs_status_t
+graph_retarget(graphs_t *graphs, uct_cuda_mp_graph_t *graph)
 {
     const uct_cuda_mp_plan_t *plan = graph->key.plan;
     const uct_cuda_mp_graph_node_t *wanted;
@@ -351,7 +343,8 @@ static ucs_status_t graph_retarget(graphs_t *graphs,
         status = UCT_CUDA_CALL_NOLOG(
                 cuGraphExecMemcpyNodeSetParams, graph->exec, node->node, &copy,
                 uct_cuda_mp_rsc_ctx(graphs->super.rsc,
-                                    step_device(ends, &plan->steps[i])));
+                                    uct_cuda_mp_plan_lane_device(
+                                            plan, plan->steps[i].lane)));
         if (status != UCS_OK) {
             return status;
         }
@@ -386,14 +379,14 @@ static bool is_due(graphs_t *graphs, uint64_t hash,
 }
 
 /* Whose contexts a plan's graph has */
-static uint32_t plan_devices(const uct_cuda_mp_plan_t *plan,
-                             const uct_cuda_mp_request_t *ends)
+static uint32_t plan_devices(const uct_cuda_mp_plan_t *plan)
 {
-    uint32_t devices = 1u << uct_cuda_mp_ends_local(ends);
+    uint32_t devices = 1u << plan->local;
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        devices |= 1u << step_device(ends, &plan->steps[i]);
+        devices |= 1u << uct_cuda_mp_plan_lane_device(plan,
+                                                      plan->steps[i].lane);
     }
 
     return devices;
@@ -416,10 +409,9 @@ static void build_failed(graphs_t *graphs, bool is_ordered)
 }
 
 static uct_cuda_mp_graph_t *
-graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash,
-          const uct_cuda_mp_request_t *ends)
+graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash)
 {
-    const int local = uct_cuda_mp_ends_local(ends);
+    const int local = key->plan->local;
     int current     = local;
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
@@ -435,8 +427,8 @@ graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash,
         return NULL;
     }
 
-    graph->devices = plan_devices(key->plan, ends);
-    status         = graph_build(graphs, key->plan, ends, &current, graph);
+    graph->devices = plan_devices(key->plan);
+    status         = graph_build(graphs, key->plan, &current, graph);
     if (status != UCS_OK) {
         build_failed(graphs, key->is_ordered);
     }
@@ -457,7 +449,7 @@ graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash,
 /* A graph with this transfer's addresses that is not in flight, or NULL */
 static uct_cuda_mp_graph_t *
 graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
-          const uct_cuda_mp_request_t *ends, unsigned threshold)
+          unsigned threshold)
 {
     uint64_t hash = uct_cuda_mp_graph_hash(key);
     uct_cuda_mp_graph_t *graph;
@@ -466,7 +458,7 @@ graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
     graph = uct_cuda_mp_graph_cache_find(&graphs->cache, key, hash,
                                          graphs->nodes, &is_there);
     if (graph != NULL) {
-        if (graph_retarget(graphs, ends, graph) == UCS_OK) {
+        if (graph_retarget(graphs, graph) == UCS_OK) {
             return graph;
         }
 
@@ -483,7 +475,7 @@ graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
         return NULL;
     }
 
-    return graph_new(graphs, key, hash, ends);
+    return graph_new(graphs, key, hash);
 }
 
 /* Take the next bank of each staging memory. Returns which, a bit a path. */
@@ -651,23 +643,22 @@ static ucs_status_t enter_lane(graphs_t *graphs, int device, uint16_t number,
 }
 
 /* What is kept for transfers between these ends, in this direction */
-static pair_t *find_pair(graphs_t *graphs, const uct_cuda_mp_request_t *ends)
+static pair_t *find_pair(graphs_t *graphs, const uct_cuda_mp_plan_t *plan)
 {
-    const int local   = uct_cuda_mp_ends_local(ends);
-    const bool is_dst = !uct_cuda_end_is_device(ends->src_end, local);
+    const bool is_dst = !uct_cuda_end_is_device(plan->src, plan->local);
 
-    return &graphs->devices[local].pairs[uct_cuda_end_index(
-            is_dst ? ends->src_end : ends->dst_end)][is_dst];
+    return &graphs->devices[plan->local].pairs[uct_cuda_end_index(
+            is_dst ? plan->src : plan->dst)][is_dst];
 }
 
 /* Stream and event for the next graph. What waits for the event may come to
  * wait for the graph after it in the stream as well. */
 static ucs_status_t next_launch(graphs_t *graphs,
-                                const uct_cuda_mp_request_t *ends,
+                                const uct_cuda_mp_plan_t *plan,
                                 launch_t *launch_p)
 {
-    const int local  = uct_cuda_mp_ends_local(ends);
-    pair_t *pair     = find_pair(graphs, ends);
+    const int local  = plan->local;
+    pair_t *pair     = find_pair(graphs, plan);
     launch_t *launch = &pair->launches[pair->turn];
     ucs_status_t status;
 
@@ -692,7 +683,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
 {
     uct_cuda_mp_rsc_t *rsc = graphs->super.rsc;
     const bool is_ordered  = graph->key.is_ordered;
-    const int local        = uct_cuda_mp_ends_local(work->ends);
+    const int local        = work->plan->local;
     int current            = local;
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
     uct_cuda_trace_copy_t *copy;
@@ -701,7 +692,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     launch_t launch;
     int device;
 
-    status = next_launch(graphs, work->ends, &launch);
+    status = next_launch(graphs, work->plan, &launch);
     if (status != UCS_OK) {
         return status;
     }
@@ -711,7 +702,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     status = wait_banks(graphs, launch.stream);
     for (i = 0; (i < count) && (status == UCS_OK); ++i) {
         status = enter_lane(graphs,
-                            uct_cuda_mp_rsc_lane_device(work->ends, lanes[i]),
+                            uct_cuda_mp_plan_lane_device(work->plan, lanes[i]),
                             lanes[i], is_ordered, launch.stream, &current);
     }
 
@@ -731,7 +722,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     }
 
     for (i = 0; (i < count) && (status == UCS_OK); ++i) {
-        device = uct_cuda_mp_rsc_lane_device(work->ends, lanes[i]);
+        device = uct_cuda_mp_plan_lane_device(work->plan, lanes[i]);
         uct_cuda_mp_rsc_lane(rsc, device, lanes[i])->outside =
                 is_ordered ? graphs->devices[device].ordering[lanes[i]] :
                              launch.ended;
@@ -746,7 +737,6 @@ static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
     graphs_t *graphs            = (graphs_t*)executor;
     uct_cuda_mp_graph_key_t key = {
         .plan       = work->plan,
-        .remote     = work->ends->remote,
         .is_ordered = !work->is_alone && !graphs->is_unordered &&
                       driver_has_event_nodes()
     };
@@ -763,13 +753,13 @@ static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
 
     key.banks = take_banks(graphs, work->plan);
     status    = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
-            executor->rsc, uct_cuda_mp_ends_local(work->ends)));
+            executor->rsc, work->plan->local));
     if (status != UCS_OK) {
         return status;
     }
 
-    set_addresses(graphs, work->plan, work->ends, work->offset);
-    graph = graph_get(graphs, &key, work->ends, threshold);
+    set_addresses(graphs, work->plan, work->memory);
+    graph = graph_get(graphs, &key, threshold);
     if (graph == NULL) {
         status = UCS_ERR_NO_RESOURCE;
         goto out_pop;
@@ -798,10 +788,9 @@ static void graphs_passed(uct_cuda_mp_executor_t *executor,
 
     if (graphs->is_wanted &&
         (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
-                 executor->rsc, uct_cuda_mp_ends_local(work->ends))) ==
+                 executor->rsc, work->plan->local)) ==
          UCS_OK)) {
-        (void)graph_new(graphs, &graphs->wanted, graphs->wanted_hash,
-                        work->ends);
+        (void)graph_new(graphs, &graphs->wanted, graphs->wanted_hash);
         uct_cuda_ctx_pop();
     }
 

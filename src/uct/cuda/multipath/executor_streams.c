@@ -77,43 +77,40 @@ static ucs_status_t submit_waits(streams_t *streams,
                    UCT_CUDA_CALL(cuStreamWaitEvent, stream, slot->drained, 0);
 }
 
-/* Bytes of a step until one of the cuts of the host's end, which it begins so
- * many bytes into the transfer */
-static size_t uncut(const uct_cuda_mp_request_t *ends, size_t begin,
-                    size_t bytes)
+/* Bytes until the host end's next boundary from there, at most so many */
+static size_t until_boundary(const uct_cuda_mp_memory_t *memory, size_t begin,
+                             size_t bytes)
 {
-    unsigned i;
+    const size_t *boundaries = memory->boundaries;
+    unsigned i               = 0;
 
-    for (i = 0; i < ends->num_cuts; ++i) {
-        if (ends->cuts[i] > begin) {
-            return (ends->cuts[i] - begin < bytes) ? ends->cuts[i] - begin :
-                                                     bytes;
-        }
+    while ((i < memory->num_boundaries) && (boundaries[i] <= begin)) {
+        ++i;
     }
 
-    return bytes;
+    return ((i < memory->num_boundaries) && (boundaries[i] - begin < bytes)) ?
+                   boundaries[i] - begin :
+                   bytes;
 }
 
-/* One copy, or where it touches several pieces of locked memory, one each */
+/* One copy, or where it touches several registrations, one each */
 static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
-                                  const uct_cuda_mp_request_t *ends,
-                                  size_t offset, CUdeviceptr from,
-                                  CUdeviceptr to, CUstream stream)
+                                  const uct_cuda_mp_memory_t *memory,
+                                  CUdeviceptr from, CUdeviceptr to,
+                                  CUstream stream)
 {
-    const bool from_host = uct_cuda_end_is_host(ends->src_end);
-    const bool is_host   = from_host ?
-                                   (step->from.type ==
-                                    UCT_CUDA_MP_PLACE_SOURCE) :
-                                   (step->to.type ==
-                                    UCT_CUDA_MP_PLACE_DESTINATION);
-    size_t begin         = offset + (from_host ? step->from_offset :
-                                                 step->to_offset);
-    size_t left          = step->bytes;
+    const bool is_from = uct_cuda_end_is_host(
+            uct_cuda_mp_lane_from(step->lane));
+    const bool is_to   = uct_cuda_end_is_host(uct_cuda_mp_lane_to(step->lane));
+    size_t begin       = memory->offset +
+                         (is_from ? step->from_offset : step->to_offset);
+    size_t left        = step->bytes;
     ucs_status_t status;
     size_t bytes;
 
     do {
-        bytes   = is_host ? uncut(ends, begin, left) : left;
+        bytes   = (is_from || is_to) ? until_boundary(memory, begin, left) :
+                                       left;
         status  = UCT_CUDA_CALL(cuMemcpyAsync, to, from, bytes, stream);
         from   += bytes;
         to     += bytes;
@@ -143,10 +140,10 @@ static ucs_status_t submit_step(streams_t *streams,
                                 int *current)
 {
     uct_cuda_mp_rsc_t *rsc         = streams->super.rsc;
-    const uct_cuda_mp_request_t *ends = work->ends;
-    const uct_cuda_mp_step_t *step = &work->plan->steps[number];
-    int device                     = uct_cuda_mp_rsc_lane_device(ends,
-                                                                 step->lane);
+    const uct_cuda_mp_plan_t *plan = work->plan;
+    const uct_cuda_mp_step_t *step = &plan->steps[number];
+    const int device               = uct_cuda_mp_plan_lane_device(plan,
+                                                                  step->lane);
     uct_cuda_trace_copy_t *copy;
     CUdeviceptr from, to;
     ucs_status_t status;
@@ -159,21 +156,20 @@ static ucs_status_t submit_step(streams_t *streams,
         return status;
     }
 
-    status = submit_waits(streams, work->plan, step, stream);
+    status = submit_waits(streams, plan, step, stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_mp_rsc_addresses(rsc, step, ends, work->offset, &from, &to);
+    uct_cuda_mp_rsc_addresses(rsc, plan, step, work->memory, &from, &to);
     uct_cuda_mp_used_add(work->used, device, stream,
                          step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
     copy   = uct_cuda_trace_begin(stream);
-    status = (ends->num_cuts > 0) ?
-                     submit_copies(step, ends, work->offset, from, to,
-                                   stream) :
+    status = (work->memory->num_boundaries > 0) ?
+                     submit_copies(step, work->memory, from, to, stream) :
                      UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,
                                    stream);
-    trace_step(copy, stream, work->plan, step);
+    trace_step(copy, stream, plan, step);
     if ((status != UCS_OK) || !streams->is_awaited[number]) {
         return status;
     }
@@ -212,8 +208,7 @@ static void mark_awaited(streams_t *streams,
 /* A slot keeps the event behind the last copy out of it. All other events are
  * free again: a wait holds on to what was recorded when it was submitted. */
 static void settle_events(streams_t *streams,
-                          const uct_cuda_mp_plan_t *plan,
-                          const uct_cuda_mp_request_t *ends)
+                          const uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_step_t *step;
     uct_cuda_mp_slot_t *slot;
@@ -224,7 +219,7 @@ static void settle_events(streams_t *streams,
     for (i = 0; i < plan->num_steps; ++i) {
         step   = &plan->steps[i];
         event  = streams->events[i];
-        device = uct_cuda_mp_rsc_lane_device(ends, step->lane);
+        device = uct_cuda_mp_plan_lane_device(plan, step->lane);
         slot   = place_slot(streams, &step->from);
         if (event == NULL) {
             continue;
@@ -259,7 +254,7 @@ static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
                                    const uct_cuda_mp_work_t *work)
 {
     streams_t *streams = (streams_t*)executor;
-    int current        = uct_cuda_mp_ends_local(work->ends);
+    int current        = work->plan->local;
     ucs_status_t status;
     unsigned i;
 
@@ -274,7 +269,7 @@ static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
     }
 
     /* After a failure as well: what was recorded is recorded */
-    settle_events(streams, work->plan, work->ends);
+    settle_events(streams, work->plan);
     pass_slots(streams, work->plan);
     uct_cuda_ctx_pop();
     return status;

@@ -56,8 +56,8 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     unsigned i;
 
     hash = hash_value(hash, uct_cuda_mp_lane(plan->src, plan->dst));
-    hash = hash_value(hash, uct_cuda_end_equal(key->remote, plan->src));
-    hash = hash_value(hash, uct_cuda_end_equal(key->remote, plan->dst));
+    hash = hash_value(hash, uct_cuda_end_equal(plan->remote, plan->src));
+    hash = hash_value(hash, uct_cuda_end_equal(plan->remote, plan->dst));
     hash = hash_value(hash, key->is_ordered);
     hash = hash_value(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
@@ -72,8 +72,7 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
 static bool shape_equal(const uct_cuda_mp_graph_key_t *a,
                         const uct_cuda_mp_graph_key_t *b)
 {
-    return uct_cuda_end_equal(a->remote, b->remote) &&
-           (a->is_ordered == b->is_ordered) &&
+    return (a->is_ordered == b->is_ordered) &&
            uct_cuda_mp_plan_equal(a->plan, b->plan);
 }
 

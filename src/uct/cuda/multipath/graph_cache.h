@@ -29,7 +29,6 @@ typedef struct {
 /** What tells graphs of one engine apart. The shape is all but the banks. */
 typedef struct {
     const uct_cuda_mp_plan_t *plan;
-    uct_cuda_end_t           remote; /**< Or none */
     uint32_t                 banks; /**< Bit p: path p is in the second bank */
     bool                     is_ordered; /**< Has ordering events' nodes */
 } uct_cuda_mp_graph_key_t;

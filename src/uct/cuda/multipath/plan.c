@@ -25,6 +25,17 @@ static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
            (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
 }
 
+int uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
+{
+    if (lane == uct_cuda_mp_lane(plan->src, plan->dst)) {
+        return plan->local;
+    }
+
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(lane),
+                                     uct_cuda_mp_lane_to(lane)));
+}
+
 unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
                                      const uct_cuda_mp_path_t *path,
                                      uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])
@@ -63,7 +74,8 @@ bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
     unsigned i;
 
     if (!uct_cuda_end_equal(a->src, b->src) ||
-        !uct_cuda_end_equal(a->dst, b->dst) || (a->numa != b->numa) ||
+        !uct_cuda_end_equal(a->dst, b->dst) ||
+        !uct_cuda_end_equal(a->remote, b->remote) || (a->numa != b->numa) ||
         (a->size != b->size) || (a->slot_size != b->slot_size) ||
         (a->num_paths != b->num_paths) ||
         (a->num_steps != b->num_steps)) {

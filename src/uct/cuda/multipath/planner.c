@@ -956,6 +956,25 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
            (plan->paths[0].path.route != UCT_CUDA_MP_ROUTE_DIRECT);
 }
 
+/* No paths and no steps yet */
+static void plan_init(uct_cuda_end_t src, uct_cuda_end_t dst,
+                      uct_cuda_end_t remote, size_t size,
+                      uct_cuda_mp_plan_t *plan)
+{
+    const bool is_get        = uct_cuda_end_is_gpu(src) &&
+                               uct_cuda_end_is_gpu(dst) &&
+                               uct_cuda_end_equal(src, remote);
+    const uct_cuda_end_t own = is_get ? dst :
+                                        uct_cuda_mp_plan_gpu_end(src, dst);
+
+    memset(plan, 0, offsetof(uct_cuda_mp_plan_t, paths));
+    plan->src    = src;
+    plan->dst    = dst;
+    plan->remote = remote;
+    plan->local  = (int16_t)uct_cuda_end_device(own);
+    plan->size   = size;
+}
+
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
                            uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
                            uct_cuda_mp_plan_t *plan)
@@ -963,16 +982,9 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
     uct_cuda_mp_config_t scratch;
     const uct_cuda_mp_config_t *config = constrained_config(know, &scratch);
 
-    plan->src       = src;
-    plan->dst       = dst;
-    plan->numa      = 0;
-    plan->num_paths = 0;
-    plan->num_steps = 0;
-    plan->size      = size;
+    plan_init(src, dst, know->remote, size, plan);
     plan->slot_size = uct_cuda_mp_slot_size(config);
-    plan->is_tuned  = false;
     plan->graph     = UCT_CUDA_MP_AUTO;
-    plan->seconds   = plan->single_seconds = 0;
     plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
     if (plan->reason != UCT_CUDA_MP_ADMITTED) {
         return;
@@ -987,24 +999,17 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
 }
 
 void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
-                             size_t size, uct_cuda_mp_plan_t *plan)
+                             uct_cuda_end_t remote, size_t size,
+                             uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
     const uct_cuda_mp_place_t destination = {UCT_CUDA_MP_PLACE_DESTINATION, 0,
                                              0};
     uct_cuda_mp_plan_path_t *part         = &plan->paths[0];
 
-    plan->src        = src;
-    plan->dst        = dst;
-    plan->numa       = 0;
+    plan_init(src, dst, remote, size, plan);
     plan->num_paths  = 1;
-    plan->num_steps  = 0;
-    plan->size       = size;
-    plan->slot_size  = 0;
-    plan->is_tuned   = false;
-    plan->reason     = UCT_CUDA_MP_ADMITTED;
     plan->graph      = UCT_CUDA_MP_NO;
-    plan->seconds    = plan->single_seconds = 0;
     part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
     part->path.gpu   = -1;
     part->bytes      = part->chunk = size;

@@ -42,6 +42,8 @@ typedef struct {
     const uct_cuda_mp_constraints_t *constraints; /**< NULL: none */
     uint32_t                   absent;  /**< Relays that cannot be used for the
                                              time being: uct_cuda_end_bit() */
+    uct_cuda_end_t             remote;  /**< The end that is another process's,
+                                             or none */
 } uct_cuda_mp_knowledge_t;
 
 
@@ -75,9 +77,11 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
                            uct_cuda_mp_plan_t *plan);
 
 
-/** The plan that is one plain copy: a single step. */
+/** The plan that is one plain copy: a single step. @a remote as in
+ *  uct_cuda_mp_knowledge_t. */
 void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
-                             size_t size, uct_cuda_mp_plan_t *plan);
+                             uct_cuda_end_t remote, size_t size,
+                             uct_cuda_mp_plan_t *plan);
 
 
 /**

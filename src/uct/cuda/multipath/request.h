@@ -59,15 +59,14 @@ typedef struct {
      *  more than once, and the transfer takes one path. */
     uct_cuda_mp_map_func_t map;
     void           *map_arg;
-    int            host_numa; /**< Node of host memory, -1 if unknown. This and
-                                   what follows counts for such memory only. */
-    /** Where in it, in bytes and ascending, one piece of page-locked memory
-     *  ends and another begins: the driver refuses a copy across. Needed during
-     *  the start only. */
-    unsigned       num_cuts;
-    const size_t   *cuts;
-    /** For the engine: the remote end's address in GPUs' contexts, or 0 */
-    CUdeviceptr    mapped[UCT_CUDA_MAX_GPUS];
+    int            host_numa; /**< Node of host memory, UCT_CUDA_TOPO_NO_NUMA if
+                                   unknown. This and what follows counts for
+                                   such memory only. */
+    /** Where in it, in bytes and ascending, one registration ends and another
+     *  begins: the driver refuses a copy across. Needed during the start
+     *  only. */
+    unsigned       num_boundaries;
+    const size_t   *boundaries;
 } uct_cuda_mp_request_t;
 
 
@@ -78,31 +77,16 @@ static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_request_t *ends)
 }
 
 
-/**
- * The device that a transfer belongs to, whose context its completion is of:
- * that of the end that is this process's own, or of the source if both are. If
- * one is host memory, the other one's: there is no other.
- */
-static inline int uct_cuda_mp_ends_local(const uct_cuda_mp_request_t *ends)
-{
-    if (!uct_cuda_mp_ends_is_host(ends) &&
-        uct_cuda_end_equal(ends->src_end, ends->remote)) {
-        return uct_cuda_end_device(ends->dst_end);
-    }
-
-    return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(ends->src_end, ends->dst_end));
-}
-
-
-/** Is a GPU an end with memory of this process? */
-static inline bool
-uct_cuda_mp_ends_is_local_gpu(const uct_cuda_mp_request_t *ends, int device)
-{
-    return !uct_cuda_end_is_device(ends->remote, device) &&
-           (uct_cuda_end_is_device(ends->src_end, device) ||
-            uct_cuda_end_is_device(ends->dst_end, device));
-}
+/** Where a transfer's bytes are, as its copies take them. */
+typedef struct {
+    CUdeviceptr  src; /**< The remote end's does not matter, it is ... */
+    CUdeviceptr  dst;
+    CUdeviceptr  mapped[UCT_CUDA_MAX_GPUS]; /**< ... here in GPUs' contexts, or
+                                                 0 */
+    size_t       offset; /**< Of the plan's first byte in the transfer */
+    unsigned     num_boundaries;
+    const size_t *boundaries; /**< As in the request */
+} uct_cuda_mp_memory_t;
 
 
 END_C_DECLS

@@ -105,10 +105,10 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
 /* Where a GPU end's memory is the program's own, so is the context: the primary
  * one. Elsewhere there are copies only. */
 static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_request_t *ends,
+                                   const uct_cuda_mp_plan_t *plan,
                                    int device)
 {
-    const bool is_copy_only = !uct_cuda_mp_ends_is_local_gpu(ends, device);
+    const bool is_copy_only = !uct_cuda_mp_plan_is_local_gpu(plan, device);
     ucs_status_t status;
 
     if (rsc->devices[device].ctx != NULL) {
@@ -150,33 +150,21 @@ ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_request_t *ends,
-                                uint16_t number)
-{
-    if (number == uct_cuda_mp_lane(ends->src_end, ends->dst_end)) {
-        return uct_cuda_mp_ends_local(ends);
-    }
-
-    return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(number),
-                                     uct_cuda_mp_lane_to(number)));
-}
-
-uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_request_t *ends,
-                                      const uct_cuda_mp_step_t *step)
+uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_plan_t *plan,
+                                             const uct_cuda_mp_step_t *step)
 {
     const uct_cuda_end_t from = uct_cuda_mp_lane_from(step->lane);
     const uct_cuda_end_t to   = uct_cuda_mp_lane_to(step->lane);
 
-    return (uct_cuda_end_equal(from, ends->remote) ||
-            uct_cuda_end_equal(to, ends->remote)) ?
+    return (uct_cuda_end_equal(from, plan->remote) ||
+            uct_cuda_end_equal(to, plan->remote)) ?
                    uct_cuda_end_gpu(
-                           uct_cuda_mp_rsc_lane_device(ends, step->lane)) :
+                           uct_cuda_mp_plan_lane_device(plan, step->lane)) :
                    uct_cuda_end_none();
 }
 
 static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_request_t *ends,
+                                   const uct_cuda_mp_plan_t *plan,
                                    int device, int peer)
 {
     ucs_status_t status;
@@ -185,7 +173,7 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
         return UCS_OK;
     }
 
-    status = prepare_device(rsc, ends, peer);
+    status = prepare_device(rsc, plan, peer);
     if (status != UCS_OK) {
         return status;
     }
@@ -200,34 +188,34 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
 
 /* GPU whose memory the lane's device writes to, or none. Mappings of remote
  * memory come with access to it; staging memory and the local end do not. */
-static uct_cuda_end_t lane_peer(const uct_cuda_mp_request_t *ends,
+static uct_cuda_end_t lane_peer(const uct_cuda_mp_plan_t *plan,
                                 uint16_t number)
 {
     const uct_cuda_end_t to = uct_cuda_mp_lane_to(number);
 
     return (uct_cuda_end_is_device(uct_cuda_mp_lane_from(number),
-                                   uct_cuda_mp_rsc_lane_device(ends,
+                                   uct_cuda_mp_plan_lane_device(plan,
                                                                number)) &&
-            uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, ends->remote)) ?
+            uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, plan->remote)) ?
                    to :
                    uct_cuda_end_none();
 }
 
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_request_t *ends,
+                                 const uct_cuda_mp_plan_t *plan,
                                  uint16_t number)
 {
-    int device = uct_cuda_mp_rsc_lane_device(ends, number);
-    const uct_cuda_end_t peer = lane_peer(ends, number);
+    int device = uct_cuda_mp_plan_lane_device(plan, number);
+    const uct_cuda_end_t peer = lane_peer(plan, number);
     ucs_status_t status;
 
-    status = prepare_device(rsc, ends, device);
+    status = prepare_device(rsc, plan, device);
     if (status != UCS_OK) {
         return status;
     }
 
     if (uct_cuda_end_is_gpu(peer)) {
-        status = prepare_access(rsc, ends, device, uct_cuda_end_device(peer));
+        status = prepare_access(rsc, plan, device, uct_cuda_end_device(peer));
         if (status != UCS_OK) {
             return status;
         }
@@ -348,7 +336,6 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
 
 static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_request_t *ends,
                                  const uct_cuda_mp_path_t *path)
 {
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
@@ -357,7 +344,7 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
 
     count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
     for (i = 0; i < count; ++i) {
-        status = prepare_lane(rsc, ends, lanes[i]);
+        status = prepare_lane(rsc, plan, lanes[i]);
         if (status != UCS_OK) {
             return status;
         }
@@ -367,12 +354,11 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
         return UCS_OK;
     }
 
-    return prepare_staging(rsc, uct_cuda_mp_ends_local(ends), path->gpu,
-                           plan->numa, plan->slot_size);
+    return prepare_staging(rsc, plan->local, path->gpu, plan->numa,
+                           plan->slot_size);
 }
 
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_mp_request_t *ends,
                                       const uct_cuda_mp_path_t *path)
 {
     uint32_t devices = 0;
@@ -382,8 +368,8 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
 
     count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
     for (i = 0; i < count; ++i) {
-        devices |= 1u << uct_cuda_mp_rsc_lane_device(ends, lanes[i]);
-        peer     = lane_peer(ends, lanes[i]);
+        devices |= 1u << uct_cuda_mp_plan_lane_device(plan, lanes[i]);
+        peer     = lane_peer(plan, lanes[i]);
         if (uct_cuda_end_is_gpu(peer)) {
             devices |= uct_cuda_end_bit(peer);
         }
@@ -425,16 +411,14 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
 }
 
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
-                                         const uct_cuda_mp_plan_t *plan,
-                                         const uct_cuda_mp_request_t *ends,
-                                         unsigned *path_p)
+                                     const uct_cuda_mp_plan_t *plan,
+                                     unsigned *path_p)
 {
-    int local = uct_cuda_mp_ends_local(ends);
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        status = prepare_path(rsc, plan, ends, &plan->paths[i].path);
+        status = prepare_path(rsc, plan, &plan->paths[i].path);
         if (status != UCS_OK) {
             *path_p = i;
             return status;
@@ -443,7 +427,7 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
 
     /* Executors may need the local context even if no lane is there */
     *path_p = 0;
-    return prepare_device(rsc, ends, local);
+    return prepare_device(rsc, plan, plan->local);
 }
 
 uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)
@@ -507,38 +491,36 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
 }
 
 static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
                                  const uct_cuda_mp_place_t *place,
-                                 const uct_cuda_mp_request_t *ends,
-                                 size_t offset, int device)
+                                 const uct_cuda_mp_memory_t *memory, int device)
 {
+    const bool is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
     uct_cuda_mp_staging_t *staging;
-    bool is_src;
 
-    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
-        is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
-        if (uct_cuda_end_equal(ends->remote,
-                               is_src ? ends->src_end : ends->dst_end)) {
-            return ends->mapped[device] + offset;
-        }
-
-        return (is_src ? ends->src : ends->dst) + offset;
+    if (place->type > UCT_CUDA_MP_PLACE_DESTINATION) {
+        staging = uct_cuda_mp_rsc_staging(rsc, place);
+        return staging->base + uct_cuda_mp_staging_slot(staging, place->slot) *
+                                       staging->slot_size;
+    } else if (uct_cuda_end_equal(plan->remote,
+                                  is_src ? plan->src : plan->dst)) {
+        return memory->mapped[device] + memory->offset;
     }
 
-    staging = uct_cuda_mp_rsc_staging(rsc, place);
-    return staging->base +
-           uct_cuda_mp_staging_slot(staging, place->slot) * staging->slot_size;
+    return (is_src ? memory->src : memory->dst) + memory->offset;
 }
 
 void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
+                               const uct_cuda_mp_plan_t *plan,
                                const uct_cuda_mp_step_t *step,
-                               const uct_cuda_mp_request_t *ends, size_t offset,
+                               const uct_cuda_mp_memory_t *memory,
                                CUdeviceptr *from_p, CUdeviceptr *to_p)
 {
-    int device = uct_cuda_mp_rsc_lane_device(ends, step->lane);
+    const int device = uct_cuda_mp_plan_lane_device(plan, step->lane);
 
-    *from_p = place_address(rsc, &step->from, ends, offset, device) +
+    *from_p = place_address(rsc, plan, &step->from, memory, device) +
               step->from_offset;
-    *to_p   = place_address(rsc, &step->to, ends, offset, device) +
+    *to_p   = place_address(rsc, plan, &step->to, memory, device) +
             step->to_offset;
 }
 

@@ -49,22 +49,20 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
  *         missing peer access; UCS_ERR_NO_RESOURCE or another error (logged).
  */
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
-                                         const uct_cuda_mp_plan_t *plan,
-                                         const uct_cuda_mp_request_t *ends,
-                                         unsigned *path_p);
+                                     const uct_cuda_mp_plan_t *plan,
+                                     unsigned *path_p);
 
 
 /**
  * GPU in whose context a step reads or writes the remote end, and which
  * therefore needs a mapping of it; or none.
  */
-uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_request_t *ends,
-                                      const uct_cuda_mp_step_t *step);
+uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_plan_t *plan,
+                                             const uct_cuda_mp_step_t *step);
 
 
 /** Devices whose contexts a path takes, a bit each. */
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_mp_request_t *ends,
                                       const uct_cuda_mp_path_t *path);
 
 
@@ -148,18 +146,6 @@ ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
  * For the executors
  */
 
-/**
- * Whose context a lane's stream belongs to, and so whose copy engines work it:
- * the GPU that sends, or, from the host, the one that receives. Two copies that
- * leave a GPU's engines at once share them by turns, and the slower one holds
- * up the other: with the host's path on the engines of the direct one, both
- * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
- * is the local end's, as a plain copy is.
- */
-int uct_cuda_mp_rsc_lane_device(const uct_cuda_mp_request_t *ends,
-                                uint16_t lane);
-
-
 /** What is kept of a lane by the context that works it. */
 uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
                                          uint16_t lane);
@@ -172,14 +158,11 @@ uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
                                    int device, int *current);
 
 
-/**
- * Where a step copies from and to, for the context of its lane.
- *
- * @param offset  Where the plan's first byte is in the transfer, bytes.
- */
+/** Where a step of a plan copies from and to, for the context of its lane. */
 void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
+                               const uct_cuda_mp_plan_t *plan,
                                const uct_cuda_mp_step_t *step,
-                               const uct_cuda_mp_request_t *ends, size_t offset,
+                               const uct_cuda_mp_memory_t *memory,
                                CUdeviceptr *from_p, CUdeviceptr *to_p);
 
 

@@ -9,6 +9,8 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/checker.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdlib.h>
 
 
@@ -46,8 +48,7 @@ unlist_active(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
 
 
 /* One of those that have been, unless more are under way than ever */
-static uct_cuda_mp_transfer_t *
-get_transfer(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
+static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
 {
     uct_cuda_mp_transfer_t *transfer = core->free;
 
@@ -61,7 +62,6 @@ get_transfer(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
     }
 
     transfer->core      = core;
-    transfer->request   = *request;
     transfer->held      = NULL;
     transfer->status    = UCS_INPROGRESS;
     transfer->num_tests = 0;
@@ -97,25 +97,28 @@ static void log_plan(const uct_cuda_mp_core_t *core)
 /* Make a plan whose needs are met, of the transfer or of a piece. Its reason is
  * the answer. */
 static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
-                                      uct_cuda_mp_transfer_t *transfer,
+                                      const uct_cuda_mp_request_t *request,
                                       size_t size)
 {
-    const uct_cuda_mp_request_t *request = &transfer->request;
-    uct_cuda_mp_plan_t *plan             = &core->plan;
-    uct_cuda_mp_acquired_t acquired      = UCT_CUDA_MP_ASK_AGAIN;
+    const uct_cuda_end_t src        = request->src_end;
+    const uct_cuda_end_t dst        = request->dst_end;
+    uct_cuda_mp_plan_t *plan        = &core->plan;
+    uct_cuda_mp_acquired_t acquired = UCT_CUDA_MP_ASK_AGAIN;
     uct_cuda_mp_knowledge_t know;
 
-    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(request), &core->load, &know);
-    know.numa = (request->host_numa >= 0) ? &request->host_numa : NULL;
+    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), &core->load, &know);
+    know.remote = request->remote;
+    know.numa   = (request->host_numa != UCT_CUDA_TOPO_NO_NUMA) ?
+                          &request->host_numa :
+                          NULL;
     while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
-        uct_cuda_mp_plan_make(&know, request->src_end, request->dst_end, size,
-                              plan);
+        uct_cuda_mp_plan_make(&know, src, dst, size, plan);
         log_plan(core);
         if (plan->num_paths == 0) {
             break;
         }
 
-        acquired = uct_cuda_mp_acquire(core, transfer, &know.absent);
+        acquired = uct_cuda_mp_acquire(core, request, &know.absent);
         if (acquired == UCT_CUDA_MP_GIVE_UP) {
             plan->num_paths = 0;
             plan->reason    = UCT_CUDA_MP_NO_RESOURCES;
@@ -128,17 +131,15 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
 
 /* ------------------------------------------------------------------ submit */
 
-static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
-                                uct_cuda_mp_transfer_t *transfer, size_t offset)
+static ucs_status_t
+submit_plan(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
 {
     const uct_cuda_mp_work_t work = {
         .plan     = &core->plan,
-        .ends     = &transfer->request,
+        .memory   = &core->memory,
         .config   = &core->config,
         .model    = uct_cuda_mp_tuning_model(core->tuning),
-        .offset   = offset,
-        .is_alone = transfer->is_alone &&
-                    (core->plan.size == transfer->request.size),
+        .is_alone = transfer->is_alone && (core->plan.size == transfer->size),
         .used     = &core->used,
         .held     = &transfer->held
     };
@@ -156,18 +157,17 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
 
 /* The last piece is smaller than the others: another plan, or one copy */
 static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
-                              uct_cuda_mp_transfer_t *transfer, size_t size)
+                              const uct_cuda_mp_request_t *request, size_t size)
 {
-    const uct_cuda_mp_request_t *request = &transfer->request;
-    uint32_t absent                      = 0;
+    uint32_t absent = 0;
 
-    if (make_plan(core, transfer, size) == UCT_CUDA_MP_ADMITTED) {
+    if (make_plan(core, request, size) == UCT_CUDA_MP_ADMITTED) {
         return UCS_OK;
     }
 
-    uct_cuda_mp_plan_single(request->src_end, request->dst_end, size,
-                            &core->plan);
-    return (uct_cuda_mp_acquire(core, transfer, &absent) ==
+    uct_cuda_mp_plan_single(request->src_end, request->dst_end, request->remote,
+                            size, &core->plan);
+    return (uct_cuda_mp_acquire(core, request, &absent) ==
             UCT_CUDA_MP_ACQUIRED) ?
                    UCS_OK :
                    UCS_ERR_NO_RESOURCE;
@@ -177,27 +177,27 @@ static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
  * are submitted at once, and the lanes work through them without a gap. */
 static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
                                   uct_cuda_mp_transfer_t *transfer,
+                                  const uct_cuda_mp_request_t *request,
                                   size_t piece)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
-    const size_t whole             = transfer->request.size;
-    size_t offset                  = plan->size;
+    size_t *offset                 = &core->memory.offset;
     ucs_status_t status;
     size_t size;
 
     /* The first one has been planned already */
-    status              = submit_plan(core, transfer, 0);
+    status              = submit_plan(core, transfer);
     transfer->num_steps = plan->num_steps;
-    while ((status == UCS_OK) && (offset < whole)) {
-        size = (whole - offset > piece) ? piece : whole - offset;
+    for (*offset = plan->size; (status == UCS_OK) && (*offset < request->size);
+         *offset += size) {
+        size = ucs_min(request->size - *offset, piece);
         if (size != plan->size) {
-            status = plan_rest(core, transfer, size);
+            status = plan_rest(core, request, size);
         }
 
         if (status == UCS_OK) {
-            status               = submit_plan(core, transfer, offset);
+            status               = submit_plan(core, transfer);
             transfer->num_steps += plan->num_steps;
-            offset              += size;
         }
     }
 
@@ -205,7 +205,8 @@ static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
 }
 
 static ucs_status_t submit(uct_cuda_mp_core_t *core,
-                           uct_cuda_mp_transfer_t *transfer, size_t piece)
+                           uct_cuda_mp_transfer_t *transfer,
+                           const uct_cuda_mp_request_t *request, size_t piece)
 {
     const bool is_alone = (core->active == NULL);
     ucs_status_t status;
@@ -214,13 +215,14 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
         uct_cuda_mp_rsc_idle(core->rsc);
     }
 
+    transfer->size     = request->size;
+    transfer->local    = core->plan.local;
     transfer->is_alone = is_alone && core->was_alone;
     core->was_alone    = is_alone;
-    uct_cuda_mp_flow_of_plan(&core->plan, transfer->request.size,
-                             &transfer->flow);
-    status = submit_pieces(core, transfer, piece);
+    uct_cuda_mp_flow_of_plan(&core->plan, request->size, &transfer->flow);
+    status = submit_pieces(core, transfer, request, piece);
     if (status == UCS_OK) {
-        status = uct_cuda_mp_completion_record(core->rsc, &transfer->request,
+        status = uct_cuda_mp_completion_record(core->rsc, transfer->local,
                                                &core->used,
                                                &transfer->completion);
     }
@@ -234,7 +236,7 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
     uct_cuda_mp_traffic_begin(core->traffic, &transfer->flow);
     list_active(core, transfer);
     uct_cuda_debug("transfer %p: %zu bytes submitted as %u copies%s",
-                   (void*)transfer, transfer->request.size,
+                   (void*)transfer, transfer->size,
                    transfer->num_steps,
                    (transfer->held != NULL) ? ", by graphs" : "");
     return UCS_OK;
@@ -274,22 +276,22 @@ static uct_cuda_mp_reason_t admit(uct_cuda_mp_core_t *core,
 
 /* The first piece: its size tells that of the others */
 static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
-                                       uct_cuda_mp_transfer_t *transfer,
+                                       const uct_cuda_mp_request_t *request,
                                        size_t *piece_p)
 {
-    const uct_cuda_mp_request_t *request = &transfer->request;
+    const uct_cuda_end_t src = request->src_end;
+    const uct_cuda_end_t dst = request->dst_end;
     uct_cuda_mp_knowledge_t know;
     uct_cuda_mp_reason_t reason;
 
-    uct_cuda_mp_traffic_load(core->traffic, request->src_end, request->dst_end,
-                             &core->load);
+    uct_cuda_mp_traffic_load(core->traffic, src, dst, &core->load);
     uct_cuda_mp_core_renew(core);
-    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(request), NULL, &know);
+    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), NULL, &know);
     do {
         /* Staging memory that turns out to be scarce makes pieces smaller */
         *piece_p = piece_size(request->size,
                               uct_cuda_mp_plan_max_size_of(&know));
-        reason   = make_plan(core, transfer, *piece_p);
+        reason   = make_plan(core, request, *piece_p);
     } while (*piece_p > uct_cuda_mp_plan_max_size_of(&know));
 
     return reason;
@@ -299,23 +301,30 @@ static ucs_status_t
 start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
       uct_cuda_mp_transfer_t **transfer_p)
 {
-    uct_cuda_mp_transfer_t *transfer = get_transfer(core, request);
+    const uct_cuda_mp_memory_t memory = {
+        .src            = request->src,
+        .dst            = request->dst,
+        .num_boundaries = request->num_boundaries,
+        .boundaries     = request->boundaries
+    };
+    uct_cuda_mp_transfer_t *transfer;
     uct_cuda_mp_reason_t reason;
     ucs_status_t status;
     size_t piece;
 
+    core->memory = memory;
+    reason       = plan_first(core, request, &piece);
+    if (reason != UCT_CUDA_MP_ADMITTED) {
+        uct_cuda_mp_log_one_path(request, reason);
+        return UCS_OK;
+    }
+
+    transfer = get_transfer(core);
     if (transfer == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    reason = plan_first(core, transfer, &piece);
-    if (reason != UCT_CUDA_MP_ADMITTED) {
-        uct_cuda_mp_log_one_path(request, reason);
-        put_transfer(transfer);
-        return UCS_OK;
-    }
-
-    status = submit(core, transfer, piece);
+    status = submit(core, transfer, request, piece);
     if (status != UCS_OK) {
         put_transfer(transfer);
         return status;
@@ -382,8 +391,7 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
 
     pthread_mutex_lock(&core->lock);
     status = uct_cuda_mp_completion_notify(
-            core->rsc, uct_cuda_mp_ends_local(&transfer->request),
-            &transfer->completion, func, arg);
+            core->rsc, transfer->local, &transfer->completion, func, arg);
     pthread_mutex_unlock(&core->lock);
 
     return status;

@@ -28,7 +28,7 @@ static bool is_gpu_memory(const uct_cuda_host_request_t *request)
     return memory.type == UCS_MEMORY_TYPE_CUDA;
 }
 
-/* NUMA node of a buffer's first byte, or -1 if the system does not say */
+/* NUMA node of a buffer's first byte, if the system says */
 static int find_numa(const void *address)
 {
     int numa;
@@ -36,7 +36,7 @@ static int find_numa(const void *address)
     return (syscall(SYS_get_mempolicy, &numa, NULL, 0ul, address,
                     (unsigned long)(MPOL_F_NODE | MPOL_F_ADDR)) == 0) ?
                    numa :
-                   -1;
+                   UCT_CUDA_TOPO_NO_NUMA;
 }
 
 static bool start_engine(const uct_cuda_host_request_t *request,
@@ -55,8 +55,8 @@ static bool start_engine(const uct_cuda_host_request_t *request,
         .remote   = is_own ? uct_cuda_end_none() : request->gpu_end,
         .map      = request->map,
         .map_arg  = request->arg,
-        .num_cuts = pieces->count - 1,
-        .cuts     = pieces->ends
+        .num_boundaries = pieces->count - 1,
+        .boundaries     = pieces->ends
     };
 
     if ((request->engine == NULL) || !pieces->is_locked ||
