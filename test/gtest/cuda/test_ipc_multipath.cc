@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the engine is told of copies that it does not carry. */
 extern "C" {
-#include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
+#include <uct/cuda/multipath/operation.h>
 #include <multipath/end.h>
 }
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 class IpcMultipath : public ::testing::Test
 {
 protected:
-    IpcMultipath() : iface(new uct_cuda_ipc_iface_t())
+    IpcMultipath()
     {
         uct_cuda_mp_config_t config;
         char error[256];
@@ -20,27 +18,25 @@ protected:
         uct_cuda_mp_config_init(&config);
         EXPECT_EQ(UCS_OK, uct_cuda_mp_config_set(&config, "MULTIPATH_LEDGER",
                                                  "n", error, sizeof(error)));
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_engine_create(&config, &iface->engine));
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_engine_create(&config, &engine));
     }
 
     ~IpcMultipath() override
     {
-        uct_cuda_mp_engine_destroy(iface->engine);
+        uct_cuda_mp_engine_destroy(engine);
     }
 
     bool is_counted(int peer, int local, bool is_put)
     {
         uct_cuda_op_t op = {};
 
-        rkey.gpu = End(peer);
-        uct_cuda_ipc_multipath_count(iface.get(), &rkey, End(local),
-                                     16ul << 20, is_put, &op);
+        uct_cuda_mp_op_count(engine, End(is_put ? local : peer),
+                             End(is_put ? peer : local), 16ul << 20, &op);
         op.release(&op);
         return op.counted != UCT_CUDA_MP_NOT_COUNTED;
     }
 
-    std::unique_ptr<uct_cuda_ipc_iface_t> iface;
-    uct_cuda_ipc_rkey_t rkey = {};
+    uct_cuda_mp_engine_t *engine;
 };
 
 /* Ranks that see one GPU each: a copy to another one's is on no link that this

@@ -20,6 +20,9 @@
  *  block, and a copy of many needs up to three on each of its streams. */
 #define UCT_CUDA_QUEUE_MAX_STEPS 1024
 
+/** Bytes that an operation has for what its caller keeps until the end. */
+#define UCT_CUDA_OP_STATE_SIZE 256
+
 typedef struct uct_cuda_op      uct_cuda_op_t;
 typedef struct uct_cuda_stream  uct_cuda_stream_t;
 typedef struct uct_cuda_context uct_cuda_context_t;
@@ -57,6 +60,8 @@ struct uct_cuda_op {
     unsigned           steps;    /**< Copies, where they are many */
     uct_cuda_op_done_t done;     /**< The caller's, last; may be NULL */
     void               *arg;     /**< ... and what it needs */
+    /** Room for that; undefined at first, and stays where it is */
+    uint64_t           state[UCT_CUDA_OP_STATE_SIZE / sizeof(uint64_t)];
 };
 
 

@@ -16,7 +16,6 @@
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/multipath/operation.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 
@@ -266,10 +265,12 @@ static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
     return status;
 }
 
+_Static_assert(sizeof(uct_cuda_host_transfer_t) <= UCT_CUDA_OP_STATE_SIZE,
+               "an operation has room for it");
+
 static void host_done(uct_cuda_op_t *op)
 {
     uct_cuda_host_end(op->arg);
-    free(op->arg);
 }
 
 /* As uct_cuda_host_start() */
@@ -286,23 +287,15 @@ static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
         .engine    = engine,
         .gpu       = (CUdeviceptr)(to_gpu ? copy->dst : copy->src)
     };
-    uct_cuda_host_transfer_t *transfer;
     ucs_status_t status;
 
-    transfer = malloc(sizeof(*transfer));
-    if (transfer == NULL) {
-        return UCS_ERR_NO_MEMORY;
+    op->arg = op->state;
+    status  = uct_cuda_host_start(&request, op->arg, op);
+    if (status == UCS_OK) {
+        op->done = host_done;
     }
 
-    status = uct_cuda_host_start(&request, transfer, op);
-    if (status != UCS_OK) {
-        free(transfer);
-        return status;
-    }
-
-    op->done = host_done;
-    op->arg  = transfer;
-    return UCS_OK;
+    return status;
 }
 
 /* Submits the copy, in the way that suits it. @return As copy_submit(). */

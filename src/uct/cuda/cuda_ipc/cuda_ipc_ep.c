@@ -20,6 +20,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/multipath/operation.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -131,83 +132,40 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
     return uct_cuda_ipc_is_same_process(&ep->peer, &process);
 }
 
-static void op_unmap(uct_cuda_op_t *op)
+/* One copy on the stream, behind which the operation is to be posted */
+static ucs_status_t single_start(uct_cuda_mp_engine_t *engine,
+                                 uct_cuda_ipc_peer_memory_t *memory,
+                                 void *local, size_t length, bool is_put,
+                                 uct_cuda_op_t *op)
 {
-    uct_cuda_ipc_cache_put(op->arg, true);
-}
-
-static void op_unmap_uncached(uct_cuda_op_t *op)
-{
-    uct_cuda_ipc_cache_put(op->arg, false);
-}
-
-/* Offers the transfer to the engine, with the local memory's context current */
-static ucs_status_t multipath_start(uct_cuda_ipc_iface_t *iface,
-                                    const uct_cuda_ipc_rkey_t *rkey,
-                                    int local_device, void *local,
-                                    uint64_t remote_addr, size_t length,
-                                    direction_t direction, uct_cuda_op_t *op)
-{
-    const uct_cuda_ipc_multipath_request_t request = {
-        .rkey         = rkey,
-        .remote_addr  = remote_addr,
-        .local        = local,
-        .local_end    = uct_cuda_end_gpu(local_device),
-        .length       = length,
-        .is_put       = (direction == DIRECTION_PUT)
-    };
-
-    return uct_cuda_mp_wants(iface->engine, length) ?
-                   uct_cuda_ipc_multipath_start(iface, &request, op) :
-                   UCS_ERR_UNSUPPORTED;
-}
-
-/*
- * One copy on the stream.
- *
- * @return UCS_OK: submitted, the operation is to be posted behind it.
- */
-static ucs_status_t single_start(uct_cuda_ipc_iface_t *iface,
-                                 const uct_cuda_ipc_rkey_t *rkey,
-                                 CUdevice device, void *local,
-                                 uint64_t remote_addr, size_t length,
-                                 direction_t direction, uct_cuda_op_t *op)
-{
-    const uct_cuda_context_t *context = op->stream->context;
-    const bool is_put                 = (direction == DIRECTION_PUT);
-    const uct_cuda_end_t end          = uct_cuda_end_gpu(device);
-    uct_cuda_ipc_mapping_t *mapping;
+    const CUstream stream     = op->stream->cuda;
+    const uct_cuda_end_t peer = memory->rkey->gpu;
+    const uct_cuda_end_t end  = uct_cuda_end_gpu(memory->device);
+    const uct_cuda_end_t from = is_put ? end : peer;
+    const uct_cuda_end_t to   = is_put ? peer : end;
     uct_cuda_trace_copy_t *copy;
-    CUdeviceptr remote, src, dst;
     ucs_status_t status;
+    CUdeviceptr remote;
 
-    status = uct_cuda_ipc_cache_get_in(&rkey->handle, device, context->cuda,
-                                       context->id, &mapping);
+    status = uct_cuda_ipc_peer_memory_map_stream(memory, &remote);
     if (status != UCS_OK) {
-        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
-                       (unsigned long)rkey->handle.base, rkey->handle.pid);
         return status;
     }
 
-    remote = mapping->mapped + (remote_addr - rkey->handle.base);
-    src    = is_put ? (CUdeviceptr)local : remote;
-    dst    = is_put ? remote : (CUdeviceptr)local;
-
-    copy   = uct_cuda_trace_begin(op->stream->cuda);
-    status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length,
-                           op->stream->cuda);
-    uct_cuda_trace_end(copy, op->stream->cuda,
-                       is_put ? end : rkey->gpu, is_put ? rkey->gpu : end,
-                       length, "one path");
+    copy   = uct_cuda_trace_begin(stream);
+    status = is_put ? UCT_CUDA_CALL(cuMemcpyDtoDAsync, remote,
+                                    (CUdeviceptr)local, length, stream) :
+                      UCT_CUDA_CALL(cuMemcpyDtoDAsync, (CUdeviceptr)local,
+                                    remote, length, stream);
+    uct_cuda_trace_end(copy, stream, from, to, length, "one path");
     if (status != UCS_OK) {
-        uct_cuda_ipc_cache_put(mapping, iface->enable_cache);
+        uct_cuda_ipc_peer_memory_put(memory);
         return status;
     }
 
-    op->done = iface->enable_cache ? op_unmap : op_unmap_uncached;
-    op->arg  = mapping;
+    op->done = uct_cuda_ipc_peer_memory_done;
     if (length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
-        uct_cuda_ipc_multipath_count(iface, rkey, end, length, is_put, op);
+        uct_cuda_mp_op_count(engine, from, to, length, op);
     }
 
     return UCS_OK;
@@ -309,6 +267,9 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_ipc_iface_t *iface     = (uct_cuda_ipc_iface_t*)ep->iface;
     const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
     uct_cuda_queue_t *queue         = &iface->super.queue;
+    uct_cuda_mp_engine_t *engine    = iface->engine;
+    const bool is_put               = (direction == DIRECTION_PUT);
+    uct_cuda_ipc_peer_memory_t *memory;
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
     int local_device;
@@ -360,15 +321,17 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     }
 
     op->comp = comp;
+    memory   = uct_cuda_ipc_peer_memory_init(op, iface, rkey, remote_addr,
+                                             context.device);
     if (local_device < 0) {
-        status = uct_cuda_ipc_host_start(iface, rkey, context.device,
-                                         iov->buffer, remote_addr, iov->length,
-                                         direction == DIRECTION_PUT, op);
-    } else if (multipath_start(iface, rkey, local_device, iov->buffer,
-                               remote_addr, iov->length, direction,
-                               op) != UCS_OK) {
-        status = single_start(iface, rkey, context.device, iov->buffer,
-                              remote_addr, iov->length, direction, op);
+        status = uct_cuda_ipc_host_start(engine, memory, iov->buffer,
+                                         iov->length, is_put, op);
+    } else if (!uct_cuda_mp_wants(engine, iov->length) ||
+               (uct_cuda_ipc_multipath_start(engine, memory, iov->buffer,
+                                             iov->length, is_put,
+                                             op) != UCS_OK)) {
+        status = single_start(engine, memory, iov->buffer, iov->length, is_put,
+                              op);
     }
 
     if (status != UCS_OK) {

@@ -6,63 +6,52 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 
 #include <uct/cuda/base/host/host_transfer.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
-
-#include <stdlib.h>
-
 
 typedef struct {
-    uct_cuda_host_transfer_t   super;
-    uct_cuda_ipc_peer_memory_t memory;
-} transfer_t;
+    uct_cuda_ipc_peer_memory_t memory; /* first: the operation keeps it there */
+    uct_cuda_host_transfer_t   transfer;
+} state_t;
+
+_Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
+               "an operation has room for it");
 
 
 static void transfer_done(uct_cuda_op_t *op)
 {
-    transfer_t *transfer = op->arg;
+    state_t *state = op->arg;
 
-    uct_cuda_host_end(&transfer->super);
-    uct_cuda_ipc_peer_memory_put(&transfer->memory);
-    free(transfer);
+    uct_cuda_host_end(&state->transfer);
+    uct_cuda_ipc_peer_memory_put(&state->memory);
 }
 
-ucs_status_t uct_cuda_ipc_host_start(uct_cuda_ipc_iface_t *iface,
-                                     const uct_cuda_ipc_rkey_t *rkey,
-                                     int device, void *local,
-                                     uint64_t remote_addr, size_t length,
-                                     bool to_gpu, uct_cuda_op_t *op)
+ucs_status_t uct_cuda_ipc_host_start(uct_cuda_mp_engine_t *engine,
+                                     uct_cuda_ipc_peer_memory_t *memory,
+                                     void *local, size_t length, bool to_gpu,
+                                     uct_cuda_op_t *op)
 {
-    uct_cuda_host_request_t request = {
-        .host      = local,
-        .length    = length,
-        .to_gpu    = to_gpu,
-        .gpu_end   = rkey->gpu,
-        .may_split = uct_cuda_ipc_multipath_may_map(rkey),
-        .engine    = iface->engine,
-        .map       = uct_cuda_ipc_peer_memory_map,
-        .map_stream  = uct_cuda_ipc_peer_memory_map_stream
+    const uct_cuda_ipc_rkey_t *rkey       = memory->rkey;
+    const bool may_split                  = (uct_cuda_ipc_multipath_map(rkey) !=
+                                             NULL);
+    const uct_cuda_host_request_t request = {
+        .host       = local,
+        .length     = length,
+        .to_gpu     = to_gpu,
+        .gpu_end    = rkey->gpu,
+        .may_split  = may_split,
+        .engine     = engine,
+        .map        = uct_cuda_ipc_peer_memory_map,
+        .map_stream = uct_cuda_ipc_peer_memory_map_stream,
+        .arg        = memory
     };
-    transfer_t *transfer;
+    state_t *state                        = op->arg;
     ucs_status_t status;
 
-    transfer = malloc(sizeof(*transfer));
-    if (transfer == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    uct_cuda_ipc_peer_memory_init(&transfer->memory, iface, rkey, remote_addr);
-    transfer->memory.context = op->stream->context;
-    transfer->memory.device  = device;
-    request.arg              = &transfer->memory;
-
-    status = uct_cuda_host_start(&request, &transfer->super, op);
+    status = uct_cuda_host_start(&request, &state->transfer, op);
     if (status != UCS_OK) {
-        uct_cuda_ipc_peer_memory_put(&transfer->memory);
-        free(transfer);
+        uct_cuda_ipc_peer_memory_put(memory);
         return status;
     }
 
     op->done = transfer_done;
-    op->arg  = transfer;
     return UCS_OK;
 }

@@ -7,18 +7,26 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/operation.h>
 
-#include <stdlib.h>
 
+_Static_assert(sizeof(uct_cuda_ipc_peer_memory_t) <= UCT_CUDA_OP_STATE_SIZE,
+               "an operation has room for it");
 
-void uct_cuda_ipc_peer_memory_init(uct_cuda_ipc_peer_memory_t *memory,
-                                   const uct_cuda_ipc_iface_t *iface,
-                                   const uct_cuda_ipc_rkey_t *rkey,
-                                   uint64_t remote_addr)
+uct_cuda_ipc_peer_memory_t *
+uct_cuda_ipc_peer_memory_init(uct_cuda_op_t *op,
+                              const uct_cuda_ipc_iface_t *iface,
+                              const uct_cuda_ipc_rkey_t *rkey,
+                              uint64_t remote_addr, int device)
 {
+    uct_cuda_ipc_peer_memory_t *memory = (void*)op->state;
+
     memory->rkey         = rkey;
     memory->offset       = remote_addr - rkey->handle.base;
     memory->keep         = iface->enable_cache;
+    memory->context      = op->stream->context;
+    memory->device       = device;
     memory->num_mappings = 0;
+    op->arg              = memory;
+    return memory;
 }
 
 void uct_cuda_ipc_peer_memory_put(uct_cuda_ipc_peer_memory_t *memory)
@@ -27,6 +35,11 @@ void uct_cuda_ipc_peer_memory_put(uct_cuda_ipc_peer_memory_t *memory)
         uct_cuda_ipc_cache_put(memory->mappings[--memory->num_mappings],
                                memory->keep);
     }
+}
+
+void uct_cuda_ipc_peer_memory_done(uct_cuda_op_t *op)
+{
+    uct_cuda_ipc_peer_memory_put(op->arg);
 }
 
 static ucs_status_t
@@ -79,63 +92,40 @@ ucs_status_t uct_cuda_ipc_peer_memory_map_stream(void *arg, CUdeviceptr *ptr_p)
     return status;
 }
 
-bool uct_cuda_ipc_multipath_may_map(const uct_cuda_ipc_rkey_t *rkey)
+uct_cuda_mp_map_func_t
+uct_cuda_ipc_multipath_map(const uct_cuda_ipc_rkey_t *rkey)
 {
-    return rkey->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY;
+    return (rkey->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) ?
+                   uct_cuda_ipc_peer_memory_map :
+                   NULL;
 }
 
-void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
-                                  const uct_cuda_ipc_rkey_t *rkey,
-                                  uct_cuda_end_t local, size_t length,
-                                  bool is_put, uct_cuda_op_t *op)
+ucs_status_t
+uct_cuda_ipc_multipath_start(uct_cuda_mp_engine_t *engine,
+                             uct_cuda_ipc_peer_memory_t *memory, void *local,
+                             size_t length, bool is_put, uct_cuda_op_t *op)
 {
-    uct_cuda_mp_op_count(iface->engine, is_put ? local : rkey->gpu,
-                         is_put ? rkey->gpu : local, length, op);
-}
-
-static void multipath_done(uct_cuda_op_t *op)
-{
-    uct_cuda_ipc_peer_memory_put(op->arg);
-    free(op->arg);
-}
-
-ucs_status_t uct_cuda_ipc_multipath_start(
-        uct_cuda_ipc_iface_t *iface,
-        const uct_cuda_ipc_multipath_request_t *request, uct_cuda_op_t *op)
-{
-    const uct_cuda_ipc_rkey_t *rkey  = request->rkey;
-    const bool is_put                = request->is_put;
-    uct_cuda_mp_request_t mp_request = {
-        .src     = (CUdeviceptr)request->local, /* of the two, the peer's ... */
-        .dst     = (CUdeviceptr)request->local, /* ... does not matter */
-        .src_end = is_put ? request->local_end : rkey->gpu,
-        .dst_end = is_put ? rkey->gpu : request->local_end,
-        .size    = request->length,
-        .remote  = rkey->gpu,
-        .map     = uct_cuda_ipc_multipath_may_map(rkey) ?
-                           uct_cuda_ipc_peer_memory_map :
-                           NULL
+    const uct_cuda_end_t peer           = memory->rkey->gpu;
+    const uct_cuda_end_t end            = uct_cuda_end_gpu(memory->device);
+    const uct_cuda_mp_map_func_t map    = uct_cuda_ipc_multipath_map(
+            memory->rkey);
+    const uct_cuda_mp_request_t request = {
+        .src     = (CUdeviceptr)local, /* of the two, the peer's ... */
+        .dst     = (CUdeviceptr)local, /* ... does not matter */
+        .src_end = is_put ? end : peer,
+        .dst_end = is_put ? peer : end,
+        .size    = length,
+        .remote  = peer,
+        .map     = map,
+        .map_arg = memory
     };
-    uct_cuda_ipc_peer_memory_t *memory;
 
-    if (uct_cuda_mp_admit(iface->engine, &mp_request) != UCT_CUDA_MP_ADMITTED) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    memory = malloc(sizeof(*memory));
-    if (memory == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    uct_cuda_ipc_peer_memory_init(memory, iface, rkey, request->remote_addr);
-    mp_request.map_arg = memory;
-    if (uct_cuda_mp_op_start(iface->engine, &mp_request, op) != UCS_OK) {
+    if ((uct_cuda_mp_admit(engine, &request) != UCT_CUDA_MP_ADMITTED) ||
+        (uct_cuda_mp_op_start(engine, &request, op) != UCS_OK)) {
         uct_cuda_ipc_peer_memory_put(memory);
-        free(memory);
         return UCS_ERR_UNSUPPORTED;
     }
 
-    op->done = multipath_done;
-    op->arg  = memory;
+    op->done = uct_cuda_ipc_peer_memory_done;
     return UCS_OK;
 }

@@ -12,22 +12,11 @@
 #include <stdbool.h>
 
 
-/** What is to be moved. */
-typedef struct {
-    const uct_cuda_ipc_rkey_t *rkey;
-    uint64_t                  remote_addr;
-    void                      *local;
-    uct_cuda_end_t            local_end;
-    size_t                    length;       /**< Bytes */
-    bool                      is_put;       /**< Else get */
-} uct_cuda_ipc_multipath_request_t;
-
-
 /** A peer's memory, in each context where one transfer wants it mapped. */
 typedef struct {
     const uct_cuda_ipc_rkey_t *rkey;
-    uint64_t                  offset; /**< In the peer's allocation, bytes */
-    bool                      keep;   /**< Mappings may stay in the cache */
+    uint64_t                  offset;   /**< In the peer's allocation, bytes */
+    bool                      keep;     /**< Mappings may stay in the cache */
     const uct_cuda_context_t  *context; /**< Of a copy by one path ... */
     int                       device;   /**< ... and its device */
     unsigned                  num_mappings;
@@ -35,14 +24,19 @@ typedef struct {
 } uct_cuda_ipc_peer_memory_t;
 
 
-/** Nothing is mapped yet; the key has to stay. */
-void uct_cuda_ipc_peer_memory_init(uct_cuda_ipc_peer_memory_t *memory,
-                                   const uct_cuda_ipc_iface_t *iface,
-                                   const uct_cuda_ipc_rkey_t *rkey,
-                                   uint64_t remote_addr);
+/** The memory of a transfer, which the operation keeps; nothing is mapped yet.
+ *  The key has to stay. @a device is that of the operation's context. */
+uct_cuda_ipc_peer_memory_t *
+uct_cuda_ipc_peer_memory_init(uct_cuda_op_t *op,
+                              const uct_cuda_ipc_iface_t *iface,
+                              const uct_cuda_ipc_rkey_t *rkey,
+                              uint64_t remote_addr, int device);
 
 /** Give all mappings back; more may follow. */
 void uct_cuda_ipc_peer_memory_put(uct_cuda_ipc_peer_memory_t *memory);
+
+/** The same at the end of the operation that keeps the memory. */
+void uct_cuda_ipc_peer_memory_done(uct_cuda_op_t *op);
 
 /** Map it in the current context, as the engine wants it (@a arg is the
  *  memory); UCS_ERR_EXCEEDS_LIMIT, or as uct_cuda_ipc_cache_get(). */
@@ -54,32 +48,24 @@ uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p);
 ucs_status_t uct_cuda_ipc_peer_memory_map_stream(void *arg, CUdeviceptr *ptr_p);
 
 
-/** May it be mapped once more for each relay? Only the owner's handle of legacy
- *  memory can be opened so often. */
-bool uct_cuda_ipc_multipath_may_map(const uct_cuda_ipc_rkey_t *rkey);
+/** That function, if it may be mapped once more for each relay, else NULL: only
+ *  the owner's handle of legacy memory can be opened so often. */
+uct_cuda_mp_map_func_t
+uct_cuda_ipc_multipath_map(const uct_cuda_ipc_rkey_t *rkey);
 
 
 /**
  * Offer a transfer between GPUs to the engine, with the local memory's context
  * current.
  *
+ * @param memory  The peer's; kept by the operation.
  * @return UCS_OK: started, and the operation, which is to be posted, follows
  *         it. UCS_ERR_UNSUPPORTED: one path is the way to go; nothing is under
  *         way.
  */
-ucs_status_t uct_cuda_ipc_multipath_start(
-        uct_cuda_ipc_iface_t *iface,
-        const uct_cuda_ipc_multipath_request_t *request, uct_cuda_op_t *op);
-
-
-/**
- * Tell the engine of an operation that goes as one copy, as
- * uct_cuda_mp_single_begin() wants it. A peer's GPU that is not visible is none
- * of the engine's.
- */
-void uct_cuda_ipc_multipath_count(uct_cuda_ipc_iface_t *iface,
-                                  const uct_cuda_ipc_rkey_t *rkey,
-                                  uct_cuda_end_t local, size_t length,
-                                  bool is_put, uct_cuda_op_t *op);
+ucs_status_t
+uct_cuda_ipc_multipath_start(uct_cuda_mp_engine_t *engine,
+                             uct_cuda_ipc_peer_memory_t *memory, void *local,
+                             size_t length, bool is_put, uct_cuda_op_t *op);
 
 #endif
