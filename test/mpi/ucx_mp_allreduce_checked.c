@@ -114,9 +114,10 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
             }
         }
         if ((host[i] != expected) && (wrong++ == 0)) {
-            fprintf(stderr, "ucx_mp_allreduce_checked: rank %d, %zu floats%s, call "
-                    "%ld: element %zd is %g, not %g\n", world_rank, count,
-                    is_in_place ? " in place" : "", call,
+            fprintf(stderr,
+                    "ucx_mp_allreduce_checked: rank %d, %zu floats%s, call "
+                    "%ld: element %zd is %g, not %g\n",
+                    world_rank, count, is_in_place ? " in place" : "", call,
                     (ssize_t)(i - GUARD), (double)host[i], (double)expected);
         }
     }
@@ -154,7 +155,8 @@ static void parse(int argc, char **argv)
 
     if ((i != argc) || (ar_min < 4) || (ar_max < ar_min) ||
         (ar_max > (size_t)4 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked [--min-size "
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "usage: ucx_mp_allreduce_checked [--min-size "
                    "BYTES] [--max-size BYTES] [--calls N] [--check 0] "
                    "[--on-gpus PERCENT]");
     }
@@ -222,15 +224,17 @@ int main(int argc, char **argv)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
     if (world_rank == 0) {
-        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried out on "
-               "GPUs, %ld wrong elements\n", call, world_size, all[2],
-               all[0]);
+        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried "
+               "out on GPUs, %ld wrong elements\n",
+               call, world_size, all[2], all[0]);
     }
     MPI_Finalize();
     if ((ar_expect >= 0) && (100 * all[2] != ar_expect * all[1])) {
         if (world_rank == 0) {
-            fprintf(stderr, "ucx_mp_allreduce_checked: not %ld %% of the calls were "
-                    "carried out on GPUs\n", ar_expect);
+            fprintf(stderr,
+                    "ucx_mp_allreduce_checked: not %ld %% of the calls were "
+                    "carried out on GPUs\n",
+                    ar_expect);
         }
         return UCX_MP_EXIT_WRONG;
     }
