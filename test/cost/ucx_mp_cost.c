@@ -253,10 +253,13 @@ static double bare_launch(unsigned pair, bool retarget)
 /* ----------------------------------------------------------------- engine */
 
 static void request_fill(unsigned pair, size_t size,
-                         uct_cuda_mp_request_t *request)
+                         uct_cuda_mp_request_t *request,
+                         uct_cuda_mp_memory_t *memory)
 {
-    request->src        = bare.buffers[pair][0];
-    request->dst        = bare.buffers[pair][1];
+    memset(request, 0, sizeof(*request));
+    memset(memory, 0, sizeof(*memory));
+    memory->src         = bare.buffers[pair][0];
+    memory->dst         = bare.buffers[pair][1];
     request->src_end    = uct_cuda_end_gpu(options.src);
     request->dst_end    = uct_cuda_end_gpu(options.dst);
     request->size       = size;
@@ -266,11 +269,12 @@ static double engine_launch(uct_cuda_mp_engine_t *engine, unsigned pair)
 {
     uct_cuda_mp_transfer_t *transfer;
     uct_cuda_mp_request_t request;
+    uct_cuda_mp_memory_t memory;
     double start, end;
 
-    request_fill(pair, options.size, &request);
+    request_fill(pair, options.size, &request, &memory);
     start = now();
-    if ((uct_cuda_mp_start(engine, &request, &transfer) != UCS_OK) ||
+    if ((uct_cuda_mp_start(engine, &request, &memory, &transfer) != UCS_OK) ||
         (transfer == NULL)) {
         die("the engine does not take the transfer");
     }
@@ -311,6 +315,7 @@ static void measure_left_alone(double *times)
 {
     uct_cuda_mp_transfer_t *transfer;
     uct_cuda_mp_request_t request;
+    uct_cuda_mp_memory_t memory;
     uct_cuda_mp_engine_t *engine;
     uct_cuda_mp_config_t config;
     const unsigned batch = 100;
@@ -326,13 +331,14 @@ static void measure_left_alone(double *times)
             continue;
         }
 
-        request_fill(0, sizes[s], &request);
+        request_fill(0, sizes[s], &request, &memory);
         for (i = 0; i < options.repeats; ++i) {
             start = now();
             for (j = 0; j < batch; ++j) {
                 transfer = NULL;
                 if (uct_cuda_mp_wants(engine, request.size)) {
-                    (void)uct_cuda_mp_start(engine, &request, &transfer);
+                    (void)uct_cuda_mp_start(engine, &request, &memory,
+                                            &transfer);
                     if (transfer != NULL) {
                         uct_cuda_mp_release(transfer);
                         s = 2;

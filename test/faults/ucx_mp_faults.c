@@ -376,24 +376,27 @@ carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
     const uct_cuda_end_t theirs      = uct_cuda_end_gpu(FAULTS_PEERS);
     uct_cuda_mp_transfer_t *transfer = NULL;
     uct_cuda_mp_request_t request    = {
+        .src_end     = (way == WAY_GET) ? theirs : ours,
+        .dst_end     = (way == WAY_GET) ? ours : theirs,
+        .size        = FAULTS_SIZE,
+        .remote      = theirs,
+        .is_mappable = true
+    };
+    uct_cuda_mp_memory_t memory      = {
         .src     = faults.ours, /* of the two pointers, a peer's is not */
         .dst     = faults.ours, /* looked at */
-        .src_end = (way == WAY_GET) ? theirs : ours,
-        .dst_end = (way == WAY_GET) ? ours : theirs,
-        .size    = FAULTS_SIZE,
-        .remote  = theirs,
         .map     = map,
         .map_arg = mapped
     };
     ucs_status_t status;
 
     if (way == WAY_LOCAL) {
-        request.dst     = faults.other;
+        memory.dst      = faults.other;
         request.dst_end = uct_cuda_end_gpu(FAULTS_OTHER);
         request.remote  = uct_cuda_end_none();
     }
 
-    status = uct_cuda_mp_start(engine, &request, &transfer);
+    status = uct_cuda_mp_start(engine, &request, &memory, &transfer);
     if (status != UCS_OK) {
         return END_ERROR;
     }

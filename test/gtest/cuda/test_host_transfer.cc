@@ -131,7 +131,7 @@ protected:
         EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
         EXPECT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         driver.questions = 0;
-        return uct_cuda_host_start(&request, &transfer, op);
+        return uct_cuda_host_start(NULL, &request, &transfer, op);
     }
 
     /* All of a copy, every byte looked at */

@@ -122,7 +122,6 @@ protected:
         request.host      = host;
         request.length    = size;
         request.to_gpu    = GetParam();
-        request.engine    = has_engine ? m_engine : NULL;
 
         copy.status = uct_cuda_queue_stream(&m_queue, 0, &stream);
         if (copy.status != UCS_OK) {
@@ -133,7 +132,8 @@ protected:
             return copy;
         }
         auto *transfer = new uct_cuda_host_transfer_t;
-        copy.status    = uct_cuda_host_start(&request, transfer, op);
+        copy.status    = uct_cuda_host_start(has_engine ? m_engine : NULL,
+                                             &request, transfer, op);
         if (copy.status != UCS_OK) {
             delete transfer;
             uct_cuda_op_put(op);

@@ -96,8 +96,12 @@ protected:
         }
     }
 
+    /* Both that a start takes */
+    struct request_t : uct_cuda_mp_request_t, uct_cuda_mp_memory_t {
+    };
+
     struct Transfer {
-        uct_cuda_mp_request_t  request;
+        request_t              request;
         uct_cuda_mp_transfer_t *transfer;
         ucs_status_t           status;
     };
@@ -130,13 +134,14 @@ protected:
         t.request.dst_end    = End(dst);
         t.request.size       = size;
         t.transfer           = NULL;
-        t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
+        t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                         &t.transfer);
         return t;
     }
 
     uct_cuda_mp_reason_t admit(End src, End dst, size_t size)
     {
-        uct_cuda_mp_request_t request = {};
+        request_t request = {};
 
         request.src_end = src;
         request.dst_end = dst;
@@ -153,7 +158,7 @@ protected:
     void expect_not_ours(int src, int dst)
     {
         uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
-        uct_cuda_mp_request_t request    = {};
+        request_t request    = {};
 
         request.src        = 4096;
         request.dst        = 1 << 30;
@@ -161,7 +166,8 @@ protected:
         request.dst_end    = End(dst);
         request.size       = 64 * MiB;
 
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &request,
+                                            &transfer));
         EXPECT_EQ(nullptr, transfer);
     }
 
@@ -403,7 +409,8 @@ TEST_P(test_engine, threads)
     for (int n = 0; n < 4; ++n) {
         threads.emplace_back([&, n] {
             for (Transfer &t : started[n]) {
-                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
+                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                         &t.transfer);
             }
             for (Transfer &t : started[n]) {
                 while (uct_cuda_mp_test(t.transfer) == UCS_INPROGRESS) {
@@ -457,7 +464,7 @@ protected:
      * used; checks the bytes if so. */
     bool exchange(Peer &peer, bool is_put, size_t size, bool with_map = true)
     {
-        uct_cuda_mp_request_t request = {};
+        request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
         uint8_t *local;
 
@@ -473,9 +480,11 @@ protected:
         request.dst_end                      = End(is_put ? 1 : 0);
         request.size                         = size;
         request.remote                       = End(1);
-        request.map                          = with_map ? Peer::map : NULL;
+        request.map                          = Peer::map;
+        request.is_mappable                  = with_map;
         request.map_arg                      = &peer;
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &request,
+                                            &transfer));
         if (!await_peer(transfer, local, peer.memory, size)) {
             return false;
         }
@@ -571,7 +580,7 @@ TEST_P(test_engine_remote, refused_in_the_local_context)
 TEST_P(test_engine, reasons)
 {
     uct_cuda_mp_thresholds_t thresholds = {};
-    uct_cuda_mp_request_t request       = {};
+    request_t request       = {};
 
     request.src_end = End(0);
     request.dst_end = End(1);
@@ -802,13 +811,15 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
     for (int i = 0; (i < 50) && !(at_the_end && on_the_way); ++i) {
         /* They are there when ours ends, and no longer when the next begins */
         usleep(5000);
-        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                         &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
         m_node->run_all();
         uint16_t counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
         await(t.transfer);
         uct_cuda_mp_single_end(other, counted);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &next));
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                            &next));
         uct_cuda_mp_release(t.transfer);
         at_the_end |= (next == nullptr);
         if (next != nullptr) {
@@ -818,7 +829,8 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
 
         /* They come and go while ours is on its way */
         usleep(5000);
-        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                         &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
         counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
         driver->cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
@@ -826,7 +838,8 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
             EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(t.transfer));
         }
         uct_cuda_mp_single_end(other, counted);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &next));
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                            &next));
         on_the_way          |= (next == nullptr);
         driver->cuEventQuery = query;
         if (next != nullptr) {
@@ -1312,7 +1325,8 @@ TEST_P(test_engine_start, threads)
             for (size_t i = (size_t)n; i < transfers.size(); i += 4) {
                 Transfer &t = transfers[i];
 
-                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.transfer);
+                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                         &t.transfer);
                 if (t.transfer != NULL) {
                     while (uct_cuda_mp_test(t.transfer) == UCS_INPROGRESS) {
                     }
@@ -1442,7 +1456,7 @@ protected:
     bool exchange(Peer &peer, bool is_put, size_t size,
                   const std::vector<size_t> &cuts = {})
     {
-        uct_cuda_mp_request_t request = {};
+        request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
         uint8_t *local;
 
@@ -1469,7 +1483,9 @@ protected:
         request.remote   = End(1);
         request.map      = Peer::map;
         request.map_arg  = &peer;
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &transfer));
+        request.is_mappable = true;
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &request,
+                                            &transfer));
         return await_peer(transfer, local, peer.memory, size);
     }
 
@@ -1762,7 +1778,8 @@ protected:
     {
         memset((void*)t.request.dst, 0, t.request.size);
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_mp_start(m_engine, &t.request, &t.transfer));
+                  uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                         &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
         wait(t);
     }

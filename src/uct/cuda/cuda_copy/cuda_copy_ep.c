@@ -243,17 +243,19 @@ static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
                                uct_cuda_op_t *op)
 {
     const uct_cuda_mp_request_t request = {
-        .src     = (CUdeviceptr)copy->src,
         .src_end = copy->from,
-        .dst     = (CUdeviceptr)copy->dst,
         .dst_end = copy->to,
         .size    = copy->length
+    };
+    uct_cuda_mp_memory_t memory         = {
+        .src = (CUdeviceptr)copy->src,
+        .dst = (CUdeviceptr)copy->dst
     };
     ucs_status_t status;
 
     if (copy->is_plain && uct_cuda_mp_wants(engine, copy->length) &&
-        uct_cuda_ctx_has_peer(copy->from_context, request.dst) &&
-        (uct_cuda_mp_op_start(engine, &request, op) == UCS_OK)) {
+        uct_cuda_ctx_has_peer(copy->from_context, memory.dst) &&
+        (uct_cuda_mp_op_start(engine, &request, &memory, op) == UCS_OK)) {
         return UCS_OK;
     }
 
@@ -284,13 +286,12 @@ static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
         .to_gpu    = to_gpu,
         .gpu_end   = to_gpu ? copy->to : copy->from,
         .may_split = copy->is_plain,
-        .engine    = engine,
         .gpu       = (CUdeviceptr)(to_gpu ? copy->dst : copy->src)
     };
     ucs_status_t status;
 
     op->arg = op->state;
-    status  = uct_cuda_host_start(&request, op->arg, op);
+    status  = uct_cuda_host_start(engine, &request, op->arg, op);
     if (status == UCS_OK) {
         op->done = host_done;
     }

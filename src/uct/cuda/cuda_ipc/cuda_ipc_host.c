@@ -30,15 +30,13 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_mp_engine_t *engine,
                                      uct_cuda_op_t *op)
 {
     const uct_cuda_ipc_rkey_t *rkey       = memory->rkey;
-    const bool may_split                  = (uct_cuda_ipc_multipath_map(rkey) !=
-                                             NULL);
+    const bool may_split = uct_cuda_ipc_multipath_may_map(rkey);
     const uct_cuda_host_request_t request = {
         .host       = local,
         .length     = length,
         .to_gpu     = to_gpu,
         .gpu_end    = rkey->gpu,
         .may_split  = may_split,
-        .engine     = engine,
         .map        = uct_cuda_ipc_peer_memory_map,
         .map_stream = uct_cuda_ipc_peer_memory_map_stream,
         .arg        = memory
@@ -46,7 +44,7 @@ ucs_status_t uct_cuda_ipc_host_start(uct_cuda_mp_engine_t *engine,
     state_t *state                        = op->arg;
     ucs_status_t status;
 
-    status = uct_cuda_host_start(&request, &state->transfer, op);
+    status = uct_cuda_host_start(engine, &request, &state->transfer, op);
     if (status != UCS_OK) {
         uct_cuda_ipc_peer_memory_put(memory);
         return status;

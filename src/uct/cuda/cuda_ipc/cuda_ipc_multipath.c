@@ -92,12 +92,9 @@ ucs_status_t uct_cuda_ipc_peer_memory_map_stream(void *arg, CUdeviceptr *ptr_p)
     return status;
 }
 
-uct_cuda_mp_map_func_t
-uct_cuda_ipc_multipath_map(const uct_cuda_ipc_rkey_t *rkey)
+bool uct_cuda_ipc_multipath_may_map(const uct_cuda_ipc_rkey_t *rkey)
 {
-    return (rkey->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) ?
-                   uct_cuda_ipc_peer_memory_map :
-                   NULL;
+    return rkey->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY;
 }
 
 ucs_status_t
@@ -105,23 +102,24 @@ uct_cuda_ipc_multipath_start(uct_cuda_mp_engine_t *engine,
                              uct_cuda_ipc_peer_memory_t *memory, void *local,
                              size_t length, bool is_put, uct_cuda_op_t *op)
 {
-    const uct_cuda_end_t peer           = memory->rkey->gpu;
+    const uct_cuda_ipc_rkey_t *rkey     = memory->rkey;
+    const bool is_mappable              = uct_cuda_ipc_multipath_may_map(rkey);
     const uct_cuda_end_t end            = uct_cuda_end_gpu(memory->device);
-    const uct_cuda_mp_map_func_t map    = uct_cuda_ipc_multipath_map(
-            memory->rkey);
     const uct_cuda_mp_request_t request = {
+        .src_end     = is_put ? end : rkey->gpu,
+        .dst_end     = is_put ? rkey->gpu : end,
+        .size        = length,
+        .remote      = rkey->gpu,
+        .is_mappable = is_mappable
+    };
+    uct_cuda_mp_memory_t buffers        = {
         .src     = (CUdeviceptr)local, /* of the two, the peer's ... */
         .dst     = (CUdeviceptr)local, /* ... does not matter */
-        .src_end = is_put ? end : peer,
-        .dst_end = is_put ? peer : end,
-        .size    = length,
-        .remote  = peer,
-        .map     = map,
+        .map     = uct_cuda_ipc_peer_memory_map,
         .map_arg = memory
     };
 
-    if ((uct_cuda_mp_admit(engine, &request) != UCT_CUDA_MP_ADMITTED) ||
-        (uct_cuda_mp_op_start(engine, &request, op) != UCS_OK)) {
+    if (uct_cuda_mp_op_start(engine, &request, &buffers, op) != UCS_OK) {
         uct_cuda_ipc_peer_memory_put(memory);
         return UCS_ERR_UNSUPPORTED;
     }

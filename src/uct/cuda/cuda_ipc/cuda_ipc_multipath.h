@@ -48,10 +48,9 @@ uct_cuda_ipc_peer_memory_map(void *arg, int device, CUdeviceptr *ptr_p);
 ucs_status_t uct_cuda_ipc_peer_memory_map_stream(void *arg, CUdeviceptr *ptr_p);
 
 
-/** That function, if it may be mapped once more for each relay, else NULL: only
- *  the owner's handle of legacy memory can be opened so often. */
-uct_cuda_mp_map_func_t
-uct_cuda_ipc_multipath_map(const uct_cuda_ipc_rkey_t *rkey);
+/** May it be mapped once more for each relay? Only the owner's handle of legacy
+ *  memory can be opened so often. */
+bool uct_cuda_ipc_multipath_may_map(const uct_cuda_ipc_rkey_t *rkey);
 
 
 /**

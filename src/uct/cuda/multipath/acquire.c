@@ -116,12 +116,11 @@ static bool constrain_staging(uct_cuda_mp_core_t *core)
 }
 
 /* Has the remote end mapped in the current context */
-static ucs_status_t map_here(uct_cuda_mp_core_t *core,
-                             const uct_cuda_mp_request_t *request, int device)
+static ucs_status_t map_here(uct_cuda_mp_memory_t *memory, int device)
 {
-    CUdeviceptr *mapped = &core->memory.mapped[device];
+    CUdeviceptr *mapped = &memory->mapped[device];
 
-    if (request->map(request->map_arg, device, mapped) == UCS_OK) {
+    if (memory->map(memory->map_arg, device, mapped) == UCS_OK) {
         return UCS_OK;
     }
 
@@ -131,17 +130,17 @@ static ucs_status_t map_here(uct_cuda_mp_core_t *core,
 
 /* ... for whom a step wants it in */
 static ucs_status_t map_in(uct_cuda_mp_core_t *core,
-                           const uct_cuda_mp_request_t *request, int device)
+                           uct_cuda_mp_memory_t *memory, int device)
 {
     ucs_status_t status;
 
-    if (core->memory.mapped[device] != 0) {
+    if (memory->mapped[device] != 0) {
         return UCS_OK;
     }
 
     status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(core->rsc, device));
     if (status == UCS_OK) {
-        status = map_here(core, request, device);
+        status = map_here(memory, device);
         uct_cuda_ctx_pop();
     }
 
@@ -151,19 +150,16 @@ static ucs_status_t map_in(uct_cuda_mp_core_t *core,
 /* The remote end in the context that the transport has made current, in which
  * a plain copy would need it, too */
 static bool
-map_local(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
+map_local(const uct_cuda_mp_plan_t *plan, uct_cuda_mp_memory_t *memory)
 {
-    const uct_cuda_mp_plan_t *plan = &core->plan;
-
     return uct_cuda_end_is_none(plan->remote) ||
            uct_cuda_mp_plan_is_host(plan) ||
-           (core->memory.mapped[plan->local] != 0) ||
-           (map_here(core, request, plan->local) == UCS_OK);
+           (memory->mapped[plan->local] != 0) ||
+           (map_here(memory, plan->local) == UCS_OK);
 }
 
 static ucs_status_t prepare(uct_cuda_mp_core_t *core,
-                            const uct_cuda_mp_request_t *request,
-                            unsigned *path_p)
+                            uct_cuda_mp_memory_t *memory, unsigned *path_p)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
     uct_cuda_end_t reader;
@@ -175,7 +171,7 @@ static ucs_status_t prepare(uct_cuda_mp_core_t *core,
         reader = uct_cuda_mp_rsc_remote_reader(plan, &plan->steps[i]);
         if (uct_cuda_end_is_gpu(reader)) {
             *path_p = plan->steps[i].path;
-            status  = map_in(core, request, uct_cuda_end_device(reader));
+            status  = map_in(core, memory, uct_cuda_end_device(reader));
         }
     }
 
@@ -183,13 +179,13 @@ static ucs_status_t prepare(uct_cuda_mp_core_t *core,
 }
 
 uct_cuda_mp_acquired_t
-uct_cuda_mp_acquire(uct_cuda_mp_core_t *core,
-                    const uct_cuda_mp_request_t *request, uint32_t *absent)
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
+                    uint32_t *absent)
 {
     ucs_status_t status = UCS_OK;
     unsigned failed;
 
-    if (!map_local(core, request)) {
+    if (!map_local(&core->plan, memory)) {
         return UCT_CUDA_MP_GIVE_UP;
     }
 
@@ -204,7 +200,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core,
     }
 
     if (status == UCS_OK) {
-        status = prepare(core, request, &failed);
+        status = prepare(core, memory, &failed);
     }
 
     if (status == UCS_OK) {

@@ -75,7 +75,7 @@ uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
     } else if (uct_cuda_end_equal(request->src_end, request->dst_end)) {
         return UCT_CUDA_MP_NO_SAME_END;
     } else if (!uct_cuda_end_is_none(request->remote) &&
-               (request->map == NULL)) {
+               !request->is_mappable) {
         return UCT_CUDA_MP_NO_MAPPING;
     } else if (request->size < thresholds->min_size) {
         return UCT_CUDA_MP_NO_SMALL;

@@ -63,8 +63,7 @@ typedef struct {
     bool                   was_alone; /**< The transfer before this one */
     uct_cuda_mp_tuning_t   *tuning; /**< Or NULL */
     uct_cuda_mp_load_t     load; /**< That the transfer being started meets */
-    uct_cuda_mp_memory_t   memory; /**< Of that transfer ... */
-    uct_cuda_mp_plan_t     plan; /**< ... and of it, or of its piece */
+    uct_cuda_mp_plan_t     plan; /**< Of that transfer, or of its piece */
 } uct_cuda_mp_core_t;
 
 
@@ -132,8 +131,8 @@ typedef enum {
  *                may be added.
  */
 uct_cuda_mp_acquired_t
-uct_cuda_mp_acquire(uct_cuda_mp_core_t *core,
-                    const uct_cuda_mp_request_t *request, uint32_t *absent);
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
+                    uint32_t *absent);
 
 
 END_C_DECLS

@@ -48,7 +48,8 @@ void uct_cuda_mp_executors_destroy(uct_cuda_mp_executors_t *executors)
 }
 
 ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
-                                          const uct_cuda_mp_work_t *work)
+                                          const uct_cuda_mp_work_t *work,
+                                          const uct_cuda_mp_memory_t *memory)
 {
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     uct_cuda_mp_executor_t *executor;
@@ -56,7 +57,7 @@ ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
 
     for (taken = 0; taken < UCT_CUDA_MP_NUM_EXECUTORS; ++taken) {
         executor = executors->list[taken];
-        status   = executor->ops->submit(executor, work);
+        status   = executor->ops->submit(executor, work, memory);
         if (status != UCS_ERR_NO_RESOURCE) {
             break;
         }

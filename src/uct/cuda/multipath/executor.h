@@ -45,7 +45,6 @@ typedef struct uct_cuda_mp_held {
 /** A plan to carry out. What it needs is there: uct_cuda_mp_rsc_prepare(). */
 typedef struct {
     const uct_cuda_mp_plan_t   *plan;
-    const uct_cuda_mp_memory_t *memory;
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_model_t  *model;
     bool                       is_alone; /**< No other transfer is likely to
@@ -66,14 +65,15 @@ struct uct_cuda_mp_executor_ops {
     void (*destroy)(uct_cuda_mp_executor_t *executor);
 
     /**
-     * Submit a plan's copies, without waiting for any of them.
+     * Submit a plan's copies of this memory, without waiting for any of them.
      *
      * @return UCS_OK; UCS_ERR_NO_RESOURCE: not this plan, not now, nothing is
      *         submitted; another error (logged): what has been submitted is
      *         waited for, and the transfer fails.
      */
     ucs_status_t (*submit)(uct_cuda_mp_executor_t *executor,
-                           const uct_cuda_mp_work_t *work);
+                           const uct_cuda_mp_work_t *work,
+                           const uct_cuda_mp_memory_t *memory);
 
     /** May be NULL. Another one has submitted what submit did not take: its
      *  copies are under way, and the thread has time. */
@@ -115,7 +115,8 @@ void uct_cuda_mp_executors_destroy(uct_cuda_mp_executors_t *executors);
 
 /** Have a plan carried out. UCS_OK or an error, as of an executor's submit. */
 ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
-                                          const uct_cuda_mp_work_t *work);
+                                          const uct_cuda_mp_work_t *work,
+                                          const uct_cuda_mp_memory_t *memory);
 
 
 /** What was held for a transfer that has ended is not needed any more. */

@@ -732,7 +732,8 @@ static ucs_status_t graph_launch(graphs_t *graphs,
 }
 
 static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
-                                  const uct_cuda_mp_work_t *work)
+                                  const uct_cuda_mp_work_t *work,
+                                  const uct_cuda_mp_memory_t *memory)
 {
     graphs_t *graphs            = (graphs_t*)executor;
     uct_cuda_mp_graph_key_t key = {
@@ -758,7 +759,7 @@ static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
         return status;
     }
 
-    set_addresses(graphs, work->plan, work->memory);
+    set_addresses(graphs, work->plan, memory);
     graph = graph_get(graphs, &key, threshold);
     if (graph == NULL) {
         status = UCS_ERR_NO_RESOURCE;

@@ -136,8 +136,9 @@ static void trace_step(uct_cuda_trace_copy_t *copy, CUstream stream,
 }
 
 static ucs_status_t submit_step(streams_t *streams,
-                                const uct_cuda_mp_work_t *work, unsigned number,
-                                int *current)
+                                const uct_cuda_mp_work_t *work,
+                                const uct_cuda_mp_memory_t *memory,
+                                unsigned number, int *current)
 {
     uct_cuda_mp_rsc_t *rsc         = streams->super.rsc;
     const uct_cuda_mp_plan_t *plan = work->plan;
@@ -161,12 +162,12 @@ static ucs_status_t submit_step(streams_t *streams,
         return status;
     }
 
-    uct_cuda_mp_rsc_addresses(rsc, plan, step, work->memory, &from, &to);
+    uct_cuda_mp_rsc_addresses(rsc, plan, step, memory, &from, &to);
     uct_cuda_mp_used_add(work->used, device, stream,
                          step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
     copy   = uct_cuda_trace_begin(stream);
-    status = (work->memory->num_boundaries > 0) ?
-                     submit_copies(step, work->memory, from, to, stream) :
+    status = (memory->num_boundaries > 0) ?
+                     submit_copies(step, memory, from, to, stream) :
                      UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,
                                    stream);
     trace_step(copy, stream, plan, step);
@@ -251,7 +252,8 @@ static void pass_slots(streams_t *streams, const uct_cuda_mp_plan_t *plan)
 }
 
 static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
-                                   const uct_cuda_mp_work_t *work)
+                                   const uct_cuda_mp_work_t *work,
+                                   const uct_cuda_mp_memory_t *memory)
 {
     streams_t *streams = (streams_t*)executor;
     int current        = work->plan->local;
@@ -265,7 +267,7 @@ static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
 
     mark_awaited(streams, work->plan);
     for (i = 0; (i < work->plan->num_steps) && (status == UCS_OK); ++i) {
-        status = submit_step(streams, work, i, &current);
+        status = submit_step(streams, work, memory, i, &current);
     }
 
     /* After a failure as well: what was recorded is recorded */

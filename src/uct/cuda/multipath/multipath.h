@@ -85,8 +85,7 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 /**
  * Would uct_cuda_mp_start() want this transfer, as things are? Few loads; any
  * thread. Between the sizes that gain behind others and those that gain alone,
- * it spares a lone transfer all of the rest. Of the request it reads ends,
- * size, remote and map.
+ * it spares a lone transfer all of the rest.
  *
  * @return UCT_CUDA_MP_ADMITTED, or why not. A plan may say no all the same.
  */
@@ -104,6 +103,7 @@ uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
  * which the remote memory is to be mapped. Never waits for a copy except to
  * clean up after a failure.
  *
+ * @param memory      Needed during the start only.
  * @param transfer_p  NULL with UCS_OK: one path is best (why is logged at debug
  *                    level), do it yourself. Nothing is mapped.
  * @return UCS_OK; UCS_ERR_NO_MEMORY or another error when setting up or
@@ -113,6 +113,7 @@ uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
  */
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
                                const uct_cuda_mp_request_t *request,
+                               uct_cuda_mp_memory_t *memory,
                                uct_cuda_mp_transfer_t **transfer_p);
 
 

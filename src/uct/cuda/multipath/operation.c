@@ -20,11 +20,12 @@ static void transfer_release(uct_cuda_op_t *op)
 
 ucs_status_t uct_cuda_mp_op_start(uct_cuda_mp_engine_t *engine,
                                   const uct_cuda_mp_request_t *request,
+                                  uct_cuda_mp_memory_t *memory,
                                   uct_cuda_op_t *op)
 {
     uct_cuda_mp_transfer_t *transfer;
 
-    if ((uct_cuda_mp_start(engine, request, &transfer) != UCS_OK) ||
+    if ((uct_cuda_mp_start(engine, request, memory, &transfer) != UCS_OK) ||
         (transfer == NULL)) {
         return UCS_ERR_UNSUPPORTED;
     }

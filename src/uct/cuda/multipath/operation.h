@@ -21,6 +21,7 @@ BEGIN_C_DECLS
  */
 ucs_status_t uct_cuda_mp_op_start(uct_cuda_mp_engine_t *engine,
                                   const uct_cuda_mp_request_t *request,
+                                  uct_cuda_mp_memory_t *memory,
                                   uct_cuda_op_t *op);
 
 

@@ -34,9 +34,24 @@ typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
                                                CUdeviceptr *ptr_p);
 
 
+/** A transfer, between two GPUs or between host memory and one: all that is
+ *  decided by. */
+typedef struct {
+    uct_cuda_end_t src_end; /**< A GPU, or host memory, which ... */
+    uct_cuda_end_t dst_end; /**< ... not both of them are */
+    size_t         size;    /**< Bytes */
+    uct_cuda_end_t remote;  /**< The one of them, or none, whose memory is
+                                 another process's. The other end is this
+                                 process's own. */
+    bool           is_mappable; /**< The remote end's memory may be mapped more
+                                     than once. Else it takes one path. */
+    int            host_numa;   /**< Node of host memory, UCT_CUDA_TOPO_NO_NUMA
+                                     if unknown. Counts for such memory only. */
+} uct_cuda_mp_request_t;
+
+
 /**
- * A transfer, between two GPUs or between host memory and one. Pointers must be
- * usable by copies of this process.
+ * Where its bytes are. Pointers must be usable by copies of this process.
  *
  * Host memory is page-locked for all contexts (CU_MEMHOSTREGISTER_PORTABLE or
  * the driver's own) and stays so until the transfer is released.
@@ -47,27 +62,19 @@ typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
  * a function, and no pointer, for memory of another process.
  */
 typedef struct {
-    CUdeviceptr    src;
-    CUdeviceptr    dst;
-    uct_cuda_end_t src_end;   /**< A GPU, or host memory, which ... */
-    uct_cuda_end_t dst_end;   /**< ... not both of them are */
-    size_t         size;      /**< Bytes */
-    /** The one of them, or none, whose memory is another process's. Its pointer
-     *  does not matter; the other end is this process's own. */
-    uct_cuda_end_t remote;
-    /** Of the remote end's memory. NULL: it is of a kind that cannot be mapped
-     *  more than once, and the transfer takes one path. */
-    uct_cuda_mp_map_func_t map;
-    void           *map_arg;
-    int            host_numa; /**< Node of host memory, UCT_CUDA_TOPO_NO_NUMA if
-                                   unknown. This and what follows counts for
-                                   such memory only. */
-    /** Where in it, in bytes and ascending, one registration ends and another
-     *  begins: the driver refuses a copy across. Needed during the start
-     *  only. */
-    unsigned       num_boundaries;
-    const size_t   *boundaries;
-} uct_cuda_mp_request_t;
+    CUdeviceptr            src; /**< The remote end's does not matter */
+    CUdeviceptr            dst;
+    uct_cuda_mp_map_func_t map; /**< Of a remote end */
+    void                   *map_arg;
+    /** Where in host memory, in bytes and ascending, one registration ends and
+     *  another begins: the driver refuses a copy across. */
+    unsigned               num_boundaries;
+    const size_t           *boundaries;
+    /** For the engine: the remote end in GPUs' contexts, or 0; and where the
+     *  plan's first byte is in the transfer */
+    CUdeviceptr            mapped[UCT_CUDA_MAX_GPUS];
+    size_t                 offset;
+} uct_cuda_mp_memory_t;
 
 
 /** Is one of the ends host memory? */
@@ -75,18 +82,6 @@ static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_request_t *ends)
 {
     return uct_cuda_mp_plan_ends_host(ends->src_end, ends->dst_end);
 }
-
-
-/** Where a transfer's bytes are, as its copies take them. */
-typedef struct {
-    CUdeviceptr  src; /**< The remote end's does not matter, it is ... */
-    CUdeviceptr  dst;
-    CUdeviceptr  mapped[UCT_CUDA_MAX_GPUS]; /**< ... here in GPUs' contexts, or
-                                                 0 */
-    size_t       offset; /**< Of the plan's first byte in the transfer */
-    unsigned     num_boundaries;
-    const size_t *boundaries; /**< As in the request */
-} uct_cuda_mp_memory_t;
 
 
 END_C_DECLS

@@ -12,6 +12,7 @@
 #include <ucs/sys/math.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 
 #define PIECE_ALIGN 4096ul
@@ -98,7 +99,7 @@ static void log_plan(const uct_cuda_mp_core_t *core)
  * the answer. */
 static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
                                       const uct_cuda_mp_request_t *request,
-                                      size_t size)
+                                      uct_cuda_mp_memory_t *memory, size_t size)
 {
     const uct_cuda_end_t src        = request->src_end;
     const uct_cuda_end_t dst        = request->dst_end;
@@ -118,7 +119,7 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
             break;
         }
 
-        acquired = uct_cuda_mp_acquire(core, request, &know.absent);
+        acquired = uct_cuda_mp_acquire(core, memory, &know.absent);
         if (acquired == UCT_CUDA_MP_GIVE_UP) {
             plan->num_paths = 0;
             plan->reason    = UCT_CUDA_MP_NO_RESOURCES;
@@ -131,12 +132,12 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
 
 /* ------------------------------------------------------------------ submit */
 
-static ucs_status_t
-submit_plan(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
+static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
+                                uct_cuda_mp_transfer_t *transfer,
+                                const uct_cuda_mp_memory_t *memory)
 {
     const uct_cuda_mp_work_t work = {
         .plan     = &core->plan,
-        .memory   = &core->memory,
         .config   = &core->config,
         .model    = uct_cuda_mp_tuning_model(core->tuning),
         .is_alone = transfer->is_alone && (core->plan.size == transfer->size),
@@ -152,22 +153,23 @@ submit_plan(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
     }
 #endif
 
-    return uct_cuda_mp_executors_submit(&core->executors, &work);
+    return uct_cuda_mp_executors_submit(&core->executors, &work, memory);
 }
 
 /* The last piece is smaller than the others: another plan, or one copy */
 static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
-                              const uct_cuda_mp_request_t *request, size_t size)
+                              const uct_cuda_mp_request_t *request,
+                              uct_cuda_mp_memory_t *memory, size_t size)
 {
     uint32_t absent = 0;
 
-    if (make_plan(core, request, size) == UCT_CUDA_MP_ADMITTED) {
+    if (make_plan(core, request, memory, size) == UCT_CUDA_MP_ADMITTED) {
         return UCS_OK;
     }
 
     uct_cuda_mp_plan_single(request->src_end, request->dst_end, request->remote,
                             size, &core->plan);
-    return (uct_cuda_mp_acquire(core, request, &absent) ==
+    return (uct_cuda_mp_acquire(core, memory, &absent) ==
             UCT_CUDA_MP_ACQUIRED) ?
                    UCS_OK :
                    UCS_ERR_NO_RESOURCE;
@@ -178,25 +180,25 @@ static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
 static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
                                   uct_cuda_mp_transfer_t *transfer,
                                   const uct_cuda_mp_request_t *request,
-                                  size_t piece)
+                                  uct_cuda_mp_memory_t *memory, size_t piece)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
-    size_t *offset                 = &core->memory.offset;
+    size_t *offset                 = &memory->offset;
     ucs_status_t status;
     size_t size;
 
     /* The first one has been planned already */
-    status              = submit_plan(core, transfer);
+    status              = submit_plan(core, transfer, memory);
     transfer->num_steps = plan->num_steps;
     for (*offset = plan->size; (status == UCS_OK) && (*offset < request->size);
          *offset += size) {
         size = ucs_min(request->size - *offset, piece);
         if (size != plan->size) {
-            status = plan_rest(core, request, size);
+            status = plan_rest(core, request, memory, size);
         }
 
         if (status == UCS_OK) {
-            status               = submit_plan(core, transfer);
+            status               = submit_plan(core, transfer, memory);
             transfer->num_steps += plan->num_steps;
         }
     }
@@ -206,7 +208,8 @@ static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
 
 static ucs_status_t submit(uct_cuda_mp_core_t *core,
                            uct_cuda_mp_transfer_t *transfer,
-                           const uct_cuda_mp_request_t *request, size_t piece)
+                           const uct_cuda_mp_request_t *request,
+                           uct_cuda_mp_memory_t *memory, size_t piece)
 {
     const bool is_alone = (core->active == NULL);
     ucs_status_t status;
@@ -220,7 +223,7 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
     transfer->is_alone = is_alone && core->was_alone;
     core->was_alone    = is_alone;
     uct_cuda_mp_flow_of_plan(&core->plan, request->size, &transfer->flow);
-    status = submit_pieces(core, transfer, request, piece);
+    status = submit_pieces(core, transfer, request, memory, piece);
     if (status == UCS_OK) {
         status = uct_cuda_mp_completion_record(core->rsc, transfer->local,
                                                &core->used,
@@ -257,26 +260,20 @@ static size_t piece_size(size_t size, size_t largest)
     return (piece > largest) ? largest : piece;
 }
 
-static uct_cuda_mp_reason_t admit(uct_cuda_mp_core_t *core,
-                                  const uct_cuda_mp_request_t *request)
+/* Before the first transfer nothing is known of the node. Returns whether this
+ * one is taken now that it is. */
+static bool
+learn(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
 {
-    uct_cuda_mp_reason_t reason;
-
-    reason = uct_cuda_mp_admit(&core->super, request);
-    if ((reason == UCT_CUDA_MP_ADMITTED) && !core->is_learned) {
-        if (!uct_cuda_mp_core_learn(core)) {
-            return UCT_CUDA_MP_NO_NODE;
-        }
-
-        reason = uct_cuda_mp_admit(&core->super, request);
-    }
-
-    return reason;
+    return core->is_learned ||
+           (uct_cuda_mp_core_learn(core) &&
+            (uct_cuda_mp_admit(&core->super, request) == UCT_CUDA_MP_ADMITTED));
 }
 
 /* The first piece: its size tells that of the others */
 static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
                                        const uct_cuda_mp_request_t *request,
+                                       uct_cuda_mp_memory_t *memory,
                                        size_t *piece_p)
 {
     const uct_cuda_end_t src = request->src_end;
@@ -291,7 +288,7 @@ static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
         /* Staging memory that turns out to be scarce makes pieces smaller */
         *piece_p = piece_size(request->size,
                               uct_cuda_mp_plan_max_size_of(&know));
-        reason   = make_plan(core, request, *piece_p);
+        reason   = make_plan(core, request, memory, *piece_p);
     } while (*piece_p > uct_cuda_mp_plan_max_size_of(&know));
 
     return reason;
@@ -299,21 +296,16 @@ static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
 
 static ucs_status_t
 start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
-      uct_cuda_mp_transfer_t **transfer_p)
+      uct_cuda_mp_memory_t *memory, uct_cuda_mp_transfer_t **transfer_p)
 {
-    const uct_cuda_mp_memory_t memory = {
-        .src            = request->src,
-        .dst            = request->dst,
-        .num_boundaries = request->num_boundaries,
-        .boundaries     = request->boundaries
-    };
     uct_cuda_mp_transfer_t *transfer;
     uct_cuda_mp_reason_t reason;
     ucs_status_t status;
     size_t piece;
 
-    core->memory = memory;
-    reason       = plan_first(core, request, &piece);
+    memset(memory->mapped, 0, sizeof(memory->mapped));
+    memory->offset = 0;
+    reason         = plan_first(core, request, memory, &piece);
     if (reason != UCT_CUDA_MP_ADMITTED) {
         uct_cuda_mp_log_one_path(request, reason);
         return UCS_OK;
@@ -324,7 +316,7 @@ start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = submit(core, transfer, request, piece);
+    status = submit(core, transfer, request, memory, piece);
     if (status != UCS_OK) {
         put_transfer(transfer);
         return status;
@@ -336,15 +328,20 @@ start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
 
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
                                const uct_cuda_mp_request_t *request,
+                               uct_cuda_mp_memory_t *memory,
                                uct_cuda_mp_transfer_t **transfer_p)
 {
     uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);
     ucs_status_t status      = UCS_OK;
 
     *transfer_p = NULL;
+    if (uct_cuda_mp_admit(super, request) != UCT_CUDA_MP_ADMITTED) {
+        return UCS_OK;
+    }
+
     pthread_mutex_lock(&core->lock);
-    if (admit(core, request) == UCT_CUDA_MP_ADMITTED) {
-        status = start(core, request, transfer_p);
+    if (learn(core, request)) {
+        status = start(core, request, memory, transfer_p);
     }
     pthread_mutex_unlock(&core->lock);
 

@@ -39,38 +39,42 @@ static int find_numa(const void *address)
                    UCT_CUDA_TOPO_NO_NUMA;
 }
 
-static bool start_engine(const uct_cuda_host_request_t *request,
+static bool start_engine(uct_cuda_mp_engine_t *engine,
+                         const uct_cuda_host_request_t *request,
                          const uct_cuda_host_pieces_t *pieces,
                          uct_cuda_op_t *op)
 {
     const CUdeviceptr host           = (CUdeviceptr)request->host;
+    const uct_cuda_end_t host_end    = uct_cuda_end_host();
+    const uct_cuda_end_t none        = uct_cuda_end_none();
     const bool is_own                = (request->map == NULL);
     const bool to_gpu                = request->to_gpu;
     uct_cuda_mp_request_t mp_request = {
-        .src      = to_gpu ? host : request->gpu,
-        .dst      = to_gpu ? request->gpu : host,
-        .src_end  = to_gpu ? uct_cuda_end_host() : request->gpu_end,
-        .dst_end  = to_gpu ? request->gpu_end : uct_cuda_end_host(),
-        .size     = request->length,
-        .remote   = is_own ? uct_cuda_end_none() : request->gpu_end,
-        .map      = request->map,
-        .map_arg  = request->arg,
+        .src_end     = to_gpu ? host_end : request->gpu_end,
+        .dst_end     = to_gpu ? request->gpu_end : host_end,
+        .size        = request->length,
+        .remote      = is_own ? none : request->gpu_end,
+        .is_mappable = request->may_split
+    };
+    uct_cuda_mp_memory_t memory      = {
+        .src            = to_gpu ? host : request->gpu,
+        .dst            = to_gpu ? request->gpu : host,
+        .map            = request->map,
+        .map_arg        = request->arg,
         .num_boundaries = pieces->count - 1,
         .boundaries     = pieces->ends
     };
 
-    if ((request->engine == NULL) || !pieces->is_locked ||
-        !request->may_split ||
+    if ((engine == NULL) || !pieces->is_locked || !request->may_split ||
         (is_own && (request->length < UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) ||
-        !uct_cuda_mp_wants_host(request->engine, request->length) ||
-        (uct_cuda_mp_admit(request->engine, &mp_request) !=
-         UCT_CUDA_MP_ADMITTED) ||
+        !uct_cuda_mp_wants_host(engine, request->length) ||
+        (uct_cuda_mp_admit(engine, &mp_request) != UCT_CUDA_MP_ADMITTED) ||
         (is_own && !is_gpu_memory(request))) {
         return false;
     }
 
     mp_request.host_numa = find_numa(request->host);
-    return uct_cuda_mp_op_start(request->engine, &mp_request, op) == UCS_OK;
+    return uct_cuda_mp_op_start(engine, &mp_request, &memory, op) == UCS_OK;
 }
 
 
@@ -142,20 +146,21 @@ static ucs_status_t submit(const uct_cuda_host_request_t *request,
 }
 
 /* Others of the node are to know what uses a link for long */
-static void count(const uct_cuda_host_request_t *request, uct_cuda_op_t *op)
+static void count(uct_cuda_mp_engine_t *engine,
+                  const uct_cuda_host_request_t *request, uct_cuda_op_t *op)
 {
     const uct_cuda_end_t host = uct_cuda_end_host();
 
-    if ((request->engine != NULL) &&
-        uct_cuda_mp_wants_host(request->engine, request->length)) {
-        uct_cuda_mp_op_count(request->engine,
+    if ((engine != NULL) && uct_cuda_mp_wants_host(engine, request->length)) {
+        uct_cuda_mp_op_count(engine,
                              request->to_gpu ? host : request->gpu_end,
                              request->to_gpu ? request->gpu_end : host,
                              request->length, op);
     }
 }
 
-static ucs_status_t start_single(const uct_cuda_host_request_t *request,
+static ucs_status_t start_single(uct_cuda_mp_engine_t *engine,
+                                 const uct_cuda_host_request_t *request,
                                  uct_cuda_host_transfer_t *transfer,
                                  uct_cuda_op_t *op)
 {
@@ -176,8 +181,8 @@ static ucs_status_t start_single(const uct_cuda_host_request_t *request,
         }
     }
 
-    if ((request->engine != NULL) && (pieces->pageable > 0)) {
-        uct_cuda_mp_share_cpus(request->engine);
+    if ((engine != NULL) && (pieces->pageable > 0)) {
+        uct_cuda_mp_share_cpus(engine);
     }
 
     if (start_threads(request, pieces, gpu, op)) {
@@ -189,7 +194,7 @@ static ucs_status_t start_single(const uct_cuda_host_request_t *request,
                                                  UCT_CUDA_HOST_BY_DRIVER;
     status        = submit(request, transfer, gpu, op->stream->cuda);
     if ((status == UCS_OK) && !is_own && pieces->is_locked) {
-        count(request, op);
+        count(engine, request, op);
     }
 
     return status;
@@ -206,7 +211,8 @@ static void give_back(uct_cuda_host_transfer_t *transfer)
     }
 }
 
-ucs_status_t uct_cuda_host_start(const uct_cuda_host_request_t *request,
+ucs_status_t uct_cuda_host_start(uct_cuda_mp_engine_t *engine,
+                                 const uct_cuda_host_request_t *request,
                                  uct_cuda_host_transfer_t *transfer,
                                  uct_cuda_op_t *op)
 {
@@ -230,10 +236,11 @@ ucs_status_t uct_cuda_host_start(const uct_cuda_host_request_t *request,
                                            request->length, request->to_gpu);
     }
 
-    if ((status == UCS_OK) && start_engine(request, &transfer->pieces, op)) {
+    if ((status == UCS_OK) &&
+        start_engine(engine, request, &transfer->pieces, op)) {
         transfer->way = UCT_CUDA_HOST_BY_ENGINE;
     } else if (status == UCS_OK) {
-        status = start_single(request, transfer, op);
+        status = start_single(engine, request, transfer, op);
     }
 
     if (status != UCS_OK) {

@@ -42,7 +42,6 @@ typedef struct {
     bool                   to_gpu;    /**< Else from it */
     uct_cuda_end_t         gpu_end;   /**< The GPU, or hidden */
     bool                   may_split; /**< Other GPUs can be let reach it */
-    uct_cuda_mp_engine_t   *engine;   /**< NULL: there is none */
 
     /** Of this process: its address */
     CUdeviceptr            gpu;
@@ -70,10 +69,12 @@ typedef struct {
  * carried out otherwise; the operation is to be posted then, and its done() to
  * end the transfer. What of the host memory is page-locked stays so until then.
  *
+ * @param engine  NULL: there is none.
  * @return UCS_OK, or an error after which nothing is under way and nothing is
  *         to be ended: UCS_ERR_NO_MEMORY, what mapping or the driver answered.
  */
-ucs_status_t uct_cuda_host_start(const uct_cuda_host_request_t *request,
+ucs_status_t uct_cuda_host_start(uct_cuda_mp_engine_t *engine,
+                                 const uct_cuda_host_request_t *request,
                                  uct_cuda_host_transfer_t *transfer,
                                  uct_cuda_op_t *op);
 
