@@ -68,6 +68,7 @@ uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo,
     request.is_in_place = is_in_place;
     request.algorithm   = algorithm;
     request.chunks      = chunks;
+    request.multipath   = UCT_CUDA_COLL_AUTO;
     for (unsigned rank = 0; rank < num_ranks; ++rank) {
         request.gpus[rank] = (int)rank % topo.num_gpus;
     }
@@ -84,6 +85,26 @@ std::string describe(const uct_cuda_coll_request_t &request)
            std::to_string(request.chunks) +
            (request.is_in_place ? ", in place" : "") + ", scratch " +
            std::to_string(request.max_scratch);
+}
+
+/** Eight GPUs, of which not all are peers: links of 24 and 48 GB/s. */
+uct_cuda_topo_t dgx1()
+{
+    static const int links[8][8] = {
+        {0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0},
+        {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
+        {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1},
+        {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0}
+    };
+    uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
+
+    for (int i = 0; i < 8; ++i) {
+        for (int j = 0; j < 8; ++j) {
+            topo.links[i][j].bandwidth = 24e9 * links[i][j];
+        }
+    }
+
+    return topo;
 }
 
 /** An addition that is neither commutative nor associative tells orders. */
@@ -210,11 +231,13 @@ protected:
     {
         static const int algorithms[] = {UCT_CUDA_COLL_AUTO,
                                          UCT_CUDA_COLL_ONE_KERNEL,
-                                         UCT_CUDA_COLL_FLAT};
+                                         UCT_CUDA_COLL_FLAT,
+                                         UCT_CUDA_COLL_HIERARCHICAL,
+                                         UCT_CUDA_COLL_RING};
         static const uint32_t elements[] = {1, 2, 4, 8, 12, 16};
         uct_cuda_coll_request_t request  = request_of(
                 topo, 1 + m_random() % 8, random_count(),
-                elements[m_random() % 6], algorithms[m_random() % 3],
+                elements[m_random() % 6], algorithms[m_random() % 5],
                 (m_random() % 2) ? UCT_CUDA_COLL_AUTO : 1 + m_random() % 16,
                 m_random() % 2);
 
@@ -222,6 +245,7 @@ protected:
             request.max_scratch = request.count * request.element / 8 + 65536;
         }
 
+        request.multipath = (int)(m_random() % 3) - 1;
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
             request.gpus[rank] = m_random() % topo.num_gpus;
         }
@@ -238,19 +262,33 @@ protected:
 TEST_F(CollPlan, whatever_is_asked_is_right)
 {
     const uct_cuda_topo_t nodes[] = {beluga(), hgx(), mesh_node(8, 24e9, 12e9),
-                                     two_sockets(72e9, 72e9, 41e9)};
+                                     two_sockets(72e9, 72e9, 41e9), dgx1()};
+    int num_plans[UCT_CUDA_COLL_ALGORITHM_LAST] = {};
 
     for (int i = 0; i < 400; ++i) {
-        uct_cuda_coll_request_t request = random_request(nodes[i % 4]);
+        uct_cuda_coll_request_t request = random_request(nodes[i % 5]);
+        ucs_status_t status;
         Plan plan;
 
-        ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
+        /* Not all GPUs of the last one can reach each other at once */
+        status = plan.make(request);
+        if ((i % 5 == 4) && (status == UCS_ERR_UNSUPPORTED)) {
+            continue;
+        }
+
+        ASSERT_EQ(UCS_OK, status) << describe(request);
         ASSERT_EQ("", plan.check()) << describe(request);
+        ++num_plans[plan.plan.algorithm];
         EXPECT_EQ(request.count * request.element, plan.plan.bytes);
         if (request.max_scratch > 0) {
             EXPECT_GE(request.max_scratch, plan.plan.scratch)
                     << describe(request);
         }
+    }
+
+    for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
+         ++algorithm) {
+        EXPECT_LT(20, num_plans[algorithm]) << algorithm;
     }
 }
 
@@ -285,16 +323,44 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
 /* Every wait is needed, and each that is left out is seen */
 TEST_F(CollPlan, a_wait_left_out_is_seen)
 {
-    const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
+    const uct_cuda_topo_t mesh = mesh_node(8, 24e9, 12e9);
+    const uct_cuda_topo_t mist = two_sockets(72e9, 72e9, 41e9);
+    const uct_cuda_topo_t cube = dgx1();
+    const struct {
+        const uct_cuda_topo_t     *topo;
+        unsigned                  num_ranks;
+        uct_cuda_coll_algorithm_t algorithm;
+        unsigned                  chunks;
+        bool                      kernels;
+    } cases[] = {
+        {&mesh, 2, UCT_CUDA_COLL_FLAT, 4, false},
+        {&mesh, 3, UCT_CUDA_COLL_FLAT, 3, false},
+        {&mesh, 8, UCT_CUDA_COLL_FLAT, 4, false},
+        {&mist, 4, UCT_CUDA_COLL_HIERARCHICAL, 4, false},
+        {&mist, 4, UCT_CUDA_COLL_HIERARCHICAL, 1, true},
+        {&cube, 8, UCT_CUDA_COLL_HIERARCHICAL, 3, false},
+        {&cube, 8, UCT_CUDA_COLL_HIERARCHICAL, 2, true},
+        {&mist, 4, UCT_CUDA_COLL_RING, 3, false}
+    };
 
-    for (unsigned num_ranks : {2u, 3u, 4u, 8u}) {
+    for (const auto &c : cases) {
         for (bool is_in_place : {false, true}) {
+            uct_cuda_coll_request_t request = request_of(
+                    *c.topo, c.num_ranks, 1 << 20, 4, UCT_CUDA_COLL_AUTO,
+                    UCT_CUDA_COLL_AUTO, is_in_place);
+            uct_cuda_coll_choice_t choice = {};
             Plan plan;
 
-            ASSERT_EQ(UCS_OK, plan.make(request_of(topo, num_ranks, 1 << 20, 4,
-                                                   UCT_CUDA_COLL_FLAT, 4,
-                                                   is_in_place)));
+            choice.algorithm = c.algorithm;
+            choice.chunks    = c.chunks;
+            choice.slices    = 1;
+            choice.depth     = 2;
+            choice.kernels   = c.kernels;
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_make_allreduce(&request, &choice,
+                                                           &plan.plan));
+            ASSERT_EQ("", plan.check()) << describe(request);
             ASSERT_GT(plan.plan.num_waits, 0u);
+
             for (uint32_t i = 0; i < plan.plan.num_steps; ++i) {
                 uct_cuda_coll_step_t &step = plan.plan.steps[i];
                 uint32_t *waits            = plan.plan.waits + step.waits;
@@ -303,8 +369,8 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
                     std::swap(waits[w], waits[step.num_waits - 1]);
                     --step.num_waits;
                     EXPECT_NE("", plan.check())
-                            << num_ranks << " ranks: step " << i << " after "
-                            << waits[step.num_waits];
+                            << describe(request) << ": step " << i
+                            << " without " << waits[step.num_waits];
                     ++step.num_waits;
                     std::swap(waits[w], waits[step.num_waits - 1]);
                 }

@@ -12,6 +12,9 @@
 /* Numbers of queues before they are made dense */
 #define MAX_NAMES 256
 
+/* Steps of plans whose waits are looked through; longer ones keep all */
+#define MAX_PRUNED 8192
+
 
 typedef struct {
     uint32_t wave;
@@ -141,12 +144,62 @@ static void number_queues(uct_cuda_coll_plan_t *plan)
     assert(plan->num_queues <= UCT_CUDA_COLL_MAX_QUEUES);
 }
 
+static bool is_in(const uint64_t *row, uint32_t step)
+{
+    return (row[step / 64] >> (step % 64)) & 1;
+}
+
+/* Leave out waits for what has ended anyway when another wait, or the queue's
+ * turn, is over: each costs an event. `before` has a row of bits a step: what
+ * has surely ended when it begins */
+static void prune(uct_cuda_coll_plan_t *plan, uint64_t *before, size_t row)
+{
+    uint32_t last[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
+    uct_cuda_coll_step_t *step;
+    uint32_t i, w, other, previous;
+    uint32_t *waits;
+    uint64_t *own;
+    size_t word;
+
+    memset(last, 0xff, sizeof(last));
+    for (i = 0; i < plan->num_steps; ++i) {
+        step                          = &plan->steps[i];
+        waits                         = plan->waits + step->waits;
+        own                           = before + i * row;
+        previous                      = last[step->rank][step->queue];
+        last[step->rank][step->queue] = i;
+
+        /* What is before any of those that it comes after */
+        for (w = 0; w <= step->num_waits; ++w) {
+            other = (w < step->num_waits) ? waits[w] : previous;
+            for (word = 0; (word < row) && (other != UINT32_MAX); ++word) {
+                own[word] |= before[other * row + word];
+            }
+        }
+
+        if (previous != UINT32_MAX) {
+            own[previous / 64] |= 1ull << (previous % 64);
+        }
+        for (w = 0; w < step->num_waits;) {
+            other = waits[w];
+            if (is_in(own, other)) {
+                waits[w] = waits[--step->num_waits];
+            } else {
+                own[other / 64] |= 1ull << (other % 64);
+                ++w;
+            }
+        }
+    }
+}
+
 ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
 {
     uct_cuda_coll_plan_t *plan  = builder->plan;
     const size_t count          = plan->num_steps;
+    const size_t row            = (count + 63) / 64;
     order_t *order              = calloc(count + 1, sizeof(*order));
     uct_cuda_coll_step_t *steps = calloc(count + 1, sizeof(*steps));
+    uint64_t *before;
     uint32_t i;
 
     if ((order == NULL) || (steps == NULL)) {
@@ -176,5 +229,16 @@ ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
     free(builder->waves);
     plan->steps = steps;
     number_queues(plan);
+
+    if (count <= MAX_PRUNED) {
+        before = calloc(count * row + 1, sizeof(*before));
+        if (before == NULL) {
+            uct_cuda_coll_plan_release(plan);
+            return UCS_ERR_NO_MEMORY;
+        }
+        prune(plan, before, row);
+        free(before);
+    }
+
     return UCS_OK;
 }

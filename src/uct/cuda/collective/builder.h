@@ -62,8 +62,8 @@ void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
 
 
 /**
- * Sort the steps by waves, and number each rank's queues from 0 on. No step may
- * wait for one of a later wave.
+ * Sort the steps by waves, number each rank's queues from 0 on, and leave out
+ * waits that others imply. No step may wait for one of a later wave.
  *
  * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released. Either way the
  *         builder holds nothing any more.

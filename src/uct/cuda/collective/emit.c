@@ -9,6 +9,8 @@
 #include <string.h>
 
 
+#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+
 /* Where slices and chunks begin, bytes: vector loads of kernels want the one,
  * copy engines like the other */
 #define ALIGN_SMALL 16
@@ -24,7 +26,10 @@
 /* Queues of a rank by what they are for */
 #define QUEUE_KERNELS    0
 #define QUEUE_FROM(_rank) (1 + (_rank))
-#define QUEUE_TO(_rank)   (1 + UCT_CUDA_COLL_MAX_RANKS + (_rank))
+#define QUEUE_TO(_rank)   (1 + MAX_RANKS + (_rank))
+
+
+typedef uct_cuda_coll_builder_t builder_t;
 
 
 /* One slice on its way */
@@ -34,8 +39,8 @@ typedef struct {
     uint64_t bytes;
     uint64_t chunk;       /* bytes of its chunks but the last */
     unsigned chunks;
-    unsigned depth[UCT_CUDA_COLL_MAX_RANKS]; /* in reductions: 0 is a leaf */
-    uint64_t slots[UCT_CUDA_COLL_MAX_RANKS]; /* in the parent's scratch */
+    unsigned depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
+    uint64_t slots[MAX_RANKS]; /* in the parent's scratch */
     uint64_t slot;        /* bytes of one */
 } slice_t;
 
@@ -70,59 +75,6 @@ static uint64_t cut(const uct_cuda_coll_data_t *data, double share)
     return ucs_min((uint64_t)(units * share + 0.5) * unit, total);
 }
 
-static void init_plan(const uct_cuda_coll_data_t *data,
-                      uct_cuda_coll_algorithm_t algorithm,
-                      uct_cuda_coll_plan_t *plan)
-{
-    memset(plan, 0, sizeof(*plan));
-    plan->algorithm   = (uint8_t)algorithm;
-    plan->num_ranks   = (uint8_t)data->num_ranks;
-    plan->is_in_place = data->is_in_place;
-    plan->element     = data->element;
-    plan->bytes       = data->count * data->element;
-    plan->chunks      = 1;
-}
-
-ucs_status_t uct_cuda_coll_emit_one_kernel(const uct_cuda_coll_data_t *data,
-                                           uct_cuda_coll_plan_t *plan)
-{
-    const unsigned num_ranks = data->num_ranks;
-    uct_cuda_coll_builder_t builder;
-    ucs_status_t status;
-    uint64_t begin, end;
-    unsigned rank, peer;
-
-    init_plan(data, UCT_CUDA_COLL_ONE_KERNEL, plan);
-    status = uct_cuda_coll_builder_init(&builder, plan, num_ranks,
-                                        2ul * num_ranks * num_ranks, 0);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    for (rank = 0; rank < num_ranks; ++rank) {
-        begin = cut(data, (double)rank / num_ranks);
-        end   = cut(data, (double)(rank + 1) / num_ranks);
-        if ((begin == end) || ((num_ranks == 1) && data->is_in_place)) {
-            continue;
-        }
-
-        uct_cuda_coll_builder_step(&builder,
-                                   (num_ranks == 1) ? UCT_CUDA_COLL_COPY :
-                                                      UCT_CUDA_COLL_REDUCE,
-                                   rank, QUEUE_KERNELS, end - begin, 0);
-        for (peer = 0; peer < num_ranks; ++peer) {
-            uct_cuda_coll_builder_source(&builder, peer, UCT_CUDA_COLL_SEND,
-                                         begin);
-        }
-        for (peer = 0; peer < num_ranks; ++peer) {
-            uct_cuda_coll_builder_destination(&builder, peer,
-                                              UCT_CUDA_COLL_RECV, begin);
-        }
-    }
-
-    return uct_cuda_coll_builder_finish(&builder);
-}
-
 static bool is_leaf(const slice_t *slice, unsigned rank)
 {
     return slice->depth[rank] == 0;
@@ -144,24 +96,43 @@ static void measure(slice_t *slice, unsigned num_ranks)
     }
 }
 
-/* Slices with their chunks, and where they are put in scratch */
-static void lay_out(const uct_cuda_coll_data_t *data,
-                    const uct_cuda_coll_trees_t *trees, unsigned chunks,
-                    slice_t *slices, uct_cuda_coll_plan_t *plan)
+/* Slots in the parents' scratch for what each rank sends there */
+static void lay_out_slots(slice_t *slice, unsigned num_ranks, uint64_t *used)
 {
-    uint64_t used[UCT_CUDA_COLL_MAX_RANKS] = {0};
-    const uint64_t unit                    = unit_of(data);
-    double share                           = 0;
-    slice_t *slice;
-    unsigned t, rank, parent;
+    unsigned rank, parent;
 
+    for (rank = 0; rank < num_ranks; ++rank) {
+        parent = slice->tree->in[rank];
+        if (parent != rank) {
+            slice->slots[rank] = used[parent];
+            used[parent]      += ucs_min(slice->chunks, SLOTS) * slice->slot;
+        }
+    }
+}
+
+/* The plan but for its steps: slices with their chunks, and scratch */
+static void lay_out(const uct_cuda_coll_data_t *data,
+                    const uct_cuda_coll_trees_t *trees, bool kernels,
+                    unsigned chunks, slice_t *slices,
+                    uct_cuda_coll_plan_t *plan)
+{
+    uint64_t used[MAX_RANKS] = {0};
+    const uint64_t unit      = unit_of(data);
+    slice_t *slice;
+    unsigned t, rank;
+
+    plan->algorithm   = (uint8_t)trees->algorithm;
+    plan->num_ranks   = (uint8_t)data->num_ranks;
+    plan->is_in_place = data->is_in_place;
+    plan->element     = data->element;
+    plan->bytes       = data->count * data->element;
+    plan->chunks      = 1;
+    plan->scratch     = 0;
     for (t = 0; t < trees->count; ++t) {
         slice         = &slices[t];
         slice->tree   = &trees->trees[t];
-        slice->offset = cut(data, share);
-        share        += slice->tree->weight;
-        slice->bytes  = ((t + 1 == trees->count) ? plan->bytes :
-                                                   cut(data, share)) -
+        slice->offset = cut(data, (double)t / trees->count);
+        slice->bytes  = cut(data, (double)(t + 1) / trees->count) -
                         slice->offset;
         slice->chunk  = round_up((slice->bytes + chunks - 1) / chunks, unit);
         slice->chunks = (slice->bytes == 0) ?
@@ -171,150 +142,240 @@ static void lay_out(const uct_cuda_coll_data_t *data,
         slice->slot   = round_up(ucs_min(slice->chunk, slice->bytes),
                                  SLOT_ALIGN);
         measure(slice, data->num_ranks);
-
-        for (rank = 0; rank < data->num_ranks; ++rank) {
-            if (rank != slice->tree->root) {
-                parent             = slice->tree->in[rank];
-                slice->slots[rank] = used[parent];
-                used[parent]      += ucs_min(slice->chunks, SLOTS) *
-                                     slice->slot;
-            }
+        if (!kernels) {
+            lay_out_slots(slice, data->num_ranks, used);
         }
-
         plan->chunks = ucs_max(plan->chunks, slice->chunks);
     }
 
-    plan->scratch = 0;
     for (rank = 0; rank < data->num_ranks; ++rank) {
         plan->scratch = ucs_max(plan->scratch, used[rank]);
     }
 }
 
-/* The steps of one chunk. `last` has the reductions of chunks before it whose
- * slots it takes, by rank; filled with its own */
-static void emit_in(uct_cuda_coll_builder_t *builder, const slice_t *slice,
-                    unsigned num_ranks, unsigned c, uint64_t bytes,
-                    uint32_t (*last)[UCT_CUDA_COLL_MAX_RANKS])
-{
-    const uint64_t offset = slice->offset + c * slice->chunk;
-    uint32_t *before      = last[c % SLOTS];
-    uint32_t reductions[UCT_CUDA_COLL_MAX_RANKS];
-    uint32_t pulls[UCT_CUDA_COLL_MAX_RANKS];
-    uint64_t scratch[UCT_CUDA_COLL_MAX_RANKS];
-    unsigned depth, rank, child;
+/* One chunk of a slice */
+typedef struct {
+    builder_t     *builder;
+    const slice_t *slice;
+    unsigned      num_ranks;
+    bool          kernels;
+    unsigned      index;  /* of the slice's */
+    uint64_t      offset;
+    uint64_t      bytes;
+    uint32_t      *slots; /* by rank: what reads the slots that it takes */
+    uint32_t      sums[MAX_RANKS]; /* steps that add ... */
+} chunk_t;
 
-    for (rank = 0; rank < num_ranks; ++rank) {
-        reductions[rank] = UCT_CUDA_COLL_NO_STEP;
-        scratch[rank]    = slice->slots[rank] + (c % SLOTS) * slice->slot;
+
+static bool is_child(const uint8_t *parents, unsigned child, unsigned rank)
+{
+    return (parents[child] == rank) && (child != rank);
+}
+
+/* Where a rank has what it hands on */
+static uct_cuda_coll_buffer_t buffer_of(const chunk_t *chunk, unsigned rank)
+{
+    return is_leaf(chunk->slice, rank) ? UCT_CUDA_COLL_SEND :
+                                         UCT_CUDA_COLL_RECV;
+}
+
+static unsigned wave_of(const chunk_t *chunk, unsigned level)
+{
+    return 2 * (level + chunk->index);
+}
+
+static uint64_t slot_of(const chunk_t *chunk, unsigned child)
+{
+    return chunk->slice->slots[child] +
+           (chunk->index % SLOTS) * chunk->slice->slot;
+}
+
+/* What the children have, into scratch */
+static void pull(chunk_t *chunk, unsigned rank, uint32_t *pulls)
+{
+    builder_t *builder = chunk->builder;
+    unsigned child;
+
+    for (child = 0; child < chunk->num_ranks; ++child) {
+        if (!is_child(chunk->slice->tree->in, child, rank)) {
+            continue;
+        }
+
+        pulls[child] = uct_cuda_coll_builder_step(
+                builder, UCT_CUDA_COLL_COPY, rank, QUEUE_FROM(child),
+                chunk->bytes, wave_of(chunk, chunk->slice->depth[rank] - 1));
+        uct_cuda_coll_builder_source(builder, child, buffer_of(chunk, child),
+                                     chunk->offset);
+        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_SCRATCH,
+                                          slot_of(chunk, child));
+        uct_cuda_coll_builder_wait(builder, chunk->sums[child]);
+        uct_cuda_coll_builder_wait(builder, chunk->slots[rank]);
     }
+}
+
+/* A rank's own and what the children have, in the order of ranks */
+static void add(chunk_t *chunk, unsigned rank, const uint32_t *pulls)
+{
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    builder_t *builder               = chunk->builder;
+    unsigned peer;
+
+    chunk->sums[rank] = uct_cuda_coll_builder_step(
+            builder, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS, chunk->bytes,
+            wave_of(chunk, chunk->slice->depth[rank]) - 1);
+    for (peer = 0; peer < chunk->num_ranks; ++peer) {
+        if (peer == rank) {
+            uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SEND,
+                                         chunk->offset);
+        } else if (is_child(tree->in, peer, rank) && chunk->kernels) {
+            uct_cuda_coll_builder_source(builder, peer, buffer_of(chunk, peer),
+                                         chunk->offset);
+            uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
+        } else if (is_child(tree->in, peer, rank)) {
+            uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
+                                         slot_of(chunk, peer));
+            uct_cuda_coll_builder_wait(builder, pulls[peer]);
+        }
+    }
+
+    for (peer = 0; peer < chunk->num_ranks; ++peer) {
+        if ((peer == rank) || (chunk->kernels && (rank == tree->root) &&
+                               is_child(tree->out, peer, rank))) {
+            uct_cuda_coll_builder_destination(builder, peer,
+                                              UCT_CUDA_COLL_RECV,
+                                              chunk->offset);
+        }
+    }
+}
+
+static void emit_in(chunk_t *chunk)
+{
+    const slice_t *slice = chunk->slice;
+    uint32_t pulls[MAX_RANKS];
+    unsigned depth, rank;
 
     for (depth = 1; depth <= slice->depth[slice->tree->root]; ++depth) {
-        for (rank = 0; rank < num_ranks; ++rank) {
-            if (slice->depth[rank] != depth) {
-                continue;
-            }
-
-            for (child = 0; child < num_ranks; ++child) {
-                if ((child == slice->tree->root) ||
-                    (slice->tree->in[child] != rank)) {
-                    continue;
+        for (rank = 0; rank < chunk->num_ranks; ++rank) {
+            if (slice->depth[rank] == depth) {
+                if (!chunk->kernels) {
+                    pull(chunk, rank, pulls);
                 }
-
-                pulls[child] = uct_cuda_coll_builder_step(
-                        builder, UCT_CUDA_COLL_COPY, rank, QUEUE_FROM(child),
-                        bytes, 2 * (depth - 1 + c));
-                uct_cuda_coll_builder_source(builder, child,
-                                             is_leaf(slice, child) ?
-                                                     UCT_CUDA_COLL_SEND :
-                                                     UCT_CUDA_COLL_RECV,
-                                             offset);
-                uct_cuda_coll_builder_destination(
-                        builder, rank, UCT_CUDA_COLL_SCRATCH, scratch[child]);
-                uct_cuda_coll_builder_wait(builder, reductions[child]);
-                uct_cuda_coll_builder_wait(builder, before[rank]);
+                add(chunk, rank, pulls);
             }
-
-            reductions[rank] = uct_cuda_coll_builder_step(
-                    builder, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS, bytes,
-                    2 * (depth + c) - 1);
-            for (child = 0; child < num_ranks; ++child) {
-                if (child == rank) {
-                    uct_cuda_coll_builder_source(
-                            builder, rank, UCT_CUDA_COLL_SEND, offset);
-                } else if ((child != slice->tree->root) &&
-                           (slice->tree->in[child] == rank)) {
-                    uct_cuda_coll_builder_source(builder, rank,
-                                                 UCT_CUDA_COLL_SCRATCH,
-                                                 scratch[child]);
-                    uct_cuda_coll_builder_wait(builder, pulls[child]);
-                }
-            }
-            uct_cuda_coll_builder_destination(builder, rank,
-                                              UCT_CUDA_COLL_RECV, offset);
         }
     }
-
-    memcpy(before, reductions, sizeof(reductions));
 }
 
-/* ... and out again, from the root's sum on */
-static void emit_out(uct_cuda_coll_builder_t *builder, const slice_t *slice,
-                     unsigned num_ranks, unsigned c, uint64_t bytes,
-                     uint32_t sum)
+/* To one rank by a copy engine, or to all children by a kernel: a copy that is
+ * a sum of one */
+static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
+                     uint32_t arrived)
 {
-    const unsigned root   = slice->tree->root;
-    const uint64_t offset = slice->offset + c * slice->chunk;
-    uint32_t arrived[UCT_CUDA_COLL_MAX_RANKS];
-    unsigned level[UCT_CUDA_COLL_MAX_RANKS];
-    unsigned known, rank, from, round;
+    const uint8_t *parents = chunk->slice->tree->out;
+    builder_t *builder     = chunk->builder;
+    uint32_t step;
+    unsigned rank;
 
-    memset(level, 0, sizeof(level));
-    arrived[root] = sum;
-    level[root]   = slice->depth[root];
-    known         = 1u << root;
-    for (round = 1; round < num_ranks; ++round) {
-        const unsigned before = known;
-
-        for (rank = 0; rank < num_ranks; ++rank) {
-            from = slice->tree->out[rank];
-            if ((known & (1u << rank)) || !(before & (1u << from))) {
-                continue;
-            }
-
-            arrived[rank] = uct_cuda_coll_builder_step(
-                    builder, UCT_CUDA_COLL_COPY, from, QUEUE_TO(rank), bytes,
-                    2 * (level[from] + c));
-            uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_RECV,
-                                         offset);
+    step = uct_cuda_coll_builder_step(
+            builder,
+            chunk->kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, from,
+            chunk->kernels ? QUEUE_KERNELS : QUEUE_TO(to), chunk->bytes,
+            wave_of(chunk, level));
+    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_RECV,
+                                 chunk->offset);
+    for (rank = 0; rank < chunk->num_ranks; ++rank) {
+        if ((rank == to) || (chunk->kernels && is_child(parents, rank, from))) {
             uct_cuda_coll_builder_destination(builder, rank,
-                                              UCT_CUDA_COLL_RECV, offset);
-            uct_cuda_coll_builder_wait(builder, arrived[from]);
-            level[rank] = level[from] + 1;
-            known      |= 1u << rank;
+                                              UCT_CUDA_COLL_RECV,
+                                              chunk->offset);
+        }
+    }
+    uct_cuda_coll_builder_wait(builder, arrived);
+    return step;
+}
+
+static void emit_out(chunk_t *chunk)
+{
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    uint32_t arrived[MAX_RANKS];
+    unsigned level[MAX_RANKS];
+    unsigned from, to, first, count = 0;
+    uint8_t queue[MAX_RANKS];
+    uint32_t step;
+
+    /* Ranks in the order in which they get it */
+    queue[count++]      = tree->root;
+    arrived[tree->root] = chunk->sums[tree->root];
+    level[tree->root]   = chunk->slice->depth[tree->root];
+    for (first = 0; first < count; ++first) {
+        from = queue[first];
+        step = UCT_CUDA_COLL_NO_STEP;
+        if (chunk->kernels && (from == tree->root)) {
+            step = chunk->sums[from]; /* has written to them */
+        }
+
+        for (to = 0; to < chunk->num_ranks; ++to) {
+            if (is_child(tree->out, to, from)) {
+                if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
+                    step = push(chunk, from, to, level[from], arrived[from]);
+                }
+                arrived[to]    = step;
+                level[to]      = level[from] + 1;
+                queue[count++] = (uint8_t)to;
+            }
         }
     }
 }
 
-ucs_status_t uct_cuda_coll_emit_trees(const uct_cuda_coll_data_t *data,
-                                      const uct_cuda_coll_trees_t *trees,
-                                      unsigned chunks, uint64_t max_scratch,
-                                      uct_cuda_coll_plan_t *plan)
+/* Nobody to add anything of */
+static void emit_alone(const uct_cuda_coll_data_t *data, builder_t *builder)
+{
+    if (!data->is_in_place && (data->count > 0)) {
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, 0, 0,
+                                   data->count * data->element, 0);
+        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_COLL_SEND, 0);
+        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_COLL_RECV, 0);
+    }
+}
+
+static void emit_chunk(builder_t *builder, const uct_cuda_coll_data_t *data,
+                       const slice_t *slice, bool kernels, unsigned index,
+                       uint32_t *slots)
+{
+    chunk_t chunk = {
+        .builder = builder, .slice = slice, .num_ranks = data->num_ranks,
+        .kernels = kernels, .index = index,
+        .offset = slice->offset + index * slice->chunk,
+        .bytes = ucs_min(slice->chunk, slice->bytes - index * slice->chunk),
+        .slots = slots
+    };
+
+    memset(chunk.sums, 0xff, sizeof(chunk.sums)); /* NO_STEP */
+    emit_in(&chunk);
+    emit_out(&chunk);
+    memcpy(slots, chunk.sums, sizeof(chunk.sums));
+}
+
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_data_t *data,
+                                const uct_cuda_coll_trees_t *trees,
+                                bool kernels, unsigned chunks,
+                                uint64_t max_scratch,
+                                uct_cuda_coll_plan_t *plan)
 {
     const size_t num_ranks = data->num_ranks;
     slice_t slices[UCT_CUDA_COLL_MAX_TREES];
-    uint32_t last[UCT_CUDA_COLL_MAX_TREES][SLOTS][UCT_CUDA_COLL_MAX_RANKS];
-    uct_cuda_coll_builder_t builder;
+    uint32_t slots[UCT_CUDA_COLL_MAX_TREES][SLOTS][MAX_RANKS];
+    builder_t builder;
     ucs_status_t status;
-    uint64_t bytes;
     size_t pieces;
     unsigned t, c;
 
-    init_plan(data, UCT_CUDA_COLL_FLAT, plan);
-    lay_out(data, trees, chunks, slices, plan);
+    memset(plan, 0, sizeof(*plan));
+    lay_out(data, trees, kernels, chunks, slices, plan);
     while ((plan->scratch > max_scratch) &&
            (chunks < UCT_CUDA_COLL_MAX_CHUNKS)) {
         chunks = ucs_min(2 * chunks, UCT_CUDA_COLL_MAX_CHUNKS);
-        lay_out(data, trees, chunks, slices, plan);
+        lay_out(data, trees, kernels, chunks, slices, plan);
     }
 
     if (plan->scratch > max_scratch) {
@@ -322,29 +383,28 @@ ucs_status_t uct_cuda_coll_emit_trees(const uct_cuda_coll_data_t *data,
         return UCS_ERR_NO_RESOURCE;
     }
 
-    /* Of a chunk: n - 1 pulls, as many pushes, and at most n - 1 sums, which
-     * have n - 1 sources from others and one each of their own */
+    /* Of a chunk: n - 1 pulls, as many pushes, and at most n sums, which have
+     * n - 1 sources from others and one each of their own */
     pieces = trees->count * (size_t)plan->chunks;
     status = uct_cuda_coll_builder_init(&builder, plan, pieces * 3 * num_ranks,
-                                        pieces * 7 * num_ranks,
+                                        pieces * 8 * num_ranks,
                                         pieces * 4 * num_ranks);
     if (status != UCS_OK) {
         return status;
     }
 
-    memset(last, 0xff, sizeof(last)); /* NO_STEP */
-    for (c = 0; c < plan->chunks; ++c) {
+    memset(slots, 0xff, sizeof(slots)); /* NO_STEP */
+    for (c = 0; (c < plan->chunks) && (num_ranks > 1); ++c) {
         for (t = 0; t < trees->count; ++t) {
-            if (c >= slices[t].chunks) {
-                continue;
+            if (c < slices[t].chunks) {
+                emit_chunk(&builder, data, &slices[t], kernels, c,
+                           slots[t][c % SLOTS]);
             }
-
-            bytes = ucs_min(slices[t].chunk,
-                            slices[t].bytes - c * slices[t].chunk);
-            emit_in(&builder, &slices[t], data->num_ranks, c, bytes, last[t]);
-            emit_out(&builder, &slices[t], data->num_ranks, c, bytes,
-                     last[t][c % SLOTS][slices[t].tree->root]);
         }
+    }
+
+    if (num_ranks == 1) {
+        emit_alone(data, &builder);
     }
 
     return uct_cuda_coll_builder_finish(&builder);

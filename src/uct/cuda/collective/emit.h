@@ -24,35 +24,31 @@ typedef struct {
 
 
 /**
- * Each rank's kernel reads its slice from all ranks, adds in the order of
- * ranks, and writes it to all of them. A slice is read and written by one
- * kernel alone, so that in place needs no waits either.
+ * A plan along trees.
  *
- * @return UCS_OK or UCS_ERR_NO_MEMORY, the plan zeroed.
- */
-ucs_status_t uct_cuda_coll_emit_one_kernel(const uct_cuda_coll_data_t *data,
-                                           uct_cuda_coll_plan_t *plan);
-
-
-/**
- * Copy engines and adding kernels along trees, in chunks.
+ * Along a slice's first tree a rank adds what its children have to what it has
+ * itself, in the order of ranks, and leaves the sum in its receive buffer for
+ * the next one. What has come together at the root goes out along the second
+ * tree. All of a chunk's inputs are in the root's sum, so that what it
+ * overwrites is needed by nobody any more.
  *
- * Along a slice's first tree a rank pulls what its children have, each into
- * scratch, adds it to what it has itself in the order of ranks, and leaves the
- * sum in its receive buffer for the next one to pull. What has arrived at the
- * root is pushed along the second tree. All of a chunk's inputs are in the
- * root's sum, so that pushing it overwrites none that is still needed.
+ * With copy engines a rank pulls what its children have into scratch, and its
+ * kernel adds that; it pushes the sum on. Without, its kernel reads what the
+ * children have, and writes to them: of stars that is one kernel a rank, which
+ * waits for nothing.
  *
+ * @param kernels      Kernels alone.
  * @param chunks       Pieces of each slice, from 1 on; slices too short for so
  *                     many have fewer.
  * @param max_scratch  Bytes a rank: more chunks if they need more.
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
  *         makes do with @a max_scratch. The plan is zeroed then.
  */
-ucs_status_t uct_cuda_coll_emit_trees(const uct_cuda_coll_data_t *data,
-                                      const uct_cuda_coll_trees_t *trees,
-                                      unsigned chunks, uint64_t max_scratch,
-                                      uct_cuda_coll_plan_t *plan);
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_data_t *data,
+                                const uct_cuda_coll_trees_t *trees,
+                                bool kernels, unsigned chunks,
+                                uint64_t max_scratch,
+                                uct_cuda_coll_plan_t *plan);
 
 
 END_C_DECLS

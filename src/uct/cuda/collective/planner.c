@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithm, and in how many chunks. */
+/* Which algorithm, and in how many chunks: what can be done is put to the
+ * model, and the least time wins. */
 #include <uct/cuda/collective/planner.h>
 
 #include <uct/cuda/collective/emit.h>
+#include <uct/cuda/collective/links.h>
+#include <uct/cuda/collective/trees.h>
+#include <ucs/sys/math.h>
 
+#include <float.h>
 #include <string.h>
 
 
@@ -12,13 +17,39 @@
 
 #define MAX_ELEMENT 64
 
-/* Until the model chooses: from where on copy engines are quicker, bytes; what
- * was quicker on two H200 */
-#define MIN_FLAT     (160ul << 20)
-#define FLAT_CHUNKS  2
+/* Chunks that are tried are not smaller than this, bytes, nor are plans longer
+ * than that many steps, unless one chunk has more */
+#define MIN_CHUNK (128ul << 10)
+#define MAX_STEPS 3000
+
+/* Less than so many times faster than what was tried before is no reason to do
+ * something with more steps */
+#define MIN_GAIN 1.01
+
+/* ... or over several paths, which others may be using */
+#define MIN_GAIN_MULTIPATH 1.02
+
+/* Copies below do not take several paths, bytes */
+#define MIN_MULTIPATH (4ul << 20)
 
 
-static ucs_status_t check(const uct_cuda_coll_request_t *request)
+typedef uct_cuda_coll_request_t request_t;
+typedef uct_cuda_coll_choice_t  choice_t;
+
+
+typedef struct {
+    const request_t             *request;
+    const uct_cuda_coll_model_t *model;
+    uct_cuda_coll_data_t        data;
+    uct_cuda_coll_ranks_t       ranks;
+    uint64_t                    scratch; /* bytes a rank at most */
+    bool                        are_all_peers;
+    choice_t                    best;    /* seconds 0: none yet */
+    ucs_status_t                status;  /* why there is none */
+} planner_t;
+
+
+static ucs_status_t check(const request_t *request)
 {
     unsigned rank;
 
@@ -29,7 +60,9 @@ static ucs_status_t check(const uct_cuda_coll_request_t *request)
         (request->algorithm < UCT_CUDA_COLL_AUTO) ||
         (request->algorithm >= UCT_CUDA_COLL_ALGORITHM_LAST) ||
         (request->chunks == 0) || (request->chunks < UCT_CUDA_COLL_AUTO) ||
-        (request->chunks > UCT_CUDA_COLL_MAX_CHUNKS)) {
+        (request->chunks > UCT_CUDA_COLL_MAX_CHUNKS) ||
+        (request->multipath < UCT_CUDA_COLL_AUTO) ||
+        (request->multipath > 1)) {
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -43,8 +76,7 @@ static ucs_status_t check(const uct_cuda_coll_request_t *request)
     return UCS_OK;
 }
 
-static bool are_peers(const uct_cuda_coll_request_t *request, unsigned a,
-                      unsigned b)
+static bool are_peers(const request_t *request, unsigned a, unsigned b)
 {
     const int from = request->gpus[a];
     const int to   = request->gpus[b];
@@ -53,8 +85,7 @@ static bool are_peers(const uct_cuda_coll_request_t *request, unsigned a,
                             (request->topo->links[to][from].bandwidth > 0));
 }
 
-/* Is every rank's GPU a peer of every other's? */
-static bool are_all_peers(const uct_cuda_coll_request_t *request)
+static bool are_all_peers(const request_t *request)
 {
     unsigned a, b;
 
@@ -69,49 +100,326 @@ static bool are_all_peers(const uct_cuda_coll_request_t *request)
     return true;
 }
 
-ucs_status_t
-uct_cuda_coll_plan_allreduce(const uct_cuda_coll_request_t *request,
-                             uct_cuda_coll_plan_t *plan)
+static ucs_status_t init(planner_t *planner, const request_t *request)
 {
-    const uct_cuda_coll_data_t data = {
-        .num_ranks = request->num_ranks, .count = request->count,
-        .element = request->element, .is_in_place = request->is_in_place
-    };
-    const uint64_t scratch = (request->max_scratch == 0) ? UINT64_MAX :
-                                                           request->max_scratch;
-    int algorithm          = request->algorithm;
-    uct_cuda_coll_trees_t trees;
-    ucs_status_t status;
+    const ucs_status_t status = check(request);
 
-    memset(plan, 0, sizeof(*plan));
-    status = check(request);
+    memset(planner, 0, sizeof(*planner));
     if (status != UCS_OK) {
         return status;
     }
 
-    if (!are_all_peers(request)) {
+    planner->request = request;
+    planner->model   = (request->model == NULL) ? &uct_cuda_coll_model_builtin :
+                                                  request->model;
+    planner->data.num_ranks   = request->num_ranks;
+    planner->data.count       = request->count;
+    planner->data.element     = request->element;
+    planner->data.is_in_place = request->is_in_place;
+    planner->ranks.topo       = request->topo;
+    planner->ranks.num_ranks  = request->num_ranks;
+    planner->ranks.gpus       = request->gpus;
+    planner->ranks.memory     = planner->model->memory;
+    planner->scratch          = (request->max_scratch == 0) ?
+                                        UINT64_MAX :
+                                        request->max_scratch;
+    planner->are_all_peers    = are_all_peers(request);
+    planner->status           = UCS_ERR_UNSUPPORTED;
+    return UCS_OK;
+}
+
+
+/* ------------------------------------------------------------------- plans */
+
+static bool make_trees(const planner_t *planner, const choice_t *choice,
+                       uct_cuda_coll_trees_t *trees)
+{
+    switch (choice->algorithm) {
+    case UCT_CUDA_COLL_ONE_KERNEL:
+    case UCT_CUDA_COLL_FLAT:
+        uct_cuda_coll_trees_flat(planner->data.num_ranks, trees);
+        trees->algorithm = choice->algorithm;
+        return planner->are_all_peers;
+    case UCT_CUDA_COLL_HIERARCHICAL:
+        return (choice->slices > 0) &&
+               (choice->slices * planner->data.num_ranks <=
+                UCT_CUDA_COLL_MAX_TREES) &&
+               uct_cuda_coll_trees_pack(&planner->ranks, choice->slices,
+                                        choice->depth, trees);
+    case UCT_CUDA_COLL_RING:
+        return uct_cuda_coll_trees_ring(&planner->ranks, trees);
+    default:
+        return false;
+    }
+}
+
+/* Do a copy's link and its way over the host share nothing? */
+static bool has_other_path(const planner_t *planner, int from, int to)
+{
+    uct_cuda_coll_way_t direct, host;
+    unsigned i, j;
+
+    uct_cuda_coll_links_direct(planner->request->topo, from, to, &direct);
+    uct_cuda_coll_links_host(planner->request->topo, from, to, &host);
+    for (i = 0; i < direct.count; ++i) {
+        for (j = 0; j < host.count; ++j) {
+            if (direct.resources[i] == host.resources[j]) {
+                return false;
+            }
+        }
+    }
+
+    return (from != to) && (host.count > 0);
+}
+
+static void mark_multipath(const planner_t *planner, uct_cuda_coll_plan_t *plan)
+{
+    const int *gpus = planner->request->gpus;
+    uct_cuda_coll_step_t *step;
+    uint32_t i;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        step = &plan->steps[i];
+        if ((step->type == UCT_CUDA_COLL_COPY) &&
+            (step->bytes >= MIN_MULTIPATH)) {
+            step->multipath = has_other_path(
+                    planner,
+                    gpus[uct_cuda_coll_step_sources(plan, step)->rank],
+                    gpus[uct_cuda_coll_step_destinations(plan, step)->rank]);
+        }
+    }
+}
+
+/* The plan of a choice whose trees are known */
+static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
+                         const uct_cuda_coll_trees_t *trees,
+                         uct_cuda_coll_plan_t *plan)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_coll_emit(&planner->data, trees, choice->kernels,
+                                choice->chunks, planner->scratch, plan);
+    if ((status == UCS_OK) && choice->multipath) {
+        mark_multipath(planner, plan);
+    }
+
+    return status;
+}
+
+ucs_status_t uct_cuda_coll_make_allreduce(const request_t *request,
+                                          const choice_t *choice,
+                                          uct_cuda_coll_plan_t *plan)
+{
+    uct_cuda_coll_trees_t trees;
+    ucs_status_t status;
+    planner_t planner;
+
+    memset(plan, 0, sizeof(*plan));
+    status = init(&planner, request);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (!make_trees(&planner, choice, &trees)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (algorithm == UCT_CUDA_COLL_AUTO) {
-        algorithm = (data.count * data.element < MIN_FLAT) ?
-                            UCT_CUDA_COLL_ONE_KERNEL :
-                            UCT_CUDA_COLL_FLAT;
+    status = emit(&planner, choice, &trees, plan);
+    if (status == UCS_OK) {
+        plan->seconds = choice->seconds;
     }
 
-    if ((algorithm == UCT_CUDA_COLL_ONE_KERNEL) || (data.num_ranks == 1)) {
-        return uct_cuda_coll_emit_one_kernel(&data, plan);
+    return status;
+}
+
+
+/* ------------------------------------------------------------------ choice */
+
+/* Put one choice to the model. @return Its seconds; DBL_MAX: it cannot be */
+static double try_choice(planner_t *planner, choice_t choice,
+                         const uct_cuda_coll_trees_t *trees, double min_gain,
+                         uint32_t *num_steps_p)
+{
+    uct_cuda_coll_plan_t plan;
+    ucs_status_t status;
+    double seconds = DBL_MAX;
+
+    status = emit(planner, &choice, trees, &plan);
+    if (status == UCS_OK) {
+        status = uct_cuda_coll_cost(&plan, planner->request->topo,
+                                    planner->request->gpus, planner->model,
+                                    &seconds);
+        *num_steps_p = plan.num_steps;
+        uct_cuda_coll_plan_release(&plan);
     }
 
-    if (algorithm != UCT_CUDA_COLL_FLAT) {
-        return UCS_ERR_UNSUPPORTED;
+    if (status != UCS_OK) {
+        /* Not enough of something says more than "not on this node" */
+        planner->status = (planner->status == UCS_ERR_UNSUPPORTED) ?
+                                  status :
+                                  planner->status;
+        return DBL_MAX;
     }
 
-    uct_cuda_coll_trees_flat(data.num_ranks, &trees);
-    return uct_cuda_coll_emit_trees(
-            &data, &trees,
-            (request->chunks == UCT_CUDA_COLL_AUTO) ?
-                    FLAT_CHUNKS :
-                    (unsigned)request->chunks,
-            scratch, plan);
+    choice.seconds = seconds;
+    if ((planner->best.seconds == 0) ||
+        (seconds * min_gain < planner->best.seconds)) {
+        planner->best = choice;
+    }
+
+    return seconds;
+}
+
+/* In ever more chunks, until that is no use any more */
+static void try_chunks(planner_t *planner, choice_t choice,
+                       const uct_cuda_coll_trees_t *trees)
+{
+    const request_t *request = planner->request;
+    const double bytes       = (double)request->count * request->element;
+    const unsigned most      = choice.kernels ? 1 : UCT_CUDA_COLL_MAX_CHUNKS;
+    double before            = DBL_MAX;
+    uint32_t num_steps       = 0;
+    double seconds;
+
+    if (request->chunks != UCT_CUDA_COLL_AUTO) {
+        choice.chunks = (unsigned)request->chunks;
+        try_choice(planner, choice, trees, MIN_GAIN, &num_steps);
+        return;
+    }
+
+    for (choice.chunks = 1;
+         (choice.chunks <= most) && (num_steps * 2 <= MAX_STEPS) &&
+         ((choice.chunks == 1) ||
+          (bytes >= (double)MIN_CHUNK * trees->count * choice.chunks));
+         choice.chunks *= 2) {
+        seconds = try_choice(planner, choice, trees, MIN_GAIN, &num_steps);
+        if ((seconds == DBL_MAX) || (seconds > before)) {
+            break;
+        }
+        before = seconds;
+    }
+}
+
+static void try_trees(planner_t *planner, const choice_t *choice)
+{
+    const request_t *request           = planner->request;
+    const uct_cuda_coll_model_t *model = planner->model;
+    const double bytes                 = (double)request->count *
+                         request->element;
+    uct_cuda_coll_trees_t trees;
+    double least;
+
+    if (((request->algorithm != UCT_CUDA_COLL_AUTO) &&
+         (request->algorithm != (int)choice->algorithm) &&
+         (request->num_ranks > 1)) ||
+        !make_trees(planner, choice, &trees)) {
+        return;
+    }
+
+    /* A kernel, two copies, and the fullest link */
+    least = model->begin + model->end + model->submit +
+            (choice->kernels ? 1 : 3) * model->start +
+            bytes * uct_cuda_coll_trees_load(&planner->ranks, &trees) /
+                    (choice->kernels ? model->kernel_rate : model->copy_rate);
+    if ((planner->best.seconds == 0) ||
+        (least * MIN_GAIN < planner->best.seconds)) {
+        try_chunks(planner, *choice, &trees);
+    }
+}
+
+static void try_hierarchical(planner_t *planner, bool kernels)
+{
+    static const unsigned slices[] = {1, 2, 4};
+    choice_t choice = {
+        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .kernels = kernels
+    };
+    unsigned i;
+
+    for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
+        for (choice.depth = 2; choice.depth <= 3; ++choice.depth) {
+            choice.slices = slices[i];
+            try_trees(planner, &choice);
+        }
+    }
+}
+
+/* The best with copies over several paths, in as many chunks or nearly so */
+static void try_multipath(planner_t *planner)
+{
+    const request_t *request = planner->request;
+    const double min_gain    = (request->multipath == 1) ? 0 :
+                                                           MIN_GAIN_MULTIPATH;
+    const choice_t single    = planner->best;
+    choice_t choice          = single;
+    uct_cuda_coll_trees_t trees;
+    uint32_t num_steps;
+
+    if (single.kernels || (request->num_ranks == 1) ||
+        !make_trees(planner, &single, &trees)) {
+        return;
+    }
+
+    choice.multipath = true;
+    if (request->multipath == 1) {
+        planner->best.seconds = 0; /* the best of those that have it */
+    }
+
+    try_choice(planner, choice, &trees, min_gain, &num_steps);
+    if (request->chunks == UCT_CUDA_COLL_AUTO) {
+        choice.chunks = ucs_max(single.chunks / 2, 1);
+        try_choice(planner, choice, &trees, MIN_GAIN, &num_steps);
+        choice.chunks = single.chunks * 2;
+        try_choice(planner, choice, &trees, MIN_GAIN, &num_steps);
+    }
+}
+
+ucs_status_t uct_cuda_coll_choose_allreduce(const request_t *request,
+                                            choice_t *choice_p)
+{
+    choice_t choice = {
+        .algorithm = UCT_CUDA_COLL_ONE_KERNEL, .chunks = 1, .kernels = true
+    };
+    ucs_status_t status;
+    planner_t planner;
+
+    memset(choice_p, 0, sizeof(*choice_p));
+    status = init(&planner, request);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    try_trees(&planner, &choice);
+    if (request->num_ranks > 1) {
+        try_hierarchical(&planner, true);
+        choice.algorithm = UCT_CUDA_COLL_FLAT;
+        choice.kernels   = false;
+        try_trees(&planner, &choice);
+        try_hierarchical(&planner, false);
+        choice.algorithm = UCT_CUDA_COLL_RING;
+        try_trees(&planner, &choice);
+    }
+
+    if (planner.best.seconds == 0) {
+        return planner.status;
+    }
+
+    if (request->multipath != 0) {
+        try_multipath(&planner);
+    }
+
+    *choice_p = planner.best;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_coll_plan_allreduce(const request_t *request,
+                                          uct_cuda_coll_plan_t *plan)
+{
+    choice_t choice;
+    ucs_status_t status;
+
+    memset(plan, 0, sizeof(*plan));
+    status = uct_cuda_coll_choose_allreduce(request, &choice);
+    return (status == UCS_OK) ?
+                   uct_cuda_coll_make_allreduce(request, &choice, plan) :
+                   status;
 }

@@ -9,6 +9,7 @@
 
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/collective/cost.h>
 #include <uct/cuda/collective/plan.h>
 
 BEGIN_C_DECLS
@@ -16,6 +17,19 @@ BEGIN_C_DECLS
 
 /** "The planner decides". */
 #define UCT_CUDA_COLL_AUTO (-1)
+
+
+/** How a plan is made; plain numbers that may be kept and used again for sizes
+ *  near the one that it was chosen for. */
+typedef struct {
+    uct_cuda_coll_algorithm_t algorithm;
+    unsigned chunks;    /**< Pieces of a slice */
+    unsigned slices;    /**< HIERARCHICAL: of each rank */
+    unsigned depth;     /**< ... hops from a slice's root at most */
+    bool     kernels;   /**< Kernels copy as well; always so of ONE_KERNEL */
+    bool     multipath; /**< Copies take several paths where links are idle */
+    double   seconds;   /**< What the model expects */
+} uct_cuda_coll_choice_t;
 
 
 /**
@@ -34,21 +48,44 @@ typedef struct {
     uint64_t max_scratch; /**< Bytes a rank at most; 0: as much as is best */
     int      algorithm;   /**< uct_cuda_coll_algorithm_t, or AUTO */
     int      chunks;      /**< Pieces of a slice, or AUTO */
+    int      multipath;   /**< Whether copies may take several paths: 0, 1 where
+                               they can, or AUTO: where it gains */
+    const uct_cuda_coll_model_t *model; /**< NULL: the built-in one */
 } uct_cuda_coll_request_t;
 
 
 /**
- * Plan an all-reduce among GPUs of a node.
+ * Choose how to carry out an all-reduce among GPUs of a node: what takes least
+ * time by the model. Takes up to some milliseconds where the node is not
+ * uniform, 50 us where it is.
  *
- * The result is the sum in an order that depends on the number of ranks,
- * algorithm, count and element alone, and that is the same on all ranks; see
- * docs/collectives.md.
- *
- * @param plan  Filled; to be released. No elements: no steps.
  * @return UCS_OK; UCS_ERR_INVALID_PARAM for a request that makes no sense;
  *         UCS_ERR_UNSUPPORTED where GPUs are no peers and no algorithm can do
- *         without, or the named one is none for this node; UCS_ERR_NO_MEMORY.
+ *         without, or the named one is none for this node;
+ *         UCS_ERR_NO_RESOURCE: max_scratch is too little; UCS_ERR_NO_MEMORY.
  */
+ucs_status_t
+uct_cuda_coll_choose_allreduce(const uct_cuda_coll_request_t *request,
+                               uct_cuda_coll_choice_t *choice);
+
+
+/**
+ * Make the plan of a choice. What the request says of algorithm, chunks and
+ * multipath does not count.
+ *
+ * The result is the sum in an order that depends on the request and the choice
+ * alone, and that is the same on all ranks; see docs/collectives.md.
+ *
+ * @param plan  Filled; to be released. No elements: no steps.
+ * @return As above.
+ */
+ucs_status_t
+uct_cuda_coll_make_allreduce(const uct_cuda_coll_request_t *request,
+                             const uct_cuda_coll_choice_t *choice,
+                             uct_cuda_coll_plan_t *plan);
+
+
+/** Both. */
 ucs_status_t
 uct_cuda_coll_plan_allreduce(const uct_cuda_coll_request_t *request,
                              uct_cuda_coll_plan_t *plan);

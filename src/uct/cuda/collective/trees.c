@@ -2,20 +2,341 @@
 /* Which trees an algorithm has on a node. */
 #include <uct/cuda/collective/trees.h>
 
+#include <uct/cuda/collective/links.h>
+#include <ucs/sys/math.h>
 
-void uct_cuda_coll_trees_flat(unsigned num_ranks, uct_cuda_coll_trees_t *trees)
+#include <float.h>
+#include <string.h>
+
+
+#define MAX_RANKS     UCT_CUDA_COLL_MAX_RANKS
+#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+
+/* How often each tree is taken out and looked for again */
+#define ROUNDS 12
+
+/* A hop further from the root counts as so much of a link's load: trees that
+ * are equal otherwise are to be low */
+#define HOP 1e-3
+
+typedef uct_cuda_coll_ranks_t ranks_t;
+typedef uct_cuda_coll_tree_t  tree_t;
+typedef uct_cuda_coll_trees_t trees_t;
+typedef uct_cuda_coll_way_t   way_t;
+
+
+/* What all trees together put on the links, seconds a byte of the whole */
+typedef struct {
+    const ranks_t *ranks;
+    double slice;                         /* of the whole, a tree's */
+    double capacity[NUM_RESOURCES];
+    double load[NUM_RESOURCES];
+    double worst;                         /* of the loads so far */
+    way_t  ways[MAX_RANKS][MAX_RANKS];
+} pack_t;
+
+
+void uct_cuda_coll_trees_flat(unsigned num_ranks, trees_t *trees)
 {
-    uct_cuda_coll_tree_t *tree;
-    unsigned root, rank;
+    unsigned root;
 
-    trees->count = num_ranks;
+    trees->algorithm = UCT_CUDA_COLL_FLAT;
+    trees->count     = num_ranks;
     for (root = 0; root < num_ranks; ++root) {
-        tree         = &trees->trees[root];
-        tree->root   = (uint8_t)root;
-        tree->weight = 1. / num_ranks;
-        for (rank = 0; rank < num_ranks; ++rank) {
-            tree->in[rank]  = (uint8_t)root;
-            tree->out[rank] = (uint8_t)root;
+        trees->trees[root].root = (uint8_t)root;
+        memset(trees->trees[root].in, (int)root, MAX_RANKS);
+        memset(trees->trees[root].out, (int)root, MAX_RANKS);
+    }
+}
+
+static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
+{
+    unsigned from, to;
+
+    memset(pack, 0, sizeof(*pack));
+    pack->ranks = ranks;
+    pack->slice = 1. / count;
+    uct_cuda_coll_links_capacity(ranks->topo, ranks->memory, pack->capacity);
+    for (from = 0; from < ranks->num_ranks; ++from) {
+        for (to = 0; to < ranks->num_ranks; ++to) {
+            uct_cuda_coll_links_direct(ranks->topo, ranks->gpus[from],
+                                       ranks->gpus[to],
+                                       &pack->ways[from][to]);
         }
     }
+}
+
+static void put(pack_t *pack, unsigned from, unsigned to, double slice)
+{
+    const way_t *way = &pack->ways[from][to];
+    unsigned i;
+    int r;
+
+    for (i = 0; i < way->count; ++i) {
+        r              = way->resources[i];
+        pack->load[r] += slice / pack->capacity[r];
+        pack->worst    = ucs_max(pack->worst, pack->load[r]);
+    }
+}
+
+static void put_tree(pack_t *pack, const tree_t *tree, double slice)
+{
+    unsigned rank;
+
+    for (rank = 0; rank < pack->ranks->num_ranks; ++rank) {
+        if (rank != tree->root) {
+            put(pack, rank, tree->in[rank], slice);
+            put(pack, tree->out[rank], rank, slice);
+        }
+    }
+}
+
+static double worst(const pack_t *pack)
+{
+    double most = 0;
+    unsigned r;
+
+    for (r = 0; r < NUM_RESOURCES; ++r) {
+        most = ucs_max(most, pack->load[r]);
+    }
+
+    return most;
+}
+
+/* What another slice on a link costs: much more where it is full already. The
+ * seventh power of loads tells the fullest, and sums still tell the others */
+static double price(const pack_t *pack, unsigned from, unsigned to)
+{
+    const way_t *way = &pack->ways[from][to];
+    double sum       = 0;
+    double after, power;
+    unsigned i;
+    int r;
+
+    if (way->count == 0) {
+        return DBL_MAX;
+    }
+
+    for (i = 0; i < way->count; ++i) {
+        r      = way->resources[i];
+        after  = (pack->load[r] + pack->slice / pack->capacity[r]) /
+                 pack->worst;
+        power  = after * after * after;
+        sum   += power * power * after;
+    }
+
+    return sum;
+}
+
+/* A tree that grows by the cheapest link. Inwards, links lead to the root */
+static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
+                 uint8_t *parents)
+{
+    const unsigned num_ranks = pack->ranks->num_ranks;
+    unsigned depth[MAX_RANKS];
+    uint32_t known = 1u << root;
+    unsigned count, from, to, best_from = 0, best_to = 0;
+    double cost, best;
+
+    depth[root]   = 0;
+    parents[root] = (uint8_t)root;
+    for (count = 1; count < num_ranks; ++count) {
+        best = DBL_MAX;
+        for (from = 0; from < num_ranks; ++from) {
+            if (!(known & (1u << from)) || (depth[from] == max_depth)) {
+                continue;
+            }
+
+            for (to = 0; to < num_ranks; ++to) {
+                if (known & (1u << to)) {
+                    continue;
+                }
+
+                cost = is_in ? price(pack, to, from) : price(pack, from, to);
+                if ((cost < DBL_MAX) && (cost + HOP * depth[from] < best)) {
+                    best      = cost + HOP * depth[from];
+                    best_from = from;
+                    best_to   = to;
+                }
+            }
+        }
+
+        if (best == DBL_MAX) {
+            return false;
+        }
+
+        known           |= 1u << best_to;
+        depth[best_to]   = depth[best_from] + 1;
+        parents[best_to] = (uint8_t)best_from;
+        if (is_in) {
+            put(pack, best_to, best_from, pack->slice);
+        } else {
+            put(pack, best_from, best_to, pack->slice);
+        }
+    }
+
+    return true;
+}
+
+static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
+{
+    return grow(pack, tree->root, true, max_depth, tree->in) &&
+           grow(pack, tree->root, false, max_depth, tree->out);
+}
+
+/* Before there are any loads: as if one slice were on every link */
+static void init_worst(pack_t *pack)
+{
+    unsigned from, to, i;
+
+    for (from = 0; from < pack->ranks->num_ranks; ++from) {
+        for (to = 0; to < pack->ranks->num_ranks; ++to) {
+            for (i = 0; i < pack->ways[from][to].count; ++i) {
+                pack->worst = ucs_max(
+                        pack->worst,
+                        pack->slice / pack->capacity[pack->ways[from][to]
+                                                             .resources[i]]);
+            }
+        }
+    }
+}
+
+bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
+                              unsigned max_depth, trees_t *trees)
+{
+    double least = DBL_MAX;
+    trees_t next;
+    pack_t pack;
+    unsigned t, round;
+
+    next.algorithm = UCT_CUDA_COLL_HIERARCHICAL;
+    next.count     = ranks->num_ranks * per_rank;
+    init(&pack, ranks, next.count);
+    init_worst(&pack);
+    for (t = 0; t < next.count; ++t) {
+        next.trees[t].root = (uint8_t)(t % ranks->num_ranks);
+        if (!grow_tree(&pack, max_depth, &next.trees[t])) {
+            return false;
+        }
+    }
+
+    for (round = 0; round < ROUNDS; ++round) {
+        pack.worst = worst(&pack);
+        if (pack.worst < least) {
+            least  = pack.worst;
+            *trees = next;
+        }
+
+        for (t = 0; t < next.count; ++t) {
+            put_tree(&pack, &next.trees[t], -pack.slice);
+            if (!grow_tree(&pack, max_depth, &next.trees[t])) {
+                return false;
+            }
+        }
+    }
+
+    return true;
+}
+
+double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
+{
+    pack_t pack;
+    unsigned t;
+
+    init(&pack, ranks, trees->count);
+    for (t = 0; t < trees->count; ++t) {
+        put_tree(&pack, &trees->trees[t], pack.slice);
+    }
+
+    return worst(&pack);
+}
+
+
+/* -------------------------------------------------------------------- ring */
+
+/* The narrower direction of a link, bytes/s */
+static double bandwidth(const ranks_t *ranks, unsigned a, unsigned b)
+{
+    const int from = ranks->gpus[a];
+    const int to   = ranks->gpus[b];
+
+    return (from == to) ? ranks->memory / 2 :
+                          ucs_min(ranks->topo->links[from][to].bandwidth,
+                                  ranks->topo->links[to][from].bandwidth);
+}
+
+/* Go on from the ring's last rank over links that are as good as this */
+static bool close_ring(const ranks_t *ranks, double least, unsigned count,
+                       unsigned *ring, uint32_t known, unsigned *tries)
+{
+    const unsigned num_ranks = ranks->num_ranks;
+    unsigned next;
+
+    if (count == num_ranks) {
+        return bandwidth(ranks, ring[count - 1], ring[0]) >= least;
+    }
+
+    for (next = 1; (next < num_ranks) && (*tries > 0); ++next) {
+        if (!(known & (1u << next)) &&
+            (bandwidth(ranks, ring[count - 1], next) >= least)) {
+            --*tries;
+            ring[count] = next;
+            if (close_ring(ranks, least, count + 1, ring,
+                           known | (1u << next), tries)) {
+                return true;
+            }
+        }
+    }
+
+    return false;
+}
+
+bool uct_cuda_coll_trees_ring(const ranks_t *ranks, trees_t *trees)
+{
+    const unsigned num_ranks = ranks->num_ranks;
+    unsigned ring[MAX_RANKS] = {0};
+    double best              = 0;
+    unsigned a, b, i, tries, root, next, back;
+    double least;
+    tree_t *tree;
+
+    for (a = 0; a < num_ranks; ++a) {
+        for (b = 0; b < a; ++b) {
+            least = bandwidth(ranks, a, b);
+            tries = 10000;
+            if ((least > best) &&
+                close_ring(ranks, least, 1, ring, 1, &tries)) {
+                best = least;
+            }
+        }
+    }
+
+    if (best == 0) {
+        return false;
+    }
+
+    tries = 10000;
+    close_ring(ranks, best, 1, ring, 1, &tries);
+    trees->algorithm = UCT_CUDA_COLL_RING;
+    trees->count     = 2 * num_ranks;
+    for (i = 0; i < num_ranks; ++i) {
+        root = ring[i];
+        next = ring[(i + 1) % num_ranks];
+        back = ring[(i + num_ranks - 1) % num_ranks];
+        for (b = 0; b < num_ranks; ++b) {
+            trees->trees[b].in[root]                = (uint8_t)next;
+            trees->trees[b].out[root]               = (uint8_t)back;
+            trees->trees[b + num_ranks].in[root]    = (uint8_t)back;
+            trees->trees[b + num_ranks].out[root]   = (uint8_t)next;
+        }
+    }
+
+    for (b = 0; b < 2 * num_ranks; ++b) {
+        tree                   = &trees->trees[b];
+        tree->root             = (uint8_t)(b % num_ranks);
+        tree->in[tree->root]   = tree->root;
+        tree->out[tree->root]  = tree->root;
+    }
+
+    return true;
 }

@@ -8,6 +8,7 @@
 #ifndef UCT_CUDA_COLL_TREES_H
 #define UCT_CUDA_COLL_TREES_H
 
+#include <uct/cuda/base/topo.h>
 #include <uct/cuda/collective/plan.h>
 
 BEGIN_C_DECLS
@@ -20,21 +21,56 @@ BEGIN_C_DECLS
 /** The way of one slice. Each rank but the root has a rank that it sends to,
  *  and one that it gets the sum from; the root has itself. */
 typedef struct {
-    double  weight; /**< Its share of the data; those of a plan add up to 1 */
     uint8_t root;
     uint8_t in[UCT_CUDA_COLL_MAX_RANKS];  /**< Adds what this rank has */
     uint8_t out[UCT_CUDA_COLL_MAX_RANKS]; /**< Sends this rank the sum */
 } uct_cuda_coll_tree_t;
 
 
+/** Trees of a plan, of equal slices. */
 typedef struct {
-    unsigned             count;
-    uct_cuda_coll_tree_t trees[UCT_CUDA_COLL_MAX_TREES];
+    uct_cuda_coll_algorithm_t algorithm;
+    unsigned                  count;
+    uct_cuda_coll_tree_t      trees[UCT_CUDA_COLL_MAX_TREES];
 } uct_cuda_coll_trees_t;
+
+
+/** Where ranks are. */
+typedef struct {
+    const uct_cuda_topo_t *topo;
+    unsigned              num_ranks;
+    const int             *gpus;    /**< Of each rank */
+    double                memory;   /**< Bytes/s of a GPU's own */
+} uct_cuda_coll_ranks_t;
 
 
 /** A star around every rank, all alike. */
 void uct_cuda_coll_trees_flat(unsigned num_ranks, uct_cuda_coll_trees_t *trees);
+
+
+/**
+ * Trees that follow the links: every rank is the root of as many, and together
+ * they load the fullest link as little as was found. On two sockets those are
+ * three stages: inside, between, inside.
+ *
+ * @param per_rank   Trees of each rank, at most MAX_TREES in all.
+ * @param max_depth  Hops from a root at most, from 1 on.
+ * @return False if there is none: not all ranks can be reached like that.
+ */
+bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
+                              unsigned per_rank, unsigned max_depth,
+                              uct_cuda_coll_trees_t *trees);
+
+
+/** Chains around a ring over the best links, one from each rank each way round.
+ *  False: there is no ring. */
+bool uct_cuda_coll_trees_ring(const uct_cuda_coll_ranks_t *ranks,
+                              uct_cuda_coll_trees_t *trees);
+
+
+/** Seconds a byte of the whole that the fullest link is busy. */
+double uct_cuda_coll_trees_load(const uct_cuda_coll_ranks_t *ranks,
+                                const uct_cuda_coll_trees_t *trees);
 
 
 END_C_DECLS
