@@ -248,7 +248,13 @@ static ucs_status_t call_meet(call_t *call, uct_cuda_coll_phase_t phase,
                                                  group->sequence);
             idle    = (reached == UCS_INPROGRESS) ? call_idle(call) : UCS_OK;
             if (idle != UCS_OK) {
-                return idle;
+                /* Who has seen everybody here may have left since */
+                reached = uct_cuda_coll_page_reached(group->page, rank, phase,
+                                                     group->sequence);
+                if (reached == UCS_INPROGRESS) {
+                    return idle;
+                }
+                call->why[0] = '\0';
             }
         } while (reached == UCS_INPROGRESS);
 
@@ -966,7 +972,15 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     call->spins = 0;
     status      = call_meet(call, UCT_CUDA_COLL_PHASE_DONE,
                             uct_cuda_coll_program_run(program, &run));
-    return (status == UCS_OK) ? UCT_CUDA_COLL_DONE : UCT_CUDA_COLL_FAILED;
+    if (status == UCS_OK) {
+        return UCT_CUDA_COLL_DONE;
+    }
+
+    /* What was sent is still there, if nobody is gone */
+    return ((call->what->sendbuf == NULL) ||
+            (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
+                   UCT_CUDA_COLL_FAILED :
+                   UCT_CUDA_COLL_STAGE;
 }
 
 uct_cuda_coll_result_t

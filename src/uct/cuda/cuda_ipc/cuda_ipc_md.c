@@ -27,7 +27,7 @@ typedef struct {
     int           host_zcopy;
     size_t        host_max_size;
     unsigned long host_copy_threads;
-    int           collectives;
+    char          *collectives;
     char          *collectives_algorithm;
 } md_config_t;
 
@@ -82,7 +82,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .doc    = "Carry out reductions of an MPI without CUDA on the GPUs, where "
                "all ranks of a communicator are on this node (ucx_mp_run "
                "--collectives); n: by way of the host",
-     .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
+     .type   = UCT_ABI_CONFIG_STRING,
      .offset = offsetof(md_config_t, collectives)},
     {.name   = "COLLECTIVES_ALGORITHM",
      .dfl    = "auto",
@@ -229,21 +229,39 @@ static void host_settings_open(const md_config_t *config)
     uct_cuda_host_settings_open(&settings);
 }
 
-static ucs_status_t md_open(const uct_abi_component_t *component,
-                            const char *md_name, const void *tl_config,
-                            uct_abi_md_t **md_p)
+static bool collectives_open(const md_config_t *config)
 {
-    const md_config_t *config          = tl_config;
     uct_cuda_coll_config_t collectives = {
-        .is_on = (config->collectives != UCT_ABI_OFF)
+        .is_on = (strcmp(config->collectives, "n") != 0)
     };
-    md_t *md;
+
+    if (collectives.is_on && (strcmp(config->collectives, "auto") != 0) &&
+        (strcmp(config->collectives, "y") != 0)) {
+        uct_cuda_error("UCX_CUDA_IPC_COLLECTIVES: '%s' is neither y, n nor "
+                       "auto", config->collectives);
+        return false;
+    }
 
     if (uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
                                       &collectives.algorithm) != UCS_OK) {
         uct_cuda_error("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is neither "
                        "auto, kernel, flat, hierarchical nor ring",
                        config->collectives_algorithm);
+        return false;
+    }
+
+    uct_cuda_coll_configure(&collectives);
+    return true;
+}
+
+static ucs_status_t md_open(const uct_abi_component_t *component,
+                            const char *md_name, const void *tl_config,
+                            uct_abi_md_t **md_p)
+{
+    const md_config_t *config = tl_config;
+    md_t *md;
+
+    if (!collectives_open(config)) {
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -261,7 +279,6 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                     config->cache_max_size);
 
     host_settings_open(config);
-    uct_cuda_coll_configure(&collectives);
     md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
                      uct_cuda_fabric_find(&md->fabric);
     if ((config->enable_mnnvl == UCT_ABI_YES) && !md->has_fabric) {
