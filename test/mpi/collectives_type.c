@@ -141,6 +141,8 @@ static void real_fill(const coll_base_t *base, uint8_t *at, uint64_t random)
     }
 }
 
+/* Sums of up to COLL_MAX_RANKS small integers do not overflow: Open MPI's
+   vector instructions then give the largest value, its loops and GPUs wrap */
 void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
                     uint64_t *state)
 {
@@ -157,6 +159,10 @@ void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
         }
         if (base->class == COLL_LOGICAL) {
             *at = random & 1;
+        } else if (base->mpi == MPI_INT8_T) {
+            *at = (uint8_t)(random % 15 - 7);
+        } else if (base->mpi == MPI_UINT16_T) {
+            at[1] &= 0xf;
         } else if (base->class == COLL_REAL) {
             real_fill(base, at, random);
         } else if (base->mpi == MPI_FLOAT_INT) {

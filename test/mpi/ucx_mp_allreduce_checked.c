@@ -7,10 +7,9 @@
  * The terms are whole numbers, so that the sum is the same in any order.
  */
 #include "gpu.h"
+#include "on_gpus.h"
 #include "util.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,40 +23,8 @@ static size_t ar_min = 4, ar_max = (size_t)4 << 20;
 static long ar_calls = 5;
 static long ar_expect = -1; /* percent of calls that GPUs carry out */
 static int ar_check = 1;
+static int ar_in_place = 2; /* no, yes, both */
 
-
-/* The table is the module's own affair, and this the beginning of it: see
-   src/uct/cuda/collective/api.h. The last entry is what is asked. */
-typedef struct {
-    size_t size;
-    void   *others[6];
-    void   (*counts)(uint64_t *done_p, uint64_t *staged_p);
-} api_t;
-
-static int api_find(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-
-    (void)size;
-    if ((handle != NULL) && (strstr(info->dlpi_name, "libuct_cuda") != NULL)) {
-        *(const api_t**)arg = dlsym(handle, "uct_cuda_coll_api_v1");
-    }
-    return *(const api_t**)arg != NULL;
-}
-
-static uint64_t calls_done(void)
-{
-    static const api_t *api;
-    uint64_t done = 0, staged;
-
-    if (api == NULL) {
-        dl_iterate_phdr(api_find, &api);
-    }
-    if (api != NULL) {
-        api->counts(&done, &staged);
-    }
-    return done;
-}
 
 static float term(int rank, size_t i, long call)
 {
@@ -133,6 +100,7 @@ static int compare(const void *a, const void *b)
 
 static void parse(int argc, char **argv)
 {
+    static const char *const in_place_names[] = {"n", "y", "both", NULL};
     int i;
 
     for (i = 1; i + 1 < argc; i += 2) {
@@ -145,6 +113,9 @@ static void parse(int argc, char **argv)
                                                  1 << 20);
         } else if (strcmp(argv[i], "--check") == 0) {
             ar_check = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
+        } else if (strcmp(argv[i], "--in-place") == 0) {
+            ar_in_place = ucx_mp_parse_choice(argv[i], argv[i + 1],
+                                              in_place_names);
         } else if (strcmp(argv[i], "--on-gpus") == 0) {
             ar_expect = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
                                                   100);
@@ -155,20 +126,18 @@ static void parse(int argc, char **argv)
 
     if ((i != argc) || (ar_min < 4) || (ar_max < ar_min) ||
         (ar_max > (size_t)4 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE,
-                   "usage: ucx_mp_allreduce_checked [--min-size "
-                   "BYTES] [--max-size BYTES] [--calls N] [--check 0] "
-                   "[--on-gpus PERCENT]");
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
+                   "[--min-size BYTES] [--max-size BYTES] [--calls N] "
+                   "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT]");
     }
 }
 
 int main(int argc, char **argv)
 {
-    long mine[3] = {0, 0, 0}, all[3], call = 0;
+    long mine[3] = {0, 0, 0}, all[3], call = 0, before;
     char why[256] = "";
     float *send, *recv, *host;
     double *seconds;
-    uint64_t before;
     size_t bytes, room;
     int in_place, shift;
     long i;
@@ -194,7 +163,10 @@ int main(int argc, char **argv)
 
     for (bytes = ar_min; bytes <= ar_max; bytes *= 4) {
         for (in_place = 0; in_place < 2; ++in_place) {
-            before = calls_done();
+            if ((ar_in_place < 2) && (in_place != ar_in_place)) {
+                continue;
+            }
+            before = ucx_mp_on_gpus();
             for (i = 0; i < ar_calls; ++i, ++call) {
                 /* the same on every rank now and then, so that kernels take
                    whole words */
@@ -207,14 +179,14 @@ int main(int argc, char **argv)
                                           shift, call, &seconds[i]);
                 ++mine[1];
             }
-            mine[2] += (long)(calls_done() - before);
+            mine[2] += ucx_mp_on_gpus() - before;
             qsort(seconds, ar_calls, sizeof(*seconds), compare);
             if (world_rank == 0) {
                 printf("%zu bytes%s: %.1f us, %.1f GB/s; %ld of %ld calls on "
                        "GPUs\n", bytes, in_place ? " in place" : "",
                        seconds[ar_calls / 2] * 1e6,
                        bytes / seconds[ar_calls / 2] / 1e9,
-                       (long)(calls_done() - before), ar_calls);
+                       ucx_mp_on_gpus() - before, ar_calls);
                 fflush(stdout);
             }
         }
@@ -224,17 +196,15 @@ int main(int argc, char **argv)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
     if (world_rank == 0) {
-        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried "
-               "out on GPUs, %ld wrong elements\n",
-               call, world_size, all[2], all[0]);
+        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried out on "
+               "GPUs, %ld wrong elements\n", call, world_size, all[2],
+               all[0]);
     }
     MPI_Finalize();
     if ((ar_expect >= 0) && (100 * all[2] != ar_expect * all[1])) {
         if (world_rank == 0) {
-            fprintf(stderr,
-                    "ucx_mp_allreduce_checked: not %ld %% of the calls were "
-                    "carried out on GPUs\n",
-                    ar_expect);
+            fprintf(stderr, "ucx_mp_allreduce_checked: not %ld %% of the calls were "
+                    "carried out on GPUs\n", ar_expect);
         }
         return UCX_MP_EXIT_WRONG;
     }

@@ -8,6 +8,7 @@
  */
 #include "collectives.h"
 #include "gpu.h"
+#include "on_gpus.h"
 #include "util.h"
 
 #include <stdio.h>
@@ -50,6 +51,7 @@ static long coll_calls_wanted = 1000, coll_first;
 static uint64_t coll_seed = 1;
 static size_t coll_max_size = (size_t)1 << 20;
 static ucx_mp_mem_t coll_mem = UCX_MP_MEM_LAST; /* any */
+static int coll_only = -1; /* the call to draw; -1: any */
 static bool coll_verbose;
 
 
@@ -415,6 +417,9 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
 
     memset(draw, 0, sizeof(*draw));
     call       = &coll_calls[ucx_mp_random_below(&shared, coll_num_calls)];
+    if (coll_only >= 0) {
+        call = &coll_calls[coll_only];
+    }
     draw->call = call;
     is_message = (strncmp(call->name, "MPI_Sendrecv", 12) == 0);
     do {
@@ -635,6 +640,18 @@ static bool try_call(long number, bool *is_gpu_p)
     return wrong == 0;
 }
 
+static int call_parse(const char *name)
+{
+    int i;
+
+    for (i = 0; i < coll_num_calls; ++i) {
+        if (strcmp(coll_calls[i].name, name) == 0) {
+            return i;
+        }
+    }
+    ucx_mp_die(UCX_MP_EXIT_USAGE, "--call: there is no %s", name);
+}
+
 static void parse(int argc, char **argv)
 {
     int i;
@@ -653,6 +670,8 @@ static void parse(int argc, char **argv)
         } else if (strcmp(argv[i], "--memory") == 0) {
             coll_mem = ucx_mp_parse_choice(argv[i], argv[i + 1],
                                            ucx_mp_mem_names);
+        } else if (strcmp(argv[i], "--call") == 0) {
+            coll_only = call_parse(argv[i + 1]);
         } else if (strcmp(argv[i], "--verbose") == 0) {
             coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else {
@@ -663,13 +682,13 @@ static void parse(int argc, char **argv)
     if ((i != argc) || (coll_max_size > (size_t)1 << 28)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_collectives [--calls N] "
                    "[--first NUMBER] [--seed N] [--max-size BYTES, 256M at "
-                   "most] [--memory KIND] [--verbose 1]");
+                   "most] [--memory KIND] [--call MPI_NAME] [--verbose 1]");
     }
 }
 
 int main(int argc, char **argv)
 {
-    long mine[3] = {0, 0, 0}, all[3];
+    long mine[4] = {0, 0, 0, 0}, all[4];
     char why[256] = "";
     bool is_gpu;
     long i;
@@ -696,11 +715,13 @@ int main(int argc, char **argv)
         mine[2] += is_gpu;
     }
 
-    MPI_Allreduce(mine, all, 3, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    mine[3] = ucx_mp_on_gpus();
+    MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0) {
         printf("ucx_mp_collectives: %ld collectives, %d ranks, %ld times a "
-               "rank had a buffer in GPU memory, %ld wrong\n",
-               coll_calls_wanted, world_size, all[2], all[1]);
+               "rank had a buffer in GPU memory, %ld times GPUs did its part, "
+               "%ld wrong\n", coll_calls_wanted, world_size, all[2], all[3],
+               all[1]);
     }
 
     MPI_Finalize();

@@ -51,6 +51,71 @@ collectives_faults() {
     CUEMU_FAULT=cuMemHostRegister:1:2 collectives_run distribution --calls 200
 }
 
+# allreduce NODE RANKS PERCENT ARGUMENT...: a checked all-reduce, so many of
+# whose calls are carried out on GPUs
+allreduce() {
+    local node=$1 ranks=$2 percent=$3
+    shift 3
+    passing_on '^ucx_mp_allreduce_checked: [1-9][0-9]* calls .* 0 wrong' \
+        "$mpi_run" --emulate "$node" --collectives y "$mpirun" \
+        --oversubscribe -n "$ranks" "$programs/ucx_mp_allreduce_checked" \
+        --on-gpus "$percent" "$@"
+}
+
+# allreduce_on_gpus: each algorithm; GPUs that share, that are no peers, that
+# are not wanted; then buffers, types and operations of any kind
+allreduce_on_gpus() {
+    local mpirun programs
+    mpi_tools distribution || return
+    allreduce hgx-h200 2 100 --max-size 4M --calls 3 &&
+        allreduce beluga 4 100 --max-size 1M --calls 3 &&
+        UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=flat \
+            allreduce beluga 4 100 --max-size 4M --calls 3 &&
+        CUDA_VISIBLE_DEVICES=0,1 allreduce beluga 4 100 --max-size 256K &&
+        allreduce pcie-only 4 0 --max-size 64K --calls 2 &&
+        UCX_CUDA_IPC_COLLECTIVES=n \
+            allreduce beluga 2 0 --max-size 64K --calls 2 &&
+        passing_on ' [1-9][0-9]* times GPUs did its part, 0 wrong' \
+            "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
+            "$programs/ucx_mp_collectives" --call MPI_Allreduce \
+            --memory device --calls 200
+}
+
+# allreduce_fault FAULT CALLS: what a failing driver call costs: so many calls
+# of two ranks that are staged instead, and no byte
+allreduce_fault() {
+    local log=$ucx_mp_build/log/allreduce-faults.out
+    CUEMU_FAULT=$1 "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
+        "$programs/ucx_mp_allreduce_checked" --min-size 1K --max-size 16K \
+        --calls 3 --in-place n > "$log" 2>&1 &&
+        grep "^[a-z_]*: 9 calls of 2 ranks, $((18 - $2)) carried " "$log" && grep ' 0 wrong' "$log" ||
+        { say "$1:"; tail -n 20 "$log"; return 1; }
+}
+
+# allreduce_faults: a failure before anything is written is staged, in the
+# middle too if what was sent is still there; else it is an MPI error on all
+# ranks
+allreduce_faults() {
+    local mpirun programs fault log=$ucx_mp_build/log/allreduce-faults.out
+    mpi_tools distribution || return
+    for fault in cuModuleLoadData:1:218 cuIpcOpenMemHandle:1:201 \
+                 cuLaunchKernel:3:2 cuEventRecord:3:2; do
+        allreduce_fault "$fault" 2 || return
+    done
+    if CUEMU_FAULT=cuLaunchKernel:3:2 "$mpi_run" --quiet --emulate beluga \
+           "$mpirun" -n 2 "$programs/ucx_mp_allreduce_checked" --in-place y \
+           > "$log" 2>&1 ||
+       ! grep -a "MPI_Allreduce: the GPUs' part failed: rank 0 could not" "$log"
+    then
+        tail -n 20 "$log"
+        return 1
+    fi
+}
+
+step allreduce quick 60 allreduce_on_gpus \
+     "all-reduces carried out on GPUs, and those that are not"
+step allreduce-faults quick 60 allreduce_faults \
+     "a driver call that fails in an all-reduce on GPUs"
 step collectives-faults quick 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
 step build-mpich full 600 build_mpich "MPI programs for MPICH"

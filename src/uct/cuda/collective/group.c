@@ -402,7 +402,7 @@ static ucs_status_t call_show(call_t *call, const void *address,
 
     group->exports[index].used = group->sequence;
     call->post.is_new         |= !group->exports[index].is_known;
-    shown->export              = index;
+    shown->index               = index;
     shown->generation          = group->exports[index].generation;
     shown->offset              = offset;
     return UCS_OK;
@@ -484,9 +484,9 @@ static ucs_status_t call_map(call_t *call, const uct_cuda_coll_plan_t *plan)
 
     imports_sweep(group);
     for (rank = 0; (rank < group->size) && (status == UCS_OK); ++rank) {
-        status = import_map(group, rank, call->posts[rank]->recv.export);
+        status = import_map(group, rank, call->posts[rank]->recv.index);
         if (status == UCS_OK) {
-            status = import_map(group, rank, call->posts[rank]->send.export);
+            status = import_map(group, rank, call->posts[rank]->send.index);
         }
         if ((status == UCS_OK) && (plan->scratch > 0)) {
             status = import_map(group, rank, SCRATCH);
@@ -503,7 +503,7 @@ static CUdeviceptr call_address(const call_t *call, unsigned rank,
             (buffer == UCT_CUDA_COLL_SEND) ? &call->posts[rank]->send :
                                              &call->posts[rank]->recv;
     const unsigned index = (buffer == UCT_CUDA_COLL_SCRATCH) ? SCRATCH :
-                                                               memory->export;
+                                                               memory->index;
     const uint64_t offset = (buffer == UCT_CUDA_COLL_SCRATCH) ? 0 :
                                                                 memory->offset;
 
@@ -919,8 +919,8 @@ static ucs_status_t call_prepare(call_t *call,
     }
 
     group->agreed_kernels[call->what->op][call->what->type] = true;
-    group->exports[call->post.recv.export].is_known         = true;
-    group->exports[call->post.send.export].is_known         = true;
+    group->exports[call->post.recv.index].is_known         = true;
+    group->exports[call->post.send.index].is_known         = true;
     group->is_lost                                          = false;
     if (plan->scratch > group->agreed_scratch) {
         group->agreed_scratch = plan->scratch;

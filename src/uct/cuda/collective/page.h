@@ -31,7 +31,7 @@ BEGIN_C_DECLS
 
 /** A rank's memory: where in which of the allocations that it shows. */
 typedef struct {
-    uint32_t export;     /**< Which of them */
+    uint32_t index;      /**< Which of them */
     uint32_t generation; /**< Which one that has been there */
     uint64_t offset;     /**< Bytes */
 } uct_cuda_coll_memory_t;

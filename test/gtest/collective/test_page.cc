@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group's page: what ranks read of each other, in processes of their own. */
+extern "C" {
+#include <uct/cuda/collective/page.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+class CollPage : public ::testing::Test
+{
+protected:
+    std::string dir;
+    char name[UCT_CUDA_COLL_PAGE_NAME] = "";
+    uct_cuda_coll_page_t *page         = nullptr;
+
+    void SetUp() override
+    {
+        char path[] = "/tmp/coll-page-XXXXXX";
+        dir         = mkdtemp(path);
+        ASSERT_EQ(UCS_OK, open(0, 2, name, &page));
+    }
+
+    void TearDown() override
+    {
+        if (page != nullptr) {
+            uct_cuda_coll_page_close(page);
+        }
+        EXPECT_EQ(0, rmdir(dir.c_str())) << "a file is left";
+    }
+
+    ucs_status_t open(unsigned rank, unsigned size, char *what,
+                      uct_cuda_coll_page_t **page_p)
+    {
+        return uct_cuda_coll_page_open(dir.c_str(), rank, size, what, page_p);
+    }
+
+    std::string path() const
+    {
+        return dir + "/" + name;
+    }
+
+    /* Runs rank 1 in a process of its own, to its end */
+    template<typename F> int in_rank_1(F func)
+    {
+        pid_t pid = start_rank_1(func);
+        int status;
+        waitpid(pid, &status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+
+    template<typename F> pid_t start_rank_1(F func)
+    {
+        pid_t pid = fork();
+        if (pid == 0) {
+            uct_cuda_coll_page_t *mine;
+            if (open(1, 2, name, &mine) != UCS_OK) {
+                _exit(99);
+            }
+            _exit(func(mine));
+        }
+        return pid;
+    }
+
+    static uct_cuda_coll_post_t post(uint64_t count)
+    {
+        uct_cuda_coll_post_t result;
+        memset(&result, 0, sizeof(result));
+        result.kind        = UCT_CUDA_COLL_POST_GPU;
+        result.count       = count;
+        result.recv.offset = 3 * count;
+        return result;
+    }
+};
+
+TEST_F(CollPage, a_post_is_read_once_it_is_there)
+{
+    EXPECT_EQ(nullptr, uct_cuda_coll_page_read(page, 1, 1));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        const uct_cuda_coll_post_t said = post(17);
+        uct_cuda_coll_page_post(mine, 1, &said);
+        return 0;
+    }));
+
+    const uct_cuda_coll_post_t *said = uct_cuda_coll_page_read(page, 1, 1);
+    ASSERT_NE(nullptr, said);
+    EXPECT_EQ(UCT_CUDA_COLL_POST_GPU, said->kind);
+    EXPECT_EQ(17u, said->count);
+    EXPECT_EQ(51u, said->recv.offset);
+    EXPECT_EQ(nullptr, uct_cuda_coll_page_read(page, 1, 2));
+}
+
+/* Who passes may be any number of calls ahead */
+TEST_F(CollPage, who_is_further_has_passed)
+{
+    for (uint64_t ahead : {1, 2, 3, 4}) {
+        const uint64_t last = 5 + ahead;
+        EXPECT_EQ(0, in_rank_1([last](uct_cuda_coll_page_t *mine) {
+            const uct_cuda_coll_post_t said = post(1);
+            for (uint64_t i = 1; i < last; ++i) {
+                uct_cuda_coll_page_pass(mine, i);
+            }
+            uct_cuda_coll_page_post(mine, last, &said);
+            return 0;
+        }));
+        const uct_cuda_coll_post_t *said = uct_cuda_coll_page_read(page, 1, 5);
+        ASSERT_NE(nullptr, said) << ahead;
+        EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, said->kind) << ahead;
+        EXPECT_EQ(nullptr, uct_cuda_coll_page_read(page, 1, last + 1));
+    }
+}
+
+/* A line that held a post of GPUs is one of a pass two calls later */
+TEST_F(CollPage, a_pass_takes_the_place_of_a_post)
+{
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        const uct_cuda_coll_post_t said = post(1);
+        uct_cuda_coll_page_post(mine, 1, &said);
+        uct_cuda_coll_page_pass(mine, 2);
+        uct_cuda_coll_page_pass(mine, 3);
+        return 0;
+    }));
+    ASSERT_NE(nullptr, uct_cuda_coll_page_read(page, 1, 3));
+    EXPECT_EQ(UCT_CUDA_COLL_POST_PASS,
+              uct_cuda_coll_page_read(page, 1, 3)->kind);
+}
+
+TEST_F(CollPage, a_phase_is_reached_with_a_status)
+{
+    EXPECT_EQ(UCS_INPROGRESS,
+              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_DONE,
+                                         7));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        uct_cuda_coll_page_reach(mine, UCT_CUDA_COLL_PHASE_READY, 7, UCS_OK);
+        uct_cuda_coll_page_reach(mine, UCT_CUDA_COLL_PHASE_DONE, 7,
+                                 UCS_ERR_NO_MEMORY);
+        return 0;
+    }));
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_page_reached(
+                              page, 1, UCT_CUDA_COLL_PHASE_READY, 7));
+    EXPECT_EQ(UCS_ERR_NO_MEMORY,
+              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_DONE,
+                                         7));
+    EXPECT_EQ(UCS_INPROGRESS,
+              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_DONE,
+                                         8));
+    EXPECT_EQ(UCS_INPROGRESS,
+              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_MADE,
+                                         7));
+}
+
+TEST_F(CollPage, steps_count_for_their_call_and_queue)
+{
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        uct_cuda_coll_page_step(mine, 3, 9, 2);
+        return 0;
+    }));
+    EXPECT_EQ(2u, uct_cuda_coll_page_steps(page, 1, 3, 9));
+    EXPECT_EQ(0u, uct_cuda_coll_page_steps(page, 1, 2, 9));
+    EXPECT_EQ(0u, uct_cuda_coll_page_steps(page, 1, 3, 10));
+    EXPECT_EQ(0u, uct_cuda_coll_page_steps(page, 0, 3, 9));
+}
+
+TEST_F(CollPage, what_is_shown_has_a_generation)
+{
+    uint32_t generation, next;
+
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        uct_cuda_ipc_handle_t handle;
+        memset(&handle, 0, sizeof(handle));
+        handle.base = 0x1000;
+        return (int)uct_cuda_coll_page_show(mine, 2, &handle) - 1;
+    }));
+    const uct_cuda_ipc_handle_t *shown =
+            uct_cuda_coll_page_shown(page, 1, 2, &generation);
+    ASSERT_NE(nullptr, shown);
+    EXPECT_EQ(0x1000u, shown->base);
+
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        (void)uct_cuda_coll_page_show(mine, 2, nullptr);
+        return 0;
+    }));
+    EXPECT_EQ(nullptr, uct_cuda_coll_page_shown(page, 1, 2, &next));
+    EXPECT_NE(generation, next);
+}
+
+/* However a process ends: its rank is known to be gone, and not before */
+TEST_F(CollPage, a_dead_rank_is_noticed)
+{
+    int ready[2], end[2];
+    char byte = 0;
+
+    ASSERT_EQ(0, pipe(ready));
+    ASSERT_EQ(0, pipe(end));
+    pid_t pid = start_rank_1([&](uct_cuda_coll_page_t *) {
+        (void)!write(ready[1], &byte, 1);
+        return (int)read(end[0], &byte, 1); /* killed here */
+    });
+    ASSERT_EQ(1, read(ready[0], &byte, 1));
+    EXPECT_TRUE(uct_cuda_coll_page_is_alive(page, 1));
+    EXPECT_TRUE(uct_cuda_coll_page_is_alive(page, 0));
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    EXPECT_FALSE(uct_cuda_coll_page_is_alive(page, 1));
+    for (int fd : {ready[0], ready[1], end[0], end[1]}) {
+        close(fd);
+    }
+}
+
+TEST_F(CollPage, the_file_goes_with_its_name_or_its_maker)
+{
+    EXPECT_EQ(0, access(path().c_str(), F_OK));
+    uct_cuda_coll_page_unlink(page);
+    EXPECT_NE(0, access(path().c_str(), F_OK));
+    uct_cuda_coll_page_close(page);
+
+    ASSERT_EQ(UCS_OK, open(0, 2, name, &page));
+    uct_cuda_coll_page_close(page);
+    EXPECT_NE(0, access(path().c_str(), F_OK));
+    page = nullptr;
+}
+
+TEST_F(CollPage, what_is_no_page_is_not_opened)
+{
+    char there[UCT_CUDA_COLL_PAGE_NAME];
+    uct_cuda_coll_page_t *other;
+
+    /* another number of ranks, a rank too many */
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 3, name, &other));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(2, 2, name, &other));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(0, 17, there, &other));
+
+    /* nothing there, as on another node */
+    strcpy(there, "nothing");
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
+
+    /* somewhere else */
+    strcpy(there, "../nothing");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(1, 2, there, &other));
+
+    /* a file of the right size that is none of ours */
+    struct stat st;
+    ASSERT_EQ(0, stat(path().c_str(), &st));
+    strcpy(there, "zeros");
+    const std::string zeros = dir + "/zeros";
+    FILE *file              = fopen(zeros.c_str(), "w");
+    ASSERT_NE(nullptr, file);
+    fclose(file);
+    ASSERT_EQ(0, truncate(zeros.c_str(), st.st_size));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
+    unlink(zeros.c_str());
+}
+
+TEST_F(CollPage, no_directory_is_no_page)
+{
+    char there[UCT_CUDA_COLL_PAGE_NAME];
+    uct_cuda_coll_page_t *other;
+
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              uct_cuda_coll_page_open("/nonexistent", 0, 2, there, &other));
+}
