@@ -25,14 +25,16 @@ static struct {
     bool                      has_keyval;
     int                       keyval;
     unsigned                  generation; /* of what threads remember */
+    bool                      is_ready;
 } state = {.once = PTHREAD_ONCE_INIT};
 
-/* The communicator of the thread's last call, until one is freed */
+/* The communicator of the thread's last call, until one is freed. Host-only
+   calls of few bytes feel every nanosecond. */
 static __thread struct {
     MPI_Comm comm;
     member_t *member;
     unsigned generation;
-} last;
+} last __attribute__((tls_model("initial-exec")));
 
 
 static int find_api(struct dl_phdr_info *info, size_t size, void *arg)
@@ -91,6 +93,7 @@ static void state_init(void)
             ucx_mp_mpi_real.Comm_create_keyval(member_copy, member_delete,
                                                &state.keyval, NULL) ==
             MPI_SUCCESS;
+    __atomic_store_n(&state.is_ready, true, __ATOMIC_RELEASE);
 }
 
 /* Whether all ranks have joined one group. Every rank of the communicator comes
@@ -225,7 +228,10 @@ bool ucx_mp_mpi_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
         return false;
     }
 
-    pthread_once(&state.once, state_init);
+    if (__builtin_expect(!__atomic_load_n(&state.is_ready, __ATOMIC_ACQUIRE),
+                         0)) {
+        pthread_once(&state.once, state_init);
+    }
     group = group_of(comm);
     if (group == NULL) {
         return false;

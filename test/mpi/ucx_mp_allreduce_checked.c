@@ -196,14 +196,15 @@ int main(int argc, char **argv)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
     if (world_rank == 0) {
-        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried out on "
-               "GPUs, %ld wrong elements\n", call, world_size, all[2],
+        printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried "
+               "out on GPUs, %ld wrong elements\n", call, world_size, all[2],
                all[0]);
     }
     MPI_Finalize();
     if ((ar_expect >= 0) && (100 * all[2] != ar_expect * all[1])) {
         if (world_rank == 0) {
-            fprintf(stderr, "ucx_mp_allreduce_checked: not %ld %% of the calls were "
+            fprintf(stderr,
+                    "ucx_mp_allreduce_checked: not %ld %% of the calls were "
                     "carried out on GPUs\n", ar_expect);
         }
         return UCX_MP_EXIT_WRONG;

@@ -32,7 +32,8 @@
 #define SCRATCH     (UCT_CUDA_COLL_PAGE_EXPORTS - 1)
 #define NUM_EXPORTS SCRATCH
 
-#define NUM_PROGRAMS 8
+/* Plans that are kept: a program has so many sizes of messages in turns */
+#define NUM_PROGRAMS 64
 
 /* Idle rounds until the MPI is given a chance, between two of these, and until
  * other processes are given the processor */
@@ -66,7 +67,10 @@ typedef struct {
 } import_t;
 
 typedef struct {
-    uct_cuda_coll_program_t *program;
+    uct_cuda_coll_program_t *program; /* or NULL */
+    uint64_t                count;
+    uint32_t                element;
+    bool                    is_in_place;
     uint64_t                used;
 } cached_program_t;
 
@@ -624,14 +628,12 @@ static ucs_status_t scratch_make(uct_cuda_coll_group_t *group, uint64_t size)
 
 /* ----------------------------------------------------------------- plans */
 
-static bool program_fits(const uct_cuda_coll_program_t *program,
-                         const call_t *call)
+static bool program_fits(const cached_program_t *entry,
+                         const uct_cuda_coll_request_t *request)
 {
-    const uct_cuda_coll_plan_t *plan = uct_cuda_coll_program_plan(program);
-
-    return (plan->element == ucx_mp_type_size(call->what->type)) &&
-           (plan->bytes == call->what->count * plan->element) &&
-           (plan->is_in_place == (call->what->sendbuf == NULL));
+    return (entry->program != NULL) && (entry->count == request->count) &&
+           (entry->element == request->element) &&
+           (entry->is_in_place == request->is_in_place);
 }
 
 /* The plan of this call, from those that were made already if it is there */
@@ -654,8 +656,7 @@ static ucs_status_t call_program(call_t *call,
     unsigned i;
 
     for (i = 0; i < NUM_PROGRAMS; ++i) {
-        if ((group->programs[i].program != NULL) &&
-            program_fits(group->programs[i].program, call)) {
+        if (program_fits(&group->programs[i], &request)) {
             entry = &group->programs[i];
             goto out;
         }
@@ -679,6 +680,9 @@ static ucs_status_t call_program(call_t *call,
         return status;
     }
 
+    entry->count       = request.count;
+    entry->element     = request.element;
+    entry->is_in_place = request.is_in_place;
 out:
     entry->used = group->sequence;
     *program_p  = entry->program;
