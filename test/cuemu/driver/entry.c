@@ -28,6 +28,8 @@ static const struct {
     {"cuGraphNodeGetDependentNodes", 0, "cuGraphNodeGetDependentNodes"},
     {"cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies_v2"},
     {"cuGraphRemoveDependencies", 0, "cuGraphRemoveDependencies"},
+    {"cuMemcpyBatchAsync", 13000, "cuMemcpyBatchAsync_v2"},
+    {"cuMemcpyBatchAsync", 0, "cuMemcpyBatchAsync"},
     {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
     {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"}
 };
