@@ -59,6 +59,8 @@ typedef struct {
     int32_t         failed;         /* the session's memory ran full */
     int32_t         spare;
     uint64_t        next_id;
+    uint64_t        time_only;      /* copies of so many bytes take their time
+                                       and move nothing; 0: all move */
     uint64_t        gpu_bytes[CUEMU_MAX_GPUS];
     uint64_t        gpu_used[CUEMU_MAX_GPUS];
     int32_t         extent_head[CUEMU_MAX_GPUS];

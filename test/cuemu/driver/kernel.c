@@ -39,6 +39,10 @@
 
 #define CUEMU_MAX_DELAY (1000000 * CUEMU_PS_PER_SEC)
 
+/* Blocks that run at each end of a grid where only times are asked for: what
+   they move and execute stands for the others */
+#define CUEMU_KERNEL_SAMPLE 32
+
 typedef struct {
     cuemu_context_t    *ctx;
     cuemu_module_t     *module;
@@ -147,6 +151,16 @@ static void cuemu_job_run(cuemu_job_t *job, uint64_t first, uint64_t last,
     }
 }
 
+/* Blocks that run when a kernel begins, and again, the last ones, when it ends:
+   half of them, or a sample of those (CUEMU_TIME_ONLY) */
+static uint64_t cuemu_job_half(const cuemu_job_t *job)
+{
+    uint64_t half = job->blocks / 2;
+
+    return ((cuemu_session.shared->time_only > 0) &&
+            (half > CUEMU_KERNEL_SAMPLE)) ? CUEMU_KERNEL_SAMPLE : half;
+}
+
 /* ------------------------------------------------------------------- time */
 
 typedef struct {
@@ -225,7 +239,7 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
 static void cuemu_job_begin(cuemu_job_t *job)
 {
     int only_one        = (job->blocks == 1);
-    uint64_t half       = only_one ? 1 : (job->blocks / 2);
+    uint64_t half       = only_one ? 1 : cuemu_job_half(job);
     cuemu_flows_t flows = {.count = 0};
     cuemu_payload_t payload = {
         .kind = CUEMU_PAYLOAD_KERNEL, .move = -1,
@@ -258,8 +272,10 @@ static void cuemu_job_begin(cuemu_job_t *job)
 
 static void cuemu_job_end(cuemu_job_t *job)
 {
-    cuemu_job_run(job, (job->blocks == 1) ? 0 : (job->blocks / 2), job->blocks,
-                  0);
+    uint64_t half  = cuemu_job_half(job);
+    uint64_t first = (half < job->blocks / 2) ? (job->blocks - half) : half;
+
+    cuemu_job_run(job, first, job->blocks, 0);
 
     cuemu_session_lock();
     cuemu_sim_op_end(cuemu_session.sim, job->end);

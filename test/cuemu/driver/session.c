@@ -347,7 +347,8 @@ static int cuemu_session_load_node(cuemu_node_t *node)
 }
 
 static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
-                               int64_t gpu_memory, int own_dir)
+                               int64_t gpu_memory, int64_t time_only,
+                               int own_dir)
 {
     size_t sim_size = cuemu_sim_size(CUEMU_MAX_OPS);
     pthread_mutexattr_t attr;
@@ -383,6 +384,7 @@ static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
     sh->size       = offset + sim_size;
     sh->sim_offset = offset;
     sh->own_dir    = own_dir;
+    sh->time_only  = (uint64_t)time_only;
     sh->next_id    = 1;
     for (i = 0; i < CUEMU_MAX_EXTENTS; ++i) {
         sh->extents[i].next = (i + 1 < CUEMU_MAX_EXTENTS) ? (i + 1) : -1;
@@ -576,7 +578,7 @@ int cuemu_session_join(void)
     const char *env = getenv("CUEMU_SESSION");
     cuemu_node_t *node;
     char path[300];
-    int64_t gpu_memory;
+    int64_t gpu_memory, time_only;
     double slowdown;
     int lock_fd, made, default_dir, slot, ret = -1;
     uint64_t hash;
@@ -588,7 +590,8 @@ int cuemu_session_join(void)
 
     slowdown   = cuemu_env_slowdown();
     gpu_memory = cuemu_env_bytes("CUEMU_GPU_MEMORY");
-    if ((slowdown < 0) || (gpu_memory < 0) ||
+    time_only  = cuemu_env_bytes("CUEMU_TIME_ONLY");
+    if ((slowdown < 0) || (gpu_memory < 0) || (time_only < 0) ||
         (cuemu_session_load_node(node) != 0)) {
         goto out_free;
     }
@@ -598,6 +601,7 @@ int cuemu_session_join(void)
         hash = cuemu_hash(0xcbf29ce484222325ull, node, sizeof(*node));
         hash = cuemu_hash(hash, &slowdown, sizeof(slowdown));
         hash = cuemu_hash(hash, &gpu_memory, sizeof(gpu_memory));
+        hash = cuemu_hash(hash, &time_only, sizeof(time_only));
         snprintf(cuemu_session.dir, sizeof(cuemu_session.dir),
                  "/dev/shm/cuemu-%u-%016llx", (unsigned)getuid(),
                  (unsigned long long)hash);
@@ -626,7 +630,7 @@ int cuemu_session_join(void)
     }
 
     if ((access(path, F_OK) != 0) &&
-        (cuemu_session_found(node, slowdown, gpu_memory,
+        (cuemu_session_found(node, slowdown, gpu_memory, time_only,
                              default_dir || made) != 0)) {
         goto out_unlock;
     }

@@ -311,6 +311,18 @@ static void cuemu_serve_fill(const cuemu_payload_t *p)
     }
 }
 
+/*
+ * CUEMU_TIME_ONLY=SIZE: copies and fills from that size on take their time, and
+ * memory stays as it is. For times of programs whose data this machine could
+ * not hold, or not move; what such a run computes is wrong.
+ */
+static int cuemu_is_time_only(const cuemu_payload_t *p)
+{
+    uint64_t size = cuemu_session.shared->time_only;
+
+    return (size > 0) && (p->width * p->height >= size);
+}
+
 static void cuemu_serve_call(const cuemu_payload_t *p)
 {
     CUhostFn func;
@@ -334,13 +346,18 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
 
     switch (p->kind) {
     case CUEMU_PAYLOAD_MOVE:
+        if (cuemu_is_time_only(p)) {
+            break;
+        }
         cuemu_serve_move(p);
         __atomic_add_fetch(&cuemu_stat_moves, 1, __ATOMIC_RELAXED);
         __atomic_add_fetch(&cuemu_stat_bytes, p->width * p->height,
                            __ATOMIC_RELAXED);
         break;
     case CUEMU_PAYLOAD_FILL:
-        cuemu_serve_fill(p);
+        if (!cuemu_is_time_only(p)) {
+            cuemu_serve_fill(p);
+        }
         break;
     case CUEMU_PAYLOAD_CALL:
         cuemu_serve_call(p);
@@ -375,7 +392,8 @@ static void cuemu_tear(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
     cuemu_move_t *move;
     int i;
 
-    if ((w->kind != CUEMU_PAYLOAD_MOVE) && (w->kind != CUEMU_PAYLOAD_FILL)) {
+    if (((w->kind != CUEMU_PAYLOAD_MOVE) && (w->kind != CUEMU_PAYLOAD_FILL)) ||
+        cuemu_is_time_only(w)) {
         return;
     }
 

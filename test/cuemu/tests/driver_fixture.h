@@ -58,6 +58,7 @@ protected:
         unsetenv("CUEMU_FAULT");
         unsetenv("CUEMU_GPU_MEMORY");
         unsetenv("CUEMU_REPORT");
+        unsetenv("CUEMU_TIME_ONLY");
         unsetenv("CUDA_VISIBLE_DEVICES");
 
         ptr = mmap(nullptr, sizeof(shared_t), PROT_READ | PROT_WRITE,

@@ -439,3 +439,53 @@ TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
         });
     }
 }
+
+/* CUEMU_TIME_ONLY: the same times, while large copies and all of a grid but its
+   first and last blocks leave memory as it is */
+TEST_F(kernel_driver, time_alone)
+{
+    const unsigned blocks = 8192, threads = 512;
+    const size_t size     = (size_t)blocks * threads * 4;
+
+    setenv("CUEMU_SLOWDOWN", "20", 1);
+    for (int only = 0; only < 2; ++only) {
+        setenv("CUEMU_SESSION", (m_dir + (only ? "/only" : "/all")).c_str(), 1);
+        if (only) {
+            setenv("CUEMU_TIME_ONLY", "32M", 1);
+        }
+        run(1, [&](int) {
+            use(0);
+            CU_OK(load_text(module_of(NUMBER)));
+            CUstream s      = stream();
+            CUdeviceptr ptr = alloc(size), twice = alloc(2 * size);
+            CUevent begin = event(), middle = event(), end = event();
+            float kernel = 0, fill = 0;
+
+            CU_OK(cuMemsetD32(ptr, ~0u, size / 4));
+            CU_OK(cuCtxSynchronize());
+            CU_OK(cuEventRecord(begin, s));
+            CU_OK(try_launch(function("go"), blocks, threads, 0, s, ptr));
+            CU_OK(cuEventRecord(middle, s));
+            CU_OK(cuMemsetD32Async(twice, 7, size / 2, s));
+            CU_OK(cuEventRecord(end, s));
+            CU_OK(cuStreamSynchronize(s));
+            CU_OK(cuEventElapsedTime(&kernel, begin, middle));
+            CU_OK(cuEventElapsedTime(&fill, middle, end));
+            m_shared->seconds[2 * only]     = kernel;
+            m_shared->seconds[2 * only + 1] = fill;
+
+            std::vector<unsigned> got(size / 4);
+            download(got, ptr);
+            EXPECT_EQ(0u, got[0]);
+            EXPECT_EQ(got.size() - 1, got.back());
+            EXPECT_EQ(only ? ~0u : (unsigned)got.size() / 2,
+                      got[got.size() / 2]);
+            download(got, twice);
+            EXPECT_EQ(only ? 0u : 7u, got[1]);
+        });
+    }
+    unsetenv("CUEMU_TIME_ONLY");
+
+    EXPECT_NEAR(1.0, m_shared->seconds[2] / m_shared->seconds[0], 0.03);
+    EXPECT_NEAR(1.0, m_shared->seconds[3] / m_shared->seconds[1], 0.03);
+}
