@@ -247,7 +247,7 @@ class Doctor:
     def transfers(self, ucx, extra=(), kinds=()):
         """Yields what _transfer.py prints; an error as {'error': sentence}."""
         here = os.path.dirname(os.path.realpath(__file__))
-        size = ['--size', '16', '--rounds', '3'] if self.options.emulate else []
+        size = ['--size', '4', '--rounds', '3'] if self.options.emulate else []
         words = [sys.executable, os.path.realpath(self.launcher.__file__),
                  '--quiet', '--ucx', ucx.path]
         if self.options.emulate:

@@ -7,7 +7,7 @@
 unit_check() {
     local folder=$ucx_mp_build/$1/$2 rc=0 log
     passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_jobs" \
-        --no-print-directory check || rc=$?
+        --no-print-directory check CXXFLAGS="-g -O1" || rc=$?
     find "$folder" -name '*.log' ! -name test-suite.log ! -name config.log |
         sort | while IFS= read -r log; do
             say "== ${log#"$ucx_mp_build"/}"
@@ -18,13 +18,13 @@ unit_check() {
 
 # in_shards FOLDER: its test programs, each in as many parts as there are
 # processors, side by side; their logs end up in ours. One that tests nothing
-# does not count.
+# does not count. It takes longer to optimize the tests than to run them.
 in_shards() {
     local folder=$ucx_mp_build/$1 count=$ucx_mp_jobs rc=0 found=0 program shard
     local pids
     # Its summary would say that nothing was tested
     make -C "$folder" -j"$count" --no-print-directory check TESTS= \
-        >"$folder/build.log" 2>&1 || { cat "$folder/build.log"; return 1; }
+        CXXFLAGS="-g -O0" >"$folder/build.log" 2>&1 || { cat "$folder/build.log"; return 1; }
     for program in "$folder"/test_*; do
         { [ -f "$program" ] && [ -x "$program" ]; } || continue
         found=1
@@ -54,13 +54,14 @@ in_shards() {
 # first there; and the engine's failures, which faults-sanitized goes through.
 unit_sanitized() {
     variant sanitized src -- --enable-werror --enable-debug --enable-asan \
-            --enable-ubsan CC=gcc CXX=g++ || return
+            --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g -O1" CXXFLAGS="-g -O0" ||
+        return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
     GTEST_FILTER='-*test_abi_host*:test_abi_stay_out*:*test_engine_failures*' \
         in_shards sanitized/test/gtest || return
     make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
-        tests/core_test || return
+        CXXFLAGS="-g -O0" tests/core_test || return
     CUEMU_NODES=$ucx_mp_top/test/cuemu/nodes \
         "$ucx_mp_build/sanitized/test/cuemu/tests/core_test"
 }
@@ -74,7 +75,7 @@ unit_stock() {
         "$ucx_mp_build/main/test/cuemu/lib"
 }
 
-step unit      quick 300 "unit_check main test/gtest" "the module's parts"
+step unit      quick 300 "in_shards main/test/gtest" "the module's parts"
 step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
 step sanitized full  600 unit_sanitized "unit tests under ASAN and UBSAN"
 step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"

@@ -5,7 +5,8 @@
 
 kernels_run() {
     local folder=$ucx_mp_build/main/test/cuemu
-    make -C "$folder" --no-print-directory tests/kernel_test || return
+    make -C "$folder" --no-print-directory CXXFLAGS="-g -O1" \
+        tests/kernel_test || return
     CUEMU_LIB=$folder/lib passing_on '^\[  PASSED  \] [1-9]' \
         "$folder/tests/kernel_test"
 }
