@@ -50,7 +50,7 @@ def test_order(row):
 
 def why_void(row):
     text = row.get('void') or row.get('void_ratio') or 'not run'
-    if ' late' in text or text.startswith('late'):
+    if ' late' in text or text.startswith('scattered'):
         text = 'machine too busy'
     return text
 

@@ -14,17 +14,18 @@ papers_beluga() {
         --config stock,3+host/streams "$@"
 }
 
-# What the aims are is in test/omb/papers.json; here is what holds today
+# What the aims are is in test/omb/papers.json; here is what holds today, less
+# 5 %: 3.03; 2.73, 2.92, 3.07
 papers_put() {
     papers_beluga --benchmark put --size 256M \
-        --expect 'put/1/3+host/streams/256M>=2.3'
+        --expect 'put/1/3+host/streams/256M>=2.88'
 }
 
 papers_bw() {
     papers_beluga --benchmark bw --window 1,4,16 --size 64M \
-        --expect 'bw/1/3+host/streams/64M>=2.45' \
-        --expect 'bw/4/3+host/streams/64M>=2.75' \
-        --expect 'bw/16/3+host/streams/64M>=2.85'
+        --expect 'bw/1/3+host/streams/64M>=2.6' \
+        --expect 'bw/4/3+host/streams/64M>=2.78' \
+        --expect 'bw/16/3+host/streams/64M>=2.92'
 }
 
 step papers-put full 180 papers_put \
