@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Gradients of training on emulated nodes, small, every element checked.
+
+# gradients_run NODE OPTION...
+gradients_run() {
+    local mpirun program=$ucx_mp_build/main/examples/gradients/gradients
+    mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
+    passing_on '^resnet50, .* images/s .* without communication .* sums right$' \
+        "$ucx_mp_prefix/bin/ucx_mp_run" --emulate "$1" --collectives y \
+        "$mpirun" -n 4 "$program" --scale 64 --steps 1 --warmup 1 --check \
+        "${@:2}"
+}
+
+gradients_all() {
+    gradients_run mist --way mpi && gradients_run mist --way staged &&
+        gradients_run cedar --way mpi --fusion 1G
+}
+
+step gradients full 60 gradients_all \
+     "ResNet50's gradients, a 64th of each, on mist and cedar"
