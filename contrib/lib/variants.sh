@@ -12,7 +12,7 @@ generate() {
     fi
     if [ -f "$ucx_mp_top/configure" ]; then
         stale=$(cd "$ucx_mp_top" &&
-                find configure.ac config/m4 src test \
+                find configure.ac config/m4 src test examples \
                      \( -name 'configure.ac' -o -name '*.m4' \
                         -o -name Makefile.am -o -name Makefile.inc \) \
                      -newer configure ! -name 'l*.m4')

@@ -15,7 +15,9 @@ kernels_run() {
 kernels_ptx() {
     wheel_folder nvrtc11 nvidia-cuda-nvrtc-cu11==11.8.89 ||
         { skip "no nvidia-cuda-nvrtc-cu11 11.8.89"; return; }
-    "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11"
+    "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" &&
+        "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" \
+            "$ucx_mp_top/examples/jacobi/jacobi.cu"
 }
 
 step emulator-kernels quick 120 kernels_run "kernels, ours and others', against plain C"
