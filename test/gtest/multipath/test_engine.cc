@@ -791,7 +791,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
     uct_cuda_mp_transfer_t *next;
-    bool at_the_end = false, on_the_way = false;
+    bool at_the_end = false, on_the_way = false, of_a_copy = false;
 
     m_config = Config();
     m_config.set("_LEDGER", mkdtemp(dir));
@@ -808,7 +808,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
     wait(t);
 
     /* It is 2 ms, which a busy machine may let pass */
-    for (int i = 0; (i < 50) && !(at_the_end && on_the_way); ++i) {
+    for (int i = 0; (i < 50) && !(at_the_end && on_the_way && of_a_copy); ++i) {
         /* They are there when ours ends, and no longer when the next begins */
         usleep(5000);
         ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
@@ -848,8 +848,24 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
         }
         await(t.transfer);
         uct_cuda_mp_release(t.transfer);
+
+        /* Ours is a plain copy, which they follow and outlast */
+        usleep(5000);
+        uint16_t ours = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
+                                                 64 * MiB);
+        counted       = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
+        uct_cuda_mp_single_end(m_engine, ours);
+        uct_cuda_mp_single_end(other, counted);
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                            &next));
+        of_a_copy |= (next == nullptr);
+        if (next != nullptr) {
+            await(next);
+            uct_cuda_mp_release(next);
+        }
     }
     EXPECT_TRUE(at_the_end);
+    EXPECT_TRUE(of_a_copy);
     EXPECT_TRUE(on_the_way);
 
     uct_cuda_mp_engine_destroy(other);

@@ -209,6 +209,17 @@ static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
     }
 }
 
+/* Remember whom a pair's transfer meets at this moment */
+static void look(uct_cuda_mp_traffic_t *traffic, const pair_t *pair)
+{
+    const uint64_t now = uct_cuda_now_ns();
+    uint8_t active[NUM_LANES];
+
+    if (look_around(traffic, pair, now, active)) {
+        remember(traffic, active, now);
+    }
+}
+
 /* What is before a new transfer, and will be behind it */
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
@@ -317,8 +328,12 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 
     pthread_mutex_lock(&traffic->lock);
     pair = *find_pair(traffic, flow->src, flow->dst);
-    if ((pair != NULL) && flow->is_large && (pair->queued > 0)) {
-        set_queued(pair, pair->queued - 1);
+    if (flow->is_large) {
+        /* A plain copy as well: in a ring, who starts first meets nobody */
+        look(traffic, pair);
+        if ((pair != NULL) && (pair->queued > 0)) {
+            set_queued(pair, pair->queued - 1);
+        }
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -341,16 +356,8 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
                               const uct_cuda_mp_flow_t *flow)
 {
-    const uint64_t now = uct_cuda_now_ns();
-    const pair_t *pair;
-    uint8_t active[NUM_LANES];
-
     pthread_mutex_lock(&traffic->lock);
-    pair = *find_pair(traffic, flow->src, flow->dst);
-    if (look_around(traffic, pair, now, active)) {
-        remember(traffic, active, now);
-    }
-
+    look(traffic, *find_pair(traffic, flow->src, flow->dst));
     pthread_mutex_unlock(&traffic->lock);
 }
 

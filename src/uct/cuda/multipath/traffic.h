@@ -91,13 +91,13 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow);
 
 
-/** A counted transfer is over. */
+/** A counted transfer is over. Of a large one it is remembered whom it met. */
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow);
 
 
 /** Remember whom a transfer meets, for the plans of the next ones. To be called
- *  now and then while it is under way, and before its end. */
+ *  now and then while it is under way. */
 void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
                               const uct_cuda_mp_flow_t *flow);
 

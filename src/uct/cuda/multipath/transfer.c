@@ -354,7 +354,6 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
 /* The links are free for others as soon as we know */
 static void end(uct_cuda_mp_transfer_t *transfer)
 {
-    uct_cuda_mp_traffic_look(transfer->core->traffic, &transfer->flow);
     uct_cuda_mp_traffic_end(transfer->core->traffic, &transfer->flow);
     uct_cuda_debug("transfer %p: over, status %d, seen by test %u",
                    (void*)transfer, transfer->status, transfer->num_tests + 1);
