@@ -143,7 +143,9 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
 }
 
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
-                      const ucx_mp_topo_plan_t *plan, FILE *stream)
+                      const ucx_mp_topo_plan_t *plan,
+                      const ucx_mp_topo_collective_t *collective,
+                      FILE *stream)
 {
     static const char *kinds[]  = {
         [UCT_CUDA_TOPO_LIMIT_NVLINK] = "nvlink",
@@ -198,6 +200,9 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
     fprintf(stream, "]");
     if (plan != NULL) {
         ucx_mp_topo_plan_json(plan, stream);
+    }
+    if (collective != NULL) {
+        ucx_mp_topo_collective_json(collective, stream);
     }
     fprintf(stream, "\n}\n");
 }

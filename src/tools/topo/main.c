@@ -74,32 +74,43 @@ static void write_svg(const char *name, const ucx_mp_topo_node_t *node,
     close_file(file, name);
 }
 
+static void check_ends(const ucx_mp_topo_options_t *options,
+                       const uct_cuda_topo_t *topo)
+{
+    char name[16];
+
+    check_end("SRC", options->src, topo);
+    check_end("DST", options->dst, topo);
+    if (uct_cuda_end_equal(options->src, options->dst)) {
+        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "--plan: SRC and DST are both %s",
+                        uct_cuda_end_str(options->src, name, sizeof(name)));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static ucx_mp_topo_plan_t plan; /* too large for a stack */
+    static ucx_mp_topo_collective_t collective;
     static ucx_mp_topo_node_t node;
     ucx_mp_topo_options_t options;
-    char name[16];
+    bool is_copy;
 
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
                                                     UCT_CUDA_LOG_WARN);
+    is_copy = options.plan && !options.allreduce;
     if (options.plan) {
         ucx_mp_topo_config_read(&plan.config);
     }
 
     /* Times are those of the questions that a message asks, no others */
     probe(&node, options.format != UCX_MP_TOPO_TIME);
-    if (options.plan) {
-        check_end("SRC", options.src, &node.topo);
-        check_end("DST", options.dst, &node.topo);
-        if (uct_cuda_end_equal(options.src, options.dst)) {
-            ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                            "--plan: SRC and DST are both %s",
-                            uct_cuda_end_str(options.src, name,
-                                                   sizeof(name)));
-        }
+    if (is_copy) {
+        check_ends(&options, &node.topo);
         ucx_mp_topo_plan_make(&node.topo, &options, &plan);
+    } else if (options.allreduce) {
+        ucx_mp_topo_collective_make(&node.topo, &options, &plan.config,
+                                    &collective);
     }
 
     switch (options.format) {
@@ -107,14 +118,17 @@ int main(int argc, char **argv)
         ucx_mp_topo_xml(&node, stdout);
         break;
     case UCX_MP_TOPO_JSON:
-        ucx_mp_topo_json(&node, options.plan ? &plan : NULL, stdout);
+        ucx_mp_topo_json(&node, is_copy ? &plan : NULL,
+                         options.allreduce ? &collective : NULL, stdout);
         break;
     case UCX_MP_TOPO_TIME:
         ucx_mp_topo_times(&node, stdout);
         break;
     case UCX_MP_TOPO_TEXT:
-        if (options.plan) {
+        if (is_copy) {
             ucx_mp_topo_plan_text(&node.topo, &options, &plan, stdout);
+        } else if (options.allreduce) {
+            ucx_mp_topo_collective_text(&options, &collective, stdout);
         } else {
             ucx_mp_topo_text(&node, stdout);
         }
@@ -122,9 +136,10 @@ int main(int argc, char **argv)
     }
 
     if (options.svg != NULL) {
-        write_svg(options.svg, &node, options.plan ? &plan : NULL);
+        write_svg(options.svg, &node, is_copy ? &plan : NULL);
     }
 
+    uct_cuda_coll_plan_release(&collective.plan);
     close_file(stdout, "standard output");
     return UCX_MP_TOPO_OK;
 }

@@ -12,6 +12,7 @@
 static const char *help_text =
 "usage: ucx_mp_topo [options]\n"
 "       ucx_mp_topo --plan SRC DST SIZE [options]\n"
+"       ucx_mp_topo --plan allreduce SIZE [options]\n"
 "\n"
 "Shows how this node's GPUs are wired, as GB/s (10^9 bytes/s) that one copy\n"
 "gets, and which plan a message between two of them would get.\n"
@@ -32,7 +33,11 @@ static const char *help_text =
 "               what other sets of paths would take. One of them may be\n"
 "               \"host\": page-locked memory of its NUMA node.\n"
 "               UCX_CUDA_IPC_MULTIPATH* variables count as in a program\n"
-"  --steps      with --plan: every single copy\n"
+"  --plan allreduce SIZE\n"
+"               the plan of an MPI_Allreduce of SIZE bytes in place, a rank a\n"
+"               GPU: algorithm, chunks, the model's time, what the others\n"
+"               and rings would take, and what the links allow\n"
+"  --steps      with --plan: every single copy and kernel\n"
 "\n"
 "  --verbose    what could not be found out, on standard error\n"
 "  --version, --help\n"
@@ -209,6 +214,15 @@ void ucx_mp_topo_options_read(int argc, char **argv,
         if (options->steps) {
             usage_error("%s is for --plan", "--steps");
         }
+        return;
+    }
+
+    if ((optind < argc) && (strcmp(argv[optind], "allreduce") == 0)) {
+        if (argc - optind != 2) {
+            usage_error("%s takes one argument: SIZE", "--plan allreduce");
+        }
+        options->allreduce = true;
+        options->size      = read_size(argv[optind + 1]);
         return;
     }
 

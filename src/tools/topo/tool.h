@@ -7,6 +7,7 @@
 #define UCX_MP_TOPO_TOOL_H
 
 #include <uct/cuda/base/wiring.h>
+#include <uct/cuda/collective/planner.h>
 #include <uct/cuda/multipath/model.h>
 #include <uct/cuda/multipath/plan.h>
 
@@ -37,6 +38,7 @@ typedef struct {
     ucx_mp_topo_format_t format;
     const char           *svg; /**< --svg: file for a picture, or NULL */
     bool   plan;    /**< --plan: the plan from src to dst */
+    bool   allreduce; /**< ... or of an all-reduce among all GPUs */
     uct_cuda_end_t src; /**< A GPU or host memory */
     uct_cuda_end_t dst;
     size_t size;    /**< Bytes */
@@ -94,9 +96,19 @@ typedef struct {
 } ucx_mp_topo_plan_t;
 
 
-/** The node as JSON; @a plan may be NULL. */
+/** The plan of an all-reduce with what led to it. */
+typedef struct {
+    uct_cuda_coll_request_t request;
+    uct_cuda_coll_choice_t  choice;
+    uct_cuda_coll_plan_t    plan;
+} ucx_mp_topo_collective_t;
+
+
+/** The node as JSON; @a plan and @a collective may be NULL. */
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
-                      const ucx_mp_topo_plan_t *plan, FILE *stream);
+                      const ucx_mp_topo_plan_t *plan,
+                      const ucx_mp_topo_collective_t *collective,
+                      FILE *stream);
 
 
 /** The node as a picture; @a plan, drawn into it, may be NULL. */
@@ -119,6 +131,25 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
 void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            const ucx_mp_topo_plan_t *plan, FILE *stream);
+
+
+/** The plan of an all-reduce in place among all GPUs, a rank each. The topology
+ *  has to stay. */
+void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
+                                 const ucx_mp_topo_options_t *options,
+                                 const uct_cuda_mp_config_t *config,
+                                 ucx_mp_topo_collective_t *collective);
+
+
+/** The plan, what the links allow, and what other algorithms would take. */
+void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
+                                 const ucx_mp_topo_collective_t *collective,
+                                 FILE *stream);
+
+
+/** The same as a last member of a JSON object, comma in front. */
+void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
+                                 FILE *stream);
 
 
 /** The plan as a last member of a JSON object, comma in front. */

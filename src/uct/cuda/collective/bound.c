@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Cuts. What ways across a cut carry together is at most what any set of
+ * resources does that has one of each of them; a small such set is found by
+ * taking the cheapest a way first, and leaving out those that turn out to be
+ * superfluous. Whatever the set, the bound holds.
+ */
+#include <uct/cuda/collective/bound.h>
+
+#include <uct/cuda/collective/links.h>
+#include <ucs/sys/math.h>
+
+#include <float.h>
+#include <string.h>
+
+
+#define MAX_GPUS      UCT_CUDA_MAX_GPUS
+#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+
+/* Between each two GPUs: directly, and over the host */
+#define MAX_WAYS (2 * MAX_GPUS * MAX_GPUS)
+
+
+typedef struct {
+    unsigned            num_gpus;
+    double              capacity[NUM_RESOURCES];
+    unsigned            num_ways;
+    uct_cuda_coll_way_t ways[MAX_WAYS];
+    uint8_t             from[MAX_WAYS]; /* indices into the GPUs given */
+    uint8_t             to[MAX_WAYS];
+} net_t;
+
+
+static void add_way(net_t *net, unsigned from, unsigned to)
+{
+    if (net->ways[net->num_ways].count > 0) {
+        net->from[net->num_ways] = (uint8_t)from;
+        net->to[net->num_ways]   = (uint8_t)to;
+        ++net->num_ways;
+    }
+}
+
+static void init(net_t *net, const uct_cuda_topo_t *topo, const int *gpus,
+                 unsigned num_gpus, bool use_host)
+{
+    unsigned from, to;
+
+    net->num_gpus = num_gpus;
+    net->num_ways = 0;
+    uct_cuda_coll_links_capacity(topo, 0, net->capacity);
+    for (from = 0; from < num_gpus; ++from) {
+        for (to = 0; to < num_gpus; ++to) {
+            if (from == to) {
+                continue;
+            }
+
+            uct_cuda_coll_links_direct(topo, gpus[from], gpus[to],
+                                       &net->ways[net->num_ways]);
+            add_way(net, from, to);
+            if (use_host) {
+                uct_cuda_coll_links_host(topo, gpus[from], gpus[to],
+                                         &net->ways[net->num_ways]);
+                add_way(net, from, to);
+            }
+        }
+    }
+}
+
+static bool has(const uct_cuda_coll_way_t *way, int resource)
+{
+    unsigned i;
+
+    for (i = 0; i < way->count; ++i) {
+        if (way->resources[i] == resource) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* How many of these ways a resource covers that no other does yet */
+static unsigned gain(const net_t *net, const uint16_t *ways, unsigned count,
+                     const unsigned *covers, int resource)
+{
+    unsigned w, sum = 0;
+
+    for (w = 0; w < count; ++w) {
+        sum += (covers[w] == 0) && has(&net->ways[ways[w]], resource);
+    }
+
+    return sum;
+}
+
+/* The resource that costs least for each way that it adds */
+static int cheapest(const net_t *net, const uint16_t *ways, unsigned count,
+                    const unsigned *covers)
+{
+    double best = DBL_MAX;
+    int found   = UCT_CUDA_TOPO_NO_LIMIT;
+    unsigned w, i;
+    double cost;
+    int r;
+
+    for (w = 0; w < count; ++w) {
+        for (i = 0; (covers[w] == 0) && (i < net->ways[ways[w]].count); ++i) {
+            r    = net->ways[ways[w]].resources[i];
+            cost = net->capacity[r] / gain(net, ways, count, covers, r);
+            if (cost < best) {
+                best  = cost;
+                found = r;
+            }
+        }
+    }
+
+    return found;
+}
+
+/* Bytes/s that these ways carry at most, all together */
+static double carry(const net_t *net, const uint16_t *ways, unsigned count)
+{
+    unsigned covers[MAX_WAYS] = {0};
+    int chosen[MAX_WAYS];
+    unsigned num_chosen = 0;
+    double sum          = 0;
+    unsigned c, w;
+    bool is_needed;
+    int r;
+
+    for (r = cheapest(net, ways, count, covers); r != UCT_CUDA_TOPO_NO_LIMIT;
+         r = cheapest(net, ways, count, covers)) {
+        chosen[num_chosen++] = r;
+        for (w = 0; w < count; ++w) {
+            covers[w] += has(&net->ways[ways[w]], r);
+        }
+    }
+
+    for (c = 0; c < num_chosen; ++c) {
+        is_needed = false;
+        for (w = 0; w < count; ++w) {
+            is_needed = is_needed ||
+                        ((covers[w] == 1) &&
+                         has(&net->ways[ways[w]], chosen[c]));
+        }
+
+        if (is_needed) {
+            sum += net->capacity[chosen[c]];
+            continue;
+        }
+        for (w = 0; w < count; ++w) {
+            covers[w] -= has(&net->ways[ways[w]], chosen[c]);
+        }
+    }
+
+    return sum;
+}
+
+/* What goes between groups */
+static void try_groups(const net_t *net, const uint8_t *groups,
+                       unsigned num_groups, uct_cuda_coll_bound_t *bound)
+{
+    uint16_t ways[MAX_WAYS];
+    unsigned count = 0;
+    unsigned w;
+    double links, rate;
+
+    for (w = 0; w < net->num_ways; ++w) {
+        if (groups[net->from[w]] != groups[net->to[w]]) {
+            ways[count++] = (uint16_t)w;
+        }
+    }
+
+    links = carry(net, ways, count);
+    rate  = links / (2 * (num_groups - 1));
+    if ((bound->num_groups == 0) || (rate < bound->rate)) {
+        bound->rate       = rate;
+        bound->links      = links;
+        bound->num_groups = num_groups;
+        memcpy(bound->groups, groups, net->num_gpus);
+    }
+}
+
+/* Every way of putting GPUs from this one on into groups, of which there are
+ * some already */
+static void group_all(const net_t *net, uint8_t *groups, unsigned next,
+                      unsigned num_groups, uct_cuda_coll_bound_t *bound)
+{
+    unsigned group;
+
+    if (next == net->num_gpus) {
+        if (num_groups > 1) {
+            try_groups(net, groups, num_groups, bound);
+        }
+        return;
+    }
+
+    for (group = 0; group <= num_groups; ++group) {
+        groups[next] = (uint8_t)group;
+        group_all(net, groups, next + 1,
+                  ucs_max(num_groups, group + 1), bound);
+    }
+}
+
+void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
+                         unsigned num_gpus, bool use_host,
+                         uct_cuda_coll_bound_t *bound)
+{
+    uint8_t groups[MAX_GPUS] = {0};
+    unsigned i, alone;
+    net_t net;
+
+    memset(bound, 0, sizeof(*bound));
+    init(&net, topo, gpus, num_gpus, use_host);
+    if (num_gpus <= UCT_CUDA_COLL_BOUND_ALL) {
+        group_all(&net, groups, 0, 0, bound);
+        return;
+    }
+
+    /* Each by itself; and each against all others */
+    for (i = 0; i < num_gpus; ++i) {
+        groups[i] = (uint8_t)i;
+    }
+    try_groups(&net, groups, num_gpus, bound);
+    for (alone = 0; alone < num_gpus; ++alone) {
+        for (i = 0; i < num_gpus; ++i) {
+            groups[i] = (i == alone);
+        }
+        try_groups(&net, groups, 2, bound);
+    }
+}
+
+double uct_cuda_coll_bound_rings(const uct_cuda_topo_t *topo, const int *gpus,
+                                 unsigned num_gpus, double *through_p)
+{
+    double least = DBL_MAX;
+    uint16_t ways[MAX_WAYS];
+    unsigned count, w;
+    uint32_t inside;
+    net_t net;
+
+    if (num_gpus < 2) {
+        return 0;
+    }
+
+    init(&net, topo, gpus, num_gpus, false);
+    for (inside = 1; inside < (1u << num_gpus) - 1; ++inside) {
+        /* Of many GPUs those next to each other, as cables go */
+        if ((num_gpus > UCT_CUDA_COLL_BOUND_ALL) &&
+            ((inside & (inside + (inside & -inside))) != 0)) {
+            continue;
+        }
+
+        count = 0;
+        for (w = 0; w < net.num_ways; ++w) {
+            if (((inside >> net.from[w]) & 1) && !((inside >> net.to[w]) & 1)) {
+                ways[count++] = (uint16_t)w;
+            }
+        }
+        least = ucs_min(least, carry(&net, ways, count));
+    }
+
+    if (through_p != NULL) {
+        *through_p = least;
+    }
+
+    return least * num_gpus / (2 * (num_gpus - 1));
+}
+
+void uct_cuda_coll_bound_print_groups(const uct_cuda_coll_bound_t *bound,
+                                      const int *gpus, unsigned num_gpus,
+                                      FILE *stream)
+{
+    unsigned group, i;
+    const char *between;
+
+    for (group = 0; group < bound->num_groups; ++group) {
+        between = "{";
+        fprintf(stream, "%s", (group > 0) ? " " : "");
+        for (i = 0; i < num_gpus; ++i) {
+            if (bound->groups[i] == group) {
+                fprintf(stream, "%s%d", between, gpus[i]);
+                between = " ";
+            }
+        }
+        fprintf(stream, "}");
+    }
+}

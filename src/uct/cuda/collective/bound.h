@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What no all-reduce on a node can be faster than, by the links alone, and what
+ * rings reach there at best.
+ */
+#ifndef UCT_CUDA_COLL_BOUND_H
+#define UCT_CUDA_COLL_BOUND_H
+
+#include <uct/cuda/base/topo.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+
+/** GPUs that all ways of grouping are looked at for; of more, only some. */
+#define UCT_CUDA_COLL_BOUND_ALL 8
+
+
+/**
+ * GPUs in k groups, each of which counts as one that has N bytes to be reduced:
+ * for every element 2 (k - 1) messages have to pass between groups (Patarasuk
+ * and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+ * workstations", 2009). So
+ *
+ *     N / t  <=  links / (2 (k - 1)).
+ */
+typedef struct {
+    double   rate;       /**< N / t, bytes/s, of the grouping that allows least;
+                              0: there is nothing to move, or no link */
+    double   links;      /**< Bytes/s between its groups, all together */
+    unsigned num_groups; /**< k */
+    uint8_t  groups[UCT_CUDA_MAX_GPUS]; /**< Of each GPU given */
+} uct_cuda_coll_bound_t;
+
+
+/**
+ * @param gpus      Ordinals of @a topo, no two the same.
+ * @param use_host  Bytes may go through host memory as well.
+ */
+void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
+                         unsigned num_gpus, bool use_host,
+                         uct_cuda_coll_bound_t *bound);
+
+
+/**
+ * Rings at their best, NCCL's for instance: each passes every GPU once, so that
+ * all rings together carry no more than what leaves any set of GPUs, B bytes/s,
+ * and 2 (n - 1) / n of the data goes along each link.
+ *
+ * @param through_p  B. May be NULL.
+ * @return N / t = B n / (2 (n - 1)), bytes/s; 0: there is no ring.
+ */
+double uct_cuda_coll_bound_rings(const uct_cuda_topo_t *topo, const int *gpus,
+                                 unsigned num_gpus, double *through_p);
+
+
+/** "{0} {1} {2 3}": the groups of a bound. */
+void uct_cuda_coll_bound_print_groups(const uct_cuda_coll_bound_t *bound,
+                                      const int *gpus, unsigned num_gpus,
+                                      FILE *stream);
+
+
+END_C_DECLS
+
+#endif
