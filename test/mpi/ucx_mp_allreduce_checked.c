@@ -11,9 +11,12 @@
 #include "util.h"
 
 #include <mpi.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_OFFSET 64 /* elements */
 #define GUARD      64
@@ -24,6 +27,14 @@ static long ar_calls = 5;
 static long ar_expect = -1; /* percent of calls that GPUs carry out */
 static int ar_check = 1;
 static int ar_in_place = 2; /* no, yes, both */
+
+/* What rank 1 does wrong, before all else */
+enum {
+    FAULT_NONE,
+    FAULT_DIFFER, /* calls with one float more: an error for all, no more */
+    FAULT_DIE     /* the others get an error, and that is all that is tried */
+};
+static int ar_fault = FAULT_NONE;
 
 
 static float term(int rank, size_t i, long call)
@@ -91,6 +102,39 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
     return wrong;
 }
 
+static void try_fault(const float *send, float *recv)
+{
+    const double began = ucx_mp_real_time();
+    const bool is_mine = (ar_fault == FAULT_DIFFER) && (world_rank == 1);
+    const int count    = is_mine ? 257 : 256;
+    char text[MPI_MAX_ERROR_STRING];
+    int rc, length;
+
+    if (ar_fault == FAULT_NONE) {
+        return;
+    }
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Allreduce(send, recv, 256, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    if ((ar_fault == FAULT_DIE) && (world_rank == 1)) {
+        raise(SIGKILL);
+    }
+
+    rc = MPI_Allreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    if (rc == MPI_SUCCESS) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "the call succeeds");
+    }
+
+    MPI_Error_string(rc, text, &length);
+    printf("rank %d: within %d s: %s\n", world_rank,
+           (int)(ucx_mp_real_time() - began) + 1, text);
+    fflush(stdout);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    if (ar_fault == FAULT_DIE) {
+        _exit(UCX_MP_EXIT_OK);
+    }
+}
+
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double*)a, y = *(const double*)b;
@@ -101,6 +145,7 @@ static int compare(const void *a, const void *b)
 static void parse(int argc, char **argv)
 {
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
+    static const char *const fault_names[] = {"none", "differ", "die", NULL};
     int i;
 
     for (i = 1; i + 1 < argc; i += 2) {
@@ -116,6 +161,8 @@ static void parse(int argc, char **argv)
         } else if (strcmp(argv[i], "--in-place") == 0) {
             ar_in_place = ucx_mp_parse_choice(argv[i], argv[i + 1],
                                               in_place_names);
+        } else if (strcmp(argv[i], "--fault") == 0) {
+            ar_fault = ucx_mp_parse_choice(argv[i], argv[i + 1], fault_names);
         } else if (strcmp(argv[i], "--on-gpus") == 0) {
             ar_expect = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
                                                   100);
@@ -128,7 +175,8 @@ static void parse(int argc, char **argv)
         (ar_max > (size_t)4 << 30)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
                    "[--min-size BYTES] [--max-size BYTES] [--calls N] "
-                   "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT]");
+                   "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
+                   "[--fault differ|die]");
     }
 }
 
@@ -161,6 +209,7 @@ int main(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "no memory");
     }
 
+    try_fault(send, recv);
     for (bytes = ar_min; bytes <= ar_max; bytes *= 4) {
         for (in_place = 0; in_place < 2; ++in_place) {
             if ((ar_in_place < 2) && (in_place != ar_in_place)) {

@@ -111,6 +111,16 @@ allreduce_faults() {
         tail -n 20 "$log"
         return 1
     fi
+
+    # a rank that calls with other bytes, and one that dies
+    passing_on '^rank 2: .* rank 0 calls with 1024 bytes, and rank 1 with 1028' \
+        "$mpi_run" --emulate beluga "$mpirun" --oversubscribe -n 3 \
+        "$programs/ucx_mp_allreduce_checked" --max-size 16 --fault differ &&
+        "$mpi_run" --emulate beluga "$mpirun" --oversubscribe \
+            --enable-recovery -n 3 "$programs/ucx_mp_allreduce_checked" \
+            --fault die > "$log" 2>&1
+    [ "$(grep -c 'the process of rank 1 has ended' "$log")" -eq 2 ] ||
+        { tail -n 20 "$log"; return 1; }
 }
 
 step allreduce quick 60 allreduce_on_gpus \
