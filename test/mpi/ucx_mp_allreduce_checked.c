@@ -12,7 +12,6 @@
 
 #include <mpi.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +31,7 @@ static int ar_in_place = 2; /* no, yes, both */
 enum {
     FAULT_NONE,
     FAULT_DIFFER, /* calls with one float more: an error for all, no more */
+    FAULT_SHORT,  /* has a buffer that ends too early; likewise */
     FAULT_DIE     /* the others get an error, and that is all that is tried */
 };
 static int ar_fault = FAULT_NONE;
@@ -50,8 +50,9 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
     const size_t all = count + 2 * GUARD;
     float *from      = send + shift, *to = recv + shift, expected;
     size_t wrong     = 0, i;
+    char text[MPI_MAX_ERROR_STRING];
     double began;
-    int rank, rc;
+    int rank, rc, length;
 
     for (i = 0; ar_check && (i < all); ++i) {
         host[i] = (i < GUARD) || (i >= GUARD + count) ?
@@ -72,7 +73,8 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
                           (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     *seconds = ucx_mp_time() - began;
     if (rc != MPI_SUCCESS) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "MPI_Allreduce fails");
+        MPI_Error_string(rc, text, &length);
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "fails: %s", text);
     }
     if (!ar_check) {
         return 0;
@@ -105,8 +107,8 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
 static void try_fault(const float *send, float *recv)
 {
     const double began = ucx_mp_real_time();
-    const bool is_mine = (ar_fault == FAULT_DIFFER) && (world_rank == 1);
-    const int count    = is_mine ? 257 : 256;
+    int count          = 256;
+    float *wide        = recv;
     char text[MPI_MAX_ERROR_STRING];
     int rc, length;
 
@@ -114,13 +116,20 @@ static void try_fault(const float *send, float *recv)
         return;
     }
 
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Allreduce(send, recv, 256, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     if ((ar_fault == FAULT_DIE) && (world_rank == 1)) {
         raise(SIGKILL);
+    } else if (ar_fault == FAULT_DIFFER) {
+        count += (world_rank == 1);
+    } else if (ar_fault == FAULT_SHORT) {
+        count = 1 << 18;
+        if (world_rank != 1) {
+            wide = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, count * sizeof(float));
+        }
     }
 
-    rc = MPI_Allreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    rc = MPI_Allreduce((ar_fault == FAULT_SHORT) ? MPI_IN_PLACE : send, wide,
+                       count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     if (rc == MPI_SUCCESS) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "the call succeeds");
     }
@@ -129,7 +138,6 @@ static void try_fault(const float *send, float *recv)
     printf("rank %d: within %d s: %s\n", world_rank,
            (int)(ucx_mp_real_time() - began) + 1, text);
     fflush(stdout);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     if (ar_fault == FAULT_DIE) {
         _exit(UCX_MP_EXIT_OK);
     }
@@ -145,7 +153,8 @@ static int compare(const void *a, const void *b)
 static void parse(int argc, char **argv)
 {
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
-    static const char *const fault_names[] = {"none", "differ", "die", NULL};
+    static const char *const fault_names[] = {"none", "differ", "short", "die",
+                                              NULL};
     int i;
 
     for (i = 1; i + 1 < argc; i += 2) {
@@ -176,7 +185,7 @@ static void parse(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
                    "[--min-size BYTES] [--max-size BYTES] [--calls N] "
                    "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
-                   "[--fault differ|die]");
+                   "[--fault differ|short|die]");
     }
 }
 
@@ -195,6 +204,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     ucx_mp_set_rank(world_rank);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     parse(argc, argv);
     if (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);

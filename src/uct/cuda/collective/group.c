@@ -393,7 +393,11 @@ static ucs_status_t call_show(call_t *call, const void *address,
     ucs_status_t status;
 
     if ((offset > memory->length) || (bytes > memory->length - offset)) {
-        return UCS_ERR_INVALID_PARAM;
+        /* what is mapped into a reservation may go on in the next piece */
+        if (memory->context == NULL) {
+            return UCS_ERR_UNSUPPORTED;
+        }
+        call->post.is_short = 1;
     }
 
     if (index < 0) {
@@ -771,6 +775,17 @@ static uct_cuda_coll_result_t call_agree(call_t *call)
             return UCT_CUDA_COLL_STAGE;
         }
         call->posts[rank] = post;
+    }
+
+    for (rank = 0; rank < group->size; ++rank) {
+        post = call->posts[rank];
+        if (post->is_short) {
+            call_explain(call, "rank %u's buffer ends before the %llu bytes do",
+                         rank, (unsigned long long)(
+                                       post->count *
+                                       ucx_mp_type_size(post->type)));
+            return UCT_CUDA_COLL_DIFFERS;
+        }
     }
 
     first    = call->posts[0];

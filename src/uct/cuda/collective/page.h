@@ -53,7 +53,8 @@ typedef struct {
     uint8_t                is_in_place;
     uint8_t                is_new;   /**< Something of it has to be mapped */
     uint8_t                is_lost;  /**< All that it had mapped is gone */
-    uint8_t                reserved[10];
+    uint8_t                is_short; /**< A buffer ends before its bytes do */
+    uint8_t                reserved[9];
     uct_cuda_coll_memory_t send;     /**< As recv if in place */
     uct_cuda_coll_memory_t recv;
 } uct_cuda_coll_post_t;
