@@ -201,7 +201,11 @@ def about(data):
         'round of how many times as fast ours is (above 1: faster), with its '
         '95 %% interval by order statistics; *: too few for that, least and '
         'most; bold: ours loses. All results were checked. GB/s are bytes of '
-        'a buffer over the time, 10^9 a second.' % plan['ranks'], '']
+        'a buffer over the time, 10^9 a second.' % plan['ranks'], ''] + ([
+            'On an emulated node the MPI\'s own work on host memory is not '
+            'modelled: it takes this machine\'s processor time over the '
+            'slow-down, so that host staging looks far better than it is.',
+            ''] if modelled(data) and 'staged' in plan['ways'] else [])
 
 
 def write(data, path):

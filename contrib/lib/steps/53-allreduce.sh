@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# The benchmark of all-reduces (test/omb/allreduce) and the programs by hand
+# (test/byhand): arithmetic and page, and a small run on an emulated node.
+
+allreduce_page() {
+    python3 "$ucx_mp_top/test/omb/test_allreduce"
+}
+
+allreduce_emulated() {
+    local out=$ucx_mp_build/log/allreduce
+    have mpirun || { skip "no mpirun"; return; }
+    rm -rf "$out"
+    "$ucx_mp_top/test/omb/allreduce" --emulate hgx-h200 --sizes 8,1M \
+        --types double --places out --turns 1 --rounds 1 \
+        --json "$out/a.json" --page "$out/a.md" \
+        --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
+        --programs "$ucx_mp_build/main/test/mpi" || return
+    python3 - "$out/a.json" <<'END'
+import json
+import sys
+data = json.load(open(sys.argv[1]))
+got = sorted((item['way'], item['size']) for item in data['samples'])
+assert got == [(way, size) for way in ('copies', 'kernel', 'ours', 'staged')
+               for size in (8, 1 << 20)], got
+assert all(item['checked'] for item in data['samples'])
+END
+}
+
+# byhand_run PROGRAM OPTION...: its bytes are right
+byhand_run() {
+    passing_on '^ +[1-9][0-9]* .* right' \
+        "$ucx_mp_prefix/bin/ucx_mp_run" --emulate mist \
+        "$ucx_mp_build/main/test/byhand/$1" --samples 1 --time 1 "${@:2}"
+}
+
+byhand_all() {
+    byhand_run allreduce --sizes 8,72,1M --way copies --place out &&
+        byhand_run allreduce --sizes 8,72,256K --way kernel &&
+        byhand_run host_to_gpu --sizes 1M --links 4 --chunk 48K &&
+        byhand_run host_to_gpu --sizes 14M --links 2 --chunk 1M \
+            --direction to-host &&
+        byhand_run peer_copy --sizes 1M --directions both --window 3
+}
+
+step allreduce-page quick 30 allreduce_page \
+     "test/omb/allreduce: plans, ratios, the file and the page"
+step allreduce-emulated full 60 allreduce_emulated \
+     "test/omb/allreduce: each way on hgx-h200, results checked"
+step byhand full 60 byhand_all \
+     "test/byhand: all-reduces, host memory over several links, peers' copies"
