@@ -17,6 +17,10 @@
  * order that rotates from round to round. Before and after all rounds of a cell
  * (type, place, size) each way's result is checked.
  *
+ * With --busy each GPU multiplies matrices meanwhile, on another stream: beside
+ * the call's time a sample has what a product takes then, and what it takes
+ * alone right before.
+ *
  * Elements are whole numbers below 4096 that differ with position, rank and
  * call, so that sums are exact in floats for up to 4096 ranks, and data that is
  * stale, displaced or summed twice shows.
@@ -39,6 +43,9 @@
 #define ALLRED_TRIALS     3    /* calls whose fastest says how many to make */
 #define ALLRED_LATE       0.01 /* of a sample: an emulated node's lateness */
 #define ALLRED_JITTER     2e-6 /* seconds of a call, besides */
+#define ALLRED_MATRIX     4096 /* rows and columns */
+#define ALLRED_PRODUCTS   20   /* of a sample */
+#define ALLRED_COVER      2.0  /* time of calls, by the products' alone */
 
 enum { WAY_MPI, WAY_NCCL, WAY_STAGED, WAY_LAST };
 enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_LAST };
@@ -70,6 +77,19 @@ typedef struct {
     char version[32];
 } allred_nccl_t;
 
+/* Likewise cublas_v2.h */
+typedef struct {
+    int (*create)(void **handle_p);
+    int (*set_stream)(void *handle, void *stream);
+    int (*gemm)(void *handle, int trans_a, int trans_b, int m, int n, int k,
+                const float *alpha, const void *a, int lda, const void *b,
+                int ldb, const float *beta, void *c, int ldc);
+    void *handle;
+    void *stream;
+    void *events[2]; /* before and behind the products */
+    void *matrices[3];
+} allred_busy_t;
+
 typedef struct {
     int          type, place;
     size_t       size;  /* bytes */
@@ -89,15 +109,20 @@ static struct {
     double         time; /* seconds of a sample */
     int            check;
     const char    *nccl_path;
+    const char    *busy_path; /* NULL: GPUs have nothing else to do */
     const char    *json_path;
 } opts;
 
 static allred_nccl_t nccl;
+static allred_busy_t busy;
 static int allred_rank, allred_ranks;
 static void *gpu_buffers[2];
 static void *host_buffer; /* page-locked */
 static int (*stream_create)(void **stream_p, unsigned flags);
 static int (*stream_synchronize)(void *stream);
+static int (*event_create)(void **event_p, unsigned flags);
+static int (*event_record)(void *event, void *stream);
+static int (*event_elapsed)(float *ms_p, void *start, void *end);
 static FILE *json;
 static int any_wrong;
 
@@ -119,6 +144,8 @@ static void allred_usage(void)
            "  --calls N       at most so many calls a sample (1000)\n"
            "  --no-check      do not look at the results\n"
            "  --nccl FILE     NCCL's library (libnccl.so.2)\n"
+           "  --busy FILE     the GPUs multiply matrices meanwhile, by this "
+           "libcublas.so\n"
            "  --json FILE     one JSON object a line a sample; - is standard "
            "output\n"
            "  --help          this text\n\n"
@@ -157,6 +184,7 @@ static void allred_parse(int argc, char **argv)
         {"calls", required_argument, NULL, 'c'},
         {"no-check", no_argument, NULL, 'n'},
         {"nccl", required_argument, NULL, 'N'},
+        {"busy", required_argument, NULL, 'b'},
         {"json", required_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
@@ -206,6 +234,9 @@ static void allred_parse(int argc, char **argv)
         case 'N':
             opts.nccl_path = optarg;
             break;
+        case 'b':
+            opts.busy_path = optarg;
+            break;
         case 'j':
             opts.json_path = optarg;
             break;
@@ -243,13 +274,12 @@ static int allred_uses(int way)
 
 /* --------------------------------------------------------------------- NCCL */
 
-static void *allred_nccl_symbol(void *lib, const char *name)
+static void *allred_symbol(void *lib, const char *name)
 {
     void *symbol = dlsym(lib, name);
 
     if (symbol == NULL) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "--nccl: %s has no %s", opts.nccl_path,
-                   name);
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s is missing in the library", name);
     }
     return symbol;
 }
@@ -279,12 +309,12 @@ static void allred_nccl_init(void)
     if (lib == NULL) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "--nccl: %s", dlerror());
     }
-    *(void**)&nccl.get_version = allred_nccl_symbol(lib, "ncclGetVersion");
-    *(void**)&nccl.get_id      = allred_nccl_symbol(lib, "ncclGetUniqueId");
-    *(void**)&nccl.init        = allred_nccl_symbol(lib, "ncclCommInitRank");
-    *(void**)&nccl.allreduce   = allred_nccl_symbol(lib, "ncclAllReduce");
-    *(void**)&nccl.destroy     = allred_nccl_symbol(lib, "ncclCommDestroy");
-    *(void**)&nccl.error       = allred_nccl_symbol(lib, "ncclGetErrorString");
+    *(void**)&nccl.get_version = allred_symbol(lib, "ncclGetVersion");
+    *(void**)&nccl.get_id      = allred_symbol(lib, "ncclGetUniqueId");
+    *(void**)&nccl.init        = allred_symbol(lib, "ncclCommInitRank");
+    *(void**)&nccl.allreduce   = allred_symbol(lib, "ncclAllReduce");
+    *(void**)&nccl.destroy     = allred_symbol(lib, "ncclCommDestroy");
+    *(void**)&nccl.error       = allred_symbol(lib, "ncclGetErrorString");
 
     if (allred_rank == 0) {
         allred_nccl_check(nccl.get_id(&id), "ncclGetUniqueId");
@@ -297,6 +327,77 @@ static void allred_nccl_init(void)
     allred_nccl_check(nccl.get_version(&version), "ncclGetVersion");
     snprintf(nccl.version, sizeof(nccl.version), ", NCCL %d.%d.%d",
              version / 10000, version / 100 % 100, version % 100);
+}
+
+/* ----------------------------------------------------- what else a GPU does */
+
+static void allred_busy_check(int status, const char *what)
+{
+    if (status != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: status %d", what, status);
+    }
+}
+
+static void allred_busy_init(void)
+{
+    void *lib = dlopen(opts.busy_path, RTLD_NOW | RTLD_LOCAL);
+    size_t size = sizeof(float) * ALLRED_MATRIX * ALLRED_MATRIX;
+    int i;
+
+    if (lib == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "--busy: %s", dlerror());
+    }
+    *(void**)&busy.create     = allred_symbol(lib, "cublasCreate_v2");
+    *(void**)&busy.set_stream = allred_symbol(lib, "cublasSetStream_v2");
+    *(void**)&busy.gemm       = allred_symbol(lib, "cublasSgemm_v2");
+    *(void**)&event_create    = ucx_mp_gpu_function("cuEventCreate");
+    *(void**)&event_record    = ucx_mp_gpu_function("cuEventRecord");
+    *(void**)&event_elapsed   = ucx_mp_gpu_function("cuEventElapsedTime");
+
+    allred_gpu_check(stream_create(&busy.stream, 1 /* non-blocking */),
+                     "cuStreamCreate");
+    for (i = 0; i < 2; ++i) {
+        allred_gpu_check(event_create(&busy.events[i], 0), "cuEventCreate");
+    }
+    for (i = 0; i < 3; ++i) {
+        busy.matrices[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, busy.matrices[i], 0, size);
+    }
+    allred_busy_check(busy.create(&busy.handle), "cublasCreate");
+    allred_busy_check(busy.set_stream(busy.handle, busy.stream),
+                      "cublasSetStream");
+}
+
+static void allred_busy_start(void)
+{
+    static const float one = 1;
+    int i, n = ALLRED_MATRIX;
+
+    allred_gpu_check(event_record(busy.events[0], busy.stream),
+                     "cuEventRecord");
+    for (i = 0; i < ALLRED_PRODUCTS; ++i) {
+        allred_busy_check(busy.gemm(busy.handle, 0, 0, n, n, n, &one,
+                                    busy.matrices[0], n, busy.matrices[1], n,
+                                    &one, busy.matrices[2], n),
+                          "cublasSgemm");
+    }
+    allred_gpu_check(event_record(busy.events[1], busy.stream),
+                     "cuEventRecord");
+}
+
+/* Seconds of a product, on the slowest rank, once all are done */
+static double allred_busy_wait(void)
+{
+    double seconds;
+    float ms;
+
+    allred_gpu_check(stream_synchronize(busy.stream), "cuStreamSynchronize");
+    allred_gpu_check(event_elapsed(&ms, busy.events[0], busy.events[1]),
+                     "cuEventElapsedTime");
+    seconds = 1e-3 * ms / ALLRED_PRODUCTS;
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
+                  MPI_COMM_WORLD);
+    return seconds;
 }
 
 /* ------------------------------------------------------------ an all-reduce */
@@ -442,13 +543,18 @@ static double allred_late(int *emulated_p)
     return late;
 }
 
-/* Seconds of a call, of so many, on the slowest rank */
-static double allred_sample(int way, const cell_t *cell, int calls)
+/* Seconds of a call, of so many, on the slowest rank; beside products of
+   matrices if that is wanted */
+static double allred_sample(int way, const cell_t *cell, int calls,
+                            int is_busy)
 {
     double seconds;
     int i;
 
     MPI_Barrier(MPI_COMM_WORLD);
+    if (is_busy) {
+        allred_busy_start();
+    }
     seconds = ucx_mp_time();
     for (i = 0; i < calls; ++i) {
         allred_call(way, cell);
@@ -466,7 +572,7 @@ static int allred_calls(int way, const cell_t *cell)
     int i;
 
     for (i = 0; i < ALLRED_TRIALS; ++i) {
-        seconds = allred_sample(way, cell, 1);
+        seconds = allred_sample(way, cell, 1, 0);
         least   = (seconds < least) ? seconds : least;
     }
     if (least * opts.max_calls < opts.time) {
@@ -482,9 +588,17 @@ static int allred_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* A sample; `products`: seconds of one alone, and of one beside the calls */
 static void allred_put(int way, const cell_t *cell, int round, int calls,
-                       double seconds, double late, int emulated)
+                       double seconds, double late, int emulated,
+                       const double *products)
 {
+    char more[128] = "";
+
+    if (opts.busy_path != NULL) {
+        snprintf(more, sizeof(more), ", \"product_alone\": %.9g, "
+                 "\"product\": %.9g", products[0], products[1]);
+    }
     if (json == NULL) {
         return;
     }
@@ -492,13 +606,13 @@ static void allred_put(int way, const cell_t *cell, int round, int calls,
             "{\"way\": \"%s\", \"type\": \"%s\", \"place\": \"%s\", "
             "\"size\": %zu, \"ranks\": %d, \"round\": %d, \"calls\": %d, "
             "\"seconds\": %.9g, \"late\": %s, \"modelled\": %s, "
-            "\"checked\": %s%s%s%s}\n",
+            "\"checked\": %s%s%s%s%s}\n",
             allred_ways[way], allred_types[cell->type],
             allred_places[cell->place], cell->size, allred_ranks, round, calls,
             seconds,
             (late > (seconds * ALLRED_LATE) + ALLRED_JITTER) ? "true" : "false",
             emulated ? "true" : "false", opts.check ? "true" : "false",
-            (way == WAY_NCCL) ? ", \"library\": \"" : "",
+            more, (way == WAY_NCCL) ? ", \"library\": \"" : "",
             (way == WAY_NCCL) ? nccl.version + 2 : "",
             (way == WAY_NCCL) ? "\"" : "");
     fflush(json);
@@ -509,7 +623,7 @@ static void allred_cell(const cell_t *cell)
     static double samples[WAY_LAST][ALLRED_MAX_ROUNDS];
     int calls[WAY_LAST], right[WAY_LAST];
     int emulated, i, round, way;
-    double late, median;
+    double late, median, products[2] = {0, 0};
 
     for (i = 0; i < opts.num_ways; ++i) {
         way        = opts.ways[i];
@@ -519,13 +633,24 @@ static void allred_cell(const cell_t *cell)
     for (round = 0; round < opts.rounds; ++round) {
         for (i = 0; i < opts.num_ways; ++i) {
             way = opts.ways[(round + i) % opts.num_ways];
-            allred_sample(way, cell, 1 + calls[way] / 10); /* warms up */
+            /* warms up, too */
+            median = allred_sample(way, cell, 1 + calls[way] / 10, 0);
+            if (opts.busy_path != NULL) {
+                allred_busy_start();
+                products[0] = allred_busy_wait();
+                calls[way]  = 1 + (ALLRED_COVER * ALLRED_PRODUCTS *
+                                   products[0] / median);
+            }
             late                = allred_late(&emulated);
-            samples[way][round] = allred_sample(way, cell, calls[way]);
+            samples[way][round] = allred_sample(way, cell, calls[way],
+                                                opts.busy_path != NULL);
             late                = allred_late(&emulated) - late;
+            if (opts.busy_path != NULL) {
+                products[1] = allred_busy_wait();
+            }
             if (right[way]) {
                 allred_put(way, cell, round, calls[way], samples[way][round],
-                           late / calls[way], emulated);
+                           late / calls[way], emulated, products);
             }
         }
     }
@@ -539,13 +664,18 @@ static void allred_cell(const cell_t *cell)
         median = (samples[way][opts.rounds / 2] +
                   samples[way][(opts.rounds - 1) / 2]) / 2;
         if ((allred_rank == 0) && (json != stdout)) {
-            printf("%-7s %-6s %-5s %12zu %12.2f %12.2f %12.2f %9.2f  %s\n",
+            printf("%-7s %-6s %-5s %12zu %12.2f %12.2f %12.2f %9.2f  %s",
                    allred_ways[way], allred_types[cell->type],
                    allred_places[cell->place], cell->size, median * 1e6,
                    samples[way][0] * 1e6, samples[way][opts.rounds - 1] * 1e6,
                    cell->size / median * 1e-9, !opts.check ? "not checked" :
                                                right[way]  ? "right" :
                                                              "WRONG");
+            if (opts.busy_path != NULL) {
+                printf(", a product %.2f us, alone %.2f", products[1] * 1e6,
+                       products[0] * 1e6);
+            }
+            printf("\n");
             fflush(stdout);
         }
     }
@@ -577,6 +707,9 @@ static void allred_prepare(void)
 
     if (allred_uses(WAY_NCCL)) {
         allred_nccl_init();
+    }
+    if (opts.busy_path != NULL) {
+        allred_busy_init();
     }
     allred_late(&emulated);
     if (allred_rank != 0) {

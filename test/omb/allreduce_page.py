@@ -15,6 +15,22 @@ COLORS = {'ours': '#1f6fb4', 'nccl': '#b4551f', 'staged': '#777777',
           'kernel': '#2a9d4a', 'copies': '#8a5fb4'}
 PLACES = {'in': 'in place', 'out': 'not in place'}
 CLAIMED = 100e-6        # seconds of modelled time
+LEGEND = [
+    'Sums of all GPUs\' buffers; the time of a call until the host knows that it '
+    'is done, on the slowest rank: median (least..most) of all samples. Ours: '
+    'MPI_Allreduce of GPU buffers, our library in front of the MPI. NCCL: '
+    '`ncclAllReduce` and `cuStreamSynchronize`, in the same processes as ours, '
+    'sample by sample in turns. Host staging: the same MPI as it comes, '
+    '`cuMemcpyDtoH`, MPI_Allreduce of page-locked memory, `cuMemcpyHtoD`. By '
+    'hand: `test/byhand/allreduce`, one process that has all GPUs. A ratio is '
+    'the median over samples of one turn and round of how many times as fast '
+    'ours is (above 1: faster), with its 95 % interval by order statistics; *: '
+    'too few for that, least and most; bold: ours loses. All results were '
+    'checked. GB/s are bytes of a buffer over the time, 10^9 a second.', '']
+MODELLED = [
+    'On an emulated node the MPI\'s own work on host memory is not modelled: it '
+    'takes this machine\'s processor time over the slow-down, so that host '
+    'staging looks far better than it is.', '']
 
 
 def samples_of(data, kind, place, size, way):
@@ -102,9 +118,40 @@ def modelled(data):
     return any(run['modelled'] for run in data['runs'])
 
 
+def busy_rows(data):
+    """[(type, place, size, way, times of a call, losses of the products'
+    speed)] of a plan beside products of matrices."""
+    plan, found = data['plan'], {}
+    for item in data['samples']:
+        found.setdefault((item['type'], item['place'], item['size'],
+                          item['way']), []).append(item)
+    return [key + (
+        {index: item['seconds'] for index, item in enumerate(found[key])},
+        [1 - item['product_alone'] / item['product'] for item in found[key]])
+        for kind in plan['types'] for place in plan['places']
+        for size in plan['sizes'] for way in plan['ways']
+        for key in [(kind, place, size, way)] if key in found]
+
+
+def percent_text(losses):
+    return '%.1f (%.1f..%.1f)' % tuple(100 * value for value in (
+        statistics.median(losses), min(losses), max(losses)))
+
+
+def busy_table(data):
+    return table(['type', 'place', 'size', 'way', 'a call, us',
+                  'GB/s', 'products lose, %'], [
+        [kind, PLACES[place], size_text(size), NAMES[way], spread_text(times),
+         '%.4g' % (size / statistics.median(times.values()) * 1e-9),
+         percent_text(losses)]
+        for kind, place, size, way, times, losses in busy_rows(data)])
+
+
 def text(data):
     """Lines for a terminal: medians in microseconds."""
     ways = data['plan']['ways']
+    if data['plan']['busy']:
+        return busy_table(data)
     out = []
     for (kind, place), rows in rows_of(data).items():
         out += ['%s, %s, %d GPUs, %s, us:' % (
@@ -168,11 +215,9 @@ def about(data):
     run, plan = data['runs'][0], data['plan']
     libraries = sorted({item['library'] for item in data['samples']
                         if 'library' in item})
-    out = ['*%s*, %s. This page is written by `test/omb/allreduce` from its '
-           'file; do not edit it.' % (
-               'Modelled' if modelled(data) else 'Measured',
-               '; '.join(dict.fromkeys(run['date'] for run in data['runs']))),
-           '']
+    out = ['*%s*, %s.' % (
+        'Modelled' if modelled(data) else 'Measured',
+        '; '.join(dict.fromkeys(run['date'] for run in data['runs']))), '']
     out += ['- command: `%s`' % command for command in dict.fromkeys(
         run['command'] for run in data['runs'])]
     out += ['- machine: %s' % name for name in dict.fromkeys(
@@ -187,62 +232,68 @@ def about(data):
                 plan['turns'], plan['rounds'], 1000 * plan['time'],
                 len(data['done']), plan['turns'] * len(plan['types']) *
                 len(plan['places']) * num_groups(plan))]
-    out += ['- variables: %s' % ', '.join(
+    return out + ['- variables: %s' % ', '.join(
         '`%s=%s`' % item for item in run['environment'].items()), '']
-    return out + [
-        'Sum of %d GPUs\' buffers, time of a call until the host knows that it '
-        'is done, on the slowest rank: median (least..most) of all samples. '
-        'Ours: MPI_Allreduce of GPU buffers, our library in front of the MPI. '
-        'NCCL: `ncclAllReduce` and `cuStreamSynchronize` in the same processes '
-        'as ours, sample by sample in turns. Host staging: the same MPI as it '
-        'comes, `cuMemcpyDtoH`, MPI_Allreduce of page-locked memory, '
-        '`cuMemcpyHtoD`. By hand: `test/byhand/allreduce`, one process that '
-        'has all GPUs. A ratio is the median over samples of one start and '
-        'round of how many times as fast ours is (above 1: faster), with its '
-        '95 %% interval by order statistics; *: too few for that, least and '
-        'most; bold: ours loses. All results were checked. GB/s are bytes of '
-        'a buffer over the time, 10^9 a second.' % plan['ranks'], ''] + ([
-            'On an emulated node the MPI\'s own work on host memory is not '
-            'modelled: it takes this machine\'s processor time over the '
-            'slow-down, so that host staging looks far better than it is.',
-            ''] if modelled(data) and 'staged' in plan['ways'] else [])
 
 
-def write(data, path):
-    """Writes the page to `path`, the plots beside it."""
+def busy_section(data):
+    return ['The GPUs multiply matrices of 4096 x 4096 floats meanwhile '
+            '(`cublasSgemm` on a stream of its own, 20 products in a row), and '
+            'calls are made one behind another as long as that lasts. Lost is '
+            '1 - time of the products alone, right before / beside the calls.',
+            ''] + busy_table(data)
+
+
+def section(data, path, number):
+    """Tables and plots of one file; the plots are written."""
     plan = data['plan']
     what = '%s: %s; %s' % (
         'modelled' if modelled(data) else 'measured',
         'emulated %s' % data['runs'][0]['node'] if modelled(data)
         else ', '.join(data['runs'][0]['gpus']), data['runs'][0]['date'])
-    out = ['# All-reduce of GPU buffers', ''] + about(data)
-    for (kind, place), rows in rows_of(data).items():
+    out = ['## %d GPUs%s' % (plan['ranks'], ', which compute meanwhile'
+                             if plan['busy'] else ''), ''] + about(data)
+    for (kind, place), rows in ({} if plan['busy'] else rows_of(data)).items():
         title = '%ss, %s' % (kind.capitalize(), PLACES[place])
-        name = '%s-%s-%s.svg' % (os.path.splitext(os.path.basename(path))[0],
-                                 kind, place)
+        name = '%s%s-%s-%s.svg' % (
+            os.path.splitext(os.path.basename(path))[0],
+            '-%d' % number if number else '', kind, place)
         with open(os.path.join(os.path.dirname(path), name), 'w',
                   encoding='utf-8') as file:
             file.write(picture(data, rows, 'All-reduce, ' + title.lower(),
                                what))
-        out += ['## ' + title, '', '![%s](%s)' % (title, name), '']
+        out += ['### ' + title, '', '![%s](%s)' % (title, name), '']
         out += table(['size'] + ['%s, us' % NAMES[way]
                                  for way in plan['ways']] + ['ours, GB/s'] +
                      ['against ' + group_name(group)
                       for group in comparisons(data)] +
-                     (['']
-                      if modelled(data) else []),
+                     ([''] if modelled(data) else []),
                      [padded(cells_of(data, row), data) for row in rows])
+    if plan['busy']:
+        out += busy_section(data)
     late = sum(item['late'] for item in data['samples'])
     if late:
         out += ['%d samples that the emulated node made late are left out.'
                 % late, '']
     if data['errors']:
-        out += ['## Without a figure', ''] + [
+        out += ['Without a figure:', ''] + [
             '- turn %d, %ss, %s, %s: %s' % (
                 turn + 1, kind, PLACES[place],
                 ', '.join(NAMES[way] for way in ways), item['error'])
             for item in data['errors']
             for turn, kind, place, ways in [item['step']]] + ['']
+    return out
+
+
+def write(files, path):
+    """Writes the page of what files hold to `path`, the plots beside it."""
+    out = ['# All-reduce of GPU buffers', '',
+           'This page is written by `test/omb/allreduce` from its files; do '
+           'not edit it.', ''] + LEGEND
+    if any(modelled(data) for data in files):
+        out += MODELLED
+    for number, data in enumerate(files):
+        out += section(data, path, number)
     with open(path, 'w', encoding='utf-8') as file:
         file.write('\n'.join(out).rstrip() + '\n')
 
