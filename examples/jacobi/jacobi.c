@@ -381,6 +381,7 @@ static void create(jacobi_t *job)
 {
     size_t field  = (job->rows + 2ull) * job->pitch * sizeof(float);
     size_t column = job->rows * sizeof(float);
+    size_t room   = (column + 127) / 128 * 128;
     float *values;
     unsigned i;
 
@@ -407,9 +408,9 @@ static void create(jacobi_t *job)
     job->update     = gpu_kernel("jacobi_update");
     job->column_get = gpu_kernel("jacobi_column_get");
     job->column_put = gpu_kernel("jacobi_column_put");
-    job->residual   = gpu_alloc(sizeof(float));
+    job->residual   = gpu_alloc(128 + 4 * room);
     for (i = 0; i < 4; ++i) {
-        job->column[i] = gpu_alloc(column);
+        job->column[i] = job->residual + 128 + i * room;
     }
 
     /* Zero, but for what stands beside the first and the last column */
@@ -438,9 +439,6 @@ static void destroy(jacobi_t *job)
 
     for (i = 0; i < 2; ++i) {
         gpu_free(job->field[i]);
-    }
-    for (i = 0; i < 4; ++i) {
-        gpu_free(job->column[i]);
     }
     gpu_free(job->residual);
     free(job->tests);

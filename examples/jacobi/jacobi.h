@@ -54,7 +54,7 @@ typedef struct {
     uint64_t         pitch;            /* floats of a row in memory */
     gpu_ptr_t        field[2];         /* before and after an iteration */
     gpu_ptr_t        column[4];        /* to the left, right; from there */
-    gpu_ptr_t        residual;         /* bits of a float */
+    gpu_ptr_t        residual;         /* bits of a float; columns follow */
     gpu_stream_t     stream[2];        /* of the edges, of the interior */
     gpu_kernel_t     update, column_get, column_put;
 
