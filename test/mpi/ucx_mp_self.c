@@ -73,8 +73,8 @@ static double self_send(uint8_t **dst, uint8_t **src, size_t size)
     MPI_Waitall(2 * SELF_WINDOW, requests, MPI_STATUSES_IGNORE);
     return 1e-9 * SELF_WINDOW * size / (ucx_mp_time() - start);
 }
+
 /* Windows of messages between the same buffers; GB/s of the fastest one */
-/* Windows of messages between the same buffers; returns the fastest one's GB/s */
 static double self_windows(const self_end_t *from, const self_end_t *to,
                            size_t size, int rounds)
 {

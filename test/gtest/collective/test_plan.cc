@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 #include <vector>
 
 
@@ -483,6 +484,45 @@ TEST_F(CollPlan, another_order_on_one_rank_is_seen)
 
     std::swap(plan.plan.places[0], plan.plan.places[1]);
     EXPECT_EQ("ranks 0 and 1 add in another order at byte 0", plan.check());
+}
+
+/* Behind a switch: whatever the i-th copy of each rank is, no two go to one
+ * GPU, and each is pushed from the submitting rank's memory */
+TEST_F(CollPlan, ranks_behind_a_switch_push_in_turn)
+{
+    const uct_cuda_topo_t topo = hgx();
+
+    for (int chunks : {1, 2, 5}) {
+        std::vector<unsigned> to[4];
+        std::set<unsigned> queues[4];
+        Plan plan;
+
+        ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 64 << 20, 4,
+                                               UCT_CUDA_COLL_FLAT, chunks)));
+        for (unsigned i = 0; i < plan.plan.num_steps; ++i) {
+            const uct_cuda_coll_step_t *step = &plan.plan.steps[i];
+
+            if (step->type != UCT_CUDA_COLL_COPY) {
+                continue;
+            }
+            EXPECT_EQ(step->rank, uct_cuda_coll_step_sources(&plan.plan, step)
+                                          ->rank);
+            queues[step->rank].insert(step->queue);
+            to[step->rank].push_back(
+                    uct_cuda_coll_step_destinations(&plan.plan, step)->rank);
+        }
+
+        ASSERT_EQ(2u * 3 * chunks, to[0].size());
+        for (size_t i = 0; i < to[0].size(); ++i) {
+            EXPECT_EQ(4u, (std::set<unsigned>{to[0][i], to[1][i], to[2][i],
+                                              to[3][i]}
+                                   .size()))
+                    << "copy " << i;
+        }
+        for (const auto &names : queues) {
+            EXPECT_EQ(1u, names.size());
+        }
+    }
 }
 
 TEST_F(CollPlan, the_same_request_gives_the_same_plan)

@@ -27,6 +27,7 @@
 #define QUEUE_KERNELS    0
 #define QUEUE_FROM(_rank) (1 + (_rank))
 #define QUEUE_TO(_rank)   (1 + MAX_RANKS + (_rank))
+#define QUEUE_PUSHES      (1 + 2 * MAX_RANKS)
 
 
 typedef uct_cuda_coll_builder_t builder_t;
@@ -159,6 +160,7 @@ typedef struct {
     const slice_t *slice;
     unsigned      num_ranks;
     bool          kernels;
+    const uct_cuda_coll_trees_t *trees;
     unsigned      index;  /* of the slice's */
     uint64_t      offset;
     uint64_t      bytes;
@@ -179,9 +181,15 @@ static uct_cuda_coll_buffer_t buffer_of(const chunk_t *chunk, unsigned rank)
                                          UCT_CUDA_COLL_RECV;
 }
 
-static unsigned wave_of(const chunk_t *chunk, unsigned level)
+/* Kernels run in odd waves. Ranks that push in turn begin with different ones,
+ * each with the next rank. */
+static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
+                        unsigned to)
 {
-    return 2 * (level + chunk->index);
+    const unsigned turn = (to + chunk->num_ranks - from) % chunk->num_ranks;
+
+    return (wave + 2 * chunk->index) * chunk->num_ranks +
+           (chunk->trees->in_turn ? turn : 0);
 }
 
 static uint64_t slot_of(const chunk_t *chunk, unsigned child)
@@ -190,10 +198,11 @@ static uint64_t slot_of(const chunk_t *chunk, unsigned child)
            (chunk->index % SLOTS) * chunk->slice->slot;
 }
 
-/* What the children have, into scratch */
-static void pull(chunk_t *chunk, unsigned rank, uint32_t *pulls)
+/* What the children have, into scratch: pulled, or pushed by them */
+static void fetch(chunk_t *chunk, unsigned rank, uint32_t *copies)
 {
     builder_t *builder = chunk->builder;
+    const bool in_turn = chunk->trees->in_turn;
     unsigned child;
 
     for (child = 0; child < chunk->num_ranks; ++child) {
@@ -201,9 +210,11 @@ static void pull(chunk_t *chunk, unsigned rank, uint32_t *pulls)
             continue;
         }
 
-        pulls[child] = uct_cuda_coll_builder_step(
-                builder, UCT_CUDA_COLL_COPY, rank, QUEUE_FROM(child),
-                chunk->bytes, wave_of(chunk, chunk->slice->depth[rank] - 1));
+        copies[child] = uct_cuda_coll_builder_step(
+                builder, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
+                in_turn ? QUEUE_PUSHES : QUEUE_FROM(child), chunk->bytes,
+                wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
+                        rank));
         uct_cuda_coll_builder_source(builder, child, buffer_of(chunk, child),
                                      chunk->offset);
         uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_SCRATCH,
@@ -214,7 +225,7 @@ static void pull(chunk_t *chunk, unsigned rank, uint32_t *pulls)
 }
 
 /* A rank's own and what the children have, in the order of ranks */
-static void add(chunk_t *chunk, unsigned rank, const uint32_t *pulls)
+static void add(chunk_t *chunk, unsigned rank, const uint32_t *copies)
 {
     const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
     builder_t *builder               = chunk->builder;
@@ -222,7 +233,7 @@ static void add(chunk_t *chunk, unsigned rank, const uint32_t *pulls)
 
     chunk->sums[rank] = uct_cuda_coll_builder_step(
             builder, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS, chunk->bytes,
-            wave_of(chunk, chunk->slice->depth[rank]) - 1);
+            wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
     for (peer = 0; peer < chunk->num_ranks; ++peer) {
         if (peer == rank) {
             uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SEND,
@@ -234,7 +245,7 @@ static void add(chunk_t *chunk, unsigned rank, const uint32_t *pulls)
         } else if (is_child(tree->in, peer, rank)) {
             uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
                                          slot_of(chunk, peer));
-            uct_cuda_coll_builder_wait(builder, pulls[peer]);
+            uct_cuda_coll_builder_wait(builder, copies[peer]);
         }
     }
 
@@ -251,16 +262,16 @@ static void add(chunk_t *chunk, unsigned rank, const uint32_t *pulls)
 static void emit_in(chunk_t *chunk)
 {
     const slice_t *slice = chunk->slice;
-    uint32_t pulls[MAX_RANKS];
+    uint32_t copies[MAX_RANKS];
     unsigned depth, rank;
 
     for (depth = 1; depth <= slice->depth[slice->tree->root]; ++depth) {
         for (rank = 0; rank < chunk->num_ranks; ++rank) {
             if (slice->depth[rank] == depth) {
                 if (!chunk->kernels) {
-                    pull(chunk, rank, pulls);
+                    fetch(chunk, rank, copies);
                 }
-                add(chunk, rank, pulls);
+                add(chunk, rank, copies);
             }
         }
     }
@@ -273,14 +284,19 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
 {
     const uint8_t *parents = chunk->slice->tree->out;
     builder_t *builder     = chunk->builder;
+    const bool in_turn     = chunk->trees->in_turn;
     uint32_t step;
     unsigned rank;
 
+    /* In turn, the next chunk's way in goes first: nobody has to wait then for
+     * this one's sum */
     step = uct_cuda_coll_builder_step(
             builder,
             chunk->kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, from,
-            chunk->kernels ? QUEUE_KERNELS : QUEUE_TO(to), chunk->bytes,
-            wave_of(chunk, level));
+            chunk->kernels ? QUEUE_KERNELS :
+            in_turn        ? QUEUE_PUSHES :
+                             QUEUE_TO(to),
+            chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
     uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_RECV,
                                  chunk->offset);
     for (rank = 0; rank < chunk->num_ranks; ++rank) {
@@ -339,12 +355,13 @@ static void emit_alone(const uct_cuda_coll_data_t *data, builder_t *builder)
 }
 
 static void emit_chunk(builder_t *builder, const uct_cuda_coll_data_t *data,
+                       const uct_cuda_coll_trees_t *trees,
                        const slice_t *slice, bool kernels, unsigned index,
                        uint32_t *slots)
 {
     chunk_t chunk = {
         .builder = builder, .slice = slice, .num_ranks = data->num_ranks,
-        .kernels = kernels, .index = index,
+        .kernels = kernels, .trees = trees, .index = index,
         .offset = slice->offset + index * slice->chunk,
         .bytes = ucs_min(slice->chunk, slice->bytes - index * slice->chunk),
         .slots = slots
@@ -397,7 +414,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_data_t *data,
     for (c = 0; (c < plan->chunks) && (num_ranks > 1); ++c) {
         for (t = 0; t < trees->count; ++t) {
             if (c < slices[t].chunks) {
-                emit_chunk(&builder, data, &slices[t], kernels, c,
+                emit_chunk(&builder, data, trees, &slices[t], kernels, c,
                            slots[t][c % SLOTS]);
             }
         }

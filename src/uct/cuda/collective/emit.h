@@ -33,9 +33,10 @@ typedef struct {
  * overwrites is needed by nobody any more.
  *
  * With copy engines a rank pulls what its children have into scratch, and its
- * kernel adds that; it pushes the sum on. Without, its kernel reads what the
- * children have, and writes to them: of stars that is one kernel a rank, which
- * waits for nothing.
+ * kernel adds that; it pushes the sum on. Of trees in turn the children push,
+ * and all that a rank pushes is in one queue. Without copy engines its kernel
+ * reads what the children have, and writes to them: of stars that is one kernel
+ * a rank, which waits for nothing.
  *
  * @param kernels      Kernels alone.
  * @param chunks       Pieces of each slice, from 1 on; slices too short for so

@@ -35,7 +35,7 @@ BEGIN_C_DECLS
 typedef enum {
     UCT_CUDA_COLL_ONE_KERNEL,   /**< Each rank reduces a slice by one kernel,
                                      from all ranks' memory to all ranks' */
-    UCT_CUDA_COLL_FLAT,         /**< Two stages: each rank's copy engines pull
+    UCT_CUDA_COLL_FLAT,         /**< Two stages: copy engines bring each rank
                                      its slice, it reduces, they push it */
     UCT_CUDA_COLL_HIERARCHICAL, /**< Three: inside groups, between, inside */
     UCT_CUDA_COLL_RING,

@@ -134,11 +134,13 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
 static bool make_trees(const planner_t *planner, const choice_t *choice,
                        uct_cuda_coll_trees_t *trees)
 {
+    trees->in_turn = false;
     switch (choice->algorithm) {
     case UCT_CUDA_COLL_ONE_KERNEL:
     case UCT_CUDA_COLL_FLAT:
-        uct_cuda_coll_trees_flat(planner->data.num_ranks, trees);
+        uct_cuda_coll_trees_flat(&planner->ranks, trees);
         trees->algorithm = choice->algorithm;
+        trees->in_turn  &= !choice->kernels;
         return planner->are_all_peers;
     case UCT_CUDA_COLL_HIERARCHICAL:
         return (choice->slices > 0) &&

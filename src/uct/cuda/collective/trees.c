@@ -36,11 +36,31 @@ typedef struct {
 } pack_t;
 
 
-void uct_cuda_coll_trees_flat(unsigned num_ranks, trees_t *trees)
+/* Does what goes from one rank to another share its GPU's ports? */
+static bool is_switched(const ranks_t *ranks, unsigned from, unsigned to)
 {
+    const uct_cuda_topo_t *topo = ranks->topo;
+    const uct_cuda_topo_link_t *link =
+            &topo->links[ranks->gpus[from]][ranks->gpus[to]];
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if ((link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) &&
+            (topo->kinds[link->limits[i]] == UCT_CUDA_TOPO_LIMIT_NVLINK)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
+{
+    const unsigned num_ranks = ranks->num_ranks;
     unsigned root;
 
     trees->algorithm = UCT_CUDA_COLL_FLAT;
+    trees->in_turn   = (num_ranks > 2) && is_switched(ranks, 0, 1);
     trees->count     = num_ranks;
     for (root = 0; root < num_ranks; ++root) {
         trees->trees[root].root = (uint8_t)root;
