@@ -474,34 +474,67 @@ static void run_drain(const uct_cuda_coll_program_t *program)
     }
 }
 
+/* Submits what may be, of all queues. @return As queue_submit(). */
+static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
+                               const uct_cuda_coll_run_t *run)
+{
+    ucs_status_t result = UCS_OK;
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < program->num_queues; ++i) {
+        status = queue_submit(program, run, &program->queues[i]);
+        if (status < UCS_OK) {
+            return status;
+        } else if (status == UCS_INPROGRESS) {
+            result = status;
+        }
+    }
+    return result;
+}
+
+/* One look at everything. A question to the driver takes longer than a look at
+   the page, so the latter comes behind each of the former. @return UCS_OK:
+   nothing has happened. */
+static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
+                                 const uct_cuda_coll_run_t *run,
+                                 bool *is_over_p)
+{
+    ucs_status_t result = run_submit(program, run);
+    ucs_status_t status;
+    unsigned i;
+
+    *is_over_p = true;
+    for (i = 0; (i < program->num_queues) && (result >= UCS_OK); ++i) {
+        if (program->queues[i].polled == NO_STEP) {
+            continue;
+        }
+
+        status = queue_poll(program, run, &program->queues[i]);
+        if (status >= UCS_OK) {
+            result      = (status == UCS_INPROGRESS) ? status : result;
+            status      = run_submit(program, run);
+            *is_over_p &= (program->queues[i].polled == NO_STEP);
+        }
+        result = (status == UCS_OK) ? result : status;
+    }
+    return result;
+}
+
 ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
                                        const uct_cuda_coll_run_t *run)
 {
     ucs_status_t status = run_begin(program, run);
-    bool is_busy, is_over;
-    queue_t *queue;
-    unsigned i;
+    bool is_over;
 
     while (status == UCS_OK) {
-        is_busy = false;
-        is_over = true;
-        for (i = 0; (i < program->num_queues) && (status >= UCS_OK); ++i) {
-            queue    = &program->queues[i];
-            status   = queue_submit(program, run, queue);
-            is_busy |= (status == UCS_INPROGRESS);
-        }
-        for (i = 0; (i < program->num_queues) && (status >= UCS_OK); ++i) {
-            queue    = &program->queues[i];
-            status   = queue_poll(program, run, queue);
-            is_busy |= (status == UCS_INPROGRESS);
-            is_over &= (queue->polled == NO_STEP);
-        }
+        status = run_progress(program, run, &is_over);
         if (status < UCS_OK) {
             break;
         } else if (is_over) {
             return UCS_OK;
         }
-        status = is_busy ? UCS_OK : run->idle(run->arg);
+        status = (status == UCS_INPROGRESS) ? UCS_OK : run->idle(run->arg);
     }
 
     run_drain(program);
