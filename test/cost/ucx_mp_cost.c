@@ -166,9 +166,8 @@ static void bare_build(void)
             after[count++] = last[step->lane];
         }
 
-        if ((step->waits[0] != UCT_CUDA_MP_NO_STEP) &&
-            (plan.steps[step->waits[0]].lane != step->lane)) {
-            after[count++] = bare.nodes[step->waits[0]];
+        if (uct_cuda_mp_plan_step_waits(&plan, step)) {
+            after[count++] = bare.nodes[step->wait];
         }
 
         bare_copy(step, 0, &copy);

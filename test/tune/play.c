@@ -149,16 +149,13 @@ static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
 static void mark_awaited(const uct_cuda_mp_plan_t *plan, bool *is_awaited)
 {
     const uct_cuda_mp_step_t *step;
-    unsigned i, w;
+    unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
         step          = &plan->steps[i];
         is_awaited[i] = (step->from.type > UCT_CUDA_MP_PLACE_DESTINATION);
-        for (w = 0; w < 2; ++w) {
-            if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
-                (plan->steps[step->waits[w]].lane != step->lane)) {
-                is_awaited[step->waits[w]] = true;
-            }
+        if (uct_cuda_mp_plan_step_waits(plan, step)) {
+            is_awaited[step->wait] = true;
         }
     }
 }
@@ -183,16 +180,12 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
     cuemu_op_id_t *drained         = slot_drained(player, &step->to);
     cuemu_op_desc_t desc           = {.kind = CUEMU_OP_COPY};
     unsigned num_deps              = 0;
-    cuemu_op_id_t deps[4];
-    unsigned w;
+    cuemu_op_id_t deps[3];
 
     deps[num_deps++] = player->last[step->lane];
-    for (w = 0; w < 2; ++w) {
-        if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
-            (plan->steps[step->waits[w]].lane != step->lane)) {
-            call(player, CUEMU_CALL_STREAM_WAIT);
-            deps[num_deps++] = player->steps[step->waits[w]];
-        }
+    if (uct_cuda_mp_plan_step_waits(plan, step)) {
+        call(player, CUEMU_CALL_STREAM_WAIT);
+        deps[num_deps++] = player->steps[step->wait];
     }
 
     if (drained != NULL) {

@@ -122,7 +122,7 @@ static void choice_of_plan(const search_t *search, choice_t *choice)
     if (plan->num_paths == 0) {
         choice->count     = 1;
         choice->shares[0] = 1;
-        choice->paths[0]  = (uct_cuda_mp_path_t){UCT_CUDA_MP_ROUTE_DIRECT, -1};
+        choice->paths[0]  = (uct_cuda_mp_path_t){UCT_CUDA_MP_ROUTE_DIRECT, 0};
         return;
     }
 
@@ -427,7 +427,7 @@ static bool make_set(const search_t *search, unsigned bits, unsigned chunks,
 
     memset(choice, 0, sizeof(*choice));
     if (bits & 1) {
-        add_path(choice, UCT_CUDA_MP_ROUTE_DIRECT, -1, 0);
+        add_path(choice, UCT_CUDA_MP_ROUTE_DIRECT, 0, 0);
     }
 
     for (i = 0; (i < search->num_relays) && (i < MAX_RELAYS); ++i) {
@@ -437,7 +437,7 @@ static bool make_set(const search_t *search, unsigned bits, unsigned chunks,
     }
 
     if (bits & 2) {
-        add_path(choice, UCT_CUDA_MP_ROUTE_HOST, -1, chunks);
+        add_path(choice, UCT_CUDA_MP_ROUTE_HOST, 0, chunks);
     }
 
     normalise(choice);

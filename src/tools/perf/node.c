@@ -103,8 +103,9 @@ void *ucx_mp_perf_alloc_host(int gpu, size_t size)
     uct_cuda_mp_staging_t staging;
 
     ucx_mp_perf_use(gpu);
-    if (uct_cuda_mp_staging_alloc_host(&staging, topo->gpus[gpu].numa, gpu,
-                                       slot) != UCS_OK) {
+    if (uct_cuda_mp_staging_alloc(&staging, uct_cuda_end_host(),
+                                  topo->gpus[gpu].numa, gpu,
+                                  slot) != UCS_OK) {
         ucx_mp_perf_die(UCX_MP_PERF_FAILED,
                         "no %zu bytes of page-locked memory", size);
     }

@@ -202,8 +202,8 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
 {
-    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
-    const uct_cuda_mp_path_t host   = {UCT_CUDA_MP_ROUTE_HOST, -1};
+    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
+    const uct_cuda_mp_path_t host   = {UCT_CUDA_MP_ROUTE_HOST, 0};
     const uct_cuda_end_t memory     = uct_cuda_end_host();
     const int start                 = uct_cuda_end_device(
             uct_cuda_mp_plan_gpu_end(options->src, options->dst));

@@ -71,7 +71,7 @@ protected:
     {
         for (unsigned i = 1; i < m_plan->num_steps; ++i) {
             if ((step(i).from.type == UCT_CUDA_MP_PLACE_SOURCE) &&
-                (step(i).waits[0] != UCT_CUDA_MP_NO_STEP)) {
+                (step(i).wait != UCT_CUDA_MP_NO_STEP)) {
                 return i;
             }
         }
@@ -118,20 +118,20 @@ TEST_F(test_checker, displaced_direct_bytes)
 
 TEST_F(test_checker, drained_before_filled)
 {
-    step(3).waits[0] = UCT_CUDA_MP_NO_STEP;
+    step(3).wait = UCT_CUDA_MP_NO_STEP;
     refused("may be writing");
 }
 
 TEST_F(test_checker, drained_after_another_path)
 {
-    ASSERT_EQ(1, step(3).waits[0]);
-    step(3).waits[0] = 2;
+    ASSERT_EQ(1, step(3).wait);
+    step(3).wait = 2;
     refused("may be writing");
 }
 
 TEST_F(test_checker, refilled_before_drained)
 {
-    step(refill()).waits[0] = UCT_CUDA_MP_NO_STEP;
+    step(refill()).wait = UCT_CUDA_MP_NO_STEP;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, check());
 }
 
@@ -140,7 +140,7 @@ TEST_F(test_checker, refilled_after_the_wrong_drain)
     /* The slot before it was drained earlier: that says nothing of this one */
     unsigned i = refill() + 4;
 
-    step(i).waits[0] = (int16_t)(step(i).waits[0] - 4);
+    step(i).wait = (int16_t)(step(i).wait - 4);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, check());
 }
 
@@ -212,13 +212,13 @@ TEST_F(test_checker, wrong_way)
 
 TEST_F(test_checker, waits_for_itself_or_later)
 {
-    step(3).waits[1] = 3;
+    step(3).wait = 3;
     refused("not an earlier one");
-    step(3).waits[1] = 4;
+    step(3).wait = 4;
     refused("not an earlier one");
-    step(3).waits[1] = -7;
+    step(3).wait = -7;
     refused("not an earlier one");
-    step(3).waits[1] = 2;
+    step(3).wait = 1;
     accepted();
 }
 
@@ -314,12 +314,8 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
                 return false;
             }
         }
-        for (int wait : plan.steps[i].waits) {
-            if ((wait >= 0) && (state[wait] != DONE)) {
-                return false;
-            }
-        }
-        return true;
+        int wait = plan.steps[i].wait;
+        return (wait < 0) || (state[wait] == DONE);
     };
 
     uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
@@ -368,7 +364,7 @@ TEST_F(test_checker, racing_plans_are_caught_by_execution)
     std::mt19937 random(1);
     int wrong = 0;
 
-    step(refill()).waits[0] = UCT_CUDA_MP_NO_STEP;
+    step(refill()).wait = UCT_CUDA_MP_NO_STEP;
     for (int i = 0; i < 200; ++i) {
         wrong += !execute(*m_plan, random);
     }
@@ -391,10 +387,10 @@ TEST_F(test_checker, damaged_plans)
 
         switch (random() % 11) {
         case 0:
-            s.waits[0] = UCT_CUDA_MP_NO_STEP;
+            s.wait = UCT_CUDA_MP_NO_STEP;
             break;
         case 1:
-            s.waits[random() % 2] = (int16_t)(random() % sound.num_steps);
+            s.wait = (int16_t)(random() % sound.num_steps);
             break;
         case 2:
             s.from.slot = (uint8_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);

@@ -1493,7 +1493,7 @@ protected:
         (is_put ? request.src_end : request.dst_end)       = End(HOST);
         (is_put ? request.dst_end : request.src_end)       = End(1);
         request.size                                       = size;
-        request.host_numa                                  = -1;
+        request.host_numa = UCT_CUDA_TOPO_NO_NUMA;
         request.num_boundaries = (unsigned)cuts.size();
         request.boundaries = cuts.data();
         request.remote   = End(1);

@@ -1004,7 +1004,7 @@ protected:
                     (rank == -1) ? UCT_CUDA_MP_ROUTE_HOST :
                     (rank == 0)  ? UCT_CUDA_MP_ROUTE_DIRECT :
                                    UCT_CUDA_MP_ROUTE_GPU;
-            line->paths[line->num_paths].gpu   = (rank > 0) ? rank : -1;
+            line->paths[line->num_paths].gpu   = (rank > 0) ? rank : 0;
             line->shares[line->num_paths]      = pick(1, 1000);
             total += line->shares[line->num_paths];
             line->chunks[line->num_paths++] =

@@ -52,7 +52,8 @@ struct job {
     pthread_t             thread;
     int                   device;     /* Whose context it is */
     bool                  is_copy_only;
-    int                   numa;       /* Of host memory, or -1 */
+    uct_cuda_end_t        end;        /* Of staging memory, and its context's */
+    int                   numa;       /* Of host memory */
     size_t                slot_size;  /* 0: no staging memory */
     CUcontext             ctx;
     unsigned long long    ctx_id;
@@ -111,20 +112,15 @@ static void make_staging(job_t *job)
         return;
     }
 
-    if (job->numa >= 0) {
-        (void)uct_cuda_mp_staging_alloc_host(&job->staging, job->numa,
-                                             job->device, job->slot_size);
-    } else {
-        (void)uct_cuda_mp_staging_alloc_gpu(&job->staging, job->device,
-                                            job->slot_size);
-    }
-
+    (void)uct_cuda_mp_staging_alloc(&job->staging, job->end, job->numa,
+                                    job->device, job->slot_size);
     uct_cuda_ctx_pop();
 }
 
 static void make_memory(job_t *job)
 {
     const uint64_t begin = uct_cuda_now_ns();
+    const bool is_gpu    = uct_cuda_end_is_gpu(job->end);
 
     job->status = uct_cuda_ctx_retain(job->device, job->is_copy_only,
                                       &job->ctx);
@@ -137,8 +133,8 @@ static void make_memory(job_t *job)
     }
 
     uct_cuda_debug("%s %d is %s in the background, %.1f ms",
-                   (job->numa < 0) ? "gpu" : "numa",
-                   (job->numa < 0) ? job->device : job->numa,
+                   is_gpu ? "gpu" : "numa",
+                   is_gpu ? job->device : job->numa,
                    (job->status == UCS_OK) ? "ready" : "not to be had",
                    (double)(uct_cuda_now_ns() - begin) / NS_PER_MS);
 }
@@ -336,10 +332,10 @@ static ucs_status_t check_gpu(uct_cuda_mp_background_t *init, int device,
             return UCS_OK;
         }
 
-        job->device    = device;
-        job->is_copy_only   = is_copy_only;
-        job->numa      = -1;
-        job->slot_size = slot_size;
+        job->device       = device;
+        job->is_copy_only = is_copy_only;
+        job->end          = uct_cuda_end_gpu(device);
+        job->slot_size    = slot_size;
     }
 
     return check_job(init, job);
@@ -356,6 +352,7 @@ static ucs_status_t check_host(uct_cuda_mp_background_t *init, int local,
         }
 
         job->device    = local;
+        job->end       = uct_cuda_end_host();
         job->numa      = numa;
         job->slot_size = slot_size;
     }
@@ -369,7 +366,8 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
 {
     const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, path) &
                              ~uct_cuda_mp_rsc_devices(init->rsc);
-    ucs_status_t result    = UCS_OK;
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    ucs_status_t result      = UCS_OK;
     ucs_status_t status;
     int device;
 
@@ -380,7 +378,9 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
 
         status = check_gpu(init, device,
                            !uct_cuda_mp_plan_is_local_gpu(plan, device),
-                           (device == path->gpu) ? plan->slot_size : 0);
+                           uct_cuda_end_is_device(via, device) ?
+                                   plan->slot_size :
+                                   0);
         if (UCS_STATUS_IS_ERR(status)) {
             return status;
         }

@@ -108,7 +108,6 @@ static ucs_status_t check_step(const checker_t *checker,
     const uct_cuda_mp_step_t *step = &plan->steps[i];
     uct_cuda_end_t from, to;
     ucs_status_t status;
-    unsigned w;
 
     if (step->bytes == 0) {
         return reject(checker, "step %u: copies nothing", i);
@@ -146,12 +145,10 @@ static ucs_status_t check_step(const checker_t *checker,
                       i);
     }
 
-    for (w = 0; w < 2; ++w) {
-        if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
-            ((step->waits[w] < 0) || (step->waits[w] >= (int)i))) {
-            return reject(checker, "step %u: waits for step %d, which is not "
-                          "an earlier one", i, step->waits[w]);
-        }
+    if ((step->wait != UCT_CUDA_MP_NO_STEP) &&
+        ((step->wait < 0) || (step->wait >= (int)i))) {
+        return reject(checker, "step %u: waits for step %d, which is not an "
+                      "earlier one", i, step->wait);
     }
 
     return UCS_OK;
@@ -172,7 +169,7 @@ static void find_order(checker_t *checker, const uct_cuda_mp_plan_t *plan)
 {
     int last_on_lane[UCT_CUDA_MP_NUM_LANES];
     const uct_cuda_mp_step_t *step;
-    unsigned i, w;
+    unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
         last_on_lane[i] = UCT_CUDA_MP_NO_STEP;
@@ -185,10 +182,8 @@ static void find_order(checker_t *checker, const uct_cuda_mp_plan_t *plan)
         }
         last_on_lane[step->lane] = (int)i;
 
-        for (w = 0; w < 2; ++w) {
-            if (step->waits[w] != UCT_CUDA_MP_NO_STEP) {
-                note_before(checker, i, step->waits[w]);
-            }
+        if (step->wait != UCT_CUDA_MP_NO_STEP) {
+            note_before(checker, i, step->wait);
         }
     }
 }

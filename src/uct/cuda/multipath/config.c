@@ -204,7 +204,7 @@ static bool parse_path(const char *item, uct_cuda_mp_path_t *path)
 {
     unsigned gpu;
 
-    path->gpu = -1;
+    path->gpu = 0;
     if (strcasecmp(item, "direct") == 0) {
         path->route = UCT_CUDA_MP_ROUTE_DIRECT;
     } else if (strcasecmp(item, "host") == 0) {

@@ -43,7 +43,7 @@ typedef enum {
 
 typedef struct {
     uct_cuda_mp_route_t route;
-    int                 gpu; /**< Relay's ordinal; -1 for other routes */
+    int                 gpu; /**< Relay's ordinal; 0 for other routes */
 } uct_cuda_mp_path_t;
 
 

@@ -35,7 +35,7 @@
  * tried without event nodes, and then no more */
 #define MAX_FAILURES 3
 
-#define MAX_DEPENDENCIES 3
+#define MAX_DEPENDENCIES 2
 
 /* Staging memories: of GPUs, then of NUMA nodes */
 #define NUM_STAGINGS (UCT_CUDA_MAX_GPUS + UCT_CUDA_TOPO_MAX_NUMA)
@@ -202,20 +202,13 @@ static unsigned step_dependencies(const uct_cuda_mp_plan_t *plan,
 {
     const uct_cuda_mp_step_t *step = &plan->steps[number];
     unsigned count                 = 0;
-    unsigned w;
-    int wait;
 
     if (lane_last[step->lane] != NULL) {
         dependencies[count++] = lane_last[step->lane];
     }
 
-    for (w = 0; w < 2; ++w) {
-        wait = step->waits[w];
-        if ((wait != UCT_CUDA_MP_NO_STEP) &&
-            (plan->steps[wait].lane != step->lane) &&
-            ((w == 0) || (wait != step->waits[0]))) {
-            dependencies[count++] = graph->nodes[wait].node;
-        }
+    if (uct_cuda_mp_plan_step_waits(plan, step)) {
+        dependencies[count++] = graph->nodes[step->wait].node;
     }
 
     return count;

@@ -46,7 +46,7 @@ static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
     return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
 }
 
-/* Make the lane wait for what the step waits for: earlier steps, and the
+/* Make the lane wait for what the step waits for: an earlier step, and the
  * transfer that had the slot before */
 static ucs_status_t submit_waits(streams_t *streams,
                                  const uct_cuda_mp_plan_t *plan,
@@ -55,18 +55,10 @@ static ucs_status_t submit_waits(streams_t *streams,
 {
     const uct_cuda_mp_slot_t *slot = place_slot(streams, &step->to);
     ucs_status_t status;
-    unsigned w;
-    int wait;
 
-    for (w = 0; w < 2; ++w) {
-        wait = step->waits[w];
-        if ((wait == UCT_CUDA_MP_NO_STEP) ||
-            (plan->steps[wait].lane == step->lane)) {
-            continue;
-        }
-
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, streams->events[wait],
-                               0);
+    if (uct_cuda_mp_plan_step_waits(plan, step)) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream,
+                               streams->events[step->wait], 0);
         if (status != UCS_OK) {
             return status;
         }
@@ -190,18 +182,15 @@ static void mark_awaited(streams_t *streams,
                          const uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_step_t *step;
-    unsigned i, w;
+    unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
         step                   = &plan->steps[i];
         streams->events[i]     = NULL;
         streams->is_awaited[i] = (step->from.type >
                                   UCT_CUDA_MP_PLACE_DESTINATION);
-        for (w = 0; w < 2; ++w) {
-            if ((step->waits[w] != UCT_CUDA_MP_NO_STEP) &&
-                (plan->steps[step->waits[w]].lane != step->lane)) {
-                streams->is_awaited[step->waits[w]] = true;
-            }
+        if (uct_cuda_mp_plan_step_waits(plan, step)) {
+            streams->is_awaited[step->wait] = true;
         }
     }
 }

@@ -20,7 +20,7 @@ static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
 {
     return place_equal(&a->from, &b->from) && place_equal(&a->to, &b->to) &&
            (a->path == b->path) && (a->lane == b->lane) &&
-           (a->waits[0] == b->waits[0]) && (a->waits[1] == b->waits[1]) &&
+           (a->wait == b->wait) &&
            (a->from_offset == b->from_offset) &&
            (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
 }
@@ -126,7 +126,7 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
     const uct_cuda_mp_plan_path_t *path;
     const uct_cuda_mp_step_t *step;
     char from[64], to[64], name[16];
-    unsigned i, w;
+    unsigned i;
 
     fprintf(stream, "%s -> %s, %llu bytes: ",
             uct_cuda_end_str(plan->src, from, sizeof(from)),
@@ -170,10 +170,8 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
                                           sizeof(from)));
         fprintf(stream, " -> %s",
                 place_str(&step->to, step->to_offset, to, sizeof(to)));
-        for (w = 0; w < 2; ++w) {
-            if (step->waits[w] != UCT_CUDA_MP_NO_STEP) {
-                fprintf(stream, ", after %d", step->waits[w]);
-            }
+        if (step->wait != UCT_CUDA_MP_NO_STEP) {
+            fprintf(stream, ", after %d", step->wait);
         }
         fprintf(stream, "\n");
     }

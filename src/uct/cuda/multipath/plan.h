@@ -5,7 +5,7 @@
  *
  * Steps are in the order of submission. A lane is a directed link and works
  * through its steps one at a time in that order; a step also waits until the
- * earlier steps that it names have ended.
+ * earlier step that it names has ended.
  */
 #ifndef UCT_CUDA_MP_PLAN_H
 #define UCT_CUDA_MP_PLAN_H
@@ -65,7 +65,7 @@ typedef struct {
     uct_cuda_mp_place_t to;
     uint8_t             path;        /**< Index into the plan's paths */
     uint16_t            lane;        /**< uct_cuda_mp_lane() */
-    int16_t             waits[2];    /**< Earlier steps, or NO_STEP */
+    int16_t             wait;        /**< Earlier step, or NO_STEP */
     uint64_t            from_offset; /**< Bytes from the place's start */
     uint64_t            to_offset;
     uint64_t            bytes;
@@ -122,6 +122,15 @@ static inline uct_cuda_end_t uct_cuda_mp_lane_from(uint16_t lane)
 static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
 {
     return uct_cuda_end_at(lane % UCT_CUDA_NUM_ENDS);
+}
+
+
+/** Does a step wait for one of another lane? Lanes keep their own order. */
+static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
+                                               const uct_cuda_mp_step_t *step)
+{
+    return (step->wait != UCT_CUDA_MP_NO_STEP) &&
+           (plan->steps[step->wait].lane != step->lane);
 }
 
 

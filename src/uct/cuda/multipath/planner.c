@@ -176,7 +176,7 @@ static void problem_add_relays(problem_t *problem)
 {
     const uct_cuda_mp_case_t *question = &problem->question;
     unsigned first                     = problem->num_candidates;
-    uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, -1};
+    uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, 0};
     const int start = uct_cuda_end_device(
             uct_cuda_mp_plan_gpu_end(question->src, question->dst));
     candidate_t moved;
@@ -458,8 +458,7 @@ static void add_step(uct_cuda_mp_plan_t *plan, const uct_cuda_mp_place_t *from,
     step->to          = *to;
     step->path        = (uint8_t)path;
     step->lane        = lane;
-    step->waits[0]    = (int16_t)wait;
-    step->waits[1]    = UCT_CUDA_MP_NO_STEP;
+    step->wait        = (int16_t)wait;
     step->from_offset = from_offset;
     step->to_offset   = to_offset;
     step->bytes       = bytes;
@@ -883,7 +882,7 @@ static bool choose_split(const uct_cuda_mp_knowledge_t *know,
                          split_t *split)
 {
     const uct_cuda_mp_config_t *config    = problem->question.config;
-    const uct_cuda_mp_path_t host         = {UCT_CUDA_MP_ROUTE_HOST, -1};
+    const uct_cuda_mp_path_t host         = {UCT_CUDA_MP_ROUTE_HOST, 0};
     const bool is_host                    = uct_cuda_mp_plan_is_host(plan);
     const uct_cuda_mp_tuning_line_t *line = find_line(know, plan);
     bool has_host;
@@ -920,7 +919,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
                        const uct_cuda_mp_config_t *config,
                        uct_cuda_mp_plan_t *plan)
 {
-    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, -1};
+    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
     bool is_turn                    = false;
     problem_t problem;
     split_t split;
@@ -1011,7 +1010,7 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
     plan->num_paths  = 1;
     plan->graph      = UCT_CUDA_MP_NO;
     part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
-    part->path.gpu   = -1;
+    part->path.gpu   = 0;
     part->bytes      = part->chunk = size;
     part->chunks     = 1;
     part->slots      = 0;

@@ -300,36 +300,43 @@ static void release_staging(uct_cuda_mp_rsc_t *rsc,
     uct_cuda_mp_staging_free(staging);
 }
 
-static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc, int device,
-                                    int gpu, int numa, size_t slot_size)
+/* A path's, or NULL; a node that there is no room for has none */
+static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
+                                           uct_cuda_end_t via, int numa)
 {
-    uct_cuda_mp_staging_t *staging;
+    return uct_cuda_end_is_gpu(via) ?
+                   &rsc->gpu_staging[uct_cuda_end_device(via)] :
+           (uct_cuda_end_is_host(via) && (numa < UCT_CUDA_TOPO_MAX_NUMA)) ?
+                   &rsc->host_staging[numa] :
+                   NULL;
+}
+
+static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    uct_cuda_end_t via)
+{
+    uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
+    const int home                 = uct_cuda_end_is_gpu(via) ?
+                                             uct_cuda_end_device(via) :
+                                             plan->local;
     ucs_status_t status;
 
-    if ((gpu < 0) && (numa >= UCT_CUDA_TOPO_MAX_NUMA)) {
+    if (staging == NULL) {
         return UCS_ERR_UNREACHABLE;
     }
 
-    staging = (gpu >= 0) ? &rsc->gpu_staging[gpu] :
-                           &rsc->host_staging[numa];
-    if ((staging->base != 0) && (staging->slot_size >= slot_size)) {
+    if ((staging->base != 0) && (staging->slot_size >= plan->slot_size)) {
         return UCS_OK;
     }
 
-    status = uct_cuda_ctx_push(
-            rsc->devices[(gpu >= 0) ? gpu : device].ctx);
+    status = uct_cuda_ctx_push(rsc->devices[home].ctx);
     if (status != UCS_OK) {
         return status;
     }
 
     release_staging(rsc, staging);
-    if (gpu >= 0) {
-        status = uct_cuda_mp_staging_alloc_gpu(staging, gpu, slot_size);
-    } else {
-        status = uct_cuda_mp_staging_alloc_host(staging, numa, device,
-                                                slot_size);
-    }
-
+    status = uct_cuda_mp_staging_alloc(staging, via, plan->numa, home,
+                                       plan->slot_size);
     uct_cuda_ctx_pop();
     return status;
 }
@@ -350,12 +357,9 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
-        return UCS_OK;
-    }
-
-    return prepare_staging(rsc, plan->local, path->gpu, plan->numa,
-                           plan->slot_size);
+    return (path->route == UCT_CUDA_MP_ROUTE_DIRECT) ?
+                   UCS_OK :
+                   prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
 }
 
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
@@ -398,9 +402,7 @@ void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
 void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
                                    uct_cuda_mp_staging_t *staging)
 {
-    uct_cuda_mp_staging_t *own = (staging->device >= 0) ?
-                                         &rsc->gpu_staging[staging->device] :
-                                         &rsc->host_staging[numa];
+    uct_cuda_mp_staging_t *own = find_staging(rsc, staging->end, numa);
 
     if (own->base == 0) {
         *own = *staging;
@@ -546,18 +548,13 @@ uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
 
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan,
-                                   unsigned path)
+                             const uct_cuda_mp_plan_t *plan, unsigned path)
 {
-    switch (plan->paths[path].path.route) {
-    case UCT_CUDA_MP_ROUTE_GPU:
-        return renewed(rsc,
-                       &rsc->gpu_staging[plan->paths[path].path.gpu]);
-    case UCT_CUDA_MP_ROUTE_HOST:
-        return renewed(rsc, &rsc->host_staging[plan->numa]);
-    default:
-        return NULL;
-    }
+    uct_cuda_mp_staging_t *staging =
+            find_staging(rsc, uct_cuda_mp_path_via(&plan->paths[path].path),
+                         plan->numa);
+
+    return (staging == NULL) ? NULL : renewed(rsc, staging);
 }
 
 

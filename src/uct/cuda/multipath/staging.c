@@ -48,51 +48,40 @@ static void numa_restore(const numa_policy_t *saved)
     }
 }
 
-static void staging_init(uct_cuda_mp_staging_t *staging, CUdeviceptr base,
-                         int device, int home, size_t slot_size)
-{
-    memset(staging, 0, sizeof(*staging));
-    staging->base      = base;
-    staging->device    = device;
-    staging->home      = home;
-    staging->slot_size = slot_size;
-}
-
-ucs_status_t uct_cuda_mp_staging_alloc_gpu(uct_cuda_mp_staging_t *staging,
-                                           int device, size_t slot_size)
-{
-    ucs_status_t status;
-    CUdeviceptr base;
-
-    status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &base,
-                                 UCT_CUDA_MP_STAGING_SLOTS * slot_size);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    staging_init(staging, base, device, device, slot_size);
-    return UCS_OK;
-}
-
-ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
-                                            int numa, int home,
-                                            size_t slot_size)
+static ucs_status_t alloc_host(int numa, size_t size, CUdeviceptr *base_p)
 {
     numa_policy_t policy;
     ucs_status_t status;
-    void *base;
+    void *base = NULL;
 
     numa_prefer(numa, &policy);
-    status = UCT_CUDA_CALL_NOLOG(cuMemHostAlloc, &base,
-                                 UCT_CUDA_MP_STAGING_SLOTS * slot_size,
-                                 CU_MEMHOSTALLOC_PORTABLE);
+    status  = UCT_CUDA_CALL_NOLOG(cuMemHostAlloc, &base, size,
+                                  CU_MEMHOSTALLOC_PORTABLE);
+    *base_p = (CUdeviceptr)base;
     numa_restore(&policy);
-    if (status != UCS_OK) {
-        return status;
+    return status;
+}
+
+ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
+                                       uct_cuda_end_t end, int numa, int home,
+                                       size_t slot_size)
+{
+    const size_t size = UCT_CUDA_MP_STAGING_SLOTS * slot_size;
+    ucs_status_t status;
+    CUdeviceptr base;
+
+    status = uct_cuda_end_is_gpu(end) ?
+                     UCT_CUDA_CALL_NOLOG(cuMemAlloc, &base, size) :
+                     alloc_host(numa, size, &base);
+    if (status == UCS_OK) {
+        memset(staging, 0, sizeof(*staging));
+        staging->base      = base;
+        staging->end       = end;
+        staging->home      = home;
+        staging->slot_size = slot_size;
     }
 
-    staging_init(staging, (CUdeviceptr)base, -1, home, slot_size);
-    return UCS_OK;
+    return status;
 }
 
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
@@ -101,7 +90,7 @@ void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
         return;
     }
 
-    if (staging->device >= 0) {
+    if (uct_cuda_end_is_gpu(staging->end)) {
         (void)UCT_CUDA_CALL(cuMemFree, staging->base);
     } else {
         (void)UCT_CUDA_CALL(cuMemFreeHost, (void*)staging->base);

@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
     CUdeviceptr        base;      /**< 0: not allocated */
-    int                device;    /**< GPU, or -1 for host memory */
+    uct_cuda_end_t     end;       /**< A GPU, or host memory */
     int                home;      /**< Device whose context it was allocated in,
                                        and goes with */
     size_t             slot_size; /**< Bytes */
@@ -33,23 +33,17 @@ typedef struct {
 
 
 /**
- * Allocate on a GPU, in the current context.
+ * Allocate on a GPU, in the current context; or page-locked memory that all
+ * contexts can use, on the NUMA node as far as the system lets us.
  *
+ * @param end   A GPU, or host memory.
+ * @param numa  Node of that.
+ * @param home  Device whose context is current.
  * @return UCS_OK or the driver's error; not logged.
  */
-ucs_status_t uct_cuda_mp_staging_alloc_gpu(uct_cuda_mp_staging_t *staging,
-                                           int device, size_t slot_size);
-
-
-/**
- * Allocate page-locked memory that all contexts can use, on the NUMA node as
- * far as the system lets us.
- *
- * @param home  Device whose context is current.
- */
-ucs_status_t uct_cuda_mp_staging_alloc_host(uct_cuda_mp_staging_t *staging,
-                                            int numa, int home,
-                                            size_t slot_size);
+ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
+                                       uct_cuda_end_t end, int numa, int home,
+                                       size_t slot_size);
 
 
 /** Free the memory, if any. Events are the caller's. A GPU's memory needs its

@@ -271,7 +271,7 @@ static ucs_status_t parse_path(const reader_t *reader, char *text,
         *chunks++ = '\0';
     }
 
-    path->gpu = -1;
+    path->gpu = 0;
     if (strcmp(text, "direct") == 0) {
         path->route = UCT_CUDA_MP_ROUTE_DIRECT;
     } else if (strcmp(text, "host") == 0) {
