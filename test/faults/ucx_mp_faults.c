@@ -113,7 +113,7 @@ static struct {
     CUdeviceptr           ours; /* in it, elsewhere in turns */
     unsigned              turn;
     CUdeviceptr           other;
-    CUcontext             contexts[UCT_CUDA_MAX_DEVICES];
+    CUcontext             contexts[UCT_CUDA_MAX_GPUS];
     uint8_t               *host;
     uint64_t              seed;
     char                  doing[256];

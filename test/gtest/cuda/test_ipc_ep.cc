@@ -144,7 +144,8 @@ TEST_F(IpcEp, key_of_the_own_process)
     };
     ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create(gpu, sizeof(gpu), &memh));
     ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, gpu, 8192, &packed));
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey));
 
     memset(gpu, 'g', sizeof(gpu));
     iov.buffer = gpu + 4096;

@@ -81,7 +81,8 @@ protected:
     ucs_status_t unpack()
     {
         uct_cuda_ipc_rkey_t *rkey = nullptr;
-        ucs_status_t status = uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey);
+        ucs_status_t status = uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey);
         if (status == UCS_OK) {
             EXPECT_EQ(base, rkey->handle.base);
             EXPECT_EQ(length, rkey->handle.length);
@@ -146,7 +147,8 @@ TEST_F(IpcRkey, what_is_no_key_is_told_from_one)
     }
 
     pack();
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey));
     EXPECT_EQ(rkey, uct_cuda_ipc_rkey_get((uct_rkey_t)rkey));
     EXPECT_EQ(UCS_OK,
               uct_cuda_ipc_component.rkey_release(&uct_cuda_ipc_component,
@@ -160,7 +162,8 @@ TEST_F(IpcRkey, own_memory_is_where_it_is)
     CUdeviceptr mapped        = 0;
 
     pack();
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey));
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base + 7, &mapped));
     EXPECT_EQ(base + 7, mapped);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
@@ -277,7 +280,8 @@ TEST_F(IpcRkey, memory_is_mapped_for_code_on_gpus)
     CUdeviceptr mapped, end;
 
     pack_as_peer(6);
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey));
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
     EXPECT_EQ(1u, driver.mapped.count(mapped));
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base + length - 1, &end));

@@ -22,12 +22,13 @@ protected:
 
     int place(const void *address)
     {
-        CUcontext context = nullptr;
-        int found         = -2;
+        CUcontext context    = nullptr;
+        uct_cuda_end_t found = uct_cuda_end_none();
 
         uct_cuda_memory_place(address, &found, &context);
         EXPECT_EQ(driver.context, context);
-        return found;
+        EXPECT_TRUE(uct_cuda_end_is_gpu(found));
+        return uct_cuda_end_device(found);
     }
 };
 

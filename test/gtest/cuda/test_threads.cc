@@ -191,7 +191,8 @@ TEST_F(Threads, keys)
             EXPECT_EQ(base, packed.handle.base);
             packed.handle.pid    = 42 + random() % 2;
             packed.handle.pid_ns = random() % 2;
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey));
             uct_cuda_ipc_rkey_destroy(rkey);
         }
     });

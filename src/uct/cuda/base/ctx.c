@@ -27,15 +27,15 @@ static struct {
         unsigned long long id;  /* of ctx, which the program may reset */
         CUcontext          own; /* once it is there; kept or not. Made under
                                    a lock of its own: own_ctx() reads it. */
-    } kept[UCT_CUDA_MAX_DEVICES];
+    } kept[UCT_CUDA_MAX_GPUS];
     /* [device][peer], while both contexts are kept */
-    uint8_t peers[UCT_CUDA_MAX_DEVICES][UCT_CUDA_MAX_DEVICES];
+    uint8_t peers[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
 } ctxs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 static bool device_is_valid(int device)
 {
-    return (device >= 0) && (device < UCT_CUDA_MAX_DEVICES);
+    return (device >= 0) && (device < UCT_CUDA_MAX_GPUS);
 }
 
 int uct_cuda_device_count(void)
@@ -46,7 +46,7 @@ int uct_cuda_device_count(void)
         return 0;
     }
 
-    return (count < UCT_CUDA_MAX_DEVICES) ? count : UCT_CUDA_MAX_DEVICES;
+    return (count < UCT_CUDA_MAX_GPUS) ? count : UCT_CUDA_MAX_GPUS;
 }
 
 /* Does somebody keep a context, and was it not reset? The lock is held. */
@@ -62,7 +62,7 @@ static void forget_peers(int device)
 {
     int i;
 
-    for (i = 0; i < UCT_CUDA_MAX_DEVICES; ++i) {
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         ctxs.peers[device][i] = PEER_UNKNOWN;
         ctxs.peers[i][device] = PEER_UNKNOWN;
     }

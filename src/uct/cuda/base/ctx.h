@@ -9,13 +9,11 @@
 #define UCT_CUDA_BASE_CTX_H
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/end.h>
 
 #include <stdbool.h>
 
 BEGIN_C_DECLS
-
-
-#define UCT_CUDA_MAX_DEVICES 64
 
 
 /** Number of GPUs that this process sees; 0 without a driver. No logging. */

@@ -24,7 +24,7 @@ static struct {
     struct {
         uint8_t          uuid[16];
         ucs_sys_device_t sys_device;
-    } gpus[UCT_CUDA_MAX_DEVICES];
+    } gpus[UCT_CUDA_MAX_GPUS];
 } table = {.once = PTHREAD_ONCE_INIT};
 
 
@@ -61,10 +61,10 @@ static void table_fill(void)
         return;
     }
 
-    if (count > UCT_CUDA_MAX_DEVICES) {
+    if (count > UCT_CUDA_MAX_GPUS) {
         uct_cuda_warn("%d GPUs, of which %d are used", count,
-                      UCT_CUDA_MAX_DEVICES);
-        count = UCT_CUDA_MAX_DEVICES;
+                      UCT_CUDA_MAX_GPUS);
+        count = UCT_CUDA_MAX_GPUS;
     }
 
     for (i = 0; i < count; ++i) {
@@ -111,21 +111,21 @@ ucs_sys_device_t uct_cuda_gpu_sys_device(int device)
                    UCT_ABI_SYS_DEVICE_UNKNOWN;
 }
 
-int uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device)
+uct_cuda_end_t uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device)
 {
     int i;
 
     if (sys_device == UCT_ABI_SYS_DEVICE_UNKNOWN) {
-        return -1;
+        return uct_cuda_end_none();
     }
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
         if (table.gpus[i].sys_device == sys_device) {
-            return i;
+            return uct_cuda_end_gpu(i);
         }
     }
 
-    return -1;
+    return uct_cuda_end_none();
 }
 
 uct_cuda_end_t uct_cuda_gpu_by_uuid(const uint8_t uuid[16])
@@ -230,7 +230,7 @@ static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
 
     context->device    = device;
     context->is_pushed = true;
-    context->retained  = device;
+    context->retained  = uct_cuda_end_gpu(device);
     return UCS_OK;
 }
 
@@ -239,8 +239,8 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
 {
     CUcontext cuda;
 
-    context->retained = -1;
-    context->kept     = -1;
+    context->retained = uct_cuda_end_none();
+    context->kept     = uct_cuda_end_none();
     if (!uct_cuda_ctx_retain_kept(device, &cuda)) {
         return UCS_ERR_NO_DEVICE;
     }
@@ -252,7 +252,7 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
 
     context->device    = device;
     context->is_pushed = true;
-    context->kept      = device;
+    context->kept      = uct_cuda_end_gpu(device);
     return UCS_OK;
 }
 
@@ -264,8 +264,8 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
 
     context->device    = device;
     context->is_pushed = false;
-    context->retained  = -1;
-    context->kept      = -1;
+    context->retained  = uct_cuda_end_none();
+    context->kept      = uct_cuda_end_none();
 
     if (cuda == NULL) {
         return push_primary(device, context);
@@ -284,7 +284,7 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_gpu_context_push_any(int device,
+ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
                                            uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -294,19 +294,19 @@ ucs_status_t uct_cuda_gpu_context_push_any(int device,
     int i;
 
     context->is_pushed = false;
-    context->retained  = -1;
-    context->kept      = -1;
+    context->retained  = uct_cuda_end_none();
+    context->kept      = uct_cuda_end_none();
 
     /* One that was reset is current still, and good for nothing */
     if ((uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
         (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
-        ((device < 0) || (device == current))) {
+        (uct_cuda_end_is_none(gpu) || uct_cuda_end_is_device(gpu, current))) {
         context->device = current;
         return UCS_OK;
     }
 
-    if (device >= 0) {
-        return push_primary(device, context);
+    if (!uct_cuda_end_is_none(gpu)) {
+        return push_primary(uct_cuda_end_device(gpu), context);
     }
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
@@ -327,11 +327,12 @@ void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context)
         (void)driver->cuCtxPopCurrent(&popped);
     }
 
-    if (context->retained >= 0) {
-        (void)driver->cuDevicePrimaryCtxRelease(context->retained);
+    if (!uct_cuda_end_is_none(context->retained)) {
+        (void)driver->cuDevicePrimaryCtxRelease(
+                uct_cuda_end_device(context->retained));
     }
 
-    if (context->kept >= 0) {
-        uct_cuda_ctx_release(context->kept);
+    if (!uct_cuda_end_is_none(context->kept)) {
+        uct_cuda_ctx_release(uct_cuda_end_device(context->kept));
     }
 }

@@ -20,8 +20,8 @@ void uct_cuda_gpu_name_sys_devices(void);
 /** UCX's system device of a GPU, or UCT_ABI_SYS_DEVICE_UNKNOWN. */
 ucs_sys_device_t uct_cuda_gpu_sys_device(int device);
 
-/** GPU of a system device, or -1. */
-int uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device);
+/** GPU of a system device, or none. */
+uct_cuda_end_t uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device);
 
 /** GPU with this UUID, or hidden when this process does not see it. */
 uct_cuda_end_t uct_cuda_gpu_by_uuid(const uint8_t uuid[16]);
@@ -39,10 +39,10 @@ bool uct_cuda_gpu_has_nvlink(void);
 
 /** A context made current for a while. */
 typedef struct {
-    int  device;    /**< Its device */
-    bool is_pushed; /**< Was not current before */
-    int  retained;  /**< Device whose primary context was retained, or -1 */
-    int  kept;      /**< Device of a context that the engine keeps, or -1 */
+    int            device;    /**< Its device */
+    bool           is_pushed; /**< Was not current before */
+    uct_cuda_end_t retained;  /**< GPU of a retained primary one, or none */
+    uct_cuda_end_t kept;      /**< GPU whose is the engine's, or none */
 } uct_cuda_gpu_context_t;
 
 
@@ -65,10 +65,11 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
                                             uct_cuda_gpu_context_t *context);
 
 /**
- * Make any usable context current: @a device's active primary one if a device
- * is given (>= 0), else the current one, else the first active primary one.
+ * Make any usable context current: the GPU's active primary one if there is a
+ * GPU, and none says no; else the current one, else the first active primary
+ * one.
  */
-ucs_status_t uct_cuda_gpu_context_push_any(int device,
+ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
                                            uct_cuda_gpu_context_t *context);
 
 void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context);

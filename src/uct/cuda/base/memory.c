@@ -57,16 +57,16 @@ static bool get_attributes(const void *address, unsigned count,
 
 /* Kept for one uct_cuda_memory_place() */
 static __thread struct {
-    const void *address; /* NULL: nothing */
-    int        device;
-    CUcontext  context;
+    const void     *address; /* NULL: nothing */
+    uct_cuda_end_t end;
+    CUcontext      context;
 } answer;
 
 void uct_cuda_memory_remember(const void *address,
                               const uct_cuda_memory_t *memory)
 {
     answer.address = uct_cuda_memtype_sees_frees() ? NULL : address;
-    answer.device  = memory->device;
+    answer.end     = memory->end;
     answer.context = memory->context;
 }
 
@@ -84,6 +84,12 @@ static void find_mapping(const void *address, uct_cuda_memory_t *memory)
         memory->base   = base;
         memory->length = length;
     }
+}
+
+/* The driver may know no GPU of managed memory */
+static uct_cuda_end_t end_of(int ordinal)
+{
+    return (ordinal < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(ordinal);
 }
 
 void uct_cuda_memory_query(const void *address, size_t length,
@@ -109,7 +115,7 @@ void uct_cuda_memory_query(const void *address, size_t length,
                       &range_start, &range_size, &buffer_id};
 
     memory->type      = UCS_MEMORY_TYPE_HOST;
-    memory->device    = -1;
+    memory->end       = uct_cuda_end_host();
     memory->context   = NULL;
     memory->base      = (CUdeviceptr)address;
     memory->length    = length;
@@ -132,7 +138,7 @@ void uct_cuda_memory_query(const void *address, size_t length,
     }
 
     if (memory->type != UCS_MEMORY_TYPE_HOST) {
-        memory->device    = ordinal;
+        memory->end       = end_of(ordinal);
         memory->context   = context;
         memory->buffer_id = buffer_id;
     }
@@ -145,28 +151,29 @@ void uct_cuda_memory_query(const void *address, size_t length,
     }
 }
 
-void uct_cuda_memory_place(const void *address, int *device_p,
+void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
                            CUcontext *context_p)
 {
     CUmemorytype memory_type = (CUmemorytype)0;
     unsigned is_managed      = 0;
+    int ordinal              = -1;
     CUpointer_attribute attributes[] = {
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         CU_POINTER_ATTRIBUTE_IS_MANAGED,
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         CU_POINTER_ATTRIBUTE_CONTEXT,
     };
-    void *values[] = {&memory_type, &is_managed, device_p, context_p};
+    void *values[] = {&memory_type, &is_managed, &ordinal, context_p};
     bool is_answered;
 
     if ((answer.address == address) && (address != NULL)) {
         answer.address = NULL;
-        *device_p      = answer.device;
+        *end_p         = answer.end;
         *context_p     = answer.context;
         return;
     }
 
-    *device_p  = -1;
+    *end_p     = uct_cuda_end_host();
     *context_p = NULL;
     if (uct_cuda_memory_cache_is_host(address)) {
         return;
@@ -174,9 +181,9 @@ void uct_cuda_memory_place(const void *address, int *device_p,
 
     is_answered = get_attributes(address, sizeof(values) / sizeof(values[0]),
                                  attributes, values);
-    if (!is_answered ||
-        ((memory_type != CU_MEMORYTYPE_DEVICE) && !is_managed)) {
-        *device_p  = -1;
+    if (is_answered && ((memory_type == CU_MEMORYTYPE_DEVICE) || is_managed)) {
+        *end_p = end_of(ordinal);
+    } else {
         *context_p = NULL;
     }
 

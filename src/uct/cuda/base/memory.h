@@ -8,6 +8,7 @@
 
 #include <ucs/memory/memory_type.h>
 #include <ucs/type/status.h>
+#include <uct/cuda/base/end.h>
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 /** Memory behind a pointer, as the driver knows it. */
 typedef struct {
     ucs_memory_type_t  type;      /**< HOST, CUDA or CUDA_MANAGED */
-    int                device;    /**< Driver's device number, or -1 (host) */
+    uct_cuda_end_t     end;       /**< A GPU, or host memory */
     CUcontext          context;   /**< Owning context; NULL for pool and VMM
                                        memory, which belong to no context */
     CUdeviceptr        base;      /**< Start of the allocation, of what was
@@ -60,10 +61,10 @@ void uct_cuda_memory_remember(const void *address,
 /**
  * Where GPU memory is, for a copy: half the price of the whole answer.
  *
- * @param device_p   Driver's device number, or -1 for host memory.
+ * @param end_p      A GPU, or host memory.
  * @param context_p  Owning context; NULL if there is none.
  */
-void uct_cuda_memory_place(const void *address, int *device_p,
+void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
                            CUcontext *context_p);
 
 

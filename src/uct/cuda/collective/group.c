@@ -719,10 +719,11 @@ static bool call_describe(call_t *call)
 
     if ((recv.type != UCS_MEMORY_TYPE_CUDA) ||
         (send.type != UCS_MEMORY_TYPE_CUDA) ||
-        (recv.device != send.device) || (recv.context != send.context) ||
+        !uct_cuda_end_equal(recv.end, send.end) ||
+        (recv.context != send.context) ||
         (((uintptr_t)what->recvbuf | (uintptr_t)what->sendbuf) %
          ucx_mp_type_align(what->type) != 0) ||
-        (uct_cuda_gpu_context_push(recv.context, recv.device,
+        (uct_cuda_gpu_context_push(recv.context, uct_cuda_end_device(recv.end),
                                    &call->pushed) != UCS_OK)) {
         return false;
     }
@@ -732,7 +733,7 @@ static bool call_describe(call_t *call)
     call->post.op          = what->op;
     call->post.type        = what->type;
     call->post.is_in_place = (what->sendbuf == NULL);
-    if ((group_enter_context(group, recv.device) != UCS_OK) ||
+    if ((group_enter_context(group, uct_cuda_end_device(recv.end)) != UCS_OK) ||
         (call_show(call, what->recvbuf, &recv, bytes, &call->post.recv) !=
          UCS_OK)) {
         goto err_pop;

@@ -57,40 +57,36 @@ static ucs_status_t
 copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
 {
     CUcontext from_context, to_context;
-    int from_device, to_device;
+    bool from_gpu, to_gpu;
     ucs_status_t status;
+    int device;
 
-    uct_cuda_memory_place(src, &from_device, &from_context);
-    uct_cuda_memory_place(dst, &to_device, &to_context);
-    if ((from_device < 0) && (to_device < 0)) {
+    uct_cuda_memory_place(src, &copy->from, &from_context);
+    uct_cuda_memory_place(dst, &copy->to, &to_context);
+    from_gpu = uct_cuda_end_is_gpu(copy->from);
+    to_gpu   = uct_cuda_end_is_gpu(copy->to);
+    if (!from_gpu && !to_gpu) {
         return UCS_INPROGRESS;
     }
 
     /* A copy between GPUs runs where it reads from */
-    status = (from_device >= 0) ?
-                     uct_cuda_gpu_context_push(from_context, from_device,
-                                               &copy->context) :
-                     uct_cuda_gpu_context_push(to_context, to_device,
-                                               &copy->context);
+    device = uct_cuda_end_device(from_gpu ? copy->from : copy->to);
+    status = uct_cuda_gpu_context_push(from_gpu ? from_context : to_context,
+                                       device, &copy->context);
     if (status != UCS_OK) {
         uct_cuda_error("no usable context on GPU %d to copy %zu bytes from %p "
                        "to %p",
-                       (from_device >= 0) ? from_device : to_device, length,
-                       src, dst);
+                       device, length, src, dst);
         return status;
     }
 
     copy->dst          = dst;
     copy->src          = src;
     copy->length       = length;
-    copy->to           = (to_device >= 0) ? uct_cuda_end_gpu(to_device) :
-                                            uct_cuda_end_host();
-    copy->from         = (from_device >= 0) ? uct_cuda_end_gpu(from_device) :
-                                              uct_cuda_end_host();
     copy->from_context = from_context;
-    copy->is_plain     = ((from_device < 0) || (from_context != NULL)) &&
-                     ((to_device < 0) || (to_context != NULL));
-    copy->stream         = NULL;
+    copy->is_plain     = (!from_gpu || (from_context != NULL)) &&
+                         (!to_gpu || (to_context != NULL));
+    copy->stream       = NULL;
     return UCS_OK;
 }
 

@@ -293,11 +293,12 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
     }
 
     if (memory.type == UCS_MEMORY_TYPE_CUDA_MANAGED) {
-        attr->sys_dev = managed_location(md, address, length, memory.device);
+        attr->sys_dev = managed_location(md, address, length,
+                                         uct_cuda_end_device(memory.end));
         return UCS_OK;
     }
 
-    attr->sys_dev = uct_cuda_gpu_sys_device(memory.device);
+    attr->sys_dev = uct_cuda_gpu_sys_device(uct_cuda_end_device(memory.end));
     uct_cuda_memory_remember(address, &memory);
     uct_cuda_memory_sync_memops(&memory);
     if (is_reported_whole(md, &memory, address, length)) {

@@ -25,19 +25,20 @@ static uct_cuda_copy_memh_t nothing_to_do;
 
 
 /* Makes a context current for an allocation on a device */
-static ucs_status_t push_for_allocation(int device, bool use_inactive,
+static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
                                         uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     ucs_status_t status;
     CUcontext cuda;
+    int device;
 
-    status = uct_cuda_gpu_context_push_any(device, context);
+    status = uct_cuda_gpu_context_push_any(gpu, context);
     if ((status != UCS_ERR_NO_DEVICE) || !use_inactive) {
         return status;
     }
 
-    device = (device >= 0) ? device : 0;
+    device = uct_cuda_end_is_none(gpu) ? 0 : uct_cuda_end_device(gpu);
     if (driver->cuDevicePrimaryCtxRetain(&cuda, device) != CUDA_SUCCESS) {
         return UCS_ERR_NO_DEVICE;
     }
@@ -153,7 +154,7 @@ static ucs_status_t alloc(ucs_memory_type_t type, int device,
     return alloc_plain(type, device, length, hide_errors, memh);
 }
 
-ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
+ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      bool use_inactive,
                                      uct_cuda_copy_fabric_t fabric,
                                      bool hide_errors, size_t *length_p,
@@ -175,7 +176,7 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = push_for_allocation(device, use_inactive, &context);
+    status = push_for_allocation(gpu, use_inactive, &context);
     if (status != UCS_OK) {
         status = UCS_ERR_NO_DEVICE;
         goto err_free;
@@ -251,7 +252,7 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     }
 
     uct_cuda_memory_query(address, length, &memory);
-    if (memory.device >= 0) {
+    if (uct_cuda_end_is_gpu(memory.end)) {
         return UCS_OK;
     }
 

@@ -3,6 +3,7 @@
 #ifndef UCT_CUDA_COPY_MEM_H
 #define UCT_CUDA_COPY_MEM_H
 
+#include <uct/cuda/base/end.h>
 #include <ucs/memory/memory_type.h>
 #include <ucs/type/status.h>
 
@@ -26,7 +27,7 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
  * Allocate GPU or managed memory. Plain copies of it do not wait for the bytes
  * yet (uct_cuda_memory_sync_memops()).
  *
- * @param device     Device to allocate on, or -1: that of the current context.
+ * @param gpu        To allocate on; none: that of the current context.
  * @param use_inactive  May make a primary context active for it.
  * @param fabric     For GPU memory; in whole granules (2 MiB) then.
  * @param hide_errors   Log failures at debug level only.
@@ -35,7 +36,7 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
  * @return UCS_OK, UCS_ERR_UNSUPPORTED (memory type), UCS_ERR_NO_DEVICE (no
  *         context), UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, int device,
+ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      bool use_inactive,
                                      uct_cuda_copy_fabric_t fabric,
                                      bool hide_errors, size_t *length_p,

@@ -176,23 +176,23 @@ static ucs_status_t single_start(uct_cuda_mp_engine_t *engine,
  * is the host's, near the peer's memory if a context is there.
  */
 static ucs_status_t push_context(const uct_cuda_ipc_rkey_t *rkey,
-                                 int local_device, CUcontext local_context,
+                                 uct_cuda_end_t local, CUcontext local_context,
                                  uct_cuda_gpu_context_t *context)
 {
-    if (local_device >= 0) {
-        return uct_cuda_gpu_context_push(local_context, local_device, context);
+    if (uct_cuda_end_is_gpu(local)) {
+        return uct_cuda_gpu_context_push(local_context,
+                                         uct_cuda_end_device(local), context);
     }
 
     /* The engine's first: a peer's memory is opened in one context of a GPU */
     if (uct_cuda_end_is_gpu(rkey->gpu) &&
         ((uct_cuda_gpu_context_push_kept(uct_cuda_end_device(rkey->gpu),
                                          context) == UCS_OK) ||
-         (uct_cuda_gpu_context_push_any(uct_cuda_end_device(rkey->gpu),
-                                        context) == UCS_OK))) {
+         (uct_cuda_gpu_context_push_any(rkey->gpu, context) == UCS_OK))) {
         return UCS_OK;
     }
 
-    return uct_cuda_gpu_context_push_any(-1, context);
+    return uct_cuda_gpu_context_push_any(uct_cuda_end_none(), context);
 }
 
 /* Host memory has streams of its own, one each way: its copies take longer than
@@ -245,12 +245,12 @@ static ucs_status_t keyless_transfer(const uct_cuda_ipc_ep_t *ep,
                                      uint64_t remote_addr, uct_rkey_t rkey,
                                      direction_t direction)
 {
+    uct_cuda_end_t end;
     CUcontext context;
-    int device;
 
     if (ep->is_own && (iovcnt == 1) && (rkey == UCT_INVALID_RKEY)) {
-        uct_cuda_memory_place(iov->buffer, &device, &context);
-        if (device < 0) {
+        uct_cuda_memory_place(iov->buffer, &end, &context);
+        if (uct_cuda_end_is_host(end)) {
             return own_host_copy(iov, remote_addr, direction);
         }
     }
@@ -272,10 +272,12 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_ipc_peer_memory_t *memory;
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
-    int local_device;
+    uct_cuda_end_t local;
+    bool is_host;
     uct_cuda_stream_t *stream;
     ucs_status_t status;
     uct_cuda_op_t *op;
+    char name[16];
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
@@ -299,16 +301,18 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    uct_cuda_memory_place(iov->buffer, &local_device, &local_context);
-    status = push_context(rkey, local_device, local_context, &context);
+    uct_cuda_memory_place(iov->buffer, &local, &local_context);
+    is_host = uct_cuda_end_is_host(local);
+    status  = push_context(rkey, local, local_context, &context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context on GPU %d for memory at %p",
-                       local_device, iov->buffer);
+        uct_cuda_error("no usable context for %s memory at %p",
+                       uct_cuda_end_str(local, name, sizeof(name)),
+                       iov->buffer);
         return status;
     }
 
     status = uct_cuda_queue_stream(queue,
-                                   find_stream(iface, rkey, local_device < 0,
+                                   find_stream(iface, rkey, is_host,
                                                direction),
                                    &stream);
     if (status != UCS_OK) {
@@ -323,7 +327,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     op->comp = comp;
     memory   = uct_cuda_ipc_peer_memory_init(op, iface, rkey, remote_addr,
                                              context.device);
-    if (local_device < 0) {
+    if (is_host) {
         status = uct_cuda_ipc_host_start(engine, memory, iov->buffer,
                                          iov->length, is_put, op);
     } else if (!uct_cuda_mp_wants(engine, iov->length) ||

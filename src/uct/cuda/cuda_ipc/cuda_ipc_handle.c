@@ -173,7 +173,8 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
         return UCS_ERR_INVALID_ADDR;
     }
 
-    if (driver->cuDeviceGetUuid(&uuid, memory.device) != CUDA_SUCCESS) {
+    if (driver->cuDeviceGetUuid(&uuid, uct_cuda_end_device(memory.end)) !=
+        CUDA_SUCCESS) {
         return UCS_ERR_IO_ERROR;
     }
 

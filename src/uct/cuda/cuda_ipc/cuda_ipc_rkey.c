@@ -344,7 +344,7 @@ out:
     return status;
 }
 
-ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
+ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                       uct_cuda_ipc_rkey_t **rkey_p)
 {
     uct_cuda_ipc_packed_rkey_t packed;
@@ -379,7 +379,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
         goto out;
     }
 
-    status = uct_cuda_gpu_context_push_any(device, &context);
+    status = uct_cuda_gpu_context_push_any(gpu, &context);
     if (status != UCS_OK) {
         status = UCS_ERR_UNREACHABLE;
         goto err_free;

@@ -51,10 +51,11 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
  * Unpack a key and find out, once a peer process and pair of GPUs, whether the
  * memory behind it can be mapped. This process's own memory needs no mapping.
  *
+ * @param gpu  That is to map it; none: any.
  * @return UCS_OK, UCS_ERR_UNREACHABLE (not ours, not on this node, not
  *         shareable, no context to map it in) or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, int device,
+ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                       uct_cuda_ipc_rkey_t **rkey_p);
 
 /**
