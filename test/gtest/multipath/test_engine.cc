@@ -30,9 +30,9 @@ static void keep_message(uct_cuda_log_level_t level, const char *, unsigned,
 {
     static std::mutex lock;
 
-    if (level <= UCT_CUDA_LOG_INFO) {
+    if (level <= uct_cuda_log_level) {
         std::lock_guard<std::mutex> guard(lock);
-        messages.push_back(std::string(1, "EWI"[level]) + " " + message);
+        messages.push_back(std::string(1, "EWIDT"[level]) + " " + message);
     }
 }
 
@@ -348,6 +348,41 @@ TEST_P(test_engine, links_carry_one_transfer_at_a_time)
         }
         EXPECT_EQ(9u, m_node->most_at_once.size());
     }
+}
+
+/* A line a phase, in their order, for who asks what became of a message */
+TEST_P(test_engine, debug_messages_tell_a_life)
+{
+    const char *phases[] = {"D 1048576 bytes: worth a plan",
+                            "D gpu0 to gpu1, 1048576 bytes: ",
+                            "D what its paths need is there, after ",
+                            "D transfer ", "D transfer "};
+    size_t found         = 0;
+
+    create();
+    transfer(0, 1, MiB);
+    EXPECT_EQ(0u, count_messages("D "));
+
+    uct_cuda_log_set(keep_message, UCT_CUDA_LOG_DEBUG);
+    messages.clear();
+    transfer(0, 1, MiB);
+    for (const std::string &message : messages) {
+        ASSERT_LT(found, sizeof(phases) / sizeof(phases[0])) << message;
+        EXPECT_EQ(0u, message.find(phases[found++])) << message;
+    }
+
+    EXPECT_EQ(sizeof(phases) / sizeof(phases[0]), found);
+    EXPECT_EQ(1u, count_messages("submitted as "));
+    EXPECT_EQ(1u, count_messages("over after "));
+    EXPECT_EQ(1u, count_messages("by the model, behind 0 others"));
+
+    messages.clear();
+    Transfer first = start(0, 1, MiB);
+    Transfer next  = start(0, 1, MiB);
+    wait(first);
+    wait(next);
+    EXPECT_EQ(1u, count_messages("behind 0 others"));
+    EXPECT_EQ(1u, count_messages("behind 1 others"));
 }
 
 TEST_P(test_engine, release_waits)

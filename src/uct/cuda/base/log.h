@@ -48,9 +48,15 @@ void uct_cuda_log_message(uct_cuda_log_level_t level, const char *file,
         __attribute__((format(printf, 5, 6)));
 
 
+/** Is it worth finding out what a message is to say? */
+static inline int uct_cuda_log_is_on(uct_cuda_log_level_t level)
+{
+    return __builtin_expect(level <= uct_cuda_log_level, 0);
+}
+
 #define uct_cuda_log(_level, ...) \
     do { \
-        if (__builtin_expect((_level) <= uct_cuda_log_level, 0)) { \
+        if (uct_cuda_log_is_on(_level)) { \
             uct_cuda_log_message((_level), __FILE__, __LINE__, __func__, \
                                  __VA_ARGS__); \
         } \

@@ -21,7 +21,7 @@
 #define UCT_CUDA_QUEUE_MAX_STEPS 1024
 
 /** Bytes that an operation has for what its caller keeps until the end. */
-#define UCT_CUDA_OP_STATE_SIZE 256
+#define UCT_CUDA_OP_STATE_SIZE 288
 
 typedef struct uct_cuda_op      uct_cuda_op_t;
 typedef struct uct_cuda_stream  uct_cuda_stream_t;

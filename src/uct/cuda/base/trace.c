@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 
@@ -53,10 +52,18 @@ bool uct_cuda_trace_is_on;
 
 static double now(void)
 {
-    struct timespec clock;
+    return (double)uct_cuda_now_ns() * 1e-3;
+}
 
-    clock_gettime(CLOCK_MONOTONIC, &clock);
-    return (clock.tv_sec * 1e6) + (clock.tv_nsec * 1e-3);
+/* "gpu0 > gpu1" */
+static void name_link(uct_cuda_end_t from, uct_cuda_end_t to, char *link,
+                      size_t size)
+{
+    char ends[2][12];
+
+    snprintf(link, size, "%s > %s",
+             uct_cuda_end_str(from, ends[0], sizeof(ends[0])),
+             uct_cuda_end_str(to, ends[1], sizeof(ends[1])));
 }
 
 /* Which of an MPI's variables has it? Perfetto sorts processes by it. */
@@ -177,6 +184,28 @@ static void copy_destroy(uct_cuda_trace_copy_t *copy)
     free(copy);
 }
 
+/* In microseconds; one line, as several threads may write */
+static void write_bar(bool is_link, const char *name, const char *what,
+                      size_t bytes, double begin, double duration)
+{
+    fprintf(trace.file,
+            "{\"%s\": \"%s\", \"what\": \"%s\", \"bytes\": %zu, "
+            "\"ts\": %.3f, \"dur\": %.3f}\n",
+            is_link ? "link" : "transfer", name, what, bytes, begin, duration);
+}
+
+void uct_cuda_trace_bar(bool is_link, uct_cuda_end_t from, uct_cuda_end_t to,
+                        size_t bytes, const char *what, uint64_t begin)
+{
+    const double us = (double)begin * 1e-3;
+    char name[32];
+
+    if (uct_cuda_trace_is_on && (begin != 0)) {
+        name_link(from, to, name, sizeof(name));
+        write_bar(is_link, name, what, bytes, us, now() - us);
+    }
+}
+
 static void copy_write(const uct_cuda_trace_copy_t *copy)
 {
     float begin, end;
@@ -188,11 +217,8 @@ static void copy_write(const uct_cuda_trace_copy_t *copy)
         return;
     }
 
-    fprintf(trace.file,
-            "{\"link\": \"%s\", \"what\": \"%s\", \"bytes\": %zu, "
-            "\"ts\": %.3f, \"dur\": %.3f}\n",
-            copy->link, copy->what, copy->bytes, copy->base->us + begin * 1e3,
-            end * 1e3);
+    write_bar(true, copy->link, copy->what, copy->bytes,
+              copy->base->us + begin * 1e3, end * 1e3);
 }
 
 /* Written down and gone, or UCS_INPROGRESS where it is not over. The events of
@@ -298,12 +324,8 @@ void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
                              uct_cuda_end_t from, uct_cuda_end_t to,
                              size_t bytes, const char *what)
 {
-    char ends[2][12];
-
     copy->bytes = bytes;
-    snprintf(copy->link, sizeof(copy->link), "%s > %s",
-             uct_cuda_end_str(from, ends[0], sizeof(ends[0])),
-             uct_cuda_end_str(to, ends[1], sizeof(ends[1])));
+    name_link(from, to, copy->link, sizeof(copy->link));
     snprintf(copy->what, sizeof(copy->what), "%s", what);
 
     pthread_mutex_lock(&trace.lock);

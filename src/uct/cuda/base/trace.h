@@ -13,6 +13,7 @@
 #ifndef UCT_CUDA_BASE_TRACE_H
 #define UCT_CUDA_BASE_TRACE_H
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/end.h>
 
@@ -37,6 +38,23 @@ extern bool uct_cuda_trace_is_on;
  *             warned of, and nothing is traced.
  */
 void uct_cuda_trace_start(const char *dir);
+
+
+/**
+ * A bar of the host's time, which ends now.
+ *
+ * @param is_link  In the row of the link that the bytes went over; else among
+ *                 whole transfers.
+ * @param begin    Of uct_cuda_now_ns(); 0: there is no bar.
+ */
+void uct_cuda_trace_bar(bool is_link, uct_cuda_end_t from, uct_cuda_end_t to,
+                        size_t bytes, const char *what, uint64_t begin);
+
+/** When a bar begins; 0 if tracing is off. */
+static inline uint64_t uct_cuda_trace_now(void)
+{
+    return __builtin_expect(uct_cuda_trace_is_on, 0) ? uct_cuda_now_ns() : 0;
+}
 
 
 /** Write down all copies, waiting for them. Contexts may go afterwards. */

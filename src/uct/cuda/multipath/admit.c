@@ -146,6 +146,10 @@ uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
 
     if (reason != UCT_CUDA_MP_ADMITTED) {
         tell(core, request, reason);
+    } else {
+        uct_cuda_debug("%zu bytes: worth a plan, with %u transfers ahead of "
+                       "them",
+                       request->size, thresholds.queued);
     }
 
     return reason;

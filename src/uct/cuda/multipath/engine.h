@@ -23,6 +23,7 @@
 #include <uct/cuda/multipath/traffic.h>
 
 #include <pthread.h>
+#include <sys/queue.h>
 
 BEGIN_C_DECLS
 
@@ -53,8 +54,8 @@ typedef struct {
     uct_cuda_mp_executors_t executors;
     uct_cuda_mp_used_t     used; /**< By the transfer being started */
     uct_cuda_mp_traffic_t  *traffic;
-    uct_cuda_mp_transfer_t *free;
-    uct_cuda_mp_transfer_t *active; /**< Started and not yet released */
+    LIST_HEAD(, uct_cuda_mp_transfer) free;
+    LIST_HEAD(, uct_cuda_mp_transfer) active; /**< Started, not yet released */
     const uct_cuda_topo_t  *topo;   /**< NULL: unknown */
     bool                   is_learned;
     bool                   is_hidden_told;
@@ -69,9 +70,13 @@ typedef struct {
 
 struct uct_cuda_mp_transfer {
     uct_cuda_mp_core_t     *core;
-    uct_cuda_mp_transfer_t *next; /**< On either list */
-    uct_cuda_mp_transfer_t *prev; /**< On the list of active ones */
+    LIST_ENTRY(uct_cuda_mp_transfer) list; /**< Either one */
+    uct_cuda_end_t         src;
+    uct_cuda_end_t         dst;
     size_t                 size;  /**< Bytes */
+    uint64_t               begin; /**< For log and timeline; 0: nobody asks */
+    double                 seconds; /**< What the model expects */
+    unsigned               num_ahead; /**< Others of its pair, at its start */
     int                    local; /**< As in its plans */
     uct_cuda_mp_completion_t completion;
     uct_cuda_mp_held_t     *held; /**< Until it has ended */

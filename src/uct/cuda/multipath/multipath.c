@@ -132,8 +132,8 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);
     uct_cuda_mp_transfer_t *transfer;
 
-    while (core->active != NULL) {
-        uct_cuda_mp_release(core->active);
+    while (!LIST_EMPTY(&core->active)) {
+        uct_cuda_mp_release(LIST_FIRST(&core->active));
     }
 
     if (core->background != NULL) {
@@ -144,9 +144,8 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     uct_cuda_mp_core_renew(core);
     engine_destroy_executors(core);
     uct_cuda_mp_traffic_destroy(core->traffic);
-    while (core->free != NULL) {
-        transfer     = core->free;
-        core->free = transfer->next;
+    while ((transfer = LIST_FIRST(&core->free)) != NULL) {
+        LIST_REMOVE(transfer, list);
         free(transfer);
     }
 

@@ -6,7 +6,9 @@
  */
 #include <uct/cuda/multipath/engine.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
 #include <uct/cuda/multipath/checker.h>
 
 #include <ucs/sys/math.h>
@@ -21,40 +23,13 @@
 #define TESTS_A_LOOK 16
 
 
-static void
-list_active(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
-{
-    transfer->prev = NULL;
-    transfer->next = core->active;
-    if (transfer->next != NULL) {
-        transfer->next->prev = transfer;
-    }
-
-    core->active = transfer;
-}
-
-static void
-unlist_active(uct_cuda_mp_core_t *core, uct_cuda_mp_transfer_t *transfer)
-{
-    if (transfer->prev != NULL) {
-        transfer->prev->next = transfer->next;
-    } else {
-        core->active = transfer->next;
-    }
-
-    if (transfer->next != NULL) {
-        transfer->next->prev = transfer->prev;
-    }
-}
-
-
 /* One of those that have been, unless more are under way than ever */
 static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
 {
-    uct_cuda_mp_transfer_t *transfer = core->free;
+    uct_cuda_mp_transfer_t *transfer = LIST_FIRST(&core->free);
 
     if (transfer != NULL) {
-        core->free = transfer->next;
+        LIST_REMOVE(transfer, list);
     } else {
         transfer = malloc(sizeof(*transfer));
         if (transfer == NULL) {
@@ -71,14 +46,25 @@ static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
 
 static void put_transfer(uct_cuda_mp_transfer_t *transfer)
 {
-    uct_cuda_mp_core_t *core = transfer->core;
-
-    transfer->next = core->free;
-    core->free     = transfer;
+    LIST_INSERT_HEAD(&transfer->core->free, transfer, list);
 }
 
 
 /* -------------------------------------------------------------------- plan */
+
+/* When a phase begins, if anybody wants to know how long it takes; else 0 */
+static uint64_t phase_begin(void)
+{
+    return (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG) || uct_cuda_trace_is_on) ?
+                   uct_cuda_now_ns() :
+                   0;
+}
+
+/* Microseconds since then */
+static double phase_us(uint64_t begin)
+{
+    return (double)(uct_cuda_now_ns() - begin) * 1e-3;
+}
 
 static void log_plan(const uct_cuda_mp_core_t *core)
 {
@@ -106,6 +92,7 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
     uct_cuda_mp_plan_t *plan        = &core->plan;
     uct_cuda_mp_acquired_t acquired = UCT_CUDA_MP_ASK_AGAIN;
     uct_cuda_mp_knowledge_t know;
+    uint64_t begin;
 
     uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), &core->load, &know);
     know.remote = request->remote;
@@ -119,7 +106,15 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
             break;
         }
 
+        begin    = phase_begin();
         acquired = uct_cuda_mp_acquire(core, memory, &know.absent);
+        uct_cuda_debug("%s, after %.1f us",
+                       (acquired == UCT_CUDA_MP_ACQUIRED) ?
+                               "what its paths need is there" :
+                       (acquired == UCT_CUDA_MP_ASK_AGAIN) ?
+                               "not all of that is to be had: another plan" :
+                               "nothing of that is to be had yet",
+                       phase_us(begin));
         if (acquired == UCT_CUDA_MP_GIVE_UP) {
             plan->num_paths = 0;
             plan->reason    = UCT_CUDA_MP_NO_RESOURCES;
@@ -190,6 +185,7 @@ static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
     /* The first one has been planned already */
     status              = submit_plan(core, transfer, memory);
     transfer->num_steps = plan->num_steps;
+    transfer->seconds   = plan->seconds;
     for (*offset = plan->size; (status == UCS_OK) && (*offset < request->size);
          *offset += size) {
         size = ucs_min(request->size - *offset, piece);
@@ -200,6 +196,7 @@ static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
         if (status == UCS_OK) {
             status               = submit_plan(core, transfer, memory);
             transfer->num_steps += plan->num_steps;
+            transfer->seconds   += plan->seconds;
         }
     }
 
@@ -211,14 +208,18 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
                            const uct_cuda_mp_request_t *request,
                            uct_cuda_mp_memory_t *memory, size_t piece)
 {
-    const bool is_alone = (core->active == NULL);
+    const bool is_alone = LIST_EMPTY(&core->active);
     ucs_status_t status;
 
     if (is_alone) {
         uct_cuda_mp_rsc_idle(core->rsc);
     }
 
+    transfer->src      = request->src_end;
+    transfer->dst      = request->dst_end;
     transfer->size     = request->size;
+    transfer->begin    = phase_begin();
+    transfer->num_ahead = core->load.queued;
     transfer->local    = core->plan.local;
     transfer->is_alone = is_alone && core->was_alone;
     core->was_alone    = is_alone;
@@ -237,11 +238,11 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
     }
 
     uct_cuda_mp_traffic_begin(core->traffic, &transfer->flow);
-    list_active(core, transfer);
-    uct_cuda_debug("transfer %p: %zu bytes submitted as %u copies%s",
-                   (void*)transfer, transfer->size,
-                   transfer->num_steps,
-                   (transfer->held != NULL) ? ", by graphs" : "");
+    LIST_INSERT_HEAD(&core->active, transfer, list);
+    uct_cuda_debug("transfer %p: %zu bytes submitted as %u copies%s in %.1f us",
+                   (void*)transfer, transfer->size, transfer->num_steps,
+                   (transfer->held != NULL) ? ", by graphs," : "",
+                   phase_us(transfer->begin));
     return UCS_OK;
 }
 
@@ -355,8 +356,14 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
 static void end(uct_cuda_mp_transfer_t *transfer)
 {
     uct_cuda_mp_traffic_end(transfer->core->traffic, &transfer->flow);
-    uct_cuda_debug("transfer %p: over, status %d, seen by test %u",
-                   (void*)transfer, transfer->status, transfer->num_tests + 1);
+    uct_cuda_debug("transfer %p: over after %.1f us, %.1f by the model, behind "
+                   "%u others; status %d, seen by test %u",
+                   (void*)transfer, phase_us(transfer->begin),
+                   transfer->seconds * 1e6, transfer->num_ahead,
+                   transfer->status, transfer->num_tests + 1);
+    uct_cuda_trace_bar(false, transfer->src, transfer->dst, transfer->size,
+                       (transfer->held != NULL) ? "graph" : "streams",
+                       transfer->begin);
 }
 
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
@@ -405,7 +412,7 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
     pthread_mutex_lock(&core->lock);
     uct_cuda_mp_completion_put(core->rsc, &transfer->completion);
     uct_cuda_mp_executors_release(transfer->held);
-    unlist_active(core, transfer);
+    LIST_REMOVE(transfer, list);
     put_transfer(transfer);
     pthread_mutex_unlock(&core->lock);
 }

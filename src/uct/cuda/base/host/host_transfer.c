@@ -9,6 +9,7 @@
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/trace.h>
 #include <uct/cuda/multipath/operation.h>
 
 #include <linux/mempolicy.h>
@@ -203,6 +204,14 @@ static ucs_status_t start_single(uct_cuda_mp_engine_t *engine,
 
 /* --------------------------------------------------------------- interface */
 
+static const char *const names[] = {
+    [UCT_CUDA_HOST_BY_ENGINE]  = "the engine",
+    [UCT_CUDA_HOST_BY_THREADS] = "threads",
+    [UCT_CUDA_HOST_BY_SLOT]    = "a slot",
+    [UCT_CUDA_HOST_BY_DRIVER]  = "the driver"
+};
+
+
 static void give_back(uct_cuda_host_transfer_t *transfer)
 {
     uct_cuda_host_pieces_release(&transfer->pieces);
@@ -216,19 +225,16 @@ ucs_status_t uct_cuda_host_start(uct_cuda_mp_engine_t *engine,
                                  uct_cuda_host_transfer_t *transfer,
                                  uct_cuda_op_t *op)
 {
-    static const char *const names[] = {
-        [UCT_CUDA_HOST_BY_ENGINE]  = "the engine",
-        [UCT_CUDA_HOST_BY_THREADS] = "threads",
-        [UCT_CUDA_HOST_BY_SLOT]    = "a slot",
-        [UCT_CUDA_HOST_BY_DRIVER]  = "the driver"
-    };
     const bool is_unseen = (request->map != NULL) && !request->to_gpu &&
                            (request->length <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE);
     ucs_status_t status  = UCS_OK;
 
-    transfer->host   = request->host;
-    transfer->length = request->length;
-    transfer->bounce = NULL;
+    transfer->host    = request->host;
+    transfer->length  = request->length;
+    transfer->bounce  = NULL;
+    transfer->to_gpu  = request->to_gpu;
+    transfer->gpu_end = request->gpu_end;
+    transfer->begin   = uct_cuda_trace_now();
     uct_cuda_host_pieces_init(&transfer->pieces);
 
     if (!is_unseen || !get_slot(transfer)) {
@@ -256,6 +262,15 @@ ucs_status_t uct_cuda_host_start(uct_cuda_mp_engine_t *engine,
 
 void uct_cuda_host_end(uct_cuda_host_transfer_t *transfer)
 {
+    const uct_cuda_end_t host = uct_cuda_end_host();
+
+    if (transfer->way != UCT_CUDA_HOST_BY_ENGINE) {
+        uct_cuda_trace_bar(true, transfer->to_gpu ? host : transfer->gpu_end,
+                           transfer->to_gpu ? transfer->gpu_end : host,
+                           transfer->length, names[transfer->way],
+                           transfer->begin);
+    }
+
     if (transfer->bounce != NULL) {
         memcpy(transfer->host, transfer->bounce, transfer->length);
     }

@@ -60,6 +60,9 @@ typedef struct {
     void                   *host;
     size_t                 length;
     void                   *bounce; /**< It comes here first; or NULL */
+    bool                   to_gpu;
+    uct_cuda_end_t         gpu_end;
+    uint64_t               begin;   /**< For a timeline */
     uct_cuda_host_pieces_t pieces;  /**< Held; none if it was not looked at */
 } uct_cuda_host_transfer_t;
 
