@@ -241,8 +241,7 @@ static bool parse_paths(const char *text, uct_cuda_mp_config_t *config)
         }
 
         for (i = 0; i < count; ++i) {
-            if ((config->paths[i].route == path->route) &&
-                (config->paths[i].gpu == path->gpu)) {
+            if (uct_cuda_mp_path_equal(&config->paths[i], path)) {
                 return false;
             }
         }

@@ -47,6 +47,13 @@ typedef struct {
 } uct_cuda_mp_path_t;
 
 
+static inline bool uct_cuda_mp_path_equal(const uct_cuda_mp_path_t *a,
+                                          const uct_cuda_mp_path_t *b)
+{
+    return (a->route == b->route) && (a->gpu == b->gpu);
+}
+
+
 /** Configuration of an engine. Plain data; sizes in bytes. */
 typedef struct {
     uct_cuda_mp_ternary_t enable;         /**< MULTIPATH */

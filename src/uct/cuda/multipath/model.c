@@ -24,7 +24,7 @@
 #define ROUNDS 3
 
 
-typedef uct_cuda_mp_case_t       query_t;
+typedef uct_cuda_mp_query_t      query_t;
 typedef uct_cuda_mp_model_path_t candidate_t;
 typedef uct_cuda_mp_split_t      split_t;
 

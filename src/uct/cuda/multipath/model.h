@@ -174,15 +174,15 @@ typedef struct {
      *  of others there; filled by _start() */
     double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];
     unsigned                   others[UCT_CUDA_TOPO_MAX_LIMITS];
-} uct_cuda_mp_case_t;
+} uct_cuda_mp_query_t;
 
 
 /** Reckon with what others' transfers take; before anything else. */
-void uct_cuda_mp_model_start(uct_cuda_mp_case_t *query);
+void uct_cuda_mp_model_start(uct_cuda_mp_query_t *query);
 
 
 /** Bytes/s of a shared limit with nothing else going on. */
-double uct_cuda_mp_model_limit(const uct_cuda_mp_case_t *query, int limit);
+double uct_cuda_mp_model_limit(const uct_cuda_mp_query_t *query, int limit);
 
 
 /** Bytes/s of a lane's link by the topology alone; 0: there is none. */
@@ -190,26 +190,26 @@ double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane);
 
 
 /** Describe a path of this transfer. @return false if the hardware has none. */
-bool uct_cuda_mp_model_path(const uct_cuda_mp_case_t *query,
+bool uct_cuda_mp_model_path(const uct_cuda_mp_query_t *query,
                             const uct_cuda_mp_path_t *path,
                             uct_cuda_mp_model_path_t *path_p);
 
 
 /** Max-min fair rates, bytes/s, of paths that run at the same time. */
-void uct_cuda_mp_model_rates(const uct_cuda_mp_case_t *query,
+void uct_cuda_mp_model_rates(const uct_cuda_mp_query_t *query,
                              const uct_cuda_mp_split_t *split, double *rates_p);
 
 
 /** Seconds of one plain copy over the one path of @a split: behind others, what
  *  it adds to them. */
-double uct_cuda_mp_model_single(const uct_cuda_mp_case_t *query,
+double uct_cuda_mp_model_single(const uct_cuda_mp_query_t *query,
                                 const uct_cuda_mp_split_t *split);
 
 
 /** Give every path its bytes: so that all end together (behind a transfer whose
  *  paths all end together, that is what their rates say), paths that could not
  *  even start before the others are done getting none; or as configured. */
-void uct_cuda_mp_model_solve(const uct_cuda_mp_case_t *query,
+void uct_cuda_mp_model_solve(const uct_cuda_mp_query_t *query,
                              uct_cuda_mp_split_t *split);
 
 
@@ -221,19 +221,19 @@ void uct_cuda_mp_model_solve(const uct_cuda_mp_case_t *query,
  *
  * @param rates_p  Bytes/s of each path.
  */
-void uct_cuda_mp_model_turns(const uct_cuda_mp_case_t *query,
+void uct_cuda_mp_model_turns(const uct_cuda_mp_query_t *query,
                              uct_cuda_mp_split_t *split, double *rates_p);
 
 
 /** Those seconds if each transfer takes all paths of a split, whose seconds and
  *  chunks are filled. */
-double uct_cuda_mp_model_window(const uct_cuda_mp_case_t *query,
+double uct_cuda_mp_model_window(const uct_cuda_mp_query_t *query,
                                 const uct_cuda_mp_split_t *split);
 
 
 /** Chunk length, bytes, for a part that is to have so many; the last chunk may
  *  be shorter. What was configured goes first. */
-uint64_t uct_cuda_mp_model_chunk(const uct_cuda_mp_case_t *query,
+uint64_t uct_cuda_mp_model_chunk(const uct_cuda_mp_query_t *query,
                                  uint64_t bytes, unsigned chunks);
 
 

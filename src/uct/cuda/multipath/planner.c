@@ -27,16 +27,13 @@
 #define TURN_MIN_GAIN 1.25
 
 
-typedef uct_cuda_mp_model_path_t candidate_t;
-typedef uct_cuda_mp_split_t      split_t;
-
 typedef struct {
-    uct_cuda_mp_case_t question;
+    uct_cuda_mp_query_t query;
     double             single_seconds; /* of one plain copy */
     uint32_t           absent;         /* relays */
     const uct_cuda_mp_constraints_t *constraints; /* or NULL */
     unsigned           num_candidates;
-    candidate_t        candidates[UCT_CUDA_MAX_GPUS + 1];
+    uct_cuda_mp_model_path_t        candidates[UCT_CUDA_MAX_GPUS + 1];
 } problem_t;
 
 
@@ -61,11 +58,12 @@ static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
 static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
                         double share)
 {
-    candidate_t *candidate = &problem->candidates[problem->num_candidates];
+    uct_cuda_mp_model_path_t *candidate =
+            &problem->candidates[problem->num_candidates];
     unsigned hop;
 
     if (is_absent(problem, path) ||
-        !uct_cuda_mp_model_path(&problem->question, path, candidate)) {
+        !uct_cuda_mp_model_path(&problem->query, path, candidate)) {
         return false;
     }
 
@@ -84,14 +82,14 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
  * destination, and one process alone cannot know that. In a ring it is the
  * neighbours' messages that do, not those of the pair: 4 H200 lost 13 % with
  * windows of one message, when all of a ring took to the host at once. */
-static bool host_is_free(const uct_cuda_mp_case_t *question)
+static bool host_is_free(const uct_cuda_mp_query_t *query)
 {
-    const uct_cuda_mp_load_t *load = question->load;
+    const uct_cuda_mp_load_t *load = query->load;
     uct_cuda_end_t end;
     unsigned i;
 
-    if (question->config->host != UCT_CUDA_MP_AUTO) {
-        return question->config->host == UCT_CUDA_MP_YES;
+    if (query->config->host != UCT_CUDA_MP_AUTO) {
+        return query->config->host == UCT_CUDA_MP_YES;
     }
 
     if ((load == NULL) || !load->is_known) {
@@ -100,8 +98,8 @@ static bool host_is_free(const uct_cuda_mp_case_t *question)
 
     for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
         end = uct_cuda_end_at(i);
-        if ((load->active[uct_cuda_mp_lane(end, question->src)] != 0) ||
-            (load->active[uct_cuda_mp_lane(question->dst, end)] != 0)) {
+        if ((load->active[uct_cuda_mp_lane(end, query->src)] != 0) ||
+            (load->active[uct_cuda_mp_lane(query->dst, end)] != 0)) {
             return false;
         }
     }
@@ -112,7 +110,8 @@ static bool host_is_free(const uct_cuda_mp_case_t *question)
 /* A relay on links of others takes from them what it gives to us. Of relays
  * that all are busy one is used nevertheless: who came first and took several
  * will find that one busy, and leave it. Candidates are sorted. */
-static unsigned yield_relays(candidate_t *relays, unsigned num_relays)
+static unsigned
+yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
 {
     unsigned count = 0;
     unsigned i;
@@ -130,16 +129,16 @@ static unsigned yield_relays(candidate_t *relays, unsigned num_relays)
  * path, relays by bandwidth, the host. */
 static void problem_choose_relays(problem_t *problem, bool has_host)
 {
-    const uct_cuda_mp_config_t *config = problem->question.config;
-    candidate_t *relays                = &problem->candidates[1];
+    const uct_cuda_mp_config_t *config = problem->query.config;
+    uct_cuda_mp_model_path_t *relays   = &problem->candidates[1];
     unsigned found = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned count = found;
 
     /* Links to the host's memory are shared: everybody who takes of them gives
      * his own. In windows, who yields finds his own taken all the same. */
     if ((config->enable == UCT_CUDA_MP_AUTO) &&
-        !uct_cuda_mp_plan_ends_host(problem->question.src,
-                                    problem->question.dst)) {
+        !uct_cuda_mp_plan_ends_host(problem->query.src,
+                                    problem->query.dst)) {
         count = yield_relays(relays, found);
     }
 
@@ -154,18 +153,19 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
 }
 
 /* A relay's link to the host is near the buffer, or goes between sockets */
-static bool is_far(const uct_cuda_mp_case_t *question,
-                   const candidate_t *relay)
+static bool is_far(const uct_cuda_mp_query_t *query,
+                   const uct_cuda_mp_model_path_t *relay)
 {
-    return uct_cuda_mp_plan_ends_host(question->src, question->dst) &&
-           (question->topo->gpus[relay->path.gpu].numa != question->numa);
+    return uct_cuda_mp_plan_ends_host(query->src, query->dst) &&
+           (query->topo->gpus[relay->path.gpu].numa != query->numa);
 }
 
-static bool is_better_relay(const uct_cuda_mp_case_t *question,
-                            const candidate_t *a, const candidate_t *b)
+static bool is_better_relay(const uct_cuda_mp_query_t *query,
+                            const uct_cuda_mp_model_path_t *a,
+                            const uct_cuda_mp_model_path_t *b)
 {
-    const bool a_is_far = is_far(question, a);
-    const bool b_is_far = is_far(question, b);
+    const bool a_is_far = is_far(query, a);
+    const bool b_is_far = is_far(query, b);
 
     return (a_is_far != b_is_far) ? b_is_far : (a->cap > b->cap);
 }
@@ -174,17 +174,17 @@ static bool is_better_relay(const uct_cuda_mp_case_t *question,
  * symmetric patterns of transfers meet as rarely as possible */
 static void problem_add_relays(problem_t *problem)
 {
-    const uct_cuda_mp_case_t *question = &problem->question;
+    const uct_cuda_mp_query_t *query = &problem->query;
     unsigned first                     = problem->num_candidates;
     uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, 0};
     const int start = uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(question->src, question->dst));
-    candidate_t moved;
+            uct_cuda_mp_plan_gpu_end(query->src, query->dst));
+    uct_cuda_mp_model_path_t moved;
     unsigned i;
     int n;
 
-    for (n = 1; n < question->topo->num_gpus; ++n) {
-        path.gpu = (start + n) % question->topo->num_gpus;
+    for (n = 1; n < query->topo->num_gpus; ++n) {
+        path.gpu = (start + n) % query->topo->num_gpus;
         if (!problem_add(problem, &path, 0)) {
             continue;
         }
@@ -192,7 +192,7 @@ static void problem_add_relays(problem_t *problem)
         i     = problem->num_candidates - 1;
         moved = problem->candidates[i];
         for (; (i > first) &&
-               is_better_relay(question, &moved, &problem->candidates[i - 1]);
+               is_better_relay(query, &moved, &problem->candidates[i - 1]);
              --i) {
             problem->candidates[i] = problem->candidates[i - 1];
         }
@@ -206,7 +206,7 @@ static double rate_with(const problem_t *problem, unsigned count,
 {
     double rates[UCT_CUDA_MP_MAX_PATHS];
     double sum = 0;
-    split_t split;
+    uct_cuda_mp_split_t split;
     unsigned i;
 
     for (i = 0; i < count; ++i) {
@@ -215,7 +215,7 @@ static double rate_with(const problem_t *problem, unsigned count,
 
     split.paths[count] = &problem->candidates[candidate];
     split.count        = count + 1;
-    uct_cuda_mp_model_rates(&problem->question, &split, rates);
+    uct_cuda_mp_model_rates(&problem->query, &split, rates);
     for (i = 0; i <= count; ++i) {
         sum += rates[i];
     }
@@ -228,9 +228,9 @@ static double rate_with(const problem_t *problem, unsigned count,
  * ones the first */
 static void problem_sort_host_relays(problem_t *problem)
 {
-    unsigned most = problem->question.config->max_gpu_paths;
+    unsigned most = problem->query.config->max_gpu_paths;
     unsigned count, best, i;
-    candidate_t moved;
+    uct_cuda_mp_model_path_t moved;
     double rate, highest;
 
     if (most > UCT_CUDA_MP_MAX_PATHS) {
@@ -257,7 +257,7 @@ static void problem_sort_host_relays(problem_t *problem)
     }
 }
 
-static void take_all(const problem_t *problem, split_t *split)
+static void take_all(const problem_t *problem, uct_cuda_mp_split_t *split)
 {
     unsigned i;
 
@@ -271,14 +271,15 @@ static void take_all(const problem_t *problem, split_t *split)
     }
 }
 
-static void split_of_all(const problem_t *problem, split_t *split)
+static void split_of_all(const problem_t *problem, uct_cuda_mp_split_t *split)
 {
     take_all(problem, split);
-    uct_cuda_mp_model_solve(&problem->question, split);
+    uct_cuda_mp_model_solve(&problem->query, split);
 }
 
 /* Is it faster than one path, by more than the model may be wrong? */
-static bool is_worthwhile(const problem_t *problem, const split_t *split)
+static bool
+is_worthwhile(const problem_t *problem, const uct_cuda_mp_split_t *split)
 {
     double margin = 0;
     unsigned i;
@@ -289,18 +290,19 @@ static bool is_worthwhile(const problem_t *problem, const split_t *split)
         }
     }
 
-    return split->seconds * problem->question.model->min_gain + margin <=
+    return split->seconds * problem->query.model->min_gain + margin <=
            problem->single_seconds;
 }
 
 /* The best of: the direct path, with the first few relays, with or without the
  * host. Candidates are in that order, the host last. */
-static void split_best(const problem_t *problem, bool has_host, split_t *best)
+static void split_best(const problem_t *problem, bool has_host,
+                       uct_cuda_mp_split_t *best)
 {
     unsigned relays = problem->num_candidates - 1 - (has_host ? 1 : 0);
-    unsigned most   = problem->question.config->max_gpu_paths - 1;
+    unsigned most   = problem->query.config->max_gpu_paths - 1;
     double tolerance, least;
-    split_t split;
+    uct_cuda_mp_split_t split;
     unsigned i;
     int host;
 
@@ -314,9 +316,9 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
 
     /* What host memory gives differs by a fifth from day to day (measured
      * beside H200): one more link to it that costs next to nothing may gain */
-    tolerance     = uct_cuda_mp_plan_ends_host(problem->question.src,
-                                               problem->question.dst) ?
-                            problem->question.model->min_gain :
+    tolerance     = uct_cuda_mp_plan_ends_host(problem->query.src,
+                                               problem->query.dst) ?
+                            problem->query.model->min_gain :
                             1;
     least         = DBL_MAX;
     best->seconds = DBL_MAX;
@@ -334,7 +336,7 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
                 continue;
             }
 
-            uct_cuda_mp_model_solve(&problem->question, &split);
+            uct_cuda_mp_model_solve(&problem->query, &split);
             if ((split.seconds < least * tolerance) &&
                 is_worthwhile(problem, &split)) {
                 least = (split.seconds < least) ? split.seconds : least;
@@ -346,10 +348,11 @@ static void split_best(const problem_t *problem, bool has_host, split_t *best)
 
 /* Of paths that go by turns, that over which this transfer ends first: behind
  * what is on their lanes */
-static unsigned next_turn(const problem_t *problem, const split_t *split,
+static unsigned next_turn(const problem_t *problem,
+                          const uct_cuda_mp_split_t *split,
                           const double *rates)
 {
-    const uct_cuda_mp_load_t *load = problem->question.load;
+    const uct_cuda_mp_load_t *load = problem->query.load;
     double least                   = DBL_MAX;
     unsigned best                  = 0;
     double seconds;
@@ -365,7 +368,7 @@ static unsigned next_turn(const problem_t *problem, const split_t *split,
         }
 
         seconds = split->paths[i]->latency +
-                  ((double)ahead + problem->question.size) / rates[i];
+                  ((double)ahead + problem->query.size) / rates[i];
         if (seconds < least) {
             least = seconds;
             best  = i;
@@ -378,11 +381,12 @@ static unsigned next_turn(const problem_t *problem, const split_t *split,
 /* How the transfers of a window go by turns, each over one path. Returns
  * whether that beats all paths, or one, for each of them: the best without
  * turns, as in the middle of the window, is in @a others. */
-static bool solve_turns(const problem_t *problem, const split_t *others,
-                        split_t *turns, double *rates)
+static bool solve_turns(const problem_t *problem,
+                        const uct_cuda_mp_split_t *others,
+                        uct_cuda_mp_split_t *turns, double *rates)
 {
-    const uct_cuda_mp_case_t *question = &problem->question;
-    split_t single                     = {
+    const uct_cuda_mp_query_t *query = &problem->query;
+    uct_cuda_mp_split_t single       = {
         .count   = 1,
         .paths   = {&problem->candidates[0]},
         .seconds = problem->single_seconds
@@ -390,9 +394,9 @@ static bool solve_turns(const problem_t *problem, const split_t *others,
 
     take_all(problem, turns);
     others = (others->count > 0) ? others : &single;
-    uct_cuda_mp_model_turns(question, turns, rates);
+    uct_cuda_mp_model_turns(query, turns, rates);
     return (turns->seconds * TURN_MIN_GAIN <=
-            uct_cuda_mp_model_window(question, others)) &&
+            uct_cuda_mp_model_window(query, others)) &&
            is_worthwhile(problem, turns);
 }
 
@@ -403,27 +407,27 @@ static bool solve_turns(const problem_t *problem, const split_t *others,
  *
  * Returns whether its turn is what @a split has now; if not, that is the best
  * without turns. */
-static bool split_window(problem_t *problem, split_t *split)
+static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
 {
-    uct_cuda_mp_case_t *question = &problem->question;
-    const unsigned queued        = question->queued;
-    const double single_seconds  = problem->single_seconds;
+    uct_cuda_mp_query_t *query  = &problem->query;
+    const unsigned queued       = query->queued;
+    const double single_seconds = problem->single_seconds;
     double rates[UCT_CUDA_MP_MAX_PATHS];
-    split_t turns;
+    uct_cuda_mp_split_t turns;
     unsigned turn;
     bool is_turn;
 
     if (queued == 0) {
         /* Looked at as one that has others before it, too */
-        question->queued        = 1;
+        query->queued           = 1;
         turns.count             = 1;
         turns.paths[0]          = &problem->candidates[0];
-        problem->single_seconds = uct_cuda_mp_model_single(question, &turns);
+        problem->single_seconds = uct_cuda_mp_model_single(query, &turns);
     }
 
     split_best(problem, false, split);
     is_turn                 = solve_turns(problem, split, &turns, rates);
-    question->queued        = queued;
+    query->queued           = queued;
     problem->single_seconds = single_seconds;
     if (is_turn) {
         turn             = next_turn(problem, &turns, rates);
@@ -466,7 +470,8 @@ static void add_step(uct_cuda_mp_plan_t *plan, const uct_cuda_mp_place_t *from,
 
 /* Steps: the direct part at once, then chunk by chunk over all staged paths, so
  * that none of them waits for the submission of another's last chunk */
-static void plan_write_steps(const problem_t *problem, const split_t *split,
+static void plan_write_steps(const problem_t *problem,
+                             const uct_cuda_mp_split_t *split,
                              const uint64_t *offsets, uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
@@ -530,8 +535,8 @@ static void plan_write_steps(const problem_t *problem, const split_t *split,
 }
 
 /* Turn shares into whole parts, and parts into steps */
-static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
-                       uct_cuda_mp_plan_t *plan)
+static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
+                       uint64_t size, uct_cuda_mp_plan_t *plan)
 {
     uint64_t offsets[UCT_CUDA_MP_MAX_PATHS];
     const uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * plan->slot_size;
@@ -583,7 +588,7 @@ static void plan_write(const problem_t *problem, split_t *split, uint64_t size,
         part->chunks = 1;
         part->slots  = 0;
         if (split->paths[i]->hops > 1) {
-            part->chunk  = uct_cuda_mp_model_chunk(&problem->question,
+            part->chunk  = uct_cuda_mp_model_chunk(&problem->query,
                                                    part->bytes,
                                                    split->chunks[i]);
             part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
@@ -647,20 +652,20 @@ static bool problem_set_paths(problem_t *problem, unsigned count,
 }
 
 /* Does somebody else use a path, or what it shares with others? */
-static bool is_path_busy(const uct_cuda_mp_case_t *question,
-                         const candidate_t *path)
+static bool is_path_busy(const uct_cuda_mp_query_t *query,
+                         const uct_cuda_mp_model_path_t *path)
 {
     unsigned i;
 
-    for (i = 0; (question->load != NULL) && (i < path->hops); ++i) {
-        if (question->load->active[path->lanes[i]] > 0) {
+    for (i = 0; (query->load != NULL) && (i < path->hops); ++i) {
+        if (query->load->active[path->lanes[i]] > 0) {
             return true;
         }
     }
 
     for (i = 0; i < path->num_limits; ++i) {
-        if (question->limits[path->limits[i]] <
-            uct_cuda_mp_model_limit(question, path->limits[i])) {
+        if (query->limits[path->limits[i]] <
+            uct_cuda_mp_model_limit(query, path->limits[i])) {
             return true;
         }
     }
@@ -669,22 +674,22 @@ static bool is_path_busy(const uct_cuda_mp_case_t *question,
 }
 
 /* Bytes/s over a relay with nothing else going on */
-static double idle_bandwidth(const uct_cuda_mp_case_t *question, int relay)
+static double idle_bandwidth(const uct_cuda_mp_query_t *query, int relay)
 {
-    const int src = uct_cuda_end_device(question->src);
-    const int dst = uct_cuda_end_device(question->dst);
-    double in  = question->topo->links[src][relay].bandwidth;
-    double out = question->topo->links[relay][dst].bandwidth;
+    const int src = uct_cuda_end_device(query->src);
+    const int dst = uct_cuda_end_device(query->dst);
+    double in  = query->topo->links[src][relay].bandwidth;
+    double out = query->topo->links[relay][dst].bandwidth;
 
     return (in < out) ? in : out;
 }
 
-static bool is_relay_before(const uct_cuda_mp_case_t *question, int a, int b)
+static bool is_relay_before(const uct_cuda_mp_query_t *query, int a, int b)
 {
-    double of_a = idle_bandwidth(question, a);
-    double of_b = idle_bandwidth(question, b);
-    int num     = question->topo->num_gpus;
-    int src     = uct_cuda_end_device(question->src);
+    double of_a = idle_bandwidth(query, a);
+    double of_b = idle_bandwidth(query, b);
+    int num     = query->topo->num_gpus;
+    int src     = uct_cuda_end_device(query->src);
 
     return (of_a > of_b) || (!(of_a < of_b) && ((a - src + num) % num <
                                                 (b - src + num) % num));
@@ -692,17 +697,17 @@ static bool is_relay_before(const uct_cuda_mp_case_t *question, int a, int b)
 
 /* The relay of that rank, from 1 on, of those that follow the direct path, or
  * NULL. Their own order depends on what else is going on; a rank does not. */
-static const candidate_t *
+static const uct_cuda_mp_model_path_t *
 relay_of_rank(const problem_t *problem, unsigned num_relays, int rank)
 {
-    const candidate_t *relays = &problem->candidates[1];
+    const uct_cuda_mp_model_path_t *relays = &problem->candidates[1];
     unsigned i, j;
     int before;
 
     for (i = 0; i < num_relays; ++i) {
         before = 0;
         for (j = 0; j < num_relays; ++j) {
-            before += is_relay_before(&problem->question, relays[j].path.gpu,
+            before += is_relay_before(&problem->query, relays[j].path.gpu,
                                       relays[i].path.gpu);
         }
 
@@ -720,11 +725,11 @@ relay_of_rank(const problem_t *problem, unsigned num_relays, int rank)
 static bool problem_take_line(problem_t *problem, bool has_host,
                               const uct_cuda_mp_tuning_line_t *line)
 {
-    const uct_cuda_mp_config_t *config = problem->question.config;
+    const uct_cuda_mp_config_t *config = problem->query.config;
     unsigned relays    = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned gpu_paths = 0;
-    candidate_t taken[UCT_CUDA_MP_MAX_PATHS];
-    const candidate_t *from;
+    uct_cuda_mp_model_path_t taken[UCT_CUDA_MP_MAX_PATHS];
+    const uct_cuda_mp_model_path_t *from;
     unsigned i;
 
     /* MULTIPATH=y is the user's word for more than one path */
@@ -753,7 +758,7 @@ static bool problem_take_line(problem_t *problem, bool has_host,
             from = relay_of_rank(problem, relays, line->paths[i].gpu);
         }
 
-        if ((from == NULL) || is_path_busy(&problem->question, from)) {
+        if ((from == NULL) || is_path_busy(&problem->query, from)) {
             return false;
         }
 
@@ -844,20 +849,20 @@ static void
 problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
              const uct_cuda_mp_config_t *config, const uct_cuda_mp_plan_t *plan)
 {
-    uct_cuda_mp_case_t *question = &problem->question;
+    uct_cuda_mp_query_t *query = &problem->query;
 
-    question->numa          = find_numa(know, plan->src, plan->dst);
-    question->topo          = know->topo;
-    question->config        = config;
-    question->load          = know->load;
-    question->model         = model_of(know);
-    question->src           = plan->src;
-    question->dst           = plan->dst;
-    question->size          = (double)plan->size;
+    query->numa             = find_numa(know, plan->src, plan->dst);
+    query->topo             = know->topo;
+    query->config           = config;
+    query->load             = know->load;
+    query->model            = model_of(know);
+    query->src              = plan->src;
+    query->dst              = plan->dst;
+    query->size             = (double)plan->size;
     problem->num_candidates = 0;
     problem->absent         = know->absent;
     problem->constraints    = know->constraints;
-    uct_cuda_mp_model_start(question);
+    uct_cuda_mp_model_start(query);
 }
 
 /* The line of a table for a plan, if there is one that counts: not behind
@@ -879,9 +884,9 @@ find_line(const uct_cuda_mp_knowledge_t *know, const uct_cuda_mp_plan_t *plan)
  * a window. */
 static bool choose_split(const uct_cuda_mp_knowledge_t *know,
                          problem_t *problem, uct_cuda_mp_plan_t *plan,
-                         split_t *split)
+                         uct_cuda_mp_split_t *split)
 {
-    const uct_cuda_mp_config_t *config    = problem->question.config;
+    const uct_cuda_mp_config_t *config    = problem->query.config;
     const uct_cuda_mp_path_t host         = {UCT_CUDA_MP_ROUTE_HOST, 0};
     const bool is_host                    = uct_cuda_mp_plan_is_host(plan);
     const uct_cuda_mp_tuning_line_t *line = find_line(know, plan);
@@ -892,7 +897,7 @@ static bool choose_split(const uct_cuda_mp_knowledge_t *know,
         problem_sort_host_relays(problem);
     }
 
-    has_host = !is_host && host_is_free(&problem->question) &&
+    has_host = !is_host && host_is_free(&problem->query) &&
                problem_add(problem, &host, 0);
     if ((line != NULL) && problem_take_line(problem, has_host, line)) {
         plan->is_tuned = true;
@@ -922,15 +927,15 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
     const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
     bool is_turn                    = false;
     problem_t problem;
-    split_t split;
+    uct_cuda_mp_split_t split;
 
     problem_init(&problem, know, config, plan);
-    plan->numa = (int16_t)problem.question.numa;
+    plan->numa = (int16_t)problem.query.numa;
 
     /* What one plain copy takes, to compare with */
     (void)problem_add(&problem, &direct, 0);
     split_of_all(&problem, &split);
-    problem.single_seconds = uct_cuda_mp_model_single(&problem.question,
+    problem.single_seconds = uct_cuda_mp_model_single(&problem.query,
                                                       &split);
     plan->single_seconds   = problem.single_seconds;
     if (config->num_paths == 0) {

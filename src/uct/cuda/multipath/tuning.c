@@ -287,8 +287,7 @@ static ucs_status_t parse_path(const reader_t *reader, char *text,
     }
 
     for (i = 0; i < n; ++i) {
-        if ((line->paths[i].route == path->route) &&
-            (line->paths[i].gpu == path->gpu)) {
+        if (uct_cuda_mp_path_equal(&line->paths[i], path)) {
             return wrong(reader, "path \"%s\" twice", text);
         }
     }
