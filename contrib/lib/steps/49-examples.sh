@@ -35,5 +35,23 @@ jacobi_check() {
         [ "$(grep '200 iterations, residual ' "$log" | sort -u | wc -l)" -eq 1 ]
 }
 
+# The page that is kept is what its figures' file makes
+jacobi_page() {
+    local folder rc=0 name
+    [ -f "$ucx_mp_top/docs/results/jacobi.json" ] ||
+        { skip "no docs/results/jacobi.json"; return; }
+    folder=$(mktemp -d)
+    cp "$ucx_mp_top/docs/results/jacobi.json" "$folder" &&
+        python3 "$ucx_mp_top/examples/jacobi/figure_page.py" \
+            "$folder/jacobi.json" "$folder/jacobi.md" || rc=1
+    for name in jacobi.md jacobi-beluga.svg jacobi-narval.svg; do
+        diff "$ucx_mp_top/docs/results/$name" "$folder/$name" || rc=1
+    done
+    rm -rf "$folder"
+    return $rc
+}
+
 step jacobi quick 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
+step jacobi-page quick 20 jacobi_page \
+     "docs/results/jacobi.md is made of jacobi.json"
