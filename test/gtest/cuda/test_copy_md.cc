@@ -8,6 +8,8 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstring>
 #include <vector>
 
@@ -19,15 +21,23 @@ class CopyMd : public ::testing::Test
 protected:
     FakeDriver driver;
     uct_abi_md_t *md = nullptr;
+    static size_t gpu_memory;
 
     void SetUp() override
+    {
+        open(UCT_ABI_ON, 1ul << 30);
+    }
+
+    void open(uct_abi_on_off_auto_t whole, size_t memory,
+              uct_abi_ternary_t dmabuf = UCT_ABI_NO)
     {
         const uct_abi_config_t &config = uct_cuda_copy_component.config;
         std::vector<char> values(config.size);
 
+        gpu_memory = memory;
         driver.offer_gpu_memory(base, length);
         driver.table.cuDeviceTotalMem = [](size_t *bytes, CUdevice) {
-            *bytes = 1ul << 30;
+            *bytes = gpu_memory;
             return CUDA_SUCCESS;
         };
         driver.table.cuDeviceGetCount = [](int *count) {
@@ -49,7 +59,11 @@ protected:
         driver.table.cuCtxSetFlags         = NULL;
         for (unsigned i = 0; config.fields[i].type != UCT_ABI_CONFIG_END; ++i) {
             if (strcmp(config.fields[i].name, "REG_WHOLE_ALLOC") == 0) {
-                *(int*)&values[config.fields[i].offset] = UCT_ABI_ON;
+                *(int*)&values[config.fields[i].offset] = whole;
+            } else if (strcmp(config.fields[i].name, "MAX_REG_RATIO") == 0) {
+                *(double*)&values[config.fields[i].offset] = 0.25;
+            } else if (strcmp(config.fields[i].name, "DMABUF") == 0) {
+                *(int*)&values[config.fields[i].offset] = dmabuf;
             } else if (strcmp(config.fields[i].name, "ASYNC_MEM_TYPE") == 0) {
                 *(int*)&values[config.fields[i].offset] = UCT_ABI_MEM_TYPE_CUDA;
             }
@@ -79,12 +93,60 @@ protected:
     }
 };
 
+size_t CopyMd::gpu_memory;
+
 /* As UCX's tests ask, whatever length comes with the address */
 TEST_F(CopyMd, allocation_is_reported_whole)
 {
     EXPECT_EQ(length, reported(base, length));
     EXPECT_EQ(length, reported(base + 100, 10));
     EXPECT_EQ(length, reported(base + 1000, 1000));
+}
+
+/* If the user says so, unless it is much of the GPU's memory */
+TEST_F(CopyMd, what_is_reported_whole_may_depend_on_its_size)
+{
+    for (size_t memory : {4 * length, 4 * length - 4}) {
+        TearDown();
+        open(UCT_ABI_ON_OFF_AUTO, memory);
+        EXPECT_EQ((memory == 4 * length) ? length : 10u,
+                  reported(base + 100, 10));
+    }
+}
+
+/* Of whole pages: the address is somewhere in it */
+TEST_F(CopyMd, dmabuf_has_the_allocations_pages)
+{
+    static int fd;
+    uct_abi_mem_attr_t attr = {};
+
+    TearDown();
+    driver.table.cuDeviceGetAttribute = [](int *value, CUdevice_attribute,
+                                           CUdevice) {
+        *value = 1;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemGetHandleForAddressRange =
+            [](void *handle, CUdeviceptr begin, size_t bytes,
+               CUmemRangeHandleType, unsigned long long) {
+                EXPECT_EQ(base, begin);
+                EXPECT_EQ((size_t)sysconf(_SC_PAGESIZE), bytes);
+                *(int*)handle = fd = dup(0);
+                return CUDA_SUCCESS;
+            };
+    open(UCT_ABI_ON, 1ul << 30, UCT_ABI_YES);
+    for (unsigned with_fd : {0, 1}) {
+        attr.field_mask = UCT_ABI_MEM_ATTR_DMABUF_OFFSET |
+                          (with_fd ? UCT_ABI_MEM_ATTR_DMABUF_FD : 0);
+        attr.base_address = (void*)(base + 100);
+        attr.alloc_length = 10;
+        attr.dmabuf_fd    = -1;
+        ASSERT_EQ(UCS_OK,
+                  md->ops->mem_query(md, (void*)(base + 100), 10, &attr));
+        EXPECT_EQ(100u, attr.dmabuf_offset);
+    }
+    EXPECT_EQ(fd, attr.dmabuf_fd);
+    EXPECT_EQ(0, close(fd));
 }
 
 /* Behind memory made with cuMemCreate another piece of it may follow */

@@ -136,6 +136,44 @@ TEST_F(Ctx, the_program_comes_later)
     EXPECT_EQ(0, retained);
 }
 
+TEST_F(Ctx, peers_are_asked_about_once)
+{
+    static int asked, enabled, can_access;
+    int peer = next_device++, stranger = next_device++;
+
+    asked = enabled                    = 0;
+    driver.table.cuDeviceCanAccessPeer = [](int *can, CUdevice, CUdevice) {
+        ++asked;
+        *can = can_access;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxEnablePeerAccess = [](CUcontext, unsigned) {
+        ++enabled;
+        return CUDA_SUCCESS;
+    };
+    is_active = true;
+    retain(false);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_cuda_ctx_enable_peer(device, peer));
+    for (int other : {peer, stranger}) {
+        CUcontext kept;
+        EXPECT_EQ(UCS_OK, uct_cuda_ctx_retain(other, false, &kept));
+    }
+
+    for (int i = 0; i < 3; ++i) {
+        can_access = 1;
+        EXPECT_EQ(UCS_OK, uct_cuda_ctx_enable_peer(device, peer));
+        can_access = 0;
+        EXPECT_EQ(UCS_ERR_UNREACHABLE,
+                  uct_cuda_ctx_enable_peer(device, stranger));
+    }
+    EXPECT_EQ(2, asked);
+    EXPECT_EQ(1, enabled);
+
+    for (int other : {device, peer, stranger}) {
+        uct_cuda_ctx_release(other);
+    }
+}
+
 TEST_F(Ctx, none_to_be_had)
 {
     driver.fail      = "cuCtxCreate_v2";

@@ -274,6 +274,20 @@ TEST_F(IpcRkey, length_beyond_plain_memory_is_not_minded)
     EXPECT_EQ(UCT_CUDA_IPC_HANDLE_LEGACY, packed.handle.type);
 }
 
+TEST_F(IpcRkey, memory_is_mapped_for_a_context)
+{
+    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    CUdeviceptr mapped        = 0;
+
+    pack_as_peer(6);
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    driver.table.cuCtxGetDevice = [](CUdevice*) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    };
+    EXPECT_EQ(UCS_ERR_NO_DEVICE, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
+    uct_cuda_ipc_rkey_destroy(rkey);
+}
+
 TEST_F(IpcRkey, memory_is_mapped_for_code_on_gpus)
 {
     uct_cuda_ipc_rkey_t *rkey = nullptr;

@@ -82,6 +82,31 @@ TEST_F(Memory, a_reservation_is_no_allocation)
     EXPECT_EQ(7u, memory.length);
 }
 
+TEST_F(Memory, made_by_handle_or_not)
+{
+    static bool is_handle;
+    static int held;
+
+    held                                     = 0;
+    driver.table.cuMemRetainAllocationHandle =
+            [](CUmemGenericAllocationHandle*, void*) {
+                held += is_handle;
+                return is_handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+            };
+    driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
+        --held;
+        return CUDA_SUCCESS;
+    };
+    for (bool is : {true, false}) {
+        is_handle = is;
+        EXPECT_EQ(is, uct_cuda_memory_is_vmm(&buffer[0]));
+        EXPECT_EQ(0, held);
+    }
+
+    driver.table.cuMemRetainAllocationHandle = NULL; /* before CUDA 11 */
+    EXPECT_FALSE(uct_cuda_memory_is_vmm(&buffer[0]));
+}
+
 /* Without it copies inside GPU memory are not over when the driver says so */
 TEST_F(Memory, copies_are_made_to_wait)
 {

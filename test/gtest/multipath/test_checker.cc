@@ -90,6 +90,22 @@ TEST_F(test_checker, missing_bytes)
     refused("nothing writes destination byte");
 }
 
+/* Copies of a link run in their order, so that a wait also serves those behind */
+TEST_F(test_checker, links_keep_their_order)
+{
+    unsigned first = refill(), next = first + 1;
+
+    while ((step(next).lane != step(first).lane) ||
+           (step(next).from.type != UCT_CUDA_MP_PLACE_SOURCE)) {
+        ASSERT_LT(++next, m_plan->num_steps);
+    }
+
+    ASSERT_NE(UCT_CUDA_MP_NO_STEP, step(next).waits[0]);
+    step(first).waits[0] = step(next).waits[0];
+    step(next).waits[0]  = UCT_CUDA_MP_NO_STEP;
+    accepted();
+}
+
 TEST_F(test_checker, missing_step)
 {
     --m_plan->num_steps;

@@ -420,6 +420,29 @@ TEST_P(test_engine, notify)
     uct_cuda_mp_release(t.transfer);
 }
 
+/* Whichever path is the last one */
+TEST_P(test_engine, notifies_when_all_paths_are_done)
+{
+    m_config.set("_PATHS", "direct,gpu2,gpu3").set("_SHARES", "1,1,1");
+    create();
+    for (std::pair<int, int> last :
+         {std::make_pair(0, 1), std::make_pair(2, 1), std::make_pair(3, 1)}) {
+        int calls = 0;
+
+        m_node->stuck = last;
+        Transfer t    = start(0, 1, MiB);
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
+                                  t.transfer,
+                                  [](void *arg) { ++*(int*)arg; }, &calls));
+        m_node->run_others();
+        EXPECT_EQ(0, calls) << "over GPU " << last.first;
+        m_node->stuck = {-2, -2};
+        m_node->run_all();
+        EXPECT_EQ(1, calls);
+        uct_cuda_mp_release(t.transfer);
+    }
+}
+
 TEST_P(test_engine, threads)
 {
     std::vector<std::thread> threads;

@@ -83,6 +83,40 @@ TEST_F(test_planner, mesh_uses_all_relays)
     EXPECT_NEAR(172.8e3 / (256 * MiB), share(1) - share(2), 1e-4);
 }
 
+TEST_F(test_planner, ends_are_no_relays)
+{
+    for (const char *end : {"gpu0", "gpu1"}) {
+        Config config;
+
+        config.set("_PATHS", std::string("direct,gpu2,") + end);
+        plan(beluga(), config, 0, 1, 64 * MiB);
+        EXPECT_EQ("direct,gpu2", paths()) << end;
+    }
+}
+
+/* A relay's chunks are four copies and more each for the processor, the direct
+ * path is one */
+TEST_F(test_planner, copies_of_relays_take_the_processors_time)
+{
+    uct_cuda_mp_model_t model    = uct_cuda_mp_model_builtin;
+    uct_cuda_topo_t topo         = beluga();
+    uct_cuda_mp_knowledge_t know = {};
+    Config config;
+
+    config.set("", "y").set("_PATHS", "direct,gpu2").set("_SHARES", "1,1");
+    config.set("_CHUNKS", "8").set("_MIN_SIZE", "0");
+    know.topo   = &topo;
+    know.config = config;
+    know.model  = &model;
+    for (double usec : {1., 100.}) {
+        model.submit_chunk = usec * 1e-6;
+        uct_cuda_mp_plan_make(&know, End(0), End(1), 256 * KiB, m_plan.get());
+        ASSERT_EQ("direct,gpu2", paths());
+        EXPECT_GT(m_plan->seconds, 8 * usec * 1e-6);
+        EXPECT_LT(m_plan->seconds, 8 * usec * 1e-6 + 40e-6);
+    }
+}
+
 TEST_F(test_planner, relays_of_short_transfers_begin_one_by_one)
 {
     plan(beluga(), Config(), 0, 1, 2 * MiB);

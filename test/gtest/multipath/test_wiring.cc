@@ -414,6 +414,18 @@ protected:
 };
 
 
+/* Without the variable it is where it always is, and has no such GPU */
+TEST_F(test_sysfs, is_the_systems_if_nothing_else_is_said)
+{
+    for (const char *path : {(const char*)NULL, ""}) {
+        (path == NULL) ? unsetenv("SYSFS_PATH") : setenv("SYSFS_PATH", path, 1);
+        m_wiring = {};
+        gpu("ffff:ff:1f.7");
+        uct_cuda_wiring_ask_host(&m_wiring);
+        EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.gpus[0].numa);
+    }
+}
+
 TEST_F(test_sysfs, gpus_behind_a_switch)
 {
     const std::string port = "pci0000:15/0000:15:01.0";
