@@ -11,6 +11,12 @@
  *   early   a transfer is complete when its direct copy is, a graph at once
  *   query   a graph is said to have ended as soon as it was launched, so that
  *           the engine changes graphs that are in flight
+ *   late    the second hop of a chunk waits for the first hop of the chunk
+ *           before (streams alone)
+ *   short   a second hop leaves out the last byte
+ *
+ * A number behind it, as in "hops:5", takes one alone away: the fifth of a
+ * process, which is one of thousands.
  *
  * The tests that run on top have to notice. What kind of copy something belongs
  * to is told by its addresses: memory that the module itself allocated is
@@ -42,11 +48,13 @@ typedef enum {
     SABOTAGE_SLOTS,
     SABOTAGE_EARLY,
     SABOTAGE_QUERY,
+    SABOTAGE_LATE,
+    SABOTAGE_SHORT,
     SABOTAGE_LAST
 } sabotage_t;
 
 static const char *const sabotage_names[] = {"none", "hops", "slots", "early",
-                                             "query"};
+                                             "query", "late", "short"};
 
 
 /* What the newest copy of a stream, or the one before an event, is */
@@ -67,6 +75,8 @@ typedef struct {
 typedef struct {
     const void *object; /* NULL: free */
     kind_t     kind;
+    CUevent    event;   /* of a stream: the newest one that was recorded in it;
+                           of an event: the one that was before it there */
 } object_kind_t;
 
 
@@ -81,6 +91,8 @@ static struct {
     pthread_mutex_t lock;
     pthread_once_t  once;
     sabotage_t      what;
+    unsigned long   number; /* of the only one; 0: all */
+    unsigned long   count;  /* of those that could be */
     range_t         staging[SABOTAGE_MAX_RANGES];
     object_kind_t   kinds[SABOTAGE_MAX_KINDS];
     unsigned long   waits;
@@ -110,18 +122,23 @@ static void sabotage_report(void)
 static void sabotage_init(void)
 {
     const char *name = getenv("CUEMU_SABOTAGE");
+    size_t length    = (name == NULL) ? 0 : strcspn(name, ":");
     int i;
 
     for (i = 0; i < SABOTAGE_LAST; ++i) {
-        if ((name != NULL) && (strcmp(name, sabotage_names[i]) == 0)) {
-            sabotage.what = (sabotage_t)i;
+        if ((length > 0) && (strlen(sabotage_names[i]) == length) &&
+            (strncmp(name, sabotage_names[i], length) == 0)) {
+            sabotage.what   = (sabotage_t)i;
+            sabotage.number = (name[length] == ':') ?
+                                      strtoul(name + length + 1, NULL, 10) :
+                                      0;
             atexit(sabotage_report);
             return;
         }
     }
 
     fprintf(stderr, "sabotage: CUEMU_SABOTAGE is none of: none hops slots "
-                    "early query\n");
+                    "early query late short\n");
     _Exit(2);
 }
 
@@ -192,18 +209,38 @@ static kind_t copy_kind(uintptr_t dst, uintptr_t src)
                              KIND_DIRECT;
 }
 
+/* Of those that could be: is it this one's turn? */
+static int is_turn(void)
+{
+    ++sabotage.count;
+    return (sabotage.number == 0) || (sabotage.count == sabotage.number);
+}
+
 /* Is this one of the waits that are to be forgotten? A lane that has not copied
  * anything yet keeps its first ones: there are many more. */
 static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
 {
     switch (sabotage.what) {
     case SABOTAGE_HOPS:
-        return (waiter->kind != KIND_NONE) && (awaited == KIND_FIRST_HOP);
+    case SABOTAGE_LATE:
+        return (waiter->kind != KIND_NONE) && (awaited == KIND_FIRST_HOP) &&
+               is_turn();
     case SABOTAGE_SLOTS:
-        return (waiter->kind == KIND_FIRST_HOP) && (awaited == KIND_SECOND_HOP);
+        return (waiter->kind == KIND_FIRST_HOP) &&
+               (awaited == KIND_SECOND_HOP) && is_turn();
     default:
         return 0;
     }
+}
+
+/* Bytes of a copy that are to be left out */
+static size_t unwanted_bytes(kind_t kind)
+{
+    int is_short = (sabotage.what == SABOTAGE_SHORT) &&
+                   (kind == KIND_SECOND_HOP) && is_turn();
+
+    sabotage.dropped += is_short;
+    return is_short;
 }
 
 
@@ -274,16 +311,26 @@ static CUresult mem_free_host(void *ptr)
 static CUresult
 memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
+    kind_t kind;
+
     pthread_mutex_lock(&sabotage.lock);
-    find_kind(stream)->kind = copy_kind(dst, src);
+    kind                    = copy_kind(dst, src);
+    find_kind(stream)->kind = kind;
+    size                   -= unwanted_bytes(kind);
     pthread_mutex_unlock(&sabotage.lock);
     return REAL(memcpy_async)(dst, src, size, stream);
 }
 
 static CUresult event_record(CUevent event, CUstream stream)
 {
+    object_kind_t *recorded, *in;
+
     pthread_mutex_lock(&sabotage.lock);
-    find_kind(event)->kind = find_kind(stream)->kind;
+    recorded        = find_kind(event);
+    in              = find_kind(stream);
+    recorded->kind  = in->kind;
+    recorded->event = in->event;
+    in->event       = event;
     pthread_mutex_unlock(&sabotage.lock);
     return REAL(event_record)(event, stream);
 }
@@ -291,6 +338,7 @@ static CUresult event_record(CUevent event, CUstream stream)
 static CUresult
 stream_wait_event(CUstream stream, CUevent event, unsigned flags)
 {
+    CUevent before = NULL;
     object_kind_t *waiter;
     kind_t awaited;
     int drop;
@@ -298,13 +346,20 @@ stream_wait_event(CUstream stream, CUevent event, unsigned flags)
     pthread_mutex_lock(&sabotage.lock);
     waiter  = find_kind(stream);
     awaited = find_kind(event)->kind;
-    drop = is_unwanted(waiter, awaited);
+    drop    = is_unwanted(waiter, awaited);
+    if (drop && (sabotage.what == SABOTAGE_LATE)) {
+        before = find_kind(event)->event;
+    }
     if ((waiter->kind == KIND_NONE) && (awaited == KIND_GRAPH)) {
         waiter->kind = KIND_GRAPH; /* ends when the graph does */
     }
     ++sabotage.waits;
     sabotage.dropped += drop;
     pthread_mutex_unlock(&sabotage.lock);
+    if (before != NULL) {
+        return REAL(stream_wait_event)(stream, before, flags);
+    }
+
     return drop ? CUDA_SUCCESS : REAL(stream_wait_event)(stream, event, flags);
 }
 

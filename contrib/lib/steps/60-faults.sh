@@ -4,19 +4,20 @@
 # Would the tests notice? The engine is broken on purpose, and the checked
 # program on top has to turn red.
 
-# sabotaged KIND GRAPH LOG: the checked program with one order of the engine
-# taken away, on a node where each of them is needed
+# sabotaged KIND GRAPH LOG [RELAY NODE MESSAGES]: the checked program with one
+# order of the engine taken away, on a node where each of them is needed
 sabotaged() {
     local lib=$ucx_mp_build/main/test/faults/.libs/libucx_mp_sabotage.so
-    UCX_CUDA_IPC_MULTIPATH_PATHS=direct,gpu2 \
+    local relay=${4:-gpu2} node=${5:-slow-hop}
+    UCX_CUDA_IPC_MULTIPATH_PATHS=direct,$relay \
     UCX_CUDA_IPC_MULTIPATH_SHARES=0.5,0.5 \
     UCX_CUDA_IPC_MULTIPATH_CHUNKS=64 \
     UCX_CUDA_IPC_MULTIPATH_STAGING_SIZE=4m \
     UCX_CUDA_IPC_MULTIPATH_GRAPH=$2 UCX_CUDA_IPC_MULTIPATH_GRAPH_MIN_SIZE=0 \
     CUEMU_SABOTAGE=$1 LD_PRELOAD=$lib \
-        "$mpi_run" --emulate "$ucx_mp_top/test/faults/slow-hop.xml" \
+        "$mpi_run" --emulate "$ucx_mp_top/test/faults/$node.xml" \
         --multipath y "$mpirun" -n 2 "$programs/ucx_mp_checked" \
-        --transfers 100 --min-size 4M --max-size 16M --max-bytes 64M \
+        --transfers "${6:-100}" --min-size 4M --max-size 16M --max-bytes 64M \
         --memory device > "$3" 2>&1
 }
 
@@ -51,6 +52,29 @@ sabotage_is_noticed() {
     return $rc
 }
 
+# sabotage_of_one GRAPH CASE...: a single wait that is missing or is for the copy
+# before, or a single byte, of thousands. Each CASE is KIND:NUMBER/RELAY/NODE.
+sabotage_of_one() {
+    local mpirun programs kind relay node log graph=$1 rc=0
+    shift
+    mpi_tools distribution || return
+    for kind in "$@"; do
+        IFS=/ read -r kind relay node <<< "$kind"
+        log=$ucx_mp_build/log/sabotage-${kind/:/-}-$relay-$graph.out
+        if sabotaged "$kind" "$graph" "$log" "$relay" "$node" 20; then
+            say "$kind, $relay: nobody noticed, or nothing was tried"
+        elif grep -m 1 'WRONG data' "$log" &&
+             grep -m 1 "^sabotage: ${kind%:*}: 1 of " "$log"; then
+            continue
+        else
+            say "$kind, $relay: stopped for another reason"
+        fi
+        rc=1
+        tail -n 20 "$log"
+    done
+    return $rc
+}
+
 # sabotage_had_graphs GRAPH LOG MORE RANKS: if graphs were asked for
 sabotage_had_graphs() {
     [ "$1" = n ] ||
@@ -59,6 +83,10 @@ sabotage_had_graphs() {
 
 step sabotage quick 120 "sabotage_is_noticed n hops slots early" \
      "broken on purpose: missing waits and early completion are noticed"
+step sabotage-one quick 120 "sabotage_of_one n hops:7/gpu2/slow-fill
+     hops:7/host/slow-fill slots:7/gpu2/slow-hop slots:7/host/slow-hop
+     late:7/gpu2/slow-fill late:7/host/slow-fill short:7/gpu2/slow-hop
+     short:7/host/slow-hop" "one wait, or one byte, of thousands is noticed"
 step sabotage-graph full 120 "sabotage_is_noticed y hops slots early query" \
      "the same with graphs, and that one in flight is never changed"
 
