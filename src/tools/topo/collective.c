@@ -13,7 +13,7 @@
 
 /* Steps of plans that are proved before they are shown; the proof's time grows
  * with their square */
-#define MAX_PROVED 5000
+#define MAX_PROVED 8000
 
 
 void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,

@@ -20,7 +20,7 @@
 /* Chunks that are tried are not smaller than this, bytes, nor are plans longer
  * than that many steps, unless one chunk has more */
 #define MIN_CHUNK (128ul << 10)
-#define MAX_STEPS 3000
+#define MAX_STEPS 6000
 
 /* Less than so many times faster than what was tried before is no reason to do
  * something with more steps */
@@ -331,7 +331,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 
 static void try_hierarchical(planner_t *planner, bool kernels)
 {
-    static const unsigned slices[] = {1, 2, 4};
+    static const unsigned slices[] = {1, 2, 3, 4};
     choice_t choice = {
         .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .kernels = kernels
     };

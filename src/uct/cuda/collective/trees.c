@@ -6,6 +6,7 @@
 #include <ucs/sys/math.h>
 
 #include <float.h>
+#include <limits.h>
 #include <string.h>
 
 
@@ -18,6 +19,10 @@
 /* A hop further from the root counts as so much of a link's load: trees that
  * are equal otherwise are to be low */
 #define HOP 1e-3
+
+/* Prices that differ by less are the same, so that trees do not hang on the
+ * last digit of a bandwidth */
+#define ROUNDING 1e-6
 
 typedef uct_cuda_coll_ranks_t ranks_t;
 typedef uct_cuda_coll_tree_t  tree_t;
@@ -32,6 +37,7 @@ typedef struct {
     double capacity[NUM_RESOURCES];
     double load[NUM_RESOURCES];
     double worst;                         /* of the loads so far */
+    unsigned start;                       /* ranks are tried from here on */
     way_t  ways[MAX_RANKS][MAX_RANKS];
 } pack_t;
 
@@ -155,26 +161,31 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
     const unsigned num_ranks = pack->ranks->num_ranks;
     unsigned depth[MAX_RANKS];
     uint32_t known = 1u << root;
-    unsigned count, from, to, best_from = 0, best_to = 0;
+    unsigned count, from, to, f, t, best_from = 0, best_to = 0;
     double cost, best;
 
     depth[root]   = 0;
     parents[root] = (uint8_t)root;
     for (count = 1; count < num_ranks; ++count) {
         best = DBL_MAX;
-        for (from = 0; from < num_ranks; ++from) {
+        for (f = 0; f < num_ranks; ++f) {
+            from = (root + pack->start + f) % num_ranks;
             if (!(known & (1u << from)) || (depth[from] == max_depth)) {
                 continue;
             }
 
-            for (to = 0; to < num_ranks; ++to) {
+            for (t = 0; t < num_ranks; ++t) {
+                to = (from + pack->start + t) % num_ranks;
                 if (known & (1u << to)) {
                     continue;
                 }
 
                 cost = is_in ? price(pack, to, from) : price(pack, from, to);
-                if ((cost < DBL_MAX) && (cost + HOP * depth[from] < best)) {
-                    best      = cost + HOP * depth[from];
+                if (cost < DBL_MAX) {
+                    cost += HOP * depth[from];
+                }
+                if (cost < best * (1 - ROUNDING)) {
+                    best      = cost;
                     best_from = from;
                     best_to   = to;
                 }
@@ -221,18 +232,42 @@ static void init_worst(pack_t *pack)
     }
 }
 
-bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
-                              unsigned max_depth, trees_t *trees)
+/* Additions and copies that each byte's way is long, all trees together */
+static unsigned length(const trees_t *trees, unsigned num_ranks)
 {
-    double least = DBL_MAX;
+    unsigned sum = 0;
+    unsigned t, rank, at;
+
+    for (t = 0; t < trees->count; ++t) {
+        for (rank = 0; rank < num_ranks; ++rank) {
+            for (at = rank; at != trees->trees[t].root;
+                 at = trees->trees[t].in[at]) {
+                ++sum;
+            }
+            for (at = rank; at != trees->trees[t].root;
+                 at = trees->trees[t].out[at]) {
+                ++sum;
+            }
+        }
+    }
+
+    return sum;
+}
+
+/* Look for trees from one start on; better ones than the best go there */
+static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
+                      unsigned max_depth, double *least, unsigned *shortest,
+                      trees_t *best)
+{
+    unsigned t, round, hops;
     trees_t next;
     pack_t pack;
-    unsigned t, round;
 
     next.algorithm = UCT_CUDA_COLL_HIERARCHICAL;
-    next.count     = ranks->num_ranks * per_rank;
+    next.count     = count;
     init(&pack, ranks, next.count);
     init_worst(&pack);
+    pack.start = start;
     for (t = 0; t < next.count; ++t) {
         next.trees[t].root = (uint8_t)(t % ranks->num_ranks);
         if (!grow_tree(&pack, max_depth, &next.trees[t])) {
@@ -242,9 +277,12 @@ bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
 
     for (round = 0; round < ROUNDS; ++round) {
         pack.worst = worst(&pack);
-        if (pack.worst < least) {
-            least  = pack.worst;
-            *trees = next;
+        hops       = length(&next, ranks->num_ranks);
+        if ((pack.worst < *least * (1 - ROUNDING)) ||
+            ((pack.worst < *least * (1 + ROUNDING)) && (hops < *shortest))) {
+            *least    = pack.worst;
+            *shortest = hops;
+            *best     = next;
         }
 
         for (t = 0; t < next.count; ++t) {
@@ -252,6 +290,23 @@ bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
             if (!grow_tree(&pack, max_depth, &next.trees[t])) {
                 return false;
             }
+        }
+    }
+
+    return true;
+}
+
+bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
+                              unsigned max_depth, trees_t *trees)
+{
+    double least      = DBL_MAX;
+    unsigned shortest = UINT_MAX;
+    unsigned start;
+
+    for (start = 0; start < ranks->num_ranks; ++start) {
+        if (!pack_from(ranks, start, ranks->num_ranks * per_rank, max_depth,
+                       &least, &shortest, trees)) {
+            return false;
         }
     }
 
