@@ -152,6 +152,8 @@ TEST_F(IpcEp, key_of_the_own_process)
     memset(gpu + 4096, 'h', 4096);
     EXPECT_EQ(UCS_INPROGRESS, put(gpu, (uct_rkey_t)rkey));
     EXPECT_EQ('h', gpu[4095]);
+    driver.done = driver.events;
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.super.queue));
     memset(gpu, 'g', 4096);
     EXPECT_EQ(UCS_INPROGRESS, get(gpu, (uct_rkey_t)rkey));
     EXPECT_EQ('g', gpu[8191]);

@@ -20,6 +20,23 @@ BEGIN_C_DECLS
  * ones */
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
 
+/* CUmemcpyAttributes, which toolkits before 12.8 do not have */
+typedef struct {
+    unsigned src_access_order; /* CUmemcpySrcAccessOrder */
+    int      src_location[2];  /* Hints, for managed memory */
+    int      dst_location[2];
+    unsigned flags;
+} uct_cuda_memcpy_attributes_t;
+
+#define UCT_CUDA_SRC_ACCESS_ORDER_STREAM 1
+
+/* Its first form, which drivers from 12.8 on have, those of 13 too */
+CUresult CUDAAPI cuMemcpyBatchAsync_v1(
+        CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *lengths, size_t count,
+        uct_cuda_memcpy_attributes_t *attributes, size_t *first,
+        size_t num_attributes, size_t *failed_p, CUstream stream);
+
+
 
 /*
  * _req/_opt(name in the source, exported symbol, arguments). A driver that
@@ -149,6 +166,10 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
          (void*, CUdeviceptr, size_t, CUstream)) \
     _req(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", \
          (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
+    _opt(cuMemcpyBatchAsync_v1, "cuMemcpyBatchAsync", \
+         (CUdeviceptr*, CUdeviceptr*, size_t*, size_t, \
+          uct_cuda_memcpy_attributes_t*, size_t*, size_t, size_t*, \
+          CUstream)) \
     _req(cuMemsetD8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t)) \
     /* streams and events */ \
     _req(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \

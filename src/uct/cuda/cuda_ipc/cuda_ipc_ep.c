@@ -15,6 +15,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/trace.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
@@ -269,6 +270,12 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_queue_t *queue         = &iface->super.queue;
     uct_cuda_mp_engine_t *engine    = iface->engine;
     const bool is_put               = (direction == DIRECTION_PUT);
+    uct_cuda_ipc_block_t block      = {
+        .rkey        = rkey,
+        .remote_addr = remote_addr,
+        .is_put      = is_put,
+        .comp        = comp
+    };
     uct_cuda_ipc_peer_memory_t *memory;
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
@@ -301,6 +308,12 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         return UCS_ERR_INVALID_PARAM;
     }
 
+    block.local  = iov->buffer;
+    block.length = iov->length;
+    if (uct_cuda_ipc_blocks_follow(iface, &block)) {
+        return UCS_INPROGRESS;
+    }
+
     uct_cuda_memory_place(iov->buffer, &local, &local_context);
     is_host = uct_cuda_end_is_host(local);
     status  = push_context(rkey, local, local_context, &context);
@@ -317,6 +330,14 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
                                    &stream);
     if (status != UCS_OK) {
         goto out_pop;
+    }
+
+    if (uct_cuda_end_is_gpu(local)) {
+        status = uct_cuda_ipc_blocks_add(iface, stream,
+                                         uct_cuda_end_device(local), &block);
+        if (status != UCS_ERR_UNSUPPORTED) {
+            goto out_pop;
+        }
     }
 
     status = uct_cuda_op_get(stream, &op);

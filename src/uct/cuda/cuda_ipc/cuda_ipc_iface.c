@@ -5,6 +5,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
@@ -232,18 +233,71 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
     return peer->reason == NULL;
 }
 
+/* The queue has what was posted only when gathered blocks are submitted */
+static uct_iface_h with_blocks(uct_iface_h tl_iface)
+{
+    uct_cuda_ipc_blocks_submit((uct_cuda_ipc_iface_t*)tl_iface);
+    return tl_iface;
+}
+
+static ucs_status_t
+ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp)
+{
+    (void)with_blocks(ep->iface);
+    return uct_cuda_ep_flush(ep, flags, comp);
+}
+
+static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags)
+{
+    (void)with_blocks(ep->iface);
+    return uct_cuda_ep_fence(ep, flags);
+}
+
+static ucs_status_t
+iface_flush(uct_iface_h iface, unsigned flags, uct_completion_t *comp)
+{
+    return uct_cuda_iface_flush(with_blocks(iface), flags, comp);
+}
+
+static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags)
+{
+    return uct_cuda_iface_fence(with_blocks(iface), flags);
+}
+
+static unsigned iface_progress(uct_iface_h iface)
+{
+    return uct_cuda_iface_progress(with_blocks(iface));
+}
+
+static ucs_status_t iface_event_arm(uct_iface_h iface, unsigned events)
+{
+    return uct_cuda_iface_event_arm(with_blocks(iface), events);
+}
+
 static void iface_close(uct_iface_h tl_iface)
 {
     uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
 
     /* Transfers are operations of the queue: it waits for them */
+    uct_cuda_ipc_blocks_submit(iface);
     uct_cuda_iface_cleanup(&iface->super);
+    uct_cuda_ipc_blocks_cleanup(iface);
     uct_cuda_mp_engine_put(iface->engine);
     free(iface);
 }
 
 static const uct_abi_iface_ops_t iface_ops = {
-    UCT_CUDA_IFACE_OPS,
+    .ep_pending_add           = uct_cuda_ep_pending_add,
+    .ep_pending_purge         = uct_cuda_ep_pending_purge,
+    .ep_flush                 = ep_flush,
+    .ep_fence                 = ep_fence,
+    .iface_flush              = iface_flush,
+    .iface_fence              = iface_fence,
+    .iface_progress           = iface_progress,
+    .iface_progress_enable    = uct_cuda_iface_progress_enable,
+    .iface_progress_disable   = uct_cuda_iface_progress_disable,
+    .iface_event_fd_get       = uct_cuda_iface_event_fd_get,
+    .iface_event_arm          = iface_event_arm,
     .ep_put_zcopy             = uct_cuda_ipc_ep_put_zcopy,
     .ep_get_zcopy             = uct_cuda_ipc_ep_get_zcopy,
     .ep_create                = uct_cuda_ipc_ep_create,
@@ -302,6 +356,7 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
         goto err_put_engine;
     }
 
+    uct_cuda_ipc_blocks_init(iface);
     *iface_p = &iface->super.super;
     return UCS_OK;
 

@@ -26,6 +26,17 @@ typedef struct {
 } uct_cuda_ipc_iface_config_t;
 
 
+typedef struct uct_cuda_ipc_group uct_cuda_ipc_group_t;
+
+/** Small copies that wait for others, see cuda_ipc_blocks.h */
+typedef struct {
+    uct_cuda_ipc_group_t *open;     /**< Gathers; NULL: nothing waits */
+    uct_cuda_ipc_group_t *idle;
+    uct_cuda_ipc_group_t *all;
+    unsigned             max_count; /**< Blocks of the next group */
+} uct_cuda_ipc_blocks_t;
+
+
 typedef struct {
     uct_cuda_iface_t     super;
     uint32_t             number; /**< See uct_cuda_ipc_iface_number() */
@@ -36,6 +47,7 @@ typedef struct {
     double               latency;
     double               overhead;
     uct_cuda_mp_engine_t *engine;
+    uct_cuda_ipc_blocks_t blocks;
 } uct_cuda_ipc_iface_t;
 
 

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gathered copies: a group is an operation with many completions. */
+#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/multipath/operation.h>
+
+#include <stdlib.h>
+
+
+/* The first group, so that the GPU has work soon; the next is twice that */
+#define FIRST_COUNT 8
+
+
+struct uct_cuda_ipc_group {
+    uct_cuda_ipc_group_t   *next_idle;
+    uct_cuda_ipc_group_t   *next;  /* Of all */
+    uct_completion_t       comp;   /* The operation's */
+    uct_cuda_op_t          *op;
+    uct_cuda_ipc_iface_t   *iface;
+    uct_cuda_end_t         local_end;
+    uct_cuda_end_t         remote_end;
+    bool                   is_put;
+    ucs_status_t           status; /* Of submitting */
+    size_t                 bytes;
+
+    /* The last block's key and allocations */
+    const uct_cuda_ipc_rkey_t *rkey;
+    uint64_t               key_base;
+    unsigned long long     key_buffer_id;
+    int32_t                key_pid;
+    CUdeviceptr            local_begin;
+    CUdeviceptr            local_end_addr;
+    bool                   may_merge; /* A block in the same ones precedes */
+
+    unsigned               num_copies;
+    CUdeviceptr            dst[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    CUdeviceptr            src[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    size_t                 length[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    unsigned               num_blocks;
+    uct_completion_t       *comps[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    unsigned               num_mappings;
+    uct_cuda_ipc_mapping_t *mappings[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+};
+
+
+static void group_tell(uct_cuda_ipc_group_t *group, ucs_status_t status)
+{
+    uct_cuda_ipc_iface_t *iface = group->iface;
+    unsigned i;
+
+    for (i = 0; i < group->num_blocks; ++i) {
+        uct_abi_completion_update(group->comps[i], 1, status);
+    }
+
+    group->next_idle   = iface->blocks.idle;
+    iface->blocks.idle = group;
+}
+
+static void group_completed(uct_completion_t *comp)
+{
+    uct_cuda_ipc_group_t *group =
+            (uct_cuda_ipc_group_t*)((char*)comp -
+                                    offsetof(uct_cuda_ipc_group_t, comp));
+
+    group_tell(group, comp->status);
+}
+
+static void group_unmap(uct_cuda_op_t *op)
+{
+    uct_cuda_ipc_group_t *group = op->arg;
+
+    while (group->num_mappings > 0) {
+        uct_cuda_ipc_cache_put(group->mappings[--group->num_mappings],
+                               group->iface->enable_cache);
+    }
+}
+
+/* Of a group with nothing under way, its completions are to be told by progress
+ * all the same, not within the call that posts a block */
+static ucs_status_t group_over(uct_cuda_op_t *op)
+{
+    return ((uct_cuda_ipc_group_t*)op->arg)->status;
+}
+
+static ucs_status_t
+group_get_op(uct_cuda_ipc_group_t *group, uct_cuda_stream_t *stream)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_op_get(stream, &group->op);
+    if (status == UCS_OK) {
+        group->op->comp = &group->comp;
+        group->op->done = group_unmap;
+        group->op->arg  = group;
+    }
+
+    return status;
+}
+
+static ucs_status_t
+group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
+{
+    uct_cuda_ipc_group_t *group = iface->blocks.idle;
+    ucs_status_t status;
+
+    if (group == NULL) {
+        group = calloc(1, sizeof(*group));
+        if (group == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        group->iface       = iface;
+        group->next        = iface->blocks.all;
+        iface->blocks.all  = group;
+        iface->blocks.idle = group;
+    }
+
+    status = group_get_op(group, stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface->blocks.idle = group->next_idle;
+    group->comp.func   = group_completed;
+    group->comp.count  = 1;
+    group->comp.status = UCS_OK;
+    group->bytes       = 0;
+    group->num_copies  = 0;
+    group->num_blocks  = 0;
+    iface->blocks.open = group;
+    return UCS_OK;
+}
+
+/* Each by itself; what is under way when one fails is waited for */
+static ucs_status_t copy_each(const uct_cuda_ipc_group_t *group)
+{
+    CUstream stream     = group->op->stream->cuda;
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    for (i = 0; (i < group->num_copies) && (status == UCS_OK); ++i) {
+        status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, group->dst[i], group->src[i],
+                               group->length[i], stream);
+    }
+
+    if (status != UCS_OK) {
+        (void)uct_cuda_driver_get()->cuStreamSynchronize(stream);
+    }
+
+    return status;
+}
+
+static ucs_status_t copy_all(uct_cuda_ipc_group_t *group)
+{
+    uct_cuda_memcpy_attributes_t attributes = {
+        .src_access_order = UCT_CUDA_SRC_ACCESS_ORDER_STREAM
+    };
+    size_t first = 0, failed;
+
+    /* A driver that takes part of it and fails has copied nothing that the
+     * single copies do not copy again */
+    if ((group->num_copies > 1) &&
+        (UCT_CUDA_CALL_NOLOG(cuMemcpyBatchAsync_v1, group->dst, group->src,
+                             group->length, group->num_copies, &attributes,
+                             &first, 1, &failed,
+                             group->op->stream->cuda) == UCS_OK)) {
+        return UCS_OK;
+    }
+
+    return copy_each(group);
+}
+
+static void group_submit(uct_cuda_ipc_iface_t *iface)
+{
+    uct_cuda_ipc_group_t *group       = iface->blocks.open;
+    uct_cuda_op_t *op                 = group->op;
+    uct_cuda_stream_t *stream         = op->stream;
+    const uct_cuda_context_t *context = stream->context;
+    const uct_cuda_end_t from = group->is_put ? group->local_end :
+                                                group->remote_end;
+    const uct_cuda_end_t to   = group->is_put ? group->remote_end :
+                                                group->local_end;
+    uct_cuda_trace_copy_t *copy;
+    ucs_status_t status;
+    bool is_pushed;
+
+    iface->blocks.open = NULL;
+
+    /* It was current when they were posted; the program may have reset it */
+    is_pushed     = uct_cuda_ctx_push_alive(context->cuda, context->id);
+    group->status = UCS_ERR_IO_ERROR;
+    if (is_pushed) {
+        copy          = uct_cuda_trace_begin(stream->cuda);
+        group->status = copy_all(group);
+        uct_cuda_trace_end(copy, stream->cuda, from, to, group->bytes,
+                           "blocks");
+    }
+
+    op->steps = group->num_copies;
+    if (group->status != UCS_OK) {
+        op->test = group_over;
+    } else if (group->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
+        uct_cuda_mp_op_count(iface->engine, from, to, group->bytes, op);
+    }
+
+    status = uct_cuda_op_post(&iface->super.queue, op);
+    if (status != UCS_INPROGRESS) {
+        /* The operation has been given back: that one is there for sure */
+        group->status = status;
+        if (group_get_op(group, stream) == UCS_OK) {
+            group->op->test = group_over;
+            (void)uct_cuda_op_post(&iface->super.queue, group->op);
+        }
+    }
+
+    if (is_pushed) {
+        uct_cuda_ctx_pop();
+    }
+}
+
+void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface)
+{
+    iface->blocks.max_count = FIRST_COUNT;
+}
+
+void uct_cuda_ipc_blocks_submit(uct_cuda_ipc_iface_t *iface)
+{
+    iface->blocks.max_count = FIRST_COUNT;
+    if (iface->blocks.open != NULL) {
+        group_submit(iface);
+    }
+}
+
+/* The block lies in the mapping and local allocation of the last one */
+static void group_append(uct_cuda_ipc_group_t *group,
+                         const uct_cuda_ipc_block_t *block, CUdeviceptr remote)
+{
+    const CUdeviceptr local = (CUdeviceptr)block->local;
+    const CUdeviceptr dst   = block->is_put ? remote : local;
+    const CUdeviceptr src   = block->is_put ? local : remote;
+    uct_cuda_ipc_blocks_t *blocks = &group->iface->blocks;
+    const unsigned last           = group->num_copies - 1;
+
+    if (group->may_merge &&
+        (dst == group->dst[last] + group->length[last]) &&
+        (src == group->src[last] + group->length[last])) {
+        group->length[last] += block->length;
+    } else {
+        group->dst[group->num_copies]    = dst;
+        group->src[group->num_copies]    = src;
+        group->length[group->num_copies] = block->length;
+        ++group->num_copies;
+    }
+
+    group->may_merge                   = true;
+    group->comps[group->num_blocks++]  = block->comp;
+    group->bytes                      += block->length;
+    if ((group->num_blocks >= blocks->max_count) ||
+        (group->bytes >= UCT_CUDA_IPC_BLOCKS_MAX_BYTES)) {
+        blocks->max_count = (2 * blocks->max_count <
+                             UCT_CUDA_IPC_BLOCKS_MAX_COUNT) ?
+                                    2 * blocks->max_count :
+                                    UCT_CUDA_IPC_BLOCKS_MAX_COUNT;
+        group_submit(group->iface);
+    }
+}
+
+static CUdeviceptr group_remote(const uct_cuda_ipc_group_t *group,
+                                const uct_cuda_ipc_block_t *block)
+{
+    return group->mappings[group->num_mappings - 1]->mapped +
+           (block->remote_addr - block->rkey->handle.base);
+}
+
+bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
+                                const uct_cuda_ipc_block_t *block)
+{
+    uct_cuda_ipc_group_t *group         = iface->blocks.open;
+    const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
+    const CUdeviceptr local             = (CUdeviceptr)block->local;
+
+    /* The key may be another one that was unpacked to the same place */
+    if ((group == NULL) || (group->rkey != block->rkey) ||
+        (group->key_base != handle->base) ||
+        (group->key_buffer_id != handle->buffer_id) ||
+        (group->key_pid != handle->pid) || (group->is_put != block->is_put) ||
+        (block->length > UCT_CUDA_IPC_BLOCK_MAX_SIZE) ||
+        (local < group->local_begin) || (local >= group->local_end_addr) ||
+        (block->length > group->local_end_addr - local) ||
+        uct_cuda_mp_wants(iface->engine, block->length)) {
+        return false;
+    }
+
+    group_append(group, block, group_remote(group, block));
+    return true;
+}
+
+ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
+                                     uct_cuda_stream_t *stream, int device,
+                                     const uct_cuda_ipc_block_t *block)
+{
+    const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
+    const uct_cuda_end_t remote_end     = block->rkey->gpu;
+    uct_cuda_ipc_group_t *group         = iface->blocks.open;
+    CUdeviceptr local_begin;
+    size_t local_size;
+    ucs_status_t status;
+
+    /* With nothing in front of it, waiting for more would only cost time. What
+     * has a group of its own comes behind the one before. */
+    if ((block->length > UCT_CUDA_IPC_BLOCK_MAX_SIZE) ||
+        (stream->head == NULL) ||
+        uct_cuda_mp_wants(iface->engine, block->length) ||
+        (uct_cuda_driver_get()->cuMemGetAddressRange(
+                 &local_begin, &local_size, (CUdeviceptr)block->local) !=
+         CUDA_SUCCESS)) {
+        if (group != NULL) {
+            group_submit(iface);
+        }
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if ((group != NULL) &&
+        ((group->op->stream != stream) || (group->is_put != block->is_put) ||
+         !uct_cuda_end_equal(group->remote_end, remote_end))) {
+        group_submit(iface);
+    }
+
+    if (iface->blocks.open == NULL) {
+        status = group_open(iface, stream);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    group  = iface->blocks.open;
+    status = uct_cuda_ipc_cache_get_in(handle, device, stream->context->cuda,
+                                       stream->context->id,
+                                       &group->mappings[group->num_mappings]);
+    if (status != UCS_OK) {
+        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
+                       (unsigned long)handle->base, handle->pid);
+        if (group->num_blocks == 0) {
+            uct_cuda_op_put(group->op);
+            group->next_idle   = iface->blocks.idle;
+            iface->blocks.idle = group;
+            iface->blocks.open = NULL;
+        }
+        return status;
+    }
+
+    ++group->num_mappings;
+    group->rkey           = block->rkey;
+    group->key_base       = handle->base;
+    group->key_buffer_id  = handle->buffer_id;
+    group->key_pid        = handle->pid;
+    group->is_put         = block->is_put;
+    group->local_end      = uct_cuda_end_gpu(device);
+    group->remote_end     = remote_end;
+    group->local_begin    = local_begin;
+    group->local_end_addr = local_begin + local_size;
+    group->may_merge      = false;
+    group_append(group, block, group_remote(group, block));
+    return UCS_INPROGRESS;
+}
+
+void uct_cuda_ipc_blocks_cleanup(uct_cuda_ipc_iface_t *iface)
+{
+    uct_cuda_ipc_group_t *group;
+
+    while ((group = iface->blocks.all) != NULL) {
+        iface->blocks.all = group->next;
+        free(group);
+    }
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small copies that are gathered: what the driver is asked, who is told. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+#include <random>
+#include <vector>
+
+static constexpr size_t half = 1ul << 20;
+static uint8_t gpu[2 * half];
+static unsigned batches, singles, records;
+
+class IpcBlocks : public ::testing::Test
+{
+protected:
+    struct Told {
+        uct_completion_t comp;
+        unsigned         count;
+    };
+
+    FakeDriver           driver;
+    uct_cuda_mp_engine_t engine = {SIZE_MAX, SIZE_MAX};
+    uct_cuda_ipc_iface_t iface  = {};
+    uct_cuda_ipc_rkey_t  rkey   = {};
+    uct_cuda_stream_t    *stream;
+    uint8_t              *local  = gpu;
+    uint8_t              *remote = gpu + half;
+    std::vector<Told>    told    = std::vector<Told>(2000);
+
+    void SetUp() override
+    {
+        static unsigned long long id = 9000;
+        uct_cuda_ipc_iface_addr_t self;
+
+        driver.ctx_id = ++id;
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
+        driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *size,
+                                               CUdeviceptr) {
+            ++fake->questions;
+            *base = fake->gpu_base;
+            *size = fake->gpu_length;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                            size_t bytes, CUstream) {
+            if (fake->fails("cuMemcpyDtoDAsync")) {
+                return fake->fail_with;
+            }
+            ++singles;
+            memcpy((void*)dst, (const void*)src, bytes);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyBatchAsync_v1 =
+                [](CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
+                   size_t count, uct_cuda_memcpy_attributes_t *attributes,
+                   size_t *first, size_t num, size_t *, CUstream) {
+            if (fake->fails("cuMemcpyBatchAsync")) {
+                return fake->fail_with;
+            }
+            EXPECT_EQ(1u, num);
+            EXPECT_EQ(0u, *first);
+            EXPECT_EQ(1u, attributes->src_access_order);
+            ++batches;
+            /* in any order, says the manual */
+            while (count-- > 0) {
+                memcpy((void*)dst[count], (const void*)src[count],
+                       bytes[count]);
+            }
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventRecord = [](CUevent event, CUstream) {
+            if (fake->fails("cuEventRecord")) {
+                return fake->fail_with;
+            }
+            ++records;
+            fake->done.erase(event);
+            return CUDA_SUCCESS;
+        };
+
+        uct_cuda_ipc_iface_addr_self(&self);
+        rkey.handle.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        rkey.handle.pid       = self.pid;
+        rkey.handle.pid_ns    = self.pid_ns;
+        rkey.handle.base      = (uintptr_t)remote;
+        rkey.handle.length    = half;
+        rkey.handle.buffer_id = 7;
+        iface.engine          = &engine;
+        iface.enable_cache    = true;
+        uct_cuda_ipc_blocks_init(&iface);
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
+        ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 0,
+                                                &stream));
+        memset(gpu, 'r', sizeof(gpu));
+        batches = singles = records = 0;
+        for (auto &one : told) {
+            one.count      = 0;
+            one.comp.count = 1;
+            one.comp.func  = [](uct_completion_t *comp) {
+                ++((Told*)comp)->count;
+            };
+            one.comp.status = UCS_OK;
+        }
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_ipc_blocks_submit(&iface);
+        driver.done = driver.events;
+        uct_cuda_queue_cleanup(&iface.super.queue);
+        uct_cuda_ipc_blocks_cleanup(&iface);
+    }
+
+    /* Something under way, behind which others are gathered */
+    void occupy()
+    {
+        uct_cuda_op_t *op;
+
+        ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
+        ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.super.queue, op));
+        records = 0;
+    }
+
+    ucs_status_t
+    post(unsigned i, size_t from, size_t to, size_t length, bool is_put = true)
+    {
+        const uct_cuda_ipc_block_t block = {
+            &rkey, local + from, (uintptr_t)remote + to, length, is_put,
+            &told[i].comp
+        };
+
+        return uct_cuda_ipc_blocks_follow(&iface, &block) ?
+                       UCS_INPROGRESS :
+                       uct_cuda_ipc_blocks_add(&iface, stream, 0, &block);
+    }
+
+    void finish()
+    {
+        uct_cuda_ipc_blocks_submit(&iface);
+        driver.done = driver.events;
+        while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
+        }
+    }
+
+    void expect_told(unsigned count, ucs_status_t status)
+    {
+        for (unsigned i = 0; i < told.size(); ++i) {
+            ASSERT_EQ((i < count) ? 1u : 0u, told[i].count) << i;
+            if (i < count) {
+                ASSERT_EQ(status, told[i].comp.status) << i;
+            }
+        }
+    }
+};
+
+TEST_F(IpcBlocks, one_alone_is_not_kept_waiting)
+{
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 64));
+    occupy();
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, half + 1));
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+}
+
+/* 8, 16, 32, ... 128 of them to a call and an event, two questions in all */
+TEST_F(IpcBlocks, many_take_few_calls)
+{
+    const unsigned count = 1000;
+
+    occupy();
+    driver.questions = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        memset(local + i * 512, (int)i, 256);
+        ASSERT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+    }
+    finish();
+    expect_told(count, UCS_OK);
+    EXPECT_EQ(0u, singles);
+    EXPECT_EQ(11u, batches);
+    EXPECT_EQ(11u, records);
+    EXPECT_EQ(11u, driver.questions);
+    for (unsigned i = 0; i < count; ++i) {
+        ASSERT_EQ(0, memcmp(remote + i * 1024, local + i * 512, 256)) << i;
+        ASSERT_EQ('r', remote[i * 1024 + 256]) << i;
+    }
+}
+
+TEST_F(IpcBlocks, neighbours_are_one_copy)
+{
+    occupy();
+    for (unsigned i = 0; i < 8; ++i) {
+        memset(local + i * 4096, 'a' + (int)i, 4096);
+        ASSERT_EQ(UCS_INPROGRESS, post(i, i * 4096, (i + 1) * 4096, 4096));
+    }
+    finish();
+    expect_told(8, UCS_OK);
+    EXPECT_EQ(1u, singles);
+    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0, memcmp(remote + 4096, local, 8 * 4096));
+    EXPECT_EQ('r', remote[9 * 4096]);
+}
+
+/* Side by side in one memory alone, or in another order, or in an allocation
+ * that only happens to follow */
+TEST_F(IpcBlocks, others_are_not)
+{
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 4096));
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 4096, 12288, 4096));
+    EXPECT_EQ(UCS_INPROGRESS, post(2, 12288, 16384, 4096));
+    EXPECT_EQ(UCS_INPROGRESS, post(3, 8192, 12288 + 8192, 4096));
+    driver.gpu_length = 32768;
+    EXPECT_EQ(UCS_INPROGRESS, post(4, 16384, 24576, 4096));
+    finish();
+    EXPECT_EQ(1u, batches);
+
+    occupy();
+    driver.gpu_base   = (CUdeviceptr)gpu;
+    driver.gpu_length = 4096;
+    EXPECT_EQ(UCS_INPROGRESS, post(5, 0, 0, 4096));
+    driver.gpu_base = (CUdeviceptr)gpu + 4096;
+    EXPECT_EQ(UCS_INPROGRESS, post(6, 4096, 4096, 4096));
+    finish();
+    EXPECT_EQ(2u, batches);
+    EXPECT_EQ(0u, singles);
+    expect_told(7, UCS_OK);
+}
+
+/* A key may be unpacked where another one was */
+TEST_F(IpcBlocks, a_new_key_in_an_old_place_is_new)
+{
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    rkey.handle.base   = (uintptr_t)remote + 4096;
+    rkey.handle.length = half - 4096;
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 1024, 8192, 64));
+    memset(local, 'l', 2048);
+    finish();
+    expect_told(2, UCS_OK);
+    EXPECT_EQ('l', remote[8192]);
+    EXPECT_EQ('r', remote[8192 - 1]);
+    EXPECT_EQ('r', remote[4096]);
+}
+
+TEST_F(IpcBlocks, told_after_their_event_and_not_before)
+{
+    occupy();
+    for (unsigned i = 0; i < 20; ++i) {
+        EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+    }
+    uct_cuda_ipc_blocks_submit(&iface);
+    uct_cuda_queue_progress(&iface.super.queue);
+    expect_told(0, UCS_OK);
+    finish();
+    expect_told(20, UCS_OK);
+}
+
+TEST_F(IpcBlocks, a_driver_without_batches_has_single_copies)
+{
+    occupy();
+    driver.table.cuMemcpyBatchAsync_v1 = NULL;
+    for (unsigned i = 0; i < 8; ++i) {
+        memset(local + i * 512, (int)i, 256);
+        EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+    }
+    finish();
+    expect_told(8, UCS_OK);
+    EXPECT_EQ(8u, singles);
+    EXPECT_EQ(1u, records);
+    EXPECT_EQ(7, remote[7 * 1024]);
+}
+
+TEST_F(IpcBlocks, a_batch_that_is_refused_goes_copy_by_copy)
+{
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 256, 64));
+    driver.fail = "cuMemcpyBatchAsync";
+    finish();
+    expect_told(2, UCS_OK);
+    EXPECT_EQ(2u, singles);
+}
+
+TEST_F(IpcBlocks, errors_are_told_by_progress)
+{
+    occupy();
+    driver.table.cuMemcpyBatchAsync_v1 = NULL;
+    for (unsigned i = 0; i < 7; ++i) {
+        EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+    }
+    driver.fail = "cuMemcpyDtoDAsync";
+    EXPECT_EQ(UCS_INPROGRESS, post(7, 7 * 512, 7 * 1024, 256));
+    expect_told(0, UCS_OK);
+    finish();
+    expect_told(8, UCS_ERR_IO_ERROR);
+}
+
+/* The copies have been waited for: nothing is wrong with them */
+TEST_F(IpcBlocks, an_event_that_is_not_recorded)
+{
+    occupy();
+    for (unsigned i = 0; i < 7; ++i) {
+        EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+    }
+    driver.fail = "cuEventRecord";
+    EXPECT_EQ(UCS_INPROGRESS, post(7, 7 * 512, 7 * 1024, 256));
+    expect_told(0, UCS_OK);
+    finish();
+    expect_told(8, UCS_OK);
+    EXPECT_EQ(0u, iface.super.queue.outstanding);
+}
+
+TEST_F(IpcBlocks, a_context_that_was_reset_takes_no_copies)
+{
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 256, 64));
+    ++driver.ctx_id;
+    finish();
+    expect_told(2, UCS_ERR_IO_ERROR);
+    EXPECT_EQ(0u, batches + singles);
+}
+
+TEST_F(IpcBlocks, random_lists_arrive)
+{
+    std::mt19937 chance(17);
+    unsigned posted = 0;
+
+    for (unsigned round = 0; round < 20; ++round) {
+        const bool is_put = chance() % 2;
+        std::vector<uint8_t> goal(gpu, gpu + sizeof(gpu));
+        uint8_t *target = is_put ? goal.data() + half : goal.data();
+        size_t from = 0, to = 0;
+
+        for (auto &byte : goal) {
+            byte = (uint8_t)chance();
+        }
+        memcpy(gpu, goal.data(), sizeof(gpu));
+        occupy();
+        for (unsigned i = 0; i < 80; ++i) {
+            const size_t length = 1 + chance() % 5000;
+
+            from += (chance() % 3 == 0) ? chance() % 500 : 0;
+            to   += (chance() % 3 == 0) ? chance() % 500 : 0;
+            memcpy(target + (is_put ? to : from),
+                   (is_put ? local + from : remote + to), length);
+            ASSERT_EQ(UCS_INPROGRESS, post(posted++, from, to, length,
+                                           is_put));
+            from += length;
+            to   += length;
+        }
+        finish();
+        expect_told(posted, UCS_OK);
+        ASSERT_EQ(0, memcmp(goal.data(), gpu, sizeof(gpu))) << round;
+    }
+}
