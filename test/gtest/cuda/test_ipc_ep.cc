@@ -6,6 +6,7 @@ extern "C" {
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 }
 
@@ -162,6 +163,53 @@ TEST_F(IpcEp, key_of_the_own_process)
 
     uct_cuda_ipc_rkey_destroy(rkey);
     uct_cuda_ipc_memh_destroy(memh);
+}
+
+static unsigned enabled;
+static bool is_reached;
+
+/* Once a key and context; and the program's to do, unless it may be */
+TEST_F(IpcEp, access_between_own_gpus)
+{
+    uct_cuda_context_t context = {};
+    uct_cuda_ipc_rkey_t rkey   = {};
+
+    driver.table.cuCtxEnablePeerAccess = [](CUcontext, unsigned) {
+        ++enabled;
+        is_reached = true;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute name,
+                                            CUdeviceptr) {
+        return is_reached && (name == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) ?
+                       CUDA_SUCCESS :
+                       CUDA_ERROR_INVALID_VALUE;
+    };
+    enabled          = 0;
+    is_reached       = false;
+    rkey.is_own      = true;
+    rkey.handle.base = (uintptr_t)gpu;
+    context.cuda     = (CUcontext)0x2000;
+    context.id       = 1;
+    EXPECT_FALSE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
+    EXPECT_EQ(0u, enabled);
+
+    iface.peer_access = true;
+    EXPECT_FALSE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
+    context.id = 2;
+    EXPECT_TRUE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
+    EXPECT_TRUE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
+    EXPECT_EQ(1u, enabled);
+
+    context.id   = 3;
+    context.cuda = driver.context;
+    EXPECT_TRUE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
+    EXPECT_EQ(1u, enabled);
+
+    /* Host memory, to the fake driver: of no context */
+    context.id       = 4;
+    rkey.handle.base = (uintptr_t)local.data();
+    EXPECT_FALSE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
 }
 
 /* Their tests change the pid alone, in a buffer that holds noise otherwise */

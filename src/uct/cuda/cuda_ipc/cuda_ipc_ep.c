@@ -20,6 +20,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_host.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_multipath.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/operation.h>
 
@@ -330,6 +331,10 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
                                    &stream);
     if (status != UCS_OK) {
         goto out_pop;
+    }
+
+    if (rkey->is_own) {
+        (void)uct_cuda_ipc_own_reach(iface, rkey, stream->context);
     }
 
     if (uct_cuda_end_is_gpu(local)) {

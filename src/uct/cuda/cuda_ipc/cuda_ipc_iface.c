@@ -8,6 +8,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,10 @@
         .offset = offsetof(uct_cuda_ipc_iface_config_t, _field) \
     }
 
-#define NUM_STOCK_FIELDS 9
-#define MAX_FIELDS       (NUM_STOCK_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
+#define NUM_PLAIN_FIELDS 10
+#define MAX_FIELDS       (NUM_PLAIN_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
 
-/* Stock's variables; the engine's follow when the module is loaded */
+/* Stock's variables, and one; the engine's follow when the module is loaded */
 static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
                  UCT_ABI_CONFIG_UINT, max_poll),
@@ -53,13 +54,18 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("ENABLE_SAME_PROCESS", "n",
                  "Accepted for compatibility; has no effect",
                  UCT_ABI_CONFIG_BOOL, enable_same_process),
+    CONFIG_FIELD("PEER_ACCESS", "auto",
+                 "Enable access between this process's GPUs for copies between "
+                 "two of its workers, where the program has not (that would "
+                 "fail afterwards); auto: in NIXL's UCX",
+                 UCT_ABI_CONFIG_ON_OFF_AUTO, peer_access),
 };
 
 
 /* The engine parses its variables itself: UCX hands their text through */
 __attribute__((constructor)) static void config_add_multipath(void)
 {
-    uct_abi_config_field_t *field = &config_fields[NUM_STOCK_FIELDS];
+    uct_abi_config_field_t *field = &config_fields[NUM_PLAIN_FIELDS];
     unsigned i;
 
     for (i = 0; (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) &&
@@ -338,6 +344,9 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
                                                           1;
     iface->enable_cache     = config->enable_cache;
     iface->enable_get_zcopy = config->enable_get_zcopy;
+    iface->peer_access      = (config->peer_access == UCT_ABI_ON_OFF_AUTO) ?
+                                      uct_cuda_ipc_own_is_nixl() :
+                                      (config->peer_access == UCT_ABI_ON);
     iface->latency          = config->latency;
     iface->overhead         = config->overhead;
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?

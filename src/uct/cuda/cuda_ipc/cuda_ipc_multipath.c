@@ -103,23 +103,26 @@ uct_cuda_ipc_multipath_start(uct_cuda_mp_engine_t *engine,
                              size_t length, bool is_put, uct_cuda_op_t *op)
 {
     const uct_cuda_ipc_rkey_t *rkey     = memory->rkey;
+    const CUdeviceptr here              = (CUdeviceptr)local;
+    const CUdeviceptr there             = rkey->handle.base + memory->offset;
     const bool is_mappable              = uct_cuda_ipc_multipath_may_map(rkey);
     const uct_cuda_end_t end            = uct_cuda_end_gpu(memory->device);
     const uct_cuda_mp_request_t request = {
         .src_end     = is_put ? end : rkey->gpu,
         .dst_end     = is_put ? rkey->gpu : end,
         .size        = length,
-        .remote      = rkey->gpu,
+        .remote      = rkey->is_own ? uct_cuda_end_none() : rkey->gpu,
         .is_mappable = is_mappable
     };
     uct_cuda_mp_memory_t buffers        = {
-        .src     = (CUdeviceptr)local, /* of the two, the peer's ... */
-        .dst     = (CUdeviceptr)local, /* ... does not matter */
+        .src     = is_put ? here : there, /* another process's ... */
+        .dst     = is_put ? there : here, /* ... does not matter */
         .map     = uct_cuda_ipc_peer_memory_map,
         .map_arg = memory
     };
 
-    if (uct_cuda_mp_op_start(engine, &request, &buffers, op) != UCS_OK) {
+    if ((rkey->is_own && !rkey->own.is_reached) ||
+        (uct_cuda_mp_op_start(engine, &request, &buffers, op) != UCS_OK)) {
         uct_cuda_ipc_peer_memory_put(memory);
         return UCS_ERR_UNSUPPORTED;
     }

@@ -365,7 +365,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
         return UCS_ERR_UNREACHABLE;
     }
 
-    rkey = malloc(sizeof(*rkey));
+    rkey = calloc(1, sizeof(*rkey));
     if (rkey == NULL) {
         return UCS_ERR_NO_MEMORY;
     }

@@ -19,10 +19,18 @@ typedef struct {
 } uct_cuda_ipc_packed_rkey_t;
 
 
+/** What has been found out of memory of this process. */
+typedef struct {
+    unsigned long long context_id; /**< From this context; 0: none yet */
+    bool               is_reached; /**< ... copies go there directly */
+} uct_cuda_ipc_own_t;
+
+
 /** Unpacked remote key. */
 typedef struct {
     uint64_t              magic;      /**< See uct_cuda_ipc_rkey_get() */
-    bool                  is_own;     /**< Memory of this process */
+    bool                  is_own;     /**< Memory of this process ... */
+    uct_cuda_ipc_own_t    own;        /**< ... for uct_cuda_ipc_own_reach() */
     uct_cuda_ipc_handle_t handle;
     unsigned              stream;     /**< Number; one GPU's transfers share
                                            one */
