@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the module offers to UCX. */
 #include <uct/abi/abi.h>
+#include <uct/cuda/cuda_cma/cuda_cma_md.h>
 #include <uct/cuda/cuda_copy/cuda_copy_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
@@ -8,5 +9,6 @@
 const uct_abi_component_t *const uct_abi_components[] = {
     &uct_cuda_copy_component,
     &uct_cuda_ipc_component,
+    &uct_cuda_cma_component,
     NULL
 };

@@ -54,6 +54,7 @@ struct uct_cuda_host_job {
     context_t           *context;
     CUdeviceptr         gpu;
     char                *host;
+    uct_cuda_host_remote_t remote; /* copy NULL: it is of this process */
     size_t              length;
     size_t              chunk;       /* bytes */
     size_t              taken;       /* bytes that threads have taken ... */
@@ -172,6 +173,22 @@ static bool take_chunk(unsigned thread, chunk_t *chunk)
     return true;
 }
 
+/* Fills a slot from host memory, or empties it */
+static ucs_status_t copy_slot(const uct_cuda_host_job_t *job, char *slot,
+                              const chunk_t *chunk)
+{
+    char *host = job->host + chunk->offset;
+
+    if (job->remote.copy != NULL) {
+        return job->remote.copy(job->remote.arg, slot, (uintptr_t)host,
+                                chunk->length, job->to_gpu);
+    }
+
+    copy_past_caches(job->to_gpu ? slot : host, job->to_gpu ? host : slot,
+                     chunk->length);
+    return UCS_OK;
+}
+
 /* Has the GPU copy a chunk, to or from the slot; with its context current */
 static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 {
@@ -183,16 +200,21 @@ static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 
     /* Locked by the thread itself, so that its pages are on the thread's NUMA
      * node. If the driver locks no memory, its own way is left. */
-    chunk->is_direct = uct_cuda_host_block_lock(&pipeline.blocks[thread],
-                                                NUM_SLOTS * MAX_CHUNK) !=
-                       UCS_OK;
+    status           = uct_cuda_host_block_lock(&pipeline.blocks[thread],
+                                                NUM_SLOTS * MAX_CHUNK);
+    chunk->is_direct = (status != UCS_OK) && (job->remote.copy == NULL);
     if (chunk->is_direct) {
         status = uct_cuda_host_copy(gpu, host, chunk->length, job->to_gpu,
                                     stream);
+    } else if (pipeline.blocks[thread].memory == NULL) {
+        return status;
     } else if (job->to_gpu) {
-        copy_past_caches(slot_of(thread, slot), host, chunk->length);
-        status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, gpu, slot_of(thread, slot),
-                               chunk->length, stream);
+        status = copy_slot(job, slot_of(thread, slot), chunk);
+        if (status == UCS_OK) {
+            status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, gpu,
+                                   slot_of(thread, slot), chunk->length,
+                                   stream);
+        }
     } else {
         status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, slot_of(thread, slot), gpu,
                                chunk->length, stream);
@@ -246,8 +268,7 @@ static ucs_status_t end_chunk(unsigned thread, unsigned slot,
                     UCT_CUDA_CALL_NOLOG(cuEventQuery, event);
     uct_cuda_ctx_pop();
     if ((status == UCS_OK) && !job->to_gpu && !chunk->is_direct) {
-        copy_past_caches(job->host + chunk->offset, slot_of(thread, slot),
-                         chunk->length);
+        status = copy_slot(job, slot_of(thread, slot), chunk);
     }
 
     return status;
@@ -544,23 +565,15 @@ static void job_append(uct_cuda_host_job_t *job)
     pthread_cond_broadcast(&pipeline.work);
 }
 
-ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
-                                          size_t length, bool to_gpu,
-                                          uct_cuda_host_job_t **job_p)
+static ucs_status_t
+job_start(CUdeviceptr gpu, void *host, size_t length, bool to_gpu,
+          const uct_cuda_host_remote_t *remote, unsigned count,
+          uct_cuda_host_job_t **job_p)
 {
     uct_cuda_host_job_t *job;
     ucs_status_t status;
-    unsigned count;
 
-    if ((length < UCT_CUDA_HOST_AWAKE_MIN_SIZE) ||
-        ((length < UCT_CUDA_HOST_THREADS_MIN_SIZE) &&
-         (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0)) ||
-        pipeline.is_foreign) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    count = max_threads();
-    if (count == 0) {
+    if (pipeline.is_foreign || (count == 0)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -582,6 +595,9 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
         job->to_gpu      = to_gpu;
         job->status      = UCS_INPROGRESS;
         job->error       = UCS_OK;
+        if (remote != NULL) {
+            job->remote = *remote;
+        }
         job_append(job);
     }
     pthread_mutex_unlock(&pipeline.lock);
@@ -593,6 +609,31 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
 
     *job_p = job;
     return UCS_OK;
+}
+
+ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
+                                          size_t length, bool to_gpu,
+                                          uct_cuda_host_job_t **job_p)
+{
+    if ((length < UCT_CUDA_HOST_AWAKE_MIN_SIZE) ||
+        ((length < UCT_CUDA_HOST_THREADS_MIN_SIZE) &&
+         (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0))) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return job_start(gpu, host, length, to_gpu, NULL, max_threads(), job_p);
+}
+
+ucs_status_t
+uct_cuda_host_pipeline_start_remote(CUdeviceptr gpu, uint64_t address,
+                                    size_t length, bool to_gpu,
+                                    const uct_cuda_host_remote_t *remote,
+                                    uct_cuda_host_job_t **job_p)
+{
+    const unsigned count = max_threads();
+
+    return job_start(gpu, (void*)(uintptr_t)address, length, to_gpu, remote,
+                     (count > 0) ? count : 1, job_p);
 }
 
 ucs_status_t uct_cuda_host_pipeline_test(const uct_cuda_host_job_t *job)

@@ -20,6 +20,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 BEGIN_C_DECLS
 
@@ -27,6 +28,15 @@ BEGIN_C_DECLS
 /** As many threads as the process may have processors (host_cpus.h), less one
  *  for the thread that waits, up to 8; none where there would be one. */
 #define UCT_CUDA_HOST_PIPELINE_AUTO (~0u)
+
+
+/** Host memory of another process: how threads get at it. */
+typedef struct {
+    /** Copy between a slot and that memory; any thread, logs errors. */
+    ucs_status_t (*copy)(void *arg, void *slot, uint64_t address,
+                         size_t length, bool to_slot);
+    void         *arg; /**< Has to stay until the copy is released */
+} uct_cuda_host_remote_t;
 
 
 /** A copy under way. */
@@ -64,8 +74,21 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
                                           uct_cuda_host_job_t **job_p);
 
 
+/**
+ * The same with host memory of another process. There is no other way for that:
+ * a copy of any size has a thread.
+ *
+ * @return Not UCS_ERR_UNSUPPORTED unless there can be no threads.
+ */
+ucs_status_t
+uct_cuda_host_pipeline_start_remote(CUdeviceptr gpu, uint64_t address,
+                                    size_t length, bool to_gpu,
+                                    const uct_cuda_host_remote_t *remote,
+                                    uct_cuda_host_job_t **job_p);
+
+
 /** @return UCS_OK: every byte is there; UCS_INPROGRESS; or the driver's error
- *          (logged). */
+ *          (logged), or that of a remote copy. */
 ucs_status_t uct_cuda_host_pipeline_test(const uct_cuda_host_job_t *job);
 
 

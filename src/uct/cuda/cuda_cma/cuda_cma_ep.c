@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Threads carry the bytes through their page-locked slots (host_pipeline.h).
+ * Host memory of another worker of this process is copied as its own is.
+ */
+#include <uct/cuda/cuda_cma/cuda_cma_ep.h>
+
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/host/host_transfer.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+#include <uct/cuda/cuda_cma/cuda_cma_md.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
+                                    const uct_abi_ep_params_t *params,
+                                    uct_ep_h *ep_p)
+{
+    uct_cuda_cma_ep_t *ep;
+    ucs_status_t status;
+
+    if (params->iface_addr == NULL) {
+        uct_cuda_error("an endpoint was asked for without an address");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memcpy(&ep->addr, params->iface_addr, sizeof(ep->addr));
+    if (!uct_cuda_ipc_is_own_process(ep->addr.process.pid,
+                                     ep->addr.process.pid_ns)) {
+        status = uct_cuda_cma_peer_get(&ep->addr, &ep->peer, NULL);
+        if (status != UCS_OK) {
+            goto err_free;
+        }
+    }
+
+    status = uct_abi_ep_init(&ep->super, iface);
+    if (status != UCS_OK) {
+        goto err_put;
+    }
+
+    *ep_p = &ep->super.super;
+    return UCS_OK;
+
+err_put:
+    if (ep->peer != NULL) {
+        uct_cuda_cma_peer_put(ep->peer);
+    }
+err_free:
+    free(ep);
+    return status;
+}
+
+void uct_cuda_cma_ep_destroy(uct_ep_h tl_ep)
+{
+    uct_cuda_cma_ep_t *ep = (uct_cuda_cma_ep_t*)tl_ep;
+
+    if (ep->peer != NULL) {
+        uct_cuda_cma_peer_put(ep->peer);
+    }
+    uct_abi_ep_cleanup(&ep->super);
+    free(ep);
+}
+
+int uct_cuda_cma_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer)
+{
+    return (peer->iface_addr != NULL) &&
+           (memcmp(&((uct_cuda_cma_ep_t*)ep)->addr, peer->iface_addr,
+                   sizeof(uct_cuda_cma_addr_t)) == 0);
+}
+
+
+static ucs_status_t job_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_host_pipeline_test(op->work);
+}
+
+static ucs_status_t job_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    uct_cuda_host_pipeline_notify(op->work, func, arg);
+    return UCS_OK;
+}
+
+static void job_release(uct_cuda_op_t *op)
+{
+    uct_cuda_host_pipeline_release(op->work);
+}
+
+static void job_done(uct_cuda_op_t *op)
+{
+    uct_cuda_cma_peer_put(op->arg);
+}
+
+static ucs_status_t
+peer_start(uct_cuda_cma_peer_t *peer, void *local, uint64_t remote_addr,
+           size_t length, bool is_put, uct_cuda_op_t *op)
+{
+    const uct_cuda_host_remote_t remote = {
+        .copy = uct_cuda_cma_peer_copy,
+        .arg  = peer
+    };
+    uct_cuda_host_job_t *job;
+    ucs_status_t status;
+
+    status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)local,
+                                                 remote_addr, length, !is_put,
+                                                 &remote, &job);
+    if (status == UCS_OK) {
+        uct_cuda_cma_peer_hold(peer);
+        op->work    = job;
+        op->test    = job_test;
+        op->notify  = job_notify;
+        op->release = job_release;
+        op->done    = job_done;
+        op->arg     = peer;
+    }
+
+    return status;
+}
+
+_Static_assert(sizeof(uct_cuda_host_transfer_t) <= UCT_CUDA_OP_STATE_SIZE,
+               "an operation has room for it");
+
+static void own_done(uct_cuda_op_t *op)
+{
+    uct_cuda_host_end(op->arg);
+}
+
+static ucs_status_t own_start(int device, void *local, uint64_t remote_addr,
+                              size_t length, bool is_put, uct_cuda_op_t *op)
+{
+    const uct_cuda_host_request_t request = {
+        .host    = (void*)(uintptr_t)remote_addr,
+        .length  = length,
+        .to_gpu  = !is_put,
+        .gpu_end = uct_cuda_end_gpu(device),
+        .gpu     = (CUdeviceptr)local
+    };
+    ucs_status_t status;
+
+    op->arg = op->state;
+    status  = uct_cuda_host_start(NULL, &request, op->arg, op);
+    if (status == UCS_OK) {
+        op->done = own_done;
+    }
+
+    return status;
+}
+
+static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
+                             size_t iovcnt, uint64_t remote_addr,
+                             uct_rkey_t uct_rkey, uct_completion_t *comp,
+                             bool is_put)
+{
+    const uct_cuda_cma_ep_t *ep     = (const uct_cuda_cma_ep_t*)tl_ep;
+    const uct_cuda_cma_rkey_t *rkey = uct_cuda_cma_rkey_get(uct_rkey);
+    uct_cuda_queue_t *queue         = uct_cuda_ep_queue(tl_ep);
+    uct_cuda_gpu_context_t context;
+    uct_cuda_stream_t *stream;
+    CUcontext local_context;
+    ucs_status_t status;
+    uct_cuda_op_t *op;
+    int device;
+
+    if ((iovcnt == 0) || (iov->length == 0)) {
+        return UCS_OK;
+    }
+
+    if ((rkey == NULL) || (iovcnt != 1) || (remote_addr < rkey->base) ||
+        (iov->length > rkey->length) ||
+        (remote_addr - rkey->base > rkey->length - iov->length)) {
+        uct_cuda_error("transfer of %zu bytes at %#lx without a key for them",
+                       iov->length, (unsigned long)remote_addr);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    uct_cuda_memory_place(iov->buffer, &device, &local_context);
+    if (device < 0) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    status = uct_cuda_gpu_context_push(local_context, device, &context);
+    if (status != UCS_OK) {
+        uct_cuda_error("no usable context on GPU %d for memory at %p", device,
+                       iov->buffer);
+        return status;
+    }
+
+    status = uct_cuda_queue_stream(queue, is_put ? 0 : 1, &stream);
+    if (status != UCS_OK) {
+        goto out_pop;
+    }
+
+    status = uct_cuda_op_get(stream, &op);
+    if (status != UCS_OK) {
+        goto out_pop;
+    }
+
+    op->comp = comp;
+    status   = (ep->peer != NULL) ?
+                       peer_start(ep->peer, iov->buffer, remote_addr,
+                                  iov->length, is_put, op) :
+                       own_start(device, iov->buffer, remote_addr, iov->length,
+                                 is_put, op);
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        goto out_pop;
+    }
+
+    status = uct_cuda_op_post(queue, op);
+
+out_pop:
+    uct_cuda_gpu_context_pop(&context);
+    return status;
+}
+
+ucs_status_t uct_cuda_cma_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp)
+{
+    return transfer(ep, iov, iovcnt, remote_addr, rkey, comp, true);
+}
+
+ucs_status_t uct_cuda_cma_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp)
+{
+    return transfer(ep, iov, iovcnt, remote_addr, rkey, comp, false);
+}

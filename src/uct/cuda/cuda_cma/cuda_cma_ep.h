@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Put and get between GPU memory of this process and host memory of a peer. */
+#ifndef UCT_CUDA_CMA_EP_H
+#define UCT_CUDA_CMA_EP_H
+
+#include <uct/abi/abi.h>
+#include <uct/cuda/cuda_cma/cuda_cma_peer.h>
+
+
+typedef struct {
+    uct_abi_ep_t        super;
+    uct_cuda_cma_addr_t addr;
+    uct_cuda_cma_peer_t *peer; /**< NULL: another worker of this process */
+} uct_cuda_cma_ep_t;
+
+
+/** @return UCS_ERR_UNREACHABLE if the peer has gone since it was asked for. */
+ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
+                                    const uct_abi_ep_params_t *params,
+                                    uct_ep_h *ep_p);
+
+void uct_cuda_cma_ep_destroy(uct_ep_h ep);
+
+int uct_cuda_cma_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer);
+
+/**
+ * UCT's put and get of one buffer in GPU memory.
+ *
+ * @return UCS_INPROGRESS (an error of uct_cuda_cma_peer_copy() is told to the
+ *         completion), UCS_OK (nothing to do), UCS_ERR_NO_RESOURCE,
+ *         UCS_ERR_INVALID_PARAM (no valid key, or out of its range),
+ *         UCS_ERR_UNSUPPORTED (local host memory), or the driver's error.
+ */
+ucs_status_t uct_cuda_cma_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp);
+
+ucs_status_t uct_cuda_cma_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp);
+
+#endif

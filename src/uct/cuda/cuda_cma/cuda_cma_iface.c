@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* UCT interface of cuda_cma: attributes, estimates and settings. */
+#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+
+#include <uct/cuda/base/host/host_cpus.h>
+#include <uct/cuda/base/host/host_limits.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_cma/cuda_cma_ep.h>
+#include <uct/cuda/cuda_cma/cuda_cma_md.h>
+#include <uct/cuda/cuda_cma/cuda_cma_peer.h>
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* What process_vm_writev() does by one thread, and by 8 (measured on an H200
+ * node: 4.4, 14.3, 16.4 GB/s by 1, 4, 8) */
+#define THREAD_BANDWIDTH 4.4e9
+#define MAX_BANDWIDTH    14e9
+
+/* Seconds: a thread is woken up, and a slot filled and emptied */
+#define OVERHEAD 10e-6
+#define LATENCY  10e-6
+
+
+#define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
+    { \
+        .name = _name, .dfl = _dfl, .doc = _doc, .type = _type, \
+        .offset = offsetof(uct_cuda_cma_iface_config_t, _field) \
+    }
+
+static uct_abi_config_field_t config_fields[] = {
+    CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
+                 UCT_ABI_CONFIG_UINT, max_poll),
+    CONFIG_FIELD("BW", "auto", "Bandwidth that UCX reckons with",
+                 UCT_ABI_CONFIG_BW, bandwidth),
+    {.type = UCT_ABI_CONFIG_END}
+};
+
+
+static double threads_bandwidth(void)
+{
+    const unsigned share     = uct_cuda_host_cpus_share();
+    const unsigned threads   = (share > 2) ? share - 1 : 1;
+    const double all_threads = threads * THREAD_BANDWIDTH;
+
+    return (all_threads < MAX_BANDWIDTH) ? all_threads : MAX_BANDWIDTH;
+}
+
+static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
+                                uct_iface_attr_t *attr)
+{
+    uct_cuda_iface_query(attr);
+
+    attr->device_addr_len  = uct_cuda_ipc_device_addr_length(NULL);
+    attr->iface_addr_len   = sizeof(uct_cuda_cma_addr_t);
+    attr->cap.flags       |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+    attr->latency.c        = LATENCY;
+    attr->latency.m        = 0;
+    attr->bandwidth.shared = ((uct_cuda_cma_iface_t*)tl_iface)->bandwidth;
+    attr->overhead         = OVERHEAD;
+    return UCS_OK;
+}
+
+/* Between a GPU here and host memory there; all else has better ways */
+static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
+                                  uct_abi_perf_attr_t *attr)
+{
+    if ((attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST) ||
+        ((attr->remote_mem_type != UCT_ABI_MEM_TYPE_HOST) &&
+         (attr->remote_mem_type != UCT_ABI_MEM_TYPE_UNKNOWN))) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    attr->bandwidth.shared  = ((uct_cuda_cma_iface_t*)tl_iface)->bandwidth;
+    attr->path_bandwidth    = attr->bandwidth;
+    attr->send_pre_overhead = OVERHEAD;
+    attr->latency.c         = LATENCY;
+    return UCS_OK;
+}
+
+static ucs_status_t get_device_address(uct_iface_h iface,
+                                       uct_device_addr_t *addr)
+{
+    uct_cuda_ipc_device_addr_t self;
+
+    uct_cuda_ipc_device_addr_self(&self, NULL);
+    memcpy(addr, &self, uct_cuda_ipc_device_addr_length(NULL));
+    return UCS_OK;
+}
+
+static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
+{
+    uct_cuda_cma_addr_t self;
+
+    uct_cuda_cma_addr_self(((uct_cuda_cma_iface_t*)iface)->number, &self);
+    memcpy(addr, &self, sizeof(self));
+    return UCS_OK;
+}
+
+/* Once a process: why is a peer's host memory out of reach? */
+static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
+{
+    static bool is_told;
+
+    if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+        uct_cuda_info("host memory of process %d is not copied directly: %s",
+                      addr->process.pid, reason);
+    }
+}
+
+static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
+{
+    const uint32_t number = ((uct_cuda_cma_iface_t*)tl_iface)->number;
+    uct_cuda_ipc_device_addr_t device, own_device;
+    uct_cuda_cma_peer_t *process;
+    uct_cuda_cma_addr_t addr;
+
+    if ((peer->dev_addr == NULL) || (peer->iface_addr == NULL)) {
+        peer->reason = "an address is missing";
+        return 0;
+    }
+
+    uct_cuda_ipc_device_addr_self(&own_device, NULL);
+    memcpy(&device, peer->dev_addr, uct_cuda_ipc_device_addr_length(NULL));
+    memcpy(&addr, peer->iface_addr, sizeof(addr));
+    if (memcmp(&device, &own_device, uct_cuda_ipc_device_addr_length(NULL)) !=
+        0) {
+        peer->reason = "different machine";
+        return 0;
+    }
+
+    if (uct_cuda_ipc_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+        peer->reason = (addr.process.iface == number) ? "same interface" : NULL;
+        return peer->reason == NULL;
+    }
+
+    if (uct_cuda_cma_peer_get(&addr, &process, &peer->reason) != UCS_OK) {
+        tell_once(&addr, peer->reason);
+        return 0;
+    }
+
+    uct_cuda_cma_peer_put(process);
+    return 1;
+}
+
+static void iface_close(uct_iface_h tl_iface)
+{
+    uct_cuda_iface_cleanup((uct_cuda_iface_t*)tl_iface);
+    free(tl_iface);
+}
+
+static const uct_abi_iface_ops_t iface_ops = {
+    UCT_CUDA_IFACE_OPS,
+    .ep_put_zcopy             = uct_cuda_cma_ep_put_zcopy,
+    .ep_get_zcopy             = uct_cuda_cma_ep_get_zcopy,
+    .ep_create                = uct_cuda_cma_ep_create,
+    .ep_destroy               = uct_cuda_cma_ep_destroy,
+    .ep_is_connected          = uct_cuda_cma_ep_is_connected,
+    .iface_close              = iface_close,
+    .iface_query              = iface_query,
+    .iface_get_device_address = get_device_address,
+    .iface_get_address        = get_address,
+    .iface_is_reachable       = is_reachable,
+    .estimate_perf            = estimate_perf
+};
+
+static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
+                               const uct_iface_params_t *params,
+                               const uct_abi_iface_config_t *tl_config,
+                               uct_abi_iface_t **iface_p)
+{
+    const uct_cuda_cma_iface_config_t *config =
+            (const uct_cuda_cma_iface_config_t*)tl_config;
+    uct_cuda_cma_iface_t *iface;
+    ucs_status_t status;
+
+    iface = calloc(1, sizeof(*iface));
+    if (iface == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    iface->number    = uct_cuda_ipc_iface_number();
+    iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
+                               threads_bandwidth() :
+                               config->bandwidth;
+
+    status = uct_cuda_iface_init(&iface->super, &iface_ops, md, worker, params,
+                                 tl_config, config->max_poll, UINT_MAX);
+    if (status != UCS_OK) {
+        free(iface);
+        return status;
+    }
+
+    *iface_p = &iface->super.super;
+    return UCS_OK;
+}
+
+static ucs_status_t query_devices(uct_abi_md_t *md,
+                                  uct_abi_tl_device_t **devices_p,
+                                  unsigned *num_devices_p)
+{
+    if (!uct_cuda_cma_md_is_on(md)) {
+        *devices_p     = NULL;
+        *num_devices_p = 0;
+        return UCS_OK;
+    }
+
+    return uct_cuda_query_devices(UCT_DEVICE_TYPE_SHM, devices_p,
+                                  num_devices_p);
+}
+
+const uct_abi_tl_t uct_cuda_cma_tl = {
+    .name = "cuda_cma",
+    .config = {
+        .name   = "cuda_cma transport",
+        .prefix = "CUDA_CMA_",
+        .fields = config_fields,
+        .size   = sizeof(uct_cuda_cma_iface_config_t)
+    },
+    .query_devices = query_devices,
+    .iface_open    = iface_open
+};

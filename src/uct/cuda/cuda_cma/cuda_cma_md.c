@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys of host memory: where it is, which is all that the kernel wants. */
+#include <uct/cuda/cuda_cma/cuda_cma_md.h>
+
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* "ucxmpcm", then the layout's version; and of a key in memory */
+#define PACKED_MAGIC   UINT64_C(0x7563786d70636d01)
+#define UNPACKED_MAGIC UINT64_C(0x7563786d70636dff)
+
+
+typedef struct {
+    int enable; /* uct_abi_on_off_auto_t */
+} md_config_t;
+
+typedef struct {
+    uct_abi_md_t super;
+    bool         is_on;
+} md_t;
+
+/* What a key says on the wire, and a memory handle */
+typedef struct {
+    uint64_t magic;
+    uint64_t base;
+    uint64_t length;
+} packed_rkey_t;
+
+static const uct_abi_config_field_t md_config_fields[] = {
+    {.name   = "ENABLE",
+     .dfl    = "auto",
+     .doc    = "Reach other processes' host memory from this one's GPUs, by "
+               "cross-memory attach; auto: in NIXL's UCX",
+     .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
+     .offset = offsetof(md_config_t, enable)},
+    {.type = UCT_ABI_CONFIG_END}
+};
+
+
+bool uct_cuda_cma_md_is_on(const uct_abi_md_t *md)
+{
+    return ((const md_t*)md)->is_on;
+}
+
+static void md_close(uct_abi_md_t *md)
+{
+    free(md);
+}
+
+static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
+{
+    attr->flags            = UCT_ABI_MD_FLAG_REG | UCT_ABI_MD_FLAG_NEED_RKEY;
+    attr->max_reg          = SIZE_MAX;
+    attr->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
+
+    /* Local GPU memory comes as it is */
+    attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+    attr->cache_mem_types  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
+    attr->rkey_packed_size = sizeof(packed_rkey_t);
+    return UCS_OK;
+}
+
+static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
+                            const uct_abi_mem_reg_params_t *params,
+                            uct_mem_h *memh_p)
+{
+    packed_rkey_t *memh = malloc(sizeof(*memh));
+
+    if (memh == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memh->magic  = PACKED_MAGIC;
+    memh->base   = (uintptr_t)address;
+    memh->length = length;
+    *memh_p      = memh;
+    return UCS_OK;
+}
+
+static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
+                              uct_completion_t *comp)
+{
+    free(memh);
+    uct_abi_completion_update(comp, 1, UCS_OK);
+    return UCS_OK;
+}
+
+static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
+                              size_t length, unsigned flags, void *buffer)
+{
+    memcpy(buffer, memh, sizeof(packed_rkey_t));
+    return UCS_OK;
+}
+
+static const uct_abi_md_ops_t md_ops = {
+    .close     = md_close,
+    .query     = md_query,
+    .mem_reg   = mem_reg,
+    .mem_dereg = mem_dereg,
+    .mkey_pack = mkey_pack
+};
+
+static ucs_status_t md_open(const uct_abi_component_t *component,
+                            const char *md_name, const void *tl_config,
+                            uct_abi_md_t **md_p)
+{
+    const md_config_t *config = tl_config;
+    md_t *md;
+
+    md = calloc(1, sizeof(*md));
+    if (md == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    md->is_on     = (config->enable == UCT_ABI_ON_OFF_AUTO) ?
+                            uct_cuda_ipc_own_is_nixl() :
+                            (config->enable == UCT_ABI_ON);
+    md->super.ops = &md_ops;
+    *md_p         = &md->super;
+    return UCS_OK;
+}
+
+static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
+                                const void *buffer, ucs_sys_device_t sys_dev,
+                                uct_rkey_t *rkey_p, void **handle_p)
+{
+    uct_cuda_cma_rkey_t *rkey;
+    packed_rkey_t packed;
+
+    memcpy(&packed, buffer, sizeof(packed));
+    if (packed.magic != PACKED_MAGIC) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    rkey = malloc(sizeof(*rkey));
+    if (rkey == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    rkey->magic  = UNPACKED_MAGIC;
+    rkey->base   = packed.base;
+    rkey->length = packed.length;
+    *rkey_p      = (uintptr_t)rkey;
+    *handle_p    = NULL;
+    return UCS_OK;
+}
+
+const uct_cuda_cma_rkey_t *uct_cuda_cma_rkey_get(uct_rkey_t uct_rkey)
+{
+    const uct_cuda_cma_rkey_t *rkey = (const uct_cuda_cma_rkey_t*)uct_rkey;
+
+    return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
+            ((uct_rkey % __alignof__(*rkey)) == 0) &&
+            (rkey->magic == UNPACKED_MAGIC)) ?
+                   rkey :
+                   NULL;
+}
+
+static ucs_status_t rkey_release(const uct_abi_component_t *component,
+                                 uct_rkey_t uct_rkey, void *handle)
+{
+    uct_cuda_cma_rkey_t *rkey =
+            (uct_cuda_cma_rkey_t*)uct_cuda_cma_rkey_get(uct_rkey);
+
+    if (rkey == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    rkey->magic = 0;
+    free(rkey);
+    return UCS_OK;
+}
+
+const uct_abi_component_t uct_cuda_cma_component = {
+    .name = "cuda_cma",
+    .config = {
+        .name   = "Cuda-CMA memory domain",
+        .prefix = "CUDA_CMA_",
+        .fields = md_config_fields,
+        .size   = sizeof(md_config_t)
+    },
+    .tl           = &uct_cuda_cma_tl,
+    .is_available = uct_cuda_is_available,
+    .md_open      = md_open,
+    .rkey_unpack  = rkey_unpack,
+    .rkey_release = rkey_release
+};

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Another process's memory: who it is, what is copied, and what is not. */
+extern "C" {
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_cma/cuda_cma_peer.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+class CmaPeer : public ::testing::Test
+{
+protected:
+    struct Shared {
+        uct_cuda_cma_addr_t addr;
+        volatile int        is_ready;
+    };
+
+    static constexpr size_t size = 1ul << 20;
+    uint8_t                 *memory; /* private: the child has its own */
+    Shared                  *shared;
+    pid_t                   child = -1;
+    uct_cuda_cma_peer_t     *peer = nullptr;
+
+    static void *map(size_t length, int flags)
+    {
+        return mmap(NULL, length, PROT_READ | PROT_WRITE,
+                    MAP_ANONYMOUS | flags, -1, 0);
+    }
+
+    void SetUp() override
+    {
+        uct_cuda_cma_addr_t ours;
+
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        memory = (uint8_t*)map(size, MAP_PRIVATE);
+        shared = (Shared*)map(sizeof(*shared), MAP_SHARED);
+        memset(memory, 'p', size);
+        uct_cuda_cma_addr_self(1, &ours);
+        child = fork();
+        if (child == 0) {
+            memset(memory, 'c', size);
+            uct_cuda_cma_addr_self(2, &shared->addr);
+            shared->is_ready = 1;
+            for (;;) {
+                pause();
+            }
+        }
+        while (!shared->is_ready) {
+            usleep(100);
+        }
+    }
+
+    void TearDown() override
+    {
+        if (peer != nullptr) {
+            uct_cuda_cma_peer_put(peer);
+        }
+        end_child();
+        munmap(memory, size);
+        munmap(shared, sizeof(*shared));
+    }
+
+    void end_child()
+    {
+        if (child > 0) {
+            kill(child, SIGKILL);
+            waitpid(child, NULL, 0);
+            child = -1;
+        }
+    }
+
+    const char *obstacle()
+    {
+        const char *reason = nullptr;
+
+        return (uct_cuda_cma_peer_get(&shared->addr, &peer, &reason) ==
+                UCS_OK) ? nullptr : reason;
+    }
+
+    ucs_status_t copy(uint8_t *local, size_t offset, size_t length, bool to)
+    {
+        return uct_cuda_cma_peer_copy(peer, local, (uintptr_t)memory + offset,
+                                      length, to);
+    }
+};
+
+TEST_F(CmaPeer, memory_is_read_and_written)
+{
+    std::vector<uint8_t> local(size, 'l');
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    EXPECT_EQ(UCS_OK, copy(local.data(), 100, 5000, false));
+    local.assign(size, 'x');
+    EXPECT_EQ(UCS_OK, copy(local.data(), 0, size, true));
+    EXPECT_EQ('c', local[99]);
+    EXPECT_EQ('l', local[100]);
+    EXPECT_EQ('l', local[5099]);
+    EXPECT_EQ('c', local[5100]);
+    EXPECT_EQ('p', memory[100]);
+}
+
+TEST_F(CmaPeer, memory_that_is_not_there_is_told)
+{
+    uint8_t local[16];
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_cuda_cma_peer_copy(peer, local, 64, sizeof(local), true));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_cuda_cma_peer_copy(peer, local, 64, sizeof(local), false));
+}
+
+/* Also while nobody has waited for it, so that its number is still taken */
+TEST_F(CmaPeer, nothing_is_written_once_it_is_gone)
+{
+    uint8_t local[16] = {};
+    siginfo_t info;
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    kill(child, SIGKILL);
+    ASSERT_EQ(0, waitid(P_PID, child, &info, WEXITED | WNOWAIT));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, copy(local, 0, sizeof(local), false));
+    end_child();
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, copy(local, 0, sizeof(local), true));
+    EXPECT_STREQ("there is no such process", obstacle());
+}
+
+/* What has the number of one that is gone: a child has its parent's word at the
+ * same place, and is told by the time; another program by the word */
+TEST_F(CmaPeer, a_number_that_is_anothers_by_now)
+{
+    const uct_cuda_cma_addr_t addr = shared->addr;
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+    uct_cuda_cma_peer_put(peer);
+    peer = nullptr;
+
+    ++shared->addr.start_time;
+    EXPECT_STREQ("the process is gone, or not to be seen", obstacle());
+    shared->addr = addr;
+    ++shared->addr.number;
+    EXPECT_STREQ("it is another process", obstacle());
+    shared->addr = addr;
+    ++shared->addr.process.pid_ns;
+    EXPECT_STREQ("another pid namespace", obstacle());
+    shared->addr = addr;
+    EXPECT_EQ(nullptr, obstacle());
+}
+
+TEST_F(CmaPeer, where_the_kernel_refuses_it_is_out_of_reach)
+{
+    shared->addr.place = 64; /* as if: nothing can be read there */
+    EXPECT_EQ(0, strncmp("the kernel does not let", obstacle(), 23));
+}
