@@ -149,8 +149,7 @@ class Agent:
         if request == 'card':
             return self.card()
         if request == 'write':
-            kind, data = arguments
-            return self.memory[kind].write(data)
+            return self.memory[arguments[0]].write(*arguments[1:])
         if request == 'read':
             return self.memory[arguments[0]].read()
         if request == 'connect':

@@ -48,6 +48,11 @@ release_takes() {
     grep -q 'Transport: cuda_copy' <<< "$output" &&
         grep -q 'Transport: cuda_ipc' <<< "$output" ||
         { say "cuda_copy or cuda_ipc is missing in ucx_info -d"; return 1; }
+    # Its keys are of host memory, which is no matter of this UCX's programs
+    if grep 'Transport: cuda_cma' <<< "$output"; then
+        say "cuda_cma is offered without being asked for"
+        return 1
+    fi
     if grep -E ' (WARN|ERROR) ' <<< "$output"; then
         say "ucx_info complains"
         return 1
@@ -57,15 +62,19 @@ release_takes() {
 
 # nixl_check [--stock] ARGUMENTS...: test/nixl/check with NIXL's wheel, which
 # carries its own UCX 1.23 under hashed names
-nixl_check() {
-    local numpy=$ucx_mp_deps/numpy stock=()
+nixl_check() { nixl_run check "$@"; }
+
+# nixl_run PROGRAM [--stock] ARGUMENTS...: the same with any of test/nixl
+nixl_run() {
+    local numpy=$ucx_mp_deps/numpy stock=() program=$1
+    shift
     [ "$1" != --stock ] || { stock=(--stock); shift; }
     wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12 1.5.1"; return; }
     wheel_folder numpy numpy || { skip "no numpy"; return; }
     PYTHONPATH=$ucx_mp_deps/nixl:$numpy:${PYTHONPATH-} \
         passing_on '^all right$' \
         "$ucx_mp_prefix/bin/ucx_mp_run" "${stock[@]}" --emulate hgx-h200 \
-        "$ucx_mp_top/test/nixl/check" "$@"
+        "$ucx_mp_top/test/nixl/$program" "$@"
 }
 
 # The room's own tests once more, in every UCX that has been unpacked by now

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # NIXL's agents on an emulated node: which memory goes to which, by what.
-# nixl_check is in 35-releases.sh.
+# nixl_check and nixl_run are in 35-releases.sh.
 
 # nixl_enabled ARGUMENTS...: as a notebook has it, by ucx_mp.enable() alone
 nixl_enabled() {
@@ -10,6 +10,29 @@ nixl_enabled() {
     nixl_check --stock --enable "$@"
 }
 
+# host_lanes ENABLE: the lanes that an MPI's UCX chooses, a line each
+host_lanes() {
+    UCX_CUDA_CMA_ENABLE=$1 UCX_LOG_LEVEL=info \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
+        "$programs/ucx_mp_bw" --sizes 4M:4M H H 2>&1 |
+        grep -aoE 'ep_cfg\[.*' | sort -u
+}
+
+# An MPI's host messages have the lanes that they have with cuda_cma off; turned
+# on, it would be one of them
+mpi_host_lanes() {
+    local mpirun programs lanes
+    mpi_tools distribution || return
+    lanes=$(host_lanes auto)
+    say "$lanes"
+    grep -q cma/memory <<< "$lanes" && [ "$lanes" = "$(host_lanes n)" ] ||
+        { say "other lanes with UCX_CUDA_CMA_ENABLE=n"; return 1; }
+    grep -q cuda_cma <<< "$(host_lanes y)" ||
+        { say "none of cuda_cma with UCX_CUDA_CMA_ENABLE=y"; return 1; }
+}
+
+step mpi-host-lanes full 60 mpi_host_lanes \
+     "an MPI's host messages keep their lanes, whatever NIXL has"
 step nixl-enable full 60 "nixl_enabled --transport cuda_ipc VwV PwV" \
      "NIXL with ucx_mp.enable(), without the launcher"
 step nixl-host full 120 "nixl_check --transport cuda_ipc PwV HwV PrV HrV" \
@@ -19,3 +42,7 @@ step nixl-peer-host full 120 "nixl_check --transport cuda_cma VwH VrP" \
 step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
                          HwV PrV HrV" \
      "two NIXL agents in one process"
+step nixl-random full 120 "nixl_run random --count 1000 --renew 500" \
+     "1,000 random transfers between NIXL agents that come and go"
+step nixl-death full 60 "nixl_run random --death" \
+     "a NIXL agent whose process is killed with a transfer under way"
