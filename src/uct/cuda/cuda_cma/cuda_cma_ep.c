@@ -168,6 +168,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     uct_cuda_stream_t *stream;
     CUcontext local_context;
     ucs_status_t status;
+    uct_cuda_end_t local;
     uct_cuda_op_t *op;
     int device;
 
@@ -183,11 +184,12 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    uct_cuda_memory_place(iov->buffer, &device, &local_context);
-    if (device < 0) {
+    uct_cuda_memory_place(iov->buffer, &local, &local_context);
+    if (!uct_cuda_end_is_gpu(local)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
+    device = uct_cuda_end_device(local);
     status = uct_cuda_gpu_context_push(local_context, device, &context);
     if (status != UCS_OK) {
         uct_cuda_error("no usable context on GPU %d for memory at %p", device,

@@ -13,18 +13,20 @@
 static bool reach(const uct_cuda_ipc_iface_t *iface, CUdeviceptr memory,
                   CUcontext context)
 {
+    uct_cuda_end_t end;
     CUcontext owner;
-    int device;
+    char name[16];
 
     /* Memory of no context has its own access rights */
-    uct_cuda_memory_place((void*)memory, &device, &owner);
+    uct_cuda_memory_place((void*)memory, &end, &owner);
     if (owner == NULL) {
         return false;
     }
 
     if (iface->peer_access && (owner != context) &&
         (UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, owner, 0) == UCS_OK)) {
-        uct_cuda_debug("enabled access to memory of GPU %d", device);
+        uct_cuda_debug("enabled access to memory of %s",
+                       uct_cuda_end_str(end, name, sizeof(name)));
     }
 
     return uct_cuda_ctx_has_peer(context, memory);
