@@ -254,6 +254,10 @@ TEST_F(CollPage, what_is_no_page_is_not_opened)
     fclose(file);
     ASSERT_EQ(0, truncate(zeros.c_str(), st.st_size));
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
+
+    /* one that is too short, and would end the process when it is read */
+    ASSERT_EQ(0, truncate(zeros.c_str(), 0));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
     unlink(zeros.c_str());
 }
 

@@ -263,16 +263,13 @@ uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
     };
     const uct_cuda_coll_post_t *posts = page->shared->ranks[rank].posts;
     const uct_cuda_coll_post_t *line  = &posts[sequence % 2];
-    uint64_t posted;
 
-    posted = __atomic_load_n(&line->sequence, __ATOMIC_ACQUIRE);
-    if (posted == sequence) {
+    if (__atomic_load_n(&line->sequence, __ATOMIC_ACQUIRE) == sequence) {
         return line;
     }
 
-    return ((posted > sequence) ||
-            (__atomic_load_n(&posts[(sequence + 1) % 2].sequence,
-                             __ATOMIC_ACQUIRE) > sequence)) ? &passed : NULL;
+    return (__atomic_load_n(&posts[(sequence + 1) % 2].sequence,
+                            __ATOMIC_ACQUIRE) > sequence) ? &passed : NULL;
 }
 
 void uct_cuda_coll_page_reach(uct_cuda_coll_page_t *page,
