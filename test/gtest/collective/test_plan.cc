@@ -323,6 +323,84 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
     }
 }
 
+/* What a rank hands on along a tree: its own and what its children do, from
+ * left to right in the order of ranks */
+static uint32_t sum_of(const uct_cuda_coll_tree_t &tree, unsigned rank,
+                       const std::vector<std::vector<uint32_t>> &inputs,
+                       size_t element)
+{
+    bool is_first = true;
+    uint32_t sum  = 0;
+
+    for (unsigned peer = 0; peer < inputs.size(); ++peer) {
+        if ((peer != rank) &&
+            ((tree.in[peer] != rank) || (peer == tree.root))) {
+            continue;
+        }
+
+        uint32_t value = (peer == rank) ?
+                                 inputs[rank][element] :
+                                 sum_of(tree, peer, inputs, element);
+        sum      = is_first ? value : add(sum, value);
+        is_first = false;
+    }
+
+    return sum;
+}
+
+TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
+{
+    const uct_cuda_topo_t mist = two_sockets(72e9, 72e9, 41e9);
+    const uct_cuda_topo_t cube = dgx1();
+
+    for (int i = 0; i < 24; ++i) {
+        const uct_cuda_topo_t &topo     = (i % 2) ? mist : cube;
+        uct_cuda_coll_request_t request = request_of(
+                topo, topo.num_gpus, 2000 + m_random() % 3000, 4,
+                UCT_CUDA_COLL_AUTO, UCT_CUDA_COLL_AUTO, m_random() % 2);
+        uct_cuda_coll_choice_t choice   = {};
+        const uct_cuda_coll_ranks_t ranks = {
+            &topo, request.num_ranks, request.gpus,
+            uct_cuda_coll_model_builtin.memory
+        };
+        uct_cuda_coll_trees_t trees;
+        unsigned tree = 0;
+        Plan plan;
+
+        choice.chunks = 1 + m_random() % 4;
+        choice.slices = 1 + m_random() % 2;
+        choice.depth  = 2;
+        choice.kernels = m_random() % 2;
+        if (i % 3 == 2) {
+            choice.algorithm = UCT_CUDA_COLL_RING;
+            ASSERT_TRUE(uct_cuda_coll_trees_ring(&ranks, &trees));
+        } else {
+            choice.algorithm = UCT_CUDA_COLL_HIERARCHICAL;
+            ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, choice.slices,
+                                                 choice.depth, &trees));
+        }
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_make_allreduce(&request, &choice,
+                                                       &plan.plan));
+        Machine machine(plan.plan, m_random);
+        machine.run();
+
+        /* Slices follow each other as their trees do */
+        const std::vector<uint32_t> &result =
+                machine.memory(0, UCT_CUDA_COLL_RECV);
+        for (size_t e = 0; e < result.size(); ++e) {
+            while ((tree < trees.count) &&
+                   (sum_of(trees.trees[tree], trees.trees[tree].root,
+                           machine.inputs, e) != result[e])) {
+                ++tree;
+            }
+            ASSERT_LT(tree, trees.count) << "element " << e;
+        }
+        for (unsigned rank = 1; rank < request.num_ranks; ++rank) {
+            ASSERT_EQ(result, machine.memory(rank, UCT_CUDA_COLL_RECV));
+        }
+    }
+}
+
 /* Every wait is needed, and each that is left out is seen */
 TEST_F(CollPlan, a_wait_left_out_is_seen)
 {
