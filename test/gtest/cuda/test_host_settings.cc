@@ -43,6 +43,8 @@ protected:
                 *(size_t*)value = UCT_ABI_MEMUNITS_AUTO;
             } else if (strcmp(name, "ENABLE_MNNVL") == 0) {
                 *(int*)value = UCT_ABI_NO;
+            } else if (config.fields[i].type == UCT_ABI_CONFIG_STRING) {
+                *(const char**)value = config.fields[i].dfl;
             }
         }
         EXPECT_EQ(UCS_OK,
