@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_COLUMNS ((uint64_t)1 << 31)
-#define MAX_ROWS    ((uint64_t)1 << 31)
+#define MAX_SIZE    ((uint64_t)1 << 40)
+#define MAX_COLUMNS ((uint64_t)1 << 30)              /* a rank: MPI's counts */
+#define MAX_ROWS    ((uint64_t)65535 * JACOBI_STRIP) /* ... a grid's height */
+#define MAX_POINTS  ((uint64_t)1 << 40)              /* ... */
 
 static const char usage[] =
     "Usage: mpirun -n RANKS jacobi [options]\n"
@@ -74,7 +76,8 @@ static uint64_t number(const char *text, int units)
                                                                           0;
         end  += (shift > 0);
     }
-    return ((*end != '\0') || (value > (1ull << 40))) ? 0 : (value << shift);
+    return ((*end != '\0') || (value > (MAX_SIZE >> shift))) ?
+           0 : (value << shift);
 }
 
 /* "64x128" */
@@ -113,7 +116,7 @@ static int set_number(int *value_p, const char *name, const char *text,
 static int fits(jacobi_options_t *opts, uint64_t row_size, int rows,
                 int rank, int num_ranks)
 {
-    uint64_t grid[2];
+    uint64_t grid[2], own_rows, own_columns;
 
     if (num_ranks < 2) {
         return complain(rank, "one rank has no neighbour to exchange rows "
@@ -151,14 +154,20 @@ static int fits(jacobi_options_t *opts, uint64_t row_size, int rows,
                         (unsigned long long)opts->columns, opts->grid[0],
                         opts->grid[1]);
     }
-    if (opts->columns / grid[1] % 4 != 0) {
+
+    own_rows    = opts->rows / grid[0];
+    own_columns = opts->columns / grid[1];
+    if (own_columns % 4 != 0) {
         return complain(rank, "--domain: %llu columns a rank are no multiple "
-                        "of 4",
-                        (unsigned long long)(opts->columns / grid[1]));
+                        "of 4", (unsigned long long)own_columns);
     }
-    if ((opts->columns / grid[1] > MAX_COLUMNS) || (opts->rows > MAX_ROWS)) {
-        return complain(rank, "a rank has at most 2^31 columns, the field at "
-                        "most 2^31 rows");
+    if ((own_columns > MAX_COLUMNS) || (own_rows > MAX_ROWS) ||
+        (own_columns * own_rows > MAX_POINTS)) {
+        return complain(rank, "%llu rows of %llu columns a rank are too many: "
+                        "at most %llu rows, 2^30 columns, 2^40 points",
+                        (unsigned long long)own_rows,
+                        (unsigned long long)own_columns,
+                        (unsigned long long)MAX_ROWS);
     }
     return 1;
 }

@@ -21,7 +21,10 @@ static FILE *open_file(const char *option, const char *path)
 
 static void close_file(const char *option, const char *path, FILE *file)
 {
-    if ((ferror(file) != 0) | (fclose(file) != 0)) {
+    int failed = ferror(file);
+
+    failed |= fclose(file);
+    if (failed) {
         jacobi_die("%s: %s was not written whole: %s", option, path,
                    strerror(errno));
     }
