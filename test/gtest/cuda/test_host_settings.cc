@@ -41,6 +41,8 @@ protected:
                 *(unsigned long*)value = UCT_ABI_ULUNITS_AUTO;
             } else if (strcmp(name, "CACHE_MAX_SIZE") == 0) {
                 *(size_t*)value = UCT_ABI_MEMUNITS_AUTO;
+            } else if (config.fields[i].type == UCT_ABI_CONFIG_STRING) {
+                *(const char**)value = config.fields[i].dfl;
             } else if (strcmp(name, "ENABLE_MNNVL") == 0) {
                 *(int*)value = UCT_ABI_NO;
             } else if (config.fields[i].type == UCT_ABI_CONFIG_STRING) {

@@ -131,7 +131,13 @@ TEST_F(test_draw, triangle)
     nvlinks(0, 1, 2);
     nvlinks(1, 2, 2);
     nvlinks(0, 2, 2);
+    for (int i = 0; i < 3; ++i) {
+        m_wiring.gpus[i].uuid[15] = (uint8_t)(i + 1);
+    }
     draw();
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(i + 1, m_topo.gpus[i].uuid[15]);
+    }
     EXPECT_NEAR(48, gbps(0, 1), .1);
     EXPECT_NEAR(48, gbps(2, 0), .1);
     EXPECT_TRUE(limits(m_topo.links[0][1]).empty());
