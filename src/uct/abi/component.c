@@ -268,7 +268,8 @@ uct_abi_component_emit(const uct_abi_host_t *host,
         UCT_ABI_COMPONENT_SET(rkey_unpack, uct_abi_component_rkey_unpack_19);
     }
 
-    if (desc->rkey_ptr == NULL) {
+    /* Up to 1.20 ucp_rkey_ptr() does not look at the domain's flags */
+    if ((desc->rkey_ptr == NULL) || (release->minor < 21)) {
         UCT_ABI_COMPONENT_SET(rkey_ptr, uct_abi_unsupported);
     } else {
         UCT_ABI_COMPONENT_SET(rkey_ptr, uct_abi_component_rkey_ptr);
