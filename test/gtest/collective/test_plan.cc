@@ -612,7 +612,14 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
     const uct_cuda_coll_ranks_t ranks = {&topo, 4, gpus, 750e9};
     uct_cuda_coll_trees_t trees;
 
+    /* Nothing of what was there before is left */
+    memset((void*)&trees, 0xff, sizeof(trees));
+    ASSERT_TRUE(uct_cuda_coll_trees_ring(&ranks, &trees));
+    EXPECT_FALSE(trees.in_turn);
+
+    memset((void*)&trees, 0xff, sizeof(trees));
     ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, 2, 2, &trees));
+    EXPECT_FALSE(trees.in_turn);
     ASSERT_EQ(8u, trees.count);
     for (unsigned t = 0; t < trees.count; ++t) {
         unsigned in = 0, out = 0;
@@ -776,5 +783,36 @@ TEST_F(CollPlan, nonsense_is_refused)
     REFUSED(UCS_ERR_INVALID_PARAM, gpus[3], -1);
     REFUSED(UCS_ERR_UNSUPPORTED, topo, &strangers);
     REFUSED(UCS_ERR_NO_RESOURCE, max_scratch, 16);
+    REFUSED(UCS_ERR_INVALID_PARAM, multipath, 2);
 #undef REFUSED
+
+    const struct {
+        ucs_status_t status;
+        int          algorithm;
+        unsigned     chunks, slices, depth;
+    } choices[] = {
+        {UCS_OK, UCT_CUDA_COLL_HIERARCHICAL, 1, 1, 1},
+        {UCS_OK, UCT_CUDA_COLL_ONE_KERNEL, 1, 0, 0},
+        {UCS_ERR_INVALID_PARAM, UCT_CUDA_COLL_FLAT, 0, 0, 0},
+        {UCS_ERR_INVALID_PARAM, UCT_CUDA_COLL_FLAT, 1000, 0, 0},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_HIERARCHICAL, 1, 0, 2},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_HIERARCHICAL, 1, 17, 2},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_HIERARCHICAL, 1, 1, 0},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_ALGORITHM_LAST, 1, 0, 0}
+    };
+    for (const auto &c : choices) {
+        uct_cuda_coll_choice_t choice = {};
+        Plan made;
+
+        choice.algorithm = (uct_cuda_coll_algorithm_t)c.algorithm;
+        choice.chunks    = c.chunks;
+        choice.slices    = c.slices;
+        choice.depth     = c.depth;
+        EXPECT_EQ(c.status,
+                  uct_cuda_coll_make_allreduce(&good, &choice, &made.plan))
+                << c.algorithm << " " << c.chunks;
+        if (c.status == UCS_OK) {
+            EXPECT_EQ("", made.check());
+        }
+    }
 }

@@ -199,7 +199,10 @@ static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
 {
     ucs_status_t status;
 
-    status = uct_cuda_coll_emit(&planner->data, trees, choice->kernels,
+    status = uct_cuda_coll_emit(&planner->data, trees,
+                                choice->kernels ||
+                                        (choice->algorithm ==
+                                         UCT_CUDA_COLL_ONE_KERNEL),
                                 choice->chunks, planner->scratch, plan);
     if ((status == UCS_OK) && choice->multipath) {
         mark_multipath(planner, plan);
@@ -220,6 +223,10 @@ ucs_status_t uct_cuda_coll_make_allreduce(const request_t *request,
     status = init(&planner, request);
     if (status != UCS_OK) {
         return status;
+    }
+
+    if ((choice->chunks == 0) || (choice->chunks > UCT_CUDA_COLL_MAX_CHUNKS)) {
+        return UCS_ERR_INVALID_PARAM;
     }
 
     if (!make_trees(&planner, choice, &trees)) {

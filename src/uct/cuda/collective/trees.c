@@ -260,11 +260,11 @@ static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
                       trees_t *best)
 {
     unsigned t, round, hops;
-    trees_t next;
+    trees_t next = {
+        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .count = count
+    };
     pack_t pack;
 
-    next.algorithm = UCT_CUDA_COLL_HIERARCHICAL;
-    next.count     = count;
     init(&pack, ranks, next.count);
     init_worst(&pack);
     pack.start = start;
@@ -393,6 +393,7 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, trees_t *trees)
     tries = 10000;
     close_ring(ranks, best, 1, ring, 1, &tries);
     trees->algorithm = UCT_CUDA_COLL_RING;
+    trees->in_turn   = false;
     trees->count     = 2 * num_ranks;
     for (i = 0; i < num_ranks; ++i) {
         root = ring[i];
