@@ -124,7 +124,7 @@ allreduce_faults() {
         "$mpi_run" --emulate beluga "$mpirun" --oversubscribe \
             --enable-recovery -n 3 "$programs/ucx_mp_allreduce_checked" \
             --fault die > "$log" 2>&1
-    [ "$(grep -c 'the process of rank 1 has ended' "$log")" -eq 2 ] ||
+    [ "$(grep -c 'the process of rank [01] has ended' "$log")" -eq 2 ] ||
         { tail -n 20 "$log"; return 1; }
 }
 
