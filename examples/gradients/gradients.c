@@ -6,9 +6,11 @@
  * all ranks by MPI_Allreduce of GPU memory.
  *
  * The all-reduces are real, and timed; the GPU's arithmetic is not run. When a
- * gradient is ready follows from the model's file and the GPU's speed, and the step's
- * end from both: an all-reduce starts when the one before is done and a gradient
- * is there, and takes along all others that are there, up to the threshold.
+ * gradient is ready follows from the model's file and the GPU's speed, and the
+ * step's end from both: an all-reduce starts when the one before is done and
+ * its bucket is complete. A bucket is either filled up to the threshold, in the
+ * order of the gradients, or has what is there when the all-reduce before is
+ * done.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -44,18 +46,23 @@ typedef struct {
     double seconds;
 } step_t;
 
-enum { MPI, STAGED, NONE };
+enum { MPI, STAGED, FORMULA, NONE };
+enum { WHOLE, READY };
 
-static const char *const ways[] = {"mpi", "staged", "none", NULL};
+static const char *const ways[] = {"mpi", "staged", "formula", "none",
+                                   NULL};
+
+static const char *const fills[] = {"whole", "ready", NULL};
 
 static struct {
     const char *model;
-    int        way, check;
+    int        way, fill, check;
     size_t     fusion, batch, scale, steps, warmup;
     double     tflops, images; /* images: 0, as tflops says */
+    double     gbps;
     const char *json;
 } opts = {
-        "resnet50", MPI, 0, 64 << 20, 32, 1, 5, 2, 7, 0, NULL};
+        "resnet50", MPI, WHOLE, 0, 64 << 20, 32, 1, 5, 2, 7, 0, 0, NULL};
 
 static int rank, ranks;
 static tensor_t tensors[MAX_TENSORS];
@@ -174,14 +181,20 @@ static void usage(void)
     printf("Usage: gradients [options]    (under mpirun)\n"
            "Replays the gradients of data-parallel training: images a second.\n"
            "\n"
-           "  --model NAME   resnet50, vgg16, densenet201, resnet152, or a file "
-           "of the kind\n"
-           "                 that examples/gradients/models writes\n"
+           "  --model NAME   resnet50, vgg16, densenet201, resnet152, or a "
+           "file of the\n"
+           "                 kind that examples/gradients/models writes\n"
            "  --fusion SIZE  most bytes of a bucket, of more than one gradient "
            "(64M)\n"
+           "  --fill FILL    whole: buckets are filled up to that; ready: with "
+           "what is there\n"
+           "                 when the all-reduce before is done (whole)\n"
            "  --way WAY      mpi: MPI_Allreduce of GPU memory; staged: of host "
-           "memory, copies\n"
-           "                 by hand; none: no communication (mpi)\n"
+           "memory, with\n"
+           "                 copies by hand; formula: as long as --gbps says; "
+           "none: no\n"
+           "                 communication (mpi)\n"
+           "  --gbps F       10^9 bytes of a bucket a second, by formula\n"
            "  --batch N      images a rank and step (32)\n"
            "  --tflops F     10^12 operations a second that a GPU trains with "
            "(7)\n"
@@ -222,6 +235,18 @@ static size_t number(const char *option, const char *text, size_t least,
     return value;
 }
 
+static int word(const char *option, const char *text, const char *const *words)
+{
+    int i;
+
+    for (i = 0; words[i] != NULL; ++i) {
+        if (!strcmp(words[i], text)) {
+            return i;
+        }
+    }
+    fail("--%s: '%s' is not known; see --help", option, text);
+}
+
 static double positive(const char *option, const char *text)
 {
     char *end;
@@ -238,10 +263,12 @@ static void parse(int argc, char **argv)
     static const struct option longopts[] = {
         {"model", required_argument, NULL, 'm'},
         {"fusion", required_argument, NULL, 'f'},
+        {"fill", required_argument, NULL, 'F'},
         {"way", required_argument, NULL, 'w'},
         {"batch", required_argument, NULL, 'b'},
         {"tflops", required_argument, NULL, 't'},
         {"images", required_argument, NULL, 'i'},
+        {"gbps", required_argument, NULL, 'g'},
         {"steps", required_argument, NULL, 's'},
         {"warmup", required_argument, NULL, 'W'},
         {"scale", required_argument, NULL, 'S'},
@@ -260,13 +287,10 @@ static void parse(int argc, char **argv)
             opts.fusion = number("fusion", optarg, 4, (size_t)8 << 30);
             break;
         case 'w':
-            for (opts.way = 0; (ways[opts.way] != NULL) &&
-                               strcmp(ways[opts.way], optarg);
-                 ++opts.way) {
-            }
-            if (ways[opts.way] == NULL) {
-                fail("--way: '%s' is none of mpi, staged, none", optarg);
-            }
+            opts.way = word("way", optarg, ways);
+            break;
+        case 'F':
+            opts.fill = word("fill", optarg, fills);
             break;
         case 'b':
             opts.batch = number("batch", optarg, 1, 1 << 20);
@@ -276,6 +300,9 @@ static void parse(int argc, char **argv)
             break;
         case 'i':
             opts.images = positive("images", optarg);
+            break;
+        case 'g':
+            opts.gbps = positive("gbps", optarg);
             break;
         case 's':
             opts.steps = number("steps", optarg, 1, MAX_STEPS);
@@ -301,6 +328,12 @@ static void parse(int argc, char **argv)
     }
     if (optind != argc) {
         fail("'%s' is not an option", argv[optind]);
+    }
+    if ((opts.way == FORMULA) != (opts.gbps > 0)) {
+        fail("--way formula and --gbps go together");
+    }
+    if (opts.check && (opts.way >= FORMULA)) {
+        fail("--check: nothing is added with --way %s", ways[opts.way]);
     }
 }
 
@@ -382,19 +415,24 @@ static double reduce(int first, int last, size_t elements)
     gpu_ptr_t one  = gradients + tensors[first].offset * sizeof(float);
     gpu_ptr_t many = (opts.way == STAGED) ? (gpu_ptr_t)(uintptr_t)host : bucket;
     int is_packed  = (first != last) || (opts.way == STAGED);
-    double seconds;
+    double added   = 0, seconds;
 
     MPI_Barrier(MPI_COMM_WORLD);
     seconds = MPI_Wtime();
     if (is_packed) {
         pack(first, last, many, 0);
     }
-    MPI_Allreduce(MPI_IN_PLACE, (void *)(uintptr_t)(is_packed ? many : one),
-                  elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    if (opts.way == FORMULA) {
+        added = elements * sizeof(float) / (opts.gbps * 1e9);
+    } else {
+        MPI_Allreduce(MPI_IN_PLACE,
+                      (void *)(uintptr_t)(is_packed ? many : one), elements,
+                      MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
     if (is_packed) {
         pack(first, last, many, 1);
     }
-    seconds = MPI_Wtime() - seconds;
+    seconds = MPI_Wtime() - seconds + added;
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
     return seconds;
@@ -414,10 +452,14 @@ static step_t step(void)
         }
         last     = first;
         elements = tensors[first].count;
-        while ((last + 1 < num_tensors) && (tensors[last + 1].ready <= now) &&
+        while ((last + 1 < num_tensors) &&
+               ((opts.fill == WHOLE) || (tensors[last + 1].ready <= now)) &&
                ((elements + tensors[last + 1].count) * sizeof(float) <=
                 opts.fusion)) {
             elements += tensors[++last].count;
+        }
+        if (now < tensors[last].ready) {
+            now = tensors[last].ready;
         }
         seconds        = reduce(first, last, elements);
         now           += seconds;
@@ -431,7 +473,7 @@ static step_t step(void)
     return result;
 }
 
-/* ------------------------------------------------------------ right or wrong */
+/* ----------------------------------------------------------- right or wrong */
 
 /* Whole number below 4096 that position and rank determine */
 static float element(size_t index, int source)
@@ -520,11 +562,12 @@ static void report(step_t *steps, size_t count, size_t dropped, int right)
             fail("--json: cannot write %s: %s", opts.json, strerror(errno));
         }
         fprintf(json, "{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, "
-                "\"fusion\": %zu, \"batch\": %zu, \"tflops\": %g, \"scale\": "
-                "%zu, \"modelled\": %s, \"limit\": %.9g, \"dropped\": %zu, "
-                "\"steps\": [", opts.model, ways[opts.way], ranks, opts.fusion,
-                opts.batch, opts.tflops, opts.scale,
-                lateness ? "true" : "false", backward_end, dropped);
+                "\"fusion\": %zu, \"fill\": \"%s\", \"batch\": %zu, "
+                "\"scale\": %zu, \"modelled\": %s, \"limit\": %.9g, "
+                "\"dropped\": %zu, \"steps\": [", opts.model,
+                ways[opts.way], ranks, opts.fusion, fills[opts.fill],
+                opts.batch, opts.scale, lateness ? "true" : "false",
+                backward_end, dropped);
         for (i = 0; i < count; ++i) {
             fprintf(json, "%s{\"seconds\": %.9g, \"inside\": %.9g, \"calls\": "
                     "%d, \"largest\": %zu}", i ? ", " : "", steps[i].seconds,
@@ -598,7 +641,7 @@ int main(int argc, char **argv)
                 "emulated node was late: this machine is too busy or too slow; "
                 "raise CUEMU_SLOWDOWN\n", dropped, count + dropped);
     }
-    if (opts.check && (opts.way != NONE)) {
+    if (opts.check) {
         right = is_right();
     }
     if ((rank == 0) && (count == opts.steps)) {
