@@ -280,7 +280,8 @@ TEST_F(IpcRkey, memory_is_mapped_for_a_context)
     CUdeviceptr mapped        = 0;
 
     pack_as_peer(6);
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, -1, &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(),
+                                               &rkey));
     driver.table.cuCtxGetDevice = [](CUdevice*) {
         return CUDA_ERROR_INVALID_CONTEXT;
     };
