@@ -6,10 +6,17 @@
 # mutants_noticed: 150 of a seed and the given ones. What has been run is kept
 # in build/mutants, so a run that was stopped goes on where it was.
 mutants_noticed() {
-    local headers
+    local headers hashed
     headers=$(header_arguments) || return
-    "$ucx_mp_top/test/mutants/run" --build "$ucx_mp_build/mutants" \
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    hashed=$(find "$ucx_mp_deps/nixl" -name 'libucp-*.so*' 2>/dev/null |
+             head -1)
+    [ -z "$hashed" ] || export UCX_MP_TEST_UCX_HASHED=$hashed
+    UCX_MP_TEST_UCX=$ucx_mp_deps/cu12/libucx/lib \
+        "$ucx_mp_top/test/mutants/run" --build "$ucx_mp_build/mutants" \
         --jobs "$ucx_mp_jobs" --configure "${headers//$'\n'/ }" \
+        --ucx "$ucx_mp_deps/cu12/libucx/lib" \
         --page "$ucx_mp_top/docs/mutants.md"
 }
 

@@ -83,17 +83,6 @@ TEST_F(test_planner, mesh_uses_all_relays)
     EXPECT_NEAR(172.8e3 / (256 * MiB), share(1) - share(2), 1e-4);
 }
 
-TEST_F(test_planner, ends_are_no_relays)
-{
-    for (const char *end : {"gpu0", "gpu1"}) {
-        Config config;
-
-        config.set("_PATHS", std::string("direct,gpu2,") + end);
-        plan(beluga(), config, 0, 1, 64 * MiB);
-        EXPECT_EQ("direct,gpu2", paths()) << end;
-    }
-}
-
 /* A relay's chunks are four copies and more each for the processor, the direct
  * path is one */
 TEST_F(test_planner, copies_of_relays_take_the_processors_time)
