@@ -100,9 +100,9 @@ TEST_F(test_checker, links_keep_their_order)
         ASSERT_LT(++next, m_plan->num_steps);
     }
 
-    ASSERT_NE(UCT_CUDA_MP_NO_STEP, step(next).waits[0]);
-    step(first).waits[0] = step(next).waits[0];
-    step(next).waits[0]  = UCT_CUDA_MP_NO_STEP;
+    ASSERT_NE(UCT_CUDA_MP_NO_STEP, step(next).wait);
+    step(first).wait = step(next).wait;
+    step(next).wait  = UCT_CUDA_MP_NO_STEP;
     accepted();
 }
 
