@@ -90,7 +90,7 @@ TEST_F(test_checker, missing_bytes)
     refused("nothing writes destination byte");
 }
 
-/* Copies of a link run in their order, so that a wait also serves those behind */
+/* Copies of a link run in their order: a wait also serves those behind */
 TEST_F(test_checker, links_keep_their_order)
 {
     unsigned first = refill(), next = first + 1;

@@ -30,8 +30,9 @@
  * is what both directions leave to each other.
  *
  * submit: 2.9 us a copy, 0.35 us an event operation; paths: four chunks through
- * the host; wait: chains of copies over two streams; all as in
- * multipath/model_constants.c. remote_wait: assumed. memory: a V100's 900 GB/s,
+ * the host; both as in multipath/model_constants.c. wait: a stream looks for
+ * another one's event every 8 to 9 us (docs/results/README.md). remote_wait:
+ * assumed to be no less. memory: a V100's 900 GB/s,
  * less what is lost; H200 has more, which matters little as adding is hidden
  * behind copies. */
 const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
@@ -40,8 +41,8 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
     .submit      = 3.6e-6,
     .paths       = 29e-6,
     .start       = 3e-6,
-    .wait        = 1.5e-6,
-    .remote_wait = 5e-6,
+    .wait        = 8.5e-6,
+    .remote_wait = 8.5e-6,
     .peer        = 1e-6,
     .copy_rate   = 0.975,
     .kernel_rate = 0.86,

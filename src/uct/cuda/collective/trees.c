@@ -42,14 +42,17 @@ typedef struct {
 } pack_t;
 
 
-/* Does what goes from one rank to another share its GPU's ports? */
-static bool is_switched(const ranks_t *ranks, unsigned from, unsigned to)
+bool uct_cuda_coll_trees_is_switched(const ranks_t *ranks)
 {
     const uct_cuda_topo_t *topo = ranks->topo;
-    const uct_cuda_topo_link_t *link =
-            &topo->links[ranks->gpus[from]][ranks->gpus[to]];
+    const uct_cuda_topo_link_t *link;
     unsigned i;
 
+    if (ranks->num_ranks < 2) {
+        return false;
+    }
+
+    link = &topo->links[ranks->gpus[0]][ranks->gpus[1]];
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if ((link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) &&
             (topo->kinds[link->limits[i]] == UCT_CUDA_TOPO_LIMIT_NVLINK)) {
@@ -66,7 +69,8 @@ void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     unsigned root;
 
     trees->algorithm = UCT_CUDA_COLL_FLAT;
-    trees->in_turn   = (num_ranks > 2) && is_switched(ranks, 0, 1);
+    trees->in_turn   = (num_ranks > 2) &&
+                       uct_cuda_coll_trees_is_switched(ranks);
     trees->count     = num_ranks;
     for (root = 0; root < num_ranks; ++root) {
         trees->trees[root].root = (uint8_t)root;

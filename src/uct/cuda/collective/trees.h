@@ -46,6 +46,11 @@ typedef struct {
 } uct_cuda_coll_ranks_t;
 
 
+/** Does all that leaves a rank's GPU share its ports to a switch? Ways round
+ *  are of no use then. */
+bool uct_cuda_coll_trees_is_switched(const uct_cuda_coll_ranks_t *ranks);
+
+
 /** A star around every rank, all alike. With three ranks or more behind a
  *  switch they are in turn: on 4 H200 each GPU got 355 GB/s where all pushed to
  *  one after the other (256 MiB in all, beginning with different ones), 275

@@ -52,7 +52,7 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
                  "CPU time of a transfer that UCX reckons with",
                  UCT_ABI_CONFIG_TIME, overhead),
     CONFIG_FIELD("ENABLE_SAME_PROCESS", "n",
-                 "Accepted for compatibility; has no effect",
+                 "Reach other workers of this process; always so in NIXL's UCX",
                  UCT_ABI_CONFIG_BOOL, enable_same_process),
     CONFIG_FIELD("PEER_ACCESS", "auto",
                  "Enable access between this process's GPUs for copies between "
@@ -339,7 +339,13 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
         return UCS_ERR_NO_MEMORY;
     }
 
-    iface->number           = uct_cuda_ipc_iface_number();
+    /* A UCP of protocols v1 that reaches its own process here takes this lane
+     * for memory of the host's, too, and then finds none (UCX's own
+     * test_ucp_mmap of 1.20): who wants it says so */
+    iface->number           = (config->enable_same_process ||
+                               uct_cuda_ipc_own_is_nixl()) ?
+                                      uct_cuda_ipc_iface_number() :
+                                      0;
     iface->max_streams      = (config->max_streams > 0) ? config->max_streams :
                                                           1;
     iface->enable_cache     = config->enable_cache;
