@@ -20,7 +20,9 @@ typedef struct {
     double end;         /**< From the last step's end until all ranks know */
     double submit;      /**< Processor time of a step, events included */
     double paths;       /**< ... more of a copy over several paths */
-    double start;       /**< From a copy's or kernel's turn to its first byte */
+    double start;       /**< From a kernel's turn to its first byte, or that of
+                             a copy behind another one */
+    double copy_start;  /**< ... of any other copy */
     double wait;        /**< ... more where it waited for another queue */
     double remote_wait; /**< ... or for another rank's */
     double peer;        /**< Time of a kernel for each other GPU that it reads

@@ -23,8 +23,10 @@
 #define MAX_STEPS 6000
 
 /* Less than so many times faster than what was tried before is no reason to do
- * something with more steps */
-#define MIN_GAIN 1.01
+ * something with more steps; nor to take copies and scratch memory where one
+ * kernel, of which the model is surer, is as quick */
+#define MIN_GAIN      1.01
+#define MIN_GAIN_COPY 1.03
 
 /* ... or over several paths, which others may be using */
 #define MIN_GAIN_MULTIPATH 1.02
@@ -44,6 +46,7 @@ typedef uct_cuda_coll_choice_t  choice_t;
 typedef struct {
     const request_t             *request;
     const uct_cuda_coll_model_t *model;
+    uct_cuda_coll_model_t       constants; /* ... of this node */
     uct_cuda_coll_data_t        data;
     uct_cuda_coll_ranks_t       ranks;
     uint64_t                    scratch; /* bytes a rank at most */
@@ -105,6 +108,25 @@ static bool are_all_peers(const request_t *request)
     return true;
 }
 
+/* GPUs' memory by the generation of their ports, which all ranks see alike:
+ * H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what is lost
+ * (H200, copies inside it: 4.3 of 4.8) */
+static double memory_of(const planner_t *planner)
+{
+    const uct_cuda_topo_t *topo = planner->ranks.topo;
+    const int *gpus             = planner->ranks.gpus;
+    double ports;
+
+    if ((planner->request->model != NULL) || !planner->is_switched) {
+        return planner->model->memory;
+    }
+
+    ports = topo->links[gpus[0]][gpus[1]].bandwidth;
+    return (ports > 350e9) ? 2.9e12 :
+           (ports > 200e9) ? 1.3e12 :
+                             planner->model->memory;
+}
+
 static ucs_status_t init(planner_t *planner, const request_t *request)
 {
     const ucs_status_t status = check(request);
@@ -124,13 +146,16 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
     planner->ranks.topo       = request->topo;
     planner->ranks.num_ranks  = request->num_ranks;
     planner->ranks.gpus       = request->gpus;
-    planner->ranks.memory     = planner->model->memory;
     planner->scratch          = (request->max_scratch == 0) ?
                                         UINT64_MAX :
                                         request->max_scratch;
     planner->are_all_peers    = are_all_peers(request);
     planner->is_switched      = uct_cuda_coll_trees_is_switched(
             &planner->ranks);
+    planner->constants        = *planner->model;
+    planner->constants.memory = memory_of(planner);
+    planner->ranks.memory     = planner->constants.memory;
+    planner->model            = &planner->constants;
     planner->status           = UCS_ERR_UNSUPPORTED;
     return UCS_OK;
 }
@@ -278,6 +303,10 @@ static double try_choice(planner_t *planner, choice_t choice,
     }
 
     choice.seconds = seconds;
+    if (planner->best.kernels && !choice.kernels) {
+        min_gain = ucs_max(min_gain, MIN_GAIN_COPY);
+    }
+
     if ((planner->best.seconds == 0) ||
         (seconds * min_gain < planner->best.seconds)) {
         planner->best = choice;
@@ -349,7 +378,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 
     /* A kernel, two copies, and the fullest link */
     least = model->begin + model->end + model->submit +
-            (choice->kernels ? 1 : 3) * model->start +
+            model->start + (choice->kernels ? 0 : 2 * model->copy_start) +
             bytes * uct_cuda_coll_trees_load(&planner->ranks, &trees) /
                     (choice->kernels ? model->kernel_rate : model->copy_rate);
     if ((planner->best.seconds == 0) ||
