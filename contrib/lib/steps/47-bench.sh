@@ -8,6 +8,23 @@ bench_page() {
     python3 "$ucx_mp_top/test/omb/test_bench"
 }
 
+# Every page of figures is made again from the files that are kept beside it
+pages() {
+    local top=$ucx_mp_top page dir
+    dir=$ucx_mp_build/log/pages
+    rm -rf "$dir" && mkdir -p "$dir"
+    "$top/test/omb/bench" --merge "$top/docs/results/h200.json" \
+        --page "$dir/h200.md" >/dev/null 2>&1 || return
+    "$top/test/omb/allreduce" --from \
+        "$top"/docs/results/collectives-2-{9add729,cdde6dd,537939a}.json \
+        "$top"/docs/results/collectives-4-{9add729,cdde6dd,537939a}.json \
+        --page "$dir/collectives.md" >/dev/null 2>&1 || return
+    for page in "$dir"/*; do
+        cmp "$page" "$top/docs/results/${page##*/}" || return
+    done
+    ls "$dir"
+}
+
 # A pair of runs in one go, another one of MPI in a second, one page of both.
 # Three relays on beluga make a ratio far from 1: 64 MiB go 2.7 times as fast.
 bench_emulated() {
@@ -49,6 +66,8 @@ assert '0 of them lose' in page, page
 END
 }
 
+step pages quick 30 pages \
+     "the pages of h200.json and of the all-reduces are what their files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
 step bench-emulated full 120 bench_emulated \

@@ -32,9 +32,9 @@
  * submit: 2.9 us a copy, 0.35 us an event operation; paths: four chunks through
  * the host; both as in multipath/model_constants.c. wait: a stream looks for
  * another one's event every 8 to 9 us (docs/results/README.md). remote_wait:
- * assumed to be no less. copy_start: fitted to such copies on another machine,
- * 242, 408, 755 and 2809 us for 64 MiB to 1 GiB. memory: a V100's 900 GB/s, less
- * what is lost; the planner has more for GPUs that have more. */
+ * assumed to be no less. copy_start: fitted to the same on another machine,
+ * 242, 408, 755 and 2809 us for 64 MiB to 1 GiB. memory: a V100's 900 GB/s,
+ * less what is lost; the planner has more for GPUs that have more. */
 const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
     .begin       = 3e-6,
     .end         = 3.5e-6,
