@@ -33,7 +33,7 @@ static const byhand_option_t options[] = {
     {"place", "in: in place, out: not", &place, 0, 0, places},
     {"chunks", "of a slice, with copies", &chunks, 1, MAX_CHUNKS, NULL},
     {"blocks", "of a kernel, 512 threads each", &blocks, 1, 65535, NULL},
-    {NULL}};
+    {NULL, NULL, NULL, 0, 0, NULL}};
 
 static const byhand_program_t program = {
     "allreduce", "All-reduce (sum) of all GPUs' buffers by one process.",

@@ -25,7 +25,7 @@ static const byhand_option_t options[] = {
     {"links", "PCIe links, GPU 0's first", &links, 1, BYHAND_MAX_GPUS, NULL},
     {"window", "messages of a call", &window, 1, 1024, NULL},
     {"chunk", "bytes of a chunk", &chunk, 4096, (size_t)1 << 30, NULL},
-    {NULL}};
+    {NULL, NULL, NULL, 0, 0, NULL}};
 
 static const byhand_program_t program = {
     "host_to_gpu", "Page-locked host memory and GPU 0 over several PCIe links.",

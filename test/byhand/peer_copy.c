@@ -19,7 +19,7 @@ static size_t both, window = 1;
 static const byhand_option_t options[] = {
     {"directions", "GPU 0 to GPU 1, or back as well", &both, 0, 0, directions},
     {"window", "copies of a call", &window, 1, 1024, NULL},
-    {NULL}};
+    {NULL, NULL, NULL, 0, 0, NULL}};
 
 static const byhand_program_t program = {
     "peer_copy", "A copy engine's copies between GPU 0 and GPU 1.", "64K:1G",

@@ -34,6 +34,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                    1;
     request->count       = options->size / request->element;
     request->is_in_place = true;
+    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
     request->algorithm   = UCT_CUDA_COLL_AUTO;
     request->chunks      = UCT_CUDA_COLL_AUTO;
     request->multipath   = (config->enable == UCT_CUDA_MP_NO) ?

@@ -652,6 +652,7 @@ static ucs_status_t call_program(call_t *call,
         .count       = call->what->count,
         .element     = ucx_mp_type_size(call->what->type),
         .is_in_place = (call->what->sendbuf == NULL),
+        .max_scratch = UCT_CUDA_COLL_MAX_SCRATCH,
         .algorithm   = uct_cuda_coll_page_common(group->page)->algorithm,
         .chunks      = UCT_CUDA_COLL_AUTO
     };

@@ -19,6 +19,11 @@ BEGIN_C_DECLS
 #define UCT_CUDA_COLL_AUTO (-1)
 
 
+/** Memory that a call may take of each GPU, bytes: what two chunks of 1 GiB on
+ *  two GPUs need, and 3 % of the smallest GPU's. The program wants the rest. */
+#define UCT_CUDA_COLL_MAX_SCRATCH (512ul << 20)
+
+
 /** How a plan is made; plain numbers that may be kept and used again for sizes
  *  near the one that it was chosen for. */
 typedef struct {
