@@ -34,7 +34,8 @@
  * another one's event every 8 to 9 us (docs/results/README.md). remote_wait:
  * assumed to be no less. copy_start: fitted to the same on another machine,
  * 242, 408, 755 and 2809 us for 64 MiB to 1 GiB. memory: a V100's 900 GB/s,
- * less what is lost; the planner has more for GPUs that have more. */
+ * less what is lost. switched_chunks: by hand 256 MiB took 770 us in two, 949
+ * in four, 963 in eight, which the model has no reason for. */
 const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
     .begin       = 3e-6,
     .end         = 3.5e-6,
@@ -47,8 +48,23 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
     .peer        = 1e-6,
     .copy_rate   = 0.975,
     .kernel_rate = 0.86,
-    .memory      = 750e9
+    .memory      = 750e9,
+    .switched_chunks = 2
 };
+
+
+/* H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what is lost
+ * (H200, copies inside it: 4.3 of 4.8) */
+void uct_cuda_coll_model_behind_switch(double ports,
+                                       uct_cuda_coll_model_t *model)
+{
+    *model = uct_cuda_coll_model_builtin;
+    if (ports > 350e9) {
+        model->memory = 2.9e12;
+    } else if (ports > 200e9) {
+        model->memory = 1.3e12;
+    }
+}
 
 
 typedef struct {

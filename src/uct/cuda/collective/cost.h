@@ -32,11 +32,19 @@ typedef struct {
     double kernel_rate; /**< ... and kernels */
     double memory;      /**< Bytes/s that a kernel reads and writes of its own
                              GPU's memory */
+    unsigned switched_chunks; /**< Pieces of a flat plan's slice behind a switch
+                                   at most */
 } uct_cuda_coll_model_t;
 
 
 /** What is used when nobody has measured this node. */
 extern const uct_cuda_coll_model_t uct_cuda_coll_model_builtin;
+
+
+/** ... and its GPUs have ports of so many bytes/s to a switch, which tell their
+ *  generation, to all ranks alike. */
+void uct_cuda_coll_model_behind_switch(double ports,
+                                       uct_cuda_coll_model_t *model);
 
 
 /**

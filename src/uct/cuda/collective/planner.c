@@ -31,10 +31,6 @@
 /* ... or over several paths, which others may be using */
 #define MIN_GAIN_MULTIPATH 1.02
 
-/* Chunks of a flat slice behind a switch: by hand on 2 H200, 256 MiB took 770
- * us in two, 949 in four, 963 in eight, which the model has no reason for */
-#define SWITCHED_CHUNKS 2
-
 /* Copies below do not take several paths, bytes */
 #define MIN_MULTIPATH (4ul << 20)
 
@@ -108,25 +104,6 @@ static bool are_all_peers(const request_t *request)
     return true;
 }
 
-/* GPUs' memory by the generation of their ports, which all ranks see alike:
- * H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what is lost
- * (H200, copies inside it: 4.3 of 4.8) */
-static double memory_of(const planner_t *planner)
-{
-    const uct_cuda_topo_t *topo = planner->ranks.topo;
-    const int *gpus             = planner->ranks.gpus;
-    double ports;
-
-    if ((planner->request->model != NULL) || !planner->is_switched) {
-        return planner->model->memory;
-    }
-
-    ports = topo->links[gpus[0]][gpus[1]].bandwidth;
-    return (ports > 350e9) ? 2.9e12 :
-           (ports > 200e9) ? 1.3e12 :
-                             planner->model->memory;
-}
-
 static ucs_status_t init(planner_t *planner, const request_t *request)
 {
     const ucs_status_t status = check(request);
@@ -152,10 +129,15 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
     planner->are_all_peers    = are_all_peers(request);
     planner->is_switched      = uct_cuda_coll_trees_is_switched(
             &planner->ranks);
-    planner->constants        = *planner->model;
-    planner->constants.memory = memory_of(planner);
-    planner->ranks.memory     = planner->constants.memory;
-    planner->model            = &planner->constants;
+    if ((request->model == NULL) && planner->is_switched) {
+        uct_cuda_coll_model_behind_switch(
+                request->topo->links[request->gpus[0]][request->gpus[1]]
+                        .bandwidth,
+                &planner->constants);
+        planner->model = &planner->constants;
+    }
+
+    planner->ranks.memory     = planner->model->memory;
     planner->status           = UCS_ERR_UNSUPPORTED;
     return UCS_OK;
 }
@@ -166,7 +148,6 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
 static bool make_trees(const planner_t *planner, const choice_t *choice,
                        uct_cuda_coll_trees_t *trees)
 {
-    trees->in_turn = false;
     switch (choice->algorithm) {
     case UCT_CUDA_COLL_ONE_KERNEL:
     case UCT_CUDA_COLL_FLAT:
@@ -323,8 +304,9 @@ static void try_chunks(planner_t *planner, choice_t choice,
     const double bytes       = (double)request->count * request->element;
     const bool is_in_few     = planner->is_switched &&
                                (choice.algorithm == UCT_CUDA_COLL_FLAT);
+    const unsigned few       = planner->model->switched_chunks;
     const unsigned most      = choice.kernels ? 1 :
-                               is_in_few      ? SWITCHED_CHUNKS :
+                               is_in_few      ? few :
                                                 UCT_CUDA_COLL_MAX_CHUNKS;
     double before            = DBL_MAX;
     uint32_t num_steps       = 0;
@@ -351,7 +333,7 @@ static void try_chunks(planner_t *planner, choice_t choice,
 
 /* Behind a switch all ways leave by the same ports: longer ones are tried if
  * they are asked for. What the model likes of their many copies the engines do
- * not (SWITCHED_CHUNKS). */
+ * not (switched_chunks in the model). */
 static bool is_no_use(const planner_t *planner, const choice_t *choice)
 {
     return planner->is_switched &&
