@@ -4,7 +4,12 @@
 Gradients are gathered in buckets ("fusion buffers", as Horovod calls them), the
 last layers' first, since their gradients are ready first. When all gradients of
 a bucket are there they are copied into its flat buffer, which one all-reduce
-sums up; wait() copies the averages back.
+sums up.
+
+The parameters of a bucket lie in one flat parameter, whose gradient that buffer
+is: the optimizer gets the flat ones. After the last all-reduce the GPU waits for
+what the host submits next, and a few large tensors are submitted sooner than
+some hundred small ones.
 """
 
 import queue
@@ -15,22 +20,26 @@ import torch
 
 
 class Bucket:
-    """Parameters whose gradients travel together."""
+    """Parameters that are updated, and whose gradients travel, together."""
 
     def __init__(self, params):
-        self.params = params
-        self.flat = torch.empty(sum(param.numel() for param in params),
-                                dtype=params[0].dtype, device=params[0].device)
-        self.views = [part.view_as(param) for part, param in zip(
-            self.flat.split([param.numel() for param in params]), params)]
-        self.missing = len(params)
+        self.params, self.missing = params, len(params)
+        self.flat = torch.nn.Parameter(torch.cat(
+            [param.detach().flatten() for param in params]))
+        self.grad = torch.empty_like(self.flat.detach())
+        for param, part in zip(params, self._parts(self.flat.detach())):
+            param.data = part
+        self.views = self._parts(self.grad)
+
+    def _parts(self, flat):
+        return [part.view_as(param) for part, param in zip(flat.split(
+            [param.numel() for param in self.params]), self.params)]
 
     def gather(self, ranks):
         torch._foreach_copy_(self.views, [param.grad for param in self.params])
-        self.flat.div_(ranks)
-
-    def scatter(self):
-        torch._foreach_copy_([param.grad for param in self.params], self.views)
+        self.grad.div_(ranks)
+        for param in self.params:
+            param.grad = None       # the next one is stored, not added
         self.missing = len(self.params)
 
 
@@ -75,7 +84,7 @@ class Mpi:
                 if event is not None:
                     event.synchronize()
                 began = time.perf_counter()
-                self.reduce(bucket.flat)
+                self.reduce(bucket.grad)
                 self.seconds += time.perf_counter() - began
             except Exception as error:      # raised where it is waited for
                 self.error = error
@@ -114,7 +123,7 @@ class Distributed:
         pass
 
     def start(self, bucket):
-        return torch.distributed.all_reduce(bucket.flat, async_op=True)
+        return torch.distributed.all_reduce(bucket.grad, async_op=True)
 
     def wait(self, work):
         work.wait()
@@ -150,6 +159,10 @@ class Averager:
         self.hooks = [param.register_post_accumulate_grad_hook(self._ready)
                       for param in self.bucket_of]
 
+    def parameters(self):
+        """What the optimizer is to update."""
+        return [bucket.flat for bucket in self.buckets]
+
     def _add(self, params):
         bucket = Bucket(params)
         self.buckets.append(bucket)
@@ -166,13 +179,14 @@ class Averager:
             self.next += 1
 
     def wait(self):
-        """After backward(): the gradients are averages when this is done."""
+        """After backward(): the flat gradients are averages when this is
+        done."""
         if self.next < len(self.buckets):
-            raise RuntimeError('%d parameters got no gradient'
-                               % sum(bucket.missing for bucket in self.buckets))
+            raise RuntimeError('%d parameters got no gradient' % sum(
+                bucket.missing for bucket in self.buckets[self.next:]))
         for bucket, started in zip(self.buckets, self.started):
             self.reducer.wait(started)
-            bucket.scatter()
+            bucket.flat.grad = bucket.grad
         self.next, self.started = 0, []
 
     def close(self):
