@@ -12,19 +12,23 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SLOTS 4
+#define SLOTS     4
+#define MIN_CHUNK ((size_t)512 << 10) /* of chunks not asked for */
+#define MAX_CHUNK ((size_t)8 << 20)
 
 enum { TO_GPU, TO_HOST };
 
 static const char *const directions[] = {"to-gpu", "to-host", NULL};
 
-static size_t direction, links = 1, window = 4, chunk = 8 << 20;
+static size_t direction, links = 1, window = 4, asked_chunk, chunk, turn;
 
 static const byhand_option_t options[] = {
     {"direction", "of the messages", &direction, 0, 0, directions},
-    {"links", "PCIe links, GPU 0's first", &links, 1, BYHAND_MAX_GPUS, NULL},
+    {"links", "PCIe links, GPU 0's first, 0 for all", &links, 0,
+     BYHAND_MAX_GPUS, NULL},
     {"window", "messages of a call", &window, 1, 1024, NULL},
-    {"chunk", "bytes of a chunk", &chunk, 4096, (size_t)1 << 30, NULL},
+    {"chunk", "bytes of a chunk, 0 for four a link and message", &asked_chunk,
+     0, (size_t)1 << 30, NULL},
     {NULL, NULL, NULL, 0, 0, NULL}};
 
 static const byhand_program_t program = {
@@ -75,11 +79,11 @@ static void move(int i, size_t at, size_t bytes)
 
 static void once(size_t size)
 {
-    size_t w, at, turn, i;
+    size_t w, at, i;
 
     for (w = 0; w < window; ++w) {
-        for (at = 0, turn = 0; at < size; at += chunk, ++turn) {
-            move(turn % links, at, (size - at < chunk) ? size - at : chunk);
+        for (at = 0; at < size; at += chunk) {
+            move(turn++ % links, at, (size - at < chunk) ? size - at : chunk);
         }
     }
     for (i = 0; i < links; ++i) {
@@ -89,11 +93,24 @@ static void once(size_t size)
     }
 }
 
+static size_t chunk_of(size_t size)
+{
+    const size_t part = size / (4 * links);
+
+    if (asked_chunk > 0) {
+        return asked_chunk;
+    }
+    return (part < MIN_CHUNK) ? MIN_CHUNK :
+           (part > MAX_CHUNK) ? MAX_CHUNK :
+                                part;
+}
+
 static void prepare(size_t size)
 {
     uint32_t *words = (uint32_t*)((direction == TO_GPU) ? (void*)host : check);
     size_t i;
 
+    chunk = chunk_of(size);
     memset((direction == TO_GPU) ? check : (void*)host, 0, size);
     byhand_on(0);
     CU(MemcpyHtoD(gpu, (direction == TO_GPU) ? check : (void*)host, size));
@@ -117,26 +134,31 @@ static int is_right(size_t size)
 int main(int argc, char **argv)
 {
     char label[128];
-    size_t i, k;
+    size_t i, k, slot;
 
     byhand_begin(argc, argv, &program, 1);
+    if (links == 0) {
+        links = byhand_gpus;
+    }
     if (links > (size_t)byhand_gpus) {
         byhand_die("--links: %zu, and there are %d GPUs", links, byhand_gpus);
     }
     host  = (CUdeviceptr)byhand_host_memory(byhand_max_size());
     check = byhand_host_memory(byhand_max_size());
     gpu   = byhand_gpu_memory(0, byhand_max_size());
+    slot  = chunk_of(byhand_max_size());
     for (i = 0; i < links; ++i) {
         link_of[i].pcie   = byhand_stream(i);
         link_of[i].nvlink = byhand_stream(i);
         for (k = 0; (i > 0) && (k < SLOTS); ++k) {
-            link_of[i].slot[k]    = byhand_gpu_memory(i, chunk);
+            link_of[i].slot[k]    = byhand_gpu_memory(i, slot);
             link_of[i].filled[k]  = byhand_event(i);
             link_of[i].drained[k] = byhand_event(i);
         }
     }
 
-    snprintf(label, sizeof(label), "%s, %zu links, window %zu, chunks of %zu "
-             "KiB", directions[direction], links, window, chunk >> 10);
+    snprintf(label, sizeof(label), "%s, %zu links, window %zu, chunks %zu KiB "
+             "(0: four a link)", directions[direction], links, window,
+             asked_chunk >> 10);
     return byhand_run(label, window, prepare, once, is_right);
 }

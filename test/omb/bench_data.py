@@ -6,7 +6,8 @@
 "error"}]}
 
 A pair is one run of the base and one of ours, one after the other; (run, pair)
-names it. The base is stock's module or ours with one path. Figures are GB/s
+names it; with copies by hand a turn has a third run. The base is stock's module,
+ours with one path, or another build of ours. Figures are GB/s
 (10^9 bytes/s), those of latency microseconds. Runs of several releases of UCX
 and with several bases may be in one file; their figures never meet in a cell.
 """
@@ -140,6 +141,19 @@ class Data:
         return {place: [(pair[base], pair['ours']) for pair in found.values()
                         if base in pair and 'ours' in pair]
                 for place, found in table.items()}
+
+    def byhand(self):
+        """{place: [(ours, by hand, in the same turn)]}"""
+        table = {}
+        for sample in self.samples:
+            turn = table.setdefault(self.key(sample)[3:], {}).setdefault(
+                (sample['run'], sample['pair']), {})
+            turn[sample['variant']] = sample.get('value')
+        found = {place: [(turn['ours'], turn['byhand'])
+                         for turn in turns.values()
+                         if turn.get('ours') and turn.get('byhand')]
+                 for place, turns in table.items()}
+        return {place: pairs for place, pairs in found.items() if pairs}
 
     def cells(self):
         """{place as above: stats.Cell}, in the order of the page."""

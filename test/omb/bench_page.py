@@ -15,7 +15,7 @@ SIDES = {'D D': 'GPU to GPU', 'P D': 'page-locked host to GPU',
          'D P': 'GPU to page-locked host', 'H D': 'pageable host to GPU',
          'D H': 'GPU to pageable host'}
 NAMES = {'stock': 'stock', 'single': 'one path', 'other': 'the other build',
-         'ours': 'ours'}
+         'ours': 'ours', 'byhand': 'by hand'}
 COLORS = {'base': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
 
 
@@ -180,7 +180,7 @@ def picture(group, title, what, base):
 # ----------------------------------------------------------------------- page
 
 def sections(data, cells, memories, path, what):
-    out = []
+    out, byhand = [], data.byhand()
     keys = dict.fromkeys((place[0], place[2]) for place in cells
                          if place[2] in memories)
     for benchmark, memory in keys:
@@ -207,7 +207,23 @@ def sections(data, cells, memories, path, what):
                          [row_of(place, cell, data.claimed(place, cell))
                           for place, cell in group.items()
                           if (place[1], place[3]) == key])
+            out += byhand_table({place: pairs for place, pairs in
+                                 byhand.items() if place in group and
+                                 (place[1], place[3]) == key})
     return out
+
+
+def byhand_table(turns):
+    """Ours and copies by hand, of the same turns."""
+    if not turns:
+        return []
+    cells = {place: stats.Cell('bw', [(hand, ours) for ours, hand in pairs])
+             for place, pairs in turns.items()}
+    return ['By hand, over the PCIe links of all GPUs (`test/byhand/'
+            'host_to_gpu`), in the same turns:', ''] + table(
+                ['size', 'by hand', 'ours', 'ours of it', '95 %', 'turns'],
+                [row_of(place, cell, True)[:-1]
+                 for place, cell in cells.items()])
 
 
 def grid_entry(data, place, cell):

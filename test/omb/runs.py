@@ -258,8 +258,9 @@ def perftest_average(row):
     return float(row['avg_bw']) * MIB / 1e9
 
 
-def mpi_rows(command, sides, environ, timeout):
-    """Runs ucx_mp_bw; (the rows that it gave, why some are missing)."""
+def json_rows(command, sides, environ, timeout):
+    """Runs a program of ours; (the rows that it gave to --json, why some are
+    missing)."""
     output = tempfile.NamedTemporaryFile('r', suffix='.json')
     process = start(command + ['--json', output.name] + sides, environ)
     text, errors = finish(process, timeout)
