@@ -223,10 +223,10 @@ static void byhand_load(void)
     *(void**)&lateness = dlsym(lib, "cuemu_lateness");
 }
 
-void byhand_begin(int argc, char **argv, const byhand_program_t *this_program,
-                  int least)
+void byhand_begin_apart(int argc, char **argv,
+                        const byhand_program_t *this_program, int least)
 {
-    int i, k, can;
+    int i;
 
     program = this_program;
     byhand_parse(argc, argv);
@@ -250,6 +250,14 @@ void byhand_begin(int argc, char **argv, const byhand_program_t *this_program,
     for (i = 0; i < byhand_gpus; ++i) {
         CU(DevicePrimaryCtxRetain(&byhand_contexts[i], i));
     }
+}
+
+void byhand_begin(int argc, char **argv, const byhand_program_t *this_program,
+                  int least)
+{
+    int i, k, can;
+
+    byhand_begin_apart(argc, argv, this_program, least);
     for (i = 0; i < byhand_gpus; ++i) {
         byhand_on(i);
         for (k = 0; k < byhand_gpus; ++k) {

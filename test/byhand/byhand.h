@@ -29,13 +29,24 @@
                                                            CUdevice)) \
     _(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
     _(CtxSynchronize, "cuCtxSynchronize", (void)) \
+    _(CtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice)) \
     _(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext, unsigned)) \
+    _(CtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
+    _(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle*, CUdeviceptr)) \
+    _(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr*, \
+                                                  CUipcMemHandle, unsigned)) \
+    _(PointerGetAttribute, "cuPointerGetAttribute", (void*, \
+                                                     CUpointer_attribute, \
+                                                     CUdeviceptr)) \
     _(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
     _(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned)) \
     _(MemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void*, size_t)) \
     _(MemcpyDtoH, "cuMemcpyDtoH_v2", (void*, CUdeviceptr, size_t)) \
     _(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr, CUdeviceptr, size_t, \
                                      CUstream)) \
+    _(MemcpyPeerAsync, "cuMemcpyPeerAsync", (CUdeviceptr, CUcontext, \
+                                             CUdeviceptr, CUcontext, size_t, \
+                                             CUstream)) \
     _(StreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
     _(StreamSynchronize, "cuStreamSynchronize", (CUstream)) \
     _(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned)) \
@@ -91,6 +102,10 @@ void byhand_check(CUresult result, const char *what);
    program with a sentence if `least` are not there or some are no peers. */
 void byhand_begin(int argc, char **argv, const byhand_program_t *program,
                   int least);
+
+/* The same, and leaves it to the program to enable access between GPUs. */
+void byhand_begin_apart(int argc, char **argv, const byhand_program_t *program,
+                        int least);
 
 /* Makes a GPU's context current. */
 void byhand_on(int gpu);

@@ -41,7 +41,8 @@ byhand_all() {
         byhand_run host_to_gpu --sizes 1M --links 4 --chunk 48K &&
         byhand_run host_to_gpu --sizes 14M --links 2 --chunk 1M \
             --direction to-host &&
-        byhand_run peer_copy --sizes 1M --directions both --window 3
+        byhand_run peer_copy --sizes 1M --directions both --window 3 &&
+        byhand_run own_process --sizes 1M --way push
 }
 
 step allreduce-page quick 30 allreduce_page \
