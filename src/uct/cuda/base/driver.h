@@ -173,6 +173,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _req(cuMemsetD8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t)) \
     /* streams and events */ \
     _req(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
+    _opt(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", \
+         (CUstream*, unsigned, int)) \
     _req(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream)) \
     _req(cuStreamSynchronize, "cuStreamSynchronize", (CUstream)) \
     _req(cuStreamWaitEvent, "cuStreamWaitEvent", \

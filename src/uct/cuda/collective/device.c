@@ -5,6 +5,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/plan.h>
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -96,6 +97,17 @@ out:
     return status;
 }
 
+/* Of the highest priority (what is beyond the range is clamped): the host and
+   all other ranks wait for what is in it */
+static ucs_status_t stream_create(CUstream *stream_p)
+{
+    if (uct_cuda_driver_get()->cuStreamCreateWithPriority == NULL) {
+        return UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
+    }
+    return UCT_CUDA_CALL(cuStreamCreateWithPriority, stream_p,
+                         CU_STREAM_NON_BLOCKING, INT_MIN);
+}
+
 ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
                                          unsigned queue, CUstream *stream_p)
 {
@@ -108,8 +120,7 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
 
     pthread_mutex_lock(&devices.lock);
     if (device->streams[queue] == NULL) {
-        status = UCT_CUDA_CALL(cuStreamCreate, stream_p,
-                               CU_STREAM_NON_BLOCKING);
+        status = stream_create(stream_p);
         if (status == UCS_OK) {
             __atomic_store_n(&device->streams[queue], *stream_p,
                              __ATOMIC_RELEASE);

@@ -6,6 +6,7 @@
  */
 #include <uct/cuda/collective/program.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 
 #include <stdlib.h>
@@ -13,6 +14,11 @@
 
 
 #define NO_STEP UINT32_MAX
+
+/* The driver is asked again when this part more of the time since something has
+   ended has gone by: a question takes a lock that the program's other threads
+   want for each kernel, and adds at most as much to a wait. */
+#define ASK_PART 64
 
 
 /** Steps that another rank must have ended on a queue of its. */
@@ -52,6 +58,8 @@ struct uct_cuda_coll_program {
     uint32_t             *local;  /* own steps */
     remote_wait_t        *remote;
     queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
+    uint64_t             ended; /* when something has, last */
+    uint64_t             asked; /* when the driver was, last */
 };
 
 
@@ -452,6 +460,7 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
         program->queues[i].stream = NULL; /* may be a dead context's */
     }
 
+    program->ended = program->asked = uct_cuda_now_ns();
     for (i = 0; (i < program->num_queues) && (status == UCS_OK); ++i) {
         queue         = &program->queues[i];
         queue->next   = queue->first;
@@ -500,11 +509,19 @@ static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
                                  const uct_cuda_coll_run_t *run,
                                  bool *is_over_p)
 {
-    ucs_status_t result = run_submit(program, run);
+    ucs_status_t result  = run_submit(program, run);
+    const uint64_t now   = uct_cuda_now_ns();
     ucs_status_t status;
     unsigned i;
 
-    *is_over_p = true;
+    if ((result == UCS_OK) && (now - program->asked <
+                               (now - program->ended) / ASK_PART)) {
+        *is_over_p = false;
+        return UCS_OK;
+    }
+
+    program->asked = now;
+    *is_over_p     = true;
     for (i = 0; (i < program->num_queues) && (result >= UCS_OK); ++i) {
         if (program->queues[i].polled == NO_STEP) {
             continue;
@@ -517,6 +534,9 @@ static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
             *is_over_p &= (program->queues[i].polled == NO_STEP);
         }
         result = (status == UCS_OK) ? result : status;
+    }
+    if (result == UCS_INPROGRESS) {
+        program->ended = now;
     }
     return result;
 }
