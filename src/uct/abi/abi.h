@@ -429,20 +429,29 @@ typedef enum {
 
 uint64_t uct_abi_iface_flags(unsigned abi_flags);
 
-/* Run libuct's base constructor over a zeroed interface of the module.
- * The memory is the module's: on failure it is to be freed, nothing else. */
-ucs_status_t uct_abi_iface_init(uct_abi_iface_t *iface,
-                                const uct_abi_iface_ops_t *ops,
-                                uct_abi_md_t *md, uct_worker_h worker,
-                                const uct_iface_params_t *params,
-                                const uct_abi_iface_config_t *config);
+/* What libuct opens an interface with. */
+typedef struct {
+    uct_abi_md_t                 *md;
+    uct_worker_h                 worker;
+    const uct_iface_params_t     *params;
+    const uct_abi_iface_config_t *config;
+} uct_abi_iface_args_t;
 
-/* Run its destructor (progress goes off too); the memory stays the module's. */
+/* An interface of the module, which begins with uct_abi_iface_t: size bytes
+ * from calloc(), with libuct's base constructor run over them. */
+ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
+                               const uct_abi_iface_args_t *args,
+                               uct_abi_iface_t **iface_p);
+
+/* Run its destructor (progress goes off too); it is to be freed then. */
 void uct_abi_iface_cleanup(uct_abi_iface_t *iface);
 
-ucs_status_t uct_abi_ep_init(uct_abi_ep_t *ep, uct_abi_iface_t *iface);
+/* An endpoint, which begins with uct_abi_ep_t: the same. */
+ucs_status_t
+uct_abi_ep_new(size_t size, uct_abi_iface_t *iface, uct_ep_h *ep_p);
 
-void uct_abi_ep_cleanup(uct_abi_ep_t *ep);
+/* Run its destructor, and free it. */
+void uct_abi_ep_delete(uct_ep_h ep);
 
 /* What libuct's own progress_enable and _disable do (UCT_PROGRESS_ flags). */
 void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags);
@@ -509,9 +518,7 @@ typedef struct {
                                   uct_abi_tl_device_t **devices_p,
                                   unsigned *num_devices_p);
 
-    ucs_status_t (*iface_open)(uct_abi_md_t *md, uct_worker_h worker,
-                               const uct_iface_params_t *params,
-                               const uct_abi_iface_config_t *config,
+    ucs_status_t (*iface_open)(const uct_abi_iface_args_t *args,
                                uct_abi_iface_t **iface_p);
 } uct_abi_tl_t;
 

@@ -183,11 +183,16 @@ uct_abi_tl_iface_open(uct_md_h md_h, uct_worker_h worker,
                       const uct_abi_iface_config_t *config,
                       uct_iface_h *iface_p)
 {
-    uct_abi_md_t *md = (uct_abi_md_t*)md_h;
+    const uct_abi_iface_args_t args = {
+        .md     = (uct_abi_md_t*)md_h,
+        .worker = worker,
+        .params = params,
+        .config = config
+    };
     uct_abi_iface_t *iface;
     ucs_status_t status;
 
-    status = md->component->tl->iface_open(md, worker, params, config, &iface);
+    status = args.md->component->tl->iface_open(&args, &iface);
     if (status != UCS_OK) {
         return status;
     }

@@ -381,31 +381,38 @@ static void uct_abi_iface_ops_emit(const uct_abi_iface_ops_t *ops,
     UCT_ABI_IFACE_OPS_SET(iface_is_reachable, uct_abi_iface_is_reachable);
 }
 
-ucs_status_t uct_abi_iface_init(uct_abi_iface_t *iface,
-                                const uct_abi_iface_ops_t *ops,
-                                uct_abi_md_t *md, uct_worker_h worker,
-                                const uct_iface_params_t *params,
-                                const uct_abi_iface_config_t *config)
+ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
+                               const uct_abi_iface_args_t *args,
+                               uct_abi_iface_t **iface_p)
 {
     uct_abi_host_class_t *cls = uct_abi_host.sym.uct_base_iface_t_class;
+    uct_abi_iface_t *iface    = calloc(1, size);
     int count                 = 1;
     uct_abi_iface_ctor_t ctor;
     uct_iface_ops_t host_ops;
     ucs_status_t status;
 
+    if (iface == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
     uct_abi_iface_ops_emit(ops, &host_ops);
     iface->ops    = ops;
-    iface->md     = md;
-    iface->worker = worker;
+    iface->md     = args->md;
+    iface->worker = args->worker;
 
     memcpy(&ctor, &cls->init, sizeof(ctor));
     status = ctor(iface, cls, &count, &host_ops, uct_abi_host.internal_ops,
-                  uct_abi_md_handle(md), worker, params, config);
+                  uct_abi_md_handle(args->md), args->worker, args->params,
+                  args->config);
     if (status != UCS_OK) {
         uct_abi_host.sym.ucs_class_call_cleanup_chain(cls, iface, count);
+        free(iface);
+        return status;
     }
 
-    return status;
+    *iface_p = iface;
+    return UCS_OK;
 }
 
 void uct_abi_iface_cleanup(uct_abi_iface_t *iface)
@@ -417,26 +424,36 @@ void uct_abi_iface_cleanup(uct_abi_iface_t *iface)
             uct_abi_host.sym.uct_base_iface_t_class, iface, -1);
 }
 
-ucs_status_t uct_abi_ep_init(uct_abi_ep_t *ep, uct_abi_iface_t *iface)
+ucs_status_t
+uct_abi_ep_new(size_t size, uct_abi_iface_t *iface, uct_ep_h *ep_p)
 {
     uct_abi_host_class_t *cls = uct_abi_host.sym.uct_base_ep_t_class;
+    uct_abi_ep_t *ep          = calloc(1, size);
     int count                 = 1;
     uct_abi_ep_ctor_t ctor;
     ucs_status_t status;
+
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
 
     memcpy(&ctor, &cls->init, sizeof(ctor));
     status = ctor(ep, cls, &count, iface);
     if (status != UCS_OK) {
         uct_abi_host.sym.ucs_class_call_cleanup_chain(cls, ep, count);
+        free(ep);
+        return status;
     }
 
-    return status;
+    *ep_p = &ep->super;
+    return UCS_OK;
 }
 
-void uct_abi_ep_cleanup(uct_abi_ep_t *ep)
+void uct_abi_ep_delete(uct_ep_h ep)
 {
     uct_abi_host.sym.ucs_class_call_cleanup_chain(
             uct_abi_host.sym.uct_base_ep_t_class, ep, -1);
+    free(ep);
 }
 
 void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags)

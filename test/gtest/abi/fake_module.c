@@ -441,27 +441,7 @@ static ucs_status_t
 fake_ep_create(uct_abi_iface_t *iface, const uct_abi_ep_params_t *params,
                uct_ep_h *ep_p)
 {
-    uct_abi_ep_t *ep = calloc(1, sizeof(*ep));
-    ucs_status_t status;
-
-    if (ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    status = uct_abi_ep_init(ep, iface);
-    if (status != UCS_OK) {
-        free(ep);
-        return status;
-    }
-
-    *ep_p = &ep->super;
-    return UCS_OK;
-}
-
-static void fake_ep_destroy(uct_ep_h ep)
-{
-    uct_abi_ep_cleanup((uct_abi_ep_t*)ep);
-    free(ep);
+    return uct_abi_ep_new(sizeof(uct_abi_ep_t), iface, ep_p);
 }
 
 static ucs_status_t fake_ep_put_short(uct_ep_h ep, const void *buffer,
@@ -539,7 +519,7 @@ static const uct_abi_iface_ops_t fake_iface_ops = {
     .ep_put_zcopy             = fake_ep_put_zcopy,
     .ep_get_zcopy             = fake_ep_get_zcopy,
     .ep_flush                 = fake_ep_flush,
-    .ep_destroy               = fake_ep_destroy,
+    .ep_destroy               = uct_abi_ep_delete,
     .iface_flush              = fake_iface_flush,
     .iface_progress           = fake_iface_progress,
     .iface_close              = fake_iface_close,
@@ -552,36 +532,17 @@ static const uct_abi_iface_ops_t fake_iface_ops = {
 };
 
 static ucs_status_t
-fake_iface_open(uct_abi_md_t *md, uct_worker_h worker,
-                const uct_iface_params_t *params,
-                const uct_abi_iface_config_t *config, uct_abi_iface_t **iface_p)
+fake_iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
-    const fake_iface_config_t *fake = (const fake_iface_config_t*)config;
-    fake_iface_t *iface             = calloc(1, sizeof(*iface));
-    ucs_status_t status;
-
-    if (iface == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
+    const fake_iface_config_t *fake = (const fake_iface_config_t*)args->config;
 
     if ((fake->max_poll != 16) || !uct_abi_double_is_auto(fake->bw)) {
         uct_abi_error("interface configuration has wrong values");
-        status = UCS_ERR_INVALID_PARAM;
-        goto err_free;
+        return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_abi_iface_init(&iface->super, &fake_iface_ops, md, worker,
-                                params, config);
-    if (status != UCS_OK) {
-        goto err_free;
-    }
-
-    *iface_p = &iface->super;
-    return UCS_OK;
-
-err_free:
-    free(iface);
-    return status;
+    return uct_abi_iface_new(sizeof(fake_iface_t), &fake_iface_ops, args,
+                             iface_p);
 }
 
 #define FAKE_TL(_name, _component, _prefix) \

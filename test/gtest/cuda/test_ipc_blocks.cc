@@ -12,6 +12,7 @@ extern "C" {
 
 #include <climits>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -97,9 +98,9 @@ protected:
         rkey.handle.buffer_id = 7;
         iface.engine          = &engine;
         iface.enable_cache    = true;
-        uct_cuda_ipc_blocks_init(&iface);
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
+        uct_cuda_ipc_blocks_init(&iface);
         ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 0,
                                                 &stream));
         memset(gpu, 'r', sizeof(gpu));
@@ -116,7 +117,7 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_ipc_blocks_submit(&iface);
+        uct_cuda_queue_submit_gathered(&iface.super.queue);
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.super.queue);
         uct_cuda_ipc_blocks_cleanup(&iface);
@@ -147,7 +148,7 @@ protected:
 
     void finish()
     {
-        uct_cuda_ipc_blocks_submit(&iface);
+        uct_cuda_queue_submit_gathered(&iface.super.queue);
         driver.done = driver.events;
         while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
         }
@@ -252,13 +253,69 @@ TEST_F(IpcBlocks, a_new_key_in_an_old_place_is_new)
     EXPECT_EQ('r', remote[4096]);
 }
 
+/* Whatever waits for the queue would wait for ever for what is not submitted;
+ * a fence would let it pass */
+TEST_F(IpcBlocks, submitted_before_anything_is_waited_for)
+{
+    uct_cuda_queue_t *queue = &iface.super.queue;
+    uct_completion_t comp   = {};
+    const std::vector<std::function<void()>> waits = {
+        [&]() { uct_cuda_queue_flush(queue, &comp); },
+        [&]() { uct_cuda_queue_fence(queue); },
+        [&]() { EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(queue)); },
+        [&]() { uct_cuda_iface_progress((uct_iface_h)&iface); }
+    };
+    unsigned posted = 0;
+
+    driver.table.cuLaunchHostFunc = [](CUstream, CUhostFn, void*) {
+        return CUDA_SUCCESS;
+    };
+    comp.count = 10;
+    for (const auto &wait : waits) {
+        occupy();
+        ASSERT_EQ(UCS_INPROGRESS, post(posted, 0, 0, 64));
+        ++posted;
+        EXPECT_EQ(posted - 1, singles);
+        wait();
+        EXPECT_EQ(posted, singles);
+        expect_told(posted - 1, UCS_OK);
+        finish();
+        queue->is_fenced = false;
+    }
+    expect_told(posted, UCS_OK);
+}
+
+/* ... as is what the last completion posts, when there is nothing else left */
+TEST_F(IpcBlocks, submitted_by_progress_of_an_idle_queue)
+{
+    occupy();
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    driver.done = driver.events;
+    ASSERT_EQ(1u, uct_cuda_queue_progress(&iface.super.queue));
+    ASSERT_TRUE(uct_cuda_queue_is_idle(&iface.super.queue));
+    EXPECT_EQ(0u, singles);
+    uct_cuda_iface_progress((uct_iface_h)&iface);
+    EXPECT_EQ(1u, singles);
+}
+
+TEST_F(IpcBlocks, submitted_by_the_end_of_the_queue)
+{
+    occupy();
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    driver.done                = driver.events;
+    driver.table.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+    uct_cuda_queue_cleanup(&iface.super.queue);
+    EXPECT_EQ(1u, singles);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
+}
+
 TEST_F(IpcBlocks, told_after_their_event_and_not_before)
 {
     occupy();
     for (unsigned i = 0; i < 20; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
     }
-    uct_cuda_ipc_blocks_submit(&iface);
+    uct_cuda_queue_submit_gathered(&iface.super.queue);
     uct_cuda_queue_progress(&iface.super.queue);
     expect_told(0, UCS_OK);
     finish();

@@ -94,6 +94,7 @@ unsigned uct_cuda_iface_progress(uct_iface_h tl_iface)
 {
     uct_cuda_iface_t *iface = (uct_cuda_iface_t*)tl_iface;
 
+    uct_cuda_queue_submit_gathered(&iface->queue);
     if (!uct_cuda_queue_is_idle(&iface->queue)) {
         return uct_cuda_queue_progress(&iface->queue);
     }
@@ -133,13 +134,13 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events)
     return uct_cuda_queue_arm(uct_cuda_iface_queue(iface));
 }
 
-ucs_status_t uct_cuda_iface_init(uct_cuda_iface_t *iface,
-                                 const uct_abi_iface_ops_t *ops,
-                                 uct_abi_md_t *md, uct_worker_h worker,
-                                 const uct_iface_params_t *params,
-                                 const uct_abi_iface_config_t *config,
-                                 unsigned max_poll, unsigned max_events)
+ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
+                                const uct_abi_iface_args_t *args,
+                                unsigned max_poll, unsigned max_events,
+                                uct_abi_iface_t **iface_p)
 {
+    const uct_iface_params_t *params = args->params;
+    uct_cuda_iface_t *iface;
     ucs_status_t status;
 
     if (!(params->field_mask & UCT_IFACE_PARAM_FIELD_DEVICE)) {
@@ -153,19 +154,21 @@ ucs_status_t uct_cuda_iface_init(uct_cuda_iface_t *iface,
         return UCS_ERR_NO_DEVICE;
     }
 
-    status = uct_cuda_queue_init(&iface->queue, max_poll, max_events);
+    status = uct_abi_iface_new(size, ops, args, iface_p);
     if (status != UCS_OK) {
         return status;
     }
 
-    iface->queue.on_busy = on_busy;
-
-    status = uct_abi_iface_init(&iface->super, ops, md, worker, params, config);
+    iface  = (uct_cuda_iface_t*)*iface_p;
+    status = uct_cuda_queue_init(&iface->queue, max_poll, max_events);
     if (status != UCS_OK) {
-        uct_cuda_queue_cleanup(&iface->queue);
+        uct_abi_iface_cleanup(*iface_p);
+        free(*iface_p);
+        return status;
     }
 
-    return status;
+    iface->queue.on_busy = on_busy;
+    return UCS_OK;
 }
 
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What cuda_copy and cuda_ipc have in common as UCT interfaces: a queue of CUDA
+ * What the transports have in common as UCT interfaces: a queue of CUDA
  * operations behind flush, fence, progress and wake-up, and one device.
  */
 #ifndef UCT_CUDA_BASE_IFACE_H
@@ -31,7 +31,7 @@ static inline uct_cuda_queue_t *uct_cuda_iface_queue(uct_iface_h iface)
 }
 
 
-/** The part of the operations' table that both interfaces share. */
+/** The part of the operations' table that all interfaces share. */
 #define UCT_CUDA_IFACE_OPS \
     .ep_pending_add         = uct_cuda_ep_pending_add, \
     .ep_pending_purge       = uct_cuda_ep_pending_purge, \
@@ -63,20 +63,23 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events);
 
 
 /**
- * Construct the common part over zeroed memory.
+ * An interface of @a size bytes that begins with the common part; the rest is
+ * zero.
  *
- * @return UCS_ERR_NO_DEVICE when UCX asks for a device other than "cuda".
+ * @param max_poll, max_events  As for uct_cuda_queue_init().
+ *
+ * @return UCS_OK; UCS_ERR_NO_DEVICE when UCX asks for a device other than
+ *         "cuda"; UCS_ERR_INVALID_PARAM, UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_iface_init(uct_cuda_iface_t *iface,
-                                 const uct_abi_iface_ops_t *ops,
-                                 uct_abi_md_t *md, uct_worker_h worker,
-                                 const uct_iface_params_t *params,
-                                 const uct_abi_iface_config_t *config,
-                                 unsigned max_poll, unsigned max_events);
+ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
+                                const uct_abi_iface_args_t *args,
+                                unsigned max_poll, unsigned max_events,
+                                uct_abi_iface_t **iface_p);
 
+/** Waits for the queue's operations; the memory is to be freed then. */
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface);
 
-/** The capabilities that both have: events, and zero-copy of one buffer. */
+/** The capabilities that all have: events, and zero-copy of one buffer. */
 void uct_cuda_iface_query(uct_iface_attr_t *attr);
 
 /** The one device "cuda", as stock UCX names it. */

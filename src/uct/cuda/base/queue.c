@@ -188,6 +188,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     uct_cuda_context_t *context;
     uct_cuda_flush_t *flush;
 
+    uct_cuda_queue_submit_gathered(queue);
     forget_requests(queue);
     while (queue->outstanding > 0) {
         if (uct_cuda_queue_progress(queue) == 0) {
@@ -402,6 +403,28 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
     return UCS_INPROGRESS;
 }
 
+ucs_status_t uct_cuda_op_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
+                             uct_completion_t *comp, uct_cuda_op_start_t start,
+                             void *arg)
+{
+    ucs_status_t status;
+    uct_cuda_op_t *op;
+
+    status = uct_cuda_op_get(stream, &op);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    op->comp = comp;
+    status   = start(op, arg);
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        return status;
+    }
+
+    return uct_cuda_op_post(queue, op);
+}
+
 /* Until nothing is read or written any more; if the context is there still */
 static void stream_wait(const uct_cuda_stream_t *stream)
 {
@@ -564,6 +587,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 {
     uct_cuda_flush_t *next;
 
+    uct_cuda_queue_submit_gathered(queue);
     if (queue->outstanding == 0) {
         return UCS_OK;
     }
@@ -590,6 +614,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 
 void uct_cuda_queue_fence(uct_cuda_queue_t *queue)
 {
+    uct_cuda_queue_submit_gathered(queue);
     queue->is_fenced = (queue->outstanding > 0);
 }
 
@@ -682,6 +707,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
     uint64_t value;
     int fd = -1;
 
+    uct_cuda_queue_submit_gathered(queue);
     status = uct_cuda_queue_event_fd(queue, &fd);
     if (status != UCS_OK) {
         return status;

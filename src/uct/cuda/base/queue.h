@@ -101,6 +101,9 @@ struct uct_cuda_queue {
 
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
+
+    /** Submits and posts what the owner still gathers; may be NULL */
+    void               (*submit_gathered)(uct_cuda_queue_t *queue);
 };
 
 
@@ -108,6 +111,15 @@ struct uct_cuda_queue {
 static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 {
     return queue->active == NULL;
+}
+
+
+/** Called before anything is waited for: flush, fence, arm and cleanup do. */
+static inline void uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue)
+{
+    if (queue->submit_gathered != NULL) {
+        queue->submit_gathered(queue);
+    }
 }
 
 
@@ -154,6 +166,24 @@ void uct_cuda_op_put(uct_cuda_op_t *op);
  *         again; UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op);
+
+/**
+ * Submits an operation's work, or has it submitted.
+ *
+ * @return UCS_OK: the operation is to be posted; or an error, after which
+ *         nothing of it is under way.
+ */
+typedef ucs_status_t (*uct_cuda_op_start_t)(uct_cuda_op_t *op, void *arg);
+
+/**
+ * Take an operation of the stream's context, have it started and post it.
+ *
+ * @param comp  Told at the end, if UCS_INPROGRESS is returned; may be NULL.
+ * @return As uct_cuda_op_get(), @a start or uct_cuda_op_post().
+ */
+ucs_status_t uct_cuda_op_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
+                             uct_completion_t *comp, uct_cuda_op_start_t start,
+                             void *arg);
 
 /** Completes what is over. @return Number of operations completed. */
 unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue);

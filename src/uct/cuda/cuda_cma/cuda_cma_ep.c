@@ -29,35 +29,23 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    ep = calloc(1, sizeof(*ep));
-    if (ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
+    status = uct_abi_ep_new(sizeof(*ep), iface, ep_p);
+    if (status != UCS_OK) {
+        return status;
     }
 
+    ep = (uct_cuda_cma_ep_t*)*ep_p;
     memcpy(&ep->addr, params->iface_addr, sizeof(ep->addr));
     if (!uct_cuda_ipc_is_own_process(ep->addr.process.pid,
                                      ep->addr.process.pid_ns)) {
         status = uct_cuda_cma_peer_get(&ep->addr, &ep->peer, NULL);
         if (status != UCS_OK) {
-            goto err_free;
+            uct_abi_ep_delete(*ep_p);
+            return status;
         }
     }
 
-    status = uct_abi_ep_init(&ep->super, iface);
-    if (status != UCS_OK) {
-        goto err_put;
-    }
-
-    *ep_p = &ep->super.super;
     return UCS_OK;
-
-err_put:
-    if (ep->peer != NULL) {
-        uct_cuda_cma_peer_put(ep->peer);
-    }
-err_free:
-    free(ep);
-    return status;
 }
 
 void uct_cuda_cma_ep_destroy(uct_ep_h tl_ep)
@@ -67,8 +55,7 @@ void uct_cuda_cma_ep_destroy(uct_ep_h tl_ep)
     if (ep->peer != NULL) {
         uct_cuda_cma_peer_put(ep->peer);
     }
-    uct_abi_ep_cleanup(&ep->super);
-    free(ep);
+    uct_abi_ep_delete(tl_ep);
 }
 
 int uct_cuda_cma_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer)
@@ -100,10 +87,19 @@ static void job_done(uct_cuda_op_t *op)
     uct_cuda_cma_peer_put(op->arg);
 }
 
-static ucs_status_t
-peer_start(uct_cuda_cma_peer_t *peer, void *local, uint64_t remote_addr,
-           size_t length, bool is_put, uct_cuda_op_t *op)
+/* A copy, between here and there */
+typedef struct {
+    uct_cuda_cma_peer_t *peer; /* NULL: this process */
+    void                *local;
+    int                 device; /* of local */
+    uint64_t            remote_addr;
+    size_t              length;
+    bool                is_put;
+} peer_copy_t;
+
+static ucs_status_t peer_start(uct_cuda_op_t *op, const peer_copy_t *copy)
 {
+    uct_cuda_cma_peer_t *peer           = copy->peer;
     const uct_cuda_host_remote_t remote = {
         .copy = uct_cuda_cma_peer_copy,
         .arg  = peer
@@ -111,8 +107,9 @@ peer_start(uct_cuda_cma_peer_t *peer, void *local, uint64_t remote_addr,
     uct_cuda_host_job_t *job;
     ucs_status_t status;
 
-    status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)local,
-                                                 remote_addr, length, !is_put,
+    status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)copy->local,
+                                                 copy->remote_addr,
+                                                 copy->length, !copy->is_put,
                                                  &remote, &job);
     if (status == UCS_OK) {
         uct_cuda_cma_peer_hold(peer);
@@ -135,15 +132,14 @@ static void own_done(uct_cuda_op_t *op)
     uct_cuda_host_end(op->arg);
 }
 
-static ucs_status_t own_start(int device, void *local, uint64_t remote_addr,
-                              size_t length, bool is_put, uct_cuda_op_t *op)
+static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *copy)
 {
     const uct_cuda_host_request_t request = {
-        .host    = (void*)(uintptr_t)remote_addr,
-        .length  = length,
-        .to_gpu  = !is_put,
-        .gpu_end = uct_cuda_end_gpu(device),
-        .gpu     = (CUdeviceptr)local
+        .host    = (void*)(uintptr_t)copy->remote_addr,
+        .length  = copy->length,
+        .to_gpu  = !copy->is_put,
+        .gpu_end = uct_cuda_end_gpu(copy->device),
+        .gpu     = (CUdeviceptr)copy->local
     };
     ucs_status_t status;
 
@@ -154,6 +150,13 @@ static ucs_status_t own_start(int device, void *local, uint64_t remote_addr,
     }
 
     return status;
+}
+
+static ucs_status_t peer_copy_start(uct_cuda_op_t *op, void *arg)
+{
+    const peer_copy_t *copy = arg;
+
+    return (copy->peer != NULL) ? peer_start(op, copy) : own_start(op, copy);
 }
 
 static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
@@ -169,8 +172,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     CUcontext local_context;
     ucs_status_t status;
     uct_cuda_end_t local;
-    uct_cuda_op_t *op;
-    int device;
+    peer_copy_t copy;
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
@@ -189,38 +191,25 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    device = uct_cuda_end_device(local);
-    status = uct_cuda_gpu_context_push(local_context, device, &context);
+    copy.peer        = ep->peer;
+    copy.local       = iov->buffer;
+    copy.device      = uct_cuda_end_device(local);
+    copy.remote_addr = remote_addr;
+    copy.length      = iov->length;
+    copy.is_put      = is_put;
+
+    status = uct_cuda_gpu_context_push(local_context, copy.device, &context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context on GPU %d for memory at %p", device,
-                       iov->buffer);
+        uct_cuda_error("no usable context on GPU %d for memory at %p",
+                       copy.device, iov->buffer);
         return status;
     }
 
     status = uct_cuda_queue_stream(queue, is_put ? 0 : 1, &stream);
-    if (status != UCS_OK) {
-        goto out_pop;
+    if (status == UCS_OK) {
+        status = uct_cuda_op_run(queue, stream, comp, peer_copy_start, &copy);
     }
 
-    status = uct_cuda_op_get(stream, &op);
-    if (status != UCS_OK) {
-        goto out_pop;
-    }
-
-    op->comp = comp;
-    status   = (ep->peer != NULL) ?
-                       peer_start(ep->peer, iov->buffer, remote_addr,
-                                  iov->length, is_put, op) :
-                       own_start(device, iov->buffer, remote_addr, iov->length,
-                                 is_put, op);
-    if (status != UCS_OK) {
-        uct_cuda_op_put(op);
-        goto out_pop;
-    }
-
-    status = uct_cuda_op_post(queue, op);
-
-out_pop:
     uct_cuda_gpu_context_pop(&context);
     return status;
 }

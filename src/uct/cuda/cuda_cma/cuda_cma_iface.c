@@ -166,34 +166,25 @@ static const uct_abi_iface_ops_t iface_ops = {
     .estimate_perf            = estimate_perf
 };
 
-static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
-                               const uct_iface_params_t *params,
-                               const uct_abi_iface_config_t *tl_config,
-                               uct_abi_iface_t **iface_p)
+static ucs_status_t
+iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
     const uct_cuda_cma_iface_config_t *config =
-            (const uct_cuda_cma_iface_config_t*)tl_config;
+            (const uct_cuda_cma_iface_config_t*)args->config;
     uct_cuda_cma_iface_t *iface;
     ucs_status_t status;
 
-    iface = calloc(1, sizeof(*iface));
-    if (iface == NULL) {
-        return UCS_ERR_NO_MEMORY;
+    status = uct_cuda_iface_new(sizeof(*iface), &iface_ops, args,
+                                config->max_poll, UINT_MAX, iface_p);
+    if (status != UCS_OK) {
+        return status;
     }
 
+    iface = (uct_cuda_cma_iface_t*)*iface_p;
     iface->number    = uct_cuda_ipc_iface_number();
     iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
                                threads_bandwidth() :
                                config->bandwidth;
-
-    status = uct_cuda_iface_init(&iface->super, &iface_ops, md, worker, params,
-                                 tl_config, config->max_poll, UINT_MAX);
-    if (status != UCS_OK) {
-        free(iface);
-        return status;
-    }
-
-    *iface_p = &iface->super.super;
     return UCS_OK;
 }
 

@@ -40,7 +40,8 @@ typedef struct {
     bool                   is_plain; /* all GPU memory belongs to contexts,
                                         which any GPU can be let reach */
     uct_cuda_gpu_context_t context;
-    uct_cuda_stream_t        *stream; /* or NULL: not to be had */
+    uct_cuda_stream_t      *stream; /* or NULL: not to be had */
+    uct_ep_h               ep;      /* of an asynchronous one */
 } copy_t;
 
 
@@ -296,19 +297,19 @@ static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
 }
 
 /* Submits the copy, in the way that suits it. @return As copy_submit(). */
-static ucs_status_t
-copy_start(uct_ep_h ep, const copy_t *copy, uct_cuda_op_t *op)
+static ucs_status_t copy_start(uct_cuda_op_t *op, void *arg)
 {
+    const copy_t *copy = arg;
     uct_cuda_mp_engine_t *engine;
 
     if (has_host(copy)) {
         if ((copy->length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
             uct_cuda_host_is_direct()) {
-            return host_start(find_engine(ep), copy, op);
+            return host_start(find_engine(copy->ep), copy, op);
         }
     } else if ((copy->length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
                !uct_cuda_end_equal(copy->from, copy->to)) {
-        engine = find_engine(ep);
+        engine = find_engine(copy->ep);
         if (engine != NULL) {
             return peer_start(engine, copy, op);
         }
@@ -321,7 +322,6 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
                                size_t length, uct_completion_t *comp)
 {
     ucs_status_t status;
-    uct_cuda_op_t *op;
     copy_t copy;
 
     if (length == 0) {
@@ -343,28 +343,16 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
             uct_cuda_end_is_host(copy.to)   ? STREAM_GPU_TO_HOST :
                                               STREAM_GPU_TO_GPU,
             &copy.stream);
-    if (status != UCS_OK) {
-        goto plain;
+    if (status == UCS_OK) {
+        copy.ep = ep;
+        status  = uct_cuda_op_run(uct_cuda_ep_queue(ep), copy.stream, comp,
+                                  copy_start, &copy);
     }
 
-    status = uct_cuda_op_get(copy.stream, &op);
-    if (status != UCS_OK) {
-        goto plain;
+    if (UCS_STATUS_IS_ERR(status)) {
+        status = copy_plainly(&copy);
     }
 
-    status = copy_start(ep, &copy, op);
-    if (status != UCS_OK) {
-        uct_cuda_op_put(op);
-        goto plain;
-    }
-
-    op->comp = comp;
-    status   = uct_cuda_op_post(uct_cuda_ep_queue(ep), op);
-    goto out;
-
-plain:
-    status = copy_plainly(&copy);
-out:
     copy_end(&copy);
     return status;
 }

@@ -170,27 +170,7 @@ static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
 static ucs_status_t ep_create(uct_abi_iface_t *iface,
                               const uct_abi_ep_params_t *params, uct_ep_h *ep_p)
 {
-    uct_abi_ep_t *ep = calloc(1, sizeof(*ep));
-    ucs_status_t status;
-
-    if (ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    status = uct_abi_ep_init(ep, iface);
-    if (status != UCS_OK) {
-        free(ep);
-        return status;
-    }
-
-    *ep_p = &ep->super;
-    return UCS_OK;
-}
-
-static void ep_destroy(uct_ep_h ep)
-{
-    uct_abi_ep_cleanup((uct_abi_ep_t*)ep);
-    free(ep);
+    return uct_abi_ep_new(sizeof(uct_abi_ep_t), iface, ep_p);
 }
 
 static void iface_close(uct_iface_h iface)
@@ -213,7 +193,7 @@ static const uct_abi_iface_ops_t iface_ops = {
     .ep_put_zcopy             = uct_cuda_copy_ep_put_zcopy,
     .ep_get_zcopy             = uct_cuda_copy_ep_get_zcopy,
     .ep_create                = ep_create,
-    .ep_destroy               = ep_destroy,
+    .ep_destroy               = uct_abi_ep_delete,
     .iface_close              = iface_close,
     .iface_query              = iface_query,
     .iface_get_device_address = get_device_address,
@@ -233,49 +213,37 @@ static uint64_t unique_id(const void *object)
            ((uint64_t)now.tv_sec * 1000000007 + (uint64_t)now.tv_nsec);
 }
 
-static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
-                               const uct_iface_params_t *params,
-                               const uct_abi_iface_config_t *tl_config,
-                               uct_abi_iface_t **iface_p)
+static ucs_status_t
+iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
-    const iface_config_t *config = (const iface_config_t*)tl_config;
+    const iface_config_t *config = (const iface_config_t*)args->config;
+    uct_cuda_copy_bandwidth_t bandwidth;
     ucs_status_t status;
     char error[256];
     iface_t *iface;
 
-    iface = calloc(1, sizeof(*iface));
-    if (iface == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
     /* A plain bandwidth (how UCX up to 1.16 wrote it) leaves the rest */
-    if ((uct_cuda_copy_bandwidth_parse(BW_DEFAULT, &iface->bandwidth, error,
+    if ((uct_cuda_copy_bandwidth_parse(BW_DEFAULT, &bandwidth, error,
                                        sizeof(error)) != UCS_OK) ||
-        (uct_cuda_copy_bandwidth_parse(config->bandwidth, &iface->bandwidth,
-                                       error, sizeof(error)) != UCS_OK)) {
+        (uct_cuda_copy_bandwidth_parse(config->bandwidth, &bandwidth, error,
+                                       sizeof(error)) != UCS_OK)) {
         uct_cuda_error("UCX_CUDA_COPY_%s", error);
-        status = UCS_ERR_INVALID_PARAM;
-        goto err_free;
+        return UCS_ERR_INVALID_PARAM;
     }
 
+    status = uct_cuda_iface_new(sizeof(*iface), &iface_ops, args,
+                                config->max_poll, config->max_events, iface_p);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface = (iface_t*)*iface_p;
+    iface->bandwidth    = bandwidth;
     iface->read_latency = (config->short_proto == SHORT_PROTO_RNDV) ?
                                   READ_LATENCY :
                                   COPY_LATENCY;
-
-    iface->id = unique_id(iface);
-    status    = uct_cuda_iface_init(&iface->super, &iface_ops, md, worker,
-                                    params, tl_config, config->max_poll,
-                                    config->max_events);
-    if (status != UCS_OK) {
-        goto err_free;
-    }
-
-    *iface_p = &iface->super.super;
+    iface->id           = unique_id(iface);
     return UCS_OK;
-
-err_free:
-    free(iface);
-    return status;
 }
 
 static ucs_status_t query_devices(uct_abi_md_t *md,

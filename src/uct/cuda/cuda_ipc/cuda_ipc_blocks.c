@@ -223,17 +223,23 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     }
 }
 
-void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface)
+static void submit_gathered(uct_cuda_queue_t *queue)
 {
-    iface->blocks.max_count = FIRST_COUNT;
-}
+    uct_cuda_ipc_iface_t *iface =
+            (uct_cuda_ipc_iface_t*)((char*)queue -
+                                    offsetof(uct_cuda_ipc_iface_t,
+                                             super.queue));
 
-void uct_cuda_ipc_blocks_submit(uct_cuda_ipc_iface_t *iface)
-{
     iface->blocks.max_count = FIRST_COUNT;
     if (iface->blocks.open != NULL) {
         group_submit(iface);
     }
+}
+
+void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface)
+{
+    iface->blocks.max_count            = FIRST_COUNT;
+    iface->super.queue.submit_gathered = submit_gathered;
 }
 
 /* The block lies in the mapping and local allocation of the last one */

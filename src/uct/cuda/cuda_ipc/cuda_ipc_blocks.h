@@ -38,6 +38,8 @@ typedef struct {
 } uct_cuda_ipc_block_t;
 
 
+/** Blocks of an interface with a queue, which from now on submits them before
+ *  anything is waited for. Errors are told to the blocks' completions. */
 void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface);
 
 /**
@@ -61,10 +63,6 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
                                      const uct_cuda_ipc_block_t *block);
-
-/** Submit what was gathered: before anything is waited for. Errors are told to
- *  the blocks' completions. */
-void uct_cuda_ipc_blocks_submit(uct_cuda_ipc_iface_t *iface);
 
 /** The interface is going, and its operations are over. */
 void uct_cuda_ipc_blocks_cleanup(uct_cuda_ipc_iface_t *iface);

@@ -54,21 +54,15 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    ep = calloc(1, sizeof(*ep));
-    if (ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    status = uct_abi_ep_init(&ep->super, iface);
+    status = uct_abi_ep_new(sizeof(*ep), iface, ep_p);
     if (status != UCS_OK) {
-        free(ep);
         return status;
     }
 
+    ep = (uct_cuda_ipc_ep_t*)*ep_p;
     uct_cuda_ipc_iface_addr_unpack(params->dev_addr, params->iface_addr,
                                    &ep->peer);
     ep->is_own = uct_cuda_ipc_is_own_process(ep->peer.pid, ep->peer.pid_ns);
-    *ep_p      = &ep->super.super;
     return UCS_OK;
 }
 
@@ -83,8 +77,7 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
         (void)uct_cuda_driver_get()->cuMemFree(ep->device_ep);
         uct_cuda_ctx_pop();
     }
-    uct_abi_ep_cleanup(&ep->super);
-    free(ep);
+    uct_abi_ep_delete(tl_ep);
 }
 
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)

@@ -239,53 +239,11 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
     return peer->reason == NULL;
 }
 
-/* The queue has what was posted only when gathered blocks are submitted */
-static uct_iface_h with_blocks(uct_iface_h tl_iface)
-{
-    uct_cuda_ipc_blocks_submit((uct_cuda_ipc_iface_t*)tl_iface);
-    return tl_iface;
-}
-
-static ucs_status_t
-ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp)
-{
-    (void)with_blocks(ep->iface);
-    return uct_cuda_ep_flush(ep, flags, comp);
-}
-
-static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags)
-{
-    (void)with_blocks(ep->iface);
-    return uct_cuda_ep_fence(ep, flags);
-}
-
-static ucs_status_t
-iface_flush(uct_iface_h iface, unsigned flags, uct_completion_t *comp)
-{
-    return uct_cuda_iface_flush(with_blocks(iface), flags, comp);
-}
-
-static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags)
-{
-    return uct_cuda_iface_fence(with_blocks(iface), flags);
-}
-
-static unsigned iface_progress(uct_iface_h iface)
-{
-    return uct_cuda_iface_progress(with_blocks(iface));
-}
-
-static ucs_status_t iface_event_arm(uct_iface_h iface, unsigned events)
-{
-    return uct_cuda_iface_event_arm(with_blocks(iface), events);
-}
-
 static void iface_close(uct_iface_h tl_iface)
 {
     uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
 
     /* Transfers are operations of the queue: it waits for them */
-    uct_cuda_ipc_blocks_submit(iface);
     uct_cuda_iface_cleanup(&iface->super);
     uct_cuda_ipc_blocks_cleanup(iface);
     uct_cuda_mp_engine_put(iface->engine);
@@ -293,17 +251,7 @@ static void iface_close(uct_iface_h tl_iface)
 }
 
 static const uct_abi_iface_ops_t iface_ops = {
-    .ep_pending_add           = uct_cuda_ep_pending_add,
-    .ep_pending_purge         = uct_cuda_ep_pending_purge,
-    .ep_flush                 = ep_flush,
-    .ep_fence                 = ep_fence,
-    .iface_flush              = iface_flush,
-    .iface_fence              = iface_fence,
-    .iface_progress           = iface_progress,
-    .iface_progress_enable    = uct_cuda_iface_progress_enable,
-    .iface_progress_disable   = uct_cuda_iface_progress_disable,
-    .iface_event_fd_get       = uct_cuda_iface_event_fd_get,
-    .iface_event_arm          = iface_event_arm,
+    UCT_CUDA_IFACE_OPS,
     .ep_put_zcopy             = uct_cuda_ipc_ep_put_zcopy,
     .ep_get_zcopy             = uct_cuda_ipc_ep_get_zcopy,
     .ep_create                = uct_cuda_ipc_ep_create,
@@ -318,14 +266,14 @@ static const uct_abi_iface_ops_t iface_ops = {
     .estimate_perf            = estimate_perf
 };
 
-static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
-                               const uct_iface_params_t *params,
-                               const uct_abi_iface_config_t *tl_config,
-                               uct_abi_iface_t **iface_p)
+static ucs_status_t
+iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
     const uct_cuda_ipc_iface_config_t *config =
-            (const uct_cuda_ipc_iface_config_t*)tl_config;
+            (const uct_cuda_ipc_iface_config_t*)args->config;
+    const bool is_nixl = uct_cuda_ipc_own_is_nixl();
     uct_cuda_mp_config_t multipath;
+    uct_cuda_mp_engine_t *engine;
     uct_cuda_ipc_iface_t *iface;
     ucs_status_t status;
 
@@ -334,52 +282,40 @@ static ucs_status_t iface_open(uct_abi_md_t *md, uct_worker_h worker,
         return status;
     }
 
-    iface = calloc(1, sizeof(*iface));
-    if (iface == NULL) {
-        return UCS_ERR_NO_MEMORY;
+    status = uct_cuda_mp_engine_get(&multipath, &engine);
+    if (status != UCS_OK) {
+        return status;
     }
 
+    status = uct_cuda_iface_new(sizeof(*iface), &iface_ops, args,
+                                config->max_poll, config->max_events, iface_p);
+    if (status != UCS_OK) {
+        uct_cuda_mp_engine_put(engine);
+        return status;
+    }
+
+    iface = (uct_cuda_ipc_iface_t*)*iface_p;
     /* A UCP of protocols v1 that reaches its own process here takes this lane
      * for memory of the host's, too, and then finds none (UCX's own
      * test_ucp_mmap of 1.20): who wants it says so */
-    iface->number           = (config->enable_same_process ||
-                               uct_cuda_ipc_own_is_nixl()) ?
+    iface->number           = (config->enable_same_process || is_nixl) ?
                                       uct_cuda_ipc_iface_number() :
                                       0;
+    iface->engine           = engine;
     iface->max_streams      = (config->max_streams > 0) ? config->max_streams :
                                                           1;
     iface->enable_cache     = config->enable_cache;
     iface->enable_get_zcopy = config->enable_get_zcopy;
     iface->peer_access      = (config->peer_access == UCT_ABI_ON_OFF_AUTO) ?
-                                      uct_cuda_ipc_own_is_nixl() :
+                                      is_nixl :
                                       (config->peer_access == UCT_ABI_ON);
     iface->latency          = config->latency;
     iface->overhead         = config->overhead;
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?
                                       generation_bandwidth() :
                                       config->bandwidth;
-
-    status = uct_cuda_mp_engine_get(&multipath, &iface->engine);
-    if (status != UCS_OK) {
-        goto err_free;
-    }
-
-    status = uct_cuda_iface_init(&iface->super, &iface_ops, md, worker, params,
-                                 tl_config, config->max_poll,
-                                 config->max_events);
-    if (status != UCS_OK) {
-        goto err_put_engine;
-    }
-
     uct_cuda_ipc_blocks_init(iface);
-    *iface_p = &iface->super.super;
     return UCS_OK;
-
-err_put_engine:
-    uct_cuda_mp_engine_put(iface->engine);
-err_free:
-    free(iface);
-    return status;
 }
 
 static ucs_status_t query_devices(uct_abi_md_t *md,
