@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
@@ -12,6 +13,7 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <sys/mman.h>
@@ -165,51 +167,76 @@ TEST_F(IpcEp, key_of_the_own_process)
     uct_cuda_ipc_memh_destroy(memh);
 }
 
-static unsigned enabled;
-static bool is_reached;
+static const CUcontext OWN_CONTEXT = (CUcontext)0x5000;
+static CUcontext current;
+static std::vector<CUcontext> enabled_in;
+static CUcontext enabled_to;
+static std::vector<CUcontext> reaching;
 
-/* Once a key and context; and the program's to do, unless it may be */
+/* From a context of our own where the program's does not reach the memory, for
+ * whose contexts nothing is ever enabled; asked once a key and context */
 TEST_F(IpcEp, access_between_own_gpus)
 {
+    const int device           = UCT_CUDA_MAX_GPUS - 1; /* no other test's */
     uct_cuda_context_t context = {};
     uct_cuda_ipc_rkey_t rkey   = {};
 
-    driver.table.cuCtxEnablePeerAccess = [](CUcontext, unsigned) {
-        ++enabled;
-        is_reached = true;
+    driver.table.cuCtxCreate_v2 = [](CUcontext *ctx, unsigned, CUdevice) {
+        *ctx = OWN_CONTEXT;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxSetLimit = [](CUlimit, size_t) { return CUDA_SUCCESS; };
+    driver.table.cuCtxPushCurrent = [](CUcontext ctx) {
+        current = ctx;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxEnablePeerAccess = [](CUcontext peer, unsigned) {
+        enabled_in.push_back(current);
+        enabled_to = peer;
+        reaching.push_back(current);
         return CUDA_SUCCESS;
     };
     driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute name,
                                             CUdeviceptr) {
-        return is_reached && (name == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) ?
+        return (name == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) &&
+                               std::count(reaching.begin(), reaching.end(),
+                                          current) ?
                        CUDA_SUCCESS :
                        CUDA_ERROR_INVALID_VALUE;
     };
-    enabled          = 0;
-    is_reached       = false;
+    enabled_in.clear();
+    reaching         = {(CUcontext)0x2000};
     rkey.is_own      = true;
     rkey.handle.base = (uintptr_t)gpu;
     context.cuda     = (CUcontext)0x2000;
     context.id       = 1;
-    EXPECT_FALSE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
-    EXPECT_EQ(0u, enabled);
+    EXPECT_EQ(nullptr, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_TRUE(rkey.own.is_reached);
+    EXPECT_EQ(0u, enabled_in.size());
 
-    iface.peer_access = true;
-    EXPECT_FALSE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
-    context.id = 2;
-    EXPECT_TRUE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
-    EXPECT_TRUE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
-    EXPECT_EQ(1u, enabled);
+    context.cuda = (CUcontext)0x3000;
+    context.id   = 2;
+    EXPECT_EQ(OWN_CONTEXT, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_EQ(OWN_CONTEXT, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_FALSE(rkey.own.is_reached);
+    EXPECT_EQ(std::vector<CUcontext>{OWN_CONTEXT}, enabled_in);
+    EXPECT_EQ(driver.context, enabled_to);
 
-    context.id   = 3;
-    context.cuda = driver.context;
-    EXPECT_TRUE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
-    EXPECT_EQ(1u, enabled);
+    /* Hardware that has no way */
+    reaching.clear();
+    driver.table.cuCtxEnablePeerAccess = [](CUcontext, unsigned) {
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    };
+    context.id = 3;
+    EXPECT_EQ(nullptr, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_FALSE(rkey.own.is_reached);
 
     /* Host memory, to the fake driver: of no context */
     context.id       = 4;
     rkey.handle.base = (uintptr_t)local.data();
-    EXPECT_FALSE(uct_cuda_ipc_own_reach(&iface, &rkey, &context));
+    EXPECT_EQ(nullptr, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_FALSE(rkey.own.is_reached);
+    EXPECT_EQ(1u, enabled_in.size());
 }
 
 /* Their tests change the pid alone, in a buffer that holds noise otherwise */

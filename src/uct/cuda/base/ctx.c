@@ -148,6 +148,18 @@ static ucs_status_t find_own(int device, CUcontext *ctx_p)
     return status;
 }
 
+ucs_status_t uct_cuda_ctx_own(int device, CUcontext *ctx_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    if ((driver == NULL) || (driver->cuCtxCreate_v2 == NULL) ||
+        (driver->cuCtxSetLimit == NULL) || !device_is_valid(device)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return find_own(device, ctx_p);
+}
+
 ucs_status_t
 uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
 {

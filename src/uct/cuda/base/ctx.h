@@ -46,6 +46,10 @@ void uct_cuda_ctx_release(int device);
  *  has not been reset. */
 bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p);
 
+/** A context of our own on a device, for copies only, whatever is kept there:
+ *  made at first use, as uct_cuda_ctx_retain() makes one, and stays. */
+ucs_status_t uct_cuda_ctx_own(int device, CUcontext *ctx_p);
+
 /** Is the context that is kept one of our own, and the primary one active by
  *  now? The program's memory on this device belongs to that one then. */
 bool uct_cuda_ctx_has_two(int device);

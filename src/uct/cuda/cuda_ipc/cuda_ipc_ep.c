@@ -203,6 +203,20 @@ static unsigned find_stream(const uct_cuda_ipc_iface_t *iface,
                      rkey->stream % iface->max_streams;
 }
 
+/* Makes this context current in the other's place, with its own stream */
+static ucs_status_t
+use_instead(uct_cuda_queue_t *queue, unsigned index, CUcontext instead,
+            uct_cuda_gpu_context_t *context, uct_cuda_stream_t **stream_p)
+{
+    const int device = context->device;
+    ucs_status_t status;
+
+    uct_cuda_gpu_context_pop(context);
+    status = uct_cuda_gpu_context_push(instead, device, context);
+    return (status == UCS_OK) ? uct_cuda_queue_stream(queue, index, stream_p) :
+                                status;
+}
+
 /* Host memory of this process; the kernel copies, and tells what is not there
  * where a copy of ours would crash */
 static ucs_status_t own_host_copy(const uct_iov_t *iov, uint64_t remote_addr,
@@ -274,6 +288,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
     uct_cuda_end_t local;
+    CUcontext instead;
     bool is_host;
     uct_cuda_stream_t *stream;
     ucs_status_t status;
@@ -326,8 +341,17 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
         goto out_pop;
     }
 
-    if (rkey->is_own) {
-        (void)uct_cuda_ipc_own_reach(iface, rkey, stream->context);
+    if (rkey->is_own && !is_host) {
+        instead = uct_cuda_ipc_own_instead(rkey, stream->context,
+                                           context.device);
+        if (instead != NULL) {
+            status = use_instead(queue, find_stream(iface, rkey, false,
+                                                    direction),
+                                 instead, &context, &stream);
+            if (status != UCS_OK) {
+                goto out_pop;
+            }
+        }
     }
 
     if (uct_cuda_end_is_gpu(local)) {

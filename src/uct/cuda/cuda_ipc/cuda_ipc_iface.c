@@ -27,7 +27,7 @@
         .offset = offsetof(uct_cuda_ipc_iface_config_t, _field) \
     }
 
-#define NUM_PLAIN_FIELDS 10
+#define NUM_PLAIN_FIELDS 9
 #define MAX_FIELDS       (NUM_PLAIN_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
 
 /* Stock's variables, and one; the engine's follow when the module is loaded */
@@ -54,11 +54,6 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("ENABLE_SAME_PROCESS", "n",
                  "Reach other workers of this process; always so in NIXL's UCX",
                  UCT_ABI_CONFIG_BOOL, enable_same_process),
-    CONFIG_FIELD("PEER_ACCESS", "auto",
-                 "Enable access between this process's GPUs for copies between "
-                 "two of its workers, where the program has not (that would "
-                 "fail afterwards); auto: in NIXL's UCX",
-                 UCT_ABI_CONFIG_ON_OFF_AUTO, peer_access),
 };
 
 
@@ -306,9 +301,6 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
                                                           1;
     iface->enable_cache     = config->enable_cache;
     iface->enable_get_zcopy = config->enable_get_zcopy;
-    iface->peer_access      = (config->peer_access == UCT_ABI_ON_OFF_AUTO) ?
-                                      is_nixl :
-                                      (config->peer_access == UCT_ABI_ON);
     iface->latency          = config->latency;
     iface->overhead         = config->overhead;
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?

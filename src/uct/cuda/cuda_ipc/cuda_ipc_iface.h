@@ -22,7 +22,6 @@ typedef struct {
     double                 overhead;         /**< Seconds */
     double                 latency;          /**< Seconds */
     int                    enable_same_process; /**< Accepted, no effect */
-    int                    peer_access;      /**< uct_abi_on_off_auto_t */
     char                   *multipath[UCT_CUDA_IPC_MAX_MULTIPATH_VARS];
 } uct_cuda_ipc_iface_config_t;
 
@@ -44,7 +43,6 @@ typedef struct {
     unsigned             max_streams;
     bool                 enable_cache;
     int                  enable_get_zcopy;
-    bool                 peer_access; /**< See uct_cuda_ipc_own_reach() */
     double               bandwidth;
     double               latency;
     double               overhead;

@@ -10,40 +10,50 @@
 #include <string.h>
 
 
-static bool reach(const uct_cuda_ipc_iface_t *iface, CUdeviceptr memory,
-                  CUcontext context)
+/* Peer access of a context of our own to the memory's */
+static CUcontext find_instead(CUdeviceptr memory, CUcontext owner, int device)
 {
-    uct_cuda_end_t end;
-    CUcontext owner;
-    char name[16];
+    ucs_status_t status;
+    CUcontext own;
 
-    /* Memory of no context has its own access rights */
-    uct_cuda_memory_place((void*)memory, &end, &owner);
-    if (owner == NULL) {
-        return false;
+    if ((uct_cuda_ctx_own(device, &own) != UCS_OK) || (own == owner) ||
+        (uct_cuda_ctx_push(own) != UCS_OK)) {
+        return NULL;
     }
 
-    if (iface->peer_access && (owner != context) &&
-        (UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, owner, 0) == UCS_OK)) {
-        uct_cuda_debug("enabled access to memory of %s",
-                       uct_cuda_end_str(end, name, sizeof(name)));
+    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, owner, 0);
+    uct_cuda_ctx_pop();
+    if (((status != UCS_OK) && (status != UCS_ERR_ALREADY_EXISTS)) ||
+        !uct_cuda_ctx_has_peer(own, memory)) {
+        uct_cuda_debug("GPU %d has no way to memory %#llx of this process",
+                       device, memory);
+        return NULL;
     }
 
-    return uct_cuda_ctx_has_peer(context, memory);
+    return own;
 }
 
-bool uct_cuda_ipc_own_reach(const uct_cuda_ipc_iface_t *iface,
-                            const uct_cuda_ipc_rkey_t *rkey,
-                            const uct_cuda_context_t *context)
+CUcontext uct_cuda_ipc_own_instead(const uct_cuda_ipc_rkey_t *rkey,
+                                   const uct_cuda_context_t *context,
+                                   int device)
 {
-    uct_cuda_ipc_own_t *own = (uct_cuda_ipc_own_t*)&rkey->own;
+    uct_cuda_ipc_own_t *own  = (uct_cuda_ipc_own_t*)&rkey->own;
+    const CUdeviceptr memory = rkey->handle.base;
+    uct_cuda_end_t end;
+    CUcontext owner;
 
     if (own->context_id != context->id) {
-        own->is_reached = reach(iface, rkey->handle.base, context->cuda);
+        /* Memory of no context (pools, VMM) has access rights of its own */
+        uct_cuda_memory_place((void*)memory, &end, &owner);
+        own->is_reached = (owner != NULL) &&
+                          uct_cuda_ctx_has_peer(context->cuda, memory);
+        own->instead    = (own->is_reached || (owner == NULL)) ?
+                                  NULL :
+                                  find_instead(memory, owner, device);
         own->context_id = context->id;
     }
 
-    return own->is_reached;
+    return own->instead;
 }
 
 bool uct_cuda_ipc_own_is_nixl(void)

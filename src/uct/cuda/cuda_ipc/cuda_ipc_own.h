@@ -4,25 +4,32 @@
 #define UCT_CUDA_IPC_OWN_H
 
 #include <uct/cuda/base/queue.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
 #include <stdbool.h>
 
 
 /**
- * Do copies of a context go to the memory behind an own key directly? The
- * driver takes those between GPUs through host memory unless access has been
- * enabled, which is the program's to do: its cudaDeviceEnablePeerAccess() fails
- * if it is not the first. UCX_CUDA_IPC_PEER_ACCESS says whether this may do it.
- * Asks the driver once a key and context.
+ * From which context do copies go to the memory behind an own key directly?
+ *
+ * The driver takes those between GPUs through host memory (38 GB/s on H200)
+ * unless access has been enabled, which is the program's to do: its own
+ * cudaDeviceEnablePeerAccess() would fail after ours. But access is a pair of
+ * contexts' (measured, driver 580): a context of our own on the local GPU, with
+ * access to the one that has the peer's memory, copies directly, and both
+ * contexts of the program's stay as they are. Asks the driver once a key and
+ * context.
  *
  * @param rkey     Of this process; one thread at a time.
- * @param context  Is current.
+ * @param context  Has the local memory, and is current.
+ * @param device   Of that context.
+ *
+ * @return The context to copy in instead; NULL: this one will do, or there is
+ *         none better. rkey->own.is_reached tells which.
  */
-bool uct_cuda_ipc_own_reach(const uct_cuda_ipc_iface_t *iface,
-                            const uct_cuda_ipc_rkey_t *rkey,
-                            const uct_cuda_context_t *context);
+CUcontext uct_cuda_ipc_own_instead(const uct_cuda_ipc_rkey_t *rkey,
+                                   const uct_cuda_context_t *context,
+                                   int device);
 
 /** Is UCX's one that a NIXL wheel carries? Its programs are the ones for which
  *  there are peers in the same process. */

@@ -22,7 +22,8 @@ typedef struct {
 /** What has been found out of memory of this process. */
 typedef struct {
     unsigned long long context_id; /**< From this context; 0: none yet */
-    bool               is_reached; /**< ... copies go there directly */
+    bool               is_reached; /**< ... copies go there directly, */
+    CUcontext          instead;    /**< ... or from this one; may be NULL */
 } uct_cuda_ipc_own_t;
 
 
