@@ -73,6 +73,7 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
                           [device] { return self->m_held.count(device) == 0; });
         --self->m_num_held;
         ++self->m_retained[(size_t)device];
+        self->m_generation[device] += (self->m_reset.erase(device) > 0);
         *ctx = context_of(device);
         return CUDA_SUCCESS;
     };
@@ -80,7 +81,16 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
                                             int *active) -> CUresult {
         Lock lock(self->m_lock);
         *flags  = 0;
-        *active = (self->m_retained[(size_t)device] > 0);
+        *active = (self->m_retained[(size_t)device] > 0) &&
+                  (self->m_reset.count(device) == 0);
+        return CUDA_SUCCESS;
+    };
+    m_table.cuCtxGetId = [](CUcontext ctx, unsigned long long *id) -> CUresult {
+        Lock lock(self->m_lock);
+        if (self->m_reset.count(device_of(ctx))) {
+            return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        }
+        *id = ((uintptr_t)ctx << 32) + self->m_generation[device_of(ctx)];
         return CUDA_SUCCESS;
     };
     m_table.cuDevicePrimaryCtxRelease = [](CUdevice device) -> CUresult {
@@ -92,8 +102,9 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     };
     m_table.cuCtxPushCurrent = [](CUcontext ctx) -> CUresult {
         ENTER("cuCtxPushCurrent", false);
-        if ((self->m_retained[(size_t)device_of(ctx)] <= 0) &&
-            !self->m_offers_own) {
+        if (((self->m_retained[(size_t)device_of(ctx)] <= 0) &&
+             !self->m_offers_own) ||
+            self->m_reset.count(device_of(ctx))) {
             self->complain("dead context pushed");
         }
         m_stack.push_back(device_of(ctx));
@@ -976,6 +987,41 @@ unsigned FakeNode::num_held()
     std::lock_guard<std::recursive_mutex> lock(m_lock);
 
     return m_num_held;
+}
+
+void FakeNode::reset_context(int device)
+{
+    std::lock_guard<std::recursive_mutex> lock(m_lock);
+
+    run_all();
+    m_reset.insert(device);
+    for (auto i = m_streams.begin(); i != m_streams.end();) {
+        i = (i->second.device == device) ? m_streams.erase(i) : std::next(i);
+    }
+    for (auto i = m_events.begin(); i != m_events.end();) {
+        i = (i->second.device == device) ? m_events.erase(i) : std::next(i);
+    }
+    for (auto i = m_execs.begin(); i != m_execs.end();) {
+        const auto &nodes = i->second.nodes;
+        bool is_lost      = std::any_of(
+                nodes.begin(), nodes.end(), [device](const Node &node) {
+                    return (node.kind == Node::COPY) && (node.device == device);
+                });
+        i = is_lost ? m_execs.erase(i) : std::next(i);
+    }
+    for (auto i = m_memory.begin(); i != m_memory.end();) {
+        uint8_t *memory = (uint8_t*)i->first;
+        bool is_lost    = (i->second.device == device) &&
+                          (m_tests_own.count(memory) == 0);
+        i = is_lost ? m_memory.erase(i) : std::next(i);
+        if (is_lost) {
+            free(memory);
+        }
+    }
+    for (auto i = m_peers.begin(); i != m_peers.end();) {
+        i = ((i->first == device) || (i->second == device)) ? m_peers.erase(i) :
+                                                              std::next(i);
+    }
 }
 
 bool FakeNode::has_context(int device)

@@ -70,6 +70,11 @@ public:
     /** Threads that wait for such a context. */
     unsigned num_held();
 
+    /** What was made in this GPU's primary context is gone, as the context is
+     * until it is retained again; it then has another id. Nothing may be under
+     * way. Memory of the test's stays. */
+    void reset_context(int device);
+
     /** Pairs without peer access. */
     std::set<std::pair<int, int>> no_peer;
     /** Has the program enabled all the other pairs? */
@@ -215,6 +220,8 @@ private:
     CUresult                             m_fail_with;
     uintptr_t                            m_next_handle;
     std::vector<int>                     m_retained;
+    std::map<int, unsigned>              m_generation; /* of contexts */
+    std::set<int>                        m_reset;
     bool                                 m_offers_own = false;
     std::set<int>                        m_held;
     unsigned                             m_num_held = 0;

@@ -13,7 +13,9 @@
 #include <uct/cuda/multipath/multipath.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -1080,6 +1082,30 @@ TEST_P(test_engine, relay_without_context)
     EXPECT_GT(bytes(0, 3), 0u);
 }
 
+/* What was kept of a GPU is neither used nor destroyed once that was reset:
+ * the sender's, the receiver's, a relay's, and behind the last transfer */
+TEST_P(test_engine, gpus_that_were_reset)
+{
+    m_config.set("_PATHS", "direct,gpu2");
+    create();
+    for (int gpu : {0, 1, 2, 0}) {
+        size_t before;
+
+        for (int i = 0; i < 3; ++i) {
+            transfer(0, 1, MiB);
+            transfer(1, 0, MiB);
+        }
+        m_node->reset_context(gpu);
+        before = bytes(2, 1);
+        transfer(0, 1, MiB);
+        EXPECT_GT(bytes(2, 1), before) << "GPU " << gpu << " was reset";
+        before = bytes(2, 0);
+        transfer(1, 0, MiB);
+        EXPECT_GT(bytes(2, 0), before) << "GPU " << gpu << " was reset";
+    }
+    m_node->reset_context(0);
+}
+
 /* The engine's context of a GPU is not the program's. Contexts of our own stay
  * for good: GPUs that no other test has. */
 TEST_P(test_engine, a_relay_that_the_program_comes_to_use)
@@ -1209,6 +1235,32 @@ TEST_P(test_engine_start, relays_that_are_ready)
     await([&] {
         num_steps(0, 1);
         return bytes(0, 3) > 0;
+    });
+}
+
+/* GPU 0 is a relay as any other */
+TEST_P(test_engine_start, no_wait_for_the_first_gpu)
+{
+    std::promise<void> done;
+    bool is_late = false;
+
+    m_node->hold_context(0);
+    create_with_contexts({1, 2, 3});
+    std::thread patience([&] {
+        is_late = done.get_future().wait_for(std::chrono::seconds(5)) ==
+                  std::future_status::timeout;
+        m_node->release_contexts();
+    });
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_LT(0u, num_steps(1, 2)) << "GPU 3 is ready";
+        EXPECT_EQ(0u, bytes(0, 2));
+    }
+    done.set_value();
+    patience.join();
+    EXPECT_FALSE(is_late) << "a transfer waited for a relay's context";
+    await([&] {
+        num_steps(1, 2);
+        return bytes(0, 2) > 0;
     });
 }
 

@@ -289,6 +289,34 @@ TEST_F(test_ledger, others_are_told)
     }
 }
 
+/* What lies behind the slots that are in use is nobody's, whatever it is */
+TEST_F(test_ledger, slots_that_were_never_taken)
+{
+    uct_cuda_mp_ledger_t *a   = open(Gpus{1}), *b = open(Gpus{1});
+    const std::string path    = m_dir + "/" + files().at(0);
+    const uint32_t pid        = (uint32_t)getpid();
+    const uint32_t other      = 1;
+    const std::string pattern = std::string((const char*)&pid, sizeof(pid));
+    uint32_t found[3];
+
+    std::ifstream in(path, std::ios::binary);
+    std::string page((std::istreambuf_iterator<char>(in)), {});
+    size_t first  = page.find(pattern);
+    size_t second = page.find(pattern, first + 1);
+    size_t behind = 2 * second - first;
+    ASSERT_NE(std::string::npos, second);
+    ASSERT_EQ(std::string::npos, page.find(pattern, second + 1));
+    ASSERT_EQ(std::string(sizeof(other), '\0'),
+              page.substr(behind, sizeof(other)));
+
+    std::fstream out(path, std::ios::binary | std::ios::in | std::ios::out);
+    out.seekp((std::streamoff)behind);
+    out.write((const char*)&other, sizeof(other));
+    out.close();
+    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 3));
+    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(b, found, 3));
+}
+
 TEST_F(test_ledger, process_killed_while_it_transfers)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
