@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Put and get of cuda_cma: keys, who may be a peer, and who is told. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_cma/cuda_cma_ep.h>
+#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+#include <uct/cuda/cuda_cma/cuda_cma_md.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+#include <vector>
+
+static uint8_t gpu[8192];
+
+class CmaEp : public ::testing::Test
+{
+protected:
+    FakeDriver           driver;
+    uct_cuda_cma_iface_t iface = {};
+    uct_cuda_cma_ep_t    ep    = {}; /* to another worker of this process */
+    uct_iov_t            iov   = {};
+    std::vector<uint8_t> host  = std::vector<uint8_t>(4096, 'h');
+    uct_rkey_t           rkey  = 0;
+    void                 *handle;
+    uct_abi_md_t         *md;
+
+    struct Told : uct_completion_t {
+        unsigned count_told = 0;
+    };
+
+    void SetUp() override
+    {
+        static unsigned long long id = 9000;
+        const int on                 = UCT_ABI_ON;
+        const auto *component        = &uct_cuda_cma_component;
+        char packed[64];
+        uct_mem_h memh;
+
+        driver.ctx_id = ++id;
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        memset(gpu, 'g', sizeof(gpu));
+        driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
+        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
+                                                CUdeviceptr) {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        driver.table.cuCtxGetDevice = [](CUdevice *device) {
+            *device = 0;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                            size_t length, CUstream) {
+            memcpy((void*)dst, src, length);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                            size_t length, CUstream) {
+            memcpy(dst, (const void*)src, length);
+            return CUDA_SUCCESS;
+        };
+        driver.no_memory     = CUDA_ERROR_INVALID_VALUE;
+        iov.buffer           = gpu;
+        iov.length           = host.size();
+        iov.count            = 1;
+        ep.super.super.iface = (uct_iface_h)&iface;
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
+
+        ASSERT_EQ(UCS_OK, component->md_open(component, "cuda_cma", &on, &md));
+        ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, host.data(), host.size(), NULL,
+                                           &memh));
+        ASSERT_EQ(UCS_OK, md->ops->mkey_pack(md, memh, host.data(),
+                                             host.size(), 0, packed));
+        ASSERT_EQ(UCS_OK, component->rkey_unpack(component, packed, 0, &rkey,
+                                                 &handle));
+        md->ops->mem_dereg(md, memh, 0, NULL);
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_cma_component.rkey_release(&uct_cuda_cma_component, rkey,
+                                            handle);
+        md->ops->close(md);
+        driver.done = driver.events;
+        uct_cuda_queue_cleanup(&iface.super.queue);
+    }
+
+    ucs_status_t put(uint64_t remote, uct_rkey_t key, uct_completion_t *comp)
+    {
+        return uct_cuda_cma_ep_put_zcopy(&ep.super.super, &iov, 1, remote, key,
+                                         comp);
+    }
+
+    ucs_status_t get(uint64_t remote, uct_rkey_t key, uct_completion_t *comp)
+    {
+        return uct_cuda_cma_ep_get_zcopy(&ep.super.super, &iov, 1, remote, key,
+                                         comp);
+    }
+
+    /* A transfer is over when its completion says so, and not before */
+    void expect_told(bool is_put)
+    {
+        Told told;
+
+        told.func   = [](uct_completion_t *self) {
+            ++((Told*)self)->count_told;
+        };
+        told.count  = 1;
+        told.status = UCS_OK;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  is_put ? put((uintptr_t)host.data(), rkey, &told) :
+                           get((uintptr_t)host.data(), rkey, &told));
+        uct_cuda_queue_progress(&iface.super.queue);
+        EXPECT_EQ(0u, told.count_told);
+        driver.done = driver.events;
+        uct_cuda_queue_progress(&iface.super.queue);
+        EXPECT_EQ(1u, told.count_told);
+        EXPECT_EQ(UCS_OK, told.status);
+    }
+};
+
+TEST_F(CmaEp, memory_of_another_worker_of_this_process)
+{
+    expect_told(true);
+    EXPECT_EQ(std::vector<uint8_t>(4096, 'g'), host);
+    host.assign(4096, 'n');
+    expect_told(false);
+    EXPECT_EQ(0, memcmp(gpu, host.data(), host.size()));
+    EXPECT_EQ('g', gpu[4096]);
+}
+
+TEST_F(CmaEp, nothing_outside_a_key_is_touched)
+{
+    const uint64_t base               = (uintptr_t)host.data();
+    const std::vector<uint64_t> noise = std::vector<uint64_t>(
+            64, 0x5a5a5a5a5a5a5a5a);
+
+    for (uct_rkey_t key : {(uct_rkey_t)UCT_INVALID_RKEY, (uct_rkey_t)0,
+                           (uct_rkey_t)noise.data()}) {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(base, key, NULL));
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(base, key, NULL));
+    }
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(base - 1, rkey, NULL));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(base + 1, rkey, NULL));
+    iov.length = 4097;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(base, rkey, NULL));
+    iov.length = 0;
+    EXPECT_EQ(UCS_OK, put(base - 1, rkey, NULL));
+    iov.length = 16;
+    iov.buffer = &iov;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, put(base, rkey, NULL)) << "host to host";
+    EXPECT_EQ(std::vector<uint8_t>(4096, 'h'), host);
+    EXPECT_EQ('g', gpu[0]);
+}
+
+TEST_F(CmaEp, who_is_not_there_is_no_peer)
+{
+    uct_abi_ep_params_t params = {};
+    uct_cuda_cma_addr_t addr;
+    uct_ep_h made = nullptr;
+
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_cma_ep_create(&iface.super.super, &params, &made));
+    uct_cuda_cma_addr_self(1, &addr);
+    addr.process.pid  = 4194000;
+    params.iface_addr = (uct_iface_addr_t*)&addr;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_cma_ep_create(&iface.super.super, &params, &made));
+    EXPECT_EQ(nullptr, made);
+}
