@@ -10,6 +10,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/multipath.h>
 
 #include <algorithm>
@@ -846,12 +847,12 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 }
 
 /* In the moment between two of ours they may be between two of theirs */
-TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
+TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
     uct_cuda_mp_transfer_t *next;
-    bool at_the_end = false, on_the_way = false, of_a_copy = false;
+    uint16_t counted;
 
     m_config = Config();
     m_config.set("_LEDGER", mkdtemp(dir));
@@ -867,66 +868,68 @@ TEST_P(test_engine, whom_a_transfer_met_counts_a_little_longer)
     ASSERT_NE(nullptr, t.transfer);
     wait(t);
 
-    /* It is 2 ms, which a busy machine may let pass */
-    for (int i = 0; (i < 50) && !(at_the_end && on_the_way && of_a_copy); ++i) {
-        /* They are there when ours ends, and no longer when the next begins */
-        usleep(5000);
-        ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                         &t.transfer));
-        ASSERT_NE(nullptr, t.transfer);
-        m_node->run_all();
-        uint16_t counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
-        await(t.transfer);
-        uct_cuda_mp_single_end(other, counted);
+    /* Does the next one take one path, with nobody there? */
+    auto is_yielding = [&] {
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
                                             &next));
-        uct_cuda_mp_release(t.transfer);
-        at_the_end |= (next == nullptr);
-        if (next != nullptr) {
-            await(next);
-            uct_cuda_mp_release(next);
+        if (next == nullptr) {
+            uct_cuda_mp_single_end(m_engine,
+                                   uct_cuda_mp_single_begin(
+                                           m_engine, End(0), End(1),
+                                           64 * MiB));
+            return true;
         }
 
-        /* They come and go while ours is on its way */
-        usleep(5000);
+        await(next);
+        uct_cuda_mp_release(next);
+        return false;
+    };
+    /* After two turns by itself it takes several, and we start one more */
+    auto forget = [&] {
+        for (int i = 0; i < 2; ++i) {
+            usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+            EXPECT_TRUE(is_yielding()) << i;
+        }
+        EXPECT_FALSE(is_yielding());
+        usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
         ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                         &t.transfer));
+                                            &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
-        counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
-        driver->cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
-        for (int k = 0; k < 16; ++k) {
-            EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(t.transfer));
-        }
-        uct_cuda_mp_single_end(other, counted);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                            &next));
-        on_the_way          |= (next == nullptr);
-        driver->cuEventQuery = query;
-        if (next != nullptr) {
-            await(next);
-            uct_cuda_mp_release(next);
-        }
-        await(t.transfer);
-        uct_cuda_mp_release(t.transfer);
+    };
 
-        /* Ours is a plain copy, which they follow and outlast */
-        usleep(5000);
-        uint16_t ours = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
-                                                 64 * MiB);
-        counted       = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
-        uct_cuda_mp_single_end(m_engine, ours);
-        uct_cuda_mp_single_end(other, counted);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                            &next));
-        of_a_copy |= (next == nullptr);
-        if (next != nullptr) {
-            await(next);
-            uct_cuda_mp_release(next);
-        }
+    /* They are there when ours ends, and no longer when the next begins */
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                        &t.transfer));
+    ASSERT_NE(nullptr, t.transfer);
+    m_node->run_all();
+    counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
+    await(t.transfer);
+    uct_cuda_mp_single_end(other, counted);
+    uct_cuda_mp_release(t.transfer);
+    forget();
+
+    /* They come and go while ours is on its way */
+    counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
+    driver->cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
+    for (int k = 0; k < 16; ++k) {
+        EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(t.transfer));
     }
-    EXPECT_TRUE(at_the_end);
-    EXPECT_TRUE(of_a_copy);
-    EXPECT_TRUE(on_the_way);
+    uct_cuda_mp_single_end(other, counted);
+    driver->cuEventQuery = query;
+    await(t.transfer);
+    uct_cuda_mp_release(t.transfer);
+    forget();
+    await(t.transfer);
+    uct_cuda_mp_release(t.transfer);
+
+    /* Ours is a plain copy, which they follow and outlast */
+    usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+    uint16_t ours = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
+                                             64 * MiB);
+    counted       = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
+    uct_cuda_mp_single_end(m_engine, ours);
+    uct_cuda_mp_single_end(other, counted);
+    EXPECT_TRUE(is_yielding());
 
     uct_cuda_mp_engine_destroy(other);
     destroy();

@@ -7,6 +7,7 @@
 #include "nodes.h"
 
 #include <uct/cuda/multipath/ledger.h>
+#include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/traffic.h>
 
 #include <csignal>
@@ -21,6 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
+
+
+/* Of the file */
+static const size_t PAGE_BYTES = 16320;
 
 
 /* A process's GPUs: UUIDs that begin with these numbers */
@@ -109,22 +114,37 @@ protected:
     /* Flows of others on one lane, and that there are none on any other */
     unsigned others(uct_cuda_mp_ledger_t *ledger, int from, int to)
     {
-        uint8_t active[UCT_CUDA_MP_NUM_LANES] = {0};
-        unsigned sum                          = 0;
-        bool any = uct_cuda_mp_ledger_read(ledger, m_now, active);
+        uct_cuda_mp_load_t load = {};
+        unsigned sum            = 0;
+        bool any = uct_cuda_mp_ledger_read(ledger, m_now, &load);
 
-        for (uint8_t count : active) {
+        for (uint8_t count : load.active) {
             sum += count;
         }
         EXPECT_EQ(any, sum > 0);
-        EXPECT_EQ(sum, active[uct_cuda_mp_lane(End(from), End(to))]);
-        return active[uct_cuda_mp_lane(End(from), End(to))];
+        EXPECT_EQ(sum, load.active[uct_cuda_mp_lane(End(from), End(to))]);
+        return load.active[uct_cuda_mp_lane(End(from), End(to))];
     }
 
-    static void set(uct_cuda_mp_ledger_t *ledger, int from, int to, bool on)
+    /* ... of which so many go from its one end to the other */
+    unsigned direct(uct_cuda_mp_ledger_t *ledger, int from, int to)
+    {
+        uct_cuda_mp_load_t load = {};
+        unsigned sum            = 0;
+
+        uct_cuda_mp_ledger_read(ledger, m_now, &load);
+        for (uint8_t count : load.direct) {
+            sum += count;
+        }
+        EXPECT_EQ(sum, load.direct[uct_cuda_mp_lane(End(from), End(to))]);
+        return sum;
+    }
+
+    static void set(uct_cuda_mp_ledger_t *ledger, int from, int to, bool on,
+                    bool is_direct = false)
     {
         uct_cuda_mp_ledger_set(ledger, uct_cuda_mp_lane(End(from), End(to)),
-                               on);
+                               on, is_direct);
     }
 
     /* A process of its own; it tells when it has done its work, then waits */
@@ -201,6 +221,21 @@ TEST_F(test_ledger, others_are_seen_and_oneself_is_not)
     EXPECT_EQ(0u, others(b, 0, 2));
 }
 
+TEST_F(test_ledger, relays_are_told_from_direct_paths)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_mp_ledger_t *b = open(Gpus{3, 2, 1});
+
+    set(a, 0, 2, true);
+    EXPECT_EQ(0u, direct(b, 2, 0));
+    set(a, 0, 2, true, true);
+    EXPECT_EQ(1u, others(b, 2, 0));
+    EXPECT_EQ(1u, direct(b, 2, 0));
+    set(a, 0, 2, true, false);
+    EXPECT_EQ(1u, others(b, 2, 0));
+    EXPECT_EQ(0u, direct(b, 2, 0));
+}
+
 TEST_F(test_ledger, every_lane)
 {
     Gpus gpus{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
@@ -209,9 +244,11 @@ TEST_F(test_ledger, every_lane)
 
     for (int from = HOST; from < UCT_CUDA_MAX_GPUS; ++from) {
         for (int to = HOST; to < UCT_CUDA_MAX_GPUS; ++to) {
-            set(a, from, to, true);
+            set(a, from, to, true, true);
             EXPECT_EQ(1u, others(b, from, to)) << from << ' ' << to;
+            EXPECT_EQ(1u, direct(b, from, to)) << from << ' ' << to;
             set(a, from, to, false);
+            EXPECT_EQ(0u, direct(b, from, to)) << from << ' ' << to;
         }
     }
 }
@@ -418,7 +455,7 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
      * slot's second word of 8 bytes is the start */
     int fd         = ::open(path.c_str(), O_RDWR);
     uint64_t start = 1;
-    char page[8192];
+    char page[PAGE_BYTES];
     ASSERT_EQ((ssize_t)sizeof(page), pread(fd, page, sizeof(page), 0));
     for (size_t at = 0; at < sizeof(page); at += 64) {
         if (memcmp(page + at, &pid, sizeof(pid)) == 0) {
@@ -465,8 +502,8 @@ TEST_F(test_ledger, garbage)
     std::string path = page_path();
 
     refused(path, "x");
-    refused(path, std::string(8191, '\0'));
-    refused(path, std::string(8192, '\xff'));
+    refused(path, std::string(PAGE_BYTES - 1, '\0'));
+    refused(path, std::string(PAGE_BYTES, '\xff'));
     refused(path, std::string(1 << 20, 'x'));
 }
 
@@ -493,8 +530,8 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
 {
     std::string path             = page_path();
     uct_cuda_mp_ledger_t *ledger = open(Gpus{1, 2});
-    uint8_t active[UCT_CUDA_MP_NUM_LANES];
-    std::string nonsense(8192 - 20, '\0');
+    uct_cuda_mp_load_t load;
+    std::string nonsense(PAGE_BYTES - 20, '\0');
 
     for (size_t i = 0; i < nonsense.size(); ++i) {
         nonsense[i] = (char)(i * 2654435761u >> 7);
@@ -506,9 +543,9 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
     ::close(fd);
 
     for (int i = 0; i < 4; ++i) {
-        memset(active, 0, sizeof(active));
-        (void)uct_cuda_mp_ledger_read(ledger, m_now, active);
-        set(ledger, 0, 1, true);
+        load = {};
+        (void)uct_cuda_mp_ledger_read(ledger, m_now, &load);
+        set(ledger, 0, 1, true, true);
         m_now += UCT_CUDA_MP_LEDGER_STALE;
     }
 
@@ -522,7 +559,7 @@ TEST_F(test_ledger, maker_killed_half_way)
 
     {
         std::ofstream file(path, std::ios::binary);
-        file << std::string(8192, '\0');
+        file << std::string(PAGE_BYTES, '\0');
     }
     chmod(path.c_str(), 0600);
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
@@ -575,7 +612,7 @@ TEST_F(test_ledger, lock_that_never_comes_free)
 TEST_F(test_ledger, all_at_once)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
-    uint8_t active[UCT_CUDA_MP_NUM_LANES];
+    uct_cuda_mp_load_t load;
     std::vector<pid_t> pids;
     uint64_t reads = 0;
     int left       = 8;
@@ -592,9 +629,9 @@ TEST_F(test_ledger, all_at_once)
                     _exit(2);
                 }
                 set(ledger, 0, 1, true);
-                memset(active, 0, sizeof(active));
-                uct_cuda_mp_ledger_read(ledger, (uint64_t)n, active);
-                if (active[uct_cuda_mp_lane(End(0), End(1))] > 7) {
+                load = {};
+                uct_cuda_mp_ledger_read(ledger, (uint64_t)n, &load);
+                if (load.active[uct_cuda_mp_lane(End(0), End(1))] > 7) {
                     _exit(3);
                 }
                 if ((i % 2) && (n == 100)) {
@@ -610,9 +647,9 @@ TEST_F(test_ledger, all_at_once)
     while (left > 0) {
         int wait_status;
 
-        memset(active, 0, sizeof(active));
-        uct_cuda_mp_ledger_read(a, 1, active);
-        EXPECT_LE(active[uct_cuda_mp_lane(End(2), End(1))], 8);
+        load = {};
+        uct_cuda_mp_ledger_read(a, 1, &load);
+        EXPECT_LE(load.active[uct_cuda_mp_lane(End(2), End(1))], 8);
         ++reads;
         if ((reads % 64 == 0) && (waitpid(-1, &wait_status, WNOHANG) > 0)) {
             --left;
@@ -623,11 +660,9 @@ TEST_F(test_ledger, all_at_once)
     }
 
     m_now += UCT_CUDA_MP_LEDGER_STALE;
-    memset(active, 0, sizeof(active));
-    uct_cuda_mp_ledger_read(a, m_now, active);
+    (void)uct_cuda_mp_ledger_read(a, m_now, &load);
     m_now += UCT_CUDA_MP_LEDGER_STALE;
-    memset(active, 0, sizeof(active));
-    uct_cuda_mp_ledger_read(a, m_now, active);
+    (void)uct_cuda_mp_ledger_read(a, m_now, &load);
     EXPECT_EQ(0u, others(a, 2, 1));
     close(a);
     EXPECT_EQ(0u, files().size());
@@ -659,11 +694,11 @@ protected:
         return traffic;
     }
 
-    static uct_cuda_mp_flow_t flow(int src, int dst)
+    static uct_cuda_mp_flow_t flow(int src, int dst, bool is_large = false)
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(End(src), End(dst), false, &result);
+        uct_cuda_mp_flow_single(End(src), End(dst), is_large, &result);
         return result;
     }
 
@@ -678,6 +713,11 @@ protected:
     static unsigned on(const uct_cuda_mp_load_t &load, int from, int to)
     {
         return load.active[uct_cuda_mp_lane(End(from), End(to))];
+    }
+
+    static unsigned direct_on(const uct_cuda_mp_load_t &load, int from, int to)
+    {
+        return load.direct[uct_cuda_mp_lane(End(from), End(to))];
     }
 
     FakeNode                            m_node;
@@ -774,28 +814,77 @@ TEST_F(test_traffic, windows_are_as_they_were)
     EXPECT_EQ(1u, load(a, -1, 1).window);
 }
 
-/* Two processes with windows of messages towards each other: in the moment
- * between two windows, the other one has not gone */
-TEST_F(test_traffic, whom_we_met_counts_a_little_longer)
+/* Only that of which the lane joins the ends counts as direct */
+TEST_F(test_traffic, relays_are_told_from_direct_paths)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
-    uct_cuda_mp_flow_t there = flow(0, 1);
-    uct_cuda_mp_flow_t back  = flow(1, 0);
+    uct_cuda_mp_flow_t direct = flow(0, 1);
+    uct_cuda_mp_flow_t both   = flow(0, 1);
+    uct_cuda_mp_flow_t other  = flow(0, 2);
+
+    both.lanes[1]  = uct_cuda_mp_lane(End(0), End(2));
+    both.lanes[2]  = uct_cuda_mp_lane(End(2), End(1));
+    both.num_lanes = 3;
 
     (void)load(a, 0, 1);
-    uct_cuda_mp_traffic_begin(a, &there);
+    (void)load(b, 0, 1);
+    uct_cuda_mp_traffic_begin(a, &both);
+    for (uct_cuda_mp_traffic_t *traffic : {a, b}) { /* one's own; the ledger */
+        uct_cuda_mp_load_t seen = load(traffic, 1, 0);
+        EXPECT_EQ(1u, on(seen, 0, 2));
+        EXPECT_EQ(0u, direct_on(seen, 0, 2));
+        EXPECT_EQ(1u, on(seen, 2, 1));
+        EXPECT_EQ(0u, direct_on(seen, 2, 1));
+        EXPECT_EQ(1u, on(seen, 0, 1));
+        EXPECT_EQ(1u, direct_on(seen, 0, 1));
+    }
+
+    uct_cuda_mp_traffic_begin(a, &other);
+    EXPECT_EQ(1u, direct_on(load(a, 1, 0), 0, 2));
+    EXPECT_EQ(1u, direct_on(load(b, 1, 0), 0, 2));
+    EXPECT_EQ(0u, direct_on(load(a, 0, 2), 0, 2)) << "its own";
+    uct_cuda_mp_traffic_end(a, &other);
+    EXPECT_EQ(1u, on(load(b, 1, 0), 0, 2));
+    EXPECT_EQ(0u, direct_on(load(b, 1, 0), 0, 2)) << "the relay is left";
+
+    uct_cuda_mp_traffic_begin(a, &direct);
+    uct_cuda_mp_traffic_end(a, &both);
+    EXPECT_EQ(1u, direct_on(load(b, 1, 0), 0, 1)) << "one of two has ended";
+    uct_cuda_mp_traffic_end(a, &direct);
+    EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
+    EXPECT_EQ(0u, direct_on(load(b, 1, 0), 0, 1));
+}
+
+/* Two processes that exchange messages, then compute: in the pause the other
+ * one has not gone. It is of the same ends that they are remembered. */
+TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
+{
+    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
+    uct_cuda_mp_flow_t there = flow(0, 1, true);
+    uct_cuda_mp_flow_t back  = flow(1, 0, true);
+
+    (void)load(a, 0, 1);
     (void)load(b, 1, 0);
+    uct_cuda_mp_traffic_begin(a, &there);
     uct_cuda_mp_traffic_begin(b, &back);
-    uct_cuda_mp_traffic_look(b, &back);
     uct_cuda_mp_traffic_end(b, &back);
-    uct_cuda_mp_traffic_look(a, &there);
     uct_cuda_mp_traffic_end(a, &there);
 
+    usleep(3 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
     EXPECT_EQ(1u, on(load(b, 1, 0), 0, 1));
-    EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0)) << "a was never told of b";
-    usleep(UCT_CUDA_MP_TRAFFIC_LINGER / 1000 + 1000);
-    EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
+    EXPECT_EQ(1u, direct_on(load(b, 1, 0), 0, 1));
+    EXPECT_EQ(0u, on(load(b, 2, 0), 0, 1)) << "nobody was met on the way there";
+    EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0)) << "when a ended b had";
+
+    /* Once alone is chance, twice is a habit */
+    for (unsigned expected : {1, 0}) {
+        usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+        uct_cuda_mp_traffic_begin(b, &back);
+        uct_cuda_mp_traffic_end(b, &back);
+        EXPECT_EQ(expected, on(load(b, 1, 0), 0, 1));
+    }
 }
 
 /* One way, then the other: never both at once */

@@ -476,6 +476,8 @@ TEST_F(test_planner, ring_settles)
                  ++i) {
                 load.active[plans[other].steps[i].lane] = 1;
             }
+            load.direct[uct_cuda_mp_lane(End(other), End((other + 1) % 4))] =
+                    (other != rank);
         }
         plan(beluga(), Config(), rank, (rank + 1) % 4, 256 * MiB, &load);
         plans[rank] = *m_plan;
@@ -486,6 +488,37 @@ TEST_F(test_planner, ring_settles)
                       paths().find("gpu" + std::to_string((rank + 3) % 4)));
         }
     }
+}
+
+/* All relays are busy: one that others have as a relay too is taken, since they
+ * can leave it; none that lies on a link between others' own ends */
+TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
+{
+    uct_cuda_mp_load_t load = {};
+    Config always;
+
+    load.active[uct_cuda_mp_lane(End(0), End(2))] = 1;
+    load.active[uct_cuda_mp_lane(End(3), End(1))] = 1;
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("direct,gpu2", paths());
+    load.direct[uct_cuda_mp_lane(End(0), End(2))] = 1;
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("direct,gpu3", paths());
+    load.direct[uct_cuda_mp_lane(End(3), End(1))] = 1;
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("", paths());
+
+    /* An idle one is better than any */
+    load.active[uct_cuda_mp_lane(End(0), End(2))] = 0;
+    load.direct[uct_cuda_mp_lane(End(0), End(2))] = 0;
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("direct,gpu2", paths());
+
+    /* The user's word */
+    always.set("", "y");
+    load.direct[uct_cuda_mp_lane(End(0), End(2))] = 1;
+    plan(beluga(), always, 0, 1, 256 * MiB, &load);
+    EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
 TEST_F(test_planner, nonsense_gets_no_plan)
@@ -995,8 +1028,9 @@ protected:
             for (int &end : ends) {
                 end = one_in(4) ? HOST : pick(0, m_topo.num_gpus - 1);
             }
-            m_load.active[uct_cuda_mp_lane(End(ends[0]), End(ends[1]))] =
-                    pick(0, 3);
+            uint16_t lane       = uct_cuda_mp_lane(End(ends[0]), End(ends[1]));
+            m_load.active[lane] = (uint8_t)pick(0, 3);
+            m_load.direct[lane] = (uint8_t)pick(0, m_load.active[lane]);
         }
     }
 

@@ -23,7 +23,7 @@
 
 /* "ucxmpled", and the layout's number: to be raised with every change */
 #define MAGIC  0x64656c706d786375ul
-#define LAYOUT 1
+#define LAYOUT 2
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
@@ -35,13 +35,14 @@
 #define LOCK_PAUSE 500000 /* ns */
 
 
-/* One cache line. Lanes are numbered by the page's own list of GPUs. */
+/* Two cache lines. Lanes are numbered by the page's own list of GPUs. */
 typedef struct {
     uint32_t pid;     /* 0: free. Written last when taken. */
     uint32_t changes; /* of the bits */
     uint64_t start;   /* when the process was started; tells apart those who
                          get the same number; 0: not known */
     uint64_t active[NUM_WORDS];
+    uint64_t direct[NUM_WORDS];
 } __attribute__((aligned(64))) slot_t;
 
 
@@ -55,7 +56,7 @@ typedef struct {
     slot_t   slots[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
 } page_t;
 
-_Static_assert(sizeof(page_t) == 8192, "the layout is the same everywhere");
+_Static_assert(sizeof(page_t) == 16320, "the layout is the same everywhere");
 
 
 struct uct_cuda_mp_ledger {
@@ -242,6 +243,7 @@ static void slot_free(slot_t *slot)
 
     for (i = 0; i < NUM_WORDS; ++i) {
         __atomic_store_n(&slot->active[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&slot->direct[i], 0, __ATOMIC_RELAXED);
     }
 
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
@@ -486,22 +488,28 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
 
 /* ------------------------------------------------------------------- use */
 
+/* The only writer needs no locked instruction */
+static void set_bit(uint64_t *words, uint16_t number, bool is_set)
+{
+    uint64_t *word     = &words[number / WORD_BITS];
+    const uint64_t bit = 1ul << (number % WORD_BITS);
+
+    __atomic_store_n(word, is_set ? (*word | bit) : (*word & ~bit),
+                     __ATOMIC_RELAXED);
+}
+
 void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
-                            bool is_active)
+                            bool is_active, bool is_direct)
 {
     const uint16_t number = ledger->to_page[lane];
     slot_t *slot          = ledger->slot;
-    uint64_t *word, bit;
 
     if (number == NO_LANE) {
         return;
     }
 
-    /* The only writer needs no locked instruction */
-    word = &slot->active[number / WORD_BITS];
-    bit  = 1ul << (number % WORD_BITS);
-    __atomic_store_n(word, is_active ? (*word | bit) : (*word & ~bit),
-                     __ATOMIC_RELAXED);
+    set_bit(slot->active, number, is_active);
+    set_bit(slot->direct, number, is_direct);
     __atomic_store_n(&slot->changes, slot->changes + 1, __ATOMIC_RELEASE);
 }
 
@@ -539,16 +547,40 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
     file_unlock(ledger->fd);
 }
 
+/* Add a slot's bits to counts of this process's lanes. Returns whether there
+ * are any, of lanes that it sees or not. */
+static bool add_bits(const uct_cuda_mp_ledger_t *ledger, const uint64_t *words,
+                     uint8_t *counts, bool *any)
+{
+    bool is_busy = false;
+    uint64_t bits;
+    uint16_t lane;
+    unsigned w;
+
+    for (w = 0; w < NUM_WORDS; ++w) {
+        bits     = __atomic_load_n(&words[w], __ATOMIC_RELAXED);
+        is_busy |= (bits != 0);
+        while (bits != 0) {
+            lane  = ledger->from_page[w * WORD_BITS +
+                                      (unsigned)__builtin_ctzl(bits)];
+            bits &= bits - 1;
+            if ((lane != NO_LANE) && (counts[lane] < UINT8_MAX)) {
+                ++counts[lane];
+                *any = true;
+            }
+        }
+    }
+
+    return is_busy;
+}
+
 bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
-                             uint8_t active[UCT_CUDA_MP_NUM_LANES])
+                             uct_cuda_mp_load_t *load)
 {
     const unsigned count = page_num_slots(ledger->page);
     bool any             = false;
-    bool is_busy;
-    uint16_t lane;
-    uint64_t bits;
     slot_t *slot;
-    unsigned i, w;
+    unsigned i;
 
     for (i = 0; i < count; ++i) {
         slot = &ledger->page->slots[i];
@@ -557,22 +589,8 @@ bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
             continue;
         }
 
-        is_busy = false;
-        for (w = 0; w < NUM_WORDS; ++w) {
-            bits     = __atomic_load_n(&slot->active[w], __ATOMIC_RELAXED);
-            is_busy |= (bits != 0);
-            while (bits != 0) {
-                lane  = ledger->from_page[w * WORD_BITS +
-                                          (unsigned)__builtin_ctzl(bits)];
-                bits &= bits - 1;
-                if ((lane != NO_LANE) && (active[lane] < UINT8_MAX)) {
-                    ++active[lane];
-                    any = true;
-                }
-            }
-        }
-
-        if (is_busy) {
+        if (add_bits(ledger, slot->active, load->active, &any)) {
+            (void)add_bits(ledger, slot->direct, load->direct, &any);
             ledger_visit(ledger, i, now);
         }
     }

@@ -4,14 +4,15 @@
  * process says which links it is using. A process alone sees its own transfers
  * only, yet the links are the node's.
  *
- * A process has a slot of 64 bytes with a bit a lane. Nobody waits for anybody:
- * a slot is written by its owner alone and read as it is. The slots of
+ * A process has a slot with two bits a lane: one while it uses the lane, one
+ * while that is the lane between a transfer's own ends. Nobody waits for
+ * anybody: a slot is written by its owner alone and read as it is. The slots of
  * processes that died are found and freed by the others.
  */
 #ifndef UCT_CUDA_MP_LEDGER_H
 #define UCT_CUDA_MP_LEDGER_H
 
-#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/multipath/model.h>
 
 BEGIN_C_DECLS
 
@@ -23,7 +24,7 @@ typedef struct uct_cuda_mp_ledger uct_cuda_mp_ledger_t;
 #define UCT_CUDA_MP_LEDGER_DIR "/dev/shm"
 
 /** Processes that have room in it. */
-#define UCT_CUDA_MP_LEDGER_MAX_SLOTS 123
+#define UCT_CUDA_MP_LEDGER_MAX_SLOTS 125
 
 /** After so long without a change, a slot's owner is looked for, ns. */
 #define UCT_CUDA_MP_LEDGER_STALE 100000000ul
@@ -50,15 +51,17 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
 void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger);
 
 
-/** Say whether this process is using a lane, of its own numbering. Not
+/** Say whether this process is using a lane, of its own numbering, and whether
+ *  one of the transfers that do goes from the lane's one end to the other. Not
  *  thread-safe; costs some 10 ns. */
 void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
-                            bool is_active);
+                            bool is_active, bool is_direct);
 
 
 /**
- * Add what the other slots use to @a active, by lanes in this process's own
- * numbering. Lanes of GPUs that it does not see are left out. Not thread-safe.
+ * Add what the other slots use to the load's active and direct, by lanes in
+ * this process's own numbering. Lanes of GPUs that it does not see are left
+ * out. Not thread-safe.
  * Costs some 10 ns a process, and a cache miss for each that changed something.
  *
  * @param now  Any clock that goes on, ns: by it, and by slots that do not
@@ -66,7 +69,7 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
  * @return Whether anybody uses anything.
  */
 bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
-                             uint8_t active[UCT_CUDA_MP_NUM_LANES]);
+                             uct_cuda_mp_load_t *load);
 
 
 /**

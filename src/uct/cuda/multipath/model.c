@@ -173,6 +173,7 @@ static void candidate_add_hop(const query_t *query, candidate_t *candidate,
     if (query->load != NULL) {
         bandwidth          /= 1 + query->load->active[lane];
         candidate->is_busy |= (query->load->active[lane] > 0);
+        candidate->is_taken |= (query->load->direct[lane] > 0);
     }
 
     if ((candidate->hops == 0) || (bandwidth < candidate->cap)) {

@@ -111,7 +111,8 @@ double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index);
 
 
 /** Transfers of others that are under way on each lane, from or to the host
- *  included. */
+ *  included; and of them those whose own ends the lane joins, which have no
+ *  other way as fast. */
 typedef struct {
     bool     is_known; /**< Covers the whole node, not only this process */
     uint16_t queued;   /**< Large transfers of this process, same GPUs, that
@@ -121,6 +122,7 @@ typedef struct {
                             before them have ended, this one counted: as it has
                             been of late */
     uint8_t  active[UCT_CUDA_MP_NUM_LANES];
+    uint8_t  direct[UCT_CUDA_MP_NUM_LANES];
     uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued
                                                 and have plans, by lane */
 } uct_cuda_mp_load_t;
@@ -142,6 +144,7 @@ typedef struct {
     unsigned           num_limits;
     int16_t            limits[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];
     bool               is_busy; /**< Others use one of its lanes */
+    bool               is_taken; /**< ... between their own ends */
     double             share;   /**< Configured or from a table, or 0 */
     unsigned           chunks;  /**< From a table, or 0 */
 } uct_cuda_mp_model_path_t;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counting transfers by lane, and remembering who else was met there. */
+/* Counting transfers by lane, and looking who else is there. */
 #include <uct/cuda/multipath/traffic.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/multipath/ledger.h>
+#include <uct/cuda/multipath/meetings.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,6 +24,8 @@ typedef struct {
     uint16_t window;   /* All of them since there were none */
     uint16_t before;   /* ... and before that */
     uint16_t expected; /* The load's window */
+    uint16_t lane;     /* From its one end to the other */
+    uct_cuda_mp_meetings_t met;
 } pair_t;
 
 
@@ -31,12 +34,9 @@ struct uct_cuda_mp_traffic {
     uct_cuda_mp_ledger_t *ledger;
     bool                 is_tried; /* to open it */
     uint16_t             count[NUM_LANES];
+    uint16_t             direct[NUM_LANES]; /* of them, between its ends */
     /* By their ends, host memory among them; NULL: none so far */
     pair_t               *pairs[UCT_CUDA_NUM_ENDS][UCT_CUDA_NUM_ENDS];
-    /* Flows met on each lane, and until when they count if not seen again */
-    uint64_t             until_any;
-    uint64_t             until[NUM_LANES];
-    uint8_t              met[NUM_LANES];
     char                 dir[];
 };
 
@@ -117,12 +117,13 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
     }
 }
 
-static pair_t *new_pair(void)
+static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
 {
     pair_t *pair = calloc(1, sizeof(*pair));
 
     if (pair != NULL) {
         pair->expected = 1;
+        pair->lane     = uct_cuda_mp_lane(flow->src, flow->dst);
     }
 
     return pair;
@@ -161,62 +162,35 @@ static void open_ledger(uct_cuda_mp_traffic_t *traffic)
 /* Flows on each lane at this moment but those of one pair of ours. Returns
  * whether there are any. */
 static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
-                        uint64_t now, uint8_t *active)
+                        uint64_t now, uct_cuda_mp_load_t *load)
 {
     bool any = false;
     unsigned lane;
-    bool is_other;
+    uint16_t own;
 
-    memset(active, 0, NUM_LANES);
     for (lane = 0; lane < NUM_LANES; ++lane) {
-        is_other     = (traffic->count[lane] >
-                        ((pair == NULL) ? 0 : pair->count[lane]));
-        active[lane] = is_other;
-        any         |= is_other;
+        own                = (pair == NULL) ? 0 : pair->count[lane];
+        load->active[lane] = (traffic->count[lane] > own);
+        load->direct[lane] = (traffic->direct[lane] > 0) &&
+                             ((pair == NULL) || (lane != pair->lane));
+        any               |= (load->active[lane] != 0);
     }
 
     if (traffic->ledger != NULL) {
-        any |= uct_cuda_mp_ledger_read(traffic->ledger, now, active);
+        any |= uct_cuda_mp_ledger_read(traffic->ledger, now, load);
     }
 
     return any;
 }
 
-static void remember(uct_cuda_mp_traffic_t *traffic, const uint8_t *active,
-                     uint64_t now)
-{
-    unsigned lane;
-
-    traffic->until_any = now + UCT_CUDA_MP_TRAFFIC_LINGER;
-    for (lane = 0; lane < NUM_LANES; ++lane) {
-        if (active[lane] != 0) {
-            traffic->met[lane]   = active[lane];
-            traffic->until[lane] = traffic->until_any;
-        }
-    }
-}
-
-static void recall(const uct_cuda_mp_traffic_t *traffic, uint64_t now,
-                   uint8_t *active)
-{
-    unsigned lane;
-
-    for (lane = 0; lane < NUM_LANES; ++lane) {
-        if ((traffic->until[lane] > now) &&
-            (active[lane] < traffic->met[lane])) {
-            active[lane] = traffic->met[lane];
-        }
-    }
-}
-
 /* Remember whom a pair's transfer meets at this moment */
-static void look(uct_cuda_mp_traffic_t *traffic, const pair_t *pair)
+static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair)
 {
     const uint64_t now = uct_cuda_now_ns();
-    uint8_t active[NUM_LANES];
+    uct_cuda_mp_load_t load;
 
-    if (look_around(traffic, pair, now, active)) {
-        remember(traffic, active, now);
+    if ((pair != NULL) && look_around(traffic, pair, now, &load)) {
+        uct_cuda_mp_meetings_add(&pair->met, &load, now);
     }
 }
 
@@ -240,21 +214,16 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
 {
     const pair_t *pair;
     uint64_t now;
-    bool any;
 
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     now            = uct_cuda_now_ns();
     pair           = *find_pair(traffic, src, dst);
-    any            = look_around(traffic, pair, now, load->active);
     load->is_known = (traffic->ledger != NULL);
+    (void)look_around(traffic, pair, now, load);
     look_ahead(pair, load);
-    if (any) {
-        remember(traffic, load->active, now);
-    }
-
-    if (traffic->until_any > now) {
-        recall(traffic, now, load->active);
+    if (pair != NULL) {
+        uct_cuda_mp_meetings_recall(&pair->met, now, load);
     }
 
     pthread_mutex_unlock(&traffic->lock);
@@ -280,6 +249,26 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
     }
 }
 
+/* One transfer more on a lane, or one less */
+static void count_lane(uct_cuda_mp_traffic_t *traffic,
+                       const uct_cuda_mp_flow_t *flow, uint16_t lane, int by)
+{
+    const bool is_direct  = (lane == uct_cuda_mp_lane(flow->src, flow->dst));
+    const bool was_active = (traffic->count[lane] > 0);
+    const bool was_direct = (traffic->direct[lane] > 0);
+    bool active, direct;
+
+    traffic->count[lane]  = (uint16_t)(traffic->count[lane] + by);
+    traffic->direct[lane] = (uint16_t)(traffic->direct[lane] +
+                                       (is_direct ? by : 0));
+    active = (traffic->count[lane] > 0);
+    direct = (traffic->direct[lane] > 0);
+    if ((traffic->ledger != NULL) &&
+        ((active != was_active) || (direct != was_direct))) {
+        uct_cuda_mp_ledger_set(traffic->ledger, lane, active, direct);
+    }
+}
+
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow)
 {
@@ -291,7 +280,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     open_ledger(traffic);
     if (*pair == NULL) {
         /* Without memory it passes for another pair's */
-        __atomic_store_n(pair, new_pair(), __ATOMIC_RELEASE);
+        __atomic_store_n(pair, new_pair(flow), __ATOMIC_RELEASE);
     }
 
     if ((*pair != NULL) && flow->is_large) {
@@ -302,6 +291,8 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
 
         (*pair)->window += ((*pair)->window < UINT16_MAX);
         set_queued(*pair, (*pair)->queued + 1);
+        uct_cuda_mp_meetings_begin(&(*pair)->met, uct_cuda_now_ns());
+        look(traffic, *pair);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -311,9 +302,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
             (*pair)->bytes[lane] += flow->bytes[i];
         }
 
-        if ((traffic->count[lane]++ == 0) && (traffic->ledger != NULL)) {
-            uct_cuda_mp_ledger_set(traffic->ledger, lane, true);
-        }
+        count_lane(traffic, flow, lane, 1);
     }
 
     pthread_mutex_unlock(&traffic->lock);
@@ -345,9 +334,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                                         0;
         }
 
-        if ((--traffic->count[lane] == 0) && (traffic->ledger != NULL)) {
-            uct_cuda_mp_ledger_set(traffic->ledger, lane, false);
-        }
+        count_lane(traffic, flow, lane, -1);
     }
 
     pthread_mutex_unlock(&traffic->lock);

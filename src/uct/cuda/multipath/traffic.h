@@ -14,11 +14,6 @@
 BEGIN_C_DECLS
 
 
-/** Links that were seen in use while a transfer of ours ran count as used for
- *  so long, ns. Two processes that exchange windows of messages would else find
- *  each other idle whenever one of them is a little ahead. */
-#define UCT_CUDA_MP_TRAFFIC_LINGER 2000000ul
-
 #define UCT_CUDA_MP_TRAFFIC_MAX_LANES (2 * UCT_CUDA_MP_MAX_PATHS)
 
 
@@ -55,7 +50,8 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
 
 
 /**
- * What a new transfer between two ends will meet. Its own pair's transfers
+ * What a new transfer between two ends will meet: what is there at this moment,
+ * and what those before it have met (meetings.h). Its own pair's transfers
  * are left out of what is active: they go one behind the other over the same
  * lanes. Well under 1 us.
  *

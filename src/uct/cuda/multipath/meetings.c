@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Remembering which links were found in use, for two turns. */
+#include <uct/cuda/multipath/meetings.h>
+
+#include <ucs/sys/math.h>
+
+#include <string.h>
+
+
+/* To the larger of the two, lane by lane */
+static void keep_larger(uint8_t *counts, const uint8_t *seen)
+{
+    unsigned lane;
+
+    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+        counts[lane] = ucs_max(counts[lane], seen[lane]);
+    }
+}
+
+void uct_cuda_mp_meetings_begin(uct_cuda_mp_meetings_t *meetings, uint64_t now)
+{
+    if ((now - meetings->turned) < UCT_CUDA_MP_MEETINGS_TURN) {
+        return;
+    }
+
+    meetings->turned = now;
+    if (meetings->until != 0) {
+        meetings->turns[1] = meetings->turns[0];
+        memset(&meetings->turns[0], 0, sizeof(meetings->turns[0]));
+    }
+}
+
+void uct_cuda_mp_meetings_add(uct_cuda_mp_meetings_t *meetings,
+                              const uct_cuda_mp_load_t *load, uint64_t now)
+{
+    meetings->until = now + UCT_CUDA_MP_MEETINGS_KEEP;
+    keep_larger(meetings->turns[0].active, load->active);
+    keep_larger(meetings->turns[0].direct, load->direct);
+}
+
+void uct_cuda_mp_meetings_recall(const uct_cuda_mp_meetings_t *meetings,
+                                 uint64_t now, uct_cuda_mp_load_t *load)
+{
+    unsigned i;
+
+    for (i = 0; (meetings->until > now) && (i < 2); ++i) {
+        keep_larger(load->active, meetings->turns[i].active);
+        keep_larger(load->direct, meetings->turns[i].direct);
+    }
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What transfers remember of those that they met, and what the planner makes of
+ * it in programs that compute between exchanges of messages.
+ */
+#include "nodes.h"
+
+#include <uct/cuda/multipath/meetings.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+
+static const uint64_t MS = 1000000;
+
+
+class test_meetings : public ::testing::Test
+{
+protected:
+    test_meetings() : m_now(1000 * MS), m_met()
+    {
+    }
+
+    /* A transfer that finds `flows` others on the lane from 0 to 1, or none */
+    void transfer(uint8_t flows, uint8_t direct = 0)
+    {
+        uct_cuda_mp_load_t load = {};
+
+        uct_cuda_mp_meetings_begin(&m_met, m_now);
+        load.active[LANE] = flows;
+        load.direct[LANE] = direct;
+        if (flows > 0) {
+            uct_cuda_mp_meetings_add(&m_met, &load, m_now);
+        }
+    }
+
+    uct_cuda_mp_load_t recall(uint8_t active = 0)
+    {
+        uct_cuda_mp_load_t load = {};
+
+        load.active[LANE] = active;
+        uct_cuda_mp_meetings_recall(&m_met, m_now, &load);
+        return load;
+    }
+
+    static const unsigned  LANE = 17;
+    uint64_t               m_now;
+    uct_cuda_mp_meetings_t m_met;
+};
+
+
+TEST_F(test_meetings, nobody_so_far)
+{
+    EXPECT_EQ(0, recall().active[LANE]);
+    transfer(0);
+    EXPECT_EQ(0, recall().active[LANE]);
+    EXPECT_EQ(2, recall(2).active[LANE]) << "what is there stays";
+}
+
+TEST_F(test_meetings, the_most_of_what_was_met)
+{
+    transfer(2);
+    transfer(1, 1);
+    EXPECT_EQ(2, recall().active[LANE]);
+    EXPECT_EQ(1, recall().direct[LANE]);
+    EXPECT_EQ(3, recall(3).active[LANE]);
+    EXPECT_EQ(0, recall().active[LANE + 1]);
+}
+
+/* However long the pauses are, within reason */
+TEST_F(test_meetings, pauses)
+{
+    for (uint64_t pause : {0, 1, 8, 100, 900}) {
+        for (int i = 0; i < 5; ++i) {
+            transfer(1);
+            m_now += pause * MS;
+            EXPECT_EQ(1, recall().active[LANE]) << pause << " ms";
+        }
+    }
+
+    m_now += UCT_CUDA_MP_MEETINGS_KEEP;
+    EXPECT_EQ(0, recall().active[LANE]);
+}
+
+/* Once nobody may be chance; who is alone from now on has all links with the
+ * third message */
+TEST_F(test_meetings, two_turns_without_meetings)
+{
+    transfer(1);
+    m_now += 8 * MS;
+    transfer(0);
+    m_now += 8 * MS;
+    EXPECT_EQ(1, recall().active[LANE]);
+    transfer(1);
+    for (unsigned expected : {1, 1, 0}) {
+        m_now += 8 * MS;
+        EXPECT_EQ(expected, recall().active[LANE]);
+        transfer(0);
+    }
+}
+
+/* Many short ones are as one: 20 us each, and the other one is in a pause */
+TEST_F(test_meetings, a_turn_has_a_least_length)
+{
+    uint64_t begin = m_now;
+
+    transfer(1);
+    for (int i = 0; i < 99; ++i) {
+        m_now += MS / 50;
+        transfer(0);
+        EXPECT_EQ(1, recall().active[LANE]) << i;
+    }
+
+    while (recall().active[LANE] != 0) {
+        m_now += MS / 50;
+        transfer(0);
+        ASSERT_LT(m_now - begin, 5 * MS);
+    }
+    EXPECT_GE(m_now - begin, 4 * MS);
+}
+
+
+/* Programs whose ranks all begin to send at the same time, when none of them
+ * can see any other, on a mesh of four GPUs */
+class test_exchanges : public ::testing::Test
+{
+protected:
+    typedef std::vector<std::pair<int, int>> messages_t;
+
+    test_exchanges() : m_topo(beluga()), m_now(1000 * MS)
+    {
+    }
+
+    /* One message each, all at once, then `pause` ms; their paths */
+    std::vector<std::string> exchange(const messages_t &messages,
+                                      uint64_t pause)
+    {
+        std::vector<uct_cuda_mp_plan_t> plans(messages.size());
+        std::vector<std::string> texts;
+        char name[16];
+
+        for (size_t i = 0; i < messages.size(); ++i) {
+            uct_cuda_mp_meetings_t &met = m_met[messages[i]];
+            uct_cuda_mp_load_t load     = {};
+
+            load.is_known = true;
+            load.window   = 1;
+            uct_cuda_mp_meetings_recall(&met, m_now, &load);
+            uct_cuda_mp_plan_make(Know(m_topo, m_config, &load),
+                                  End(messages[i].first),
+                                  End(messages[i].second), 64 * MiB,
+                                  &plans[i]);
+            uct_cuda_mp_meetings_begin(&met, m_now);
+            texts.push_back("");
+            for (unsigned k = 0; k < plans[i].num_paths; ++k) {
+                texts.back() += (k ? "," : "") + std::string(
+                        uct_cuda_mp_path_str(&plans[i].paths[k].path, name,
+                                             sizeof(name)));
+            }
+        }
+
+        for (size_t i = 0; i < messages.size(); ++i) {
+            uct_cuda_mp_load_t load = {};
+
+            for (size_t k = 0; k < messages.size(); ++k) {
+                uint16_t direct = uct_cuda_mp_lane(End(messages[k].first),
+                                                   End(messages[k].second));
+                std::set<uint16_t> lanes = {direct};
+
+                for (unsigned s = 0; s < plans[k].num_steps; ++s) {
+                    lanes.insert(plans[k].steps[s].lane);
+                }
+                for (uint16_t lane : lanes) {
+                    load.active[lane] += (k != i);
+                }
+                load.direct[direct] += (k != i);
+            }
+            if (messages.size() > 1) {
+                uct_cuda_mp_meetings_add(&m_met[messages[i]], &load, m_now);
+            }
+        }
+
+        m_now += pause * MS;
+        return texts;
+    }
+
+    static messages_t ring(int step)
+    {
+        messages_t messages;
+
+        for (int rank = 0; rank < 4; ++rank) {
+            messages.push_back({rank, (rank + step) % 4});
+        }
+        return messages;
+    }
+
+    static messages_t together(messages_t all,
+                               std::initializer_list<messages_t> more)
+    {
+        for (const messages_t &messages : more) {
+            all.insert(all.end(), messages.begin(), messages.end());
+        }
+        return all;
+    }
+
+    static bool is_relay_shared(const std::vector<std::string> &paths)
+    {
+        std::set<std::string> relays(paths.begin(), paths.end());
+
+        return relays.size() < paths.size();
+    }
+
+    uct_cuda_topo_t                                       m_topo;
+    Config                                                m_config;
+    uint64_t                                              m_now;
+    std::map<std::pair<int, int>, uct_cuda_mp_meetings_t> m_met;
+};
+
+
+/* The papers' Jacobi solver: an update of 8 ms, all send down the ring, then
+ * all up. Two paths each fill all links that are idle. */
+TEST_F(test_exchanges, ring_with_pauses)
+{
+    std::vector<std::string> down, up;
+
+    for (int i = 0; i < 20; ++i) {
+        down = exchange(ring(1), 1);
+        up   = exchange(ring(3), 8);
+        for (int rank = 0; (i > 4) && (rank < 4); ++rank) {
+            EXPECT_EQ("direct,gpu" + std::to_string((rank + 2) % 4),
+                      down[(size_t)rank]);
+            EXPECT_EQ(0u, up[(size_t)rank].find("direct,gpu"));
+            EXPECT_EQ(11u, up[(size_t)rank].size()) << "one relay";
+        }
+        EXPECT_TRUE((i <= 4) || !is_relay_shared(up));
+    }
+}
+
+/* ... and both at once: each relay would need a link of the ring */
+TEST_F(test_exchanges, ring_both_ways_with_pauses)
+{
+    for (int i = 0; i < 20; ++i) {
+        for (const std::string &paths : exchange(together(ring(1), {ring(3)}),
+                                                 8)) {
+            EXPECT_TRUE((i == 0) || paths.empty()) << i << ": " << paths;
+        }
+    }
+}
+
+TEST_F(test_exchanges, all_to_all_with_pauses)
+{
+    for (int i = 0; i < 20; ++i) {
+        for (const std::string &paths : exchange(
+                     together(ring(1), {ring(2), ring(3)}), 50)) {
+            EXPECT_TRUE((i == 0) || paths.empty()) << i << ": " << paths;
+        }
+    }
+}
+
+/* It had company, and then none */
+TEST_F(test_exchanges, alone_again)
+{
+    std::vector<std::string> before = exchange({{0, 1}}, 8);
+
+    EXPECT_EQ("direct,gpu2,gpu3,host", before[0]);
+    for (int i = 0; i < 5; ++i) {
+        exchange(together(ring(1), {ring(3)}), 8);
+    }
+    EXPECT_NE(before, exchange({{0, 1}}, 8));
+    EXPECT_NE(before, exchange({{0, 1}}, 8));
+    EXPECT_EQ(before, exchange({{0, 1}}, 8));
+}
