@@ -51,6 +51,9 @@ typedef int64_t cuemu_time_t;
 #define CUEMU_NAME_SIZE    48
 #define CUEMU_BUSID_SIZE   16 /* "0000:1b:00.0" */
 
+/* UUIDs of emulated GPUs begin with it; the node's name follows (9 bytes) */
+#define CUEMU_UUID_MARK    "emu"
+
 
 /* ---------------------------------------------------------------- places */
 

@@ -83,14 +83,21 @@ cuemu_build_link(cuemu_build_t *b, double gbps, const char *format, ...)
 
 /* ------------------------------------------------------------------ GPUs */
 
-static void cuemu_gpu_uuid(const char *busid, uint8_t *uuid)
+/* A mark, so that nothing that was learnt here is taken for a real node's
+ * (src/uct/cuda/multipath/tuning.c), the node's name, the GPU's own bytes */
+static void cuemu_gpu_uuid(const char *node, const char *busid, uint8_t *uuid)
 {
     uint64_t hash = 0xcbf29ce484222325ul; /* FNV-1a */
     int i;
 
-    for (i = 0; i < 16; ++i) {
-        hash    = (hash ^ (uint8_t)busid[i % (int)strlen(busid)]) *
-                  0x100000001b3ul;
+    memset(uuid, 0, 16);
+    memcpy(uuid, CUEMU_UUID_MARK, 3);
+    memcpy(uuid + 3, node, strnlen(node, 9));
+    for (i = 0; busid[i] != '\0'; ++i) {
+        hash = (hash ^ (uint8_t)busid[i]) * 0x100000001b3ul;
+    }
+    for (i = 12; i < 16; ++i) {
+        hash    = (hash ^ (uint8_t)i) * 0x100000001b3ul;
         uuid[i] = (uint8_t)(hash >> 32);
     }
 }
@@ -105,7 +112,7 @@ static void cuemu_build_gpu(cuemu_build_t *b, int index)
 
     snprintf(gpu->name, sizeof(gpu->name), "%s", model->name);
     snprintf(gpu->busid, sizeof(gpu->busid), "%s", pci->busid);
-    cuemu_gpu_uuid(gpu->busid, gpu->uuid);
+    cuemu_gpu_uuid(b->node->name, gpu->busid, gpu->uuid);
     gpu->sm             = xgpu->sm;
     gpu->sm_count       = model->sm_count;
     gpu->memory_bytes   = model->memory_mib << 20;

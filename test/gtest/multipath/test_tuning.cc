@@ -186,6 +186,39 @@ TEST_F(test_tuning, fingerprint_tells_nodes_apart)
     EXPECT_STREQ(a->node, b->node);
 }
 
+/* As test/cuemu marks its GPUs */
+static void emulate(uct_cuda_topo_t *node, const char *name)
+{
+    for (int i = 0; i < node->num_gpus; ++i) {
+        memset(node->gpus[i].uuid, 0, sizeof(node->gpus[i].uuid));
+        memcpy(node->gpus[i].uuid, "emu", 3);
+        memcpy(node->gpus[i].uuid + 3, name, strlen(name));
+        node->gpus[i].uuid[15] = (uint8_t)(i + 1);
+    }
+}
+
+TEST_F(test_tuning, emulated_is_not_real)
+{
+    std::string head = HEAD;
+
+    head.insert(head.find("4 gpus"), "emulated beluga, ");
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(head));
+    EXPECT_EQ(m_error, strstr(m_error, "my.tune:2: made for another node"));
+
+    emulate(&m_node, "beluga");
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
+    EXPECT_EQ(UCS_OK, read(head)) << m_error;
+
+    /* Another node of the same links */
+    emulate(&m_node, "cedar");
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(head));
+
+    /* One GPU's UUID happens to begin so */
+    m_node = beluga();
+    memcpy(m_node.gpus[0].uuid, "emubeluga", 9);
+    EXPECT_EQ(UCS_OK, read(HEAD)) << m_error;
+}
+
 TEST_F(test_tuning, largest_node_fits)
 {
     /* Every pair of its own class: too many for one line, but no harm */

@@ -20,6 +20,9 @@
 /* People write shares with few digits */
 #define SHARES_SLACK 1e-3
 
+#define EMULATED_MARK "emu"
+#define EMULATED_NAME 9 /* Bytes of a UUID */
+
 #define LINE_SIZE (UCT_CUDA_MP_NODE_SIZE + 64)
 
 
@@ -99,10 +102,36 @@ static int compare_text(const void *left, const void *right)
     return strcmp(left, right);
 }
 
+/* What a node is called if it is an emulated one: its GPUs' UUIDs begin alike,
+ * with a mark and that name (test/cuemu). "" if it is not; those of real GPUs
+ * are random. */
+static void emulated_name(const uct_cuda_topo_t *topo,
+                          char name[EMULATED_NAME + 1])
+{
+    const size_t mark   = strlen(EMULATED_MARK);
+    const uint8_t *uuid = topo->gpus[0].uuid;
+    int i;
+
+    name[0] = '\0';
+    for (i = 0; i < topo->num_gpus; ++i) {
+        if (memcmp(uuid, EMULATED_MARK, mark) ||
+            memcmp(uuid, topo->gpus[i].uuid, mark + EMULATED_NAME)) {
+            return;
+        }
+    }
+
+    for (i = 0; (i < EMULATED_NAME) && (uuid[mark + i] != 0); ++i) {
+        name[i] = isgraph(uuid[mark + i]) ? (char)uuid[mark + i] : '?';
+    }
+
+    name[i] = '\0';
+}
+
 uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
 {
     const size_t size = UCT_CUDA_MP_CLASS_SIZE;
     char(*all)[UCT_CUDA_MP_CLASS_SIZE];
+    char emulated[EMULATED_NAME + 1];
     uct_cuda_mp_tuning_t *tuning;
     size_t used = 0;
     int count   = 0;
@@ -127,6 +156,12 @@ uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
 
     /* Sorted, so that the order of the GPUs says nothing */
     qsort(all, count, size, compare_text);
+    emulated_name(topo, emulated);
+    if (emulated[0] != '\0') {
+        append(tuning->node, sizeof(tuning->node), &used, "emulated %s, ",
+               emulated);
+    }
+
     append(tuning->node, sizeof(tuning->node), &used, "%d gpus",
            topo->num_gpus);
     for (i = 0; i < count; i += same) {
