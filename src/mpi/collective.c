@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/collective.h>
-#include <mpi/call.h>
 #include <mpi/handles.h>
-
-#include <uct/cuda/collective/api.h>
+#include <mpi/layout.h>
 
 #include <dlfcn.h>
 #include <link.h>
@@ -97,7 +95,7 @@ static void state_init(void)
 }
 
 /* Whether all ranks have joined one group. Every rank of the communicator comes
-   here at its first MPI_Allreduce, or none does. */
+   here at its first such call, or none does. */
 static bool group_join(MPI_Comm comm, uct_cuda_coll_group_t **group_p)
 {
     const ucx_mp_mpi_real_t *real      = &ucx_mp_mpi_real;
@@ -205,19 +203,186 @@ static void progress(void *arg)
                                  MPI_STATUS_IGNORE);
 }
 
-bool ucx_mp_mpi_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
-                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
-                          const char *name, int *rc_p)
+/* What the module has for a call, as far as this rank sees */
+typedef struct {
+    uct_cuda_coll_call_t call;
+    uint64_t             counts[UCT_CUDA_COLL_API_RANKS];
+} request_t;
+
+
+static uint64_t vector_at(ucx_mp_mpi_vector_t vector, int rank)
 {
-    uct_cuda_coll_allreduce_t what = {
-        .sendbuf  = (sendbuf == MPI_IN_PLACE) ? NULL : sendbuf,
-        .recvbuf  = recvbuf,
-        .progress = progress,
-        .arg      = &comm
-    };
-    uct_cuda_coll_group_t *group;
+    return (vector.width == sizeof(int)) ?
+                   (uint64_t)((const int*)vector.values)[rank] :
+                   (uint64_t)((const int64_t*)vector.values)[rank];
+}
+
+/* Blocks' counts, if the blocks follow one another. @return If so. */
+static bool request_counts(request_t *request,
+                           const ucx_mp_mpi_collective_t *args, int size)
+{
+    uint64_t at = 0;
+    int rank;
+
+    for (rank = 0; rank < size; ++rank) {
+        if ((args->displs.values != NULL) &&
+            (vector_at(args->displs, rank) != at)) {
+            return false;
+        }
+
+        request->counts[rank] = vector_at(args->counts, rank);
+        at                   += request->counts[rank];
+    }
+
+    request->call.counts = request->counts;
+    request->call.count  = 0;
+    return true;
+}
+
+/* Bytes of elements of a predefined type without gaps: others may have theirs
+   in another order. @return Whether they are. */
+static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
+                        uint64_t *bytes_p)
+{
+    int integers, addresses, types, combiner;
+    MPI_Count size;
+    bool is_dense;
+
+    if ((count < 0) ||
+        (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
+                                           &types, &combiner) !=
+         MPI_SUCCESS) ||
+        (combiner != MPI_COMBINER_NAMED) ||
+        (ucx_mp_mpi_layout_is_dense(datatype, &is_dense) != MPI_SUCCESS) ||
+        !is_dense ||
+        (ucx_mp_mpi_real.Type_size_x(datatype, &size) != MPI_SUCCESS)) {
+        return false;
+    }
+    return !__builtin_mul_overflow((uint64_t)count, (uint64_t)size, bytes_p);
+}
+
+/* What is copied is bytes, whatever ranks call them. @return Whether it is, and
+   what a rank sends itself is what it receives of that. */
+static bool request_bytes(request_t *request,
+                          const ucx_mp_mpi_collective_t *args, int rank,
+                          int size)
+{
+    uct_cuda_coll_call_t *call = &request->call;
+    const bool is_both         = (args->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
+                                 (args->kind == UCT_CUDA_COLL_KIND_ALLTOALL);
+    const bool is_sent         = (call->sendbuf != NULL) ||
+                                 (args->kind == UCT_CUDA_COLL_KIND_BCAST);
+    uint64_t sent, received, width;
+    int i;
+
+    call->type = UCX_MP_TYPE_U8;
+    sent       = 0;
+    if (is_sent && !plain_bytes(args->count, args->datatype, &sent)) {
+        return false;
+    }
+
+    if (call->counts != NULL) {
+        if (!plain_bytes(1, args->recvtype, &width)) {
+            return false;
+        }
+        for (i = 0; i < size; ++i) {
+            if (__builtin_mul_overflow(request->counts[i], width,
+                                       &request->counts[i])) {
+                return false;
+            }
+        }
+        return !is_sent || (sent == request->counts[rank]);
+    }
+
+    if (is_both || !is_sent) {
+        if (!plain_bytes(args->recvcount, args->recvtype, &received) ||
+            (is_sent && (sent != received))) {
+            return false;
+        }
+        sent = received;
+    }
+    call->count = sent;
+    return true;
+}
+
+/* Buffers that MPI looks at on this rank; others are none */
+static void request_buffers(request_t *request,
+                            const ucx_mp_mpi_collective_t *args, int rank)
+{
+    uct_cuda_coll_call_t *call = &request->call;
+    const bool is_root         = (rank == args->root);
+
+    call->sendbuf = args->sendbuf;
+    call->recvbuf = args->recvbuf;
+    switch (args->kind) {
+    case UCT_CUDA_COLL_KIND_REDUCE:
+    case UCT_CUDA_COLL_KIND_GATHER:
+        call->recvbuf = is_root ? args->recvbuf : NULL;
+        break;
+    case UCT_CUDA_COLL_KIND_SCATTER:
+        call->sendbuf = is_root ? args->sendbuf : NULL;
+        break;
+    case UCT_CUDA_COLL_KIND_BCAST:
+        call->sendbuf = is_root ? args->recvbuf : NULL;
+        call->recvbuf = is_root ? NULL : args->recvbuf;
+        break;
+    default:
+        break;
+    }
+
+    call->is_in_place = (call->sendbuf == MPI_IN_PLACE) ||
+                        (call->recvbuf == MPI_IN_PLACE);
+    call->sendbuf     = (call->sendbuf == MPI_IN_PLACE) ? NULL : call->sendbuf;
+    call->recvbuf     = (call->recvbuf == MPI_IN_PLACE) ? NULL : call->recvbuf;
+}
+
+/* Whether this rank's part is something for the module, and what */
+static bool request_make(request_t *request,
+                         const ucx_mp_mpi_collective_t *args)
+{
+    uct_cuda_coll_call_t *call = &request->call;
     ucx_mp_type_t type;
-    ucx_mp_op_t mp_op;
+    ucx_mp_op_t op;
+    int rank, size;
+
+    if (ucx_mp_mpi_is_straight(args->sendbuf, args->recvbuf) ||
+        (ucx_mp_mpi_real.Comm_rank(args->comm, &rank) != MPI_SUCCESS) ||
+        (ucx_mp_mpi_real.Comm_size(args->comm, &size) != MPI_SUCCESS) ||
+        (args->root < 0) || (args->root >= size)) {
+        return false;
+    }
+
+    call->kind   = args->kind;
+    call->count  = (uint64_t)args->count;
+    call->counts = NULL;
+    call->root   = (unsigned)args->root;
+    request_buffers(request, args, rank);
+    if (ucx_mp_mpi_is_straight(call->sendbuf, call->recvbuf) ||
+        ((args->counts.values != NULL) &&
+         !request_counts(request, args, size))) {
+        return false;
+    }
+
+    if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
+        (args->kind != UCT_CUDA_COLL_KIND_REDUCE) &&
+        (args->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER)) {
+        return request_bytes(request, args, rank, size);
+    }
+
+    if ((args->count < 0) ||
+        !ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type)) {
+        return false;
+    }
+    call->op   = op;
+    call->type = type;
+    return true;
+}
+
+bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
+{
+    MPI_Comm comm = args->comm;
+    uct_cuda_coll_group_t *group;
+    request_t request;
     char why[256];
 
     if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_real_found,
@@ -237,28 +402,28 @@ bool ucx_mp_mpi_allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
         return false;
     }
 
-    if ((count <= 0) || (sendbuf == MPI_BOTTOM) || (recvbuf == MPI_BOTTOM) ||
-        ucx_mp_mpi_is_straight(sendbuf, recvbuf) ||
-        !ucx_mp_mpi_handles_known(op, datatype, &mp_op, &type)) {
+    /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
+    if (!ucx_mp_mpi_gpu_is_used() || !request_make(&request, args)) {
         state.api->pass(group);
         return false;
     }
 
-    what.count = count;
-    what.op    = mp_op;
-    what.type  = type;
-    switch (state.api->allreduce(group, &what, why, sizeof(why))) {
+    request.call.progress = progress;
+    request.call.arg      = &comm;
+    switch (state.api->collective(group, &request.call, why, sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         *rc_p = MPI_SUCCESS;
         return true;
     case UCT_CUDA_COLL_STAGE:
         return false;
     case UCT_CUDA_COLL_DIFFERS:
-        *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s", name, why);
+        *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s", args->name,
+                                 why);
         return true;
     default:
         *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
-                                 "%s: the GPUs' part failed: %s", name, why);
+                                 "%s: the GPUs' part failed: %s", args->name,
+                                 why);
         return true;
     }
 }

@@ -142,8 +142,27 @@ for name, (args, buffers) in all_to_all(BOTH).items():
     COLLECTIVES['Neighbor_' + name] = (
         args % (('as', ) * args.count('%s')), 'neighbors', buffers)
 
-# those that the transport module may carry out by itself, before all else
-ON_GPUS = {'Allreduce'}
+# those that the transport module may carry out by itself, before all else:
+# uct_cuda_coll_kind_t, and arguments by the fields of ucx_mp_mpi_collective_t
+# if the names are not the same
+REDUCED = 'sendbuf recvbuf count datatype op '
+MOVED = 'sendbuf recvbuf count=sendcount datatype=sendtype recvcount recvtype '
+ON_GPUS = {
+    'Allreduce': ('ALLREDUCE', REDUCED),
+    'Reduce': ('REDUCE', REDUCED + 'root'),
+    'Reduce_scatter': (
+        'REDUCE_SCATTER', 'sendbuf recvbuf datatype op counts=recvcounts'),
+    'Reduce_scatter_block': (
+        'REDUCE_SCATTER', 'sendbuf recvbuf count=recvcount datatype op'),
+    'Bcast': ('BCAST', 'recvbuf=buffer count datatype root'),
+    'Allgather': ('ALLGATHER', MOVED),
+    'Allgatherv': (
+        'ALLGATHER', 'sendbuf recvbuf count=sendcount datatype=sendtype '
+        'counts=recvcounts displs recvtype'),
+    'Gather': ('GATHER', MOVED + 'root'),
+    'Scatter': ('SCATTER', MOVED + 'root'),
+    'Alltoall': ('ALLTOALL', MOVED),
+}
 
 # no collectives, but blocking ones with buffers
 OTHERS = {
@@ -204,11 +223,10 @@ class Call:
         real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
-            print('    int rc;\n' if self.name in ON_GPUS else '')
         if self.name in ON_GPUS:
-            print('    if (ucx_mp_mpi_%s(%s, "MPI_%s", &rc)) {'
-                  % (self.name.lower(), self.words(), name))
-            print('        return rc;\n    }\n')
+            self.write_on_gpus(name)
+        elif not self.refused:
+            print()
         print('    if (ucx_mp_mpi_is_straight(%s)) {' % self.pointers())
         print('        return %s;\n    }\n' % real)
         if self.refused:
@@ -225,6 +243,20 @@ class Call:
         print('int PMPI_%s(%s)\n    __attribute__((alias("MPI_%s")));'
               % (name, ', '.join(KINDS[kind][large] + word
                                  for kind, word in self.arguments), name))
+
+    def write_on_gpus(self, name):
+        kind, words = ON_GPUS[self.name]
+        print('    const ucx_mp_mpi_collective_t args = {')
+        print('        .name = "MPI_%s",\n        .comm = comm,' % name)
+        for word in words.split():
+            field, _, value = word.partition('=')
+            value = value or field
+            print('        .%s = %s,' % (
+                field, 'UCX_MP_MPI_VECTOR(%s)' % value
+                if field in ('counts', 'displs') else value))
+        print('        .kind = UCT_CUDA_COLL_KIND_%s\n    };' % kind)
+        print('    int rc;\n\n    if (ucx_mp_mpi_collective(&args, &rc)) {')
+        print('        return rc;\n    }\n')
 
     def write_staging(self, name, real):
         print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s);'

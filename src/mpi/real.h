@@ -33,6 +33,7 @@
     _(Topo_test) \
     _(Type_create_keyval) \
     _(Type_get_attr) \
+    _(Type_get_envelope) \
     _(Type_get_extent_x) \
     _(Type_get_true_extent_x) \
     _(Type_set_attr) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --plan allreduce: its plan, what the links allow, and what others take. */
+/* --plan COLLECTIVE: its plan, what the links allow, and what others take. */
 #include "tool.h"
 
 #include <uct/cuda/collective/bound.h>
@@ -24,16 +24,21 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     uct_cuda_coll_request_t *request = &collective->request;
     char error[512];
     ucs_status_t status;
+    unsigned parts;
     int gpu;
 
     memset(collective, 0, sizeof(*collective));
     request->topo        = topo;
     request->num_ranks   = (unsigned)topo->num_gpus;
-    request->element     = (options->size % sizeof(float) == 0) ?
+    request->kind        = options->kind;
+    parts                = uct_cuda_coll_kind_has_blocks(options->kind) ?
+                                   request->num_ranks :
+                                   1;
+    request->element     = (options->size % (parts * sizeof(float)) == 0) ?
                                    sizeof(float) :
                                    1;
-    request->count       = options->size / request->element;
-    request->is_in_place = true;
+    request->count       = options->size / request->element / parts;
+    request->is_in_place = (options->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
     request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
     request->algorithm   = UCT_CUDA_COLL_AUTO;
     request->chunks      = UCT_CUDA_COLL_AUTO;
@@ -44,19 +49,21 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
         request->gpus[gpu] = gpu;
     }
 
-    status = uct_cuda_coll_choose_allreduce(request, &collective->choice);
+    status = uct_cuda_coll_choose(request, &collective->choice);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_make_allreduce(request, &collective->choice,
+        status = uct_cuda_coll_make(request, &collective->choice,
                                               &collective->plan);
     }
     if (status == UCS_ERR_UNSUPPORTED) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
-                        "--plan allreduce: not all GPUs can be reached from "
-                        "each other; it goes through the host");
+                        "--plan %s: not all GPUs can be reached from each "
+                        "other; it goes through the host",
+                        options->collective);
     } else if (status != UCS_OK) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
-                        "--plan allreduce: there is no plan for that size, or "
-                        "no memory for it");
+                        "--plan %s: there is no plan for that size, or no "
+                        "memory for it",
+                        options->collective);
     }
 
     if ((collective->plan.num_steps <= MAX_PROVED) &&
@@ -119,7 +126,8 @@ static void print_others(const ucx_mp_topo_collective_t *collective,
     for (request.algorithm = 0;
          request.algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
          ++request.algorithm) {
-        if (uct_cuda_coll_choose_allreduce(&request, &choice) == UCS_OK) {
+        if ((uct_cuda_coll_choose(&request, &choice) == UCS_OK) &&
+            ((int)choice.algorithm == request.algorithm)) {
             fprintf(stream, "  %-21s %9.1f us  %6.1f GB/s, chunks %u%s%s%s\n",
                     uct_cuda_coll_algorithm_str((unsigned)request.algorithm),
                     choice.seconds * MEGA, bytes / choice.seconds / GIGA,
@@ -140,11 +148,13 @@ void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
                                  const ucx_mp_topo_collective_t *collective,
                                  FILE *stream)
 {
-    fprintf(stream, "all-reduce, ");
     uct_cuda_coll_plan_print(&collective->plan, options->steps, stream);
     if (collective->plan.num_ranks > 1) {
         fprintf(stream, "by the model, of the whole and idle node:\n");
         print_others(collective, stream);
+    }
+    if ((collective->plan.num_ranks > 1) &&
+        (collective->plan.kind == UCT_CUDA_COLL_KIND_ALLREDUCE)) {
         print_bound(collective, false, stream);
         print_bound(collective, true, stream);
         print_rings(collective, stream);
@@ -152,6 +162,7 @@ void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
 }
 
 void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
+                                 const char *name,
                                  FILE *stream)
 {
     const uct_cuda_coll_request_t *request = &collective->request;
@@ -166,15 +177,20 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
     rings = uct_cuda_coll_bound_rings(request->topo, request->gpus,
                                       request->num_ranks, NULL);
     fprintf(stream,
-            ",\n  \"allreduce\": {\"ranks\": %u, \"bytes\": %llu, "
+            ",\n  \"%s\": {\"ranks\": %u, \"bytes\": %llu, "
             "\"algorithm\": \"%s\", \"chunks\": %u,\n    \"kernels_alone\": "
             "%s, \"several_paths\": %s, \"steps\": %u, \"scratch\": %llu,\n"
-            "    \"seconds\": %.9f, \"links_allow\": %.0f, "
-            "\"links_and_host_allow\": %.0f, \"rings\": %.0f}",
-            request->num_ranks, (unsigned long long)plan->bytes,
+            "    \"seconds\": %.9f",
+            name, request->num_ranks, (unsigned long long)plan->bytes,
             uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks,
             collective->choice.kernels ? "true" : "false",
             collective->choice.multipath ? "true" : "false", plan->num_steps,
-            (unsigned long long)plan->scratch, plan->seconds, bound.rate,
-            host.rate, rings);
+            (unsigned long long)plan->scratch, plan->seconds);
+    if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
+        fprintf(stream,
+                ", \"links_allow\": %.0f, \"links_and_host_allow\": %.0f, "
+                "\"rings\": %.0f",
+                bound.rate, host.rate, rings);
+    }
+    fprintf(stream, "}");
 }

@@ -145,6 +145,7 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       const ucx_mp_topo_plan_t *plan,
                       const ucx_mp_topo_collective_t *collective,
+                      const char *name,
                       FILE *stream)
 {
     static const char *kinds[]  = {
@@ -202,7 +203,7 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
         ucx_mp_topo_plan_json(plan, stream);
     }
     if (collective != NULL) {
-        ucx_mp_topo_collective_json(collective, stream);
+        ucx_mp_topo_collective_json(collective, name, stream);
     }
     fprintf(stream, "\n}\n");
 }

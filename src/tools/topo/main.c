@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
                                                     UCT_CUDA_LOG_WARN);
-    is_copy = options.plan && !options.allreduce;
+    is_copy = options.plan && (options.collective == NULL);
     if (options.plan) {
         ucx_mp_topo_config_read(&plan.config);
     }
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     if (is_copy) {
         check_ends(&options, &node.topo);
         ucx_mp_topo_plan_make(&node.topo, &options, &plan);
-    } else if (options.allreduce) {
+    } else if (options.collective != NULL) {
         ucx_mp_topo_collective_make(&node.topo, &options, &plan.config,
                                     &collective);
     }
@@ -119,7 +119,8 @@ int main(int argc, char **argv)
         break;
     case UCX_MP_TOPO_JSON:
         ucx_mp_topo_json(&node, is_copy ? &plan : NULL,
-                         options.allreduce ? &collective : NULL, stdout);
+                         (options.collective != NULL) ? &collective : NULL,
+                         options.collective, stdout);
         break;
     case UCX_MP_TOPO_TIME:
         ucx_mp_topo_times(&node, stdout);
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
     case UCX_MP_TOPO_TEXT:
         if (is_copy) {
             ucx_mp_topo_plan_text(&node.topo, &options, &plan, stdout);
-        } else if (options.allreduce) {
+        } else if (options.collective != NULL) {
             ucx_mp_topo_collective_text(&options, &collective, stdout);
         } else {
             ucx_mp_topo_text(&node, stdout);

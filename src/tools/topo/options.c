@@ -12,7 +12,7 @@
 static const char *help_text =
 "usage: ucx_mp_topo [options]\n"
 "       ucx_mp_topo --plan SRC DST SIZE [options]\n"
-"       ucx_mp_topo --plan allreduce SIZE [options]\n"
+"       ucx_mp_topo --plan COLLECTIVE SIZE [options]\n"
 "\n"
 "Shows how this node's GPUs are wired, as GB/s (10^9 bytes/s) that one copy\n"
 "gets, and which plan a message between two of them would get.\n"
@@ -33,10 +33,12 @@ static const char *help_text =
 "               what other sets of paths would take. One of them may be\n"
 "               \"host\": page-locked memory of its NUMA node.\n"
 "               UCX_CUDA_IPC_MULTIPATH* variables count as in a program\n"
-"  --plan allreduce SIZE\n"
+"  --plan COLLECTIVE SIZE\n"
 "               the plan of an MPI_Allreduce of SIZE bytes in place, a rank a\n"
 "               GPU: algorithm, chunks, the model's time, what the others\n"
-"               and rings would take, and what the links allow\n"
+"               and rings would take, and what the links allow. COLLECTIVE:\n"
+"               allreduce, reduce, bcast (root 0), reduce_scatter, allgather,\n"
+"               gather, scatter, alltoall; of these, SIZE is of all blocks\n"
 "  --steps      with --plan: every single copy and kernel\n"
 "\n"
 "  --verbose    what could not be found out, on standard error\n"
@@ -118,6 +120,29 @@ static size_t read_size(const char *text)
     }
 
     return (size_t)value;
+}
+
+/* uct_cuda_coll_kind_t by the word of MPI's call; -1: it is none */
+static int collective_find(const char *name)
+{
+    static const char *names[] = {
+        [UCT_CUDA_COLL_KIND_ALLREDUCE]      = "allreduce",
+        [UCT_CUDA_COLL_KIND_REDUCE]         = "reduce",
+        [UCT_CUDA_COLL_KIND_REDUCE_SCATTER] = "reduce_scatter",
+        [UCT_CUDA_COLL_KIND_BCAST]          = "bcast",
+        [UCT_CUDA_COLL_KIND_ALLGATHER]      = "allgather",
+        [UCT_CUDA_COLL_KIND_GATHER]         = "gather",
+        [UCT_CUDA_COLL_KIND_SCATTER]        = "scatter",
+        [UCT_CUDA_COLL_KIND_ALLTOALL]       = "alltoall"
+    };
+    int kind;
+
+    for (kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
+        if (strcmp(name, names[kind]) == 0) {
+            return kind;
+        }
+    }
+    return -1;
 }
 
 void ucx_mp_topo_options_read(int argc, char **argv,
@@ -217,12 +242,14 @@ void ucx_mp_topo_options_read(int argc, char **argv,
         return;
     }
 
-    if ((optind < argc) && (strcmp(argv[optind], "allreduce") == 0)) {
+    options->kind = (optind < argc) ? collective_find(argv[optind]) : -1;
+    if (options->kind >= 0) {
+        options->collective = argv[optind];
         if (argc - optind != 2) {
-            usage_error("%s takes one argument: SIZE", "--plan allreduce");
+            usage_error("--plan %s takes one argument: SIZE",
+                        options->collective);
         }
-        options->allreduce = true;
-        options->size      = read_size(argv[optind + 1]);
+        options->size = read_size(argv[optind + 1]);
         return;
     }
 

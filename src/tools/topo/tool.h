@@ -38,7 +38,8 @@ typedef struct {
     ucx_mp_topo_format_t format;
     const char           *svg; /**< --svg: file for a picture, or NULL */
     bool   plan;    /**< --plan: the plan from src to dst */
-    bool   allreduce; /**< ... or of an all-reduce among all GPUs */
+    const char *collective; /**< ... or of one among all GPUs, by its name */
+    int    kind;    /**< uct_cuda_coll_kind_t, of that */
     uct_cuda_end_t src; /**< A GPU or host memory */
     uct_cuda_end_t dst;
     size_t size;    /**< Bytes */
@@ -96,7 +97,7 @@ typedef struct {
 } ucx_mp_topo_plan_t;
 
 
-/** The plan of an all-reduce with what led to it. */
+/** The plan of a collective with what led to it. */
 typedef struct {
     uct_cuda_coll_request_t request;
     uct_cuda_coll_choice_t  choice;
@@ -104,10 +105,11 @@ typedef struct {
 } ucx_mp_topo_collective_t;
 
 
-/** The node as JSON; @a plan and @a collective may be NULL. */
+/** The node as JSON; @a plan, and @a collective with its name, may be NULL. */
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       const ucx_mp_topo_plan_t *plan,
                       const ucx_mp_topo_collective_t *collective,
+                      const char *name,
                       FILE *stream);
 
 
@@ -149,6 +151,7 @@ void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
 
 /** The same as a last member of a JSON object, comma in front. */
 void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
+                                 const char *name,
                                  FILE *stream);
 
 

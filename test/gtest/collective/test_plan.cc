@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans of all-reduces are right by the checker and by carrying them out, and
+/* Plans of collectives are right by the checker and by carrying them out, and
  * the checker sees what is wrong with others. */
 #include "multipath/nodes.h"
 
@@ -38,7 +38,7 @@ public:
     ucs_status_t make(const uct_cuda_coll_request_t &request)
     {
         uct_cuda_coll_plan_release(&plan);
-        return uct_cuda_coll_plan_allreduce(&request, &plan);
+        return uct_cuda_coll_plan(&request, &plan);
     }
 
     /** The checker's sentence; empty: nothing is wrong. */
@@ -83,7 +83,10 @@ std::string describe(const uct_cuda_coll_request_t &request)
 {
     return std::to_string(request.num_ranks) + " ranks, " +
            std::to_string(request.count) + " x " +
-           std::to_string(request.element) + " bytes, algorithm " +
+           std::to_string(request.element) + " bytes, " +
+           uct_cuda_coll_kind_str(request.kind) + ", root " +
+           std::to_string(request.root) +
+           ((request.counts != NULL) ? ", counts" : "") + ", algorithm " +
            std::to_string(request.algorithm) + ", chunks " +
            std::to_string(request.chunks) +
            (request.is_in_place ? ", in place" : "") + ", scratch " +
@@ -127,20 +130,22 @@ public:
             for (unsigned buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST;
                  ++buffer) {
                 m_memory[rank][buffer].resize(
-                        ((buffer == UCT_CUDA_COLL_SCRATCH) ? plan.scratch :
-                                                             plan.bytes) /
+                        uct_cuda_coll_plan_size(
+                                &plan, rank, (uct_cuda_coll_buffer_t)buffer) /
                         sizeof(uint32_t));
                 for (uint32_t &value : m_memory[rank][buffer]) {
                     value = random();
                 }
             }
             inputs.push_back(memory(rank, UCT_CUDA_COLL_SEND));
+            kept.push_back(memory(rank, UCT_CUDA_COLL_RECV));
         }
     }
 
     std::vector<uint32_t> &memory(unsigned rank, unsigned buffer)
     {
-        if (m_plan.is_in_place && (buffer == UCT_CUDA_COLL_SEND)) {
+        if ((buffer == UCT_CUDA_COLL_SEND) &&
+            uct_cuda_coll_plan_is_same(&m_plan, rank)) {
             buffer = UCT_CUDA_COLL_RECV;
         }
         return m_memory[rank][buffer];
@@ -161,6 +166,7 @@ public:
     }
 
     std::vector<std::vector<uint32_t>> inputs;
+    std::vector<std::vector<uint32_t>> kept; /* RECV before */
 
 private:
     std::vector<uint32_t> ready_steps(const std::vector<bool> &is_done)
@@ -248,6 +254,22 @@ protected:
             request.max_scratch = request.count * request.element / 8 + 65536;
         }
 
+        request.kind = m_random() % UCT_CUDA_COLL_KIND_LAST;
+        request.root = m_random() % request.num_ranks;
+        if (request.kind == UCT_CUDA_COLL_KIND_ALLTOALL) {
+            request.is_in_place = false;
+        }
+        if (((request.kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
+             (request.kind == UCT_CUDA_COLL_KIND_ALLGATHER)) &&
+            (m_random() % 2)) {
+            request.counts = random_counts(request);
+        }
+        if (request.max_scratch > 0 &&
+            (request.kind != UCT_CUDA_COLL_KIND_ALLREDUCE)) {
+            /* what a block in place takes cannot be cut */
+            request.max_scratch = 0;
+        }
+
         request.multipath = (int)(m_random() % 3) - 1;
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
             request.gpus[rank] = m_random() % topo.num_gpus;
@@ -256,7 +278,117 @@ protected:
         return request;
     }
 
+    const uint64_t *random_counts(const uct_cuda_coll_request_t &request)
+    {
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            m_counts[rank] = (m_random() % 4) ?
+                                     m_random() % (request.count + 1) :
+                                     0;
+        }
+        return m_counts;
+    }
+
     std::mt19937 m_random{18};
+    uint64_t     m_counts[UCT_CUDA_COLL_MAX_RANKS];
+};
+
+/** What MPI says of a collective; a sum is an order's. */
+class Expected
+{
+public:
+    Expected(const uct_cuda_coll_request_t &request, const Machine &machine) :
+        m_request(request), m_machine(machine)
+    {
+        m_first.push_back(0);
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            m_first.push_back(m_first[rank] + ((request.counts == NULL) ?
+                                                       request.count :
+                                                       request.counts[rank]));
+        }
+    }
+
+    std::vector<uint32_t> of(unsigned rank) const
+    {
+        const unsigned root = m_request.root;
+        const bool is_root  = (rank == root);
+        std::vector<uint32_t> all;
+
+        switch (m_request.kind) {
+        case UCT_CUDA_COLL_KIND_ALLREDUCE:
+            return sum(0, m_machine.inputs[0].size());
+        case UCT_CUDA_COLL_KIND_REDUCE:
+            return is_root ? sum(0, m_machine.inputs[0].size()) : all;
+        case UCT_CUDA_COLL_KIND_REDUCE_SCATTER:
+            return sum(m_first[rank], m_first[rank + 1]);
+        case UCT_CUDA_COLL_KIND_BCAST:
+            return is_root ? all : m_machine.inputs[root];
+        case UCT_CUDA_COLL_KIND_ALLGATHER:
+            return blocks();
+        case UCT_CUDA_COLL_KIND_GATHER:
+            return is_root ? blocks() : all;
+        case UCT_CUDA_COLL_KIND_SCATTER:
+            return (is_root && m_request.is_in_place) ? all :
+                                                        block(root, rank);
+        default:
+            for (unsigned from = 0; from < m_request.num_ranks; ++from) {
+                for (uint32_t value : block(from, rank)) {
+                    all.push_back(value);
+                }
+            }
+            return all;
+        }
+    }
+
+private:
+    std::vector<uint32_t> block(unsigned from, unsigned number) const
+    {
+        const auto begin = m_machine.inputs[from].begin();
+
+        return std::vector<uint32_t>(begin + m_first[number],
+                                     begin + m_first[number + 1]);
+    }
+
+    /** What ranks have, one behind the other; in place it is there already. */
+    std::vector<uint32_t> blocks() const
+    {
+        std::vector<uint32_t> all;
+
+        for (unsigned rank = 0; rank < m_request.num_ranks; ++rank) {
+            const bool is_kept = m_request.is_in_place &&
+                                 ((m_request.kind ==
+                                   UCT_CUDA_COLL_KIND_ALLGATHER) ||
+                                  (rank == m_request.root));
+            const std::vector<uint32_t> &from = is_kept ?
+                                                        m_machine.kept[rank] :
+                                                        m_machine.inputs[rank];
+            const uint64_t begin = is_kept ? m_first[rank] : 0;
+
+            for (uint64_t i = 0; i < m_first[rank + 1] - m_first[rank]; ++i) {
+                all.push_back(from[begin + i]);
+            }
+        }
+        return all;
+    }
+
+    /** In the order of ranks. */
+    std::vector<uint32_t> sum(uint64_t begin, uint64_t end) const
+    {
+        std::vector<uint32_t> result;
+
+        for (uint64_t i = begin; i < end; ++i) {
+            uint32_t value = m_machine.inputs[0][i];
+
+            for (unsigned rank = 1; rank < m_request.num_ranks; ++rank) {
+                value = add(value, m_machine.inputs[rank][i]);
+            }
+            result.push_back(value);
+        }
+        return result;
+    }
+
+    const uct_cuda_coll_request_t &m_request;
+    const Machine                 &m_machine;
+    std::vector<uint64_t>         m_first;
 };
 
 } // namespace
@@ -267,8 +399,9 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
     const uct_cuda_topo_t nodes[] = {beluga(), hgx(), mesh_node(8, 24e9, 12e9),
                                      two_sockets(72e9, 72e9, 41e9), dgx1()};
     int num_plans[UCT_CUDA_COLL_ALGORITHM_LAST] = {};
+    int num_kinds[UCT_CUDA_COLL_KIND_LAST]      = {};
 
-    for (int i = 0; i < 250; ++i) {
+    for (int i = 0; i < 400; ++i) {
         uct_cuda_coll_request_t request = random_request(nodes[i % 5]);
         ucs_status_t status;
         Plan plan;
@@ -282,7 +415,7 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
         ASSERT_EQ(UCS_OK, status) << describe(request);
         ASSERT_EQ("", plan.check()) << describe(request);
         ++num_plans[plan.plan.algorithm];
-        EXPECT_EQ(request.count * request.element, plan.plan.bytes);
+        ++num_kinds[plan.plan.kind];
         if (request.max_scratch > 0) {
             EXPECT_GE(request.max_scratch, plan.plan.scratch)
                     << describe(request);
@@ -292,6 +425,59 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
     for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
          ++algorithm) {
         EXPECT_LT(12, num_plans[algorithm]) << algorithm;
+    }
+    for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
+        EXPECT_LT(12, num_kinds[kind]) << uct_cuda_coll_kind_str(kind);
+    }
+}
+
+/* Carried out, with steps in any order that the plan allows */
+TEST_F(CollPlan, each_collective_is_what_mpi_says)
+{
+    const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx()};
+
+    for (int i = 0; i < 600; ++i) {
+        uct_cuda_coll_request_t request = request_of(
+                nodes[i % 2], 1 + m_random() % (i % 2 ? 4 : 8),
+                m_random() % 3000, 4,
+                (i / 2 % 2) ? UCT_CUDA_COLL_ONE_KERNEL : UCT_CUDA_COLL_FLAT,
+                1 + m_random() % 5, m_random() % 2);
+        Plan plan;
+
+        request.kind = m_random() % UCT_CUDA_COLL_KIND_LAST;
+        request.root = m_random() % request.num_ranks;
+        if (request.kind == UCT_CUDA_COLL_KIND_ALLTOALL) {
+            request.is_in_place = false;
+        }
+        if ((request.kind == UCT_CUDA_COLL_KIND_REDUCE) &&
+            (i / 2 % 2 == 0) && (request.num_ranks > 2)) {
+            continue; /* adds along trees */
+        }
+        if (((request.kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
+             (request.kind == UCT_CUDA_COLL_KIND_ALLGATHER)) &&
+            (m_random() % 2)) {
+            request.counts = random_counts(request);
+        }
+
+        ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
+        ASSERT_EQ("", plan.check()) << describe(request);
+        Machine machine(plan.plan, m_random);
+        const Expected expected(request, machine);
+        machine.run();
+
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            const std::vector<uint32_t> result = expected.of(rank);
+            const std::vector<uint32_t> &memory =
+                    machine.memory(rank, UCT_CUDA_COLL_RECV);
+
+            /* A reduce-scatter in place has more than its result */
+            ASSERT_LE(result.size(), memory.size()) << describe(request);
+            for (size_t e = 0; e < result.size(); ++e) {
+                ASSERT_EQ(result[e], memory[e])
+                        << describe(request) << ", rank " << rank
+                        << ", element " << e;
+            }
+        }
     }
 }
 
@@ -361,7 +547,8 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
         uct_cuda_coll_choice_t choice   = {};
         const uct_cuda_coll_ranks_t ranks = {
             &topo, request.num_ranks, request.gpus,
-            uct_cuda_coll_model_builtin.memory
+            uct_cuda_coll_model_builtin.memory,
+            UCT_CUDA_COLL_KIND_ALLREDUCE, 0
         };
         uct_cuda_coll_trees_t trees;
         unsigned tree = 0;
@@ -379,7 +566,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
             ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, choice.slices,
                                                  choice.depth, &trees));
         }
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_make_allreduce(&request, &choice,
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, &choice,
                                                        &plan.plan));
         Machine machine(plan.plan, m_random);
         machine.run();
@@ -437,7 +624,7 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
             choice.slices    = 1;
             choice.depth     = 2;
             choice.kernels   = c.kernels;
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_make_allreduce(&request, &choice,
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, &choice,
                                                            &plan.plan));
             ASSERT_EQ("", plan.check()) << describe(request);
             ASSERT_GT(plan.plan.num_waits, 0u);
@@ -585,7 +772,8 @@ TEST_F(CollPlan, trees_fill_the_links)
     for (const auto &c : cases) {
         const int gpus[]                  = {0, 1, 2, 3, 4, 5, 6, 7};
         const uct_cuda_coll_ranks_t ranks = {
-            &c.topo, (unsigned)c.topo.num_gpus, gpus, 750e9
+            &c.topo, (unsigned)c.topo.num_gpus, gpus, 750e9,
+            UCT_CUDA_COLL_KIND_ALLREDUCE, 0
         };
         uct_cuda_coll_trees_t trees;
         uct_cuda_coll_bound_t bound;
@@ -609,7 +797,8 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
 {
     const uct_cuda_topo_t topo        = two_sockets(72e9, 72e9, 41e9);
     const int gpus[]                  = {0, 1, 2, 3};
-    const uct_cuda_coll_ranks_t ranks = {&topo, 4, gpus, 750e9};
+    const uct_cuda_coll_ranks_t ranks = {&topo, 4, gpus, 750e9,
+                                         UCT_CUDA_COLL_KIND_ALLREDUCE, 0};
     uct_cuda_coll_trees_t trees;
 
     /* Nothing of what was there before is left */
@@ -664,7 +853,7 @@ TEST_F(CollPlan, the_model_says_what_was_measured)
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose_allreduce(&request, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &choice));
         EXPECT_NEAR(1, choice.seconds * 1e6 / c.us, .12)
                 << c.algorithm << ", " << c.mib << " MiB";
     }
@@ -682,7 +871,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
             uct_cuda_coll_choice_t best, choice;
             uct_cuda_coll_bound_t bound;
 
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose_allreduce(&request, &best));
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &best));
             uct_cuda_coll_bound(&topo, request.gpus, request.num_ranks, true,
                                 &bound);
             EXPECT_LT(bytes / bound.rate, best.seconds);
@@ -694,7 +883,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
                     continue; /* behind a switch only if they are asked for */
                 }
                 request.algorithm = a;
-                if (uct_cuda_coll_choose_allreduce(&request, &choice) ==
+                if (uct_cuda_coll_choose(&request, &choice) ==
                     UCS_OK) {
                     EXPECT_LE(best.seconds, choice.seconds * 1.0303)
                             << bytes << " bytes, algorithm " << a;
@@ -813,7 +1002,7 @@ TEST_F(CollPlan, nonsense_is_refused)
         choice.slices    = c.slices;
         choice.depth     = c.depth;
         EXPECT_EQ(c.status,
-                  uct_cuda_coll_make_allreduce(&good, &choice, &made.plan))
+                  uct_cuda_coll_make(&good, &choice, &made.plan))
                 << c.algorithm << " " << c.chunks;
         if (c.status == UCS_OK) {
             EXPECT_EQ("", made.check());

@@ -22,13 +22,13 @@ static int api_group_create(unsigned rank, unsigned size,
                    -1;
 }
 
-UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v1 = {
+UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v2 = {
     .size          = sizeof(uct_cuda_coll_api_t),
     .is_on         = uct_cuda_coll_is_on,
     .group_create  = api_group_create,
     .group_joined  = uct_cuda_coll_group_joined,
     .group_destroy = uct_cuda_coll_group_destroy,
     .pass          = uct_cuda_coll_group_pass,
-    .allreduce     = uct_cuda_coll_group_allreduce,
+    .collective    = uct_cuda_coll_group_collective,
     .counts        = uct_cuda_coll_counts
 };

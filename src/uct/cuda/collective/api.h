@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the module offers to code outside of it that stands in front of an MPI
- * (src/mpi): reductions among the ranks of one node, carried out on GPUs. One
+ * (src/mpi): collectives among the ranks of one node, carried out on GPUs. One
  * exported table of functions, found by its name; nothing of UCX is in it.
  *
  * The bytes in a buffer must be ready when a call is made, as with any
@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** The table's symbol. Another layout gets another name. */
-#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v1"
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v2"
 
 /** Ranks of a group at most. */
 #define UCT_CUDA_COLL_API_RANKS 16
@@ -40,17 +40,51 @@ typedef enum {
 } uct_cuda_coll_result_t;
 
 
+/**
+ * Which collective, as MPI defines them. "count" is what it is in NCCL: the
+ * elements of a rank's buffer, or of a block of those that deal with a block of
+ * each rank; of n ranks the other buffer then has n blocks, in the order of
+ * ranks. Numbers stay what they are.
+ */
+typedef enum {
+    UCT_CUDA_COLL_KIND_ALLREDUCE,
+    /** To the root. In place: there alone */
+    UCT_CUDA_COLL_KIND_REDUCE,
+    /** n blocks to one. In place: the block goes to the start of recvbuf */
+    UCT_CUDA_COLL_KIND_REDUCE_SCATTER,
+    /** The root's sendbuf to others' recvbuf */
+    UCT_CUDA_COLL_KIND_BCAST,
+    /** One block to n. In place: a rank's block is in recvbuf already */
+    UCT_CUDA_COLL_KIND_ALLGATHER,
+    /** Likewise, to the root */
+    UCT_CUDA_COLL_KIND_GATHER,
+    /** n blocks of the root to one each. In place: the root keeps its own */
+    UCT_CUDA_COLL_KIND_SCATTER,
+    /** n blocks to n; never in place */
+    UCT_CUDA_COLL_KIND_ALLTOALL,
+    UCT_CUDA_COLL_KIND_LAST
+} uct_cuda_coll_kind_t;
+
+
 typedef struct {
-    const void *sendbuf; /**< NULL: in place */
-    void       *recvbuf;
-    uint64_t   count;    /**< Elements */
-    int        op;       /**< ucx_mp_op_t (src/kernels) */
-    int        type;     /**< ucx_mp_type_t */
+    int            kind;        /**< uct_cuda_coll_kind_t */
+    int            is_in_place; /**< Of calls with a root its word counts */
+    const void     *sendbuf;    /**< May be NULL where the rank sends nothing,
+                                     or in place */
+    void           *recvbuf;    /**< ... or receives nothing */
+    uint64_t       count;       /**< Elements */
+    const uint64_t *counts;     /**< REDUCE_SCATTER, ALLGATHER: elements of each
+                                     rank's block instead, the same on all
+                                     ranks; NULL: count of each */
+    int            op;          /**< ucx_mp_op_t (src/kernels), of reductions */
+    int            type;        /**< ucx_mp_type_t; for copies one that is as
+                                     wide as the elements, as U8 for bytes */
+    unsigned       root;
 
     /** Called now and then while others are waited for; may be NULL */
-    void       (*progress)(void *arg);
-    void       *arg;
-} uct_cuda_coll_allreduce_t;
+    void           (*progress)(void *arg);
+    void           *arg;
+} uct_cuda_coll_call_t;
 
 
 typedef struct {
@@ -81,14 +115,13 @@ typedef struct {
     void (*pass)(uct_cuda_coll_group_t *group);
 
     /**
-     * An all-reduce, if every rank of the group calls this.
+     * A collective, if every rank of the group calls this.
      *
      * @param why  Filled with a sentence, if it is neither DONE nor STAGE.
      */
-    uct_cuda_coll_result_t (*allreduce)(
-            uct_cuda_coll_group_t *group,
-            const uct_cuda_coll_allreduce_t *allreduce, char *why,
-            size_t why_size);
+    uct_cuda_coll_result_t (*collective)(uct_cuda_coll_group_t *group,
+                                         const uct_cuda_coll_call_t *call,
+                                         char *why, size_t why_size);
 
     /** Calls of this process that were carried out on GPUs, and those that
      *  could have been but were passed on. */
@@ -97,7 +130,7 @@ typedef struct {
 
 
 /** The table itself, for who is linked with it. */
-extern const uct_cuda_coll_api_t uct_cuda_coll_api_v1;
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v2;
 
 #ifdef __cplusplus
 }

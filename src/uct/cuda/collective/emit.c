@@ -29,21 +29,33 @@
 #define QUEUE_TO(_rank)   (1 + MAX_RANKS + (_rank))
 #define QUEUE_PUSHES      (1 + 2 * MAX_RANKS)
 
+/* Behind all else */
+#define LAST_WAVE UINT32_MAX
+
 
 typedef uct_cuda_coll_builder_t builder_t;
+typedef uct_cuda_coll_plan_t    plan_t;
 
 
 /* One slice on its way */
 typedef struct {
     const uct_cuda_coll_tree_t *tree;
-    uint64_t offset;      /* bytes */
+    uint64_t offset;      /* bytes of the whole */
     uint64_t bytes;
     uint64_t chunk;       /* bytes of its chunks but the last */
     unsigned chunks;
     unsigned depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
     uint64_t slots[MAX_RANKS]; /* in the parent's scratch */
+    uint64_t sums[MAX_RANKS];  /* in the own scratch, of what is handed on */
     uint64_t slot;        /* bytes of one */
 } slice_t;
+
+
+/* Steps of the chunk that had the same slots before, by rank */
+typedef struct {
+    uint32_t sums[MAX_RANKS];  /* read the slots that others fill ... */
+    uint32_t reads[MAX_RANKS]; /* ... and the slot of this rank's sums */
+} slots_t;
 
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
@@ -51,29 +63,60 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Bytes that pieces begin at multiples of: of whole elements */
-static uint64_t unit_of(const uct_cuda_coll_data_t *data)
+/* Bytes that pieces of these begin at multiples of: of whole elements */
+static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
 {
-    const uint64_t total = data->count * data->element;
-    const uint64_t align = (total / data->num_ranks >= LARGE) ? ALIGN_LARGE :
-                                                                ALIGN_SMALL;
+    const uint64_t share = uct_cuda_coll_kind_has_blocks(plan->kind) ?
+                                   bytes :
+                                   bytes / plan->num_ranks;
+    const uint64_t align = (share >= LARGE) ? ALIGN_LARGE : ALIGN_SMALL;
     uint64_t unit        = align;
 
-    while (unit % data->element != 0) {
+    while (unit % plan->element != 0) {
         unit += align;
     }
 
     return unit;
 }
 
-/* Where a part begins that so much of the whole is in front of */
-static uint64_t cut(const uct_cuda_coll_data_t *data, double share)
+/* Where a part begins that so much of all bytes is in front of */
+static uint64_t cut(uint64_t bytes, uint64_t unit, double share)
 {
-    const uint64_t total = data->count * data->element;
-    const uint64_t unit  = unit_of(data);
-    const double units   = (double)round_up(total, unit) / (double)unit;
+    const double units = (double)round_up(bytes, unit) / (double)unit;
 
-    return ucs_min((uint64_t)(units * share + 0.5) * unit, total);
+    return ucs_min((uint64_t)(units * share + 0.5) * unit, bytes);
+}
+
+/* What of the whole a tree is for: an equal part of all of it, or of its root's
+ * block. @return Its unit. */
+static uint64_t lay_out_slice(const plan_t *plan,
+                              const uct_cuda_coll_trees_t *trees, unsigned tree,
+                              slice_t *slice)
+{
+    const unsigned root = trees->trees[tree].root;
+    uint64_t begin      = 0;
+    uint64_t bytes      = plan->bytes;
+    unsigned part       = tree;
+    unsigned parts      = trees->count;
+    uint64_t unit;
+    unsigned t;
+
+    if (uct_cuda_coll_kind_has_blocks(plan->kind)) {
+        begin = plan->blocks[root];
+        bytes = plan->blocks[root + 1] - begin;
+        for (t = part = parts = 0; t < trees->count; ++t) {
+            part  += (trees->trees[t].root == root) && (t < tree);
+            parts += (trees->trees[t].root == root);
+        }
+    }
+
+    unit          = unit_of(plan, bytes);
+    slice->tree   = &trees->trees[tree];
+    slice->offset = cut(bytes, unit, (double)part / parts);
+    slice->bytes  = cut(bytes, unit, (double)(part + 1) / parts) -
+                    slice->offset;
+    slice->offset += begin;
+    return unit;
 }
 
 static bool is_leaf(const slice_t *slice, unsigned rank)
@@ -81,13 +124,30 @@ static bool is_leaf(const slice_t *slice, unsigned rank)
     return slice->depth[rank] == 0;
 }
 
+/* Does a rank have sums for others that no buffer but scratch has room for? */
+static bool has_sums(const plan_t *plan, const slice_t *slice, unsigned rank)
+{
+    return (plan->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
+           (rank != slice->tree->root) && !is_leaf(slice, rank);
+}
+
+/* ... or results that others' inputs are in the way of? */
+static bool has_late_result(const plan_t *plan, unsigned rank)
+{
+    return (plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
+           plan->is_in_place && (plan->blocks[rank] > 0) &&
+           (plan->blocks[rank + 1] > plan->blocks[rank]);
+}
+
 /* How many additions deep what each rank hands on is */
-static void measure(slice_t *slice, unsigned num_ranks)
+static void measure(const plan_t *plan, slice_t *slice)
 {
     unsigned rank, at, depth;
 
     memset(slice->depth, 0, sizeof(slice->depth));
-    for (rank = 0; rank < num_ranks; ++rank) {
+    for (rank = 0; uct_cuda_coll_kind_reduces(plan->kind) &&
+                   (rank < plan->num_ranks);
+         ++rank) {
         depth = 0;
         for (at = rank; at != slice->tree->root; at = slice->tree->in[at]) {
             ++depth;
@@ -97,44 +157,45 @@ static void measure(slice_t *slice, unsigned num_ranks)
     }
 }
 
-/* Slots in the parents' scratch for what each rank sends there */
-static void lay_out_slots(slice_t *slice, unsigned num_ranks, uint64_t *used)
+/* Slots in the parents' scratch for what each rank sends there, and in its own
+ * for its sums */
+static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
+                          uint64_t *used)
 {
+    const uint64_t bytes = ucs_min(slice->chunks, SLOTS) * slice->slot;
     unsigned rank, parent;
 
-    for (rank = 0; rank < num_ranks; ++rank) {
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
         parent = slice->tree->in[rank];
-        if (parent != rank) {
+        if ((parent != rank) && !kernels) {
             slice->slots[rank] = used[parent];
-            used[parent]      += ucs_min(slice->chunks, SLOTS) * slice->slot;
+            used[parent]      += bytes;
+        }
+        if (has_sums(plan, slice, rank)) {
+            slice->sums[rank] = used[rank];
+            used[rank]       += bytes;
         }
     }
 }
 
-/* The plan but for its steps: slices with their chunks, and scratch */
-static void lay_out(const uct_cuda_coll_data_t *data,
-                    const uct_cuda_coll_trees_t *trees, bool kernels,
-                    unsigned chunks, slice_t *slices,
-                    uct_cuda_coll_plan_t *plan)
+/* The plan but for its steps: slices with their chunks, and scratch.
+ * `results`: in each rank's scratch, of a reduce-scatter in place */
+static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
+                    bool kernels, unsigned chunks, slice_t *slices,
+                    uint64_t *results, plan_t *plan)
 {
     uint64_t used[MAX_RANKS] = {0};
-    const uint64_t unit      = unit_of(data);
     slice_t *slice;
+    uint64_t unit;
     unsigned t, rank;
 
-    plan->algorithm   = (uint8_t)trees->algorithm;
-    plan->num_ranks   = (uint8_t)data->num_ranks;
-    plan->is_in_place = data->is_in_place;
-    plan->element     = data->element;
-    plan->bytes       = data->count * data->element;
-    plan->chunks      = 1;
-    plan->scratch     = 0;
+    *plan           = *shape;
+    plan->algorithm = (uint8_t)trees->algorithm;
+    plan->chunks    = 1;
+    plan->scratch   = 0;
     for (t = 0; t < trees->count; ++t) {
         slice         = &slices[t];
-        slice->tree   = &trees->trees[t];
-        slice->offset = cut(data, (double)t / trees->count);
-        slice->bytes  = cut(data, (double)(t + 1) / trees->count) -
-                        slice->offset;
+        unit          = lay_out_slice(plan, trees, t, slice);
         slice->chunk  = round_up((slice->bytes + chunks - 1) / chunks, unit);
         slice->chunks = (slice->bytes == 0) ?
                                 0 :
@@ -142,30 +203,38 @@ static void lay_out(const uct_cuda_coll_data_t *data,
                                            slice->chunk);
         slice->slot   = round_up(ucs_min(slice->chunk, slice->bytes),
                                  SLOT_ALIGN);
-        measure(slice, data->num_ranks);
-        if (!kernels) {
-            lay_out_slots(slice, data->num_ranks, used);
+        measure(plan, slice);
+        if (uct_cuda_coll_kind_reduces(plan->kind)) {
+            lay_out_slots(plan, kernels, slice, used);
         }
         plan->chunks = ucs_max(plan->chunks, slice->chunks);
     }
 
-    for (rank = 0; rank < data->num_ranks; ++rank) {
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        results[rank] = used[rank];
+        if (has_late_result(plan, rank)) {
+            used[rank] += plan->blocks[rank + 1] - plan->blocks[rank];
+        }
         plan->scratch = ucs_max(plan->scratch, used[rank]);
     }
 }
 
+
 /* One chunk of a slice */
 typedef struct {
-    builder_t     *builder;
-    const slice_t *slice;
-    unsigned      num_ranks;
-    bool          kernels;
+    builder_t      *builder;
+    const plan_t   *plan;
+    const slice_t  *slice;
+    const uint64_t *results;
+    unsigned       num_ranks;
+    bool           kernels;
     const uct_cuda_coll_trees_t *trees;
-    unsigned      index;  /* of the slice's */
-    uint64_t      offset;
-    uint64_t      bytes;
-    uint32_t      *slots; /* by rank: what reads the slots that it takes */
-    uint32_t      sums[MAX_RANKS]; /* steps that add ... */
+    unsigned       index;  /* of the slice's */
+    uint64_t       offset; /* bytes of the whole */
+    uint64_t       bytes;
+    slots_t        *slots;
+    uint32_t       sums[MAX_RANKS]; /* steps that add ... */
+    uint32_t       reads[MAX_RANKS]; /* ... and that read the sum of a rank */
 } chunk_t;
 
 
@@ -174,11 +243,25 @@ static bool is_child(const uint8_t *parents, unsigned child, unsigned rank)
     return (parents[child] == rank) && (child != rank);
 }
 
-/* Where a rank has what it hands on */
-static uct_cuda_coll_buffer_t buffer_of(const chunk_t *chunk, unsigned rank)
+/* A byte of the whole in a rank's buffer */
+static void add_place(builder_t *builder, bool is_source, unsigned rank,
+                      uct_cuda_coll_buffer_t buffer, uint64_t offset)
 {
-    return is_leaf(chunk->slice, rank) ? UCT_CUDA_COLL_SEND :
-                                         UCT_CUDA_COLL_RECV;
+    const plan_t *plan = builder->plan;
+    const bool is_send = (buffer == UCT_CUDA_COLL_SEND);
+
+    if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && is_send) {
+        buffer  = plan->is_in_place ? UCT_CUDA_COLL_RECV : buffer;
+        offset -= plan->is_in_place ? 0 : plan->blocks[rank];
+    } else if ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) && !is_send) {
+        offset -= plan->blocks[rank];
+    }
+
+    if (is_source) {
+        uct_cuda_coll_builder_source(builder, rank, buffer, offset);
+    } else {
+        uct_cuda_coll_builder_destination(builder, rank, buffer, offset);
+    }
 }
 
 /* Kernels run in odd waves. Ranks that push in turn begin with different ones,
@@ -192,14 +275,34 @@ static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
            (chunk->trees->in_turn ? turn : 0);
 }
 
-static uint64_t slot_of(const chunk_t *chunk, unsigned child)
+static uint64_t slot_of(const chunk_t *chunk, const uint64_t *slots,
+                        unsigned rank)
 {
-    return chunk->slice->slots[child] +
-           (chunk->index % SLOTS) * chunk->slice->slot;
+    return slots[rank] + (chunk->index % SLOTS) * chunk->slice->slot;
+}
+
+/* Where a rank has what it hands on to its parent */
+static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
+{
+    if (!has_sums(chunk->plan, chunk->slice, rank)) {
+        add_place(chunk->builder, is_source, rank,
+                  is_leaf(chunk->slice, rank) ? UCT_CUDA_COLL_SEND :
+                                                UCT_CUDA_COLL_RECV,
+                  chunk->offset);
+    } else if (is_source) {
+        uct_cuda_coll_builder_source(chunk->builder, rank,
+                                     UCT_CUDA_COLL_SCRATCH,
+                                     slot_of(chunk, chunk->slice->sums, rank));
+    } else {
+        uct_cuda_coll_builder_destination(
+                chunk->builder, rank, UCT_CUDA_COLL_SCRATCH,
+                slot_of(chunk, chunk->slice->sums, rank));
+        uct_cuda_coll_builder_wait(chunk->builder, chunk->slots->reads[rank]);
+    }
 }
 
 /* What the children have, into scratch: pulled, or pushed by them */
-static void fetch(chunk_t *chunk, unsigned rank, uint32_t *copies)
+static void fetch(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
     const bool in_turn = chunk->trees->in_turn;
@@ -210,22 +313,53 @@ static void fetch(chunk_t *chunk, unsigned rank, uint32_t *copies)
             continue;
         }
 
-        copies[child] = uct_cuda_coll_builder_step(
+        chunk->reads[child] = uct_cuda_coll_builder_step(
                 builder, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
                 in_turn ? QUEUE_PUSHES : QUEUE_FROM(child), chunk->bytes,
                 wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
                         rank));
-        uct_cuda_coll_builder_source(builder, child, buffer_of(chunk, child),
-                                     chunk->offset);
-        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_SCRATCH,
-                                          slot_of(chunk, child));
+        add_handed(chunk, true, child);
+        uct_cuda_coll_builder_destination(
+                builder, rank, UCT_CUDA_COLL_SCRATCH,
+                slot_of(chunk, chunk->slice->slots, child));
         uct_cuda_coll_builder_wait(builder, chunk->sums[child]);
-        uct_cuda_coll_builder_wait(builder, chunk->slots[rank]);
+        uct_cuda_coll_builder_wait(builder, chunk->slots->sums[rank]);
+    }
+}
+
+/* Where a sum goes: on, or to where it belongs */
+static void add_sum(chunk_t *chunk, unsigned rank)
+{
+    const plan_t *plan               = chunk->plan;
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    unsigned peer;
+
+    if (rank != tree->root) {
+        add_handed(chunk, false, rank);
+        return;
+    }
+
+    if (has_late_result(plan, rank)) {
+        uct_cuda_coll_builder_destination(chunk->builder, rank,
+                                          UCT_CUDA_COLL_SCRATCH,
+                                          chunk->results[rank] +
+                                                  chunk->offset -
+                                                  plan->blocks[rank]);
+        return;
+    }
+
+    for (peer = 0; peer < chunk->num_ranks; ++peer) {
+        if ((peer == rank) || (chunk->kernels &&
+                               uct_cuda_coll_kind_spreads(plan->kind) &&
+                               is_child(tree->out, peer, rank))) {
+            add_place(chunk->builder, false, peer, UCT_CUDA_COLL_RECV,
+                      chunk->offset);
+        }
     }
 }
 
 /* A rank's own and what the children have, in the order of ranks */
-static void add(chunk_t *chunk, unsigned rank, const uint32_t *copies)
+static void add(chunk_t *chunk, unsigned rank)
 {
     const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
     builder_t *builder               = chunk->builder;
@@ -236,45 +370,43 @@ static void add(chunk_t *chunk, unsigned rank, const uint32_t *copies)
             wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
     for (peer = 0; peer < chunk->num_ranks; ++peer) {
         if (peer == rank) {
-            uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SEND,
-                                         chunk->offset);
+            add_place(builder, true, rank, UCT_CUDA_COLL_SEND, chunk->offset);
         } else if (is_child(tree->in, peer, rank) && chunk->kernels) {
-            uct_cuda_coll_builder_source(builder, peer, buffer_of(chunk, peer),
-                                         chunk->offset);
+            add_handed(chunk, true, peer);
             uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
+            chunk->reads[peer] = chunk->sums[rank];
         } else if (is_child(tree->in, peer, rank)) {
-            uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
-                                         slot_of(chunk, peer));
-            uct_cuda_coll_builder_wait(builder, copies[peer]);
+            uct_cuda_coll_builder_source(
+                    builder, rank, UCT_CUDA_COLL_SCRATCH,
+                    slot_of(chunk, chunk->slice->slots, peer));
+            uct_cuda_coll_builder_wait(builder, chunk->reads[peer]);
         }
     }
 
-    for (peer = 0; peer < chunk->num_ranks; ++peer) {
-        if ((peer == rank) || (chunk->kernels && (rank == tree->root) &&
-                               is_child(tree->out, peer, rank))) {
-            uct_cuda_coll_builder_destination(builder, peer,
-                                              UCT_CUDA_COLL_RECV,
-                                              chunk->offset);
-        }
-    }
+    add_sum(chunk, rank);
 }
 
 static void emit_in(chunk_t *chunk)
 {
     const slice_t *slice = chunk->slice;
-    uint32_t copies[MAX_RANKS];
     unsigned depth, rank;
 
     for (depth = 1; depth <= slice->depth[slice->tree->root]; ++depth) {
         for (rank = 0; rank < chunk->num_ranks; ++rank) {
             if (slice->depth[rank] == depth) {
                 if (!chunk->kernels) {
-                    fetch(chunk, rank, copies);
+                    fetch(chunk, rank);
                 }
-                add(chunk, rank, copies);
+                add(chunk, rank);
             }
         }
     }
+}
+
+/* Does a rank's own block have to go to its receive buffer as well? */
+static bool has_own_copy(const plan_t *plan)
+{
+    return (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && !plan->is_in_place;
 }
 
 /* To one rank by a copy engine, or to all children by a kernel: a copy that is
@@ -282,9 +414,12 @@ static void emit_in(chunk_t *chunk)
 static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                      uint32_t arrived)
 {
-    const uint8_t *parents = chunk->slice->tree->out;
-    builder_t *builder     = chunk->builder;
-    const bool in_turn     = chunk->trees->in_turn;
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    const plan_t *plan               = chunk->plan;
+    builder_t *builder               = chunk->builder;
+    const bool in_turn               = chunk->trees->in_turn && (from != to);
+    const bool is_first              = (from == tree->root) &&
+                                       !uct_cuda_coll_kind_reduces(plan->kind);
     uint32_t step;
     unsigned rank;
 
@@ -297,13 +432,15 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
             in_turn        ? QUEUE_PUSHES :
                              QUEUE_TO(to),
             chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
-    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_RECV,
-                                 chunk->offset);
+    add_place(builder, true, from,
+              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV,
+              chunk->offset);
     for (rank = 0; rank < chunk->num_ranks; ++rank) {
-        if ((rank == to) || (chunk->kernels && is_child(parents, rank, from))) {
-            uct_cuda_coll_builder_destination(builder, rank,
-                                              UCT_CUDA_COLL_RECV,
-                                              chunk->offset);
+        if ((rank == to) ||
+            (chunk->kernels &&
+             (is_child(tree->out, rank, from) ||
+              ((rank == from) && is_first && has_own_copy(plan))))) {
+            add_place(builder, false, rank, UCT_CUDA_COLL_RECV, chunk->offset);
         }
     }
     uct_cuda_coll_builder_wait(builder, arrived);
@@ -318,6 +455,10 @@ static void emit_out(chunk_t *chunk)
     unsigned from, to, first, count = 0;
     uint8_t queue[MAX_RANKS];
     uint32_t step;
+
+    if (has_own_copy(chunk->plan) && !chunk->kernels) {
+        push(chunk, tree->root, tree->root, 0, UCT_CUDA_COLL_NO_STEP);
+    }
 
     /* Ranks in the order in which they get it */
     queue[count++]      = tree->root;
@@ -343,56 +484,162 @@ static void emit_out(chunk_t *chunk)
     }
 }
 
-/* Nobody to add anything of */
-static void emit_alone(const uct_cuda_coll_data_t *data, builder_t *builder)
+static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
+                       const slice_t *slice, const uint64_t *results,
+                       bool kernels, unsigned index, slots_t *slots)
 {
-    if (!data->is_in_place && (data->count > 0)) {
-        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, 0, 0,
-                                   data->count * data->element, 0);
-        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_COLL_SEND, 0);
-        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_COLL_RECV, 0);
-    }
-}
-
-static void emit_chunk(builder_t *builder, const uct_cuda_coll_data_t *data,
-                       const uct_cuda_coll_trees_t *trees,
-                       const slice_t *slice, bool kernels, unsigned index,
-                       uint32_t *slots)
-{
-    chunk_t chunk = {
-        .builder = builder, .slice = slice, .num_ranks = data->num_ranks,
-        .kernels = kernels, .trees = trees, .index = index,
-        .offset = slice->offset + index * slice->chunk,
+    const plan_t *plan = builder->plan;
+    chunk_t chunk      = {
+        .builder = builder, .plan = plan, .slice = slice, .results = results,
+        .num_ranks = plan->num_ranks, .kernels = kernels, .trees = trees,
+        .index = index, .offset = slice->offset + index * slice->chunk,
         .bytes = ucs_min(slice->chunk, slice->bytes - index * slice->chunk),
         .slots = slots
     };
 
     memset(chunk.sums, 0xff, sizeof(chunk.sums)); /* NO_STEP */
-    emit_in(&chunk);
-    emit_out(&chunk);
-    memcpy(slots, chunk.sums, sizeof(chunk.sums));
+    memset(chunk.reads, 0xff, sizeof(chunk.reads));
+    if (uct_cuda_coll_kind_reduces(plan->kind)) {
+        emit_in(&chunk);
+    }
+    if (uct_cuda_coll_kind_spreads(plan->kind)) {
+        emit_out(&chunk);
+    }
+    memcpy(slots->sums, chunk.sums, sizeof(chunk.sums));
+    memcpy(slots->reads, chunk.reads, sizeof(chunk.reads));
 }
 
-ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_data_t *data,
+/* Results to where they belong, once all trees have read what was there.
+ * `last`: the last sum of each tree */
+static void emit_results(builder_t *builder, unsigned num_trees,
+                         const uint32_t *last, const uint64_t *results)
+{
+    const plan_t *plan = builder->plan;
+    unsigned rank, t;
+
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        if (!has_late_result(plan, rank)) {
+            continue;
+        }
+
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, rank,
+                                   QUEUE_TO(rank),
+                                   plan->blocks[rank + 1] - plan->blocks[rank],
+                                   LAST_WAVE);
+        uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
+                                     results[rank]);
+        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_RECV, 0);
+        for (t = 0; t < num_trees; ++t) {
+            uct_cuda_coll_builder_wait(builder, last[t]);
+        }
+    }
+}
+
+static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
+                       const slice_t *slices, const uint64_t *results,
+                       bool kernels)
+{
+    const plan_t *plan = builder->plan;
+    slots_t slots[UCT_CUDA_COLL_MAX_TREES][SLOTS];
+    uint32_t last[UCT_CUDA_COLL_MAX_TREES];
+    unsigned t, c;
+
+    memset(slots, 0xff, sizeof(slots)); /* NO_STEP */
+    memset(last, 0xff, sizeof(last));
+    for (c = 0; c < plan->chunks; ++c) {
+        for (t = 0; t < trees->count; ++t) {
+            if (c < slices[t].chunks) {
+                emit_chunk(builder, trees, &slices[t], results, kernels, c,
+                           &slots[t][c % SLOTS]);
+                last[t] = slots[t][c % SLOTS].sums[trees->trees[t].root];
+            }
+        }
+    }
+
+    emit_results(builder, trees->count, last, results);
+}
+
+/* A block of one rank to one rank, of the same one too: those that push do so
+ * in turn where that is wanted */
+static void emit_block(builder_t *builder, bool kernels, bool in_turn,
+                       unsigned from, unsigned to)
+{
+    const plan_t *plan   = builder->plan;
+    const bool is_gather  = (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
+    const bool is_scatter = (plan->kind == UCT_CUDA_COLL_KIND_SCATTER);
+    const unsigned mover  = is_scatter && (kernels || !in_turn) ? to : from;
+    const unsigned turn  = (to + plan->num_ranks - from) % plan->num_ranks;
+    const unsigned block = is_gather ? from : to;
+    const uint64_t bytes = plan->blocks[block + 1] - plan->blocks[block];
+
+    if (bytes == 0) {
+        return;
+    }
+
+    uct_cuda_coll_builder_step(
+            builder, kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, mover,
+            kernels                    ? QUEUE_KERNELS :
+            (in_turn && (from != to)) ? QUEUE_PUSHES :
+            (mover == from)            ? QUEUE_TO(to) :
+                                         QUEUE_FROM(from),
+            bytes, turn);
+    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_SEND,
+                                 is_gather ? 0 : plan->blocks[to]);
+    uct_cuda_coll_builder_destination(builder, to, UCT_CUDA_COLL_RECV,
+                                      is_scatter ? 0 : plan->blocks[from]);
+}
+
+static void emit_blocks(builder_t *builder, bool kernels, bool in_turn)
+{
+    const plan_t *plan = builder->plan;
+    unsigned from, to;
+
+    for (from = 0; from < plan->num_ranks; ++from) {
+        for (to = 0; to < plan->num_ranks; ++to) {
+            if (((plan->kind == UCT_CUDA_COLL_KIND_GATHER) &&
+                 (to != plan->root)) ||
+                ((plan->kind == UCT_CUDA_COLL_KIND_SCATTER) &&
+                 (from != plan->root)) ||
+                (plan->is_in_place && (from == to))) {
+                continue;
+            }
+            emit_block(builder, kernels, in_turn, from, to);
+        }
+    }
+}
+
+/* Nobody to add anything of */
+static void emit_alone(builder_t *builder)
+{
+    const plan_t *plan = builder->plan;
+
+    if (!plan->is_in_place && (plan->bytes > 0) &&
+        (plan->kind != UCT_CUDA_COLL_KIND_BCAST)) {
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, 0, 0,
+                                   plan->bytes, 0);
+        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_COLL_SEND, 0);
+        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_COLL_RECV, 0);
+    }
+}
+
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 const uct_cuda_coll_trees_t *trees,
                                 bool kernels, unsigned chunks,
                                 uint64_t max_scratch,
                                 uct_cuda_coll_plan_t *plan)
 {
-    const size_t num_ranks = data->num_ranks;
+    const size_t num_ranks = shape->num_ranks;
     slice_t slices[UCT_CUDA_COLL_MAX_TREES];
-    uint32_t slots[UCT_CUDA_COLL_MAX_TREES][SLOTS][MAX_RANKS];
+    uint64_t results[MAX_RANKS];
     builder_t builder;
     ucs_status_t status;
     size_t pieces;
-    unsigned t, c;
 
-    memset(plan, 0, sizeof(*plan));
-    lay_out(data, trees, kernels, chunks, slices, plan);
+    lay_out(shape, trees, kernels, chunks, slices, results, plan);
     while ((plan->scratch > max_scratch) &&
            (chunks < UCT_CUDA_COLL_MAX_CHUNKS)) {
         chunks = ucs_min(2 * chunks, UCT_CUDA_COLL_MAX_CHUNKS);
-        lay_out(data, trees, kernels, chunks, slices, plan);
+        lay_out(shape, trees, kernels, chunks, slices, results, plan);
     }
 
     if (plan->scratch > max_scratch) {
@@ -401,27 +648,24 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_data_t *data,
     }
 
     /* Of a chunk: n - 1 pulls, as many pushes, and at most n sums, which have
-     * n - 1 sources from others and one each of their own */
-    pieces = trees->count * (size_t)plan->chunks;
+     * n - 1 sources from others and one each of their own. Without trees: n
+     * blocks of each rank. Results in place: one a rank, which waits for all
+     * trees. */
+    pieces = trees->count * (size_t)plan->chunks + num_ranks;
     status = uct_cuda_coll_builder_init(&builder, plan, pieces * 3 * num_ranks,
                                         pieces * 8 * num_ranks,
-                                        pieces * 4 * num_ranks);
+                                        (pieces * 6 + trees->count) *
+                                                num_ranks);
     if (status != UCS_OK) {
         return status;
     }
 
-    memset(slots, 0xff, sizeof(slots)); /* NO_STEP */
-    for (c = 0; (c < plan->chunks) && (num_ranks > 1); ++c) {
-        for (t = 0; t < trees->count; ++t) {
-            if (c < slices[t].chunks) {
-                emit_chunk(&builder, data, trees, &slices[t], kernels, c,
-                           slots[t][c % SLOTS]);
-            }
-        }
-    }
-
     if (num_ranks == 1) {
-        emit_alone(data, &builder);
+        emit_alone(&builder);
+    } else if (trees->count == 0) {
+        emit_blocks(&builder, kernels, trees->in_turn);
+    } else {
+        emit_trees(&builder, trees, slices, results, kernels);
     }
 
     return uct_cuda_coll_builder_finish(&builder);

@@ -14,23 +14,16 @@ BEGIN_C_DECLS
 #define UCT_CUDA_COLL_MAX_CHUNKS 256
 
 
-/** What is reduced: the same for every algorithm. */
-typedef struct {
-    unsigned num_ranks;
-    uint64_t count;       /**< Elements */
-    uint32_t element;     /**< Bytes of one */
-    bool     is_in_place;
-} uct_cuda_coll_data_t;
-
-
 /**
  * A plan along trees.
  *
- * Along a slice's first tree a rank adds what its children have to what it has
- * itself, in the order of ranks, and leaves the sum in its receive buffer for
- * the next one. What has come together at the root goes out along the second
- * tree. All of a chunk's inputs are in the root's sum, so that what it
- * overwrites is needed by nobody any more.
+ * What is reduced: along a slice's first tree a rank adds what its children
+ * have to what it has itself, in the order of ranks, and leaves the sum for the
+ * next one: in an all-reduce in its receive buffer, which is large enough, else
+ * in scratch. What has come together at the root, or was there from the start,
+ * goes out along the second tree. All of a chunk's inputs are in the root's
+ * sum, so that what it overwrites in an all-reduce is needed by nobody any
+ * more.
  *
  * With copy engines a rank pulls what its children have into scratch, and its
  * kernel adds that; it pushes the sum on. Of trees in turn the children push,
@@ -38,6 +31,14 @@ typedef struct {
  * reads what the children have, and writes to them: of stars that is one kernel
  * a rank, which waits for nothing.
  *
+ * A reduce-scatter in place has its results in scratch until all have read what
+ * they go on top of.
+ *
+ * Collectives in which each block goes from one rank to one other have no
+ * trees; a rank other than the root moves its block, or pushes all of its own.
+ *
+ * @param shape        What of the plan says which collective it is, up to
+ *                     element, bytes and blocks; the rest does not count.
  * @param kernels      Kernels alone.
  * @param chunks       Pieces of each slice, from 1 on; slices too short for so
  *                     many have fewer.
@@ -45,7 +46,7 @@ typedef struct {
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
  *         makes do with @a max_scratch. The plan is zeroed then.
  */
-ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_data_t *data,
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 const uct_cuda_coll_trees_t *trees,
                                 bool kernels, unsigned chunks,
                                 uint64_t max_scratch,

@@ -47,6 +47,9 @@
 /* Of links between GPUs that rank 0 does not see, bytes/s */
 #define UNKNOWN_BANDWIDTH 20e9
 
+/* Bytes of an element of a copy at most; kernels load as much as they like */
+#define MAX_COPY_ELEMENT 8
+
 /* After so many calls in which something could not be had, no more are tried */
 #define MAX_FAILURES 3
 
@@ -68,9 +71,6 @@ typedef struct {
 
 typedef struct {
     uct_cuda_coll_program_t *program; /* or NULL */
-    uint64_t                count;
-    uint32_t                element;
-    bool                    is_in_place;
     uint64_t                used;
 } cached_program_t;
 
@@ -103,17 +103,23 @@ struct uct_cuda_coll_group {
     cached_program_t       programs[NUM_PROGRAMS];
 };
 
-/* A call */
+/* A call; element, what is in place, and the kernel are those of all ranks once
+   they have agreed */
 typedef struct {
-    uct_cuda_coll_group_t           *group;
-    const uct_cuda_coll_allreduce_t *what;
-    uct_cuda_coll_post_t            post;
-    const uct_cuda_coll_post_t      *posts[UCT_CUDA_COLL_MAX_RANKS];
-    uct_cuda_gpu_context_t          pushed;
-    unsigned                        spins;
-    uint64_t                        looked; /* for others, ns */
-    char                            *why;
-    size_t                          why_size;
+    uct_cuda_coll_group_t      *group;
+    const uct_cuda_coll_call_t *what;
+    uct_cuda_coll_request_t    request;
+    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
+    uct_cuda_coll_plan_t       shape; /* of its plan */
+    ucx_mp_op_t                op;
+    ucx_mp_type_t              type;
+    uct_cuda_coll_post_t       post;
+    const uct_cuda_coll_post_t *posts[UCT_CUDA_COLL_MAX_RANKS];
+    uct_cuda_gpu_context_t     pushed;
+    unsigned                   spins;
+    uint64_t                   looked; /* for others, ns */
+    char                       *why;
+    size_t                     why_size;
 } call_t;
 
 static struct {
@@ -633,35 +639,68 @@ static ucs_status_t scratch_make(uct_cuda_coll_group_t *group, uint64_t size)
 /* ----------------------------------------------------------------- plans */
 
 static bool program_fits(const cached_program_t *entry,
-                         const uct_cuda_coll_request_t *request)
+                         const uct_cuda_coll_plan_t *shape)
 {
-    return (entry->program != NULL) && (entry->count == request->count) &&
-           (entry->element == request->element) &&
-           (entry->is_in_place == request->is_in_place);
+    const uct_cuda_coll_plan_t *plan;
+
+    if (entry->program == NULL) {
+        return false;
+    }
+
+    plan = uct_cuda_coll_program_plan(entry->program);
+    return (plan->kind == shape->kind) && (plan->root == shape->root) &&
+           (plan->bytes == shape->bytes) && (plan->element == shape->element) &&
+           (plan->is_in_place == shape->is_in_place) &&
+           (memcmp(plan->blocks, shape->blocks, sizeof(plan->blocks)) == 0);
+}
+
+/* What is to be planned, in elements of so many bytes */
+static ucs_status_t call_request(call_t *call, uint32_t element,
+                                 bool is_in_place)
+{
+    const uct_cuda_coll_group_t *group = call->group;
+    const uct_cuda_coll_call_t *what   = call->what;
+    const uint32_t size                = ucx_mp_type_size(what->type);
+    uct_cuda_coll_request_t *request   = &call->request;
+    unsigned rank;
+
+    request->topo        = &group->topo;
+    request->num_ranks   = group->size;
+    request->kind        = what->kind;
+    request->root        = uct_cuda_coll_kind_has_root(what->kind) ?
+                                   what->root :
+                                   0;
+    request->count       = what->count * size / element;
+    request->element     = element;
+    request->is_in_place = is_in_place;
+    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+    request->algorithm   = uct_cuda_coll_page_common(group->page)->algorithm;
+    request->chunks      = UCT_CUDA_COLL_AUTO;
+    memcpy(request->gpus, group->gpus, sizeof(request->gpus));
+    for (rank = 0; (what->counts != NULL) && (rank < group->size); ++rank) {
+        if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        call->counts[rank] = what->counts[rank] * size / element;
+        request->counts    = call->counts;
+    }
+    return (what->count > UCT_CUDA_COLL_MAX_COUNT) ?
+                   UCS_ERR_INVALID_PARAM :
+                   uct_cuda_coll_shape(request, &call->shape);
 }
 
 /* The plan of this call, from those that were made already if it is there */
 static ucs_status_t call_program(call_t *call,
                                  uct_cuda_coll_program_t **program_p)
 {
-    uct_cuda_coll_group_t *group    = call->group;
-    cached_program_t *entry         = &group->programs[0];
-    uct_cuda_coll_request_t request = {
-        .topo        = &group->topo,
-        .num_ranks   = group->size,
-        .count       = call->what->count,
-        .element     = ucx_mp_type_size(call->what->type),
-        .is_in_place = (call->what->sendbuf == NULL),
-        .max_scratch = UCT_CUDA_COLL_MAX_SCRATCH,
-        .algorithm   = uct_cuda_coll_page_common(group->page)->algorithm,
-        .chunks      = UCT_CUDA_COLL_AUTO
-    };
+    uct_cuda_coll_group_t *group = call->group;
+    cached_program_t *entry      = &group->programs[0];
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < NUM_PROGRAMS; ++i) {
-        if (program_fits(&group->programs[i], &request)) {
+        if (program_fits(&group->programs[i], &call->shape)) {
             entry = &group->programs[i];
             goto out;
         }
@@ -670,8 +709,7 @@ static ucs_status_t call_program(call_t *call,
         }
     }
 
-    memcpy(request.gpus, group->gpus, sizeof(request.gpus));
-    status = uct_cuda_coll_plan_allreduce(&request, &plan);
+    status = uct_cuda_coll_plan(&call->request, &plan);
     if (status != UCS_OK) {
         return status;
     }
@@ -685,9 +723,6 @@ static ucs_status_t call_program(call_t *call,
         return status;
     }
 
-    entry->count       = request.count;
-    entry->element     = request.element;
-    entry->is_in_place = request.is_in_place;
 out:
     entry->used = group->sequence;
     *program_p  = entry->program;
@@ -697,71 +732,208 @@ out:
 
 /* ------------------------------------------------------------------ calls */
 
+/* A buffer of this rank's, if it has one in this collective. @return Whether it
+   is on a GPU, or not there. */
+static bool call_query(const call_t *call, uct_cuda_coll_buffer_t buffer,
+                       const void *address, uct_cuda_memory_t *memory)
+{
+    const uint64_t bytes = uct_cuda_coll_plan_size(&call->shape,
+                                                   call->group->rank, buffer);
+
+    memory->type = UCS_MEMORY_TYPE_UNKNOWN;
+    if (bytes == 0) {
+        return true;
+    }
+
+    uct_cuda_memory_query(address, bytes, memory);
+    return (memory->type == UCS_MEMORY_TYPE_CUDA) &&
+           ((uintptr_t)address % ucx_mp_type_align(call->what->type) == 0);
+}
+
+/* Blocks' counts in few bits, never 0 */
+static uint32_t call_counts(const call_t *call)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    unsigned rank;
+
+    for (rank = 0; rank < call->group->size; ++rank) {
+        hash = (hash ^ (uint32_t)call->what->counts[rank]) * 16777619u;
+        hash = (hash ^ (uint32_t)(call->what->counts[rank] >> 32)) * 16777619u;
+    }
+    return (hash == 0) ? 1 : hash;
+}
+
+/* Says what this rank does, and shows its memory */
+static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
+                              const uct_cuda_memory_t *recv)
+{
+    const uct_cuda_coll_call_t *what = call->what;
+    const unsigned rank              = call->group->rank;
+    uct_cuda_coll_post_t *post       = &call->post;
+    const bool has_recv              = (recv->type == UCS_MEMORY_TYPE_CUDA);
+    const bool has_send              = (send->type == UCS_MEMORY_TYPE_CUDA) &&
+                          !uct_cuda_coll_plan_is_same(&call->shape, rank);
+    ucs_status_t status              = UCS_OK;
+
+    post->kind        = UCT_CUDA_COLL_POST_GPU;
+    post->call        = (uint8_t)call->shape.kind;
+    post->root        = call->shape.root;
+    post->count       = (what->counts == NULL) ?
+                                what->count :
+                                call->shape.bytes / call->shape.element;
+    post->counts      = (what->counts == NULL) ? 0 : call_counts(call);
+    post->op          = (uint8_t)what->op;
+    post->type        = (uint8_t)what->type;
+    post->is_in_place = call->shape.is_in_place;
+    if (has_recv) {
+        status = call_show(call, what->recvbuf, recv,
+                           uct_cuda_coll_plan_size(&call->shape, rank,
+                                                   UCT_CUDA_COLL_RECV),
+                           &post->recv);
+    }
+    if ((status == UCS_OK) && has_send) {
+        status = call_show(call, what->sendbuf, send,
+                           uct_cuda_coll_plan_size(&call->shape, rank,
+                                                   UCT_CUDA_COLL_SEND),
+                           &post->send);
+    }
+
+    /* A name for what is not there; nothing goes to it */
+    if (!has_send) {
+        post->send = post->recv;
+    } else if (!has_recv) {
+        post->recv = post->send;
+    }
+    post->is_lost = call->group->is_lost;
+    return status;
+}
+
 /* Whether this rank's part can be done by GPUs; then its post is filled, and
    the context of its buffers is current */
 static bool call_describe(call_t *call)
 {
-    const uct_cuda_coll_allreduce_t *what = call->what;
-    uct_cuda_coll_group_t *group          = call->group;
-    size_t bytes;
+    const uct_cuda_coll_call_t *what = call->what;
+    const uct_cuda_memory_t *one;
     uct_cuda_memory_t send, recv;
 
-    if ((what->count == 0) || !ucx_mp_kernel_is_known(what->op, what->type) ||
-        (what->count > SIZE_MAX / 2 / ucx_mp_type_size(what->type))) {
+    if (((unsigned)what->type >= UCX_MP_TYPE_LAST) ||
+        (uct_cuda_coll_kind_reduces(what->kind) &&
+         !ucx_mp_kernel_is_known(what->op, what->type)) ||
+        (call_request(call, ucx_mp_type_size(what->type),
+                      what->is_in_place) != UCS_OK) ||
+        (call->shape.bytes == 0) ||
+        !call_query(call, UCT_CUDA_COLL_RECV, what->recvbuf, &recv) ||
+        !call_query(call, UCT_CUDA_COLL_SEND,
+                    uct_cuda_coll_plan_is_same(&call->shape,
+                                               call->group->rank) ?
+                            what->recvbuf :
+                            what->sendbuf,
+                    &send)) {
         return false;
     }
 
-    bytes = what->count * ucx_mp_type_size(what->type);
-    uct_cuda_memory_query(what->recvbuf, bytes, &recv);
-    send = recv;
-    if (what->sendbuf != NULL) {
-        uct_cuda_memory_query(what->sendbuf, bytes, &send);
-    }
-
-    if ((recv.type != UCS_MEMORY_TYPE_CUDA) ||
-        (send.type != UCS_MEMORY_TYPE_CUDA) ||
-        !uct_cuda_end_equal(recv.end, send.end) ||
-        (recv.context != send.context) ||
-        (((uintptr_t)what->recvbuf | (uintptr_t)what->sendbuf) %
-         ucx_mp_type_align(what->type) != 0) ||
-        (uct_cuda_gpu_context_push(recv.context, uct_cuda_end_device(recv.end),
+    one = (recv.type == UCS_MEMORY_TYPE_CUDA) ? &recv : &send;
+    if ((one->type != UCS_MEMORY_TYPE_CUDA) ||
+        ((send.type == UCS_MEMORY_TYPE_CUDA) &&
+         (!uct_cuda_end_equal(one->end, send.end) ||
+          (one->context != send.context))) ||
+        (uct_cuda_gpu_context_push(one->context, uct_cuda_end_device(one->end),
                                    &call->pushed) != UCS_OK)) {
         return false;
     }
 
-    call->post.kind        = UCT_CUDA_COLL_POST_GPU;
-    call->post.count       = what->count;
-    call->post.op          = what->op;
-    call->post.type        = what->type;
-    call->post.is_in_place = (what->sendbuf == NULL);
-    if ((group_enter_context(group, uct_cuda_end_device(recv.end)) != UCS_OK) ||
-        (call_show(call, what->recvbuf, &recv, bytes, &call->post.recv) !=
-         UCS_OK)) {
-        goto err_pop;
+    if ((group_enter_context(call->group, uct_cuda_end_device(one->end)) !=
+         UCS_OK) ||
+        (call_fill(call, &send, &recv) != UCS_OK)) {
+        uct_cuda_gpu_context_pop(&call->pushed);
+        return false;
     }
-
-    call->post.send = call->post.recv;
-    if ((what->sendbuf != NULL) &&
-        (call_show(call, what->sendbuf, &send, bytes, &call->post.send) !=
-         UCS_OK)) {
-        goto err_pop;
-    }
-
-    call->post.is_lost = group->is_lost;
     return true;
+}
 
-err_pop:
-    uct_cuda_gpu_context_pop(&call->pushed);
-    return false;
+/* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
+static uct_cuda_coll_result_t call_compare(call_t *call)
+{
+    const uct_cuda_coll_post_t *first = call->posts[0];
+    uct_cuda_coll_result_t result     = UCT_CUDA_COLL_DONE;
+    const bool has_root = uct_cuda_coll_kind_has_root(call->shape.kind);
+    const uct_cuda_coll_post_t *post;
+    uint64_t bytes[2];
+    unsigned rank;
+
+    bytes[0] = first->count * ucx_mp_type_size(first->type);
+    for (rank = 0; rank < call->group->size; ++rank) {
+        post     = call->posts[rank];
+        bytes[1] = post->count * ucx_mp_type_size(post->type);
+        if (post->is_short) {
+            call_explain(call, "rank %u's buffer ends before the %llu bytes do",
+                         rank, (unsigned long long)bytes[1]);
+        } else if (post->call != first->call) {
+            call_explain(call, "rank 0 calls %s, and rank %u %s",
+                         uct_cuda_coll_kind_str(first->call), rank,
+                         uct_cuda_coll_kind_str(post->call));
+        } else if (post->root != first->root) {
+            call_explain(call, "rank 0 calls with root %u, and rank %u with %u",
+                         first->root, rank, post->root);
+        } else if (bytes[1] != bytes[0]) {
+            call_explain(call, "rank 0 calls with %llu bytes, and rank %u with "
+                         "%llu", (unsigned long long)bytes[0], rank,
+                         (unsigned long long)bytes[1]);
+        } else if (post->counts != first->counts) {
+            call_explain(call, "ranks 0 and %u call with other counts", rank);
+        } else if ((post->op != first->op) || (post->type != first->type) ||
+                   (!has_root && (post->is_in_place != first->is_in_place))) {
+            result = UCT_CUDA_COLL_STAGE;
+        }
+        if (call->why[0] != '\0') {
+            return UCT_CUDA_COLL_DIFFERS;
+        }
+    }
+    return result;
+}
+
+/* Elements of a copy are as wide as all buffers and blocks are aligned */
+static uint32_t call_element(const call_t *call)
+{
+    const uct_cuda_coll_plan_t *shape = &call->shape;
+    uint64_t bits                     = MAX_COPY_ELEMENT |
+                                        shape->bytes;
+    unsigned rank;
+
+    for (rank = 0; rank < call->group->size; ++rank) {
+        bits |= call->posts[rank]->send.offset |
+                call->posts[rank]->recv.offset | shape->blocks[rank];
+    }
+    return (uint32_t)(bits & -bits);
+}
+
+/* The plan's request, as all ranks have it */
+static ucs_status_t call_settle(call_t *call)
+{
+    static const ucx_mp_type_t copies[] = {
+        [1] = UCX_MP_TYPE_U8, [2] = UCX_MP_TYPE_U16, [4] = UCX_MP_TYPE_U32,
+        [8] = UCX_MP_TYPE_U64
+    };
+    const uct_cuda_coll_call_t *what = call->what;
+    const bool reduces               = uct_cuda_coll_kind_reduces(what->kind);
+    const uint32_t element           = reduces ? call->shape.element :
+                                                 call_element(call);
+
+    call->op   = UCX_MP_OP_BOR; /* of one source: none */
+    call->type = copies[reduces ? 1 : element];
+    if (reduces) {
+        call->op   = (ucx_mp_op_t)what->op;
+        call->type = (ucx_mp_type_t)what->type;
+    }
+    return call_request(call, element,
+                        call->posts[call->shape.root]->is_in_place);
 }
 
 /* What all ranks do in this call. DONE: by GPUs. */
 static uct_cuda_coll_result_t call_agree(call_t *call)
 {
-    uct_cuda_coll_group_t *group  = call->group;
-    uct_cuda_coll_result_t result = UCT_CUDA_COLL_DONE;
-    const uct_cuda_coll_post_t *post, *first;
-    uint64_t bytes[2];
+    uct_cuda_coll_group_t *group = call->group;
+    const uct_cuda_coll_post_t *post;
     unsigned rank;
 
     call->spins = 0;
@@ -778,35 +950,7 @@ static uct_cuda_coll_result_t call_agree(call_t *call)
         }
         call->posts[rank] = post;
     }
-
-    for (rank = 0; rank < group->size; ++rank) {
-        post = call->posts[rank];
-        if (post->is_short) {
-            call_explain(call, "rank %u's buffer ends before the %llu bytes do",
-                         rank, (unsigned long long)(
-                                       post->count *
-                                       ucx_mp_type_size(post->type)));
-            return UCT_CUDA_COLL_DIFFERS;
-        }
-    }
-
-    first    = call->posts[0];
-    bytes[0] = first->count * ucx_mp_type_size(first->type);
-    for (rank = 1; rank < group->size; ++rank) {
-        post     = call->posts[rank];
-        bytes[1] = post->count * ucx_mp_type_size(post->type);
-        if (bytes[1] != bytes[0]) {
-            call_explain(call, "rank 0 calls with %llu bytes, and rank %u with "
-                         "%llu", (unsigned long long)bytes[0], rank,
-                         (unsigned long long)bytes[1]);
-            return UCT_CUDA_COLL_DIFFERS;
-        }
-        if ((post->op != first->op) || (post->type != first->type) ||
-            (post->is_in_place != first->is_in_place)) {
-            result = UCT_CUDA_COLL_STAGE;
-        }
-    }
-    return result;
+    return call_compare(call);
 }
 
 /* Number of a rank's GPU in the topology, or -1 */
@@ -908,7 +1052,7 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
     }
 
     return is_new ||
-           !group->agreed_kernels[call->what->op][call->what->type] ||
+           !group->agreed_kernels[call->op][call->type] ||
            (plan->scratch > group->agreed_scratch);
 }
 
@@ -923,8 +1067,8 @@ static ucs_status_t call_prepare(call_t *call,
 
     status = scratch_make(group, plan->scratch);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_device_load(group->device, call->what->op,
-                                           call->what->type);
+        status = uct_cuda_coll_device_load(group->device, call->op,
+                                           call->type);
     }
     if (status == UCS_OK) {
         status = uct_cuda_coll_program_prepare(program, run);
@@ -939,10 +1083,10 @@ static ucs_status_t call_prepare(call_t *call,
         return status;
     }
 
-    group->agreed_kernels[call->what->op][call->what->type] = true;
-    group->exports[call->post.recv.index].is_known         = true;
-    group->exports[call->post.send.index].is_known         = true;
-    group->is_lost                                          = false;
+    group->agreed_kernels[call->op][call->type]    = true;
+    group->exports[call->post.recv.index].is_known = true;
+    group->exports[call->post.send.index].is_known = true;
+    group->is_lost                                 = false;
     if (plan->scratch > group->agreed_scratch) {
         group->agreed_scratch = plan->scratch;
     }
@@ -957,8 +1101,6 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         .events   = &group->events,
         .page     = group->page,
         .sequence = group->sequence,
-        .op       = call->what->op,
-        .type     = call->what->type,
         .idle     = run_idle,
         .arg      = call
     };
@@ -973,9 +1115,12 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         }
     }
 
-    if (call_program(call, &program) != UCS_OK) {
+    if ((call_settle(call) != UCS_OK) ||
+        (call_program(call, &program) != UCS_OK)) {
         program = NULL;
     }
+    run.op   = call->op;
+    run.type = call->type;
 
     if ((program == NULL) ||
         (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
@@ -998,19 +1143,20 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     }
 
     /* What was sent is still there, if nobody is gone */
-    return ((call->what->sendbuf == NULL) ||
+    return ((call->shape.is_in_place &&
+             uct_cuda_coll_kind_reduces(call->shape.kind)) ||
             (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;
 }
 
 uct_cuda_coll_result_t
-uct_cuda_coll_group_allreduce(uct_cuda_coll_group_t *group,
-                              const uct_cuda_coll_allreduce_t *allreduce,
-                              char *why, size_t why_size)
+uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
+                               const uct_cuda_coll_call_t *what, char *why,
+                               size_t why_size)
 {
     call_t call = {.group    = group,
-                   .what     = allreduce,
+                   .what     = what,
                    .why      = why,
                    .why_size = why_size};
     uct_cuda_coll_result_t result;

@@ -43,9 +43,9 @@ void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group);
 void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group);
 
 uct_cuda_coll_result_t
-uct_cuda_coll_group_allreduce(uct_cuda_coll_group_t *group,
-                              const uct_cuda_coll_allreduce_t *allreduce,
-                              char *why, size_t why_size);
+uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
+                               const uct_cuda_coll_call_t *what, char *why,
+                               size_t why_size);
 
 
 END_C_DECLS

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 
-#define MAGIC 0x316c6c6f63786375ul /* "ucxcoll1" */
+#define MAGIC 0x326c6c6f63786375ul /* "ucxcoll2" */
 
 #define LINE_ALIGNED __attribute__((aligned(UCT_CUDA_COLL_PAGE_LINE)))
 

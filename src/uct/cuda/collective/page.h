@@ -46,7 +46,8 @@ typedef enum {
 /** What a rank says at the beginning of a call. */
 typedef struct {
     uint64_t               sequence; /**< Number of the call; written last */
-    uint64_t               count;    /**< Elements */
+    uint64_t               count;    /**< Elements, of all blocks if they
+                                          differ */
     uint8_t                kind;     /**< uct_cuda_coll_post_kind_t */
     uint8_t                op;       /**< ucx_mp_op_t */
     uint8_t                type;     /**< ucx_mp_type_t */
@@ -54,7 +55,11 @@ typedef struct {
     uint8_t                is_new;   /**< Something of it has to be mapped */
     uint8_t                is_lost;  /**< All that it had mapped is gone */
     uint8_t                is_short; /**< A buffer ends before its bytes do */
-    uint8_t                reserved[9];
+    uint8_t                call;     /**< uct_cuda_coll_kind_t */
+    uint8_t                root;
+    uint8_t                reserved[3];
+    uint32_t               counts;   /**< What tells blocks' counts apart; 0:
+                                          they are all alike */
     uct_cuda_coll_memory_t send;     /**< As recv if in place */
     uct_cuda_coll_memory_t recv;
 } uct_cuda_coll_post_t;

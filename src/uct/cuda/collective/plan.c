@@ -18,6 +18,44 @@ void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan)
     memset(plan, 0, sizeof(*plan));
 }
 
+bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan, unsigned rank)
+{
+    return plan->is_in_place && uct_cuda_coll_kind_reduces(plan->kind) &&
+           ((plan->kind != UCT_CUDA_COLL_KIND_REDUCE) || (rank == plan->root));
+}
+
+uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
+                                 unsigned rank, uct_cuda_coll_buffer_t buffer)
+{
+    const bool is_root     = (rank == plan->root);
+    const bool is_send     = (buffer == UCT_CUDA_COLL_SEND);
+    const uint64_t block   = plan->blocks[rank + 1] - plan->blocks[rank];
+    const uint64_t or_none = plan->is_in_place ? 0 : block;
+
+    if (buffer == UCT_CUDA_COLL_SCRATCH) {
+        return plan->scratch;
+    }
+
+    switch (plan->kind) {
+    case UCT_CUDA_COLL_KIND_REDUCE:
+        return (is_send || is_root) ? plan->bytes : 0;
+    case UCT_CUDA_COLL_KIND_REDUCE_SCATTER:
+        return (is_send || plan->is_in_place) ? plan->bytes : block;
+    case UCT_CUDA_COLL_KIND_BCAST:
+        return (is_send == is_root) ? plan->bytes : 0;
+    case UCT_CUDA_COLL_KIND_ALLGATHER:
+        return is_send ? or_none : plan->bytes;
+    case UCT_CUDA_COLL_KIND_GATHER:
+        return is_send ? (is_root ? or_none : block) :
+                         (is_root ? plan->bytes : 0);
+    case UCT_CUDA_COLL_KIND_SCATTER:
+        return is_send ? (is_root ? plan->bytes : 0) :
+                         (is_root ? or_none : block);
+    default:
+        return plan->bytes;
+    }
+}
+
 static bool place_equal(const uct_cuda_coll_place_t *a,
                         const uct_cuda_coll_place_t *b)
 {
@@ -41,7 +79,9 @@ bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
 {
     uint32_t i;
 
-    if ((a->algorithm != b->algorithm) || (a->num_ranks != b->num_ranks) ||
+    if ((a->kind != b->kind) || (a->root != b->root) ||
+        (memcmp(a->blocks, b->blocks, sizeof(a->blocks)) != 0) ||
+        (a->algorithm != b->algorithm) || (a->num_ranks != b->num_ranks) ||
         (a->num_queues != b->num_queues) ||
         (a->is_in_place != b->is_in_place) || (a->chunks != b->chunks) ||
         (a->element != b->element) || (a->bytes != b->bytes) ||
@@ -77,6 +117,33 @@ const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
 
     return (algorithm < UCT_CUDA_COLL_ALGORITHM_LAST) ? names[algorithm] :
                                                         "unknown";
+}
+
+const char *uct_cuda_coll_kind_str(unsigned kind)
+{
+    static const char *names[] = {
+        [UCT_CUDA_COLL_KIND_ALLREDUCE]      = "all-reduce",
+        [UCT_CUDA_COLL_KIND_REDUCE]         = "reduce",
+        [UCT_CUDA_COLL_KIND_REDUCE_SCATTER] = "reduce-scatter",
+        [UCT_CUDA_COLL_KIND_BCAST]          = "broadcast",
+        [UCT_CUDA_COLL_KIND_ALLGATHER]      = "all-gather",
+        [UCT_CUDA_COLL_KIND_GATHER]         = "gather",
+        [UCT_CUDA_COLL_KIND_SCATTER]        = "scatter",
+        [UCT_CUDA_COLL_KIND_ALLTOALL]       = "all-to-all"
+    };
+
+    return (kind < UCT_CUDA_COLL_KIND_LAST) ? names[kind] : "unknown";
+}
+
+/* What NCCL's tests multiply the rate of the whole with: on links of a ring */
+static double bus_factor(const uct_cuda_coll_plan_t *plan)
+{
+    const double share = (plan->num_ranks - 1.) / plan->num_ranks;
+
+    if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
+        return 2 * share;
+    }
+    return uct_cuda_coll_kind_has_blocks(plan->kind) ? share : 1;
 }
 
 static void print_places(const char *before,
@@ -121,15 +188,15 @@ static void print_step(const uct_cuda_coll_plan_t *plan, unsigned index,
 void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
                               FILE *stream)
 {
-    const double ranks = plan->num_ranks;
-    uint32_t copies    = 0;
+    uint32_t copies = 0;
     uint32_t i;
 
     for (i = 0; i < plan->num_steps; ++i) {
         copies += (plan->steps[i].type == UCT_CUDA_COLL_COPY);
     }
 
-    fprintf(stream, "%u ranks, %llu bytes%s: ", plan->num_ranks,
+    fprintf(stream, "%s, %u ranks, %llu bytes%s: ",
+            uct_cuda_coll_kind_str(plan->kind), plan->num_ranks,
             (unsigned long long)plan->bytes,
             plan->is_in_place ? " in place" : "");
     if (plan->num_steps == 0) {
@@ -146,7 +213,7 @@ void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
         fprintf(stream,
                 "model: %.1f us, %.1f GB/s, bus bandwidth %.1f GB/s\n",
                 plan->seconds * MEGA, plan->bytes / plan->seconds / GIGA,
-                plan->bytes / plan->seconds / GIGA * 2 * (ranks - 1) / ranks);
+                plan->bytes / plan->seconds / GIGA * bus_factor(plan));
     }
 
     for (i = 0; steps && (i < plan->num_steps); ++i) {

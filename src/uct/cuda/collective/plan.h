@@ -15,6 +15,7 @@
 #define UCT_CUDA_COLL_PLAN_H
 
 #include <ucs/sys/compiler_def.h>
+#include <uct/cuda/collective/api.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,9 +53,10 @@ typedef enum {
 } uct_cuda_coll_step_type_t;
 
 
-/** A rank's memory. In place, SEND and RECV are the same and both names are
- *  used; where plans of other collectives need one only, the other has no
- *  bytes. */
+/** A rank's memory; how much of it, uct_cuda_coll_plan_size() says. Where a
+ *  reduction is in place, SEND and RECV are the same and both names are used;
+ *  where a copying collective is, what the rank has itself is in its place in
+ *  RECV (GATHER, ALLGATHER) or stays in SEND (SCATTER). */
 typedef enum {
     UCT_CUDA_COLL_SEND,
     UCT_CUDA_COLL_RECV,
@@ -87,14 +89,21 @@ typedef struct {
 } uct_cuda_coll_step_t;
 
 
+/** The whole is what a rank has in an all-reduce; of collectives that deal with
+ *  a block of each rank, all of these in the order of ranks. */
 typedef struct {
+    uint8_t  kind;          /**< uct_cuda_coll_kind_t */
+    uint8_t  root;          /**< Of those that have one, or 0 */
     uint8_t  algorithm;     /**< uct_cuda_coll_algorithm_t */
     uint8_t  num_ranks;
     uint8_t  num_queues;    /**< Of the rank that has the most */
-    bool     is_in_place;
+    bool     is_in_place;   /**< On all ranks; at the root, if there is one */
     uint32_t chunks;        /**< Pieces that each slice is cut into */
     uint32_t element;       /**< Bytes of an element */
-    uint64_t bytes;         /**< Of each rank's SEND and RECV */
+    uint64_t bytes;         /**< Of the whole */
+    uint64_t blocks[UCT_CUDA_COLL_MAX_RANKS + 1]; /**< Where each rank's block
+                                 of the whole begins, then the whole's end; 0
+                                 where there are none */
     uint64_t scratch;       /**< Bytes of SCRATCH that each rank needs */
     double   seconds;       /**< What the model expects */
     uint32_t num_steps;
@@ -128,6 +137,49 @@ uct_cuda_coll_step_waits(const uct_cuda_coll_plan_t *plan,
 }
 
 
+/** Do ranks' inputs get added to each other? */
+static inline bool uct_cuda_coll_kind_reduces(unsigned kind)
+{
+    return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
+           (kind == UCT_CUDA_COLL_KIND_REDUCE) ||
+           (kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER);
+}
+
+/** Do all ranks get all of the result? */
+static inline bool uct_cuda_coll_kind_spreads(unsigned kind)
+{
+    return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
+           (kind == UCT_CUDA_COLL_KIND_BCAST) ||
+           (kind == UCT_CUDA_COLL_KIND_ALLGATHER);
+}
+
+static inline bool uct_cuda_coll_kind_has_root(unsigned kind)
+{
+    return (kind == UCT_CUDA_COLL_KIND_REDUCE) ||
+           (kind == UCT_CUDA_COLL_KIND_BCAST) ||
+           (kind == UCT_CUDA_COLL_KIND_GATHER) ||
+           (kind == UCT_CUDA_COLL_KIND_SCATTER);
+}
+
+static inline bool uct_cuda_coll_kind_has_blocks(unsigned kind)
+{
+    return (kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
+           (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
+           (kind == UCT_CUDA_COLL_KIND_GATHER) ||
+           (kind == UCT_CUDA_COLL_KIND_SCATTER) ||
+           (kind == UCT_CUDA_COLL_KIND_ALLTOALL);
+}
+
+
+/** Bytes of a rank's buffer; 0: it has none, or it is the other one in part. */
+uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
+                                 unsigned rank, uct_cuda_coll_buffer_t buffer);
+
+/** Are SEND and RECV of a rank the same memory? */
+bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
+                                unsigned rank);
+
+
 /** Free what a plan holds, also a zeroed one; it is zeroed. */
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
 
@@ -139,6 +191,10 @@ bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
 
 /** "one kernel", "flat", "hierarchical", "ring"; "unknown". */
 const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
+
+
+/** "all-reduce", "broadcast", ...; "unknown". */
+const char *uct_cuda_coll_kind_str(unsigned kind);
 
 
 /** A line that sums it up; with @a steps also every step, for people. */

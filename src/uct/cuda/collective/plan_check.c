@@ -95,7 +95,8 @@ static const char *buffer_str(unsigned buffer)
 static unsigned memory_of(const uct_cuda_coll_plan_t *plan, unsigned rank,
                           unsigned buffer)
 {
-    if (plan->is_in_place && (buffer == UCT_CUDA_COLL_SEND)) {
+    if ((buffer == UCT_CUDA_COLL_SEND) &&
+        uct_cuda_coll_plan_is_same(plan, rank)) {
         buffer = UCT_CUDA_COLL_RECV;
     }
 
@@ -118,8 +119,8 @@ static ucs_status_t check_place(check_t *check, uint32_t index,
                     index, place->rank, place->buffer);
     }
 
-    size = (place->buffer == UCT_CUDA_COLL_SCRATCH) ? plan->scratch :
-                                                      plan->bytes;
+    size = uct_cuda_coll_plan_size(plan, place->rank,
+                                   (uct_cuda_coll_buffer_t)place->buffer);
     if ((place->offset > size) || (step->bytes > size - place->offset)) {
         return fail(check, "step %u leaves %s of rank %u: %llu bytes from %llu "
                            "on, of %llu",
@@ -145,6 +146,7 @@ static ucs_status_t check_step(check_t *check, uint32_t index)
     const uct_cuda_coll_step_t *step = &plan->steps[index];
     const unsigned num_places        = step->num_sources +
                                        step->num_destinations;
+    const uct_cuda_coll_place_t *place;
     ucs_status_t status;
     unsigned i;
 
@@ -182,9 +184,9 @@ static ucs_status_t check_step(check_t *check, uint32_t index)
     }
 
     for (i = 0; i < step->num_destinations; ++i) {
-        if (!plan->is_in_place &&
-            (uct_cuda_coll_step_destinations(plan, step)[i].buffer ==
-             UCT_CUDA_COLL_SEND)) {
+        place = &uct_cuda_coll_step_destinations(plan, step)[i];
+        if ((place->buffer == UCT_CUDA_COLL_SEND) &&
+            !uct_cuda_coll_plan_is_same(plan, place->rank)) {
             return fail(check, "step %u writes what the caller sends", index);
         }
     }
@@ -508,54 +510,136 @@ static ucs_status_t add_some(check_t *check, uint32_t index, uint64_t *done)
     return UCS_OK;
 }
 
-/* Every rank's result against rank 0's */
+/* Whose block of the whole a byte of it is in */
+static unsigned owner_of(const uct_cuda_coll_plan_t *plan, uint64_t at)
+{
+    unsigned rank = 0;
+
+    while ((rank + 1 < plan->num_ranks) && (plan->blocks[rank + 1] <= at)) {
+        ++rank;
+    }
+
+    return rank;
+}
+
+/* The rank whose input a byte of a result is, and where it is in that; of
+ * reductions, no rank's */
+static unsigned expected(const uct_cuda_coll_plan_t *plan, unsigned rank,
+                         uint64_t offset, uint64_t *at_p)
+{
+    *at_p = offset;
+    switch (plan->kind) {
+    case UCT_CUDA_COLL_KIND_REDUCE_SCATTER:
+        *at_p = plan->blocks[rank] + offset;
+        return MAX_RANKS;
+    case UCT_CUDA_COLL_KIND_BCAST:
+        return plan->root;
+    case UCT_CUDA_COLL_KIND_ALLGATHER:
+    case UCT_CUDA_COLL_KIND_GATHER:
+        return owner_of(plan, offset);
+    case UCT_CUDA_COLL_KIND_SCATTER:
+        *at_p = plan->blocks[rank] + offset;
+        return plan->root;
+    case UCT_CUDA_COLL_KIND_ALLTOALL:
+        *at_p = plan->blocks[rank] + offset -
+                plan->blocks[owner_of(plan, offset)];
+        return owner_of(plan, offset);
+    default:
+        return MAX_RANKS;
+    }
+}
+
+/* All ranks' inputs, once each */
+static ucs_status_t check_sum(check_t *check, unsigned rank,
+                              const piece_t *piece)
+{
+    const term_t *term = &check->terms[piece->term];
+    unsigned r;
+
+    for (r = 0; r < check->plan->num_ranks; ++r) {
+        if (term->inputs[r] != 1) {
+            return fail(check,
+                        "rank %u's result at byte %llu has the input of rank "
+                        "%u %s",
+                        rank, (unsigned long long)piece->offset, r,
+                        (term->inputs[r] == 0) ? "not" : "more than once");
+        }
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t check_order(check_t *check, unsigned rank,
+                                const piece_t *piece)
+{
+    const memory_t *first = &check->memories[memory_of(check->plan, 0,
+                                                       UCT_CUDA_COLL_RECV)];
+    const piece_t *other;
+
+    /* Pieces of the other that begin in this one, and the one before */
+    other = &first->pieces[find_piece(first, piece->offset)];
+    for (; (other < first->pieces + first->count) &&
+           (other->offset < piece->offset + piece->bytes);
+         ++other) {
+        if (other->term != piece->term) {
+            return fail(check, "ranks 0 and %u add in another order at byte "
+                               "%llu",
+                        rank,
+                        (unsigned long long)ucs_max(other->offset,
+                                                    piece->offset));
+        }
+    }
+
+    return UCS_OK;
+}
+
+/* What a rank gets; a reduce-scatter in place may leave anything behind that */
 static ucs_status_t check_result(check_t *check, unsigned rank)
 {
     const uct_cuda_coll_plan_t *plan = check->plan;
-    const memory_t *memory, *first;
-    const piece_t *piece, *other;
-    const term_t *term;
+    memory_t *memory                 = &check->memories[memory_of(
+            plan, rank, UCT_CUDA_COLL_RECV)];
+    uint64_t size                    = memory->size;
+    ucs_status_t status              = UCS_OK;
+    const piece_t *piece;
+    uint64_t at, last;
+    unsigned input;
     uint32_t p;
-    unsigned r;
 
-    first  = &check->memories[memory_of(plan, 0, UCT_CUDA_COLL_RECV)];
-    memory = &check->memories[memory_of(plan, rank, UCT_CUDA_COLL_RECV)];
-    for (p = 0; p < memory->count; ++p) {
+    if (plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) {
+        size = plan->blocks[rank + 1] - plan->blocks[rank];
+    }
+
+    if (split(memory, size) != UCS_OK) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (p = 0; (p < memory->count) && (memory->pieces[p].offset < size) &&
+                (status == UCS_OK);
+         ++p) {
         piece = &memory->pieces[p];
-        if ((piece->term == NO_TERM) || (piece->at != piece->offset)) {
+        input = expected(plan, rank, piece->offset, &at);
+        if ((piece->term == NO_TERM) || (piece->at != at) ||
+            ((input < MAX_RANKS) &&
+             ((piece->term != input) ||
+              (expected(plan, rank, piece->offset + piece->bytes - 1, &last) !=
+               input)))) {
             return fail(check, "rank %u's result at byte %llu is %s", rank,
                         (unsigned long long)piece->offset,
                         (piece->term == NO_TERM) ? "never written" :
                                                    "another byte's");
         }
 
-        term = &check->terms[piece->term];
-        for (r = 0; r < plan->num_ranks; ++r) {
-            if (term->inputs[r] != 1) {
-                return fail(check,
-                            "rank %u's result at byte %llu has the input of "
-                            "rank %u %s",
-                            rank, (unsigned long long)piece->offset, r,
-                            (term->inputs[r] == 0) ? "not" : "more than once");
-            }
+        if (input == MAX_RANKS) {
+            status = check_sum(check, rank, piece);
         }
-
-        /* Pieces of the other that begin in this one, and the one before */
-        other = &first->pieces[find_piece(first, piece->offset)];
-        for (; (other < first->pieces + first->count) &&
-               (other->offset < piece->offset + piece->bytes);
-             ++other) {
-            if (other->term != piece->term) {
-                return fail(check,
-                            "ranks 0 and %u add in another order at byte %llu",
-                            rank,
-                            (unsigned long long)ucs_max(other->offset,
-                                                        piece->offset));
-            }
+        if ((status == UCS_OK) &&
+            (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE)) {
+            status = check_order(check, rank, piece);
         }
     }
 
-    return UCS_OK;
+    return status;
 }
 
 static ucs_status_t check_sums(check_t *check)
@@ -591,13 +675,16 @@ static ucs_status_t check_sums(check_t *check)
 static ucs_status_t init_memory(check_t *check, unsigned rank, unsigned buffer)
 {
     const uct_cuda_coll_plan_t *plan = check->plan;
+    const bool is_block = (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
+                          (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
     const bool is_input = (buffer == UCT_CUDA_COLL_SEND) ||
-                          ((buffer == UCT_CUDA_COLL_RECV) && plan->is_in_place);
+                          ((buffer == UCT_CUDA_COLL_RECV) &&
+                           uct_cuda_coll_plan_is_same(plan, rank));
     memory_t *memory    = &check->memories[rank * UCT_CUDA_COLL_BUFFER_LAST +
                                            buffer];
 
-    memory->size   = (buffer == UCT_CUDA_COLL_SCRATCH) ? plan->scratch :
-                                                         plan->bytes;
+    memory->size   = uct_cuda_coll_plan_size(plan, rank,
+                                             (uct_cuda_coll_buffer_t)buffer);
     memory->max    = 16;
     memory->pieces = calloc(memory->max, sizeof(*memory->pieces));
     if (memory->pieces == NULL) {
@@ -607,6 +694,20 @@ static ucs_status_t init_memory(check_t *check, unsigned rank, unsigned buffer)
     memory->count           = (memory->size > 0) ? 1 : 0;
     memory->pieces[0].bytes = memory->size;
     memory->pieces[0].term  = is_input ? rank : NO_TERM;
+    memory->pieces[0].at    = (is_input && is_block) ? plan->blocks[rank] : 0;
+
+    /* In place the own block is there already */
+    if ((buffer == UCT_CUDA_COLL_RECV) && is_block && plan->is_in_place &&
+        (memory->size > 0) && (plan->blocks[rank + 1] > plan->blocks[rank])) {
+        if ((split(memory, plan->blocks[rank]) != UCS_OK) ||
+            (split(memory, plan->blocks[rank + 1]) != UCS_OK)) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        replace(memory, plan->blocks[rank],
+                plan->blocks[rank + 1] - plan->blocks[rank],
+                plan->blocks[rank], rank);
+    }
+
     return UCS_OK;
 }
 
@@ -647,10 +748,22 @@ static ucs_status_t check_all(check_t *check)
     uint32_t i;
 
     if ((plan->num_ranks == 0) || (plan->num_ranks > MAX_RANKS) ||
-        (plan->element == 0) || (plan->bytes % plan->element != 0)) {
+        (plan->kind >= UCT_CUDA_COLL_KIND_LAST) ||
+        (plan->root >= plan->num_ranks) || (plan->element == 0) ||
+        (plan->bytes % plan->element != 0)) {
         return fail(check, "%u ranks with %llu bytes in elements of %u",
                     plan->num_ranks, (unsigned long long)plan->bytes,
                     plan->element);
+    }
+
+    for (i = 0; uct_cuda_coll_kind_has_blocks(plan->kind) &&
+                (i < plan->num_ranks);
+         ++i) {
+        if ((plan->blocks[0] != 0) ||
+            (plan->blocks[i + 1] < plan->blocks[i]) ||
+            (plan->blocks[plan->num_ranks] != plan->bytes)) {
+            return fail(check, "blocks of ranks are no parts of the whole");
+        }
     }
 
     for (i = 0; i < plan->num_steps; ++i) {

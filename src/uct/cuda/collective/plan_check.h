@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Proves that a collective plan gives the sum, and never races with itself. */
+/* Proves that a collective plan gives its result and has no races. */
 #ifndef UCT_CUDA_COLL_PLAN_CHECK_H
 #define UCT_CUDA_COLL_PLAN_CHECK_H
 
@@ -10,9 +10,10 @@ BEGIN_C_DECLS
 
 
 /**
- * Check a plan of an all-reduce, knowing nothing of how it came about:
- * - sums: each byte of every rank's RECV ends as the sum of that byte of all
- *   ranks' SEND, each once, added in one order on all ranks;
+ * Check a plan, knowing nothing of how it came about:
+ * - results: each byte of every rank's RECV ends as what its collective says,
+ *   a byte of one rank's SEND, or the sum of that byte of all ranks', each once
+ *   and added in one order on all ranks;
  * - order: where two steps touch the same byte and one of them writes, one
  *   surely ends before the other begins, by waits and queues;
  * - what is read has been written, if it is not what the caller sent; in place

@@ -12,10 +12,7 @@
 #include <string.h>
 
 
-/* No sum of bytes overflows below this */
-#define MAX_BYTES (1ull << 48)
-
-#define MAX_ELEMENT 64
+#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
 
 /* Chunks that are tried are not smaller than this, bytes, nor are plans longer
  * than that many steps, unless one chunk has more */
@@ -43,8 +40,9 @@ typedef struct {
     const request_t             *request;
     const uct_cuda_coll_model_t *model;
     uct_cuda_coll_model_t       constants; /* ... of this node */
-    uct_cuda_coll_data_t        data;
+    uct_cuda_coll_plan_t        shape;
     uct_cuda_coll_ranks_t       ranks;
+    int                         algorithm; /* or AUTO */
     uint64_t                    scratch; /* bytes a rank at most */
     bool                        are_all_peers;
     bool                        is_switched;
@@ -53,15 +51,54 @@ typedef struct {
 } planner_t;
 
 
+ucs_status_t uct_cuda_coll_shape(const request_t *request,
+                                 uct_cuda_coll_plan_t *plan)
+{
+    const bool has_blocks = uct_cuda_coll_kind_has_blocks(request->kind);
+    uint64_t count;
+    unsigned rank;
+
+    memset(plan, 0, sizeof(*plan));
+    if ((request->num_ranks == 0) || (request->num_ranks > MAX_RANKS) ||
+        (request->element == 0) ||
+        (request->element > UCT_CUDA_COLL_MAX_ELEMENT) ||
+        (request->kind < 0) || (request->kind >= UCT_CUDA_COLL_KIND_LAST) ||
+        (request->root >= request->num_ranks) ||
+        (request->is_in_place &&
+         (request->kind == UCT_CUDA_COLL_KIND_ALLTOALL)) ||
+        ((request->counts != NULL) &&
+         (request->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
+         (request->kind != UCT_CUDA_COLL_KIND_ALLGATHER))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    plan->kind        = (uint8_t)request->kind;
+    plan->root        = (uint8_t)request->root;
+    plan->num_ranks   = (uint8_t)request->num_ranks;
+    plan->is_in_place = request->is_in_place &&
+                        (request->kind != UCT_CUDA_COLL_KIND_BCAST);
+    plan->element     = request->element;
+    for (rank = 0; rank < (has_blocks ? request->num_ranks : 1); ++rank) {
+        count = (request->counts == NULL) ? request->count :
+                                            request->counts[rank];
+        if (count > UCT_CUDA_COLL_MAX_COUNT) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+
+        plan->bytes += count * request->element;
+        if (has_blocks) {
+            plan->blocks[rank + 1] = plan->bytes;
+        }
+    }
+
+    return UCS_OK;
+}
+
 static ucs_status_t check(const request_t *request)
 {
     unsigned rank;
 
-    if ((request->num_ranks == 0) ||
-        (request->num_ranks > UCT_CUDA_COLL_MAX_RANKS) ||
-        (request->element == 0) || (request->element > MAX_ELEMENT) ||
-        (request->count > MAX_BYTES / request->element) ||
-        (request->algorithm < UCT_CUDA_COLL_AUTO) ||
+    if ((request->algorithm < UCT_CUDA_COLL_AUTO) ||
         (request->algorithm >= UCT_CUDA_COLL_ALGORITHM_LAST) ||
         (request->chunks == 0) || (request->chunks < UCT_CUDA_COLL_AUTO) ||
         (request->chunks > UCT_CUDA_COLL_MAX_CHUNKS) ||
@@ -104,11 +141,22 @@ static bool are_all_peers(const request_t *request)
     return true;
 }
 
+/* Without trees: each block goes from one rank to one other */
+static bool has_trees(const planner_t *planner)
+{
+    return uct_cuda_coll_kind_reduces(planner->shape.kind) ||
+           uct_cuda_coll_kind_spreads(planner->shape.kind);
+}
+
 static ucs_status_t init(planner_t *planner, const request_t *request)
 {
-    const ucs_status_t status = check(request);
+    ucs_status_t status;
 
     memset(planner, 0, sizeof(*planner));
+    status = uct_cuda_coll_shape(request, &planner->shape);
+    if (status == UCS_OK) {
+        status = check(request);
+    }
     if (status != UCS_OK) {
         return status;
     }
@@ -116,16 +164,15 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
     planner->request = request;
     planner->model   = (request->model == NULL) ? &uct_cuda_coll_model_builtin :
                                                   request->model;
-    planner->data.num_ranks   = request->num_ranks;
-    planner->data.count       = request->count;
-    planner->data.element     = request->element;
-    planner->data.is_in_place = request->is_in_place;
     planner->ranks.topo       = request->topo;
     planner->ranks.num_ranks  = request->num_ranks;
     planner->ranks.gpus       = request->gpus;
+    planner->ranks.kind       = planner->shape.kind;
+    planner->ranks.root       = planner->shape.root;
     planner->scratch          = (request->max_scratch == 0) ?
                                         UINT64_MAX :
                                         request->max_scratch;
+    planner->algorithm        = request->algorithm;
     planner->are_all_peers    = are_all_peers(request);
     planner->is_switched      = uct_cuda_coll_trees_is_switched(
             &planner->ranks);
@@ -137,6 +184,11 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
         planner->model = &planner->constants;
     }
 
+    if (!has_trees(planner) &&
+        (request->algorithm > UCT_CUDA_COLL_FLAT)) {
+        planner->algorithm = UCT_CUDA_COLL_AUTO; /* there is no such thing */
+    }
+
     planner->ranks.memory     = planner->model->memory;
     planner->status           = UCS_ERR_UNSUPPORTED;
     return UCS_OK;
@@ -145,24 +197,34 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
 
 /* ------------------------------------------------------------------- plans */
 
+static bool has_root(const planner_t *planner)
+{
+    return uct_cuda_coll_kind_has_root(planner->shape.kind);
+}
+
 static bool make_trees(const planner_t *planner, const choice_t *choice,
                        uct_cuda_coll_trees_t *trees)
 {
     switch (choice->algorithm) {
     case UCT_CUDA_COLL_ONE_KERNEL:
     case UCT_CUDA_COLL_FLAT:
-        uct_cuda_coll_trees_flat(&planner->ranks, trees);
-        trees->algorithm = choice->algorithm;
-        trees->in_turn  &= !choice->kernels;
+        if (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL) {
+            uct_cuda_coll_trees_star(&planner->ranks, trees);
+        } else {
+            uct_cuda_coll_trees_flat(&planner->ranks, trees);
+        }
+        trees->in_turn &= !choice->kernels;
+        trees->count    = has_trees(planner) ? trees->count : 0;
         return planner->are_all_peers;
     case UCT_CUDA_COLL_HIERARCHICAL:
-        return (choice->slices > 0) &&
-               (choice->slices * planner->data.num_ranks <=
+        return has_trees(planner) && (choice->slices > 0) &&
+               (choice->slices * planner->ranks.num_ranks <=
                 UCT_CUDA_COLL_MAX_TREES) &&
                uct_cuda_coll_trees_pack(&planner->ranks, choice->slices,
                                         choice->depth, trees);
     case UCT_CUDA_COLL_RING:
-        return uct_cuda_coll_trees_ring(&planner->ranks, trees);
+        return has_trees(planner) &&
+               uct_cuda_coll_trees_ring(&planner->ranks, trees);
     default:
         return false;
     }
@@ -212,7 +274,7 @@ static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
 {
     ucs_status_t status;
 
-    status = uct_cuda_coll_emit(&planner->data, trees,
+    status = uct_cuda_coll_emit(&planner->shape, trees,
                                 choice->kernels ||
                                         (choice->algorithm ==
                                          UCT_CUDA_COLL_ONE_KERNEL),
@@ -224,7 +286,7 @@ static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
     return status;
 }
 
-ucs_status_t uct_cuda_coll_make_allreduce(const request_t *request,
+ucs_status_t uct_cuda_coll_make(const request_t *request,
                                           const choice_t *choice,
                                           uct_cuda_coll_plan_t *plan)
 {
@@ -301,11 +363,11 @@ static void try_chunks(planner_t *planner, choice_t choice,
                        const uct_cuda_coll_trees_t *trees)
 {
     const request_t *request = planner->request;
-    const double bytes       = (double)request->count * request->element;
-    const bool is_in_few     = planner->is_switched &&
+    const double bytes       = (double)planner->shape.bytes;
+    const bool is_in_few     = planner->is_switched && !has_root(planner) &&
                                (choice.algorithm == UCT_CUDA_COLL_FLAT);
     const unsigned few       = planner->model->switched_chunks;
-    const unsigned most      = choice.kernels ? 1 :
+    const unsigned most      = (choice.kernels || !has_trees(planner)) ? 1 :
                                is_in_few      ? few :
                                                 UCT_CUDA_COLL_MAX_CHUNKS;
     double before            = DBL_MAX;
@@ -332,12 +394,13 @@ static void try_chunks(planner_t *planner, choice_t choice,
 }
 
 /* Behind a switch all ways leave by the same ports: longer ones are tried if
- * they are asked for. What the model likes of their many copies the engines do
- * not (switched_chunks in the model). */
+ * they are asked for, or where one GPU's ports are what is narrow. What the
+ * model likes of their many copies the engines do not (switched_chunks in the
+ * model, measured with all GPUs sending). */
 static bool is_no_use(const planner_t *planner, const choice_t *choice)
 {
-    return planner->is_switched &&
-           (planner->request->algorithm == UCT_CUDA_COLL_AUTO) &&
+    return planner->is_switched && !has_root(planner) &&
+           (planner->algorithm == UCT_CUDA_COLL_AUTO) &&
            ((choice->algorithm == UCT_CUDA_COLL_HIERARCHICAL) ||
             (choice->algorithm == UCT_CUDA_COLL_RING));
 }
@@ -346,21 +409,24 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 {
     const request_t *request           = planner->request;
     const uct_cuda_coll_model_t *model = planner->model;
-    const double bytes                 = (double)request->count *
-                         request->element;
+    const double bytes                 = (double)planner->shape.bytes;
+    const int copies = uct_cuda_coll_kind_reduces(planner->shape.kind) +
+                       uct_cuda_coll_kind_spreads(planner->shape.kind);
     uct_cuda_coll_trees_t trees;
     double least;
 
-    if (((request->algorithm != UCT_CUDA_COLL_AUTO) &&
-         (request->algorithm != (int)choice->algorithm) &&
+    if (((planner->algorithm != UCT_CUDA_COLL_AUTO) &&
+         (planner->algorithm != (int)choice->algorithm) &&
          (request->num_ranks > 1)) ||
         is_no_use(planner, choice) || !make_trees(planner, choice, &trees)) {
         return;
     }
 
-    /* A kernel, two copies, and the fullest link */
+    /* A kernel, copies in and out, and the fullest link */
     least = model->begin + model->end + model->submit +
-            model->start + (choice->kernels ? 0 : 2 * model->copy_start) +
+            (uct_cuda_coll_kind_reduces(planner->shape.kind) ? model->start :
+                                                               0) +
+            (choice->kernels ? 0 : copies * model->copy_start) +
             bytes * uct_cuda_coll_trees_load(&planner->ranks, &trees) /
                     (choice->kernels ? model->kernel_rate : model->copy_rate);
     if ((planner->best.seconds == 0) ||
@@ -415,7 +481,7 @@ static void try_multipath(planner_t *planner)
     }
 }
 
-ucs_status_t uct_cuda_coll_choose_allreduce(const request_t *request,
+ucs_status_t uct_cuda_coll_choose(const request_t *request,
                                             choice_t *choice_p)
 {
     choice_t choice = {
@@ -453,15 +519,15 @@ ucs_status_t uct_cuda_coll_choose_allreduce(const request_t *request,
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_coll_plan_allreduce(const request_t *request,
+ucs_status_t uct_cuda_coll_plan(const request_t *request,
                                           uct_cuda_coll_plan_t *plan)
 {
     choice_t choice;
     ucs_status_t status;
 
     memset(plan, 0, sizeof(*plan));
-    status = uct_cuda_coll_choose_allreduce(request, &choice);
+    status = uct_cuda_coll_choose(request, &choice);
     return (status == UCS_OK) ?
-                   uct_cuda_coll_make_allreduce(request, &choice, plan) :
+                   uct_cuda_coll_make(request, &choice, plan) :
                    status;
 }

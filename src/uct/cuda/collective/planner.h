@@ -24,6 +24,11 @@ BEGIN_C_DECLS
 #define UCT_CUDA_COLL_MAX_SCRATCH (512ul << 20)
 
 
+/** Elements of a rank at most, and bytes of one. */
+#define UCT_CUDA_COLL_MAX_COUNT   (1ull << 38)
+#define UCT_CUDA_COLL_MAX_ELEMENT 64
+
+
 /** How a plan is made; plain numbers that may be kept and used again for sizes
  *  near the one that it was chosen for. */
 typedef struct {
@@ -47,9 +52,12 @@ typedef struct {
     unsigned num_ranks;   /**< 1 to UCT_CUDA_COLL_MAX_RANKS */
     int      gpus[UCT_CUDA_COLL_MAX_RANKS]; /**< Of each rank; several ranks may
                                                  share one */
-    uint64_t count;       /**< Elements */
+    int      kind;        /**< uct_cuda_coll_kind_t */
+    unsigned root;        /**< Of those that have one, else 0 */
+    uint64_t count;       /**< Elements, as in api.h */
+    const uint64_t *counts; /**< ... of each rank's block instead, or NULL */
     uint32_t element;     /**< Bytes of one */
-    bool     is_in_place; /**< On all ranks, or on none */
+    bool     is_in_place; /**< On all ranks, or on none; at the root */
     uint64_t max_scratch; /**< Bytes a rank at most; 0: as much as is best */
     int      algorithm;   /**< uct_cuda_coll_algorithm_t, or AUTO */
     int      chunks;      /**< Pieces of a slice, or AUTO */
@@ -60,7 +68,18 @@ typedef struct {
 
 
 /**
- * Choose how to carry out an all-reduce among GPUs of a node: what takes least
+ * Which collective it is, in the words of a plan: sizes of buffers for
+ * instance, of which topology and GPUs tell nothing.
+ *
+ * @param plan  Filled, but for how it is done.
+ * @return UCS_OK, UCS_ERR_INVALID_PARAM.
+ */
+ucs_status_t uct_cuda_coll_shape(const uct_cuda_coll_request_t *request,
+                                 uct_cuda_coll_plan_t *plan);
+
+
+/**
+ * Choose how to carry out a collective among GPUs of a node: what takes least
  * time by the model. Takes up to some milliseconds where the node is not
  * uniform, 50 us where it is.
  *
@@ -69,31 +88,28 @@ typedef struct {
  *         without, or the named one is none for this node;
  *         UCS_ERR_NO_RESOURCE: max_scratch is too little; UCS_ERR_NO_MEMORY.
  */
-ucs_status_t
-uct_cuda_coll_choose_allreduce(const uct_cuda_coll_request_t *request,
-                               uct_cuda_coll_choice_t *choice);
+ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
+                                  uct_cuda_coll_choice_t *choice);
 
 
 /**
  * Make the plan of a choice. What the request says of algorithm, chunks and
  * multipath does not count.
  *
- * The result is the sum in an order that depends on the request and the choice
+ * Sums are in an order that depends on the request and the choice
  * alone, and that is the same on all ranks; see docs/collectives.md.
  *
  * @param plan  Filled; to be released. No elements: no steps.
  * @return As above.
  */
-ucs_status_t
-uct_cuda_coll_make_allreduce(const uct_cuda_coll_request_t *request,
-                             const uct_cuda_coll_choice_t *choice,
-                             uct_cuda_coll_plan_t *plan);
+ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
+                                const uct_cuda_coll_choice_t *choice,
+                                uct_cuda_coll_plan_t *plan);
 
 
 /** Both. */
-ucs_status_t
-uct_cuda_coll_plan_allreduce(const uct_cuda_coll_request_t *request,
-                             uct_cuda_coll_plan_t *plan);
+ucs_status_t uct_cuda_coll_plan(const uct_cuda_coll_request_t *request,
+                                uct_cuda_coll_plan_t *plan);
 
 
 END_C_DECLS

@@ -63,19 +63,55 @@ bool uct_cuda_coll_trees_is_switched(const ranks_t *ranks)
     return false;
 }
 
+/* Roots of a collective are one rank, or all of them */
+static unsigned root_of(const ranks_t *ranks, unsigned tree)
+{
+    return uct_cuda_coll_kind_has_root(ranks->kind) ? ranks->root :
+                                                      tree % ranks->num_ranks;
+}
+
+void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
+{
+    unsigned t, root;
+
+    trees->algorithm = UCT_CUDA_COLL_ONE_KERNEL;
+    trees->in_turn   = false;
+    trees->count     = uct_cuda_coll_kind_has_root(ranks->kind) ?
+                               1 :
+                               ranks->num_ranks;
+    for (t = 0; t < trees->count; ++t) {
+        root                 = root_of(ranks, t);
+        trees->trees[t].root = (uint8_t)root;
+        memset(trees->trees[t].in, (int)root, MAX_RANKS);
+        memset(trees->trees[t].out, (int)root, MAX_RANKS);
+    }
+}
+
 void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
 {
     const unsigned num_ranks = ranks->num_ranks;
-    unsigned root;
+    unsigned middle;
+    tree_t *tree;
 
+    uct_cuda_coll_trees_star(ranks, trees);
     trees->algorithm = UCT_CUDA_COLL_FLAT;
-    trees->in_turn   = (num_ranks > 2) &&
-                       uct_cuda_coll_trees_is_switched(ranks);
-    trees->count     = num_ranks;
-    for (root = 0; root < num_ranks; ++root) {
-        trees->trees[root].root = (uint8_t)root;
-        memset(trees->trees[root].in, (int)root, MAX_RANKS);
-        memset(trees->trees[root].out, (int)root, MAX_RANKS);
+    if (num_ranks <= 2) {
+        return;
+    } else if (!uct_cuda_coll_kind_has_root(ranks->kind)) {
+        trees->in_turn = uct_cuda_coll_trees_is_switched(ranks);
+        return;
+    }
+
+    for (trees->count = 0; trees->count < num_ranks - 1; ++trees->count) {
+        tree       = &trees->trees[trees->count];
+        middle     = (ranks->root + 1 + trees->count) % num_ranks;
+        tree->root = ranks->root;
+        memset(tree->in, (int)middle, MAX_RANKS);
+        memset(tree->out, (int)middle, MAX_RANKS);
+        tree->in[middle]       = ranks->root;
+        tree->out[middle]      = ranks->root;
+        tree->in[ranks->root]  = ranks->root;
+        tree->out[ranks->root] = ranks->root;
     }
 }
 
@@ -85,7 +121,7 @@ static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
 
     memset(pack, 0, sizeof(*pack));
     pack->ranks = ranks;
-    pack->slice = 1. / count;
+    pack->slice = (count > 0) ? 1. / count : 0;
     uct_cuda_coll_links_capacity(ranks->topo, ranks->memory, pack->capacity);
     for (from = 0; from < ranks->num_ranks; ++from) {
         for (to = 0; to < ranks->num_ranks; ++to) {
@@ -114,8 +150,13 @@ static void put_tree(pack_t *pack, const tree_t *tree, double slice)
     unsigned rank;
 
     for (rank = 0; rank < pack->ranks->num_ranks; ++rank) {
-        if (rank != tree->root) {
+        if (rank == tree->root) {
+            continue;
+        }
+        if (uct_cuda_coll_kind_reduces(pack->ranks->kind)) {
             put(pack, rank, tree->in[rank], slice);
+        }
+        if (uct_cuda_coll_kind_spreads(pack->ranks->kind)) {
             put(pack, tree->out[rank], rank, slice);
         }
     }
@@ -215,8 +256,12 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
 
 static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
 {
-    return grow(pack, tree->root, true, max_depth, tree->in) &&
-           grow(pack, tree->root, false, max_depth, tree->out);
+    const unsigned kind = pack->ranks->kind;
+
+    return (!uct_cuda_coll_kind_reduces(kind) ||
+            grow(pack, tree->root, true, max_depth, tree->in)) &&
+           (!uct_cuda_coll_kind_spreads(kind) ||
+            grow(pack, tree->root, false, max_depth, tree->out));
 }
 
 /* Before there are any loads: as if one slice were on every link */
@@ -236,21 +281,32 @@ static void init_worst(pack_t *pack)
     }
 }
 
+static unsigned hops(const uint8_t *parents, unsigned rank, unsigned root)
+{
+    unsigned count = 0;
+
+    for (; rank != root; rank = parents[rank]) {
+        ++count;
+    }
+
+    return count;
+}
+
 /* Additions and copies that each byte's way is long, all trees together */
-static unsigned length(const trees_t *trees, unsigned num_ranks)
+static unsigned length(const trees_t *trees, const ranks_t *ranks)
 {
     unsigned sum = 0;
-    unsigned t, rank, at;
+    const tree_t *tree;
+    unsigned t, rank;
 
     for (t = 0; t < trees->count; ++t) {
-        for (rank = 0; rank < num_ranks; ++rank) {
-            for (at = rank; at != trees->trees[t].root;
-                 at = trees->trees[t].in[at]) {
-                ++sum;
+        tree = &trees->trees[t];
+        for (rank = 0; rank < ranks->num_ranks; ++rank) {
+            if (uct_cuda_coll_kind_reduces(ranks->kind)) {
+                sum += hops(tree->in, rank, tree->root);
             }
-            for (at = rank; at != trees->trees[t].root;
-                 at = trees->trees[t].out[at]) {
-                ++sum;
+            if (uct_cuda_coll_kind_spreads(ranks->kind)) {
+                sum += hops(tree->out, rank, tree->root);
             }
         }
     }
@@ -263,7 +319,7 @@ static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
                       unsigned max_depth, double *least, unsigned *shortest,
                       trees_t *best)
 {
-    unsigned t, round, hops;
+    unsigned t, round, far;
     trees_t next = {
         .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .count = count
     };
@@ -273,7 +329,9 @@ static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
     init_worst(&pack);
     pack.start = start;
     for (t = 0; t < next.count; ++t) {
-        next.trees[t].root = (uint8_t)(t % ranks->num_ranks);
+        next.trees[t].root = (uint8_t)root_of(ranks, t);
+        memset(next.trees[t].in, next.trees[t].root, MAX_RANKS);
+        memset(next.trees[t].out, next.trees[t].root, MAX_RANKS);
         if (!grow_tree(&pack, max_depth, &next.trees[t])) {
             return false;
         }
@@ -281,11 +339,11 @@ static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
 
     for (round = 0; round < ROUNDS; ++round) {
         pack.worst = worst(&pack);
-        hops       = length(&next, ranks->num_ranks);
+        far        = length(&next, ranks);
         if ((pack.worst < *least * (1 - ROUNDING)) ||
-            ((pack.worst < *least * (1 + ROUNDING)) && (hops < *shortest))) {
+            ((pack.worst < *least * (1 + ROUNDING)) && (far < *shortest))) {
             *least    = pack.worst;
-            *shortest = hops;
+            *shortest = far;
             *best     = next;
         }
 
@@ -416,6 +474,12 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, trees_t *trees)
         tree->root             = (uint8_t)(b % num_ranks);
         tree->in[tree->root]   = tree->root;
         tree->out[tree->root]  = tree->root;
+    }
+
+    if (uct_cuda_coll_kind_has_root(ranks->kind)) {
+        trees->trees[0] = trees->trees[ranks->root];
+        trees->trees[1] = trees->trees[ranks->root + num_ranks];
+        trees->count    = 2;
     }
 
     return true;

@@ -19,7 +19,9 @@ BEGIN_C_DECLS
 
 
 /** The way of one slice. Each rank but the root has a rank that it sends to,
- *  and one that it gets the sum from; the root has itself. */
+ *  and one that it gets the sum from; the root has itself. A collective that
+ *  does not reduce has no use for the former, one that does not spread none for
+ *  the latter. */
 typedef struct {
     uint8_t root;
     uint8_t in[UCT_CUDA_COLL_MAX_RANKS];  /**< Adds what this rank has */
@@ -43,6 +45,8 @@ typedef struct {
     unsigned              num_ranks;
     const int             *gpus;    /**< Of each rank */
     double                memory;   /**< Bytes/s of a GPU's own */
+    uint8_t               kind;     /**< uct_cuda_coll_kind_t */
+    uint8_t               root;
 } uct_cuda_coll_ranks_t;
 
 
@@ -51,18 +55,30 @@ typedef struct {
 bool uct_cuda_coll_trees_is_switched(const uct_cuda_coll_ranks_t *ranks);
 
 
-/** A star around every rank, all alike. With three ranks or more behind a
- *  switch they are in turn: on 4 H200 each GPU got 355 GB/s where all pushed to
- *  one after the other (256 MiB in all, beginning with different ones), 275
- *  where they pushed to all at once, and 192 and 124 where they pulled. */
+/** A star around every rank, or around the root alone. */
+void uct_cuda_coll_trees_star(const uct_cuda_coll_ranks_t *ranks,
+                              uct_cuda_coll_trees_t *trees);
+
+
+/**
+ * Stars around every rank, all alike. With three ranks or more behind a switch
+ * they are in turn: on 4 H200 each GPU got 355 GB/s where all pushed to one
+ * after the other (256 MiB in all, beginning with different ones), 275 where
+ * they pushed to all at once, and 192 and 124 where they pulled.
+ *
+ * Where there is a root, each other rank is the middle of a star instead, at
+ * whose end the root is: what goes from or to the root crosses its links once
+ * then, and not once a rank. Not in turn: the root would stop a rank that it
+ * sends to from getting anything of others.
+ */
 void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
                               uct_cuda_coll_trees_t *trees);
 
 
 /**
- * Trees that follow the links: every rank is the root of as many, and together
- * they load the fullest link as little as was found. On two sockets those are
- * three stages: inside, between, inside.
+ * Trees that follow the links: every rank is the root of as many, or the root
+ * of all of them, and together they load the fullest link as little as was
+ * found. On two sockets those are three stages: inside, between, inside.
  *
  * @param per_rank   Trees of each rank, at most MAX_TREES in all.
  * @param max_depth  Hops from a root at most, from 1 on.
@@ -73,8 +89,8 @@ bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
                               uct_cuda_coll_trees_t *trees);
 
 
-/** Chains around a ring over the best links, one from each rank each way round.
- *  False: there is no ring. */
+/** Chains around a ring over the best links, one from each rank, or from the
+ *  root, each way round. False: there is no ring. */
 bool uct_cuda_coll_trees_ring(const uct_cuda_coll_ranks_t *ranks,
                               uct_cuda_coll_trees_t *trees);
 
