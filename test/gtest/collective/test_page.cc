@@ -79,6 +79,24 @@ protected:
     }
 };
 
+TEST_F(CollPage, another_machines_page_is_not_opened)
+{
+    const std::string here = name;
+    const size_t dash      = here.find('-', strlen("ucx-mp-coll-"));
+    uct_cuda_coll_page_t *mine;
+
+    ASSERT_NE(std::string::npos, dash);
+    snprintf(name, sizeof(name), "ucx-mp-coll-%s1%s",
+             here.substr(strlen("ucx-mp-coll-"),
+                         dash - strlen("ucx-mp-coll-")).c_str(),
+             here.substr(dash).c_str());
+    ASSERT_EQ(0, link((dir + "/" + here).c_str(),
+                      (dir + "/" + name).c_str()));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, name, &mine));
+    unlink((dir + "/" + name).c_str());
+    strcpy(name, here.c_str());
+}
+
 TEST_F(CollPage, a_post_is_read_once_it_is_there)
 {
     EXPECT_EQ(nullptr, uct_cuda_coll_page_read(page, 1, 1));
@@ -247,8 +265,8 @@ TEST_F(CollPage, what_is_no_page_is_not_opened)
     /* a file of the right size that is none of ours */
     struct stat st;
     ASSERT_EQ(0, stat(path().c_str(), &st));
-    strcpy(there, "zeros");
-    const std::string zeros = dir + "/zeros";
+    snprintf(there, sizeof(there), "%s0", name);
+    const std::string zeros = path() + "0";
     FILE *file              = fopen(zeros.c_str(), "w");
     ASSERT_NE(nullptr, file);
     fclose(file);

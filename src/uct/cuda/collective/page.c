@@ -3,6 +3,7 @@
  * byte of it, which goes with the process however that ends. */
 #include <uct/cuda/collective/page.h>
 
+#include <uct/abi/abi.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/plan.h>
 
@@ -65,17 +66,27 @@ _Static_assert(sizeof(uct_cuda_coll_post_t) == UCT_CUDA_COLL_PAGE_LINE,
 
 /* ------------------------------------------------------------ open, close */
 
+/* Names of pages begin with the machine's number: what bears such a name on
+   another machine is another page */
+static int page_prefix(char prefix[UCT_CUDA_COLL_PAGE_NAME])
+{
+    return snprintf(prefix, UCT_CUDA_COLL_PAGE_NAME, "ucx-mp-coll-%llx-",
+                    (unsigned long long)uct_abi_system_id());
+}
+
 static ucs_status_t page_make(uct_cuda_coll_page_t *page, const char *dir,
                               char *name)
 {
     uint64_t random;
+    int length;
 
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) !=
         (ssize_t)sizeof(random)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
-    snprintf(name, UCT_CUDA_COLL_PAGE_NAME, "ucx-mp-coll-%d-%016llx",
+    length = page_prefix(name);
+    snprintf(name + length, UCT_CUDA_COLL_PAGE_NAME - length, "%d-%016llx",
              (int)getpid(), (unsigned long long)random);
     if ((size_t)snprintf(page->path, sizeof(page->path), "%s/%s", dir, name) >=
         sizeof(page->path)) {
@@ -99,13 +110,17 @@ static ucs_status_t page_make(uct_cuda_coll_page_t *page, const char *dir,
 static ucs_status_t page_find(uct_cuda_coll_page_t *page, const char *dir,
                               const char *name)
 {
-    char path[sizeof(page->path)];
+    char path[sizeof(page->path)], prefix[UCT_CUDA_COLL_PAGE_NAME];
     struct stat st;
 
     if ((strchr(name, '/') != NULL) ||
         ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >=
          sizeof(path))) {
         return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (strncmp(name, prefix, page_prefix(prefix)) != 0) {
+        return UCS_ERR_UNREACHABLE;
     }
 
     page->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
