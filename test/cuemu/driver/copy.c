@@ -571,6 +571,21 @@ CUEMU_FILL_1D_ASYNC(cuMemsetD8Async, unsigned char)
 CUEMU_FILL_1D_ASYNC(cuMemsetD16Async, unsigned short)
 CUEMU_FILL_1D_ASYNC(cuMemsetD32Async, unsigned int)
 
+/* A word behind what is in the stream, as long as a fill takes: a little longer
+   than on a GPU */
+CUEMU_API(cuStreamWriteValue32,
+          (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags),
+          (stream, addr, value, flags))
+{
+    cuemu_fill_t fill = cuemu_fill_make(addr, 0, value, sizeof(value), 1, 1);
+
+    return (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) ?
+                   CUDA_ERROR_INVALID_VALUE :
+                   cuemu_fill_async(&fill, stream);
+}
+
+CUEMU_ALSO(cuStreamWriteValue32_v2, cuStreamWriteValue32);
+
 #define CUEMU_FILL_2D(_name, _alias, _type) \
     CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
                 cuemu_do_##_name, 0, (CUdeviceptr dst, size_t pitch, \

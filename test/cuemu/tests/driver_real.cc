@@ -325,6 +325,32 @@ TEST_F(driver_real, words_that_end_a_wait)
     });
 }
 
+TEST_F(driver_real, words_that_a_stream_writes)
+{
+    run(1, [](int) {
+        use(0);
+        CUstream s              = stream();
+        volatile uint32_t *held = flag(), *word = flag();
+        CUdeviceptr addr        = (CUdeviceptr)(uintptr_t)word;
+        uint32_t pageable       = 0;
+
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue32(s, addr + 2, 1,
+                                                                 0));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue32(s, addr, 1,
+                                                                 2));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuStreamWriteValue32(s, (CUdeviceptr)(uintptr_t)&pageable, 1,
+                                       0));
+        spin(s, held);
+        CU_OK(cuStreamWriteValue32(s, addr, 7, 0));
+        usleep(5000);
+        EXPECT_EQ(0u, *word);
+        *held = 1;
+        CU_OK(cuStreamSynchronize(s));
+        EXPECT_EQ(7u, *word);
+    });
+}
+
 /* The program's other streams see old bytes until it waits */
 TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
 {

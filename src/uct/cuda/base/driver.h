@@ -175,7 +175,10 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _req(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
     _opt(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", \
          (CUstream*, unsigned, int)) \
+    _opt(cuStreamWriteValue32, "cuStreamWriteValue32_v2", \
+         (CUstream, CUdeviceptr, cuuint32_t, unsigned)) \
     _req(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream)) \
+    _req(cuStreamQuery, "cuStreamQuery", (CUstream)) \
     _req(cuStreamSynchronize, "cuStreamSynchronize", (CUstream)) \
     _req(cuStreamWaitEvent, "cuStreamWaitEvent", \
          (CUstream, CUevent, unsigned)) \

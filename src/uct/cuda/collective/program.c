@@ -15,10 +15,12 @@
 
 #define NO_STEP UINT32_MAX
 
-/* The driver is asked again when this part more of the time since something has
-   ended has gone by: a question takes a lock that the program's other threads
-   want for each kernel, and adds at most as much to a wait. */
-#define ASK_PART 64
+/* Nanoseconds after which the driver is asked all the same, for failures */
+#define ASK_INTERVAL 1000000
+
+/* Where it has to be asked: again when this part more of the time since
+   something has ended has gone by, which adds at most as much to a wait */
+#define ASK_PART     64
 
 
 /** Steps that another rank must have ended on a queue of its. */
@@ -34,6 +36,7 @@ typedef struct {
     uint32_t                   ordinal;   /* in the queue, from 1 */
     uint32_t                   event;     /* its number, NO_STEP: has none */
     bool                       is_shared; /* another rank waits for it */
+    bool                       is_awaited; /* an own step does */
     uint32_t                   local;     /* first of its waits ... */
     uint32_t                   num_local; /* ... for own steps */
     uint32_t                   remote;
@@ -62,6 +65,12 @@ struct uct_cuda_coll_program {
     uint64_t             asked; /* when the driver was, last */
 };
 
+
+/* Whether the host has to see its end */
+static bool is_watched(const own_step_t *step)
+{
+    return step->is_shared || (step->next == NO_STEP);
+}
 
 /* ---------------------------------------------------------------- program */
 
@@ -156,7 +165,7 @@ static void program_queue(uct_cuda_coll_program_t *program)
         }
         last[queue] = i;
         for (w = 0; w < step->num_local; ++w) {
-            program->steps[program->local[step->local + w]].event = 0;
+            program->steps[program->local[step->local + w]].is_awaited = true;
         }
         if (queue >= program->num_queues) {
             program->num_queues = queue + 1;
@@ -165,8 +174,7 @@ static void program_queue(uct_cuda_coll_program_t *program)
 
     for (i = 0; i < program->num_steps; ++i) {
         step = &program->steps[i];
-        if ((step->event != NO_STEP) || step->is_shared ||
-            (step->next == NO_STEP)) {
+        if (step->is_awaited || is_watched(step)) {
             step->event = program->num_events++;
         }
     }
@@ -254,6 +262,9 @@ void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
     for (i = 0; is_alive && (i < events->count); ++i) {
         (void)UCT_CUDA_CALL(cuEventDestroy, events->events[i]);
     }
+    if (is_alive && (events->words != NULL)) {
+        (void)UCT_CUDA_CALL(cuMemFreeHost, events->words);
+    }
     free(events->events);
     memset(events, 0, sizeof(*events));
 }
@@ -270,6 +281,23 @@ static ucs_status_t events_make(uct_cuda_coll_events_t *events, unsigned count)
     grown = realloc(events->events, count * sizeof(*grown));
     if (grown == NULL) {
         return UCS_ERR_NO_MEMORY;
+    }
+
+    if (events->words != NULL) {
+        (void)UCT_CUDA_CALL(cuMemFreeHost, events->words);
+        events->words = NULL;
+    }
+    if (uct_cuda_driver_get()->cuStreamWriteValue32 != NULL) {
+        status = UCT_CUDA_CALL(cuMemHostAlloc, (void**)&events->words,
+                               count * sizeof(*events->words),
+                               CU_MEMHOSTALLOC_PORTABLE);
+        if (status != UCS_OK) {
+            events->words = NULL;
+        } else {
+            memset(events->words, 0, count * sizeof(*events->words));
+            events->turn = 0;
+        }
+        status = UCS_OK;
     }
 
     events->events = grown;
@@ -367,7 +395,7 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
                            const uct_cuda_coll_run_t *run, own_step_t *step,
                            CUstream stream)
 {
-    const CUevent *events = run->events->events;
+    const uct_cuda_coll_events_t *events = run->events;
     const own_step_t *before;
     ucs_status_t status;
     uint32_t i;
@@ -375,7 +403,7 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
     for (i = 0; i < step->num_local; ++i) {
         before = &program->steps[program->local[step->local + i]];
         status = UCT_CUDA_CALL(cuStreamWaitEvent, stream,
-                               events[before->event], 0);
+                               events->events[before->event], 0);
         if (status != UCS_OK) {
             return status;
         }
@@ -384,8 +412,16 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
     status = (step->step->type == UCT_CUDA_COLL_COPY) ?
                      submit_copy(program, run, step->step, stream) :
                      submit_reduce(program, run, step->step, stream);
-    if ((status == UCS_OK) && (step->event != NO_STEP)) {
-        status = UCT_CUDA_CALL(cuEventRecord, events[step->event], stream);
+    if ((status == UCS_OK) &&
+        (step->is_awaited || (is_watched(step) && (events->words == NULL)))) {
+        status = UCT_CUDA_CALL(cuEventRecord, events->events[step->event],
+                               stream);
+    }
+    if ((status == UCS_OK) && is_watched(step) && (events->words != NULL)) {
+        status =
+            UCT_CUDA_CALL(cuStreamWriteValue32, stream,
+                          (CUdeviceptr)(uintptr_t)&events->words[step->event],
+                               events->turn, 0);
     }
     step->is_submitted = (status == UCS_OK);
     return status;
@@ -415,25 +451,53 @@ static ucs_status_t queue_submit(uct_cuda_coll_program_t *program,
     return status;
 }
 
+/* Whether a step that was submitted has ended; @a ask: the driver may be asked.
+   @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
+static ucs_status_t step_ended(const uct_cuda_coll_run_t *run,
+                               const queue_t *queue, const own_step_t *step,
+                               bool ask)
+{
+    const uct_cuda_coll_events_t *events = run->events;
+    const uct_cuda_driver_t *driver      = uct_cuda_driver_get();
+    const char *what                     = "cuEventQuery";
+    CUresult result;
+
+    if ((events->words != NULL) &&
+        (__atomic_load_n(&events->words[step->event], __ATOMIC_ACQUIRE) ==
+         events->turn)) {
+        return UCS_OK;
+    } else if (!ask) {
+        return UCS_INPROGRESS;
+    }
+
+    if (events->words == NULL) {
+        result = driver->cuEventQuery(events->events[step->event]);
+    } else {
+        what   = "cuStreamQuery";
+        result = driver->cuStreamQuery(queue->stream);
+    }
+    return (result == CUDA_ERROR_NOT_READY) ?
+                   UCS_INPROGRESS :
+                   uct_cuda_driver_check(__FILE__, __LINE__, __func__, what,
+                                         result);
+}
+
 /* Looks at what was submitted and tells the other ranks. @return UCS_INPROGRESS
    if something has ended. */
 static ucs_status_t queue_poll(uct_cuda_coll_program_t *program,
-                               const uct_cuda_coll_run_t *run, queue_t *queue)
+                               const uct_cuda_coll_run_t *run, queue_t *queue,
+                               bool ask)
 {
     ucs_status_t status = UCS_OK;
+    ucs_status_t ended;
     own_step_t *step;
-    CUresult result;
 
     while (queue->polled != queue->next) {
         step = &program->steps[queue->polled];
-        if ((step->is_shared || (step->next == NO_STEP))) {
-            result = uct_cuda_driver_get()->cuEventQuery(
-                    run->events->events[step->event]);
-            if (result == CUDA_ERROR_NOT_READY) {
-                break;
-            } else if (result != CUDA_SUCCESS) {
-                return uct_cuda_driver_check(__FILE__, __LINE__, __func__,
-                                             "cuEventQuery", result);
+        if (is_watched(step)) {
+            ended = step_ended(run, queue, step, ask);
+            if (ended != UCS_OK) {
+                return (ended == UCS_INPROGRESS) ? status : ended;
             }
             status = UCS_INPROGRESS;
             if (step->is_shared) {
@@ -461,6 +525,7 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
     }
 
     program->ended = program->asked = uct_cuda_now_ns();
+    ++run->events->turn;
     for (i = 0; (i < program->num_queues) && (status == UCS_OK); ++i) {
         queue         = &program->queues[i];
         queue->next   = queue->first;
@@ -502,32 +567,31 @@ static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
     return result;
 }
 
-/* One look at everything. A question to the driver takes longer than a look at
-   the page, so the latter comes behind each of the former. @return UCS_OK:
-   nothing has happened. */
+/* One look at everything, the page behind each queue. @return UCS_OK: nothing
+   has happened. */
 static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
                                  const uct_cuda_coll_run_t *run,
                                  bool *is_over_p)
 {
     ucs_status_t result  = run_submit(program, run);
     const uint64_t now   = uct_cuda_now_ns();
+    const uint64_t pause = (run->events->words != NULL) ?
+                                   ASK_INTERVAL :
+                                   (now - program->ended) / ASK_PART;
+    const bool ask       = (now - program->asked >= pause);
     ucs_status_t status;
     unsigned i;
 
-    if ((result == UCS_OK) && (now - program->asked <
-                               (now - program->ended) / ASK_PART)) {
-        *is_over_p = false;
-        return UCS_OK;
+    if (ask) {
+        program->asked = now;
     }
-
-    program->asked = now;
-    *is_over_p     = true;
+    *is_over_p = true;
     for (i = 0; (i < program->num_queues) && (result >= UCS_OK); ++i) {
         if (program->queues[i].polled == NO_STEP) {
             continue;
         }
 
-        status = queue_poll(program, run, &program->queues[i]);
+        status = queue_poll(program, run, &program->queues[i], ask);
         if (status >= UCS_OK) {
             result      = (status == UCS_INPROGRESS) ? status : result;
             status      = run_submit(program, run);

@@ -13,10 +13,16 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_coll_program uct_cuda_coll_program_t;
 
 
-/** Events of one context, for one program at a time. Zeroed: none yet. */
+/** Events of one context, for one program at a time, and a word of page-locked
+ *  memory for each. The GPU writes the turn into the word of a step that has
+ *  ended (cuStreamWriteValue32), and the host looks there: a question to the
+ *  driver takes a lock that the program's other threads want for each kernel.
+ *  Zeroed: none yet. */
 typedef struct {
     CUevent  *events;
     unsigned count;
+    uint32_t *words; /**< NULL: the driver cannot, and is asked */
+    uint32_t turn;   /**< Of the program that runs */
 } uct_cuda_coll_events_t;
 
 
