@@ -6,7 +6,7 @@ extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
-#include <uct/cuda/base/host/host_transfer.h>
+#include <uct/cuda/base/transfer.h>
 }
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ protected:
     FakeDriver driver;
     uct_cuda_queue_t queue;
     uct_cuda_op_t *op;
-    uct_cuda_host_transfer_t transfer;
+    uct_cuda_transfer_t transfer;
     bool is_peer = GetParam();
 
     void SetUp() override
@@ -109,38 +109,42 @@ protected:
 
     ucs_status_t start(size_t size, bool to_gpu)
     {
-        uct_cuda_host_request_t request = {};
+        uct_cuda_mp_request_t request = {};
+        uct_cuda_mp_memory_t memory   = {};
         uct_cuda_stream_t *stream;
 
-        request.host    = host.data();
-        request.length  = size;
-        request.to_gpu  = to_gpu;
-        request.gpu_end = uct_cuda_end_gpu(0);
+        request.src_end = to_gpu ? uct_cuda_end_host() : uct_cuda_end_gpu(0);
+        request.dst_end = to_gpu ? uct_cuda_end_gpu(0) : uct_cuda_end_host();
+        request.size    = size;
+        memory.src      = (CUdeviceptr)host.data();
+        memory.dst      = (CUdeviceptr)host.data();
         if (is_peer) {
-            request.map      = [](void*, int, CUdeviceptr*) {
+            request.remote = uct_cuda_end_gpu(0);
+            memory.map     = [](void*, int, CUdeviceptr*) {
                 return UCS_ERR_UNSUPPORTED;
             };
-            request.map_stream = [](void*, CUdeviceptr *ptr) {
-                *ptr = (CUdeviceptr)gpu.data();
+            memory.map_arg = to_gpu ? &memory.dst : &memory.src;
+            memory.map_one = [](uct_cuda_mp_memory_t *self) {
+                *(CUdeviceptr*)self->map_arg = (CUdeviceptr)gpu.data();
                 return can_map ? UCS_OK : UCS_ERR_UNREACHABLE;
             };
         } else {
-            request.gpu = (CUdeviceptr)gpu.data();
+            (to_gpu ? memory.dst : memory.src) = (CUdeviceptr)gpu.data();
         }
 
         EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
         EXPECT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         driver.questions = 0;
-        return uct_cuda_host_start(NULL, &request, &transfer, op);
+        return uct_cuda_transfer_start(NULL, &request, &memory, &transfer, op);
     }
 
     /* All of a copy, every byte looked at */
-    uct_cuda_host_way_t way(size_t size, bool to_gpu)
+    uct_cuda_way_t way(size_t size, bool to_gpu)
     {
         EXPECT_EQ(UCS_OK, start(size, to_gpu));
         op->arg  = &transfer;
         op->done = [](uct_cuda_op_t *self) {
-            uct_cuda_host_end((uct_cuda_host_transfer_t*)self->arg);
+            uct_cuda_transfer_end((uct_cuda_transfer_t*)self->arg);
         };
         EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
         while (!uct_cuda_queue_is_idle(&queue)) {
@@ -160,8 +164,8 @@ protected:
 
 TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
 {
-    const uct_cuda_host_way_t small = is_peer ? UCT_CUDA_HOST_BY_SLOT :
-                                                UCT_CUDA_HOST_BY_DRIVER;
+    const uct_cuda_way_t small = is_peer ? UCT_CUDA_BY_SLOT :
+                                                UCT_CUDA_BY_DRIVER;
 
     EXPECT_EQ(small, way(1, false));
     EXPECT_EQ(small, way(4 * KiB, false));
@@ -169,27 +173,27 @@ TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
     EXPECT_EQ(small, way(4 * KiB + 1, false));
     EXPECT_LT(0u, driver.questions);
     EXPECT_EQ(small, way(64 * KiB, false));
-    EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(64 * KiB + 1, false));
-    EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(4 * KiB, true));
-    EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(64 * KiB, true));
+    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(64 * KiB + 1, false));
+    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * KiB, true));
+    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(64 * KiB, true));
 
     is_locked = true;
     EXPECT_EQ(small, way(4 * KiB, false)); /* without a look */
-    EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(4 * KiB + 1, false));
+    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * KiB + 1, false));
 }
 
 TEST_P(HostTransfer, what_is_not_locked_goes_by_threads)
 {
     for (bool to_gpu : {false, true}) {
-        EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(4 * MiB - 1, to_gpu));
-        EXPECT_EQ(UCT_CUDA_HOST_BY_THREADS, way(4 * MiB, to_gpu));
+        EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * MiB - 1, to_gpu));
+        EXPECT_EQ(UCT_CUDA_BY_THREADS, way(4 * MiB, to_gpu));
         is_locked = true;
-        EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(4 * MiB, to_gpu));
+        EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * MiB, to_gpu));
         is_locked = false;
     }
 
     uct_cuda_host_pipeline_enable(0);
-    EXPECT_EQ(UCT_CUDA_HOST_BY_DRIVER, way(4 * MiB, true));
+    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * MiB, true));
 }
 
 /* Nothing is kept of what could not be started: not a slot, not an operation */
@@ -213,7 +217,7 @@ TEST_P(HostTransfer, failures_hold_nothing)
                                         size_t length, CUstream) {
         return copy(dst, (const void*)src, length);
     };
-    EXPECT_EQ(is_peer ? UCT_CUDA_HOST_BY_SLOT : UCT_CUDA_HOST_BY_DRIVER,
+    EXPECT_EQ(is_peer ? UCT_CUDA_BY_SLOT : UCT_CUDA_BY_DRIVER,
               way(8, false));
 }
 

@@ -9,6 +9,7 @@ extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 }
 
 #include <gtest/gtest.h>

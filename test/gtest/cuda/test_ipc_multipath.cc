@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the engine is told of copies that it does not carry. */
 extern "C" {
-#include <uct/cuda/multipath/operation.h>
+#include <uct/cuda/base/transfer.h>
 #include <multipath/end.h>
 }
 
@@ -30,8 +30,8 @@ protected:
     {
         uct_cuda_op_t op = {};
 
-        uct_cuda_mp_op_count(engine, End(is_put ? local : peer),
-                             End(is_put ? peer : local), 16ul << 20, &op);
+        uct_cuda_op_count(&op, engine, End(is_put ? local : peer),
+                          End(is_put ? peer : local), 16ul << 20);
         op.release(&op);
         return op.counted != UCT_CUDA_MP_NOT_COUNTED;
     }

@@ -11,8 +11,8 @@ extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/host/host_settings.h>
-#include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
@@ -100,8 +100,11 @@ protected:
     /* Between this host memory and the GPU's; the operation is posted */
     Copy start(uint8_t *host, size_t size, bool has_engine = true)
     {
-        uct_cuda_host_request_t request = {};
-        uint8_t *other                  = m_node->alloc(gpu, size);
+        const uct_cuda_end_t host_end = uct_cuda_end_host();
+        const uct_cuda_end_t gpu_end  = uct_cuda_end_gpu(gpu);
+        uct_cuda_mp_request_t request = {};
+        uct_cuda_mp_memory_t memory   = {};
+        uint8_t *other                = m_node->alloc(gpu, size);
         uct_cuda_stream_t *stream;
         uct_cuda_op_t *op;
         Copy copy;
@@ -116,12 +119,12 @@ protected:
         }
         memset(copy.dst, 0, size);
 
-        request.gpu       = (CUdeviceptr)other;
-        request.gpu_end   = uct_cuda_end_gpu(gpu);
-        request.may_split = m_may_split;
-        request.host      = host;
-        request.length    = size;
-        request.to_gpu    = GetParam();
+        request.src_end     = GetParam() ? host_end : gpu_end;
+        request.dst_end     = GetParam() ? gpu_end : host_end;
+        request.size        = size;
+        request.is_mappable = m_may_split;
+        memory.src          = (CUdeviceptr)copy.src;
+        memory.dst          = (CUdeviceptr)copy.dst;
 
         copy.status = uct_cuda_queue_stream(&m_queue, 0, &stream);
         if (copy.status != UCS_OK) {
@@ -131,9 +134,10 @@ protected:
         if (copy.status != UCS_OK) {
             return copy;
         }
-        auto *transfer = new uct_cuda_host_transfer_t;
-        copy.status    = uct_cuda_host_start(has_engine ? m_engine : NULL,
-                                             &request, transfer, op);
+        auto *transfer = new uct_cuda_transfer_t;
+        copy.status    = uct_cuda_transfer_start(has_engine ? m_engine : NULL,
+                                                 &request, &memory, transfer,
+                                                 op);
         if (copy.status != UCS_OK) {
             delete transfer;
             uct_cuda_op_put(op);
@@ -148,12 +152,12 @@ protected:
         op->comp      = &copy.comp->super;
         op->arg       = transfer;
         op->done      = [](uct_cuda_op_t *self) {
-            auto *transfer = static_cast<uct_cuda_host_transfer_t*>(self->arg);
+            auto *transfer = static_cast<uct_cuda_transfer_t*>(self->arg);
 
-            uct_cuda_host_end(transfer);
+            uct_cuda_transfer_end(transfer);
             delete transfer;
         };
-        copy.is_split = (transfer->way == UCT_CUDA_HOST_BY_ENGINE);
+        copy.is_split = (transfer->way == UCT_CUDA_BY_ENGINE);
         copy.status   = uct_cuda_op_post(&m_queue, op);
         return copy;
     }

@@ -7,9 +7,9 @@
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
 
@@ -66,23 +66,7 @@ int uct_cuda_cma_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer)
 }
 
 
-static ucs_status_t job_test(uct_cuda_op_t *op)
-{
-    return uct_cuda_host_pipeline_test(op->work);
-}
-
-static ucs_status_t job_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
-{
-    uct_cuda_host_pipeline_notify(op->work, func, arg);
-    return UCS_OK;
-}
-
-static void job_release(uct_cuda_op_t *op)
-{
-    uct_cuda_host_pipeline_release(op->work);
-}
-
-static void job_done(uct_cuda_op_t *op)
+static void peer_done(uct_cuda_op_t *op)
 {
     uct_cuda_cma_peer_put(op->arg);
 }
@@ -113,38 +97,37 @@ static ucs_status_t peer_start(uct_cuda_op_t *op, const peer_copy_t *copy)
                                                  &remote, &job);
     if (status == UCS_OK) {
         uct_cuda_cma_peer_hold(peer);
-        op->work    = job;
-        op->test    = job_test;
-        op->notify  = job_notify;
-        op->release = job_release;
-        op->done    = job_done;
-        op->arg     = peer;
+        uct_cuda_op_follow_job(op, job);
+        op->done = peer_done;
+        op->arg  = peer;
     }
 
     return status;
 }
 
-_Static_assert(sizeof(uct_cuda_host_transfer_t) <= UCT_CUDA_OP_STATE_SIZE,
-               "an operation has room for it");
-
 static void own_done(uct_cuda_op_t *op)
 {
-    uct_cuda_host_end(op->arg);
+    uct_cuda_transfer_end(op->arg);
 }
 
 static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *copy)
 {
-    const uct_cuda_host_request_t request = {
-        .host    = (void*)(uintptr_t)copy->remote_addr,
-        .length  = copy->length,
-        .to_gpu  = !copy->is_put,
-        .gpu_end = uct_cuda_end_gpu(copy->device),
-        .gpu     = (CUdeviceptr)copy->local
+    const uct_cuda_end_t gpu      = uct_cuda_end_gpu(copy->device);
+    const uct_cuda_end_t host     = uct_cuda_end_host();
+    const CUdeviceptr local       = (CUdeviceptr)copy->local;
+    uct_cuda_mp_request_t request = {
+        .src_end = copy->is_put ? gpu : host,
+        .dst_end = copy->is_put ? host : gpu,
+        .size    = copy->length
+    };
+    uct_cuda_mp_memory_t memory   = {
+        .src = copy->is_put ? local : copy->remote_addr,
+        .dst = copy->is_put ? copy->remote_addr : local
     };
     ucs_status_t status;
 
     op->arg = op->state;
-    status  = uct_cuda_host_start(NULL, &request, op->arg, op);
+    status  = uct_cuda_transfer_start(NULL, &request, &memory, op->arg, op);
     if (status == UCS_OK) {
         op->done = own_done;
     }

@@ -9,12 +9,11 @@
 #include <uct/cuda/base/host/host_copy.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_settings.h>
-#include <uct/cuda/base/host/host_transfer.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
-#include <uct/cuda/multipath/operation.h>
 
 #include <string.h>
 
@@ -235,62 +234,38 @@ static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
     return iface->engine;
 }
 
-/* From one GPU to another, by the engine or one copy that it is told of */
-static ucs_status_t peer_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
-                               uct_cuda_op_t *op)
+static void transfer_done(uct_cuda_op_t *op)
 {
-    const uct_cuda_mp_request_t request = {
-        .src_end = copy->from,
-        .dst_end = copy->to,
-        .size    = copy->length
+    uct_cuda_transfer_end(op->arg);
+}
+
+/* As uct_cuda_transfer_start() */
+static ucs_status_t transfer_start(uct_cuda_mp_engine_t *engine,
+                                   const copy_t *copy, uct_cuda_op_t *op)
+{
+    uct_cuda_mp_request_t request = {
+        .src_end     = copy->from,
+        .dst_end     = copy->to,
+        .size        = copy->length,
+        .is_mappable = copy->is_plain
     };
-    uct_cuda_mp_memory_t memory         = {
+    uct_cuda_mp_memory_t memory   = {
         .src = (CUdeviceptr)copy->src,
         .dst = (CUdeviceptr)copy->dst
     };
     ucs_status_t status;
 
-    if (copy->is_plain && uct_cuda_mp_wants(engine, copy->length) &&
-        uct_cuda_ctx_has_peer(copy->from_context, memory.dst) &&
-        (uct_cuda_mp_op_start(engine, &request, &memory, op) == UCS_OK)) {
-        return UCS_OK;
+    if (!has_host(copy)) {
+        request.is_mappable = copy->is_plain &&
+                              uct_cuda_mp_wants(engine, copy->length) &&
+                              uct_cuda_ctx_has_peer(copy->from_context,
+                                                    memory.dst);
     }
-
-    status = copy_submit(copy);
-    if (status == UCS_OK) {
-        uct_cuda_mp_op_count(engine, copy->from, copy->to, copy->length, op);
-    }
-
-    return status;
-}
-
-_Static_assert(sizeof(uct_cuda_host_transfer_t) <= UCT_CUDA_OP_STATE_SIZE,
-               "an operation has room for it");
-
-static void host_done(uct_cuda_op_t *op)
-{
-    uct_cuda_host_end(op->arg);
-}
-
-/* As uct_cuda_host_start() */
-static ucs_status_t host_start(uct_cuda_mp_engine_t *engine, const copy_t *copy,
-                               uct_cuda_op_t *op)
-{
-    const bool to_gpu                     = uct_cuda_end_is_gpu(copy->to);
-    const uct_cuda_host_request_t request = {
-        .host      = to_gpu ? (void*)copy->src : copy->dst,
-        .length    = copy->length,
-        .to_gpu    = to_gpu,
-        .gpu_end   = to_gpu ? copy->to : copy->from,
-        .may_split = copy->is_plain,
-        .gpu       = (CUdeviceptr)(to_gpu ? copy->dst : copy->src)
-    };
-    ucs_status_t status;
 
     op->arg = op->state;
-    status  = uct_cuda_host_start(engine, &request, op->arg, op);
+    status  = uct_cuda_transfer_start(engine, &request, &memory, op->arg, op);
     if (status == UCS_OK) {
-        op->done = host_done;
+        op->done = transfer_done;
     }
 
     return status;
@@ -305,13 +280,13 @@ static ucs_status_t copy_start(uct_cuda_op_t *op, void *arg)
     if (has_host(copy)) {
         if ((copy->length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
             uct_cuda_host_is_direct()) {
-            return host_start(find_engine(copy->ep), copy, op);
+            return transfer_start(find_engine(copy->ep), copy, op);
         }
     } else if ((copy->length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
                !uct_cuda_end_equal(copy->from, copy->to)) {
         engine = find_engine(copy->ep);
         if (engine != NULL) {
-            return peer_start(engine, copy, op);
+            return transfer_start(engine, copy, op);
         }
     }
 

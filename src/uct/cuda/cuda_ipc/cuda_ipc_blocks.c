@@ -6,8 +6,8 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
+#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/multipath/operation.h>
 
 #include <stdlib.h>
 
@@ -205,7 +205,7 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     if (group->status != UCS_OK) {
         op->test = group_over;
     } else if (group->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
-        uct_cuda_mp_op_count(iface->engine, from, to, group->bytes, op);
+        uct_cuda_op_count(op, iface->engine, from, to, group->bytes);
     }
 
     status = uct_cuda_op_post(&iface->super.queue, op);
@@ -349,8 +349,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                        stream->context->id,
                                        &group->mappings[group->num_mappings]);
     if (status != UCS_OK) {
-        uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
-                       (unsigned long)handle->base, handle->pid);
+        uct_cuda_ipc_cache_tell_failure(handle);
         if (group->num_blocks == 0) {
             uct_cuda_op_put(group->op);
             group->next_idle   = iface->blocks.idle;

@@ -315,6 +315,12 @@ out:
     return status;
 }
 
+void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle)
+{
+    uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
+                   (unsigned long)handle->base, handle->pid);
+}
+
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
 {
     if (mapping->is_own) {

@@ -49,6 +49,9 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
                                        unsigned long long context_id,
                                        uct_cuda_ipc_mapping_t **mapping_p);
 
+/** Say that a mapping failed, for who has no other way on. */
+void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle);
+
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
 

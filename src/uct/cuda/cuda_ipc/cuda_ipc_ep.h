@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Put and get between a process's own GPU memory and a peer's. */
+/* Endpoints of cuda_ipc. */
 #ifndef UCT_CUDA_IPC_EP_H
 #define UCT_CUDA_IPC_EP_H
 
@@ -32,21 +32,5 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer);
 /** What code on the current context's GPU takes for the endpoint: memory of
  *  that GPU, the endpoint's. */
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h ep, void **device_ep_p);
-
-/**
- * UCT's put and get. In its own process an endpoint copies between the
- * addresses as they are; there, host memory needs no key (there is none).
- *
- * @return UCS_INPROGRESS, UCS_OK (over already), UCS_ERR_NO_RESOURCE;
- *         UCS_ERR_INVALID_PARAM (no valid key, or out of its range),
- *         UCS_ERR_INVALID_ADDR (host memory that is not there).
- */
-ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                       size_t iovcnt, uint64_t remote_addr,
-                                       uct_rkey_t rkey, uct_completion_t *comp);
-
-ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                       size_t iovcnt, uint64_t remote_addr,
-                                       uct_rkey_t rkey, uct_completion_t *comp);
 
 #endif

@@ -9,6 +9,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 
 #include <stdlib.h>
 #include <string.h>

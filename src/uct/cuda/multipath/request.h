@@ -44,7 +44,8 @@ typedef struct {
                                  another process's. The other end is this
                                  process's own. */
     bool           is_mappable; /**< The remote end's memory may be mapped more
-                                     than once. Else it takes one path. */
+                                     than once; the engine asks of no other.
+                                     Else it takes one path. */
     int            host_numa;   /**< Node of host memory, UCT_CUDA_TOPO_NO_NUMA
                                      if unknown. Counts for such memory only. */
 } uct_cuda_mp_request_t;
@@ -61,11 +62,14 @@ typedef struct {
  * two GPUs, 391 against 91 in one piece from a relay (measured on H200). Hence
  * a function, and no pointer, for memory of another process.
  */
-typedef struct {
+typedef struct uct_cuda_mp_memory {
     CUdeviceptr            src; /**< The remote end's does not matter */
     CUdeviceptr            dst;
     uct_cuda_mp_map_func_t map; /**< Of a remote end */
     void                   *map_arg;
+    /** Not for the engine: map a remote end in the context of a copy by one
+     *  path, which is current, and fill src or dst with it; logs errors */
+    ucs_status_t           (*map_one)(struct uct_cuda_mp_memory *memory);
     /** Where in host memory, in bytes and ascending, one registration ends and
      *  another begins: the driver refuses a copy across. */
     unsigned               num_boundaries;

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Put and get between memory of this process and a peer's GPU memory. */
+#ifndef UCT_CUDA_IPC_TRANSFER_H
+#define UCT_CUDA_IPC_TRANSFER_H
+
+#include <uct/abi/abi.h>
+
+
+/**
+ * UCT's put and get. In its own process an endpoint copies between the
+ * addresses as they are; there, host memory needs no key (there is none).
+ *
+ * @return UCS_INPROGRESS, UCS_OK (over already), UCS_ERR_NO_RESOURCE;
+ *         UCS_ERR_INVALID_PARAM (no valid key, or out of its range),
+ *         UCS_ERR_INVALID_ADDR (host memory that is not there).
+ */
+ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp);
+
+ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp);
+
+#endif
