@@ -5,7 +5,8 @@
  * one side or on both; make a context, use and destroy it; let a kernel run
  * that only a message ends, and free memory meanwhile; fill a buffer by a copy
  * inside GPU memory, which the driver does not wait for; send from pieces that
- * are mapped into a larger reservation, one or several at once. Two ranks,
+ * are mapped into a larger reservation, one or several at once; add up what is
+ * on both GPUs, where MPI can ("collectives"). Two ranks,
  * messages of several sizes between all kinds of memory there and back after
  * each; every byte is compared. MPI_Finalize comes behind a reset.
  *
@@ -14,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include "gpu.h"
+#include "on_gpus.h"
 #include "util.h"
 
 #include <mpi.h>
@@ -440,16 +442,76 @@ static void reset_mappings(void)
     reset_check(reset_driver.unreserve(range, 8 * piece), "cuMemAddressFree");
 }
 
+/* Sums whole numbers, exactly */
+static void reset_sum(size_t count, const char *what)
+{
+    const size_t size = count * sizeof(float);
+    float *values     = malloc(size);
+    void *send        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    void *recv        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    size_t i;
+
+    for (i = 0; i < count; ++i) {
+        values[i] = (float)(i % 4099 + (size_t)reset_rank * 7);
+    }
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, send, values, size);
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, recv, RESET_POISON, size);
+    MPI_Allreduce(send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, values, recv, size);
+    for (i = 0; i < count; ++i) {
+        if (values[i] != (float)(2 * (i % 4099) + 7)) {
+            fprintf(stderr, "ucx_mp_reset: WRONG sum, %s, of %zu: at %zu\n",
+                    what, count, i);
+            reset_wrong = 1;
+            break;
+        }
+    }
+
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
+    free(values);
+}
+
+/* What ranks keep of each other's memory and kernels goes with a GPU's context.
+ * Half of the sums at least are the GPUs' own work. */
+static void reset_collectives(void)
+{
+    static const size_t counts[] = {256, 65536, RESET_MAX_SIZE / sizeof(float)};
+    const long before            = ucx_mp_on_gpus();
+    long sums                    = 0;
+    int round;
+    size_t i;
+
+    for (round = 0; round < 2 * RESET_ROUNDS; ++round) {
+        for (i = 0; i < 2 * sizeof(counts) / sizeof(counts[0]); ++i, ++sums) {
+            reset_sum(counts[i / 2], (round == 0) ? "at first" :
+                                     (round & 1)  ? "rank 0 was reset" :
+                                                    "rank 1 was reset");
+        }
+        if (reset_rank == (round & 1)) {
+            reset_gpu(0);
+        }
+    }
+
+    if (ucx_mp_on_gpus() - before < sums / 2) {
+        fprintf(stderr, "ucx_mp_reset: %ld of %ld sums were done on GPUs\n",
+                ucx_mp_on_gpus() - before, sums);
+        reset_wrong = 1;
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void       (*run)(void);
-    } ways[] = {{"reset", reset_resets},
-                {"contexts", reset_contexts},
-                {"kernel", reset_kernel},
-                {"copies", reset_copies},
-                {"mappings", reset_mappings}};
+        int        is_by_name; /* not every MPI can */
+    } ways[] = {{"reset", reset_resets, 0},
+                {"contexts", reset_contexts, 0},
+                {"kernel", reset_kernel, 0},
+                {"copies", reset_copies, 0},
+                {"mappings", reset_mappings, 0},
+                {"collectives", reset_collectives, 1}};
     char why[256];
     int ranks, wrong = 0, ways_run = 0;
     size_t i;
@@ -467,7 +529,8 @@ int main(int argc, char **argv)
     reset_check(reset_driver.get_device(&reset_device), "cuCtxGetDevice");
     reset_messages("at first");
     for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
-        if ((argc < 2) || (strcmp(argv[1], ways[i].name) == 0)) {
+        if ((argc < 2) ? !ways[i].is_by_name :
+                         (strcmp(argv[1], ways[i].name) == 0)) {
             ways[i].run();
             ++ways_run;
         }

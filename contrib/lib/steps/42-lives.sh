@@ -22,6 +22,15 @@ lives_reset() {
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$way"
 }
 
+# lives_collectives: ucx_mp_reset's sums, which GPUs do themselves
+lives_collectives() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^ucx_mp_reset: 1 ways, finalized behind a reset, 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga --collectives y \
+        "$mpirun" -n 2 "$programs/ucx_mp_reset" collectives
+}
+
 for lives_way in n y; do
     for lives_ucx in distribution cu12; do
         step "lives-reset-$lives_ucx-$lives_way" quick 90 \
@@ -32,6 +41,8 @@ for lives_way in n y; do
          "lives_reset contexts $lives_way cu12" \
          "contexts are made, used and destroyed between messages"
 done
+step lives-collectives quick 90 lives_collectives \
+     "devices are reset between all-reduces of GPU memory"
 step lives-kernel quick 60 "lives_reset kernel auto cu12 hgx-h200" \
      "host memory is freed while a kernel runs that a message ends"
 step lives-copies quick 60 "lives_reset copies n cu12" \
