@@ -351,8 +351,9 @@ static void load_model(void)
              strchr(opts.model, '/') ? "" : ".txt");
     file = fopen(path, "r");
     if (file == NULL) {
-        fail("--model: %s: %s (examples/gradients/models writes such files)",
-             path, strerror(errno));
+        fail("--model: there is no model '%s': %s: %s (resnet50, vgg16, "
+             "densenet201, resnet152, or a file that examples/gradients/models "
+             "wrote)", opts.model, path, strerror(errno));
     }
     while (fgets(line, sizeof(line), file) != NULL) {
         ++number;

@@ -49,7 +49,53 @@ jacobi_page() {
     return $rc
 }
 
+# refuses TEXT COMMAND...: it ends by itself, not with 0, and says why
+refuses() {
+    local text=$1 out rc=0
+    out=$(timeout 30 "${@:2}" 2>&1) || rc=$?
+    if [ $rc -eq 0 ] || [ $rc -ge 124 ] || ! grep -q -- "$text" <<< "$out"; then
+        say "${*:2}: ended with $rc, did not say '$text'"
+        tail -n 20 <<< "$out"
+        return 1
+    fi
+}
+
+# Bad input of every example ends in a sentence. Without --emulate there is no
+# GPU, unless the machine has one.
+examples_refuse() {
+    local examples=$ucx_mp_build/main/examples rc=0 none
+    local run=("$mpi_run" --quiet --emulate beluga mpirun -n)
+    have mpirun || { skip "no mpirun"; return; }
+    none=$(mktemp -d)
+    echo 'raise ImportError("none here")' > "$none/mpi4py.py"
+
+    refuses '--domain: 33x4096 does not divide by 4x1 ranks' "${run[@]}" 4 \
+        "$examples/jacobi/jacobi" --domain 33x4096 || rc=1
+    refuses '--row-size: 1001 bytes are no multiple' "${run[@]}" 4 \
+        "$examples/jacobi/jacobi" --row-size 1001 || rc=1
+    refuses 'one rank has no neighbour' "${run[@]}" 1 \
+        "$examples/jacobi/jacobi" --row-size 64K || rc=1
+    refuses 'one rank has nothing to add up' "${run[@]}" 1 \
+        "$examples/gradients/gradients" || rc=1
+    refuses "there is no model 'alexnet'" "${run[@]}" 2 \
+        "$examples/gradients/gradients" --model alexnet || rc=1
+    refuses "there is no node 'nowhere'" \
+        "$ucx_mp_top/examples/jacobi/figure" --node nowhere || rc=1
+    refuses "there is no node 'nowhere'" \
+        "$ucx_mp_top/examples/gradients/figure" --node nowhere || rc=1
+    refuses 'mpi4py is wanted' env PYTHONPATH="$none" \
+        python3 "$ucx_mp_top/examples/train/train" || rc=1
+    if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
+        refuses 'no CUDA driver' mpirun -n 2 "$examples/jacobi/jacobi" || rc=1
+        refuses 'no GPU' mpirun -n 2 "$examples/gradients/gradients" || rc=1
+    fi
+    rm -rf "$none"
+    return $rc
+}
+
 step jacobi quick 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
 step jacobi-page quick 20 jacobi_page \
      "docs/results/jacobi.md is made of jacobi.json"
+step examples-refuse full 60 examples_refuse \
+     "bad input of the examples ends in a sentence"
