@@ -18,5 +18,19 @@ gradients_all() {
         gradients_run cedar --way mpi --fusion 1G
 }
 
+# The page that is kept is what its figures' file makes
+gradients_page() {
+    local results=$ucx_mp_top/docs/results page rc=0
+    [ -f "$results/gradients.json" ] || { skip "no figures yet"; return; }
+    page=$(mktemp)
+    "$ucx_mp_top/examples/gradients/figure" --only-page \
+        --json "$results/gradients.json" --page "$page" &&
+        diff "$results/gradients.md" "$page" || rc=1
+    rm -f "$page"
+    return $rc
+}
+
 step gradients full 60 gradients_all \
      "ResNet50's gradients, a 64th of each, on mist and cedar"
+step gradients-page quick 20 gradients_page \
+     "docs/results/gradients.md is made of gradients.json"
