@@ -48,7 +48,7 @@ compare_small() {
 compare_host() {
     # between page-locked host memory and a GPU's: one PCIe link as with stock's
     # module, 55 GB/s, and with the other GPUs' links most of what the host's
-    # memory gives, 177 and 143
+    # memory gives, 158 and 132
     compare hgx-h200 bw4-pd,bw4-dp stock,single,ours 16M:16M \
             'bw4-pd/single:stock/16M>=0.98' 'bw4-dp/single:stock/16M>=0.98' \
             'bw4-pd/ours:single/16M>=2.75' 'bw4-dp/ours:single/16M>=2.3'

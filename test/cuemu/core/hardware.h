@@ -67,7 +67,7 @@ typedef struct {
 
 extern const cuemu_call_model_t cuemu_call_models[CUEMU_CALL_LAST];
 
-/* The parts of cuemu_cost_t that are no calls. */
-void cuemu_cost_defaults(cuemu_cost_t *cost);
+/* What calls cost on a node whose GPUs are of compute capability `sm`. */
+void cuemu_cost_defaults(cuemu_cost_t *cost, int sm);
 
 #endif

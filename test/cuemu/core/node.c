@@ -801,11 +801,12 @@ cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
 
     memset(node_p, 0, sizeof(*node_p));
     cuemu_build_init(b, xml, node_p);
-    cuemu_cost_defaults(&node_p->cost);
     status = cuemu_build_gpus(b);
     if (status != CUEMU_OK) {
         goto out;
     }
+
+    cuemu_cost_defaults(&node_p->cost, node_p->gpus[0].sm);
 
     cuemu_build_pci(b);
     cuemu_build_host(b);

@@ -46,13 +46,13 @@ TEST(core_node, beluga_host_path_is_shared_by_both_directions)
     cuemu_op_id_t a_up   = s.copy(0, host, 1 << 28);
     cuemu_op_id_t a_down = s.copy(host, 1, 1 << 28);
     cuemu_sim_advance(s.sim, 1);
-    EXPECT_DOUBLE_EQ(12.5e9, cuemu_sim_op_rate(s.sim, a_up));
-    EXPECT_DOUBLE_EQ(12.5e9, cuemu_sim_op_rate(s.sim, a_down));
+    EXPECT_DOUBLE_EQ(9.5e9, cuemu_sim_op_rate(s.sim, a_up));
+    EXPECT_DOUBLE_EQ(9.5e9, cuemu_sim_op_rate(s.sim, a_down));
     s.copy(1, host, 1 << 28, {}, 1);
     s.copy(host, 0, 1 << 28, {}, 1);
     cuemu_sim_advance(s.sim, 2);
-    EXPECT_DOUBLE_EQ(6.25e9, cuemu_sim_op_rate(s.sim, a_up));
-    EXPECT_DOUBLE_EQ(6.25e9, cuemu_sim_op_rate(s.sim, a_down));
+    EXPECT_DOUBLE_EQ(4.75e9, cuemu_sim_op_rate(s.sim, a_up));
+    EXPECT_DOUBLE_EQ(4.75e9, cuemu_sim_op_rate(s.sim, a_down));
 }
 
 TEST(core_node, narval_is_a_mesh_of_four_links)

@@ -124,12 +124,14 @@ TEST(core_sim, h200_relay_leaves_through_the_same_port)
     EXPECT_GE((double)s.end(relay), 256 * MIB / 397e9 * 1e12);
 }
 
-/* All four GPUs from the host at once: 161 to 193 GB/s; to it 133 to 153 */
+/* Four links of GPUs to and from host memory: of three machines one gave 161 to
+   193 and 133 to 153 GB/s, one 135 to 150 and 105 to 123; between them the
+   third, 158 and 131.5 by hand, within 2 % */
 TEST(core_sim, h200_host_memory_limits_four_gpus)
 {
     core_node node("hgx-h200");
-    const double low[]  = {161, 133};
-    const double high[] = {193, 153};
+    const double low[]  = {155, 129};
+    const double high[] = {161, 134};
 
     for (int up = 0; up < 2; ++up) {
         core_sim s(*node);
