@@ -2,10 +2,11 @@
 """What the links of a node allow: rates of paths, and of a pipeline over them.
 
 Reads the node's description (NCCL topology XML, see test/cuemu/nodes) by
-itself and shares neither code nor constants with the emulator or the planner,
-so that a mistake in one of them shows. All rates are GB/s (10^9 bytes/s) of
-bytes alone: no call, no event and no start of a copy costs anything here, so
-nothing that a node does can be faster.
+itself, without what it sets for the emulator (<cuemu>), and takes rates from
+specifications alone: it shares neither code nor figures with the emulator or the
+planner, so that a mistake in one of them shows. All rates are GB/s (10^9
+bytes/s) of bytes alone: no call, no event, no start of a copy and no packet's
+head costs anything here, so nothing that a node does can be faster.
 
 How the bound of a transfer comes about:
 
@@ -21,30 +22,46 @@ How the bound of a transfer comes about:
    cut so that all paths end together, whatever the plan's shares are.)
 """
 
-import fnmatch
 import os
 import xml.etree.ElementTree
 
-# GB/s of one NVLink, one way, as a copy gets it, by compute capability.
-# 70: V100's NVLink 2 has 25 GB/s; Temucin et al. (Figure 3) see 72 GB/s over
-# three. 80: A100's NVLink 3 has 25 GB/s, of which 93 % by analogy. 90: 397 GB/s
-# over 18 links, measured on H200. 60: P100's NVLink 1 has 20 GB/s, 90 % of it.
-NVLINK = {60: 18.0, 70: 24.0, 80: 23.25, 90: 22.056, 100: 44.11}
+# GB/s of one NVLink, one way, by compute capability, as NVIDIA's data sheets have
+# it: P100 160 GB/s both ways over four links, V100 300 over six, A100 600 over
+# twelve, H100 and H200 900 over eighteen, B200 1800 over eighteen.
+NVLINK = {60: 20.0, 70: 25.0, 80: 25.0, 90: 25.0, 100: 50.0}
 
-# GB/s of one PCIe lane by GT/s, as a copy gets it: 12.5 GB/s over 16 lanes of
-# PCIe 3 (Pearson et al., Comm|Scope, 4029GP), twice that for PCIe 4, 55 GB/s
-# for PCIe 5 (measured on H200).
-PCIE_LANE = {2.5: 0.195, 5.0: 0.39, 8.0: 12.5 / 16, 16.0: 25.0 / 16,
-             32.0: 55.0 / 16, 64.0: 110.0 / 16}
+# GB/s of one PCIe lane by GT/s, one way, after its line code: 8b/10b, from
+# generation 3 on 128b/130b, 242 of 256 bytes in generation 6 (PCI-SIG).
+PCIE_LANE = {2.5: 0.25, 5.0: 0.5, 8.0: 8 / 8 * 128 / 130,
+             16.0: 16 / 8 * 128 / 130, 32.0: 32 / 8 * 128 / 130,
+             64.0: 64 / 8 * 242 / 256}
 
-# GB/s by the CPU's architecture: what devices can read and write of one
-# socket's memory, and the way between sockets (AC922's X-bus: 41, Comm|Scope).
-HOST = {'ppc64': (120.0, 120.0, 41.0), 'x86_64': (100.0, 80.0, 20.0)}
-HOST_OTHER = (60.0, 60.0, 20.0)
+# (GB/s of one socket's memory, GB/s one way between two sockets) by processor:
+# architecture, family, model.
+# Xeon Scalable of 2017 and 2019: six channels of DDR4-2666 or -2933, here the
+# faster; three UPI links of 10.4 GT/s, 20.8 GB/s each. EPYC 7003: eight of
+# DDR4-3200; four links of 16 lanes at 18 GT/s. Xeon Scalable of 2023: eight of
+# DDR5-5600; four UPI links of 20 GT/s, 40 GB/s each. Xeon E5 v4: four of
+# DDR4-2400; two QPI links of 9.6 GT/s, 19.2 GB/s each. POWER9: eight of
+# DDR4-2666; an X-bus of 64 GB/s.
+HOST = {('x86_64', 6, 85): (140.8, 62.4), ('x86_64', 175, 1): (204.8, 144.0),
+        ('x86_64', 6, 207): (358.4, 160.0), ('x86_64', 6, 79): (76.8, 38.4),
+        ('ppc64', None, None): (170.6, 64.0)}
+HOST_OTHER = (358.4, 160.0)
+
+
+def host_of(cpu):
+    arch = cpu.get('arch') or ''
+    for (known, family, model), figures in HOST.items():
+        if arch.startswith(known) and family in (None, int(
+                cpu.get('familyid') or 0)) and model in (None, int(
+                    cpu.get('modelid') or 0)):
+            return figures
+    return HOST_OTHER
 
 
 class Node:
-    """A node's links and ways, by the names that its <cuemu> elements use."""
+    """A node's links and ways, called as the emulator calls them."""
 
     def __init__(self, path):
         root = xml.etree.ElementTree.parse(path).getroot()
@@ -56,10 +73,12 @@ class Node:
         self.from_cpu = {}
         for cpu in root.iter('cpu'):
             numa = int(cpu.get('numaid', '0'))
-            read, write, socket = HOST.get(cpu.get('arch'), HOST_OTHER)
-            self.capacity['dram.%d.rd' % numa] = read
-            self.capacity['dram.%d.wr' % numa] = write
-            self.socket = socket
+            memory, self.socket = host_of(cpu)
+            # one limit for what is read and what is written
+            both = {'dram.%d.rd' % numa, 'dram.%d.wr' % numa}
+            self.capacity.update(dict.fromkeys(both, memory))
+            self.capacity['dram.%d' % numa] = memory
+            self.shared.append(('dram.%d' % numa, both))
             self._pci(cpu, numa, [], [])
         by_bus = {gpu['bus']: dev for dev, gpu in self.gpus.items()}
         for dev, gpu in self.gpus.items():
@@ -84,7 +103,6 @@ class Node:
         for one in numas:
             for other in numas - {one}:
                 self._add('socket.%d>%d' % (one, other), self.socket)
-        self._settings(root)
 
     def _add(self, name, gbps):
         self.capacity[name] = self.capacity.get(name, 0) + gbps
@@ -92,7 +110,8 @@ class Node:
     def _pci(self, element, numa, up, down):
         for pci in element.findall('pci'):
             words = pci.get('link_speed', '').split()
-            lane = PCIE_LANE.get(float(words[0]) if words else 8.0, 12.5 / 16)
+            lane = PCIE_LANE.get(float(words[0]) if words else 8.0,
+                                 PCIE_LANE[8.0])
             rate = lane * int(pci.get('link_width') or 16)
             gpu = pci.find('gpu')
             name = 'bridge.%s' % pci.get('busid') if gpu is None else \
@@ -107,19 +126,6 @@ class Node:
                                   'element': gpu}
                 self.to_cpu[dev], self.from_cpu[dev] = ups, downs
             self._pci(pci, numa, ups, downs)
-
-    def _settings(self, root):
-        for item in root.iter('cuemu'):
-            if item.get('set') == 'link':
-                for name in self.capacity:
-                    if fnmatch.fnmatch(name, item.get('name')):
-                        self.capacity[name] = float(item.get('gbps'))
-            elif item.get('set') == 'shared':
-                members = {name for name in self.capacity
-                           for pattern in item.get('members').split()
-                           if fnmatch.fnmatch(name, pattern)}
-                self.shared.append((item.get('name'), members))
-                self.capacity[item.get('name')] = float(item.get('gbps'))
 
     def _with_shared(self, links):
         return links + [name for name, members in self.shared
@@ -195,11 +201,6 @@ def pipeline_seconds(chunks, rates):
             ends[hop] = max(before, ends[hop]) + chunk / (rate * 1e9)
             before = ends[hop]
     return ends[-1]
-
-
-def single(node, src, dst):
-    """GB/s of the direct link."""
-    return node.solo(node.gpu_to_gpu(src, dst))
 
 
 def bound(node, plan, window=1, both_ways=False, src=0, dst=1):

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a plan is worth by where its figures come from, and what the headline
+figures hang on: pages of test/omb/played, from its files alone.
+
+usage: plans_page.py PLANS.json SENSITIVITY.json PAGE.md
+"""
+
+import json
+import os
+import statistics
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HERE)
+import bound
+
+NODES = os.path.join(os.path.dirname(HERE), 'cuemu', 'nodes')
+# What the papers say of a put of any size (papers.json), which the aims are of
+PAPERS = {'beluga': 2.85, 'narval': 2.75, 'mist': 1.84, 'cedar': 1.23}
+HEADLINE = 256 << 20
+PATHS_TEXT = {
+    ('beluga', 'papers'): 'three GPU paths and the host',
+    ('narval', 'papers'): 'three GPU paths and the host',
+    ('mist', 'papers'): 'the direct path and the host',
+    ('cedar', 'papers'): 'the direct path and the host'}
+TEXT = {'model': "the model alone, its built-in constants (H200's)",
+        'calibrated': 'the model alone, constants by `--calibrate` there',
+        'other': 'a table found on another node of the kind (median of seeds, '
+                 'least to most)',
+        'own': "the node's own table",
+        'naive': 'naive: shares by data sheets, 16 chunks',
+        'equal': 'equal parts on all of them, 16 chunks',
+        'equal, no host': 'equal parts, GPU paths only, 16 chunks'}
+
+
+def load(path):
+    with open(path, encoding='utf-8') as file:
+        return json.load(file)
+
+
+def speedups(rows, node, paths, variant, size):
+    return [row['single'] / row['seconds'] for row in rows
+            if (row['node'], row['paths'], row['variant'], row['size']) ==
+            (node, paths, variant, size)]
+
+
+def cell(values):
+    text = '%.2fx' % statistics.median(values)
+    if len(values) > 1:
+        text += ' (%.2f to %.2f)' % (min(values), max(values))
+    return text
+
+
+def ways(rows, node, paths):
+    """Paths of the node's own plan of the headline's size."""
+    plan = next(row['plan'] for row in rows if (
+        row['node'], row['paths'], row['variant'], row['size']) ==
+        (node, paths, 'own', HEADLINE))
+    return plan
+
+
+def bounds(rows, node, paths, size):
+    """Times one link that the links allow, by their specifications: the plain
+    sum of the paths' rates, of those that the plans of that size use."""
+    described = bound.Node(os.path.join(NODES, node + '.xml'))
+    used = set()
+    for row in rows:
+        if (row['node'], row['paths'], row['size']) == (node, paths, size):
+            used |= {part.split(':')[0] for part in row['plan'].split(',')}
+    relays = sorted(other for other in described.gpus if other > 1)
+    names = [name if not name.startswith('relay') else
+             'gpu%d' % relays[int(name[5:]) - 1] for name in sorted(used)]
+    _, total = bound.bound(described, [(name, 1 << 26, 1 << 22)
+                                       for name in names])
+    return total, total / described.solo(described.gpu_to_gpu(0, 1))
+
+
+def table(heads, lines):
+    return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
+        ['| ' + ' | '.join(line) + ' |' for line in lines] + ['']
+
+
+def size_text(size):
+    return '%d MiB' % (size >> 20)
+
+
+def summary(rows):
+    lines = []
+    for node, paper in PAPERS.items():
+        line = [node, '%.2fx' % paper]
+        for variant in ('model', 'calibrated', 'other', 'own', 'naive',
+                        'equal, no host'):
+            values = speedups(rows, node, 'papers', variant, HEADLINE)
+            line.append(cell(values) if values else '-')
+        line.append('%.2fx' % bounds(rows, node, 'papers', HEADLINE)[1])
+        values = speedups(rows, node, 'papers', 'calibrated', HEADLINE)
+        line.append('yes' if statistics.median(values) >= paper else '**no**')
+        lines.append(line)
+    return table(['node', 'the paper', 'model, built-in', 'model, calibrated',
+                  "another node's table", 'own table', 'naive',
+                  'equal, no host', 'links', 'paper reached, calibrated'],
+                 lines)
+
+
+def plans(data):
+    rows = [row for group in data['rows'] for row in group]
+    sizes = sorted({row['size'] for row in rows})
+    out = ['## What a plan is worth by where its figures come from', '',
+           '*Modelled, no processes*: the plan of one put from GPU 0 to GPU 1, '
+           'played on the timing core of the emulated node (`ucx_mp_plan_time`'
+           '), whose clock is its own: the same figures every time. `%s`, '
+           'revision %s, %s. Times are against one plain copy there.' % (
+               data['about']['command'], data['about']['revision'],
+               data['about']['date']), '',
+           'No table of a node stood in a calibrated row: constants alone, by '
+           'the probe that any user can run. "Another node of the kind" is the '
+           'same node with each constant of the emulator (links, copies, calls) '
+           'off by up to 10 %, by a seed; the table was searched there and '
+           'played here. The links\' bound is by data sheets alone '
+           '(`test/omb/bound.py`): no packet heads, no calls. A naive split '
+           'takes its shares from the same data sheets.', '',
+           '256 MiB, over the papers\' paths:', '']
+    out += summary(rows)
+    for node, paths in dict.fromkeys((row['node'], row['paths'])
+                                     for row in rows):
+        out += ['**%s**, %s' % (node, PATHS_TEXT.get(
+            (node, paths), 'all paths, as the module comes')), '']
+        lines = []
+        for variant, text in TEXT.items():
+            values = [speedups(rows, node, paths, variant, size)
+                      for size in sizes]
+            if all(values):
+                lines.append([text] + [cell(item) for item in values])
+        lines.append(['the links\' bound'] + ['%.2fx' % bounds(
+            rows, node, paths, size)[1] for size in sizes])
+        out += table(['plan by'] + [size_text(size) for size in sizes], lines)
+    return out
+
+
+# ------------------------------------------------------------------ sensitivity
+
+def plot(rows, path):
+    try:
+        import matplotlib
+    except ImportError:
+        print('(no matplotlib, so no plot)', file=sys.stderr)
+        return False
+    matplotlib.use('Agg')
+    matplotlib.rcParams['svg.hashsalt'] = 'ucx-mp'
+    matplotlib.rcParams['svg.fonttype'] = 'none'
+    from matplotlib import pyplot
+
+    nodes = list(dict.fromkeys(row['node'] for row in rows))
+    figure, axes = pyplot.subplots(1, len(nodes), squeeze=False,
+                                   figsize=(3.4 * len(nodes), 3.6))
+    for axis, node in zip(axes[0], nodes):
+        own = [row for row in rows if row['node'] == node]
+        base = next(row for row in own if row['constant'] is None)
+        names = list(dict.fromkeys(row['constant'] for row in own
+                                   if row['constant']))
+        for place, name in enumerate(reversed(names)):
+            for variant, color, off in (('new', 'C0', 0.17), ('old', 'C1',
+                                                              -0.17)):
+                values = [row[variant]['speedup'] for row in own
+                          if row['constant'] == name]
+                axis.plot([min(values + [base[variant]['speedup']]),
+                           max(values + [base[variant]['speedup']])],
+                          [place + off] * 2, color=color, lw=5,
+                          solid_capstyle='butt',
+                          label={'new': 'calibrated again', 'old':
+                                 'calibrated before'}[variant]
+                          if place == 0 else None)
+        axis.axvline(base['new']['speedup'], color='k', lw=0.8)
+        axis.axvline(PAPERS[node], color='k', lw=0.8, ls=':')
+        axis.set_yticks(range(len(names)))
+        axis.set_yticklabels(list(reversed(names)), fontsize=6)
+        axis.tick_params(axis='x', labelsize=7)
+        axis.set_title('%s (dotted: the paper)' % node, fontsize=8)
+        axis.set_xlabel('times stock, 256 MiB', fontsize=7)
+        axis.grid(axis='x', alpha=0.3)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=7, ncol=2, loc='lower center')
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(path, metadata={'Date': None})
+    pyplot.close(figure)
+    return True
+
+
+def sensitivity(data, page):
+    rows = [row for group in data['rows'] for row in group]
+    out = ['## What the figures hang on', '',
+           '*Modelled, no processes*, as above: a put of 256 MiB over the '
+           'papers\' paths while one constant of the emulator at a time is 20 % '
+           'smaller or larger, planned by the model with constants that '
+           '`--calibrate` found on that turned node ("again"), or before it was '
+           'turned ("before"). `%s`, revision %s, %s.' % (
+               data['about']['command'], data['about']['revision'],
+               data['about']['date']), '']
+    name = os.path.splitext(os.path.basename(page))[0] + '-sensitivity.svg'
+    if plot(rows, os.path.join(os.path.dirname(page) or '.', name)):
+        out += ['![times stock while one constant is turned](%s)' % name, '']
+    lines = []
+    for node in dict.fromkeys(row['node'] for row in rows):
+        own = [row for row in rows if row['node'] == node]
+        base = next(row for row in own if row['constant'] is None)
+        lines.append([node, 'none'] + ['%.2fx' % base['new']['speedup'], '',
+                                       '', ''])
+        for constant in dict.fromkeys(row['constant'] for row in own
+                                      if row['constant']):
+            values = {row['sign']: row for row in own
+                      if row['constant'] == constant}
+            lines.append(['', constant] + ['%.2fx' % values[sign][variant][
+                'speedup'] for variant in ('new', 'old') for sign in (-1, 1)])
+    out += table(['node', 'constant', '-20 %, again', '+20 %, again',
+                  '-20 %, before', '+20 %, before'], lines)
+    worst = {}
+    for row in rows:
+        worst.setdefault(row['node'], []).append(row['new']['speedup'])
+    out += ['The least of each node, calibrated again: %s.' % ', '.join(
+        '%s %.2fx (paper %.2f)' % (node, min(values), PAPERS[node])
+        for node, values in worst.items()), '']
+    return out
+
+
+def parts(plans_path, sensitivity_path, page):
+    """Lines for a page at that place."""
+    out = []
+    if os.path.exists(plans_path):
+        out += plans(load(plans_path))
+    if os.path.exists(sensitivity_path):
+        out += sensitivity(load(sensitivity_path), page)
+    return out
+
+
+if __name__ == '__main__':
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    with open(sys.argv[3], 'w', encoding='utf-8') as out_file:
+        out_file.write('\n'.join(parts(*sys.argv[1:])).rstrip() + '\n')
