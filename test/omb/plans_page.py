@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What a plan is worth by where its figures come from, and what the headline
 figures hang on: pages of test/omb/played, from its files alone.
@@ -52,14 +53,6 @@ def cell(values):
     return text
 
 
-def ways(rows, node, paths):
-    """Paths of the node's own plan of the headline's size."""
-    plan = next(row['plan'] for row in rows if (
-        row['node'], row['paths'], row['variant'], row['size']) ==
-        (node, paths, 'own', HEADLINE))
-    return plan
-
-
 def bounds(rows, node, paths, size):
     """Times one link that the links allow, by their specifications: the plain
     sum of the paths' rates, of those that the plans of that size use."""
@@ -88,6 +81,8 @@ def size_text(size):
 def summary(rows):
     lines = []
     for node, paper in PAPERS.items():
+        if not any(row['node'] == node for row in rows):
+            continue
         line = [node, '%.2fx' % paper]
         for variant in ('model', 'calibrated', 'other', 'own', 'naive',
                         'equal, no host'):
@@ -95,7 +90,8 @@ def summary(rows):
             line.append(cell(values) if values else '-')
         line.append('%.2fx' % bounds(rows, node, 'papers', HEADLINE)[1])
         values = speedups(rows, node, 'papers', 'calibrated', HEADLINE)
-        line.append('yes' if statistics.median(values) >= paper else '**no**')
+        line.append('yes' if values and statistics.median(values) >= paper
+                    else '**no**')
         lines.append(line)
     return table(['node', 'the paper', 'model, built-in', 'model, calibrated',
                   "another node's table", 'own table', 'naive',
@@ -141,65 +137,68 @@ def plans(data):
 # ------------------------------------------------------------------ sensitivity
 
 def plot(rows, path):
-    try:
-        import matplotlib
-    except ImportError:
-        print('(no matplotlib, so no plot)', file=sys.stderr)
-        return False
-    matplotlib.use('Agg')
-    matplotlib.rcParams['svg.hashsalt'] = 'ucx-mp'
-    matplotlib.rcParams['svg.fonttype'] = 'none'
-    from matplotlib import pyplot
-
-    nodes = list(dict.fromkeys(row['node'] for row in rows))
-    figure, axes = pyplot.subplots(1, len(nodes), squeeze=False,
-                                   figsize=(3.4 * len(nodes), 3.6))
-    for axis, node in zip(axes[0], nodes):
+    """Bars from the least to the most that a constant's turn makes of a node's
+    figure, a node below the other; an SVG as text, the same everywhere."""
+    left, width, step = 190, 420, 15
+    out, top = [], 20
+    for node in dict.fromkeys(row['node'] for row in rows):
         own = [row for row in rows if row['node'] == node]
         base = next(row for row in own if row['constant'] is None)
         names = list(dict.fromkeys(row['constant'] for row in own
                                    if row['constant']))
-        for place, name in enumerate(reversed(names)):
-            for variant, color, off in (('new', 'C0', 0.17), ('old', 'C1',
-                                                              -0.17)):
-                values = [row[variant]['speedup'] for row in own
-                          if row['constant'] == name]
-                axis.plot([min(values + [base[variant]['speedup']]),
-                           max(values + [base[variant]['speedup']])],
-                          [place + off] * 2, color=color, lw=5,
-                          solid_capstyle='butt',
-                          label={'new': 'calibrated again', 'old':
-                                 'calibrated before'}[variant]
-                          if place == 0 else None)
-        axis.axvline(base['new']['speedup'], color='k', lw=0.8)
-        axis.axvline(PAPERS[node], color='k', lw=0.8, ls=':')
-        axis.set_yticks(range(len(names)))
-        axis.set_yticklabels(list(reversed(names)), fontsize=6)
-        axis.tick_params(axis='x', labelsize=7)
-        axis.set_title('%s (dotted: the paper)' % node, fontsize=8)
-        axis.set_xlabel('times stock, 256 MiB', fontsize=7)
-        axis.grid(axis='x', alpha=0.3)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=7, ncol=2, loc='lower center')
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(path, metadata={'Date': None})
-    pyplot.close(figure)
-    return True
+        values = [row[variant]['speedup'] for row in own
+                  for variant in ('new', 'old')] + [PAPERS[node]]
+        low, high = min(values) - 0.02, max(values) + 0.02
+
+        def place(value, low=low, high=high):
+            return left + width * (value - low) / (high - low)
+
+        out.append('<text x="%d" y="%d" font-weight="bold">%s: %.2fx; dashed: '
+                   'the paper, %.2fx</text>' % (10, top, node, base['new'][
+                       'speedup'], PAPERS[node]))
+        for index, name in enumerate(names):
+            y = top + 12 + index * step
+            out.append('<text x="%d" y="%d" text-anchor="end">%s</text>' % (
+                left - 8, y + 9, name))
+            for variant, color, off in (('new', '#1f77b4', 0),
+                                        ('old', '#ff7f0e', 6)):
+                ends = [row[variant]['speedup'] for row in own
+                        if row['constant'] == name] + [
+                            base[variant]['speedup']]
+                out.append('<rect x="%.1f" y="%d" width="%.1f" height="5" '
+                           'fill="%s"/>' % (place(min(ends)), y + off, max(
+                               place(max(ends)) - place(min(ends)), 1), color))
+        bottom = top + 12 + len(names) * step
+        for value, dash in ((base['new']['speedup'], ''),
+                            (PAPERS[node], ' stroke-dasharray="3 3"')):
+            out.append('<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" '
+                       'stroke="black"%s/>' % (place(value), place(value),
+                                               top + 8, bottom, dash))
+        for value in (low + 0.02, high - 0.02):
+            out.append('<text x="%.1f" y="%d" text-anchor="middle">%.2f</text>'
+                       % (place(value), bottom + 11, value))
+        top = bottom + 36
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('<svg xmlns="http://www.w3.org/2000/svg" width="640" '
+                   'height="%d" font-family="sans-serif" font-size="10">\n'
+                   '<rect width="640" height="%d" fill="white"/>\n%s\n</svg>\n'
+                   % (top, top, '\n'.join(out)))
 
 
 def sensitivity(data, page):
     rows = [row for group in data['rows'] for row in group]
     out = ['## What the figures hang on', '',
            '*Modelled, no processes*, as above: a put of 256 MiB over the '
-           'papers\' paths while one constant of the emulator at a time is 20 % '
+           'papers\' paths while one constant of the emulator at a time is 20 %% '
            'smaller or larger, planned by the model with constants that '
            '`--calibrate` found on that turned node ("again"), or before it was '
            'turned ("before"). `%s`, revision %s, %s.' % (
                data['about']['command'], data['about']['revision'],
                data['about']['date']), '']
     name = os.path.splitext(os.path.basename(page))[0] + '-sensitivity.svg'
-    if plot(rows, os.path.join(os.path.dirname(page) or '.', name)):
-        out += ['![times stock while one constant is turned](%s)' % name, '']
+    plot(rows, os.path.join(os.path.dirname(page) or '.', name))
+    out += ['![times stock while one constant is turned; blue: calibrated '
+            'again, orange: before](%s)' % name, '']
     lines = []
     for node in dict.fromkeys(row['node'] for row in rows):
         own = [row for row in rows if row['node'] == node]
@@ -224,8 +223,11 @@ def sensitivity(data, page):
 
 
 def parts(plans_path, sensitivity_path, page):
-    """Lines for a page at that place."""
-    out = []
+    """Lines of the page."""
+    out = ['# The papers\' nodes, planned without a table found there', '',
+           'Made from the files beside it by `test/omb/plans_page.py`; do not '
+           'edit it. What is executed there, with processes and MPI: '
+           '[papers.md](papers.md).', '']
     if os.path.exists(plans_path):
         out += plans(load(plans_path))
     if os.path.exists(sensitivity_path):

@@ -19,6 +19,15 @@ pages() {
         "$top"/docs/results/collectives-2-{9add729,cdde6dd,537939a}.json \
         "$top"/docs/results/collectives-4-{9add729,cdde6dd,537939a}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
+    if [ -e "$top/docs/results/papers-plans.json" ]; then
+        python3 "$top/test/omb/plans_page.py" \
+            "$top"/docs/results/{papers-plans,sensitivity}.json \
+            "$dir/papers-plans.md" >/dev/null 2>&1 || return
+    fi
+    if [ -e "$top/docs/results/osu.json" ]; then
+        "$top/test/omb/osu_beside" --from "$top/docs/results/osu.json" \
+            --page "$dir/osu.md" >/dev/null || [ $? = 1 ] || return
+    fi
     for page in "$dir"/*; do
         cmp "$page" "$top/docs/results/${page##*/}" || return
     done
