@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Time of an all-reduce of GPU buffers until the host knows that it is done,
- * of several ways in turns within one group of processes:
+ * Time of an all-reduce, or of another collective, of GPU buffers until the
+ * host knows that it is done, of several ways in turns within one group of
+ * processes:
  *
  *     mpi     MPI_Allreduce of the GPU buffers: with our library in front
  *     nccl    ncclAllReduce on a stream, then cuStreamSynchronize
  *     staged  cuMemcpyDtoH, MPI_Allreduce of page-locked host memory (in
  *             place, whatever the GPU's buffers are), cuMemcpyHtoD
+ *
+ * Sizes are NCCL's tests': of what a rank has in an all-reduce, of the blocks
+ * of all ranks together where a call deals with blocks. Roots are rank 0.
  *
  * Ways that share a group of processes share its UCX and what stands in front
  * of the MPI, too: the MPI as it comes wants a group of its own.
@@ -51,6 +55,20 @@ enum { WAY_MPI, WAY_NCCL, WAY_STAGED, WAY_LAST };
 enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_LAST };
 enum { PLACE_IN, PLACE_OUT, PLACE_LAST };
 
+/* With the names of MPI's calls */
+enum {
+    CALL_ALLREDUCE,
+    CALL_REDUCE,
+    CALL_BCAST,
+    CALL_REDUCE_SCATTER,
+    CALL_ALLGATHER,
+    CALL_ALLTOALL
+};
+
+static const char *const allred_calls_names[] = {
+    "allreduce", "reduce", "bcast", "reduce_scatter", "allgather", "alltoall",
+    NULL
+};
 static const char *const allred_ways[]   = {"mpi", "nccl", "staged", NULL};
 static const char *const allred_types[]  = {"float", "double", NULL};
 static const char *const allred_places[] = {"in", "out", NULL};
@@ -70,6 +88,20 @@ typedef struct {
     int (*init)(void **comm_p, int ranks, allred_nccl_id_t id, int rank);
     int (*allreduce)(const void *send, void *recv, size_t count, int type,
                      int op, void *comm, void *stream);
+    int (*reduce)(const void *send, void *recv, size_t count, int type, int op,
+                  int root, void *comm, void *stream);
+    int (*broadcast)(const void *send, void *recv, size_t count, int type,
+                     int root, void *comm, void *stream);
+    int (*reduce_scatter)(const void *send, void *recv, size_t count, int type,
+                          int op, void *comm, void *stream);
+    int (*allgather)(const void *send, void *recv, size_t count, int type,
+                     void *comm, void *stream);
+    int (*send)(const void *send, size_t count, int type, int peer, void *comm,
+                void *stream);
+    int (*recv)(void *recv, size_t count, int type, int peer, void *comm,
+                void *stream);
+    int (*group_start)(void);
+    int (*group_end)(void);
     int (*destroy)(void *comm);
     const char *(*error)(int result);
     void *comm;
@@ -94,12 +126,20 @@ typedef struct {
     int          type, place;
     size_t       size;  /* bytes */
     size_t       count; /* elements */
+    size_t       block; /* ... of a rank's block; count: there are none */
+    size_t       width; /* bytes of an element */
     MPI_Datatype datatype;
     void        *send;  /* of the GPU; recv if in place */
     void        *recv;
 } cell_t;
 
+/* Elements of a buffer of this rank, and which of the whole is its first */
+typedef struct {
+    size_t first, count;
+} span_t;
+
 static struct {
+    int            call;
     int            ways[WAY_LAST], num_ways;
     int            types[TYPE_LAST], num_types;
     int            places[PLACE_LAST], num_places;
@@ -117,7 +157,7 @@ static allred_nccl_t nccl;
 static allred_busy_t busy;
 static int allred_rank, allred_ranks;
 static void *gpu_buffers[2];
-static void *host_buffer; /* page-locked */
+static void *host_buffer, *host_result; /* page-locked */
 static int (*stream_create)(void **stream_p, unsigned flags);
 static int (*stream_synchronize)(void *stream);
 static int (*event_create)(void **event_p, unsigned flags);
@@ -132,11 +172,14 @@ static void allred_usage(void)
     printf("Usage: ucx_mp_allreduce [options]    (under mpirun)\n"
            "Time of an all-reduce (sum) of GPU buffers, several ways in turns."
            "\n\n"
+           "  --call NAME     allreduce, reduce, bcast, reduce_scatter, "
+           "allgather, alltoall\n                  (allreduce)\n"
            "  --ways LIST     mpi: MPI_Allreduce of GPU buffers; nccl; staged: "
            "the MPI's own on\n                  page-locked host memory, with "
            "copies by hand (mpi)\n"
            "  --types LIST    float, double (float)\n"
-           "  --places LIST   in: in place; out (in)\n"
+           "  --places LIST   in: in place; out (in; of reduce_scatter and "
+           "alltoall out)\n"
            "  --sizes LIST    SIZE or MIN:MAX (powers of two between them), "
            "8 to 1G,\n                  multiples of 8 (8:64M)\n"
            "  --rounds N      samples of each way and cell (5)\n"
@@ -172,9 +215,17 @@ static int allred_parse_list(const char *option, const char *text,
     return count;
 }
 
+/* MPI's and NCCL's reduce-scatter in place are not the same; an all-to-all in
+   place is not NCCL's */
+static int allred_has_no_place(void)
+{
+    return (opts.call == CALL_REDUCE_SCATTER) || (opts.call == CALL_ALLTOALL);
+}
+
 static void allred_parse(int argc, char **argv)
 {
     static const struct option longopts[] = {
+        {"call", required_argument, NULL, 'C'},
         {"ways", required_argument, NULL, 'w'},
         {"types", required_argument, NULL, 't'},
         {"places", required_argument, NULL, 'p'},
@@ -193,7 +244,7 @@ static void allred_parse(int argc, char **argv)
 
     opts.ways[0]   = WAY_MPI;
     opts.types[0]  = TYPE_FLOAT;
-    opts.places[0] = PLACE_IN;
+    opts.places[0] = PLACE_LAST; /* whatever the call has */
     opts.num_ways  = opts.num_types = opts.num_places = 1;
     opts.rounds    = 5;
     opts.max_calls = ALLRED_MAX_CALLS;
@@ -202,6 +253,10 @@ static void allred_parse(int argc, char **argv)
     opts.nccl_path = "libnccl.so.2";
     while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
         switch (c) {
+        case 'C':
+            opts.call = ucx_mp_parse_choice("--call", optarg,
+                                            allred_calls_names);
+            break;
         case 'w':
             opts.num_ways = allred_parse_list("--ways", optarg, allred_ways,
                                               opts.ways, WAY_LAST);
@@ -249,6 +304,17 @@ static void allred_parse(int argc, char **argv)
     }
     if (argc != optind) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option", argv[optind]);
+    }
+
+    for (i = 0; i < opts.num_places; ++i) {
+        if (opts.places[i] == PLACE_LAST) {
+            opts.places[i] = allred_has_no_place() ? PLACE_OUT : PLACE_IN;
+        } else if ((opts.places[i] == PLACE_IN) ? allred_has_no_place() :
+                                                  (opts.call == CALL_BCAST)) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "--places: not '%s' with --call %s",
+                       allred_places[opts.places[i]],
+                       allred_calls_names[opts.call]);
+        }
     }
 
     ucx_mp_parse_sizes("--sizes", sizes, ALLRED_MAX_SIZE, &opts.sizes);
@@ -313,6 +379,14 @@ static void allred_nccl_init(void)
     *(void**)&nccl.get_id      = allred_symbol(lib, "ncclGetUniqueId");
     *(void**)&nccl.init        = allred_symbol(lib, "ncclCommInitRank");
     *(void**)&nccl.allreduce   = allred_symbol(lib, "ncclAllReduce");
+    *(void**)&nccl.reduce      = allred_symbol(lib, "ncclReduce");
+    *(void**)&nccl.broadcast   = allred_symbol(lib, "ncclBroadcast");
+    *(void**)&nccl.allgather   = allred_symbol(lib, "ncclAllGather");
+    *(void**)&nccl.send        = allred_symbol(lib, "ncclSend");
+    *(void**)&nccl.recv        = allred_symbol(lib, "ncclRecv");
+    *(void**)&nccl.group_start = allred_symbol(lib, "ncclGroupStart");
+    *(void**)&nccl.group_end   = allred_symbol(lib, "ncclGroupEnd");
+    *(void**)&nccl.reduce_scatter = allred_symbol(lib, "ncclReduceScatter");
     *(void**)&nccl.destroy     = allred_symbol(lib, "ncclCommDestroy");
     *(void**)&nccl.error       = allred_symbol(lib, "ncclGetErrorString");
 
@@ -400,34 +474,164 @@ static double allred_busy_wait(void)
     return seconds;
 }
 
-/* ------------------------------------------------------------ an all-reduce */
+/* ------------------------------------------------------------- a collective */
+
+static span_t allred_whole(const cell_t *cell)
+{
+    return (span_t){0, cell->count};
+}
+
+static span_t allred_block(const cell_t *cell, int rank)
+{
+    return (span_t){rank * cell->block, cell->block};
+}
+
+/* What this rank sends ... */
+static span_t allred_sent(const cell_t *cell)
+{
+    if ((opts.call == CALL_BCAST) && (allred_rank != 0)) {
+        return (span_t){0, 0};
+    }
+    return (opts.call == CALL_ALLGATHER) ? allred_block(cell, allred_rank) :
+                                           allred_whole(cell);
+}
+
+/* ... and receives */
+static span_t allred_received(const cell_t *cell)
+{
+    if ((opts.call == CALL_REDUCE) && (allred_rank != 0)) {
+        return (span_t){0, 0};
+    }
+    return (opts.call == CALL_REDUCE_SCATTER) ?
+                   allred_block(cell, allred_rank) :
+                   allred_whole(cell);
+}
+
+static void *allred_at(const cell_t *cell, void *buffer, size_t element)
+{
+    return (char*)buffer + element * cell->width;
+}
+
+/* MPI's call on these buffers, which are the same if it is in place */
+static void allred_call_mpi(const cell_t *cell, const void *send, void *recv)
+{
+    const int is_root   = (allred_rank == 0);
+    const void *in      = (send == recv) ? MPI_IN_PLACE : send;
+    const MPI_Comm comm = MPI_COMM_WORLD;
+
+    switch (opts.call) {
+    case CALL_REDUCE:
+        MPI_Reduce(is_root ? in : send, recv, cell->count, cell->datatype,
+                   MPI_SUM, 0, comm);
+        break;
+    case CALL_BCAST:
+        MPI_Bcast(recv, cell->count, cell->datatype, 0, comm);
+        break;
+    case CALL_REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(in, recv, cell->block, cell->datatype, MPI_SUM,
+                                 comm);
+        break;
+    case CALL_ALLGATHER:
+        MPI_Allgather(in, cell->block, cell->datatype, recv, cell->block,
+                      cell->datatype, comm);
+        break;
+    case CALL_ALLTOALL:
+        MPI_Alltoall(in, cell->block, cell->datatype, recv, cell->block,
+                     cell->datatype, comm);
+        break;
+    default:
+        MPI_Allreduce(in, recv, cell->count, cell->datatype, MPI_SUM, comm);
+        break;
+    }
+}
+
+static int allred_nccl_alltoall(const cell_t *cell, int type)
+{
+    int result = nccl.group_start();
+    int peer;
+
+    for (peer = 0; (peer < allred_ranks) && (result == 0); ++peer) {
+        result = nccl.send(allred_at(cell, cell->send, peer * cell->block),
+                           cell->block, type, peer, nccl.comm, nccl.stream);
+        if (result == 0) {
+            result = nccl.recv(allred_at(cell, cell->recv, peer * cell->block),
+                               cell->block, type, peer, nccl.comm, nccl.stream);
+        }
+    }
+    return (result == 0) ? nccl.group_end() : result;
+}
+
+static void allred_call_nccl(const cell_t *cell)
+{
+    const int type = (cell->type == TYPE_FLOAT) ? ALLRED_NCCL_FLOAT :
+                                                  ALLRED_NCCL_DOUBLE;
+    int result;
+
+    switch (opts.call) {
+    case CALL_REDUCE:
+        result = nccl.reduce(cell->send, cell->recv, cell->count, type,
+                             ALLRED_NCCL_SUM, 0, nccl.comm, nccl.stream);
+        break;
+    case CALL_BCAST:
+        result = nccl.broadcast(cell->recv, cell->recv, cell->count, type, 0,
+                                nccl.comm, nccl.stream);
+        break;
+    case CALL_REDUCE_SCATTER:
+        result = nccl.reduce_scatter(cell->send, cell->recv, cell->block, type,
+                                     ALLRED_NCCL_SUM, nccl.comm, nccl.stream);
+        break;
+    case CALL_ALLGATHER:
+        result = nccl.allgather((cell->send == cell->recv) ?
+                                        allred_at(cell, cell->recv,
+                                                  allred_rank * cell->block) :
+                                        cell->send,
+                                cell->recv, cell->block, type, nccl.comm,
+                                nccl.stream);
+        break;
+    case CALL_ALLTOALL:
+        result = allred_nccl_alltoall(cell, type);
+        break;
+    default:
+        result = nccl.allreduce(cell->send, cell->recv, cell->count, type,
+                                ALLRED_NCCL_SUM, nccl.comm, nccl.stream);
+        break;
+    }
+    allred_nccl_check(result, "NCCL");
+    allred_gpu_check(stream_synchronize(nccl.stream), "cuStreamSynchronize");
+}
+
+/* Where a buffer's span begins: in place, a rank's own block lies among all */
+static void *allred_start(const cell_t *cell, void *buffer, span_t span)
+{
+    return ((opts.call == CALL_ALLGATHER) && (cell->send == cell->recv)) ?
+                   allred_at(cell, buffer, span.first) :
+                   buffer;
+}
+
+static void allred_call_staged(const cell_t *cell)
+{
+    const span_t sent     = allred_sent(cell);
+    const span_t received = allred_received(cell);
+    const int is_one      = (opts.call == CALL_ALLREDUCE) ||
+                       (cell->send == cell->recv);
+    void *result          = is_one ? host_buffer : host_result;
+
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, allred_start(cell, host_buffer, sent),
+                    allred_start(cell, cell->send, sent),
+                    sent.count * cell->width);
+    allred_call_mpi(cell, host_buffer, result);
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, cell->recv, result,
+                     received.count * cell->width);
+}
 
 static void allred_call(int way, const cell_t *cell)
 {
-    switch (way) {
-    case WAY_NCCL:
-        allred_nccl_check(nccl.allreduce(cell->send, cell->recv, cell->count,
-                                         (cell->type == TYPE_FLOAT) ?
-                                                 ALLRED_NCCL_FLOAT :
-                                                 ALLRED_NCCL_DOUBLE,
-                                         ALLRED_NCCL_SUM, nccl.comm,
-                                         nccl.stream),
-                          "ncclAllReduce");
-        allred_gpu_check(stream_synchronize(nccl.stream),
-                         "cuStreamSynchronize");
-        break;
-    case WAY_STAGED:
-        ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host_buffer, cell->send, cell->size);
-        MPI_Allreduce(MPI_IN_PLACE, host_buffer, cell->count, cell->datatype,
-                      MPI_SUM, MPI_COMM_WORLD);
-        ucx_mp_mem_write(UCX_MP_MEM_DEVICE, cell->recv, host_buffer,
-                         cell->size);
-        break;
-    default:
-        MPI_Allreduce((cell->place == PLACE_IN) ? MPI_IN_PLACE : cell->send,
-                      cell->recv, cell->count, cell->datatype, MPI_SUM,
-                      MPI_COMM_WORLD);
-        break;
+    if (way == WAY_NCCL) {
+        allred_call_nccl(cell);
+    } else if (way == WAY_STAGED) {
+        allred_call_staged(cell);
+    } else {
+        allred_call_mpi(cell, cell->send, cell->recv);
     }
 }
 
@@ -442,11 +646,19 @@ static uint32_t allred_element(uint32_t index, uint32_t seed)
 
 static uint32_t allred_seed(int round, int rank)
 {
-    return (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + rank);
+    static uint32_t seed;
+    static int last_round = -1, last_rank = -1;
+
+    if ((round != last_round) || (rank != last_rank)) {
+        seed       = (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + rank);
+        last_round = round;
+        last_rank  = rank;
+    }
+    return seed;
 }
 
-/* Element `index` of the sum, or of one rank's contribution */
-static double allred_expected(size_t index, int round, int rank)
+/* Element `index` of the whole of one rank, or of the sum (-1) */
+static double allred_value_of(size_t index, int round, int rank)
 {
     double sum = 0;
     int i;
@@ -460,22 +672,40 @@ static double allred_expected(size_t index, int round, int rank)
     return sum;
 }
 
+/* What this rank is to receive, element `index` of the whole */
+static double allred_expected(const cell_t *cell, size_t index, int round)
+{
+    const int owner = (int)(index / cell->block);
+
+    switch (opts.call) {
+    case CALL_BCAST:
+        return allred_value_of(index, round, 0);
+    case CALL_ALLGATHER:
+        return allred_value_of(index, round, owner);
+    case CALL_ALLTOALL:
+        return allred_value_of(allred_rank * cell->block + index % cell->block,
+                               round, owner);
+    default:
+        return allred_value_of(index, round, -1);
+    }
+}
+
 static void allred_fill(const cell_t *cell, int round)
 {
-    uint32_t seed = allred_seed(round, allred_rank);
+    const uint32_t seed = allred_seed(round, allred_rank);
+    const span_t sent   = allred_sent(cell);
     size_t i;
 
-    for (i = 0; i < cell->count; ++i) {
+    for (i = 0; i < sent.count; ++i) {
         if (cell->type == TYPE_FLOAT) {
-            ((float*)host_buffer)[i] = allred_element(i, seed);
+            ((float*)host_buffer)[i] = allred_element(sent.first + i, seed);
         } else {
-            ((double*)host_buffer)[i] = allred_element(i, seed);
+            ((double*)host_buffer)[i] = allred_element(sent.first + i, seed);
         }
     }
-    if (cell->send != cell->recv) {
-        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, cell->recv, 0xff, cell->size);
-    }
-    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, cell->send, host_buffer, cell->size);
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, cell->recv, 0xff, cell->size);
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, allred_start(cell, cell->send, sent),
+                     host_buffer, sent.count * cell->width);
 }
 
 static double allred_value(const cell_t *cell, size_t index)
@@ -484,32 +714,32 @@ static double allred_value(const cell_t *cell, size_t index)
                                         ((double*)host_buffer)[index];
 }
 
-/* Whether a buffer has the sum (rank -1), or what `rank` contributes */
+/* Whether a buffer has what is received, or what this rank sends */
 static int allred_holds(const cell_t *cell, const void *buffer, int way,
-                        int round, int rank)
+                        int round, int is_sent)
 {
-    uint32_t seeds[2] = {allred_seed(round, 0), allred_seed(round, 1)};
+    const span_t span = is_sent ? allred_sent(cell) : allred_received(cell);
     size_t i, wrong = 0, first = 0;
-    double expected;
+    double expected = 0, wanted = 0;
 
-    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host_buffer, buffer, cell->size);
-    for (i = 0; i < cell->count; ++i) {
-        /* two ranks are what is measured most, up to a gigabyte */
-        expected = ((rank < 0) && (allred_ranks == 2)) ?
-                           allred_element(i, seeds[0]) +
-                                   allred_element(i, seeds[1]) :
-                           allred_expected(i, round, rank);
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host_buffer, buffer,
+                    span.count * cell->width);
+    for (i = 0; i < span.count; ++i) {
+        expected = is_sent ? allred_value_of(span.first + i, round,
+                                             allred_rank) :
+                             allred_expected(cell, span.first + i, round);
         if ((allred_value(cell, i) != expected) && (wrong++ == 0)) {
-            first = i;
+            first  = i;
+            wanted = expected;
         }
     }
     if (wrong > 0) {
         fprintf(stderr, "ucx_mp_allreduce: rank %d: WRONG %s: %s, %zu bytes of "
                 "%s, %s place: element %zu is %.9g, not %.9g; %zu wrong\n",
-                allred_rank, (rank < 0) ? "sum" : "contribution",
+                allred_rank, is_sent ? "contribution" : "result",
                 allred_ways[way], cell->size, allred_types[cell->type],
                 allred_places[cell->place], first, allred_value(cell, first),
-                allred_expected(first, round, rank), wrong);
+                wanted, wrong);
     }
     return wrong == 0;
 }
@@ -522,9 +752,9 @@ static int allred_check(int way, const cell_t *cell, int round)
     allred_fill(cell, round);
     MPI_Barrier(MPI_COMM_WORLD);
     allred_call(way, cell);
-    right = allred_holds(cell, cell->recv, way, round, -1);
+    right = allred_holds(cell, cell->recv, way, round, 0);
     if (cell->send != cell->recv) {
-        right &= allred_holds(cell, cell->send, way, round, allred_rank);
+        right &= allred_holds(cell, cell->send, way, round, 1);
     }
     MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     any_wrong |= !right;
@@ -603,11 +833,13 @@ static void allred_put(int way, const cell_t *cell, int round, int calls,
         return;
     }
     fprintf(json,
-            "{\"way\": \"%s\", \"type\": \"%s\", \"place\": \"%s\", "
+            "{\"call\": \"%s\", \"way\": \"%s\", \"type\": \"%s\", "
+            "\"place\": \"%s\", "
             "\"size\": %zu, \"ranks\": %d, \"round\": %d, \"calls\": %d, "
             "\"seconds\": %.9g, \"late\": %s, \"modelled\": %s, "
             "\"checked\": %s%s%s%s%s}\n",
-            allred_ways[way], allred_types[cell->type],
+            allred_calls_names[opts.call], allred_ways[way],
+            allred_types[cell->type],
             allred_places[cell->place], cell->size, allred_ranks, round, calls,
             seconds,
             (late > (seconds * ALLRED_LATE) + ALLRED_JITTER) ? "true" : "false",
@@ -704,6 +936,8 @@ static void allred_prepare(void)
         gpu_buffers[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
     }
     host_buffer = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, size);
+    host_result = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED,
+                                   allred_uses(WAY_STAGED) ? size : 1);
 
     if (allred_uses(WAY_NCCL)) {
         allred_nccl_init();
@@ -731,8 +965,11 @@ static void allred_prepare(void)
         }
     }
     if (json != stdout) {
-        printf("# ucx_mp_allreduce, sum, %d ranks, %s%s\n%-7s %-6s %-5s %12s "
-               "%12s %12s %12s %9s\n", allred_ranks,
+        printf("# ucx_mp_allreduce, %s, %d ranks, %s%s\n%-7s %-6s %-5s %12s "
+               "%12s %12s %12s %9s\n",
+               (opts.call == CALL_ALLREDUCE) ? "sum" :
+                                               allred_calls_names[opts.call],
+               allred_ranks,
                emulated ? "modelled (emulated node)" : "measured",
                nccl.version, "way",
                "type", "place", "bytes", "us", "min", "max", "GB/s");
@@ -744,8 +981,17 @@ static void allred_run(void)
 {
     static const MPI_Datatype datatypes[] = {MPI_FLOAT, MPI_DOUBLE};
     static const size_t widths[]          = {sizeof(float), sizeof(double)};
+    const int has_blocks = allred_has_no_place() ||
+                           (opts.call == CALL_ALLGATHER);
     cell_t cell;
     int i, k, m;
+
+    for (i = 0; has_blocks && (i < opts.sizes.count); ++i) {
+        if (opts.sizes.values[i] % (sizeof(double) * allred_ranks) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "--sizes: %zu is no multiple of 8 "
+                       "for each rank", opts.sizes.values[i]);
+        }
+    }
 
     for (i = 0; i < opts.num_types; ++i) {
         for (k = 0; k < opts.num_places; ++k) {
@@ -753,7 +999,9 @@ static void allred_run(void)
                 cell.type     = opts.types[i];
                 cell.place    = opts.places[k];
                 cell.size     = opts.sizes.values[m];
-                cell.count    = cell.size / widths[cell.type];
+                cell.width    = widths[cell.type];
+                cell.count    = cell.size / cell.width;
+                cell.block    = cell.count / (has_blocks ? allred_ranks : 1);
                 cell.datatype = datatypes[cell.type];
                 cell.send     = gpu_buffers[0];
                 cell.recv     = gpu_buffers[cell.place == PLACE_OUT];
@@ -782,6 +1030,7 @@ int main(int argc, char **argv)
         nccl.destroy(nccl.comm);
     }
     ucx_mp_mem_free(UCX_MP_MEM_PINNED, host_buffer);
+    ucx_mp_mem_free(UCX_MP_MEM_PINNED, host_result);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_buffers[0]);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_buffers[1]);
     MPI_Finalize();
