@@ -78,6 +78,7 @@ typedef struct {
     bool         is_neighbor;
     bool         has_in_place;
     bool         has_inter;
+    bool         has_plan; /* may be carried out by GPUs */
     coll_flow_t  flow;
     coll_shape_t send, recv;
     int          (*call)(const coll_draw_t *draw, const void *send, void *recv);

@@ -646,15 +646,17 @@ static uint32_t allred_element(uint32_t index, uint32_t seed)
 
 static uint32_t allred_seed(int round, int rank)
 {
-    static uint32_t seed;
-    static int last_round = -1, last_rank = -1;
+    static uint32_t seeds[64]; /* of this round's ranks, of which all elements
+                                  have one */
+    static int known = -1;
+    int i;
 
-    if ((round != last_round) || (rank != last_rank)) {
-        seed       = (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + rank);
-        last_round = round;
-        last_rank  = rank;
+    for (i = 0; (i < 64) && (round != known); ++i) {
+        seeds[i] = (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + i);
     }
-    return seed;
+    known = round;
+    return (rank < 64) ? seeds[rank] :
+                         (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + rank);
 }
 
 /* Element `index` of the whole of one rank, or of the sum (-1) */

@@ -32,7 +32,9 @@ enum {
     FAULT_NONE,
     FAULT_DIFFER, /* calls with one float more: an error for all, no more */
     FAULT_SHORT,  /* has a buffer that ends too early; likewise */
-    FAULT_DIE     /* the others get an error, and that is all that is tried */
+    FAULT_DIE,    /* the others get an error, and that is all that is tried */
+    FAULT_CALL,   /* calls something else */
+    FAULT_ROOT    /* broadcasts from another root */
 };
 static int ar_fault = FAULT_NONE;
 
@@ -128,8 +130,15 @@ static void try_fault(const float *send, float *recv)
         }
     }
 
-    rc = MPI_Allreduce((ar_fault == FAULT_SHORT) ? MPI_IN_PLACE : send, wide,
-                       count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    if ((ar_fault == FAULT_ROOT) ||
+        ((ar_fault == FAULT_CALL) && (world_rank == 1))) {
+        rc = MPI_Bcast(recv, count, MPI_FLOAT,
+                       (ar_fault == FAULT_ROOT) && (world_rank == 1),
+                       MPI_COMM_WORLD);
+    } else {
+        rc = MPI_Allreduce((ar_fault == FAULT_SHORT) ? MPI_IN_PLACE : send,
+                           wide, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
     if (rc == MPI_SUCCESS) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "the call succeeds");
     }
@@ -154,7 +163,7 @@ static void parse(int argc, char **argv)
 {
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
     static const char *const fault_names[] = {"none", "differ", "short", "die",
-                                              NULL};
+                                              "call", "root", NULL};
     int i;
 
     for (i = 1; i + 1 < argc; i += 2) {
@@ -185,7 +194,7 @@ static void parse(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
                    "[--min-size BYTES] [--max-size BYTES] [--calls N] "
                    "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
-                   "[--fault differ|short|die]");
+                   "[--fault differ|short|die|call|root]");
     }
 }
 

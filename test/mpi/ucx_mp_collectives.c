@@ -52,6 +52,8 @@ static uint64_t coll_seed = 1;
 static size_t coll_max_size = (size_t)1 << 20;
 static ucx_mp_mem_t coll_mem = UCX_MP_MEM_LAST; /* any */
 static int coll_only = -1; /* the call to draw; -1: any */
+static unsigned coll_alike;    /* percent, see draw_call() */
+static unsigned coll_on_gpus;  /* percent of such calls that are to be */
 static bool coll_verbose;
 
 
@@ -156,6 +158,7 @@ static void groups_init(void)
 /* --------------------------------------------------------------- the draw */
 
 static coll_type_t draw_type, draw_base;
+static bool draw_is_alike;
 
 static int round_up(int value, int step)
 {
@@ -249,7 +252,7 @@ static void side_draw(coll_side_t *side, coll_shape_t shape, int ranks,
         }
     }
 
-    if ((shape == COLL_VECTOR) || (shape == COLL_TYPES)) {
+    if (((shape == COLL_VECTOR) || (shape == COLL_TYPES)) && !draw_is_alike) {
         side_place(side, state);
     } else {
         for (i = 1; i < side->parts; ++i) {
@@ -403,7 +406,10 @@ static void draw_messages(coll_draw_t *draw, const group_t *group, int max,
     }
 }
 
-/* All ranks of the world draw the same, but for `state` */
+/* All ranks of the world draw the same, but for `state`. Left to chance, all
+   buffers of a call are rarely such that GPUs carry it out: some calls are
+   drawn alike, in GPU memory on all ranks, of predefined types, blocks in a
+   row, with something in them */
 static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
                                 uint64_t *state)
 {
@@ -421,10 +427,13 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
         call = &coll_calls[coll_only];
     }
     draw->call = call;
-    is_message = (strncmp(call->name, "MPI_Sendrecv", 12) == 0);
+    is_message    = (strncmp(call->name, "MPI_Sendrecv", 12) == 0);
+    draw_is_alike = call->has_plan &&
+                    (ucx_mp_random_below(&shared, 100) < coll_alike);
     do {
         group = &groups[ucx_mp_random_below(&shared, num_groups)];
     } while ((group->is_neighbor != call->is_neighbor) ||
+             (draw_is_alike && (group->is_inter || (group->local < 2))) ||
              (group->is_inter && !call->has_inter) ||
              (group->is_inter && call->reduces && (world_size % 2 != 0)));
     draw->comm = group->comm;
@@ -439,11 +448,12 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
     is_in_place = call->has_in_place && !group->is_inter &&
                   (ucx_mp_random_below(&shared, 3) == 0);
     coll_type_base(&draw_base, base);
-    if (call->reduces && ((base->class == COLL_PAIR) ||
+    if (call->reduces && ((base->class == COLL_PAIR) || draw_is_alike ||
                           ucx_mp_random_below(&shared, 2))) {
         coll_type_base(&draw_type, base);
         draw->op = coll_op_draw(base, &shared);
-    } else if ((group->is_inter || (group->local == 1)) && !call->reduces) {
+    } else if ((group->is_inter || (group->local == 1) || draw_is_alike) &&
+               !call->reduces) {
         coll_type_base(&draw_type, base);
     } else {
         coll_type_draw(&draw_type, base,
@@ -463,6 +473,7 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
         bytes /= world_size;
     }
     max = (int)(bytes / (span * base->size));
+    max = (draw_is_alike && (max == 0)) ? 1 : max;
     if ((draw_type.max_count != 0) && call->reduces) {
         max = draw_type.max_count / world_size;
     }
@@ -517,6 +528,9 @@ static void section_fill(section_t *section, const coll_side_t *side,
                                ucx_mp_random_below(state, UCX_MP_MEM_LAST);
     if (coll_mem != UCX_MP_MEM_LAST) {
         section->mem = coll_mem;
+    }
+    if (draw_is_alike) {
+        section->mem = UCX_MP_MEM_DEVICE;
     }
     section->is_null = (side->high == side->low) &&
                        ucx_mp_random_below(state, 2);
@@ -589,6 +603,15 @@ static size_t section_check(section_t *section, const coll_side_t *side,
     return wrong;
 }
 
+/* Of a call of MPI's: how often a rank made it, and GPUs carried it out */
+typedef struct {
+    long parts, on_gpus;
+} tally_t;
+
+#define COLL_MAX_CALLS 32
+
+static tally_t tallies[COLL_MAX_CALLS];
+
 /* One call, twice. Whether a buffer was in GPU memory, and what was wrong. */
 static bool try_call(long number, bool *is_gpu_p)
 {
@@ -600,6 +623,8 @@ static bool try_call(long number, bool *is_gpu_p)
     void *pointers[2][2];
     int way, rc, length;
     size_t wrong;
+    tally_t *tally;
+    long before;
 
     group = draw_call(&draw, seed, &state);
     section_fill(&sections[0], &draw.send, draw_base.base, &state);
@@ -620,6 +645,7 @@ static bool try_call(long number, bool *is_gpu_p)
                 ucx_mp_mem_names[sections[1].mem]);
     }
 
+    before = ucx_mp_on_gpus();
     for (way = 0; way < 2; ++way) {
         rc = draw.call->call(&draw, pointers[way][0], pointers[way][1]);
         if (rc != MPI_SUCCESS) {
@@ -629,6 +655,9 @@ static bool try_call(long number, bool *is_gpu_p)
         }
     }
 
+    tally           = &tallies[draw.call - coll_calls];
+    tally->parts   += 1;
+    tally->on_gpus += ucx_mp_on_gpus() - before;
     wrong  = section_check(&sections[0], &draw.send, &draw, group, "send",
                            number);
     wrong += section_check(&sections[1], &draw.recv, &draw, group, "receive",
@@ -672,6 +701,12 @@ static void parse(int argc, char **argv)
                                            ucx_mp_mem_names);
         } else if (strcmp(argv[i], "--call") == 0) {
             coll_only = call_parse(argv[i + 1]);
+        } else if (strcmp(argv[i], "--alike") == 0) {
+            coll_alike = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
+                                                       100);
+        } else if (strcmp(argv[i], "--on-gpus") == 0) {
+            coll_on_gpus = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1],
+                                                         0, 100);
         } else if (strcmp(argv[i], "--verbose") == 0) {
             coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else {
@@ -682,12 +717,36 @@ static void parse(int argc, char **argv)
     if ((i != argc) || (coll_max_size > (size_t)1 << 28)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_collectives [--calls N] "
                    "[--first NUMBER] [--seed N] [--max-size BYTES, 256M at "
-                   "most] [--memory KIND] [--call MPI_NAME] [--verbose 1]");
+                   "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
+                   "of calls that GPUs can carry out] [--on-gpus PERCENT of "
+                   "each that they have to] [--verbose 1]");
     }
+}
+
+/* Says of each call with a plan how often it was carried out. @return Whether
+   that was often enough. */
+static bool tallies_print(void)
+{
+    tally_t all[COLL_MAX_CALLS];
+    bool is_enough = true;
+    int i;
+
+    MPI_Allreduce(tallies, all, 2 * COLL_MAX_CALLS, MPI_LONG, MPI_SUM,
+                  MPI_COMM_WORLD);
+    for (i = 0; (world_rank == 0) && (i < coll_num_calls); ++i) {
+        if (coll_calls[i].has_plan && (all[i].parts > 0)) {
+            printf("%s: %ld of %ld times on GPUs\n", coll_calls[i].name,
+                   all[i].on_gpus, all[i].parts);
+            is_enough &= (all[i].on_gpus * 100 >=
+                          all[i].parts * (long)coll_on_gpus);
+        }
+    }
+    return is_enough;
 }
 
 int main(int argc, char **argv)
 {
+    bool is_enough;
     long mine[4] = {0, 0, 0, 0}, all[4];
     char why[256] = "";
     bool is_gpu;
@@ -715,7 +774,8 @@ int main(int argc, char **argv)
         mine[2] += is_gpu;
     }
 
-    mine[3] = ucx_mp_on_gpus();
+    mine[3]   = ucx_mp_on_gpus();
+    is_enough = tallies_print();
     MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0) {
         printf("ucx_mp_collectives: %ld collectives, %d ranks, %ld times a "
@@ -724,6 +784,11 @@ int main(int argc, char **argv)
                all[1]);
     }
 
+    if (!is_enough) {
+        fprintf(stderr, "ucx_mp_collectives: GPUs did less than %u %% of some "
+                "call\n", coll_on_gpus);
+    }
+
     MPI_Finalize();
-    return (all[1] > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ((all[1] > 0) || !is_enough) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
 }

@@ -77,8 +77,29 @@ allreduce_on_gpus() {
             allreduce beluga 2 0 --max-size 64K --calls 2 &&
         passing_on ' [1-9][0-9]* times GPUs did its part, 0 wrong' \
             "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
-            "$programs/ucx_mp_collectives" --call MPI_Allreduce \
-            --memory device --calls 200
+            "$programs/ucx_mp_collectives" --alike 100 --call MPI_Allreduce \
+            --on-gpus 50 --calls 60
+}
+
+# collectives_on_gpus: each algorithm of each collective on links of two kinds;
+# ranks that do not mean the same
+collectives_on_gpus() {
+    local mpirun programs algorithm fault
+    mpi_tools distribution || return
+    for algorithm in kernel flat hierarchical ring; do
+        UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=$algorithm \
+            passing_on ' 0 wrong' "$mpi_run" --emulate mist \
+            --collectives y "$mpirun" --oversubscribe -n 4 \
+            "$programs/ucx_mp_collectives" --alike 100 --on-gpus 50 \
+            --calls 80 --seed 3 || return
+    done
+    for fault in 'call:rank 0 calls all-reduce, and rank 1 broadcast' \
+                 'root:rank 0 calls with root 0, and rank 1 with 1'; do
+        passing_on "^rank 2: .*${fault#*:}" "$mpi_run" --emulate beluga \
+            "$mpirun" --oversubscribe -n 3 \
+            "$programs/ucx_mp_allreduce_checked" --min-size 1K --max-size 1K \
+            --fault "${fault%%:*}" || return
+    done
 }
 
 # allreduce_fault FAULT CALLS: what a failing driver call costs: so many calls
@@ -130,6 +151,8 @@ allreduce_faults() {
 
 step allreduce quick 60 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
+step collectives-on-gpus quick 60 collectives_on_gpus \
+     "each algorithm of each collective on GPUs; ranks that call another one"
 step allreduce-faults quick 60 allreduce_faults \
      "a driver call that fails in an all-reduce on GPUs"
 step collectives-faults quick 60 collectives_faults \
@@ -137,9 +160,9 @@ step collectives-faults quick 60 collectives_faults \
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 for mpi_name in distribution openmpi5 mpich; do
     step "collectives-$mpi_name" full 100 \
-         "collectives_run $mpi_name --calls 1000" \
+         "collectives_run $mpi_name --calls 1000 --alike 50 --on-gpus 25" \
          "1,000 random collectives of GPU and host buffers"
     step "collectives-$mpi_name-long" long 3600 \
-         "collectives_run $mpi_name --calls 20000 --seed 2 --max-size 4M" \
+         "collectives_run $mpi_name --calls 20000 --alike 50 --on-gpus 25 --seed 2 --max-size 4M" \
          "20,000 random collectives of GPU and host buffers"
 done

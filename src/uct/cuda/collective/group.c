@@ -782,7 +782,9 @@ static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
                                 what->count :
                                 call->shape.bytes / call->shape.element;
     post->counts      = (what->counts == NULL) ? 0 : call_counts(call);
-    post->op          = (uint8_t)what->op;
+    post->op          = uct_cuda_coll_kind_reduces(what->kind) ?
+                                (uint8_t)what->op :
+                                0;
     post->type        = (uint8_t)what->type;
     post->is_in_place = call->shape.is_in_place;
     if (has_recv) {
