@@ -600,15 +600,35 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
         uct_cuda_coll_algorithm_t algorithm;
         unsigned                  chunks;
         bool                      kernels;
+        uct_cuda_coll_kind_t      kind;
     } cases[] = {
-        {&mesh, 2, UCT_CUDA_COLL_FLAT, 4, false},
-        {&mesh, 3, UCT_CUDA_COLL_FLAT, 3, false},
-        {&mesh, 8, UCT_CUDA_COLL_FLAT, 4, false},
-        {&mist, 4, UCT_CUDA_COLL_HIERARCHICAL, 4, false},
-        {&mist, 4, UCT_CUDA_COLL_HIERARCHICAL, 1, true},
-        {&cube, 8, UCT_CUDA_COLL_HIERARCHICAL, 3, false},
-        {&cube, 8, UCT_CUDA_COLL_HIERARCHICAL, 2, true},
-        {&mist, 4, UCT_CUDA_COLL_RING, 3, false}
+#define CASE(_topo, _ranks, _algorithm, _chunks, _kernels, _kind) \
+    {_topo, _ranks, UCT_CUDA_COLL_##_algorithm, _chunks, _kernels, \
+     UCT_CUDA_COLL_KIND_##_kind}
+        CASE(&mesh, 2, FLAT, 4, false, ALLREDUCE),
+        CASE(&mesh, 3, FLAT, 3, false, ALLREDUCE),
+        CASE(&mesh, 8, FLAT, 4, false, ALLREDUCE),
+        CASE(&mist, 4, HIERARCHICAL, 4, false, ALLREDUCE),
+        CASE(&mist, 4, HIERARCHICAL, 1, true, ALLREDUCE),
+        CASE(&cube, 8, HIERARCHICAL, 3, false, ALLREDUCE),
+        CASE(&cube, 8, HIERARCHICAL, 2, true, ALLREDUCE),
+        CASE(&mist, 4, RING, 3, false, ALLREDUCE),
+        CASE(&mesh, 4, FLAT, 4, false, REDUCE),
+        CASE(&mist, 4, HIERARCHICAL, 4, false, REDUCE),
+        CASE(&mist, 4, HIERARCHICAL, 4, true, REDUCE),
+        CASE(&mist, 4, RING, 5, false, REDUCE),
+        CASE(&mesh, 4, FLAT, 4, false, REDUCE_SCATTER),
+        CASE(&mist, 4, HIERARCHICAL, 4, false, REDUCE_SCATTER),
+        CASE(&mist, 4, HIERARCHICAL, 4, true, REDUCE_SCATTER),
+        CASE(&mist, 4, RING, 5, false, REDUCE_SCATTER),
+        CASE(&mesh, 4, FLAT, 3, false, BCAST),
+        CASE(&mist, 4, HIERARCHICAL, 3, false, BCAST),
+        CASE(&mist, 4, HIERARCHICAL, 3, true, BCAST),
+        CASE(&mist, 4, RING, 3, false, BCAST),
+        CASE(&mist, 4, HIERARCHICAL, 3, false, ALLGATHER),
+        CASE(&mist, 4, HIERARCHICAL, 3, true, ALLGATHER),
+        CASE(&mist, 4, RING, 3, false, ALLGATHER)
+#undef CASE
     };
 
     for (const auto &c : cases) {
@@ -619,6 +639,8 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
             uct_cuda_coll_choice_t choice = {};
             Plan plan;
 
+            request.kind     = c.kind;
+            request.root     = uct_cuda_coll_kind_has_root(c.kind) ? 1 : 0;
             choice.algorithm = c.algorithm;
             choice.chunks    = c.chunks;
             choice.slices    = 1;

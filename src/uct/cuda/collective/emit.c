@@ -510,27 +510,34 @@ static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 }
 
 /* Results to where they belong, once all trees have read what was there.
- * `last`: the last sum of each tree */
-static void emit_results(builder_t *builder, unsigned num_trees,
-                         const uint32_t *last, const uint64_t *results)
+ * `last`: steps of the last chunk of each tree */
+static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
+                         const slice_t *slices, slots_t *const *last,
+                         const uint64_t *results)
 {
     const plan_t *plan = builder->plan;
     unsigned rank, t;
+    uint64_t bytes;
+    uint32_t read;
 
     for (rank = 0; rank < plan->num_ranks; ++rank) {
         if (!has_late_result(plan, rank)) {
             continue;
         }
 
+        bytes = plan->blocks[rank + 1] - plan->blocks[rank];
         uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, rank,
-                                   QUEUE_TO(rank),
-                                   plan->blocks[rank + 1] - plan->blocks[rank],
-                                   LAST_WAVE);
+                                   QUEUE_TO(rank), bytes, LAST_WAVE);
         uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
                                      results[rank]);
         uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_RECV, 0);
-        for (t = 0; t < num_trees; ++t) {
-            uct_cuda_coll_builder_wait(builder, last[t]);
+        for (t = 0; t < trees->count; ++t) {
+            if ((last[t] != NULL) && ((slices[t].offset < bytes) ||
+                                      (trees->trees[t].root == rank))) {
+                read = is_leaf(&slices[t], rank) ? last[t]->reads[rank] :
+                                                   last[t]->sums[rank];
+                uct_cuda_coll_builder_wait(builder, read);
+            }
         }
     }
 }
@@ -541,22 +548,21 @@ static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 {
     const plan_t *plan = builder->plan;
     slots_t slots[UCT_CUDA_COLL_MAX_TREES][SLOTS];
-    uint32_t last[UCT_CUDA_COLL_MAX_TREES];
+    slots_t *last[UCT_CUDA_COLL_MAX_TREES] = {NULL};
     unsigned t, c;
 
     memset(slots, 0xff, sizeof(slots)); /* NO_STEP */
-    memset(last, 0xff, sizeof(last));
     for (c = 0; c < plan->chunks; ++c) {
         for (t = 0; t < trees->count; ++t) {
             if (c < slices[t].chunks) {
                 emit_chunk(builder, trees, &slices[t], results, kernels, c,
                            &slots[t][c % SLOTS]);
-                last[t] = slots[t][c % SLOTS].sums[trees->trees[t].root];
+                last[t] = &slots[t][c % SLOTS];
             }
         }
     }
 
-    emit_results(builder, trees->count, last, results);
+    emit_results(builder, trees, slices, last, results);
 }
 
 /* A block of one rank to one rank, of the same one too: those that push do so
