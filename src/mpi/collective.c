@@ -2,6 +2,7 @@
 #include <mpi/collective.h>
 #include <mpi/handles.h>
 #include <mpi/layout.h>
+#include <mpi/nodes.h>
 
 #include <dlfcn.h>
 #include <link.h>
@@ -14,7 +15,8 @@
 
 /* What is remembered of a communicator: an attribute of it */
 typedef struct {
-    uct_cuda_coll_group_t *group; /* NULL: none */
+    uct_cuda_coll_group_t *group; /* NULL: not all on one node */
+    ucx_mp_mpi_nodes_t    *nodes; /* NULL: not on several */
 } member_t;
 
 static struct {
@@ -79,6 +81,9 @@ static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
     if (member->group != NULL) {
         state.api->group_destroy(member->group);
     }
+    if (member->nodes != NULL) {
+        ucx_mp_mpi_nodes_destroy(member->nodes, comm);
+    }
     free(member);
     return MPI_SUCCESS;
 }
@@ -94,22 +99,23 @@ static void state_init(void)
     __atomic_store_n(&state.is_ready, true, __ATOMIC_RELEASE);
 }
 
-/* Whether all ranks have joined one group. Every rank of the communicator comes
-   here at its first such call, or none does. */
-static bool group_join(MPI_Comm comm, uct_cuda_coll_group_t **group_p)
+uct_cuda_coll_group_t *
+ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
+                      bool *has_api_p)
 {
     const ucx_mp_mpi_real_t *real      = &ucx_mp_mpi_real;
     char name[UCT_CUDA_COLL_API_NAME]  = "";
     uct_cuda_coll_group_t *group       = NULL;
-    int rank, size, is_joined, all;
+    int mine[2], all[2], rank, size;
 
+    *has_api_p = false;
     if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
         (real->Comm_size(comm, &size) != MPI_SUCCESS)) {
-        return false;
+        return NULL;
     }
 
-    if ((rank == 0) && (state.api != NULL) &&
-        (state.api->group_create(0, size, name, &group) != 0)) {
+    if ((rank == 0) && (api != NULL) && (size <= UCT_CUDA_COLL_API_RANKS) &&
+        (api->group_create(0, size, name, &group) != 0)) {
         name[0] = '\0';
     }
     if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, comm) !=
@@ -117,26 +123,27 @@ static bool group_join(MPI_Comm comm, uct_cuda_coll_group_t **group_p)
         name[0] = '\0';
     }
 
-    if ((rank != 0) && (state.api != NULL) && (name[0] != '\0') &&
-        (state.api->group_create(rank, size, name, &group) != 0)) {
+    if ((rank != 0) && (api != NULL) && (name[0] != '\0') &&
+        (api->group_create(rank, size, name, &group) != 0)) {
         group = NULL;
     }
-    is_joined = (group != NULL);
-    if ((real->Allreduce(&is_joined, &all, 1, ucx_mp_mpi_handles.integer,
+    mine[0] = (group != NULL);
+    mine[1] = (api != NULL);
+    if ((real->Allreduce(mine, all, 2, ucx_mp_mpi_handles.integer,
                          ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS)) {
-        all = 0;
+        all[0] = all[1] = 0;
     }
 
     if (group != NULL) {
-        state.api->group_joined(group);
-        if (!all) {
-            state.api->group_destroy(group);
+        api->group_joined(group);
+        if (!all[0]) {
+            api->group_destroy(group);
             group = NULL;
         }
     }
 
-    *group_p = group;
-    return all;
+    *has_api_p = all[1];
+    return group;
 }
 
 /* What is said of the first call must be the same on all ranks: so it is asked
@@ -148,13 +155,14 @@ static bool comm_is_candidate(MPI_Comm comm)
     return (ucx_mp_mpi_real.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
            !is_inter &&
            (ucx_mp_mpi_real.Comm_size(comm, &size) == MPI_SUCCESS) &&
-           (size > 1) && (size <= UCT_CUDA_COLL_API_RANKS);
+           (size > 1);
 }
 
 static member_t *member_find(MPI_Comm comm)
 {
     member_t *member = NULL;
     int is_there     = 0;
+    bool has_api;
 
     if (state.has_keyval &&
         (ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
@@ -172,7 +180,12 @@ static member_t *member_find(MPI_Comm comm)
         abort(); /* others count on it */
     }
 
-    (void)group_join(comm, &member->group);
+    /* every rank of the communicator comes here at its first such call, or none
+       does */
+    member->group = ucx_mp_mpi_group_join(state.api, comm, &has_api);
+    if ((member->group == NULL) && has_api) {
+        member->nodes = ucx_mp_mpi_nodes_create(state.api, comm);
+    }
     if (ucx_mp_mpi_real.Comm_set_attr(comm, state.keyval, member) !=
         MPI_SUCCESS) {
         abort();
@@ -180,7 +193,7 @@ static member_t *member_find(MPI_Comm comm)
     return member;
 }
 
-static uct_cuda_coll_group_t *group_of(MPI_Comm comm)
+static const member_t *member_of(MPI_Comm comm)
 {
     const unsigned generation = __atomic_load_n(&state.generation,
                                                 __ATOMIC_ACQUIRE);
@@ -191,7 +204,7 @@ static uct_cuda_coll_group_t *group_of(MPI_Comm comm)
         last.comm       = comm;
         last.generation = generation;
     }
-    return (last.member == NULL) ? NULL : last.member->group;
+    return last.member;
 }
 
 static void progress(void *arg)
@@ -382,6 +395,7 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
 {
     MPI_Comm comm = args->comm;
     uct_cuda_coll_group_t *group;
+    const member_t *member;
     request_t request;
     char why[256];
 
@@ -397,7 +411,14 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
                          0)) {
         pthread_once(&state.once, state_init);
     }
-    group = group_of(comm);
+    member = member_of(comm);
+    if (member == NULL) {
+        return false;
+    } else if (member->nodes != NULL) {
+        return ucx_mp_mpi_nodes_collective(member->nodes, args, rc_p);
+    }
+
+    group = member->group;
     if (group == NULL) {
         return false;
     }

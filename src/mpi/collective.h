@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collectives that the transport module carries out on GPUs, where all ranks of
- * a communicator are on one node and have their buffers in GPU memory.
+ * a communicator are on one node and have their buffers in GPU memory. Of
+ * several nodes: nodes.h.
  *
  * Ranks agree on each call through a page of shared memory, which they make
  * with the first one on a communicator; that takes a broadcast and a reduction.
@@ -46,5 +47,18 @@ typedef struct {
  * @return  Whether it is done; otherwise all ranks go on with the MPI's call.
  */
 bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p);
+
+/*
+ * All ranks of a communicator join a group, or none does: those of one node, as
+ * many as a group takes. A collective call.
+ *
+ * @param api        NULL: no module of ours.
+ * @param has_api_p  Whether all ranks have one.
+ *
+ * @return  The group; NULL: none, on all ranks.
+ */
+uct_cuda_coll_group_t *
+ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
+                      bool *has_api_p);
 
 #endif

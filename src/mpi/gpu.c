@@ -24,6 +24,7 @@
       (CUcontext*, CUdevice)) \
     _(stream_create, "cuStreamCreate", true, (CUstream*, unsigned)) \
     _(stream_destroy, "cuStreamDestroy_v2", true, (CUstream)) \
+    _(stream_query, "cuStreamQuery", true, (CUstream)) \
     _(stream_synchronize, "cuStreamSynchronize", true, (CUstream))
 
 #define MAX_PITCH   0x7fffffff /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs */
@@ -50,6 +51,7 @@ static struct {
     struct {
         CUcontext          ctx;
         unsigned long long id;
+        unsigned           lane;
         CUstream           stream;
     } entries[MAX_STREAMS];
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -150,7 +152,7 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
 }
 
 /* A stream of the current context, which is `ctx` */
-static CUresult copy_stream(ucx_mp_mpi_copy_t *copy)
+static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
 {
     unsigned long long id = 0;
     CUresult result;
@@ -165,7 +167,8 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy)
     pthread_mutex_lock(&streams.lock);
     for (i = 0; i < MAX_STREAMS; ++i) {
         if ((streams.entries[i].ctx == copy->ctx) &&
-            (streams.entries[i].id == id)) {
+            (streams.entries[i].id == id) &&
+            (streams.entries[i].lane == lane)) {
             copy->stream = streams.entries[i].stream;
             pthread_mutex_unlock(&streams.lock);
             return CUDA_SUCCESS;
@@ -177,6 +180,7 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy)
         i                         = streams.next++;
         streams.entries[i].ctx    = copy->ctx;
         streams.entries[i].id     = id;
+        streams.entries[i].lane   = lane;
         streams.entries[i].stream = copy->stream;
     } else {
         copy->is_kept = false;
@@ -185,7 +189,8 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy)
     return result;
 }
 
-void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
+void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
+                                unsigned lane)
 {
     copy->ctx    = NULL;
     copy->stream = NULL;
@@ -201,7 +206,29 @@ void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
         return;
     }
 
-    copy->result = copy_stream(copy);
+    copy->result = copy_stream(copy, lane);
+}
+
+void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
+{
+    ucx_mp_mpi_copy_begin_lane(copy, address, 0);
+}
+
+bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
+{
+    CUresult result;
+
+    if (copy->result != CUDA_SUCCESS) {
+        return true;
+    }
+
+    result = driver.stream_query(copy->stream);
+    if (result == CUDA_ERROR_NOT_READY) {
+        return false;
+    }
+
+    copy->result = result;
+    return true;
 }
 
 static void copy_one(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,

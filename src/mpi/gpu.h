@@ -43,6 +43,15 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
  */
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 
+/* The same on one of several streams, 0 (that of the above) to
+   UCX_MP_MPI_COPY_LANES - 1, so that copies of one are not behind another's. */
+#define UCX_MP_MPI_COPY_LANES 4
+void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
+                                unsigned lane);
+
+/* Whether all copies so far are done, or one has failed. */
+bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
+
 /* Copies `count` rows of `length` bytes, `stride` bytes from start to start in
    both places. Done when ucx_mp_mpi_copy_end() returns. */
 void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,

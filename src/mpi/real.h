@@ -21,15 +21,18 @@
     _(Cartdim_get) \
     _(Comm_call_errhandler) \
     _(Comm_create_keyval) \
+    _(Comm_free) \
     _(Comm_get_attr) \
     _(Comm_rank) \
     _(Comm_remote_size) \
     _(Comm_set_attr) \
     _(Comm_size) \
+    _(Comm_split) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
     _(Graph_neighbors_count) \
     _(Iprobe) \
+    _(Test) \
     _(Topo_test) \
     _(Type_create_keyval) \
     _(Type_get_attr) \

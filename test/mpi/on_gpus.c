@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE
 #include "on_gpus.h"
 
 #include <uct/cuda/collective/api.h>
@@ -34,4 +35,17 @@ long ucx_mp_on_gpus(void)
         api->counts(&done, &staged);
     }
     return (long)done;
+}
+
+unsigned long long ucx_mp_between_nodes(void)
+{
+    void (*counts)(uint64_t*, uint64_t*, uint64_t*);
+    uint64_t calls, chunks, bytes = 0;
+
+    counts = (void (*)(uint64_t*, uint64_t*, uint64_t*))dlsym(
+            RTLD_DEFAULT, "ucx_mp_mpi_nodes_counts");
+    if (counts != NULL) {
+        counts(&calls, &chunks, &bytes);
+    }
+    return bytes;
 }

@@ -7,4 +7,7 @@
 /* 0 where there is no module of ours. */
 long ucx_mp_on_gpus(void);
 
+/* What this process has given to the MPI's reductions between nodes, bytes. */
+unsigned long long ucx_mp_between_nodes(void);
+
 #endif

@@ -200,7 +200,7 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    long mine[3] = {0, 0, 0}, all[3], call = 0, before;
+    long mine[4] = {0, 0, 0, 0}, all[4], call = 0, before;
     char why[256] = "";
     float *send, *recv, *host;
     double *seconds;
@@ -260,10 +260,15 @@ int main(int argc, char **argv)
         }
     }
 
-    MPI_Allreduce(mine, all, 3, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    mine[3] = (long)ucx_mp_between_nodes();
+    MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
     if (world_rank == 0) {
+        if (all[3] > 0) {
+            printf("%ld bytes given to the MPI to add up between nodes\n",
+                   all[3]);
+        }
         printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried "
                "out on GPUs, %ld wrong elements\n", call, world_size, all[2],
                all[0]);

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# All-reduces of communicators over several nodes: emulated nodes on this
+# machine, joined by its TCP.
+
+# nodes_run NODES RANKS PROGRAM ARGUMENT...: on mist; prints what is said
+nodes_run() {
+    local nodes=$1 ranks=$2 program=$3
+    shift 3
+    "$mpi_run" --quiet --emulate mist --nodes "$nodes" --collectives y \
+        "$mpirun" --oversubscribe -n "$ranks" "$programs/$program" "$@"
+}
+
+# nodes_bytes NODES RANKS HOW_MANY: every byte is right, and between nodes goes
+# each node's sum, once: of calls of 256 KiB and 1 MiB, in place and not
+nodes_bytes() {
+    local log=$ucx_mp_build/log/nodes.out
+    nodes_run "$1" "$2" ucx_mp_allreduce_checked --min-size 64K --max-size 1M \
+        --calls 1 > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    grep -E '^ucx_mp_allreduce_checked: 6 calls .* 0 wrong' "$log" &&
+        grep "^$((2 * (256 + 1024) * 1024 * $3)) bytes given to the MPI" "$log" ||
+        { tail -n 20 "$log"; return 1; }
+}
+
+# nodes_all: as many ranks on each node, and not; then counts, types,
+# operations and communicators of any kind, and buffers of any memory
+nodes_all() {
+    local mpirun programs
+    mpi_tools distribution || return
+    nodes_bytes 2 4 2 && nodes_bytes 2,1,1,1 5 4 &&
+        passing_on ' [1-9][0-9]* times GPUs did its part, 0 wrong' \
+            nodes_run 3,1 4 ucx_mp_collectives --call MPI_Allreduce \
+            --memory device --max-size 2M --calls 50 &&
+        passing_on '^ucx_mp_collectives: 50 collectives, .* 0 wrong' \
+            nodes_run 2 4 ucx_mp_collectives --call MPI_Allreduce \
+            --max-size 2M --calls 50
+}
+
+# nodes_fault NAME:CALL:ERROR: every byte is right, GPUs' part or not
+nodes_fault() {
+    CUEMU_FAULT=$1 passing_on '^ucx_mp_allreduce_checked: 4 calls .* 0 wrong' \
+        nodes_run 2 4 ucx_mp_allreduce_checked --min-size 256K --max-size 1M \
+        --calls 1
+}
+
+# nodes_faults: a node whose GPUs cannot adds by way of host memory, alone;
+# what fails is an error on all nodes, and no rank waits for another
+nodes_faults() {
+    local mpirun programs log=$ucx_mp_build/log/nodes-faults.out
+    mpi_tools distribution || return
+    nodes_fault cuModuleLoadData:1:218 && nodes_fault cuMemHostRegister:1:2 ||
+        return
+    nodes_run 2 4 ucx_mp_allreduce_checked --fault short --min-size 1K \
+        --max-size 1K > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    [ "$(grep -c "^rank [023]: .* another rank's buffer ends" "$log")" -eq 3 ] &&
+        grep "^rank 1: .* this rank's buffer ends before" "$log" ||
+        { tail -n 20 "$log"; return 1; }
+    if CUEMU_FAULT=cuMemcpyAsync:3:700 nodes_run 2 4 ucx_mp_allreduce_checked \
+           --min-size 1M --max-size 1M --calls 1 > "$log" 2>&1 ||
+       ! grep -a 'fails: MPI_Allreduce: ' "$log"
+    then
+        tail -n 20 "$log"
+        return 1
+    fi
+}
+
+step nodes quick 120 nodes_all \
+     "all-reduces over two and four emulated nodes, bytes between them counted"
+step nodes-faults quick 120 nodes_faults \
+     "over several nodes: what fails on one is staged there, or fails on all"

@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/nodes.h>
+
+#include <mpi/handles.h>
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+/* Bytes from which a call is worth its agreement */
+#define MIN_BYTES ((uint64_t)256 << 10)
+
+/* Chunks are as long that a rank gives the MPI so many bytes at once, and
+   shorter where there would be fewer than MIN_CHUNKS of them */
+#define SLICE_BYTES ((uint64_t)2 << 20)
+#define CHUNK_BYTES ((uint64_t)256 << 10)
+#define MIN_CHUNKS  4
+
+/* Elements that chunks and slices begin at a multiple of, so that kernels may
+   take whole words */
+#define GRAIN 64
+
+/* Chunks that are under way at once, each on a stream of its own */
+#define DEPTH (UCX_MP_MPI_COPY_LANES - 1)
+
+#define IDLE_BEFORE_YIELD 64
+
+struct ucx_mp_mpi_nodes {
+    const uct_cuda_coll_api_t *api;
+    uct_cuda_coll_group_t     *group; /* of this node; NULL: it has one rank */
+    MPI_Comm                  local;  /* this node's ranks */
+    MPI_Comm                  across; /* those with this one's slice */
+    int                       rank, size; /* in local */
+    int                       slices;
+    bool                      has_slice;
+};
+
+/* Where a chunk's slice of this rank is */
+typedef enum {
+    STAGE_HERE,   /* in GPU memory: done, or this rank has none */
+    STAGE_OUT,    /* on its way to host memory */
+    STAGE_ACROSS, /* in the MPI's reduction */
+    STAGE_IN      /* on its way back */
+} stage_t;
+
+typedef struct {
+    stage_t            stage;
+    uint64_t           chunk;
+    ucx_mp_mpi_copy_t  copy;
+    ucx_mp_mpi_block_t *block;
+    void               *host;
+    MPI_Request        request;
+} slot_t;
+
+typedef struct {
+    const ucx_mp_mpi_nodes_t      *nodes;
+    const ucx_mp_mpi_collective_t *args;
+    ucx_mp_type_t                 type;
+    ucx_mp_op_t                   op;
+    const char                    *send; /* that of in place is recv */
+    char                          *recv;
+    size_t                        element;
+    uint64_t                      count, chunk, num_chunks; /* elements a
+                                                               chunk */
+    uint64_t                      next_across; /* chunk: the MPI's reductions
+                                                  go in one order everywhere */
+    slot_t                        slots[DEPTH];
+    unsigned                      idle;
+    bool                          is_failed;
+    bool                          is_given_up; /* by all ranks of this node:
+                                                  buffers are left alone */
+    char                          why[256];
+} run_t;
+
+static struct {
+    uint64_t calls, chunks, bytes;
+} totals;
+
+
+__attribute__((visibility("default"))) void
+ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
+                        uint64_t *bytes_p)
+{
+    *calls_p  = __atomic_load_n(&totals.calls, __ATOMIC_RELAXED);
+    *chunks_p = __atomic_load_n(&totals.chunks, __ATOMIC_RELAXED);
+    *bytes_p  = __atomic_load_n(&totals.bytes, __ATOMIC_RELAXED);
+}
+
+
+/* ------------------------------------------------------------ communicators */
+
+/* The same on all ranks of a node: not asked of MPI_Comm_split_type, which has
+   every rank on its own where an MPI was told to use no shared memory */
+static int machine_color(void)
+{
+    unsigned hash  = 2166136261u;
+    char text[512] = "";
+    ssize_t length = 0;
+    const char *p;
+    int fd;
+
+    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        length = read(fd, text, 64);
+        length = (length < 0) ? 0 : length;
+        close(fd);
+    }
+
+    (void)gethostname(text + length, sizeof(text) - length - 1);
+    for (p = text; *p != '\0'; ++p) {
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    }
+    return hash & INT_MAX;
+}
+
+void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
+{
+    if (nodes->group != NULL) {
+        nodes->api->group_destroy(nodes->group);
+    }
+
+    /* with MPI_COMM_WORLD goes the MPI, and these with it */
+    if (comm != ucx_mp_mpi_real.comm_world) {
+        if (nodes->has_slice) {
+            ucx_mp_mpi_real.Comm_free(&nodes->across);
+        }
+        ucx_mp_mpi_real.Comm_free(&nodes->local);
+    }
+    free(nodes);
+}
+
+ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(const uct_cuda_coll_api_t *api,
+                                            MPI_Comm comm)
+{
+    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    ucx_mp_mpi_nodes_t *nodes     = calloc(1, sizeof(*nodes));
+    int mine[2], all[2], rank, size;
+    bool has_api;
+
+    if (nodes == NULL) {
+        abort(); /* others count on it */
+    }
+
+    nodes->api = api;
+    if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
+        (real->Comm_size(comm, &size) != MPI_SUCCESS) ||
+        (real->Comm_split(comm, machine_color(), rank, &nodes->local) !=
+         MPI_SUCCESS)) {
+        free(nodes);
+        return NULL;
+    }
+
+    real->Comm_rank(nodes->local, &nodes->rank);
+    real->Comm_size(nodes->local, &nodes->size);
+    if (nodes->size == size) {
+        goto out_none;
+    }
+
+    if (nodes->size > 1) {
+        nodes->group = ucx_mp_mpi_group_join(api, nodes->local, &has_api);
+    }
+    mine[0] = (nodes->size == 1) || (nodes->group != NULL);
+    mine[1] = nodes->size;
+    if ((real->Allreduce(mine, all, 2, ucx_mp_mpi_handles.integer,
+                         ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) ||
+        !all[0]) {
+        goto out_none;
+    }
+
+    nodes->slices    = all[1];
+    nodes->has_slice = nodes->rank < nodes->slices;
+    if (real->Comm_split(comm,
+                         nodes->has_slice ? nodes->rank : MPI_UNDEFINED, rank,
+                         &nodes->across) == MPI_SUCCESS) {
+        return nodes;
+    }
+
+out_none:
+    nodes->has_slice = false;
+    ucx_mp_mpi_nodes_destroy(nodes, comm);
+    return NULL;
+}
+
+
+/* ------------------------------------------------------------------- a call */
+
+__attribute__((format(printf, 2, 3))) static void
+run_fail(run_t *run, const char *format, ...)
+{
+    va_list ap;
+
+    if (!run->is_failed) { /* the first reason is the one */
+        va_start(ap, format);
+        vsnprintf(run->why, sizeof(run->why), format, ap);
+        va_end(ap);
+    }
+    run->is_failed = true;
+}
+
+static bool run_check(run_t *run, int rc, const char *what)
+{
+    if (rc != MPI_SUCCESS) {
+        run_fail(run, "%s failed (MPI error %d)", what, rc);
+    }
+    return rc == MPI_SUCCESS;
+}
+
+static uint64_t chunk_first(const run_t *run, uint64_t chunk)
+{
+    return chunk * run->chunk;
+}
+
+static uint64_t chunk_count(const run_t *run, uint64_t chunk)
+{
+    const uint64_t left = run->count - chunk_first(run, chunk);
+
+    return (left < run->chunk) ? left : run->chunk;
+}
+
+/* First element of a slice, of the whole buffer; that of the slice behind the
+   last one ends the chunk */
+static uint64_t slice_first(const run_t *run, uint64_t chunk, int slice)
+{
+    const uint64_t count = chunk_count(run, chunk);
+    const int slices     = run->nodes->slices;
+    uint64_t grains      = (count + GRAIN - 1) / GRAIN;
+    uint64_t first       = grains * slice / slices * GRAIN;
+
+    return chunk_first(run, chunk) + ((first < count) ? first : count);
+}
+
+static int slice_count(const run_t *run, uint64_t chunk, int slice)
+{
+    return (int)(slice_first(run, chunk, slice + 1) -
+                 slice_first(run, chunk, slice));
+}
+
+static char *run_place(const run_t *run, uint64_t element)
+{
+    return run->recv + element * run->element;
+}
+
+static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
+{
+    const uint64_t first = slice_first(run, slot->chunk, run->nodes->rank);
+    const size_t bytes   = (size_t)slice_count(run, slot->chunk,
+                                               run->nodes->rank) *
+                           run->element;
+    const char *source   = (run->nodes->size == 1) ? run->send : run->recv;
+
+    slot->stage = stage;
+    if (run->is_given_up) {
+        return;
+    }
+
+    if (stage == STAGE_OUT) {
+        ucx_mp_mpi_copy_rows(&slot->copy, slot->host,
+                             source + first * run->element, bytes, bytes, 1);
+    } else {
+        ucx_mp_mpi_copy_rows(&slot->copy, run_place(run, first), slot->host,
+                             bytes, bytes, 1);
+    }
+}
+
+/* One slot as far as it goes without waiting. @return whether the MPI was
+   asked, so that it has made progress. */
+static bool slot_advance(run_t *run, slot_t *slot)
+{
+    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const char *what              = "the reduction between nodes";
+    int is_done                   = 1;
+    int count;
+
+    switch (slot->stage) {
+    case STAGE_OUT:
+        if ((slot->chunk != run->next_across) ||
+            !ucx_mp_mpi_copy_is_done(&slot->copy)) {
+            return false;
+        }
+
+        ++run->next_across;
+        count = slice_count(run, slot->chunk, run->nodes->rank);
+        if (!run_check(run,
+                       real->Iallreduce(MPI_IN_PLACE, slot->host, count,
+                                        run->args->datatype, run->args->op,
+                                        run->nodes->across, &slot->request),
+                       what)) {
+            slot->stage = STAGE_HERE;
+            return false;
+        }
+
+        slot->stage = STAGE_ACROSS;
+        __atomic_fetch_add(&totals.bytes, (uint64_t)count * run->element,
+                           __ATOMIC_RELAXED);
+        return true;
+    case STAGE_ACROSS:
+        run_check(run, real->Test(&slot->request, &is_done, MPI_STATUS_IGNORE),
+                  what);
+        if (is_done) {
+            slot_copy(run, slot, STAGE_IN);
+        }
+        return true;
+    case STAGE_IN:
+        if (ucx_mp_mpi_copy_is_done(&slot->copy)) {
+            slot->stage = STAGE_HERE;
+        }
+        return false;
+    default:
+        return false;
+    }
+}
+
+static void run_advance(void *arg)
+{
+    run_t *run    = arg;
+    bool is_asked = false;
+    unsigned i;
+    int is_there;
+
+    for (i = 0; i < DEPTH; ++i) {
+        is_asked |= slot_advance(run, &run->slots[i]);
+    }
+
+    if (!is_asked) {
+        (void)ucx_mp_mpi_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
+                                     run->args->comm, &is_there,
+                                     MPI_STATUS_IGNORE);
+    }
+}
+
+static void run_wait(run_t *run, const slot_t *slot)
+{
+    while (slot->stage != STAGE_HERE) {
+        run_advance(run);
+        if (++run->idle % IDLE_BEFORE_YIELD == 0) {
+            sched_yield();
+        }
+    }
+}
+
+/* Inside the node by the MPI, in host memory */
+static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
+{
+    const ucx_mp_mpi_nodes_t *nodes     = run->nodes;
+    const MPI_Datatype datatype         = run->args->datatype;
+    int counts[UCT_CUDA_COLL_API_RANKS] = {0};
+    int displs[UCT_CUDA_COLL_API_RANKS] = {0};
+    const void *sendbuf                 = MPI_IN_PLACE;
+    void *recvbuf                       = what->recvbuf;
+    ucx_mp_mpi_call_t call;
+    int i, total = 0;
+
+    for (i = 0; i < nodes->size; ++i) {
+        counts[i] = (int)what->counts[i];
+        displs[i] = total;
+        total    += counts[i];
+    }
+
+    ucx_mp_mpi_call_begin(&call, run->args->name, nodes->local);
+    if (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
+        ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ | UCX_MP_MPI_WRITE,
+                               &recvbuf, total, datatype);
+    } else {
+        sendbuf = what->sendbuf;
+        ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ, &sendbuf, total,
+                               datatype);
+        ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_WRITE, &recvbuf,
+                               counts[nodes->rank], datatype);
+    }
+    if (ucx_mp_mpi_call_stage(&call)) {
+        call.rc = (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ?
+                          ucx_mp_mpi_real.Allgatherv(sendbuf, 0, datatype,
+                                                     recvbuf, counts, displs,
+                                                     datatype, nodes->local) :
+                          ucx_mp_mpi_real.Reduce_scatter(sendbuf, recvbuf,
+                                                         counts, datatype,
+                                                         run->args->op,
+                                                         nodes->local);
+    }
+    run_check(run, ucx_mp_mpi_call_end(&call), "the part inside the node");
+}
+
+/* A part of a chunk that is done inside the node: by its GPUs, or, if they
+   cannot, by way of host memory. Nobody of the node waits for anything else
+   then. */
+static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
+{
+    const ucx_mp_mpi_nodes_t *nodes       = run->nodes;
+    const uint64_t first                  = chunk_first(run, chunk);
+    const void *sendbuf                   = run->send + first * run->element;
+    uint64_t counts[UCT_CUDA_COLL_API_RANKS] = {0};
+    uct_cuda_coll_call_t what             = {
+        .kind     = kind,
+        .counts   = counts,
+        .op       = run->op,
+        .type     = run->type,
+        .progress = run_advance,
+        .arg      = run
+    };
+    char why[sizeof(run->why) / 2];
+    int slice;
+
+    if ((nodes->size == 1) || run->is_given_up) {
+        return;
+    }
+
+    for (slice = 0; slice < nodes->slices; ++slice) {
+        counts[slice] = slice_count(run, chunk, slice);
+    }
+
+    if (kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
+        what.is_in_place = 1;
+        what.recvbuf     = run_place(run, first);
+    } else {
+        what.sendbuf = sendbuf;
+        what.recvbuf = run_place(run, nodes->has_slice ?
+                                              slice_first(run, chunk,
+                                                          nodes->rank) :
+                                              first);
+    }
+
+    switch (nodes->api->collective(nodes->group, &what, why, sizeof(why))) {
+    case UCT_CUDA_COLL_DONE:
+        break;
+    case UCT_CUDA_COLL_STAGE:
+        run_stage(run, &what);
+        break;
+    default: /* on all ranks of the node */
+        run_fail(run, "the GPUs' part failed: %s", why);
+        run->is_given_up = true;
+        break;
+    }
+}
+
+/* Whatever fails, a rank goes through all chunks: others count on it */
+static void run_chunks(run_t *run)
+{
+    uint64_t chunk;
+    slot_t *slot;
+
+    for (chunk = 0; chunk < run->num_chunks + DEPTH - 1; ++chunk) {
+        if (chunk < run->num_chunks) {
+            run_inside(run, UCT_CUDA_COLL_KIND_REDUCE_SCATTER, chunk);
+            slot        = &run->slots[chunk % DEPTH];
+            slot->chunk = chunk;
+            if (run->nodes->has_slice) {
+                slot_copy(run, slot, STAGE_OUT);
+            }
+        }
+
+        if (chunk >= DEPTH - 1) {
+            run_wait(run, &run->slots[(chunk + 1) % DEPTH]);
+            run_inside(run, UCT_CUDA_COLL_KIND_ALLGATHER, chunk + 1 - DEPTH);
+        }
+    }
+}
+
+static void run_cut(run_t *run)
+{
+    uint64_t bytes = run->count * run->element / MIN_CHUNKS;
+    uint64_t most  = SLICE_BYTES * run->nodes->slices;
+
+    bytes = (bytes < CHUNK_BYTES) ? CHUNK_BYTES : bytes;
+    bytes = (bytes > most) ? most : bytes;
+    run->chunk      = (bytes / run->element + GRAIN - 1) / GRAIN * GRAIN;
+    run->num_chunks = (run->count + run->chunk - 1) / run->chunk;
+}
+
+/* @return whether there is what it takes; others have to be told */
+static bool run_begin(run_t *run)
+{
+    const ucx_mp_mpi_nodes_t *nodes = run->nodes;
+    bool has_all                    = true;
+    size_t bytes;
+    slot_t *slot;
+    unsigned i;
+
+    run_cut(run);
+    bytes = (run->chunk / nodes->slices + 2 * GRAIN) * run->element;
+    for (i = 0; i < DEPTH; ++i) {
+        slot = &run->slots[i];
+        ucx_mp_mpi_copy_begin_lane(&slot->copy, run->recv, i + 1);
+        if (nodes->has_slice) {
+            slot->host = ucx_mp_mpi_pool_get(bytes, &slot->copy, &slot->block);
+        }
+        has_all = has_all && (slot->copy.result == CUDA_SUCCESS) &&
+                  (!nodes->has_slice || (slot->host != NULL));
+    }
+    return has_all;
+}
+
+static void run_end(run_t *run)
+{
+    CUresult result;
+    slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < DEPTH; ++i) {
+        slot   = &run->slots[i];
+        result = ucx_mp_mpi_copy_end(&slot->copy);
+        if (result != CUDA_SUCCESS) {
+            run_fail(run, "a GPU buffer could not be copied: %s",
+                     ucx_mp_mpi_gpu_error(result));
+        }
+        if (slot->block != NULL) {
+            ucx_mp_mpi_pool_put(slot->block);
+        }
+    }
+}
+
+/* What ranks have to agree on before a byte is written: the least of all */
+typedef enum {
+    AGREE_GPU,  /* buffers in GPU memory, and all else it takes */
+    AGREE_FITS, /* buffers do not end too early */
+    AGREE_LOW,  /* bytes, in two parts, and their negatives */
+    AGREE_NOT_LOW,
+    AGREE_HIGH,
+    AGREE_NOT_HIGH,
+    AGREE_LAST
+} agree_t;
+
+static bool is_gpu(const void *pointer)
+{
+    return (pointer != MPI_BOTTOM) &&
+           (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
+}
+
+/* @return MPI_SUCCESS, or what the call is to return on all ranks */
+static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
+{
+    const MPI_Comm comm        = run->args->comm;
+    const uint64_t bytes       = run->count * run->element;
+    const bool fits            = !is_ready || (is_gpu(run->recv + bytes - 1) &&
+                                    is_gpu(run->send + bytes - 1));
+    const int low              = bytes & INT_MAX;
+    const int high             = (bytes >> 31) & INT_MAX;
+    const int mine[AGREE_LAST] = {is_ready, fits, low, -low, high, -high};
+    int all[AGREE_LAST];
+    int rc;
+
+    rc = ucx_mp_mpi_real.Allreduce(mine, all, AGREE_LAST,
+                                   ucx_mp_mpi_handles.integer,
+                                   ucx_mp_mpi_handles.min, comm);
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
+
+    if ((all[AGREE_LOW] != -all[AGREE_NOT_LOW]) ||
+        (all[AGREE_HIGH] != -all[AGREE_NOT_HIGH])) {
+        return ucx_mp_mpi_raise(comm, MPI_ERR_COUNT,
+                                "%s: ranks call with different numbers of "
+                                "bytes, this one with %llu", run->args->name,
+                                (unsigned long long)bytes);
+    }
+
+    if (!all[AGREE_FITS]) {
+        return ucx_mp_mpi_raise(comm, MPI_ERR_BUFFER,
+                                "%s: %s buffer ends before the %llu bytes do",
+                                run->args->name,
+                                fits ? "another rank's" : "this rank's",
+                                (unsigned long long)bytes);
+    }
+
+    *is_ready_p = all[AGREE_GPU];
+    return MPI_SUCCESS;
+}
+
+bool ucx_mp_mpi_nodes_collective(const ucx_mp_mpi_nodes_t *nodes,
+                                 const ucx_mp_mpi_collective_t *args,
+                                 int *rc_p)
+{
+    const bool is_in_place = (args->sendbuf == MPI_IN_PLACE);
+    run_t run              = {.nodes = nodes,
+                              .args  = args,
+                              .send  = is_in_place ? args->recvbuf :
+                                                     args->sendbuf,
+                              .recv  = args->recvbuf,
+                              .count = args->count};
+    bool is_ready = false;
+    bool has_begun;
+    MPI_Count size;
+    int mine, is_good;
+
+    if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) || (args->count <= 0) ||
+        !ucx_mp_mpi_handles_known(args->op, args->datatype, &run.op,
+                                  &run.type) ||
+        (ucx_mp_mpi_real.Type_size_x(args->datatype, &size) != MPI_SUCCESS)) {
+        return false;
+    }
+
+    run.element = size; /* these types have no gaps */
+    if ((run.count > INT64_MAX / 2 / run.element) ||
+        (run.count * run.element < MIN_BYTES)) {
+        return false;
+    }
+
+    has_begun = ucx_mp_mpi_gpu_is_used() && is_gpu(run.recv) &&
+                (is_in_place || is_gpu(run.send));
+    *rc_p     = run_agree(&run, has_begun && run_begin(&run), &is_ready);
+    if (is_ready) {
+        run_chunks(&run);
+    }
+    if (has_begun) {
+        run_end(&run);
+    }
+    if (!is_ready) {
+        return *rc_p != MPI_SUCCESS;
+    }
+
+    __atomic_fetch_add(&totals.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&totals.chunks, run.num_chunks, __ATOMIC_RELAXED);
+    mine  = !run.is_failed;
+    *rc_p = ucx_mp_mpi_real.Allreduce(&mine, &is_good, 1,
+                                      ucx_mp_mpi_handles.integer,
+                                      ucx_mp_mpi_handles.min, args->comm);
+    if ((*rc_p == MPI_SUCCESS) && !is_good) {
+        *rc_p = ucx_mp_mpi_raise(args->comm, MPI_ERR_OTHER, "%s: %s",
+                                 args->name,
+                                 run.is_failed ? run.why :
+                                                 "another rank's part failed");
+    }
+    return true;
+}
