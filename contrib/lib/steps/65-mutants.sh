@@ -3,7 +3,7 @@
 #
 # Small mistakes made in the module on purpose: do the quick tests notice them?
 
-# mutants_noticed: 150 of a seed and the given ones. What has been run is kept
+# mutants_noticed: 120 of a seed and the given ones. What has been run is kept
 # in build/mutants, so a run that was stopped goes on where it was.
 mutants_noticed() {
     local headers hashed
