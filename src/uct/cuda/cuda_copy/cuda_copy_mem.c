@@ -6,6 +6,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/mapped.h>
 #include <uct/cuda/base/memory.h>
 
 #include <stdlib.h>
@@ -47,69 +48,17 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
     return uct_cuda_gpu_context_push(cuda, device, context);
 }
 
-static void free_mapped(CUdeviceptr address, size_t length)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    (void)driver->cuMemUnmap(address, length);
-    (void)driver->cuMemAddressFree(address, length);
-}
-
 /* Memory with a fabric handle, in whole granules */
 static ucs_status_t alloc_fabric(int device, size_t length,
                                  uct_cuda_copy_memh_t *memh)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUmemAllocationProp prop        = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-    CUmemAccessDesc access          = {0};
-    ucs_status_t status             = UCS_ERR_NO_MEMORY;
-    CUmemGenericAllocationHandle handle;
-    size_t granularity;
+    const ucs_status_t status = uct_cuda_mapped_alloc(
+            device, device, UCT_CUDA_MAPPED_FABRIC, &length,
+            &memh->device_memory);
 
-    /* CU_MEM_HANDLE_TYPE_FABRIC, from CUDA 12.3 on */
-    prop.requestedHandleTypes            = (CUmemAllocationHandleType)8;
-    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
-    prop.location.id                     = device;
-    prop.allocFlags.gpuDirectRDMACapable = 1;
-
-    if ((driver->cuMemGetAllocationGranularity == NULL) ||
-        (driver->cuMemGetAllocationGranularity(
-                 &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
-         CUDA_SUCCESS) ||
-        (length > SIZE_MAX - granularity)) {
-        return UCS_ERR_UNSUPPORTED;
+    if (status == UCS_OK) {
+        memh->mapped_length = length;
     }
-
-    length = (length + granularity - 1) / granularity * granularity;
-    if (driver->cuMemCreate(&handle, length, &prop, 0) != CUDA_SUCCESS) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    if (driver->cuMemAddressReserve(&memh->device_memory, length, 0, 0, 0) !=
-        CUDA_SUCCESS) {
-        goto out_release;
-    }
-
-    if (driver->cuMemMap(memh->device_memory, length, 0, handle, 0) !=
-        CUDA_SUCCESS) {
-        (void)driver->cuMemAddressFree(memh->device_memory, length);
-        goto out_release;
-    }
-
-    access.location = prop.location;
-    access.flags    = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (driver->cuMemSetAccess(memh->device_memory, length, &access, 1) !=
-        CUDA_SUCCESS) {
-        free_mapped(memh->device_memory, length);
-        goto out_release;
-    }
-
-    memh->mapped_length = length;
-    status              = UCS_OK;
-
-out_release:
-    /* The mapping keeps the memory */
-    (void)driver->cuMemRelease(handle);
     return status;
 }
 
@@ -211,7 +160,7 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
 
     if (driver->cuCtxPushCurrent(memh->context) == CUDA_SUCCESS) {
         if (memh->mapped_length != 0) {
-            free_mapped(memh->device_memory, memh->mapped_length);
+            uct_cuda_mapped_free(memh->device_memory, memh->mapped_length);
         } else {
             (void)driver->cuMemFree(memh->device_memory);
         }
