@@ -62,8 +62,8 @@ allreduce() {
         --on-gpus "$percent" "$@"
 }
 
-# allreduce_on_gpus: each algorithm; GPUs that share, that are no peers, that
-# are not wanted; then buffers, types and operations of any kind
+# allreduce_on_gpus: each algorithm; GPUs that share, with copies over others,
+# that are peers of a third one alone, of none, that are not wanted; then buffers, types and operations of any kind
 allreduce_on_gpus() {
     local mpirun programs
     mpi_tools distribution || return
@@ -72,6 +72,10 @@ allreduce_on_gpus() {
         UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=flat \
             allreduce beluga 4 100 --max-size 4M --calls 3 &&
         CUDA_VISIBLE_DEVICES=0,1 allreduce beluga 4 100 --max-size 256K &&
+        UCX_CUDA_IPC_COLLECTIVES_MULTIPATH=y \
+            allreduce beluga 2 100 --min-size 1K --max-size 4M --calls 2 &&
+        CUDA_VISIBLE_DEVICES=0,5,1,4 \
+            allreduce dgx1 2 100 --max-size 64K --calls 2 &&
         allreduce pcie-only 4 0 --max-size 64K --calls 2 &&
         UCX_CUDA_IPC_COLLECTIVES=n \
             allreduce beluga 2 0 --max-size 64K --calls 2 &&
@@ -116,13 +120,17 @@ allreduce_fault() {
 
 # allreduce_faults: a failure before anything is written is staged, in the
 # middle too if what was sent is still there; else it is an MPI error on all
-# ranks
+# ranks. Where other GPUs cannot be had, copies do without them.
 allreduce_faults() {
     local mpirun programs fault log=$ucx_mp_build/log/allreduce-faults.out
     mpi_tools distribution || return
     for fault in cuModuleLoadData:1:218 cuIpcOpenMemHandle:1:201 \
                  cuLaunchKernel:3:2 cuEventRecord:3:2; do
         allreduce_fault "$fault" 2 || return
+    done
+    for fault in cuMemCreate:1:2 cuMemImportFromShareableHandle:1:2; do
+        UCX_CUDA_IPC_COLLECTIVES_MULTIPATH=y allreduce_fault "$fault" 2 ||
+            return
     done
     if CUEMU_FAULT=cuLaunchKernel:3:2 "$mpi_run" --quiet --emulate beluga \
            "$mpirun" -n 2 "$programs/ucx_mp_allreduce_checked" --in-place y \

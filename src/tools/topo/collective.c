@@ -5,6 +5,7 @@
 #include <uct/cuda/collective/bound.h>
 #include <uct/cuda/collective/plan_check.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -16,9 +17,53 @@
 #define MAX_PROVED 8000
 
 
+/* "0,1": no GPU twice */
+static void read_gpus(const char *text, uct_cuda_coll_request_t *request)
+{
+    const char *next = text;
+    unsigned rank;
+    long gpu;
+    char *end;
+
+    do {
+        gpu = strtol(next, &end, 10);
+        if ((end == next) || ((*end != '\0') && (*end != ',')) || (gpu < 0) ||
+            (gpu >= request->topo->num_gpus)) {
+            ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+                            "--plan allreduce: '%s': expected GPUs from 0 to "
+                            "%d, with commas between them",
+                            text, request->topo->num_gpus - 1);
+        }
+
+        for (rank = 0; rank < request->num_ranks; ++rank) {
+            if (request->gpus[rank] == gpu) {
+                ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+                                "--plan allreduce: '%s' has GPU %ld twice",
+                                text, gpu);
+            }
+        }
+        request->gpus[request->num_ranks++] = (int)gpu;
+        next                                = end + 1;
+    } while (*end == ',');
+}
+
+/* As the module reads it */
+static int read_multipath(void)
+{
+    static const char name[] = "UCX_CUDA_IPC_COLLECTIVES_MULTIPATH";
+    const char *value        = getenv(name);
+
+    if ((value == NULL) || (strcmp(value, "auto") == 0)) {
+        return UCT_CUDA_COLL_AUTO;
+    } else if ((strcmp(value, "y") != 0) && (strcmp(value, "n") != 0)) {
+        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: '%s' is neither y, n nor auto",
+                        name, value);
+    }
+    return (value[0] == 'y');
+}
+
 void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                  const ucx_mp_topo_options_t *options,
-                                 const uct_cuda_mp_config_t *config,
                                  ucx_mp_topo_collective_t *collective)
 {
     uct_cuda_coll_request_t *request = &collective->request;
@@ -29,25 +74,27 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
 
     memset(collective, 0, sizeof(*collective));
     request->topo        = topo;
-    request->num_ranks   = (unsigned)topo->num_gpus;
     request->kind        = options->kind;
-    parts                = uct_cuda_coll_kind_has_blocks(options->kind) ?
-                                   request->num_ranks :
-                                   1;
-    request->element     = (options->size % (parts * sizeof(float)) == 0) ?
-                                   sizeof(float) :
-                                   1;
-    request->count       = options->size / request->element / parts;
     request->is_in_place = (options->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
     request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
     request->algorithm   = UCT_CUDA_COLL_AUTO;
     request->chunks      = UCT_CUDA_COLL_AUTO;
-    request->multipath   = (config->enable == UCT_CUDA_MP_NO) ?
-                                   0 :
-                                   UCT_CUDA_COLL_AUTO;
-    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
-        request->gpus[gpu] = gpu;
+    request->multipath   = read_multipath();
+    if (options->gpus != NULL) {
+        read_gpus(options->gpus, request);
+    } else {
+        for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+            request->gpus[request->num_ranks++] = gpu;
+        }
     }
+
+    parts            = uct_cuda_coll_kind_has_blocks(options->kind) ?
+                               request->num_ranks :
+                               1;
+    request->element = (options->size % (parts * sizeof(float)) == 0) ?
+                               sizeof(float) :
+                               1;
+    request->count   = options->size / request->element / parts;
 
     status = uct_cuda_coll_choose(request, &collective->choice);
     if (status == UCS_OK) {
@@ -75,22 +122,27 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     }
 }
 
+/* What copies of the request may take, be it that none does */
+static void find_bound(const uct_cuda_coll_request_t *request, bool use_host,
+                       uct_cuda_coll_bound_t *bound)
+{
+    uct_cuda_coll_bound(request->topo, request->gpus, request->num_ranks,
+                        request->multipath != 0, use_host, bound);
+}
+
 static void print_bound(const ucx_mp_topo_collective_t *collective,
                         bool use_host, FILE *stream)
 {
-    const uct_cuda_coll_request_t *request = &collective->request;
-    const double bytes                     = (double)collective->plan.bytes;
+    const double bytes = (double)collective->plan.bytes;
     uct_cuda_coll_bound_t bound;
 
-    uct_cuda_coll_bound(request->topo, request->gpus, request->num_ranks,
-                        use_host, &bound);
+    find_bound(&collective->request, use_host, &bound);
     if (bound.rate > 0) {
         fprintf(stream, "  %-21s %9.1f us  %6.1f GB/s = %.1f GB/s between ",
                 use_host ? "links and host allow" : "links allow",
                 bytes / bound.rate * MEGA, bound.rate / GIGA,
                 bound.links / GIGA);
-        uct_cuda_coll_bound_print_groups(&bound, request->gpus,
-                                         request->num_ranks, stream);
+        uct_cuda_coll_bound_print_groups(&bound, stream);
         fprintf(stream, " / (2 x %u); this plan %.1f %%\n",
                 bound.num_groups - 1,
                 100 * bytes / collective->plan.seconds / bound.rate);
@@ -116,30 +168,51 @@ static void print_rings(const ucx_mp_topo_collective_t *collective,
     }
 }
 
+/* The best with an algorithm, and with or without copies over other GPUs; the
+ * scratch memory that there is may have made more chunks of it */
+static void print_other(const uct_cuda_coll_request_t *request,
+                        const uct_cuda_coll_choice_t *chosen, FILE *stream)
+{
+    uct_cuda_coll_choice_t choice;
+    uct_cuda_coll_plan_t plan;
+
+    if ((uct_cuda_coll_choose(request, &choice) != UCS_OK) ||
+        ((int)choice.algorithm != request->algorithm) ||
+        (choice.multipath != (request->multipath == 1)) ||
+        (uct_cuda_coll_make(request, &choice, &plan) != UCS_OK)) {
+        return;
+    }
+
+    fprintf(stream, "  %-21s %9.1f us  %6.1f GB/s, chunks %u%s%s%s\n",
+            uct_cuda_coll_algorithm_str((unsigned)request->algorithm),
+            choice.seconds * MEGA, plan.bytes / choice.seconds / GIGA,
+            plan.chunks,
+            (choice.kernels && (choice.algorithm != UCT_CUDA_COLL_ONE_KERNEL)) ?
+                    ", kernels alone" :
+                    "",
+            choice.multipath ? ", also over other GPUs" : "",
+            ((choice.algorithm == chosen->algorithm) &&
+             (choice.multipath == chosen->multipath)) ?
+                    "  <- chosen" :
+                    "");
+    uct_cuda_coll_plan_release(&plan);
+}
+
 static void print_others(const ucx_mp_topo_collective_t *collective,
                          FILE *stream)
 {
-    uct_cuda_coll_request_t request = collective->request;
-    const double bytes              = (double)collective->plan.bytes;
-    uct_cuda_coll_choice_t choice;
+    const uct_cuda_coll_choice_t *chosen = &collective->choice;
+    uct_cuda_coll_request_t request      = collective->request;
 
     for (request.algorithm = 0;
          request.algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
          ++request.algorithm) {
-        if ((uct_cuda_coll_choose(&request, &choice) == UCS_OK) &&
-            ((int)choice.algorithm == request.algorithm)) {
-            fprintf(stream, "  %-21s %9.1f us  %6.1f GB/s, chunks %u%s%s%s\n",
-                    uct_cuda_coll_algorithm_str((unsigned)request.algorithm),
-                    choice.seconds * MEGA, bytes / choice.seconds / GIGA,
-                    choice.chunks,
-                    (choice.kernels &&
-                     (choice.algorithm != UCT_CUDA_COLL_ONE_KERNEL)) ?
-                            ", kernels alone" :
-                            "",
-                    choice.multipath ? ", copies over several paths" : "",
-                    (choice.algorithm == collective->choice.algorithm) ?
-                            "  <- chosen" :
-                            "");
+        request.multipath = 0;
+        print_other(&request, chosen, stream);
+        if ((collective->request.multipath != 0) &&
+            ((int)request.num_ranks < request.topo->num_gpus)) {
+            request.multipath = 1;
+            print_other(&request, chosen, stream);
         }
     }
 }
@@ -150,7 +223,7 @@ void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
 {
     uct_cuda_coll_plan_print(&collective->plan, options->steps, stream);
     if (collective->plan.num_ranks > 1) {
-        fprintf(stream, "by the model, of the whole and idle node:\n");
+        fprintf(stream, "by the model, of the idle node:\n");
         print_others(collective, stream);
     }
     if ((collective->plan.num_ranks > 1) &&
@@ -170,10 +243,8 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
     uct_cuda_coll_bound_t bound, host;
     double rings;
 
-    uct_cuda_coll_bound(request->topo, request->gpus, request->num_ranks,
-                        false, &bound);
-    uct_cuda_coll_bound(request->topo, request->gpus, request->num_ranks, true,
-                        &host);
+    find_bound(request, false, &bound);
+    find_bound(request, true, &host);
     rings = uct_cuda_coll_bound_rings(request->topo, request->gpus,
                                       request->num_ranks, NULL);
     fprintf(stream,

@@ -109,8 +109,7 @@ int main(int argc, char **argv)
         check_ends(&options, &node.topo);
         ucx_mp_topo_plan_make(&node.topo, &options, &plan);
     } else if (options.collective != NULL) {
-        ucx_mp_topo_collective_make(&node.topo, &options, &plan.config,
-                                    &collective);
+        ucx_mp_topo_collective_make(&node.topo, &options, &collective);
     }
 
     switch (options.format) {

@@ -33,12 +33,14 @@ static const char *help_text =
 "               what other sets of paths would take. One of them may be\n"
 "               \"host\": page-locked memory of its NUMA node.\n"
 "               UCX_CUDA_IPC_MULTIPATH* variables count as in a program\n"
-"  --plan COLLECTIVE SIZE\n"
+"  --plan COLLECTIVE SIZE [GPU,GPU...]\n"
 "               the plan of an MPI_Allreduce of SIZE bytes in place, a rank a\n"
-"               GPU: algorithm, chunks, the model's time, what the others\n"
-"               and rings would take, and what the links allow. COLLECTIVE:\n"
-"               allreduce, reduce, bcast (root 0), reduce_scatter, allgather,\n"
-"               gather, scatter, alltoall; of these, SIZE is of all blocks\n"
+"               GPU, or on these GPUs: algorithm, chunks, other GPUs that\n"
+"               copies go over, the model's time, what other plans and rings\n"
+"               would take, and what the links allow. COLLECTIVE: allreduce,\n"
+"               reduce, bcast (root 0), reduce_scatter, allgather, gather,\n"
+"               scatter, alltoall; of these, SIZE is of all blocks.\n"
+"               UCX_CUDA_IPC_COLLECTIVES_MULTIPATH counts as in a program\n"
 "  --steps      with --plan: every single copy and kernel\n"
 "\n"
 "  --verbose    what could not be found out, on standard error\n"
@@ -245,11 +247,12 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     options->kind = (optind < argc) ? collective_find(argv[optind]) : -1;
     if (options->kind >= 0) {
         options->collective = argv[optind];
-        if (argc - optind != 2) {
-            usage_error("--plan %s takes one argument: SIZE",
+        if ((argc - optind < 2) || (argc - optind > 3)) {
+            usage_error("--plan %s takes SIZE, and maybe GPUs",
                         options->collective);
         }
         options->size = read_size(argv[optind + 1]);
+        options->gpus = argv[optind + 2];
         return;
     }
 

@@ -38,8 +38,9 @@ typedef struct {
     ucx_mp_topo_format_t format;
     const char           *svg; /**< --svg: file for a picture, or NULL */
     bool   plan;    /**< --plan: the plan from src to dst */
-    const char *collective; /**< ... or of one among all GPUs, by its name */
+    const char *collective; /**< ... or of one, by its name, ... */
     int    kind;    /**< uct_cuda_coll_kind_t, of that */
+    const char *gpus; /**< ... among these, or NULL: all */
     uct_cuda_end_t src; /**< A GPU or host memory */
     uct_cuda_end_t dst;
     size_t size;    /**< Bytes */
@@ -139,7 +140,6 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
  *  has to stay. */
 void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                  const ucx_mp_topo_options_t *options,
-                                 const uct_cuda_mp_config_t *config,
                                  ucx_mp_topo_collective_t *collective);
 
 

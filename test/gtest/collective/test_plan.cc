@@ -129,16 +129,16 @@ public:
         for (unsigned rank = 0; rank < plan.num_ranks; ++rank) {
             for (unsigned buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST;
                  ++buffer) {
-                m_memory[rank][buffer].resize(
-                        uct_cuda_coll_plan_size(
-                                &plan, rank, (uct_cuda_coll_buffer_t)buffer) /
-                        sizeof(uint32_t));
-                for (uint32_t &value : m_memory[rank][buffer]) {
-                    value = random();
-                }
+                fill(rank, buffer,
+                     uct_cuda_coll_plan_size(&plan, rank,
+                                             (uct_cuda_coll_buffer_t)buffer));
             }
             inputs.push_back(memory(rank, UCT_CUDA_COLL_SEND));
             kept.push_back(memory(rank, UCT_CUDA_COLL_RECV));
+        }
+        for (unsigned relay = 0; relay < plan.num_relays; ++relay) {
+            fill(plan.num_ranks + relay, UCT_CUDA_COLL_SCRATCH,
+                 plan.relay_scratch);
         }
     }
 
@@ -169,6 +169,14 @@ public:
     std::vector<std::vector<uint32_t>> kept; /* RECV before */
 
 private:
+    void fill(unsigned member, unsigned buffer, uint64_t bytes)
+    {
+        m_memory[member][buffer].resize(bytes / sizeof(uint32_t));
+        for (uint32_t &value : m_memory[member][buffer]) {
+            value = m_random();
+        }
+    }
+
     std::vector<uint32_t> ready_steps(const std::vector<bool> &is_done)
     {
         bool is_taken[UCT_CUDA_COLL_MAX_RANKS][256] = {};
@@ -218,7 +226,7 @@ private:
 
     const uct_cuda_coll_plan_t &m_plan;
     std::mt19937               &m_random;
-    std::vector<uint32_t>      m_memory[UCT_CUDA_COLL_MAX_RANKS]
+    std::vector<uint32_t>      m_memory[UCT_CUDA_COLL_MAX_MEMBERS]
                                        [UCT_CUDA_COLL_BUFFER_LAST];
 };
 
@@ -419,6 +427,8 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
         if (request.max_scratch > 0) {
             EXPECT_GE(request.max_scratch, plan.plan.scratch)
                     << describe(request);
+            EXPECT_GE(request.max_scratch, plan.plan.relay_scratch)
+                    << describe(request);
         }
     }
 
@@ -509,6 +519,113 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
     }
 }
 
+/* On GPUs 1, 3, ... of a mesh; the others carry copies where they may */
+TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
+{
+    const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
+
+    for (int i = 0; i < 60; ++i) {
+        uct_cuda_coll_request_t request = request_of(
+                topo, 2 + m_random() % 3, 1 + m_random() % 5000, 4,
+                (i % 2) ? UCT_CUDA_COLL_FLAT : UCT_CUDA_COLL_HIERARCHICAL,
+                1 + m_random() % 5, m_random() % 2);
+        std::set<int> relays;
+        Plan plan;
+
+        request.multipath = 1;
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            request.gpus[rank] = 2 * rank + 1;
+        }
+
+        ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
+        ASSERT_EQ("", plan.check()) << describe(request);
+        ASSERT_LT(0, plan.plan.num_relays) << describe(request);
+        for (unsigned r = 0; r < plan.plan.num_relays; ++r) {
+            EXPECT_TRUE(relays.insert(plan.plan.relays[r]).second);
+            EXPECT_TRUE((plan.plan.relays[r] % 2 == 0) ||
+                        (plan.plan.relays[r] > 2 * (int)request.num_ranks));
+        }
+
+        /* A copy engine at one end of a link does what goes over it */
+        for (uint32_t s = 0; s < plan.plan.num_steps; ++s) {
+            const uct_cuda_coll_step_t &step   = plan.plan.steps[s];
+            const uct_cuda_coll_place_t *place = &plan.plan.places[step.places];
+
+            if (step.type == UCT_CUDA_COLL_COPY) {
+                EXPECT_TRUE((place[0].rank == step.rank) ||
+                            (place[1].rank == step.rank))
+                        << s;
+            }
+        }
+
+        Machine machine(plan.plan, m_random);
+        machine.run();
+        if (request.algorithm != UCT_CUDA_COLL_FLAT) {
+            continue; /* the checker has proved the sum */
+        }
+
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            for (uint64_t e = 0; e < request.count; ++e) {
+                uint32_t sum = machine.inputs[0][e];
+                for (unsigned r = 1; r < request.num_ranks; ++r) {
+                    sum = add(sum, machine.inputs[r][e]);
+                }
+                ASSERT_EQ(sum, machine.memory(rank, UCT_CUDA_COLL_RECV)[e])
+                        << describe(request) << ", rank " << rank;
+            }
+        }
+    }
+}
+
+/* Two of four GPUs have three links' worth between them, three have 1.25 times
+ * what theirs carry; four have none over. Behind a switch, and with few bytes,
+ * there is nothing to gain. */
+TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
+{
+    const struct {
+        uct_cuda_topo_t topo;
+        unsigned        num_ranks;
+        uint64_t        bytes;
+        double          gain; /* at least; 0: they are not used */
+        double          most; /* ... and by the links at most */
+    } cases[] = {
+        {beluga(), 2, 256ul << 20, 2.6, 3},
+        {beluga(), 2, 64ul << 20, 2.0, 3},
+        {beluga(), 3, 256ul << 20, 1.3, 5. / 3},
+        {beluga(), 2, 1ul << 20, 0, 1},
+        {beluga(), 4, 256ul << 20, 0, 1},
+        {hgx(), 2, 256ul << 20, 0, 1},
+        {hgx(), 3, 256ul << 20, 0, 1}
+    };
+
+    for (const auto &c : cases) {
+        uct_cuda_coll_request_t request = request_of(
+                c.topo, c.num_ranks, c.bytes / 4, 4, UCT_CUDA_COLL_AUTO,
+                UCT_CUDA_COLL_AUTO, true);
+        uct_cuda_coll_bound_t with, without;
+        uct_cuda_coll_choice_t best, single;
+        Plan plan;
+
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &best));
+        ASSERT_EQ(UCS_OK, plan.make(request));
+        EXPECT_EQ("", plan.check());
+        request.multipath = 0;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &single));
+        EXPECT_EQ(c.gain > 0, best.multipath) << c.num_ranks << ' ' << c.bytes;
+        EXPECT_EQ(c.gain > 0, plan.plan.num_relays > 0) << c.num_ranks;
+        EXPECT_LE(best.seconds * c.gain, single.seconds) << c.num_ranks;
+
+        if (c.gain > 0) {
+            uct_cuda_coll_bound(&c.topo, request.gpus, c.num_ranks, true, false,
+                                &with);
+            uct_cuda_coll_bound(&c.topo, request.gpus, c.num_ranks, false,
+                                false, &without);
+            EXPECT_NEAR(c.most, with.rate / without.rate, 1e-9) << c.num_ranks;
+            EXPECT_LT(c.bytes / with.rate, best.seconds);
+        }
+    }
+}
+
 /* What a rank hands on along a tree: its own and what its children do, from
  * left to right in the order of ranks */
 static uint32_t sum_of(const uct_cuda_coll_tree_t &tree, unsigned rank,
@@ -548,7 +665,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
         const uct_cuda_coll_ranks_t ranks = {
             &topo, request.num_ranks, request.gpus,
             uct_cuda_coll_model_builtin.memory,
-            UCT_CUDA_COLL_KIND_ALLREDUCE, 0
+            UCT_CUDA_COLL_KIND_ALLREDUCE, 0, 0, {}
         };
         uct_cuda_coll_trees_t trees;
         unsigned tree = 0;
@@ -795,12 +912,13 @@ TEST_F(CollPlan, trees_fill_the_links)
         const int gpus[]                  = {0, 1, 2, 3, 4, 5, 6, 7};
         const uct_cuda_coll_ranks_t ranks = {
             &c.topo, (unsigned)c.topo.num_gpus, gpus, 750e9,
-            UCT_CUDA_COLL_KIND_ALLREDUCE, 0
+            UCT_CUDA_COLL_KIND_ALLREDUCE, 0, 0, {}
         };
         uct_cuda_coll_trees_t trees;
         uct_cuda_coll_bound_t bound;
 
-        uct_cuda_coll_bound(&c.topo, gpus, ranks.num_ranks, false, &bound);
+        uct_cuda_coll_bound(&c.topo, gpus, ranks.num_ranks, false, false,
+                            &bound);
         EXPECT_NEAR(1, bound.rate / c.rate, 1e-9) << c.rate;
         EXPECT_NEAR(1,
                     uct_cuda_coll_bound_rings(&c.topo, gpus, ranks.num_ranks,
@@ -820,7 +938,8 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
     const uct_cuda_topo_t topo        = two_sockets(72e9, 72e9, 41e9);
     const int gpus[]                  = {0, 1, 2, 3};
     const uct_cuda_coll_ranks_t ranks = {&topo, 4, gpus, 750e9,
-                                         UCT_CUDA_COLL_KIND_ALLREDUCE, 0};
+                                         UCT_CUDA_COLL_KIND_ALLREDUCE, 0,
+                                         0, {}};
     uct_cuda_coll_trees_t trees;
 
     /* Nothing of what was there before is left */
@@ -895,7 +1014,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
 
             ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &best));
             uct_cuda_coll_bound(&topo, request.gpus, request.num_ranks, true,
-                                &bound);
+                                true, &bound);
             EXPECT_LT(bytes / bound.rate, best.seconds);
 
             /* Within what is no reason for more steps */

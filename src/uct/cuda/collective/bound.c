@@ -23,6 +23,7 @@
 
 typedef struct {
     unsigned            num_gpus;
+    unsigned            num_ranks; /* of these, the first that have data */
     double              capacity[NUM_RESOURCES];
     unsigned            num_ways;
     uct_cuda_coll_way_t ways[MAX_WAYS];
@@ -185,6 +186,7 @@ static void try_groups(const net_t *net, const uint8_t *groups,
 static void group_all(const net_t *net, uint8_t *groups, unsigned next,
                       unsigned num_groups, uct_cuda_coll_bound_t *bound)
 {
+    const bool is_relay = (next >= net->num_ranks);
     unsigned group;
 
     if (next == net->num_gpus) {
@@ -194,15 +196,32 @@ static void group_all(const net_t *net, uint8_t *groups, unsigned next,
         return;
     }
 
-    for (group = 0; group <= num_groups; ++group) {
+    for (group = 0; group + is_relay <= num_groups; ++group) {
         groups[next] = (uint8_t)group;
         group_all(net, groups, next + 1,
                   ucs_max(num_groups, group + 1), bound);
     }
 }
 
+/* ... that are not given */
+static void add_relays(const uct_cuda_topo_t *topo,
+                       uct_cuda_coll_bound_t *bound)
+{
+    const unsigned num_ranks = bound->num_gpus;
+    unsigned i;
+    int gpu;
+
+    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
+        for (i = 0; (i < num_ranks) && (bound->gpus[i] != gpu); ++i) {
+        }
+        if (i == num_ranks) {
+            bound->gpus[bound->num_gpus++] = gpu;
+        }
+    }
+}
+
 void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
-                         unsigned num_gpus, bool use_host,
+                         unsigned num_gpus, bool use_relays, bool use_host,
                          uct_cuda_coll_bound_t *bound)
 {
     uint8_t groups[MAX_GPUS] = {0};
@@ -210,7 +229,14 @@ void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
     net_t net;
 
     memset(bound, 0, sizeof(*bound));
-    init(&net, topo, gpus, num_gpus, use_host);
+    bound->num_gpus = num_gpus;
+    memcpy(bound->gpus, gpus, num_gpus * sizeof(*gpus));
+    if (use_relays && (topo->num_gpus <= UCT_CUDA_COLL_BOUND_ALL)) {
+        add_relays(topo, bound);
+    }
+
+    init(&net, topo, bound->gpus, bound->num_gpus, use_host);
+    net.num_ranks = num_gpus;
     if (num_gpus <= UCT_CUDA_COLL_BOUND_ALL) {
         group_all(&net, groups, 0, 0, bound);
         return;
@@ -267,7 +293,6 @@ double uct_cuda_coll_bound_rings(const uct_cuda_topo_t *topo, const int *gpus,
 }
 
 void uct_cuda_coll_bound_print_groups(const uct_cuda_coll_bound_t *bound,
-                                      const int *gpus, unsigned num_gpus,
                                       FILE *stream)
 {
     unsigned group, i;
@@ -276,9 +301,9 @@ void uct_cuda_coll_bound_print_groups(const uct_cuda_coll_bound_t *bound,
     for (group = 0; group < bound->num_groups; ++group) {
         between = "{";
         fprintf(stream, "%s", (group > 0) ? " " : "");
-        for (i = 0; i < num_gpus; ++i) {
+        for (i = 0; i < bound->num_gpus; ++i) {
             if (bound->groups[i] == group) {
-                fprintf(stream, "%s%d", between, gpus[i]);
+                fprintf(stream, "%s%d", between, bound->gpus[i]);
                 between = " ";
             }
         }

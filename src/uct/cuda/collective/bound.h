@@ -31,16 +31,21 @@ typedef struct {
                               0: there is nothing to move, or no link */
     double   links;      /**< Bytes/s between its groups, all together */
     unsigned num_groups; /**< k */
-    uint8_t  groups[UCT_CUDA_MAX_GPUS]; /**< Of each GPU given */
+    unsigned num_gpus;   /**< Grouped: those given, and relays behind them */
+    int      gpus[UCT_CUDA_MAX_GPUS];
+    uint8_t  groups[UCT_CUDA_MAX_GPUS]; /**< Of each of them */
 } uct_cuda_coll_bound_t;
 
 
 /**
- * @param gpus      Ordinals of @a topo, no two the same.
- * @param use_host  Bytes may go through host memory as well.
+ * @param gpus        Ordinals of @a topo, no two the same.
+ * @param use_relays  Bytes may go over the topology's other GPUs as well, where
+ *                    there are BOUND_ALL or less in all. Such a GPU is in any
+ *                    of the groups: that bounds just as well.
+ * @param use_host    ... or through host memory.
  */
 void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
-                         unsigned num_gpus, bool use_host,
+                         unsigned num_gpus, bool use_relays, bool use_host,
                          uct_cuda_coll_bound_t *bound);
 
 
@@ -58,7 +63,6 @@ double uct_cuda_coll_bound_rings(const uct_cuda_topo_t *topo, const int *gpus,
 
 /** "{0} {1} {2 3}": the groups of a bound. */
 void uct_cuda_coll_bound_print_groups(const uct_cuda_coll_bound_t *bound,
-                                      const int *gpus, unsigned num_gpus,
                                       FILE *stream);
 
 

@@ -29,8 +29,8 @@
  * are the other GPU's submissions, and the rest is at 0.975 of the link, which
  * is what both directions leave to each other.
  *
- * submit: 2.9 us a copy, 0.35 us an event operation; paths: four chunks through
- * the host; both as in multipath/model_constants.c. wait: a stream looks for
+ * submit: 2.9 us a copy, 0.35 us an event operation, as in
+ * multipath/model_constants.c. wait: a stream looks for
  * another one's event every 8 to 9 us (docs/results/README.md). remote_wait:
  * assumed to be no less. copy_start: fitted to the same on another machine,
  * 242, 408, 755 and 2809 us for 64 MiB to 1 GiB. memory: a V100's 900 GB/s,
@@ -40,7 +40,6 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
     .begin       = 3e-6,
     .end         = 3.5e-6,
     .submit      = 3.6e-6,
-    .paths       = 29e-6,
     .start       = 3e-6,
     .copy_start  = 14e-6,
     .wait        = 8.5e-6,
@@ -87,7 +86,7 @@ typedef struct {
 typedef struct {
     const uct_cuda_coll_plan_t  *plan;
     const uct_cuda_topo_t       *topo;
-    const int                   *gpus;
+    int                         gpus[UCT_CUDA_COLL_MAX_MEMBERS];
     const uct_cuda_coll_model_t *model;
     double   capacity[NUM_RESOURCES]; /* bytes/s */
     double   left[NUM_RESOURCES];
@@ -227,25 +226,6 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
     sim->is_broken = sim->is_broken || (flow->way.count == 0);
 }
 
-/* A copy that may take several paths: over the host as well, as far as that
- * leads anywhere now */
-static void split(sim_t *sim, uint32_t step, int from, int to)
-{
-    flow_t *direct = &sim->flows[sim->num_flows - 1];
-    uct_cuda_coll_way_t way;
-    double bytes = direct->bytes;
-    flow_t *host;
-
-    uct_cuda_coll_links_host(sim->topo, from, to, &way);
-    if (way.count > 0) {
-        host      = add_flow(sim, step, bytes);
-        host->way = way;
-        share(sim);
-        direct->bytes = bytes * direct->rate / (direct->rate + host->rate);
-        host->bytes   = bytes - direct->bytes;
-    }
-}
-
 static void start_reduction(sim_t *sim, uint32_t index)
 {
     const uct_cuda_coll_step_t *step    = &sim->plan->steps[index];
@@ -289,9 +269,6 @@ static void start_step(sim_t *sim, uint32_t index)
     to   = sim->gpus[uct_cuda_coll_step_destinations(sim->plan, step)->rank];
     add_transfer(sim, index, from, to,
                  (double)step->bytes / sim->model->copy_rate);
-    if (step->multipath && (from != to)) {
-        split(sim, index, from, to);
-    }
 }
 
 /* From a step's turn to its first byte */
@@ -404,10 +381,7 @@ static void submit(sim_t *sim)
     }
 
     for (i = 0; i < plan->num_steps; ++i) {
-        at[plan->steps[i].rank] += sim->model->submit +
-                                   (plan->steps[i].multipath ?
-                                            sim->model->paths :
-                                            0);
+        at[plan->steps[i].rank] += sim->model->submit;
         sim->states[i].start     = at[plan->steps[i].rank];
         if (sim->states[i].waits == 0) {
             sim->states[i].start         += start_time(sim, &plan->steps[i],
@@ -478,6 +452,7 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
     sim_t *sim          = calloc(1, sizeof(*sim));
     ucs_status_t status = UCS_ERR_NO_MEMORY;
     uint32_t *previous;
+    unsigned i;
 
     if (sim == NULL) {
         return UCS_ERR_NO_MEMORY;
@@ -485,7 +460,6 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
 
     sim->plan       = plan;
     sim->topo       = topo;
-    sim->gpus       = gpus;
     sim->model      = model;
     sim->num_left   = plan->num_steps;
     sim->states     = calloc(count + 1, sizeof(*sim->states));
@@ -501,6 +475,12 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
         (sim->successors == NULL) || (sim->flows == NULL) ||
         (previous == NULL)) {
         goto out;
+    }
+
+    for (i = 0; i < plan->num_ranks + plan->num_relays; ++i) {
+        sim->gpus[i] = (i < plan->num_ranks) ?
+                               gpus[i] :
+                               plan->relays[i - plan->num_ranks];
     }
 
     uct_cuda_coll_links_capacity(topo, model->memory, sim->capacity);

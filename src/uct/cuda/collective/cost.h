@@ -19,7 +19,6 @@ typedef struct {
                              are there */
     double end;         /**< From the last step's end until all ranks know */
     double submit;      /**< Processor time of a step, events included */
-    double paths;       /**< ... more of a copy over several paths */
     double start;       /**< From a kernel's turn to its first byte, or that of
                              a copy behind another one */
     double copy_start;  /**< ... of any other copy */

@@ -28,6 +28,10 @@
 #define QUEUE_FROM(_rank) (1 + (_rank))
 #define QUEUE_TO(_rank)   (1 + MAX_RANKS + (_rank))
 #define QUEUE_PUSHES      (1 + 2 * MAX_RANKS)
+#define QUEUE_RELAYS      (2 + 2 * MAX_RANKS)
+#define QUEUE_RELAY(_is_in, _is_first, _relay) \
+    (QUEUE_RELAYS + \
+     (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
 
 /* Behind all else */
 #define LAST_WAVE UINT32_MAX
@@ -47,6 +51,8 @@ typedef struct {
     unsigned depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
     uint64_t slots[MAX_RANKS]; /* in the parent's scratch */
     uint64_t sums[MAX_RANKS];  /* in the own scratch, of what is handed on */
+    uint64_t in_slots[MAX_RANKS];  /* in the relay's between parent and rank */
+    uint64_t out_slots[MAX_RANKS];
     uint64_t slot;        /* bytes of one */
 } slice_t;
 
@@ -54,7 +60,10 @@ typedef struct {
 /* Steps of the chunk that had the same slots before, by rank */
 typedef struct {
     uint32_t sums[MAX_RANKS];  /* read the slots that others fill ... */
-    uint32_t reads[MAX_RANKS]; /* ... and the slot of this rank's sums */
+    uint32_t reads[MAX_RANKS]; /* ... and the slot of this rank's sums, ... */
+    uint32_t in[MAX_RANKS];    /* ... those of the relay between this rank and
+                                  its parent on the way in ... */
+    uint32_t out[MAX_RANKS];   /* ... and out */
 } slots_t;
 
 
@@ -157,23 +166,46 @@ static void measure(const plan_t *plan, slice_t *slice)
     }
 }
 
+static uint64_t take_slots(const slice_t *slice, uint64_t *used)
+{
+    const uint64_t offset = *used;
+
+    *used += ucs_min(slice->chunks, SLOTS) * slice->slot;
+    return offset;
+}
+
 /* Slots in the parents' scratch for what each rank sends there, and in its own
  * for its sums */
 static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
                           uint64_t *used)
 {
-    const uint64_t bytes = ucs_min(slice->chunks, SLOTS) * slice->slot;
     unsigned rank, parent;
 
     for (rank = 0; rank < plan->num_ranks; ++rank) {
         parent = slice->tree->in[rank];
         if ((parent != rank) && !kernels) {
-            slice->slots[rank] = used[parent];
-            used[parent]      += bytes;
+            slice->slots[rank] = take_slots(slice, &used[parent]);
         }
         if (has_sums(plan, slice, rank)) {
-            slice->sums[rank] = used[rank];
-            used[rank]       += bytes;
+            slice->sums[rank] = take_slots(slice, &used[rank]);
+        }
+    }
+}
+
+/* ... and in that of the relays that trees go over */
+static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
+{
+    const uct_cuda_coll_tree_t *tree = slice->tree;
+    unsigned rank;
+
+    for (rank = 0; rank < num_ranks; ++rank) {
+        if (tree->in_over[rank] != UCT_CUDA_COLL_DIRECT) {
+            slice->in_slots[rank] = take_slots(slice,
+                                               &used[tree->in_over[rank]]);
+        }
+        if (tree->out_over[rank] != UCT_CUDA_COLL_DIRECT) {
+            slice->out_slots[rank] = take_slots(slice,
+                                                &used[tree->out_over[rank]]);
         }
     }
 }
@@ -184,15 +216,19 @@ static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
                     bool kernels, unsigned chunks, slice_t *slices,
                     uint64_t *results, plan_t *plan)
 {
-    uint64_t used[MAX_RANKS] = {0};
+    uint64_t relays[UCT_CUDA_COLL_MAX_RELAYS] = {0};
+    uint64_t used[MAX_RANKS]                  = {0};
     slice_t *slice;
     uint64_t unit;
     unsigned t, rank;
 
-    *plan           = *shape;
-    plan->algorithm = (uint8_t)trees->algorithm;
-    plan->chunks    = 1;
-    plan->scratch   = 0;
+    *plan               = *shape;
+    plan->algorithm     = (uint8_t)trees->algorithm;
+    plan->num_relays    = trees->num_relays;
+    memcpy(plan->relays, trees->relays, sizeof(plan->relays));
+    plan->chunks        = 1;
+    plan->scratch       = 0;
+    plan->relay_scratch = 0;
     for (t = 0; t < trees->count; ++t) {
         slice         = &slices[t];
         unit          = lay_out_slice(plan, trees, t, slice);
@@ -207,6 +243,7 @@ static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
         if (uct_cuda_coll_kind_reduces(plan->kind)) {
             lay_out_slots(plan, kernels, slice, used);
         }
+        lay_out_relays(slice, plan->num_ranks, relays);
         plan->chunks = ucs_max(plan->chunks, slice->chunks);
     }
 
@@ -216,6 +253,9 @@ static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
             used[rank] += plan->blocks[rank + 1] - plan->blocks[rank];
         }
         plan->scratch = ucs_max(plan->scratch, used[rank]);
+    }
+    for (t = 0; t < plan->num_relays; ++t) {
+        plan->relay_scratch = ucs_max(plan->relay_scratch, relays[t]);
     }
 }
 
@@ -234,7 +274,10 @@ typedef struct {
     uint64_t       bytes;
     slots_t        *slots;
     uint32_t       sums[MAX_RANKS]; /* steps that add ... */
-    uint32_t       reads[MAX_RANKS]; /* ... and that read the sum of a rank */
+    uint32_t       reads[MAX_RANKS]; /* ... and that read the sum of a rank, */
+    uint32_t       copies[MAX_RANKS]; /* bring it to the parent's scratch, */
+    uint32_t       in[MAX_RANKS];    /* and read it of a relay on its way in */
+    uint32_t       out[MAX_RANKS];   /* and out */
 } chunk_t;
 
 
@@ -301,23 +344,87 @@ static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
     }
 }
 
+/* Where the sum is, or what goes out of a root that adds nothing */
+static void add_source(chunk_t *chunk, unsigned from)
+{
+    const bool is_first = (from == chunk->slice->tree->root) &&
+                          !uct_cuda_coll_kind_reduces(chunk->plan->kind);
+
+    add_place(chunk->builder, true, from,
+              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV,
+              chunk->offset);
+}
+
+/* Over a relay: the one pushes, and the other pulls. @return The latter */
+static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
+                        unsigned wave, uint32_t arrived)
+{
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    builder_t *builder               = chunk->builder;
+    const unsigned child             = is_in ? from : to;
+    const unsigned relay             = is_in ? tree->in_over[child] :
+                                               tree->out_over[child];
+    const uint64_t slot = slot_of(chunk, is_in ? chunk->slice->in_slots :
+                                                 chunk->slice->out_slots,
+                                  child);
+    uint32_t first, second;
+
+    first = uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, from,
+                                       QUEUE_RELAY(is_in, true, relay),
+                                       chunk->bytes, wave);
+    if (is_in) {
+        add_handed(chunk, true, from);
+        chunk->reads[from] = first;
+    } else {
+        add_source(chunk, from);
+    }
+    uct_cuda_coll_builder_destination(builder, chunk->num_ranks + relay,
+                                      UCT_CUDA_COLL_SCRATCH, slot);
+    uct_cuda_coll_builder_wait(builder, arrived);
+    uct_cuda_coll_builder_wait(builder, (is_in ? chunk->slots->in :
+                                                 chunk->slots->out)[child]);
+
+    second = uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, to,
+                                        QUEUE_RELAY(is_in, false, relay),
+                                        chunk->bytes, wave);
+    uct_cuda_coll_builder_source(builder, chunk->num_ranks + relay,
+                                 UCT_CUDA_COLL_SCRATCH, slot);
+    if (is_in) {
+        uct_cuda_coll_builder_destination(
+                builder, to, UCT_CUDA_COLL_SCRATCH,
+                slot_of(chunk, chunk->slice->slots, from));
+        uct_cuda_coll_builder_wait(builder, chunk->slots->sums[to]);
+    } else {
+        add_place(builder, false, to, UCT_CUDA_COLL_RECV, chunk->offset);
+    }
+    uct_cuda_coll_builder_wait(builder, first);
+    (is_in ? chunk->in : chunk->out)[child] = second;
+    return second;
+}
+
 /* What the children have, into scratch: pulled, or pushed by them */
 static void fetch(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
     const bool in_turn = chunk->trees->in_turn;
-    unsigned child;
+    unsigned child, wave;
 
     for (child = 0; child < chunk->num_ranks; ++child) {
         if (!is_child(chunk->slice->tree->in, child, rank)) {
             continue;
         }
 
-        chunk->reads[child] = uct_cuda_coll_builder_step(
+        wave = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child, rank);
+        if (chunk->slice->tree->in_over[child] != UCT_CUDA_COLL_DIRECT) {
+            chunk->copies[child] = forward(chunk, true, child, rank, wave,
+                                           chunk->sums[child]);
+            continue;
+        }
+
+        chunk->copies[child] = uct_cuda_coll_builder_step(
                 builder, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
-                in_turn ? QUEUE_PUSHES : QUEUE_FROM(child), chunk->bytes,
-                wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
-                        rank));
+                in_turn ? QUEUE_PUSHES : QUEUE_FROM(child), chunk->bytes, wave);
+        chunk->reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
         uct_cuda_coll_builder_destination(
                 builder, rank, UCT_CUDA_COLL_SCRATCH,
@@ -379,7 +486,7 @@ static void add(chunk_t *chunk, unsigned rank)
             uct_cuda_coll_builder_source(
                     builder, rank, UCT_CUDA_COLL_SCRATCH,
                     slot_of(chunk, chunk->slice->slots, peer));
-            uct_cuda_coll_builder_wait(builder, chunk->reads[peer]);
+            uct_cuda_coll_builder_wait(builder, chunk->copies[peer]);
         }
     }
 
@@ -423,6 +530,11 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
     uint32_t step;
     unsigned rank;
 
+    if (tree->out_over[to] != UCT_CUDA_COLL_DIRECT) {
+        return forward(chunk, false, from, to,
+                       wave_of(chunk, 2 * level, from, to), arrived);
+    }
+
     /* In turn, the next chunk's way in goes first: nobody has to wait then for
      * this one's sum */
     step = uct_cuda_coll_builder_step(
@@ -432,9 +544,7 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
             in_turn        ? QUEUE_PUSHES :
                              QUEUE_TO(to),
             chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
-    add_place(builder, true, from,
-              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV,
-              chunk->offset);
+    add_source(chunk, from);
     for (rank = 0; rank < chunk->num_ranks; ++rank) {
         if ((rank == to) ||
             (chunk->kernels &&
@@ -499,6 +609,8 @@ static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 
     memset(chunk.sums, 0xff, sizeof(chunk.sums)); /* NO_STEP */
     memset(chunk.reads, 0xff, sizeof(chunk.reads));
+    memset(chunk.in, 0xff, sizeof(chunk.in));
+    memset(chunk.out, 0xff, sizeof(chunk.out));
     if (uct_cuda_coll_kind_reduces(plan->kind)) {
         emit_in(&chunk);
     }
@@ -507,6 +619,8 @@ static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
     }
     memcpy(slots->sums, chunk.sums, sizeof(chunk.sums));
     memcpy(slots->reads, chunk.reads, sizeof(chunk.reads));
+    memcpy(slots->in, chunk.in, sizeof(chunk.in));
+    memcpy(slots->out, chunk.out, sizeof(chunk.out));
 }
 
 /* Results to where they belong, once all trees have read what was there.
@@ -642,25 +756,25 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
     size_t pieces;
 
     lay_out(shape, trees, kernels, chunks, slices, results, plan);
-    while ((plan->scratch > max_scratch) &&
+    while ((ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) &&
            (chunks < UCT_CUDA_COLL_MAX_CHUNKS)) {
         chunks = ucs_min(2 * chunks, UCT_CUDA_COLL_MAX_CHUNKS);
         lay_out(shape, trees, kernels, chunks, slices, results, plan);
     }
 
-    if (plan->scratch > max_scratch) {
+    if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
         memset(plan, 0, sizeof(*plan));
         return UCS_ERR_NO_RESOURCE;
     }
 
-    /* Of a chunk: n - 1 pulls, as many pushes, and at most n sums, which have
-     * n - 1 sources from others and one each of their own. Without trees: n
-     * blocks of each rank. Results in place: one a rank, which waits for all
-     * trees. */
+    /* Of a chunk: n - 1 pulls, as many pushes, each of them twice over a relay,
+     * and at most n sums, which have n - 1 sources from others and one each of
+     * their own. Without trees: n blocks of each rank. Results in place: one a
+     * rank, which waits for all trees. */
     pieces = trees->count * (size_t)plan->chunks + num_ranks;
-    status = uct_cuda_coll_builder_init(&builder, plan, pieces * 3 * num_ranks,
-                                        pieces * 8 * num_ranks,
-                                        (pieces * 6 + trees->count) *
+    status = uct_cuda_coll_builder_init(&builder, plan, pieces * 5 * num_ranks,
+                                        pieces * 12 * num_ranks,
+                                        (pieces * 10 + trees->count) *
                                                 num_ranks);
     if (status != UCS_OK) {
         return status;

@@ -13,11 +13,13 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/mapped.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/collective/planner.h>
 #include <uct/cuda/collective/program.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <ucs/sys/math.h>
 
 #include <sched.h>
 #include <stdarg.h>
@@ -28,9 +30,12 @@
 
 #define PAGE_DIR "/dev/shm"
 
-/* The last of what a rank shows is its scratch memory */
-#define SCRATCH     (UCT_CUDA_COLL_PAGE_EXPORTS - 1)
-#define NUM_EXPORTS SCRATCH
+/* Behind the program's allocations a rank shows its scratch memory, and the
+ * first rank that of relays */
+#define NUM_EXPORTS   (UCT_CUDA_COLL_PAGE_EXPORTS - UCT_CUDA_MAX_GPUS - 1)
+#define SCRATCH       NUM_EXPORTS
+#define RELAY(_gpu)   (SCRATCH + 1 + (_gpu))
+#define RELAYS_RANK   0
 
 /* Plans that are kept: a program has so many sizes of messages in turns */
 #define NUM_PROGRAMS 64
@@ -69,6 +74,13 @@ typedef struct {
     uct_cuda_ipc_mapping_t *mapping; /* or NULL */
 } import_t;
 
+/* Memory of a GPU that no rank has */
+typedef struct {
+    CUdeviceptr base; /* of the first rank, 0: none */
+    size_t      size;
+    uint64_t    agreed; /* bytes of it that all ranks have mapped */
+} relay_t;
+
 typedef struct {
     uct_cuda_coll_program_t *program; /* or NULL */
     uint64_t                used;
@@ -90,9 +102,11 @@ struct uct_cuda_coll_group {
     CUdeviceptr            scratch;
     uint64_t               scratch_size;
     bool                   is_lost;      /* another context than before */
+    relay_t                relays[UCT_CUDA_MAX_GPUS]; /* of topo */
 
     /* What all ranks have; the same on all of them */
     uint64_t               agreed_scratch;
+    bool                   has_no_relays; /* they could not be had */
     bool                   agreed_kernels[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
     uct_cuda_topo_t        topo;
     int                    gpus[UCT_CUDA_COLL_MAX_RANKS]; /* of topo */
@@ -125,6 +139,7 @@ typedef struct {
 static struct {
     int is_on;
     int algorithm;
+    int multipath;
 } config;
 
 static struct {
@@ -159,6 +174,7 @@ ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
 {
     config.algorithm = user->algorithm;
+    config.multipath = user->multipath;
     __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
 }
 
@@ -489,15 +505,29 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
                                              &import->mapping);
 }
 
+/* No plan has a step between ranks that are no peers */
+static bool is_peer(const uct_cuda_coll_group_t *group, unsigned rank)
+{
+    const int own = group->gpus[group->rank];
+    const int gpu = group->gpus[rank];
+
+    return (own == gpu) || (group->topo.links[own][gpu].bandwidth > 0) ||
+           (group->topo.links[gpu][own].bandwidth > 0);
+}
+
 /* Everything of others' that this call takes, in this rank's context */
 static ucs_status_t call_map(call_t *call, const uct_cuda_coll_plan_t *plan)
 {
     uct_cuda_coll_group_t *group = call->group;
     ucs_status_t status          = UCS_OK;
-    unsigned rank;
+    unsigned rank, i;
 
     imports_sweep(group);
     for (rank = 0; (rank < group->size) && (status == UCS_OK); ++rank) {
+        if (!is_peer(group, rank)) {
+            continue;
+        }
+
         status = import_map(group, rank, call->posts[rank]->recv.index);
         if (status == UCS_OK) {
             status = import_map(group, rank, call->posts[rank]->send.index);
@@ -505,6 +535,9 @@ static ucs_status_t call_map(call_t *call, const uct_cuda_coll_plan_t *plan)
         if ((status == UCS_OK) && (plan->scratch > 0)) {
             status = import_map(group, rank, SCRATCH);
         }
+    }
+    for (i = 0; (i < plan->num_relays) && (status == UCS_OK); ++i) {
+        status = import_map(group, RELAYS_RANK, RELAY(plan->relays[i]));
     }
     return status;
 }
@@ -532,6 +565,13 @@ static CUdeviceptr call_address(const call_t *call, unsigned rank,
                    (group->imports[rank][index].mapping->mapped + offset);
 }
 
+static CUdeviceptr relay_address(const uct_cuda_coll_group_t *group, int gpu)
+{
+    return (group->rank == RELAYS_RANK) ?
+                   group->relays[gpu].base :
+                   group->imports[RELAYS_RANK][RELAY(gpu)].mapping->mapped;
+}
+
 
 /* ---------------------------------------------------------------- context */
 
@@ -545,6 +585,21 @@ static void scratch_free(uct_cuda_coll_group_t *group, bool is_alive)
     group->scratch_size = 0;
 }
 
+/* Memory made with cuMemCreate is no context's */
+static void relays_free(uct_cuda_coll_group_t *group)
+{
+    int gpu;
+
+    for (gpu = 0; gpu < UCT_CUDA_MAX_GPUS; ++gpu) {
+        export_drop(group, RELAY(gpu));
+        if (group->relays[gpu].base != 0) {
+            uct_cuda_mapped_free(group->relays[gpu].base,
+                                 group->relays[gpu].size);
+        }
+        memset(&group->relays[gpu], 0, sizeof(group->relays[gpu]));
+    }
+}
+
 static void group_leave_context(uct_cuda_coll_group_t *group)
 {
     const bool is_alive = (group->context != NULL) &&
@@ -552,6 +607,7 @@ static void group_leave_context(uct_cuda_coll_group_t *group)
                                                   group->context_id);
 
     imports_drop(group);
+    relays_free(group);
     scratch_free(group, is_alive);
     uct_cuda_coll_events_release(&group->events, is_alive);
     if (is_alive) {
@@ -635,6 +691,42 @@ static ucs_status_t scratch_make(uct_cuda_coll_group_t *group, uint64_t size)
     return UCS_OK;
 }
 
+/* What the first rank makes for all */
+static ucs_status_t relays_make(uct_cuda_coll_group_t *group,
+                                const uct_cuda_coll_plan_t *plan)
+{
+    ucs_status_t status = UCS_OK;
+    relay_t *relay;
+    unsigned i;
+
+    for (i = 0; (i < plan->num_relays) && (status == UCS_OK); ++i) {
+        relay = &group->relays[plan->relays[i]];
+        if ((group->rank != RELAYS_RANK) ||
+            (relay->size >= plan->relay_scratch)) {
+            continue;
+        }
+
+        export_drop(group, RELAY(plan->relays[i]));
+        if (relay->base != 0) {
+            uct_cuda_mapped_free(relay->base, relay->size);
+        }
+
+        relay->base = 0;
+        relay->size = plan->relay_scratch;
+        status      = uct_cuda_mapped_alloc(
+                plan->relays[i], group->cuda_device,
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &relay->size,
+                &relay->base);
+        if (status != UCS_OK) {
+            relay->base = 0;
+            relay->size = 0;
+            break;
+        }
+        status = export_add(group, RELAY(plan->relays[i]), (void*)relay->base);
+    }
+    return status;
+}
+
 
 /* ----------------------------------------------------------------- plans */
 
@@ -676,6 +768,10 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
     request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
     request->algorithm   = uct_cuda_coll_page_common(group->page)->algorithm;
     request->chunks      = UCT_CUDA_COLL_AUTO;
+    request->multipath   = group->has_no_relays ?
+                                   0 :
+                                   uct_cuda_coll_page_common(group->page)
+                                           ->multipath;
     memcpy(request->gpus, group->gpus, sizeof(request->gpus));
     for (rank = 0; (what->counts != NULL) && (rank < group->size); ++rank) {
         if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
@@ -1035,6 +1131,9 @@ static void group_forget(uct_cuda_coll_group_t *group)
     for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
         group->exports[i].is_known = false;
     }
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        group->relays[i].agreed = 0;
+    }
     memset(group->agreed_kernels, 0, sizeof(group->agreed_kernels));
     group->agreed_scratch = 0;
     programs_drop(group);
@@ -1047,10 +1146,13 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
 {
     const uct_cuda_coll_group_t *group = call->group;
     bool is_new                        = false;
-    unsigned rank;
+    unsigned rank, i;
 
     for (rank = 0; rank < group->size; ++rank) {
         is_new |= call->posts[rank]->is_new || call->posts[rank]->is_lost;
+    }
+    for (i = 0; i < plan->num_relays; ++i) {
+        is_new |= (plan->relay_scratch > group->relays[plan->relays[i]].agreed);
     }
 
     return is_new ||
@@ -1066,8 +1168,13 @@ static ucs_status_t call_prepare(call_t *call,
     uct_cuda_coll_group_t *group = call->group;
     const uct_cuda_coll_plan_t *plan = uct_cuda_coll_program_plan(program);
     ucs_status_t status;
+    relay_t *relay;
+    unsigned i;
 
     status = scratch_make(group, plan->scratch);
+    if (status == UCS_OK) {
+        status = relays_make(group, plan);
+    }
     if (status == UCS_OK) {
         status = uct_cuda_coll_device_load(group->device, call->op,
                                            call->type);
@@ -1092,7 +1199,28 @@ static ucs_status_t call_prepare(call_t *call,
     if (plan->scratch > group->agreed_scratch) {
         group->agreed_scratch = plan->scratch;
     }
+    for (i = 0; i < plan->num_relays; ++i) {
+        relay         = &group->relays[plan->relays[i]];
+        relay->agreed = ucs_max(relay->agreed, plan->relay_scratch);
+    }
     return UCS_OK;
+}
+
+/* Something could not be had; on all ranks. Relays are done without then. */
+static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
+{
+    uct_cuda_coll_group_t *group = call->group;
+
+    if ((program != NULL) &&
+        (uct_cuda_coll_program_plan(program)->num_relays > 0)) {
+        uct_cuda_debug("collectives: no copies over other GPUs from here on");
+        group->has_no_relays = true;
+        relays_free(group);
+        programs_drop(group);
+        return;
+    }
+
+    group->is_off = (++group->failures >= MAX_FAILURES);
 }
 
 static uct_cuda_coll_result_t call_run(call_t *call)
@@ -1106,9 +1234,10 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         .idle     = run_idle,
         .arg      = call
     };
+    const uct_cuda_coll_plan_t *plan;
     uct_cuda_coll_program_t *program;
     ucs_status_t status;
-    unsigned rank, buffer;
+    unsigned rank, buffer, i;
 
     for (rank = 0; rank < group->size; ++rank) {
         if (call->posts[rank]->is_lost) {
@@ -1127,7 +1256,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     if ((program == NULL) ||
         (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
          (call_prepare(call, program, &run) != UCS_OK))) {
-        group->is_off = (++group->failures >= MAX_FAILURES);
+        call_give_up(call, program);
         return UCT_CUDA_COLL_STAGE;
     }
 
@@ -1135,6 +1264,11 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         for (buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST; ++buffer) {
             run.places[rank][buffer] = call_address(call, rank, buffer);
         }
+    }
+    plan = uct_cuda_coll_program_plan(program);
+    for (i = 0; i < plan->num_relays; ++i) {
+        run.places[group->size + i][UCT_CUDA_COLL_SCRATCH] =
+                relay_address(group, plan->relays[i]);
     }
 
     call->spins = 0;
@@ -1221,6 +1355,7 @@ ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
 
     if (rank == 0) {
         uct_cuda_coll_page_common(group->page)->algorithm = config.algorithm;
+        uct_cuda_coll_page_common(group->page)->multipath = config.multipath;
     }
     *group_p = group;
     return UCS_OK;

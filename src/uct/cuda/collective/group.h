@@ -17,6 +17,8 @@ typedef struct {
     bool is_on;     /**< Not before somebody has said so */
     int  algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO; of a group, its
                          first rank's */
+    int  multipath; /**< Copies over GPUs that no rank has: 0, 1 (where they
+                         can), or AUTO; likewise */
 } uct_cuda_coll_config_t;
 
 

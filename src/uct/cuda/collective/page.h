@@ -25,7 +25,7 @@ BEGIN_C_DECLS
 
 
 #define UCT_CUDA_COLL_PAGE_NAME    64 /**< Bytes of a name */
-#define UCT_CUDA_COLL_PAGE_EXPORTS 16 /**< Allocations a rank shows at once */
+#define UCT_CUDA_COLL_PAGE_EXPORTS 32 /**< Allocations a rank shows at once */
 #define UCT_CUDA_COLL_PAGE_LINE    64
 
 
@@ -94,6 +94,7 @@ ucs_status_t uct_cuda_coll_page_open(const char *dir, unsigned rank,
 /** What rank 0 says for all, before it posts its first call on GPUs. */
 typedef struct {
     int32_t         algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO */
+    int32_t         multipath; /**< 0, 1, or AUTO */
     bool            has_topo;
     uct_cuda_topo_t topo;      /**< The node as rank 0 sees it */
 } uct_cuda_coll_common_t;

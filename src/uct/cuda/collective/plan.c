@@ -27,14 +27,18 @@ bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan, unsigned rank)
 uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
                                  unsigned rank, uct_cuda_coll_buffer_t buffer)
 {
-    const bool is_root     = (rank == plan->root);
-    const bool is_send     = (buffer == UCT_CUDA_COLL_SEND);
-    const uint64_t block   = plan->blocks[rank + 1] - plan->blocks[rank];
-    const uint64_t or_none = plan->is_in_place ? 0 : block;
+    const bool is_root = (rank == plan->root);
+    const bool is_send = (buffer == UCT_CUDA_COLL_SEND);
+    uint64_t block, or_none;
 
-    if (buffer == UCT_CUDA_COLL_SCRATCH) {
+    if (rank >= plan->num_ranks) {
+        return (buffer == UCT_CUDA_COLL_SCRATCH) ? plan->relay_scratch : 0;
+    } else if (buffer == UCT_CUDA_COLL_SCRATCH) {
         return plan->scratch;
     }
+
+    block   = plan->blocks[rank + 1] - plan->blocks[rank];
+    or_none = plan->is_in_place ? 0 : block;
 
     switch (plan->kind) {
     case UCT_CUDA_COLL_KIND_REDUCE:
@@ -71,7 +75,7 @@ static bool step_equal(const uct_cuda_coll_step_t *a,
            (a->num_sources == b->num_sources) &&
            (a->num_destinations == b->num_destinations) &&
            (a->type == b->type) && (a->rank == b->rank) &&
-           (a->queue == b->queue) && (a->multipath == b->multipath);
+           (a->queue == b->queue);
 }
 
 bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
@@ -85,7 +89,11 @@ bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
         (a->num_queues != b->num_queues) ||
         (a->is_in_place != b->is_in_place) || (a->chunks != b->chunks) ||
         (a->element != b->element) || (a->bytes != b->bytes) ||
-        (a->scratch != b->scratch) || (a->num_steps != b->num_steps) ||
+        (a->scratch != b->scratch) ||
+        (a->relay_scratch != b->relay_scratch) ||
+        (a->num_relays != b->num_relays) ||
+        (memcmp(a->relays, b->relays, a->num_relays) != 0) ||
+        (a->num_steps != b->num_steps) ||
         (a->num_places != b->num_places) || (a->num_waits != b->num_waits)) {
         return false;
     }
@@ -146,7 +154,7 @@ static double bus_factor(const uct_cuda_coll_plan_t *plan)
     return uct_cuda_coll_kind_has_blocks(plan->kind) ? share : 1;
 }
 
-static void print_places(const char *before,
+static void print_places(const uct_cuda_coll_plan_t *plan, const char *before,
                          const uct_cuda_coll_place_t *places, unsigned count,
                          FILE *stream)
 {
@@ -157,9 +165,14 @@ static void print_places(const char *before,
         buffer = (places[i].buffer < UCT_CUDA_COLL_BUFFER_LAST) ?
                          places[i].buffer :
                          UCT_CUDA_COLL_BUFFER_LAST;
-        fprintf(stream, "%s%u.%s+%llu", (i == 0) ? before : ", ",
-                places[i].rank, names[buffer],
-                (unsigned long long)places[i].offset);
+        fprintf(stream, "%s", (i == 0) ? before : ", ");
+        if (places[i].rank < plan->num_ranks) {
+            fprintf(stream, "%u.%s", places[i].rank, names[buffer]);
+        } else {
+            fprintf(stream, "relay%u",
+                    plan->relays[places[i].rank - plan->num_ranks]);
+        }
+        fprintf(stream, "+%llu", (unsigned long long)places[i].offset);
     }
 }
 
@@ -169,14 +182,13 @@ static void print_step(const uct_cuda_coll_plan_t *plan, unsigned index,
     const uct_cuda_coll_step_t *step = &plan->steps[index];
     unsigned w;
 
-    fprintf(stream, "  %4u  rank %u queue %u  %s%s %llu bytes ", index,
+    fprintf(stream, "  %4u  rank %u queue %u  %s %llu bytes ", index,
             step->rank, step->queue,
             (step->type == UCT_CUDA_COLL_COPY) ? "copy" : "reduce",
-            step->multipath ? ", several paths," : "",
             (unsigned long long)step->bytes);
-    print_places(" ", uct_cuda_coll_step_sources(plan, step),
+    print_places(plan, " ", uct_cuda_coll_step_sources(plan, step),
                  step->num_sources, stream);
-    print_places(" -> ", uct_cuda_coll_step_destinations(plan, step),
+    print_places(plan, " -> ", uct_cuda_coll_step_destinations(plan, step),
                  step->num_destinations, stream);
     for (w = 0; w < step->num_waits; ++w) {
         fprintf(stream, "%s%u", (w == 0) ? ", after " : " ",
@@ -209,6 +221,14 @@ void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
             "scratch a rank\n",
             uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks, copies,
             plan->num_steps - copies, (unsigned long long)plan->scratch);
+    for (i = 0; i < plan->num_relays; ++i) {
+        fprintf(stream, "%s GPU %u", (i == 0) ? "also over" : " and",
+                plan->relays[i]);
+    }
+    if (plan->num_relays > 0) {
+        fprintf(stream, ", %llu bytes of scratch each\n",
+                (unsigned long long)plan->relay_scratch);
+    }
     if (plan->seconds > 0) {
         fprintf(stream,
                 "model: %.1f us, %.1f GB/s, bus bandwidth %.1f GB/s\n",

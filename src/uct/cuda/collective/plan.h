@@ -28,9 +28,18 @@ BEGIN_C_DECLS
 /** Ranks of a plan: what one reducing kernel reads at once. */
 #define UCT_CUDA_COLL_MAX_RANKS 16
 
-/** Queues (streams) of a rank at most: for its kernels, and from and to each
- *  other rank. */
-#define UCT_CUDA_COLL_MAX_QUEUES (2 * UCT_CUDA_COLL_MAX_RANKS)
+/** Relays of a plan: GPUs of the node that no rank has, over whose memory
+ *  copies between ranks go. */
+#define UCT_CUDA_COLL_MAX_RELAYS 6
+
+/** Who has memory in a plan: its ranks, and behind them its relays. */
+#define UCT_CUDA_COLL_MAX_MEMBERS \
+    (UCT_CUDA_COLL_MAX_RANKS + UCT_CUDA_COLL_MAX_RELAYS)
+
+/** Queues (streams) of a rank at most: for its kernels, from and to each other
+ *  rank, and from and to each relay on the way in and on the way out. */
+#define UCT_CUDA_COLL_MAX_QUEUES \
+    (2 * UCT_CUDA_COLL_MAX_RANKS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
 
 typedef enum {
@@ -56,7 +65,8 @@ typedef enum {
 /** A rank's memory; how much of it, uct_cuda_coll_plan_size() says. Where a
  *  reduction is in place, SEND and RECV are the same and both names are used;
  *  where a copying collective is, what the rank has itself is in its place in
- *  RECV (GATHER, ALLGATHER) or stays in SEND (SCATTER). */
+ *  RECV (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH
+ *  alone. */
 typedef enum {
     UCT_CUDA_COLL_SEND,
     UCT_CUDA_COLL_RECV,
@@ -68,7 +78,7 @@ typedef enum {
 typedef struct {
     uint64_t offset; /**< Bytes from the buffer's start, of whole elements in
                           SEND and RECV, of 256 in SCRATCH */
-    uint8_t  rank;
+    uint8_t  rank;   /**< Or the number of ranks and that of a relay */
     uint8_t  buffer; /**< uct_cuda_coll_buffer_t */
 } uct_cuda_coll_place_t;
 
@@ -84,8 +94,6 @@ typedef struct {
     uint8_t  type;             /**< uct_cuda_coll_step_type_t */
     uint8_t  rank;             /**< Submits it */
     uint8_t  queue;            /**< Of that rank, from 0 */
-    bool     multipath;        /**< A copy that may go over several paths: the
-                                    links beside it are idle then */
 } uct_cuda_coll_step_t;
 
 
@@ -105,6 +113,9 @@ typedef struct {
                                  of the whole begins, then the whole's end; 0
                                  where there are none */
     uint64_t scratch;       /**< Bytes of SCRATCH that each rank needs */
+    uint64_t relay_scratch; /**< ... and each relay */
+    uint8_t  num_relays;
+    uint8_t  relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs of the topology */
     double   seconds;       /**< What the model expects */
     uint32_t num_steps;
     uint32_t num_places;

@@ -17,7 +17,7 @@
 #define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
 
 /* Two memories a rank in place, three otherwise */
-#define NUM_MEMORIES (MAX_RANKS * UCT_CUDA_COLL_BUFFER_LAST)
+#define NUM_MEMORIES (UCT_CUDA_COLL_MAX_MEMBERS * UCT_CUDA_COLL_BUFFER_LAST)
 
 #define NO_TERM UINT32_MAX
 
@@ -113,8 +113,10 @@ static ucs_status_t check_place(check_t *check, uint32_t index,
     const uct_cuda_coll_plan_t *plan = check->plan;
     uint64_t size;
 
-    if ((place->rank >= plan->num_ranks) ||
-        (place->buffer >= UCT_CUDA_COLL_BUFFER_LAST)) {
+    if ((place->rank >= plan->num_ranks + plan->num_relays) ||
+        (place->buffer >= UCT_CUDA_COLL_BUFFER_LAST) ||
+        ((place->rank >= plan->num_ranks) &&
+         (place->buffer != UCT_CUDA_COLL_SCRATCH))) {
         return fail(check, "step %u names rank %u, buffer %u: there is none",
                     index, place->rank, place->buffer);
     }
@@ -677,9 +679,10 @@ static ucs_status_t init_memory(check_t *check, unsigned rank, unsigned buffer)
     const uct_cuda_coll_plan_t *plan = check->plan;
     const bool is_block = (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
                           (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
-    const bool is_input = (buffer == UCT_CUDA_COLL_SEND) ||
-                          ((buffer == UCT_CUDA_COLL_RECV) &&
-                           uct_cuda_coll_plan_is_same(plan, rank));
+    const bool is_input = (rank < plan->num_ranks) &&
+                          ((buffer == UCT_CUDA_COLL_SEND) ||
+                           ((buffer == UCT_CUDA_COLL_RECV) &&
+                            uct_cuda_coll_plan_is_same(plan, rank)));
     memory_t *memory    = &check->memories[rank * UCT_CUDA_COLL_BUFFER_LAST +
                                            buffer];
 
@@ -730,6 +733,8 @@ static ucs_status_t init(check_t *check)
 
     for (rank = 0; rank < plan->num_ranks; ++rank) {
         check->terms[rank].inputs[rank] = 1;
+    }
+    for (rank = 0; rank < plan->num_ranks + plan->num_relays; ++rank) {
         for (buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST; ++buffer) {
             if (init_memory(check, rank, buffer) != UCS_OK) {
                 return UCS_ERR_NO_MEMORY;
@@ -748,6 +753,7 @@ static ucs_status_t check_all(check_t *check)
     uint32_t i;
 
     if ((plan->num_ranks == 0) || (plan->num_ranks > MAX_RANKS) ||
+        (plan->num_relays > UCT_CUDA_COLL_MAX_RELAYS) ||
         (plan->kind >= UCT_CUDA_COLL_KIND_LAST) ||
         (plan->root >= plan->num_ranks) || (plan->element == 0) ||
         (plan->bytes % plan->element != 0)) {

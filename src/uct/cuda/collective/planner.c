@@ -25,11 +25,8 @@
 #define MIN_GAIN      1.01
 #define MIN_GAIN_COPY 1.03
 
-/* ... or over several paths, which others may be using */
+/* ... or over GPUs that others may be using */
 #define MIN_GAIN_MULTIPATH 1.02
-
-/* Copies below do not take several paths, bytes */
-#define MIN_MULTIPATH (4ul << 20)
 
 
 typedef uct_cuda_coll_request_t request_t;
@@ -148,6 +145,27 @@ static bool has_trees(const planner_t *planner)
            uct_cuda_coll_kind_spreads(planner->shape.kind);
 }
 
+/* GPUs that no rank has */
+static void find_relays(planner_t *planner)
+{
+    const request_t *request = planner->request;
+    uint32_t taken           = 0;
+    unsigned rank;
+    int gpu;
+
+    for (rank = 0; rank < request->num_ranks; ++rank) {
+        taken |= 1u << request->gpus[rank];
+    }
+
+    for (gpu = 0; (gpu < request->topo->num_gpus) &&
+                  (planner->ranks.num_relays < UCT_CUDA_COLL_MAX_RELAYS);
+         ++gpu) {
+        if (!((taken >> gpu) & 1)) {
+            planner->ranks.relays[planner->ranks.num_relays++] = gpu;
+        }
+    }
+}
+
 static ucs_status_t init(planner_t *planner, const request_t *request)
 {
     ucs_status_t status;
@@ -189,6 +207,11 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
         planner->algorithm = UCT_CUDA_COLL_AUTO; /* there is no such thing */
     }
 
+    if ((request->num_ranks > 1) && has_trees(planner) &&
+        !planner->is_switched) {
+        find_relays(planner);
+    }
+
     planner->ranks.memory     = planner->model->memory;
     planner->status           = UCS_ERR_UNSUPPORTED;
     return UCS_OK;
@@ -202,9 +225,32 @@ static bool has_root(const planner_t *planner)
     return uct_cuda_coll_kind_has_root(planner->shape.kind);
 }
 
+static bool pack_trees(const planner_t *planner, const choice_t *choice,
+                       uct_cuda_coll_trees_t *trees)
+{
+    uct_cuda_coll_ranks_t ranks = planner->ranks;
+    bool is_packed;
+
+    if (!choice->multipath) {
+        ranks.num_relays = 0;
+    }
+
+    is_packed = (choice->slices > 0) &&
+                (choice->slices * ranks.num_ranks <= UCT_CUDA_COLL_MAX_TREES) &&
+                uct_cuda_coll_trees_pack(&ranks, choice->slices, choice->depth,
+                                         trees) &&
+                (!choice->multipath || (trees->num_relays > 0));
+    trees->algorithm = choice->algorithm;
+    return is_packed;
+}
+
 static bool make_trees(const planner_t *planner, const choice_t *choice,
                        uct_cuda_coll_trees_t *trees)
 {
+    if (choice->multipath) {
+        return !choice->kernels && pack_trees(planner, choice, trees);
+    }
+
     switch (choice->algorithm) {
     case UCT_CUDA_COLL_ONE_KERNEL:
     case UCT_CUDA_COLL_FLAT:
@@ -217,11 +263,7 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
         trees->count    = has_trees(planner) ? trees->count : 0;
         return planner->are_all_peers;
     case UCT_CUDA_COLL_HIERARCHICAL:
-        return has_trees(planner) && (choice->slices > 0) &&
-               (choice->slices * planner->ranks.num_ranks <=
-                UCT_CUDA_COLL_MAX_TREES) &&
-               uct_cuda_coll_trees_pack(&planner->ranks, choice->slices,
-                                        choice->depth, trees);
+        return has_trees(planner) && pack_trees(planner, choice, trees);
     case UCT_CUDA_COLL_RING:
         return has_trees(planner) &&
                uct_cuda_coll_trees_ring(&planner->ranks, trees);
@@ -230,60 +272,15 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
     }
 }
 
-/* Do a copy's link and its way over the host share nothing? */
-static bool has_other_path(const planner_t *planner, int from, int to)
-{
-    uct_cuda_coll_way_t direct, host;
-    unsigned i, j;
-
-    uct_cuda_coll_links_direct(planner->request->topo, from, to, &direct);
-    uct_cuda_coll_links_host(planner->request->topo, from, to, &host);
-    for (i = 0; i < direct.count; ++i) {
-        for (j = 0; j < host.count; ++j) {
-            if (direct.resources[i] == host.resources[j]) {
-                return false;
-            }
-        }
-    }
-
-    return (from != to) && (host.count > 0);
-}
-
-static void mark_multipath(const planner_t *planner, uct_cuda_coll_plan_t *plan)
-{
-    const int *gpus = planner->request->gpus;
-    uct_cuda_coll_step_t *step;
-    uint32_t i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        step = &plan->steps[i];
-        if ((step->type == UCT_CUDA_COLL_COPY) &&
-            (step->bytes >= MIN_MULTIPATH)) {
-            step->multipath = has_other_path(
-                    planner,
-                    gpus[uct_cuda_coll_step_sources(plan, step)->rank],
-                    gpus[uct_cuda_coll_step_destinations(plan, step)->rank]);
-        }
-    }
-}
-
 /* The plan of a choice whose trees are known */
 static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
                          const uct_cuda_coll_trees_t *trees,
                          uct_cuda_coll_plan_t *plan)
 {
-    ucs_status_t status;
-
-    status = uct_cuda_coll_emit(&planner->shape, trees,
-                                choice->kernels ||
-                                        (choice->algorithm ==
-                                         UCT_CUDA_COLL_ONE_KERNEL),
-                                choice->chunks, planner->scratch, plan);
-    if ((status == UCS_OK) && choice->multipath) {
-        mark_multipath(planner, plan);
-    }
-
-    return status;
+    return uct_cuda_coll_emit(&planner->shape, trees,
+                              choice->kernels || (choice->algorithm ==
+                                                  UCT_CUDA_COLL_ONE_KERNEL),
+                              choice->chunks, planner->scratch, plan);
 }
 
 ucs_status_t uct_cuda_coll_make(const request_t *request,
@@ -321,9 +318,10 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
 
 /* Put one choice to the model. @return Its seconds; DBL_MAX: it cannot be */
 static double try_choice(planner_t *planner, choice_t choice,
-                         const uct_cuda_coll_trees_t *trees, double min_gain,
+                         const uct_cuda_coll_trees_t *trees,
                          uint32_t *num_steps_p)
 {
+    double min_gain = MIN_GAIN;
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
     double seconds = DBL_MAX;
@@ -348,6 +346,9 @@ static double try_choice(planner_t *planner, choice_t choice,
     choice.seconds = seconds;
     if (planner->best.kernels && !choice.kernels) {
         min_gain = ucs_max(min_gain, MIN_GAIN_COPY);
+    }
+    if (choice.multipath && !planner->best.multipath) {
+        min_gain = ucs_max(min_gain, MIN_GAIN_MULTIPATH);
     }
 
     if ((planner->best.seconds == 0) ||
@@ -376,7 +377,7 @@ static void try_chunks(planner_t *planner, choice_t choice,
 
     if (request->chunks != UCT_CUDA_COLL_AUTO) {
         choice.chunks = (unsigned)request->chunks;
-        try_choice(planner, choice, trees, MIN_GAIN, &num_steps);
+        try_choice(planner, choice, trees, &num_steps);
         return;
     }
 
@@ -385,7 +386,7 @@ static void try_chunks(planner_t *planner, choice_t choice,
          ((choice.chunks == 1) ||
           (bytes >= (double)MIN_CHUNK * trees->count * choice.chunks));
          choice.chunks *= 2) {
-        seconds = try_choice(planner, choice, trees, MIN_GAIN, &num_steps);
+        seconds = try_choice(planner, choice, trees, &num_steps);
         if ((seconds == DBL_MAX) || (seconds > before)) {
             break;
         }
@@ -451,33 +452,30 @@ static void try_hierarchical(planner_t *planner, bool kernels)
     }
 }
 
-/* The best with copies over several paths, in as many chunks or nearly so */
+/* Copies over other GPUs as well: flat, or through several ranks */
 static void try_multipath(planner_t *planner)
 {
-    const request_t *request = planner->request;
-    const double min_gain    = (request->multipath == 1) ? 0 :
-                                                           MIN_GAIN_MULTIPATH;
-    const choice_t single    = planner->best;
-    choice_t choice          = single;
-    uct_cuda_coll_trees_t trees;
-    uint32_t num_steps;
+    static const unsigned slices[] = {1, 2, 3, 4, 6};
+    choice_t choice                = {.multipath = true};
+    unsigned i;
 
-    if (single.kernels || (request->num_ranks == 1) ||
-        !make_trees(planner, &single, &trees)) {
+    if ((planner->ranks.num_relays == 0) ||
+        (planner->request->multipath == 0)) {
         return;
     }
 
-    choice.multipath = true;
-    if (request->multipath == 1) {
+    if (planner->request->multipath == 1) {
         planner->best.seconds = 0; /* the best of those that have it */
     }
 
-    try_choice(planner, choice, &trees, min_gain, &num_steps);
-    if (request->chunks == UCT_CUDA_COLL_AUTO) {
-        choice.chunks = ucs_max(single.chunks / 2, 1);
-        try_choice(planner, choice, &trees, MIN_GAIN, &num_steps);
-        choice.chunks = single.chunks * 2;
-        try_choice(planner, choice, &trees, MIN_GAIN, &num_steps);
+    for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
+        choice.slices = slices[i];
+        for (choice.depth = 1; choice.depth <= 3; ++choice.depth) {
+            choice.algorithm = (choice.depth == 1) ?
+                                       UCT_CUDA_COLL_FLAT :
+                                       UCT_CUDA_COLL_HIERARCHICAL;
+            try_trees(planner, &choice);
+        }
     }
 }
 
@@ -489,6 +487,7 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
     };
     ucs_status_t status;
     planner_t planner;
+    choice_t best;
 
     memset(choice_p, 0, sizeof(*choice_p));
     status = init(&planner, request);
@@ -507,12 +506,13 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
         try_trees(&planner, &choice);
     }
 
+    best = planner.best;
+    try_multipath(&planner);
+    if (planner.best.seconds == 0) {
+        planner.best = best;
+    }
     if (planner.best.seconds == 0) {
         return planner.status;
-    }
-
-    if (request->multipath != 0) {
-        try_multipath(&planner);
     }
 
     *choice_p = planner.best;

@@ -34,10 +34,10 @@ BEGIN_C_DECLS
 typedef struct {
     uct_cuda_coll_algorithm_t algorithm;
     unsigned chunks;    /**< Pieces of a slice */
-    unsigned slices;    /**< HIERARCHICAL: of each rank */
+    unsigned slices;    /**< HIERARCHICAL, multipath: of each rank */
     unsigned depth;     /**< ... hops from a slice's root at most */
     bool     kernels;   /**< Kernels copy as well; always so of ONE_KERNEL */
-    bool     multipath; /**< Copies take several paths where links are idle */
+    bool     multipath; /**< Copies go over GPUs that no rank has as well */
     double   seconds;   /**< What the model expects */
 } uct_cuda_coll_choice_t;
 
@@ -61,8 +61,8 @@ typedef struct {
     uint64_t max_scratch; /**< Bytes a rank at most; 0: as much as is best */
     int      algorithm;   /**< uct_cuda_coll_algorithm_t, or AUTO */
     int      chunks;      /**< Pieces of a slice, or AUTO */
-    int      multipath;   /**< Whether copies may take several paths: 0, 1 where
-                               they can, or AUTO: where it gains */
+    int      multipath;   /**< Whether copies may go over GPUs that no rank has:
+                               0, 1 where they can, or AUTO: where it gains */
     const uct_cuda_coll_model_t *model; /**< NULL: the built-in one */
 } uct_cuda_coll_request_t;
 

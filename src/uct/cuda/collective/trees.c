@@ -12,6 +12,7 @@
 
 #define MAX_RANKS     UCT_CUDA_COLL_MAX_RANKS
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+#define DIRECT        UCT_CUDA_COLL_DIRECT
 
 /* How often each tree is taken out and looked for again */
 #define ROUNDS 12
@@ -38,7 +39,7 @@ typedef struct {
     double load[NUM_RESOURCES];
     double worst;                         /* of the loads so far */
     unsigned start;                       /* ranks are tried from here on */
-    way_t  ways[MAX_RANKS][MAX_RANKS];
+    way_t  ways[UCT_CUDA_COLL_MAX_MEMBERS][UCT_CUDA_COLL_MAX_MEMBERS];
 } pack_t;
 
 
@@ -70,12 +71,19 @@ static unsigned root_of(const ranks_t *ranks, unsigned tree)
                                                       tree % ranks->num_ranks;
 }
 
+static void go_direct(tree_t *tree)
+{
+    memset(tree->in_over, DIRECT, MAX_RANKS);
+    memset(tree->out_over, DIRECT, MAX_RANKS);
+}
+
 void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
 {
     unsigned t, root;
 
-    trees->algorithm = UCT_CUDA_COLL_ONE_KERNEL;
-    trees->in_turn   = false;
+    trees->algorithm  = UCT_CUDA_COLL_ONE_KERNEL;
+    trees->in_turn    = false;
+    trees->num_relays = 0;
     trees->count     = uct_cuda_coll_kind_has_root(ranks->kind) ?
                                1 :
                                ranks->num_ranks;
@@ -84,6 +92,7 @@ void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
         trees->trees[t].root = (uint8_t)root;
         memset(trees->trees[t].in, (int)root, MAX_RANKS);
         memset(trees->trees[t].out, (int)root, MAX_RANKS);
+        go_direct(&trees->trees[t]);
     }
 }
 
@@ -108,6 +117,7 @@ void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
         tree->root = ranks->root;
         memset(tree->in, (int)middle, MAX_RANKS);
         memset(tree->out, (int)middle, MAX_RANKS);
+        go_direct(tree);
         tree->in[middle]       = ranks->root;
         tree->out[middle]      = ranks->root;
         tree->in[ranks->root]  = ranks->root;
@@ -115,24 +125,33 @@ void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     }
 }
 
+/* Ranks, and behind them relays */
+static int gpu_of(const ranks_t *ranks, unsigned member)
+{
+    return (member < ranks->num_ranks) ?
+                   ranks->gpus[member] :
+                   ranks->relays[member - ranks->num_ranks];
+}
+
 static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
 {
+    const unsigned num_members = ranks->num_ranks + ranks->num_relays;
     unsigned from, to;
 
     memset(pack, 0, sizeof(*pack));
     pack->ranks = ranks;
     pack->slice = (count > 0) ? 1. / count : 0;
     uct_cuda_coll_links_capacity(ranks->topo, ranks->memory, pack->capacity);
-    for (from = 0; from < ranks->num_ranks; ++from) {
-        for (to = 0; to < ranks->num_ranks; ++to) {
-            uct_cuda_coll_links_direct(ranks->topo, ranks->gpus[from],
-                                       ranks->gpus[to],
+    for (from = 0; from < num_members; ++from) {
+        for (to = 0; to < num_members; ++to) {
+            uct_cuda_coll_links_direct(ranks->topo, gpu_of(ranks, from),
+                                       gpu_of(ranks, to),
                                        &pack->ways[from][to]);
         }
     }
 }
 
-static void put(pack_t *pack, unsigned from, unsigned to, double slice)
+static void put_hop(pack_t *pack, unsigned from, unsigned to, double slice)
 {
     const way_t *way = &pack->ways[from][to];
     unsigned i;
@@ -145,6 +164,19 @@ static void put(pack_t *pack, unsigned from, unsigned to, double slice)
     }
 }
 
+static void put(pack_t *pack, unsigned from, unsigned to, uint8_t over,
+                double slice)
+{
+    const unsigned relay = pack->ranks->num_ranks + over;
+
+    if (over == DIRECT) {
+        put_hop(pack, from, to, slice);
+    } else {
+        put_hop(pack, from, relay, slice);
+        put_hop(pack, relay, to, slice);
+    }
+}
+
 static void put_tree(pack_t *pack, const tree_t *tree, double slice)
 {
     unsigned rank;
@@ -154,10 +186,10 @@ static void put_tree(pack_t *pack, const tree_t *tree, double slice)
             continue;
         }
         if (uct_cuda_coll_kind_reduces(pack->ranks->kind)) {
-            put(pack, rank, tree->in[rank], slice);
+            put(pack, rank, tree->in[rank], tree->in_over[rank], slice);
         }
         if (uct_cuda_coll_kind_spreads(pack->ranks->kind)) {
-            put(pack, tree->out[rank], rank, slice);
+            put(pack, tree->out[rank], rank, tree->out_over[rank], slice);
         }
     }
 }
@@ -176,7 +208,7 @@ static double worst(const pack_t *pack)
 
 /* What another slice on a link costs: much more where it is full already. The
  * seventh power of loads tells the fullest, and sums still tell the others */
-static double price(const pack_t *pack, unsigned from, unsigned to)
+static double price_hop(const pack_t *pack, unsigned from, unsigned to)
 {
     const way_t *way = &pack->ways[from][to];
     double sum       = 0;
@@ -199,16 +231,41 @@ static double price(const pack_t *pack, unsigned from, unsigned to)
     return sum;
 }
 
+/* ... by the cheapest way, which is over a relay only if that is less */
+static double price(const pack_t *pack, unsigned from, unsigned to,
+                    uint8_t *over_p)
+{
+    double best = price_hop(pack, from, to);
+    double first, second;
+    unsigned relay, i;
+
+    *over_p = DIRECT;
+    for (i = 0; i < pack->ranks->num_relays; ++i) {
+        relay  = pack->ranks->num_ranks + i;
+        first  = price_hop(pack, from, relay);
+        second = price_hop(pack, relay, to);
+        if ((first < DBL_MAX) && (second < DBL_MAX) &&
+            (first + second + HOP < best * (1 - ROUNDING))) {
+            best    = first + second + HOP;
+            *over_p = (uint8_t)i;
+        }
+    }
+
+    return best;
+}
+
 /* A tree that grows by the cheapest link. Inwards, links lead to the root */
 static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
-                 uint8_t *parents)
+                 uint8_t *parents, uint8_t *overs)
 {
     const unsigned num_ranks = pack->ranks->num_ranks;
     unsigned depth[MAX_RANKS];
     uint32_t known = 1u << root;
     unsigned count, from, to, f, t, best_from = 0, best_to = 0;
+    uint8_t over, best_over = DIRECT;
     double cost, best;
 
+    memset(overs, DIRECT, MAX_RANKS);
     depth[root]   = 0;
     parents[root] = (uint8_t)root;
     for (count = 1; count < num_ranks; ++count) {
@@ -225,7 +282,8 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
                     continue;
                 }
 
-                cost = is_in ? price(pack, to, from) : price(pack, from, to);
+                cost = is_in ? price(pack, to, from, &over) :
+                               price(pack, from, to, &over);
                 if (cost < DBL_MAX) {
                     cost += HOP * depth[from];
                 }
@@ -233,6 +291,7 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
                     best      = cost;
                     best_from = from;
                     best_to   = to;
+                    best_over = over;
                 }
             }
         }
@@ -244,10 +303,11 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
         known           |= 1u << best_to;
         depth[best_to]   = depth[best_from] + 1;
         parents[best_to] = (uint8_t)best_from;
+        overs[best_to]   = best_over;
         if (is_in) {
-            put(pack, best_to, best_from, pack->slice);
+            put(pack, best_to, best_from, best_over, pack->slice);
         } else {
-            put(pack, best_from, best_to, pack->slice);
+            put(pack, best_from, best_to, best_over, pack->slice);
         }
     }
 
@@ -259,18 +319,21 @@ static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
     const unsigned kind = pack->ranks->kind;
 
     return (!uct_cuda_coll_kind_reduces(kind) ||
-            grow(pack, tree->root, true, max_depth, tree->in)) &&
+            grow(pack, tree->root, true, max_depth, tree->in, tree->in_over)) &&
            (!uct_cuda_coll_kind_spreads(kind) ||
-            grow(pack, tree->root, false, max_depth, tree->out));
+            grow(pack, tree->root, false, max_depth, tree->out,
+                 tree->out_over));
 }
 
 /* Before there are any loads: as if one slice were on every link */
 static void init_worst(pack_t *pack)
 {
+    const unsigned num_members = pack->ranks->num_ranks +
+                                 pack->ranks->num_relays;
     unsigned from, to, i;
 
-    for (from = 0; from < pack->ranks->num_ranks; ++from) {
-        for (to = 0; to < pack->ranks->num_ranks; ++to) {
+    for (from = 0; from < num_members; ++from) {
+        for (to = 0; to < num_members; ++to) {
             for (i = 0; i < pack->ways[from][to].count; ++i) {
                 pack->worst = ucs_max(
                         pack->worst,
@@ -281,12 +344,13 @@ static void init_worst(pack_t *pack)
     }
 }
 
-static unsigned hops(const uint8_t *parents, unsigned rank, unsigned root)
+static unsigned hops(const uint8_t *parents, const uint8_t *overs,
+                     unsigned rank, unsigned root)
 {
     unsigned count = 0;
 
     for (; rank != root; rank = parents[rank]) {
-        ++count;
+        count += 1 + (overs[rank] != DIRECT);
     }
 
     return count;
@@ -303,10 +367,10 @@ static unsigned length(const trees_t *trees, const ranks_t *ranks)
         tree = &trees->trees[t];
         for (rank = 0; rank < ranks->num_ranks; ++rank) {
             if (uct_cuda_coll_kind_reduces(ranks->kind)) {
-                sum += hops(tree->in, rank, tree->root);
+                sum += hops(tree->in, tree->in_over, rank, tree->root);
             }
             if (uct_cuda_coll_kind_spreads(ranks->kind)) {
-                sum += hops(tree->out, rank, tree->root);
+                sum += hops(tree->out, tree->out_over, rank, tree->root);
             }
         }
     }
@@ -332,6 +396,7 @@ static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
         next.trees[t].root = (uint8_t)root_of(ranks, t);
         memset(next.trees[t].in, next.trees[t].root, MAX_RANKS);
         memset(next.trees[t].out, next.trees[t].root, MAX_RANKS);
+        go_direct(&next.trees[t]);
         if (!grow_tree(&pack, max_depth, &next.trees[t])) {
             return false;
         }
@@ -358,6 +423,31 @@ static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
     return true;
 }
 
+/* The relays that trees go over, numbered anew */
+static void keep_relays(const ranks_t *ranks, trees_t *trees)
+{
+    uint8_t number[256];
+    unsigned t, i;
+    uint8_t *over;
+    int gpu;
+
+    memset(number, DIRECT, sizeof(number));
+    trees->num_relays = 0;
+    for (t = 0; t < trees->count; ++t) {
+        for (i = 0; i < 2 * ranks->num_ranks; ++i) {
+            over = (i < ranks->num_ranks) ?
+                           &trees->trees[t].in_over[i] :
+                           &trees->trees[t].out_over[i - ranks->num_ranks];
+            if ((*over != DIRECT) && (number[*over] == DIRECT)) {
+                gpu                                = ranks->relays[*over];
+                number[*over]                      = trees->num_relays;
+                trees->relays[trees->num_relays++] = (uint8_t)gpu;
+            }
+            *over = number[*over];
+        }
+    }
+}
+
 bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
                               unsigned max_depth, trees_t *trees)
 {
@@ -372,15 +462,22 @@ bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
         }
     }
 
+    keep_relays(ranks, trees);
     return true;
 }
 
 double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
 {
+    ranks_t used = *ranks;
     pack_t pack;
     unsigned t;
 
-    init(&pack, ranks, trees->count);
+    used.num_relays = trees->num_relays;
+    for (t = 0; t < trees->num_relays; ++t) {
+        used.relays[t] = trees->relays[t];
+    }
+
+    init(&pack, &used, trees->count);
     for (t = 0; t < trees->count; ++t) {
         put_tree(&pack, &trees->trees[t], pack.slice);
     }
@@ -454,7 +551,8 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, trees_t *trees)
 
     tries = 10000;
     close_ring(ranks, best, 1, ring, 1, &tries);
-    trees->algorithm = UCT_CUDA_COLL_RING;
+    trees->algorithm  = UCT_CUDA_COLL_RING;
+    trees->num_relays = 0;
     trees->in_turn   = false;
     trees->count     = 2 * num_ranks;
     for (i = 0; i < num_ranks; ++i) {
@@ -474,6 +572,7 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, trees_t *trees)
         tree->root             = (uint8_t)(b % num_ranks);
         tree->in[tree->root]   = tree->root;
         tree->out[tree->root]  = tree->root;
+        go_direct(tree);
     }
 
     if (uct_cuda_coll_kind_has_root(ranks->kind)) {

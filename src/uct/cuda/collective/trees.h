@@ -17,6 +17,9 @@ BEGIN_C_DECLS
 /** Slices of a plan at most. */
 #define UCT_CUDA_COLL_MAX_TREES 64
 
+/** "Over no relay". */
+#define UCT_CUDA_COLL_DIRECT 0xff
+
 
 /** The way of one slice. Each rank but the root has a rank that it sends to,
  *  and one that it gets the sum from; the root has itself. A collective that
@@ -26,6 +29,8 @@ typedef struct {
     uint8_t root;
     uint8_t in[UCT_CUDA_COLL_MAX_RANKS];  /**< Adds what this rank has */
     uint8_t out[UCT_CUDA_COLL_MAX_RANKS]; /**< Sends this rank the sum */
+    uint8_t in_over[UCT_CUDA_COLL_MAX_RANKS];  /**< The relay in between, */
+    uint8_t out_over[UCT_CUDA_COLL_MAX_RANKS]; /**< or DIRECT */
 } uct_cuda_coll_tree_t;
 
 
@@ -35,6 +40,8 @@ typedef struct {
     bool                      in_turn; /**< Copy engines push to one rank after
                                             the other */
     unsigned                  count;
+    uint8_t                   num_relays; /**< That they go over */
+    uint8_t                   relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs */
     uct_cuda_coll_tree_t      trees[UCT_CUDA_COLL_MAX_TREES];
 } uct_cuda_coll_trees_t;
 
@@ -47,6 +54,8 @@ typedef struct {
     double                memory;   /**< Bytes/s of a GPU's own */
     uint8_t               kind;     /**< uct_cuda_coll_kind_t */
     uint8_t               root;
+    unsigned              num_relays;
+    int                   relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< Other GPUs */
 } uct_cuda_coll_ranks_t;
 
 
@@ -80,6 +89,8 @@ void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
  * of all of them, and together they load the fullest link as little as was
  * found. On two sockets those are three stages: inside, between, inside.
  *
+ * @param ranks      With relays: a copy goes over one of them where those links
+ *                   are emptier than the direct one.
  * @param per_rank   Trees of each rank, at most MAX_TREES in all.
  * @param max_depth  Hops from a root at most, from 1 on.
  * @return False if there is none: not all ranks can be reached like that.

@@ -9,6 +9,7 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/planner.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
@@ -29,6 +30,7 @@ typedef struct {
     unsigned long host_copy_threads;
     char          *collectives;
     char          *collectives_algorithm;
+    int           collectives_multipath; /* uct_abi_ternary_t */
 } md_config_t;
 
 typedef struct {
@@ -91,6 +93,13 @@ static const uct_abi_config_field_t md_config_fields[] = {
                "by the node and the size",
      .type   = UCT_ABI_CONFIG_STRING,
      .offset = offsetof(md_config_t, collectives_algorithm)},
+    {.name   = "COLLECTIVES_MULTIPATH",
+     .dfl    = "auto",
+     .doc    = "Let their copies go over GPUs of the node that no rank of the "
+               "communicator has: y (wherever they can), n, or auto: where it "
+               "gains",
+     .type   = UCT_ABI_CONFIG_TERNARY_AUTO,
+     .offset = offsetof(md_config_t, collectives_multipath)},
     {.type = UCT_ABI_CONFIG_END}
 };
 
@@ -232,7 +241,10 @@ static void host_settings_open(const md_config_t *config)
 static bool collectives_open(const md_config_t *config)
 {
     uct_cuda_coll_config_t collectives = {
-        .is_on = (strcmp(config->collectives, "n") != 0)
+        .is_on     = (strcmp(config->collectives, "n") != 0),
+        .multipath = (config->collectives_multipath <= UCT_ABI_YES) ?
+                             config->collectives_multipath :
+                             UCT_CUDA_COLL_AUTO
     };
 
     if (collectives.is_on && (strcmp(config->collectives, "auto") != 0) &&
