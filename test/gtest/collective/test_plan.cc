@@ -615,6 +615,13 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
         EXPECT_EQ(c.gain > 0, plan.plan.num_relays > 0) << c.num_ranks;
         EXPECT_LE(best.seconds * c.gain, single.seconds) << c.num_ranks;
 
+        /* Where there are none that would do, asking for them is no use */
+        request.multipath = 1;
+        ASSERT_EQ(UCS_OK, plan.make(request));
+        EXPECT_EQ((c.most > 1) || (c.bytes == 1ul << 20),
+                  plan.plan.num_relays > 0)
+                << c.num_ranks;
+
         if (c.gain > 0) {
             uct_cuda_coll_bound(&c.topo, request.gpus, c.num_ranks, true, false,
                                 &with);
