@@ -521,6 +521,21 @@ TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
+/* Two GPUs a socket: in a ring every other message goes between the sockets, and
+ * relays of the rest would go there twice. Without the ring they may. */
+TEST_F(test_planner, links_between_sockets_are_left_to_who_needs_them)
+{
+    uct_cuda_mp_load_t load = {};
+    uct_cuda_topo_t topo    = two_sockets(72 * GB, 60 * GB, 60 * GB);
+
+    plan(topo, Config(), 0, 1, 64 * MiB, &load);
+    EXPECT_EQ("direct,gpu2", paths().substr(0, 11));
+    load.active[uct_cuda_mp_lane(End(1), End(2))] = 1;
+    load.direct[uct_cuda_mp_lane(End(1), End(2))] = 1;
+    plan(topo, Config(), 0, 1, 64 * MiB, &load);
+    EXPECT_EQ("", paths());
+}
+
 TEST_F(test_planner, nonsense_gets_no_plan)
 {
     Config config;

@@ -78,6 +78,7 @@ void uct_cuda_mp_model_start(query_t *query)
 
     query->queued = (query->load == NULL) ? 0 : query->load->queued;
     memset(query->others, 0, sizeof(query->others));
+    memset(query->direct, 0, sizeof(query->direct));
     for (i = 0; i < topo->num_limits; ++i) {
         query->limits[i] = uct_cuda_mp_model_limit(query, i);
     }
@@ -97,6 +98,7 @@ void uct_cuda_mp_model_start(query_t *query)
         for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
             if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
                 query->others[link->limits[i]] += query->load->active[lane];
+                query->direct[link->limits[i]] += query->load->direct[lane];
             }
         }
     }
@@ -186,6 +188,7 @@ static void candidate_add_hop(const query_t *query, candidate_t *candidate,
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
             candidate->limits[candidate->num_limits++] = link.limits[i];
+            candidate->is_taken |= (query->direct[link.limits[i]] > 0);
         }
     }
 }

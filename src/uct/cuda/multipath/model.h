@@ -144,7 +144,8 @@ typedef struct {
     unsigned           num_limits;
     int16_t            limits[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];
     bool               is_busy; /**< Others use one of its lanes */
-    bool               is_taken; /**< ... between their own ends */
+    bool               is_taken; /**< ... between their own ends, or what it
+                                      shares with such a lane */
     double             share;   /**< Configured or from a table, or 0 */
     unsigned           chunks;  /**< From a table, or 0 */
 } uct_cuda_mp_model_path_t;
@@ -174,9 +175,11 @@ typedef struct {
     unsigned                   queued; /**< The load's, unless set to something
                                             else after _start() */
     /** Bytes/s of shared limits that others leave to one copy, and the copies
-     *  of others there; filled by _start() */
+     *  of others there, and of these the ones between their own ends; filled
+     *  by _start() */
     double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];
     unsigned                   others[UCT_CUDA_TOPO_MAX_LIMITS];
+    unsigned                   direct[UCT_CUDA_TOPO_MAX_LIMITS];
 } uct_cuda_mp_query_t;
 
 

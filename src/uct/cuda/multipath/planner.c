@@ -112,7 +112,8 @@ static bool host_is_free(const uct_cuda_mp_query_t *query)
  * too: who came first and took several will find that one busy, and leave it.
  * Whose own ends a link joins cannot leave it: where all send both ways round a
  * ring (4 GPUs, beluga, modelled), one relay each made all of them slower, to
- * 0.78 of one path. Candidates are sorted. */
+ * 0.78 of one path. The same goes for what a relay shares with such a link, as
+ * the one between sockets (mist: 0.85). Candidates are sorted. */
 static unsigned
 yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
 {
@@ -120,7 +121,7 @@ yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
     unsigned i;
 
     for (i = 0; i < num_relays; ++i) {
-        if (!relays[i].is_busy) {
+        if (!relays[i].is_busy && !relays[i].is_taken) {
             relays[count++] = relays[i];
         }
     }
