@@ -33,6 +33,9 @@ pages() {
         "$top/test/omb/osu_beside" --from "$top/docs/results/osu.json" \
             --page "$dir/osu.md" >/dev/null || [ $? = 1 ] || return
     fi
+    cp "$top/docs/results/jacobi.json" "$dir" &&
+        python3 "$top/examples/jacobi/figure_page.py" "$dir/jacobi.json" \
+            "$dir/jacobi.md" || return
     for page in "$dir"/*; do
         cmp "$page" "$top/docs/results/${page##*/}" || return
     done
@@ -83,7 +86,7 @@ END
 }
 
 step pages quick 30 pages \
-     "the pages of h200.json and of the all-reduces are what their files say"
+     "the pages of h200.json, the all-reduces and jacobi are what their files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
 step bench-emulated full 120 bench_emulated \

@@ -35,20 +35,6 @@ jacobi_check() {
         [ "$(grep '200 iterations, residual ' "$log" | sort -u | wc -l)" -eq 1 ]
 }
 
-# The page that is kept is what its figures' file makes
-jacobi_page() {
-    local folder rc=0 name
-    folder=$(mktemp -d)
-    cp "$ucx_mp_top/docs/results/jacobi.json" "$folder" &&
-        python3 "$ucx_mp_top/examples/jacobi/figure_page.py" \
-            "$folder/jacobi.json" "$folder/jacobi.md" || rc=1
-    for name in jacobi.md jacobi-beluga.svg jacobi-narval.svg; do
-        diff "$ucx_mp_top/docs/results/$name" "$folder/$name" || rc=1
-    done
-    rm -rf "$folder"
-    return $rc
-}
-
 # refuses TEXT COMMAND...: it ends by itself, not with 0, and says why
 refuses() {
     local text=$1 out rc=0
@@ -95,7 +81,5 @@ examples_refuse() {
 
 step jacobi quick 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
-step jacobi-page quick 20 jacobi_page \
-     "docs/results/jacobi.md is made of jacobi.json"
 step examples-refuse full 60 examples_refuse \
      "bad input of the examples ends in a sentence"

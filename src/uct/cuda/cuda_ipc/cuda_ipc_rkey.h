@@ -31,7 +31,7 @@ typedef struct {
 typedef struct {
     uint64_t              magic;      /**< See uct_cuda_ipc_rkey_get() */
     bool                  is_own;     /**< Memory of this process ... */
-    uct_cuda_ipc_own_t    own;        /**< ... for uct_cuda_ipc_own_reach() */
+    uct_cuda_ipc_own_t    own;        /**< ... for uct_cuda_ipc_own_instead() */
     uct_cuda_ipc_handle_t handle;
     unsigned              stream;     /**< Number; one GPU's transfers share
                                            one */
