@@ -21,6 +21,8 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
                                     const uct_abi_ep_params_t *params,
                                     uct_ep_h *ep_p)
 {
+    uct_cuda_cma_peer_t *peer = NULL;
+    uct_cuda_cma_addr_t addr;
     uct_cuda_cma_ep_t *ep;
     ucs_status_t status;
 
@@ -29,22 +31,25 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_abi_ep_new(sizeof(*ep), iface, ep_p);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    ep = (uct_cuda_cma_ep_t*)*ep_p;
-    memcpy(&ep->addr, params->iface_addr, sizeof(ep->addr));
-    if (!uct_cuda_ipc_is_own_process(ep->addr.process.pid,
-                                     ep->addr.process.pid_ns)) {
-        status = uct_cuda_cma_peer_get(&ep->addr, &ep->peer, NULL);
+    memcpy(&addr, params->iface_addr, sizeof(addr));
+    if (!uct_cuda_ipc_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+        status = uct_cuda_cma_peer_get(&addr, &peer, NULL);
         if (status != UCS_OK) {
-            uct_abi_ep_delete(*ep_p);
             return status;
         }
     }
 
+    status = uct_abi_ep_new(sizeof(*ep), iface, ep_p);
+    if (status != UCS_OK) {
+        if (peer != NULL) {
+            uct_cuda_cma_peer_put(peer);
+        }
+        return status;
+    }
+
+    ep       = (uct_cuda_cma_ep_t*)*ep_p;
+    ep->addr = addr;
+    ep->peer = peer;
     return UCS_OK;
 }
 
