@@ -281,10 +281,9 @@ static bool request_bytes(request_t *request,
                           int size)
 {
     uct_cuda_coll_call_t *call = &request->call;
-    const bool is_both         = (args->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
-                                 (args->kind == UCT_CUDA_COLL_KIND_ALLTOALL);
-    const bool is_sent         = (call->sendbuf != NULL) ||
-                                 (args->kind == UCT_CUDA_COLL_KIND_BCAST);
+    const bool is_bcast        = (args->kind == UCT_CUDA_COLL_KIND_BCAST);
+    const bool is_sent         = (call->sendbuf != NULL) || is_bcast;
+    const bool is_received     = (call->recvbuf != NULL) && !is_bcast;
     uint64_t sent, received, width;
     int i;
 
@@ -307,7 +306,7 @@ static bool request_bytes(request_t *request,
         return !is_sent || (sent == request->counts[rank]);
     }
 
-    if (is_both || !is_sent) {
+    if (is_received || !is_sent) {
         if (!plain_bytes(args->recvcount, args->recvtype, &received) ||
             (is_sent && (sent != received))) {
             return false;

@@ -96,6 +96,7 @@ struct coll_draw {
     MPI_Op            op;
     coll_side_t       send, recv;
     int               counts[COLL_MAX_RANKS]; /* of MPI_Reduce_scatter */
+    int               result; /* elements that a reduction leaves here */
 };
 
 extern const coll_base_t coll_bases[];
