@@ -521,8 +521,8 @@ TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
-/* Two GPUs a socket: in a ring every other message goes between the sockets, and
- * relays of the rest would go there twice. Without the ring they may. */
+/* Two GPUs a socket: in a ring every other message goes between the sockets,
+ * and relays of the rest would go there twice. Without the ring they may. */
 TEST_F(test_planner, links_between_sockets_are_left_to_who_needs_them)
 {
     uct_cuda_mp_load_t load = {};
