@@ -74,6 +74,10 @@ FakeDriver::FakeDriver()
         }
         return fake->done.count(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     };
+    table.cuStreamWaitEvent = [](CUstream, CUevent event, unsigned) {
+        fake->waited_for.push_back(event);
+        return CUDA_SUCCESS;
+    };
     table.cuLaunchHostFunc = [](CUstream, CUhostFn func, void *arg) {
         fake->host_func = func;
         fake->host_arg  = arg;

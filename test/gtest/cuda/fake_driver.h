@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 /* Installs itself for as long as it lives. What a test does not expect to be
  * called is NULL in the table. */
@@ -20,6 +21,7 @@ public:
     uct_cuda_driver_t table;
 
     CUcontext context           = reinterpret_cast<CUcontext>(0x1000);
+    std::vector<CUevent> waited_for; /* by streams, in order */
     unsigned long long ctx_id   = 1;
     std::set<CUevent> done;        /* events that have happened */
     std::set<CUevent> events;      /* events that exist */

@@ -117,10 +117,15 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_queue_submit_gathered(&iface.super.queue);
+        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.super.queue);
         uct_cuda_ipc_blocks_cleanup(&iface);
+    }
+
+    bool may_wait()
+    {
+        return iface.super.queue.may_wait(&iface.super.queue);
     }
 
     /* Something under way, behind which others are gathered */
@@ -148,7 +153,7 @@ protected:
 
     void finish()
     {
-        uct_cuda_queue_submit_gathered(&iface.super.queue);
+        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
         driver.done = driver.events;
         while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
         }
@@ -209,6 +214,64 @@ TEST_F(IpcBlocks, neighbours_are_one_copy)
     EXPECT_EQ(0u, batches);
     EXPECT_EQ(0, memcmp(remote + 4096, local, 8 * 4096));
     EXPECT_EQ('r', remote[9 * 4096]);
+}
+
+/* Somebody else calls progress while blocks come in: they are submitted when
+ * the GPU has no more than one operation left, and the driver is not asked each
+ * time */
+TEST_F(IpcBlocks, progress_meanwhile_does_not_part_them)
+{
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
+    EXPECT_FALSE(may_wait());
+    uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    EXPECT_EQ(1u, singles);
+
+    for (unsigned i = 1; i < 8; ++i) {
+        EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+        uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+        EXPECT_TRUE(may_wait()) << i;
+        EXPECT_FALSE(may_wait()) << "nothing came";
+    }
+    EXPECT_EQ(1u, records);
+
+    /* The first is over, one is left: these are next */
+    driver.done = {iface.super.queue.active->head->event};
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.super.queue));
+    uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    EXPECT_EQ(2u, records);
+    EXPECT_EQ(1u, batches);
+
+    /* None is left, in another stream something is */
+    uct_cuda_stream_t *other;
+    uct_cuda_op_t *op;
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 1, &other));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(other, &op));
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.super.queue, op));
+    EXPECT_EQ(UCS_INPROGRESS, post(8, 8 * 512, 8 * 1024, 256));
+    driver.done = driver.events;
+    driver.done.erase(op->event);
+    uct_cuda_queue_progress(&iface.super.queue);
+    EXPECT_EQ(nullptr, stream->head);
+    uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    EXPECT_EQ(2u, singles);
+    finish();
+    expect_told(9, UCS_OK);
+}
+
+/* And no longer than for so many calls, whatever comes */
+TEST_F(IpcBlocks, progress_does_not_wait_for_ever)
+{
+    unsigned waited = 0;
+
+    occupy();
+    occupy();
+    for (unsigned i = 0; i < 100; ++i) {
+        EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+        waited += may_wait();
+    }
+    EXPECT_GT(waited, 80u);
+    EXPECT_LT(waited, 97u);
 }
 
 /* Side by side in one memory alone, or in another order, or in an allocation
@@ -315,7 +378,7 @@ TEST_F(IpcBlocks, told_after_their_event_and_not_before)
     for (unsigned i = 0; i < 20; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
     }
-    uct_cuda_queue_submit_gathered(&iface.super.queue);
+    uct_cuda_queue_submit_gathered(&iface.super.queue, true);
     uct_cuda_queue_progress(&iface.super.queue);
     expect_told(0, UCS_OK);
     finish();

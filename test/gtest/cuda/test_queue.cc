@@ -491,10 +491,65 @@ TEST_F(Queue, wakes_up_by_its_file_descriptor)
 
     finish(op);
     EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(0, poll(&pfd, 1, 0)) << "fd not drained";
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue)) << "it is over";
     uct_cuda_queue_progress(&queue);
-    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue)) << "fd not drained";
     EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
     EXPECT_EQ(0, poll(&pfd, 1, 0));
+}
+
+/* A thread that polls arms all the time: a callback once, behind all that is
+ * under way, and in a stream of its own */
+TEST_F(Queue, is_armed_once)
+{
+    static unsigned callbacks;
+    static CUstream callback_stream;
+    int fd;
+
+    callbacks                     = 0;
+    driver.table.cuLaunchHostFunc = [](CUstream stream, CUhostFn func,
+                                       void *arg) {
+        ++callbacks;
+        callback_stream = stream;
+        fake->host_func = func;
+        fake->host_arg  = arg;
+        return CUDA_SUCCESS;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
+    uct_cuda_op_t *first  = post(0, nullptr);
+    uct_cuda_op_t *second = post(0, nullptr);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(1u, callbacks);
+    EXPECT_EQ(std::vector<CUevent>{second->event}, driver.waited_for);
+    EXPECT_NE(first->stream->cuda, callback_stream);
+
+    finish(first);
+    uct_cuda_queue_progress(&queue);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(1u, callbacks);
+
+    /* What came behind it has one of its own, when it is the first */
+    uct_cuda_op_t *third = post(0, nullptr);
+    finish(second);
+    uct_cuda_queue_progress(&queue);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(2u, callbacks);
+
+    /* The first one's callback comes late: asked again, for good measure */
+    driver.host_func(driver.host_arg);
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(3u, callbacks);
+
+    /* Or it is over by then */
+    driver.host_func(driver.host_arg);
+    finish(third);
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(3u, callbacks);
 }
 
 /* UCX has freed its requests by then; what copies hold is given back */

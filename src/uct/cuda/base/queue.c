@@ -94,6 +94,10 @@ static void context_destroy(uct_cuda_context_t *context)
         free(op);
     }
 
+    if (is_pushed && (context->wake_up != NULL)) {
+        (void)driver->cuStreamDestroy(context->wake_up);
+    }
+
     for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
         if (is_pushed && (context->streams[i].cuda != NULL)) {
             (void)driver->cuStreamSynchronize(context->streams[i].cuda);
@@ -188,7 +192,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     uct_cuda_context_t *context;
     uct_cuda_flush_t *flush;
 
-    uct_cuda_queue_submit_gathered(queue);
+    uct_cuda_queue_submit_gathered(queue, true);
     forget_requests(queue);
     while (queue->outstanding > 0) {
         if (uct_cuda_queue_progress(queue) == 0) {
@@ -342,6 +346,7 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
     op->done  = NULL;
     op->arg   = NULL;
     op->steps = 0;
+    op->is_armed = false;
     *op_p     = op;
     return UCS_OK;
 }
@@ -587,7 +592,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 {
     uct_cuda_flush_t *next;
 
-    uct_cuda_queue_submit_gathered(queue);
+    uct_cuda_queue_submit_gathered(queue, true);
     if (queue->outstanding == 0) {
         return UCS_OK;
     }
@@ -614,7 +619,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 
 void uct_cuda_queue_fence(uct_cuda_queue_t *queue)
 {
-    uct_cuda_queue_submit_gathered(queue);
+    uct_cuda_queue_submit_gathered(queue, true);
     queue->is_fenced = (queue->outstanding > 0);
 }
 
@@ -699,43 +704,112 @@ static void CUDA_CB wake_up(void *arg)
     }
 }
 
-ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
+/* A stream that has nothing but callbacks: what is behind one in its stream
+ * waits until it has run */
+static ucs_status_t wake_up_stream(uct_cuda_context_t *context,
+                                   CUstream *stream_p)
+{
+    ucs_status_t status = UCS_OK;
+
+    if (context->wake_up == NULL) {
+        if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+            return UCS_ERR_IO_ERROR;
+        }
+
+        status = UCT_CUDA_CALL(cuStreamCreate, &context->wake_up,
+                               CU_STREAM_NON_BLOCKING);
+        uct_cuda_ctx_pop();
+        if (status != UCS_OK) {
+            context->wake_up = NULL;
+        }
+    }
+
+    *stream_p = context->wake_up;
+    return status;
+}
+
+/* One callback behind all events of the stream: a question about its first
+ * operation was answered with no */
+static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
+{
+    uct_cuda_op_t *op   = stream->head;
+    uct_cuda_op_t *last = op;
+    ucs_status_t status;
+    CUstream wake;
+
+    if (op->notify != NULL) {
+        status       = op->notify(op, wake_up, (void*)(intptr_t)fd);
+        op->is_armed = (status == UCS_OK);
+        return status;
+    }
+
+    status = wake_up_stream(stream->context, &wake);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    while ((last->next != NULL) && (last->next->test == NULL)) {
+        last = last->next;
+    }
+
+    status = UCT_CUDA_CALL(cuStreamWaitEvent, wake, last->event, 0);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuLaunchHostFunc, wake, wake_up,
+                               (void*)(intptr_t)fd);
+    }
+
+    for (; (status == UCS_OK) && (op != last->next); op = op->next) {
+        op->is_armed = true;
+    }
+
+    return status;
+}
+
+/* After a callback, whose it was is not known: all are asked about again */
+static void disarm(uct_cuda_queue_t *queue)
 {
     uct_cuda_stream_t *stream;
     uct_cuda_op_t *op;
+
+    for (stream = queue->active; stream != NULL; stream = stream->next_active) {
+        for (op = stream->head; op != NULL; op = op->next) {
+            op->is_armed = false;
+        }
+    }
+}
+
+ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
+{
+    uct_cuda_stream_t *stream;
     ucs_status_t status;
     uint64_t value;
     int fd = -1;
 
-    uct_cuda_queue_submit_gathered(queue);
+    uct_cuda_queue_submit_gathered(queue, false);
     status = uct_cuda_queue_event_fd(queue, &fd);
     if (status != UCS_OK) {
         return status;
     }
 
+    /* First: a callback that comes from here on stays to be seen */
+    if (read(fd, &value, sizeof(value)) > 0) {
+        disarm(queue);
+        return UCS_ERR_BUSY;
+    }
+
     for (stream = queue->active; stream != NULL; stream = stream->next_active) {
-        if ((stream->head != NULL) &&
+        if ((stream->head != NULL) && !stream->head->is_armed &&
             (op_test(stream->head) != UCS_INPROGRESS)) {
             return UCS_ERR_BUSY;
         }
     }
 
-    if (read(fd, &value, sizeof(value)) > 0) {
-        return UCS_ERR_BUSY;
-    }
-
     for (stream = queue->active; stream != NULL; stream = stream->next_active) {
-        op = stream->head;
-        if (op == NULL) {
-            continue;
-        }
-
-        status = (op->notify != NULL) ?
-                         op->notify(op, wake_up, (void*)(intptr_t)fd) :
-                         UCT_CUDA_CALL(cuLaunchHostFunc, stream->cuda, wake_up,
-                                       (void*)(intptr_t)fd);
-        if (status != UCS_OK) {
-            return status;
+        if ((stream->head != NULL) && !stream->head->is_armed) {
+            status = stream_arm(stream, fd);
+            if (status != UCS_OK) {
+                return status;
+            }
         }
     }
 

@@ -58,6 +58,7 @@ struct uct_cuda_op {
     void               *work;    /**< What carries or counts it, for these */
     uint16_t           counted;  /**< ... where it is counted */
     unsigned           steps;    /**< Copies, where they are many */
+    bool               is_armed; /**< Wakes the queue up when it is over */
     uct_cuda_op_done_t done;     /**< The caller's, last; may be NULL */
     void               *arg;     /**< ... and what it needs */
     /** Room for that; undefined at first, and stays where it is */
@@ -81,6 +82,7 @@ struct uct_cuda_context {
     CUcontext          cuda;
     unsigned long long id;
     uct_cuda_op_t      *free_ops;
+    CUstream           wake_up; /**< For callbacks; NULL until one is */
     uct_cuda_stream_t  streams[UCT_CUDA_QUEUE_MAX_STREAMS];
 };
 
@@ -102,8 +104,15 @@ struct uct_cuda_queue {
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
 
-    /** Submits and posts what the owner still gathers; may be NULL */
-    void               (*submit_gathered)(uct_cuda_queue_t *queue);
+    /** Submits and posts what the owner still gathers, or only if the GPU would
+     *  soon have nothing to do; may be NULL */
+    void               (*submit_gathered)(uct_cuda_queue_t *queue,
+                                          bool is_all);
+
+    /** Has progress no need to ask the driver, since more comes in and the GPU
+     *  has work for a while? A question takes 1.5 us with the worker's lock
+     *  held. True a few times in a row at most; may be NULL */
+    bool               (*may_wait)(uct_cuda_queue_t *queue);
 };
 
 
@@ -114,11 +123,17 @@ static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 }
 
 
-/** Called before anything is waited for: flush, fence, arm and cleanup do. */
-static inline void uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue)
+/**
+ * All before anything is waited for: flush, fence and cleanup do that. Progress
+ * and arm, which another thread may call all the time while more comes in
+ * (NIXL's does), ask for what the GPU will need soon: one operation is under
+ * way at most. The progress after its end submits what is left.
+ */
+static inline void
+uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue, bool is_all)
 {
     if (queue->submit_gathered != NULL) {
-        queue->submit_gathered(queue);
+        queue->submit_gathered(queue, is_all);
     }
 }
 
@@ -211,7 +226,9 @@ void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
 /** File descriptor that becomes readable after uct_cuda_queue_arm(). */
 ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p);
 
-/** @return UCS_OK, or UCS_ERR_BUSY when something is over already. */
+/** Asks the driver for a callback once an operation, however often it is
+ *  called: a thread that polls between two calls may do so all the time.
+ *  @return UCS_OK, or UCS_ERR_BUSY when something is over already. */
 ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue);
 
 #endif

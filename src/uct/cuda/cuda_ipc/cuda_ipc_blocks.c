@@ -15,6 +15,9 @@
 /* The first group, so that the GPU has work soon; the next is twice that */
 #define FIRST_COUNT 8
 
+/* Progress calls in a row that ask nothing while blocks come in */
+#define MAX_WAITED 16
+
 
 struct uct_cuda_ipc_group {
     uct_cuda_ipc_group_t   *next_idle;
@@ -223,23 +226,54 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     }
 }
 
-static void submit_gathered(uct_cuda_queue_t *queue)
+/* Has the stream more than one operation under way? */
+static bool is_busy(const uct_cuda_stream_t *stream)
 {
-    uct_cuda_ipc_iface_t *iface =
-            (uct_cuda_ipc_iface_t*)((char*)queue -
-                                    offsetof(uct_cuda_ipc_iface_t,
-                                             super.queue));
+    return (stream->head != NULL) && (stream->head != stream->tail);
+}
 
-    iface->blocks.max_count = FIRST_COUNT;
-    if (iface->blocks.open != NULL) {
+static uct_cuda_ipc_iface_t *iface_of(uct_cuda_queue_t *queue)
+{
+    return (uct_cuda_ipc_iface_t*)((char*)queue -
+                                   offsetof(uct_cuda_ipc_iface_t,
+                                            super.queue));
+}
+
+static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
+{
+    uct_cuda_ipc_iface_t *iface = iface_of(queue);
+
+    if (is_all || uct_cuda_queue_is_idle(queue)) {
+        iface->blocks.max_count = FIRST_COUNT;
+    }
+
+    if ((iface->blocks.open != NULL) &&
+        (is_all || !is_busy(iface->blocks.open->op->stream))) {
         group_submit(iface);
     }
+}
+
+static bool may_wait(uct_cuda_queue_t *queue)
+{
+    uct_cuda_ipc_blocks_t *blocks = &iface_of(queue)->blocks;
+    const bool is_fed             = blocks->is_fed;
+
+    blocks->is_fed = false;
+    if (is_fed && (blocks->waited < MAX_WAITED) && (blocks->open != NULL) &&
+        is_busy(blocks->open->op->stream)) {
+        ++blocks->waited;
+        return true;
+    }
+
+    blocks->waited = 0;
+    return false;
 }
 
 void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface)
 {
     iface->blocks.max_count            = FIRST_COUNT;
     iface->super.queue.submit_gathered = submit_gathered;
+    iface->super.queue.may_wait        = may_wait;
 }
 
 /* The block lies in the mapping and local allocation of the last one */
@@ -263,6 +297,7 @@ static void group_append(uct_cuda_ipc_group_t *group,
         ++group->num_copies;
     }
 
+    blocks->is_fed                     = true;
     group->may_merge                   = true;
     group->comps[group->num_blocks++]  = block->comp;
     group->bytes                      += block->length;

@@ -34,6 +34,8 @@ typedef struct {
     uct_cuda_ipc_group_t *idle;
     uct_cuda_ipc_group_t *all;
     unsigned             max_count; /**< Blocks of the next group */
+    bool                 is_fed;    /**< Was posted to since last asked ... */
+    unsigned             waited;    /**< ... so many times in a row */
 } uct_cuda_ipc_blocks_t;
 
 
