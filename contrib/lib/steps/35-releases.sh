@@ -65,13 +65,16 @@ release_takes() {
 nixl_check() { nixl_run check "$@"; }
 
 # nixl_run PROGRAM [--stock] ARGUMENTS...: the same with any of test/nixl
-nixl_run() {
-    local numpy=$ucx_mp_deps/numpy stock=() program=$1
-    shift
+nixl_run() { nixl_run_of nixl nixl-cu12==1.5.1 "$@"; }
+
+# nixl_run_of FOLDER WHEEL PROGRAM [--stock] ARGUMENTS...: with this wheel
+nixl_run_of() {
+    local folder=$1 wheel=$2 stock=() program=$3
+    shift 3
     [ "$1" != --stock ] || { stock=(--stock); shift; }
-    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12 1.5.1"; return; }
+    wheel_folder "$folder" "$wheel" || { skip "no $wheel"; return; }
     wheel_folder numpy numpy || { skip "no numpy"; return; }
-    PYTHONPATH=$ucx_mp_deps/nixl:$numpy:${PYTHONPATH-} \
+    PYTHONPATH=$ucx_mp_deps/$folder:$ucx_mp_deps/numpy:${PYTHONPATH-} \
         passing_on '^all right$' \
         "$ucx_mp_prefix/bin/ucx_mp_run" "${stock[@]}" --emulate hgx-h200 \
         "$ucx_mp_top/test/nixl/$program" "$@"

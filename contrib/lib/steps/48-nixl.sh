@@ -44,5 +44,10 @@ step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
      "two NIXL agents in one process"
 step nixl-random full 120 "nixl_run random --count 1000 --renew 500" \
      "1,000 random transfers between NIXL agents that come and go"
+step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
+                        --transport cuda_ipc VwV PwV" \
+     "NIXL's wheel for CUDA 13, which has a libuct_cuda of its own"
+step nixl-20000 long 14400 "nixl_run random --long" \
+     "20,000 random transfers between NIXL agents"
 step nixl-death full 60 "nixl_run random --death" \
      "a NIXL agent whose process is killed with a transfer under way"
