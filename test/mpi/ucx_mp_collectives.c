@@ -566,9 +566,9 @@ static void *section_pointer(const section_t *section, const coll_side_t *side,
     return (is_host ? section->host : section->tried) + section->origin;
 }
 
-/* What MPI may have written: 1 in the mask; 2 where it need not have. A result in
-   place may be shorter than what was there, and of the rest MPI says nothing:
-   Open MPI's rank 0 has all sums there when a count is 0. */
+/* What MPI may have written: 1 in the mask; 2 where it need not have. A result
+   in place may be shorter than what was there, and MPI says nothing of the
+   rest: Open MPI's rank 0 has all sums there when a count is 0. */
 static void section_cover(section_t *section, const coll_side_t *side,
                           const coll_draw_t *draw)
 {
