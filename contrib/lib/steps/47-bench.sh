@@ -13,10 +13,12 @@ pages() {
     local top=$ucx_mp_top page dir
     dir=$ucx_mp_build/log/pages
     rm -rf "$dir" && mkdir -p "$dir"
-    "$top/test/omb/bench" --merge "$top/docs/results/h200.json" \
-        --page "$dir/h200.md" >/dev/null 2>&1 || return
+    for page in h200 h200-x2; do
+        "$top/test/omb/bench" --merge "$top/docs/results/$page.json" \
+            --page "$dir/$page.md" >/dev/null 2>&1 || return
+    done
     "$top/test/omb/allreduce" --from \
-        "$top"/docs/results/collectives-2-{9add729,cdde6dd,537939a}.json \
+        "$top"/docs/results/collectives-2-{a8665fe,9add729,cdde6dd,537939a}.json \
         "$top"/docs/results/collectives-4-{9add729,cdde6dd,537939a}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
     if [ -e "$top/docs/results/papers-plans.json" ]; then

@@ -265,7 +265,7 @@ TEST_F(CollPage, what_is_no_page_is_not_opened)
     /* a file of the right size that is none of ours */
     struct stat st;
     ASSERT_EQ(0, stat(path().c_str(), &st));
-    snprintf(there, sizeof(there), "%s0", name);
+    strcpy(there, (std::string(name) + "0").c_str());
     const std::string zeros = path() + "0";
     FILE *file              = fopen(zeros.c_str(), "w");
     ASSERT_NE(nullptr, file);
