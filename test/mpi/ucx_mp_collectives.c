@@ -26,6 +26,7 @@ typedef struct {
     bool       is_inter, is_neighbor;
     bool       is_first; /* of the two groups */
     int        rank, local, sources, targets;
+    int        least; /* ranks that anybody's communicator of this name has */
     int        local_id[COLL_MAX_RANKS];
     int        source_id[COLL_MAX_RANKS]; /* -1: MPI_PROC_NULL */
     int        target_id[COLL_MAX_RANKS];
@@ -85,6 +86,8 @@ static group_t *group_add(const char *name, MPI_Comm comm)
     group->comm = comm;
     MPI_Comm_rank(comm, &group->rank);
     MPI_Comm_size(comm, &group->local);
+    MPI_Allreduce(&group->local, &group->least, 1, MPI_INT, MPI_MIN,
+                  MPI_COMM_WORLD);
     MPI_Comm_test_inter(comm, &is_inter);
     group->is_inter = is_inter;
     MPI_Comm_group(comm, &members);
@@ -434,7 +437,7 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
     do {
         group = &groups[ucx_mp_random_below(&shared, num_groups)];
     } while ((group->is_neighbor != call->is_neighbor) ||
-             (draw_is_alike && (group->is_inter || (group->local < 2))) ||
+             (draw_is_alike && (group->is_inter || (group->least < 2))) ||
              (group->is_inter && !call->has_inter) ||
              (group->is_inter && call->reduces && (world_size % 2 != 0)));
     draw->comm = group->comm;
