@@ -149,7 +149,7 @@ mpi_faults() {
                 CUEMU_FAULT=cuStreamCreate:2:999 \
                 CUEMU_FAULT=cuEventCreate:2:2 || rc=1
     mpi_gives_up CUEMU_FAULT=cuEventQuery:3:999 \
-                 CUEMU_FAULT=cuMemcpyDtoDAsync:3:999 || rc=1
+                 CUEMU_FAULT=cuMemcpyDtoDAsync:1:999 || rc=1
     return $rc
 }
 
