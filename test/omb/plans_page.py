@@ -55,7 +55,8 @@ def cell(values):
 
 def bounds(rows, node, paths, size):
     """Times one link that the links allow, by their specifications: the plain
-    sum of the paths' rates, of those that the plans of that size use."""
+    sum of the paths' rates, of those that the plans of that size use and that
+    have links of their own (mist's sockets have none from GPU to GPU)."""
     described = bound.Node(os.path.join(NODES, node + '.xml'))
     used = set()
     for row in rows:
@@ -65,7 +66,8 @@ def bounds(rows, node, paths, size):
     names = [name if not name.startswith('relay') else
              'gpu%d' % relays[int(name[5:]) - 1] for name in sorted(used)]
     _, total = bound.bound(described, [(name, 1 << 26, 1 << 22)
-                                       for name in names])
+                                       for name in names
+                                       if described.hops(name, 0, 1)])
     return total, total / described.solo(described.gpu_to_gpu(0, 1))
 
 
