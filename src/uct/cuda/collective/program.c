@@ -269,6 +269,27 @@ void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
     memset(events, 0, sizeof(*events));
 }
 
+/* Without them the driver is asked */
+static void words_make(uct_cuda_coll_events_t *events, unsigned count)
+{
+    const size_t size = count * sizeof(*events->words);
+
+    if (events->words != NULL) {
+        (void)UCT_CUDA_CALL(cuMemFreeHost, events->words);
+        events->words = NULL;
+    }
+
+    if ((uct_cuda_driver_get()->cuStreamWriteValue32 == NULL) ||
+        (UCT_CUDA_CALL(cuMemHostAlloc, (void**)&events->words, size,
+                       CU_MEMHOSTALLOC_PORTABLE) != UCS_OK)) {
+        events->words = NULL;
+        return;
+    }
+
+    memset(events->words, 0, size);
+    events->turn = 0;
+}
+
 static ucs_status_t events_make(uct_cuda_coll_events_t *events, unsigned count)
 {
     ucs_status_t status = UCS_OK;
@@ -283,23 +304,7 @@ static ucs_status_t events_make(uct_cuda_coll_events_t *events, unsigned count)
         return UCS_ERR_NO_MEMORY;
     }
 
-    if (events->words != NULL) {
-        (void)UCT_CUDA_CALL(cuMemFreeHost, events->words);
-        events->words = NULL;
-    }
-    if (uct_cuda_driver_get()->cuStreamWriteValue32 != NULL) {
-        status = UCT_CUDA_CALL(cuMemHostAlloc, (void**)&events->words,
-                               count * sizeof(*events->words),
-                               CU_MEMHOSTALLOC_PORTABLE);
-        if (status != UCS_OK) {
-            events->words = NULL;
-        } else {
-            memset(events->words, 0, count * sizeof(*events->words));
-            events->turn = 0;
-        }
-        status = UCS_OK;
-    }
-
+    words_make(events, count);
     events->events = grown;
     while ((events->count < count) && (status == UCS_OK)) {
         status = UCT_CUDA_CALL(cuEventCreate, &events->events[events->count],
@@ -398,6 +403,7 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
     const uct_cuda_coll_events_t *events = run->events;
     const own_step_t *before;
     ucs_status_t status;
+    CUdeviceptr word;
     uint32_t i;
 
     for (i = 0; i < step->num_local; ++i) {
@@ -418,9 +424,8 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
                                stream);
     }
     if ((status == UCS_OK) && is_watched(step) && (events->words != NULL)) {
-        status =
-            UCT_CUDA_CALL(cuStreamWriteValue32, stream,
-                          (CUdeviceptr)(uintptr_t)&events->words[step->event],
+        word   = (CUdeviceptr)(uintptr_t)&events->words[step->event];
+        status = UCT_CUDA_CALL(cuStreamWriteValue32, stream, word,
                                events->turn, 0);
     }
     step->is_submitted = (status == UCS_OK);
@@ -525,7 +530,9 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
     }
 
     program->ended = program->asked = uct_cuda_now_ns();
-    ++run->events->turn;
+    if (++run->events->turn == 0) {
+        ++run->events->turn; /* words that nobody has written are 0 */
+    }
     for (i = 0; (i < program->num_queues) && (status == UCS_OK); ++i) {
         queue         = &program->queues[i];
         queue->next   = queue->first;

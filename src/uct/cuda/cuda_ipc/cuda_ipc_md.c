@@ -81,8 +81,8 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .offset = offsetof(md_config_t, host_copy_threads)},
     {.name   = "COLLECTIVES",
      .dfl    = "auto",
-     .doc    = "Carry out reductions of an MPI without CUDA on the GPUs, where "
-               "all ranks of a communicator are on this node (ucx_mp_run "
+     .doc    = "Carry out collectives of an MPI without CUDA on the GPUs, on a "
+               "communicator of several nodes all-reduces (ucx_mp_run "
                "--collectives); n: by way of the host",
      .type   = UCT_ABI_CONFIG_STRING,
      .offset = offsetof(md_config_t, collectives)},

@@ -385,15 +385,18 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
                                  uct_rkey_t rkey, uct_completion_t *comp,
                                  bool is_put)
 {
-    const uct_cuda_ipc_block_t block = {
-        .rkey        = uct_cuda_ipc_rkey_get(rkey),
-        .local       = iov->buffer,
-        .remote_addr = remote_addr,
-        .length      = iov->length,
-        .is_put      = is_put,
-        .comp        = comp
-    };
+    uct_cuda_ipc_block_t block;
 
+    if ((iovcnt == 0) || (iov->length == 0)) {
+        return UCS_OK;
+    }
+
+    block.rkey        = uct_cuda_ipc_rkey_get(rkey);
+    block.local       = iov->buffer;
+    block.remote_addr = remote_addr;
+    block.length      = iov->length;
+    block.is_put      = is_put;
+    block.comp        = comp;
     return is_own_host(ep, &block, iovcnt, rkey) ?
                    own_host_copy(&block) :
                    transfer(ep, &block, iovcnt);
@@ -403,18 +406,12 @@ ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        size_t iovcnt, uint64_t remote_addr,
                                        uct_rkey_t rkey, uct_completion_t *comp)
 {
-    return ((iovcnt == 0) || (iov->length == 0)) ?
-                   UCS_OK :
-                   transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp,
-                                true);
+    return transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp, true);
 }
 
 ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        size_t iovcnt, uint64_t remote_addr,
                                        uct_rkey_t rkey, uct_completion_t *comp)
 {
-    return ((iovcnt == 0) || (iov->length == 0)) ?
-                   UCS_OK :
-                   transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp,
-                                false);
+    return transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp, false);
 }
