@@ -58,7 +58,8 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
     cuemu_work_set_move(work, &dst, copy->dst_pitch, &src, copy->src_pitch,
                         copy->width, copy->height);
     kind->direct = cuemu_work_is_direct(&dst, &src);
-    kind->device = (dst.gpu >= 0) && (src.gpu >= 0);
+    kind->device = (dst.gpu >= 0) && (src.gpu >= 0) && !dst.locked &&
+                   !src.locked;
     kind->sync   = dst.sync_memops || src.sync_memops ||
                    (ctx->flags & CU_CTX_SYNC_MEMOPS);
     kind->locked = dst.locked || src.locked;

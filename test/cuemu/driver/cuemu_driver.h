@@ -262,6 +262,10 @@ typedef enum {
     CUEMU_MEM_HOST_REG  /* cuMemHostRegister */
 } cuemu_mem_kind_t;
 
+/* In cuemu_mem_t.flags of VMM memory, beside a bit per GPU that may use it: the
+   CPU may */
+#define CUEMU_VMM_CPU (1u << 31)
+
 /* A block of GPU memory that small allocations share. */
 typedef struct cuemu_slab cuemu_slab_t;
 
@@ -281,7 +285,13 @@ typedef struct cuemu_mem {
     cuemu_slab_t    *slab;
     void            *owner;       /* pool or allocation handle */
     int              imported;    /* POOL: of another process's */
+    int              on_host;     /* VMM: in the host's memory; the emulator
+                                     has its bytes in a GPU's file */
+    int              numa;        /* ... of this NUMA node */
 } cuemu_mem_t;
+
+/* Host memory: what the driver says that it is. */
+int cuemu_mem_is_host(const cuemu_mem_t *mem);
 
 /* The piece around an address, inside a page of `size` bytes (a power of 2),
    that a kernel of a GPU may use; its memory is there. Without a lock. */
@@ -309,6 +319,10 @@ void cuemu_mem_remove(cuemu_mem_t *mem);
 /* Reserves addresses, PROT_NONE; 0 if there are none. `align`: power of 2. */
 uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align);
 void cuemu_va_release(uint64_t va, uint64_t size);
+/* Lets the CPU touch reserved addresses behind which lies memory of this file
+   (PROT_READ, PROT_WRITE), or (PROT_NONE) no more. 0 or -1. */
+int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
+                     uint64_t offset);
 /* The reservation that holds addr..addr+size, 0 if none. */
 uint64_t cuemu_va_find(uint64_t addr, uint64_t size);
 /* ... and how large it is; 0 if there is none that begins there. */

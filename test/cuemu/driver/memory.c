@@ -4,8 +4,10 @@
  * Memory as the program sees it: addresses, allocations, what an address is.
  *
  * Device addresses are mapped without any permission, so a CPU that touches one
- * dies as it would on a machine with a GPU. Each process has addresses of its
- * own, so that an address taken over from another process cannot work.
+ * dies as it would on a machine with a GPU; so it does at host memory made with
+ * cuMemCreate() that cuMemSetAccess() has not let it touch. Each process has
+ * addresses of its own, so that an address taken over from another process
+ * cannot work.
  */
 #include "cuemu_driver.h"
 
@@ -146,6 +148,19 @@ void cuemu_va_release(uint64_t va, uint64_t size)
     }
 }
 
+int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
+                     uint64_t offset)
+{
+    const int flags = MAP_FIXED | ((prot != PROT_NONE) ?
+                                   MAP_SHARED :
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+
+    return (mmap((void*)(uintptr_t)va, size, prot, flags,
+                 (prot != PROT_NONE) ? fd : -1,
+                 (prot != PROT_NONE) ? (off_t)offset : 0) == MAP_FAILED) ? -1 :
+                                                                           0;
+}
+
 uint64_t cuemu_va_find(uint64_t addr, uint64_t size)
 {
     size_t i;
@@ -279,9 +294,20 @@ void cuemu_mem_remove(cuemu_mem_t *mem)
     free(mem);
 }
 
-static int cuemu_mem_is_host(const cuemu_mem_t *mem)
+/* Host memory at the addresses that the program has of it */
+static int cuemu_mem_is_own(const cuemu_mem_t *mem)
 {
     return (mem->kind == CUEMU_MEM_HOST) || (mem->kind == CUEMU_MEM_HOST_REG);
+}
+
+int cuemu_mem_is_host(const cuemu_mem_t *mem)
+{
+    return cuemu_mem_is_own(mem) || mem->on_host;
+}
+
+static int cuemu_mem_numa(const cuemu_mem_t *mem)
+{
+    return mem->on_host ? mem->numa : cuemu_session.node->gpus[mem->gpu].numa;
 }
 
 /* What cuMemSetAccess() says of a piece that was mapped; elsewhere, whether
@@ -316,16 +342,14 @@ void cuemu_mem_page(int gpu, uint64_t addr, uint64_t size,
             range->end = mem->base + mem->size;
         }
         range->writable = !mem->readonly;
-        if (cuemu_mem_is_host(mem) || (mem->kind == CUEMU_MEM_MANAGED)) {
+        range->place    = cuemu_mem_is_host(mem) ?
+                          CUEMU_PLACE_NUMA(cuemu_mem_numa(mem)) :
+                          CUEMU_PLACE_GPU(mem->gpu);
+        if (cuemu_mem_is_own(mem) || (mem->kind == CUEMU_MEM_MANAGED)) {
             range->memory = (char*)(uintptr_t)range->begin;
-            range->place  = cuemu_mem_is_host(mem) ?
-                            CUEMU_PLACE_NUMA(
-                                    cuemu_session.node->gpus[mem->gpu].numa) :
-                            CUEMU_PLACE_GPU(mem->gpu);
         } else {
             offset        = mem->offset + (range->begin - mem->base);
             range->memory = cuemu_session.memory[mem->gpu] + offset;
-            range->place  = CUEMU_PLACE_GPU(mem->gpu);
             if (cuemu_populate(mem->gpu, offset, range->end - range->begin) !=
                 0) {
                 range->memory = NULL;
@@ -343,7 +367,7 @@ CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size)
 
     cuemu_lock();
     mem = cuemu_mem_find(addr);
-    if ((mem != NULL) && !cuemu_mem_is_host(mem) &&
+    if ((mem != NULL) && !cuemu_mem_is_own(mem) &&
         (addr + size <= mem->base + mem->size)) {
         offset = mem->offset + (addr - mem->base);
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -401,7 +425,9 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
         }
     }
 
-    if ((mem->kind == CUEMU_MEM_VMM) && (mem->flags == 0)) {
+    if ((mem->kind == CUEMU_MEM_VMM) &&
+        ((mem->flags == 0) ||
+         (mem->on_host && !(mem->flags & (1u << gpu_near))))) {
         return CUDA_ERROR_INVALID_VALUE; /* no cuMemSetAccess yet */
     }
 
@@ -409,11 +435,10 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
     range_p->locked      = cuemu_mem_is_host(mem);
     range_p->sync_memops = mem->sync_memops;
     range_p->ctx         = mem->ctx;
-    if (cuemu_mem_is_host(mem)) {
+    if (cuemu_mem_is_own(mem)) {
         range_p->gpu    = -1;
         range_p->offset = addr;
-        range_p->place  = CUEMU_PLACE_NUMA(
-                                cuemu_session.node->gpus[mem->gpu].numa);
+        range_p->place  = CUEMU_PLACE_NUMA(cuemu_mem_numa(mem));
     } else if (mem->kind == CUEMU_MEM_MANAGED) {
         range_p->gpu    = -1;
         range_p->offset = addr;
@@ -421,7 +446,8 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
     } else {
         range_p->gpu    = mem->gpu;
         range_p->offset = mem->offset + (addr - mem->base);
-        range_p->place  = CUEMU_PLACE_GPU(mem->gpu);
+        range_p->place  = mem->on_host ? CUEMU_PLACE_NUMA(mem->numa) :
+                                         CUEMU_PLACE_GPU(mem->gpu);
     }
 
     return CUDA_SUCCESS;
@@ -775,9 +801,11 @@ CUEMU_API(cuMemGetAddressRange,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem != NULL) && !cuemu_mem_is_host(mem)) {
+    if ((mem != NULL) && !cuemu_mem_is_own(mem)) {
         if (base != NULL) {
-            *base = (CUdeviceptr)mem->base;
+            /* Of host memory the driver says that it begins at 0 (a comment in
+               UCX 1.22's test host_vmm_mem_registrable) */
+            *base = mem->on_host ? 0 : (CUdeviceptr)mem->base;
         }
         if (size != NULL) {
             *size = mem->size;

@@ -10,7 +10,8 @@
 
 static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 {
-    int device = cuemu_device_of_gpu(mem->gpu);
+    int device = mem->on_host ? CUEMU_DEVICE_NONE :
+                                cuemu_device_of_gpu(mem->gpu);
 
     /* Opened from a GPU that this process may not see */
     return ((device < 0) && (mem->ctx != NULL)) ? mem->ctx->device : device;
@@ -54,8 +55,7 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
 {
     int known = (mem != NULL), host, ok = 1;
 
-    host = known && ((mem->kind == CUEMU_MEM_HOST) ||
-                     (mem->kind == CUEMU_MEM_HOST_REG));
+    host = known && cuemu_mem_is_host(mem);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext*)data = known ? (CUcontext)mem->ctx : NULL;
@@ -69,7 +69,8 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
         *(CUdeviceptr*)data = ok ? (CUdeviceptr)ptr : 0;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        ok            = known && (host || (mem->kind == CUEMU_MEM_MANAGED));
+        ok            = known && (host || (mem->kind == CUEMU_MEM_MANAGED)) &&
+                        (!mem->on_host || (mem->flags & CUEMU_VMM_CPU));
         *(void**)data = ok ? (void*)(uintptr_t)ptr : NULL;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -193,8 +194,7 @@ CUEMU_API(cuPointerSetAttribute,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem != NULL) && (mem->kind != CUEMU_MEM_HOST) &&
-        (mem->kind != CUEMU_MEM_HOST_REG)) {
+    if ((mem != NULL) && !cuemu_mem_is_host(mem)) {
         mem->sync_memops = (*(const unsigned*)value != 0);
         result           = CUDA_SUCCESS;
     }

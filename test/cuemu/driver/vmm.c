@@ -3,7 +3,8 @@
 /*
  * Memory in two steps (physical memory, then a mapping), handles of it as file
  * descriptors or for the fabric, and stream-ordered memory from pools, which
- * can be shared the same two ways.
+ * can be shared the same two ways. Physical memory may be the host's: GPUs use
+ * it as they are allowed to, and so does the CPU.
  */
 #include "cuemu_driver.h"
 
@@ -21,6 +22,11 @@
 /* CU_MEM_HANDLE_TYPE_FABRIC, which headers before 12.3 do not have */
 #define CUEMU_TYPE_FABRIC 8
 
+/* CU_MEM_LOCATION_TYPE_HOST and those behind it, not in headers before 12.2 */
+#define CUEMU_LOCATION_HOST              2
+#define CUEMU_LOCATION_HOST_NUMA         3
+#define CUEMU_LOCATION_HOST_NUMA_CURRENT 4
+
 /* What the file behind an exported handle holds, or a fabric handle itself. */
 typedef struct {
     uint64_t magic;
@@ -29,6 +35,8 @@ typedef struct {
     uint64_t fabric; /* the cluster's number; 0 in a file */
     int32_t  extent; /* -1: of a pool */
     int32_t  gpu;
+    int32_t  on_host;
+    int32_t  numa;
 } cuemu_vmm_file_t;
 
 _Static_assert(sizeof(cuemu_vmm_file_t) <= CUEMU_SHAREABLE_BYTES,
@@ -52,8 +60,10 @@ _Static_assert(sizeof(cuemu_pool_ptr_t) == sizeof(CUmemPoolPtrExportData),
 typedef struct {
     cuemu_object_t      obj;
     CUmemAllocationProp prop;
-    int                 gpu;
+    int                 gpu;       /* whose file has the bytes */
     int                 extent;
+    int                 on_host;   /* memory of the host, of a NUMA node */
+    int                 numa;
     uint64_t            size;
     uint64_t            id;
     int                 refs;      /* handles and mappings */
@@ -185,10 +195,42 @@ static void cuemu_handle_put(cuemu_handle_t *handle)
     }
 }
 
+static int cuemu_vmm_is_host(int type)
+{
+    return (type >= CUEMU_LOCATION_HOST) &&
+           (type <= CUEMU_LOCATION_HOST_NUMA_CURRENT);
+}
+
+/* A GPU of the node, the nearest to host memory: its file has the bytes */
+static int cuemu_vmm_gpu_near(int numa)
+{
+    int gpu;
+
+    for (gpu = 0; gpu < cuemu_session.node->num_gpus; ++gpu) {
+        if (cuemu_session.node->gpus[gpu].numa == numa) {
+            return gpu;
+        }
+    }
+
+    return 0;
+}
+
 static CUresult cuemu_vmm_check_prop(const CUmemAllocationProp *prop, int *gpu)
 {
     if ((prop == NULL) || (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    /* Of the host's locations the driver takes the one that names a node */
+    if (cuemu_vmm_is_host((int)prop->location.type)) {
+        if (((int)prop->location.type != CUEMU_LOCATION_HOST_NUMA) ||
+            (prop->location.id < 0) ||
+            (prop->location.id >= cuemu_session.node->num_numa)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+
+        *gpu = cuemu_vmm_gpu_near(prop->location.id);
+        return CUDA_SUCCESS;
     }
 
     if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -261,6 +303,10 @@ CUEMU_API(cuMemCreate,
 
     handle->prop   = *prop;
     handle->gpu    = gpu;
+    if (cuemu_vmm_is_host((int)prop->location.type)) {
+        handle->on_host = 1;
+        handle->numa    = prop->location.id;
+    }
     handle->extent = extent;
     handle->size   = size;
     handle->id     = cuemu_unique_id();
@@ -385,10 +431,12 @@ CUEMU_API(cuMemMap,
     if (cuemu_va_find(ptr, size) != 0) {
         mem.base   = ptr;
         mem.size   = size;
-        mem.gpu    = handle->gpu;
-        mem.offset = cuemu_session.shared->extents[handle->extent].offset;
-        mem.id     = cuemu_unique_id(); /* of the mapping */
-        mem.owner  = handle;
+        mem.gpu     = handle->gpu;
+        mem.offset  = cuemu_session.shared->extents[handle->extent].offset;
+        mem.id      = cuemu_unique_id(); /* of the mapping */
+        mem.owner   = handle;
+        mem.on_host = handle->on_host;
+        mem.numa    = handle->numa;
         if (cuemu_mem_add(&mem) != NULL) {
             ++handle->refs;
             result = CUDA_SUCCESS;
@@ -428,11 +476,36 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
     for (ptr = end - size; (result == CUDA_SUCCESS) && (ptr < end);) {
         mem  = cuemu_mem_find(ptr);
         ptr += mem->size;
+        if (mem->flags & CUEMU_VMM_CPU) {
+            (void)cuemu_va_protect(mem->base, mem->size, PROT_NONE, -1, 0);
+        }
         cuemu_handle_put(mem->owner);
         cuemu_mem_remove(mem);
     }
     cuemu_unlock();
     return result;
+}
+
+/* With the lock. */
+static CUresult cuemu_vmm_let_cpu(cuemu_mem_t *mem, int flags)
+{
+    const int prot = (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ?
+                     PROT_READ | PROT_WRITE :
+                     (flags == CU_MEM_ACCESS_FLAGS_PROT_READ) ? PROT_READ :
+                                                                PROT_NONE;
+
+    if (!mem->on_host) {
+        return CUDA_SUCCESS; /* the CPU may never touch a GPU's memory */
+    }
+
+    if (cuemu_va_protect(mem->base, mem->size, prot,
+                         cuemu_session.fd[mem->gpu], mem->offset) != 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+
+    mem->flags = (prot == PROT_NONE) ? (mem->flags & ~CUEMU_VMM_CPU) :
+                                       (mem->flags | CUEMU_VMM_CPU);
+    return CUDA_SUCCESS;
 }
 
 CUEMU_API(cuMemSetAccess,
@@ -459,9 +532,10 @@ CUEMU_API(cuMemSetAccess,
             break;
         }
 
-        for (i = 0; i < count; ++i) {
+        for (i = 0; (i < count) && (result == CUDA_SUCCESS); ++i) {
             if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-                continue; /* the CPU may never touch a GPU's memory */
+                result = cuemu_vmm_let_cpu(mem, (int)desc[i].flags);
+                continue;
             }
 
             if ((desc[i].location.id < 0) ||
@@ -475,7 +549,7 @@ CUEMU_API(cuMemSetAccess,
                 mem->flags &= ~(1u << gpu);
             } else {
                 mem->flags |= 1u << gpu;
-                if (gpu != mem->gpu) {
+                if ((gpu != mem->gpu) && !mem->on_host) {
                     cuemu_process.peer[gpu] |= 1u << mem->gpu;
                 }
             }
@@ -528,9 +602,11 @@ CUEMU_API(cuMemExportToShareableHandle,
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
-    file.id     = cuemu_session.shared->extents[handle->extent].id;
-    file.extent = handle->extent;
-    file.gpu    = handle->gpu;
+    file.id      = cuemu_session.shared->extents[handle->extent].id;
+    file.extent  = handle->extent;
+    file.gpu     = handle->gpu;
+    file.on_host = handle->on_host;
+    file.numa    = handle->numa;
     return cuemu_share(shareable, type, &file);
 }
 
@@ -568,8 +644,13 @@ CUEMU_API(cuMemImportFromShareableHandle,
         handle->refs                      = 1;
         handle->imported                  = 1;
         handle->prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
-        handle->prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
-        handle->prop.location.id          = cuemu_device_of_gpu(file.gpu);
+        handle->on_host                   = file.on_host;
+        handle->numa                      = file.numa;
+        handle->prop.location.type        = file.on_host ?
+                (CUmemLocationType)CUEMU_LOCATION_HOST_NUMA :
+                CU_MEM_LOCATION_TYPE_DEVICE;
+        handle->prop.location.id          = file.on_host ?
+                file.numa : cuemu_device_of_gpu(file.gpu);
         handle->prop.requestedHandleTypes = (CUmemAllocationHandleType)type;
         result                            = CUDA_SUCCESS;
     } else {

@@ -281,6 +281,192 @@ TEST_F(driver, physical_memory_by_descriptor)
     });
 }
 
+/* Memory of the host, made with cuMemCreate; which processors may use it is
+   said of each */
+class driver_host_vmm : public driver {
+protected:
+    static const size_t size = 4 * MiB;
+
+    static CUmemAllocationProp properties(int type, int id)
+    {
+        CUmemAllocationProp prop = {};
+
+        prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
+        prop.location.type        = (CUmemLocationType)type;
+        prop.location.id          = id;
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        return prop;
+    }
+
+    static CUdeviceptr map(CUmemGenericAllocationHandle handle)
+    {
+        CUdeviceptr va = 0;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuMemAddressReserve(&va, size, 0, 0, 0));
+        EXPECT_EQ(CUDA_SUCCESS, cuMemMap(va, size, 0, handle, 0));
+        return va;
+    }
+
+    static CUresult let(CUdeviceptr va, int type, int id, int flags)
+    {
+        CUmemAccessDesc access = {};
+
+        access.location.type = (CUmemLocationType)type;
+        access.location.id   = id;
+        access.flags         = (CUmemAccess_flags)flags;
+        return cuMemSetAccess(va, size, &access, 1);
+    }
+
+    /* As the kernel says: no signal has to be caught */
+    static bool cpu_can(CUdeviceptr va, int prot)
+    {
+        std::string perms;
+        unsigned long begin, end;
+        char line[512], what[8];
+        FILE *maps = fopen("/proc/self/maps", "r");
+
+        while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
+            if ((sscanf(line, "%lx-%lx %4s", &begin, &end, what) == 3) &&
+                (begin <= va) && (va < end)) {
+                perms = what;
+            }
+        }
+        fclose(maps);
+        return perms.find((prot == PROT_WRITE) ? 'w' : 'r') !=
+               std::string::npos;
+    }
+};
+
+TEST_F(driver_host_vmm, is_host_memory_of_no_context)
+{
+    run(1, [&](int) {
+        CUmemGenericAllocationHandle handle, again;
+        CUmemAllocationProp prop = properties(3, 1);
+        unsigned type            = 0;
+        CUcontext context        = (CUcontext)1;
+        CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                       CU_POINTER_ATTRIBUTE_CONTEXT};
+        void *values[]              = {&type, &context};
+        CUdeviceptr base;
+        size_t length;
+        void *pointer;
+
+        use(0);
+        CU_OK(cuMemCreate(&handle, size, &prop, 0));
+        for (int other : {2, 4}) { /* which the driver's manual excludes */
+            prop = properties(other, 0);
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuMemCreate(&again, size, &prop, 0));
+        }
+        prop = properties(3, 64); /* no such node */
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuMemCreate(&again, size, &prop, 0));
+
+        CUdeviceptr va = map(handle);
+        CU_OK(cuPointerGetAttributes(2, names, values, va + 4096));
+        EXPECT_EQ((unsigned)CU_MEMORYTYPE_HOST, type);
+        EXPECT_EQ(nullptr, context);
+        CU_OK(cuMemRetainAllocationHandle(&again, (void*)(va + 4096)));
+        CU_OK(cuMemGetAllocationPropertiesFromHandle(&prop, again));
+        EXPECT_EQ(3, (int)prop.location.type);
+        EXPECT_EQ(1, prop.location.id);
+        CU_OK(cuMemRelease(again));
+        CU_OK(cuMemGetAddressRange(&base, &length, va + 4096));
+        EXPECT_EQ(0u, base);
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuPointerGetAttribute(&pointer,
+                                        CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                        va));
+    });
+}
+
+TEST_F(driver_host_vmm, each_processor_is_let_use_it)
+{
+    run(1, [&](int) {
+        CUmemAllocationProp prop = properties(3, 0);
+        CUmemGenericAllocationHandle handle;
+        void *pointer;
+        char byte;
+
+        use(1);
+        CU_OK(cuMemCreate(&handle, size, &prop, 0));
+        CUdeviceptr va = map(handle);
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
+        CU_OK(let(va, 3, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+        EXPECT_TRUE(cpu_can(va, PROT_WRITE));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
+        CU_OK(let(va, 3, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+        EXPECT_FALSE(cpu_can(va, PROT_READ));
+
+        CU_OK(let(va, 1, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+        EXPECT_FALSE(cpu_can(va, PROT_READ));
+        put(va, pattern(size, 60));
+        EXPECT_EQ(pattern(size, 60), get(va, size));
+        CUdeviceptr gpu = alloc(size);
+        CU_OK(cuMemcpy(gpu, va, size));
+        EXPECT_EQ(pattern(size, 60), get(gpu, size));
+        use(0); /* which was not let */
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
+        use(1);
+
+        CU_OK(let(va, 2, 0, CU_MEM_ACCESS_FLAGS_PROT_READ));
+        EXPECT_FALSE(cpu_can(va, PROT_WRITE));
+        EXPECT_EQ(0, memcmp((void*)va, pattern(size, 60).data(), size));
+        CU_OK(cuPointerGetAttribute(&pointer,
+                                    CU_POINTER_ATTRIBUTE_HOST_POINTER, va));
+        CU_OK(let(va, 3, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+        memset((void*)va, 0x61, size);
+        EXPECT_EQ(std::vector<uint32_t>(size / 4, 0x61616161), get(va, size));
+
+        CU_OK(cuMemUnmap(va, size));
+        EXPECT_FALSE(cpu_can(va, PROT_READ));
+        CU_OK(cuMemRelease(handle));
+        CU_OK(cuMemAddressFree(va, size));
+    });
+}
+
+TEST_F(driver_host_vmm, is_shared_by_descriptor)
+{
+    run(2, [&](int rank) {
+        CUmemAllocationProp prop = properties(3, 1);
+        CUmemGenericAllocationHandle handle;
+        int fd = -1;
+
+        use(rank);
+        if (rank == 1) {
+            CU_OK(cuMemCreate(&handle, size, &prop, 0));
+            CU_OK(cuMemExportToShareableHandle(
+                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+            m_shared->value[0] = (uint64_t)getpid();
+            m_shared->value[1] = (uint64_t)fd;
+        }
+        barrier();
+
+        if (rank == 0) {
+            std::string path = "/proc/" + std::to_string(m_shared->value[0]) +
+                               "/fd/" + std::to_string(m_shared->value[1]);
+            FILE *file       = fopen(path.c_str(), "r");
+            ASSERT_NE(nullptr, file);
+            CU_OK(cuMemImportFromShareableHandle(
+                    &handle, (void*)(intptr_t)fileno(file),
+                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+            fclose(file);
+            CU_OK(cuMemGetAllocationPropertiesFromHandle(&prop, handle));
+            EXPECT_EQ(3, (int)prop.location.type);
+            EXPECT_EQ(1, prop.location.id);
+        }
+
+        CUdeviceptr va = map(handle);
+        CU_OK(let(va, 1, rank, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+        if (rank == 0) {
+            put(va, pattern(size, 70));
+        }
+        barrier();
+        EXPECT_EQ(pattern(size, 70), get(va, size));
+        barrier();
+    });
+}
+
 /* What a handle is fetched as: a file descriptor of the other process, or a
    fabric handle, which lies in shared memory */
 static void *fetch(int type, const void *fabric, uint64_t pid, uint64_t fd,
