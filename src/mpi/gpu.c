@@ -15,6 +15,9 @@
     _(ctx_pop, "cuCtxPopCurrent_v2", true, (CUcontext*)) \
     _(error_name, "cuGetErrorName", true, (CUresult, const char**)) \
     _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
+    _(mem_release, "cuMemRelease", false, (CUmemGenericAllocationHandle)) \
+    _(mem_retain, "cuMemRetainAllocationHandle", false, \
+      (CUmemGenericAllocationHandle*, void*)) \
     _(memcpy, "cuMemcpyAsync", true, \
       (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
     _(memcpy_2d, "cuMemcpy2DAsync_v2", true, (const CUDA_MEMCPY2D*, CUstream)) \
@@ -112,21 +115,41 @@ bool ucx_mp_mpi_gpu_is_used(void)
     return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE);
 }
 
+/* Was it made with cuMemCreate? */
+static bool is_vmm(const void *address)
+{
+    CUmemGenericAllocationHandle handle;
+
+    if ((driver.mem_retain == NULL) || (driver.mem_release == NULL) ||
+        (driver.mem_retain(&handle, (void*)address) != CUDA_SUCCESS)) {
+        return false;
+    }
+
+    (void)driver.mem_release(handle);
+    return true;
+}
+
+/* Memory made with cuMemCreate may be the host's, and the CPU may not touch it
+   all the same. The driver calls it host memory, and of no context. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
 {
     unsigned type                    = 0;
     unsigned is_managed              = 0;
+    CUcontext ctx                    = NULL;
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                        CU_POINTER_ATTRIBUTE_IS_MANAGED};
-    void *values[]                   = {&type, &is_managed};
+                                        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                        CU_POINTER_ATTRIBUTE_CONTEXT};
+    void *values[]                   = {&type, &is_managed, &ctx};
 
-    if (driver.pointer_attributes(2, attributes, values,
+    if (driver.pointer_attributes(3, attributes, values,
                                   (CUdeviceptr)address) != CUDA_SUCCESS) {
         return UCX_MP_MPI_MEMORY_HOST;
     }
 
-    return is_managed                    ? UCX_MP_MPI_MEMORY_MANAGED :
+    return is_managed                     ? UCX_MP_MPI_MEMORY_MANAGED :
            (type == CU_MEMORYTYPE_DEVICE) ? UCX_MP_MPI_MEMORY_GPU :
+           ((type == CU_MEMORYTYPE_HOST) && (ctx == NULL) && is_vmm(address)) ?
+                                            UCX_MP_MPI_MEMORY_GPU :
                                             UCX_MP_MPI_MEMORY_HOST;
 }
 

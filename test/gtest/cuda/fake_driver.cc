@@ -2,6 +2,7 @@
 #include "fake_driver.h"
 
 #include <cstring>
+#include <sys/mman.h>
 
 FakeDriver *fake;
 
@@ -119,13 +120,16 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
         for (unsigned i = 0; i < count; ++i) {
             switch (names[i]) {
             case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                *(unsigned*)values[i] = CU_MEMORYTYPE_DEVICE;
+                *(unsigned*)values[i] = !fake->host_vmm.empty() ?
+                                                CU_MEMORYTYPE_HOST :
+                                                CU_MEMORYTYPE_DEVICE;
                 break;
             case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
                 *(int*)values[i] = fake->gpu_device;
                 break;
             case CU_POINTER_ATTRIBUTE_CONTEXT:
-                *(CUcontext*)values[i] = fake->context;
+                *(CUcontext*)values[i] = !fake->host_vmm.empty() ? nullptr :
+                                                             fake->context;
                 break;
             case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
                 *(CUdeviceptr*)values[i] = fake->gpu_base;
@@ -144,8 +148,62 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
     };
 }
 
+void *FakeDriver::behind(CUdeviceptr address)
+{
+    return (address - gpu_base < host_vmm.size()) ?
+                   &host_vmm[address - gpu_base] :
+                   (void*)address;
+}
+
+CUdeviceptr FakeDriver::offer_host_vmm(size_t length)
+{
+    void *base = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0);
+
+    offer_gpu_memory((CUdeviceptr)base, length);
+    host_vmm.resize(length);
+    table.cuMemRetainAllocationHandle = [](CUmemGenericAllocationHandle *handle,
+                                           void *address) {
+        if (((CUdeviceptr)address < fake->gpu_base) ||
+            ((CUdeviceptr)address >= fake->gpu_base + fake->gpu_length)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        ++fake->handles_held;
+        *handle = 1;
+        return CUDA_SUCCESS;
+    };
+    table.cuMemRelease = [](CUmemGenericAllocationHandle) {
+        --fake->handles_held;
+        return CUDA_SUCCESS;
+    };
+    /* As of UCX 1.22's tests */
+    table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
+                                    CUdeviceptr) {
+        *start = 0;
+        *size  = fake->gpu_length;
+        return CUDA_SUCCESS;
+    };
+    table.cuCtxGetDevice = [](CUdevice *device) {
+        *device = 0;
+        return CUDA_SUCCESS;
+    };
+    table.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                             CUstream) {
+        ++fake->any_copies;
+        memcpy(fake->behind(dst), fake->behind(src), bytes);
+        return CUDA_SUCCESS;
+    };
+    table.cuMemcpyHtoDAsync = nullptr;
+    table.cuMemcpyDtoHAsync = nullptr;
+    table.cuMemcpyDtoDAsync = nullptr;
+    return gpu_base;
+}
+
 FakeDriver::~FakeDriver()
 {
+    if (!host_vmm.empty()) {
+        munmap((void*)gpu_base, gpu_length);
+    }
     uct_cuda_driver_override(nullptr);
     fake = nullptr;
 }

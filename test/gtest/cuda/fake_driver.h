@@ -45,6 +45,14 @@ public:
     /* Lets the driver know of it. */
     void offer_gpu_memory(CUdeviceptr base, size_t length);
 
+    /* Instead: the host's, made with cuMemCreate, which the CPU has no access
+     * to. Generic copies are carried out, others are not to be called. */
+    CUdeviceptr offer_host_vmm(size_t length);
+    void *behind(CUdeviceptr address); /* where its bytes are, for the test */
+    std::vector<uint8_t> host_vmm;
+    int handles_held    = 0; /* of cuMemRetainAllocationHandle */
+    unsigned any_copies = 0; /* by cuMemcpyAsync */
+
     /* Does this call fail? */
     bool fails(const char *function);
 };

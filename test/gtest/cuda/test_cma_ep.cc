@@ -135,6 +135,29 @@ TEST_F(CmaEp, memory_of_another_worker_of_this_process)
     EXPECT_EQ('g', gpu[4096]);
 }
 
+/* GPUs reach it as they reach their own */
+TEST_F(CmaEp, host_memory_made_by_handle_is_a_gpus)
+{
+    iov.buffer = (void*)driver.offer_host_vmm(8192);
+    driver.host_vmm.assign(8192, 'v');
+    driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                        size_t length, CUstream) {
+        memcpy(fake->behind(dst), src, length);
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                        size_t length, CUstream) {
+        memcpy(dst, fake->behind(src), length);
+        return CUDA_SUCCESS;
+    };
+    expect_told(true);
+    EXPECT_EQ(std::vector<uint8_t>(4096, 'v'), host);
+    host.assign(4096, 'n');
+    expect_told(false);
+    EXPECT_EQ(0, memcmp(driver.host_vmm.data(), host.data(), host.size()));
+    EXPECT_EQ('v', driver.host_vmm[4096]);
+}
+
 TEST_F(CmaEp, nothing_outside_a_key_is_touched)
 {
     const uint64_t base               = (uintptr_t)host.data();

@@ -29,7 +29,8 @@ protected:
     }
 
     void open(uct_abi_on_off_auto_t whole, size_t memory,
-              uct_abi_ternary_t dmabuf = UCT_ABI_NO)
+              uct_abi_ternary_t dmabuf = UCT_ABI_NO,
+              bool as_managed = false)
     {
         const uct_abi_config_t &config = uct_cuda_copy_component.config;
         std::vector<char> values(config.size);
@@ -65,7 +66,9 @@ protected:
             } else if (strcmp(config.fields[i].name, "DMABUF") == 0) {
                 *(int*)&values[config.fields[i].offset] = dmabuf;
             } else if (strcmp(config.fields[i].name, "ASYNC_MEM_TYPE") == 0) {
-                *(int*)&values[config.fields[i].offset] = UCT_ABI_MEM_TYPE_CUDA;
+                *(int*)&values[config.fields[i].offset] =
+                        as_managed ? UCT_ABI_MEM_TYPE_CUDA_MANAGED :
+                                     UCT_ABI_MEM_TYPE_CUDA;
             }
         }
         ASSERT_EQ(UCS_OK,
@@ -155,6 +158,49 @@ TEST_F(CopyMd, range_over_several_mappings_is_what_it_is)
     driver.context = nullptr;
     EXPECT_EQ(length, reported(base + 100, 10));
     EXPECT_EQ(1000u, reported(base + 1000, 1000));
+}
+
+/* As GPU memory, so that nobody lets the CPU touch it; of no GPU, since it is
+ * near a NUMA node's processors. Whatever pools count as. */
+TEST_F(CopyMd, host_memory_made_by_handle_counts_as_a_gpus)
+{
+    uct_abi_mem_type_t type;
+    uct_abi_mem_attr_t attr;
+    uct_mem_h memh;
+
+    for (bool as_managed : {false, true}) {
+        TearDown();
+        open(UCT_ABI_ON, 1ul << 30, UCT_ABI_NO, as_managed);
+        const CUdeviceptr memory = driver.offer_host_vmm(8192);
+        attr                = {};
+        attr.field_mask     = ~0ul;
+        attr.sys_dev        = 3;
+        attr.is_registrable = 1;
+        attr.base_address   = (void*)(memory + 100);
+        attr.alloc_length   = 10;
+        attr.dmabuf_fd      = -1;
+        ASSERT_EQ(UCS_OK,
+                  md->ops->mem_query(md, (void*)(memory + 100), 10, &attr));
+        EXPECT_EQ(UCT_ABI_MEM_TYPE_CUDA, attr.mem_type);
+        EXPECT_EQ(UCT_ABI_SYS_DEVICE_UNKNOWN, attr.sys_dev);
+        EXPECT_EQ(1, attr.is_registrable);
+        EXPECT_EQ((void*)(memory + 100), attr.base_address);
+        EXPECT_EQ(10u, attr.alloc_length);
+        EXPECT_EQ(-1, attr.dmabuf_fd);
+        ASSERT_EQ(UCS_OK, md->ops->detect_memory_type(md, (void*)memory, 1,
+                                                      &type));
+        EXPECT_EQ(UCT_ABI_MEM_TYPE_CUDA, type);
+    }
+
+    /* It is page-locked from birth */
+    uct_abi_mem_reg_params_t params      = {};
+    driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
+        ADD_FAILURE() << "page-locked once more";
+        return CUDA_ERROR_UNKNOWN;
+    };
+    ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, (void*)driver.gpu_base, 8192,
+                                       &params, &memh));
+    EXPECT_EQ(UCS_OK, md->ops->mem_dereg(md, memh, 0, NULL));
 }
 
 /* The driver is asked once about memory that it has just given */

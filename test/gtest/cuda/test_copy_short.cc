@@ -4,6 +4,7 @@
 
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
+#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
@@ -231,4 +232,55 @@ TEST_F(CopyShort, a_part_is_over_before_the_way_around_it)
     };
     EXPECT_EQ(UCS_ERR_IO_ERROR,
               uct_cuda_copy_ep_put_short(&ep, host, length, (uintptr_t)gpu, 0));
+}
+
+static ucs_status_t short_get(uct_ep_h ep, const void *buffer, unsigned length,
+                              uint64_t remote_addr, uct_rkey_t rkey)
+{
+    return uct_cuda_copy_ep_get_short(ep, (void*)buffer, length, remote_addr,
+                                      rkey);
+}
+
+/* Host memory that the CPU may not touch: one generic copy of the driver's
+ * each, not the CPU's and not by a slot, whatever is at the other end */
+TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
+{
+    const uct_cuda_host_settings_t settings = {true, 0, 1};
+    static const size_t large = 4 << 20;
+    const CUdeviceptr memory  = driver.offer_host_vmm(large);
+    std::vector<uint8_t> other(large);
+    uct_iov_t iov = {other.data(), 0, NULL, 0, 1};
+
+    uct_cuda_host_settings_open(&settings);
+    for (size_t length : {size_t(8), size_t(bounced + 1), large}) {
+        for (bool is_zcopy : {false, true}) {
+            for (bool is_put : {true, false}) {
+                driver.any_copies = 0;
+                memset(other.data(), is_put ? 3 : 0, large);
+                memset(driver.host_vmm.data(), is_put ? 0 : 4, large);
+                iov.length = length;
+                ASSERT_EQ(is_zcopy ? UCS_INPROGRESS : UCS_OK,
+                          !is_zcopy ?
+                                  (is_put ? uct_cuda_copy_ep_put_short :
+                                            short_get)(&ep, other.data(),
+                                                       unsigned(length),
+                                                       memory, 0) :
+                                  (is_put ? uct_cuda_copy_ep_put_zcopy :
+                                            uct_cuda_copy_ep_get_zcopy)(
+                                          &ep, &iov, 1, memory, 0, NULL));
+                EXPECT_EQ(1u, driver.any_copies);
+                EXPECT_EQ(0, memcmp(driver.host_vmm.data(), other.data(),
+                                    length));
+                driver.done = driver.events;
+                uct_cuda_queue_progress(&iface.super.queue);
+            }
+        }
+    }
+
+    /* ... and between two of its places */
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_copy_ep_put_short(&ep, (void*)memory, 64, memory + 4096,
+                                         0));
+    EXPECT_EQ(2u, driver.any_copies);
+    uct_cuda_host_settings_close();
 }

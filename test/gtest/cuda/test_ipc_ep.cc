@@ -168,6 +168,61 @@ TEST_F(IpcEp, key_of_the_own_process)
     uct_cuda_ipc_memh_destroy(memh);
 }
 
+/* Host memory made with cuMemCreate is no other process's to map, which learns
+ * so from the key. In its own process, and at the local end, the driver copies
+ * it. */
+TEST_F(IpcEp, host_memory_made_by_handle)
+{
+    static uint8_t remote[4096];
+    uct_cuda_ipc_packed_rkey_t packed;
+    uct_cuda_ipc_rkey_t *rkey;
+    uct_cuda_ipc_memh_t *memh;
+
+    void *const memory     = (void*)driver.offer_host_vmm(8192);
+    void *const second     = (void*)(driver.gpu_base + 4096);
+    uint8_t *const bytes   = driver.host_vmm.data();
+    driver.table.cuDeviceGetCount = [](int *count) {
+        *count = 0;
+        return CUDA_SUCCESS;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create(memory, 8192, &memh));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, memory, 4096, &packed));
+    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, packed.handle.type);
+    ++packed.handle.pid;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(), &rkey));
+    --packed.handle.pid;
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(),
+                                               &rkey));
+
+    memset(bytes, 'g', 4096);
+    memset(bytes + 4096, 'h', 4096);
+    iov.buffer = second;
+    EXPECT_EQ(UCS_INPROGRESS, put(memory, (uct_rkey_t)rkey));
+    EXPECT_EQ('h', bytes[4095]);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              put((uint8_t*)memory + 1, (uct_rkey_t)rkey));
+
+    /* The address of a peer's memory: mapped where the copy runs */
+    rkey->is_own             = false;
+    rkey->handle.type        = UCT_CUDA_IPC_HANDLE_LEGACY;
+    rkey->handle.pid         = 1;
+    driver.table.cuIpcOpenMemHandle = [](CUdeviceptr *address, CUipcMemHandle,
+                                         unsigned) {
+        *address = (CUdeviceptr)remote;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuIpcCloseMemHandle = [](CUdeviceptr) { return CUDA_SUCCESS; };
+    EXPECT_EQ(UCS_INPROGRESS, put(memory, (uct_rkey_t)rkey));
+    EXPECT_EQ('h', remote[4095]);
+    EXPECT_EQ(2u, driver.any_copies);
+    driver.done = driver.events;
+    uct_cuda_queue_progress(&iface.super.queue);
+
+    uct_cuda_ipc_rkey_destroy(rkey);
+    uct_cuda_ipc_memh_destroy(memh);
+}
+
 static const CUcontext OWN_CONTEXT = (CUcontext)0x5000;
 static CUcontext current;
 static std::vector<CUcontext> enabled_in;

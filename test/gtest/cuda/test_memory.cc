@@ -107,6 +107,59 @@ TEST_F(Memory, made_by_handle_or_not)
     EXPECT_FALSE(uct_cuda_memory_is_vmm(&buffer[0]));
 }
 
+/* The driver calls it host memory, of no context; the CPU may not touch it */
+TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_alone)
+{
+    CUcontext context    = driver.context;
+    uct_cuda_end_t found = uct_cuda_end_none();
+    uct_cuda_memory_t memory;
+
+    const CUdeviceptr base = driver.offer_host_vmm(8192);
+    uct_cuda_memory_query((void*)(base + 1), 1, &memory);
+    EXPECT_EQ(UCS_MEMORY_TYPE_CUDA, memory.type);
+    EXPECT_TRUE(uct_cuda_end_is_host_vmm(memory.end));
+    EXPECT_EQ(nullptr, memory.context);
+    EXPECT_FALSE(memory.is_pinned);
+    EXPECT_EQ(base + 1, memory.base); /* not 0 */
+    EXPECT_EQ(1u, memory.length);
+    uct_cuda_memory_place((void*)(base + 1), &found, &context);
+    EXPECT_TRUE(uct_cuda_end_is_host_vmm(found));
+    EXPECT_EQ(nullptr, context);
+    EXPECT_EQ(0, driver.handles_held);
+
+    /* Page-locked memory of no context, and a driver from before CUDA 11 */
+    driver.table.cuMemRetainAllocationHandle = NULL;
+    uct_cuda_memory_query((void*)base, 1, &memory);
+    EXPECT_EQ(UCS_MEMORY_TYPE_HOST, memory.type);
+    EXPECT_TRUE(memory.is_pinned);
+    uct_cuda_memory_place((void*)base, &found, &context);
+    EXPECT_TRUE(uct_cuda_end_is_host(found));
+}
+
+/* A copy of it does not pay for that question */
+TEST_F(Memory, page_locked_memory_of_a_context_is_asked_about_once)
+{
+    CUcontext context    = nullptr;
+    uct_cuda_end_t found = uct_cuda_end_none();
+    uct_cuda_memory_t memory;
+
+    driver.table.cuPointerGetAttributes = [](unsigned, CUpointer_attribute*,
+                                             void **values, CUdeviceptr) {
+        *(unsigned*)values[0]  = CU_MEMORYTYPE_HOST;
+        *(CUcontext*)values[3] = fake->context;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemRetainAllocationHandle =
+            [](CUmemGenericAllocationHandle*, void*) {
+                ADD_FAILURE() << "asked again";
+                return CUDA_ERROR_INVALID_VALUE;
+            };
+    uct_cuda_memory_query(&buffer[0], 1, &memory);
+    EXPECT_TRUE(memory.is_pinned);
+    uct_cuda_memory_place(&buffer[0], &found, &context);
+    EXPECT_TRUE(uct_cuda_end_is_host(found));
+}
+
 /* Without it copies inside GPU memory are not over when the driver says so */
 TEST_F(Memory, copies_are_made_to_wait)
 {

@@ -11,9 +11,10 @@ const char *uct_cuda_end_str(uct_cuda_end_t end, char *buffer, size_t size)
         snprintf(buffer, size, "gpu%d", uct_cuda_end_device(end));
     } else {
         snprintf(buffer, size, "%s",
-                 uct_cuda_end_is_host(end)   ? "host" :
-                 uct_cuda_end_is_hidden(end) ? "hidden gpu" :
-                                               "none");
+                 uct_cuda_end_is_host(end)     ? "host" :
+                 uct_cuda_end_is_host_vmm(end) ? "host vmm" :
+                 uct_cuda_end_is_hidden(end)   ? "hidden gpu" :
+                                                 "none");
     }
 
     return buffer;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An end of a copy: a GPU, host memory, a GPU that this process does not see,
- * or none. A type of its own, so that the compiler finds where an ordinal, an
- * index and "not a GPU" are mixed up.
+ * An end of a copy: a GPU, host memory, host memory that the CPU may not touch,
+ * a GPU that this process does not see, or none. A type of its own, so that the
+ * compiler finds where an ordinal, an index and "not a GPU" are mixed up.
  */
 #ifndef UCT_CUDA_BASE_END_H
 #define UCT_CUDA_BASE_END_H
@@ -26,7 +26,7 @@ BEGIN_C_DECLS
 
 /** Zeroed memory is "none". The number is nobody's business but this file's. */
 typedef struct {
-    int16_t id; /**< GPU n: n + 1; 0: none; below: host, hidden */
+    int16_t id; /**< GPU n: n + 1; 0: none; below: host, hidden, host VMM */
 } uct_cuda_end_t;
 
 
@@ -48,6 +48,18 @@ static inline uct_cuda_end_t uct_cuda_end_host(void)
 static inline uct_cuda_end_t uct_cuda_end_hidden(void)
 {
     const uct_cuda_end_t end = {-2};
+
+    return end;
+}
+
+/**
+ * Host memory made with cuMemCreate (a location of HOST_NUMA, say). GPUs reach
+ * it as cuMemSetAccess has let them, and the CPU perhaps not at all: only the
+ * driver may copy it. No plan has a place for it.
+ */
+static inline uct_cuda_end_t uct_cuda_end_host_vmm(void)
+{
+    const uct_cuda_end_t end = {-3};
 
     return end;
 }
@@ -79,6 +91,11 @@ static inline bool uct_cuda_end_is_host(uct_cuda_end_t end)
 static inline bool uct_cuda_end_is_hidden(uct_cuda_end_t end)
 {
     return uct_cuda_end_equal(end, uct_cuda_end_hidden());
+}
+
+static inline bool uct_cuda_end_is_host_vmm(uct_cuda_end_t end)
+{
+    return uct_cuda_end_equal(end, uct_cuda_end_host_vmm());
 }
 
 static inline bool uct_cuda_end_is_gpu(uct_cuda_end_t end)
@@ -126,7 +143,7 @@ static inline uint32_t uct_cuda_end_bit(uct_cuda_end_t end)
 }
 
 
-/** "gpu2", "host", "hidden gpu" or "none". Returns @a buffer. */
+/** "gpu2", "host", "host vmm", "hidden gpu" or "none". Returns @a buffer. */
 const char *uct_cuda_end_str(uct_cuda_end_t end, char *buffer, size_t size);
 
 

@@ -78,12 +78,23 @@ static void find_mapping(const void *address, uct_cuda_memory_t *memory)
     CUdeviceptr base;
     size_t length;
 
-    if (uct_cuda_driver_get()->cuMemGetAddressRange(&base, &length,
-                                                    (CUdeviceptr)address) ==
-        CUDA_SUCCESS) {
+    /* Host memory begins at 0, if one asks the driver (UCX 1.22's tests) */
+    if ((uct_cuda_driver_get()->cuMemGetAddressRange(&base, &length,
+                                                     (CUdeviceptr)address) ==
+         CUDA_SUCCESS) &&
+        ((CUdeviceptr)address - base < length)) {
         memory->base   = base;
         memory->length = length;
     }
+}
+
+/* The driver calls it host memory, as what it has page-locked, but that belongs
+ * to a context */
+static bool
+is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
+{
+    return (type == CU_MEMORYTYPE_HOST) && (context == NULL) &&
+           uct_cuda_memory_is_vmm(address);
 }
 
 /* The driver may know no GPU of managed memory */
@@ -131,14 +142,18 @@ void uct_cuda_memory_query(const void *address, size_t length,
 
     if (is_managed) {
         memory->type = UCS_MEMORY_TYPE_CUDA_MANAGED;
+        memory->end  = end_of(ordinal);
     } else if (memory_type == CU_MEMORYTYPE_DEVICE) {
         memory->type = UCS_MEMORY_TYPE_CUDA;
+        memory->end  = end_of(ordinal);
+    } else if (is_host_vmm(memory_type, context, address)) {
+        memory->type = UCS_MEMORY_TYPE_CUDA;
+        memory->end  = uct_cuda_end_host_vmm();
     } else {
         memory->is_pinned = (memory_type == CU_MEMORYTYPE_HOST);
     }
 
     if (memory->type != UCS_MEMORY_TYPE_HOST) {
-        memory->end       = end_of(ordinal);
         memory->context   = context;
         memory->buffer_id = buffer_id;
     }
@@ -183,6 +198,8 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
                                  attributes, values);
     if (is_answered && ((memory_type == CU_MEMORYTYPE_DEVICE) || is_managed)) {
         *end_p = end_of(ordinal);
+    } else if (is_answered && is_host_vmm(memory_type, *context_p, address)) {
+        *end_p = uct_cuda_end_host_vmm();
     } else {
         *context_p = NULL;
     }
@@ -237,6 +254,7 @@ void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
     unsigned enable                 = 1;
 
     if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
+        uct_cuda_end_is_host_vmm(memory->end) ||
         ((memory->buffer_id != 0) && (memory->buffer_id == last_id))) {
         return;
     }

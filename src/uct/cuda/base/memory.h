@@ -17,8 +17,11 @@
 
 /** Memory behind a pointer, as the driver knows it. */
 typedef struct {
-    ucs_memory_type_t  type;      /**< HOST, CUDA or CUDA_MANAGED */
-    uct_cuda_end_t     end;       /**< A GPU, or host memory */
+    ucs_memory_type_t  type;      /**< HOST, CUDA or CUDA_MANAGED. CUDA also
+                                       if it is the host's, made with
+                                       cuMemCreate: as stock UCX has it since
+                                       1.18, no CPU touches it then */
+    uct_cuda_end_t     end;       /**< A GPU, host memory, or host VMM memory */
     CUcontext          context;   /**< Owning context; NULL for pool and VMM
                                        memory, which belong to no context */
     CUdeviceptr        base;      /**< Start of the allocation, of what was
@@ -34,7 +37,7 @@ typedef struct {
  * Look up the memory that @a address points to.
  *
  * Never fails: what the driver does not know is pageable host memory. Costs one
- * driver call (0.14 to 0.26 us on an H200 node), and one more (0.15 us) for GPU
+ * driver call (0.14 to 0.26 us on an H200 node), and one more (0.15 us) for
  * memory that belongs to no context.
  *
  * @param address  Any pointer.
@@ -61,7 +64,7 @@ void uct_cuda_memory_remember(const void *address,
 /**
  * Where GPU memory is, for a copy: half the price of the whole answer.
  *
- * @param end_p      A GPU, or host memory.
+ * @param end_p      A GPU, host memory, or host VMM memory.
  * @param context_p  Owning context; NULL if there is none.
  */
 void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,

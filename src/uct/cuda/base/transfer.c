@@ -84,6 +84,13 @@ static bool prepare_host(uct_cuda_mp_engine_t *engine,
     return true;
 }
 
+/* It has no place in a plan, nor on the engine's links */
+static bool has_host_vmm(const uct_cuda_mp_request_t *request)
+{
+    return uct_cuda_end_is_host_vmm(request->src_end) ||
+           uct_cuda_end_is_host_vmm(request->dst_end);
+}
+
 static bool
 start_engine(uct_cuda_mp_engine_t *engine, const uct_cuda_mp_request_t *request,
              uct_cuda_mp_memory_t *memory, uct_cuda_op_t *op)
@@ -236,8 +243,11 @@ static ucs_status_t start_gpus(const uct_cuda_mp_request_t *request,
     ucs_status_t status;
 
     transfer->way = UCT_CUDA_BY_DRIVER;
-    status        = UCT_CUDA_CALL(cuMemcpyDtoDAsync, memory->dst, memory->src,
-                                  request->size, stream);
+    status        = has_host_vmm(request) ?
+                            UCT_CUDA_CALL(cuMemcpyAsync, memory->dst,
+                                          memory->src, request->size, stream) :
+                            UCT_CUDA_CALL(cuMemcpyDtoDAsync, memory->dst,
+                                          memory->src, request->size, stream);
     uct_cuda_trace_end(copy, stream, request->src_end, request->dst_end,
                        request->size, "one path");
     return status;
@@ -288,7 +298,7 @@ start(uct_cuda_mp_engine_t *engine, uct_cuda_mp_request_t *request,
     const CUdeviceptr *gpu = to_gpu ? &memory->dst : &memory->src;
     ucs_status_t status;
 
-    if ((engine != NULL) &&
+    if ((engine != NULL) && !has_host_vmm(request) &&
         (is_host ? prepare_host(engine, request, memory, *gpu, transfer) :
                    uct_cuda_mp_wants(engine, request->size) &&
                            (request->is_mappable || !is_own(request))) &&

@@ -161,6 +161,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     ucs_status_t status;
     uct_cuda_end_t local;
     peer_copy_t copy;
+    char name[16];
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
@@ -175,24 +176,30 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     }
 
     uct_cuda_memory_place(iov->buffer, &local, &local_context);
-    if (!uct_cuda_end_is_gpu(local)) {
+    if (uct_cuda_end_is_host(local)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
     copy.peer        = ep->peer;
     copy.local       = iov->buffer;
-    copy.device      = uct_cuda_end_device(local);
     copy.remote_addr = remote_addr;
     copy.length      = iov->length;
     copy.is_put      = is_put;
 
-    status = uct_cuda_gpu_context_push(local_context, copy.device, &context);
+    status = uct_cuda_end_is_gpu(local) ?
+                     uct_cuda_gpu_context_push(local_context,
+                                               uct_cuda_end_device(local),
+                                               &context) :
+                     uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+                                                   &context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context on GPU %d for memory at %p",
-                       copy.device, iov->buffer);
+        uct_cuda_error("no usable context for %s memory at %p",
+                       uct_cuda_end_str(local, name, sizeof(name)),
+                       iov->buffer);
         return status;
     }
 
+    copy.device = context.device;
     status = uct_cuda_queue_stream(queue, is_put ? 0 : 1, &stream);
     if (status == UCS_OK) {
         status = uct_cuda_op_run(queue, stream, comp, peer_copy_start, &copy);

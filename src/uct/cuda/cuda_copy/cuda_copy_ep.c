@@ -49,6 +49,13 @@ static bool has_host(const copy_t *copy)
     return uct_cuda_end_is_host(copy->from) || uct_cuda_end_is_host(copy->to);
 }
 
+/* Only the driver may copy it, and only it knows how */
+static bool has_host_vmm(const copy_t *copy)
+{
+    return uct_cuda_end_is_host_vmm(copy->from) ||
+           uct_cuda_end_is_host_vmm(copy->to);
+}
+
 /*
  * @return UCS_OK; UCS_INPROGRESS when both sides are plain host memory and no
  *         context is needed; else an error.
@@ -59,24 +66,31 @@ copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
     CUcontext from_context, to_context;
     bool from_gpu, to_gpu;
     ucs_status_t status;
-    int device;
+    char name[16];
 
     uct_cuda_memory_place(src, &copy->from, &from_context);
     uct_cuda_memory_place(dst, &copy->to, &to_context);
     from_gpu = uct_cuda_end_is_gpu(copy->from);
     to_gpu   = uct_cuda_end_is_gpu(copy->to);
-    if (!from_gpu && !to_gpu) {
+    if (uct_cuda_end_is_host(copy->from) && uct_cuda_end_is_host(copy->to)) {
         return UCS_INPROGRESS;
     }
 
     /* A copy between GPUs runs where it reads from */
-    device = uct_cuda_end_device(from_gpu ? copy->from : copy->to);
-    status = uct_cuda_gpu_context_push(from_gpu ? from_context : to_context,
-                                       device, &copy->context);
+    status = (from_gpu || to_gpu) ?
+                     uct_cuda_gpu_context_push(
+                             from_gpu ? from_context : to_context,
+                             uct_cuda_end_device(from_gpu ? copy->from :
+                                                            copy->to),
+                             &copy->context) :
+                     uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+                                                   &copy->context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context on GPU %d to copy %zu bytes from %p "
-                       "to %p",
-                       device, length, src, dst);
+        uct_cuda_error("no usable context on %s to copy %zu bytes from %p to "
+                       "%p",
+                       uct_cuda_end_str(from_gpu ? copy->from : copy->to, name,
+                                        sizeof(name)),
+                       length, src, dst);
         return status;
     }
 
@@ -92,7 +106,7 @@ copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
 
 static ucs_status_t copy_host(const copy_t *copy, CUstream stream)
 {
-    const bool to_gpu = uct_cuda_end_is_gpu(copy->to);
+    const bool to_gpu = !uct_cuda_end_is_host(copy->to);
 
     return uct_cuda_host_copy((CUdeviceptr)(to_gpu ? copy->dst : copy->src),
                               to_gpu ? (void*)copy->src : copy->dst,
@@ -102,6 +116,12 @@ static ucs_status_t copy_host(const copy_t *copy, CUstream stream)
 /* Tells the driver what it would otherwise have to find out */
 static ucs_status_t copy_submit(const copy_t *copy)
 {
+    if (has_host_vmm(copy)) {
+        return UCT_CUDA_CALL(cuMemcpyAsync, (CUdeviceptr)copy->dst,
+                             (CUdeviceptr)copy->src, copy->length,
+                             copy->stream->cuda);
+    }
+
     return has_host(copy) ? copy_host(copy, copy->stream->cuda) :
                             UCT_CUDA_CALL(cuMemcpyDtoDAsync,
                                           (CUdeviceptr)copy->dst,
@@ -209,8 +229,8 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     status = uct_cuda_queue_stream_now(uct_cuda_ep_queue(ep), STREAM_SHORT,
                                        &copy.stream);
     if (status == UCS_OK) {
-        status = uct_cuda_end_is_gpu(copy.to) ? copy_now(&copy) :
-                                                copy_from_gpu_now(&copy);
+        status = uct_cuda_end_is_host(copy.to) ? copy_from_gpu_now(&copy) :
+                                                 copy_now(&copy);
     }
 
     if (status != UCS_OK) {
@@ -276,6 +296,10 @@ static ucs_status_t copy_start(uct_cuda_op_t *op, void *arg)
 {
     const copy_t *copy = arg;
     uct_cuda_mp_engine_t *engine;
+
+    if (has_host_vmm(copy)) {
+        return copy_submit(copy);
+    }
 
     if (has_host(copy)) {
         if ((copy->length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&

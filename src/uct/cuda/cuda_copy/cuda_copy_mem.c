@@ -201,7 +201,7 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     }
 
     uct_cuda_memory_query(address, length, &memory);
-    if (uct_cuda_end_is_gpu(memory.end)) {
+    if (!uct_cuda_end_is_host(memory.end)) {
         return UCS_OK;
     }
 

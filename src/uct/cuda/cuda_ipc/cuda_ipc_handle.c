@@ -165,6 +165,24 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
         return UCS_ERR_INVALID_ADDR;
     }
 
+    uct_cuda_ipc_iface_addr_self(&self);
+    handle_p->pid       = self.pid;
+    handle_p->pid_ns    = self.pid_ns;
+    handle_p->machine   = uct_cuda_ipc_machine_self();
+    handle_p->buffer_id = memory.buffer_id;
+
+    /* Where its mapping begins the driver does not tell, and so not what an
+     * importer would have in front of the address */
+    if (uct_cuda_end_is_host_vmm(memory.end)) {
+        handle_p->type   = UCT_CUDA_IPC_HANDLE_NONE;
+        handle_p->base   = memory.base;
+        handle_p->length = memory.length;
+        uct_cuda_debug("host memory at %p, made with cuMemCreate, is not for "
+                       "other processes",
+                       address);
+        return UCS_OK;
+    }
+
     base   = memory.base;
     length = memory.length;
     if ((length == 0) && (driver->cuMemGetAddressRange(
@@ -178,13 +196,8 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
         return UCS_ERR_IO_ERROR;
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
-    handle_p->pid       = self.pid;
-    handle_p->pid_ns    = self.pid_ns;
-    handle_p->machine   = uct_cuda_ipc_machine_self();
-    handle_p->base      = base;
-    handle_p->length    = length;
-    handle_p->buffer_id = memory.buffer_id;
+    handle_p->base   = base;
+    handle_p->length = length;
     memcpy(handle_p->gpu, &uuid, sizeof(handle_p->gpu));
 
     /* Attributes that older drivers do not know leave the legacy way */

@@ -215,6 +215,11 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
     pthread_mutex_unlock(&memh->lock);
 
     if (status == UCS_OK) {
+        if (packed.handle.length == 0) {
+            /* All that is known of it: what is asked about is there */
+            packed.handle.base   = (CUdeviceptr)address;
+            packed.handle.length = length;
+        }
         if (spans_mappings(&packed.handle, address, length)) {
             uct_cuda_debug("%zu bytes at %p are in several mappings: not for "
                            "other processes",
