@@ -32,6 +32,7 @@
 #define QUEUE_RELAY(_is_in, _is_first, _relay) \
     (QUEUE_RELAYS + \
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
+#define QUEUES (QUEUE_RELAYS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
 /* Behind all else */
 #define LAST_WAVE UINT32_MAX
@@ -324,6 +325,16 @@ static uint64_t slot_of(const chunk_t *chunk, const uint64_t *slots,
     return slots[rank] + (chunk->index % SLOTS) * chunk->slice->slot;
 }
 
+/* Around rings, every other chunk has queues of its own: a link goes on with
+ * the one while the other begins. Elsewhere it has a queue at either end. */
+static unsigned queue_of(const chunk_t *chunk, unsigned queue)
+{
+    const bool is_other = (chunk->trees->algorithm == UCT_CUDA_COLL_RING) &&
+                          (chunk->index % 2 == 1);
+
+    return queue + (is_other ? QUEUES : 0);
+}
+
 /* Where a rank has what it hands on to its parent */
 static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
 {
@@ -423,7 +434,8 @@ static void fetch(chunk_t *chunk, unsigned rank)
 
         chunk->copies[child] = uct_cuda_coll_builder_step(
                 builder, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
-                in_turn ? QUEUE_PUSHES : QUEUE_FROM(child), chunk->bytes, wave);
+                in_turn ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
+                chunk->bytes, wave);
         chunk->reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
         uct_cuda_coll_builder_destination(
@@ -542,7 +554,7 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
             chunk->kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, from,
             chunk->kernels ? QUEUE_KERNELS :
             in_turn        ? QUEUE_PUSHES :
-                             QUEUE_TO(to),
+                             queue_of(chunk, QUEUE_TO(to)),
             chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
     add_source(chunk, from);
     for (rank = 0; rank < chunk->num_ranks; ++rank) {

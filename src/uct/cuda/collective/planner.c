@@ -266,7 +266,7 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
         return has_trees(planner) && pack_trees(planner, choice, trees);
     case UCT_CUDA_COLL_RING:
         return has_trees(planner) &&
-               uct_cuda_coll_trees_ring(&planner->ranks, trees);
+               uct_cuda_coll_trees_ring(&planner->ranks, choice->slices, trees);
     default:
         return false;
     }
@@ -452,6 +452,16 @@ static void try_hierarchical(planner_t *planner, bool kernels)
     }
 }
 
+static void try_rings(planner_t *planner)
+{
+    choice_t choice = {.algorithm = UCT_CUDA_COLL_RING};
+
+    for (choice.slices = 1; choice.slices <= UCT_CUDA_COLL_MAX_RINGS;
+         ++choice.slices) {
+        try_trees(planner, &choice);
+    }
+}
+
 /* Copies over other GPUs as well: flat, or through several ranks */
 static void try_multipath(planner_t *planner)
 {
@@ -502,8 +512,7 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
         choice.kernels   = false;
         try_trees(&planner, &choice);
         try_hierarchical(&planner, false);
-        choice.algorithm = UCT_CUDA_COLL_RING;
-        try_trees(&planner, &choice);
+        try_rings(&planner);
     }
 
     best = planner.best;

@@ -25,6 +25,9 @@
  * last digit of a bandwidth */
 #define ROUNDING 1e-6
 
+/* Links that a ring is tried over at most */
+#define RING_TRIES 10000
+
 typedef uct_cuda_coll_ranks_t ranks_t;
 typedef uct_cuda_coll_tree_t  tree_t;
 typedef uct_cuda_coll_trees_t trees_t;
@@ -488,6 +491,21 @@ double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
 
 /* -------------------------------------------------------------------- ring */
 
+/* Rings, and how often they pass from one rank to another */
+typedef struct {
+    const ranks_t *ranks;
+    unsigned count;
+    unsigned rings[UCT_CUDA_COLL_MAX_RINGS][MAX_RANKS];
+    unsigned taken[MAX_RANKS][MAX_RANKS]; /* either way round */
+    double   prices[MAX_RANKS][MAX_RANKS]; /* of one more; DBL_MAX: no link */
+    double   cheapest;
+    unsigned tries;                       /* that are left */
+    unsigned next[MAX_RANKS];             /* a ring that is looked for ... */
+    unsigned found[MAX_RANKS];            /* ... and the best so far */
+    double   price;
+} rings_t;
+
+
 /* The narrower direction of a link, bytes/s */
 static double bandwidth(const ranks_t *ranks, unsigned a, unsigned b)
 {
@@ -499,86 +517,173 @@ static double bandwidth(const ranks_t *ranks, unsigned a, unsigned b)
                                   ranks->topo->links[to][from].bandwidth);
 }
 
-/* Go on from the ring's last rank over links that are as good as this */
-static bool close_ring(const ranks_t *ranks, double least, unsigned count,
-                       unsigned *ring, uint32_t known, unsigned *tries)
+static void take(rings_t *rings, const unsigned *ring, int times)
 {
-    const unsigned num_ranks = ranks->num_ranks;
-    unsigned next;
+    const unsigned num_ranks = rings->ranks->num_ranks;
+    unsigned i, a, b;
 
-    if (count == num_ranks) {
-        return bandwidth(ranks, ring[count - 1], ring[0]) >= least;
+    for (i = 0; i < num_ranks; ++i) {
+        a                   = ring[i];
+        b                   = ring[(i + 1) % num_ranks];
+        rings->taken[a][b] += (unsigned)times;
+        rings->taken[b][a] += (unsigned)times;
     }
-
-    for (next = 1; (next < num_ranks) && (*tries > 0); ++next) {
-        if (!(known & (1u << next)) &&
-            (bandwidth(ranks, ring[count - 1], next) >= least)) {
-            --*tries;
-            ring[count] = next;
-            if (close_ring(ranks, least, count + 1, ring,
-                           known | (1u << next), tries)) {
-                return true;
-            }
-        }
-    }
-
-    return false;
 }
 
-bool uct_cuda_coll_trees_ring(const ranks_t *ranks, trees_t *trees)
+/* As of trees: what is full already costs much more */
+static void set_prices(rings_t *rings)
 {
-    const unsigned num_ranks = ranks->num_ranks;
-    unsigned ring[MAX_RANKS] = {0};
-    double best              = 0;
-    unsigned a, b, i, tries, root, next, back;
-    double least;
-    tree_t *tree;
+    const unsigned num_ranks = rings->ranks->num_ranks;
+    double widest            = 0;
+    double after, power;
+    unsigned a, b;
 
     for (a = 0; a < num_ranks; ++a) {
         for (b = 0; b < a; ++b) {
-            least = bandwidth(ranks, a, b);
-            tries = 10000;
-            if ((least > best) &&
-                close_ring(ranks, least, 1, ring, 1, &tries)) {
-                best = least;
-            }
+            widest = ucs_max(widest, bandwidth(rings->ranks, a, b));
         }
     }
 
-    if (best == 0) {
-        return false;
-    }
-
-    tries = 10000;
-    close_ring(ranks, best, 1, ring, 1, &tries);
-    trees->algorithm  = UCT_CUDA_COLL_RING;
-    trees->num_relays = 0;
-    trees->in_turn   = false;
-    trees->count     = 2 * num_ranks;
-    for (i = 0; i < num_ranks; ++i) {
-        root = ring[i];
-        next = ring[(i + 1) % num_ranks];
-        back = ring[(i + num_ranks - 1) % num_ranks];
-        for (b = 0; b < num_ranks; ++b) {
-            trees->trees[b].in[root]                = (uint8_t)next;
-            trees->trees[b].out[root]               = (uint8_t)back;
-            trees->trees[b + num_ranks].in[root]    = (uint8_t)back;
-            trees->trees[b + num_ranks].out[root]   = (uint8_t)next;
+    rings->cheapest = DBL_MAX;
+    for (a = 0; a < num_ranks; ++a) {
+        for (b = 0; b < a; ++b) {
+            after               = bandwidth(rings->ranks, a, b);
+            after               = (after > 0) ? widest / after : 0;
+            after              *= rings->taken[a][b] + 1;
+            power               = after * after * after;
+            power              *= power * after;
+            rings->prices[a][b] = (after > 0) ? power : DBL_MAX;
+            rings->prices[b][a] = rings->prices[a][b];
+            rings->cheapest     = ucs_min(rings->cheapest,
+                                          rings->prices[a][b]);
         }
     }
+}
 
-    for (b = 0; b < 2 * num_ranks; ++b) {
-        tree                   = &trees->trees[b];
-        tree->root             = (uint8_t)(b % num_ranks);
-        tree->in[tree->root]   = tree->root;
-        tree->out[tree->root]  = tree->root;
+/* Go on from the last of so many ranks by each link; the cheapest ring stays */
+static void close_ring(rings_t *rings, unsigned count, double price,
+                       uint32_t known)
+{
+    const unsigned num_ranks = rings->ranks->num_ranks;
+    const double *prices     = rings->prices[rings->next[count - 1]];
+    const double rest        = rings->cheapest * (num_ranks - count);
+    unsigned i, next;
+    double sum;
+
+    for (i = 1; (i <= num_ranks) && (rings->tries > 0); ++i) {
+        next = (rings->next[count - 1] + i) % num_ranks;
+        if ((prices[next] == DBL_MAX) ||
+            ((count == num_ranks) ? (next != rings->next[0]) :
+                                    ((known >> next) & 1))) {
+            continue;
+        }
+
+        sum = price + prices[next];
+        if (sum + rest >= rings->price * (1 - ROUNDING)) {
+            continue;
+        }
+
+        --rings->tries;
+        if (count < num_ranks) {
+            rings->next[count] = next;
+            close_ring(rings, count + 1, sum, known | (1u << next));
+        } else {
+            rings->price = sum;
+            memcpy(rings->found, rings->next, sizeof(rings->found));
+        }
+    }
+}
+
+static bool find_ring(rings_t *rings, unsigned *ring)
+{
+    set_prices(rings);
+    rings->tries   = RING_TRIES;
+    rings->price   = DBL_MAX;
+    rings->next[0] = 0;
+    close_ring(rings, 1, 0, 1);
+    memcpy(ring, rings->found, sizeof(rings->found));
+    return rings->price < DBL_MAX;
+}
+
+/* Chains of each rank around a ring, one each way round */
+static void follow_ring(const ranks_t *ranks, const unsigned *ring,
+                        tree_t *trees)
+{
+    const unsigned num_ranks = ranks->num_ranks;
+    unsigned i, root, rank, next, back;
+    tree_t *tree;
+
+    for (root = 0; root < 2 * num_ranks; ++root) {
+        tree       = &trees[root];
+        tree->root = (uint8_t)(root % num_ranks);
+        for (i = 0; i < num_ranks; ++i) {
+            rank            = ring[i];
+            next            = ring[(i + 1) % num_ranks];
+            back            = ring[(i + num_ranks - 1) % num_ranks];
+            tree->in[rank]  = (uint8_t)((root < num_ranks) ? next : back);
+            tree->out[rank] = (uint8_t)((root < num_ranks) ? back : next);
+        }
+        tree->in[tree->root]  = tree->root;
+        tree->out[tree->root] = tree->root;
         go_direct(tree);
     }
 
     if (uct_cuda_coll_kind_has_root(ranks->kind)) {
-        trees->trees[0] = trees->trees[ranks->root];
-        trees->trees[1] = trees->trees[ranks->root + num_ranks];
-        trees->count    = 2;
+        trees[0] = trees[ranks->root];
+        trees[1] = trees[ranks->root + num_ranks];
+    }
+}
+
+static void follow_rings(const rings_t *rings, trees_t *trees)
+{
+    const ranks_t *ranks  = rings->ranks;
+    const unsigned chains = uct_cuda_coll_kind_has_root(ranks->kind) ?
+                                    2 :
+                                    2 * ranks->num_ranks;
+    tree_t around[2 * MAX_RANKS];
+    unsigned i;
+
+    trees->algorithm  = UCT_CUDA_COLL_RING;
+    trees->num_relays = 0;
+    trees->in_turn    = false;
+    trees->count      = rings->count * chains;
+    for (i = 0; i < rings->count; ++i) {
+        follow_ring(ranks, rings->rings[i], around);
+        memcpy(&trees->trees[i * chains], around, chains * sizeof(around[0]));
+    }
+}
+
+bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
+                              trees_t *trees)
+{
+    rings_t rings = {.ranks = ranks, .count = count};
+    double least  = DBL_MAX;
+    trees_t next;
+    unsigned round, i;
+    double load;
+
+    if ((count == 0) || (count > UCT_CUDA_COLL_MAX_RINGS) ||
+        (2 * count * ranks->num_ranks > UCT_CUDA_COLL_MAX_TREES)) {
+        return false;
+    }
+
+    for (round = 0; round < ROUNDS; ++round) {
+        for (i = 0; i < count; ++i) {
+            if (round > 0) {
+                take(&rings, rings.rings[i], -1);
+            }
+            if (!find_ring(&rings, rings.rings[i])) {
+                return false;
+            }
+            take(&rings, rings.rings[i], 1);
+        }
+
+        follow_rings(&rings, &next);
+        load = uct_cuda_coll_trees_load(ranks, &next);
+        if (load < least * (1 - ROUNDING)) {
+            least  = load;
+            *trees = next;
+        }
     }
 
     return true;

@@ -17,6 +17,9 @@ BEGIN_C_DECLS
 /** Slices of a plan at most. */
 #define UCT_CUDA_COLL_MAX_TREES 64
 
+/** Rings of a plan at most. */
+#define UCT_CUDA_COLL_MAX_RINGS 4
+
 /** "Over no relay". */
 #define UCT_CUDA_COLL_DIRECT 0xff
 
@@ -100,10 +103,19 @@ bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
                               uct_cuda_coll_trees_t *trees);
 
 
-/** Chains around a ring over the best links, one from each rank, or from the
- *  root, each way round. False: there is no ring. */
+/**
+ * Chains around rings, of each ring one from each rank, or from the root, each
+ * way round. All links that rings pass are busy from the first step to the
+ * last. The rings together load the fullest link as little as was found: on a
+ * cube of NVLinks two along the pairs of links and one along the others are
+ * all of its links.
+ *
+ * @param count  Rings, 1 to MAX_RINGS; as many trees as this makes, MAX_TREES
+ *               at most.
+ * @return False: there is no ring, or so many are too many.
+ */
 bool uct_cuda_coll_trees_ring(const uct_cuda_coll_ranks_t *ranks,
-                              uct_cuda_coll_trees_t *trees);
+                              unsigned count, uct_cuda_coll_trees_t *trees);
 
 
 /** Seconds a byte of the whole that the fullest link is busy. */
