@@ -47,6 +47,10 @@
     _(MemcpyPeerAsync, "cuMemcpyPeerAsync", (CUdeviceptr, CUcontext, \
                                              CUdeviceptr, CUcontext, size_t, \
                                              CUstream)) \
+    _(MemcpyBatchAsync, "cuMemcpyBatchAsync", (CUdeviceptr*, CUdeviceptr*, \
+                                               size_t*, size_t, void*, \
+                                               size_t*, size_t, size_t*, \
+                                               CUstream)) \
     _(StreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
     _(StreamSynchronize, "cuStreamSynchronize", (CUstream)) \
     _(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned)) \

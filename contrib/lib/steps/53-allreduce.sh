@@ -42,7 +42,9 @@ byhand_all() {
         byhand_run host_to_gpu --sizes 14M --links 2 --chunk 1M \
             --direction to-host &&
         byhand_run peer_copy --sizes 1M --directions both --window 3 &&
-        byhand_run own_process --sizes 1M --way push
+        byhand_run own_process --sizes 1M --way push &&
+        byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
+        byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel
 }
 
 step allreduce-page quick 30 allreduce_page \
@@ -50,4 +52,5 @@ step allreduce-page quick 30 allreduce_page \
 step allreduce-emulated full 60 allreduce_emulated \
      "test/omb/allreduce: each way on hgx-h200, results checked"
 step byhand full 60 byhand_all \
-     "test/byhand: all-reduces, host memory over several links, peers' copies"
+     "test/byhand: all-reduces, host memory over several links, peers' copies,
+      small blocks"
