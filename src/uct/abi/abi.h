@@ -369,6 +369,17 @@ typedef struct {
     uint64_t            flags;              /* UCT_PERF_ATTR_FLAGS_, 1.17 */
 } uct_abi_perf_attr_t;
 
+/* Transfers that are posted by one call: number i moves lengths[i] bytes between
+ * buffers[i] and remote_addrs[i], in the memory of rkeys[i]. A length may be 0,
+ * count too. */
+typedef struct {
+    void *const      *buffers;
+    const size_t     *lengths;
+    const uint64_t   *remote_addrs;
+    const uct_rkey_t *rkeys;
+    size_t           count;
+} uct_abi_list_t;
+
 /* Operations of an interface and its endpoints. The first group goes into
  * UCX's table as it is (no step between), the others are called through the
  * room. What is NULL answers UCS_ERR_UNSUPPORTED unless said otherwise. */
@@ -414,6 +425,13 @@ struct uct_abi_iface_ops {
     /* GPU memory that stands for the endpoint in code on GPUs; the endpoint's.
      * The caller's context is current. 1.21. */
     ucs_status_t (*ep_get_device_ep)(uct_ep_h ep, void **device_ep_p);
+
+    /* All of a list or nothing of it is posted, unless comp is told an error in
+     * the end. NULL: UCX is told that there are no lists. put 1.22, get 1.23. */
+    ucs_status_t (*ep_put_list)(uct_ep_h ep, const uct_abi_list_t *list,
+                                uct_completion_t *comp);
+    ucs_status_t (*ep_get_list)(uct_ep_h ep, const uct_abi_list_t *list,
+                                uct_completion_t *comp);
 
     ucs_status_t (*estimate_perf)(uct_abi_iface_t *iface,
                                   uct_abi_perf_attr_t *attr);

@@ -4,6 +4,7 @@
 
 #include "host.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,74 @@ static ucs_status_t uct_abi_ep_get_device_ep(uct_ep_h ep, void **device_ep_p)
                    iface->ops->ep_get_device_ep(ep, device_ep_p);
 }
 
+/* Offers lists, of UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY and _GET_SGL_ZCOPY */
+static ucs_status_t uct_abi_iface_query_v2(uct_iface_h tl_iface, void *attr)
+{
+    const uct_abi_iface_ops_t *ops = uct_abi_iface(tl_iface)->ops;
+    const uct_abi_layout_t *layout = uct_abi_host.release->iface_attr_v2;
+    const uint64_t mask            = *(uint64_t*)attr;
+    const struct {
+        int      field;
+        uint64_t value;
+        bool     is_there;
+    } offers[] = {
+        {UCT_ABI_IFACE_ATTR_V2_cap_flags, UCT_ABI_BIT(0),
+         ops->ep_put_list != NULL},
+        {UCT_ABI_IFACE_ATTR_V2_cap_flags, UCT_ABI_BIT(1),
+         uct_abi_has(layout, UCT_ABI_IFACE_ATTR_V2_max_get_sgl_zcopy_count) &&
+                 (ops->ep_get_list != NULL)},
+        {UCT_ABI_IFACE_ATTR_V2_max_put_sgl_zcopy_count, SIZE_MAX,
+         ops->ep_put_list != NULL},
+        {UCT_ABI_IFACE_ATTR_V2_max_get_sgl_zcopy_count, SIZE_MAX,
+         ops->ep_get_list != NULL}
+    };
+    ucs_status_t status;
+    unsigned i;
+
+    status = uct_abi_host.sym.uct_iface_base_query_v2(tl_iface, attr);
+    for (i = 0; (i < sizeof(offers) / sizeof(offers[0])) && (status == UCS_OK);
+         ++i) {
+        if (offers[i].is_there && uct_abi_has(layout, offers[i].field) &&
+            (mask & uct_abi_attr_v2_bit(layout, offers[i].field))) {
+            *(uint64_t*)uct_abi_at(layout, attr, offers[i].field) |=
+                    offers[i].value;
+        }
+    }
+
+    return status;
+}
+
+/* Elements that are repeated at distances, which UCP does not have, are not
+ * supported by UCX's own transports either */
+#define UCT_ABI_EP_LIST(_operation) \
+    static ucs_status_t uct_abi_ep_##_operation( \
+            uct_ep_h ep, void *const *buffers, const size_t *lengths, \
+            const uct_mem_h *memhs, const uint64_t *remote_addrs, \
+            const uct_rkey_t *rkeys, const size_t *counts, \
+            const size_t *strides, size_t count, uct_completion_t *comp) \
+    { \
+        const uct_abi_iface_ops_t *ops = uct_abi_ep_iface(ep)->ops; \
+        const uct_abi_list_t list = {buffers, lengths, remote_addrs, rkeys, \
+                                     count}; \
+        \
+        if ((ops->ep_##_operation == NULL) || (counts != NULL) || \
+            (strides != NULL)) { \
+            return UCS_ERR_UNSUPPORTED; \
+        } \
+        \
+        if ((count > 0) && ((buffers == NULL) || (lengths == NULL) || \
+                            (remote_addrs == NULL) || (rkeys == NULL))) { \
+            uct_abi_error("a list of %zu blocks comes without its arrays", \
+                          count); \
+            return UCS_ERR_INVALID_PARAM; \
+        } \
+        \
+        return ops->ep_##_operation(ep, &list, comp); \
+    }
+
+UCT_ABI_EP_LIST(put_list)
+UCT_ABI_EP_LIST(get_list)
+
 void uct_abi_internal_ops_emit(uct_abi_host_t *host)
 {
     const uct_abi_layout_t *layout = host->release->internal_ops;
@@ -321,6 +390,12 @@ void uct_abi_internal_ops_emit(uct_abi_host_t *host)
     if (host->sym.uct_iface_base_query_v2 != NULL) {
         UCT_ABI_INTERNAL_OPS_SET(iface_query_v2,
                                  host->sym.uct_iface_base_query_v2);
+    }
+    if (uct_abi_tables_has_lists(host->release,
+                                 host->sym.uct_iface_base_query_v2)) {
+        UCT_ABI_INTERNAL_OPS_SET(iface_query_v2, uct_abi_iface_query_v2);
+        UCT_ABI_INTERNAL_OPS_SET(ep_put_sgl_zcopy, uct_abi_ep_put_list);
+        UCT_ABI_INTERNAL_OPS_SET(ep_get_sgl_zcopy, uct_abi_ep_get_list);
     }
 }
 

@@ -62,6 +62,12 @@ extern "C" {
     _(send_post_overhead) _(recv_overhead) _(bandwidth) _(path_bandwidth) \
     _(latency) _(max_inflight_eps) _(flags)
 
+/* Each behind a bit of field_mask: that of the field at offset 8 is bit 0, and so
+ * on */
+#define UCT_ABI_IFACE_ATTR_V2_FIELDS(_) \
+    _(field_mask) _(max_put_sgl_zcopy_count) _(max_get_sgl_zcopy_count) \
+    _(cap_flags)
+
 #define UCT_ABI_ENUM_COMPONENT(_f)    UCT_ABI_COMPONENT_##_f,
 #define UCT_ABI_ENUM_TL(_f)           UCT_ABI_TL_##_f,
 #define UCT_ABI_ENUM_ENTRY(_f)        UCT_ABI_ENTRY_##_f,
@@ -70,6 +76,7 @@ extern "C" {
 #define UCT_ABI_ENUM_INTERNAL_OPS(_f) UCT_ABI_INTERNAL_OPS_##_f,
 #define UCT_ABI_ENUM_MD_ATTR(_f)      UCT_ABI_MD_ATTR_##_f,
 #define UCT_ABI_ENUM_PERF_ATTR(_f)    UCT_ABI_PERF_ATTR_##_f,
+#define UCT_ABI_ENUM_IFACE_ATTR_V2(_f) UCT_ABI_IFACE_ATTR_V2_##_f,
 
 enum {
     UCT_ABI_COMPONENT_FIELDS(UCT_ABI_ENUM_COMPONENT)
@@ -87,6 +94,10 @@ enum { UCT_ABI_MD_ATTR_FIELDS(UCT_ABI_ENUM_MD_ATTR) UCT_ABI_MD_ATTR_LAST };
 enum {
     UCT_ABI_PERF_ATTR_FIELDS(UCT_ABI_ENUM_PERF_ATTR)
     UCT_ABI_PERF_ATTR_LAST
+};
+enum {
+    UCT_ABI_IFACE_ATTR_V2_FIELDS(UCT_ABI_ENUM_IFACE_ATTR_V2)
+    UCT_ABI_IFACE_ATTR_V2_LAST
 };
 
 /* One structure as one group of releases has it, in bytes. */
@@ -121,6 +132,7 @@ typedef struct {
     const uct_abi_layout_t        *md_attr;
     const uct_abi_layout_t        *perf_attr;
     const uct_abi_perf_bits_t     *perf_bits;
+    const uct_abi_layout_t        *iface_attr_v2; /* NULL: no lists */
     int16_t                       memtype_cache_opt; /* offset of
                                         ucs_global_opts.enable_memtype_cache */
     int16_t                       global_opts_size;

@@ -120,3 +120,33 @@ const char *uct_abi_tables_verify(const uct_abi_release_t *release,
 
     return NULL;
 }
+
+int uct_abi_tables_has_lists(const uct_abi_release_t *release,
+                             uct_abi_query_v2_t query)
+{
+    const uct_abi_layout_t *layout = release->iface_attr_v2;
+    uint64_t attr[16], expected[16];
+    int field;
+
+    if ((layout == NULL) || (query == NULL)) {
+        return 0;
+    }
+
+    for (field = UCT_ABI_IFACE_ATTR_V2_field_mask + 1;
+         field < UCT_ABI_IFACE_ATTR_V2_LAST; ++field) {
+        if (!uct_abi_has(layout, field)) {
+            continue;
+        }
+
+        memset(attr, 0xff, sizeof(attr));
+        attr[0] = uct_abi_attr_v2_bit(layout, field);
+        memcpy(expected, attr, sizeof(attr));
+        *(uint64_t*)uct_abi_at(layout, expected, field) = 0;
+        if ((query(NULL, attr) != UCS_OK) ||
+            (memcmp(attr, expected, sizeof(attr)) != 0)) {
+            return 0;
+        }
+    }
+
+    return 1;
+}

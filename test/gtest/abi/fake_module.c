@@ -470,6 +470,25 @@ static ucs_status_t fake_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
     return UCS_OK;
 }
 
+static ucs_status_t fake_ep_put_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                     uct_completion_t *comp)
+{
+    size_t i;
+
+    for (i = 0; i < list->count; ++i) {
+        memcpy((void*)(uintptr_t)list->remote_addrs[i], list->buffers[i],
+               list->lengths[i]);
+    }
+
+    return (ucs_status_t)(list->count + list->rkeys[0]);
+}
+
+static ucs_status_t fake_ep_get_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                     uct_completion_t *comp)
+{
+    return (ucs_status_t)(list->count * 100);
+}
+
 static ucs_status_t
 fake_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp)
 {
@@ -526,6 +545,8 @@ static const uct_abi_iface_ops_t fake_iface_ops = {
     .iface_query              = fake_iface_query,
     .iface_get_device_address = fake_iface_get_device_address,
     .iface_get_address        = fake_iface_get_address,
+    .ep_put_list              = fake_ep_put_list,
+    .ep_get_list              = fake_ep_get_list,
     .ep_create                = fake_ep_create,
     .iface_is_reachable       = fake_iface_is_reachable,
     .estimate_perf            = fake_iface_estimate_perf

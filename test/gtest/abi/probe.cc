@@ -406,6 +406,7 @@ private:
             CHECK(!"interface opens");
         } else {
             iface_query(iface);
+            iface_query_v2(iface);
             iface_perf(iface);
             iface_peer(iface);
             iface_transfer(iface);
@@ -449,6 +450,34 @@ private:
         CHECK(iface->ops.iface_fence(iface, 0) == UCS_OK);
         CHECK(iface->ops.iface_flush(iface, 0, NULL) == UCS_OK);
         CHECK(iface->ops.iface_event_arm(iface, 0) == UCS_ERR_UNSUPPORTED);
+    }
+
+    /* What UCX asks before it sends lists: bit, place and answer of the number
+     * of puts, in 1.23 of gets, and of the flags; nothing else is written */
+    void iface_query_v2(uct_iface_h iface)
+    {
+        const uint64_t most                = UINT64_MAX;
+        const std::vector<uint64_t> answer = (m_minor >= 23) ?
+                                                 std::vector<uint64_t>{most,
+                                                                       most,
+                                                                       3} :
+                                                 std::vector<uint64_t>{most, 1};
+
+        if (m_minor < 22) {
+            return;
+        }
+
+        auto query = function<ucs_status_t(uct_iface_h, void*)>(
+                "uct_iface_query_v2");
+        for (size_t i = 0; i < answer.size(); ++i) {
+            std::vector<uint64_t> attr(10, 0x5a), expected;
+
+            attr[0]         = 1ul << i;
+            expected        = attr;
+            expected[i + 1] = answer[i];
+            CHECK(query(iface, attr.data()) == UCS_OK);
+            CHECK(attr == expected);
+        }
     }
 
     void iface_perf(uct_iface_h iface)
@@ -603,6 +632,10 @@ private:
         CHECK(iface->ops.ep_fence(ep, 0) == UCS_OK);
         CHECK(iface->ops.ep_flush(ep, 0, NULL) == UCS_OK);
 
+        if (m_minor >= 22) {
+            ep_lists(ep);
+        }
+
         if (m_minor >= 16) {
             auto is_connected  = function<int(uct_ep_h, const void*)>(
                     "uct_ep_is_connected");
@@ -618,6 +651,44 @@ private:
         }
 
         FN(uct_ep_destroy)(ep);
+    }
+
+    void ep_lists(uct_ep_h ep)
+    {
+        typedef ucs_status_t(list_t)(uct_ep_h, void *const*, const size_t*,
+                                     const uct_mem_h*, const uint64_t*,
+                                     const uct_rkey_t*, const size_t*,
+                                     const size_t*, size_t, uct_completion_t*);
+        auto put             = function<list_t>("uct_ep_put_sgl_zcopy");
+        uint64_t source[2]   = {5, 6}, target[2] = {};
+        void *buffers[]      = {&source[0], &source[1]};
+        size_t lengths[]     = {8, 8};
+        uint64_t remote[]    = {(uintptr_t)&target[1], (uintptr_t)&target[0]};
+        uct_rkey_t rkeys[]   = {40, 50};
+        uct_completion_t end = {};
+
+        CHECK(put(ep, buffers, lengths, NULL, remote, rkeys, NULL, NULL, 2,
+                  &end) == 42);
+        CHECK((target[0] == 6) && (target[1] == 5));
+        if (m_minor >= 23) {
+            CHECK(function<list_t>("uct_ep_get_sgl_zcopy")(
+                          ep, buffers, lengths, NULL, remote, rkeys, NULL, NULL,
+                          1, &end) == 100);
+        }
+
+        /* Repeated elements, and arrays that are missing */
+        CHECK(put(ep, buffers, lengths, NULL, remote, rkeys, lengths, NULL, 2,
+                  &end) == UCS_ERR_UNSUPPORTED);
+        CHECK(put(ep, buffers, lengths, NULL, remote, rkeys, NULL, lengths, 2,
+                  &end) == UCS_ERR_UNSUPPORTED);
+        CHECK(put(ep, NULL, lengths, NULL, remote, rkeys, NULL, NULL, 2,
+                  &end) == UCS_ERR_INVALID_PARAM);
+        CHECK(put(ep, buffers, NULL, NULL, remote, rkeys, NULL, NULL, 2,
+                  &end) == UCS_ERR_INVALID_PARAM);
+        CHECK(put(ep, buffers, lengths, NULL, NULL, rkeys, NULL, NULL, 2,
+                  &end) == UCS_ERR_INVALID_PARAM);
+        CHECK(put(ep, buffers, lengths, NULL, remote, NULL, NULL, NULL, 2,
+                  &end) == UCS_ERR_INVALID_PARAM);
     }
 
     abi_facts     m_facts;

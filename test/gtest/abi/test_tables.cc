@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -102,3 +103,50 @@ TEST(test_abi_tables, each_function_counts)
     }
 }
 
+
+/* uct_iface_base_query_v2 of a UCX that has these fields at these places: it
+ * clears what is asked for */
+template<unsigned put, unsigned get, unsigned flags>
+static ucs_status_t query_v2(uct_iface_h, void *attr)
+{
+    uint64_t *words = (uint64_t*)attr, bit = 1;
+
+    for (unsigned place : {put, get, flags}) {
+        if ((place != 0) && (words[0] & bit)) {
+            words[place] = 0;
+        }
+        bit <<= (place != 0);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t clears_all(uct_iface_h, void *attr)
+{
+    memset((uint64_t*)attr + 1, 0, 48);
+    return UCS_OK;
+}
+
+static ucs_status_t refuses(uct_iface_h, void*)
+{
+    return UCS_ERR_UNSUPPORTED;
+}
+
+TEST(test_abi_tables, lists_are_where_they_are_expected_or_not_offered)
+{
+    const uct_abi_release_t *with_put = uct_abi_release_find(22);
+    const uct_abi_release_t *with_get = uct_abi_release_find(23);
+
+    EXPECT_TRUE(uct_abi_tables_has_lists(with_put, query_v2<1, 0, 2>));
+    EXPECT_TRUE(uct_abi_tables_has_lists(with_get, query_v2<1, 2, 3>));
+
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_put, query_v2<2, 0, 1>));
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_get, query_v2<1, 0, 2>));
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_get, query_v2<2, 1, 3>));
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_get, query_v2<1, 2, 4>));
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_get, clears_all));
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_get, refuses));
+    EXPECT_FALSE(uct_abi_tables_has_lists(with_get, NULL));
+    EXPECT_FALSE(uct_abi_tables_has_lists(uct_abi_release_find(21),
+                                          query_v2<1, 0, 2>));
+}

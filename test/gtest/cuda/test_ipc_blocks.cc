@@ -148,7 +148,8 @@ protected:
 
         return uct_cuda_ipc_blocks_follow(&iface, &block) ?
                        UCS_INPROGRESS :
-                       uct_cuda_ipc_blocks_add(&iface, stream, 0, &block);
+                       uct_cuda_ipc_blocks_add(&iface, stream, 0, &block,
+                                               false);
     }
 
     void finish()

@@ -343,7 +343,8 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
 
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
-                                     const uct_cuda_ipc_block_t *block)
+                                     const uct_cuda_ipc_block_t *block,
+                                     bool has_more)
 {
     const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
     const uct_cuda_end_t remote_end     = block->rkey->gpu;
@@ -355,7 +356,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     /* With nothing in front of it, waiting for more would only cost time. What
      * has a group of its own comes behind the one before. */
     if ((block->length > UCT_CUDA_IPC_BLOCK_MAX_SIZE) ||
-        (stream->head == NULL) ||
+        ((stream->head == NULL) && !has_more) ||
         uct_cuda_mp_wants(iface->engine, block->length) ||
         (uct_cuda_driver_get()->cuMemGetAddressRange(
                  &local_begin, &local_size, (CUdeviceptr)block->local) !=

@@ -56,13 +56,15 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
  *
  * @param stream  The stream for it; its context is current.
  * @param device  Of that context, and of the local memory.
+ * @param has_more  Others follow for sure, so the first one waits for them too.
  *
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: it goes by itself, behind all
  *         that were gathered; or as uct_cuda_ipc_cache_get().
  */
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
-                                     const uct_cuda_ipc_block_t *block);
+                                     const uct_cuda_ipc_block_t *block,
+                                     bool has_more);
 
 /** The interface is going, and its operations are over. */
 void uct_cuda_ipc_blocks_cleanup(uct_cuda_ipc_iface_t *iface);

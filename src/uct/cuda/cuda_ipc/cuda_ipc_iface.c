@@ -250,6 +250,8 @@ static const uct_abi_iface_ops_t iface_ops = {
     UCT_CUDA_IFACE_OPS,
     .ep_put_zcopy             = uct_cuda_ipc_ep_put_zcopy,
     .ep_get_zcopy             = uct_cuda_ipc_ep_get_zcopy,
+    .ep_put_list              = uct_cuda_ipc_ep_put_list,
+    .ep_get_list              = uct_cuda_ipc_ep_get_list,
     .ep_create                = uct_cuda_ipc_ep_create,
     .ep_destroy               = uct_cuda_ipc_ep_destroy,
     .ep_is_connected          = uct_cuda_ipc_ep_is_connected,

@@ -23,6 +23,7 @@
 #include <ucs/sys/math.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -52,7 +53,9 @@ typedef struct {
     uct_cuda_ipc_iface_t       *iface;
     const uct_cuda_ipc_block_t *block;
     uct_cuda_end_t             local_end;
-    int                        device; /* Of the current context */
+    int                        device;   /* Of the current context */
+    bool                       has_more; /* Of its list are to follow ... */
+    bool                       is_next;  /* ... or have gone before */
 } start_t;
 
 
@@ -220,6 +223,16 @@ static unsigned find_stream(const start_t *start)
                    number % max_streams;
 }
 
+/* A list is posted as a whole: only its first block may have to wait */
+static ucs_status_t get_stream(const start_t *start, uct_cuda_stream_t **stream)
+{
+    uct_cuda_queue_t *queue = &start->iface->super.queue;
+    const unsigned index    = find_stream(start);
+
+    return start->is_next ? uct_cuda_queue_stream_now(queue, index, stream) :
+                            uct_cuda_queue_stream(queue, index, stream);
+}
+
 /* Makes this context current in the other's place, with its own stream */
 static ucs_status_t
 use_instead(const start_t *start, CUcontext instead,
@@ -230,10 +243,7 @@ use_instead(const start_t *start, CUcontext instead,
 
     uct_cuda_gpu_context_pop(context);
     status = uct_cuda_gpu_context_push(instead, device, context);
-    return (status == UCS_OK) ?
-                   uct_cuda_queue_stream(&start->iface->super.queue,
-                                         find_stream(start), stream_p) :
-                   status;
+    return (status == UCS_OK) ? get_stream(start, stream_p) : status;
 }
 
 /* With the context current that is to run it, which may become another */
@@ -247,7 +257,7 @@ static ucs_status_t post(start_t *start, uct_cuda_gpu_context_t *context)
     uct_cuda_stream_t *stream;
     ucs_status_t status;
 
-    status = uct_cuda_queue_stream(queue, find_stream(start), &stream);
+    status = get_stream(start, &stream);
     if ((status == UCS_OK) && is_gpu && block->rkey->is_own) {
         instead = uct_cuda_ipc_own_instead(block->rkey, stream->context,
                                            context->device);
@@ -262,7 +272,8 @@ static ucs_status_t post(start_t *start, uct_cuda_gpu_context_t *context)
     }
 
     if (is_gpu) {
-        status = uct_cuda_ipc_blocks_add(iface, stream, context->device, block);
+        status = uct_cuda_ipc_blocks_add(iface, stream, context->device, block,
+                                         start->has_more);
         if (status != UCS_ERR_UNSUPPORTED) {
             return status;
         }
@@ -306,7 +317,7 @@ static ucs_status_t own_host_copy(const uct_cuda_ipc_block_t *block)
 }
 
 /* Refuses what has no key, or leaves the key's memory */
-static ucs_status_t check(const uct_cuda_ipc_block_t *block, size_t iovcnt)
+static ucs_status_t check(const uct_cuda_ipc_block_t *block)
 {
     const uct_cuda_ipc_handle_t *handle;
 
@@ -317,7 +328,7 @@ static ucs_status_t check(const uct_cuda_ipc_block_t *block, size_t iovcnt)
     }
 
     handle = &block->rkey->handle;
-    if ((iovcnt != 1) || (block->remote_addr < handle->base) ||
+    if ((block->remote_addr < handle->base) ||
         (block->length > handle->length) ||
         (block->remote_addr - handle->base > handle->length - block->length)) {
         uct_cuda_error("transfer of %zu bytes at %#lx leaves the peer's memory "
@@ -331,20 +342,18 @@ static ucs_status_t check(const uct_cuda_ipc_block_t *block, size_t iovcnt)
     return UCS_OK;
 }
 
-static ucs_status_t
-transfer(uct_ep_h ep, const uct_cuda_ipc_block_t *block, size_t iovcnt)
+/* Of a block that has been checked */
+static ucs_status_t transfer(uct_ep_h ep, const uct_cuda_ipc_block_t *block,
+                             bool has_more, bool is_next)
 {
     uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)ep->iface;
-    start_t start               = {.iface = iface, .block = block};
+    start_t start               = {
+        .iface = iface, .block = block, .has_more = has_more, .is_next = is_next
+    };
     uct_cuda_gpu_context_t context;
     CUcontext local_context;
     ucs_status_t status;
     char name[16];
-
-    status = check(block, iovcnt);
-    if (status != UCS_OK) {
-        return status;
-    }
 
     if (uct_cuda_ipc_blocks_follow(iface, block)) {
         return UCS_INPROGRESS;
@@ -366,13 +375,12 @@ transfer(uct_ep_h ep, const uct_cuda_ipc_block_t *block, size_t iovcnt)
 
 /* Host memory of this process has no key */
 static bool is_own_host(uct_ep_h ep, const uct_cuda_ipc_block_t *block,
-                        size_t iovcnt, uct_rkey_t rkey)
+                        uct_rkey_t rkey)
 {
     CUcontext context;
     uct_cuda_end_t end;
 
-    if ((rkey != UCT_INVALID_RKEY) || (iovcnt != 1) ||
-        !((uct_cuda_ipc_ep_t*)ep)->is_own) {
+    if ((rkey != UCT_INVALID_RKEY) || !((uct_cuda_ipc_ep_t*)ep)->is_own) {
         return false;
     }
 
@@ -386,9 +394,16 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
                                  bool is_put)
 {
     uct_cuda_ipc_block_t block;
+    ucs_status_t status;
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
+    }
+
+    if (iovcnt != 1) {
+        uct_cuda_error("transfer of %zu pieces at %#lx in one", iovcnt,
+                       (unsigned long)remote_addr);
+        return UCS_ERR_INVALID_PARAM;
     }
 
     block.rkey        = uct_cuda_ipc_rkey_get(rkey);
@@ -397,9 +412,12 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
     block.length      = iov->length;
     block.is_put      = is_put;
     block.comp        = comp;
-    return is_own_host(ep, &block, iovcnt, rkey) ?
-                   own_host_copy(&block) :
-                   transfer(ep, &block, iovcnt);
+    if (is_own_host(ep, &block, rkey)) {
+        return own_host_copy(&block);
+    }
+
+    status = check(&block);
+    return (status == UCS_OK) ? transfer(ep, &block, false, false) : status;
 }
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -414,4 +432,123 @@ ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        uct_rkey_t rkey, uct_completion_t *comp)
 {
     return transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp, false);
+}
+
+
+/* ------------------------------------------------------------------- lists */
+
+/* Counts the blocks of a list for the completion of all */
+typedef struct {
+    uct_completion_t comp;
+    uct_completion_t *user;
+} list_end_t;
+
+static void list_over(uct_completion_t *comp)
+{
+    list_end_t *end = (list_end_t*)comp;
+
+    uct_abi_completion_update(end->user, 1, end->comp.status);
+    free(end);
+}
+
+static void list_block(const uct_abi_list_t *list, size_t i, bool is_put,
+                       uct_completion_t *comp, uct_cuda_ipc_block_t *block)
+{
+    block->rkey        = uct_cuda_ipc_rkey_get(list->rkeys[i]);
+    block->local       = list->buffers[i];
+    block->remote_addr = list->remote_addrs[i];
+    block->length      = list->lengths[i];
+    block->is_put      = is_put;
+    block->comp        = comp;
+}
+
+/* Number of blocks that are not empty; what is wrong with one is said before
+ * any has begun */
+static ucs_status_t
+check_list(const uct_abi_list_t *list, bool is_put, size_t *count_p)
+{
+    uct_cuda_ipc_block_t block;
+    ucs_status_t status;
+    size_t i;
+
+    *count_p = 0;
+    for (i = 0; i < list->count; ++i) {
+        if (list->lengths[i] == 0) {
+            continue;
+        }
+
+        list_block(list, i, is_put, NULL, &block);
+        status = check(&block);
+        if (status != UCS_OK) {
+            uct_cuda_error("in a list: block %zu of %zu", i, list->count);
+            return status;
+        }
+
+        ++*count_p;
+    }
+
+    return UCS_OK;
+}
+
+/*
+ * The blocks' completions are counted by the list's, and none is told before
+ * the next progress call. An error behind blocks that have begun is told by the
+ * list's completion when those are over.
+ */
+static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                  uct_completion_t *comp, bool is_put)
+{
+    uct_cuda_queue_t *queue = uct_cuda_ep_queue(ep);
+    ucs_status_t status     = UCS_OK;
+    size_t left, i;
+    uct_cuda_ipc_block_t block;
+    list_end_t *end;
+
+    status = check_list(list, is_put, &left);
+    if ((status != UCS_OK) || (left == 0)) {
+        return status;
+    }
+
+    end = malloc(sizeof(*end));
+    if (end == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    end->user        = comp;
+    end->comp.func   = list_over;
+    end->comp.count  = 0;
+    end->comp.status = UCS_OK;
+    for (i = 0; (i < list->count) && (status == UCS_OK); ++i) {
+        if (list->lengths[i] == 0) {
+            continue;
+        }
+
+        list_block(list, i, is_put, &end->comp, &block);
+        status = transfer(ep, &block, --left > 0, end->comp.count > 0);
+        if (status == UCS_INPROGRESS) {
+            ++end->comp.count;
+            status = UCS_OK;
+        }
+    }
+
+    if (end->comp.count == 0) {
+        free(end);
+        return status;
+    }
+
+    end->comp.status = status;
+    uct_cuda_queue_submit_gathered(queue, true);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t uct_cuda_ipc_ep_put_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                      uct_completion_t *comp)
+{
+    return transfer_list(ep, list, comp, true);
+}
+
+ucs_status_t uct_cuda_ipc_ep_get_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                      uct_completion_t *comp)
+{
+    return transfer_list(ep, list, comp, false);
 }

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists of blocks: all of one is posted, or none; told once. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstring>
+#include <vector>
+
+static constexpr size_t half = 1ul << 16, count = 100, step = 512, size = 256;
+static uint8_t gpu[2 * half];
+static unsigned batches, singles;
+
+class IpcList : public ::testing::Test
+{
+protected:
+    struct Told {
+        uct_completion_t comp;
+        unsigned         count;
+    };
+
+    FakeDriver              driver;
+    uct_cuda_mp_engine_t    engine = {SIZE_MAX, SIZE_MAX};
+    uct_cuda_ipc_iface_t    iface  = {};
+    uct_cuda_ipc_ep_t       ep     = {};
+    uct_cuda_ipc_rkey_t     *rkey  = NULL;
+    uct_cuda_ipc_memh_t     *memh  = NULL;
+    Told                    told   = {};
+    std::vector<void*>      buffers;
+    std::vector<size_t>     lengths;
+    std::vector<uint64_t>   remote;
+    std::vector<uct_rkey_t> rkeys;
+
+    void SetUp() override
+    {
+        static unsigned long long id = 15000;
+        uct_cuda_ipc_packed_rkey_t packed;
+
+        driver.ctx_id = ++id;
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
+        driver.table.cuPointerGetAttribute = [](void*, CUpointer_attribute,
+                                                CUdeviceptr) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *bytes,
+                                               CUdeviceptr) {
+            if (fake->fails("cuMemGetAddressRange")) {
+                return fake->fail_with;
+            }
+            *base  = fake->gpu_base;
+            *bytes = fake->gpu_length;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                            size_t bytes, CUstream) {
+            if (fake->fails("cuMemcpyDtoDAsync")) {
+                return fake->fail_with;
+            }
+            ++singles;
+            memcpy((void*)dst, (const void*)src, bytes);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyBatchAsync_v1 =
+                [](CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
+                   size_t num, uct_cuda_memcpy_attributes_t*, size_t*, size_t,
+                   size_t*, CUstream) {
+            ++batches;
+            while (num-- > 0) {
+                memcpy((void*)dst[num], (const void*)src[num], bytes[num]);
+            }
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuStreamSynchronize = [](CUstream) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
+            memset(uuid, 0x11, sizeof(*uuid));
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuIpcGetMemHandle = [](CUipcMemHandle*, CUdeviceptr) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceGetCount = [](int *devices) {
+            *devices = 0;
+            return CUDA_SUCCESS;
+        };
+
+        iface.max_streams    = 4;
+        iface.engine         = &engine;
+        iface.enable_cache   = true;
+        ep.super.super.iface = (uct_iface_h)&iface;
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
+        uct_cuda_ipc_blocks_init(&iface);
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_ipc_memh_create(gpu + half, half, &memh));
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_ipc_rkey_pack(memh, gpu + half, half, &packed));
+        ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                   &rkey));
+
+        for (size_t i = 0; i < count; ++i) {
+            memset(gpu + i * step, (int)i, step);
+            buffers.push_back(gpu + i * step);
+            lengths.push_back(size);
+            remote.push_back((uintptr_t)gpu + half + (count - 1 - i) * step);
+            rkeys.push_back((uct_rkey_t)rkey);
+        }
+        memset(gpu + half, 'r', half);
+        told.comp.count  = 1;
+        told.comp.status = UCS_OK;
+        told.comp.func   = [](uct_completion_t *comp) {
+            ++((Told*)comp)->count;
+        };
+        batches = singles = 0;
+    }
+
+    void TearDown() override
+    {
+        driver.done = driver.events;
+        uct_cuda_queue_cleanup(&iface.super.queue);
+        uct_cuda_ipc_blocks_cleanup(&iface);
+        uct_cuda_ipc_rkey_destroy(rkey);
+        uct_cuda_ipc_memh_destroy(memh);
+    }
+
+    ucs_status_t put(size_t num = count)
+    {
+        const uct_abi_list_t list = {buffers.data(), lengths.data(),
+                                     remote.data(), rkeys.data(), num};
+
+        return uct_cuda_ipc_ep_put_list(&ep.super.super, &list, &told.comp);
+    }
+
+    void finish()
+    {
+        driver.done = driver.events;
+        while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
+        }
+    }
+
+    /* Bytes of block i arrived, and none beside */
+    bool arrived(size_t i, bool reverse = true)
+    {
+        const uint8_t *at = gpu + half + (reverse ? count - 1 - i : i) * step;
+
+        return (at[0] == i) && (at[size - 1] == i) && (at[size] == 'r');
+    }
+
+    void expect_nothing()
+    {
+        finish();
+        EXPECT_EQ(0u, told.count);
+        EXPECT_EQ(std::vector<uint8_t>(half, 'r'),
+                  std::vector<uint8_t>(gpu + half, gpu + 2 * half));
+    }
+};
+
+/* 8, 16, 32 and the rest; nothing waits for progress to be submitted */
+TEST_F(IpcList, few_calls_and_one_completion)
+{
+    EXPECT_EQ(UCS_INPROGRESS, put());
+    EXPECT_EQ(4u, batches);
+    EXPECT_EQ(0u, singles);
+    EXPECT_EQ(0u, told.count);
+    finish();
+    EXPECT_EQ(1u, told.count);
+    EXPECT_EQ(UCS_OK, told.comp.status);
+    EXPECT_EQ(0, told.comp.count);
+    for (size_t i = 0; i < count; ++i) {
+        EXPECT_TRUE(arrived(i)) << i;
+    }
+}
+
+TEST_F(IpcList, get)
+{
+    const uct_abi_list_t list = {buffers.data(), lengths.data(), remote.data(),
+                                 rkeys.data(), count};
+
+    EXPECT_EQ(UCS_INPROGRESS,
+              uct_cuda_ipc_ep_get_list(&ep.super.super, &list, NULL));
+    finish();
+    for (size_t i = 0; i < count; ++i) {
+        EXPECT_EQ('r', gpu[i * step + size - 1]) << i;
+        EXPECT_EQ(i, gpu[i * step + size]) << i;
+    }
+}
+
+TEST_F(IpcList, empty_ones_are_over)
+{
+    EXPECT_EQ(UCS_OK, put(0));
+    lengths.assign(count, 0);
+    EXPECT_EQ(UCS_OK, put());
+    rkeys.assign(count, 0); /* not even looked at */
+    EXPECT_EQ(UCS_OK, put());
+    expect_nothing();
+
+    rkeys[50]   = (uct_rkey_t)rkey;
+    lengths[50] = size;
+    EXPECT_EQ(UCS_INPROGRESS, put());
+    EXPECT_EQ(1u, singles);
+    finish();
+    EXPECT_EQ(1u, told.count);
+    EXPECT_TRUE(arrived(50));
+    EXPECT_EQ('r', gpu[half]);
+}
+
+TEST_F(IpcList, one_wrong_block_keeps_all_back)
+{
+    const std::vector<uint64_t> noise(64, 0x5a5a5a5a5a5a5a5a);
+
+    for (uct_rkey_t wrong : {(uct_rkey_t)0, (uct_rkey_t)noise.data(),
+                             (uct_rkey_t)UCT_INVALID_RKEY}) {
+        rkeys[57] = wrong;
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, put());
+    }
+    rkeys[57] = (uct_rkey_t)rkey;
+
+    remote[99] -= 2 * half;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put());
+    remote[99] = (uintptr_t)gpu + 2 * half - size + 1;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put());
+    remote[99]   = (uintptr_t)gpu + half;
+    lengths[99]  = SIZE_MAX;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put());
+    expect_nothing();
+}
+
+/* Only the first block can be too many: UCP posts the list once more */
+TEST_F(IpcList, a_full_queue)
+{
+    uct_cuda_queue_t *queue = &iface.super.queue;
+    uct_cuda_stream_t *stream;
+    uct_cuda_op_t *op;
+
+    queue->max_events = 1;
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(queue, 0, &stream));
+    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(queue, op));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, put());
+    expect_nothing();
+
+    /* Each goes by itself, and is an operation */
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr*, size_t*, CUdeviceptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    };
+    EXPECT_EQ(UCS_INPROGRESS, put());
+    EXPECT_EQ(count, singles);
+    EXPECT_EQ(count, queue->outstanding);
+    finish();
+    EXPECT_EQ(1u, told.count);
+    EXPECT_EQ(UCS_OK, told.comp.status);
+}
+
+TEST_F(IpcList, an_error_in_the_middle_is_told_at_the_end)
+{
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr*, size_t*, CUdeviceptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    };
+    driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                        size_t bytes, CUstream) {
+        if (++singles > 10) {
+            return CUDA_ERROR_UNKNOWN;
+        }
+        memcpy((void*)dst, (const void*)src, bytes);
+        return CUDA_SUCCESS;
+    };
+    EXPECT_EQ(UCS_INPROGRESS, put());
+    EXPECT_EQ(11u, singles);
+    EXPECT_EQ(0u, told.count);
+    finish();
+    EXPECT_EQ(1u, told.count);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, told.comp.status);
+    EXPECT_TRUE(arrived(9));
+
+    /* At the beginning: nothing is under way that it could be told for */
+    told.count = 0;
+    EXPECT_EQ(UCS_ERR_IO_ERROR, put());
+    finish();
+    EXPECT_EQ(0u, told.count);
+}
