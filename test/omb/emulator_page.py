@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The emulated node against the real one, cell by cell, from two files of
-test/omb/bench: the same benchmarks, windows and sizes, the medians of all
-samples of each, stock's and ours.
+"""The emulated node against real ones, cell by cell, from files of
+test/omb/bench: the same benchmarks, windows and sizes, the medians of all samples
+of each.
 
-usage: emulator_page.py REAL.json EMULATED.json PAGE.md
+usage: emulator_page.py EMULATED.json PAGE.md REAL.json [REAL.json]
 
-Judged are cells that take 100 us or more on the real node: within 7 % each, 3 %
+The first real file is what the node is judged by: stock's cells, ours, and
+copies by hand. Of the second one, from which the node has its constants, there
+are stock's cells between GPUs: how well constants can say what they were made
+from.
+
+Cells that take 100 us or more on the real node are judged: within 7 % each, 3 %
 in the median. Below, where a process has one speed, a cell has to lie within the
 real samples.
 """
@@ -63,20 +68,81 @@ def stock_part(path):
     return max(parts, key=lambda part: len(part.samples))
 
 
-def pairs_of(real, emulated):
-    found, missing = [], []
-    modelled = emulated.cells()
-    for place, cell in real.cells().items():
-        other = modelled.get(place)
-        for variant, values, others in (
-                ('stock', cell.base, other and other.base),
-                ('ours', cell.ours, other and other.ours)):
-            if values and others:
-                found.append(Pair(place, variant, values, others))
-            elif values and seconds(place, statistics.median(values)) >= \
-                    CLAIMED:
-                missing.append((place, variant))
-    return found, missing
+def variants(data):
+    """{place: {who: samples}}"""
+    table = {place: {'stock': cell.base, 'ours': cell.ours}
+             for place, cell in data.cells().items()}
+    for place, turns in data.byhand().items():
+        table.setdefault(place, {})['by hand'] = [byhand for _, byhand in turns]
+    return table
+
+
+class Part:
+    """A real file's cells beside the emulated ones."""
+
+    def __init__(self, title, text, real, emulated, wanted):
+        self.title, self.text, self.run = title, text, real.runs[0]
+        self.pairs, self.missing = [], []
+        modelled = variants(emulated)
+        for place, by in variants(real).items():
+            for who, values in by.items():
+                others = modelled.get(place, {}).get(who)
+                if not values or not wanted(place, who):
+                    continue
+                if others:
+                    self.pairs.append(Pair(place, who, values, others))
+                elif seconds(place, statistics.median(values)) >= CLAIMED:
+                    self.missing.append((place, who))
+
+    def judged(self, who=None):
+        return [pair for pair in self.pairs
+                if pair.judged() and who in (None, pair.variant)]
+
+    def summary(self):
+        out = []
+        for who in (None, 'stock', 'by hand', 'ours'):
+            judged = self.judged(who)
+            if not judged or len(judged) == len(self.judged()) and who:
+                continue
+            off = [abs(pair.off()) for pair in judged]
+            worst = max(judged, key=lambda pair: abs(pair.off()))
+            out.append('%s: %d of %d within %g %%; median of the differences '
+                       '%.1f %% (asked: %g), worst %+.1f %% (%s)' % (
+                           who or 'cells of 100 us or more',
+                           sum(not pair.fails() for pair in judged),
+                           len(judged), 100 * CELL,
+                           100 * statistics.median(off), 100 * MEDIAN,
+                           100 * worst.off(), ', '.join(worst.line()[:3])))
+        small = [pair for pair in self.pairs if not pair.judged()]
+        if small:
+            out.append('shorter ones: %d of %d medians within the real samples'
+                       % (sum(not pair.fails() for pair in small), len(small)))
+        if self.missing:
+            out.append('real cells of 100 us or more with no emulated figure: '
+                       '%d' % len(self.missing))
+        return out
+
+    def lines(self):
+        failing = sorted((pair for pair in self.pairs if pair.fails()),
+                         key=lambda pair: (not pair.judged(),
+                                           -abs(pair.off())))
+        out = ['## ' + self.title, '', self.text, '',
+               '- real: %s; UCX %s, revision %s, %s' % (
+                   self.run['machine'], self.run['ucx'], self.run['revision'],
+                   self.run['date'])]
+        out += ['- ' + line for line in self.summary()] + ['']
+        out += ['### Cells that are off', '']
+        out += table(failing) if failing else ['None.', '']
+        for title, wanted in (('100 us or more', True), ('Shorter', False)):
+            group = [pair for pair in self.pairs if pair.judged() == wanted]
+            if group:
+                out += ['### ' + title, ''] + table(group)
+        if self.missing:
+            out += ['### Not emulated', '']
+            out += ['- %s %s, window %d, %s: %s' % (
+                place[0], place[2], place[3], size_text(place[4]), who)
+                    for place, who in self.missing] + ['']
+        return out
 
 
 def table(pairs):
@@ -86,66 +152,47 @@ def table(pairs):
         '| ' + ' | '.join(pair.line()) + ' |' for pair in pairs] + ['']
 
 
-def summary(pairs, missing):
-    judged = [pair for pair in pairs if pair.judged()]
-    small = [pair for pair in pairs if not pair.judged()]
-    out = []
-    if judged:
-        off = [abs(pair.off()) for pair in judged]
-        worst = max(judged, key=lambda pair: abs(pair.off()))
-        out.append('cells of 100 us or more: %d of %d within %g %%; median of '
-                   'the differences %.1f %% (asked: %g), worst %+.1f %% (%s)' % (
-                       sum(not pair.fails() for pair in judged), len(judged),
-                       100 * CELL, 100 * statistics.median(off), 100 * MEDIAN,
-                       100 * worst.off(), ', '.join(worst.line()[:3])))
-    if small:
-        out.append('shorter ones: %d of %d medians within the real samples' % (
-            sum(not pair.fails() for pair in small), len(small)))
-    out.append('real cells of 100 us or more with no emulated figure: %d'
-               % len(missing))
-    return out
+def parts_of(emulated, reals):
+    parts = [Part('What no constant was made from', 'Stock\'s cells, ours, and '
+                  'copies by hand, where the real file has them.', reals[0],
+                  emulated, lambda place, who: True)]
+    if len(reals) > 1:
+        parts.append(Part(
+            'What the constants were made from', 'Stock\'s cells between GPUs.',
+            reals[1], emulated,
+            lambda place, who: place[2] == 'D D' and who == 'stock'))
+    return parts
 
 
-def page(real, emulated):
-    pairs, missing = pairs_of(real, emulated)
-    run, other = real.runs[0], emulated.runs[0]
+def page(emulated, parts):
+    other = emulated.runs[0]
     out = ['# The emulated node against the real one', '',
-           'Made from two files of `test/omb/bench` by `emulator_page.py`; do '
+           'Made from files of `test/omb/bench` by `emulator_page.py`; do '
            'not edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is" '
            'says how much faster (+) or slower the emulated node is.', '',
-           '- real: %s; UCX %s, revision %s, %s' % (
-               run['machine'], run['ucx'], run['revision'], run['date']),
            '- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
                other['command'], other['machine'], other['ucx'],
-               other['revision'], other['date'])]
-    out += ['- ' + line for line in summary(pairs, missing)] + ['']
-    failing = sorted((pair for pair in pairs if pair.fails()),
-                     key=lambda pair: (not pair.judged(), -abs(pair.off())))
-    out += ['## Cells that are off', '']
-    out += table(failing) if failing else ['None.', '']
-    for title, wanted in (('100 us or more', True), ('Shorter', False)):
-        group = [pair for pair in pairs if pair.judged() == wanted]
-        if group:
-            out += ['## ' + title, ''] + table(group)
-    if missing:
-        out += ['## Not emulated', '']
-        out += ['- %s %s, window %d, %s: %s' % (
-            place[0], place[2], place[3], size_text(place[4]), variant)
-                for place, variant in missing] + ['']
-    return '\n'.join(out).rstrip() + '\n', pairs, missing
+               other['revision'], other['date']), '']
+    for part in parts:
+        out += part.lines()
+    return '\n'.join(out).rstrip() + '\n'
 
 
 def main(arguments):
-    if len(arguments) != 3:
+    if len(arguments) not in (3, 4):
         sys.exit(__doc__)
-    real, emulated = stock_part(arguments[0]), stock_part(arguments[1])
-    if real.runs[0].get('modelled') or not emulated.runs[0].get('modelled'):
-        raise Refused('the first file is to be a real node\'s and the second '
-                      'an emulated one\'s')
-    text, pairs, missing = page(real, emulated)
-    with open(arguments[2], 'w', encoding='utf-8') as file:
-        file.write(text)
-    print('\n'.join(summary(pairs, missing)))
+    emulated = stock_part(arguments[0])
+    reals = [stock_part(path) for path in arguments[2:]]
+    if not emulated.runs[0].get('modelled') or \
+            any(real.runs[0].get('modelled') for real in reals):
+        raise Refused('the first file is to be an emulated node\'s and the '
+                      'others real ones\'')
+    parts = parts_of(emulated, reals)
+    with open(arguments[1], 'w', encoding='utf-8') as file:
+        file.write(page(emulated, parts))
+    for part in parts:
+        print(part.title + ':')
+        print('\n'.join(part.summary()))
 
 
 if __name__ == '__main__':

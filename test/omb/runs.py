@@ -17,7 +17,7 @@ TLS = 'self,sm,tcp,cuda_copy,cuda_ipc'
 MIB = 1 << 20
 # Slow enough for this machine to move an emulated node's bytes in time: the
 # more bytes the node moves in a second, the slower
-SLOWDOWN = {'narval': 100, 'hgx-h200': 100}
+SLOWDOWN = {'narval': 100, 'hgx-h200': 100, 'h200-x2': 100}
 SLOWDOWN_OTHER = 50
 # Options that say where something is on this machine
 PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',

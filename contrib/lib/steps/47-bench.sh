@@ -27,8 +27,8 @@ pages() {
             "$dir/papers-plans.md" >/dev/null 2>&1 || return
     fi
     if [ -e "$top/docs/results/emulator.json" ]; then
-        "$top/test/omb/emulator_page.py" "$top"/docs/results/h200.json \
-            "$top"/docs/results/emulator.json "$dir/emulator.md" \
+        "$top/test/omb/emulator_page.py" "$top"/docs/results/emulator.json \
+            "$dir/emulator.md" "$top"/docs/results/{h200-x2,h200}.json \
             >/dev/null || return
     fi
     if [ -e "$top/docs/results/osu.json" ]; then

@@ -118,6 +118,7 @@ typedef struct {
     int32_t      num_links;               /* 0: no route */
     int32_t      num_own_links;           /* the first ones: see "How long" */
     int32_t      p2p;                     /* GPU to GPU: peer access possible */
+    int32_t      kind;                    /* cuemu_route_kind_t */
     int16_t      links[CUEMU_MAX_HOPS];
     double       solo_rate;               /* smallest capacity, bytes/s */
     double       own_rate;                /* ... of the own links */

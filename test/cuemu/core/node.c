@@ -357,6 +357,7 @@ static void cuemu_route_times(cuemu_route_t *route, cuemu_route_kind_t kind)
 {
     const cuemu_copy_model_t *model = &cuemu_copy_models[kind];
 
+    route->kind     = kind;
     route->launch   = (cuemu_time_t)(model->launch_us * CUEMU_PS_PER_US + 0.5);
     route->setup    = (cuemu_time_t)(model->setup_us * CUEMU_PS_PER_US + 0.5);
     route->complete = (cuemu_time_t)(model->complete_us * CUEMU_PS_PER_US +
@@ -655,43 +656,57 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
     return cuemu_node_error(b, s->line, "there is no cost \"%s\"", s->name);
 }
 
-/* Times of routes between places whose links match, e.g. "nvlink.*" */
+/* Whether a route has a link, or is of a kind, whose name matches */
+static int cuemu_route_matches(const cuemu_build_t *b,
+                               const cuemu_route_t *route, const char *name)
+{
+    int k;
+
+    if (route->num_links == 0) {
+        return 0;
+    }
+    for (k = 0; k < route->num_links; ++k) {
+        if (fnmatch(name, b->node->links[route->links[k]].name, 0) == 0) {
+            return 1;
+        }
+    }
+    return fnmatch(name, cuemu_copy_models[route->kind].name, 0) == 0;
+}
+
+/* Times of copies over links that match, e.g. "nvlink.*", or of a kind, e.g.
+   "pageable-d2h" */
 static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
                                      const cuemu_xml_setting_t *s)
 {
     int found = 0;
     cuemu_route_t *route;
-    int i, k;
+    int i;
 
     if ((s->launch_us > 1e6) || (s->setup_us > 1e6) || (s->complete_us > 1e6)) {
         return cuemu_node_error(b, s->line, "a time above a second%s", "");
     }
     for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
         route = &b->node->routes[i / CUEMU_NUM_PLACES][i % CUEMU_NUM_PLACES];
-        for (k = 0; k < route->num_links; ++k) {
-            if (fnmatch(s->name, b->node->links[route->links[k]].name, 0) !=
-                0) {
-                continue;
-            }
+        if (!cuemu_route_matches(b, route, s->name)) {
+            continue;
+        }
 
-            found = 1;
-            if (s->launch_us >= 0) {
-                route->launch = (cuemu_time_t)(s->launch_us *
-                                               CUEMU_PS_PER_US + 0.5);
-            }
-            if (s->setup_us >= 0) {
-                route->setup = (cuemu_time_t)(s->setup_us *
-                                              CUEMU_PS_PER_US + 0.5);
-            }
-            if (s->complete_us >= 0) {
-                route->complete = (cuemu_time_t)(s->complete_us *
-                                                 CUEMU_PS_PER_US + 0.5);
-            }
-            break;
+        found = 1;
+        if (s->launch_us >= 0) {
+            route->launch = (cuemu_time_t)(s->launch_us * CUEMU_PS_PER_US +
+                                           0.5);
+        }
+        if (s->setup_us >= 0) {
+            route->setup = (cuemu_time_t)(s->setup_us * CUEMU_PS_PER_US + 0.5);
+        }
+        if (s->complete_us >= 0) {
+            route->complete = (cuemu_time_t)(s->complete_us * CUEMU_PS_PER_US +
+                                             0.5);
         }
     }
     return found ? CUEMU_OK :
-           cuemu_node_error(b, s->line, "there is no link \"%s\"", s->name);
+           cuemu_node_error(b, s->line, "there is no link and no kind of copy "
+                            "\"%s\"", s->name);
 }
 
 static cuemu_status_t cuemu_set_gpu(cuemu_build_t *b,

@@ -123,8 +123,8 @@ TEST(core_node, pcie_only_meets_at_the_switch_or_not_at_all)
 
 TEST(core_node, every_node_connects_everything)
 {
-    for (const char *name : {"beluga", "cedar", "dgx1", "hgx-h200", "mist",
-                             "narval", "pcie-only"}) {
+    for (const char *name : {"beluga", "cedar", "dgx1", "h200-x2", "hgx-h200",
+                             "mist", "narval", "pcie-only"}) {
         core_node node(name);
         std::vector<cuemu_place_t> places = {CUEMU_PLACE_PAGEABLE};
 
@@ -313,6 +313,8 @@ TEST_F(core_xml, overrides)
                            "source=\"test\"/>\n"
                            "<cuemu set=\"copy\" name=\"pcie.0.up\" "
                            "setup_us=\"9\" source=\"test\"/>\n"
+                           "<cuemu set=\"copy\" name=\"pageable-d2h\" "
+                           "complete_us=\"8\" source=\"test\"/>\n"
                            "<cuemu set=\"gpu\" name=\"0\" model=\"Toy\" "
                            "memory_mib=\"64\" source=\"test\"/>\n")))
             << m_error;
@@ -324,6 +326,12 @@ TEST_F(core_xml, overrides)
     EXPECT_DOUBLE_EQ(15e9, down->solo_rate);
     EXPECT_EQ(9 * CUEMU_PS_PER_US, up->setup);
     EXPECT_NE(9 * CUEMU_PS_PER_US, down->setup);
+    EXPECT_EQ(8 * CUEMU_PS_PER_US,
+              cuemu_node_route(&m_node, 0, CUEMU_PLACE_PAGEABLE)->complete);
+    for (auto other : {up, down,
+                       cuemu_node_route(&m_node, CUEMU_PLACE_PAGEABLE, 0)}) {
+        EXPECT_NE(8 * CUEMU_PS_PER_US, other->complete);
+    }
     EXPECT_EQ(7 * CUEMU_PS_PER_US, m_node.cost.call[CUEMU_CALL_IPC_OPEN]);
     EXPECT_STREQ("Toy", m_node.gpus[0].name);
     EXPECT_EQ(64ull << 20, m_node.gpus[0].memory_bytes);

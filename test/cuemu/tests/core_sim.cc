@@ -98,6 +98,45 @@ TEST(core_sim, h200_small_copies_are_as_measured)
     }
 }
 
+/* What stock UCX did on 4 x H200 (docs/results/h200.json), GB/s and us: the
+   figures that h200-x2's constants come from. 0.3 us of a transfer are UCX's */
+TEST(core_sim, h200_x2_is_what_stock_did)
+{
+    static const struct {
+        uint64_t bytes;
+        double   put, get;
+    } alone[] = {
+        {8, 6.87, 8.16}, {65536, 7.71, 8.04}, {1 << 20, 10.10, 11.25},
+        {16 << 20, 52.2, 51.93}, {256 << 20, 699.4, 702.4}
+    };
+    core_node node("h200-x2");
+    const cuemu_route_t *route = &node.route(0, 1);
+    const double ucx   = 0.3;
+    const double calls = ucx +
+                         (double)(node->cost.call[CUEMU_CALL_COPY_ASYNC] +
+                                  node->cost.call[CUEMU_CALL_QUERY_DONE] +
+                                  node->cost.call[CUEMU_CALL_EVENT_RECORD] +
+                                  2 * node->cost.call[CUEMU_CALL_CTX_SWITCH]) /
+                         US;
+
+    ASSERT_EQ(2, node->num_gpus);
+    EXPECT_NEAR(3.8, calls, 0.1); /* one of up to 64 KiB among many */
+    for (auto &m : alone) {
+        double us = calls + (double)cuemu_route_copy_time(route, m.bytes) / US;
+        EXPECT_NEAR((m.put + m.get) / 2, us, 0.07 * m.put) << m.bytes;
+    }
+
+    /* puts of 16 MiB in windows of 32 */
+    core_sim s(*node);
+    cuemu_op_id_t last = 0;
+    for (int i = 0; i < 32; ++i) {
+        cuemu_op_desc_t desc = s.copy_desc(0, 1, 16 << 20);
+        last                 = s.add(desc, {last});
+    }
+    s.run();
+    EXPECT_NEAR(45.9, (double)s.end(last) / US / 32, 45.9 * 0.01);
+}
+
 /* Both ways at once, 256 MiB: 772 GB/s in all was measured */
 TEST(core_sim, h200_both_directions_share_the_ports)
 {
