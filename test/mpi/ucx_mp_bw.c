@@ -10,12 +10,12 @@
  * On an emulated node times are modelled ones. A busy machine can only make
  * them longer: the emulator or a rank is late. There a sample is dropped and
  * another one taken if work was seen late by 1 % of the sample and 2 us (but
- * for windows of several messages, where a rank has other things to do), if
- * every rank had to wait for a core most of the time, or if it is more than 3 %
- * slower than the fastest one; with too many of those the run fails and prints
- * no figure. Iterations under 100 us are exempt:
- * they are made of CPU time more than of modelled time, and no claim is made of
- * them.
+ * for windows of several messages, where a rank has other things to do) or if
+ * every rank had to wait for a core most of the time. The figure is the median
+ * of all others. They are taken until as many as were asked for are within 3 %
+ * of the fastest; where that never happens the run fails and prints no figure.
+ * Iterations under 100 us are exempt: they are made of CPU time more than of
+ * modelled time, and no claim is made of them.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -78,8 +78,8 @@ typedef struct {
                                                   ascending */
     double evenness[BW_MAX_REPEATS * BW_TRIES]; /* time of the first pair that
                                                    was done, of the last's */
-    int    num_even;
-    int    count;                              /* samples that count */
+    int    count;                              /* samples on time */
+    int    close;                              /* ... near the fastest */
     int    dropped;
     int    iterations;
     int    valid;
@@ -491,8 +491,8 @@ static int bw_default_iterations(size_t size)
     return (count > 0) ? count : 1;
 }
 
-/* Samples, ascending, that are close enough to the fastest one */
-static int bw_count_good(const double *samples, int taken)
+/* Samples, ascending, that are close to the fastest one */
+static int bw_count_close(const double *samples, int taken)
 {
     int count = 0;
 
@@ -513,11 +513,11 @@ static int bw_notices_late(void)
 
 static void bw_take_samples(size_t size, bw_result_t *result)
 {
-    int taken = 0, good = 0;
+    int taken = 0;
     double late, seconds, real, coreless;
     int on_time;
 
-    while ((result->count < bw.opts.repeats) &&
+    while ((result->close < bw.opts.repeats) &&
            (taken < bw.opts.repeats * BW_TRIES)) {
         late     = bw_late();
         real     = ucx_mp_real_time();
@@ -534,13 +534,12 @@ static void bw_take_samples(size_t size, bw_result_t *result)
                    (late <= (seconds * BW_LATE) + BW_JITTER)) &&
                   (coreless <= BW_CORELESS);
         if (on_time || (seconds < BW_CLAIMED) || !bw.emulated) {
-            result->evenness[good] = bw.evenness;
-            result->samples[good++] = seconds;
-            qsort(result->samples, good, sizeof(double), bw_compare);
-            qsort(result->evenness, good, sizeof(double), bw_compare);
-            result->num_even = good;
+            result->evenness[result->count]  = bw.evenness;
+            result->samples[result->count++] = seconds;
+            qsort(result->samples, result->count, sizeof(double), bw_compare);
+            qsort(result->evenness, result->count, sizeof(double), bw_compare);
         }
-        result->count = bw_count_good(result->samples, good);
+        result->close = bw_count_close(result->samples, result->count);
     }
     result->dropped = taken - result->count;
 }
@@ -657,7 +656,7 @@ static void bw_print(size_t size, const bw_result_t *result)
                                                      result->count));
     double even           = (bw.num_ranks > 2) ?
                                     bw_median(result->evenness,
-                                              result->num_even) :
+                                              result->count) :
                                     1;
     char evenness[16]     = "";
     double low, high, swap;
@@ -792,15 +791,16 @@ static int bw_run(int benchmark, int window)
             continue;
         }
         bw_measure(size, &result);
-        if (result.count < bw.opts.repeats) {
+        if (result.close < bw.opts.repeats) {
             if (bw.rank == 0) {
                 fprintf(stderr,
                         "ucx_mp_bw: %zu bytes: %d of %d samples dropped "
-                        "because the emulated node or a rank was late: this "
-                        "machine is too busy or too slow; raise "
-                        "CUEMU_SLOWDOWN or run fewer ranks. No figure.\n",
-                        size, result.dropped,
-                        result.count + result.dropped);
+                        "because the emulated node or a rank was late, %d "
+                        "within 3 %% of the fastest: this machine is too busy "
+                        "or too slow; raise CUEMU_SLOWDOWN or run fewer ranks. "
+                        "No figure.\n",
+                        size, result.dropped, result.count + result.dropped,
+                        result.close);
             }
             ret = (ret == UCX_MP_EXIT_OK) ? UCX_MP_EXIT_LATE : ret;
         } else if (bw.rank == 0) {
