@@ -660,6 +660,7 @@ static void bw_print(size_t size, const bw_result_t *result)
                                     1;
     char evenness[16]     = "";
     double low, high, swap;
+    int i;
 
     if (bw.num_ranks > 2) {
         snprintf(evenness, sizeof(evenness), " %8.3f", even);
@@ -679,7 +680,8 @@ static void bw_print(size_t size, const bw_result_t *result)
                 "\"iterations\": %d, \"repeats\": %d, "
                 "\"%s\": %.6g, \"median\": %.6g, \"min\": %.6g, "
                 "\"max\": %.6g, \"even\": %.4g, \"fresh\": %s, "
-                "\"validated\": %s, \"modelled\": %s, \"dropped\": %d}\n",
+                "\"validated\": %s, \"modelled\": %s, \"dropped\": %d, "
+                "\"samples\": [",
                 bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
                 bw_sides[o->mem[1]], bw.num_ranks, size, o->window,
                 result->iterations,
@@ -687,6 +689,11 @@ static void bw_print(size_t size, const bw_result_t *result)
                 high, even, o->fresh ? "true" : "false",
                 (o->validate && result->valid) ? "true" : "false",
                 bw.emulated ? "true" : "false", result->dropped);
+        for (i = 0; i < result->count; ++i) {
+            fprintf(bw.json, "%s%.6g", (i > 0) ? ", " : "",
+                    bw_value(size, result->samples[i]));
+        }
+        fprintf(bw.json, "]}\n");
         fflush(bw.json);
     }
     if (bw.json != stdout) {

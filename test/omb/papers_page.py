@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The page of test/omb/papers, and its plots, from the rows that it wrote.
 
-usage: papers_page.py ROWS.json PAGE.md
+usage: papers_page.py ROWS.json PAGE.md [--no-plots]
 
-Plots (SVG, one a node) need matplotlib; without it the page has none.
+Plots (SVG, one a node) need matplotlib; without it the page has none. With
+--no-plots the page is the same and they are left as they are.
 """
 
 import json
@@ -183,6 +184,12 @@ def beside(rows, items):
 
 # ---------------------------------------------------------------------- plots
 
+def plotted(rows):
+    """What has a place in a picture."""
+    return [row for row in rows if row['speedup'] and
+            row['executor'] in ('streams', 'graph')]
+
+
 def plot(rows, items, path):
     """A picture of a node: times stock by size, a panel a benchmark."""
     try:
@@ -195,8 +202,7 @@ def plot(rows, items, path):
     matplotlib.rcParams['svg.fonttype'] = 'none'
     from matplotlib import pyplot
 
-    rows = [row for row in rows if row['speedup'] and
-            row['executor'] in ('streams', 'graph')]
+    rows = plotted(rows)
     tests = sorted({test_order(row) for row in rows})
     if not tests:
         return False
@@ -251,15 +257,21 @@ def plot(rows, items, path):
 
 # ----------------------------------------------------------------------- main
 
-def page(data, papers, path):
-    rows, about = data['rows'], data['about']
+def page(data, papers, path, plots=True):
+    rows = data['rows']
     nodes = list(dict.fromkeys(row['node'] for row in rows))
     modelled = 'this' not in nodes
     out = ['# The papers\' tables', '',
-           '%s. `%s`, revision %s, %s. This page is written by that command; '
-           'do not edit it.' % (
-               '*Modelled*: emulated nodes' if modelled else '*Measured*',
-               about['command'], about['revision'] or '-', about['date']), '',
+           '%s. This page is made by `test/omb/papers` from its rows; do not '
+           'edit it.' % (
+               '*Modelled*: emulated nodes' if modelled else '*Measured*'), '']
+    for number, run in enumerate(data['runs']):
+        own = sum(row['run'] == number for row in rows)
+        if own:
+            out += ['- %d cells: `%s`, revision %s, %s; %s; UCX %s, %s' % (
+                own, run['command'], run['revision'], run['date'],
+                run['machine'], run['ucx'], run['mpi'])]
+    out += ['',
            'Two processes on GPU 0 and GPU 1. Stock is UCX 1.22\'s own CUDA '
            'module, ours is our module in the same UCX. Put is one put at a '
            'time, the median. A cell is GB/s (10^9 bytes/s), **times stock**, '
@@ -284,8 +296,8 @@ def page(data, papers, path):
         plans = [row for row in own if row['benchmark'] == 'put' and
                  row.get('plan')]
         name = os.path.splitext(os.path.basename(path))[0] + '-%s.svg' % node
-        if plot(own, papers['figures'], os.path.join(os.path.dirname(path) or
-                                                     '.', name)):
+        where = os.path.join(os.path.dirname(path) or '.', name)
+        if plotted(own) and (not plots or plot(own, papers['figures'], where)):
             out += ['![times stock on %s](%s)' % (node, name), '']
         out += node_tables(own)
         if plans:
@@ -298,14 +310,16 @@ def page(data, papers, path):
 
 
 def main(arguments):
-    if len(arguments) != 2:
+    plots = arguments[2:] != ['--no-plots']
+    if len(arguments) != 3 - plots:
         sys.exit(__doc__)
     with open(arguments[0], encoding='utf-8') as file:
         data = json.load(file)
     with open(os.path.join(HERE, 'papers.json'), encoding='utf-8') as file:
         papers = json.load(file)
-    page(data, papers, arguments[1])
+    page(data, papers, arguments[1], plots)
     print(arguments[1], file=sys.stderr)
 
 
-main(sys.argv[1:])
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -26,6 +26,11 @@ pages() {
             "$top"/docs/results/{papers-plans,sensitivity}.json \
             "$dir/papers-plans.md" >/dev/null 2>&1 || return
     fi
+    if [ -e "$top/docs/results/papers-rows.json" ]; then
+        python3 "$top/test/omb/papers_page.py" \
+            "$top/docs/results/papers-rows.json" "$dir/papers.md" --no-plots \
+            2>/dev/null || return
+    fi
     if [ -e "$top/docs/results/emulator.json" ]; then
         "$top/test/omb/emulator_page.py" "$top"/docs/results/emulator.json \
             "$dir/emulator.md" "$top"/docs/results/{h200-x2,h200}.json \
