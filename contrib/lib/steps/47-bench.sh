@@ -93,7 +93,7 @@ END
 }
 
 step pages quick 30 pages \
-     "the pages of h200.json, the all-reduces and jacobi are what their files say"
+     "pages of figures are what their files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
 step bench-emulated full 120 bench_emulated \
