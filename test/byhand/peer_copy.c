@@ -3,22 +3,44 @@
 /*
  * How fast does a copy engine move a buffer from GPU 0 to GPU 1, and both GPUs
  * theirs to each other at once? A call is a window of copies, one behind
- * another; each GPU sends its own.
+ * another, or as cuMemcpyBatchAsync has them; each GPU sends its own. They are
+ * asked for by one call each, or a GPU's all by one.
  */
+#define _GNU_SOURCE
 #include "byhand.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const directions[] = {"one", "both", NULL};
+#define MAX_WINDOW 1024
 
-static size_t both, window = 1;
+/* CUmemcpyAttributes, which toolkits before 12.8 do not have */
+typedef struct {
+    unsigned access_order;
+    int      src_location[2], dst_location[2];
+    unsigned flags;
+} copy_attributes_t;
+
+#define ACCESS_ORDER_STREAM 1
+
+/* The form that drivers from 12.8 on export by the plain name */
+typedef CUresult (*batch_t)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t,
+                            copy_attributes_t*, size_t*, size_t, size_t*,
+                            CUstream);
+
+static const char *const directions[] = {"one", "both", NULL};
+static const char *const ways[]       = {"each", "batch", NULL};
+
+static size_t both, batched, window = 1;
+static batch_t batch;
 
 static const byhand_option_t options[] = {
     {"directions", "GPU 0 to GPU 1, or back as well", &both, 0, 0, directions},
-    {"window", "copies of a call", &window, 1, 1024, NULL},
+    {"window", "copies of a call", &window, 1, MAX_WINDOW, NULL},
+    {"by", "a call of the driver each, or one a GPU", &batched, 0, 0, ways},
     {NULL, NULL, NULL, 0, 0, NULL}};
 
 static const byhand_program_t program = {
@@ -30,11 +52,34 @@ static CUstream stream[2];
 static uint32_t *words[2];
 
 
+static void once_batched(size_t size)
+{
+    copy_attributes_t attributes = {.access_order = ACCESS_ORDER_STREAM};
+    CUdeviceptr dst[MAX_WINDOW], src[MAX_WINDOW];
+    size_t sizes[MAX_WINDOW];
+    size_t first = 0;
+    size_t failed, i, w;
+
+    for (i = 0; i <= both; ++i) {
+        byhand_on(i);
+        for (w = 0; w < window; ++w) {
+            dst[w]   = to[!i];
+            src[w]   = from[i];
+            sizes[w] = size;
+        }
+        byhand_check(batch(dst, src, sizes, window, &attributes, &first, 1,
+                           &failed, stream[i]), "cuMemcpyBatchAsync");
+    }
+}
+
 static void once(size_t size)
 {
     size_t i, w;
 
-    for (w = 0; w < window; ++w) {
+    if (batched) {
+        once_batched(size);
+    }
+    for (w = 0; !batched && (w < window); ++w) {
         for (i = 0; i <= both; ++i) {
             byhand_on(i);
             CU(MemcpyAsync(to[!i], from[i], size, stream[i]));
@@ -86,6 +131,10 @@ int main(int argc, char **argv)
     int i;
 
     byhand_begin(argc, argv, &program, 2);
+    *(void**)&batch = dlsym(RTLD_DEFAULT, "cuMemcpyBatchAsync");
+    if (batched && (batch == NULL)) {
+        byhand_die("--by batch: the CUDA driver has no cuMemcpyBatchAsync");
+    }
     for (i = 0; i < 2; ++i) {
         from[i]   = byhand_gpu_memory(i, byhand_max_size());
         to[i]     = byhand_gpu_memory(i, byhand_max_size());
@@ -93,7 +142,8 @@ int main(int argc, char **argv)
         words[i]  = byhand_host_memory(byhand_max_size());
     }
 
-    snprintf(label, sizeof(label), "%s, window %zu",
-             both ? "both directions, sum" : "one direction", window);
+    snprintf(label, sizeof(label), "%s, window %zu%s",
+             both ? "both directions, sum" : "one direction", window,
+             batched ? ", one call" : "");
     return byhand_run(label, window * (both + 1.0), prepare, once, is_right);
 }

@@ -42,6 +42,7 @@ byhand_all() {
         byhand_run host_to_gpu --sizes 14M --links 2 --chunk 1M \
             --direction to-host &&
         byhand_run peer_copy --sizes 1M --directions both --window 3 &&
+        byhand_run peer_copy --sizes 64K --window 5 --by batch &&
         byhand_run own_process --sizes 1M --way push &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
         byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel
