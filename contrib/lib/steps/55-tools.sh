@@ -86,3 +86,22 @@ tools_trace() {
 
 step trace quick 120 tools_trace \
      "ucx_mp_run --trace: each message's copies, their links and their order"
+
+# What the module's own functions take for a put: not more for one of 1 MiB than
+# at 4eb010f (38,502 instructions), a tenth less for a split one (74,567), and
+# no allocation
+tools_instructions() {
+    have valgrind || { skip "no valgrind"; return; }
+    local size most
+    for size in "1M 38500" "64M 67100"; do
+        read -r size most <<< "$size"
+        passing_on ' 0 allocations in [1-9]' \
+            "$ucx_mp_top/test/cost/instructions" \
+            --run "$ucx_mp_prefix/bin/ucx_mp_run" \
+            --puts "$ucx_mp_build/main/test/cost/ucx_mp_puts" \
+            --size "$size" --at-most "$most" || return
+    done
+}
+
+step instructions full 120 tools_instructions \
+     "a put's instructions in the module, and no allocation"

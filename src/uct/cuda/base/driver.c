@@ -172,11 +172,9 @@ void uct_cuda_driver_override(const uct_cuda_driver_t *table)
     pthread_mutex_unlock(&driver.lock);
 }
 
-ucs_status_t uct_cuda_status(CUresult result)
+ucs_status_t uct_cuda_failure_status(CUresult result)
 {
     switch (result) {
-    case CUDA_SUCCESS:
-        return UCS_OK;
     case CUDA_ERROR_NOT_READY:
         return UCS_INPROGRESS;
     case CUDA_ERROR_OUT_OF_MEMORY:
@@ -225,14 +223,14 @@ const char *uct_cuda_result_name(CUresult result)
     return name;
 }
 
-ucs_status_t uct_cuda_driver_check(const char *file, unsigned line,
-                                   const char *caller, const char *function,
-                                   CUresult result)
+ucs_status_t uct_cuda_driver_tell(const char *file, unsigned line,
+                                  const char *caller, const char *function,
+                                  CUresult result)
 {
     uct_cuda_log_level_t level;
 
-    if ((result == CUDA_SUCCESS) || (result == CUDA_ERROR_NOT_READY)) {
-        return uct_cuda_status(result);
+    if (result == CUDA_ERROR_NOT_READY) {
+        return UCS_INPROGRESS;
     }
 
     /* An application may exit with transfers in flight; the driver then goes

@@ -269,20 +269,37 @@ bool uct_cuda_driver_is_first(void);
 void uct_cuda_driver_override(const uct_cuda_driver_t *driver);
 
 
+/* Of a result that is no success */
+ucs_status_t uct_cuda_failure_status(CUresult result);
+
 /** The status that a driver's result stands for. Logs nothing. */
-ucs_status_t uct_cuda_status(CUresult result);
+static inline ucs_status_t uct_cuda_status(CUresult result)
+{
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ?
+                   UCS_OK :
+                   uct_cuda_failure_status(result);
+}
 
 
 /** Name of a driver's result, such as "CUDA_ERROR_OUT_OF_MEMORY". */
 const char *uct_cuda_result_name(CUresult result);
 
 
+ucs_status_t uct_cuda_driver_tell(const char *file, unsigned line,
+                                  const char *caller, const char *function,
+                                  CUresult result);
+
 /* Translate, and log a failure naming the function and the error. A driver
  * that is shutting down with the process is no error and is logged at debug
  * level. */
-ucs_status_t uct_cuda_driver_check(const char *file, unsigned line,
-                                   const char *caller, const char *function,
-                                   CUresult result);
+static inline ucs_status_t
+uct_cuda_driver_check(const char *file, unsigned line, const char *caller,
+                      const char *function, CUresult result)
+{
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ?
+                   UCS_OK :
+                   uct_cuda_driver_tell(file, line, caller, function, result);
+}
 
 
 /**

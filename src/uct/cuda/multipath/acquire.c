@@ -158,21 +158,41 @@ map_local(const uct_cuda_mp_plan_t *plan, uct_cuda_mp_memory_t *memory)
            (map_here(memory, plan->local) == UCS_OK);
 }
 
+/* ... for each GPU whose copies of a path read or write it */
+static ucs_status_t map_path(uct_cuda_mp_core_t *core,
+                             uct_cuda_mp_memory_t *memory,
+                             const uct_cuda_mp_path_t *path)
+{
+    const uct_cuda_mp_plan_t *plan = &core->plan;
+    ucs_status_t status            = UCS_OK;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    unsigned i, count;
+
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        if (uct_cuda_end_equal(uct_cuda_mp_lane_from(lanes[i]),
+                               plan->remote) ||
+            uct_cuda_end_equal(uct_cuda_mp_lane_to(lanes[i]), plan->remote)) {
+            status = map_in(core, memory,
+                            uct_cuda_mp_plan_lane_device(plan, lanes[i]));
+        }
+    }
+
+    return status;
+}
+
 static ucs_status_t prepare(uct_cuda_mp_core_t *core,
                             uct_cuda_mp_memory_t *memory, unsigned *path_p)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
-    uct_cuda_end_t reader;
     ucs_status_t status;
     unsigned i;
 
     status = uct_cuda_mp_rsc_prepare(core->rsc, plan, path_p);
-    for (i = 0; (status == UCS_OK) && (i < plan->num_steps); ++i) {
-        reader = uct_cuda_mp_rsc_remote_reader(plan, &plan->steps[i]);
-        if (uct_cuda_end_is_gpu(reader)) {
-            *path_p = plan->steps[i].path;
-            status  = map_in(core, memory, uct_cuda_end_device(reader));
-        }
+    for (i = 0; (status == UCS_OK) && (i < plan->num_paths) &&
+                !uct_cuda_end_is_none(plan->remote); ++i) {
+        *path_p = i;
+        status  = map_path(core, memory, &plan->paths[i].path);
     }
 
     return status;

@@ -207,14 +207,14 @@ static void settle_events(streams_t *streams,
     int device;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        step   = &plan->steps[i];
-        event  = streams->events[i];
-        device = uct_cuda_mp_plan_lane_device(plan, step->lane);
-        slot   = place_slot(streams, &step->from);
+        step  = &plan->steps[i];
+        event = streams->events[i];
         if (event == NULL) {
             continue;
         }
 
+        device = uct_cuda_mp_plan_lane_device(plan, step->lane);
+        slot   = place_slot(streams, &step->from);
         if (slot != NULL) {
             uct_cuda_mp_rsc_set_drained(streams->super.rsc, slot, event, device,
                                         false);

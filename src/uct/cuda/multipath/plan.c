@@ -25,17 +25,6 @@ static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
            (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
 }
 
-int uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
-{
-    if (lane == uct_cuda_mp_lane(plan->src, plan->dst)) {
-        return plan->local;
-    }
-
-    return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(lane),
-                                     uct_cuda_mp_lane_to(lane)));
-}
-
 unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
                                      const uct_cuda_mp_path_t *path,
                                      uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])

@@ -153,17 +153,6 @@ static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
 }
 
 
-/**
- * Whose context a lane's stream belongs to, and so whose copy engines work it:
- * the GPU that sends, or, from the host, the one that receives. Two copies that
- * leave a GPU's engines at once share them by turns, and the slower one holds
- * up the other: with the host's path on the engines of the direct one, both
- * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
- * is the local end's, as a plain copy is.
- */
-int uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane);
-
-
 /** Is a GPU an end with memory of this process? */
 static inline bool
 uct_cuda_mp_plan_is_local_gpu(const uct_cuda_mp_plan_t *plan, int device)
@@ -208,6 +197,27 @@ uct_cuda_mp_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
 static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
 {
     return uct_cuda_mp_plan_ends_host(plan->src, plan->dst);
+}
+
+
+/**
+ * Whose context a lane's stream belongs to, and so whose copy engines work it:
+ * the GPU that sends, or, from the host, the one that receives. Two copies that
+ * leave a GPU's engines at once share them by turns, and the slower one holds
+ * up the other: with the host's path on the engines of the direct one, both
+ * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
+ * is the local end's, as a plain copy is.
+ */
+static inline int
+uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
+{
+    if (lane == uct_cuda_mp_lane(plan->src, plan->dst)) {
+        return plan->local;
+    }
+
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(lane),
+                                     uct_cuda_mp_lane_to(lane)));
 }
 
 

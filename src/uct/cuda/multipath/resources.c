@@ -150,19 +150,6 @@ ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_plan_t *plan,
-                                             const uct_cuda_mp_step_t *step)
-{
-    const uct_cuda_end_t from = uct_cuda_mp_lane_from(step->lane);
-    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(step->lane);
-
-    return (uct_cuda_end_equal(from, plan->remote) ||
-            uct_cuda_end_equal(to, plan->remote)) ?
-                   uct_cuda_end_gpu(
-                           uct_cuda_mp_plan_lane_device(plan, step->lane)) :
-                   uct_cuda_end_none();
-}
-
 static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
                                    const uct_cuda_mp_plan_t *plan,
                                    int device, int peer)

@@ -53,14 +53,6 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                      unsigned *path_p);
 
 
-/**
- * GPU in whose context a step reads or writes the remote end, and which
- * therefore needs a mapping of it; or none.
- */
-uct_cuda_end_t uct_cuda_mp_rsc_remote_reader(const uct_cuda_mp_plan_t *plan,
-                                             const uct_cuda_mp_step_t *step);
-
-
 /** Devices whose contexts a path takes, a bit each. */
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
                                       const uct_cuda_mp_path_t *path);

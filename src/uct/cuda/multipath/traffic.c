@@ -24,6 +24,7 @@ typedef struct {
     uint16_t window;   /* All of them since there were none */
     uint16_t before;   /* ... and before that */
     uint16_t expected; /* The load's window */
+    unsigned lanes;    /* Sum of count */
     uint16_t lane;     /* From its one end to the other */
     uct_cuda_mp_meetings_t met;
 } pair_t;
@@ -35,6 +36,7 @@ struct uct_cuda_mp_traffic {
     bool                 is_tried; /* to open it */
     uint16_t             count[NUM_LANES];
     uint16_t             direct[NUM_LANES]; /* of them, between its ends */
+    unsigned             lanes;             /* Sum of count */
     /* By their ends, host memory among them; NULL: none so far */
     pair_t               *pairs[UCT_CUDA_NUM_ENDS][UCT_CUDA_NUM_ENDS];
     char                 dir[];
@@ -168,12 +170,17 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
     unsigned lane;
     uint16_t own;
 
-    for (lane = 0; lane < NUM_LANES; ++lane) {
-        own                = (pair == NULL) ? 0 : pair->count[lane];
-        load->active[lane] = (traffic->count[lane] > own);
-        load->direct[lane] = (traffic->direct[lane] > 0) &&
-                             ((pair == NULL) || (lane != pair->lane));
-        any               |= (load->active[lane] != 0);
+    if (traffic->lanes == ((pair == NULL) ? 0 : pair->lanes)) {
+        memset(load->active, 0, sizeof(load->active));
+        memset(load->direct, 0, sizeof(load->direct));
+    } else {
+        for (lane = 0; lane < NUM_LANES; ++lane) {
+            own                = (pair == NULL) ? 0 : pair->count[lane];
+            load->active[lane] = (traffic->count[lane] > own);
+            load->direct[lane] = (traffic->direct[lane] > 0) &&
+                                 ((pair == NULL) || (lane != pair->lane));
+            any               |= (load->active[lane] != 0);
+        }
     }
 
     if (traffic->ledger != NULL) {
@@ -258,6 +265,7 @@ static void count_lane(uct_cuda_mp_traffic_t *traffic,
     const bool was_direct = (traffic->direct[lane] > 0);
     bool active, direct;
 
+    traffic->lanes       += (unsigned)by;
     traffic->count[lane]  = (uint16_t)(traffic->count[lane] + by);
     traffic->direct[lane] = (uint16_t)(traffic->direct[lane] +
                                        (is_direct ? by : 0));
@@ -298,6 +306,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     for (i = 0; i < flow->num_lanes; ++i) {
         lane = flow->lanes[i];
         if (*pair != NULL) {
+            ++(*pair)->lanes;
             ++(*pair)->count[lane];
             (*pair)->bytes[lane] += flow->bytes[i];
         }
@@ -328,6 +337,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     for (i = 0; i < flow->num_lanes; ++i) {
         lane = flow->lanes[i];
         if ((pair != NULL) && (pair->count[lane] > 0)) {
+            --pair->lanes;
             --pair->count[lane];
             pair->bytes[lane] = (pair->count[lane] > 0) ?
                                         pair->bytes[lane] - flow->bytes[i] :
