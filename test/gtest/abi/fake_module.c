@@ -529,6 +529,12 @@ fake_iface_estimate_perf(uct_abi_iface_t *iface, uct_abi_perf_attr_t *attr)
         (attr->remote_mem_type == UCT_ABI_MEM_TYPE_UNKNOWN)) {
         attr->bandwidth.shared = FAKE_BANDWIDTH * 2;
     }
+    if (attr->local_sys_dev != UCT_ABI_SYS_DEVICE_UNKNOWN) {
+        attr->send_pre_overhead = attr->local_sys_dev;
+    }
+    if (attr->remote_sys_dev != UCT_ABI_SYS_DEVICE_UNKNOWN) {
+        attr->recv_overhead = attr->remote_sys_dev;
+    }
 
     return UCS_OK;
 }

@@ -517,6 +517,18 @@ private:
                   246e9);
         }
 
+        /* the devices come through, each where it is said to be there */
+        for (int device : {0, 8, 16}) {
+            perf                            = make("uct_perf_attr_t");
+            PERF(uint64_t, "field_mask")    = device | 32 | 128;
+            PERF(uint8_t, "local_sys_device")  = 5;
+            PERF(uint8_t, "remote_sys_device") = 6;
+            CHECK(estimate(iface, perf) == UCS_OK);
+            CHECK(PERF(double, "send_pre_overhead") ==
+                  ((device == 8) ? 5 : 1e-6));
+            CHECK(PERF(double, "recv_overhead") == ((device == 16) ? 6 : 3e-6));
+        }
+
         /* nothing is written that was not asked for */
         perf                         = make("uct_perf_attr_t");
         PERF(uint64_t, "field_mask") = 256; /* bandwidth */

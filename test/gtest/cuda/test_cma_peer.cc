@@ -9,7 +9,9 @@ extern "C" {
 
 #include <csignal>
 #include <cstring>
+#include <dirent.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +49,7 @@ protected:
         uct_cuda_cma_addr_self(1, &ours);
         child = fork();
         if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test crashes */
             for (size_t i = 0; i < size; ++i) {
                 memory[i] = (uint8_t)(i % 97);
             }
@@ -167,6 +170,40 @@ TEST_F(CmaPeer, a_number_that_is_anothers_by_now)
     EXPECT_STREQ("another pid namespace", obstacle());
     shared->addr = addr;
     EXPECT_EQ(nullptr, obstacle());
+}
+
+/* Descriptors that this process has open */
+static unsigned num_fds()
+{
+    unsigned count = 0;
+    DIR *folder    = opendir("/proc/self/fd");
+
+    while (readdir(folder) != NULL) {
+        ++count;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* A copy under way holds it, beyond the endpoint's end */
+TEST_F(CmaPeer, stays_as_long_as_somebody_holds_it)
+{
+    const unsigned before = num_fds();
+    uint8_t local[16]     = {};
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    const unsigned with = num_fds();
+    uct_cuda_cma_peer_hold(peer);
+    uct_cuda_cma_peer_put(peer);
+    EXPECT_EQ(with, num_fds());
+    EXPECT_EQ(UCS_OK, copy(local, 0, sizeof(local), true));
+    EXPECT_EQ(15, local[15]);
+    uct_cuda_cma_peer_put(peer);
+    peer = nullptr;
+    EXPECT_EQ(before, num_fds());
 }
 
 TEST_F(CmaPeer, where_the_kernel_refuses_it_is_out_of_reach)

@@ -11,6 +11,7 @@ extern "C" {
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <malloc.h>
 #include <set>
 #include <thread>
 #include <utility>
@@ -238,6 +239,39 @@ TEST_F(HostPipeline, without_locked_memory_the_driver_copies)
     expect_copied(true, 5 * MIB);
     expect_copied(false, 33 * MIB);
     EXPECT_LE(registrations, 3u); /* asked once a thread and context */
+}
+
+/* Bytes that malloc() has given this thread; 0 where a sanitizer stands in for
+ * it, which tells of leaks itself */
+static size_t allocated()
+{
+#if __GLIBC_PREREQ(2, 33)
+    return mallinfo2().uordblks;
+#else
+    return (size_t)mallinfo().uordblks;
+#endif
+}
+
+/* A program may reset its GPU as often as it likes */
+TEST_F(HostPipeline, nothing_stays_of_contexts_that_are_gone)
+{
+    std::vector<char> gpu(4 * MIB), host(4 * MIB);
+    uct_cuda_host_job_t *job;
+    size_t before = 0;
+
+    /* Which the fake driver would keep a record of */
+    driver.table.cuEventCreate = [](CUevent *event, unsigned) {
+        *event = (CUevent)0x10;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+    for (unsigned i = 0; i < 100; ++i) {
+        driver.ctx_id = ++next_id;
+        ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), true, &job));
+        ASSERT_EQ(UCS_OK, wait(job));
+        before = (i == 49) ? allocated() : before;
+    }
+    EXPECT_LT(allocated(), before + 50 * 64);
 }
 
 /* The program resets the GPU with copies under way */

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is made of a libcuda, by what it has and says. It is loaded once in a
+ * process's life: each case has a process of its own. */
+extern "C" {
+#include <uct/cuda/base/driver.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <functional>
+
+/* A libcuda instead of the machine's, which has everything but one function */
+static struct {
+    bool       is_used;
+    bool       is_there;
+    const char *lacks;
+    CUresult   init;
+    CUresult   get_count;
+    int        count;
+} library;
+
+extern "C" {
+
+void *__real_dlopen(const char *name, int flags);
+void *__real_dlsym(void *handle, const char *symbol);
+int __real_dlclose(void *handle);
+
+static CUresult fake_init(unsigned)
+{
+    return library.init;
+}
+
+static CUresult fake_get_count(int *count)
+{
+    *count = library.count;
+    return library.get_count;
+}
+
+static CUresult fake_error_name(CUresult, const char **name)
+{
+    *name = "CUDA_ERROR_FAKE";
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_other()
+{
+    return CUDA_ERROR_UNKNOWN;
+}
+
+void *__wrap_dlopen(const char *name, int flags)
+{
+    if (!library.is_used || (name == NULL) ||
+        (strcmp(name, "libcuda.so.1") != 0)) {
+        return __real_dlopen(name, flags);
+    }
+
+    return library.is_there ? &library : NULL;
+}
+
+void *__wrap_dlsym(void *handle, const char *symbol)
+{
+    if (handle != &library) {
+        return __real_dlsym(handle, symbol);
+    }
+
+    return (strcmp(symbol, library.lacks) == 0)      ? NULL :
+           (strcmp(symbol, "cuInit") == 0)           ? (void*)fake_init :
+           (strcmp(symbol, "cuDeviceGetCount") == 0) ? (void*)fake_get_count :
+           (strcmp(symbol, "cuGetErrorName") == 0)   ? (void*)fake_error_name :
+                                                       (void*)fake_other;
+}
+
+int __wrap_dlclose(void *handle)
+{
+    return (handle == &library) ? 0 : __real_dlclose(handle);
+}
+}
+
+class Driver : public ::testing::Test
+{
+protected:
+    void SetUp() override
+    {
+        /* The process starts anew, and runs this test alone */
+        ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    }
+
+    /* Ends the process with 0 if all is as it is expected to be */
+    [[noreturn]] static void load(ucs_status_t expected,
+                                  const std::function<void()> &change)
+    {
+        library = {true, true, "", CUDA_SUCCESS, CUDA_SUCCESS, 1};
+        change();
+        exit(((uct_cuda_driver_get() != NULL) == (expected == UCS_OK)) &&
+                             (uct_cuda_driver_status() == expected) ?
+                     0 :
+                     1);
+    }
+
+    static void expect(ucs_status_t expected,
+                       const std::function<void()> &change)
+    {
+        EXPECT_EXIT(load(expected, change), ::testing::ExitedWithCode(0), "");
+    }
+};
+
+TEST_F(Driver, is_there_with_a_gpu)
+{
+    expect(UCS_OK, [] {});
+    expect(UCS_OK, [] { library.count = 8; });
+    expect(UCS_OK, [] { library.lacks = "cuMemcpyBatchAsync"; });
+}
+
+TEST_F(Driver, is_none_without_a_gpu)
+{
+    expect(UCS_ERR_NO_DEVICE, [] { library.is_there = false; });
+    expect(UCS_ERR_NO_DEVICE, [] { library.count = 0; });
+    expect(UCS_ERR_NO_DEVICE, [] { library.init = CUDA_ERROR_NO_DEVICE; });
+    expect(UCS_ERR_NO_DEVICE, [] { library.get_count = CUDA_ERROR_NO_DEVICE; });
+}
+
+TEST_F(Driver, is_none_that_refuses)
+{
+    expect(UCS_ERR_UNSUPPORTED,
+           [] { library.init = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH; });
+    expect(UCS_ERR_UNSUPPORTED, [] { library.get_count = CUDA_ERROR_UNKNOWN; });
+    expect(UCS_ERR_UNSUPPORTED, [] { library.lacks = "cuMemcpyAsync"; });
+}
