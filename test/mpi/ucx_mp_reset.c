@@ -6,9 +6,10 @@
  * that only a message ends, and free memory meanwhile; fill a buffer by a copy
  * inside GPU memory, which the driver does not wait for; send from pieces that
  * are mapped into a larger reservation, one or several at once; add up what is
- * on both GPUs, where MPI can ("collectives"). Two ranks,
- * messages of several sizes between all kinds of memory there and back after
- * each; every byte is compared. MPI_Finalize comes behind a reset.
+ * on both GPUs, where MPI can ("collectives"); send host memory that GPUs may
+ * touch and the CPU may not ("hostvmm"), and add it up ("hostvmm-sums"). Two
+ * ranks, messages of several sizes between all kinds of memory there and back
+ * after each; every byte is compared. MPI_Finalize comes behind a reset.
  *
  * What stands for the kernel is a wait for a word of memory in a stream, which
  * the driver treats as one, and an emulated GPU can carry out.
@@ -45,7 +46,7 @@ typedef void *reset_handle_t;
 typedef struct {
     int           type;         /* 1: pinned */
     int           handle_types; /* 1: file descriptors */
-    int           location_type; /* 1: a device */
+    int           location_type; /* 1: a device; 3: a NUMA node of the host */
     int           location;
     void          *win32;
     unsigned char flags[8];
@@ -443,12 +444,10 @@ static void reset_mappings(void)
 }
 
 /* Sums whole numbers, exactly */
-static void reset_sum(size_t count, const char *what)
+static void reset_sum_in(void *send, void *recv, size_t count, const char *what)
 {
     const size_t size = count * sizeof(float);
-    float *values     = malloc(size);
-    void *send        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
-    void *recv        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    float *values     = calloc(count, sizeof(float));
     size_t i;
 
     for (i = 0; i < count; ++i) {
@@ -467,9 +466,86 @@ static void reset_sum(size_t count, const char *what)
         }
     }
 
+    free(values);
+}
+
+static void reset_sum(size_t count, const char *what)
+{
+    const size_t size = count * sizeof(float);
+    void *send        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    void *recv        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+
+    reset_sum_in(send, recv, count, what);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
-    free(values);
+}
+
+/* Host memory, made with cuMemCreate, that this rank's GPU alone may touch: the
+ * driver calls it host memory, and a CPU that believes it dies. To and from its
+ * own kind and a GPU's memory, and, where MPI can, sums of it. */
+static void reset_host_vmm_in(int has_sums)
+{
+    static const size_t sizes[] = {8, 4096, 65536, 1 << 20, RESET_MAX_SIZE};
+    const reset_prop_t prop     = {.type = 1, .location_type = 3};
+    const reset_access_t access = {.location_type = 1,
+                                   .location      = reset_device,
+                                   .flags         = 3};
+    void *gpu    = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, RESET_MAX_SIZE);
+    const int to = 1 - reset_rank;
+    unsigned long long handle;
+    reset_ptr_t range;
+    size_t i, size;
+    void *buf;
+
+    reset_check(reset_driver.reserve(&range, 2 * RESET_MAX_SIZE, 0, 0, 0),
+                "cuMemAddressReserve");
+    reset_check(reset_driver.mem_create(&handle, 2 * RESET_MAX_SIZE, &prop, 0),
+                "cuMemCreate");
+    reset_check(reset_driver.map(range, 2 * RESET_MAX_SIZE, 0, handle, 0),
+                "cuMemMap");
+    reset_check(reset_driver.mem_release(handle), "cuMemRelease");
+    reset_check(reset_driver.set_access(range, 2 * RESET_MAX_SIZE, &access, 1),
+                "cuMemSetAccess");
+
+    for (i = 0; i < 6 * sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        size = sizes[i / 6];
+        /* That of both is such memory, or that of one of them */
+        buf = (i / 2 % 3 == (size_t)reset_rank) ?
+                      gpu :
+                      (void*)(size_t)(range + 4096);
+        if (reset_rank == (int)(i & 1)) {
+            reset_fill(UCX_MP_MEM_DEVICE, buf, size, i);
+            MPI_Send(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        } else {
+            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buf, RESET_POISON, size);
+            MPI_Recv(buf, (int)size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            reset_compare(UCX_MP_MEM_DEVICE, buf, size, i,
+                          "of the host, for GPUs");
+        }
+    }
+
+    for (i = 0; has_sums && (i < 4); ++i) {
+        reset_sum_in((void*)(size_t)range,
+                     (void*)(size_t)(range + RESET_MAX_SIZE),
+                     sizes[i] / sizeof(float), "of the host, for GPUs");
+    }
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    reset_check(reset_driver.unmap(range, 2 * RESET_MAX_SIZE), "cuMemUnmap");
+    reset_check(reset_driver.unreserve(range, 2 * RESET_MAX_SIZE),
+                "cuMemAddressFree");
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
+}
+
+static void reset_host_vmm(void)
+{
+    reset_host_vmm_in(0);
+}
+
+static void reset_host_vmm_sums(void)
+{
+    reset_host_vmm_in(1);
 }
 
 /* What ranks keep of each other's memory and kernels goes with a GPU's context.
@@ -511,7 +587,9 @@ int main(int argc, char **argv)
                 {"kernel", reset_kernel, 0},
                 {"copies", reset_copies, 0},
                 {"mappings", reset_mappings, 0},
-                {"collectives", reset_collectives, 1}};
+                {"collectives", reset_collectives, 1},
+                {"hostvmm", reset_host_vmm, 1},
+                {"hostvmm-sums", reset_host_vmm_sums, 1}};
     char why[256];
     int ranks, wrong = 0, ways_run = 0;
     size_t i;

@@ -22,13 +22,13 @@ lives_reset() {
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$way"
 }
 
-# lives_collectives: ucx_mp_reset's sums, which GPUs do themselves
+# lives_collectives WAY: one of ucx_mp_reset's with sums
 lives_collectives() {
     local mpirun programs
     mpi_tools distribution || return
     passing_on '^ucx_mp_reset: 1 ways, finalized behind a reset, 0 wrong' \
         "$mpi_run" --quiet --emulate beluga --collectives y \
-        "$mpirun" -n 2 "$programs/ucx_mp_reset" collectives
+        "$mpirun" -n 2 "$programs/ucx_mp_reset" "$1"
 }
 
 for lives_way in n y; do
@@ -41,7 +41,7 @@ for lives_way in n y; do
          "lives_reset contexts $lives_way cu12" \
          "contexts are made, used and destroyed between messages"
 done
-step lives-collectives quick 90 lives_collectives \
+step lives-collectives quick 90 "lives_collectives collectives" \
      "devices are reset between all-reduces of GPU memory"
 step lives-kernel quick 60 "lives_reset kernel auto cu12 hgx-h200" \
      "host memory is freed while a kernel runs that a message ends"
@@ -52,3 +52,7 @@ for lives_ucx in distribution cu12; do
          "lives_reset mappings y $lives_ucx" \
          "memory is sent that is mapped into a larger reservation"
 done
+step lives-hostvmm quick 60 "lives_reset hostvmm auto cu12" \
+     "host memory is sent that GPUs may touch and the CPU may not"
+step lives-hostvmm-sums quick 60 "lives_collectives hostvmm-sums" \
+     "... and added up, under the distribution's UCX"

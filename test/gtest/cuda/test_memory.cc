@@ -3,10 +3,13 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/memory.h>
 }
 
 #include <gtest/gtest.h>
+
+#include <set>
 
 class Memory : public ::testing::Test
 {
@@ -134,6 +137,57 @@ TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_alone)
     EXPECT_TRUE(memory.is_pinned);
     uct_cuda_memory_place((void*)base, &found, &context);
     EXPECT_TRUE(uct_cuda_end_is_host(found));
+}
+
+static std::set<int> may_touch; /* GPUs */
+static CUcontext pushed;
+
+/* A copy runs where the GPU has access, and on the best such GPU */
+TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_that_may)
+{
+    const CUdeviceptr memory = driver.offer_host_vmm(8192);
+    const CUcontext cuda     = (CUcontext)0x7000;
+    uct_cuda_gpu_context_t context;
+
+    driver.table.cuMemGetAccess = [](unsigned long long *flags,
+                                     const CUmemLocation *location,
+                                     CUdeviceptr) {
+        EXPECT_EQ(CU_MEM_LOCATION_TYPE_DEVICE, location->type);
+        *flags = may_touch.count(location->id) ?
+                         CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+                         CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxPushCurrent = [](CUcontext ctx) {
+        pushed = ctx;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuDeviceGetCount = [](int *count) {
+        *count = 0;
+        return CUDA_SUCCESS;
+    };
+    pushed    = nullptr;
+    may_touch = {0, 5}; /* 0 is current */
+    ASSERT_EQ(UCS_OK,
+              uct_cuda_gpu_context_push_touching(memory, cuda,
+                                                 uct_cuda_end_gpu(5),
+                                                 &context));
+    EXPECT_EQ(cuda, pushed);
+    EXPECT_EQ(5, context.device);
+
+    pushed = nullptr;
+    for (uct_cuda_end_t gpu : {uct_cuda_end_gpu(4), uct_cuda_end_host_vmm()}) {
+        ASSERT_EQ(UCS_OK, uct_cuda_gpu_context_push_touching(memory, cuda, gpu,
+                                                             &context));
+        EXPECT_EQ(nullptr, pushed);
+        EXPECT_EQ(0, context.device);
+    }
+
+    may_touch = {7}; /* which has no context here */
+    EXPECT_EQ(UCS_ERR_NO_DEVICE,
+              uct_cuda_gpu_context_push_touching(memory, cuda,
+                                                 uct_cuda_end_gpu(5),
+                                                 &context));
 }
 
 /* A copy of it does not pay for that question */

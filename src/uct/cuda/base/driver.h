@@ -126,6 +126,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _opt(cuMemUnmap, "cuMemUnmap", (CUdeviceptr, size_t)) \
     _opt(cuMemSetAccess, "cuMemSetAccess", \
          (CUdeviceptr, size_t, const CUmemAccessDesc*, size_t)) \
+    _opt(cuMemGetAccess, "cuMemGetAccess", \
+         (unsigned long long*, const CUmemLocation*, CUdeviceptr)) \
     _opt(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", \
          (CUmemGenericAllocationHandle*, void*)) \
     _opt(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", \

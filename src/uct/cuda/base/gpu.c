@@ -318,6 +318,52 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
     return UCS_ERR_NO_DEVICE;
 }
 
+/* Has cuMemSetAccess let this GPU touch memory? */
+static bool may_touch(int device, CUdeviceptr memory)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const CUmemLocation location    = {
+        .type = CU_MEM_LOCATION_TYPE_DEVICE,
+        .id   = device
+    };
+    unsigned long long flags;
+
+    return (driver->cuMemGetAccess == NULL) ||
+           ((driver->cuMemGetAccess(&flags, &location, memory) ==
+             CUDA_SUCCESS) &&
+            (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE));
+}
+
+ucs_status_t
+uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
+                                   uct_cuda_end_t gpu,
+                                   uct_cuda_gpu_context_t *context)
+{
+    int i;
+
+    if (uct_cuda_end_is_gpu(gpu) &&
+        may_touch(uct_cuda_end_device(gpu), memory)) {
+        return uct_cuda_gpu_context_push(cuda, uct_cuda_end_device(gpu),
+                                         context);
+    }
+
+    if (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), context) ==
+        UCS_OK) {
+        if (may_touch(context->device, memory)) {
+            return UCS_OK;
+        }
+        uct_cuda_gpu_context_pop(context);
+    }
+
+    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
+        if (may_touch(i, memory) && (push_primary(i, context) == UCS_OK)) {
+            return UCS_OK;
+        }
+    }
+
+    return UCS_ERR_NO_DEVICE;
+}
+
 void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();

@@ -72,6 +72,19 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
 ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
                                            uct_cuda_gpu_context_t *context);
 
+/**
+ * Make a context current whose GPU may touch memory made with cuMemCreate, as
+ * cuMemSetAccess has let it: with @a cuda, or its primary one, if @a gpu is one
+ * and may; else the current one; else the first active primary one.
+ *
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (no GPU with a context may), an error of
+ *         the first of these.
+ */
+ucs_status_t
+uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
+                                   uct_cuda_end_t gpu,
+                                   uct_cuda_gpu_context_t *context);
+
 void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context);
 
 #endif

@@ -190,8 +190,8 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
                      uct_cuda_gpu_context_push(local_context,
                                                uct_cuda_end_device(local),
                                                &context) :
-                     uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
-                                                   &context);
+                     uct_cuda_gpu_context_push_touching(
+                             (CUdeviceptr)iov->buffer, NULL, local, &context);
     if (status != UCS_OK) {
         uct_cuda_error("no usable context for %s memory at %p",
                        uct_cuda_end_str(local, name, sizeof(name)),

@@ -63,8 +63,9 @@ static bool has_host_vmm(const copy_t *copy)
 static ucs_status_t
 copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
 {
-    CUcontext from_context, to_context;
+    CUcontext from_context, to_context, context;
     bool from_gpu, to_gpu;
+    uct_cuda_end_t gpu;
     ucs_status_t status;
     char name[16];
 
@@ -77,20 +78,23 @@ copy_begin(void *dst, const void *src, size_t length, copy_t *copy)
     }
 
     /* A copy between GPUs runs where it reads from */
-    status = (from_gpu || to_gpu) ?
-                     uct_cuda_gpu_context_push(
-                             from_gpu ? from_context : to_context,
-                             uct_cuda_end_device(from_gpu ? copy->from :
-                                                            copy->to),
-                             &copy->context) :
-                     uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
-                                                   &copy->context);
+    gpu     = from_gpu ? copy->from : copy->to;
+    context = from_gpu ? from_context : to_context;
+    status  = has_host_vmm(copy) ?
+                      uct_cuda_gpu_context_push_touching(
+                              (CUdeviceptr)(uct_cuda_end_is_host_vmm(
+                                                    copy->from) ?
+                                                    src :
+                                                    dst),
+                              context, gpu, &copy->context) :
+                      uct_cuda_gpu_context_push(context,
+                                                uct_cuda_end_device(gpu),
+                                                &copy->context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context on %s to copy %zu bytes from %p to "
-                       "%p",
-                       uct_cuda_end_str(from_gpu ? copy->from : copy->to, name,
-                                        sizeof(name)),
-                       length, src, dst);
+        uct_cuda_error("no usable context for %s memory to copy %zu bytes from "
+                       "%p to %p",
+                       uct_cuda_end_str(gpu, name, sizeof(name)), length, src,
+                       dst);
         return status;
     }
 

@@ -198,6 +198,12 @@ static ucs_status_t push_context(const start_t *start, CUcontext local_context,
                                          context);
     }
 
+    if (uct_cuda_end_is_host_vmm(start->local_end)) {
+        return uct_cuda_gpu_context_push_touching(
+                (CUdeviceptr)start->block->local, NULL, uct_cuda_end_none(),
+                context);
+    }
+
     /* The engine's first: a peer's memory is opened in one context of a GPU */
     if (uct_cuda_end_is_gpu(gpu) &&
         ((uct_cuda_gpu_context_push_kept(uct_cuda_end_device(gpu), context) ==
