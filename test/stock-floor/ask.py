@@ -409,6 +409,7 @@ def show_query(domain, key, address, size):
          % (MEM_TYPES[attr.get('mem_type', u32)],
             'GPU unknown' if attr.get('sys_dev', u8) == 255 else 'GPU known',
             'from its start' if base == address else
+            'from address 0' if base == 0 else
             'from %+d' % (base - address),
             'the bytes asked about' if attr.get('alloc_length') == size else
             '%d KiB' % (attr.get('alloc_length') >> 10),
@@ -451,6 +452,37 @@ def show_alloc(domain):
                  text)
 
 
+def show_copies(gpu, domain, name, address):
+    """Between pageable host memory and this memory, all four ways."""
+    ep = domain.connect(domain.device_address(), domain.iface_address())
+    host = gpu.pageable()
+    found = []
+    for way, size, value in (('short', 64, 0xa1), ('zcopy', gpus.MIB, 0xa2)):
+        for direction, byte in (('put', value), ('get', value + 16)):
+            text = bytes([byte]) * size
+            ctypes.memset(host, 0, size)
+            gpu.copy(address, host, size)
+            source = host if direction == 'put' else address
+            written = ctypes.create_string_buffer(text, size)
+            gpu.copy(source, ctypes.addressof(written), size)
+            operation = 'ep_%s_%s' % (direction, way)
+            if way == 'short':
+                status = domain.ucx.word(domain.operation(
+                    operation, ep, pointer(host), ctypes.c_uint(size),
+                    u64(address), u64(0)))
+            else:
+                status = transfer(domain, ep, operation, host, size, address,
+                                  0)
+            gpu.copy(host, address if direction == 'put' else host, size)
+            if status == 'OK' and ctypes.string_at(host, size) != text:
+                status = 'wrong bytes'
+            found.append((operation[3:], status))
+    domain.uct.uct_ep_destroy(ep)
+    show(domain.transport, 'memory', name, 'put and get',
+         'OK, every byte' if {status for _, status in found} == {'OK'} else
+         ', '.join('%s: %s' % pair for pair in found))
+
+
 def show_kind(gpu, copy, ipc, other, name, make, value):
     try:
         address = make(gpu)
@@ -462,6 +494,7 @@ def show_kind(gpu, copy, ipc, other, name, make, value):
     show_query(copy, name + ', second half', address + half, gpus.MIB)
     status, _ = copy.register(address, gpus.SIZE)
     show('cuda_copy', 'memory', name, 'register', status)
+    show_copies(gpu, copy, name, address)
     status, memh = ipc.register(address, gpus.SIZE)
     show('cuda_ipc', 'memory', name, 'register', status)
     if status != 'OK':

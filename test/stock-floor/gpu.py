@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""GPU memory of every kind, by the CUDA driver's own calls."""
+"""Memory of every kind, by the CUDA driver's own calls."""
 
 import ctypes
 import mmap
@@ -7,7 +7,7 @@ import mmap
 MIB = 1 << 20
 SIZE = 4 * MIB     # of each allocation, two granules
 
-PINNED, DEVICE, READ_WRITE = 1, 1, 3
+PINNED, DEVICE, HOST_NUMA, READ_WRITE = 1, 1, 3, 3
 NONE, POSIX_FD, FABRIC = 0, 1, 8
 
 
@@ -76,9 +76,9 @@ class Gpu:
         self.kept.append(memory)
         return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
-    def _map(self, address, size, types):
-        properties = AllocationProperties(PINNED, types,
-                                          Location(DEVICE, self.device))
+    def _map(self, address, size, types, location=None):
+        properties = AllocationProperties(
+            PINNED, types, location or Location(DEVICE, self.device))
         handle = ctypes.c_uint64()
         self.call('cuMemCreate', ctypes.byref(handle), ctypes.c_size_t(size),
                   ctypes.byref(properties), ctypes.c_uint64(0))
@@ -99,6 +99,15 @@ class Gpu:
         for piece in range(pieces):
             self._map(address.value + piece * SIZE // pieces, SIZE // pieces,
                       types)
+        return address.value
+
+    def mapped_host(self, types):
+        """The host's, which the CPU has no access to."""
+        address = ctypes.c_uint64()
+        self.call('cuMemAddressReserve', ctypes.byref(address),
+                  ctypes.c_size_t(SIZE), ctypes.c_size_t(0),
+                  ctypes.c_uint64(0), ctypes.c_uint64(0))
+        self._map(address.value, SIZE, types, Location(HOST_NUMA, 0))
         return address.value
 
     def pooled(self, types=None):
@@ -123,6 +132,12 @@ class Gpu:
                   ctypes.c_ubyte(value), ctypes.c_size_t(size))
         self.call('cuCtxSynchronize')
 
+    def copy(self, to, source, size):
+        """Between any two places that the driver can copy between."""
+        self.call('cuMemcpy', ctypes.c_uint64(to), ctypes.c_uint64(source),
+                  ctypes.c_size_t(size))
+        self.call('cuCtxSynchronize')
+
     def read(self, address, size):
         out = ctypes.create_string_buffer(size)
         self.call('cuMemcpyDtoH_v2', out, ctypes.c_uint64(address),
@@ -141,6 +156,7 @@ KINDS = [
     ('cuMemCreate, fabric', lambda gpu: gpu.mapped(FABRIC)),
     ('cuMemCreate, both', lambda gpu: gpu.mapped(POSIX_FD | FABRIC)),
     ('two mappings, file descriptor', lambda gpu: gpu.mapped(POSIX_FD, 2)),
+    ('cuMemCreate of the host', lambda gpu: gpu.mapped_host(POSIX_FD)),
     ('cuMemAllocAsync', lambda gpu: gpu.pooled()),
     ('pool, no handle', lambda gpu: gpu.pooled(NONE)),
     ('pool, file descriptor', lambda gpu: gpu.pooled(POSIX_FD)),
