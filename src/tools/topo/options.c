@@ -124,29 +124,6 @@ static size_t read_size(const char *text)
     return (size_t)value;
 }
 
-/* uct_cuda_coll_kind_t by the word of MPI's call; -1: it is none */
-static int collective_find(const char *name)
-{
-    static const char *names[] = {
-        [UCT_CUDA_COLL_KIND_ALLREDUCE]      = "allreduce",
-        [UCT_CUDA_COLL_KIND_REDUCE]         = "reduce",
-        [UCT_CUDA_COLL_KIND_REDUCE_SCATTER] = "reduce_scatter",
-        [UCT_CUDA_COLL_KIND_BCAST]          = "bcast",
-        [UCT_CUDA_COLL_KIND_ALLGATHER]      = "allgather",
-        [UCT_CUDA_COLL_KIND_GATHER]         = "gather",
-        [UCT_CUDA_COLL_KIND_SCATTER]        = "scatter",
-        [UCT_CUDA_COLL_KIND_ALLTOALL]       = "alltoall"
-    };
-    int kind;
-
-    for (kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
-        if (strcmp(name, names[kind]) == 0) {
-            return kind;
-        }
-    }
-    return -1;
-}
-
 void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options)
 {
@@ -244,7 +221,9 @@ void ucx_mp_topo_options_read(int argc, char **argv,
         return;
     }
 
-    options->kind = (optind < argc) ? collective_find(argv[optind]) : -1;
+    options->kind = (optind < argc) ?
+                            uct_cuda_coll_kind_find(argv[optind]) :
+                            -1;
     if (options->kind >= 0) {
         options->collective = argv[optind];
         if ((argc - optind < 2) || (argc - optind > 3)) {

@@ -874,6 +874,60 @@ TEST_F(CollPlan, a_step_changed_is_seen)
     }
 }
 
+/* Whose input it is that is not added, of each rank */
+TEST_F(CollPlan, an_input_left_out_is_seen)
+{
+    const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
+
+    for (unsigned rank = 0; rank < 3; ++rank) {
+        uct_cuda_coll_place_t *places;
+        Plan plan;
+
+        ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 3, 300, 4,
+                                               UCT_CUDA_COLL_ONE_KERNEL)));
+        places = plan.plan.places + plan.plan.steps[0].places;
+        ASSERT_EQ(3, plan.plan.steps[0].num_sources);
+        std::swap(places[0], places[rank]);
+        ++plan.plan.steps[0].places;
+        --plan.plan.steps[0].num_sources;
+        EXPECT_NE(std::string::npos,
+                  plan.check().find("has the input of rank " +
+                                    std::to_string(rank) + " not"))
+                << plan.check();
+    }
+}
+
+/* Where nothing but bytes takes time, ever more chunks gain: as many are made
+ * as have 128 KiB */
+TEST_F(CollPlan, chunks_have_128_KiB_at_least)
+{
+    const uct_cuda_topo_t topo  = beluga();
+    uct_cuda_coll_model_t model = uct_cuda_coll_model_builtin;
+
+    model.submit = model.start = model.copy_start = model.wait =
+            model.remote_wait = 0;
+    for (unsigned less : {0, 1}) {
+        uct_cuda_coll_request_t request = request_of(
+                topo, 4, (4 * 2 * (128 << 10)) / 4 - less, 4,
+                UCT_CUDA_COLL_FLAT);
+        uct_cuda_coll_choice_t choice;
+
+        request.model     = &model;
+        request.multipath = 0;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &choice));
+        EXPECT_EQ(less ? 1u : 2u, choice.chunks);
+    }
+}
+
+TEST_F(CollPlan, words_of_mpi_are_kinds)
+{
+    EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLREDUCE,
+              uct_cuda_coll_kind_find("allreduce"));
+    EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLTOALL, uct_cuda_coll_kind_find("alltoall"));
+    EXPECT_EQ(-1, uct_cuda_coll_kind_find("broadcast"));
+    EXPECT_STREQ("broadcast", uct_cuda_coll_kind_str(UCT_CUDA_COLL_KIND_BCAST));
+}
+
 /* What a step reads and adds, in another order on one rank */
 TEST_F(CollPlan, another_order_on_one_rank_is_seen)
 {

@@ -127,20 +127,35 @@ const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
                                                         "unknown";
 }
 
+/* As the module says it, and the word of MPI's call */
+static const struct {
+    const char *name, *word;
+} kinds[] = {
+    [UCT_CUDA_COLL_KIND_ALLREDUCE]      = {"all-reduce", "allreduce"},
+    [UCT_CUDA_COLL_KIND_REDUCE]         = {"reduce", "reduce"},
+    [UCT_CUDA_COLL_KIND_REDUCE_SCATTER] = {"reduce-scatter", "reduce_scatter"},
+    [UCT_CUDA_COLL_KIND_BCAST]          = {"broadcast", "bcast"},
+    [UCT_CUDA_COLL_KIND_ALLGATHER]      = {"all-gather", "allgather"},
+    [UCT_CUDA_COLL_KIND_GATHER]         = {"gather", "gather"},
+    [UCT_CUDA_COLL_KIND_SCATTER]        = {"scatter", "scatter"},
+    [UCT_CUDA_COLL_KIND_ALLTOALL]       = {"all-to-all", "alltoall"}
+};
+
 const char *uct_cuda_coll_kind_str(unsigned kind)
 {
-    static const char *names[] = {
-        [UCT_CUDA_COLL_KIND_ALLREDUCE]      = "all-reduce",
-        [UCT_CUDA_COLL_KIND_REDUCE]         = "reduce",
-        [UCT_CUDA_COLL_KIND_REDUCE_SCATTER] = "reduce-scatter",
-        [UCT_CUDA_COLL_KIND_BCAST]          = "broadcast",
-        [UCT_CUDA_COLL_KIND_ALLGATHER]      = "all-gather",
-        [UCT_CUDA_COLL_KIND_GATHER]         = "gather",
-        [UCT_CUDA_COLL_KIND_SCATTER]        = "scatter",
-        [UCT_CUDA_COLL_KIND_ALLTOALL]       = "all-to-all"
-    };
+    return (kind < UCT_CUDA_COLL_KIND_LAST) ? kinds[kind].name : "unknown";
+}
 
-    return (kind < UCT_CUDA_COLL_KIND_LAST) ? names[kind] : "unknown";
+int uct_cuda_coll_kind_find(const char *word)
+{
+    int kind;
+
+    for (kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
+        if (strcmp(word, kinds[kind].word) == 0) {
+            return kind;
+        }
+    }
+    return -1;
 }
 
 /* What NCCL's tests multiply the rate of the whole with: on links of a ring */

@@ -207,6 +207,10 @@ const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
 /** "all-reduce", "broadcast", ...; "unknown". */
 const char *uct_cuda_coll_kind_str(unsigned kind);
 
+/** uct_cuda_coll_kind_t by the word of MPI's call: "allreduce", "bcast", ...;
+ *  -1: there is none. */
+int uct_cuda_coll_kind_find(const char *word);
+
 
 /** A line that sums it up; with @a steps also every step, for people. */
 void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
