@@ -18,6 +18,7 @@ extern "C" {
 
 static constexpr size_t half = 1ul << 20;
 static uint8_t gpu[2 * half];
+static uint8_t host[half]; /* the first half page-locked */
 static unsigned batches, singles, records;
 
 class IpcBlocks : public ::testing::Test
@@ -34,6 +35,7 @@ protected:
     uct_cuda_ipc_rkey_t  rkey   = {};
     uct_cuda_stream_t    *stream;
     uint8_t              *local  = gpu;
+    uct_cuda_end_t       local_end = uct_cuda_end_gpu(0);
     uint8_t              *remote = gpu + half;
     std::vector<Told>    told    = std::vector<Told>(2000);
 
@@ -148,8 +150,66 @@ protected:
 
         return uct_cuda_ipc_blocks_follow(&iface, &block) ?
                        UCS_INPROGRESS :
-                       uct_cuda_ipc_blocks_add(&iface, stream, 0, &block,
-                                               false);
+                       uct_cuda_ipc_blocks_add(&iface, stream, 0, local_end,
+                                               &block, false);
+    }
+
+    /* The local memory is the host's from now on; to start with, the driver is
+     * asked for one copy after the other */
+    void use_host()
+    {
+        local     = host;
+        local_end = uct_cuda_end_host();
+        memset(host, 'h', sizeof(host));
+        driver.table.cuMemcpyBatchAsync_v1  = NULL;
+        driver.table.cuPointerGetAttributes = [](unsigned count,
+                                                 CUpointer_attribute *names,
+                                                 void **values,
+                                                 CUdeviceptr address) {
+            const bool is_locked = (address >= (CUdeviceptr)host) &&
+                                   (address < (CUdeviceptr)host + half / 2);
+
+            ++fake->questions;
+            for (unsigned i = 0; (i < count) && is_locked; ++i) {
+                switch (names[i]) {
+                case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+                    *(unsigned*)values[i] = CU_MEMORYTYPE_HOST;
+                    break;
+                case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+                    *(CUdeviceptr*)values[i] = (CUdeviceptr)host;
+                    break;
+                case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+                    *(size_t*)values[i] = half / 2;
+                    break;
+                default:
+                    break;
+                }
+            }
+            return CUDA_SUCCESS; /* values of other memory stay */
+        };
+        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                            size_t bytes, CUstream) {
+            for (CUdeviceptr address : {dst, src}) {
+                if (address - (CUdeviceptr)host < sizeof(host)) {
+                    return CUDA_ERROR_INVALID_VALUE;
+                }
+            }
+            ++singles;
+            memcpy((void*)dst, (const void*)src, bytes);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                            size_t bytes, CUstream) {
+            ++singles;
+            memcpy((void*)dst, src, bytes);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                            size_t bytes, CUstream) {
+            ++singles;
+            memcpy(dst, (const void*)src, bytes);
+            return CUDA_SUCCESS;
+        };
     }
 
     void finish()
@@ -484,4 +544,77 @@ TEST_F(IpcBlocks, random_lists_arrive)
         expect_told(posted, UCS_OK);
         ASSERT_EQ(0, memcmp(goal.data(), gpu, sizeof(gpu))) << round;
     }
+}
+
+/* Page-locked memory too: an event a group, a question an allocation */
+TEST_F(IpcBlocks, of_host_memory)
+{
+    const auto batch = driver.table.cuMemcpyBatchAsync_v1;
+
+    use_host();
+    for (bool is_put : {true, false}) {
+        const uint8_t *from = is_put ? local : remote;
+        const uint8_t *to   = is_put ? remote : local;
+
+        occupy();
+        driver.questions = 0;
+        for (unsigned i = 0; i < 8; ++i) {
+            memset((void*)(from + i * 16384), 'a' + (int)i + is_put, 8192);
+            ASSERT_EQ(UCS_INPROGRESS, post(i + 8 * !is_put, i * 16384,
+                                           i * 16384, 8192, is_put));
+        }
+        EXPECT_EQ(1u, driver.questions);
+        EXPECT_EQ(1u, records);
+        EXPECT_EQ(is_put ? 8u : 0u, singles);
+        EXPECT_EQ(is_put ? 0u : 1u, batches);
+        finish();
+        expect_told(is_put ? 8 : 16, UCS_OK);
+        for (unsigned i = 0; i < 8; ++i) {
+            EXPECT_EQ('a' + (int)i + is_put, to[i * 16384 + 8191]);
+        }
+        singles                            = 0;
+        driver.table.cuMemcpyBatchAsync_v1 = batch;
+    }
+}
+
+/* What is not locked, or not to its end, or better off otherwise */
+TEST_F(IpcBlocks, not_of_any_host_memory)
+{
+    use_host();
+    occupy();
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, half / 2, 0, 8192));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, half / 2 - 4096, 0, 8192));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 4096, false));
+    engine.host_min_size = 8192;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 8192));
+    engine.host_min_size = SIZE_MAX;
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 8192));
+
+    /* ... behind others neither */
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(1, half / 2 - 4096, 16384, 8192));
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 8192, 8192, 8192));
+    engine.host_min_size = 4096;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(2, 16384, 16384, 8192));
+    finish();
+    expect_told(2, UCS_OK);
+    EXPECT_EQ('h', remote[16383]);
+    EXPECT_EQ('r', remote[16384]);
+}
+
+/* A block of a GPU's memory behind one of the host's is another group's */
+TEST_F(IpcBlocks, kinds_of_memory_are_kept_apart)
+{
+    use_host();
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 8192));
+    local     = gpu;
+    local_end = uct_cuda_end_gpu(0);
+    memset(gpu, 'g', half);
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 0, 8192, 8192));
+    EXPECT_EQ(1u, records);
+    finish();
+    EXPECT_EQ(2u, records);
+    expect_told(2, UCS_OK);
+    EXPECT_EQ('h', remote[8191]);
+    EXPECT_EQ('g', remote[8192]);
 }

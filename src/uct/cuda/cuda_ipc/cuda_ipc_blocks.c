@@ -4,7 +4,11 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_limits.h>
+#include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
@@ -139,6 +143,22 @@ group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
     return UCS_OK;
 }
 
+static ucs_status_t copy_one(const uct_cuda_ipc_group_t *group, unsigned i)
+{
+    CUstream stream = group->op->stream->cuda;
+
+    if (uct_cuda_end_is_gpu(group->local_end)) {
+        return UCT_CUDA_CALL(cuMemcpyDtoDAsync, group->dst[i], group->src[i],
+                             group->length[i], stream);
+    }
+
+    return group->is_put ?
+                   uct_cuda_host_copy(group->dst[i], (void*)group->src[i],
+                                      group->length[i], true, stream) :
+                   uct_cuda_host_copy(group->src[i], (void*)group->dst[i],
+                                      group->length[i], false, stream);
+}
+
 /* Each by itself; what is under way when one fails is waited for */
 static ucs_status_t copy_each(const uct_cuda_ipc_group_t *group)
 {
@@ -147,8 +167,7 @@ static ucs_status_t copy_each(const uct_cuda_ipc_group_t *group)
     unsigned i;
 
     for (i = 0; (i < group->num_copies) && (status == UCS_OK); ++i) {
-        status = UCT_CUDA_CALL(cuMemcpyDtoDAsync, group->dst[i], group->src[i],
-                               group->length[i], stream);
+        status = copy_one(group, i);
     }
 
     if (status != UCS_OK) {
@@ -207,7 +226,8 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     op->steps = group->num_copies;
     if (group->status != UCS_OK) {
         op->test = group_over;
-    } else if (group->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) {
+    } else if (uct_cuda_end_is_gpu(group->local_end) &&
+               (group->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
         uct_cuda_op_count(op, iface->engine, from, to, group->bytes);
     }
 
@@ -318,6 +338,53 @@ static CUdeviceptr group_remote(const uct_cuda_ipc_group_t *group,
            (block->remote_addr - block->rkey->handle.base);
 }
 
+/* Larger ones take their time whoever submits them, or several paths */
+static bool is_small(const uct_cuda_ipc_iface_t *iface, size_t length,
+                     uct_cuda_end_t local_end)
+{
+    return (length <= UCT_CUDA_IPC_BLOCK_MAX_SIZE) &&
+           !(uct_cuda_end_is_gpu(local_end) ?
+                     uct_cuda_mp_wants(iface->engine, length) :
+                     uct_cuda_mp_wants_host(iface->engine, length));
+}
+
+/*
+ * What the local memory was locked with, all of it, so that no copy leaves
+ * that. Not of what the module locks itself, which it may unlock; nor for the
+ * small blocks from a GPU that go by a slot, with no question asked.
+ */
+static bool find_locked(const uct_cuda_ipc_block_t *block,
+                        CUdeviceptr *begin_p, size_t *size_p)
+{
+    uct_cuda_memory_t memory;
+
+    if ((!block->is_put && (block->length <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE)) ||
+        (uct_cuda_host_registry_count() > 0)) {
+        return false;
+    }
+
+    uct_cuda_memory_query(block->local, block->length, &memory);
+    *begin_p = memory.base;
+    *size_p  = memory.length;
+    return (memory.type == UCS_MEMORY_TYPE_HOST) && memory.is_pinned &&
+           ((CUdeviceptr)block->local >= memory.base) &&
+           ((CUdeviceptr)block->local - memory.base < memory.length) &&
+           (block->length <=
+            memory.length - ((CUdeviceptr)block->local - memory.base));
+}
+
+/* The allocation that the local memory lies in */
+static bool find_local(const uct_cuda_ipc_block_t *block,
+                       uct_cuda_end_t local_end, CUdeviceptr *begin_p,
+                       size_t *size_p)
+{
+    return uct_cuda_end_is_gpu(local_end) ?
+                   (uct_cuda_driver_get()->cuMemGetAddressRange(
+                            begin_p, size_p, (CUdeviceptr)block->local) ==
+                    CUDA_SUCCESS) :
+                   find_locked(block, begin_p, size_p);
+}
+
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
                                 const uct_cuda_ipc_block_t *block)
 {
@@ -330,10 +397,9 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
         (group->key_base != handle->base) ||
         (group->key_buffer_id != handle->buffer_id) ||
         (group->key_pid != handle->pid) || (group->is_put != block->is_put) ||
-        (block->length > UCT_CUDA_IPC_BLOCK_MAX_SIZE) ||
         (local < group->local_begin) || (local >= group->local_end_addr) ||
         (block->length > group->local_end_addr - local) ||
-        uct_cuda_mp_wants(iface->engine, block->length)) {
+        !is_small(iface, block->length, group->local_end)) {
         return false;
     }
 
@@ -343,6 +409,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
 
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
+                                     uct_cuda_end_t local_end,
                                      const uct_cuda_ipc_block_t *block,
                                      bool has_more)
 {
@@ -355,12 +422,9 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
 
     /* With nothing in front of it, waiting for more would only cost time. What
      * has a group of its own comes behind the one before. */
-    if ((block->length > UCT_CUDA_IPC_BLOCK_MAX_SIZE) ||
-        ((stream->head == NULL) && !has_more) ||
-        uct_cuda_mp_wants(iface->engine, block->length) ||
-        (uct_cuda_driver_get()->cuMemGetAddressRange(
-                 &local_begin, &local_size, (CUdeviceptr)block->local) !=
-         CUDA_SUCCESS)) {
+    if (((stream->head == NULL) && !has_more) ||
+        !is_small(iface, block->length, local_end) ||
+        !find_local(block, local_end, &local_begin, &local_size)) {
         if (group != NULL) {
             group_submit(iface);
         }
@@ -369,6 +433,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
 
     if ((group != NULL) &&
         ((group->op->stream != stream) || (group->is_put != block->is_put) ||
+         !uct_cuda_end_equal(group->local_end, local_end) ||
          !uct_cuda_end_equal(group->remote_end, remote_end))) {
         group_submit(iface);
     }
@@ -401,7 +466,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     group->key_buffer_id  = handle->buffer_id;
     group->key_pid        = handle->pid;
     group->is_put         = block->is_put;
-    group->local_end      = uct_cuda_end_gpu(device);
+    group->local_end      = local_end;
     group->remote_end     = remote_end;
     group->local_begin    = local_begin;
     group->local_end_addr = local_begin + local_size;

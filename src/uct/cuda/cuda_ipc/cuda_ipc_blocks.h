@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small copies between GPUs that are posted one after another, as the blocks of
- * a list are. While one of their stream is under way, those that follow are
- * gathered, and go to the driver together: as one call where it has one, with
- * one event behind them. Blocks that continue each other in both memories are
- * one copy.
+ * Small copies to and from a peer's GPU that are posted one after another, as
+ * the blocks of a list are; here is memory of a GPU or what is page-locked.
+ * While one of their stream is under way, those that follow are gathered, and
+ * go to the driver together: as one call where it has one, with one event
+ * behind them. Blocks that continue each other in both memories are one copy.
  *
  * A copy alone costs a call (2.9 us), an event (0.35) and a question (1.5), on
  * H200; 64 KiB are copied in less than one of them.
@@ -55,7 +55,8 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
  * Gather a block, if it is one to gather: small, and behind others.
  *
  * @param stream  The stream for it; its context is current.
- * @param device  Of that context, and of the local memory.
+ * @param device  Of that context.
+ * @param local_end  Where the local memory is.
  * @param has_more  Others follow for sure, so the first one waits for them too.
  *
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: it goes by itself, behind all
@@ -63,6 +64,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
  */
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
+                                     uct_cuda_end_t local_end,
                                      const uct_cuda_ipc_block_t *block,
                                      bool has_more);
 

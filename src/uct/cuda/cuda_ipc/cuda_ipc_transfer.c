@@ -257,14 +257,14 @@ static ucs_status_t post(start_t *start, uct_cuda_gpu_context_t *context)
 {
     uct_cuda_ipc_iface_t *iface       = start->iface;
     const uct_cuda_ipc_block_t *block = start->block;
-    const bool is_gpu                 = uct_cuda_end_is_gpu(start->local_end);
     uct_cuda_queue_t *queue           = &iface->super.queue;
     CUcontext instead                 = NULL;
     uct_cuda_stream_t *stream;
     ucs_status_t status;
 
     status = get_stream(start, &stream);
-    if ((status == UCS_OK) && is_gpu && block->rkey->is_own) {
+    if ((status == UCS_OK) && uct_cuda_end_is_gpu(start->local_end) &&
+        block->rkey->is_own) {
         instead = uct_cuda_ipc_own_instead(block->rkey, stream->context,
                                            context->device);
     }
@@ -277,12 +277,10 @@ static ucs_status_t post(start_t *start, uct_cuda_gpu_context_t *context)
         return status;
     }
 
-    if (is_gpu) {
-        status = uct_cuda_ipc_blocks_add(iface, stream, context->device, block,
-                                         start->has_more);
-        if (status != UCS_ERR_UNSUPPORTED) {
-            return status;
-        }
+    status = uct_cuda_ipc_blocks_add(iface, stream, context->device,
+                                     start->local_end, block, start->has_more);
+    if (status != UCS_ERR_UNSUPPORTED) {
+        return status;
     }
 
     start->device = context->device;
