@@ -42,6 +42,11 @@ step nixl-peer-host full 120 "nixl_check --transport cuda_cma VwH VrP" \
 step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
                          HwV PrV HrV" \
      "two NIXL agents in one process"
+step nixl-lists full 60 "nixl_check --transport cuda_ipc --lists VwV PwV" \
+     "lists of blocks, which the module takes whole"
+step nixl-random-lists long 600 "NIXL_UCX_SGL_ENABLE=y nixl_run random --count
+                                 2000 --renew 500" \
+     "2,000 random transfers, those that write as lists"
 step nixl-random full 120 "nixl_run random --count 1000 --renew 500" \
      "1,000 random transfers between NIXL agents that come and go"
 step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
