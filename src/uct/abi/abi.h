@@ -369,9 +369,9 @@ typedef struct {
     uint64_t            flags;              /* UCT_PERF_ATTR_FLAGS_, 1.17 */
 } uct_abi_perf_attr_t;
 
-/* Transfers that are posted by one call: number i moves lengths[i] bytes between
- * buffers[i] and remote_addrs[i], in the memory of rkeys[i]. A length may be 0,
- * count too. */
+/* Transfers that are posted by one call: number i moves lengths[i] bytes
+ * between buffers[i] and remote_addrs[i], in the memory of rkeys[i]. A length
+ * may be 0, count too. */
 typedef struct {
     void *const      *buffers;
     const size_t     *lengths;
@@ -427,7 +427,8 @@ struct uct_abi_iface_ops {
     ucs_status_t (*ep_get_device_ep)(uct_ep_h ep, void **device_ep_p);
 
     /* All of a list or nothing of it is posted, unless comp is told an error in
-     * the end. NULL: UCX is told that there are no lists. put 1.22, get 1.23. */
+     * the end. NULL: UCX is told that there are no lists. put 1.22, get
+     * 1.23. */
     ucs_status_t (*ep_put_list)(uct_ep_h ep, const uct_abi_list_t *list,
                                 uct_completion_t *comp);
     ucs_status_t (*ep_get_list)(uct_ep_h ep, const uct_abi_list_t *list,

@@ -62,8 +62,8 @@ extern "C" {
     _(send_post_overhead) _(recv_overhead) _(bandwidth) _(path_bandwidth) \
     _(latency) _(max_inflight_eps) _(flags)
 
-/* Each behind a bit of field_mask: that of the field at offset 8 is bit 0, and so
- * on */
+/* Each behind a bit of field_mask: that of the field at offset 8 is bit 0, and
+ * so on */
 #define UCT_ABI_IFACE_ATTR_V2_FIELDS(_) \
     _(field_mask) _(max_put_sgl_zcopy_count) _(max_get_sgl_zcopy_count) \
     _(cap_flags)

@@ -23,9 +23,9 @@ ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        uct_rkey_t rkey, uct_completion_t *comp);
 
 /**
- * UCT's put_sgl_zcopy and get_sgl_zcopy (UCX 1.22, 1.23): small blocks of a list
- * go to the driver together. All blocks have been looked at before the first
- * one begins.
+ * UCT's put_sgl_zcopy and get_sgl_zcopy (UCX 1.22, 1.23): small blocks of a
+ * list go to the driver together. All blocks have been looked at before the
+ * first one begins.
  *
  * @return As above. After UCS_INPROGRESS comp is told once, when all that began
  *         is over: with the error that kept the rest of the list from it, if
