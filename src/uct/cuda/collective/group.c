@@ -12,6 +12,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/mapped.h>
 #include <uct/cuda/base/memory.h>
@@ -850,12 +851,13 @@ static bool call_query(const call_t *call, uct_cuda_coll_buffer_t buffer,
 /* Blocks' counts in few bits, never 0 */
 static uint32_t call_counts(const call_t *call)
 {
-    uint32_t hash = 2166136261u; /* FNV-1a */
+    uint32_t hash = UCT_CUDA_HASH32;
     unsigned rank;
 
     for (rank = 0; rank < call->group->size; ++rank) {
-        hash = (hash ^ (uint32_t)call->what->counts[rank]) * 16777619u;
-        hash = (hash ^ (uint32_t)(call->what->counts[rank] >> 32)) * 16777619u;
+        hash = uct_cuda_hash32(hash, (uint32_t)call->what->counts[rank]);
+        hash = uct_cuda_hash32(hash,
+                               (uint32_t)(call->what->counts[rank] >> 32));
     }
     return (hash == 0) ? 1 : hash;
 }

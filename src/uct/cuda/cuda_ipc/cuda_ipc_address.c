@@ -2,6 +2,8 @@
 /* Machine and process identity for cuda_ipc's addresses. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 
+#include <uct/cuda/base/hash.h>
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -136,16 +138,16 @@ size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric)
     return (fabric != NULL) ? ADDR_LENGTH_FABRIC : ADDR_LENGTH_PLAIN;
 }
 
-/* FNV-1a. Two fabrics of one number would cost an attempt to map memory, which
+/* Two fabrics of one number would cost an attempt to map memory, which
  * the driver refuses. */
 static uint32_t fabric_number(const uct_cuda_fabric_t *fabric)
 {
     const uint8_t *byte = (const uint8_t*)fabric;
-    uint32_t number     = 2166136261u;
+    uint32_t number     = UCT_CUDA_HASH32;
     size_t i;
 
     for (i = 0; i < sizeof(*fabric); ++i) {
-        number = (number ^ byte[i]) * 16777619u;
+        number = uct_cuda_hash32(number, byte[i]);
     }
 
     return number;

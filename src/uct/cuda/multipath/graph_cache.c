@@ -3,14 +3,11 @@
  * comparing plans that differ. */
 #include <uct/cuda/multipath/graph_cache.h>
 
+#include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-
-#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
 
 
 void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
@@ -43,27 +40,22 @@ void uct_cuda_mp_graph_cache_cleanup(uct_cuda_mp_graph_cache_t *cache)
     }
 }
 
-static uint64_t hash_value(uint64_t hash, uint64_t value)
-{
-    return (hash ^ value) * FNV_PRIME;
-}
-
 uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
 {
     const uct_cuda_mp_plan_t *plan = key->plan;
-    uint64_t hash                  = FNV_BASIS;
+    uint64_t hash                  = UCT_CUDA_HASH64;
     const uct_cuda_mp_step_t *step;
     unsigned i;
 
-    hash = hash_value(hash, uct_cuda_mp_lane(plan->src, plan->dst));
-    hash = hash_value(hash, uct_cuda_end_equal(plan->remote, plan->src));
-    hash = hash_value(hash, uct_cuda_end_equal(plan->remote, plan->dst));
-    hash = hash_value(hash, key->is_ordered);
-    hash = hash_value(hash, plan->size);
+    hash = uct_cuda_hash64(hash, uct_cuda_mp_lane(plan->src, plan->dst));
+    hash = uct_cuda_hash64(hash, uct_cuda_end_equal(plan->remote, plan->src));
+    hash = uct_cuda_hash64(hash, uct_cuda_end_equal(plan->remote, plan->dst));
+    hash = uct_cuda_hash64(hash, key->is_ordered);
+    hash = uct_cuda_hash64(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
-        hash = hash_value(hash, step->lane);
-        hash = hash_value(hash, step->bytes);
+        hash = uct_cuda_hash64(hash, step->lane);
+        hash = uct_cuda_hash64(hash, step->bytes);
     }
 
     return hash;

@@ -7,6 +7,7 @@
  */
 #include <uct/cuda/multipath/ledger.h>
 
+#include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
 
 #include <errno.h>
@@ -137,7 +138,7 @@ static uint64_t hash(uint64_t value, const char *text, size_t length)
     size_t i;
 
     for (i = 0; i < length; ++i) {
-        value = (value ^ (uint8_t)text[i]) * 0x100000001b3ul;
+        value = uct_cuda_hash64(value, (uint8_t)text[i]);
     }
 
     return value;
@@ -146,7 +147,7 @@ static uint64_t hash(uint64_t value, const char *text, size_t length)
 /* Process numbers mean nothing to another PID namespace, nor after a boot */
 static uint64_t numbering_id(void)
 {
-    uint64_t id = 0xcbf29ce484222325ul;
+    uint64_t id = UCT_CUDA_HASH64;
     struct stat st;
     char text[64];
     ssize_t length;
