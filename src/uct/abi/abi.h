@@ -614,15 +614,8 @@ void uct_abi_log_message(const char *file, unsigned line, const char *function,
     } while (0)
 
 #define uct_abi_error(...) uct_abi_log(UCT_ABI_LOG_ERROR, __VA_ARGS__)
-#define uct_abi_warn(...)  uct_abi_log(UCT_ABI_LOG_WARN, __VA_ARGS__)
-#define uct_abi_diag(...)  uct_abi_log(UCT_ABI_LOG_DIAG, __VA_ARGS__)
 #define uct_abi_info(...)  uct_abi_log(UCT_ABI_LOG_INFO, __VA_ARGS__)
 #define uct_abi_debug(...) uct_abi_log(UCT_ABI_LOG_DEBUG, __VA_ARGS__)
-#define uct_abi_trace(...) uct_abi_log(UCT_ABI_LOG_TRACE, __VA_ARGS__)
-#define uct_abi_trace_data(...) uct_abi_log(UCT_ABI_LOG_TRACE_DATA, __VA_ARGS__)
-
-/* UCX's text for a status; never NULL. */
-const char *uct_abi_status_string(ucs_status_t status);
 
 
 /*
@@ -640,11 +633,6 @@ ucs_status_t uct_abi_topo_sys_device(uint16_t domain, uint8_t bus, uint8_t slot,
 ucs_status_t uct_abi_topo_sys_device_set_name(ucs_sys_device_t sys_dev,
                                               const char *name,
                                               unsigned priority);
-
-/* Distance between two devices: latency in seconds, bandwidth in bytes/s. */
-ucs_status_t uct_abi_topo_distance(ucs_sys_device_t device1,
-                                   ucs_sys_device_t device2,
-                                   double *latency_p, double *bandwidth_p);
 
 /* A number that all processes of this machine, and no others, have. */
 uint64_t uct_abi_system_id(void);
@@ -670,32 +658,18 @@ uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void);
 ucs_status_t uct_abi_memtype_cache_disable(void);
 
 /* Tell the cache about a range [address, address + length) bytes of device
- * memory, and that it is gone. */
+ * memory. */
 void uct_abi_memtype_cache_update(const void *address, size_t length,
                                   uct_abi_mem_type_t mem_type,
                                   ucs_sys_device_t sys_dev);
 
-void uct_abi_memtype_cache_remove(const void *address, size_t length);
+typedef void (*uct_abi_unmap_cb_t)(void *address, size_t length);
 
-enum {
-    UCT_ABI_MEM_EVENT_VM_UNMAPPED    = 1 << 0,
-    UCT_ABI_MEM_EVENT_MEM_TYPE_ALLOC = 1 << 1,
-    UCT_ABI_MEM_EVENT_MEM_TYPE_FREE  = 1 << 2
-};
-
-typedef void (*uct_abi_mem_event_cb_t)(unsigned event, void *address,
-                                       size_t length,
-                                       uct_abi_mem_type_t mem_type, void *arg);
-
-/* Be called when memory goes or comes. The callback runs inside munmap() or
- * cuMem*() of any thread: no allocation, no log, no lock that is held around
- * either. UCS_ERR_UNSUPPORTED when UCX cannot install these hooks; the caller
+/* Be called before memory of the process goes, from now on. The callback runs
+ * inside munmap() of any thread: no allocation, no log, no lock that is held
+ * around it. UCS_ERR_UNSUPPORTED when UCX cannot install this hook; the caller
  * must then not trust a cache of its own. */
-ucs_status_t uct_abi_mem_event_register(unsigned events,
-                                        uct_abi_mem_event_cb_t cb, void *arg);
-
-void uct_abi_mem_event_unregister(unsigned events, uct_abi_mem_event_cb_t cb,
-                                  void *arg);
+ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb);
 
 /* Have every call of a function of the process reach hook instead, by changing
  * its code; *original_p calls what it was. Not undone. UCS_ERR_UNSUPPORTED when

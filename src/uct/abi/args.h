@@ -147,28 +147,16 @@ typedef struct {
     uint8_t  function;
 } uct_abi_host_bus_id_t;
 
-typedef struct {
-    double latency;   /* s */
-    double bandwidth; /* bytes/s */
-} uct_abi_host_distance_t;
-
-/* The two members of ucm_event_t that are listened to. */
+/* The member of ucm_event_t, a union, that is listened to. */
 typedef union {
     struct {
         void   *address;
         size_t size;
     } vm_unmapped;
-    struct {
-        void   *address;
-        size_t size;
-        int    mem_type;
-    } mem_type;
 } uct_abi_host_mem_event_t;
 
 enum {
-    UCT_ABI_HOST_EVENT_VM_UNMAPPED    = 1 << 17,
-    UCT_ABI_HOST_EVENT_MEM_TYPE_ALLOC = 1 << 20,
-    UCT_ABI_HOST_EVENT_MEM_TYPE_FREE  = 1 << 21
+    UCT_ABI_HOST_EVENT_VM_UNMAPPED = 1 << 17
 };
 
 /* Room for a ucs_memory_info_t of any release (24, 32 bytes in 1.22). */

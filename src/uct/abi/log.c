@@ -64,15 +64,3 @@ void uct_abi_log_outside(const char *format, ...)
             (long)now.tv_sec, (long)now.tv_usec, hostname, (int)getpid(),
             message);
 }
-
-const char *uct_abi_status_string(ucs_status_t status)
-{
-    static __thread char number[32];
-
-    if (uct_abi_host.release != NULL) {
-        return uct_abi_host.sym.ucs_status_string(status);
-    }
-
-    snprintf(number, sizeof(number), "status %d", (int)status);
-    return number;
-}

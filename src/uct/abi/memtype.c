@@ -8,21 +8,9 @@
 #include "host.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 
-#define UCT_ABI_MEM_EVENT_PRIORITY 1000 /* behind those that UCX needs */
-#define UCT_ABI_MEM_EVENTS_MAX     32
-
-/* One registration; the address of its slot is what UCX knows it by. */
-typedef struct {
-    unsigned               events; /* 0: free */
-    uct_abi_mem_event_cb_t cb;
-    void                   *arg;
-} uct_abi_mem_listener_t;
-
-static uct_abi_mem_listener_t uct_abi_mem_listeners[UCT_ABI_MEM_EVENTS_MAX];
-static pthread_mutex_t uct_abi_mem_lock = PTHREAD_MUTEX_INITIALIZER;
+#define UCT_ABI_UNMAP_PRIORITY 1000 /* behind those that UCX needs */
 
 static int *uct_abi_memtype_cache_opt(void)
 {
@@ -103,118 +91,22 @@ void uct_abi_memtype_cache_update(const void *address, size_t length,
     }
 }
 
-void uct_abi_memtype_cache_remove(const void *address, size_t length)
-{
-    /* UCX's function does not check whether there is a cache */
-    if ((uct_abi_host.release != NULL) &&
-        (*uct_abi_host.sym.ucs_memtype_cache_global_instance != NULL)) {
-        uct_abi_host.sym.ucs_memtype_cache_remove(address, length);
-    }
-}
-
-static int uct_abi_mem_events_to_host(unsigned events)
-{
-    int host_events = 0;
-
-    if (events & UCT_ABI_MEM_EVENT_VM_UNMAPPED) {
-        host_events |= UCT_ABI_HOST_EVENT_VM_UNMAPPED;
-    }
-    if (events & UCT_ABI_MEM_EVENT_MEM_TYPE_ALLOC) {
-        host_events |= UCT_ABI_HOST_EVENT_MEM_TYPE_ALLOC;
-    }
-    if (events & UCT_ABI_MEM_EVENT_MEM_TYPE_FREE) {
-        host_events |= UCT_ABI_HOST_EVENT_MEM_TYPE_FREE;
-    }
-
-    return host_events;
-}
-
 static void
-uct_abi_mem_event_dispatch(int host_event, uct_abi_host_mem_event_t *data,
-                           void *arg)
+uct_abi_unmap_dispatch(int host_event UCS_V_UNUSED,
+                       uct_abi_host_mem_event_t *data, void *arg)
 {
-    const uct_abi_mem_listener_t *listener = arg;
-
-    if (host_event & UCT_ABI_HOST_EVENT_VM_UNMAPPED) {
-        listener->cb(UCT_ABI_MEM_EVENT_VM_UNMAPPED, data->vm_unmapped.address,
-                     data->vm_unmapped.size, UCT_ABI_MEM_TYPE_HOST,
-                     listener->arg);
-    } else {
-        listener->cb((host_event & UCT_ABI_HOST_EVENT_MEM_TYPE_ALLOC) ?
-                             UCT_ABI_MEM_EVENT_MEM_TYPE_ALLOC :
-                             UCT_ABI_MEM_EVENT_MEM_TYPE_FREE,
-                     data->mem_type.address, data->mem_type.size,
-                     uct_abi_mem_type_from_host(data->mem_type.mem_type),
-                     listener->arg);
-    }
+    ((uct_abi_unmap_cb_t)arg)(data->vm_unmapped.address,
+                              data->vm_unmapped.size);
 }
 
-ucs_status_t uct_abi_mem_event_register(unsigned events,
-                                        uct_abi_mem_event_cb_t cb, void *arg)
+ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb)
 {
-    uct_abi_mem_listener_t *listener = NULL;
-    ucs_status_t status;
-    unsigned i;
-
-    if ((uct_abi_host.release == NULL) || (events == 0)) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    pthread_mutex_lock(&uct_abi_mem_lock);
-    for (i = 0; (i < UCT_ABI_MEM_EVENTS_MAX) && (listener == NULL); ++i) {
-        if (uct_abi_mem_listeners[i].events == 0) {
-            listener         = &uct_abi_mem_listeners[i];
-            listener->events = events;
-            listener->cb     = cb;
-            listener->arg    = arg;
-        }
-    }
-    pthread_mutex_unlock(&uct_abi_mem_lock);
-
-    if (listener == NULL) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-
-    /* not under our lock: installing hooks may call back */
-    status = uct_abi_host.sym.ucm_set_event_handler(
-            uct_abi_mem_events_to_host(events), UCT_ABI_MEM_EVENT_PRIORITY,
-            uct_abi_mem_event_dispatch, listener);
-    if (status != UCS_OK) {
-        pthread_mutex_lock(&uct_abi_mem_lock);
-        listener->events = 0;
-        pthread_mutex_unlock(&uct_abi_mem_lock);
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    return UCS_OK;
-}
-
-void uct_abi_mem_event_unregister(unsigned events, uct_abi_mem_event_cb_t cb,
-                                  void *arg)
-{
-    uct_abi_mem_listener_t *listener = NULL;
-    unsigned i;
-
-    pthread_mutex_lock(&uct_abi_mem_lock);
-    for (i = 0; (i < UCT_ABI_MEM_EVENTS_MAX) && (listener == NULL); ++i) {
-        if ((uct_abi_mem_listeners[i].events == events) &&
-            (uct_abi_mem_listeners[i].cb == cb) &&
-            (uct_abi_mem_listeners[i].arg == arg)) {
-            listener = &uct_abi_mem_listeners[i];
-        }
-    }
-    pthread_mutex_unlock(&uct_abi_mem_lock);
-
-    if (listener == NULL) {
-        return;
-    }
-
-    uct_abi_host.sym.ucm_unset_event_handler(uct_abi_mem_events_to_host(events),
-                                             uct_abi_mem_event_dispatch,
-                                             listener);
-    pthread_mutex_lock(&uct_abi_mem_lock);
-    listener->events = 0;
-    pthread_mutex_unlock(&uct_abi_mem_lock);
+    return ((uct_abi_host.release != NULL) &&
+            (uct_abi_host.sym.ucm_set_event_handler(
+                     UCT_ABI_HOST_EVENT_VM_UNMAPPED, UCT_ABI_UNMAP_PRIORITY,
+                     uct_abi_unmap_dispatch, (void*)cb) == UCS_OK)) ?
+                   UCS_OK :
+                   UCS_ERR_UNSUPPORTED;
 }
 
 ucs_status_t uct_abi_function_hook(void *function, void *hook,

@@ -20,15 +20,11 @@ typedef void (*uct_abi_fn_t)(void);
     _(void, ucs_log_dispatch, \
       (const char *file, unsigned line, const char *function, int level, \
        void *component, const char *format, ...)) \
-    _(const char*, ucs_status_string, (ucs_status_t status)) \
     _(void*, ucs_malloc, (size_t size, const char *name)) \
     _(void, ucs_class_call_cleanup_chain, \
       (uct_abi_host_class_t *cls, void *obj, int limit)) \
     _(ucs_status_t, ucs_topo_find_device_by_bus_id, \
       (const uct_abi_host_bus_id_t *bus_id, ucs_sys_device_t *sys_dev_p)) \
-    _(ucs_status_t, ucs_topo_get_distance, \
-      (ucs_sys_device_t device1, ucs_sys_device_t device2, \
-       uct_abi_host_distance_t *distance_p)) \
     _(ucs_status_t, ucs_topo_sys_device_set_name, \
       (ucs_sys_device_t sys_dev, const char *name, unsigned priority)) \
     _(uint64_t, ucs_get_system_id, (void)) \
@@ -37,13 +33,8 @@ typedef void (*uct_abi_fn_t)(void);
     _(void, ucs_memtype_cache_update, \
       (const void *address, size_t size, int mem_type, \
        ucs_sys_device_t sys_dev, uint8_t mem_flags)) \
-    _(void, ucs_memtype_cache_remove, (const void *address, size_t size)) \
     _(ucs_status_t, ucm_set_event_handler, \
       (int events, int priority, \
-       void (*cb)(int event, uct_abi_host_mem_event_t *data, void *arg), \
-       void *arg)) \
-    _(void, ucm_unset_event_handler, \
-      (int events, \
        void (*cb)(int event, uct_abi_host_mem_event_t *data, void *arg), \
        void *arg)) \
     _(void, uct_component_register, (void *component)) \

@@ -29,27 +29,6 @@ ucs_status_t uct_abi_topo_sys_device_set_name(ucs_sys_device_t sys_dev,
                                                          priority);
 }
 
-ucs_status_t uct_abi_topo_distance(ucs_sys_device_t device1,
-                                   ucs_sys_device_t device2,
-                                   double *latency_p, double *bandwidth_p)
-{
-    uct_abi_host_distance_t distance;
-    ucs_status_t status;
-
-    if (uct_abi_host.release == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    status = uct_abi_host.sym.ucs_topo_get_distance(device1, device2,
-                                                    &distance);
-    if (status == UCS_OK) {
-        *latency_p   = distance.latency;
-        *bandwidth_p = distance.bandwidth;
-    }
-
-    return status;
-}
-
 uint64_t uct_abi_system_id(void)
 {
     return (uct_abi_host.release == NULL) ?

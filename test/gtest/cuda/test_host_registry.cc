@@ -21,13 +21,10 @@ static const size_t mbyte    = 1 << 20;
 static const uintptr_t space = 1024 * mbyte;
 
 /* The linker has the module call this one (--wrap) */
-static uct_abi_mem_event_cb_t unmap_event;
+static uct_abi_unmap_cb_t unmap_event;
 
-extern "C" ucs_status_t
-__wrap_uct_abi_mem_event_register(unsigned events, uct_abi_mem_event_cb_t cb,
-                                  void *arg)
+extern "C" ucs_status_t __wrap_uct_abi_on_unmap(uct_abi_unmap_cb_t cb)
 {
-    EXPECT_EQ(unsigned(UCT_ABI_MEM_EVENT_VM_UNMAPPED), events);
     unmap_event = cb;
     return UCS_OK;
 }
@@ -35,9 +32,7 @@ __wrap_uct_abi_mem_event_register(unsigned events, uct_abi_mem_event_cb_t cb,
 static void unmap(uintptr_t start, size_t length)
 {
     if (unmap_event != nullptr) {
-        unmap_event(UCT_ABI_MEM_EVENT_VM_UNMAPPED,
-                    reinterpret_cast<void*>(start), length,
-                    UCT_ABI_MEM_TYPE_HOST, nullptr);
+        unmap_event(reinterpret_cast<void*>(start), length);
     }
 }
 

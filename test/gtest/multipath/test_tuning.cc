@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <unistd.h>
 #include <vector>
 
@@ -41,16 +42,47 @@ protected:
 
     std::string print() const
     {
-        char *text = NULL;
-        size_t length;
-        FILE *stream = open_memstream(&text, &length);
-        std::string result;
+        std::ostringstream text;
 
-        uct_cuda_mp_tuning_print(m_table.get(), stream);
-        fclose(stream);
-        result = text;
-        free(text);
-        return result;
+        text.precision(17); /* Enough to be read back as they are */
+        text << "ucx-mp-tuning " << UCT_CUDA_MP_TUNING_FORMAT << "\nnode "
+             << m_table->node << "\ndate " << m_table->date << "\n";
+        for (unsigned i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
+            if (m_table->model_set & (1u << i)) {
+                text << "model " << uct_cuda_mp_model_constants[i].name << " "
+                     << uct_cuda_mp_model_get(&m_table->model, i) << "\n";
+            }
+        }
+
+        for (unsigned i = 0; i < m_table->num_lines; ++i) {
+            print_line(text, m_table->lines[i]);
+        }
+
+        return text.str();
+    }
+
+    void print_line(std::ostream &text,
+                    const uct_cuda_mp_tuning_line_t &line) const
+    {
+        static const char *executors[] = {"streams", "graph", "auto"};
+
+        text << m_table->classes[line.pair_class] << " " << line.min_size
+             << " " << line.max_size << " ";
+        for (unsigned p = 0; p < line.num_paths; ++p) {
+            const uct_cuda_mp_path_t &path = line.paths[p];
+
+            text << ((p == 0) ? "" : ",")
+                 << ((path.route == UCT_CUDA_MP_ROUTE_GPU) ?
+                             "relay" + std::to_string(path.gpu) :
+                     (path.route == UCT_CUDA_MP_ROUTE_HOST) ? "host" :
+                                                              "direct")
+                 << ":" << line.shares[p];
+            if (line.chunks[p] > 0) {
+                text << ":" << line.chunks[p];
+            }
+        }
+
+        text << " " << executors[line.graph] << "\n";
     }
 
     void refused(const std::string &line, const char *because)

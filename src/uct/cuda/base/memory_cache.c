@@ -24,16 +24,14 @@ static uint64_t generation;        /* 0: nothing is remembered */
 
 /* The event comes before the memory goes: a page that is learned in between is
  * of a generation that this ends */
-static void on_unmap(unsigned event, void *address, size_t length,
-                     uct_abi_mem_type_t mem_type, void *arg)
+static void on_unmap(void *address, size_t length)
 {
     __atomic_add_fetch(&generation, 1, __ATOMIC_SEQ_CST);
 }
 
 static void enable_once(void)
 {
-    if (uct_abi_mem_event_register(UCT_ABI_MEM_EVENT_VM_UNMAPPED, on_unmap,
-                                   NULL) == UCS_OK) {
+    if (uct_abi_on_unmap(on_unmap) == UCS_OK) {
         __atomic_store_n(&generation, 1, __ATOMIC_SEQ_CST);
     } else {
         uct_cuda_debug("no hooks on unmapping: every buffer is asked about");

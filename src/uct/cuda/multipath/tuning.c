@@ -733,48 +733,6 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
                                    error_size, tuning_p);
 }
 
-void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning, FILE *stream)
-{
-    const uct_cuda_mp_tuning_line_t *line;
-    unsigned i, p;
-
-    fprintf(stream, MAGIC " %d\nnode %s\ndate %s\n",
-            UCT_CUDA_MP_TUNING_FORMAT, tuning->node, tuning->date);
-    for (i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
-        if (tuning->model_set & (1u << i)) {
-            fprintf(stream, "model %s %.17g\n",
-                    uct_cuda_mp_model_constants[i].name,
-                    uct_cuda_mp_model_get(&tuning->model, i));
-        }
-    }
-
-    fprintf(stream, "# class, smallest and largest size, "
-                    "path:share[:chunks] ..., executor\n");
-    for (i = 0; i < tuning->num_lines; ++i) {
-        line = &tuning->lines[i];
-        fprintf(stream, "%s %zu %zu ", tuning->classes[line->pair_class],
-                line->min_size, line->max_size);
-        for (p = 0; p < line->num_paths; ++p) {
-            fprintf(stream, "%s", (p == 0) ? "" : ",");
-            if (line->paths[p].route == UCT_CUDA_MP_ROUTE_GPU) {
-                fprintf(stream, "relay%d", line->paths[p].gpu);
-            } else {
-                fprintf(stream, "%s",
-                        (line->paths[p].route == UCT_CUDA_MP_ROUTE_HOST) ?
-                                "host" :
-                                "direct");
-            }
-
-            /* Enough digits to be read back as they are */
-            fprintf(stream, ":%.17g", line->shares[p]);
-            if (line->chunks[p] > 0) {
-                fprintf(stream, ":%u", line->chunks[p]);
-            }
-        }
-        fprintf(stream, " %s\n", executors[line->graph]);
-    }
-}
-
 const uct_cuda_mp_tuning_line_t *
 uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,
                         uct_cuda_end_t dst, size_t size)

@@ -108,11 +108,6 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
                                     uct_cuda_mp_tuning_t **tuning_p);
 
 
-/** Write a table that uct_cuda_mp_tuning_read() gives back as it is. */
-void uct_cuda_mp_tuning_print(const uct_cuda_mp_tuning_t *tuning,
-                              FILE *stream);
-
-
 /** The line for a transfer, or NULL. Both GPUs are ordinals of the node. */
 const uct_cuda_mp_tuning_line_t *
 uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,

@@ -311,8 +311,7 @@ static void wait_for_thread(uintptr_t start, uintptr_t end)
 }
 
 /* Called before memory goes, inside munmap() and the like */
-static void on_unmap(unsigned event, void *address, size_t length,
-                     uct_abi_mem_type_t mem_type, void *arg)
+static void on_unmap(void *address, size_t length)
 {
     const uintptr_t start = (uintptr_t)address;
     const uintptr_t end   = start + length;
@@ -360,8 +359,7 @@ static void on_fork(void)
 
 static void enable_once(void)
 {
-    if (uct_abi_mem_event_register(UCT_ABI_MEM_EVENT_VM_UNMAPPED, on_unmap,
-                                   NULL) != UCS_OK) {
+    if (uct_abi_on_unmap(on_unmap) != UCS_OK) {
         uct_cuda_debug("no hooks on unmapping: pageable memory is not locked");
         return;
     }
