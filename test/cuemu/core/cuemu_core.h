@@ -166,6 +166,8 @@ typedef struct {
     cuemu_time_t cross_stream;            /* a wait for another stream's work
                                              that really had to wait */
     cuemu_time_t kernel;                  /* shortest kernel, GPU side */
+    cuemu_time_t pull;                    /* set-up of a copy by a GPU that is
+                                             not the source, on top */
 } cuemu_cost_t;
 
 /* The whole node. Plain data without pointers. */
@@ -263,7 +265,10 @@ enum {
     CUEMU_OP_CROSS_STREAM  = 1u << 3,
     /* COPY: a kernel's own accesses, which no engine is set up for: no launch
        latency, no setup, no completion latency */
-    CUEMU_OP_STREAMED      = 1u << 4
+    CUEMU_OP_STREAMED      = 1u << 4,
+    /* COPY: from another GPU's memory, by the engine of one that reads it:
+       node->cost.pull more set-up */
+    CUEMU_OP_PULLED        = 1u << 5
 };
 
 #define CUEMU_OP_PAYLOAD_SIZE 128

@@ -182,4 +182,6 @@ void cuemu_cost_defaults(cuemu_cost_t *cost, int sm)
        copies alone */
     cost->cross_stream           = cuemu_us(1.5);
     cost->kernel                 = cuemu_us(2.0); /* A */
+    /* Where it was measured it is in the node's file (h200-x2) */
+    cost->pull                   = 0;
 }

@@ -633,7 +633,8 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
         {"graph-launch-node", &cost->graph_launch_node},
         {"graph-first-launch", &cost->graph_first_launch},
         {"cross-stream", &cost->cross_stream},
-        {"shortest-kernel", &cost->kernel}
+        {"shortest-kernel", &cost->kernel},
+        {"pull", &cost->pull}
     };
     size_t i;
 

@@ -396,10 +396,11 @@ static void cuemu_flow_join(cuemu_sim_t *sim, uint32_t index)
     cuemu_class_t *cls         = &sim->classes[ci];
     const cuemu_route_t *route = cuemu_class_route(sim, ci);
     double amount              = (double)op->desc.bytes;
+    cuemu_time_t setup         = route->setup;
 
     if (op->in_setup) {
-        amount = route->own_rate *
-                 ((double)route->setup / (double)CUEMU_PS_PER_SEC);
+        setup += (op->desc.flags & CUEMU_OP_PULLED) ? sim->node.cost.pull : 0;
+        amount = route->own_rate * ((double)setup / (double)CUEMU_PS_PER_SEC);
     }
 
     cuemu_flows_update(sim, sim->time);

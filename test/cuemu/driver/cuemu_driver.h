@@ -430,6 +430,10 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
 
+/* Says which GPU's engine it is: that of the stream's or the node's context. */
+void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
+                           const cuemu_range_t *dst, const cuemu_range_t *src);
+
 /* Zero if a copy between the two has to go through the host. */
 int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src);
 

@@ -935,6 +935,15 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
     p->dst_pitch = dst_pitch;
 }
 
+void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
+                           const cuemu_range_t *dst, const cuemu_range_t *src)
+{
+    if ((dst->gpu >= 0) && (src->gpu >= 0) && (dst->gpu != src->gpu) &&
+        (gpu != src->gpu)) {
+        work->desc.flags |= CUEMU_OP_PULLED;
+    }
+}
+
 void cuemu_work_stage(cuemu_work_t *work, const cuemu_op_id_t *deps,
                       unsigned num_deps, cuemu_time_t at,
                       cuemu_op_id_t halves[2])

@@ -27,6 +27,29 @@ TEST_F(driver, copy_takes_bytes_over_rate)
     });
 }
 
+/* 0.7 us more where the GPU that receives runs the copy */
+TEST_F(driver, pulling_takes_longer_than_pushing)
+{
+    setenv("CUEMU_NODE", "h200-x2", 1);
+    setenv("CUEMU_SLOWDOWN", "100", 1);
+    run(1, [](int) {
+        CUcontext ctx[2] = {use(0), use(1)};
+        CUdeviceptr buf[2];
+        double seconds[2];
+
+        for (int i = 0; i < 2; ++i) {
+            CU_OK(cuCtxSetCurrent(ctx[i]));
+            buf[i] = alloc(MiB);
+            CU_OK(cuCtxEnablePeerAccess(ctx[!i], 0));
+        }
+        for (int i = 0; i < 2; ++i) {
+            CU_OK(cuCtxSetCurrent(ctx[i]));
+            seconds[i] = timed_copy(buf[1], buf[0], MiB, stream());
+        }
+        EXPECT_NEAR(0.7e-6, seconds[1] - seconds[0], 0.05e-6) << seconds[0];
+    });
+}
+
 TEST_F(driver, time_does_not_depend_on_slowdown)
 {
     for (const char *slowdown : {"5", "60"}) {
