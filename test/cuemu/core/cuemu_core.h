@@ -129,7 +129,9 @@ typedef struct {
 
 /* What a driver call costs the calling CPU. */
 typedef enum {
-    CUEMU_CALL_COPY_ASYNC,       /* any asynchronous copy or memset */
+    CUEMU_CALL_COPY_ASYNC,
+    CUEMU_CALL_COPY_BATCH,       /* asynchronous copies by one call: the call */
+    CUEMU_CALL_COPY_OF_BATCH,    /* ... and each of them */
     CUEMU_CALL_KERNEL,           /* launching a kernel or host function */
     CUEMU_CALL_EVENT_RECORD,
     CUEMU_CALL_STREAM_WAIT,

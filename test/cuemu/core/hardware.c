@@ -122,9 +122,12 @@ const cuemu_copy_model_t cuemu_copy_models[CUEMU_ROUTE_LAST] = {
     [CUEMU_ROUTE_HOST]         = {"host",         0.0, 0.1, 0.0}
 };
 
-/* H, except what is marked. */
+/* H, except what is marked. Batches: 8 and 32 copies of 64 KiB by one call take
+   5.5 and 19.8 us (docs/results/logs/h200-x2-blocks.txt). */
 const cuemu_call_model_t cuemu_call_models[CUEMU_CALL_LAST] = {
     [CUEMU_CALL_COPY_ASYNC]        = {"copy-async",        2.9},
+    [CUEMU_CALL_COPY_BATCH]        = {"copy-batch",        0.7},
+    [CUEMU_CALL_COPY_OF_BATCH]     = {"copy-of-batch",     0.6},
     [CUEMU_CALL_KERNEL]            = {"kernel",            2.5},  /* A */
     [CUEMU_CALL_EVENT_RECORD]      = {"event-record",      0.35},
     [CUEMU_CALL_STREAM_WAIT]       = {"stream-wait",       0.33},
