@@ -44,6 +44,8 @@ byhand_all() {
         byhand_run peer_copy --sizes 1M --directions both --window 3 &&
         byhand_run peer_copy --sizes 64K --window 5 --by batch &&
         byhand_run own_process --sizes 1M --way push &&
+        byhand_run pageable --sizes 1M --way staged &&
+        byhand_run pageable --sizes 1M --way across --direction to-host &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
         byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel
 }
