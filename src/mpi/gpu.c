@@ -157,17 +157,21 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
 {
     CUcontext ctx                    = NULL;
     int device                       = -1;
+    unsigned type                    = 0;
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,
-                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    void *values[]                   = {&ctx, &device};
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                        CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    void *values[]                   = {&ctx, &device, &type};
     CUresult result;
 
-    result = driver.pointer_attributes(2, attributes, values,
+    result = driver.pointer_attributes(3, attributes, values,
                                        (CUdeviceptr)address);
     if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
-        /* pool and VMM memory. Kept for good: it is the program's own, too */
-        result = (device >= 0) ? driver.primary_retain(&ctx, device) :
-                                 driver.ctx_get_current(&ctx);
+        /* pool and VMM memory. Kept for good: it is the program's own, too. The
+           host's is near no GPU. */
+        result = ((device >= 0) && (type != CU_MEMORYTYPE_HOST)) ?
+                         driver.primary_retain(&ctx, device) :
+                         driver.ctx_get_current(&ctx);
     }
 
     *ctx_p = ctx;

@@ -10,8 +10,9 @@
 
 static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 {
-    int device = mem->on_host ? CUEMU_DEVICE_NONE :
-                                cuemu_device_of_gpu(mem->gpu);
+    /* Of host memory made with cuMemCreate it was not seen what the real driver
+       says. A program that believes this may copy with a GPU without access. */
+    int device = mem->on_host ? 0 : cuemu_device_of_gpu(mem->gpu);
 
     /* Opened from a GPU that this process may not see */
     return ((device < 0) && (mem->ctx != NULL)) ? mem->ctx->device : device;
