@@ -7,10 +7,10 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <functional>
+#include <unistd.h>
 
 /* A libcuda instead of the machine's, which has everything but one function */
 static struct {
@@ -94,7 +94,7 @@ protected:
     {
         library = {true, true, "", CUDA_SUCCESS, CUDA_SUCCESS, 1};
         change();
-        exit(((uct_cuda_driver_get() != NULL) == (expected == UCS_OK)) &&
+        _exit(((uct_cuda_driver_get() != NULL) == (expected == UCS_OK)) &&
                              (uct_cuda_driver_status() == expected) ?
                      0 :
                      1);
