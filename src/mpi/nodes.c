@@ -31,6 +31,10 @@
 
 #define IDLE_BEFORE_YIELD 64
 
+/* Calls at most that go by without agreement after one by which no rank's
+   process uses a GPU: it is asked again after 1, 2, 4, ... of them */
+#define MAX_UNASKED 63
+
 struct ucx_mp_mpi_nodes {
     const uct_cuda_coll_api_t *api;
     uct_cuda_coll_group_t     *group; /* of this node; NULL: it has one rank */
@@ -39,6 +43,8 @@ struct ucx_mp_mpi_nodes {
     int                       rank, size; /* in local */
     int                       slices;
     bool                      has_slice;
+    unsigned                  unasked; /* calls that go by without agreement, */
+    unsigned                  left;    /* and those of them still to come */
 };
 
 /* Where a chunk's slice of this rank is */
@@ -59,7 +65,7 @@ typedef struct {
 } slot_t;
 
 typedef struct {
-    const ucx_mp_mpi_nodes_t      *nodes;
+    ucx_mp_mpi_nodes_t            *nodes;
     const ucx_mp_mpi_collective_t *args;
     ucx_mp_type_t                 type;
     ucx_mp_op_t                   op;
@@ -79,17 +85,18 @@ typedef struct {
 } run_t;
 
 static struct {
-    uint64_t calls, chunks, bytes;
+    uint64_t calls, chunks, bytes, agreements;
 } totals;
 
 
 __attribute__((visibility("default"))) void
 ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
-                        uint64_t *bytes_p)
+                        uint64_t *bytes_p, uint64_t *agreements_p)
 {
-    *calls_p  = __atomic_load_n(&totals.calls, __ATOMIC_RELAXED);
-    *chunks_p = __atomic_load_n(&totals.chunks, __ATOMIC_RELAXED);
-    *bytes_p  = __atomic_load_n(&totals.bytes, __ATOMIC_RELAXED);
+    *calls_p      = __atomic_load_n(&totals.calls, __ATOMIC_RELAXED);
+    *chunks_p     = __atomic_load_n(&totals.chunks, __ATOMIC_RELAXED);
+    *bytes_p      = __atomic_load_n(&totals.bytes, __ATOMIC_RELAXED);
+    *agreements_p = __atomic_load_n(&totals.agreements, __ATOMIC_RELAXED);
 }
 
 
@@ -518,6 +525,7 @@ static void run_end(run_t *run)
 typedef enum {
     AGREE_GPU,  /* buffers in GPU memory, and all else it takes */
     AGREE_FITS, /* buffers do not end too early */
+    AGREE_HOST, /* no process uses a GPU */
     AGREE_LOW,  /* bytes, in two parts, and their negatives */
     AGREE_NOT_LOW,
     AGREE_HIGH,
@@ -540,7 +548,9 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
                                     is_gpu(run->send + bytes - 1));
     const int low              = bytes & INT_MAX;
     const int high             = (bytes >> 31) & INT_MAX;
-    const int mine[AGREE_LAST] = {is_ready, fits, low, -low, high, -high};
+    const int mine[AGREE_LAST] = {is_ready, fits, !ucx_mp_mpi_gpu_is_used(),
+                                  low, -low, high, -high};
+    ucx_mp_mpi_nodes_t *nodes  = run->nodes;
     int all[AGREE_LAST];
     int rc;
 
@@ -550,6 +560,12 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
     if (rc != MPI_SUCCESS) {
         return rc;
     }
+
+    __atomic_fetch_add(&totals.agreements, 1, __ATOMIC_RELAXED);
+    nodes->unasked = all[AGREE_HOST] ? 2 * nodes->unasked + 1 : 0;
+    nodes->unasked = (nodes->unasked > MAX_UNASKED) ? MAX_UNASKED :
+                                                      nodes->unasked;
+    nodes->left    = nodes->unasked;
 
     if ((all[AGREE_LOW] != -all[AGREE_NOT_LOW]) ||
         (all[AGREE_HIGH] != -all[AGREE_NOT_HIGH])) {
@@ -571,7 +587,7 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
     return MPI_SUCCESS;
 }
 
-bool ucx_mp_mpi_nodes_collective(const ucx_mp_mpi_nodes_t *nodes,
+bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
                                  const ucx_mp_mpi_collective_t *args,
                                  int *rc_p)
 {
@@ -597,6 +613,11 @@ bool ucx_mp_mpi_nodes_collective(const ucx_mp_mpi_nodes_t *nodes,
     run.element = size; /* these types have no gaps */
     if ((run.count > INT64_MAX / 2 / run.element) ||
         (run.count * run.element < MIN_BYTES)) {
+        return false;
+    }
+
+    if (nodes->left > 0) { /* on all ranks alike */
+        --nodes->left;
         return false;
     }
 

@@ -26,6 +26,7 @@ static long ar_calls = 5;
 static long ar_expect = -1; /* percent of calls that GPUs carry out */
 static int ar_check = 1;
 static int ar_in_place = 2; /* no, yes, both */
+static long ar_host_first; /* calls before anything is done with a GPU */
 
 /* What rank 1 does wrong, before all else */
 enum {
@@ -152,6 +153,33 @@ static void try_fault(const float *send, float *recv)
     }
 }
 
+/* Calls of host memory, large enough for several nodes to agree on each */
+static long try_host(long calls)
+{
+    enum { COUNT = 1 << 16 };
+    unsigned long long agreements;
+    long wrong = 0, call;
+    float *buffer;
+    int i;
+
+    buffer = calloc(COUNT, sizeof(*buffer));
+    for (call = 0; (call < calls) && (buffer != NULL); ++call) {
+        for (i = 0; i < COUNT; ++i) {
+            buffer[i] = 1 + (float)call;
+        }
+        MPI_Allreduce(MPI_IN_PLACE, buffer, COUNT, MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
+        wrong += (buffer[COUNT - 1] != world_size * (1 + (float)call));
+    }
+    ucx_mp_between_nodes(&agreements);
+    if ((world_rank == 0) && (calls > 0)) {
+        printf("%llu agreements for %ld calls of host memory\n", agreements,
+               calls);
+    }
+    free(buffer);
+    return wrong;
+}
+
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double*)a, y = *(const double*)b;
@@ -181,6 +209,9 @@ static void parse(int argc, char **argv)
                                               in_place_names);
         } else if (strcmp(argv[i], "--fault") == 0) {
             ar_fault = ucx_mp_parse_choice(argv[i], argv[i + 1], fault_names);
+        } else if (strcmp(argv[i], "--host-first") == 0) {
+            ar_host_first = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
+                                                      1 << 20);
         } else if (strcmp(argv[i], "--on-gpus") == 0) {
             ar_expect = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
                                                   100);
@@ -194,6 +225,7 @@ static void parse(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
                    "[--min-size BYTES] [--max-size BYTES] [--calls N] "
                    "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
+                   "[--host-first CALLS] "
                    "[--fault differ|short|die|call|root]");
     }
 }
@@ -203,6 +235,7 @@ int main(int argc, char **argv)
     long mine[4] = {0, 0, 0, 0}, all[4], call = 0, before;
     char why[256] = "";
     float *send, *recv, *host;
+    unsigned long long agreements;
     double *seconds;
     size_t bytes, room;
     int in_place, shift;
@@ -215,6 +248,7 @@ int main(int argc, char **argv)
     ucx_mp_set_rank(world_rank);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     parse(argc, argv);
+    mine[0] = try_host(ar_host_first);
     if (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
     }
@@ -260,7 +294,7 @@ int main(int argc, char **argv)
         }
     }
 
-    mine[3] = (long)ucx_mp_between_nodes();
+    mine[3] = (long)ucx_mp_between_nodes(&agreements);
     MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);

@@ -37,6 +37,19 @@ nodes_all() {
             --max-size 2M --calls 50
 }
 
+# nodes_host: what uses no GPU agrees on ever fewer calls, 1, 3, 7, 15, ... 63;
+# once it does, from the 127th on, on all again
+nodes_host() {
+    local mpirun programs log=$ucx_mp_build/log/nodes-host.out
+    mpi_tools distribution || return
+    nodes_run 2 2 ucx_mp_allreduce_checked --host-first 100 --min-size 256K \
+        --max-size 256K --calls 30 --in-place n > "$log" 2>&1 &&
+        grep '^6 agreements for 100 calls of host memory' "$log" &&
+        grep "^$((4 * 2 * 256 * 1024)) bytes given to the MPI" "$log" &&
+        grep '^ucx_mp_allreduce_checked: 30 calls .* 0 wrong' "$log" ||
+        { tail -n 20 "$log"; return 1; }
+}
+
 # nodes_fault NAME:CALL:ERROR: every byte is right, GPUs' part or not
 nodes_fault() {
     CUEMU_FAULT=$1 passing_on '^ucx_mp_allreduce_checked: 4 calls .* 0 wrong' \
@@ -67,5 +80,7 @@ nodes_faults() {
 
 step nodes quick 120 nodes_all \
      "all-reduces over two and four emulated nodes, bytes between them counted"
+step nodes-host quick 30 nodes_host \
+     "over several nodes host-only programs agree on few calls"
 step nodes-faults quick 120 nodes_faults \
      "over several nodes: what fails on one is staged there, or fails on all"
