@@ -82,6 +82,9 @@ typedef struct {
     coll_flow_t  flow;
     coll_shape_t send, recv;
     int          (*call)(const coll_draw_t *draw, const void *send, void *recv);
+    /* ... with large counts; NULL: this MPI has none */
+    int          (*large)(const coll_draw_t *draw, const void *send,
+                          void *recv);
 } coll_call_t;
 
 extern const coll_call_t coll_calls[];

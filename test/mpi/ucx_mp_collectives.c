@@ -651,6 +651,7 @@ static bool try_call(long number, bool *is_gpu_p)
     int way, rc, length;
     size_t wrong;
     tally_t *tally;
+    bool is_large;
     long before;
 
     group = draw_call(&draw, seed, &state);
@@ -672,9 +673,14 @@ static bool try_call(long number, bool *is_gpu_p)
                 ucx_mp_mem_names[sections[1].mem]);
     }
 
-    before = ucx_mp_on_gpus();
+    is_large = (draw.call->large != NULL) && (ucx_mp_hash(seed + 5) % 2);
+    before   = ucx_mp_on_gpus();
     for (way = 0; way < 2; ++way) {
-        rc = draw.call->call(&draw, pointers[way][0], pointers[way][1]);
+        rc = ((way == 1) && is_large) ?
+                     draw.call->large(&draw, pointers[way][0],
+                                      pointers[way][1]) :
+                     draw.call->call(&draw, pointers[way][0],
+                                     pointers[way][1]);
         if (rc != MPI_SUCCESS) {
             MPI_Error_string(rc, text, &length);
             ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s fails: %s", number,
