@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/call.h>
+#include <mpi/handles.h>
 
 #include <string.h>
 
@@ -135,6 +136,12 @@ static MPI_Count vector_value(ucx_mp_mpi_vector_t vector, int i)
 {
     return (vector.width == sizeof(int)) ? ((const int*)vector.values)[i] :
                                            ((const int64_t*)vector.values)[i];
+}
+
+MPI_Datatype ucx_mp_mpi_byte(void)
+{
+    ucx_mp_mpi_handles_find();
+    return ucx_mp_mpi_handles.byte;
 }
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)

@@ -95,6 +95,11 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
 
 /* For a call that GPU memory cannot be staged for: MPI_ERR_BUFFER. */
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
+int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win);
+int ucx_mp_mpi_refuse_file(const char *name, MPI_File file);
+
+/* MPI_BYTE, of which a packed buffer is. */
+MPI_Datatype ucx_mp_mpi_byte(void);
 
 /* Begins a call with the ranks of its communicator; everyone is a member. */
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,

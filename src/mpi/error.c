@@ -77,9 +77,33 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     return code;
 }
 
+#define CANNOT \
+    "%s: a buffer is in GPU memory, which this MPI cannot do in this call, " \
+    "and ucx_mp neither"
+
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm)
 {
-    return ucx_mp_mpi_raise(comm, MPI_ERR_BUFFER,
-                            "%s: a buffer is in GPU memory, which this MPI "
-                            "cannot do in this call, and ucx_mp neither", name);
+    return ucx_mp_mpi_raise(comm, MPI_ERR_BUFFER, CANNOT, name);
+}
+
+int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int code;
+
+    snprintf(text, sizeof(text), CANNOT, name);
+    code = code_of(MPI_ERR_BUFFER, text);
+    ucx_mp_mpi_real.Win_call_errhandler(win, code);
+    return code;
+}
+
+int ucx_mp_mpi_refuse_file(const char *name, MPI_File file)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int code;
+
+    snprintf(text, sizeof(text), CANNOT, name);
+    code = code_of(MPI_ERR_BUFFER, text);
+    ucx_mp_mpi_real.File_call_errhandler(file, code);
+    return code;
 }

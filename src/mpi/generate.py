@@ -27,6 +27,16 @@ KINDS = {
     'info': ('MPI_Info ',) * 2,
     'request': ('MPI_Request *',) * 2,
     'status': ('MPI_Status *',) * 2,
+    'win': ('MPI_Win ',) * 2,
+    'windows': ('MPI_Win *',) * 2,
+    'file': ('MPI_File ',) * 2,
+    'offset': ('MPI_Offset ',) * 2,
+    'at': ('MPI_Aint ',) * 2,
+    'unit': ('int ', 'MPI_Aint '),
+    'bytes': ('MPI_Aint ', 'MPI_Count '),
+    'position': ('int *', 'MPI_Count *'),
+    'place': ('MPI_Aint *', 'MPI_Count *'),
+    'text': ('const char *',) * 2,
 }
 
 READ, WRITE, BOTH = ('UCX_MP_MPI_READ', 'UCX_MP_MPI_WRITE',
@@ -183,6 +193,63 @@ OTHERS = {
         (one(BOTH, 'buf', 'count', 'datatype'),)),
 }
 
+PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
+           one(BOTH, 'outbuf', 'outsize', 'ucx_mp_mpi_byte()'))
+UNPACKING = (one(READ, 'inbuf', 'insize', 'ucx_mp_mpi_byte()'),
+             one(WRITE, 'outbuf', 'outcount', 'datatype'))
+OTHERS.update({
+    'Pack': ('in inbuf, n incount, type datatype, out outbuf, n outsize, '
+             'position position, comm comm', '', PACKING),
+    'Unpack': ('in inbuf, n insize, position position, out outbuf, '
+               'n outcount, type datatype, comm comm', '', UNPACKING),
+    'Pack_external': (
+        'text datarep, in inbuf, n incount, type datatype, out outbuf, '
+        'bytes outsize, place position', '', PACKING),
+    'Unpack_external': (
+        'text datarep, in inbuf, bytes insize, place position, out outbuf, '
+        'n outcount, type datatype', '', UNPACKING),
+})
+
+# Files: ways to say where, those that all ranks take together, and what has a
+# second half
+FILES = {'': '', '_all': '', '_at': 'offset offset, ',
+         '_at_all': 'offset offset, ', '_shared': '', '_ordered': ''}
+FILES_LATER = {}
+for where, offset in FILES.items():
+    for name, way, use in (('read', 'out', BOTH), ('write', 'in', READ)):
+        args = 'file fh, %s%s buf, n count, type datatype' % (offset, way)
+        OTHERS['File_%s%s' % (name, where)] = (
+            args + ', status status', '',
+            (one(use, 'buf', 'count', 'datatype'),))
+        if where != '_ordered':
+            FILES_LATER['File_i%s%s' % (name, where)] = (
+                args + ', request request')
+        if where in ('_all', '_at_all', '_ordered'):
+            FILES_LATER['File_%s%s_begin' % (name, where)] = args
+
+# What another process reads and writes when it likes
+ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
+RESULT = 'out result_addr, n result_count, type result_datatype, '
+TARGET = 'int target_rank, at target_disp, n target_count, type target_datatype, '
+FETCHED = 'out result_addr, type datatype, int target_rank, at target_disp, '
+WINDOWS = {
+    'Win_create': 'out base, at size, unit disp_unit, info info, comm comm, '
+                  'windows win',
+    'Win_attach': 'win win, out base, at size',
+    'Fetch_and_op': 'in origin_addr, ' + FETCHED + 'op op, win win',
+    'Compare_and_swap': 'in origin_addr, in compare_addr, ' + FETCHED +
+                        'win win',
+}
+for prefix, last in (('', ''), ('R', ', request request')):
+    for name, args in (
+            ('Put', ORIGIN % 'in' + TARGET),
+            ('Get', ORIGIN % 'out' + TARGET),
+            ('Accumulate', ORIGIN % 'in' + TARGET + 'op op, '),
+            ('Get_accumulate', ORIGIN % 'in' + RESULT + TARGET + 'op op, ')):
+        WINDOWS[prefix + (name.lower() if prefix else name)] = (
+            args + 'win win' + last)
+SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
+
 # MPICH moves messages to oneself with the CPU; Open MPI leaves them to UCX
 MESSAGE = 'n count, type datatype, int %s, int tag, comm comm, request request'
 MESSAGES = {
@@ -210,11 +277,22 @@ class Call:
     def pointers(self):
         found = [name for kind, name in self.arguments
                  if kind in ('in', 'out')]
-        return ', '.join(found if len(found) == 2 else found + found)
+        return ', '.join((found + found)[:2])
+
+    def of(self, kind):
+        """The argument of a kind that there is one of, or None."""
+        return next((name for other, name in self.arguments if other == kind),
+                    None)
 
     def comm(self):
-        names = [name for kind, name in self.arguments if kind == 'comm']
-        return names[0] if names else 'ucx_mp_mpi_real.comm_world'
+        return self.of('comm') or 'ucx_mp_mpi_real.comm_world'
+
+    def refusal(self, name):
+        for kind in ('win', 'file'):
+            if self.of(kind):
+                return 'ucx_mp_mpi_refuse_%s("MPI_%s", %s)' % (
+                    kind, name, self.of(kind))
+        return 'ucx_mp_mpi_refuse("MPI_%s", %s)' % (name, self.comm())
 
     def write(self, large):
         name = self.name + ('_c' if large else '')
@@ -234,8 +312,7 @@ class Call:
                    % (self.comm(), self.peer) if self.peer else '')
             print('    if (%sucx_mp_mpi_pointers_are_gpu(%s)) {'
                   % (own, self.pointers()))
-            print('        return ucx_mp_mpi_refuse("MPI_%s", %s);\n    }\n'
-                  % (name, self.comm()))
+            print('        return %s;\n    }\n' % self.refusal(name))
             print('    return %s;' % real)
         else:
             self.write_staging(name, real)
@@ -290,6 +367,8 @@ def calls():
                                refused=True))
     for name, (arguments, kind, buffers) in OTHERS.items():
         blocking.append(Call(name, arguments, kind, buffers))
+    for name, arguments in list(FILES_LATER.items()) + list(WINDOWS.items()):
+        later.append(Call(name, arguments, refused=True))
     own = [Call(name, arguments, refused=True, peer=peer)
            for name, (arguments, peer) in MESSAGES.items()]
     return blocking, later, persistent, own
@@ -307,7 +386,8 @@ def main(what):
     if what == 'calls.h':
         small = [call.name for call in blocking + later]
         large = [call.name for call in persistent]
-        large += [name + '_c' for name in small + large]
+        large += [name + '_c' for name in small + large
+                  if name not in SMALL_ONLY]
         write_list('UCX_MP_MPI_CALLS_3', small)
         print('#if MPI_VERSION >= 4')
         write_list('UCX_MP_MPI_CALLS_4', large)
@@ -332,7 +412,8 @@ def main(what):
     for call in persistent:
         call.write(False)
     for call in blocking + later + persistent:
-        call.write(True)
+        if call.name not in SMALL_ONLY:
+            call.write(True)
     print('#endif')
 
 

@@ -2,6 +2,7 @@
 #include <mpi/handles.h>
 #include <mpi/real.h>
 
+#include <pthread.h>
 #include <stddef.h>
 
 
@@ -140,7 +141,7 @@ static void op_add(MPI_Op mpi, unsigned needed, ucx_mp_op_t op)
     ++known.num_ops;
 }
 
-void ucx_mp_mpi_handles_find(void)
+static void find(void)
 {
     ucx_mp_mpi_handles.byte    = FIND(MPI_BYTE, "byte");
     ucx_mp_mpi_handles.integer = FIND(MPI_INT, "int");
@@ -153,6 +154,13 @@ void ucx_mp_mpi_handles_find(void)
 #define OP_ADD(_mpi, _symbol, _needed, _op) \
     op_add(FIND(_mpi, "op_" #_symbol), _needed, _op);
     OPS(OP_ADD)
+}
+
+void ucx_mp_mpi_handles_find(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, find);
 }
 
 bool ucx_mp_mpi_handles_known(MPI_Op op, MPI_Datatype datatype,

@@ -20,7 +20,8 @@ typedef struct {
 extern ucx_mp_mpi_handles_t ucx_mp_mpi_handles;
 
 
-/* Once, after ucx_mp_mpi_real_find() and when the MPI is initialised. */
+/* Fills the above, after ucx_mp_mpi_real_find() and when the MPI is
+   initialised; any thread, any number of times. */
 void ucx_mp_mpi_handles_find(void);
 
 /* Whether they are an operation and a type that a kernel may know and that MPI

@@ -30,6 +30,7 @@
     _(Comm_split) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
+    _(File_call_errhandler) \
     _(Graph_neighbors_count) \
     _(Iprobe) \
     _(Test) \
@@ -41,7 +42,7 @@
     _(Type_get_true_extent_x) \
     _(Type_set_attr) \
     _(Type_size_x) \
-    _(Unpack)
+    _(Win_call_errhandler)
 
 #define UCX_MP_MPI_POINTER(_name) __typeof__(PMPI_##_name) *_name;
 typedef struct {

@@ -51,6 +51,44 @@ collectives_faults() {
     CUEMU_FAULT=cuMemHostRegister:1:2 collectives_run distribution --calls 200
 }
 
+# other_calls: packing and files are done, and what is neither is refused by name
+other_calls() {
+    local mpirun programs folder rc=0
+    mpi_tools distribution || return
+    folder=$(mktemp -d) || return
+    passing_on '^ucx_mp_calls: 4 calls done, [3-9][0-9] refused by name, 0 wrong' \
+        "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
+        "$programs/ucx_mp_calls" "$folder" || rc=$?
+    rm -rf "$folder"
+    return $rc
+}
+
+# fortran: mpif.h, mpi and mpi_f08, whose bindings call the MPI's inner names
+fortran() {
+    local mpirun programs program=$ucx_mp_build/log/ucx_mp_f08
+    mpi_tools distribution || return
+    have mpifort || { skip "no mpifort"; return; }
+    mpifort -w -fallow-argument-mismatch -J "$ucx_mp_build/log" -o "$program" \
+        "$ucx_mp_top/test/mpi/ucx_mp_f08.f90" "$programs"/{gpu,on_gpus,util}.o \
+        -ldl -lm || { skip "no Fortran compiler that fits"; return; }
+    passing_on '^ucx_mp_f08: 4 calls by GPUs, 0 wrong' \
+        "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
+}
+
+# collectives_one_gpu: ranks that see one GPU each, of which the other knows
+# nothing
+collectives_one_gpu() {
+    local mpirun programs what="--max-size 1M --calls 2 --on-gpus 100"
+    mpi_tools distribution || return
+    # shellcheck disable=SC2086
+    passing_on '^ucx_mp_allreduce_checked: [1-9][0-9]* calls .* 0 wrong' \
+        "$mpi_run" --emulate beluga --collectives y "$mpirun" \
+        -n 1 -x CUDA_VISIBLE_DEVICES=0 \
+        "$programs/ucx_mp_allreduce_checked" $what : \
+        -n 1 -x CUDA_VISIBLE_DEVICES=1 \
+        "$programs/ucx_mp_allreduce_checked" $what
+}
+
 # allreduce NODE RANKS PERCENT ARGUMENT...: a checked all-reduce, so many of
 # whose calls are carried out on GPUs
 allreduce() {
@@ -163,6 +201,12 @@ step collectives-on-gpus quick 60 collectives_on_gpus \
      "each algorithm of each collective on GPUs; ranks that call another one"
 step allreduce-faults quick 60 allreduce_faults \
      "a driver call that fails in an all-reduce on GPUs"
+step other-calls quick 30 other_calls \
+     "MPI's other calls on GPU memory: done, or refused by name"
+step fortran quick 30 fortran \
+     "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
+step collectives-one-gpu quick 30 collectives_one_gpu \
+     "ranks that see one GPU each"
 step collectives-faults quick 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
 step build-mpich full 600 build_mpich "MPI programs for MPICH"

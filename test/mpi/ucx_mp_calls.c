@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * MPI's calls on GPU memory besides blocking collectives and messages: packing
+ * and files do what they say, and all others end in an MPI error that names
+ * them, given to the handler of what they are called on.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT 1000 /* ints */
+
+static int world_rank, world_size, calls_done, calls_refused, calls_wrong;
+static int *gpu, *other; /* of world_size * COUNT ints, in GPU memory */
+static int host[COUNT], back[COUNT];
+static MPI_Errhandler handled_comm, handled_win, handled_file;
+static int handled; /* calls of an error handler */
+
+
+static void on_comm_error(MPI_Comm *comm, int *code, ...)
+{
+    handled += (*comm != MPI_COMM_NULL);
+}
+
+static void on_win_error(MPI_Win *win, int *code, ...)
+{
+    handled += (*win != MPI_WIN_NULL);
+}
+
+static void on_file_error(MPI_File *file, int *code, ...)
+{
+    handled += (*file != MPI_FILE_NULL);
+}
+
+static void wrong(const char *name, const char *what)
+{
+    fprintf(stderr, "ucx_mp_calls: rank %d: %s: %s\n", world_rank, name, what);
+    ++calls_wrong;
+}
+
+static void refused(const char *name, int rc)
+{
+    char text[MPI_MAX_ERROR_STRING] = "it succeeds";
+    int length;
+
+    if (rc != MPI_SUCCESS) {
+        MPI_Error_string(rc, text, &length);
+    }
+    if ((strstr(text, name) == NULL) || (strstr(text, "GPU memory") == NULL)) {
+        wrong(name, text);
+    } else if (handled != 1) {
+        wrong(name, "no error handler was called");
+    }
+    handled = 0;
+    ++calls_refused;
+}
+
+#define REFUSED(_call, ...) refused(#_call, _call(__VA_ARGS__))
+
+static void fill(int *buffer, int seed)
+{
+    int i;
+
+    for (i = 0; i < COUNT; ++i) {
+        host[i] = seed * COUNT + i;
+    }
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, buffer, host, sizeof(host));
+}
+
+/* The call has left COUNT ints in GPU memory */
+static void done(const char *name, int rc, const int *buffer, int seed)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length, i;
+
+    ++calls_done;
+    if (rc != MPI_SUCCESS) {
+        MPI_Error_string(rc, text, &length);
+        wrong(name, text);
+        return;
+    }
+
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, back, buffer, sizeof(back));
+    for (i = 0; i < COUNT; ++i) {
+        if (back[i] != seed * COUNT + i) {
+            wrong(name, "other bytes");
+            return;
+        }
+    }
+}
+
+#define ZERO() \
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, other, 0, COUNT * sizeof(int))
+
+/* Into and out of GPU memory, the packed bytes being there, too */
+static void try_packing(void)
+{
+    static const char external[] = "external32";
+    int *packed       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 2 * sizeof(host));
+    MPI_Aint at       = 0;
+    int position      = 4, rc;
+
+    fill(gpu, 1);
+    ZERO();
+    rc = MPI_Pack(gpu, COUNT, MPI_INT, packed, 2 * sizeof(host), &position,
+                  MPI_COMM_WORLD);
+    if (position != 4 + (int)sizeof(host)) {
+        wrong("MPI_Pack", "the position is another one");
+    }
+    position = 4;
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_Unpack(packed, 2 * sizeof(host), &position, other, COUNT,
+                        MPI_INT, MPI_COMM_WORLD);
+    }
+    done("MPI_Pack and MPI_Unpack", rc, other, 1);
+
+    fill(gpu, 2);
+    ZERO();
+    rc = MPI_Pack_external(external, gpu, COUNT, MPI_INT, packed,
+                           2 * sizeof(host), &at);
+    at = 0;
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_Unpack_external(external, packed, 2 * sizeof(host), &at, other,
+                                 COUNT, MPI_INT);
+    }
+    done("MPI_Pack_external and MPI_Unpack_external", rc, other, 2);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, packed);
+}
+
+static void try_files(const char *folder)
+{
+    const MPI_Offset own = (MPI_Offset)world_rank * sizeof(host);
+    MPI_Request request;
+    char name[512];
+    MPI_File file;
+    int rc;
+
+    snprintf(name, sizeof(name), "%s/ucx_mp_calls.%d", folder, world_size);
+    rc = MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR |
+                       MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
+    if (rc != MPI_SUCCESS) {
+        wrong("MPI_File_open", name);
+        return;
+    }
+
+    MPI_File_set_errhandler(file, handled_file);
+    fill(gpu, world_rank + 3);
+    ZERO();
+    rc = MPI_File_write_at_all(file, own, gpu, COUNT, MPI_INT,
+                               MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_File_read_at(file, own, other, COUNT, MPI_INT,
+                              MPI_STATUS_IGNORE);
+    }
+    done("MPI_File_write_at_all and MPI_File_read_at", rc, other,
+         world_rank + 3);
+
+    ZERO();
+    MPI_File_seek(file, own, MPI_SEEK_SET);
+    rc = MPI_File_write(file, gpu, COUNT, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_seek(file, own, MPI_SEEK_SET);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_File_read_all(file, other, COUNT, MPI_INT, MPI_STATUS_IGNORE);
+    }
+    done("MPI_File_write and MPI_File_read_all", rc, other, world_rank + 3);
+
+    REFUSED(MPI_File_iwrite_at, file, own, gpu, COUNT, MPI_INT, &request);
+    REFUSED(MPI_File_iread, file, gpu, COUNT, MPI_INT, &request);
+    REFUSED(MPI_File_read_all_begin, file, gpu, COUNT, MPI_INT);
+    MPI_File_close(&file);
+}
+
+static void try_windows(void)
+{
+    MPI_Request request;
+    int local[2 * COUNT];
+    MPI_Win win;
+
+    REFUSED(MPI_Win_create, gpu, sizeof(host), 1, MPI_INFO_NULL,
+            MPI_COMM_WORLD, &win);
+    MPI_Win_create(local, sizeof(local), sizeof(int), MPI_INFO_NULL,
+                   MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, handled_win);
+    MPI_Win_lock_all(0, win);
+    REFUSED(MPI_Put, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win);
+    REFUSED(MPI_Get, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win);
+    REFUSED(MPI_Accumulate, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, MPI_SUM,
+            win);
+    REFUSED(MPI_Get_accumulate, host, COUNT, MPI_INT, gpu, COUNT, MPI_INT, 0, 0,
+            COUNT, MPI_INT, MPI_SUM, win);
+    REFUSED(MPI_Rput, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win, &request);
+    REFUSED(MPI_Rget, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win, &request);
+    REFUSED(MPI_Raccumulate, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, MPI_SUM,
+            win, &request);
+    REFUSED(MPI_Rget_accumulate, gpu, COUNT, MPI_INT, host, COUNT, MPI_INT, 0,
+            0, COUNT, MPI_INT, MPI_SUM, win, &request);
+    REFUSED(MPI_Fetch_and_op, gpu, host, MPI_INT, 0, 0, MPI_SUM, win);
+    REFUSED(MPI_Compare_and_swap, gpu, host, back, MPI_INT, 0, 0, win);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+}
+
+#define ONE    gpu, COUNT, MPI_INT
+#define TWO    gpu, COUNT, MPI_INT, other, COUNT, MPI_INT
+#define VECTOR gpu, counts, displs, MPI_INT
+#define SUM    gpu, other, COUNT, MPI_INT, MPI_SUM
+
+static void try_later(void)
+{
+    const int degree = 1, near = world_rank;
+    MPI_Datatype types[64];
+    MPI_Aint bytes[64];
+    MPI_Request request;
+    MPI_Comm ring;
+    int counts[64], displs[64], i;
+
+    for (i = 0; i < world_size; ++i) {
+        counts[i] = COUNT;
+        displs[i] = i * COUNT;
+        bytes[i]  = 0;
+        types[i]  = MPI_INT;
+    }
+
+#define LATER(_name, ...) REFUSED(MPI_##_name, __VA_ARGS__, MPI_COMM_WORLD, \
+                                  &request)
+    LATER(Ibcast, ONE, 0);
+    LATER(Ireduce, SUM, 0);
+    LATER(Iallreduce, SUM);
+    LATER(Iscan, SUM);
+    LATER(Iexscan, SUM);
+    LATER(Ireduce_scatter, gpu, other, counts, MPI_INT, MPI_SUM);
+    LATER(Ireduce_scatter_block, SUM);
+    LATER(Igather, TWO, 0);
+    LATER(Igatherv, ONE, VECTOR, 0);
+    LATER(Iscatter, TWO, 0);
+    LATER(Iscatterv, VECTOR, ONE, 0);
+    LATER(Iallgather, TWO);
+    LATER(Iallgatherv, ONE, VECTOR);
+    LATER(Ialltoall, TWO);
+    LATER(Ialltoallv, VECTOR, VECTOR);
+    LATER(Ialltoallw, gpu, counts, displs, types, gpu, counts, displs, types);
+
+    /* host memory is the MPI's, and so is memory that nobody sends */
+    if ((MPI_Iallreduce(MPI_IN_PLACE, host, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD,
+                        &request) != MPI_SUCCESS) ||
+        (MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS)) {
+        wrong("MPI_Iallreduce", "host memory is refused");
+    }
+
+#if MPI_VERSION >= 4
+#undef LATER
+#define LATER(_name, ...) REFUSED(MPI_##_name##_init, __VA_ARGS__, \
+                                  MPI_COMM_WORLD, MPI_INFO_NULL, &request)
+    LATER(Bcast, ONE, 0);
+    LATER(Reduce, SUM, 0);
+    LATER(Allreduce, SUM);
+    LATER(Scan, SUM);
+    LATER(Exscan, SUM);
+    LATER(Reduce_scatter, gpu, other, counts, MPI_INT, MPI_SUM);
+    LATER(Reduce_scatter_block, SUM);
+    LATER(Gather, TWO, 0);
+    LATER(Gatherv, ONE, VECTOR, 0);
+    LATER(Scatter, TWO, 0);
+    LATER(Scatterv, VECTOR, ONE, 0);
+    LATER(Allgather, TWO);
+    LATER(Allgatherv, ONE, VECTOR);
+    LATER(Alltoall, TWO);
+    LATER(Alltoallv, VECTOR, VECTOR);
+    LATER(Alltoallw, gpu, counts, displs, types, gpu, counts, displs, types);
+    REFUSED(MPI_Iallreduce_c, SUM, MPI_COMM_WORLD, &request);
+    REFUSED(MPI_Allreduce_init_c, SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+#endif
+
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &near, &degree, 1, &near,
+                                   &degree, MPI_INFO_NULL, 0, &ring);
+#undef LATER
+#define LATER(_name, ...) REFUSED(MPI_Ineighbor_##_name, __VA_ARGS__, ring, \
+                                  &request)
+    MPI_Comm_set_errhandler(ring, handled_comm);
+    LATER(allgather, TWO);
+    LATER(allgatherv, ONE, VECTOR);
+    LATER(alltoall, TWO);
+    LATER(alltoallv, VECTOR, VECTOR);
+    LATER(alltoallw, gpu, counts, bytes, types, gpu, counts, bytes, types);
+    MPI_Comm_free(&ring);
+}
+
+int main(int argc, char **argv)
+{
+    char why[256] = "";
+    int all;
+
+    ucx_mp_program = "ucx_mp_calls";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    ucx_mp_set_rank(world_rank);
+    if ((argc != 2) || (world_size > 64) ||
+        (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_calls FOLDER; needs a "
+                   "GPU: %s", why);
+    }
+
+    MPI_Comm_create_errhandler(on_comm_error, &handled_comm);
+    MPI_Win_create_errhandler(on_win_error, &handled_win);
+    MPI_File_create_errhandler(on_file_error, &handled_file);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handled_comm);
+    gpu   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, world_size * sizeof(host));
+    other = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, world_size * sizeof(host));
+
+    try_packing();
+    try_files(argv[1]);
+    try_windows();
+    try_later();
+
+    MPI_Allreduce(&calls_wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (world_rank == 0) {
+        printf("ucx_mp_calls: %d calls done, %d refused by name, %d wrong\n",
+               calls_done, calls_refused, all);
+    }
+    MPI_Finalize();
+    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
