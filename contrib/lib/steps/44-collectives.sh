@@ -124,6 +124,7 @@ allreduce_on_gpus() {
 }
 
 # collectives_on_gpus: each algorithm of each collective on links of two kinds;
+# GPUs that are not all peers, where one collective has a plan and another none;
 # ranks that do not mean the same
 collectives_on_gpus() {
     local mpirun programs algorithm fault
@@ -135,6 +136,9 @@ collectives_on_gpus() {
             "$programs/ucx_mp_collectives" --alike 100 --on-gpus 50 \
             --calls 80 --seed 3 || return
     done
+    passing_on '^MPI_Bcast: ([1-9][0-9]*) of \1 times on GPUs' "$mpi_run" \
+        --emulate dgx1 --collectives y "$mpirun" --oversubscribe -n 8 \
+        "$programs/ucx_mp_collectives" --alike 100 --calls 40 --seed 3 || return
     for fault in 'call:rank 0 calls all-reduce, and rank 1 broadcast' \
                  'root:rank 0 calls with root 0, and rank 1 with 1'; do
         passing_on "^rank 2: .*${fault#*:}" "$mpi_run" --emulate beluga \

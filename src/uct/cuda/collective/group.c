@@ -1249,8 +1249,13 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         }
     }
 
-    if ((call_settle(call) != UCS_OK) ||
-        (call_program(call, &program) != UCS_OK)) {
+    status = call_settle(call);
+    if (status == UCS_OK) {
+        status = call_program(call, &program);
+    }
+    if (status == UCS_ERR_UNSUPPORTED) {
+        return UCT_CUDA_COLL_STAGE; /* others may have a plan on these GPUs */
+    } else if (status != UCS_OK) {
         program = NULL;
     }
     run.op   = call->op;
