@@ -432,30 +432,6 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
     return status;
 }
 
-/* Submits what may be. @return UCS_INPROGRESS if something was. */
-static ucs_status_t queue_submit(uct_cuda_coll_program_t *program,
-                                 const uct_cuda_coll_run_t *run, queue_t *queue)
-{
-    ucs_status_t status = UCS_OK;
-    own_step_t *step;
-
-    while (queue->next != NO_STEP) {
-        step = &program->steps[queue->next];
-        if (!may_submit(program, run, step)) {
-            break;
-        }
-
-        status = submit(program, run, step, queue->stream);
-        if (status != UCS_OK) {
-            return status;
-        }
-
-        queue->next = step->next;
-        status      = UCS_INPROGRESS;
-    }
-    return status;
-}
-
 /* Whether a step that was submitted has ended; @a ask: the driver may be asked.
    @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
 static ucs_status_t step_ended(const uct_cuda_coll_run_t *run,
@@ -555,27 +531,41 @@ static void run_drain(const uct_cuda_coll_program_t *program)
     }
 }
 
-/* Submits what may be, of all queues. @return As queue_submit(). */
+/* Submits the first in the plan's order of those that may be. One only: other
+ * ranks wait for what has ended meanwhile, and a call of the driver takes
+ * microseconds. @return UCS_INPROGRESS: one was. */
 static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
                                const uct_cuda_coll_run_t *run)
 {
-    ucs_status_t result = UCS_OK;
+    queue_t *first = NULL;
     ucs_status_t status;
+    own_step_t *step;
+    queue_t *queue;
     unsigned i;
 
     for (i = 0; i < program->num_queues; ++i) {
-        status = queue_submit(program, run, &program->queues[i]);
-        if (status < UCS_OK) {
-            return status;
-        } else if (status == UCS_INPROGRESS) {
-            result = status;
+        queue = &program->queues[i];
+        if ((queue->next != NO_STEP) &&
+            ((first == NULL) || (queue->next < first->next)) &&
+            may_submit(program, run, &program->steps[queue->next])) {
+            first = queue;
         }
     }
-    return result;
+    if (first == NULL) {
+        return UCS_OK;
+    }
+
+    step   = &program->steps[first->next];
+    status = submit(program, run, step, first->stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    first->next = step->next;
+    return UCS_INPROGRESS;
 }
 
-/* One look at everything, the page behind each queue. @return UCS_OK: nothing
-   has happened. */
+/* One look at everything. @return UCS_OK: nothing has happened. */
 static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
                                  const uct_cuda_coll_run_t *run,
                                  bool *is_over_p)
@@ -598,13 +588,9 @@ static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
             continue;
         }
 
-        status = queue_poll(program, run, &program->queues[i], ask);
-        if (status >= UCS_OK) {
-            result      = (status == UCS_INPROGRESS) ? status : result;
-            status      = run_submit(program, run);
-            *is_over_p &= (program->queues[i].polled == NO_STEP);
-        }
-        result = (status == UCS_OK) ? result : status;
+        status      = queue_poll(program, run, &program->queues[i], ask);
+        result      = (status == UCS_OK) ? result : status;
+        *is_over_p &= (program->queues[i].polled == NO_STEP);
     }
     if (result == UCS_INPROGRESS) {
         program->ended = now;
