@@ -4,7 +4,7 @@
 
 extern "C" {
 #include <uct/abi/abi.h>
-#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>

@@ -6,7 +6,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_bounce.h>
-#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>

@@ -4,7 +4,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/host/host_copy.h>
+#include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/log.h>

@@ -32,7 +32,7 @@
  * finds it done; join: not to be seen in them.
  *
  * graphs: 4 x H200 (driver 580.159), copy nodes over four contexts in chains of
- * four; medians. graph: these rows times it; ucx_mp_tune --calibrate measures it
+ * four; medians. graph: these rows times it; ucx_mp_tune --calibrate takes it
  * from the lives of graphs of 4, 16 and 64 copies. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy       = 2.9e-6,

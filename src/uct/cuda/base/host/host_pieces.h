@@ -55,6 +55,17 @@ ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
 void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces);
 
 /**
+ * Submit a copy to a stream, with its context current.
+ *
+ * The driver refuses memory of which only a part is page-locked, or parts by
+ * several registrations; such a copy goes in as many pieces as it takes.
+ *
+ * @return UCS_OK, or the driver's error; then part of it may be under way.
+ */
+ucs_status_t uct_cuda_host_copy(CUdeviceptr gpu, void *host, size_t length,
+                                bool to_gpu, CUstream stream);
+
+/**
  * Submit a copy of each piece to a stream, with its context current.
  *
  * @param host  The address they were found at.

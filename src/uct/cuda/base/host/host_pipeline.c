@@ -13,9 +13,9 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_block.h>
-#include <uct/cuda/base/host/host_copy.h>
 #include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/host/host_limits.h>
+#include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
 
