@@ -263,16 +263,74 @@ static double limit_share(const query_t *query, const split_t *split,
     return uct_cuda_mp_model_limit(query, limit) * own / (own + others);
 }
 
+/* Which limit has how many of the open paths */
+static void count_users(const split_t *split, unsigned open, unsigned *users)
+{
+    unsigned i, j;
+
+    for (i = 0; i < split->count; ++i) {
+        for (j = 0; j < split->paths[i]->num_limits; ++j) {
+            users[split->paths[i]->limits[j]] = 0;
+        }
+    }
+
+    for (i = 0; i < split->count; ++i) {
+        for (j = 0; (open & (1u << i)) && (j < split->paths[i]->num_limits);
+             ++j) {
+            ++users[split->paths[i]->limits[j]];
+        }
+    }
+}
+
+/* Bytes/s by which all open paths can be raised, and which of them then meet a
+ * limit: returned, a bit each */
+static unsigned find_full(const split_t *split, unsigned open,
+                          const double *rates, const double *left,
+                          double *step_p)
+{
+    unsigned users[UCT_CUDA_TOPO_MAX_LIMITS];
+    double step   = DBL_MAX;
+    unsigned full = 0;
+    const candidate_t *path;
+    unsigned i, j;
+    double room;
+
+    count_users(split, open, users);
+    for (i = 0; i < split->count; ++i) {
+        if (!(open & (1u << i))) {
+            continue;
+        }
+
+        path = split->paths[i];
+        room = path->cap - rates[i];
+        for (j = 0; j < path->num_limits; ++j) {
+            room = ucs_min(room,
+                           left[path->limits[j]] / users[path->limits[j]]);
+        }
+
+        room = ucs_max(room, 0);
+        if (room < step) {
+            /* Paths that met a limit only a rounding error ago stay in */
+            full = (room < step * (1 - ROUNDING)) ? 0 : full;
+            step = room;
+        }
+        if (room <= step * (1 + ROUNDING)) {
+            full |= 1u << i;
+        }
+    }
+
+    *step_p = step;
+    return full;
+}
+
 void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
                              double *rates)
 {
-    unsigned open = (1u << split->count) - 1;
-    double left[UCT_CUDA_TOPO_MAX_LIMITS];
-    unsigned users[UCT_CUDA_TOPO_MAX_LIMITS];
-    const candidate_t *path;
-    double step, room;
-    unsigned i, j, full;
+    unsigned open   = (1u << split->count) - 1;
     bool has_limits = false;
+    double left[UCT_CUDA_TOPO_MAX_LIMITS];
+    unsigned i, j, full;
+    double step;
 
     for (i = 0; i < split->count; ++i) {
         rates[i]   = 0;
@@ -291,45 +349,8 @@ void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
     }
 
     /* Raise all open paths alike until one of them meets a limit */
-    while (open != 0) {
-        for (i = 0; i < split->count; ++i) {
-            for (j = 0; j < split->paths[i]->num_limits; ++j) {
-                users[split->paths[i]->limits[j]] = 0;
-            }
-        }
-
-        for (i = 0; i < split->count; ++i) {
-            for (j = 0; (open & (1u << i)) && (j < split->paths[i]->num_limits);
-                 ++j) {
-                ++users[split->paths[i]->limits[j]];
-            }
-        }
-
-        step = DBL_MAX;
-        full = 0;
-        for (i = 0; i < split->count; ++i) {
-            if (!(open & (1u << i))) {
-                continue;
-            }
-
-            path = split->paths[i];
-            room = path->cap - rates[i];
-            for (j = 0; j < path->num_limits; ++j) {
-                room = ucs_min(room, left[path->limits[j]] /
-                                                users[path->limits[j]]);
-            }
-
-            room = ucs_max(room, 0);
-            if (room < step) {
-                /* Paths that met a limit only a rounding error ago stay in */
-                full = (room < step * (1 - ROUNDING)) ? 0 : full;
-                step = room;
-            }
-            if (room <= step * (1 + ROUNDING)) {
-                full |= 1u << i;
-            }
-        }
-
+    for (; open != 0; open &= ~full) {
+        full = find_full(split, open, rates, left, &step);
         for (i = 0; i < split->count; ++i) {
             if (!(open & (1u << i))) {
                 continue;
@@ -340,8 +361,6 @@ void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
                 left[split->paths[i]->limits[j]] -= step;
             }
         }
-
-        open &= ~full;
     }
 }
 
@@ -419,18 +438,28 @@ static double hop_rate(const candidate_t *path, unsigned hop, double rate)
                    path->rates[hop];
 }
 
+/* A staged path, the number-th of its transfer's, with its bytes/s */
+typedef struct {
+    const query_t       *query;
+    const concurrency_t *concurrency;
+    const candidate_t   *path;
+    unsigned            number;
+    double              rate;
+} staged_t;
+
+
 /* Of a path with so many chunks. Copies are submitted chunk by chunk, and of
  * each chunk first the first hops of all paths. A link's latency has in it its
  * own submission and a poll, which here are reckoned for all together. */
-static void
-staged_bounds(const query_t *query, const concurrency_t *concurrency,
-              const candidate_t *path, unsigned number, double rate,
-              unsigned chunks, line_t bounds[NUM_BOUNDS])
+static void staged_bounds(const staged_t *staged, unsigned chunks,
+                          line_t bounds[NUM_BOUNDS])
 {
-    const uct_cuda_mp_model_t *model = query->model;
+    const concurrency_t *concurrency = staged->concurrency;
+    const uct_cuda_mp_model_t *model = staged->query->model;
+    const candidate_t *path          = staged->path;
     const double copy                = model->submit_chunk / 2;
-    const double first               = hop_rate(path, 0, rate);
-    const double second              = hop_rate(path, 1, rate);
+    const double first               = hop_rate(path, 0, staged->rate);
+    const double second              = hop_rate(path, 1, staged->rate);
     double latency, begin, late;
     unsigned i;
 
@@ -441,14 +470,14 @@ staged_bounds(const query_t *query, const concurrency_t *concurrency,
     if (concurrency->is_piped) {
         for (i = 0; i < NUM_BOUNDS; ++i) {
             bounds[i].start = chunks * path->gap;
-            bounds[i].cost  = 1 / rate;
+            bounds[i].cost  = 1 / staged->rate;
         }
         return;
     }
 
     latency = path->latency - 2 * (model->submit_copy + model->poll);
-    begin   = (concurrency->direct + 1) * model->submit_copy + number * copy +
-              model->poll + model->join;
+    begin   = (concurrency->direct + 1) * model->submit_copy +
+              staged->number * copy + model->poll + model->join;
     late    = (chunks - 1) * 2 * concurrency->staged * copy;
 
     bounds[BOUND_LINKS].start  = begin + latency + model->wait +
@@ -464,16 +493,14 @@ staged_bounds(const query_t *query, const concurrency_t *concurrency,
 
 /* Which of the bounds holds for a path that is to end at a time, and what it
  * carries by then */
-static double
-staged_bytes(const query_t *query, const concurrency_t *concurrency,
-             const candidate_t *path, unsigned number, double rate,
-             unsigned chunks, double seconds, line_t *line)
+static double staged_bytes(const staged_t *staged, unsigned chunks,
+                           double seconds, line_t *line)
 {
     line_t bounds[NUM_BOUNDS];
     double bytes, least;
     unsigned i;
 
-    staged_bounds(query, concurrency, path, number, rate, chunks, bounds);
+    staged_bounds(staged, chunks, bounds);
     least = DBL_MAX;
     for (i = 0; i < NUM_BOUNDS; ++i) {
         bytes = (seconds - bounds[i].start) / bounds[i].cost;
@@ -506,21 +533,22 @@ static unsigned least_chunks(const query_t *query, double bytes)
  *   (time - (c - 1) gap) / (1 + 1/c)
  * is 0 at c = sqrt(2 + time / gap) - 1. */
 static unsigned
-most_chunks(const query_t *query, const concurrency_t *concurrency,
-            const candidate_t *path, double seconds, double start)
+most_chunks(const staged_t *staged, double seconds, double start)
 {
-    const unsigned max = query->config->max_chunks;
-    unsigned chunks    = 1;
+    const query_t *query    = staged->query;
+    const candidate_t *path = staged->path;
+    const unsigned max      = query->config->max_chunks;
+    unsigned chunks         = 1;
     double time, gap;
 
-    if (concurrency->is_piped) {
+    if (staged->concurrency->is_piped) {
         /* One fill serves several transfers, their gaps count together; and no
          * more than the submitting processor can keep up with */
         gap = path->gap * num_piped(query);
         while ((chunks < max) &&
                ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
                ((chunks + 1) * query->model->submit_chunk *
-                        concurrency->staged <= seconds)) {
+                        staged->concurrency->staged <= seconds)) {
             ++chunks;
         }
 
@@ -541,31 +569,26 @@ most_chunks(const query_t *query, const concurrency_t *concurrency,
  * it carry the most by then: fewer of them where the processor cannot submit
  * them as fast as the links could take them. */
 static void
-staged_choose(const query_t *query, const concurrency_t *concurrency,
-              const candidate_t *path, unsigned number, double rate,
-              double seconds, line_t *line)
+staged_choose(const staged_t *staged, double seconds, line_t *line)
 {
-    unsigned chunks = given_chunks(query, path);
+    unsigned chunks = given_chunks(staged->query, staged->path);
     double bytes, fewer;
     unsigned least;
     line_t other;
 
     if (chunks > 0) {
-        (void)staged_bytes(query, concurrency, path, number, rate, chunks,
-                           seconds, line);
+        (void)staged_bytes(staged, chunks, seconds, line);
         return;
     }
 
-    bytes  = staged_bytes(query, concurrency, path, number, rate, 1, seconds,
-                          line);
-    chunks = most_chunks(query, concurrency, path, seconds, line->start);
-    least  = least_chunks(query, ucs_max(bytes, 0));
+    bytes  = staged_bytes(staged, 1, seconds, line);
+    chunks = most_chunks(staged, seconds, line->start);
+    least  = least_chunks(staged->query, ucs_max(bytes, 0));
     chunks = (chunks < least) ? least : chunks;
-    bytes  = staged_bytes(query, concurrency, path, number, rate, chunks,
-                          seconds, line);
-    while (!concurrency->is_piped && (chunks > 1) && (chunks > least)) {
-        fewer = staged_bytes(query, concurrency, path, number, rate, chunks - 1,
-                             seconds, &other);
+    bytes  = staged_bytes(staged, chunks, seconds, line);
+    while (!staged->concurrency->is_piped && (chunks > 1) &&
+           (chunks > least)) {
+        fewer = staged_bytes(staged, chunks - 1, seconds, &other);
         if (fewer < bytes) {
             break;
         }
@@ -581,18 +604,20 @@ static void choose_lines(const query_t *query, const concurrency_t *concurrency,
                          const split_t *split, const double *rates,
                          double seconds, line_t *lines)
 {
-    const uct_cuda_mp_model_t *model = query->model;
-    unsigned number                  = 0;
+    staged_t staged = {.query = query, .concurrency = concurrency};
     unsigned i;
 
     for (i = 0; i < split->count; ++i) {
         if (split->paths[i]->hops > 1) {
-            staged_choose(query, concurrency, split->paths[i], number++,
-                          rates[i], seconds, &lines[i]);
+            staged.path = split->paths[i];
+            staged.rate = rates[i];
+            staged_choose(&staged, seconds, &lines[i]);
+            ++staged.number;
         } else {
             lines[i].start  = concurrency->is_piped ?
                                       0 :
-                                      split->paths[i]->latency + model->join;
+                                      split->paths[i]->latency +
+                                              query->model->join;
             lines[i].cost   = 1 / rates[i];
             lines[i].chunks = 0;
         }
@@ -661,7 +686,7 @@ solve_weights(const query_t *query, const concurrency_t *concurrency,
               split_t *split, const double *rates, const double *weights,
               line_t *lines)
 {
-    unsigned number = 0;
+    staged_t staged = {.query = query, .concurrency = concurrency};
     line_t bounds[NUM_BOUNDS];
     double bytes;
     unsigned i, b;
@@ -673,10 +698,12 @@ solve_weights(const query_t *query, const concurrency_t *concurrency,
         bounds[0]       = bounds[1] = bounds[2] = lines[i];
         if (split->paths[i]->hops > 1) {
             /* With this path's end in sight, not that of all */
-            staged_choose(query, concurrency, split->paths[i], number, rates[i],
-                          lines[i].start + bytes * lines[i].cost, &lines[i]);
-            staged_bounds(query, concurrency, split->paths[i], number++,
-                          rates[i], lines[i].chunks, bounds);
+            staged.path = split->paths[i];
+            staged.rate = rates[i];
+            staged_choose(&staged, lines[i].start + bytes * lines[i].cost,
+                          &lines[i]);
+            staged_bounds(&staged, lines[i].chunks, bounds);
+            ++staged.number;
         }
 
         split->chunks[i] = lines[i].chunks;

@@ -7,6 +7,8 @@
 
 #include <uct/cuda/multipath/reason.h>
 
+#include <ucs/sys/math.h>
+
 #include <float.h>
 #include <string.h>
 
@@ -453,117 +455,122 @@ static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
     return is_turn;
 }
 
-static void set_place(uct_cuda_mp_place_t *place, uct_cuda_mp_place_type_t type,
-                      int owner, unsigned slot)
+/* A plan's steps while they are written */
+typedef struct {
+    uct_cuda_mp_plan_t        *plan;
+    const uct_cuda_mp_split_t *split;
+    uint64_t                  offsets[UCT_CUDA_MP_MAX_PATHS]; /* of the parts */
+    int16_t                   drains[UCT_CUDA_MP_MAX_PATHS]
+                                    [UCT_CUDA_MP_MAX_CHUNKS];
+    int16_t                   fills[UCT_CUDA_MP_MAX_PATHS];
+} writer_t;
+
+
+static int16_t
+add_step(uct_cuda_mp_plan_t *plan, const uct_cuda_mp_step_t *step)
 {
-    place->type  = type;
-    place->owner = (uint8_t)owner;
-    place->slot  = (uint8_t)slot;
+    plan->steps[plan->num_steps] = *step;
+    return (int16_t)plan->num_steps++;
 }
 
-static void add_step(uct_cuda_mp_plan_t *plan, const uct_cuda_mp_place_t *from,
-                     uint64_t from_offset, const uct_cuda_mp_place_t *to,
-                     uint64_t to_offset, uint64_t bytes, unsigned path,
-                     uint16_t lane, int wait)
+/* A part in one copy */
+static void add_direct(uct_cuda_mp_plan_t *plan, unsigned path, uint16_t lane,
+                       uint64_t offset)
 {
-    uct_cuda_mp_step_t *step = &plan->steps[plan->num_steps++];
+    const uct_cuda_mp_step_t step = {
+        .from        = {.type = UCT_CUDA_MP_PLACE_SOURCE},
+        .to          = {.type = UCT_CUDA_MP_PLACE_DESTINATION},
+        .path        = (uint8_t)path,
+        .lane        = lane,
+        .wait        = UCT_CUDA_MP_NO_STEP,
+        .from_offset = offset,
+        .to_offset   = offset,
+        .bytes       = plan->paths[path].bytes
+    };
 
-    step->from        = *from;
-    step->to          = *to;
-    step->path        = (uint8_t)path;
-    step->lane        = lane;
-    step->wait        = (int16_t)wait;
-    step->from_offset = from_offset;
-    step->to_offset   = to_offset;
-    step->bytes       = bytes;
+    add_step(plan, &step);
+}
+
+/* A chunk's first hop, into a slot, which waits until the chunk before it has
+ * left that; or its second, which waits for the first */
+static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
+{
+    const uct_cuda_mp_plan_path_t *part = &writer->plan->paths[p];
+    const bool is_host       = (part->path.route == UCT_CUDA_MP_ROUTE_HOST);
+    const uint64_t begin     = chunk * part->chunk;
+    uct_cuda_mp_place_t slot = {
+        .type  = is_host ? UCT_CUDA_MP_PLACE_STAGING_HOST :
+                           UCT_CUDA_MP_PLACE_STAGING_GPU,
+        .owner = (uint8_t)(is_host ? writer->plan->numa : part->path.gpu),
+        .slot  = (uint8_t)(chunk % part->slots)
+    };
+    uct_cuda_mp_step_t step  = {
+        .path  = (uint8_t)p,
+        .lane  = writer->split->paths[p]->lanes[hop],
+        .bytes = ucs_min(part->bytes - begin, part->chunk)
+    };
+
+    if (hop == 0) {
+        step.from.type       = UCT_CUDA_MP_PLACE_SOURCE;
+        step.from_offset     = writer->offsets[p] + begin;
+        step.to              = slot;
+        step.wait            = (chunk >= part->slots) ?
+                                       writer->drains[p][chunk - part->slots] :
+                                       UCT_CUDA_MP_NO_STEP;
+        writer->fills[p]     = add_step(writer->plan, &step);
+    } else {
+        step.from                = slot;
+        step.to.type             = UCT_CUDA_MP_PLACE_DESTINATION;
+        step.to_offset           = writer->offsets[p] + begin;
+        step.wait                = writer->fills[p];
+        writer->drains[p][chunk] = add_step(writer->plan, &step);
+    }
 }
 
 /* Steps: the direct part at once, then chunk by chunk over all staged paths, so
  * that none of them waits for the submission of another's last chunk */
-static void plan_write_steps(const problem_t *problem,
-                             const uct_cuda_mp_split_t *split,
-                             const uint64_t *offsets, uct_cuda_mp_plan_t *plan)
+static void write_steps(writer_t *writer)
 {
-    const uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
-    const uct_cuda_mp_place_t destination = {UCT_CUDA_MP_PLACE_DESTINATION, 0,
-                                             0};
-    int16_t drains[UCT_CUDA_MP_MAX_PATHS][UCT_CUDA_MP_MAX_CHUNKS];
-    int16_t fills[UCT_CUDA_MP_MAX_PATHS];
-    const uct_cuda_mp_plan_path_t *part;
-    uct_cuda_mp_place_t slot;
-    uint64_t begin, bytes;
-    unsigned p, chunk, last, hop;
-    int wait;
+    uct_cuda_mp_plan_t *plan = writer->plan;
+    unsigned last            = 0;
+    unsigned p, chunk, hop;
 
-    last = 0;
     for (p = 0; p < plan->num_paths; ++p) {
-        part = &plan->paths[p];
-        if (part->slots == 0) {
-            add_step(plan, &source, offsets[p], &destination, offsets[p],
-                     part->bytes, p, split->paths[p]->lanes[0],
-                     UCT_CUDA_MP_NO_STEP);
-        } else if (part->chunks > last) {
-            last = part->chunks;
+        if (plan->paths[p].slots == 0) {
+            add_direct(plan, p, writer->split->paths[p]->lanes[0],
+                       writer->offsets[p]);
+        } else {
+            last = ucs_max(last, plan->paths[p].chunks);
         }
     }
 
     for (chunk = 0; chunk < last; ++chunk) {
         for (hop = 0; hop < UCT_CUDA_MP_MAX_HOPS; ++hop) {
             for (p = 0; p < plan->num_paths; ++p) {
-                part = &plan->paths[p];
-                if ((part->slots == 0) || (chunk >= part->chunks)) {
-                    continue;
-                }
-
-                begin = chunk * part->chunk;
-                bytes = (part->bytes - begin < part->chunk) ?
-                                part->bytes - begin :
-                                part->chunk;
-                if (part->path.route == UCT_CUDA_MP_ROUTE_HOST) {
-                    set_place(&slot, UCT_CUDA_MP_PLACE_STAGING_HOST, plan->numa,
-                              chunk % part->slots);
-                } else {
-                    set_place(&slot, UCT_CUDA_MP_PLACE_STAGING_GPU,
-                              part->path.gpu, chunk % part->slots);
-                }
-
-                if (hop == 0) {
-                    wait = (chunk >= part->slots) ?
-                                   drains[p][chunk - part->slots] :
-                                   UCT_CUDA_MP_NO_STEP;
-                    fills[p] = (int16_t)plan->num_steps;
-                    add_step(plan, &source, offsets[p] + begin, &slot, 0, bytes,
-                             p, split->paths[p]->lanes[0], wait);
-                } else {
-                    drains[p][chunk] = (int16_t)plan->num_steps;
-                    add_step(plan, &slot, 0, &destination, offsets[p] + begin,
-                             bytes, p, split->paths[p]->lanes[1], fills[p]);
+                if ((plan->paths[p].slots > 0) &&
+                    (chunk < plan->paths[p].chunks)) {
+                    add_hop(writer, p, chunk, hop);
                 }
             }
         }
     }
 }
 
-/* Turn shares into whole parts, and parts into steps */
-static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
-                       uint64_t size, uct_cuda_mp_plan_t *plan)
+/* Whole pages for everybody: who would have less than one is left out. What
+ * that leaves over goes to the direct path, or where there is none to the
+ * largest, whose index is returned. */
+static unsigned keep_whole_parts(uct_cuda_mp_split_t *split)
 {
-    uint64_t offsets[UCT_CUDA_MP_MAX_PATHS];
-    const uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * plan->slot_size;
-    uct_cuda_mp_plan_path_t *part;
-    uint64_t offset = 0;
-    unsigned count  = 0;
-    unsigned rest   = 0;
+    unsigned count = 0;
+    unsigned rest  = 0;
     unsigned i;
 
-    /* Whole pages for everybody; what that leaves over goes to the direct path
-     * (to the largest where there is none), which lies last in the buffer */
     for (i = 0; i < split->count; ++i) {
         if ((split->bytes[i] < ALIGN) && (split->count - i + count > 1)) {
             continue;
         }
 
-        split->paths[count] = split->paths[i];
+        split->paths[count]  = split->paths[i];
         split->bytes[count]  = split->bytes[i];
         split->chunks[count] = split->chunks[i];
         if ((split->paths[count]->hops == 1) ||
@@ -574,9 +581,44 @@ static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
         ++count;
     }
 
-    split->count    = count;
-    plan->num_paths = (uint16_t)count;
-    for (i = 0; i < count; ++i) {
+    split->count = count;
+    return rest;
+}
+
+/* False: there is no room for so many chunks */
+static bool
+cut_into_chunks(const problem_t *problem, const uct_cuda_mp_split_t *split,
+                unsigned path, uct_cuda_mp_plan_path_t *part)
+{
+    part->chunk  = part->bytes;
+    part->chunks = 1;
+    part->slots  = 0;
+    if (split->paths[path]->hops > 1) {
+        part->chunk  = uct_cuda_mp_model_chunk(&problem->query, part->bytes,
+                                               split->chunks[path]);
+        part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
+                                  part->chunk);
+        part->slots  = ucs_min(part->chunks, UCT_CUDA_MP_PLAN_SLOTS);
+    }
+
+    return part->chunks <= UCT_CUDA_MP_MAX_CHUNKS;
+}
+
+/* Turn shares into whole parts, and parts into steps */
+static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
+                       uint64_t size, uct_cuda_mp_plan_t *plan)
+{
+    const uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * plan->slot_size;
+    const unsigned rest = keep_whole_parts(split);
+    uint64_t offset     = 0;
+    uct_cuda_mp_plan_path_t *part;
+    writer_t writer;
+    unsigned i;
+
+    writer.plan     = plan;
+    writer.split    = split;
+    plan->num_paths = (uint16_t)split->count;
+    for (i = 0; i < split->count; ++i) {
         part        = &plan->paths[i];
         part->path  = split->paths[i]->path;
         part->bytes = (uint64_t)split->bytes[i] & ~(ALIGN - 1);
@@ -585,35 +627,22 @@ static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
         }
 
         if (i != rest) {
-            offsets[i] = offset;
-            offset    += part->bytes;
+            writer.offsets[i] = offset;
+            offset           += part->bytes;
         }
     }
 
+    /* It lies last in the buffer */
     plan->paths[rest].bytes = size - offset;
-    offsets[rest]           = offset;
-    for (i = 0; i < count; ++i) {
-        part         = &plan->paths[i];
-        part->chunk  = part->bytes;
-        part->chunks = 1;
-        part->slots  = 0;
-        if (split->paths[i]->hops > 1) {
-            part->chunk  = uct_cuda_mp_model_chunk(&problem->query,
-                                                   part->bytes,
-                                                   split->chunks[i]);
-            part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
-                                      part->chunk);
-            part->slots  = (part->chunks < UCT_CUDA_MP_PLAN_SLOTS) ?
-                                   part->chunks :
-                                   UCT_CUDA_MP_PLAN_SLOTS;
-            if (part->chunks > UCT_CUDA_MP_MAX_CHUNKS) {
-                plan->num_paths = 0;
-                return;
-            }
+    writer.offsets[rest]    = offset;
+    for (i = 0; i < split->count; ++i) {
+        if (!cut_into_chunks(problem, split, i, &plan->paths[i])) {
+            plan->num_paths = 0;
+            return;
         }
     }
 
-    plan_write_steps(problem, split, offsets, plan);
+    write_steps(&writer);
 }
 
 size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config)
@@ -1016,10 +1045,7 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
                              uct_cuda_end_t remote, size_t size,
                              uct_cuda_mp_plan_t *plan)
 {
-    const uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
-    const uct_cuda_mp_place_t destination = {UCT_CUDA_MP_PLACE_DESTINATION, 0,
-                                             0};
-    uct_cuda_mp_plan_path_t *part         = &plan->paths[0];
+    uct_cuda_mp_plan_path_t *part = &plan->paths[0];
 
     plan_init(src, dst, remote, size, plan);
     plan->num_paths  = 1;
@@ -1029,9 +1055,7 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
     part->bytes      = part->chunk = size;
     part->chunks     = 1;
     part->slots      = 0;
-    add_step(plan, &source, 0, &destination, 0, size, 0,
-             uct_cuda_mp_lane(src, dst),
-             UCT_CUDA_MP_NO_STEP);
+    add_direct(plan, 0, uct_cuda_mp_lane(src, dst), 0);
 }
 
 /* Does any pair of GPUs, or host memory and any GPU, get a plan for this
