@@ -2,9 +2,9 @@
 /*
  * What the module sees of UCX, whichever release it was loaded into.
  *
- * Everything declared here has one meaning in all releases. The room behind
- * it translates to the tables, arguments and numbers of the running UCX; no
- * other folder calls a UCX symbol or looks at a release number. Of UCX's
+ * Everything declared here has one meaning in all releases. This folder
+ * translates it to the tables, arguments and numbers of the running UCX; no
+ * other one calls a UCX symbol or looks at a release number. Of UCX's
  * installed headers the module uses only types and constants which have been
  * the same since 1.13 (status codes, uct_iov_t, uct_completion_t,
  * uct_iface_attr_t, uct_iface_params_t, the UCT_IFACE_FLAG_ bits of 1.13,
@@ -33,7 +33,7 @@ extern "C" {
 #define UCT_ABI_SYS_DEVICE_UNKNOWN ((ucs_sys_device_t)UINT8_MAX)
 
 /* UCX numbers "unknown" after its last type, so that number moves; the module
- * uses this one and the room translates. The types below it never moved. */
+ * uses this one, which is translated. The types below it never moved. */
 typedef enum {
     UCT_ABI_MEM_TYPE_HOST         = 0,
     UCT_ABI_MEM_TYPE_CUDA         = 1,
@@ -118,7 +118,7 @@ static inline int uct_abi_double_is_auto(double value)
     return (long)value == -2;
 }
 
-/* An interface's config structure begins with this. The room adds the host's
+/* An interface's config structure begins with this. Behind it come the host's
  * own base variables (UCX_<prefix>ALLOC, ...), which live in it. */
 typedef struct {
     uint64_t host[4];
@@ -166,8 +166,8 @@ typedef struct {
     ucs_linear_func_t reg_cost;               /* s, s/byte */
     size_t            rkey_packed_size;       /* bytes */
     size_t            reg_alignment;          /* bytes, 1.16 */
-    ucs_cpu_set_t     local_cpus;             /* the room sets all bits before
-                                                 it asks the module */
+    ucs_cpu_set_t     local_cpus;             /* All bits are set before the
+                                                 module is asked */
 } uct_abi_md_attr_t;
 
 /* Which answers mem_query is asked for. */
@@ -255,7 +255,7 @@ struct uct_abi_md_ops {
 };
 
 /* A memory domain of the module begins with this. The module's md_open sets
- * ops; the room fills the rest once md_open has returned. */
+ * ops; the rest is filled once md_open has returned. */
 struct uct_abi_md {
     const void                *host_ops;  /* laid out as uct_md */
     void                      *host_component;
@@ -304,8 +304,8 @@ typedef struct {
     unsigned                path_index;
 } uct_abi_ep_params_t;
 
-/* The scope UCP asks about and a text of its own are the room's business: the
- * module answers whether the peer can be reached at all, and may say why not
+/* The scope UCP asks about and a text of its own are not the module's: it
+ * answers whether the peer can be reached at all, and may say why not
  * by pointing reason at a constant string. */
 typedef struct {
     const uct_device_addr_t *dev_addr;
@@ -348,8 +348,8 @@ static inline int uct_abi_ep_op_is_get(uct_abi_ep_op_t op)
 }
 
 /* Inputs that UCX did not give are UNKNOWN.
- * Outputs come zeroed, max_inflight_eps SIZE_MAX; set them all, the room hands
- * on what was asked for. path_bandwidth is what one path gives (1.19); left
+ * Outputs come zeroed, max_inflight_eps SIZE_MAX; set them all, UCX gets
+ * what it asked for. path_bandwidth is what one path gives (1.19); left
  * zero it is taken as bandwidth. */
 typedef struct {
     uct_abi_ep_op_t     operation;
@@ -381,8 +381,9 @@ typedef struct {
 } uct_abi_list_t;
 
 /* Operations of an interface and its endpoints. The first group goes into
- * UCX's table as it is (no step between), the others are called through the
- * room. What is NULL answers UCS_ERR_UNSUPPORTED unless said otherwise. */
+ * UCX's table as it is (no step between), the others are called by
+ * functions here. What is NULL answers UCS_ERR_UNSUPPORTED unless said
+ * otherwise. */
 struct uct_abi_iface_ops {
     uct_ep_put_short_func_t       ep_put_short;
     uct_ep_put_bcopy_func_t       ep_put_bcopy;
@@ -531,7 +532,7 @@ typedef struct {
     uct_abi_config_t config;  /* its structure begins with
                                  uct_abi_iface_config_t */
 
-    /* *devices_p: an array from malloc(), which the room frees; NULL with
+    /* *devices_p: an array from malloc(), which the caller frees; NULL with
      * *num_devices_p zero. */
     ucs_status_t (*query_devices)(uct_abi_md_t *md,
                                   uct_abi_tl_device_t **devices_p,

@@ -51,7 +51,7 @@ ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_mp_config_t *config,
                                     uct_cuda_mp_engine_t **engine_p);
 
 /** One more reference to an engine that somebody has got; UCS_ERR_NO_ELEM if
- *  there is none. For who has no configuration of his own. */
+ *  there is none. For callers without a configuration of their own. */
 ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p);
 
 void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine);

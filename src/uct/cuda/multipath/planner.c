@@ -146,8 +146,8 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
     unsigned found = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned count = found;
 
-    /* Links to the host's memory are shared: everybody who takes of them gives
-     * his own. In windows, who yields finds his own taken all the same. */
+    /* Links to the host's memory are shared: all that take of them give their
+     * own. In windows, one that yields has its own taken all the same. */
     if ((config->enable == UCT_CUDA_MP_AUTO) &&
         !uct_cuda_mp_plan_ends_host(problem->query.src,
                                     problem->query.dst)) {
