@@ -618,3 +618,25 @@ TEST_F(IpcBlocks, kinds_of_memory_are_kept_apart)
     EXPECT_EQ('h', remote[8191]);
     EXPECT_EQ('g', remote[8192]);
 }
+
+/* No more than 16 MiB wait, however few blocks they are */
+TEST_F(IpcBlocks, large_ones_are_not_kept_for_long)
+{
+    driver.table.cuMemcpyBatchAsync_v1 =
+            [](CUdeviceptr*, CUdeviceptr*, size_t *bytes, size_t count,
+               uct_cuda_memcpy_attributes_t*, size_t*, size_t, size_t*,
+               CUstream) {
+        EXPECT_LE(count, (batches == 0) ? 8u : 16u);
+        EXPECT_EQ(half, bytes[count - 1]);
+        ++batches;
+        return CUDA_SUCCESS;
+    };
+    occupy();
+    for (unsigned i = 0; i < 40; ++i) {
+        ASSERT_EQ(UCS_INPROGRESS, post(i, 0, 0, half));
+    }
+    EXPECT_EQ(3u, batches);
+    EXPECT_EQ(3u, records);
+    finish();
+    expect_told(40, UCS_OK);
+}
