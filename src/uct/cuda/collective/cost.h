@@ -19,6 +19,7 @@ typedef struct {
                              are there */
     double end;         /**< From the last step's end until all ranks know */
     double submit;      /**< Processor time of a step, events included */
+    double word;        /**< ... more of one that another rank waits for */
     double start;       /**< From a kernel's turn to its first byte, or that of
                              a copy behind another one */
     double copy_start;  /**< ... of any other copy */
