@@ -131,7 +131,7 @@ static void open_side(side_t *side)
 /* Memory of a GPU, whose context stays current */
 static CUdeviceptr gpu_memory(int device, size_t size)
 {
-    CUdeviceptr memory;
+    CUdeviceptr memory = 0;
     CUcontext context;
 
     if ((CUDA(cuInit)(0) != CUDA_SUCCESS) ||
