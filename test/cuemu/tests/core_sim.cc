@@ -154,6 +154,29 @@ TEST(core_sim, h200_x2_is_what_stock_did)
     }
 }
 
+/* One after another, 64 KiB to and from page-locked memory by hand
+   (docs/results/logs/h200-x2-blocks.txt), us each */
+TEST(core_sim, h200_x2_copies_of_host_memory_are_as_measured)
+{
+    core_node node("h200-x2");
+    const struct {
+        cuemu_place_t src, dst;
+        double        us;
+    } measured[] = {{CUEMU_PLACE_NUMA(0), 0, 3.97},
+                    {0, CUEMU_PLACE_NUMA(0), 3.62}};
+
+    for (auto &m : measured) {
+        core_sim s(*node);
+        cuemu_op_id_t last = 0;
+
+        for (int i = 0; i < 100; ++i) {
+            last = s.add(s.copy_desc(m.src, m.dst, 64 << 10), {last});
+        }
+        s.run();
+        EXPECT_NEAR(m.us, (double)s.end(last) / US / 100, 0.03 * m.us);
+    }
+}
+
 /* Both ways at once, 256 MiB: 772 GB/s in all was measured */
 TEST(core_sim, h200_both_directions_share_the_ports)
 {
