@@ -147,7 +147,7 @@ static CUdeviceptr gpu_memory(int device, size_t size)
 /* Tells of this side's memory, and waits until nobody needs it */
 static void offer(int device, size_t size)
 {
-    side_t side = {NULL};
+    side_t side = {0};
     peer_t peer = {0};
     uct_mem_h memh;
     char end;
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
                       UCT_EP_PARAM_FIELD_DEV_ADDR |
                       UCT_EP_PARAM_FIELD_IFACE_ADDR
     };
-    side_t side                 = {NULL};
+    side_t side                 = {0};
     uct_completion_t completion = {.func = on_end};
     uct_rkey_bundle_t rkey;
     ucs_status_t status;
