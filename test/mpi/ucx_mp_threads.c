@@ -4,9 +4,11 @@
  * Several threads a rank, each with a communicator and GPU of its own, send
  * windows of messages of any size between host and GPU memory around the ring
  * of ranks, all at once, and compare every byte. Some free their memory and get
- * other between windows.
+ * other between windows. With --collectives they add up and broadcast GPU memory
+ * after each window, too: each communicator's calls while others' are under way.
  */
 #include "gpu.h"
+#include "on_gpus.h"
 #include "pattern.h"
 #include "util.h"
 
@@ -27,6 +29,7 @@ typedef struct {
     int       number;
     int       wrong;
     long      transfers;
+    long      collectives;
 } thread_t;
 
 typedef struct {
@@ -36,6 +39,7 @@ typedef struct {
 } buffer_t;
 
 static int threads_rank, threads_ranks, threads_count = 4, threads_windows = 40;
+static int threads_collectives;
 static size_t threads_max_size = 16 << 20;
 
 static void buffer_renew(buffer_t *buffer, ucx_mp_mem_t mem, size_t size)
@@ -125,6 +129,76 @@ static void window(thread_t *self, int number, buffer_t *out, buffer_t *in,
     }
 }
 
+/* Element @a i of what a rank adds; the sum over all ranks stays below 2^31 */
+static int32_t addend(uint64_t seed, int rank, size_t i)
+{
+    return (int32_t)(ucx_mp_hash(seed + (uint64_t)rank * 0x10001 + i) >> 44);
+}
+
+static int32_t sum(uint64_t seed, size_t i)
+{
+    int32_t all = 0;
+    int rank;
+
+    for (rank = 0; rank < threads_ranks; ++rank) {
+        all += addend(seed, rank, i);
+    }
+    return all;
+}
+
+/* A sum over all ranks, in place or not, and a broadcast of what one of them
+ * has of it times -1 */
+static void collective(thread_t *self, uint64_t seed)
+{
+    const size_t count = 1 + message_size(seed) / sizeof(int32_t);
+    const size_t size  = count * sizeof(int32_t);
+    const int root     = (int)(seed % (uint64_t)threads_ranks);
+    const int in_place = (seed >> 8) & 1;
+    int32_t *gpu       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    int32_t *result    = in_place ? gpu :
+                                    ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    int32_t *host      = malloc(size);
+    size_t i, wrong    = 0;
+
+    if (host == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory");
+    }
+
+    for (i = 0; i < count; ++i) {
+        host[i] = addend(seed, threads_rank, i);
+    }
+
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, gpu, host, size);
+    MPI_Allreduce(in_place ? MPI_IN_PLACE : gpu, result, (int)count,
+                  MPI_INT32_T, MPI_SUM, self->comm);
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host, result, size);
+    for (i = 0; i < count; ++i) {
+        wrong  += (host[i] != sum(seed, i));
+        host[i] = (threads_rank == root) ? -host[i] : 0;
+    }
+
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, result, host, size);
+    MPI_Bcast(result, (int)count, MPI_INT32_T, root, self->comm);
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host, result, size);
+    for (i = 0; i < count; ++i) {
+        wrong += (host[i] != -sum(seed, i));
+    }
+
+    if (wrong > 0) {
+        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d: %zu of "
+                "%zu elements of a sum and its broadcast%s\n", threads_rank,
+                self->number, wrong, 2 * count, in_place ? ", in place" : "");
+        self->wrong = 1;
+    }
+
+    ++self->collectives;
+    free(host);
+    if (!in_place) {
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, result);
+    }
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
+}
+
 static void *thread_main(void *arg)
 {
     buffer_t out[THREADS_WINDOW] = {{0}}, in[THREADS_WINDOW] = {{0}};
@@ -132,11 +206,14 @@ static void *thread_main(void *arg)
     uint64_t state               = message_seed(threads_rank, self->number, -1,
                                                 0);
     char why[256];
-    int i;
+    int i, k;
 
     ucx_mp_gpu_init(threads_rank + self->number, why, sizeof(why));
     for (i = 0; i < threads_windows; ++i) {
         window(self, i, out, in, &state);
+        for (k = 0; k < threads_collectives; ++k) {
+            collective(self, message_seed(-1, self->number, i, k));
+        }
     }
 
     MPI_Barrier(self->comm);
@@ -158,6 +235,9 @@ static void parse(int argc, char **argv)
         } else if (strcmp(argv[i], "--windows") == 0) {
             threads_windows = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
                                                        1 << 20);
+        } else if (strcmp(argv[i], "--collectives") == 0) {
+            threads_collectives = (int)ucx_mp_parse_number(
+                    argv[i], argv[i + 1], 0, 1 << 20);
         } else if (strcmp(argv[i], "--max-size") == 0) {
             threads_max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
         } else {
@@ -168,14 +248,15 @@ static void parse(int argc, char **argv)
     if ((i != argc) || (threads_max_size == 0) ||
         (threads_max_size > (size_t)1 << 30)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_threads [--threads N] "
-                   "[--windows N] [--max-size BYTES, 1G at most]");
+                   "[--windows N] [--collectives N, after each window] "
+                   "[--max-size BYTES, 1G at most]");
     }
 }
 
 int main(int argc, char **argv)
 {
     thread_t threads[THREADS_MAX] = {{0}};
-    long mine[2] = {0, 0}, all[2];
+    long mine[4] = {0}, all[4];
     char why[256] = "";
     int i, level;
 
@@ -208,12 +289,18 @@ int main(int argc, char **argv)
         MPI_Comm_free(&threads[i].comm);
         mine[0] += threads[i].transfers;
         mine[1] += threads[i].wrong;
+        mine[2] += threads[i].collectives;
     }
 
-    MPI_Allreduce(mine, all, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    mine[3] = ucx_mp_on_gpus();
+    MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (threads_rank == 0) {
         printf("ucx_mp_threads: %d threads a rank, %ld transfers, %ld wrong\n",
                threads_count, all[0], all[1]);
+        if (threads_collectives > 0) {
+            printf("ucx_mp_threads: %ld times a thread added and broadcast, "
+                   "%ld times on GPUs\n", all[2], all[3]);
+        }
     }
 
     MPI_Finalize();
