@@ -4,8 +4,9 @@
  * Several threads a rank, each with a communicator and GPU of its own, send
  * windows of messages of any size between host and GPU memory around the ring
  * of ranks, all at once, and compare every byte. Some free their memory and get
- * other between windows. With --collectives they add up and broadcast GPU memory
- * after each window, too: each communicator's calls while others' are under way.
+ * other between windows. With --collectives they add up and broadcast GPU
+ * memory after each window, too: each communicator's calls while others' are
+ * under way.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -185,8 +186,8 @@ static void collective(thread_t *self, uint64_t seed)
     }
 
     if (wrong > 0) {
-        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d: %zu of "
-                "%zu elements of a sum and its broadcast%s\n", threads_rank,
+        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d: %zu "
+                "of %zu elements of a sum and its broadcast%s\n", threads_rank,
                 self->number, wrong, 2 * count, in_place ? ", in place" : "");
         self->wrong = 1;
     }
