@@ -1237,8 +1237,8 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         .idle     = run_idle,
         .arg      = call
     };
+    uct_cuda_coll_program_t *program = NULL;
     const uct_cuda_coll_plan_t *plan;
-    uct_cuda_coll_program_t *program;
     ucs_status_t status;
     unsigned rank, buffer, i;
 
