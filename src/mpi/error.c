@@ -77,33 +77,36 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     return code;
 }
 
-#define CANNOT \
-    "%s: a buffer is in GPU memory, which this MPI cannot do in this call, " \
-    "and ucx_mp neither"
+static int code_refused(const char *name)
+{
+    char text[MPI_MAX_ERROR_STRING];
+
+    snprintf(text, sizeof(text),
+             "%s: a buffer is in GPU memory, which this MPI cannot do in this "
+             "call, and ucx_mp neither", name);
+    return code_of(MPI_ERR_BUFFER, text);
+}
 
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm)
 {
-    return ucx_mp_mpi_raise(comm, MPI_ERR_BUFFER, CANNOT, name);
+    const int code = code_refused(name);
+
+    ucx_mp_mpi_real.Comm_call_errhandler(comm, code);
+    return code;
 }
 
 int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win)
 {
-    char text[MPI_MAX_ERROR_STRING];
-    int code;
+    const int code = code_refused(name);
 
-    snprintf(text, sizeof(text), CANNOT, name);
-    code = code_of(MPI_ERR_BUFFER, text);
     ucx_mp_mpi_real.Win_call_errhandler(win, code);
     return code;
 }
 
 int ucx_mp_mpi_refuse_file(const char *name, MPI_File file)
 {
-    char text[MPI_MAX_ERROR_STRING];
-    int code;
+    const int code = code_refused(name);
 
-    snprintf(text, sizeof(text), CANNOT, name);
-    code = code_of(MPI_ERR_BUFFER, text);
     ucx_mp_mpi_real.File_call_errhandler(file, code);
     return code;
 }
