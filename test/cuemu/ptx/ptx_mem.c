@@ -3,7 +3,9 @@
 /*
  * Memory: loads, stores, atomics. An access first turns its threads' addresses
  * into pointers, then moves the elements one after the other. Bytes are counted
- * as the threads ask for them; there is no cache.
+ * as the threads ask for them, but once where neighbours in a warp ask for the
+ * same ones (CUDA C++ Programming Guide, "Device Memory Accesses": a warp's
+ * accesses are coalesced); there is no cache.
  */
 #include "ptx_code.h"
 
@@ -83,7 +85,7 @@ static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     const cuemu_ptx_kernel_t *k       = block->kernel;
     unsigned size                     = (unsigned)in->size * in->count;
     const cuemu_ptx_page_t *page      = NULL;
-    uint64_t address, space, misaligned = 0, many = 0;
+    uint64_t address, space, misaligned = 0, many = 0, before = 0;
     char **pointer                    = block->pointer;
 
     CUEMU_PTX_FOR_EACH(m, {
@@ -107,7 +109,9 @@ static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
             if ((page != NULL) && (address >= page->begin) &&
                 (address + size <= page->end)) {
                 pointer[i] = page->memory + address;
-                many      += size;
+                many      += ((address == before) && ((i & 31) != 0)) ? 0 :
+                                                                        size;
+                before     = address;
                 continue;
             }
             switch (address & CUEMU_PTX_WINDOW_MASK) {
@@ -153,6 +157,7 @@ static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                 many                = 0;
             }
             pointer[i] = ptx_global(g, in, i, address, size, write, count);
+            before     = address;
             page       = &block->page[(address / CUEMU_PTX_PAGE) %
                                       CUEMU_PTX_PAGES];
             break;

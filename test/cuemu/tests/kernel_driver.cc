@@ -440,6 +440,41 @@ TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
     }
 }
 
+/* What a warp's threads read together crosses the link once: 16 MiB of the
+   host's memory by 16 bytes a thread, or by 16 bytes a warp */
+TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
+{
+    const unsigned blocks = 2048, threads = 512;
+
+    setenv("CUEMU_SLOWDOWN", "20", 1);
+    run(1, [&](int) {
+        float took[2];
+
+        use(0);
+        CUstream s    = stream();
+        CUevent begin = event(), end = event();
+        void *host    = nullptr;
+        CU_OK(cuMemHostAlloc(&host, (size_t)blocks * threads * 16, 0));
+        for (int shared = 0; shared < 2; ++shared) {
+            CU_OK(load_text(module_of(std::string(
+                    "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\n"
+                    "mov.u32 %r2, %ntid.x;\nmad.lo.s32 %r3, %r1, %r2, %r0;\n") +
+                    (shared ? "and.b32 %r3, %r3, -32;\n" : "") +
+                    "mul.wide.u32 %rd1, %r3, 16;\nadd.s64 %rd2, %rd0, %rd1;\n"
+                    "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd2];\n")));
+            CU_OK(cuEventRecord(begin, s));
+            CU_OK(try_launch(function("go"), blocks, threads, 0, s, host));
+            CU_OK(cuEventRecord(end, s));
+            CU_OK(cuStreamSynchronize(s));
+            CU_OK(cuEventElapsedTime(&took[shared], begin, end));
+            CU_OK(cuModuleUnload(m_module));
+        }
+        /* a launch takes some microseconds of 640 and 20 */
+        EXPECT_GT(took[0] / took[1], 20);
+        EXPECT_LE(took[0] / took[1], 32);
+    });
+}
+
 /* CUEMU_TIME_ONLY: the same times, while large copies and all of a grid but its
    first and last blocks leave memory as it is */
 TEST_F(kernel_driver, time_alone)
