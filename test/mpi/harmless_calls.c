@@ -388,6 +388,12 @@ static void harmless_do_peer(void)
     b   = (int)harmless_below(harmless.num_gpus - 1);
     b  += (b >= a);
     has = &harmless.has_peer[a][b];
+    if (!is_enable) {
+        /* One's own copy that is under way by the peer access that is taken
+           from it ends in CUDA_ERROR_ILLEGAL_ADDRESS (seen on H200, whatever
+           the transport) */
+        harmless_wait_copies();
+    }
     harmless_gpu_use(a);
     if (is_enable) {
         expected = !harmless.can_peer[a][b] ? HARMLESS_CUDA_PEER_UNSUPPORTED :
