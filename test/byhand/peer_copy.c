@@ -3,8 +3,10 @@
 /*
  * How fast does a copy engine move a buffer from GPU 0 to GPU 1, and both GPUs
  * theirs to each other at once? A call is a window of copies, one behind
- * another, or as cuMemcpyBatchAsync has them; each GPU sends its own. They are
- * asked for by one call each, or a GPU's all by one.
+ * another, or as cuMemcpyBatchAsync has them; each GPU sends its own, or
+ * fetches the other's. They are asked for by one call each, or a GPU's all by
+ * one. With several buffers a GPU, each is copied to each of the peer's: does
+ * it matter which they are?
  */
 #define _GNU_SOURCE
 #include "byhand.h"
@@ -15,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WINDOW 1024
+#define MAX_WINDOW  1024
+#define MAX_BUFFERS 8
 
 /* CUmemcpyAttributes, which toolkits before 12.8 do not have */
 typedef struct {
@@ -33,14 +36,17 @@ typedef CUresult (*batch_t)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t,
 
 static const char *const directions[] = {"one", "both", NULL};
 static const char *const ways[]       = {"each", "batch", NULL};
+static const char *const engines[]    = {"source", "destination", NULL};
 
-static size_t both, batched, window = 1;
+static size_t both, batched, fetched, window = 1, buffers = 1;
 static batch_t batch;
 
 static const byhand_option_t options[] = {
     {"directions", "GPU 0 to GPU 1, or back as well", &both, 0, 0, directions},
     {"window", "copies of a call", &window, 1, MAX_WINDOW, NULL},
     {"by", "a call of the driver each, or one a GPU", &batched, 0, 0, ways},
+    {"engine", "of which GPU copies", &fetched, 0, 0, engines},
+    {"buffers", "of each GPU, each with each", &buffers, 1, MAX_BUFFERS, NULL},
     {NULL, NULL, NULL, 0, 0, NULL}};
 
 static const byhand_program_t program = {
@@ -48,6 +54,7 @@ static const byhand_program_t program = {
     options, (size_t)1 << 30};
 
 static CUdeviceptr from[2], to[2]; /* of GPU i; from[i] goes to to[!i] */
+static CUdeviceptr all_from[2][MAX_BUFFERS], all_to[2][MAX_BUFFERS];
 static CUstream stream[2];
 static uint32_t *words[2];
 
@@ -61,14 +68,14 @@ static void once_batched(size_t size)
     size_t failed, i, w;
 
     for (i = 0; i <= both; ++i) {
-        byhand_on(i);
+        byhand_on(i ^ fetched);
         for (w = 0; w < window; ++w) {
             dst[w]   = to[!i];
             src[w]   = from[i];
             sizes[w] = size;
         }
         byhand_check(batch(dst, src, sizes, window, &attributes, &first, 1,
-                           &failed, stream[i]), "cuMemcpyBatchAsync");
+                           &failed, stream[i ^ fetched]), "cuMemcpyBatchAsync");
     }
 }
 
@@ -81,13 +88,13 @@ static void once(size_t size)
     }
     for (w = 0; !batched && (w < window); ++w) {
         for (i = 0; i <= both; ++i) {
-            byhand_on(i);
-            CU(MemcpyAsync(to[!i], from[i], size, stream[i]));
+            byhand_on(i ^ fetched);
+            CU(MemcpyAsync(to[!i], from[i], size, stream[i ^ fetched]));
         }
     }
     for (i = 0; i <= both; ++i) {
-        byhand_on(i);
-        CU(StreamSynchronize(stream[i]));
+        byhand_on(i ^ fetched);
+        CU(StreamSynchronize(stream[i ^ fetched]));
     }
 }
 
@@ -125,25 +132,50 @@ static int is_right(size_t size)
     return right;
 }
 
-int main(int argc, char **argv)
+static void get_ready(void)
 {
-    char label[64];
+    size_t k;
     int i;
 
-    byhand_begin(argc, argv, &program, 2);
     *(void**)&batch = dlsym(RTLD_DEFAULT, "cuMemcpyBatchAsync");
     if (batched && (batch == NULL)) {
         byhand_die("--by batch: the CUDA driver has no cuMemcpyBatchAsync");
     }
     for (i = 0; i < 2; ++i) {
-        from[i]   = byhand_gpu_memory(i, byhand_max_size());
-        to[i]     = byhand_gpu_memory(i, byhand_max_size());
+        for (k = 0; k < buffers; ++k) {
+            all_from[i][k] = byhand_gpu_memory(i, byhand_max_size());
+            all_to[i][k]   = byhand_gpu_memory(i, byhand_max_size());
+        }
         stream[i] = byhand_stream(i);
         words[i]  = byhand_host_memory(byhand_max_size());
     }
+}
 
-    snprintf(label, sizeof(label), "%s, window %zu%s",
-             both ? "both directions, sum" : "one direction", window,
-             batched ? ", one call" : "");
-    return byhand_run(label, window * (both + 1.0), prepare, once, is_right);
+int main(int argc, char **argv)
+{
+    char label[128], pair[48] = "";
+    int status = 0;
+    size_t i, j, gpu;
+
+    byhand_begin(argc, argv, &program, 2);
+    get_ready();
+
+    for (i = 0; i < buffers; ++i) {
+        for (j = 0; j < buffers; ++j) {
+            for (gpu = 0; gpu < 2; ++gpu) {
+                from[gpu] = all_from[gpu][i];
+                to[gpu]   = all_to[gpu][j];
+            }
+            if (buffers > 1) {
+                snprintf(pair, sizeof(pair), ", buffer %zu to %zu", i, j);
+            }
+            snprintf(label, sizeof(label), "%s, window %zu%s%s%s",
+                     both ? "both directions, sum" : "one direction", window,
+                     batched ? ", one call" : "",
+                     fetched ? ", by the destination" : "", pair);
+            status |= byhand_run(label, window * (both + 1.0), prepare, once,
+                                 is_right);
+        }
+    }
+    return status;
 }
