@@ -251,8 +251,9 @@ def section(data, path, number):
         'modelled' if modelled(data) else 'measured',
         'emulated %s' % data['runs'][0]['node'] if modelled(data)
         else ', '.join(data['runs'][0]['gpus']), data['runs'][0]['date'])
-    out = ['## %d GPUs%s' % (plan['ranks'], ', which compute meanwhile'
-                             if plan['busy'] else ''), ''] + about(data)
+    node = '%s, ' % data['runs'][0]['node'] if modelled(data) else ''
+    out = ['## %s%d GPUs%s' % (node, plan['ranks'], ', which compute meanwhile'
+                               if plan['busy'] else ''), ''] + about(data)
     for (kind, place), rows in ({} if plan['busy'] else rows_of(data)).items():
         title = '%ss, %s' % (kind.capitalize(), PLACES[place])
         name = '%s%s-%s-%s.svg' % (

@@ -18,9 +18,16 @@ pages() {
             --page "$dir/$page.md" >/dev/null 2>&1 || return
     done
     "$top/test/omb/allreduce" --from \
-        "$top"/docs/results/collectives-2-{a8665fe,9add729,cdde6dd,537939a}.json \
+        "$top"/docs/results/collectives-2-{977c12a,a8665fe}.json \
+        "$top"/docs/results/collectives-2-{9add729,cdde6dd,537939a}.json \
         "$top"/docs/results/collectives-4-{9add729,cdde6dd,537939a}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
+    # 1: dgx1 has nothing by hand, which its file says
+    "$top/test/omb/allreduce" --from \
+        "$top"/docs/results/collectives-{beluga,narval,mist,cedar}.json \
+        "$top"/docs/results/collectives-{dgx1,hgx-h200}.json \
+        --page "$dir/collectives-modelled.md" >/dev/null 2>&1 ||
+        [ $? = 1 ] || return
     if [ -e "$top/docs/results/papers-plans.json" ]; then
         python3 "$top/test/omb/plans_page.py" \
             "$top"/docs/results/{papers-plans,sensitivity}.json \
