@@ -357,7 +357,7 @@ static bool request_make(request_t *request,
     ucx_mp_op_t op;
     int rank, size;
 
-    if (ucx_mp_mpi_is_straight(args->sendbuf, args->recvbuf) ||
+    if (ucx_mp_mpi_pointers_are_host(args->sendbuf, args->recvbuf) ||
         (ucx_mp_mpi_real.Comm_rank(args->comm, &rank) != MPI_SUCCESS) ||
         (ucx_mp_mpi_real.Comm_size(args->comm, &size) != MPI_SUCCESS) ||
         (args->root < 0) || (args->root >= size)) {
@@ -369,7 +369,7 @@ static bool request_make(request_t *request,
     call->counts = NULL;
     call->root   = (unsigned)args->root;
     request_buffers(request, args, rank);
-    if (ucx_mp_mpi_is_straight(call->sendbuf, call->recvbuf) ||
+    if (ucx_mp_mpi_pointers_are_host(call->sendbuf, call->recvbuf) ||
         ((args->counts.values != NULL) &&
          !request_counts(request, args, size))) {
         return false;
@@ -390,27 +390,42 @@ static bool request_make(request_t *request,
     return true;
 }
 
-bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
+/* NULL: of no use for the module */
+static const member_t *member_ready(MPI_Comm comm)
 {
-    MPI_Comm comm = args->comm;
-    uct_cuda_coll_group_t *group;
-    const member_t *member;
-    request_t request;
-    char why[256];
-
-    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_real_found,
-                                          __ATOMIC_ACQUIRE), 0)) {
-        ucx_mp_mpi_real_find();
-    }
     if (!ucx_mp_mpi_real.is_ours) {
-        return false;
+        return NULL;
     }
 
     if (__builtin_expect(!__atomic_load_n(&state.is_ready, __ATOMIC_ACQUIRE),
                          0)) {
         pthread_once(&state.once, state_init);
     }
-    member = member_of(comm);
+    return member_of(comm);
+}
+
+bool ucx_mp_mpi_collective_pass(MPI_Comm comm)
+{
+    const member_t *member = member_ready(comm);
+
+    if (member == NULL) {
+        return true;
+    }
+
+    if (member->group != NULL) {
+        state.api->pass(member->group);
+    }
+    return member->nodes == NULL;
+}
+
+bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
+{
+    MPI_Comm comm          = args->comm;
+    const member_t *member = member_ready(comm);
+    uct_cuda_coll_group_t *group;
+    request_t request;
+    char why[256];
+
     if (member == NULL) {
         return false;
     } else if (member->nodes != NULL) {
@@ -423,7 +438,7 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
     }
 
     /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
-    if (!ucx_mp_mpi_gpu_is_used() || !request_make(&request, args)) {
+    if (!args->may_be_gpu || !request_make(&request, args)) {
         state.api->pass(group);
         return false;
     }

@@ -23,6 +23,7 @@
 typedef struct {
     const char          *name;
     int                 kind;      /* uct_cuda_coll_kind_t */
+    bool                may_be_gpu; /* ucx_mp_mpi_may_be_gpu() */
     const void          *sendbuf;
     void                *recvbuf;
     MPI_Count           count;     /* elements of a rank or block: what is sent
@@ -39,8 +40,15 @@ typedef struct {
 
 
 /*
- * Every rank says so of every call of the kinds that the module has, before all
- * else.
+ * A rank whose process uses no GPU says so of a call of the kinds that the
+ * module has, before all else.
+ *
+ * @return  Whether that is all; otherwise it goes on with the below.
+ */
+bool ucx_mp_mpi_collective_pass(MPI_Comm comm);
+
+/*
+ * Every rank says so of every other such call.
  *
  * @param rc_p  What the wrapper returns, if it is done.
  *

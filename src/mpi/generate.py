@@ -302,10 +302,13 @@ class Call:
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
         if self.name in ON_GPUS:
-            self.write_on_gpus(name)
+            self.write_on_gpus(name, real)
         elif not self.refused:
             print()
-        print('    if (ucx_mp_mpi_is_straight(%s)) {' % self.pointers())
+        print('    if (%s(%s)) {' % (
+            '!may_be_gpu || ucx_mp_mpi_pointers_are_host'
+            if self.name in ON_GPUS else 'ucx_mp_mpi_is_straight',
+            self.pointers()))
         print('        return %s;\n    }\n' % real)
         if self.refused:
             own = ('ucx_mp_mpi_is_own_rank(%s, %s) && '
@@ -321,10 +324,14 @@ class Call:
               % (name, ', '.join(KINDS[kind][large] + word
                                  for kind, word in self.arguments), name))
 
-    def write_on_gpus(self, name):
+    def write_on_gpus(self, name, real):
         kind, words = ON_GPUS[self.name]
+        print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();\n')
+        print('    if (!may_be_gpu && ucx_mp_mpi_collective_pass(comm)) {')
+        print('        return %s;\n    }\n\n    {' % real)
         print('    const ucx_mp_mpi_collective_t args = {')
         print('        .name = "MPI_%s",\n        .comm = comm,' % name)
+        print('        .may_be_gpu = may_be_gpu,')
         for word in words.split():
             field, _, value = word.partition('=')
             value = value or field
@@ -333,7 +340,7 @@ class Call:
                 if field in ('counts', 'displs') else value))
         print('        .kind = UCT_CUDA_COLL_KIND_%s\n    };' % kind)
         print('    int rc;\n\n    if (ucx_mp_mpi_collective(&args, &rc)) {')
-        print('        return rc;\n    }\n')
+        print('        return rc;\n    }\n    }\n')
 
     def write_staging(self, name, real):
         print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s);'
