@@ -329,18 +329,19 @@ class Call:
         print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();\n')
         print('    if (!may_be_gpu && ucx_mp_mpi_collective_pass(comm)) {')
         print('        return %s;\n    }\n\n    {' % real)
-        print('    const ucx_mp_mpi_collective_t args = {')
-        print('        .name = "MPI_%s",\n        .comm = comm,' % name)
-        print('        .may_be_gpu = may_be_gpu,')
+        print('        const ucx_mp_mpi_collective_t args = {')
+        print('            .name = "MPI_%s",\n            .comm = comm,' % name)
+        print('            .may_be_gpu = may_be_gpu,')
         for word in words.split():
             field, _, value = word.partition('=')
             value = value or field
-            print('        .%s = %s,' % (
+            print('            .%s = %s,' % (
                 field, 'UCX_MP_MPI_VECTOR(%s)' % value
                 if field in ('counts', 'displs') else value))
-        print('        .kind = UCT_CUDA_COLL_KIND_%s\n    };' % kind)
-        print('    int rc;\n\n    if (ucx_mp_mpi_collective(&args, &rc)) {')
-        print('        return rc;\n    }\n    }\n')
+        print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
+        print('        int rc;\n')
+        print('        if (ucx_mp_mpi_collective(&args, &rc)) {')
+        print('            return rc;\n        }\n    }\n')
 
     def write_staging(self, name, real):
         print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s);'
