@@ -438,7 +438,7 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
     }
 
     /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
-    if (!args->may_be_gpu || !request_make(&request, args)) {
+    if (!request_make(&request, args)) {
         state.api->pass(group);
         return false;
     }

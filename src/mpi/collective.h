@@ -23,7 +23,6 @@
 typedef struct {
     const char          *name;
     int                 kind;      /* uct_cuda_coll_kind_t */
-    bool                may_be_gpu; /* ucx_mp_mpi_may_be_gpu() */
     const void          *sendbuf;
     void                *recvbuf;
     MPI_Count           count;     /* elements of a rank or block: what is sent

@@ -331,7 +331,6 @@ class Call:
         print('        return %s;\n    }\n\n    {' % real)
         print('        const ucx_mp_mpi_collective_t args = {')
         print('            .name = "MPI_%s",\n            .comm = comm,' % name)
-        print('            .may_be_gpu = may_be_gpu,')
         for word in words.split():
             field, _, value = word.partition('=')
             value = value or field

@@ -548,7 +548,7 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
                                     is_gpu(run->send + bytes - 1));
     const int low              = bytes & INT_MAX;
     const int high             = (bytes >> 31) & INT_MAX;
-    const int mine[AGREE_LAST] = {is_ready, fits, !run->args->may_be_gpu,
+    const int mine[AGREE_LAST] = {is_ready, fits, !ucx_mp_mpi_gpu_is_used(),
                                   low, -low, high, -high};
     ucx_mp_mpi_nodes_t *nodes  = run->nodes;
     int all[AGREE_LAST];
@@ -621,7 +621,7 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return false;
     }
 
-    has_begun = args->may_be_gpu && is_gpu(run.recv) &&
+    has_begun = ucx_mp_mpi_gpu_is_used() && is_gpu(run.recv) &&
                 (is_in_place || is_gpu(run.send));
     *rc_p     = run_agree(&run, has_begun && run_begin(&run), &is_ready);
     if (is_ready) {
