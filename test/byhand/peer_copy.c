@@ -8,10 +8,8 @@
  * one. With several buffers a GPU, each is copied to each of the peer's: does
  * it matter which they are?
  */
-#define _GNU_SOURCE
 #include "byhand.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,17 +27,11 @@ typedef struct {
 
 #define ACCESS_ORDER_STREAM 1
 
-/* The form that drivers from 12.8 on export by the plain name */
-typedef CUresult (*batch_t)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t,
-                            copy_attributes_t*, size_t*, size_t, size_t*,
-                            CUstream);
-
 static const char *const directions[] = {"one", "both", NULL};
 static const char *const ways[]       = {"each", "batch", NULL};
 static const char *const engines[]    = {"source", "destination", NULL};
 
 static size_t both, batched, fetched, window = 1, buffers = 1;
-static batch_t batch;
 
 static const byhand_option_t options[] = {
     {"directions", "GPU 0 to GPU 1, or back as well", &both, 0, 0, directions},
@@ -74,8 +66,8 @@ static void once_batched(size_t size)
             src[w]   = from[i];
             sizes[w] = size;
         }
-        byhand_check(batch(dst, src, sizes, window, &attributes, &first, 1,
-                           &failed, stream[i ^ fetched]), "cuMemcpyBatchAsync");
+        CU(MemcpyBatchAsync(dst, src, sizes, window, &attributes, &first, 1,
+                            &failed, stream[i ^ fetched]));
     }
 }
 
@@ -137,10 +129,6 @@ static void get_ready(void)
     size_t k;
     int i;
 
-    *(void**)&batch = dlsym(RTLD_DEFAULT, "cuMemcpyBatchAsync");
-    if (batched && (batch == NULL)) {
-        byhand_die("--by batch: the CUDA driver has no cuMemcpyBatchAsync");
-    }
     for (i = 0; i < 2; ++i) {
         for (k = 0; k < buffers; ++k) {
             all_from[i][k] = byhand_gpu_memory(i, byhand_max_size());

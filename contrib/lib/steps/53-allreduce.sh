@@ -43,6 +43,8 @@ byhand_all() {
             --direction to-host &&
         byhand_run peer_copy --sizes 1M --directions both --window 3 &&
         byhand_run peer_copy --sizes 64K --window 5 --by batch &&
+        byhand_run peer_copy --sizes 64K --directions both --buffers 2 \
+            --engine destination &&
         byhand_run own_process --sizes 1M --way push &&
         byhand_run pageable --sizes 1M --way staged &&
         byhand_run pageable --sizes 1M --way across --direction to-host &&
