@@ -7,11 +7,12 @@ a bucket are there they are copied into its flat buffer, which one all-reduce
 sums up.
 
 The parameters of a bucket lie in one flat parameter, whose gradient that buffer
-is: the optimizer gets the flat ones. After the last all-reduce the GPU waits for
-what the host submits next, and a few large tensors are submitted sooner than
-some hundred small ones.
+is: the optimizer gets the flat ones, for a few large tensors are submitted sooner
+than some hundred small ones. The host does not wait for the last all-reduce: the
+GPU does, and finds the optimizer's step and part of the next forward pass behind.
 """
 
+import ctypes
 import queue
 import threading
 import time
@@ -43,6 +44,59 @@ class Bucket:
         self.missing = len(self.params)
 
 
+class Counter:
+    """How many calls have ended, for the host and for the GPU to wait on.
+
+    A thread counts on, in a word of page-locked memory that a stream can wait
+    for (cuStreamWaitValue32), as an operation of NCCL's makes a stream wait.
+    What the driver must stop all streams for (memory, a kernel's first use)
+    would then wait for a thread that waits for the driver. So the host waits
+    until steps are alike.
+    """
+
+    STEPS_ALIKE = 5     # in which PyTorch got no memory from the driver
+
+    def __init__(self, device):
+        self.device, self.count, self.alike, self.reserved = device, 0, 0, None
+        self.changed, self.driver = threading.Condition(), None
+        if device.type == 'cuda':
+            self.driver = ctypes.CDLL('libcuda.so.1')
+            self.memory = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+            self.word = ctypes.c_uint32.from_address(self.memory.data_ptr())
+
+    def advance(self):
+        with self.changed:
+            self.count += 1
+            if self.driver is not None:
+                self.word.value = self.count    # modulo 2^32, as CUDA's
+            self.changed.notify_all()
+
+    def wait_on_host(self, count):
+        with self.changed:
+            self.changed.wait_for(lambda: self.count >= count)
+
+    def wait(self, count):
+        """Once a step: what is submitted after this starts after `count`
+        calls."""
+        if self.driver is None or not self._steps_alike():
+            self.wait_on_host(count)
+            return
+        at_least = 0    # CU_STREAM_WAIT_VALUE_GEQ
+        status = self.driver.cuStreamWaitValue32_v2(
+            ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
+            ctypes.c_uint64(self.memory.data_ptr()), ctypes.c_uint32(count),
+            ctypes.c_uint(at_least))
+        if status != 0:
+            self.wait_on_host(count)
+
+    def _steps_alike(self):
+        if self.alike < self.STEPS_ALIKE:
+            reserved = torch.cuda.memory_reserved(self.device)
+            self.alike = self.alike + 1 if reserved == self.reserved else 0
+            self.reserved = reserved
+        return self.alike >= self.STEPS_ALIKE
+
+
 class Mpi:
     """Sums by MPI_Allreduce. It blocks, so a thread calls it; that thread is
     the only one that calls MPI meanwhile."""
@@ -50,6 +104,7 @@ class Mpi:
     def __init__(self, comm, device):
         self.comm, self.device = comm, device
         self.todo, self.seconds, self.error = queue.Queue(), 0.0, None
+        self.started, self.ended = 0, Counter(device)
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
@@ -59,12 +114,17 @@ class Mpi:
         if self.device.type == 'cuda':
             event = torch.cuda.Event()
             event.record()      # behind the copies into the flat buffer
-        done = threading.Event()
-        self.todo.put((bucket, event, done))
-        return done
+        self.started += 1
+        self.todo.put((bucket, event))
+        return self.started
 
-    def wait(self, done):
-        done.wait()
+    def wait(self, started):
+        self.ended.wait(started[-1])    # they end in order
+        if self.error is not None:
+            raise self.error
+
+    def drain(self):
+        self.ended.wait_on_host(self.started)
         if self.error is not None:
             raise self.error
 
@@ -79,16 +139,17 @@ class Mpi:
     def _work(self):
         if self.device.type == 'cuda':
             torch.cuda.set_device(self.device)
-        for bucket, event, done in iter(self.todo.get, None):
+        for bucket, event in iter(self.todo.get, None):
             try:
                 if event is not None:
                     event.synchronize()
                 began = time.perf_counter()
-                self.reduce(bucket.grad)
+                if self.error is None:
+                    self.reduce(bucket.grad)
                 self.seconds += time.perf_counter() - began
             except Exception as error:      # raised where it is waited for
                 self.error = error
-            done.set()
+            self.ended.advance()
 
 
 class Host(Mpi):
@@ -125,8 +186,12 @@ class Distributed:
     def start(self, bucket):
         return torch.distributed.all_reduce(bucket.grad, async_op=True)
 
-    def wait(self, work):
-        work.wait()
+    def wait(self, started):
+        for work in started:
+            work.wait()
+
+    def drain(self):
+        pass
 
     def close(self):
         pass
@@ -140,6 +205,8 @@ def _in_place():
 class Averager:
     """Averages a model's gradients over `ranks` ranks, in buckets of at most
     `bucket_bytes` (a larger gradient is a bucket of its own)."""
+
+    LAYERS_AHEAD = 50
 
     def __init__(self, model, reducer, ranks, bucket_bytes):
         self.reducer, self.ranks = reducer, ranks
@@ -158,6 +225,14 @@ class Averager:
         self.next, self.started = 0, []
         self.hooks = [param.register_post_accumulate_grad_hook(self._ready)
                       for param in self.bucket_of]
+        # The driver takes some thousand kernels. Then the host waits within,
+        # and the thread that calls MPI behind it, for which the GPU waits: so
+        # the next step goes on this far, and in _ready() at the latest.
+        layers = [module for module in model.modules()
+                  if not list(module.children())]
+        self.hooks.append(
+            layers[:self.LAYERS_AHEAD][-1].register_forward_pre_hook(
+                lambda *_: self.reducer.drain()))
 
     def parameters(self):
         """What the optimizer is to update."""
@@ -169,6 +244,8 @@ class Averager:
         self.bucket_of.update((param, bucket) for param in params)
 
     def _ready(self, param):
+        if not self.started:
+            self.reducer.drain()
         self.bucket_of[param].missing -= 1
         # in the same order on all ranks, whatever order gradients come in
         while self.next < len(self.buckets) and \
@@ -179,15 +256,20 @@ class Averager:
             self.next += 1
 
     def wait(self):
-        """After backward(): the flat gradients are averages when this is
-        done."""
+        """After backward(): what the stream gets from here on finds averages
+        in the flat gradients."""
         if self.next < len(self.buckets):
             raise RuntimeError('%d parameters got no gradient' % sum(
                 bucket.missing for bucket in self.buckets[self.next:]))
-        for bucket, started in zip(self.buckets, self.started):
-            self.reducer.wait(started)
+        self.reducer.wait(self.started)
+        for bucket in self.buckets:
             bucket.flat.grad = bucket.grad
         self.next, self.started = 0, []
+
+    def drain(self):
+        """Before the host waits for the GPU, or asks it for memory (a larger
+        batch): all calls have ended when this is done."""
+        self.reducer.drain()
 
     def close(self):
         for hook in self.hooks:
