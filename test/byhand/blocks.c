@@ -101,13 +101,8 @@ static size_t at(size_t block, size_t size)
 
 static void submit(size_t first, size_t count, size_t size, CUstream in)
 {
-    struct {
-        int           order, src_type, src_id, dst_type, dst_id;
-        unsigned      flags;
-        unsigned char spare[8];
-    } attributes = {.order = 1}; /* as the stream has it */
     void *params[] = {&args};
-    size_t sizes[MAX_GROUP], none = 0, failed, i;
+    size_t sizes[MAX_GROUP], i;
 
     for (i = 0; i < count; ++i) {
         args.to[i]   = to + at(first + i, size);
@@ -120,8 +115,8 @@ static void submit(size_t first, size_t count, size_t size, CUstream in)
         CU(LaunchKernel(kernel, parts, count, 1, THREADS, 1, 1, 0, in, params,
                         NULL));
     } else if (way == BATCH) {
-        CU(MemcpyBatchAsync((CUdeviceptr*)args.to, (CUdeviceptr*)args.from,
-                            sizes, count, &attributes, &none, 1, &failed, in));
+        byhand_copy_batch((CUdeviceptr*)args.to, (CUdeviceptr*)args.from, sizes,
+                          count, in);
     } else {
         for (i = 0; i < count; ++i) {
             CU(MemcpyAsync(args.to[i], args.from[i], size, in));

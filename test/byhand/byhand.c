@@ -33,6 +33,19 @@ static void (*lateness)(unsigned long long *observed_p,
                         unsigned long long *late_p,
                         unsigned long long *late_ns_p);
 
+/* CUmemcpyAttributes, which toolkits before 12.8 do not have */
+typedef struct {
+    int      access_order;
+    int      from_location[2], to_location[2];
+    unsigned flags;
+} byhand_copy_attributes_t;
+
+static CUresult (*batch_async)(CUdeviceptr *to, CUdeviceptr *from,
+                               size_t *sizes, size_t count,
+                               byhand_copy_attributes_t *attributes,
+                               size_t *first, size_t num_attributes,
+                               size_t *failed, CUstream stream);
+
 
 void byhand_die(const char *fmt, ...)
 {
@@ -220,7 +233,8 @@ static void byhand_load(void)
             byhand_die("the CUDA driver has no %s", symbols[i].name);
         }
     }
-    *(void**)&lateness = dlsym(lib, "cuemu_lateness");
+    *(void**)&lateness    = dlsym(lib, "cuemu_lateness");
+    *(void**)&batch_async = dlsym(lib, "cuMemcpyBatchAsync");
 }
 
 void byhand_begin_apart(int argc, char **argv,
@@ -315,6 +329,22 @@ CUevent byhand_event(int gpu)
 }
 
 /* -------------------------------------------------------------- measurement */
+
+void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
+                       size_t count, CUstream stream)
+{
+    byhand_copy_attributes_t as_in_stream = {.access_order = 1};
+    size_t first                          = 0;
+    size_t failed;
+
+    if (batch_async == NULL) {
+        byhand_die("the CUDA driver has no cuMemcpyBatchAsync, as those before "
+                   "12.8");
+    }
+    byhand_check(batch_async(to, from, sizes, count, &as_in_stream, &first, 1,
+                             &failed, stream),
+                 "MemcpyBatchAsync");
+}
 
 size_t byhand_max_size(void)
 {

@@ -47,10 +47,6 @@
     _(MemcpyPeerAsync, "cuMemcpyPeerAsync", (CUdeviceptr, CUcontext, \
                                              CUdeviceptr, CUcontext, size_t, \
                                              CUstream)) \
-    _(MemcpyBatchAsync, "cuMemcpyBatchAsync", (CUdeviceptr*, CUdeviceptr*, \
-                                               size_t*, size_t, void*, \
-                                               size_t*, size_t, size_t*, \
-                                               CUstream)) \
     _(StreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
     _(StreamSynchronize, "cuStreamSynchronize", (CUstream)) \
     _(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned)) \
@@ -119,6 +115,11 @@ CUdeviceptr byhand_gpu_memory(int gpu, size_t size);
 void *byhand_host_memory(size_t size);
 CUstream byhand_stream(int gpu);
 CUevent byhand_event(int gpu);
+
+/* Many copies by one call, cuMemcpyBatchAsync, in a stream's order; ends the
+   program with a sentence where the driver is older than 12.8. */
+void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
+                       size_t count, CUstream stream);
 
 /* The largest of --sizes, bytes. */
 size_t byhand_max_size(void);

@@ -18,15 +18,6 @@
 #define MAX_WINDOW  1024
 #define MAX_BUFFERS 8
 
-/* CUmemcpyAttributes, which toolkits before 12.8 do not have */
-typedef struct {
-    unsigned access_order;
-    int      src_location[2], dst_location[2];
-    unsigned flags;
-} copy_attributes_t;
-
-#define ACCESS_ORDER_STREAM 1
-
 static const char *const directions[] = {"one", "both", NULL};
 static const char *const ways[]       = {"each", "batch", NULL};
 static const char *const engines[]    = {"source", "destination", NULL};
@@ -53,11 +44,9 @@ static uint32_t *words[2];
 
 static void once_batched(size_t size)
 {
-    copy_attributes_t attributes = {.access_order = ACCESS_ORDER_STREAM};
     CUdeviceptr dst[MAX_WINDOW], src[MAX_WINDOW];
     size_t sizes[MAX_WINDOW];
-    size_t first = 0;
-    size_t failed, i, w;
+    size_t i, w;
 
     for (i = 0; i <= both; ++i) {
         byhand_on(i ^ fetched);
@@ -66,8 +55,7 @@ static void once_batched(size_t size)
             src[w]   = from[i];
             sizes[w] = size;
         }
-        CU(MemcpyBatchAsync(dst, src, sizes, window, &attributes, &first, 1,
-                            &failed, stream[i ^ fetched]));
+        byhand_copy_batch(dst, src, sizes, window, stream[i ^ fetched]);
     }
 }
 
