@@ -71,6 +71,14 @@ protected:
         uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
     }
 
+    /* A plain copy, which has ended */
+    void go_before(int src, int dst)
+    {
+        uct_cuda_mp_single_end(m_engine,
+                               uct_cuda_mp_single_begin(m_engine, End(src),
+                                                        End(dst), 64 * MiB));
+    }
+
     void set_node(const uct_cuda_topo_t &topo, int num_gpus, unsigned seed = 1)
     {
         destroy();
@@ -771,6 +779,7 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     EXPECT_FALSE(may_split(0, 1, 32 * MiB));
     EXPECT_TRUE(may_split(0, 1, 256 * MiB));
 
+    go_before(0, 1);
     uint16_t small = uct_cuda_mp_single_begin(m_engine, End(0), End(1), MiB);
     t              = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
@@ -795,6 +804,32 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
 }
 
+/* Whether the other way is quiet is to be seen first: the path costs a context
+ * and page-locked memory, for good */
+TEST_P(test_engine, the_first_of_a_pair_leaves_the_host_alone)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir));
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    create();
+    EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer);
+
+    uint16_t first = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
+                                              64 * MiB);
+    EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer) << "it has not ended";
+    EXPECT_FALSE(m_node->has_context(0));
+    uct_cuda_mp_single_end(m_engine, first);
+
+    Transfer t = start(0, 1, 64 * MiB);
+    ASSERT_NE(nullptr, t.transfer);
+    wait(t);
+    EXPECT_EQ(nullptr, start(1, 0, 64 * MiB).transfer) << "another pair";
+    destroy();
+    EXPECT_EQ(0, rmdir(dir));
+}
+
 /* Two processes, as far as the engines know: the one that comes second, and
  * goes the other way, leaves the host to the first */
 TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
@@ -808,6 +843,11 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
+    go_before(0, 1);
+    std::swap(m_engine, other);
+    go_before(1, 0);
+    go_before(3, 2);
+    std::swap(m_engine, other);
     Transfer first = start(0, 1, 64 * MiB);
     ASSERT_NE(nullptr, first.transfer);
     std::swap(m_engine, other);
@@ -864,6 +904,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
             const_cast<uct_cuda_driver_t*>(uct_cuda_driver_get());
     auto query = driver->cuEventQuery;
 
+    go_before(0, 1);
     Transfer t = start(0, 1, 64 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     wait(t);

@@ -115,6 +115,8 @@ double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index);
  *  other way as fast. */
 typedef struct {
     bool     is_known; /**< Covers the whole node, not only this process */
+    bool     is_first; /**< No large transfer of this process, same GPUs, has
+                            ended yet: whom they meet is to be seen */
     uint16_t queued;   /**< Large transfers of this process, same GPUs, that
                             are ahead of this one: its own paths are filled
                             behind theirs */

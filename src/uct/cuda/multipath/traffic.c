@@ -26,6 +26,7 @@ typedef struct {
     uint16_t expected; /* The load's window */
     unsigned lanes;    /* Sum of count */
     uint16_t lane;     /* From its one end to the other */
+    bool     has_ended; /* a large transfer */
     uct_cuda_mp_meetings_t met;
 } pair_t;
 
@@ -204,6 +205,7 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair)
 /* What is before a new transfer, and will be behind it */
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
+    load->is_first = (pair == NULL) || !pair->has_ended;
     if (pair == NULL) {
         load->queued = 0;
         load->window = 1;
@@ -329,8 +331,11 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     if (flow->is_large) {
         /* A plain copy as well: in a ring, who starts first meets nobody */
         look(traffic, pair);
-        if ((pair != NULL) && (pair->queued > 0)) {
-            set_queued(pair, pair->queued - 1);
+        if (pair != NULL) {
+            pair->has_ended = true;
+            if (pair->queued > 0) {
+                set_queued(pair, pair->queued - 1);
+            }
         }
     }
 
