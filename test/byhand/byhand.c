@@ -328,8 +328,6 @@ CUevent byhand_event(int gpu)
     return event;
 }
 
-/* -------------------------------------------------------------- measurement */
-
 void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                        size_t count, CUstream stream)
 {
@@ -345,6 +343,8 @@ void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                              &failed, stream),
                  "MemcpyBatchAsync");
 }
+
+/* -------------------------------------------------------------- measurement */
 
 size_t byhand_max_size(void)
 {

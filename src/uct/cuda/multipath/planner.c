@@ -85,8 +85,9 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
  * neighbours' messages that do, not those of the pair: 4 H200 lost 13 % with
  * windows of one message, when all of a ring took to the host at once.
  *
- * Nor for the first: the path takes a context on the peer's GPU and page-locked
- * memory for good, which a program whose messages always meet is spared. */
+ * A pair's first transfer does without: the path takes a context on the peer's
+ * GPU and page-locked memory for good, and a program whose messages always meet
+ * is not to be given what it never uses. */
 static bool host_is_free(const uct_cuda_mp_query_t *query)
 {
     const uct_cuda_mp_load_t *load = query->load;
