@@ -12,7 +12,7 @@
  * with the first one that comes when it is 2 ms old. What counts is what this
  * turn and the one before have met. So two exchanges in a row that meet nobody
  * are needed until it is forgotten, however long the pauses are, and a transfer
- * that is late once does not forget. Who is alone from now on has all paths
+ * that is late once does not forget. Who is alone from now on has all relays
  * again with its third message, or after 4 ms of shorter ones.
  *
  * Pure: the time comes from the caller. Not thread-safe.

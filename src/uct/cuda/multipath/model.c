@@ -68,6 +68,23 @@ double uct_cuda_mp_model_limit(const query_t *query, int limit)
     }
 }
 
+bool uct_cuda_mp_load_is_crossed(const uct_cuda_mp_load_t *load,
+                                 uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    uct_cuda_end_t end;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
+        end = uct_cuda_end_at(i);
+        if ((load->active[uct_cuda_mp_lane(end, src)] != 0) ||
+            (load->active[uct_cuda_mp_lane(dst, end)] != 0)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
 /* Shared limits, less what others' transfers take of them */
 void uct_cuda_mp_model_start(query_t *query)
 {
