@@ -40,6 +40,7 @@
                                                      CUdeviceptr)) \
     _(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
     _(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned)) \
+    _(MemHostRegister, "cuMemHostRegister_v2", (void*, size_t, unsigned)) \
     _(MemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void*, size_t)) \
     _(MemcpyDtoH, "cuMemcpyDtoH_v2", (void*, CUdeviceptr, size_t)) \
     _(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr, CUdeviceptr, size_t, \
@@ -52,6 +53,7 @@
     _(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned)) \
     _(EventCreate, "cuEventCreate", (CUevent*, unsigned)) \
     _(EventRecord, "cuEventRecord", (CUevent, CUstream)) \
+    _(EventQuery, "cuEventQuery", (CUevent)) \
     _(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*)) \
     _(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, \
                                                  const char*)) \

@@ -19,7 +19,7 @@
  * process, which is one of thousands.
  *
  * The tests that run on top have to notice. What kind of copy something belongs
- * to is told by its addresses: memory that the module itself allocated is
+ * to is told by its addresses: memory that the module allocated or locked is
  * staging memory. At exit it prints how often it did what it is there for.
  */
 #define _GNU_SOURCE
@@ -252,8 +252,8 @@ static size_t unwanted_bytes(kind_t kind)
 #define WRAPPERS(_) \
     _(mem_alloc, "cuMemAlloc_v2") \
     _(mem_free, "cuMemFree_v2") \
-    _(mem_host_alloc, "cuMemHostAlloc") \
-    _(mem_free_host, "cuMemFreeHost") \
+    _(mem_host_register, "cuMemHostRegister_v2") \
+    _(mem_host_unregister, "cuMemHostUnregister") \
     _(memcpy_async, "cuMemcpyAsync") \
     _(event_record, "cuEventRecord") \
     _(stream_wait_event, "cuStreamWaitEvent") \
@@ -288,24 +288,24 @@ static CUresult mem_free(CUdeviceptr ptr)
     return REAL(mem_free)(ptr);
 }
 
-static CUresult mem_host_alloc(void **ptr, size_t size, unsigned flags)
+static CUresult mem_host_register(void *ptr, size_t size, unsigned flags)
 {
-    CUresult result = REAL(mem_host_alloc)(ptr, size, flags);
+    CUresult result = REAL(mem_host_register)(ptr, size, flags);
 
     pthread_mutex_lock(&sabotage.lock);
     if (result == CUDA_SUCCESS) {
-        add_staging((uintptr_t)*ptr, size);
+        add_staging((uintptr_t)ptr, size);
     }
     pthread_mutex_unlock(&sabotage.lock);
     return result;
 }
 
-static CUresult mem_free_host(void *ptr)
+static CUresult mem_host_unregister(void *ptr)
 {
     pthread_mutex_lock(&sabotage.lock);
     remove_staging((uintptr_t)ptr);
     pthread_mutex_unlock(&sabotage.lock);
-    return REAL(mem_free_host)(ptr);
+    return REAL(mem_host_unregister)(ptr);
 }
 
 static CUresult

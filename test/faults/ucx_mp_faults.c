@@ -91,9 +91,9 @@ static const struct {
 /* A failure of these is a resource that the driver does not take back, or a
  * context that it leaves current: nothing can be held against the engine */
 static const char *const releases[] = {
-    "cuMemFree",        "cuMemFreeHost",     "cuStreamDestroy",
-    "cuEventDestroy",   "cuGraphDestroy",    "cuGraphExecDestroy",
-    "cuCtxPopCurrent",  "cuIpcCloseMemHandle", "cuDevicePrimaryCtxRelease"
+    "cuMemFree",       "cuMemHostUnregister", "cuStreamDestroy",
+    "cuEventDestroy",  "cuGraphDestroy",      "cuGraphExecDestroy",
+    "cuCtxPopCurrent", "cuIpcCloseMemHandle", "cuDevicePrimaryCtxRelease"
 };
 
 

@@ -46,6 +46,7 @@ byhand_all() {
         byhand_run peer_copy --sizes 64K --directions both --buffers 2 \
             --engine destination &&
         byhand_run own_process --sizes 1M --way push &&
+        byhand_run setup --gpus 1 &&
         byhand_run pageable --sizes 1M --way staged &&
         byhand_run pageable --sizes 1M --way across --direction to-host &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&

@@ -34,6 +34,7 @@ typedef struct {
     CUdeviceptr to;
     CUdeviceptr staging[UCT_CUDA_MAX_GPUS];
     void        *host;
+    size_t      host_size;
     CUstream    first[MAX_PATHS];  /* by path: first hop, or the only one */
     CUstream    second[MAX_PATHS];
     CUevent     hopped[MAX_PATHS][CHUNKS];
@@ -99,7 +100,8 @@ static void set_add(lane_set_t *set, const path_t *path, size_t size)
     }
 
     if ((path->relay == VIA_HOST) && (set->host == NULL)) {
-        set->host = ucx_mp_perf_alloc_host(set->src, size);
+        set->host      = ucx_mp_perf_alloc_host(set->src, size);
+        set->host_size = size;
     } else if ((path->relay >= 0) && (set->staging[path->relay] == 0)) {
         set->staging[path->relay] = ucx_mp_perf_alloc(path->relay, size);
     }
@@ -118,7 +120,7 @@ static void set_close(lane_set_t *set)
         }
     }
     if (set->host != NULL) {
-        ucx_mp_perf_free_host(set->host);
+        ucx_mp_perf_free_host(set->host, set->host_size);
     }
 
     for (place = 0; place < MAX_PATHS; ++place) {
@@ -362,7 +364,7 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
         UCX_MP_PERF_CALL(cuStreamDestroy, stream);
         UCX_MP_PERF_CALL(cuMemFree, memory);
         if (is_pinned) {
-            ucx_mp_perf_free_host(host);
+            ucx_mp_perf_free_host(host, size);
         } else {
             free(host);
         }

@@ -95,17 +95,20 @@ CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size)
     return memory;
 }
 
+/* The engine's way to memory of a NUMA node, which comes in slots */
+static size_t slot_size(size_t size)
+{
+    return (size + UCT_CUDA_MP_STAGING_SLOTS - 1) / UCT_CUDA_MP_STAGING_SLOTS;
+}
+
 void *ucx_mp_perf_alloc_host(int gpu, size_t size)
 {
-    /* The engine's way to memory of a NUMA node, which comes in slots */
-    size_t slot = (size + UCT_CUDA_MP_STAGING_SLOTS - 1) /
-                  UCT_CUDA_MP_STAGING_SLOTS;
     uct_cuda_mp_staging_t staging;
 
     ucx_mp_perf_use(gpu);
     if (uct_cuda_mp_staging_alloc(&staging, uct_cuda_end_host(),
                                   topo->gpus[gpu].numa, gpu,
-                                  slot) != UCS_OK) {
+                                  slot_size(size)) != UCS_OK) {
         ucx_mp_perf_die(UCX_MP_PERF_FAILED,
                         "no %zu bytes of page-locked memory", size);
     }
@@ -113,7 +116,11 @@ void *ucx_mp_perf_alloc_host(int gpu, size_t size)
     return (void*)staging.base;
 }
 
-void ucx_mp_perf_free_host(void *memory)
+void ucx_mp_perf_free_host(void *memory, size_t size)
 {
-    UCX_MP_PERF_CALL(cuMemFreeHost, memory);
+    uct_cuda_mp_staging_t staging = {.base      = (CUdeviceptr)memory,
+                                     .end       = uct_cuda_end_host(),
+                                     .slot_size = slot_size(size)};
+
+    uct_cuda_mp_staging_free(&staging);
 }

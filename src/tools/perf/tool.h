@@ -99,7 +99,7 @@ CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size);
 /** Page-locked memory on the NUMA node of a GPU. */
 void *ucx_mp_perf_alloc_host(int gpu, size_t size);
 
-void ucx_mp_perf_free_host(void *memory);
+void ucx_mp_perf_free_host(void *memory, size_t size);
 
 
 /* The measurements */

@@ -126,3 +126,38 @@ TEST_F(HostCpus, processors_are_shared)
     uct_cuda_host_cpus_set_others(others, 1); /* it is gone */
     EXPECT_EQ(alone, uct_cuda_host_cpus_share());
 }
+
+/* A thread that is not to be waited for leaves a thread's only processor to it,
+ * and keeps to the processors of one that has several */
+TEST_F(HostCpus, short_work_runs_beside_the_only_processor)
+{
+    auto look = [](void *arg) -> void * {
+        sched_getaffinity(0, sizeof(cpu_set_t), (cpu_set_t*)arg);
+        return nullptr;
+    };
+    cpu_set_t only, seen;
+    pthread_t thread;
+
+    ASSERT_TRUE(uct_cuda_host_cpus_start_beside(look, &seen, &thread));
+    pthread_join(thread, nullptr);
+    if (CPU_COUNT(&m_mask) == 1) {
+        EXPECT_GE(CPU_COUNT(&seen), 1);
+        GTEST_SKIP() << "there is one processor";
+    }
+
+    EXPECT_TRUE(CPU_EQUAL(&m_mask, &seen));
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &m_mask)) {
+            continue;
+        }
+
+        CPU_ZERO(&only);
+        CPU_SET(cpu, &only);
+        ASSERT_EQ(0, sched_setaffinity(0, sizeof(only), &only));
+        ASSERT_TRUE(uct_cuda_host_cpus_start_beside(look, &seen, &thread));
+        pthread_join(thread, nullptr);
+        sched_setaffinity(0, sizeof(m_mask), &m_mask);
+        EXPECT_FALSE(CPU_ISSET(cpu, &seen));
+        EXPECT_GE(CPU_COUNT(&seen), 1);
+    }
+}

@@ -332,6 +332,15 @@ void FakeNode::init_host()
                                    unsigned flags) -> CUresult {
         ENTER("cuMemHostRegister", true);
         auto entry = self->m_memory.find((uint8_t*)memory);
+        if ((flags & CU_MEMHOSTREGISTER_PORTABLE) &&
+            (self->find(memory, 1) == nullptr)) {
+            if (self->used(-1) + size > self->host_memory) {
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            }
+            self->m_memory[(uint8_t*)memory] = Memory{size, -1, -1, false,
+                                                      m_stack.back()};
+            return CUDA_SUCCESS;
+        }
         if (!(flags & CU_MEMHOSTREGISTER_PORTABLE) ||
             (entry == self->m_memory.end()) || (entry->second.size != size) ||
             !entry->second.is_pageable) {
@@ -343,7 +352,14 @@ void FakeNode::init_host()
     };
     m_table.cuMemHostUnregister = [](void *memory) -> CUresult {
         Lock lock(self->m_lock);
-        self->m_memory.at((uint8_t*)memory).is_pageable = true;
+        auto entry = self->m_memory.find((uint8_t*)memory);
+        if (entry == self->m_memory.end()) {
+            self->complain("unlocks what is not locked");
+        } else if (entry->second.locked_in >= 0) {
+            self->m_memory.erase(entry);
+        } else {
+            entry->second.is_pageable = true;
+        }
         return CUDA_SUCCESS;
     };
 }
@@ -669,7 +685,8 @@ FakeNode::~FakeNode()
     for (auto &memory : m_memory) {
         if (memory.second.only_context >= 0) {
             munmap((void*)memory.first, memory.second.size);
-        } else if (!m_parts.count(memory.first)) {
+        } else if (!m_parts.count(memory.first) &&
+                   (memory.second.locked_in < 0)) {
             free((void*)memory.first);
         }
     }
@@ -867,16 +884,21 @@ CUresult FakeNode::copy_host(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
     return copy(dst, src, bytes, stream);
 }
 
+size_t FakeNode::used(int device)
+{
+    size_t sum = 0;
+
+    for (auto &memory : m_memory) {
+        sum += (memory.second.device == device) ? memory.second.size : 0;
+    }
+
+    return sum;
+}
+
 CUresult FakeNode::allocate(void **memory_p, size_t size, int device,
                             size_t limit)
 {
-    size_t used = 0;
-
-    for (auto &memory : m_memory) {
-        used += (memory.second.device == device) ? memory.second.size : 0;
-    }
-
-    if (used + size > limit) {
+    if (used(device) + size > limit) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
@@ -1011,9 +1033,10 @@ void FakeNode::reset_context(int device)
     }
     for (auto i = m_memory.begin(); i != m_memory.end();) {
         uint8_t *memory = (uint8_t*)i->first;
+        bool is_locked  = (i->second.locked_in == device);
         bool is_lost    = (i->second.device == device) &&
                           (m_tests_own.count(memory) == 0);
-        i = is_lost ? m_memory.erase(i) : std::next(i);
+        i = (is_locked || is_lost) ? m_memory.erase(i) : std::next(i);
         if (is_lost) {
             free(memory);
         }

@@ -183,10 +183,13 @@ private:
         int    device;
         int    only_context; /* -1: any with peer access */
         bool   is_pageable;
+        /* Whose context page-locks it, of what was not there before: -1 */
+        int    locked_in = -1;
     };
 
     CUresult enter(const char *function, bool needs_context);
     void complain(const std::string &what);
+    size_t used(int device);
     int current_device();
     bool step();
     CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,

@@ -54,6 +54,12 @@ bool uct_cuda_thread_start(void *(*func)(void *arg), void *arg,
                            pthread_t *thread_p);
 
 
+/** The same with attributes, of which NULL is the usual ones. */
+bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
+                                void *(*func)(void *arg), void *arg,
+                                pthread_t *thread_p);
+
+
 END_C_DECLS
 
 #endif

@@ -12,8 +12,8 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/thread.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -209,7 +209,8 @@ static bool job_begin(job_t *job, void (*make)(job_t *job))
     if (may_begin()) {
         job->make = make;
         job_set_state(job, JOB_RUNNING);
-        job->has_thread = uct_cuda_thread_start(job_run, job, &job->thread);
+        job->has_thread = uct_cuda_host_cpus_start_beside(job_run, job,
+                                                          &job->thread);
     }
 
     if (!job->has_thread) {
@@ -248,7 +249,7 @@ static ucs_status_t job_take(uct_cuda_mp_background_t *init, job_t *job)
     job_set_state(job, JOB_TAKEN);
     if ((job->status == UCS_OK) &&
         !uct_cuda_ctx_is_alive(job->ctx, job->ctx_id)) {
-        job->staging.base = 0;
+        uct_cuda_mp_staging_lose(&job->staging);
         uct_cuda_ctx_release(job->device);
         return UCS_OK;
     }

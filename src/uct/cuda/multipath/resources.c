@@ -591,6 +591,7 @@ static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
 
     forget_drained(rsc, staging);
     if ((staging->base != 0) && (devices & (1u << staging->home))) {
+        uct_cuda_mp_staging_lose(staging);
         memset(staging, 0, sizeof(*staging));
     }
 }

@@ -2,10 +2,12 @@
 /* Allocating staging memory. */
 #include <uct/cuda/multipath/staging.h>
 
+#include <uct/cuda/base/host/host_block.h>
 #include <uct/cuda/base/log.h>
 
 #include <linux/mempolicy.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,18 +50,32 @@ static void numa_restore(const numa_policy_t *saved)
     }
 }
 
+/* Made resident first, then page-locked: while the driver locks memory it holds
+ * up all calls of the process, 30 ms for 64 MiB where it makes them resident as
+ * well (cuMemHostAlloc), 3 ms where they are (2 x H200, test/byhand/setup) */
 static ucs_status_t alloc_host(int numa, size_t size, CUdeviceptr *base_p)
 {
+    void *base = uct_cuda_host_map(size);
     numa_policy_t policy;
     ucs_status_t status;
-    void *base = NULL;
 
+    if (base == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    (void)madvise(base, size, MADV_HUGEPAGE);
     numa_prefer(numa, &policy);
-    status  = UCT_CUDA_CALL_NOLOG(cuMemHostAlloc, &base, size,
-                                  CU_MEMHOSTALLOC_PORTABLE);
-    *base_p = (CUdeviceptr)base;
+    memset(base, 0, size);
     numa_restore(&policy);
-    return status;
+    status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, base, size,
+                                 CU_MEMHOSTREGISTER_PORTABLE);
+    if (status != UCS_OK) {
+        (void)munmap(base, size);
+        return status;
+    }
+
+    *base_p = (CUdeviceptr)base;
+    return UCS_OK;
 }
 
 ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
@@ -84,6 +100,12 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
     return status;
 }
 
+static void unmap_host(const uct_cuda_mp_staging_t *staging)
+{
+    (void)munmap((void*)staging->base,
+                 UCT_CUDA_MP_STAGING_SLOTS * staging->slot_size);
+}
+
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
 {
     if (staging->base == 0) {
@@ -93,7 +115,17 @@ void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
     if (uct_cuda_end_is_gpu(staging->end)) {
         (void)UCT_CUDA_CALL(cuMemFree, staging->base);
     } else {
-        (void)UCT_CUDA_CALL(cuMemFreeHost, (void*)staging->base);
+        (void)UCT_CUDA_CALL(cuMemHostUnregister, (void*)staging->base);
+        unmap_host(staging);
+    }
+
+    staging->base = 0;
+}
+
+void uct_cuda_mp_staging_lose(uct_cuda_mp_staging_t *staging)
+{
+    if ((staging->base != 0) && uct_cuda_end_is_host(staging->end)) {
+        unmap_host(staging);
     }
 
     staging->base = 0;

@@ -51,6 +51,11 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging);
 
 
+/** Its context is gone, and with it a GPU's memory or what host memory was
+ *  page-locked by; what is left is given back. */
+void uct_cuda_mp_staging_lose(uct_cuda_mp_staging_t *staging);
+
+
 /** The slot that a plan's slot number stands for. */
 static inline unsigned
 uct_cuda_mp_staging_slot(const uct_cuda_mp_staging_t *staging, unsigned slot)

@@ -8,10 +8,22 @@
 #include <sys/mman.h>
 
 
+void *uct_cuda_host_map(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+
+    (void)madvise(memory, size, MADV_DONTFORK);
+    return memory;
+}
+
 ucs_status_t uct_cuda_host_block_lock(uct_cuda_host_block_t *block, size_t size)
 {
     ucs_status_t status;
-    void *memory;
 
     if (block->is_known &&
         uct_cuda_ctx_is_alive(block->context, block->context_id)) {
@@ -26,16 +38,10 @@ ucs_status_t uct_cuda_host_block_lock(uct_cuda_host_block_t *block, size_t size)
     }
 
     if (block->memory == NULL) {
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) {
+        block->memory = uct_cuda_host_map(size);
+        if (block->memory == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
-
-        /* A page shared with a child is another one after the next write, and
-         * the GPU has the old one */
-        (void)madvise(memory, size, MADV_DONTFORK);
-        block->memory = memory;
     }
 
     status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, block->memory, size,

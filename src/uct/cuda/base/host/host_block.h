@@ -17,6 +17,13 @@
 BEGIN_C_DECLS
 
 
+/** Map memory that a child of the program does not share: a page that both have
+ *  is another one after the next write, and the GPU has the old one.
+ *
+ *  @return NULL: there is none. */
+void *uct_cuda_host_map(size_t size);
+
+
 /** Zeroed to begin with. Not thread safe. */
 typedef struct {
     char               *memory;    /**< NULL: not mapped yet */

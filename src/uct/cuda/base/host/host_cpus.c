@@ -2,6 +2,8 @@
 /* Affinity masks and control groups, as Linux tells of them. */
 #include <uct/cuda/base/host/host_cpus.h>
 
+#include <uct/cuda/base/thread.h>
+
 #include <ctype.h>
 #include <limits.h>
 #include <sched.h>
@@ -239,4 +241,34 @@ void uct_cuda_host_cpus_run_near(const char *bus_id)
                             (parse_list(text, &process, &near) > 0) ?
                                     near.sets :
                                     process.sets);
+}
+
+/* Processors but those of a mask, present or not: the system takes from it what
+ * there is, and the control group grants */
+static void mask_invert(mask_t *mask)
+{
+    mask_t all;
+
+    memset(&all, 0xff, sizeof(all));
+    CPU_XOR_S(sizeof(all), mask->sets, mask->sets, all.sets);
+}
+
+bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
+                                     pthread_t *thread_p)
+{
+    bool is_there = false;
+    pthread_attr_t attr;
+    mask_t mask;
+
+    /* Of the calling thread: its processor is the one not to take */
+    if (mask_get(0, &mask) && (CPU_COUNT_S(sizeof(mask), mask.sets) == 1) &&
+        (pthread_attr_init(&attr) == 0)) {
+        mask_invert(&mask);
+        is_there = (pthread_attr_setaffinity_np(&attr, sizeof(mask),
+                                                mask.sets) == 0) &&
+                   uct_cuda_thread_start_with(&attr, func, arg, thread_p);
+        pthread_attr_destroy(&attr);
+    }
+
+    return is_there || uct_cuda_thread_start(func, arg, thread_p);
 }

@@ -9,6 +9,7 @@
 
 #include <ucs/sys/compiler_def.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +41,16 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count);
  * @param bus_id  Of PCI, as the driver writes it: "0000:18:00.0".
  */
 void uct_cuda_host_cpus_run_near(const char *bus_id);
+
+
+/**
+ * Start a thread of short work that the calling one is not to wait for, as
+ * uct_cuda_thread_start() does. A process that is bound to one processor would
+ * wait all the same, for its own thread; there it runs on any other one that
+ * the process may be given (its control group's), if there is one.
+ */
+bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
+                                     pthread_t *thread_p);
 
 
 /**
