@@ -46,11 +46,13 @@ byhand_all() {
         byhand_run peer_copy --sizes 64K --directions both --buffers 2 \
             --engine destination &&
         byhand_run own_process --sizes 1M --way push &&
-        byhand_run setup --gpus 1 &&
         byhand_run pageable --sizes 1M --way staged &&
         byhand_run pageable --sizes 1M --way across --direction to-host &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
-        byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel
+        byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel &&
+        passing_on '^  context on GPU 1 ' \
+            "$ucx_mp_prefix/bin/ucx_mp_run" --emulate mist \
+            "$ucx_mp_build/main/test/byhand/setup" --gpus 1
 }
 
 step allreduce-page quick 30 allreduce_page \

@@ -49,7 +49,7 @@ TEST_F(test_config, defaults)
     EXPECT_EQ(UCT_CUDA_MP_SIZE_AUTO, m_config.chunk_size);
     EXPECT_EQ(32u, m_config.max_chunks);
     EXPECT_EQ(64 * MiB, m_config.staging_size);
-    EXPECT_EQ(UCT_CUDA_MP_START_WAIT, m_config.start);
+    EXPECT_EQ(UCT_CUDA_MP_START_AUTO, m_config.start);
     EXPECT_STREQ("auto", m_config.tuning_file);
     EXPECT_EQ(UCS_OK,
               uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));

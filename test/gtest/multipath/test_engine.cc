@@ -841,6 +841,31 @@ TEST_P(test_engine, the_first_of_a_pair_leave_the_host_alone)
     EXPECT_EQ(0, rmdir(dir));
 }
 
+/* One that begins after a plain copy and ends before it is seen meanwhile */
+TEST_P(test_engine, whom_a_plain_copy_meets_midway)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+    uct_cuda_mp_engine_t *other;
+    uint16_t ours, theirs;
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir));
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    create();
+    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
+    go_sure(0, 1);
+
+    ours   = uct_cuda_mp_single_begin(m_engine, End(0), End(1), 64 * MiB);
+    theirs = uct_cuda_mp_single_begin(other, End(1), End(0), 64 * MiB);
+    uct_cuda_mp_single_look(m_engine, ours);
+    uct_cuda_mp_single_end(other, theirs);
+    uct_cuda_mp_single_end(m_engine, ours);
+    EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer);
+    uct_cuda_mp_engine_destroy(other);
+    destroy();
+    EXPECT_EQ(0, rmdir(dir));
+}
+
 /* Two processes, as far as the engines know: the one that comes second, and
  * goes the other way, leaves the host to the first */
 TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
@@ -1356,6 +1381,40 @@ TEST_P(test_engine_start, host_staging)
     EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
     await([&] { return num_steps(0, 1, 64 * MiB) > 0; });
     EXPECT_GT(bytes(0, -1), 0u);
+}
+
+/* Where the user says nothing, that is the only one not to be waited for */
+TEST_P(test_engine_start, the_hosts_path_by_itself)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir)).set("_START", "auto");
+    m_config.set("_GRAPH", GetParam());
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    m_node->hold_context(1);
+    create_with_contexts({0});
+    go_sure(0, 1);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
+    }
+    m_node->release_contexts();
+    await([&] { return num_steps(0, 1, 64 * MiB) > 0; });
+    EXPECT_GT(bytes(0, -1), 0u);
+    give_back_contexts();
+    destroy();
+    EXPECT_EQ(0, rmdir(dir));
+}
+
+TEST_P(test_engine_start, relays_are_waited_for)
+{
+    m_config = Config();
+    m_config.set("_LEDGER", "n").set("_START", "auto");
+    m_config.set("_GRAPH", GetParam());
+    set_node(beluga(), 4);
+    create_with_contexts({0, 1});
+    EXPECT_LT(0u, num_steps(0, 1)) << "the first one";
+    EXPECT_GT(bytes(0, 2), 0u);
 }
 
 TEST_P(test_engine_start, from_and_to_host_memory)

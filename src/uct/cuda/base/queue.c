@@ -15,6 +15,10 @@
 #include <unistd.h>
 
 
+/* Questions about an operation between two looks */
+#define TESTS_A_LOOK 16
+
+
 /*
  * An epoch: operations posted between two flushes. Operations end in any order,
  * so a flush is over when its own epoch and all older ones are empty.
@@ -343,6 +347,8 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
     op->test  = NULL;
     op->notify = NULL;
     op->release = NULL;
+    op->look = NULL;
+    op->num_tests = 0;
     op->done  = NULL;
     op->arg   = NULL;
     op->steps = 0;
@@ -453,6 +459,9 @@ static ucs_status_t op_test(uct_cuda_op_t *op)
     if (result == CUDA_SUCCESS) {
         return UCS_OK;
     } else if (result == CUDA_ERROR_NOT_READY) {
+        if ((op->look != NULL) && ((++op->num_tests % TESTS_A_LOOK) == 0)) {
+            op->look(op);
+        }
         return UCS_INPROGRESS;
     }
 

@@ -160,12 +160,18 @@ static void uncount(uct_cuda_op_t *op)
     uct_cuda_mp_single_end(op->work, op->counted);
 }
 
+static void look(uct_cuda_op_t *op)
+{
+    uct_cuda_mp_single_look(op->work, op->counted);
+}
+
 void uct_cuda_op_count(uct_cuda_op_t *op, uct_cuda_mp_engine_t *engine,
                        uct_cuda_end_t src, uct_cuda_end_t dst, size_t size)
 {
     op->work    = engine;
     op->counted = uct_cuda_mp_single_begin(engine, src, dst, size);
     op->release = uncount;
+    op->look    = look;
 }
 
 static bool get_slot(uct_cuda_transfer_t *transfer)

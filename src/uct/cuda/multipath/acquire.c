@@ -209,9 +209,13 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
         return UCT_CUDA_MP_GIVE_UP;
     }
 
-    if (core->background != NULL) {
-        status = uct_cuda_mp_background_check(core->background, &core->plan,
-                                              absent, &failed);
+    if ((core->config.start == UCT_CUDA_MP_START_BACKGROUND) ||
+        ((core->config.start == UCT_CUDA_MP_START_AUTO) &&
+         (core->config.host == UCT_CUDA_MP_AUTO))) {
+        status = uct_cuda_mp_background_check(
+                core->background, &core->plan,
+                core->config.start == UCT_CUDA_MP_START_BACKGROUND, absent,
+                &failed);
     }
 
     if (status == UCS_INPROGRESS) {

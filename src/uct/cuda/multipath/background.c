@@ -406,7 +406,8 @@ static uint32_t path_bit(const uct_cuda_mp_path_t *path)
 
 ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
                                           const uct_cuda_mp_plan_t *plan,
-                                          uint32_t *absent_p, unsigned *path_p)
+                                          bool is_all, uint32_t *absent_p,
+                                          unsigned *path_p)
 {
     uint32_t absent = 0;
     uint32_t ready  = 0;
@@ -415,7 +416,11 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        path   = &plan->paths[i].path;
+        path = &plan->paths[i].path;
+        if (!is_all && (path->route != UCT_CUDA_MP_ROUTE_HOST)) {
+            continue;
+        }
+
         status = check_path(init, plan, path);
         if (status == UCS_INPROGRESS) {
             absent |= path_bit(path);
@@ -427,8 +432,11 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
         }
     }
 
+    *absent_p |= absent;
     if (absent == 0) {
         return UCS_OK;
+    } else if (!is_all) {
+        return UCS_INPROGRESS;
     }
 
     /* Nor is the next plan to make do with relays that this one had no need
@@ -438,6 +446,6 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
         ready |= uct_cuda_end_bit(uct_cuda_end_host());
     }
 
-    *absent_p |= absent | (ALL_RELAYS & ~ready);
+    *absent_p |= ALL_RELAYS & ~ready;
     return UCS_INPROGRESS;
 }

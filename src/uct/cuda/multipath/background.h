@@ -43,6 +43,8 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
  * Is what takes long there of all that a plan needs? What is not is begun,
  * unless it has been.
  *
+ * @param is_all    False: of the path through the host alone. It adds least,
+ *                  and a program that gains so little does not wait for it.
  * @param absent_p  With UCS_INPROGRESS, relays are added that the next plan has
  *                  to do without (uct_cuda_mp_knowledge_t); those without which
  *                  it would begin yet others are among them. Or it is
@@ -53,7 +55,8 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
  */
 ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
                                           const uct_cuda_mp_plan_t *plan,
-                                          uint32_t *absent_p, unsigned *path_p);
+                                          bool is_all, uint32_t *absent_p,
+                                          unsigned *path_p);
 
 
 END_C_DECLS

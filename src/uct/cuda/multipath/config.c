@@ -49,11 +49,12 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_STAGING_SIZE", "64m",
      "Staging memory on each relay GPU, and in host memory. Allocated with the "
      "first message that needs it."},
-    {"MULTIPATH_START", "wait",
+    {"MULTIPATH_START", "auto",
      "The first message over a GPU needs a context and staging memory there, "
      "which take the driver 0.1 s and more a GPU: \"wait\" lets it wait for "
      "them; with \"background\" threads make them, and messages take the paths "
-     "that are ready."},
+     "that are ready; with \"auto\" threads make what the path through the "
+     "host needs, which adds least, where MULTIPATH_HOST is auto."},
     {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph."},
     {"MULTIPATH_GRAPH_MIN_SIZE", "auto", "Smaller messages use streams."},
     {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},
@@ -314,6 +315,7 @@ static bool parse_ledger(const char *text, uct_cuda_mp_config_t *config)
 static bool parse_start(const char *text, uct_cuda_mp_start_t *value_p)
 {
     static const char *names[] = {
+        [UCT_CUDA_MP_START_AUTO]       = "auto",
         [UCT_CUDA_MP_START_WAIT]       = "wait",
         [UCT_CUDA_MP_START_BACKGROUND] = "background"
     };
@@ -345,7 +347,7 @@ static bool config_read(uct_cuda_mp_config_t *config, const char *name,
         return parse_ternary(value, &config->graph);
     }
 
-    *expected_p = "wait or background";
+    *expected_p = "auto, wait or background";
     if (strcmp(name, "_START") == 0) {
         return parse_start(value, &config->start);
     }

@@ -83,7 +83,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
         goto err_destroy_executors;
     }
 
-    if (config->start == UCT_CUDA_MP_START_BACKGROUND) {
+    if (config->start != UCT_CUDA_MP_START_WAIT) {
         status = uct_cuda_mp_background_create(core->rsc, &core->background);
         if (status != UCS_OK) {
             goto err_destroy_traffic;
@@ -216,7 +216,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
         return true;
     }
 
-    if ((core->background != NULL) &&
+    if ((core->config.start == UCT_CUDA_MP_START_BACKGROUND) &&
         !uct_cuda_mp_background_knows_node(core->background)) {
         return false;
     }
@@ -283,17 +283,36 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super,
     return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);
 }
 
+/* The flow that was counted */
+static void counted_flow(uint16_t counted, uct_cuda_mp_flow_t *flow)
+{
+    const uint16_t lane = counted & ~COUNTED_LARGE;
+
+    uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(lane),
+                            uct_cuda_mp_lane_to(lane),
+                            (counted & COUNTED_LARGE) != 0, flow);
+}
+
+void uct_cuda_mp_single_look(uct_cuda_mp_engine_t *super, uint16_t counted)
+{
+    uct_cuda_mp_flow_t flow;
+
+    if ((counted == UCT_CUDA_MP_NOT_COUNTED) || !(counted & COUNTED_LARGE)) {
+        return;
+    }
+
+    counted_flow(counted, &flow);
+    uct_cuda_mp_traffic_look(uct_cuda_mp_core(super)->traffic, &flow);
+}
+
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
 {
-    uint16_t lane = counted & ~COUNTED_LARGE;
     uct_cuda_mp_flow_t flow;
 
     if (counted == UCT_CUDA_MP_NOT_COUNTED) {
         return;
     }
 
-    uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(lane),
-                            uct_cuda_mp_lane_to(lane),
-                            (counted & COUNTED_LARGE) != 0, &flow);
+    counted_flow(counted, &flow);
     uct_cuda_mp_traffic_end(uct_cuda_mp_core(super)->traffic, &flow);
 }

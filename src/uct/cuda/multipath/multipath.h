@@ -166,6 +166,10 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine,
                                   uct_cuda_end_t src, uct_cuda_end_t dst,
                                   size_t size);
 
+/** See whom it meets, now and then while it is under way: one that begins after
+ *  it and ends before it is not there when it begins and ends itself. */
+void uct_cuda_mp_single_look(uct_cuda_mp_engine_t *engine, uint16_t counted);
+
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 

@@ -86,10 +86,8 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
  * windows of one message, when all of a ring took to the host at once.
  *
  * Nor before it is sure that the next messages will find it so: the path takes
- * a context on the peer's GPU and page-locked memory for good, and while those
- * are made the program's own calls wait, some 0.2 s. A Jacobi solver on two
- * H200, of whose messages one in a thousand misses the other way's, was given
- * them in every third start when one such message was enough. */
+ * a context on the peer's GPU and page-locked memory for good, which a program
+ * whose messages always meet is not to be given for the one that does not. */
 static bool host_is_free(const uct_cuda_mp_query_t *query)
 {
     const uct_cuda_mp_load_t *load = query->load;
