@@ -13,7 +13,7 @@ pages() {
     local top=$ucx_mp_top page dir
     dir=$ucx_mp_build/log/pages
     rm -rf "$dir" && mkdir -p "$dir"
-    for page in h200 h200-x2 h200-x2-before; do
+    for page in h200 h200-x2 h200-x2-15 h200-x2-before; do
         "$top/test/omb/bench" --merge "$top/docs/results/$page.json" \
             --page "$dir/$page.md" >/dev/null 2>&1 || return
     done
