@@ -6,6 +6,7 @@
 #include <uct/cuda/multipath/staging.h>
 
 #include <time.h>
+#include <unistd.h>
 
 
 static CUcontext contexts[UCT_CUDA_MAX_GPUS];
@@ -120,6 +121,7 @@ void ucx_mp_perf_free_host(void *memory, size_t size)
 {
     uct_cuda_mp_staging_t staging = {.base      = (CUdeviceptr)memory,
                                      .end       = uct_cuda_end_host(),
+                                     .owner     = getpid(),
                                      .slot_size = slot_size(size)};
 
     uct_cuda_mp_staging_free(&staging);

@@ -94,16 +94,21 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
         staging->base      = base;
         staging->end       = end;
         staging->home      = home;
+        staging->owner     = getpid();
         staging->slot_size = slot_size;
     }
 
     return status;
 }
 
+/* A process that was forked off does not have it, and may have put something
+ * else in its place */
 static void unmap_host(const uct_cuda_mp_staging_t *staging)
 {
-    (void)munmap((void*)staging->base,
-                 UCT_CUDA_MP_STAGING_SLOTS * staging->slot_size);
+    if (staging->owner == getpid()) {
+        (void)munmap((void*)staging->base,
+                     UCT_CUDA_MP_STAGING_SLOTS * staging->slot_size);
+    }
 }
 
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)

@@ -9,6 +9,8 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/multipath/plan.h>
 
+#include <sys/types.h>
+
 BEGIN_C_DECLS
 
 
@@ -25,6 +27,7 @@ typedef struct {
     uct_cuda_end_t     end;       /**< A GPU, or host memory */
     int                home;      /**< Device whose context it was allocated in,
                                        and goes with */
+    pid_t              owner;     /**< Process that has it mapped */
     size_t             slot_size; /**< Bytes */
     unsigned           next;      /**< Slot that the next plan begins with */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
