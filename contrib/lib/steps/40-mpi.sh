@@ -297,14 +297,15 @@ mpi_eager_bytes() {
         sed -n 's/^ucx_mp_eager: .* send \([0-9]*\) bytes .*/\1/p'
 }
 
-# mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB
+# mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB, once the one through
+# the host is ready as well
 mpi_speedup() {
     local mpirun programs way
     mpi_tools distribution || return
     for way in n y; do
         "$mpi_run" --emulate "$1" --slowdown 50 --multipath $way \
             "$mpirun" -n 2 "$programs/ucx_mp_bw" --validate --sizes 64M:64M \
-            --repeats 3 --iterations 4 --warmup 1 \
+            --repeats 3 --iterations 4 --warmup 12 \
             --json "$ucx_mp_build/log/speedup-$way.json" D D || return
     done
     python3 - "$2" "$ucx_mp_build"/log/speedup-{n,y}.json <<'END'

@@ -1406,6 +1406,46 @@ TEST_P(test_engine_start, the_hosts_path_by_itself)
     EXPECT_EQ(0, rmdir(dir));
 }
 
+/* Once, and messages go on by one path */
+TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
+{
+    char dir[] = "/tmp/test_engine.XXXXXX";
+
+    m_config = Config();
+    m_config.set("_LEDGER", mkdtemp(dir)).set("_START", "auto");
+    m_config.set("_GRAPH", GetParam());
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    create_with_contexts({0});
+    m_node->fail_function = "cuDevicePrimaryCtxRetain";
+    m_node->fail_call(1, CUDA_ERROR_UNKNOWN);
+    go_sure(0, 1);
+    await([&] {
+        EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
+        return count_messages("could not be set up") > 0;
+    });
+    EXPECT_EQ(1u, count_messages("cuDevicePrimaryCtxRetain failed"));
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
+    }
+    EXPECT_EQ(1u, count_messages("E "));
+    EXPECT_EQ(1u, count_messages("W "));
+    give_back_contexts();
+    destroy();
+    EXPECT_EQ(0, rmdir(dir));
+}
+
+/* What the user lists is waited for */
+TEST_P(test_engine_start, the_hosts_path_in_a_list)
+{
+    m_config = Config();
+    m_config.set("_LEDGER", "n").set("_START", "auto");
+    m_config.set("_GRAPH", GetParam()).set("_PATHS", "direct,host");
+    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    create_with_contexts({0});
+    EXPECT_LT(0u, num_steps(0, 1, 64 * MiB));
+    EXPECT_GT(bytes(0, -1), 0u);
+}
+
 TEST_P(test_engine_start, relays_are_waited_for)
 {
     m_config = Config();

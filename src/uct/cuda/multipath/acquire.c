@@ -198,24 +198,31 @@ static ucs_status_t prepare(uct_cuda_mp_core_t *core,
     return status;
 }
 
+/* Has nobody asked for the host's path? */
+static bool may_be_late(const uct_cuda_mp_core_t *core)
+{
+    const uct_cuda_mp_config_t *config = &core->config;
+
+    return (config->start == UCT_CUDA_MP_START_AUTO) &&
+           (config->host == UCT_CUDA_MP_AUTO) && (config->num_paths == 0);
+}
+
 uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
                     uint32_t *absent)
 {
-    ucs_status_t status = UCS_OK;
+    const bool nobody_waits = (core->config.start ==
+                               UCT_CUDA_MP_START_BACKGROUND);
+    ucs_status_t status     = UCS_OK;
     unsigned failed;
 
     if (!map_local(&core->plan, memory)) {
         return UCT_CUDA_MP_GIVE_UP;
     }
 
-    if ((core->config.start == UCT_CUDA_MP_START_BACKGROUND) ||
-        ((core->config.start == UCT_CUDA_MP_START_AUTO) &&
-         (core->config.host == UCT_CUDA_MP_AUTO))) {
-        status = uct_cuda_mp_background_check(
-                core->background, &core->plan,
-                core->config.start == UCT_CUDA_MP_START_BACKGROUND, absent,
-                &failed);
+    if (nobody_waits || may_be_late(core)) {
+        status = uct_cuda_mp_background_check(core->background, &core->plan,
+                                              nobody_waits, absent, &failed);
     }
 
     if (status == UCS_INPROGRESS) {

@@ -108,7 +108,8 @@ static void make_node(job_t *job)
  * will find out, and do with less */
 static void make_staging(job_t *job)
 {
-    if ((job->slot_size == 0) || (uct_cuda_ctx_push(job->ctx) != UCS_OK)) {
+    if ((job->slot_size == 0) ||
+        !uct_cuda_ctx_push_alive(job->ctx, job->ctx_id)) {
         return;
     }
 
@@ -257,6 +258,8 @@ static ucs_status_t job_take(uct_cuda_mp_background_t *init, job_t *job)
     if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
         uct_cuda_mp_rsc_adopt_staging(init->rsc, job->numa, &job->staging);
         uct_cuda_ctx_pop();
+    } else if (uct_cuda_end_is_host(job->end)) {
+        uct_cuda_mp_staging_free(&job->staging); /* needs no context */
     }
 
     if (job->status == UCS_OK) {

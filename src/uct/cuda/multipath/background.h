@@ -46,9 +46,9 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
  * @param is_all    False: of the path through the host alone. It adds least,
  *                  and a program that gains so little does not wait for it.
  * @param absent_p  With UCS_INPROGRESS, relays are added that the next plan has
- *                  to do without (uct_cuda_mp_knowledge_t); those without which
- *                  it would begin yet others are among them. Or it is
- *                  UCT_CUDA_MP_ABSENT_ALL.
+ *                  to do without (uct_cuda_mp_knowledge_t); with is_all those
+ *                  without which it would begin yet others are among them. Or
+ *                  it is UCT_CUDA_MP_ABSENT_ALL.
  * @param path_p    On failure, index of the plan's path that cannot be had.
  * @return UCS_OK; UCS_INPROGRESS; or the error (logged) that a context was not
  *         to be had with, once: the next time whoever wants it has to try.

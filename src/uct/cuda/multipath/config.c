@@ -47,14 +47,15 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
      "Share of each of MULTIPATH_PATHS, as numbers in proportion. For example: "
      "0.6,0.3,0.1."},
     {"MULTIPATH_STAGING_SIZE", "64m",
-     "Staging memory on each relay GPU, and in host memory. Allocated with the "
-     "first message that needs it."},
+     "Staging memory on each relay GPU, and in host memory. Allocated for the "
+     "first message that needs it (MULTIPATH_START)."},
     {"MULTIPATH_START", "auto",
      "The first message over a GPU needs a context and staging memory there, "
      "which take the driver 0.1 s and more a GPU: \"wait\" lets it wait for "
      "them; with \"background\" threads make them, and messages take the paths "
      "that are ready; with \"auto\" threads make what the path through the "
-     "host needs, which adds least, where MULTIPATH_HOST is auto."},
+     "host needs, which adds least, unless MULTIPATH_HOST or MULTIPATH_PATHS "
+     "ask for it."},
     {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph."},
     {"MULTIPATH_GRAPH_MIN_SIZE", "auto", "Smaller messages use streams."},
     {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},

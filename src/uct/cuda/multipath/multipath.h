@@ -31,7 +31,7 @@ typedef struct uct_cuda_mp_engine {
 
 /**
  * Create an engine. Cheap: topology, contexts, streams and staging memory come
- * with the first transfer that wants them, and go with the engine.
+ * for the first transfer that wants them, and go with the engine.
  *
  * @return UCS_OK; UCS_ERR_INVALID_PARAM for a configuration that contradicts
  *         itself (logged); UCS_ERR_NO_MEMORY.
