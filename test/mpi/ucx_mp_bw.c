@@ -39,6 +39,8 @@
 #define BW_SPREAD      0.03   /* of the fastest sample */
 #define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
+#define BW_WARM_UP     16     /* messages at least: some things are got ready
+                                 while the first few go by what is there */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
 #define BW_MAX_MESSAGE ((size_t)1 << 30)
 
@@ -564,6 +566,16 @@ static int bw_limit_iterations(size_t size, int iterations)
     return (iterations > 0) ? iterations : 1;
 }
 
+/* Windows before the first sample, a tenth of those that follow or so */
+static int bw_warmup(int tenth)
+{
+    int least = (BW_WARM_UP + bw.opts.window - 1) / bw.opts.window;
+
+    return (bw.opts.warmup >= 0) ? bw.opts.warmup :
+           (tenth > least)       ? tenth :
+                                   least;
+}
+
 static void bw_measure(size_t size, bw_result_t *result)
 {
     const bw_options_t *o = &bw.opts;
@@ -572,7 +584,7 @@ static void bw_measure(size_t size, bw_result_t *result)
     memset(result, 0, sizeof(*result));
     result->iterations = o->iterations ? o->iterations :
                                          bw_default_iterations(size);
-    warmup = (o->warmup >= 0) ? o->warmup : (result->iterations + 9) / 10;
+    warmup = bw_warmup((result->iterations + 9) / 10);
     if (o->fresh) {
         result->iterations = 1;
     }
@@ -584,7 +596,7 @@ static void bw_measure(size_t size, bw_result_t *result)
     if ((o->time > 0) && !o->fresh) {
         result->iterations = bw_limit_iterations(size, result->iterations);
         /* those have warmed up */
-        warmup = (o->warmup >= 0) ? warmup : result->iterations / 10;
+        warmup = bw_warmup(result->iterations / 10);
     }
     if ((warmup > 0) && !o->fresh) {
         bw_iterate(size, warmup);

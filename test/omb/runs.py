@@ -23,6 +23,9 @@ SLOWDOWN_OTHER = 50
 PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',
           '--byhand', '--nccl', '--from',
           '--perftest', '--json', '--page', '--out')
+# Messages of ucx_perftest before those that count, at least: some things are got
+# ready while the first few go by what is there
+WARM_UP = 16
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 
 
