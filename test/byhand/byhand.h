@@ -123,6 +123,9 @@ CUevent byhand_event(int gpu);
 void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                        size_t count, CUstream stream);
 
+/* Seconds; modelled ones on an emulated node, which interposes the clock. */
+double byhand_now(void);
+
 /* The largest of --sizes, bytes. */
 size_t byhand_max_size(void);
 

@@ -47,61 +47,11 @@ static const byhand_program_t program = {
     "Take --gpus 1 for create and retain, so that there is none before.",
     "1M", options, MIB};
 
-static void make_context(void);
-static void make_stream(void);
-static void make_memory(void);
-static void make_copy(void);
-static void do_nothing(void);
-static void lock_memory(void);
-static void lock_whole(void);
-static void lock_pieces(void);
-static void touch_memory(void);
-static void touch_huge(void);
-
-/* Calls of one step, in the order that they are made in */
-static const struct {
-    const char *name;
-    void       (*run)(void);
-} steps[] = {{"nothing, 50 ms", do_nothing},
-             {"context on GPU 1", make_context},
-             {"two streams there", make_stream},
-             {"1 MiB there", make_memory},
-             {"cuMemHostAlloc, 64 MiB", lock_memory},
-             {"first copy there", make_copy},
-             {"64 MiB touched, not locked", touch_memory},
-             {"cuMemHostRegister, 64 MiB", lock_whole},
-             {"64 MiB touched, not locked", touch_memory},
-             {"cuMemHostRegister, 32 x 2 MiB", lock_pieces},
-             {"... of huge pages", touch_huge},
-             {"cuMemHostRegister, 64 MiB", lock_whole},
-             {"nothing, 50 ms", do_nothing}};
-
-#define NUM_STEPS ((int)(sizeof(steps) / sizeof(steps[0])))
-
-enum {
-    CALL_COPY,
-    CALL_RECORD,
-    CALL_QUERY,
-    CALL_ALL, /* until the copy has ended */
-    NUM_CALLS
-};
-
-static double longest[NUM_STEPS][NUM_CALLS]; /* seconds */
-static double took[NUM_STEPS];
-static int current = -1;
 static CUcontext context;
 static CUstream streams[2];
 static CUdeviceptr there;
 static void *locked, *touched;
 
-
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + 1e-9 * now.tv_nsec;
-}
 
 static void do_nothing(void)
 {
@@ -181,6 +131,39 @@ static void lock_pieces(void)
     }
 }
 
+/* Calls of one step, in the order that they are made in */
+static const struct {
+    const char *name;
+    void       (*run)(void);
+} steps[] = {{"nothing, 50 ms", do_nothing},
+             {"context on GPU 1", make_context},
+             {"two streams there", make_stream},
+             {"1 MiB there", make_memory},
+             {"cuMemHostAlloc, 64 MiB", lock_memory},
+             {"first copy there", make_copy},
+             {"64 MiB touched, not locked", touch_memory},
+             {"cuMemHostRegister, 64 MiB", lock_whole},
+             {"64 MiB touched, not locked", touch_memory},
+             {"cuMemHostRegister, 32 x 2 MiB", lock_pieces},
+             {"... of huge pages", touch_huge},
+             {"cuMemHostRegister, 64 MiB", lock_whole},
+             {"nothing, 50 ms", do_nothing}};
+
+#define NUM_STEPS ((int)(sizeof(steps) / sizeof(steps[0])))
+
+enum {
+    CALL_COPY,
+    CALL_RECORD,
+    CALL_QUERY,
+    CALL_ALL, /* until the copy has ended */
+    NUM_CALLS
+};
+
+static double longest[NUM_STEPS][NUM_CALLS]; /* seconds */
+static double took[NUM_STEPS];
+static int current = -1;
+
+
 static void *get_ready(void *arg)
 {
     double begin;
@@ -189,9 +172,9 @@ static void *get_ready(void *arg)
     for (i = 0; i < NUM_STEPS; ++i) {
         usleep(PAUSE_US);
         __atomic_store_n(&current, i, __ATOMIC_RELEASE);
-        begin = seconds_now();
+        begin = byhand_now();
         steps[i].run();
-        took[i] = seconds_now() - begin;
+        took[i] = byhand_now() - begin;
         __atomic_store_n(&current, -1, __ATOMIC_RELEASE);
     }
 
@@ -202,7 +185,7 @@ static void *get_ready(void *arg)
 /* A call counts for the step under way when it began, or when it ended */
 static void note(int call, double begin, int step)
 {
-    const double seconds = seconds_now() - begin;
+    const double seconds = byhand_now() - begin;
 
     step = (step < 0) ? __atomic_load_n(&current, __ATOMIC_ACQUIRE) : step;
     if ((step >= 0) && (step < NUM_STEPS) && (seconds > longest[step][call])) {
@@ -213,17 +196,17 @@ static void note(int call, double begin, int step)
 static void copy_once(CUstream stream, CUevent event, CUdeviceptr memory)
 {
     const int step     = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
-    const double first = seconds_now();
+    const double first = byhand_now();
     double begin       = first;
     CUresult result;
 
     CU(MemcpyAsync(memory + COPY, memory, COPY, stream));
     note(CALL_COPY, begin, step);
-    begin = seconds_now();
+    begin = byhand_now();
     CU(EventRecord(event, stream));
     note(CALL_RECORD, begin, step);
     do {
-        begin  = seconds_now();
+        begin  = byhand_now();
         result = cu.EventQuery(event);
         note(CALL_QUERY, begin, step);
     } while (result == CUDA_ERROR_NOT_READY);

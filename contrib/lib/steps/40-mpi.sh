@@ -305,7 +305,7 @@ mpi_speedup() {
     for way in n y; do
         "$mpi_run" --emulate "$1" --slowdown 50 --multipath $way \
             "$mpirun" -n 2 "$programs/ucx_mp_bw" --validate --sizes 64M:64M \
-            --repeats 3 --iterations 4 --warmup 12 \
+            --repeats 3 --iterations 4 \
             --json "$ucx_mp_build/log/speedup-$way.json" D D || return
     done
     python3 - "$2" "$ucx_mp_build"/log/speedup-{n,y}.json <<'END'

@@ -1220,6 +1220,16 @@ protected:
         m_config.set("_GRAPH", GetParam()).set("_HOST", "n");
     }
 
+    /* A node where the host's path gains and relays do not; what the user has
+     * not set is as it comes */
+    void use_switch(const char *ledger)
+    {
+        m_config = Config();
+        m_config.set("_LEDGER", ledger).set("_START", "auto");
+        m_config.set("_GRAPH", GetParam());
+        set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    }
+
     void create_with_contexts(std::vector<int> devices)
     {
         create();
@@ -1388,10 +1398,7 @@ TEST_P(test_engine_start, the_hosts_path_by_itself)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
 
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir)).set("_START", "auto");
-    m_config.set("_GRAPH", GetParam());
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    use_switch(mkdtemp(dir));
     m_node->hold_context(1);
     create_with_contexts({0});
     go_sure(0, 1);
@@ -1411,10 +1418,7 @@ TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
 
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir)).set("_START", "auto");
-    m_config.set("_GRAPH", GetParam());
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    use_switch(mkdtemp(dir));
     create_with_contexts({0});
     m_node->fail_function = "cuDevicePrimaryCtxRetain";
     m_node->fail_call(1, CUDA_ERROR_UNKNOWN);
@@ -1437,10 +1441,8 @@ TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
 /* What the user lists is waited for */
 TEST_P(test_engine_start, the_hosts_path_in_a_list)
 {
-    m_config = Config();
-    m_config.set("_LEDGER", "n").set("_START", "auto");
-    m_config.set("_GRAPH", GetParam()).set("_PATHS", "direct,host");
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    use_switch("n");
+    m_config.set("_PATHS", "direct,host");
     create_with_contexts({0});
     EXPECT_LT(0u, num_steps(0, 1, 64 * MiB));
     EXPECT_GT(bytes(0, -1), 0u);
