@@ -41,6 +41,8 @@
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
 #define BW_WARM_UP     16     /* messages at least: some things are got ready
                                  while the first few go by what is there */
+#define BW_WARM_TIME   0.3    /* seconds on GPUs: the path through the host is
+                                 made by a thread, in 0.15 s */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
 #define BW_MAX_MESSAGE ((size_t)1 << 30)
 
@@ -66,6 +68,8 @@ typedef struct {
     double       time;       /* seconds a sample may take; 0: any */
     int          iterations; /* 0: by size */
     int          warmup;     /* -1: by size */
+    double       warm_time;  /* seconds of a benchmark and window; -1: 0.3 on
+                                GPUs */
     double       effort;     /* factor on iterations by size */
     int          repeats;
     int          validate;
@@ -125,6 +129,10 @@ static void bw_usage(void)
            "  --window N       messages in flight (1); several with commas\n"
            "  --iterations N   windows a sample (by size: 10 to 100)\n"
            "  --warmup N       windows before the first sample (by size)\n"
+           "  --warmup-time SECONDS\n"
+           "                   messages of the largest size before the first "
+           "size (0.3;\n                   none with --warmup, --fresh or "
+           "emulated)\n"
            "  --effort F       factor on both where they go by size (1)\n"
            "  --time SECONDS   fewer iterations where a sample would take "
            "longer\n"
@@ -207,6 +215,7 @@ static void bw_parse(int argc, char **argv)
         {"window", required_argument, NULL, 'w'},
         {"iterations", required_argument, NULL, 'i'},
         {"warmup", required_argument, NULL, 'x'},
+        {"warmup-time", required_argument, NULL, 'y'},
         {"repeats", required_argument, NULL, 'r'},
         {"effort", required_argument, NULL, 'e'},
         {"validate", no_argument, NULL, 'v'},
@@ -224,6 +233,7 @@ static void bw_parse(int argc, char **argv)
                         .windows        = {1},
                         .num_windows    = 1,
                         .warmup         = -1,
+                        .warm_time      = -1,
                         .effort         = 1.0,
                         .repeats        = 5,
                         .mem = {UCX_MP_MEM_LAST, UCX_MP_MEM_LAST}};
@@ -256,6 +266,9 @@ static void bw_parse(int argc, char **argv)
             break;
         case 'x':
             o->warmup = ucx_mp_parse_number("--warmup", optarg, 0, 1000000);
+            break;
+        case 'y':
+            o->warm_time = ucx_mp_parse_factor("--warmup-time", optarg);
             break;
         case 'r':
             o->repeats = ucx_mp_parse_number("--repeats", optarg, 1,
@@ -546,6 +559,13 @@ static void bw_take_samples(size_t size, bw_result_t *result)
     result->dropped = taken - result->count;
 }
 
+/* Whether a size is measured with this window */
+static int bw_is_wanted(size_t size)
+{
+    return (bw.opts.max_flight == 0) ||
+           (size * bw.opts.window <= bw.opts.max_flight);
+}
+
 /* As many iterations as the time for a sample allows, going by the best of
  * three: some things are done once, when a buffer comes for the first time or
  * the second */
@@ -574,6 +594,29 @@ static int bw_warmup(int tenth)
     return (bw.opts.warmup >= 0) ? bw.opts.warmup :
            (tenth > least)       ? tenth :
                                    least;
+}
+
+/* Before the first size: a user's program runs for longer than what a sample
+ * takes, and what is made beside it is there for most of its time */
+static void bw_warm_up(const ucx_mp_sizes_t *sizes)
+{
+    const bw_options_t *o = &bw.opts;
+    double left           = o->warm_time;
+    size_t largest        = 0;
+    int i;
+
+    if (left < 0) {
+        left = (bw.emulated || o->fresh || (o->warmup >= 0)) ? 0 : BW_WARM_TIME;
+    }
+    for (i = 0; i < sizes->count; ++i) {
+        if (bw_is_wanted(sizes->values[i]) && (sizes->values[i] > largest)) {
+            largest = sizes->values[i];
+        }
+    }
+    while ((left > 0) && (largest > 0)) {
+        left -= bw_iterate(largest, 1);
+        MPI_Bcast(&left, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    }
 }
 
 static void bw_measure(size_t size, bw_result_t *result)
@@ -804,9 +847,10 @@ static int bw_run(int benchmark, int window)
         bw_print_head();
     }
 
+    bw_warm_up(sizes);
     for (i = 0; i < sizes->count; ++i) {
         size = sizes->values[i];
-        if ((bw.opts.max_flight > 0) && (size * window > bw.opts.max_flight)) {
+        if (!bw_is_wanted(size)) {
             continue;
         }
         bw_measure(size, &result);

@@ -26,6 +26,11 @@ PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',
 # Messages of ucx_perftest before those that count, at least: some things are got
 # ready while the first few go by what is there
 WARM_UP = 16
+# ... and between GPUs as long as the path through the host takes to be there,
+# in seconds: 0.15 as measured, and as much again
+WARM_UP_TIME = 0.3
+FASTEST = 400e9         # B/s of a message between GPUs
+QUICKEST = 10e-6        # seconds of one that is waited for
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 
 
@@ -34,6 +39,16 @@ class Refused(Exception):
 
 
 # ----------------------------------------------------------------------- sizes
+
+def warm_up(memory, size, window, count, emulated):
+    """Messages of ucx_perftest before the `count` that are timed, of one size
+    in bytes: a tenth as many, or more."""
+    least = max(WARM_UP, count // 10)
+    if memory != 'D D' or size < MIB or emulated:
+        return least
+    return max(least, int(WARM_UP_TIME / max(
+        size / FASTEST, QUICKEST if window == 1 else 0)))
+
 
 def size_text(size):
     for shift, unit in ((30, 'GiB'), (20, 'MiB'), (10, 'KiB')):
