@@ -161,3 +161,58 @@ TEST_F(HostCpus, short_work_runs_beside_the_only_processor)
         EXPECT_GE(CPU_COUNT(&seen), 1);
     }
 }
+
+/* A thread of the driver's, which inherits the processors of whoever calls it,
+ * has those of the program's thread in the end; any other keeps its own */
+TEST_F(HostCpus, the_drivers_threads_get_the_callers_processors)
+{
+    static pthread_barrier_t barrier;
+    static cpu_set_t own;
+    static pthread_t threads[2];
+    static const char *const names[2] = {"cuda-EvtHandlr", "worker"};
+    auto wait = [](void *) -> void * {
+        pthread_barrier_wait(&barrier);
+        return nullptr;
+    };
+    auto create = [](void *arg) -> void * {
+        auto *func = (void *(**)(void*))arg;
+
+        sched_getaffinity(0, sizeof(own), &own);
+        for (int i = 0; i < 2; ++i) {
+            pthread_create(&threads[i], nullptr, *func, nullptr);
+            pthread_setname_np(threads[i], names[i]);
+        }
+        return nullptr;
+    };
+    void *(*func)(void*) = wait;
+    cpu_set_t only, seen[2];
+    pthread_t thread;
+    int cpu = 0;
+
+    if (CPU_COUNT(&m_mask) == 1) {
+        GTEST_SKIP() << "there is one processor";
+    }
+
+    while (!CPU_ISSET(cpu, &m_mask)) {
+        ++cpu;
+    }
+    CPU_ZERO(&only);
+    CPU_SET(cpu, &only);
+    pthread_barrier_init(&barrier, nullptr, 3);
+    ASSERT_EQ(0, sched_setaffinity(0, sizeof(only), &only));
+    ASSERT_TRUE(uct_cuda_host_cpus_start_beside(create, &func, &thread));
+    pthread_join(thread, nullptr);
+    sched_setaffinity(0, sizeof(m_mask), &m_mask);
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(0, pthread_getaffinity_np(threads[i], sizeof(seen[i]),
+                                            &seen[i]));
+    }
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < 2; ++i) {
+        pthread_join(threads[i], nullptr);
+    }
+    pthread_barrier_destroy(&barrier);
+    EXPECT_FALSE(CPU_ISSET(cpu, &own));
+    EXPECT_TRUE(CPU_EQUAL(&only, &seen[0]));
+    EXPECT_TRUE(CPU_EQUAL(&own, &seen[1]));
+}

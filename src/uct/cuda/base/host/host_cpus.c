@@ -5,11 +5,13 @@
 #include <uct/cuda/base/thread.h>
 
 #include <ctype.h>
+#include <dirent.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 
@@ -253,22 +255,96 @@ static void mask_invert(mask_t *mask)
     CPU_XOR_S(sizeof(all), mask->sets, mask->sets, all.sets);
 }
 
-bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
-                                     pthread_t *thread_p)
+/* What a thread beside its caller's processor is to do */
+typedef struct {
+    void   *(*func)(void *arg);
+    void   *arg;
+    mask_t mask; /* Of the caller */
+} beside_t;
+
+/* The driver's threads, which bear its name */
+static bool is_of_driver(const char *task)
+{
+    char path[64], name[32];
+
+    snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", task);
+    read_text(path, name, sizeof(name));
+    return !strncmp(name, "cuda", 4);
+}
+
+/* Those that it has started while the calling thread was with it would keep to
+ * that one's processors; the caller's they would have had without it */
+static void give_back_processors(const mask_t *mask)
+{
+    const pid_t self = (pid_t)syscall(SYS_gettid);
+    DIR *tasks       = opendir("/proc/self/task");
+    const struct dirent *entry;
+    mask_t own, other;
+    pid_t task;
+
+    if (tasks == NULL) {
+        return;
+    }
+
+    (void)mask_get(0, &own);
+    while ((entry = readdir(tasks)) != NULL) {
+        task = atoi(entry->d_name);
+        if ((task > self) && mask_get(task, &other) &&
+            CPU_EQUAL_S(sizeof(own), own.sets, other.sets) &&
+            is_of_driver(entry->d_name)) {
+            (void)sched_setaffinity(task, sizeof(*mask), mask->sets);
+        }
+    }
+
+    closedir(tasks);
+}
+
+static void *beside_run(void *arg)
+{
+    beside_t *beside = arg;
+    void *result     = beside->func(beside->arg);
+
+    give_back_processors(&beside->mask);
+    free(beside);
+    return result;
+}
+
+static bool start_beside(beside_t *beside, pthread_t *thread_p)
 {
     bool is_there = false;
+    mask_t others = beside->mask;
     pthread_attr_t attr;
-    mask_t mask;
 
-    /* Of the calling thread: its processor is the one not to take */
-    if (mask_get(0, &mask) && (CPU_COUNT_S(sizeof(mask), mask.sets) == 1) &&
-        (pthread_attr_init(&attr) == 0)) {
-        mask_invert(&mask);
-        is_there = (pthread_attr_setaffinity_np(&attr, sizeof(mask),
-                                                mask.sets) == 0) &&
-                   uct_cuda_thread_start_with(&attr, func, arg, thread_p);
+    if (pthread_attr_init(&attr) == 0) {
+        mask_invert(&others);
+        is_there = (pthread_attr_setaffinity_np(&attr, sizeof(others),
+                                                others.sets) == 0) &&
+                   uct_cuda_thread_start_with(&attr, beside_run, beside,
+                                              thread_p);
         pthread_attr_destroy(&attr);
     }
 
-    return is_there || uct_cuda_thread_start(func, arg, thread_p);
+    return is_there;
+}
+
+bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
+                                     pthread_t *thread_p)
+{
+    beside_t *beside;
+    mask_t mask;
+
+    /* Of the calling thread: its processor is the one not to take */
+    if (mask_get(0, &mask) && (CPU_COUNT_S(sizeof(mask), mask.sets) == 1)) {
+        beside = malloc(sizeof(*beside));
+        if (beside != NULL) {
+            *beside = (beside_t){.func = func, .arg = arg, .mask = mask};
+            if (start_beside(beside, thread_p)) {
+                return true;
+            }
+
+            free(beside);
+        }
+    }
+
+    return uct_cuda_thread_start(func, arg, thread_p);
 }

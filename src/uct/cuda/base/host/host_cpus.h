@@ -47,7 +47,8 @@ void uct_cuda_host_cpus_run_near(const char *bus_id);
  * Start a thread of short work that the calling one is not to wait for, as
  * uct_cuda_thread_start() does. A caller that is bound to one processor would
  * wait all the same, for its own thread; that runs on any other one then that
- * the process may be given (its control group's), if there is one.
+ * the process may be given (its control group's), if there is one. Threads of
+ * the driver's that start meanwhile get the caller's processors in the end.
  */
 bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
                                      pthread_t *thread_p);
