@@ -7,14 +7,31 @@
 #include <string.h>
 
 
-/* To the larger of the two, lane by lane */
-static void keep_larger(uint8_t *counts, const uint8_t *seen)
+static void raise_lanes(uint8_t *counts, const uint8_t *seen, unsigned first,
+                        unsigned last)
 {
     unsigned lane;
 
-    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+    for (lane = first; lane < last; ++lane) {
         counts[lane] = ucs_max(counts[lane], seen[lane]);
     }
+}
+
+/* To the larger of the two, lane by lane. Nearly all are 0, and a copy that is
+ * under way asks several times: so a word is a step. */
+static void keep_larger(uint8_t *counts, const uint8_t *seen)
+{
+    unsigned lane = 0;
+    uint64_t word;
+
+    for (; lane + sizeof(word) <= UCT_CUDA_MP_NUM_LANES; lane += sizeof(word)) {
+        memcpy(&word, &seen[lane], sizeof(word));
+        if (word != 0) {
+            raise_lanes(counts, seen, lane, lane + sizeof(word));
+        }
+    }
+
+    raise_lanes(counts, seen, lane, UCT_CUDA_MP_NUM_LANES);
 }
 
 void uct_cuda_mp_meetings_begin(uct_cuda_mp_meetings_t *meetings, uint64_t now)
