@@ -50,6 +50,9 @@ pages() {
     cp "$top/docs/results/jacobi.json" "$dir" &&
         python3 "$top/examples/jacobi/figure_page.py" "$dir/jacobi.json" \
             "$dir/jacobi.md" || return
+    cp "$top/docs/results/gradients.json" "$dir" &&
+        "$top/examples/gradients/figure" --only-page \
+            --json "$dir/gradients.json" --page "$dir/gradients.md" || return
     for page in "$dir"/*; do
         cmp "$page" "$top/docs/results/${page##*/}" || return
     done
