@@ -87,6 +87,32 @@ tools_trace() {
 step trace quick 120 tools_trace \
      "ucx_mp_run --trace: each message's copies, their links and their order"
 
+# 12 messages are 12 copies of one process, each with an event that is asked
+# about until the copy has ended
+tools_calls() {
+    local out=$ucx_mp_build/log/calls report=$ucx_mp_top/test/calls/report
+    command -v mpirun >/dev/null || { skip "no mpirun"; return; }
+    rm -rf "$out" && mkdir -p "$out/ours" "$out/none" || return
+    "$ucx_mp_prefix/bin/ucx_mp_run" --quiet --emulate beluga --multipath n \
+        mpirun -n 2 env LD_BIND_NOW=1 CUDA_CALLS_DIR="$out/ours" \
+        LD_AUDIT="$ucx_mp_build/main/test/calls/.libs/ucx_mp_calls.so" \
+        "$ucx_mp_build/main/test/mpi/ucx_mp_bw" --sizes 4M --iterations 10 \
+        --warmup 2 --repeats 1 --validate D D || return
+    passing_on '^\| cuMemcpyDtoDAsync_v2 \| 1.00 \|' "$report" --skip 0 \
+        "$out/ours" || return
+    [ "$(cat "$out"/ours/*.calls |
+        grep -c 'cuMemcpyDtoDAsync_v2 400000 ')" = 13 ] || return
+    passing_on '^\| until it is seen to have ended \| [0-9.]+ \(' "$report" \
+        --skip 0 "$out/ours" || return
+    "$report" "$out/none" && return 1
+    echo "1 2 3" > "$out/none/1.calls"
+    "$report" "$out/none" && return 1
+    return 0
+}
+
+step calls full 60 tools_calls \
+     "test/calls: when a program calls the driver, and where a copy's time goes"
+
 # What the module's own functions take for a put: not more for one of 1 MiB than
 # at 4eb010f (38,502 instructions), a tenth less for a split one (74,567), and
 # no allocation
