@@ -96,6 +96,10 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
         staging->home      = home;
         staging->owner     = getpid();
         staging->slot_size = slot_size;
+    } else {
+        uct_cuda_debug("no %zu bytes of staging memory %s: status %d", size,
+                       uct_cuda_end_is_gpu(end) ? "on a GPU" : "in the host",
+                       status);
     }
 
     return status;
