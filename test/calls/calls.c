@@ -78,6 +78,7 @@ static const char *const names[] = {CALLS(NAME)};
 static function_t real[NUM_FUNCTIONS];
 static record_t records[MAX_CALLS];
 static uint64_t num_records;
+static pid_t owner; /* Of the records: a child that is forked off has them */
 
 
 static uint64_t now(void)
@@ -93,6 +94,10 @@ static void record(unsigned function, uint64_t begin, long about, long result)
     const uint64_t end    = now();
     const uint64_t number = __atomic_fetch_add(&num_records, 1,
                                                __ATOMIC_RELAXED);
+
+    if (number == 0) {
+        owner = getpid();
+    }
 
     records[number % MAX_CALLS] = (record_t){.begin  = begin,
         .end      = end,
@@ -131,7 +136,7 @@ static void __attribute__((destructor)) write_records(void)
     const record_t *call;
     FILE *file;
 
-    if ((folder == NULL) || (num_records == 0)) {
+    if ((folder == NULL) || (num_records == 0) || (owner != getpid())) {
         return;
     }
 

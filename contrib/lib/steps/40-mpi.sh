@@ -300,6 +300,19 @@ mpi_eager_bytes() {
         sed -n 's/^ucx_mp_eager: .* send \([0-9]*\) bytes .*/\1/p'
 }
 
+# ucx_mp_bw with all ranks at once, warmed up by time; seconds that are none
+mpi_bw() {
+    local mpirun programs output
+    mpi_tools distribution || return
+    passing_on '^ +1048576 .* right' "$mpi_run" --quiet --emulate beluga \
+        --slowdown 20 "$mpirun" -n 4 "$programs/ucx_mp_bw" --benchmark \
+        bw,ring --sizes 64K,1M --iterations 3 --repeats 1 --validate \
+        --warmup-time 0.01 D D || return
+    output=$("$programs/ucx_mp_bw" --warmup-time none 2>&1) && return 1
+    say "$output"
+    [[ $output == *"--warmup-time: 'none' is not a number of seconds"* ]]
+}
+
 # mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB, once the one through
 # the host is ready as well
 mpi_speedup() {
@@ -356,6 +369,8 @@ for mpi_name in distribution openmpi5; do
 done
 step mpi-no-staging quick 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
+step mpi-bw quick 60 mpi_bw \
+     "ucx_mp_bw: four ranks in pairs and as a ring, warmed up by time"
 step mpi-speedup quick 120 "mpi_speedup beluga 2.6" \
      "beluga: all paths against one, 64 MiB: 2.7 times as fast"
 step mpi-windows quick 60 mpi_windows \

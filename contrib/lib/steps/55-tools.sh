@@ -87,8 +87,17 @@ tools_trace() {
 step trace quick 120 tools_trace \
      "ucx_mp_run --trace: each message's copies, their links and their order"
 
-# 12 messages are 12 copies of one process, each with an event that is asked
-# about until the copy has ended
+# calls_refuses TEXT FOLDER OPTION...: the report says so, in a sentence
+calls_refuses() {
+    local text=$1 output
+    shift
+    output=$("$ucx_mp_top/test/calls/report" "$@" 2>&1) && return 1
+    say "$output"
+    [[ $output == *"$text"* && $output != *Traceback* ]]
+}
+
+# 2 + 10 messages and the one of --validate are as many copies of one process,
+# each with an event that is asked about until the copy has ended
 tools_calls() {
     local out=$ucx_mp_build/log/calls report=$ucx_mp_top/test/calls/report
     command -v mpirun >/dev/null || { skip "no mpirun"; return; }
@@ -98,16 +107,18 @@ tools_calls() {
         LD_AUDIT="$ucx_mp_build/main/test/calls/.libs/ucx_mp_calls.so" \
         "$ucx_mp_build/main/test/mpi/ucx_mp_bw" --sizes 4M --iterations 10 \
         --warmup 2 --repeats 1 --validate D D || return
-    passing_on '^\| cuMemcpyDtoDAsync_v2 \| 1.00 \|' "$report" --skip 0 \
-        "$out/ours" || return
     [ "$(cat "$out"/ours/*.calls |
         grep -c 'cuMemcpyDtoDAsync_v2 400000 ')" = 13 ] || return
-    passing_on '^\| until it is seen to have ended \| [0-9.]+ \(' "$report" \
-        --skip 0 "$out/ours" || return
-    "$report" "$out/none" && return 1
+    passing_on '^\| cuEventRecord \| 1.00 \|' "$report" --skip 0 "$out/ours" &&
+        passing_on '^\| until it is seen to have ended \| [0-9.]+ \(' \
+            "$report" --skip 0 "$out/ours" &&
+        calls_refuses 'has more than 13 copies' "$out/ours" --skip 13 &&
+        calls_refuses "'-1' is not a number" "$out/ours" --skip=-1 &&
+        calls_refuses 'has no records' "$out/none" || return
     echo "1 2 3" > "$out/none/1.calls"
-    "$report" "$out/none" && return 1
-    return 0
+    calls_refuses 'line 1: not a call' "$out/none" || return
+    echo "1 2 3 cuInit x 0" > "$out/none/1.calls"
+    calls_refuses 'line 1: not a call' "$out/none"
 }
 
 step calls full 60 tools_calls \

@@ -169,7 +169,7 @@ TEST_F(HostCpus, the_drivers_threads_get_the_callers_processors)
     static pthread_barrier_t barrier;
     static cpu_set_t own;
     static pthread_t threads[2];
-    static const char *const names[2] = {"cuda-EvtHandlr", "worker"};
+    static const char *const names[2] = {"cuda-EvtHandlr", "cuda-worker"};
     auto wait = [](void *) -> void * {
         pthread_barrier_wait(&barrier);
         return nullptr;

@@ -80,12 +80,11 @@ static void constrain_path(uct_cuda_mp_core_t *core,
         uct_cuda_info("path \"%s\" from %s to %s cannot be used", name, from,
                       to);
     } else {
-        uct_cuda_warn("path \"%s\" from %s to %s could not be set up (%s, "
-                      "status %d) and is not used any more",
+        uct_cuda_warn("path \"%s\" from %s to %s could not be set up (%s) and "
+                      "is not used any more",
                       name, from, to,
                       (status == UCS_ERR_NO_MEMORY) ? "out of memory" :
-                                                      "refused",
-                      status);
+                                                      "see above");
     }
 
     uct_cuda_mp_core_update_min_size(core, kind);

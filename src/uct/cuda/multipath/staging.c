@@ -50,6 +50,19 @@ static void numa_restore(const numa_policy_t *saved)
     }
 }
 
+/* Less may do where there is no memory; anything else is said here */
+static ucs_status_t check(const char *call, CUresult result, size_t size)
+{
+    const ucs_status_t status = uct_cuda_status(result);
+
+    if ((status != UCS_OK) && (status != UCS_ERR_NO_MEMORY)) {
+        uct_cuda_warn("%s of %zu bytes for staging: %s", call, size,
+                      uct_cuda_result_name(result));
+    }
+
+    return status;
+}
+
 /* Made resident first, then page-locked: while the driver locks memory it holds
  * up all calls of the process, 30 ms for 64 MiB where it makes them resident as
  * well (cuMemHostAlloc), 3 ms where they are (2 x H200, test/byhand/setup) */
@@ -67,8 +80,10 @@ static ucs_status_t alloc_host(int numa, size_t size, CUdeviceptr *base_p)
     numa_prefer(numa, &policy);
     memset(base, 0, size);
     numa_restore(&policy);
-    status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, base, size,
-                                 CU_MEMHOSTREGISTER_PORTABLE);
+    status = check("cuMemHostRegister()",
+                   uct_cuda_driver_get()->cuMemHostRegister(
+                           base, size, CU_MEMHOSTREGISTER_PORTABLE),
+                   size);
     if (status != UCS_OK) {
         (void)munmap(base, size);
         return status;
@@ -87,7 +102,9 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
     CUdeviceptr base;
 
     status = uct_cuda_end_is_gpu(end) ?
-                     UCT_CUDA_CALL_NOLOG(cuMemAlloc, &base, size) :
+                     check("cuMemAlloc()",
+                           uct_cuda_driver_get()->cuMemAlloc(&base, size),
+                           size) :
                      alloc_host(numa, size, &base);
     if (status == UCS_OK) {
         memset(staging, 0, sizeof(*staging));
@@ -96,10 +113,6 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
         staging->home      = home;
         staging->owner     = getpid();
         staging->slot_size = slot_size;
-    } else {
-        uct_cuda_debug("no %zu bytes of staging memory %s: status %d", size,
-                       uct_cuda_end_is_gpu(end) ? "on a GPU" : "in the host",
-                       status);
     }
 
     return status;

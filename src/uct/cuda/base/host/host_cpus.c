@@ -262,18 +262,21 @@ typedef struct {
     mask_t mask; /* Of the caller */
 } beside_t;
 
-/* The driver's threads, which bear its name */
+/* The driver's threads are called cuda-EvtHandlr, cuda00004c00014 and so on */
 static bool is_of_driver(const char *task)
 {
     char path[64], name[32];
 
     snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", task);
     read_text(path, name, sizeof(name));
-    return !strncmp(name, "cuda", 4);
+    return !strncmp(name, "cuda-Evt", 8) ||
+           (!strncmp(name, "cuda", 4) && isdigit((unsigned char)name[4]));
 }
 
 /* Those that it has started while the calling thread was with it would keep to
- * that one's processors; the caller's they would have had without it */
+ * that one's processors; the caller's they would have had without it. They are
+ * the younger ones, unless the system's numbers have begun anew: then they stay
+ * where they are, which does no harm. */
 static void give_back_processors(const mask_t *mask)
 {
     const pid_t self = (pid_t)syscall(SYS_gettid);
