@@ -204,19 +204,6 @@ static void bw_parse_sizes(const char *name, const char *text,
     }
 }
 
-static double bw_parse_seconds(const char *option, const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
-
-    if ((end == text) || (*end != '\0') || !(value >= 0) || (value > 1000)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE,
-                   "%s: '%s' is not a number of seconds up to 1000", option,
-                   text);
-    }
-    return value;
-}
-
 static void bw_parse(int argc, char **argv)
 {
     static const struct option longopts[] = {
@@ -281,7 +268,7 @@ static void bw_parse(int argc, char **argv)
             o->warmup = ucx_mp_parse_number("--warmup", optarg, 0, 1000000);
             break;
         case 'y':
-            o->warm_time = bw_parse_seconds("--warmup-time", optarg);
+            o->warm_time = ucx_mp_parse_seconds("--warmup-time", optarg);
             break;
         case 'r':
             o->repeats = ucx_mp_parse_number("--repeats", optarg, 1,

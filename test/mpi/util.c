@@ -145,14 +145,34 @@ uint64_t ucx_mp_parse_number(const char *option, const char *text,
     return value;
 }
 
-double ucx_mp_parse_factor(const char *option, const char *text)
+/* Number up to 1000; below 0: it is none */
+static double parse_real(const char *text)
 {
     char *end;
     double value = strtod(text, &end);
 
-    if ((end == text) || (*end != '\0') || !(value > 0) || (value > 1000)) {
+    return ((end == text) || (*end != '\0') || !(value <= 1000)) ? -1 : value;
+}
+
+double ucx_mp_parse_factor(const char *option, const char *text)
+{
+    double value = parse_real(text);
+
+    if (!(value > 0)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE,
                    "%s: '%s' is not a factor above 0 and up to 1000", option,
+                   text);
+    }
+    return value;
+}
+
+double ucx_mp_parse_seconds(const char *option, const char *text)
+{
+    double value = parse_real(text);
+
+    if (!(value >= 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "%s: '%s' is not a number of seconds up to 1000", option,
                    text);
     }
     return value;

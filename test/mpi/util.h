@@ -51,6 +51,9 @@ uint64_t ucx_mp_parse_number(const char *option, const char *text,
 /* Number above 0 and up to 1000, or the program ends as above. */
 double ucx_mp_parse_factor(const char *option, const char *text);
 
+/* Seconds, 0 to 1000, or the program ends as above. */
+double ucx_mp_parse_seconds(const char *option, const char *text);
+
 /* Index of `text` in the NULL-terminated `names`, or the program ends. */
 int ucx_mp_parse_choice(const char *option, const char *text,
                         const char *const *names);

@@ -13,10 +13,9 @@ and with several bases may be in one file; their figures never meet in a cell.
 """
 
 import json
-import os
 
 import stats
-from runs import Refused
+from runs import Refused, write_whole
 
 BENCHMARKS = ('put', 'get', 'bw', 'bibw', 'latency')
 # D is GPU memory, H pageable and P page-locked host memory
@@ -102,10 +101,8 @@ class Data:
     def save(self, path):
         lines = [json.dumps(sample, separators=(',', ':'))
                  for sample in self.samples]
-        with open(path + '.new', 'w', encoding='utf-8') as file:
-            file.write('{"runs": %s,\n"samples": [\n%s\n]}\n' % (
-                json.dumps(self.runs, indent=1), ',\n'.join(lines)))
-        os.replace(path + '.new', path)
+        write_whole(path, '{"runs": %s,\n"samples": [\n%s\n]}\n' % (
+            json.dumps(self.runs, indent=1), ',\n'.join(lines)))
 
     def part(self, kind):
         """What is of one kind of runs."""

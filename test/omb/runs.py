@@ -41,16 +41,6 @@ class Refused(Exception):
 
 # ----------------------------------------------------------------------- sizes
 
-def perftest_counts(memory, size, window, count, emulated):
-    """How many messages of ucx_perftest are timed, `count` of `size` bytes or
-    more, and how many go before."""
-    if memory != 'D D' or size < MIB or emulated:
-        return count, max(WARM_UP, count // 10)
-    count = max(count, round(TEST_TIME / max(
-        size / FASTEST, QUICKEST if window == 1 else 0)))
-    return count, count
-
-
 def size_text(size):
     for shift, unit in ((30, 'GiB'), (20, 'MiB'), (10, 'KiB')):
         if size >= 1 << shift and size % (1 << shift) == 0:
@@ -74,7 +64,34 @@ def growing(low, high, factor=2):
     return sizes
 
 
+# --------------------------------------------------------------------- figures
+
+def write_whole(path, text):
+    """Whole or not at all: a run may be cut short here too."""
+    with open(path + '.new', 'w', encoding='utf-8') as file:
+        file.write(text)
+    os.replace(path + '.new', path)
+
+
+def set_aside(path):
+    """Figures of a lent machine cannot be had again: what is at `path` is
+    behind its name and .old from now on. Returns that; None if nothing was."""
+    if not os.path.exists(path):
+        return None
+    os.replace(path, path + '.old')
+    return path + '.old'
+
+
 # ------------------------------------------------------------------- processes
+
+def interrupted(_signum, _frame):
+    raise KeyboardInterrupt
+
+
+def stop_on_sigterm():
+    """As by Ctrl-C: what was started is stopped, what there is is kept."""
+    signal.signal(signal.SIGTERM, interrupted)
+
 
 def free_port():
     with socket.socket() as sock:
@@ -224,6 +241,16 @@ def bound_cores(mpirun):
         if len(first) == 2:
             return first[0][1], first[1][1]
     return None
+
+
+def perftest_counts(memory, size, window, count, emulated):
+    """How many messages of ucx_perftest are timed, `count` of `size` bytes or
+    more, and how many go before."""
+    if memory != 'D D' or size < MIB or emulated:
+        return count, max(WARM_UP, count // 10)
+    count = max(count, round(TEST_TIME / max(
+        size / FASTEST, QUICKEST if window == 1 else 0)))
+    return count, count
 
 
 def perftest(launched, program, tests, environ, timeout, cores=None):
