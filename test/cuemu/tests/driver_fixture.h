@@ -177,6 +177,25 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(b, 0));
     }
 
+    /* A word for cuStreamWaitValue32(): what stands for a running kernel. */
+    static volatile uint32_t *flag()
+    {
+        volatile uint32_t *word = (volatile uint32_t*)pinned(4096);
+
+        *word = 0;
+        return word;
+    }
+
+    /* The stream's next work begins once the word is set. What is to be timed
+       is queued behind it, so that what this processor does between two calls
+       is not in the time. */
+    static void spin(CUstream s, volatile uint32_t *word)
+    {
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)word, 1,
+                                      CU_STREAM_WAIT_VALUE_GEQ));
+    }
+
     /* Different for each position and seed, so that displaced bytes show. */
     static std::vector<uint32_t> pattern(size_t bytes, uint32_t seed)
     {

@@ -21,22 +21,6 @@ protected:
                 << "status " << status;
     }
 
-    /* A word for cuStreamWaitValue32(): what stands for a running kernel. */
-    static volatile uint32_t *flag()
-    {
-        volatile uint32_t *word = (volatile uint32_t*)pinned(4096);
-
-        *word = 0;
-        return word;
-    }
-
-    static void spin(CUstream s, volatile uint32_t *word)
-    {
-        EXPECT_EQ(CUDA_SUCCESS,
-                  cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)word, 1,
-                                      CU_STREAM_WAIT_VALUE_GEQ));
-    }
-
     /* How `call` fares while a word is waited for: non-zero if it returns, and
        then it must do so once the word is set. */
     static bool returns(volatile uint32_t *word, std::function<void()> call)

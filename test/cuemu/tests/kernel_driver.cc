@@ -453,8 +453,8 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
         use(0);
         CUstream s    = stream();
         CUevent begin = event(), end = event();
-        void *host    = nullptr;
-        CU_OK(cuMemHostAlloc(&host, (size_t)blocks * threads * 16, 0));
+        void *host    = pinned((size_t)blocks * threads * 16);
+        volatile uint32_t *word = flag();
         for (int shared = 0; shared < 2; ++shared) {
             CU_OK(load_text(module_of(std::string(
                     "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\n"
@@ -462,9 +462,12 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
                     (shared ? "and.b32 %r3, %r3, -32;\n" : "") +
                     "mul.wide.u32 %rd1, %r3, 16;\nadd.s64 %rd2, %rd0, %rd1;\n"
                     "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd2];\n")));
+            *word = 0;
+            spin(s, word);
             CU_OK(cuEventRecord(begin, s));
             CU_OK(try_launch(function("go"), blocks, threads, 0, s, host));
             CU_OK(cuEventRecord(end, s));
+            *word = 1;
             CU_OK(cuStreamSynchronize(s));
             CU_OK(cuEventElapsedTime(&took[shared], begin, end));
             CU_OK(cuModuleUnload(m_module));
@@ -498,11 +501,14 @@ TEST_F(kernel_driver, time_alone)
 
             CU_OK(cuMemsetD32(ptr, ~0u, size / 4));
             CU_OK(cuCtxSynchronize());
+            volatile uint32_t *word = flag();
+            spin(s, word);
             CU_OK(cuEventRecord(begin, s));
             CU_OK(try_launch(function("go"), blocks, threads, 0, s, ptr));
             CU_OK(cuEventRecord(middle, s));
             CU_OK(cuMemsetD32Async(twice, 7, size / 2, s));
             CU_OK(cuEventRecord(end, s));
+            *word = 1;
             CU_OK(cuStreamSynchronize(s));
             CU_OK(cuEventElapsedTime(&kernel, begin, middle));
             CU_OK(cuEventElapsedTime(&fill, middle, end));
@@ -521,6 +527,6 @@ TEST_F(kernel_driver, time_alone)
     }
     unsetenv("CUEMU_TIME_ONLY");
 
-    EXPECT_NEAR(1.0, m_shared->seconds[2] / m_shared->seconds[0], 0.03);
-    EXPECT_NEAR(1.0, m_shared->seconds[3] / m_shared->seconds[1], 0.03);
+    EXPECT_NEAR(1.0, m_shared->seconds[2] / m_shared->seconds[0], 0.001);
+    EXPECT_NEAR(1.0, m_shared->seconds[3] / m_shared->seconds[1], 0.001);
 }

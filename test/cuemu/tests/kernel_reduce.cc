@@ -560,11 +560,15 @@ TEST_F(kernel_reduce, time_is_that_of_the_bytes)
         EXPECT_NEAR(1.0, timed(begin, end) / (size / (link * part)), 0.03);
 
         /* With a copy engine at the same link: shared until one is done */
+        volatile uint32_t *word = flag();
+        spin(s, word);
+        spin(t, word);
         CU_OK(cuEventRecord(begin, s));
         copy();
         CU_OK(cuMemcpyAsync(other, far, size, t));
         CU_OK(cuEventRecord(end, s));
         CU_OK(cuEventRecord(copied, t));
+        *word = 1;
         double both = std::max(timed(begin, end), timed(begin, copied));
         EXPECT_NEAR(1.0, both / ((size / part + size) / link), 0.03);
         ucx_mp_kernels_destroy(m_kernels, 1);
