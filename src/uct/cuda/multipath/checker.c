@@ -189,7 +189,8 @@ static void find_order(checker_t *checker, const uct_cuda_mp_plan_t *plan)
 }
 
 /* The step that last wrote the bytes which step i reads, if one step wrote
- * them all and surely before; otherwise why not */
+ * them all and surely before, and all others surely before that one or after
+ * step i; otherwise why not */
 static ucs_status_t find_writer(const checker_t *checker,
                                 const uct_cuda_mp_plan_t *plan, unsigned i,
                                 int *writer_p)
@@ -211,6 +212,9 @@ static ucs_status_t find_writer(const checker_t *checker,
             if ((writer == UCT_CUDA_MP_NO_STEP) ||
                 happens_before(checker, writer, (int)j)) {
                 writer = (int)j;
+            } else if (!happens_before(checker, (int)j, writer)) {
+                return reject(checker, "steps %d and %u fill one slot in no "
+                              "sure order", writer, j);
             }
         } else if (!happens_before(checker, (int)i, (int)j)) {
             return reject(checker, "step %u: reads a slot that step %u may be "
@@ -260,60 +264,6 @@ static ucs_status_t check_origin(const checker_t *checker,
     if (offset != want) {
         return reject(checker, "step %u: puts the source's byte %llu at %llu",
                       i, (unsigned long long)offset, (unsigned long long)want);
-    }
-
-    return UCS_OK;
-}
-
-/* Two writers of one slot must be in a sure order, and so must a writer and a
- * reader; and what was filled must be read before it is overwritten */
-static ucs_status_t check_slots(const checker_t *checker,
-                                const uct_cuda_mp_plan_t *plan)
-{
-    const uct_cuda_mp_step_t *a, *b, *c;
-    unsigned i, j, k;
-    bool is_read;
-
-    for (j = 0; j < plan->num_steps; ++j) {
-        b = &plan->steps[j];
-        if (!is_staging(&b->to)) {
-            continue;
-        }
-
-        for (i = 0; i < j; ++i) {
-            a = &plan->steps[i];
-            if (same_slot(&a->from, &b->to) &&
-                overlap(a->from_offset, a->bytes, b->to_offset, b->bytes) &&
-                !happens_before(checker, (int)i, (int)j)) {
-                return reject(checker, "step %u: refills a slot that step %u "
-                              "may not have drained", j, i);
-            }
-
-            if (!same_slot(&a->to, &b->to) ||
-                !overlap(a->to_offset, a->bytes, b->to_offset, b->bytes)) {
-                continue;
-            }
-
-            if (!happens_before(checker, (int)i, (int)j)) {
-                return reject(checker, "steps %u and %u fill one slot in no "
-                              "sure order", i, j);
-            }
-
-            is_read = false;
-            for (k = i + 1; (k < plan->num_steps) && !is_read; ++k) {
-                c       = &plan->steps[k];
-                is_read = same_slot(&c->from, &a->to) &&
-                          overlap(c->from_offset, c->bytes, a->to_offset,
-                                  a->bytes) &&
-                          happens_before(checker, (int)i, (int)k) &&
-                          happens_before(checker, (int)k, (int)j);
-            }
-
-            if (!is_read) {
-                return reject(checker, "step %u: refills a slot that nothing "
-                              "has drained since step %u", j, i);
-            }
-        }
     }
 
     return UCS_OK;
@@ -429,7 +379,7 @@ static ucs_status_t check_all(checker_t *checker,
         }
     }
 
-    return check_slots(checker, plan);
+    return UCS_OK;
 }
 
 ucs_status_t uct_cuda_mp_plan_check(const uct_cuda_mp_plan_t *plan, char *error,
