@@ -10,6 +10,7 @@ ucx_mp_run would run them. One line a subject; the exit status is
     3   no message could be tried: no GPU, or no UCX that the module can serve
 """
 
+import itertools
 import json
 import os
 import platform
@@ -278,16 +279,22 @@ class Doctor:
         ear = threading.Thread(target=lambda: said.extend(child.stderr))
         ear.start()
         had_error = False
-        for text in child.stdout:
-            try:
-                words = json.loads(text)
-            except ValueError:
-                continue
-            had_error = had_error or 'error' in words
-            yield words
-        code = child.wait()
-        clock.cancel()
+        try:
+            for text in child.stdout:
+                try:
+                    words = json.loads(text)
+                except ValueError:
+                    continue
+                had_error = had_error or 'error' in words
+                yield words
+            code = child.wait()
+        finally:
+            # also if nobody wants to hear more: Python waits for its threads
+            clock.cancel()
         ear.join()
+        # UCX's reason stands in front of its backtrace
+        said = itertools.takewhile(
+            lambda text: not text.startswith('==== backtrace'), said)
         last = [text.strip() for text in said if text.strip()][-3:]
         if late.is_set():
             yield {'error': 'stopped, since it took more than %.0f s' % left}
@@ -299,10 +306,9 @@ class Doctor:
 
     def one_path(self, ucx):
         """GB/s between two GPUs over the direct path alone, or None."""
-        for words in self.transfers(ucx, ['--multipath', 'n'], ['gpu-gpu']):
-            if words.get('kind') == 'gpu-gpu':
-                return words['gbps']
-        return None
+        said = list(self.transfers(ucx, ['--multipath', 'n'], ['gpu-gpu']))
+        return next((words['gbps'] for words in said
+                     if words.get('kind') == 'gpu-gpu'), None)
 
     def messages(self, ucx):
         how = 'modelled' if self.options.emulate else 'measured'

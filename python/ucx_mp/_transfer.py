@@ -15,6 +15,7 @@ import ctypes
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -162,6 +163,7 @@ class Ucp:
             context, ctypes.byref(Params()), ctypes.byref(self.worker)))
         self.ep = ctypes.c_void_p()
         self.parent = os.getppid()
+        self.other = None       # the process at the other end, if we started it
 
     def check(self, what, status):
         if status != 0:
@@ -199,6 +201,12 @@ class Ucp:
                     return
             if os.getppid() != self.parent:
                 os._exit(1)         # nobody waits for the answer any more
+            if self.other is not None and self.other.poll() is not None:
+                code = self.other.returncode
+                raise TransferError('the other process ended during the %s, '
+                                    'with %s' % (what, (
+                                        signal.Signals(-code).name if code < 0
+                                        else 'status %d' % code)))
             if time.monotonic() > end:
                 raise TransferError('%s took more than %d s' % (what, LIMIT))
 
@@ -310,8 +318,10 @@ def send_kind(peer, heard, said, kind, seed):
     return peer.size / statistics.median(seconds) / 1e9
 
 
-def sender(options, heard, said):
+def sender(options, child):
+    heard, said = child.stdout, child.stdin
     peer = Peer(options, 0)
+    peer.ucp.other = child
     other = hear(heard)['address']
     tell(said, address=peer.ucp.address().hex())
     peer.ucp.connect(bytes.fromhex(other))
@@ -358,7 +368,7 @@ def main():
                              universal_newlines=True)
     code = 0
     try:
-        sender(options, child.stdout, child.stdin)
+        sender(options, child)
         child.wait(LIMIT)
     except (TransferError, OSError, subprocess.TimeoutExpired) as error:
         tell(sys.stdout, error=str(error))
