@@ -16,15 +16,16 @@ unit_check() {
     return $rc
 }
 
-# in_shards FOLDER: its test programs, each in as many parts as there are
-# processors, side by side; their logs end up in ours. One that tests nothing
+# in_shards FOLDER [CXXFLAGS]: its test programs, each in as many parts as there
+# are processors, side by side; their logs end up in ours. One that tests nothing
 # does not count. It takes longer to optimize the tests than to run them.
 in_shards() {
     local folder=$ucx_mp_build/$1 count=$ucx_mp_jobs rc=0 found=0 program shard
     local pids
     # Its summary would say that nothing was tested
     make -C "$folder" -j"$count" --no-print-directory check TESTS= \
-        CXXFLAGS="-g -O0" >"$folder/build.log" 2>&1 || { cat "$folder/build.log"; return 1; }
+        CXXFLAGS="${2:--g -O0}" >"$folder/build.log" 2>&1 ||
+        { cat "$folder/build.log"; return 1; }
     for program in "$folder"/test_*; do
         { [ -f "$program" ] && [ -x "$program" ]; } || continue
         found=1
@@ -52,16 +53,18 @@ in_shards() {
 # What runs inside one process. Left out is what puts our libraries under
 # programs that are not built with a sanitizer: its runtime would have to come
 # first there; and the engine's failures, which faults-sanitized goes through.
+# Watched is the module: tests take twice as long to compile if they are.
 unit_sanitized() {
+    local tests="-g -O0 -fno-sanitize=all"
     variant sanitized src -- --enable-werror --enable-debug --enable-asan \
-            --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g -O1" CXXFLAGS="-g -O0" ||
-        return
+            --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g -O1" CXXFLAGS="$tests" \
+            LDFLAGS=-fsanitize=address,undefined || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
     GTEST_FILTER='-*test_abi_host*:test_abi_stay_out*:*test_engine_failures*' \
-        in_shards sanitized/test/gtest || return
+        in_shards sanitized/test/gtest "$tests" || return
     make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
-        CXXFLAGS="-g -O0" tests/core_test || return
+        CXXFLAGS="$tests" tests/core_test || return
     CUEMU_NODES=$ucx_mp_top/test/cuemu/nodes \
         "$ucx_mp_build/sanitized/test/cuemu/tests/core_test"
 }
