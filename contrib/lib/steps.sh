@@ -78,35 +78,98 @@ in_group() {
     return $rc
 }
 
-# steps_run: all that are wanted; prints a line each and, for those which fail,
-# the end of the log. Sets steps_passed, steps_failed, steps_skipped.
+# side_by_side NAME...: steps that keep one processor busy and whose results do
+# not depend on how busy the others are; steps_run has as many of them under way
+# as there are processors.
+declare -A step_is_beside
+side_by_side() {
+    local name
+    for name in "$@"; do
+        [ -n "${step_function[$name]:-}" ] || die "side_by_side: no step '$name'"
+        step_is_beside[$name]=yes
+    done
+}
+
+# step_run NAME: its status and its seconds end up beside its log
+step_run() {
+    local name=$1 log=$ucx_mp_build/log/$1.log rc=0 began=$SECONDS
+    # shellcheck disable=SC2086
+    in_group "${step_limit[$name]}" "$log" ${step_function[$name]} || rc=$?
+    echo "$rc $((SECONDS - began))" > "$log.result"
+}
+
+# step_report NAME: its line, and the end of the log if it failed; counted in
+# steps_passed, steps_failed, steps_skipped
+step_report() {
+    local log=$ucx_mp_build/log/$1.log rc=1 seconds=0
+    [ ! -e "$log.result" ] || read -r rc seconds < "$log.result"
+    rm -f "$log.result"
+    grep -aE '^\[ +(PASSED|FAILED|SKIPPED) +\]|^(# (TOTAL|FAIL|ERROR):)' \
+         "$log" | sed 's/^/    /' | head -40
+    case $rc in
+    0)
+        steps_passed=$((steps_passed + 1))
+        say "    passed, $seconds s" ;;
+    77)
+        steps_skipped=$((steps_skipped + 1))
+        say "    skipped: $(tail -n 1 "$log")" ;;
+    *)
+        steps_failed=$((steps_failed + 1))
+        tail -n 40 "$log" | sed 's/^/    | /'
+        say "    FAILED ($rc), $seconds s; log: ${log#"$ucx_mp_top"/}" ;;
+    esac
+}
+
+step_title() {
+    printf '%-24s %s\n' "$1" "${step_what[$1]}"
+}
+
+# steps_at_once NAME...: side by side; each is told of when it is over
+steps_at_once() {
+    local name index is_lost under_way=()
+    while [ $# -gt 0 ] || [ ${#under_way[@]} -gt 0 ]; do
+        while [ $# -gt 0 ] && [ ${#under_way[@]} -lt "$ucx_mp_jobs" ]; do
+            step_run "$1" &
+            under_way+=("$1")
+            shift
+        done
+        wait -n
+        is_lost=$?      # 127: nothing is under way any more
+        for index in "${!under_way[@]}"; do
+            name=${under_way[index]}
+            [ $is_lost -eq 127 ] ||
+                [ -e "$ucx_mp_build/log/$name.log.result" ] || continue
+            step_title "$name"
+            step_report "$name"
+            unset "under_way[index]"
+        done
+    done
+}
+
+# steps_run: all that are wanted, in their order; but those that run side by side
+# do so when the first of them comes. Sets steps_passed, steps_failed,
+# steps_skipped.
 steps_run() {
-    local name log rc began
+    local name other beside
+    local -A is_done
     steps_passed=0 steps_failed=0 steps_skipped=0
     mkdir -p "$ucx_mp_build/log"
+    rm -f "$ucx_mp_build"/log/*.log.result
 
     for name in "$@"; do
-        log=$ucx_mp_build/log/$name.log
-        rc=0
-        began=$SECONDS
-        printf '%-24s %s\n' "$name" "${step_what[$name]}"
-        # shellcheck disable=SC2086
-        in_group "${step_limit[$name]}" "$log" ${step_function[$name]} ||
-            rc=$?
-        grep -aE '^\[ +(PASSED|FAILED|SKIPPED) +\]|^(# (TOTAL|FAIL|ERROR):)' \
-             "$log" | sed 's/^/    /' | head -40
-        case $rc in
-        0)
-            steps_passed=$((steps_passed + 1))
-            say "    passed, $((SECONDS - began)) s" ;;
-        77)
-            steps_skipped=$((steps_skipped + 1))
-            say "    skipped: $(tail -n 1 "$log")" ;;
-        *)
-            steps_failed=$((steps_failed + 1))
-            tail -n 40 "$log" | sed 's/^/    | /'
-            say "    FAILED ($rc), $((SECONDS - began)) s;" \
-                "log: ${log#"$ucx_mp_top"/}" ;;
-        esac
+        [ -z "${is_done[$name]:-}" ] || continue
+        if [ -z "${step_is_beside[$name]:-}" ]; then
+            step_title "$name"
+            step_run "$name"
+            step_report "$name"
+            continue
+        fi
+        beside=()
+        for other in "$@"; do
+            [ -n "${step_is_beside[$other]:-}" ] || continue
+            beside+=("$other")
+            is_done[$other]=yes
+        done
+        steps_at_once "${beside[@]}"
     done
 }

@@ -38,3 +38,4 @@ source_standalone() {
 step format     quick  60 source_format     "the sources keep to .clang-format"
 step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
+side_by_side format shell standalone

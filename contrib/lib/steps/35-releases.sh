@@ -108,8 +108,10 @@ for release in 1.14.1.post2 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 1.19.0 \
                1.20.1 1.21.0; do
     step "ucx-${release%.post*}" full 240 \
          "release_takes $release $ucx_mp_prefix" "and so does this release"
+    side_by_side "ucx-${release%.post*}"
 done
 # Host memory is no matter for a stock cuda_ipc: by it goes what ours does
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
      "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
 step ucx-abi full 300 releases_abi "tables and symbols, in each of them"
+side_by_side ucx-abi

@@ -143,3 +143,4 @@ tools_instructions() {
 
 step instructions full 120 tools_instructions \
      "a put's instructions in the module, and no allocation"
+side_by_side topo tune perturbed instructions
