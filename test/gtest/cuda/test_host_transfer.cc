@@ -6,7 +6,7 @@ extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/host/host_registry.h>
-#include <uct/cuda/base/transfer.h>
+#include <uct/cuda/transfer.h>
 }
 
 #include <gtest/gtest.h>

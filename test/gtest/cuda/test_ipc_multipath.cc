@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the engine is told of copies that it does not carry. */
 extern "C" {
-#include <uct/cuda/base/transfer.h>
+#include <uct/cuda/transfer.h>
 #include <multipath/end.h>
 }
 

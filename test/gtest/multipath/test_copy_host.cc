@@ -12,10 +12,10 @@ extern "C" {
 #include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
+#include <uct/cuda/transfer.h>
 }
 
 #include <algorithm>

@@ -9,9 +9,9 @@
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
+#include <uct/cuda/transfer.h>
 
 #include <stdlib.h>
 #include <string.h>

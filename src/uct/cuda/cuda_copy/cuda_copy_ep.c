@@ -12,8 +12,8 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/base/transfer.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/transfer.h>
 
 #include <string.h>
 

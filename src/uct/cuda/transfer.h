@@ -14,8 +14,8 @@
  *
  * From which sizes on is in host/host_limits.h; the engine has its own.
  */
-#ifndef UCT_CUDA_BASE_TRANSFER_H
-#define UCT_CUDA_BASE_TRANSFER_H
+#ifndef UCT_CUDA_TRANSFER_H
+#define UCT_CUDA_TRANSFER_H
 
 #include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_pipeline.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ways are tried in turns, the best one first; the driver's is the last. */
-#include <uct/cuda/base/transfer.h>
+#include <uct/cuda/transfer.h>
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_bounce.h>
