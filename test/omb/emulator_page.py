@@ -4,9 +4,9 @@
 test/omb/bench: the same benchmarks, windows and sizes, the medians of all samples
 of each.
 
-usage: emulator_page.py EMULATED.json PAGE.md REAL.json [REAL.json]
+usage: emulator_page.py EMULATED.json[,EMULATED.json]... PAGE.md REAL.json [REAL.json]
 
-The first real file is what the node is judged by: stock's cells, ours, and
+Of several files of the emulated node a cell has all samples. The first real file is what the node is judged by: stock's cells, ours, and
 copies by hand. Of the second one, from which the node has its constants, there
 are stock's cells between GPUs: how well constants can say what they were made
 from.
@@ -68,12 +68,19 @@ def stock_part(path):
     return max(parts, key=lambda part: len(part.samples))
 
 
-def variants(data):
+def variants(*files):
     """{place: {who: samples}}"""
-    table = {place: {'stock': cell.base, 'ours': cell.ours}
-             for place, cell in data.cells().items()}
-    for place, turns in data.byhand().items():
-        table.setdefault(place, {})['by hand'] = [byhand for _, byhand in turns]
+    table = {}
+
+    def add(place, who, samples):
+        table.setdefault(place, {}).setdefault(who, []).extend(samples)
+
+    for data in files:
+        for place, cell in data.cells().items():
+            add(place, 'stock', cell.base)
+            add(place, 'ours', cell.ours)
+        for place, turns in data.byhand().items():
+            add(place, 'by hand', [byhand for _, byhand in turns])
     return table
 
 
@@ -83,7 +90,7 @@ class Part:
     def __init__(self, title, text, real, emulated, wanted):
         self.title, self.text, self.run = title, text, real.runs[0]
         self.pairs, self.missing = [], []
-        modelled = variants(emulated)
+        modelled = variants(*emulated)
         for place, by in variants(real).items():
             for who, values in by.items():
                 others = modelled.get(place, {}).get(who)
@@ -165,14 +172,13 @@ def parts_of(emulated, reals):
 
 
 def page(emulated, parts):
-    other = emulated.runs[0]
     out = ['# The emulated node against the real one', '',
            'Made from files of `test/omb/bench` by `emulator_page.py`; do '
            'not edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is" '
-           'says how much faster (+) or slower the emulated node is.', '',
-           '- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
-               other['command'], other['machine'], other['ucx'],
-               other['revision'], other['date']), '']
+           'says how much faster (+) or slower the emulated node is.', '']
+    out += ['- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
+        run['command'], run['machine'], run['ucx'], run['revision'],
+        run['date']) for run in (data.runs[0] for data in emulated)] + ['']
     for part in parts:
         out += part.lines()
     return '\n'.join(out).rstrip() + '\n'
@@ -181,9 +187,9 @@ def page(emulated, parts):
 def main(arguments):
     if len(arguments) not in (3, 4):
         sys.exit(__doc__)
-    emulated = stock_part(arguments[0])
+    emulated = [stock_part(path) for path in arguments[0].split(',')]
     reals = [stock_part(path) for path in arguments[2:]]
-    if not emulated.runs[0].get('modelled') or \
+    if not all(data.runs[0].get('modelled') for data in emulated) or \
             any(real.runs[0].get('modelled') for real in reals):
         raise Refused('the first file is to be an emulated node\'s and the '
                       'others real ones\'')

@@ -39,7 +39,8 @@ pages() {
             2>/dev/null || return
     fi
     if [ -e "$top/docs/results/emulator.json" ]; then
-        "$top/test/omb/emulator_page.py" "$top"/docs/results/emulator.json \
+        "$top/test/omb/emulator_page.py" \
+            "$top/docs/results/emulator.json,$top/docs/results/emulator-latency.json" \
             "$dir/emulator.md" "$top"/docs/results/{h200-x2,h200}.json \
             >/dev/null || return
     fi
