@@ -51,6 +51,19 @@ passing_on() {
     return $rc
 }
 
+# steps_stop: ends what is under way, when somebody ends us; background jobs and
+# groups of their own get no Ctrl-C
+steps_stop() {
+    local group
+    # shellcheck disable=SC2046
+    kill -KILL $(jobs -p) 2>/dev/null
+    for group in "$steps_folder"/group.*; do
+        kill -KILL -- "-${group##*.}" 2>/dev/null
+    done
+    rm -rf "$steps_folder"
+    exit 130
+}
+
 # in_group SECONDS LOG FUNCTION...: runs it with its output in LOG; after the
 # limit, everything that it started is stopped and the status is 124
 in_group() {
@@ -59,12 +72,14 @@ in_group() {
     set -m
     ( set +m; "$@" ) < /dev/null > "$log" 2>&1 &
     pid=$!
+    : > "$steps_folder/group.$pid"
     ( sleep "$limit"
       echo "stopped: the limit of $limit s is over" >> "$log"
       kill -TERM -- "-$pid" 2>/dev/null
       sleep 5
       kill -KILL -- "-$pid" 2>/dev/null ) &
     watch=$!
+    : > "$steps_folder/group.$watch"
     set +m
     wait "$pid" || rc=$?
     if kill -KILL -- "-$watch" 2>/dev/null; then
@@ -72,15 +87,16 @@ in_group() {
     fi
     # ranks that a failed mpirun left behind
     kill -KILL -- "-$pid" 2>/dev/null || true
+    rm -f "$steps_folder/group.$pid" "$steps_folder/group.$watch"
     if grep -q '^stopped: the limit of' "$log"; then
         rc=124
     fi
     return $rc
 }
 
-# side_by_side NAME...: steps that keep one processor busy and whose results do
-# not depend on how busy the others are; steps_run has as many of them under way
-# as there are processors.
+# side_by_side NAME...: steps that keep one processor busy, whose results do not
+# depend on how busy the others are, and which need none that comes before them
+# but the builds; steps_run has as many of them under way as there are processors.
 declare -A step_is_beside
 side_by_side() {
     local name
@@ -90,20 +106,21 @@ side_by_side() {
     done
 }
 
-# step_run NAME: its status and its seconds end up beside its log
+# step_run NAME: leaves its status and its seconds, all at once
 step_run() {
     local name=$1 log=$ucx_mp_build/log/$1.log rc=0 began=$SECONDS
     # shellcheck disable=SC2086
     in_group "${step_limit[$name]}" "$log" ${step_function[$name]} || rc=$?
-    echo "$rc $((SECONDS - began))" > "$log.result"
+    echo "$rc $((SECONDS - began))" > "$steps_folder/$name.new"
+    mv "$steps_folder/$name.new" "$steps_folder/$name.result"
 }
 
 # step_report NAME: its line, and the end of the log if it failed; counted in
 # steps_passed, steps_failed, steps_skipped
 step_report() {
     local log=$ucx_mp_build/log/$1.log rc=1 seconds=0
-    [ ! -e "$log.result" ] || read -r rc seconds < "$log.result"
-    rm -f "$log.result"
+    [ ! -e "$steps_folder/$1.result" ] ||
+        read -r rc seconds < "$steps_folder/$1.result"
     grep -aE '^\[ +(PASSED|FAILED|SKIPPED) +\]|^(# (TOTAL|FAIL|ERROR):)' \
          "$log" | sed 's/^/    /' | head -40
     case $rc in
@@ -138,7 +155,7 @@ steps_at_once() {
         for index in "${!under_way[@]}"; do
             name=${under_way[index]}
             [ $is_lost -eq 127 ] ||
-                [ -e "$ucx_mp_build/log/$name.log.result" ] || continue
+                [ -e "$steps_folder/$name.result" ] || continue
             step_title "$name"
             step_report "$name"
             unset "under_way[index]"
@@ -154,7 +171,8 @@ steps_run() {
     local -A is_done
     steps_passed=0 steps_failed=0 steps_skipped=0
     mkdir -p "$ucx_mp_build/log"
-    rm -f "$ucx_mp_build"/log/*.log.result
+    steps_folder=$(mktemp -d) || die "no room for a temporary folder"
+    trap steps_stop INT TERM HUP
 
     for name in "$@"; do
         [ -z "${is_done[$name]:-}" ] || continue
@@ -172,4 +190,6 @@ steps_run() {
         done
         steps_at_once "${beside[@]}"
     done
+    rm -rf "$steps_folder"
+    trap - INT TERM HUP
 }

@@ -289,8 +289,15 @@ class Doctor:
                 yield words
             code = child.wait()
         finally:
-            # also if nobody wants to hear more: Python waits for its threads
+            # also if nobody wants to hear more: Python waits for its threads,
+            # and they for the child
             clock.cancel()
+            if child.poll() is None:
+                stop()
+                try:
+                    child.wait(5)
+                except subprocess.TimeoutExpired:
+                    os.killpg(child.pid, signal.SIGKILL)
         ear.join()
         # UCX's reason stands in front of its backtrace
         said = itertools.takewhile(

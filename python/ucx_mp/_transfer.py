@@ -34,6 +34,10 @@ class TransferError(Exception):
     """What did not work, as a sentence."""
 
 
+class Ended(TransferError):
+    """The other process says no more."""
+
+
 # ------------------------------------------------------------------------- CUDA
 
 class Cuda:
@@ -202,13 +206,22 @@ class Ucp:
             if os.getppid() != self.parent:
                 os._exit(1)         # nobody waits for the answer any more
             if self.other is not None and self.other.poll() is not None:
-                code = self.other.returncode
-                raise TransferError('the other process ended during the %s, '
-                                    'with %s' % (what, (
-                                        signal.Signals(-code).name if code < 0
-                                        else 'status %d' % code)))
+                self.mourn(what)
             if time.monotonic() > end:
                 raise TransferError('%s took more than %d s' % (what, LIMIT))
+
+    def mourn(self, what):
+        """Raises what the other process said last, or how it ended."""
+        try:
+            while True:
+                hear(self.other.stdout)
+        except Ended:
+            code = self.other.returncode
+        how = 'status %d' % code
+        if code < 0:
+            how = 'signal %d (%s)' % (-code, signal.strsignal(-code))
+        raise TransferError('the other process ended during the %s, with %s' %
+                            (what, how))
 
     def send(self, buffer, size, tag):
         self.wait('send', self.ucp.ucp_tag_send_nbx(
@@ -259,7 +272,7 @@ def hear(stream):
     while True:
         line = stream.readline()
         if not line:
-            raise TransferError('the other process ended')
+            raise Ended('the other process ended')
         if line.startswith('{'):
             break       # UCX writes its warnings to stdout
         sys.stderr.write(line)
@@ -362,6 +375,7 @@ def main():
             receiver(options, sys.stdin, sys.stdout)
         except (TransferError, OSError) as error:
             tell(sys.stdout, error=str(error))
+            os._exit(1)
         os._exit(0)
     child = subprocess.Popen([sys.executable] + sys.argv + ['--receiver'],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,

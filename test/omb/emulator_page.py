@@ -193,6 +193,11 @@ def main(arguments):
             any(real.runs[0].get('modelled') for real in reals):
         raise Refused('the first file is to be an emulated node\'s and the '
                       'others real ones\'')
+    nodes = {(run.get('node'), run['ucx'], run['machine'].split(', on ')[0])
+             for run in (data.runs[0] for data in emulated)}
+    if len(nodes) > 1:
+        raise Refused('the emulated files are of several nodes, slowdowns or '
+                      'releases of UCX: %s' % sorted(nodes))
     parts = parts_of(emulated, reals)
     with open(arguments[1], 'w', encoding='utf-8') as file:
         file.write(page(emulated, parts))

@@ -114,4 +114,3 @@ done
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
      "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
 step ucx-abi full 300 releases_abi "tables and symbols, in each of them"
-side_by_side ucx-abi

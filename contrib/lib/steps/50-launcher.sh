@@ -9,4 +9,3 @@ launcher_tests() {
 }
 
 step launcher full 180 launcher_tests "ucx_mp_run finds, sets, warns, cleans up"
-side_by_side launcher

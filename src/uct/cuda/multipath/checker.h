@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Proves that a plan moves every byte once and never races with itself. */
+/* Proves that a plan moves every byte once, and rightly in whatever order its
+ * steps may run. */
 #ifndef UCT_CUDA_MP_CHECKER_H
 #define UCT_CUDA_MP_CHECKER_H
 
@@ -12,8 +13,9 @@ BEGIN_C_DECLS
  * Check a plan, knowing nothing of how it came about:
  * - destination bytes: each written exactly once, and with the source's byte of
  *   the same offset;
- * - order: what is read from a staging slot was written there by a step that
- *   surely ended before; nothing is overwritten before it was surely read;
+ * - order: what goes on to the destination from a staging slot was written
+ *   there by a step that surely ended before, and is not overwritten before it
+ *   was surely read;
  * - lanes: every step uses the lane between the places that it names;
  * - sizes: no copy is empty or leaves its slot; no slot is beyond the pool;
  * - waits name earlier steps.
