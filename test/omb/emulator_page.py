@@ -4,12 +4,13 @@
 test/omb/bench: the same benchmarks, windows and sizes, the medians of all samples
 of each.
 
-usage: emulator_page.py EMULATED.json[,EMULATED.json]... PAGE.md REAL.json [REAL.json]
+usage: emulator_page.py EMULATED.json[,EMULATED.json]... PAGE.md REAL.json
+                        [REAL.json]
 
-Of several files of the emulated node a cell has all samples. The first real file is what the node is judged by: stock's cells, ours, and
-copies by hand. Of the second one, from which the node has its constants, there
-are stock's cells between GPUs: how well constants can say what they were made
-from.
+Of several files of the emulated node a cell has all samples. The first real file
+is what the node is judged by: stock's cells, ours, and copies by hand. Of the
+second one, from which the node has its constants, there are stock's cells
+between GPUs: how well constants can say what they were made from.
 
 Cells that take 100 us or more on the real node are judged: within 7 % each, 3 %
 in the median. Below, where a process has one speed, a cell has to lie within the

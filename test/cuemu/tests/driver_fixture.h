@@ -186,9 +186,7 @@ protected:
         return word;
     }
 
-    /* The stream's next work begins once the word is set. What is to be timed
-       is queued behind it, so that what this processor does between two calls
-       is not in the time. */
+    /* The stream's next work begins once the word is set */
     static void spin(CUstream s, volatile uint32_t *word)
     {
         EXPECT_EQ(CUDA_SUCCESS,
@@ -220,6 +218,25 @@ protected:
 
         EXPECT_EQ(CUDA_SUCCESS, cuMemcpyDtoH(words.data(), ptr, bytes));
         return words;
+    }
+
+    /* Modelled seconds of what `work` puts into a stream. It begins when all of
+       it is there: what this processor does between two calls is not in it. */
+    static double timed(CUstream s, const std::function<CUresult()> &work)
+    {
+        CUevent begin = event(), end = event();
+        volatile uint32_t *word = flag();
+        float ms                = 0;
+
+        spin(s, word);
+        EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(begin, s));
+        EXPECT_EQ(CUDA_SUCCESS, work());
+        EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(end, s));
+        *word = 1;
+        EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(end));
+        EXPECT_EQ(CUDA_SUCCESS, cuEventElapsedTime(&ms, begin, end));
+        EXPECT_EQ(CUDA_SUCCESS, cuMemFreeHost((void*)word));
+        return ms * 1e-3;
     }
 
     /* Modelled seconds of one copy, between two events; the best of a few, as a

@@ -448,13 +448,11 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
 
     setenv("CUEMU_SLOWDOWN", "20", 1);
     run(1, [&](int) {
-        float took[2];
+        double took[2];
 
         use(0);
-        CUstream s    = stream();
-        CUevent begin = event(), end = event();
-        void *host    = pinned((size_t)blocks * threads * 16);
-        volatile uint32_t *word = flag();
+        CUstream s = stream();
+        void *host = pinned((size_t)blocks * threads * 16);
         for (int shared = 0; shared < 2; ++shared) {
             CU_OK(load_text(module_of(std::string(
                     "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\n"
@@ -462,14 +460,9 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
                     (shared ? "and.b32 %r3, %r3, -32;\n" : "") +
                     "mul.wide.u32 %rd1, %r3, 16;\nadd.s64 %rd2, %rd0, %rd1;\n"
                     "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd2];\n")));
-            *word = 0;
-            spin(s, word);
-            CU_OK(cuEventRecord(begin, s));
-            CU_OK(try_launch(function("go"), blocks, threads, 0, s, host));
-            CU_OK(cuEventRecord(end, s));
-            *word = 1;
-            CU_OK(cuStreamSynchronize(s));
-            CU_OK(cuEventElapsedTime(&took[shared], begin, end));
+            took[shared] = timed(s, [&] {
+                return try_launch(function("go"), blocks, threads, 0, s, host);
+            });
             CU_OK(cuModuleUnload(m_module));
         }
         /* a launch takes some microseconds of 640 and 20 */
@@ -496,24 +489,15 @@ TEST_F(kernel_driver, time_alone)
             CU_OK(load_text(module_of(NUMBER)));
             CUstream s      = stream();
             CUdeviceptr ptr = alloc(size), twice = alloc(2 * size);
-            CUevent begin = event(), middle = event(), end = event();
-            float kernel = 0, fill = 0;
 
             CU_OK(cuMemsetD32(ptr, ~0u, size / 4));
             CU_OK(cuCtxSynchronize());
-            volatile uint32_t *word = flag();
-            spin(s, word);
-            CU_OK(cuEventRecord(begin, s));
-            CU_OK(try_launch(function("go"), blocks, threads, 0, s, ptr));
-            CU_OK(cuEventRecord(middle, s));
-            CU_OK(cuMemsetD32Async(twice, 7, size / 2, s));
-            CU_OK(cuEventRecord(end, s));
-            *word = 1;
-            CU_OK(cuStreamSynchronize(s));
-            CU_OK(cuEventElapsedTime(&kernel, begin, middle));
-            CU_OK(cuEventElapsedTime(&fill, middle, end));
-            m_shared->seconds[2 * only]     = kernel;
-            m_shared->seconds[2 * only + 1] = fill;
+            m_shared->seconds[2 * only] = timed(s, [&] {
+                return try_launch(function("go"), blocks, threads, 0, s, ptr);
+            });
+            m_shared->seconds[2 * only + 1] = timed(s, [&] {
+                return cuMemsetD32Async(twice, 7, size / 2, s);
+            });
 
             std::vector<unsigned> got(size / 4);
             download(got, ptr);
