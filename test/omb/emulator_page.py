@@ -185,20 +185,26 @@ def page(emulated, parts):
     return '\n'.join(out).rstrip() + '\n'
 
 
+def check(emulated, reals):
+    """Refuses what cannot be put side by side."""
+    if not all(data.runs[0].get('modelled') for data in emulated) or \
+            any(real.runs[0].get('modelled') for real in reals):
+        raise Refused('the first file is to be an emulated node\'s and the '
+                      'others real ones\'')
+    nodes = {(str(run.get('node')), run['ucx'],
+              run['machine'].split(', on ')[0])
+             for run in (data.runs[0] for data in emulated)}
+    if len(nodes) > 1:
+        raise Refused('the emulated files are of several nodes, slowdowns or '
+                      'releases of UCX: %s' % sorted(nodes))
+
+
 def main(arguments):
     if len(arguments) not in (3, 4):
         sys.exit(__doc__)
     emulated = [stock_part(path) for path in arguments[0].split(',')]
     reals = [stock_part(path) for path in arguments[2:]]
-    if not all(data.runs[0].get('modelled') for data in emulated) or \
-            any(real.runs[0].get('modelled') for real in reals):
-        raise Refused('the first file is to be an emulated node\'s and the '
-                      'others real ones\'')
-    nodes = {(run.get('node'), run['ucx'], run['machine'].split(', on ')[0])
-             for run in (data.runs[0] for data in emulated)}
-    if len(nodes) > 1:
-        raise Refused('the emulated files are of several nodes, slowdowns or '
-                      'releases of UCX: %s' % sorted(nodes))
+    check(emulated, reals)
     parts = parts_of(emulated, reals)
     with open(arguments[1], 'w', encoding='utf-8') as file:
         file.write(page(emulated, parts))

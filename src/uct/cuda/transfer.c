@@ -37,6 +37,11 @@ static ucs_status_t engine_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
     return uct_cuda_mp_notify(op->work, func, arg);
 }
 
+static void engine_look(uct_cuda_op_t *op)
+{
+    uct_cuda_mp_look(op->work);
+}
+
 static void engine_release(uct_cuda_op_t *op)
 {
     uct_cuda_mp_release(op->work);
@@ -104,6 +109,7 @@ start_engine(uct_cuda_mp_engine_t *engine, const uct_cuda_mp_request_t *request,
     op->work    = work;
     op->test    = engine_test;
     op->notify  = engine_notify;
+    op->look    = engine_look;
     op->release = engine_release;
     op->steps   = uct_cuda_mp_num_steps(work);
     return true;

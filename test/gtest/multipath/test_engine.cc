@@ -12,6 +12,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/multipath.h>
+#include <uct/cuda/transfer.h>
 
 #include <algorithm>
 #include <chrono>
@@ -841,8 +842,8 @@ TEST_P(test_engine, the_first_of_a_pair_leave_the_host_alone)
     EXPECT_EQ(0, rmdir(dir));
 }
 
-/* One that begins after a plain copy and ends before it is seen meanwhile */
-TEST_P(test_engine, whom_a_plain_copy_meets_midway)
+/* One that begins after a transfer and ends before it is seen meanwhile */
+TEST_P(test_engine, whom_a_transfer_meets_midway)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
@@ -854,13 +855,37 @@ TEST_P(test_engine, whom_a_plain_copy_meets_midway)
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
     go_sure(0, 1);
+    go_sure(2, 3);
 
+    /* A plain copy */
     ours   = uct_cuda_mp_single_begin(m_engine, End(0), End(1), 64 * MiB);
     theirs = uct_cuda_mp_single_begin(other, End(1), End(0), 64 * MiB);
     uct_cuda_mp_single_look(m_engine, ours);
     uct_cuda_mp_single_end(other, theirs);
     uct_cuda_mp_single_end(m_engine, ours);
     EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer);
+
+    /* Several paths, as the front of all copies starts them */
+    request_t request = {};
+    uct_cuda_transfer_t transfer;
+    uct_cuda_op_t op = {};
+
+    request.src         = (CUdeviceptr)m_node->alloc(2, 64 * MiB);
+    request.dst         = (CUdeviceptr)m_node->alloc(3, 64 * MiB);
+    request.src_end     = End(2);
+    request.dst_end     = End(3);
+    request.size        = 64 * MiB;
+    request.is_mappable = true;
+    ASSERT_EQ(UCS_OK, uct_cuda_transfer_start(m_engine, &request, &request,
+                                              &transfer, &op));
+    ASSERT_EQ(UCT_CUDA_BY_ENGINE, transfer.way);
+    theirs = uct_cuda_mp_single_begin(other, End(3), End(2), 64 * MiB);
+    ASSERT_NE(nullptr, op.look);
+    op.look(&op);
+    uct_cuda_mp_single_end(other, theirs);
+    op.release(&op);
+    EXPECT_EQ(nullptr, start(2, 3, 64 * MiB).transfer);
+
     uct_cuda_mp_engine_destroy(other);
     destroy();
     EXPECT_EQ(0, rmdir(dir));

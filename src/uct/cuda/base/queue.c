@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 
-/* Questions about an operation between two looks */
+/* Tests of an operation between two looks: some 20 us */
 #define TESTS_A_LOOK 16
 
 
@@ -447,21 +447,13 @@ static void stream_wait(const uct_cuda_stream_t *stream)
     }
 }
 
-static ucs_status_t op_test(uct_cuda_op_t *op)
+static ucs_status_t event_test(uct_cuda_op_t *op)
 {
-    CUresult result;
+    const CUresult result = uct_cuda_driver_get()->cuEventQuery(op->event);
 
-    if (op->test != NULL) {
-        return op->test(op);
-    }
-
-    result = uct_cuda_driver_get()->cuEventQuery(op->event);
     if (result == CUDA_SUCCESS) {
         return UCS_OK;
     } else if (result == CUDA_ERROR_NOT_READY) {
-        if ((op->look != NULL) && ((++op->num_tests % TESTS_A_LOOK) == 0)) {
-            op->look(op);
-        }
         return UCS_INPROGRESS;
     }
 
@@ -470,6 +462,19 @@ static ucs_status_t op_test(uct_cuda_op_t *op)
     uct_cuda_error("a copy failed: %s", uct_cuda_result_name(result));
     stream_wait(op->stream);
     return UCS_ERR_IO_ERROR;
+}
+
+static ucs_status_t op_test(uct_cuda_op_t *op)
+{
+    const ucs_status_t status = (op->test != NULL) ? op->test(op) :
+                                                     event_test(op);
+
+    if ((status == UCS_INPROGRESS) && (op->look != NULL) &&
+        ((++op->num_tests % TESTS_A_LOOK) == 0)) {
+        op->look(op);
+    }
+
+    return status;
 }
 
 ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,

@@ -82,7 +82,6 @@ struct uct_cuda_mp_transfer {
     uct_cuda_mp_held_t     *held; /**< Until it has ended */
     ucs_status_t           status;
     unsigned               num_steps;
-    unsigned               num_tests;
     bool                   is_alone; /**< As the last one was */
     uct_cuda_mp_flow_t     flow;
 };

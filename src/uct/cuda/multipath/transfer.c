@@ -19,9 +19,6 @@
 
 #define PIECE_ALIGN 4096ul
 
-/* Tests of a transfer between two looks at who else is there: some 20 us */
-#define TESTS_A_LOOK 16
-
 
 /* One of those that have been, unless more are under way than ever */
 static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
@@ -37,10 +34,9 @@ static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
         }
     }
 
-    transfer->core      = core;
-    transfer->held      = NULL;
-    transfer->status    = UCS_INPROGRESS;
-    transfer->num_tests = 0;
+    transfer->core   = core;
+    transfer->held   = NULL;
+    transfer->status = UCS_INPROGRESS;
     return transfer;
 }
 
@@ -357,10 +353,10 @@ static void end(uct_cuda_mp_transfer_t *transfer)
 {
     uct_cuda_mp_traffic_end(transfer->core->traffic, &transfer->flow);
     uct_cuda_debug("transfer %p: over after %.1f us, %.1f by the model, behind "
-                   "%u others; status %d, seen by test %u",
+                   "%u others; status %d",
                    (void*)transfer, phase_us(transfer->begin),
                    transfer->seconds * 1e6, transfer->num_ahead,
-                   transfer->status, transfer->num_tests + 1);
+                   transfer->status);
     uct_cuda_trace_bar(false, transfer->src, transfer->dst, transfer->size,
                        (transfer->held != NULL) ? "graph" : "streams",
                        transfer->begin);
@@ -377,13 +373,15 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 
         if (transfer->status != UCS_INPROGRESS) {
             end(transfer);
-        } else if ((++transfer->num_tests % TESTS_A_LOOK) == 0) {
-            uct_cuda_mp_traffic_look(transfer->core->traffic,
-                                     &transfer->flow);
         }
     }
 
     return transfer->status;
+}
+
+void uct_cuda_mp_look(uct_cuda_mp_transfer_t *transfer)
+{
+    uct_cuda_mp_traffic_look(transfer->core->traffic, &transfer->flow);
 }
 
 ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
