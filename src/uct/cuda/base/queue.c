@@ -340,26 +340,26 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
         }
     }
 
-    op->next  = NULL;
-    op->stream  = stream;
-    op->comp  = NULL;
-    op->flush = NULL;
-    op->test  = NULL;
-    op->notify = NULL;
-    op->release = NULL;
-    op->look = NULL;
+    op->next      = NULL;
+    op->stream    = stream;
+    op->comp      = NULL;
+    op->flush     = NULL;
+    op->test      = NULL;
+    op->notify    = NULL;
+    op->release   = NULL;
+    op->look      = NULL;
     op->num_tests = 0;
-    op->done  = NULL;
-    op->arg   = NULL;
-    op->steps = 0;
-    op->is_armed = false;
-    *op_p     = op;
+    op->done      = NULL;
+    op->arg       = NULL;
+    op->steps     = 0;
+    op->is_armed  = false;
+    *op_p         = op;
     return UCS_OK;
 }
 
 void uct_cuda_op_put(uct_cuda_op_t *op)
 {
-    op->next                    = op->stream->context->free_ops;
+    op->next                      = op->stream->context->free_ops;
     op->stream->context->free_ops = op;
 }
 
@@ -376,7 +376,7 @@ static void op_over(uct_cuda_op_t *op)
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    uct_cuda_stream_t *stream           = op->stream;
+    uct_cuda_stream_t *stream       = op->stream;
     ucs_status_t status;
 
     if (op->test == NULL) {
@@ -401,7 +401,7 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
     if (!stream->is_active) {
         stream->is_active   = true;
         stream->next_active = queue->active;
-        queue->active     = stream;
+        queue->active       = stream;
     }
 
     op->flush = queue->current;
@@ -560,7 +560,7 @@ static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
 
 unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
 {
-    unsigned count         = 0;
+    unsigned count           = 0;
     uct_cuda_stream_t **link = &queue->active;
     uct_cuda_stream_t *stream;
     ucs_status_t status;
@@ -587,7 +587,7 @@ unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
         for (link = &queue->active; *link != stream;
              link = &(*link)->next_active) {
         }
-        *link           = stream->next_active;
+        *link             = stream->next_active;
         stream->is_active = false;
     }
 

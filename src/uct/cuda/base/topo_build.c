@@ -246,10 +246,10 @@ static void build_pcie(build_t *d)
                      (d->below[parent] == d->below[s])) ?
                             stands[parent] :
                             s;
-        above[s]  = pcie_bandwidth(&wiring->switches[s].pcie);
-        above[stands[s]]  = ucs_min(above[stands[s]], above[s]);
-        d->up.above[s]    = UCT_CUDA_TOPO_NO_LIMIT;
-        d->down.above[s]  = UCT_CUDA_TOPO_NO_LIMIT;
+        above[s]         = pcie_bandwidth(&wiring->switches[s].pcie);
+        above[stands[s]] = ucs_min(above[stands[s]], above[s]);
+        d->up.above[s]   = UCT_CUDA_TOPO_NO_LIMIT;
+        d->down.above[s] = UCT_CUDA_TOPO_NO_LIMIT;
     }
 
     for (i = 0; i < wiring->num_gpus; ++i) {

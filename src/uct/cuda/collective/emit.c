@@ -696,13 +696,13 @@ static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 static void emit_block(builder_t *builder, bool kernels, bool in_turn,
                        unsigned from, unsigned to)
 {
-    const plan_t *plan   = builder->plan;
+    const plan_t *plan    = builder->plan;
     const bool is_gather  = (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
     const bool is_scatter = (plan->kind == UCT_CUDA_COLL_KIND_SCATTER);
     const unsigned mover  = is_scatter && (kernels || !in_turn) ? to : from;
-    const unsigned turn  = (to + plan->num_ranks - from) % plan->num_ranks;
-    const unsigned block = is_gather ? from : to;
-    const uint64_t bytes = plan->blocks[block + 1] - plan->blocks[block];
+    const unsigned turn   = (to + plan->num_ranks - from) % plan->num_ranks;
+    const unsigned block  = is_gather ? from : to;
+    const uint64_t bytes  = plan->blocks[block + 1] - plan->blocks[block];
 
     if (bytes == 0) {
         return;

@@ -299,10 +299,10 @@ static ucs_status_t check_races(check_t *check)
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
         for (j = 0; j < step->num_sources + step->num_destinations; ++j) {
-            place = &plan->places[step->places + j];
-            check->accesses[count].begin  = place->offset;
-            check->accesses[count].end    = place->offset + step->bytes;
-            check->accesses[count].step   = i;
+            place                        = &plan->places[step->places + j];
+            check->accesses[count].begin = place->offset;
+            check->accesses[count].end   = place->offset + step->bytes;
+            check->accesses[count].step  = i;
             check->accesses[count].memory = memory_of(plan, place->rank,
                                                       place->buffer);
             check->accesses[count].is_write = (j >= step->num_sources);

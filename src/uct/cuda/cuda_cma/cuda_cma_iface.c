@@ -180,7 +180,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface = (uct_cuda_cma_iface_t*)*iface_p;
+    iface         = (uct_cuda_cma_iface_t*)*iface_p;
     iface->number    = uct_cuda_ipc_iface_number();
     iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
                                threads_bandwidth() :

@@ -237,7 +237,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface = (iface_t*)*iface_p;
+    iface            = (iface_t*)*iface_p;
     iface->bandwidth    = bandwidth;
     iface->read_latency = (config->short_proto == SHORT_PROTO_RNDV) ?
                                   READ_LATENCY :

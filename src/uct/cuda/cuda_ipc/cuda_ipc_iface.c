@@ -147,8 +147,8 @@ static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
                                 uct_iface_attr_t *attr)
 {
-    const uct_cuda_ipc_iface_t *iface   = (uct_cuda_ipc_iface_t*)tl_iface;
-    const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(tl_iface->md);
+    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+    const uct_cuda_fabric_t *fabric   = uct_cuda_ipc_md_fabric(tl_iface->md);
     uct_cuda_ipc_iface_addr_t self;
 
     uct_cuda_ipc_iface_addr_self(&self);

@@ -267,7 +267,7 @@ static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
     peer->pid_ns = handle->pid_ns;
     peer->type   = handle->type;
     peer->device = device;
-    peer->stream   = reach.count++;
+    peer->stream = reach.count++;
     memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
     peer->is_reachable = false;
     peer->is_told      = false;
@@ -342,7 +342,7 @@ static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
     }
 
     *stream_p = peer->stream;
-    status  = peer->is_reachable ? UCS_OK : UCS_ERR_UNREACHABLE;
+    status    = peer->is_reachable ? UCS_OK : UCS_ERR_UNREACHABLE;
 
 out:
     pthread_mutex_unlock(&reach.lock);

@@ -734,11 +734,11 @@ solve_weights(const query_t *query, const concurrency_t *concurrency,
 
 void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
 {
-    concurrency_t concurrency  = {.is_piped = (num_piped(query) > 1)};
-    double total_rate  = 0;
-    double total_share = 0;
-    double total_speed = 0;
-    unsigned dropped   = 0;
+    concurrency_t concurrency = {.is_piped = (num_piped(query) > 1)};
+    double total_rate         = 0;
+    double total_share        = 0;
+    double total_speed        = 0;
+    unsigned dropped          = 0;
     double rates[UCT_CUDA_MP_MAX_PATHS];
     double weights[UCT_CUDA_MP_MAX_PATHS];
     line_t lines[UCT_CUDA_MP_MAX_PATHS];

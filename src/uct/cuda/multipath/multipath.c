@@ -222,7 +222,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
     }
 
     core->is_learned = true;
-    topo               = uct_cuda_topo_get();
+    topo             = uct_cuda_topo_get();
     if (topo == NULL) {
         for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
             set_min_size(core, kind, SIZE_MAX);

@@ -211,14 +211,14 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
         uct_cuda_mp_rsc_idle(core->rsc);
     }
 
-    transfer->src      = request->src_end;
-    transfer->dst      = request->dst_end;
-    transfer->size     = request->size;
-    transfer->begin    = phase_begin();
+    transfer->src       = request->src_end;
+    transfer->dst       = request->dst_end;
+    transfer->size      = request->size;
+    transfer->begin     = phase_begin();
     transfer->num_ahead = core->load.queued;
-    transfer->local    = core->plan.local;
-    transfer->is_alone = is_alone && core->was_alone;
-    core->was_alone    = is_alone;
+    transfer->local     = core->plan.local;
+    transfer->is_alone  = is_alone && core->was_alone;
+    core->was_alone     = is_alone;
     uct_cuda_mp_flow_of_plan(&core->plan, request->size, &transfer->flow);
     status = submit_pieces(core, transfer, request, memory, piece);
     if (status == UCS_OK) {
