@@ -106,7 +106,7 @@ ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
     const ucx_mp_mpi_real_t *real      = &ucx_mp_mpi_real;
     char name[UCT_CUDA_COLL_API_NAME]  = "";
     uct_cuda_coll_group_t *group       = NULL;
-    int mine[2], all[2], rank, size;
+    int mine, all, rank, size;
 
     *has_api_p = false;
     if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
@@ -114,8 +114,19 @@ ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
         return NULL;
     }
 
-    if ((rank == 0) && (api != NULL) && (size <= UCT_CUDA_COLL_API_RANKS) &&
-        (api->group_create(0, size, name, &group) != 0)) {
+    /* All are here before the page has a name: of a job that ends before, none
+       is left */
+    mine = (api != NULL);
+    if (real->Allreduce(&mine, &all, 1, ucx_mp_mpi_handles.integer,
+                        ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) {
+        all = 0;
+    }
+    *has_api_p = all;
+    if (!all || (size > UCT_CUDA_COLL_API_RANKS)) {
+        return NULL;
+    }
+
+    if ((rank == 0) && (api->group_create(0, size, name, &group) != 0)) {
         name[0] = '\0';
     }
     if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, comm) !=
@@ -123,26 +134,23 @@ ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
         name[0] = '\0';
     }
 
-    if ((rank != 0) && (api != NULL) && (name[0] != '\0') &&
+    if ((rank != 0) && (name[0] != '\0') &&
         (api->group_create(rank, size, name, &group) != 0)) {
         group = NULL;
     }
-    mine[0] = (group != NULL);
-    mine[1] = (api != NULL);
-    if ((real->Allreduce(mine, all, 2, ucx_mp_mpi_handles.integer,
-                         ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS)) {
-        all[0] = all[1] = 0;
+    mine = (group != NULL);
+    if (real->Allreduce(&mine, &all, 1, ucx_mp_mpi_handles.integer,
+                        ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) {
+        all = 0;
     }
 
     if (group != NULL) {
         api->group_joined(group);
-        if (!all[0]) {
+        if (!all) {
             api->group_destroy(group);
             group = NULL;
         }
     }
-
-    *has_api_p = all[1];
     return group;
 }
 
@@ -286,6 +294,10 @@ static bool request_bytes(request_t *request,
     const bool is_received     = (call->recvbuf != NULL) && !is_bcast;
     uint64_t sent, received, width;
     int i;
+
+    if (!is_sent && !is_received) {
+        return false; /* its counts and types may be anything */
+    }
 
     call->type = UCX_MP_TYPE_U8;
     sent       = 0;

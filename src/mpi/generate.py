@@ -274,10 +274,14 @@ class Call:
     def words(self):
         return ', '.join(name for _, name in self.arguments)
 
-    def pointers(self):
+    def pointers(self, what):
+        """A question about all buffers; one takes two of them."""
         found = [name for kind, name in self.arguments
                  if kind in ('in', 'out')]
-        return ', '.join((found + found)[:2])
+        found += found[-1:] * (len(found) % 2)
+        every = ' || ' if what.endswith('_gpu') else ' && '
+        return every.join('%s(%s, %s)' % (what, found[i], found[i + 1])
+                          for i in range(0, len(found), 2))
 
     def of(self, kind):
         """The argument of a kind that there is one of, or None."""
@@ -305,16 +309,18 @@ class Call:
             self.write_on_gpus(name, real)
         elif not self.refused:
             print()
-        print('    if (%s(%s)) {' % (
-            '!may_be_gpu || ucx_mp_mpi_pointers_are_host'
-            if self.name in ON_GPUS else 'ucx_mp_mpi_is_straight',
-            self.pointers()))
+        print('    if (%s%s) {' % (
+            ('!may_be_gpu || ', self.pointers('ucx_mp_mpi_pointers_are_host'))
+            if self.name in ON_GPUS else
+            ('', self.pointers('ucx_mp_mpi_is_straight'))))
         print('        return %s;\n    }\n' % real)
         if self.refused:
             own = ('ucx_mp_mpi_is_own_rank(%s, %s) && '
                    % (self.comm(), self.peer) if self.peer else '')
-            print('    if (%sucx_mp_mpi_pointers_are_gpu(%s)) {'
-                  % (own, self.pointers()))
+            are_gpu = self.pointers('ucx_mp_mpi_pointers_are_gpu')
+            if own and ' || ' in are_gpu:
+                are_gpu = '(%s)' % are_gpu
+            print('    if (%s%s) {' % (own, are_gpu))
             print('        return %s;\n    }\n' % self.refusal(name))
             print('    return %s;' % real)
         else:

@@ -361,7 +361,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     const void *sendbuf                 = MPI_IN_PLACE;
     void *recvbuf                       = what->recvbuf;
     ucx_mp_mpi_call_t call;
-    int i, total = 0;
+    int mine, all = 0, i, total = 0;
 
     for (i = 0; i < nodes->size; ++i) {
         counts[i] = (int)what->counts[i];
@@ -380,7 +380,16 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_WRITE, &recvbuf,
                                counts[nodes->rank], datatype);
     }
-    if (ucx_mp_mpi_call_stage(&call)) {
+
+    /* Nobody of the node goes where one cannot */
+    mine = ucx_mp_mpi_call_stage(&call);
+    if ((ucx_mp_mpi_real.Allreduce(&mine, &all, 1, ucx_mp_mpi_handles.integer,
+                                   ucx_mp_mpi_handles.min, nodes->local) !=
+         MPI_SUCCESS) ||
+        !all) {
+        run_fail(run, "the part inside the node cannot be staged on all ranks");
+        run->is_given_up = true;
+    } else {
         call.rc = (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ?
                           ucx_mp_mpi_real.Allgatherv(sendbuf, 0, datatype,
                                                      recvbuf, counts, displs,

@@ -26,6 +26,7 @@ static long ar_calls = 5;
 static long ar_expect = -1; /* percent of calls that GPUs carry out */
 static int ar_check = 1;
 static int ar_in_place = 2; /* no, yes, both */
+static int ar_down;         /* sizes once more, the largest first */
 static long ar_host_first; /* calls before anything is done with a GPU */
 
 /* What rank 1 does wrong, before all else */
@@ -35,7 +36,8 @@ enum {
     FAULT_SHORT,  /* has a buffer that ends too early; likewise */
     FAULT_DIE,    /* the others get an error, and that is all that is tried */
     FAULT_CALL,   /* calls something else */
-    FAULT_ROOT    /* broadcasts from another root */
+    FAULT_ROOT,   /* broadcasts from another root */
+    FAULT_LEAVE   /* none: the last one passes, and frees its communicator */
 };
 static int ar_fault = FAULT_NONE;
 
@@ -107,6 +109,39 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
     return wrong;
 }
 
+/* The last rank's buffer is not a GPU's, so that the call is done another way;
+   when the first rank comes it has gone */
+static void try_leaving(float *recv)
+{
+    enum { COUNT = 16 };
+    const int last = world_size - 1;
+    float host[COUNT] = {0};
+    MPI_Comm comm;
+    int rc;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Bcast(recv, COUNT, MPI_FLOAT, last, comm);
+    if (world_rank == last) {
+        host[COUNT - 1] = 7;
+    } else if (world_rank == 0) {
+        usleep(1000000);
+    }
+    rc = MPI_Bcast((world_rank == last) ? host : recv, COUNT, MPI_FLOAT, last,
+                   comm);
+    if (rc != MPI_SUCCESS) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "a rank that has left is missed");
+    }
+    MPI_Comm_free(&comm);
+
+    if (world_rank != last) {
+        ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host, recv, sizeof(host));
+    }
+    if (host[COUNT - 1] != 7) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "a broadcast brought %g",
+                   (double)host[COUNT - 1]);
+    }
+}
+
 static void try_fault(const float *send, float *recv)
 {
     const double began = ucx_mp_real_time();
@@ -116,6 +151,9 @@ static void try_fault(const float *send, float *recv)
     int rc, length;
 
     if (ar_fault == FAULT_NONE) {
+        return;
+    } else if (ar_fault == FAULT_LEAVE) {
+        try_leaving(recv);
         return;
     }
 
@@ -180,6 +218,20 @@ static long try_host(long calls)
     return wrong;
 }
 
+/* The next larger one, and after the last the smaller ones if they are wanted;
+   0: there is none */
+static size_t next_size(size_t bytes)
+{
+    static int is_down;
+
+    if (!is_down && (bytes * 4 <= ar_max)) {
+        return bytes * 4;
+    }
+
+    is_down = 1;
+    return (ar_down && (bytes / 4 >= ar_min)) ? bytes / 4 : 0;
+}
+
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double*)a, y = *(const double*)b;
@@ -191,7 +243,8 @@ static void parse(int argc, char **argv)
 {
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
     static const char *const fault_names[] = {"none", "differ", "short", "die",
-                                              "call", "root", NULL};
+                                              "call", "root", "leave",
+                                              NULL};
     int i;
 
     for (i = 1; i + 1 < argc; i += 2) {
@@ -209,6 +262,8 @@ static void parse(int argc, char **argv)
                                               in_place_names);
         } else if (strcmp(argv[i], "--fault") == 0) {
             ar_fault = ucx_mp_parse_choice(argv[i], argv[i + 1], fault_names);
+        } else if (strcmp(argv[i], "--down") == 0) {
+            ar_down = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else if (strcmp(argv[i], "--host-first") == 0) {
             ar_host_first = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
                                                       1 << 20);
@@ -225,8 +280,8 @@ static void parse(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
                    "[--min-size BYTES] [--max-size BYTES] [--calls N] "
                    "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
-                   "[--host-first CALLS] "
-                   "[--fault differ|short|die|call|root]");
+                   "[--host-first CALLS] [--down 1] "
+                   "[--fault differ|short|die|call|root|leave]");
     }
 }
 
@@ -263,7 +318,7 @@ int main(int argc, char **argv)
     }
 
     try_fault(send, recv);
-    for (bytes = ar_min; bytes <= ar_max; bytes *= 4) {
+    for (bytes = ar_min; bytes != 0; bytes = next_size(bytes)) {
         for (in_place = 0; in_place < 2; ++in_place) {
             if ((ar_in_place < 2) && (in_place != ar_in_place)) {
                 continue;

@@ -202,6 +202,7 @@ static void try_windows(void)
             0, COUNT, MPI_INT, MPI_SUM, win, &request);
     REFUSED(MPI_Fetch_and_op, gpu, host, MPI_INT, 0, 0, MPI_SUM, win);
     REFUSED(MPI_Compare_and_swap, gpu, host, back, MPI_INT, 0, 0, win);
+    REFUSED(MPI_Compare_and_swap, host, back, gpu, MPI_INT, 0, 0, win);
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
 }
@@ -291,6 +292,27 @@ static void try_later(void)
     MPI_Comm_free(&ring);
 }
 
+/* What a rank neither sends nor receives may be described by anything */
+static void try_nothing(void)
+{
+    const int is_root = (world_rank == 0);
+    int rc;
+
+    rc = MPI_Gather(is_root ? gpu : NULL, 0, MPI_INT, is_root ? other : NULL, 0,
+                    is_root ? MPI_INT : MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD);
+    if ((rc != MPI_SUCCESS) || (handled != 0)) {
+        wrong("MPI_Gather", "nothing cannot be gathered");
+    }
+
+    rc = MPI_Scatter(is_root ? gpu : NULL, 0,
+                     is_root ? MPI_INT : MPI_DATATYPE_NULL,
+                     is_root ? other : NULL, 0, MPI_INT, 0, MPI_COMM_WORLD);
+    if ((rc != MPI_SUCCESS) || (handled != 0)) {
+        wrong("MPI_Scatter", "nothing cannot be scattered");
+    }
+    handled = 0;
+}
+
 int main(int argc, char **argv)
 {
     char why[256] = "";
@@ -318,6 +340,7 @@ int main(int argc, char **argv)
     try_files(argv[1]);
     try_windows();
     try_later();
+    try_nothing();
 
     MPI_Allreduce(&calls_wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0) {

@@ -183,6 +183,19 @@ allreduce_faults() {
         return 1
     fi
 
+    # scratch that cannot grow for the largest size; the smaller ones after it
+    CUEMU_FAULT=cuMemAlloc:9:2 UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=ring \
+        passing_on ' 13 calls of 3 ranks, 36 carried out on GPUs, 0 wrong ' \
+            "$mpi_run" --quiet --emulate beluga "$mpirun" --oversubscribe -n 3 \
+            "$programs/ucx_mp_allreduce_checked" --min-size 1K --calls 1 \
+            --in-place y --down 1 || return
+
+    # a rank that is done and has left before another one comes
+    passing_on ' 2 calls of 3 ranks, 6 carried out on GPUs, 0 wrong ' \
+        "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" \
+        --oversubscribe -n 3 "$programs/ucx_mp_allreduce_checked" \
+        --min-size 1K --max-size 1K --calls 1 --fault leave || return
+
     # a rank that calls with other bytes, and one that dies
     passing_on '^rank 2: .* rank 0 calls with 1024 bytes, and rank 1 with 1028' \
         "$mpi_run" --emulate beluga "$mpirun" --oversubscribe -n 3 \

@@ -134,6 +134,25 @@ TEST_F(CollPage, who_is_further_has_passed)
     }
 }
 
+/* Who passes waits for nobody: its line is written again while it is read */
+TEST_F(CollPage, a_pass_stays_one_when_its_line_is_written_again)
+{
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        uct_cuda_coll_page_pass(mine, 1);
+        return 0;
+    }));
+    const uct_cuda_coll_post_t *said = uct_cuda_coll_page_read(page, 1, 1);
+
+    ASSERT_NE(nullptr, said);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        const uct_cuda_coll_post_t next = post(1);
+        uct_cuda_coll_page_pass(mine, 2);
+        uct_cuda_coll_page_post(mine, 3, &next);
+        return 0;
+    }));
+    EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, said->kind);
+}
+
 /* A line that held a post of GPUs is one of a pass two calls later */
 TEST_F(CollPage, a_pass_takes_the_place_of_a_post)
 {

@@ -1030,6 +1030,23 @@ static ucs_status_t call_settle(call_t *call)
                         call->posts[call->shape.root]->is_in_place);
 }
 
+/* Has a rank said that it passes? Then all do it another way, and it may have
+   left the group since. */
+static bool call_is_passed(const call_t *call)
+{
+    const uct_cuda_coll_group_t *group = call->group;
+    const uct_cuda_coll_post_t *post;
+    unsigned rank;
+
+    for (rank = 0; rank < group->size; ++rank) {
+        post = uct_cuda_coll_page_read(group->page, rank, group->sequence);
+        if ((post != NULL) && (post->kind != UCT_CUDA_COLL_POST_GPU)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What all ranks do in this call. DONE: by GPUs. */
 static uct_cuda_coll_result_t call_agree(call_t *call)
 {
@@ -1041,9 +1058,13 @@ static uct_cuda_coll_result_t call_agree(call_t *call)
     for (rank = 0; rank < group->size; ++rank) {
         while ((post = uct_cuda_coll_page_read(group->page, rank,
                                                group->sequence)) == NULL) {
-            if (call_idle(call) != UCS_OK) {
+            if (call_idle(call) == UCS_OK) {
+                continue;
+            } else if (!call_is_passed(call)) {
                 return UCT_CUDA_COLL_FAILED;
             }
+            call->why[0] = '\0';
+            return UCT_CUDA_COLL_STAGE;
         }
 
         if (post->kind != UCT_CUDA_COLL_POST_GPU) {
@@ -1192,6 +1213,9 @@ static ucs_status_t call_prepare(call_t *call,
     }
 
     if (status != UCS_OK) {
+        /* Some have other scratch than before, or none, and not all of the
+           others have mapped it */
+        group->agreed_scratch = 0;
         return status;
     }
 
@@ -1224,6 +1248,34 @@ static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
     }
 
     group->is_off = (++group->failures >= MAX_FAILURES);
+}
+
+/* May results stand where a rank's terms were? In place, or in a buffer that
+   overlaps the other one; the same answer on all ranks. */
+static bool call_overwrites(const call_t *call)
+{
+    const uct_cuda_coll_post_t *post;
+    uint64_t sent, received;
+    unsigned rank;
+
+    if (!uct_cuda_coll_kind_reduces(call->shape.kind)) {
+        return false;
+    }
+
+    for (rank = 0; rank < call->group->size; ++rank) {
+        post     = call->posts[rank];
+        sent     = uct_cuda_coll_plan_size(&call->shape, rank,
+                                           UCT_CUDA_COLL_SEND);
+        received = uct_cuda_coll_plan_size(&call->shape, rank,
+                                           UCT_CUDA_COLL_RECV);
+        if (post->is_in_place ||
+            ((post->send.index == post->recv.index) &&
+             (post->send.offset < post->recv.offset + received) &&
+             (post->recv.offset < post->send.offset + sent))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static uct_cuda_coll_result_t call_run(call_t *call)
@@ -1287,9 +1339,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     }
 
     /* What was sent is still there, if nobody is gone */
-    return ((call->shape.is_in_place &&
-             uct_cuda_coll_kind_reduces(call->shape.kind)) ||
-            (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
+    return (call_overwrites(call) || (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;
 }

@@ -23,6 +23,13 @@
 #define LINE_ALIGNED __attribute__((aligned(UCT_CUDA_COLL_PAGE_LINE)))
 
 
+/* A number of a call with whether its post is one of GPUs, in one word: who
+   passes waits for nobody, and may write the line again while it is read */
+static uint64_t post_word(uint64_t sequence, bool is_gpu)
+{
+    return (sequence << 1) | is_gpu;
+}
+
 /* A number of a call with something beside it, in one word */
 #define WORD_BITS 24
 
@@ -258,15 +265,14 @@ void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
 
     memcpy(&line->count, &post->count,
            sizeof(*post) - offsetof(uct_cuda_coll_post_t, count));
-    __atomic_store_n(&line->sequence, sequence, __ATOMIC_RELEASE);
+    __atomic_store_n(&line->said, post_word(sequence, true), __ATOMIC_RELEASE);
 }
 
 void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence)
 {
     uct_cuda_coll_post_t *line = &page_self(page)->posts[sequence % 2];
 
-    line->kind = UCT_CUDA_COLL_POST_PASS;
-    __atomic_store_n(&line->sequence, sequence, __ATOMIC_RELEASE);
+    __atomic_store_n(&line->said, post_word(sequence, false), __ATOMIC_RELEASE);
 }
 
 const uct_cuda_coll_post_t *
@@ -279,12 +285,18 @@ uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
     const uct_cuda_coll_post_t *posts = page->shared->ranks[rank].posts;
     const uct_cuda_coll_post_t *line  = &posts[sequence % 2];
 
-    if (__atomic_load_n(&line->sequence, __ATOMIC_ACQUIRE) == sequence) {
+    const uint64_t said               = __atomic_load_n(&line->said,
+                                                        __ATOMIC_ACQUIRE);
+
+    if (said == post_word(sequence, true)) {
         return line;
     }
 
-    return (__atomic_load_n(&posts[(sequence + 1) % 2].sequence,
-                            __ATOMIC_ACQUIRE) > sequence) ? &passed : NULL;
+    return ((said == post_word(sequence, false)) ||
+            (__atomic_load_n(&posts[(sequence + 1) % 2].said,
+                             __ATOMIC_ACQUIRE) > post_word(sequence, true))) ?
+                   &passed :
+                   NULL;
 }
 
 void uct_cuda_coll_page_reach(uct_cuda_coll_page_t *page,

@@ -6,8 +6,8 @@
  * for.
  *
  * Ranks make the same calls in the same order and number them, from 1. Of two
- * calls in a row each has a line of its own: nobody is two calls ahead of
- * someone who still reads.
+ * calls in a row each has a line of its own: who takes part by GPUs is not two
+ * calls ahead of someone who still reads. Who passes may be any number ahead.
  */
 #ifndef UCT_CUDA_COLL_PAGE_H
 #define UCT_CUDA_COLL_PAGE_H
@@ -45,7 +45,8 @@ typedef enum {
 
 /** What a rank says at the beginning of a call. */
 typedef struct {
-    uint64_t               sequence; /**< Number of the call; written last */
+    uint64_t               said;     /**< Number of the call and whether this
+                                          is a post of GPUs; written last */
     uint64_t               count;    /**< Elements, of all blocks if they
                                           differ */
     uint8_t                kind;     /**< uct_cuda_coll_post_kind_t */
@@ -108,7 +109,8 @@ void uct_cuda_coll_page_unlink(uct_cuda_coll_page_t *page);
 void uct_cuda_coll_page_close(uct_cuda_coll_page_t *page);
 
 
-/** Say what this rank does in call @a sequence; the post's own is ignored. */
+/** Say what this rank's GPU does in call @a sequence; what the post says of
+ *  that itself is ignored. */
 void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
                              const uct_cuda_coll_post_t *post);
 
