@@ -512,6 +512,28 @@ TEST_F(IpcBlocks, a_context_that_was_reset_takes_no_copies)
     EXPECT_EQ(0u, batches + singles);
 }
 
+/* ... and it stays until those that are gathered have been told */
+TEST_F(IpcBlocks, a_context_that_was_reset_is_kept_for_a_group)
+{
+    uct_cuda_stream_t *next;
+
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 256, 64));
+    const unsigned submitted = singles;
+    ++driver.ctx_id;
+    driver.done = driver.events;
+    while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
+    }
+    expect_told(0, UCS_OK);
+
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 0, &next));
+    EXPECT_NE(stream, next);
+    finish();
+    expect_told(2, UCS_ERR_IO_ERROR);
+    EXPECT_EQ(submitted, batches + singles);
+}
+
 TEST_F(IpcBlocks, random_lists_arrive)
 {
     std::mt19937 chance(17);

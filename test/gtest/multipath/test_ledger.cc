@@ -568,6 +568,23 @@ TEST_F(test_ledger, maker_killed_half_way)
     EXPECT_EQ(1u, others(b, 0, 1));
 }
 
+/* Whoever removes a file parts those who have it from those who come */
+TEST_F(test_ledger, a_name_that_is_anothers_by_now_stays)
+{
+    const std::string path       = page_path();
+    uct_cuda_mp_ledger_t *before = open(Gpus{1, 2, 3});
+
+    unlink(path.c_str());
+    uct_cuda_mp_ledger_t *after = open(Gpus{1, 2, 3});
+    close(before);
+    uct_cuda_mp_ledger_t *last = open(Gpus{1, 2, 3});
+    set(last, 0, 2, true);
+    EXPECT_EQ(1u, others(after, 0, 2));
+    close(last);
+    close(after);
+    EXPECT_TRUE(files().empty());
+}
+
 TEST_F(test_ledger, files_that_are_not_ours)
 {
     std::string path = page_path();

@@ -85,6 +85,20 @@ TEST_F(test_meetings, pauses)
     EXPECT_EQ(0, recall().active[LANE]);
 }
 
+/* ... even if others are met then */
+TEST_F(test_meetings, what_was_long_ago_does_not_come_back)
+{
+    uct_cuda_mp_load_t load = {};
+
+    transfer(2);
+    m_now                 += 2 * UCT_CUDA_MP_MEETINGS_KEEP;
+    load.active[LANE + 1]  = 1;
+    uct_cuda_mp_meetings_begin(&m_met, m_now);
+    uct_cuda_mp_meetings_add(&m_met, &load, m_now);
+    EXPECT_EQ(0, recall().active[LANE]);
+    EXPECT_EQ(1, recall().active[LANE + 1]);
+}
+
 /* Once nobody may be chance; who is alone from now on has all links with the
  * third message */
 TEST_F(test_meetings, two_turns_without_meetings)

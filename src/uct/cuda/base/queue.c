@@ -227,6 +227,8 @@ static void drop_dead_contexts(uct_cuda_queue_t *queue)
     bool is_active;
     unsigned i;
 
+    /* What is gathered is not posted yet, and on one of the streams */
+    uct_cuda_queue_submit_gathered(queue, true);
     while ((context = *link) != NULL) {
         is_active = false;
         for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {

@@ -181,8 +181,11 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
     return status;
 }
 
-static ucs_status_t prepare(uct_cuda_mp_core_t *core,
-                            uct_cuda_mp_memory_t *memory, unsigned *path_p)
+/* @a is_gone_p: the remote end cannot be mapped where a plain copy would need
+ * it, which says nothing of the path */
+static ucs_status_t
+prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
+        unsigned *path_p, bool *is_gone_p)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
     ucs_status_t status;
@@ -191,8 +194,10 @@ static ucs_status_t prepare(uct_cuda_mp_core_t *core,
     status = uct_cuda_mp_rsc_prepare(core->rsc, plan, path_p);
     for (i = 0; (status == UCS_OK) && (i < plan->num_paths) &&
                 !uct_cuda_end_is_none(plan->remote); ++i) {
-        *path_p = i;
-        status  = map_path(core, memory, &plan->paths[i].path);
+        *path_p    = i;
+        status     = map_path(core, memory, &plan->paths[i].path);
+        *is_gone_p = (status != UCS_OK) && (plan->paths[i].path.route ==
+                                            UCT_CUDA_MP_ROUTE_DIRECT);
     }
 
     return status;
@@ -214,6 +219,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     const bool nobody_waits = (core->config.start ==
                                UCT_CUDA_MP_START_BACKGROUND);
     ucs_status_t status     = UCS_OK;
+    bool is_gone            = false;
     unsigned failed;
 
     if (!map_local(&core->plan, memory)) {
@@ -231,11 +237,13 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     }
 
     if (status == UCS_OK) {
-        status = prepare(core, memory, &failed);
+        status = prepare(core, memory, &failed, &is_gone);
     }
 
     if (status == UCS_OK) {
         return UCT_CUDA_MP_ACQUIRED;
+    } else if (is_gone) {
+        return UCT_CUDA_MP_GIVE_UP;
     }
 
     /* Every turn leaves fewer paths or less staging, so that they end */

@@ -470,11 +470,15 @@ err_free:
 
 void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
 {
+    struct stat st;
+
     /* A process that was forked has the memory, but it is not its slot */
     if (ledger->pid == (uint32_t)getpid()) {
         slot_free(ledger->slot);
         if (file_lock(ledger->fd) == UCS_OK) {
-            if (!page_reap(ledger->page)) {
+            /* Of a file that was removed the name is somebody else's by now */
+            if (!page_reap(ledger->page) && (fstat(ledger->fd, &st) == 0) &&
+                (st.st_nlink > 0)) {
                 (void)unlink(ledger->path);
             }
             file_unlock(ledger->fd);

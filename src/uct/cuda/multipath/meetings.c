@@ -41,9 +41,12 @@ void uct_cuda_mp_meetings_begin(uct_cuda_mp_meetings_t *meetings, uint64_t now)
     }
 
     meetings->turned = now;
-    if (meetings->until != 0) {
+    if (meetings->until > now) {
         meetings->turns[1] = meetings->turns[0];
         memset(&meetings->turns[0], 0, sizeof(meetings->turns[0]));
+    } else if (meetings->until != 0) {
+        memset(meetings->turns, 0, sizeof(meetings->turns)); /* long ago */
+        meetings->until = 0;
     }
 }
 
