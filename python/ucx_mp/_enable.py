@@ -77,12 +77,12 @@ def enable(multipath=None, mpi=False, children=True):
     """Puts the module under the UCX that this process loads from now on.
 
     multipath: 'y', 'n' or 'auto', sets UCX_CUDA_IPC_MULTIPATH. mpi: also sets
-    what an Open MPI with UCX needs to choose it (before mpi4py's MPI is
-    imported). children: processes that this one starts get the module too.
+    what an Open MPI with UCX needs to choose it, where that is not set (before
+    mpi4py's MPI is imported). children: processes that this one starts get the
+    module too. Under ucx_mp_run everything is there already and stays.
 
-    Variables that are set already stay. Returns whether it is prepared; if not,
-    a sentence on stderr says why, and the program runs on as it was. Wrong
-    arguments are a ValueError.
+    Returns whether it is prepared; if not, a sentence on stderr says why, and
+    the program runs on as it was. Wrong arguments are a ValueError.
     """
     global _shim
     if multipath not in (None, 'y', 'n', 'auto'):
