@@ -16,35 +16,37 @@ unit_check() {
     return $rc
 }
 
-# in_shards FOLDER [CXXFLAGS]: its test programs, each in parts, as many of them
-# at once as there are processors; their logs end up in ours. One that tests
-# nothing does not count. It takes longer to optimize the tests than to run them,
-# and longer to describe their variables than to compile them.
+# in_shards FOLDER [CXXFLAGS]: its test programs, each in as many parts as there
+# are processors, side by side; their logs end up in ours. One that tests nothing
+# does not count. It takes longer to optimize the tests than to run them.
 in_shards() {
-    local folder=$ucx_mp_build/$1 count=$((4 * ucx_mp_jobs)) rc=0 program log
+    local folder=$ucx_mp_build/$1 count=$ucx_mp_jobs rc=0 found=0 program shard
+    local pids
     # Its summary would say that nothing was tested
-    make -C "$folder" -j"$ucx_mp_jobs" --no-print-directory check TESTS= \
-        CXXFLAGS="${2:--g1 -O0}" >"$folder/build.log" 2>&1 ||
+    make -C "$folder" -j"$count" --no-print-directory check TESTS= \
+        CXXFLAGS="${2:--g -O0}" >"$folder/build.log" 2>&1 ||
         { cat "$folder/build.log"; return 1; }
-    rm -f "$folder"/test_*.log
-    find "$folder" -maxdepth 1 -name 'test_*' -type f -perm -u+x -printf '%f\n' |
-        while IFS= read -r program; do
-            seq -f "$program %g" 0 $((count - 1))
-        done > "$folder/shards"
-    # shellcheck disable=SC2016
-    (cd "$folder" && GTEST_TOTAL_SHARDS=$count xargs -r -L 1 -P "$ucx_mp_jobs" \
-        bash -c 'GTEST_SHARD_INDEX=$1 "./$0" > "$0.$1.log" 2>&1' < shards) ||
-        rc=1
-    [ -s "$folder/shards" ] || { say "no test program in $folder"; rc=1; }
-    while read -r program log; do
-        log=$folder/$program.$log.log
-        say "== ${log#"$folder"/}"
-        cat "$log"
-        grep -qE '^\[  PASSED  \] [1-9]' "$folder/$program".*.log || {
-            say "$program tested nothing"
+    for program in "$folder"/test_*; do
+        { [ -f "$program" ] && [ -x "$program" ]; } || continue
+        found=1
+        pids=()
+        for ((shard = 0; shard < count; ++shard)); do
+            (cd "$folder" && GTEST_TOTAL_SHARDS=$count \
+                GTEST_SHARD_INDEX=$shard exec "$program") \
+                >"$program.$shard.log" 2>&1 &
+            pids+=($!)
+        done
+        for ((shard = 0; shard < count; ++shard)); do
+            wait "${pids[shard]}" || rc=1
+            say "== ${program##*/}, part $((shard + 1)) of $count"
+            cat "$program.$shard.log"
+        done
+        grep -qE '^\[  PASSED  \] [1-9]' "$program".*.log || {
+            say "${program##*/} tested nothing"
             rc=1
         }
-    done < "$folder/shards"
+    done
+    [ $found = 1 ] || { say "no test program in $folder"; rc=1; }
     return $rc
 }
 
@@ -54,7 +56,7 @@ in_shards() {
 # Watched is the module; of the tests only what surrounds their buffers, as all of
 # it takes twice as long to compile.
 unit_sanitized() {
-    local tests="-g1 -O0 -fno-sanitize=undefined"
+    local tests="-g -O0 -fno-sanitize=undefined"
     tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
     variant sanitized src -- --enable-werror --enable-debug --enable-asan \
             --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g -O1" CXXFLAGS="$tests" \

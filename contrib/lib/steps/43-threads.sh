@@ -14,7 +14,7 @@ threads_sanitized() {
     filter+=':*test_engine_start*:test_ledger*:test_traffic*:*test_copy_host*'
     filter+=':CollPage*'
     variant threads src -- --enable-werror --enable-tsan CC=gcc CXX=g++ \
-        CFLAGS="-g -O1" CXXFLAGS="-g1 -O0" || return
+        CFLAGS="-g -O1" CXXFLAGS="-g -O0" || return
     TSAN_OPTIONS="die_after_fork=0 second_deadlock_stack=1" \
     GTEST_FILTER="$filter:-*failures*:*every_call_fails_once*:*_start.*/graph_auto" \
         in_shards threads/test/gtest
