@@ -99,6 +99,18 @@ static void state_init(void)
     __atomic_store_n(&state.is_ready, true, __ATOMIC_RELEASE);
 }
 
+bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
+{
+    const int is_mine = mine;
+    int is_all        = 0;
+
+    return (ucx_mp_mpi_real.Allreduce(&is_mine, &is_all, 1,
+                                      ucx_mp_mpi_handles.integer,
+                                      ucx_mp_mpi_handles.min, comm) ==
+            MPI_SUCCESS) &&
+           is_all;
+}
+
 uct_cuda_coll_group_t *
 ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
                       bool *has_api_p)
@@ -106,7 +118,8 @@ ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
     const ucx_mp_mpi_real_t *real      = &ucx_mp_mpi_real;
     char name[UCT_CUDA_COLL_API_NAME]  = "";
     uct_cuda_coll_group_t *group       = NULL;
-    int mine, all, rank, size;
+    int rank, size;
+    bool is_joined;
 
     *has_api_p = false;
     if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
@@ -116,13 +129,8 @@ ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
 
     /* All are here before the page has a name: of a job that ends before, none
        is left */
-    mine = (api != NULL);
-    if (real->Allreduce(&mine, &all, 1, ucx_mp_mpi_handles.integer,
-                        ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) {
-        all = 0;
-    }
-    *has_api_p = all;
-    if (!all || (size > UCT_CUDA_COLL_API_RANKS)) {
+    *has_api_p = ucx_mp_mpi_on_all(comm, api != NULL);
+    if (!*has_api_p || (size > UCT_CUDA_COLL_API_RANKS)) {
         return NULL;
     }
 
@@ -138,15 +146,11 @@ ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
         (api->group_create(rank, size, name, &group) != 0)) {
         group = NULL;
     }
-    mine = (group != NULL);
-    if (real->Allreduce(&mine, &all, 1, ucx_mp_mpi_handles.integer,
-                        ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) {
-        all = 0;
-    }
+    is_joined = ucx_mp_mpi_on_all(comm, group != NULL);
 
     if (group != NULL) {
         api->group_joined(group);
-        if (!all) {
+        if (!is_joined) {
             api->group_destroy(group);
             group = NULL;
         }

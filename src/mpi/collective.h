@@ -55,6 +55,9 @@ bool ucx_mp_mpi_collective_pass(MPI_Comm comm);
  */
 bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p);
 
+/* Is it so on all ranks? No, if they cannot say so. */
+bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine);
+
 /*
  * All ranks of a communicator join a group, or none does: those of one node, as
  * many as a group takes. A collective call.

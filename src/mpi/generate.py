@@ -317,10 +317,8 @@ class Call:
         if self.refused:
             own = ('ucx_mp_mpi_is_own_rank(%s, %s) && '
                    % (self.comm(), self.peer) if self.peer else '')
-            are_gpu = self.pointers('ucx_mp_mpi_pointers_are_gpu')
-            if own and ' || ' in are_gpu:
-                are_gpu = '(%s)' % are_gpu
-            print('    if (%s%s) {' % (own, are_gpu))
+            print('    if (%s%s) {' % (
+                own, self.pointers('ucx_mp_mpi_pointers_are_gpu')))
             print('        return %s;\n    }\n' % self.refusal(name))
             print('    return %s;' % real)
         else:

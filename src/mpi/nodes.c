@@ -361,7 +361,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     const void *sendbuf                 = MPI_IN_PLACE;
     void *recvbuf                       = what->recvbuf;
     ucx_mp_mpi_call_t call;
-    int mine, all = 0, i, total = 0;
+    int i, total = 0;
 
     for (i = 0; i < nodes->size; ++i) {
         counts[i] = (int)what->counts[i];
@@ -382,11 +382,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     }
 
     /* Nobody of the node goes where one cannot */
-    mine = ucx_mp_mpi_call_stage(&call);
-    if ((ucx_mp_mpi_real.Allreduce(&mine, &all, 1, ucx_mp_mpi_handles.integer,
-                                   ucx_mp_mpi_handles.min, nodes->local) !=
-         MPI_SUCCESS) ||
-        !all) {
+    if (!ucx_mp_mpi_on_all(nodes->local, ucx_mp_mpi_call_stage(&call))) {
         run_fail(run, "the part inside the node cannot be staged on all ranks");
         run->is_given_up = true;
     } else {

@@ -23,15 +23,13 @@
 #define LINE_ALIGNED __attribute__((aligned(UCT_CUDA_COLL_PAGE_LINE)))
 
 
-/* A number of a call with whether its post is one of GPUs, in one word: who
-   passes waits for nobody, and may write the line again while it is read */
-static uint64_t post_word(uint64_t sequence, bool is_gpu)
-{
-    return (sequence << 1) | is_gpu;
-}
-
 /* A number of a call with something beside it, in one word */
 #define WORD_BITS 24
+
+static uint64_t word_of(uint64_t sequence, uint32_t beside)
+{
+    return (sequence << WORD_BITS) | beside;
+}
 
 typedef struct {
     uct_cuda_ipc_handle_t handle;
@@ -265,14 +263,16 @@ void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
 
     memcpy(&line->count, &post->count,
            sizeof(*post) - offsetof(uct_cuda_coll_post_t, count));
-    __atomic_store_n(&line->said, post_word(sequence, true), __ATOMIC_RELEASE);
+    __atomic_store_n(&line->said, word_of(sequence, post->kind),
+                     __ATOMIC_RELEASE);
 }
 
 void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence)
 {
     uct_cuda_coll_post_t *line = &page_self(page)->posts[sequence % 2];
 
-    __atomic_store_n(&line->said, post_word(sequence, false), __ATOMIC_RELEASE);
+    __atomic_store_n(&line->said, word_of(sequence, UCT_CUDA_COLL_POST_PASS),
+                     __ATOMIC_RELEASE);
 }
 
 const uct_cuda_coll_post_t *
@@ -288,13 +288,14 @@ uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
     const uint64_t said               = __atomic_load_n(&line->said,
                                                         __ATOMIC_ACQUIRE);
 
-    if (said == post_word(sequence, true)) {
-        return line;
+    /* Who passes waits for nobody, and may write the line again by now */
+    if ((said >> WORD_BITS) == sequence) {
+        return (said == word_of(sequence, UCT_CUDA_COLL_POST_PASS)) ? &passed :
+                                                                      line;
     }
 
-    return ((said == post_word(sequence, false)) ||
-            (__atomic_load_n(&posts[(sequence + 1) % 2].said,
-                             __ATOMIC_ACQUIRE) > post_word(sequence, true))) ?
+    return ((__atomic_load_n(&posts[(sequence + 1) % 2].said,
+                             __ATOMIC_ACQUIRE) >> WORD_BITS) > sequence) ?
                    &passed :
                    NULL;
 }
@@ -304,7 +305,7 @@ void uct_cuda_coll_page_reach(uct_cuda_coll_page_t *page,
                               ucs_status_t status)
 {
     __atomic_store_n(&page_self(page)->progress.phases[phase],
-                     (sequence << WORD_BITS) | (uint8_t)-status,
+                     word_of(sequence, (uint8_t)-status),
                      __ATOMIC_RELEASE);
 }
 
@@ -341,7 +342,7 @@ void uct_cuda_coll_page_step(uct_cuda_coll_page_t *page, unsigned queue,
                              uint64_t sequence, uint32_t steps)
 {
     __atomic_store_n(&page_self(page)->steps[queue],
-                     (sequence << WORD_BITS) | steps, __ATOMIC_RELEASE);
+                     word_of(sequence, steps), __ATOMIC_RELEASE);
 }
 
 uint32_t uct_cuda_coll_page_steps(const uct_cuda_coll_page_t *page,

@@ -45,8 +45,8 @@ typedef enum {
 
 /** What a rank says at the beginning of a call. */
 typedef struct {
-    uint64_t               said;     /**< Number of the call and whether this
-                                          is a post of GPUs; written last */
+    uint64_t               said;     /**< Number of the call, and the kind;
+                                          written last */
     uint64_t               count;    /**< Elements, of all blocks if they
                                           differ */
     uint8_t                kind;     /**< uct_cuda_coll_post_kind_t */
@@ -109,8 +109,8 @@ void uct_cuda_coll_page_unlink(uct_cuda_coll_page_t *page);
 void uct_cuda_coll_page_close(uct_cuda_coll_page_t *page);
 
 
-/** Say what this rank's GPU does in call @a sequence; what the post says of
- *  that itself is ignored. */
+/** Say what this rank does in call @a sequence; what the post has for the
+ *  number is ignored. */
 void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
                              const uct_cuda_coll_post_t *post);
 
