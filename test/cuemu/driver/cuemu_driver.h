@@ -319,8 +319,11 @@ void cuemu_mem_remove(cuemu_mem_t *mem);
 /* Reserves addresses, PROT_NONE; 0 if there are none. `align`: power of 2. */
 uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align);
 void cuemu_va_release(uint64_t va, uint64_t size);
+/* Is it an address that only the driver gives out, in use now or not? */
+int cuemu_va_is_driver(uint64_t addr);
 /* Lets the CPU touch reserved addresses behind which lies memory of this file
-   (PROT_READ, PROT_WRITE), or (PROT_NONE) no more. 0 or -1. */
+   (PROT_READ, PROT_WRITE; -1: memory of nobody else's), or (PROT_NONE) no more.
+   0 or -1. */
 int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
                      uint64_t offset);
 /* The reservation that holds addr..addr+size, 0 if none. */

@@ -13,13 +13,14 @@
 
 #include "../ptx/ptx.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define CUEMU_VA_BASE     0x110000000000ull
 #define CUEMU_VA_SIZE     0x010000000000ull /* of one process */
@@ -79,18 +80,45 @@ static int cuemu_va_insert(size_t index, uint64_t base, uint64_t size)
     return 0;
 }
 
-static void *cuemu_va_map(uint64_t base, uint64_t size)
+/* Not through libc: the driver maps and unmaps where no hook of the program's
+   sees it (H100, driver 580: what is freed stays in the process as "---p", and
+   is handed out again with no call that UCX's memory hooks notice) */
+static int cuemu_va_map(uint64_t base, uint64_t size, int prot, int flags,
+                        int fd, uint64_t offset)
 {
-    void *ptr = mmap((void*)(uintptr_t)base, size, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
-                     MAP_FIXED_NOREPLACE, -1, 0);
+    long ptr = syscall(SYS_mmap, base, size, prot, flags, fd, offset);
 
-    if ((ptr != MAP_FAILED) && (ptr != (void*)(uintptr_t)base)) {
-        munmap(ptr, size); /* a kernel that does not know the flag */
-        ptr = MAP_FAILED;
+    if ((ptr != -1) && ((uint64_t)ptr != base)) {
+        syscall(SYS_munmap, ptr, size); /* a kernel without _NOREPLACE */
+        ptr = -1;
     }
 
-    return ptr;
+    return (ptr == -1) ? -1 : 0;
+}
+
+/* All addresses that this process will ever have of the driver, at once. 0 or
+   -1. */
+static int cuemu_va_arena(uint64_t begin)
+{
+    static uint64_t arena = 0;
+
+    if ((arena != begin) &&
+        (cuemu_va_map(begin, CUEMU_VA_SIZE, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+                      MAP_FIXED_NOREPLACE, -1, 0) != 0)) {
+        return -1;
+    }
+
+    arena = begin;
+    return 0;
+}
+
+int cuemu_va_is_driver(uint64_t addr)
+{
+    uint64_t begin = CUEMU_VA_BASE +
+                     (uint64_t)cuemu_session.slot * CUEMU_VA_SIZE;
+
+    return (addr >= begin) && (addr - begin < CUEMU_VA_SIZE);
 }
 
 uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align)
@@ -101,36 +129,23 @@ uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align)
     uint64_t base;
     size_t i;
 
+    if (cuemu_va_arena(begin) != 0) {
+        return 0;
+    }
+
     size  = (size + CUEMU_GRANULE - 1) & ~(CUEMU_GRANULE - 1);
     align = (align < CUEMU_GRANULE) ? CUEMU_GRANULE : align;
     base  = (begin + align - 1) & ~(align - 1);
 
     /* Lowest gap first: addresses of freed memory come back at once */
-    for (i = 0; i <= cuemu_num_vas; ++i) {
-        while ((base + size <= end) &&
-               ((i == cuemu_num_vas) ||
-                (base + size <= cuemu_vas[i].base))) {
-            if (cuemu_va_map(base, size) != MAP_FAILED) {
-                if (cuemu_va_insert(i, base, size) == 0) {
-                    return base;
-                }
-                munmap((void*)(uintptr_t)base, size);
-                return 0;
-            }
-
-            if (errno != EEXIST) {
-                return 0;
-            }
-            base += align;
-        }
-
-        if (i < cuemu_num_vas) {
-            base = cuemu_vas[i].base + cuemu_vas[i].size;
-            base = (base + align - 1) & ~(align - 1);
-        }
+    for (i = 0; (i < cuemu_num_vas) && (base + size > cuemu_vas[i].base);
+         ++i) {
+        base = cuemu_vas[i].base + cuemu_vas[i].size;
+        base = (base + align - 1) & ~(align - 1);
     }
 
-    return 0;
+    return ((base + size <= end) && (cuemu_va_insert(i, base, size) == 0)) ?
+           base : 0;
 }
 
 void cuemu_va_release(uint64_t va, uint64_t size)
@@ -139,7 +154,6 @@ void cuemu_va_release(uint64_t va, uint64_t size)
 
     for (i = 0; i < cuemu_num_vas; ++i) {
         if (cuemu_vas[i].base == va) {
-            munmap((void*)(uintptr_t)va, cuemu_vas[i].size);
             memmove(&cuemu_vas[i], &cuemu_vas[i + 1],
                     (cuemu_num_vas - i - 1) * sizeof(*cuemu_vas));
             --cuemu_num_vas;
@@ -151,14 +165,14 @@ void cuemu_va_release(uint64_t va, uint64_t size)
 int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
                      uint64_t offset)
 {
-    const int flags = MAP_FIXED | ((prot != PROT_NONE) ?
-                                   MAP_SHARED :
-                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    const int is_open = (prot != PROT_NONE);
+    const int flags   = MAP_FIXED | ((is_open && (fd >= 0)) ?
+                                     MAP_SHARED :
+                                     MAP_PRIVATE | MAP_ANONYMOUS |
+                                     (is_open ? 0 : MAP_NORESERVE));
 
-    return (mmap((void*)(uintptr_t)va, size, prot, flags,
-                 (prot != PROT_NONE) ? fd : -1,
-                 (prot != PROT_NONE) ? (off_t)offset : 0) == MAP_FAILED) ? -1 :
-                                                                           0;
+    return cuemu_va_map(va, size, prot, flags, is_open ? fd : -1,
+                        is_open ? offset : 0);
 }
 
 uint64_t cuemu_va_find(uint64_t addr, uint64_t size)
@@ -400,7 +414,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
            behind it: the beginning decides (seen on H200) */
         next = cuemu_mem_after(addr, size);
         if (((next != NULL) && (next->kind != CUEMU_MEM_HOST_REG)) ||
-            (cuemu_va_find(addr, 1) != 0)) {
+            cuemu_va_is_driver(addr)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
 
@@ -633,8 +647,7 @@ static void cuemu_mem_drop(cuemu_mem_t *mem)
         cuemu_slab_free(mem);
     } else {
         if ((mem->kind == CUEMU_MEM_MANAGED) || (mem->kind == CUEMU_MEM_HOST)) {
-            munmap((void*)(uintptr_t)mem->va, mem->va_size);
-            mem->va = 0;
+            (void)cuemu_va_protect(mem->va, mem->va_size, PROT_NONE, -1, 0);
         }
         cuemu_mem_unback(mem, (mem->kind != CUEMU_MEM_IPC) && !mem->imported);
     }
@@ -829,32 +842,35 @@ static CUresult cuemu_mem_alloc_touchable(cuemu_context_t *ctx, size_t size,
     cuemu_mem_t mem = {.kind = kind, .extent = -1, .gpu = ctx->gpu};
     CUresult result = CUDA_SUCCESS;
     uint64_t length = (size + 4095) & ~(uint64_t)4095;
-    void *ptr;
 
     if ((size == 0) || (length < size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    ptr = mmap(NULL, length, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ptr == MAP_FAILED) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    cuemu_lock();
+    mem.va = cuemu_va_reserve(0, length, 0);
+    if (mem.va == 0) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        goto out;
     }
 
-    mem.base    = mem.va = (uint64_t)(uintptr_t)ptr;
+    mem.base    = mem.va;
     mem.size    = size;
     mem.va_size = length;
     mem.ctx     = ctx;
     mem.flags   = flags;
-    cuemu_lock();
-    mem.id = cuemu_unique_id();
-    if (cuemu_mem_add(&mem) == NULL) {
-        munmap(ptr, length);
+    mem.id      = cuemu_unique_id();
+    *ptr_p      = mem.base;
+    if ((cuemu_va_protect(mem.va, length, PROT_READ | PROT_WRITE, -1, 0) !=
+         0) ||
+        (cuemu_mem_add(&mem) == NULL)) {
+        (void)cuemu_va_protect(mem.va, length, PROT_NONE, -1, 0);
+        cuemu_va_release(mem.va, length);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    cuemu_unlock();
 
-    *ptr_p = mem.base;
+out:
+    cuemu_unlock();
     return result;
 }
 
@@ -1005,7 +1021,7 @@ CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
     free(resident);
 
     cuemu_lock();
-    if (cuemu_va_find(addr, 1) != 0) {
+    if (cuemu_va_is_driver(addr)) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else if (cuemu_mem_overlaps(addr, size)) {
         result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
