@@ -21,18 +21,18 @@ static const size_t mbyte    = 1 << 20;
 static const uintptr_t space = 1024 * mbyte;
 
 /* The linker has the module call this one (--wrap) */
-static uct_abi_unmap_cb_t unmap_event;
+static std::vector<uct_abi_unmap_cb_t> unmap_events;
 
 extern "C" ucs_status_t __wrap_uct_abi_on_unmap(uct_abi_unmap_cb_t cb)
 {
-    unmap_event = cb;
+    unmap_events.push_back(cb);
     return UCS_OK;
 }
 
 static void unmap(uintptr_t start, size_t length)
 {
-    if (unmap_event != nullptr) {
-        unmap_event(reinterpret_cast<void*>(start), length);
+    for (uct_abi_unmap_cb_t event : unmap_events) {
+        event(reinterpret_cast<void*>(start), length);
     }
 }
 

@@ -206,7 +206,7 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
 
     /* But what the driver has locked it may free with no hook seeing it */
     if (is_answered && (memory_type == (CUmemorytype)0) && !is_managed) {
-        uct_cuda_memory_cache_add_host(address, 1);
+        uct_cuda_memory_cache_add_host(address);
     }
 }
 

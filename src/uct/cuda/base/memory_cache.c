@@ -8,8 +8,12 @@
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/log.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 
 #define PAGE_SHIFT      12
@@ -29,9 +33,50 @@ static void on_unmap(void *address, size_t length)
     __atomic_add_fetch(&generation, 1, __ATOMIC_SEQ_CST);
 }
 
+/*
+ * Can this process read the page? Of GPU memory that was freed the driver says
+ * what it says of host memory, that it knows nothing; its addresses stay in the
+ * process without permissions, and come back as GPU memory with no unmapping
+ * that a hook would see (H100, driver 580).
+ *
+ * The kernel reads the set of signals before it looks at what is to be done
+ * with it, which is nothing: a tenth of a microsecond, and no filter of system
+ * calls refuses it.
+ */
+static bool is_readable(uint64_t page)
+{
+    const long no_way = -1;
+
+    return (syscall(SYS_rt_sigprocmask, no_way, page << PAGE_SHIFT, NULL,
+                    sizeof(uint64_t)) == -1) &&
+           (errno == EINVAL);
+}
+
+/* Does the kernel, or what stands in for it, answer so? */
+static bool can_tell_readable(void)
+{
+    const uint64_t readable = (uintptr_t)table >> PAGE_SHIFT;
+    const size_t size       = (size_t)1 << PAGE_SHIFT;
+    void *none              = mmap(NULL, size, PROT_NONE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool is_told;
+
+    if (none == MAP_FAILED) {
+        return false;
+    }
+
+    is_told = is_readable(readable) &&
+              !is_readable((uintptr_t)none >> PAGE_SHIFT);
+    munmap(none, size);
+    return is_told;
+}
+
 static void enable_once(void)
 {
-    if (uct_abi_on_unmap(on_unmap) == UCS_OK) {
+    if (!can_tell_readable()) {
+        uct_cuda_debug("no telling what this process can read: every buffer is "
+                       "asked about");
+    } else if (uct_abi_on_unmap(on_unmap) == UCS_OK) {
         __atomic_store_n(&generation, 1, __ATOMIC_SEQ_CST);
     } else {
         uct_cuda_debug("no hooks on unmapping: every buffer is asked about");
@@ -45,10 +90,9 @@ void uct_cuda_memory_cache_enable(void)
     pthread_once(&once, enable_once);
 }
 
-static uint64_t entry_of(uint64_t page)
+static uint64_t entry_of(uint64_t page, uint64_t now)
 {
-    return (page << GENERATION_BITS) |
-           (__atomic_load_n(&generation, __ATOMIC_ACQUIRE) & GENERATION_MASK);
+    return (page << GENERATION_BITS) | (now & GENERATION_MASK);
 }
 
 bool uct_cuda_memory_cache_is_host(const void *address)
@@ -56,15 +100,20 @@ bool uct_cuda_memory_cache_is_host(const void *address)
     const uint64_t page = (uintptr_t)address >> PAGE_SHIFT;
 
     return __atomic_load_n(&table[page % TABLE_SIZE], __ATOMIC_RELAXED) ==
-           entry_of(page);
+           entry_of(page, __atomic_load_n(&generation, __ATOMIC_ACQUIRE));
 }
 
-void uct_cuda_memory_cache_add_host(const void *address, size_t length)
+void uct_cuda_memory_cache_add_host(const void *address)
 {
     const uint64_t page = (uintptr_t)address >> PAGE_SHIFT;
+    /* Before it is looked at: what goes meanwhile is not remembered */
+    const uint64_t now  = __atomic_load_n(&generation, __ATOMIC_SEQ_CST);
+    const int error     = errno;
 
-    if (__atomic_load_n(&generation, __ATOMIC_RELAXED) != 0) {
-        __atomic_store_n(&table[page % TABLE_SIZE], entry_of(page),
+    if ((now != 0) && is_readable(page)) {
+        __atomic_store_n(&table[page % TABLE_SIZE], entry_of(page, now),
                          __ATOMIC_RELAXED);
     }
+
+    errno = error;
 }

@@ -19,7 +19,11 @@ void uct_cuda_memory_cache_enable(void);
 /** Is this surely host memory? Nanoseconds; any thread. */
 bool uct_cuda_memory_cache_is_host(const void *address);
 
-/** The driver has said that this is host memory. */
-void uct_cuda_memory_cache_add_host(const void *address, size_t length);
+/**
+ * The driver knows nothing of this memory. It is remembered as the host's if
+ * this process can read it (a system call of 0.1 us): of GPU memory that was
+ * freed the driver knows nothing, either.
+ */
+void uct_cuda_memory_cache_add_host(const void *address);
 
 #endif

@@ -276,7 +276,7 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         /* The driver may free what it knows, and use the address again, with no
          * hook seeing it */
         if (!memory.is_pinned) {
-            uct_cuda_memory_cache_add_host(address, length);
+            uct_cuda_memory_cache_add_host(address);
         }
         return UCS_ERR_INVALID_ADDR;
     }

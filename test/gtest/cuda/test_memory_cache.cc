@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which pages are remembered as the host's. */
+extern "C" {
+#include <uct/cuda/base/memory_cache.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+class MemoryCache : public ::testing::Test
+{
+protected:
+    const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    char *page;
+
+    void SetUp() override
+    {
+        uct_cuda_memory_cache_enable();
+        page = (char*)mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(MAP_FAILED, (void*)page);
+    }
+
+    void TearDown() override { munmap(page, size); }
+
+    bool is_remembered(int permissions, size_t offset)
+    {
+        EXPECT_EQ(0, mprotect(page, size, permissions));
+        uct_cuda_memory_cache_add_host(page + offset);
+        return uct_cuda_memory_cache_is_host(page + offset);
+    }
+};
+
+/* What nobody can read is no host memory, whatever the driver does not know of
+ * it: it may be GPU memory that was freed, and be GPU memory again */
+TEST_F(MemoryCache, keeps_what_can_be_read)
+{
+    errno = ENOENT;
+    EXPECT_FALSE(is_remembered(PROT_NONE, 0));
+    EXPECT_FALSE(is_remembered(PROT_NONE, size - 1));
+    EXPECT_FALSE(uct_cuda_memory_cache_is_host(page));
+    EXPECT_TRUE(is_remembered(PROT_READ, size - 1));
+    EXPECT_TRUE(uct_cuda_memory_cache_is_host(page));
+    EXPECT_FALSE(uct_cuda_memory_cache_is_host(page + size));
+    EXPECT_EQ(ENOENT, errno);
+}

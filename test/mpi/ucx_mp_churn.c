@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Buffers that come and go. Each step allocates GPU memory, fills it, sends it
+ * to one rank, receives from another, compares every byte and frees; some
+ * buffers may be kept for a few steps. What the ranks' GPUs have in use, by
+ * whoever, is looked at after a tenth of the steps, with nothing of ours
+ * allocated, and at the end: memory that somebody keeps for buffers that are
+ * gone shows there.
+ */
+#include "gpu.h"
+#include "pattern.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHURN_POISON    0x5a
+#define CHURN_PIECE     ((size_t)2 << 20)
+#define CHURN_MAX_SIZE  ((size_t)256 << 20)
+#define CHURN_MAX_SLOTS 64
+
+/* How memory is allocated; CHURN_MIXED: each time in another of the ways above
+   it */
+enum {
+    CHURN_ALLOC, /* cuMemAlloc */
+    CHURN_ASYNC, /* cuMemAllocAsync, of the device's pool */
+    CHURN_VMM,   /* pieces side by side, as in PyTorch's expandable segments */
+    CHURN_MIXED,
+    CHURN_MANAGED
+};
+
+static const char *const churn_kinds[] = {"alloc", "async",   "vmm",
+                                          "mixed", "managed", NULL};
+
+typedef unsigned long long churn_ptr_t;
+
+/* CUmemAllocationProp and CUmemAccessDesc, as far as they are used here */
+typedef struct {
+    int                type;
+    int                handle_types;
+    int                location_type;
+    int                location;
+    void               *win32;
+    unsigned long long flags;
+} churn_prop_t;
+
+typedef struct {
+    int location_type;
+    int location;
+    int flags;
+} churn_access_t;
+
+/* Functions of the driver: member name, exported name, arguments */
+#define CHURN_FUNCTIONS(_) \
+    _(get_device, "cuCtxGetDevice", (int *device_p)) \
+    _(get_info, "cuMemGetInfo_v2", (size_t *free_p, size_t *total_p)) \
+    _(alloc, "cuMemAlloc_v2", (churn_ptr_t *ptr_p, size_t size)) \
+    _(alloc_managed, "cuMemAllocManaged", \
+      (churn_ptr_t *ptr_p, size_t size, unsigned flags)) \
+    _(free, "cuMemFree_v2", (churn_ptr_t ptr)) \
+    _(alloc_async, "cuMemAllocAsync", \
+      (churn_ptr_t *ptr_p, size_t size, void *stream)) \
+    _(free_async, "cuMemFreeAsync", (churn_ptr_t ptr, void *stream)) \
+    _(synchronize, "cuStreamSynchronize", (void *stream)) \
+    _(reserve, "cuMemAddressReserve", \
+      (churn_ptr_t *ptr_p, size_t size, size_t align, churn_ptr_t hint, \
+       unsigned long long flags)) \
+    _(create, "cuMemCreate", \
+      (unsigned long long *handle_p, size_t size, const churn_prop_t *prop, \
+       unsigned long long flags)) \
+    _(release, "cuMemRelease", (unsigned long long handle)) \
+    _(map, "cuMemMap", \
+      (churn_ptr_t ptr, size_t size, size_t offset, \
+       unsigned long long handle, unsigned long long flags)) \
+    _(unmap, "cuMemUnmap", (churn_ptr_t ptr, size_t size)) \
+    _(set_access, "cuMemSetAccess", \
+      (churn_ptr_t ptr, size_t size, const churn_access_t *access, \
+       size_t count))
+
+#define CHURN_MEMBER(_member, _name, _args) int(*_member) _args;
+#define CHURN_SYMBOL(_member, _name, _args) \
+    {_name, (void**)&churn_driver._member},
+
+static struct {
+    CHURN_FUNCTIONS(CHURN_MEMBER)
+} churn_driver;
+
+typedef struct {
+    churn_ptr_t ptr;
+    size_t      size; /* 0: there is none */
+    int         kind;
+    churn_ptr_t range; /* VMM: reserved once, for any size */
+} churn_buf_t;
+
+static struct {
+    uint64_t steps;
+    uint64_t seed;
+    size_t   min_size;
+    size_t   max_size;
+    size_t   slack;
+    int      kind;
+    int      num_slots;
+} churn = {
+    .steps    = 1000,
+    .min_size = 1,
+    .max_size = (size_t)16 << 20,
+    .slack    = (size_t)256 << 20
+};
+
+static int churn_rank, churn_ranks, churn_gpus;
+static unsigned long long churn_wrong;
+static churn_buf_t churn_send[CHURN_MAX_SLOTS], churn_recv[CHURN_MAX_SLOTS];
+
+static void churn_check(int error, const char *what)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %s", what,
+                   ucx_mp_gpu_error_name(error));
+    }
+}
+
+static void churn_load(void)
+{
+    const struct {
+        const char *name;
+        void       **address_p;
+    } symbols[] = {CHURN_FUNCTIONS(CHURN_SYMBOL)};
+    char why[256];
+    size_t i;
+
+    churn_gpus = ucx_mp_gpu_init(churn_rank, why, sizeof(why));
+    if (churn_gpus == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
+    }
+
+    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
+        *symbols[i].address_p = ucx_mp_gpu_function(symbols[i].name);
+        if (*symbols[i].address_p == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "the driver has no %s",
+                       symbols[i].name);
+        }
+    }
+}
+
+static size_t churn_pieces(size_t size)
+{
+    return (size + CHURN_PIECE - 1) / CHURN_PIECE;
+}
+
+static void churn_map(churn_buf_t *buf, size_t size)
+{
+    churn_prop_t prop     = {.type = 1, .handle_types = 1, .location_type = 1};
+    churn_access_t access = {.location_type = 1, .flags = 3};
+    unsigned long long handle;
+    size_t i;
+
+    churn_check(churn_driver.get_device(&prop.location), "cuCtxGetDevice");
+    access.location = prop.location;
+    if (buf->range == 0) {
+        churn_check(churn_driver.reserve(&buf->range, CHURN_MAX_SIZE, 0, 0, 0),
+                    "cuMemAddressReserve");
+    }
+
+    for (i = 0; i < churn_pieces(size); ++i) {
+        churn_check(churn_driver.create(&handle, CHURN_PIECE, &prop, 0),
+                    "cuMemCreate");
+        churn_check(churn_driver.map(buf->range + (i * CHURN_PIECE),
+                                     CHURN_PIECE, 0, handle, 0),
+                    "cuMemMap");
+        churn_check(churn_driver.release(handle), "cuMemRelease");
+    }
+
+    churn_check(churn_driver.set_access(buf->range,
+                                        churn_pieces(size) * CHURN_PIECE,
+                                        &access, 1),
+                "cuMemSetAccess");
+    buf->ptr = buf->range;
+}
+
+static void churn_get(churn_buf_t *buf, size_t size, uint64_t dice)
+{
+    buf->size = size;
+    buf->kind = (churn.kind == CHURN_MIXED) ? (int)(dice % CHURN_MIXED) :
+                                              churn.kind;
+    switch (buf->kind) {
+    case CHURN_ASYNC:
+        churn_check(churn_driver.alloc_async(&buf->ptr, size, NULL),
+                    "cuMemAllocAsync");
+        churn_check(churn_driver.synchronize(NULL), "cuStreamSynchronize");
+        break;
+    case CHURN_VMM:
+        churn_map(buf, size);
+        break;
+    case CHURN_MANAGED:
+        churn_check(churn_driver.alloc_managed(&buf->ptr, size, 1),
+                    "cuMemAllocManaged");
+        break;
+    default:
+        churn_check(churn_driver.alloc(&buf->ptr, size), "cuMemAlloc");
+        break;
+    }
+}
+
+static void churn_put(churn_buf_t *buf)
+{
+    if (buf->size == 0) {
+        return;
+    }
+
+    switch (buf->kind) {
+    case CHURN_ASYNC:
+        churn_check(churn_driver.free_async(buf->ptr, NULL), "cuMemFreeAsync");
+        churn_check(churn_driver.synchronize(NULL), "cuStreamSynchronize");
+        break;
+    case CHURN_VMM:
+        churn_check(churn_driver.unmap(buf->ptr, churn_pieces(buf->size) *
+                                                 CHURN_PIECE),
+                    "cuMemUnmap");
+        break;
+    default:
+        churn_check(churn_driver.free(buf->ptr), "cuMemFree");
+        break;
+    }
+
+    buf->size = 0;
+}
+
+/* The slot's buffer, if it is large enough and the dice keep it, or another */
+static void *churn_take(churn_buf_t *buf, size_t size, uint64_t dice)
+{
+    if ((buf->size < size) || ((dice & 3) == 0)) {
+        churn_put(buf);
+        churn_get(buf, size, dice >> 2);
+    }
+
+    return (void*)(size_t)buf->ptr;
+}
+
+static ucx_mp_mem_t churn_mem(void)
+{
+    return (churn.kind == CHURN_MANAGED) ? UCX_MP_MEM_MANAGED :
+                                           UCX_MP_MEM_DEVICE;
+}
+
+/* What a rank sends in a step */
+static uint64_t churn_seed(uint64_t step, int rank)
+{
+    return ucx_mp_hash(churn.seed ^ ucx_mp_hash(step * 1024 + (uint64_t)rank));
+}
+
+static size_t churn_size(uint64_t seed)
+{
+    return ucx_mp_random_size(&seed, churn.min_size, churn.max_size);
+}
+
+static void churn_exchange(void *send, size_t send_size, int to, void *recv,
+                           size_t recv_size, int from, int at_once)
+{
+    MPI_Request requests[2];
+
+    if (at_once) {
+        MPI_Sendrecv(send, (int)send_size, MPI_BYTE, to, 0, recv,
+                     (int)recv_size, MPI_BYTE, from, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    } else {
+        MPI_Irecv(recv, (int)recv_size, MPI_BYTE, from, 0, MPI_COMM_WORLD,
+                  &requests[0]);
+        MPI_Isend(send, (int)send_size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
+                  &requests[1]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+}
+
+static void churn_step(uint64_t step)
+{
+    const int shift  = 1 + (int)(step % (uint64_t)(churn_ranks - 1));
+    const int to     = (churn_rank + shift) % churn_ranks;
+    const int from   = (churn_rank + churn_ranks - shift) % churn_ranks;
+    const uint64_t mine   = churn_seed(step, churn_rank);
+    const uint64_t theirs = churn_seed(step, from);
+    const size_t send_size = churn_size(mine), recv_size = churn_size(theirs);
+    churn_buf_t *send_buf, *recv_buf;
+    ucx_mp_pattern_error_t error;
+    uint64_t dice = ucx_mp_hash(mine);
+    void *send, *recv;
+
+    send_buf = &churn_send[dice % (uint64_t)churn.num_slots];
+    recv_buf = &churn_recv[(dice >> 16) % (uint64_t)churn.num_slots];
+    send     = churn_take(send_buf, send_size, dice >> 32);
+    recv     = churn_take(recv_buf, recv_size, dice >> 40);
+
+    ucx_mp_pattern_fill(churn_mem(), send, send_size, mine);
+    ucx_mp_mem_set(churn_mem(), recv, CHURN_POISON, recv_size);
+    churn_exchange(send, send_size, to, recv, recv_size, from,
+                   (int)(step / 8 % 2));
+    if (ucx_mp_pattern_check(churn_mem(), recv, recv_size, theirs, 0,
+                             CHURN_POISON, &error)) {
+        fprintf(stderr, "ucx_mp_churn: rank %d: WRONG data in step %llu, %zu "
+                "bytes from rank %d: offset %zu expected 0x%02x got 0x%02x, "
+                "%s\n", churn_rank, (unsigned long long)step, recv_size, from,
+                error.offset, error.expected, error.got, error.hint);
+        ++churn_wrong;
+    }
+
+    if (churn.num_slots == 1) {
+        churn_put(send_buf);
+        churn_put(recv_buf);
+    }
+}
+
+/* Bytes in use on the GPUs that ranks have, once nobody has a buffer */
+static unsigned long long churn_in_use(void)
+{
+    unsigned long long used = 0, sum;
+    size_t free_bytes, total;
+    int i;
+
+    for (i = 0; i < churn.num_slots; ++i) {
+        churn_put(&churn_send[i]);
+        churn_put(&churn_recv[i]);
+    }
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (churn_rank < churn_gpus) {
+        churn_check(churn_driver.get_info(&free_bytes, &total), "cuMemGetInfo");
+        used = total - free_bytes;
+    }
+    MPI_Allreduce(&used, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM,
+                  MPI_COMM_WORLD);
+    return sum;
+}
+
+static void churn_usage(void)
+{
+    printf("usage: ucx_mp_churn [--steps N] [--seed S] [--kind KIND] "
+           "[--min-size SIZE] [--max-size SIZE] [--kept N] [--slack SIZE]\n"
+           "  KIND: alloc, async, vmm, mixed or managed\n"
+           "  --kept: buffers that live on for some steps, each way\n"
+           "  --slack: how much more the GPUs may have in use at the end than "
+           "after a tenth of the steps (256M)\n");
+    exit(UCX_MP_EXIT_OK);
+}
+
+static void churn_parse(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"steps", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'},
+        {"kind", required_argument, NULL, 'k'},
+        {"min-size", required_argument, NULL, 'm'},
+        {"max-size", required_argument, NULL, 'x'},
+        {"kept", required_argument, NULL, 'c'},
+        {"slack", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 'n':
+            churn.steps = ucx_mp_parse_number("--steps", optarg, 10, 100000000);
+            break;
+        case 's':
+            churn.seed = ucx_mp_parse_number("--seed", optarg, 0, UINT64_MAX);
+            break;
+        case 'k':
+            churn.kind = ucx_mp_parse_choice("--kind", optarg, churn_kinds);
+            break;
+        case 'm':
+            churn.min_size = ucx_mp_parse_size("--min-size", optarg);
+            break;
+        case 'x':
+            churn.max_size = ucx_mp_parse_size("--max-size", optarg);
+            break;
+        case 'c':
+            churn.num_slots = (int)ucx_mp_parse_number("--kept", optarg, 0,
+                                                       CHURN_MAX_SLOTS - 1);
+            break;
+        case 'l':
+            churn.slack = ucx_mp_parse_size("--slack", optarg);
+            break;
+        case 'h':
+            churn_usage();
+            break;
+        default:
+            exit(UCX_MP_EXIT_USAGE);
+        }
+    }
+
+    ++churn.num_slots;
+    if ((churn.min_size < 1) || (churn.min_size > churn.max_size) ||
+        (churn.max_size > CHURN_MAX_SIZE)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "sizes are 1 to %zu MiB",
+                   CHURN_MAX_SIZE >> 20);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long long early = 0, late, wrong = 0;
+    int is_too_much;
+    uint64_t step;
+
+    ucx_mp_program = "ucx_mp_churn";
+    churn_parse(argc, argv);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &churn_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &churn_ranks);
+    ucx_mp_set_rank(churn_rank);
+    if (churn_ranks < 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks at least");
+    }
+
+    churn_load();
+    for (step = 0; step < churn.steps; ++step) {
+        if (step == churn.steps / 10) {
+            early = churn_in_use();
+        }
+        churn_step(step);
+    }
+
+    late        = churn_in_use();
+    is_too_much = (late > early + churn.slack);
+    MPI_Allreduce(&churn_wrong, &wrong, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM,
+                  MPI_COMM_WORLD);
+    if (churn_rank == 0) {
+        printf("ucx_mp_churn: %llu steps, %d ranks, %s: %llu MiB in use after "
+               "%llu, %llu at the end%s, %llu wrong\n",
+               (unsigned long long)churn.steps, churn_ranks,
+               churn_kinds[churn.kind], early >> 20,
+               (unsigned long long)(churn.steps / 10), late >> 20,
+               is_too_much ? " (TOO MUCH)" : "", wrong);
+    }
+
+    MPI_Finalize();
+    return (is_too_much || (wrong > 0)) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
