@@ -517,6 +517,7 @@ CUEMU_API(cuCtxSetFlags, (unsigned flags), (flags))
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    cuemu_context_wait(ctx); /* seen on H100, driver 580 */
     ctx->flags |= flags;
     return CUDA_SUCCESS;
 }

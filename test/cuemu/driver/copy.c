@@ -3,7 +3,12 @@
 /* Copies and fills, synchronous and in streams. */
 #include "cuemu_driver.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* What a pageable copy to a GPU has on its way when the call returns, at most:
+   "API synchronization behavior" in the manual */
+#define CUEMU_STAGED_MAX ((uint64_t)64 << 10)
 
 /*
  * Which pointers a call's name allows. The driver finds out by itself what a
@@ -29,10 +34,12 @@ typedef struct {
     int device;   /* GPU memory at both ends ... */
     int sync;     /* ... of which the program has all copies waited for */
     int locked;   /* page-locked host memory at one of them */
+    int to_gpu;   /* from host memory */
+    int staged;   /* ends after the call, from a buffer of the driver's */
 } cuemu_copy_kind_t;
 
 static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
-                                   const cuemu_context_t *ctx,
+                                   const cuemu_context_t *ctx, int sync,
                                    cuemu_work_t *work, cuemu_copy_kind_t *kind)
 {
     cuemu_range_t dst, src;
@@ -66,8 +73,32 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
     kind->locked = dst.locked || src.locked;
 
     /* Pageable memory goes through a buffer of the driver: the call returns
-       once the program's memory is no longer needed, at the end here */
+       once the program's memory is no longer needed, at the end here but for
+       the last bytes to a GPU */
+    kind->to_gpu = (src.pageable || src.locked) && !dst.pageable && !dst.locked;
+    kind->staged = src.pageable && kind->to_gpu && !(sync && kind->sync);
     kind->blocks = dst.pageable || src.pageable;
+    return CUDA_SUCCESS;
+}
+
+/* The bytes as they are now, for a copy that ends later; freed when it does */
+static CUresult cuemu_copy_stage(cuemu_work_t *work)
+{
+    cuemu_payload_t *p = &work->payload;
+    const char *src    = (const char*)(uintptr_t)p->src;
+    char *buffer       = malloc(p->width * p->height);
+    uint64_t row;
+
+    if (buffer == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+
+    for (row = 0; row < p->height; ++row) {
+        memcpy(buffer + row * p->width, src + row * p->src_pitch, p->width);
+    }
+    p->src       = (uint64_t)(uintptr_t)buffer;
+    p->src_pitch = p->width;
+    p->arg       = p->src;
     return CUDA_SUCCESS;
 }
 
@@ -98,29 +129,37 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     cuemu_time_t submitted = cuemu_now(), end, at;
     cuemu_copy_kind_t kind;
     cuemu_work_t work;
-    cuemu_op_id_t op = 0;
+    cuemu_op_id_t op = 0, linger = 0;
     CUresult result;
-
-    if ((copy->width == 0) || (copy->height == 0)) {
-        return CUDA_SUCCESS;
-    }
 
     at = submitted + cuemu_copy_cost(place);
     cuemu_lock();
-    result = cuemu_copy_prepare(copy, stream->ctx, &work, &kind);
+    result = cuemu_copy_prepare(copy, stream->ctx, sync, &work, &kind);
     if ((result == CUDA_SUCCESS) && kind.locked) {
         /* Not while memory is being unlocked; what is locked may differ then */
         cuemu_unlock();
         cuemu_process_wait_unlocked();
         cuemu_lock();
-        result = cuemu_copy_prepare(copy, stream->ctx, &work, &kind);
+        result = cuemu_copy_prepare(copy, stream->ctx, sync, &work, &kind);
+    }
+
+    if (result == CUDA_SUCCESS) {
+        kind.staged &= (copy->width * copy->height <= CUEMU_STAGED_MAX);
+        result       = kind.staged ? cuemu_copy_stage(&work) : CUDA_SUCCESS;
     }
 
     if ((place == CUEMU_COPY_FURTHER) && (result == CUDA_SUCCESS)) {
         work.desc.flags |= CUEMU_OP_STREAMED; /* set up beside the others */
     }
     if (result == CUDA_SUCCESS) {
-        op = cuemu_work_copy(stream, &work, kind.direct, at);
+        if (kind.staged) {
+            linger = cuemu_work_linger(stream, submitted);
+        }
+        op              = cuemu_work_copy(stream, &work, kind.direct, at);
+        stream->lingers = linger;
+        if (kind.staged) {
+            cuemu_mem_find(copy->dst)->staged = op;
+        }
     }
     cuemu_unlock();
 
@@ -128,8 +167,15 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
         return result;
     }
 
+    /* To memory that has all its copies waited for, all that is queued is
+       waited for (H100, driver 580) */
+    if (sync && kind.to_gpu && kind.sync) {
+        cuemu_context_wait(stream->ctx);
+    }
+
     cuemu_work_spend_until(at);
-    if ((sync && (!kind.device || kind.sync)) || kind.blocks) {
+    if (!kind.staged &&
+        ((sync && (!kind.device || kind.sync)) || kind.blocks)) {
         cuemu_work_wait(op);
         cuemu_session_lock();
         end = cuemu_sim_op_end_time(cuemu_session.sim, op);
@@ -142,6 +188,63 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     return CUDA_SUCCESS;
 }
 
+/* Non-zero if the last bytes of it end after the call */
+static int cuemu_copy_is_staged(const cuemu_stream_t *stream,
+                                const cuemu_copy_t *copy, int sync)
+{
+    cuemu_copy_kind_t kind;
+    cuemu_work_t work;
+    int staged;
+
+    cuemu_lock();
+    staged = (cuemu_copy_prepare(copy, stream->ctx, sync, &work, &kind) ==
+              CUDA_SUCCESS) && kind.staged;
+    cuemu_unlock();
+    return staged;
+}
+
+/* All but the last bytes first, if those may be on their way at the end */
+static CUresult cuemu_copy_run_cut(cuemu_stream_t *stream,
+                                   const cuemu_copy_t *copy, int sync,
+                                   cuemu_copy_place_t place)
+{
+    cuemu_copy_t head = *copy, tail = *copy;
+    cuemu_op_id_t before;
+    CUresult result;
+
+    if ((copy->width == 0) || (copy->height == 0)) {
+        return CUDA_SUCCESS;
+    }
+
+    if ((copy->width * copy->height <= CUEMU_STAGED_MAX) ||
+        !cuemu_copy_is_staged(stream, copy, sync)) {
+        return cuemu_copy_run_one(stream, copy, sync, place);
+    }
+
+    if (copy->height > 1) {
+        tail.height  = 1;
+        head.height -= 1;
+        tail.dst    += head.height * copy->dst_pitch;
+        tail.src    += head.height * copy->src_pitch;
+    } else {
+        tail.width  = CUEMU_STAGED_MAX;
+        head.width -= CUEMU_STAGED_MAX;
+        tail.dst   += head.width;
+        tail.src   += head.width;
+    }
+
+    result = cuemu_copy_run_one(stream, &head, sync, place);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_lock();
+    before = cuemu_work_tail(stream);
+    cuemu_unlock();
+    cuemu_work_wait(before); /* the buffer has one piece at a time */
+    return cuemu_copy_run_cut(stream, &tail, sync, CUEMU_COPY_FURTHER);
+}
+
 /* A copy may go over several pieces that are mapped side by side */
 static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
                                int sync, cuemu_copy_place_t place)
@@ -151,7 +254,7 @@ static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
     CUresult result   = CUDA_SUCCESS;
 
     if (copy->height != 1) {
-        return cuemu_copy_run_one(stream, copy, sync, place);
+        return cuemu_copy_run_cut(stream, copy, sync, place);
     }
 
     while ((left > 0) && (result == CUDA_SUCCESS)) {
@@ -160,7 +263,7 @@ static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
         part.width = cuemu_mem_run(part.src, part.width);
         cuemu_unlock();
         part.dst_pitch = part.src_pitch = part.width;
-        result         = cuemu_copy_run_one(stream, &part, sync, place);
+        result         = cuemu_copy_run_cut(stream, &part, sync, place);
         part.dst      += part.width;
         part.src      += part.width;
         left          -= part.width;

@@ -176,6 +176,7 @@ struct cuemu_stream {
     int              priority;
     uint64_t         id;
     cuemu_op_id_t    last;     /* newest operation, 0: none */
+    cuemu_op_id_t    lingers;  /* before `last`, until somebody asks; or 0 */
     cuemu_op_id_t    watched;  /* that somebody waits for */
     cuemu_op_id_t    waits[CUEMU_MAX_WAITS]; /* events, for what comes next */
     unsigned         num_waits;
@@ -280,6 +281,7 @@ typedef struct cuemu_mem {
     uint64_t         id;          /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     unsigned         flags;
     int              sync_memops;
+    uint64_t         staged;      /* newest copy of pageable memory to it */
     int              refs;        /* IPC: opened how often */
     int              readonly;
     cuemu_slab_t    *slab;
@@ -393,7 +395,7 @@ typedef struct {
     uint64_t value;                   /* FILL */
     uint32_t value_size;
     uint32_t spare;
-    uint64_t func, arg, stream;       /* CALL */
+    uint64_t func, arg, stream;       /* CALL; MOVE: memory to be freed */
 } cuemu_payload_t;
 
 typedef struct {
@@ -423,6 +425,14 @@ cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
 /* The operation that ends when all work of the stream until now has; 0 if it
    has. With cuemu_lock(). */
 cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream);
+
+/* Holds up what comes next in an idle stream, for a while and until the process
+   asks for it: by work behind it, or by waiting for the stream or an event in
+   it. Kept as stream->lingers; 0: the stream is not idle. With cuemu_lock(). */
+cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now);
+
+/* Ends what cuemu_work_linger() holds up, in all streams. With cuemu_lock(). */
+void cuemu_work_hurry_all(void);
 
 /* Adds a plain operation. With cuemu_lock(). */
 cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,

@@ -303,6 +303,8 @@ static CUresult cuemu_module_load(CUmodule *module_p, const void *image,
     }
     cuemu_module_log(num_options, options, values, error);
     if (result == CUDA_SUCCESS) {
+        /* With and without lazy loading (H100, driver 580) */
+        cuemu_context_wait(ctx);
         *module_p = (CUmodule)module;
     }
     return result;

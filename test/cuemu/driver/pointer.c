@@ -182,11 +182,14 @@ CUEMU_API(cuPointerGetAttributes,
     return result;
 }
 
+/* As of H100, driver 580: none of memory made with cuMemCreate; what was copied
+   to the memory before is there afterwards, and nothing else is waited for */
 CUEMU_API(cuPointerSetAttribute,
           (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
           (value, attribute, ptr))
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    CUresult result      = CUDA_ERROR_INVALID_VALUE;
+    cuemu_op_id_t staged = 0;
     cuemu_mem_t *mem;
 
     if ((value == NULL) || (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)) {
@@ -195,11 +198,17 @@ CUEMU_API(cuPointerSetAttribute,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem != NULL) && !cuemu_mem_is_host(mem)) {
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM)) {
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    } else if ((mem != NULL) && !cuemu_mem_is_host(mem)) {
         mem->sync_memops = (*(const unsigned*)value != 0);
         result           = CUDA_SUCCESS;
+        staged           = mem->staged;
+        cuemu_work_hurry_all();
     }
     cuemu_unlock();
+
+    cuemu_work_wait(staged);
     return result;
 }
 

@@ -450,17 +450,9 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     uint64_t end    = ptr + size;
-    cuemu_context_t *ctx;
     cuemu_mem_t *mem;
-    int i;
 
-    for (i = 0; i < cuemu_process.num_devices; ++i) {
-        ctx = cuemu_process.primary[i];
-        if ((ctx != NULL) && ctx->alive) {
-            cuemu_context_wait(ctx);
-        }
-    }
-
+    /* Waits for nothing that is queued (H100, driver 580) */
     cuemu_lock();
     for (; ptr < end; ptr = (CUdeviceptr)(mem->base + mem->size)) {
         mem = cuemu_mem_find(ptr);

@@ -62,6 +62,11 @@ static int cuemu_num_watches;       /* not served yet */
 /* ... and longer than any test takes */
 #define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
 
+/* How late a pageable copy ends that nothing waits for: what a GPU takes to
+   change between the contexts of two processes (H100; 0e19235's collectives were
+   wrong in 23 to 83 of 200 on GPUs that several ranks share) */
+#define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
+
 /* How often somebody looks at the word, real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
 
@@ -346,13 +351,13 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
 
     switch (p->kind) {
     case CUEMU_PAYLOAD_MOVE:
-        if (cuemu_is_time_only(p)) {
-            break;
+        if (!cuemu_is_time_only(p)) {
+            cuemu_serve_move(p);
+            __atomic_add_fetch(&cuemu_stat_moves, 1, __ATOMIC_RELAXED);
+            __atomic_add_fetch(&cuemu_stat_bytes, p->width * p->height,
+                               __ATOMIC_RELAXED);
         }
-        cuemu_serve_move(p);
-        __atomic_add_fetch(&cuemu_stat_moves, 1, __ATOMIC_RELAXED);
-        __atomic_add_fetch(&cuemu_stat_bytes, p->width * p->height,
-                           __ATOMIC_RELAXED);
+        free((void*)(uintptr_t)p->arg); /* what was staged */
         break;
     case CUEMU_PAYLOAD_FILL:
         if (!cuemu_is_time_only(p)) {
@@ -782,12 +787,28 @@ static void cuemu_deps_add(cuemu_deps_t *deps, cuemu_op_id_t id,
     deps->ids[deps->count++] = id;
 }
 
+/* Somebody asks for what is in the stream */
+static void cuemu_work_hurry(cuemu_stream_t *stream)
+{
+    if (stream->lingers == 0) {
+        return;
+    }
+
+    cuemu_session_lock();
+    cuemu_poll();
+    cuemu_sim_op_end(cuemu_session.sim, stream->lingers);
+    cuemu_poll();
+    ++cuemu_session.shared->change;
+    cuemu_session_unlock();
+    stream->lingers = 0;
+}
+
 static void cuemu_deps_add_stream(cuemu_deps_t *deps,
-                                  const cuemu_stream_t *stream,
-                                  cuemu_time_t at)
+                                  cuemu_stream_t *stream, cuemu_time_t at)
 {
     unsigned i;
 
+    cuemu_work_hurry(stream);
     cuemu_deps_add(deps, stream->last, at);
     for (i = 0; i < stream->num_waits; ++i) {
         cuemu_deps_add(deps, stream->waits[i], at);
@@ -799,7 +820,7 @@ cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
                                 cuemu_time_t at)
 {
     cuemu_context_t *ctx = stream->ctx;
-    const cuemu_stream_t *other;
+    cuemu_stream_t *other;
     cuemu_deps_t deps = {.count = 0};
     unsigned i;
 
@@ -850,11 +871,37 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
         cuemu_work_submit(stream, &mark, NULL, 0, cuemu_now());
     }
 
+    cuemu_work_hurry(stream);
     if ((stream->last != 0) && cuemu_work_done(stream->last)) {
         stream->last = 0;
     }
 
     return stream->last;
+}
+
+void cuemu_work_hurry_all(void)
+{
+    cuemu_stream_t *stream;
+
+    for (stream = cuemu_object_next(CUEMU_OBJ_STREAM, NULL); stream != NULL;
+         stream = cuemu_object_next(CUEMU_OBJ_STREAM, stream)) {
+        cuemu_work_hurry(stream);
+    }
+}
+
+cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now)
+{
+    cuemu_work_t work;
+
+    /* What has work before it is late anyway */
+    if (cuemu_work_tail(stream) != 0) {
+        return 0;
+    }
+
+    memset(&work, 0, sizeof(work));
+    work.desc.kind     = CUEMU_OP_DELAY;
+    work.desc.duration = CUEMU_LINGER_TIME;
+    return cuemu_work_submit(stream, &work, NULL, 0, now);
 }
 
 CUresult cuemu_work_wait_value(cuemu_stream_t *stream,

@@ -78,6 +78,7 @@ TEST_P(cudart, bytes_go_round_over_three_gpus)
     }
 
     ASSERT_EQ(0, call("cudaMemcpy", ptr[0], (const void*)in.data(), size, 1));
+    ASSERT_EQ(0, call("cudaStreamSynchronize", (void*)nullptr));
     ASSERT_EQ(0, call("cudaSetDevice", 2));
     ASSERT_EQ(0, call("cudaStreamCreateWithFlags", &stream, 1u));
     ASSERT_EQ(0, call("cudaEventCreate", &event));

@@ -206,10 +206,12 @@ protected:
         return words;
     }
 
+    /* There for every stream, when it returns */
     static void put(CUdeviceptr ptr, const std::vector<uint32_t> &words)
     {
         EXPECT_EQ(CUDA_SUCCESS,
                   cuMemcpyHtoD(ptr, words.data(), words.size() * 4));
+        EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(nullptr));
     }
 
     static std::vector<uint32_t> get(CUdeviceptr ptr, size_t bytes)

@@ -47,6 +47,7 @@ protected:
 
         EXPECT_EQ(CUDA_SUCCESS, cuMemcpyHtoD(ptr, data.data(),
                                              data.size() * sizeof(T)));
+        EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(nullptr));
         return ptr;
     }
 

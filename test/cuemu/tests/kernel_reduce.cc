@@ -293,6 +293,7 @@ protected:
         if (shape.in_place) {
             args.dst[0] = args.src[shape.num_src - 1];
         }
+        CU_OK(cuStreamSynchronize(nullptr));
         args.num_src = shape.num_src;
         args.num_dst = shape.num_dst;
         args.count   = shape.count;

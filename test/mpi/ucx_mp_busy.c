@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A GPU that waits for the program: a stream waits for a word that each rank
+ * writes only when MPI's calls are over. None of them may wait for the GPU: a
+ * collective that needs more than the last, one of a new operation, new buffers
+ * and communicators, communicators that are freed, messages of all sizes and
+ * kinds of memory. A call that does not come back is named, and results are
+ * compared.
+ */
+#include "gpu.h"
+#include "on_gpus.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUSY_SECONDS 20 /* real ones, for a call */
+#define BUSY_SMALL   ((size_t)1 << 20)
+#define BUSY_LARGE   ((size_t)64 << 20)
+#define BUSY_WAIT_GEQ 0
+
+typedef unsigned long long busy_ptr_t;
+
+static struct {
+    int rank, size;
+    volatile uint32_t *word; /* page-locked */
+    void *waiting;           /* stream that waits for it */
+    void *own;               /* stream of the program's own copies */
+    uint32_t *window;        /* page-locked */
+    uint64_t wrong, calls;
+    char call[64];
+    int (*stream_create)(void **stream_p, unsigned flags);
+    int (*stream_sync)(void *stream);
+    int (*wait_value)(void *stream, busy_ptr_t word, uint32_t value,
+                      unsigned flags);
+    int (*htod)(busy_ptr_t dst, const void *src, size_t size, void *stream);
+    int (*dtoh)(void *dst, busy_ptr_t src, size_t size, void *stream);
+    int (*fill)(busy_ptr_t dst, uint32_t value, size_t count, void *stream);
+} busy;
+
+
+static void busy_hangs(int signal)
+{
+    char line[160];
+    int length = snprintf(line, sizeof(line),
+                          "ucx_mp_busy: rank %d: %s: waits for the GPU\n",
+                          busy.rank, busy.call);
+
+    (void)signal;
+    if (write(2, line, (size_t)length) == length) {
+        *busy.word = 1;
+    }
+    _exit(UCX_MP_EXIT_WRONG);
+}
+
+static void busy_call(const char *what, size_t size)
+{
+    snprintf(busy.call, sizeof(busy.call), "%s of %zu bytes", what, size);
+    ++busy.calls;
+    alarm(BUSY_SECONDS);
+}
+
+static void busy_check(int error, const char *what)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %s", what,
+                   ucx_mp_gpu_error_name(error));
+    }
+}
+
+/* As a program does that has a stream of its own: waits for that alone */
+static void busy_set(ucx_mp_mem_t mem, void *ptr, uint32_t value, size_t size)
+{
+    size_t i;
+
+    if (mem != UCX_MP_MEM_DEVICE) {
+        for (i = 0; i < size / 4; ++i) {
+            ((uint32_t*)ptr)[i] = value;
+        }
+        return;
+    }
+
+    busy_check(busy.fill((uintptr_t)ptr, value, size / 4, busy.own),
+               "cuMemsetD32Async");
+    busy_check(busy.stream_sync(busy.own), "cuStreamSynchronize");
+}
+
+static void busy_expect_at(ucx_mp_mem_t mem, const void *ptr, uint32_t value,
+                           size_t offset)
+{
+    uint32_t got = *busy.window;
+
+    if (mem == UCX_MP_MEM_DEVICE) {
+        busy_check(busy.dtoh(busy.window, (uintptr_t)ptr + offset, 4, busy.own),
+                   "cuMemcpyDtoHAsync");
+        busy_check(busy.stream_sync(busy.own), "cuStreamSynchronize");
+        got = *busy.window;
+    } else {
+        memcpy(&got, (const char*)ptr + offset, 4);
+    }
+
+    if (got != value) {
+        fprintf(stderr, "ucx_mp_busy: rank %d: %s: %u at %zu, not %u\n",
+                busy.rank, busy.call, got, offset, value);
+        ++busy.wrong;
+    }
+}
+
+static void busy_expect(ucx_mp_mem_t mem, const void *ptr, uint32_t value,
+                        size_t size)
+{
+    alarm(0);
+    busy_expect_at(mem, ptr, value, 0);
+    busy_expect_at(mem, ptr, value, (size / 8) * 4);
+    busy_expect_at(mem, ptr, value, size - 4);
+}
+
+static uint32_t busy_sum(void)
+{
+    return (uint32_t)(busy.size * (busy.size + 1) / 2);
+}
+
+static void busy_allreduce(const char *what, MPI_Comm comm, MPI_Op op,
+                           void *from, void *to, size_t size)
+{
+    busy_set(UCX_MP_MEM_DEVICE, from, (uint32_t)busy.rank + 1, size);
+    busy_call(what, size);
+    MPI_Allreduce(from, to, (int)(size / 4), MPI_UINT32_T, op, comm);
+    busy_expect(UCX_MP_MEM_DEVICE, to,
+                (op == MPI_MAX) ? (uint32_t)busy.size : busy_sum(), size);
+}
+
+static void busy_copies(void *from, void *to, size_t size)
+{
+    const size_t block = size / busy.size / 4 * 4;
+
+    busy_set(UCX_MP_MEM_DEVICE, from, (uint32_t)busy.rank + 7, size);
+    busy_call("MPI_Bcast", size);
+    MPI_Bcast(from, (int)(size / 4), MPI_UINT32_T, busy.size - 1,
+              MPI_COMM_WORLD);
+    busy_expect(UCX_MP_MEM_DEVICE, from, (uint32_t)busy.size + 6, size);
+
+    busy_set(UCX_MP_MEM_DEVICE, from, 9, size);
+    busy_call("MPI_Allgather", size);
+    MPI_Allgather(from, (int)(block / 4), MPI_UINT32_T, to, (int)(block / 4),
+                  MPI_UINT32_T, MPI_COMM_WORLD);
+    busy_expect(UCX_MP_MEM_DEVICE, to, 9, block * busy.size);
+
+    busy_call("MPI_Alltoall", size);
+    MPI_Alltoall(from, (int)(block / 4), MPI_UINT32_T, to, (int)(block / 4),
+                 MPI_UINT32_T, MPI_COMM_WORLD);
+    busy_expect(UCX_MP_MEM_DEVICE, to, 9, block * busy.size);
+}
+
+static void busy_message(ucx_mp_mem_t from_mem, void *from, ucx_mp_mem_t to_mem,
+                         void *to, size_t size)
+{
+    const int next = (busy.rank + 1) % busy.size;
+    const int last = (busy.rank + busy.size - 1) % busy.size;
+    char what[40];
+
+    snprintf(what, sizeof(what), "message from %s to %s",
+             ucx_mp_mem_names[from_mem], ucx_mp_mem_names[to_mem]);
+    busy_set(from_mem, from, (uint32_t)(busy.rank + size), size);
+    busy_call(what, size);
+    MPI_Sendrecv(from, (int)(size / 4), MPI_UINT32_T, next, 0, to,
+                 (int)(size / 4), MPI_UINT32_T, last, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    busy_expect(to_mem, to, (uint32_t)(last + size), size);
+}
+
+static void busy_messages(void)
+{
+    static const size_t sizes[] = {4, 1024, 8192, 65536, 1 << 20, 16 << 20};
+    void *from[UCX_MP_MEM_MANAGED], *to[UCX_MP_MEM_MANAGED];
+    size_t i;
+    int a, b;
+
+    for (a = 0; a < UCX_MP_MEM_MANAGED; ++a) {
+        from[a] = ucx_mp_mem_alloc((ucx_mp_mem_t)a, 16 << 20);
+        to[a]   = ucx_mp_mem_alloc((ucx_mp_mem_t)a, 16 << 20);
+    }
+
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        for (a = 0; a < UCX_MP_MEM_MANAGED; ++a) {
+            for (b = 0; b < UCX_MP_MEM_MANAGED; ++b) {
+                busy_message((ucx_mp_mem_t)a, from[a], (ucx_mp_mem_t)b, to[b],
+                             sizes[i]);
+            }
+        }
+    }
+}
+
+static void busy_setup(unsigned stream)
+{
+    int local     = ucx_mp_gpu_env_local_rank();
+    char why[256] = "";
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &busy.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &busy.size);
+    ucx_mp_set_rank(busy.rank);
+    if (ucx_mp_gpu_init((local < 0) ? busy.rank : local, why, sizeof(why)) ==
+        0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
+    }
+
+    busy.stream_create = ucx_mp_gpu_function("cuStreamCreate");
+    busy.stream_sync   = ucx_mp_gpu_function("cuStreamSynchronize");
+    busy.wait_value    = ucx_mp_gpu_function("cuStreamWaitValue32_v2");
+    busy.htod          = ucx_mp_gpu_function("cuMemcpyHtoDAsync_v2");
+    busy.dtoh          = ucx_mp_gpu_function("cuMemcpyDtoHAsync_v2");
+    busy.fill          = ucx_mp_gpu_function("cuMemsetD32Async");
+    busy.word          = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, 4096);
+    busy.window        = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, 4096);
+    *busy.word         = 0;
+    busy_check(busy.stream_create(&busy.own, 1), "cuStreamCreate");
+    if (stream < 2) {
+        busy_check(busy.stream_create(&busy.waiting, stream), "cuStreamCreate");
+    }
+    signal(SIGALRM, busy_hangs);
+}
+
+/* With the GPU waiting, all of it */
+static void busy_run(MPI_Comm old)
+{
+    void *from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_LARGE);
+    void *to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_LARGE);
+    MPI_Comm comm;
+
+    busy_allreduce("a larger MPI_Allreduce", MPI_COMM_WORLD, MPI_SUM, from, to,
+                   BUSY_LARGE);
+    busy_allreduce("MPI_Allreduce of a new operation", MPI_COMM_WORLD, MPI_MAX,
+                   from, to, BUSY_SMALL);
+    busy_copies(from, to, BUSY_LARGE);
+    busy_call("MPI_Comm_dup", 0);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    busy_allreduce("MPI_Allreduce of a new communicator", comm, MPI_SUM, from,
+                   to, BUSY_SMALL);
+    busy_call("MPI_Comm_free of the new communicator", 0);
+    MPI_Comm_free(&comm);
+    busy_call("MPI_Comm_free", 0);
+    MPI_Comm_free(&old);
+    busy_messages();
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const streams[] = {"blocking", "non-blocking", "legacy",
+                                          NULL};
+    void *from, *to;
+    MPI_Comm old;
+    unsigned stream;
+    uint64_t wrong;
+    int finalize;
+
+    ucx_mp_program = "ucx_mp_busy";
+    MPI_Init(&argc, &argv);
+    if (argc != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "usage: ucx_mp_busy blocking|non-blocking|legacy");
+    }
+
+    stream = (unsigned)ucx_mp_parse_choice("stream", argv[1], streams);
+    busy_setup(stream);
+    from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_SMALL);
+    to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_SMALL);
+    MPI_Comm_dup(MPI_COMM_WORLD, &old);
+    busy_allreduce("the first MPI_Allreduce", MPI_COMM_WORLD, MPI_SUM, from, to,
+                   BUSY_SMALL);
+    busy_allreduce("the first MPI_Allreduce", old, MPI_SUM, from, to,
+                   BUSY_SMALL);
+
+    busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
+                               BUSY_WAIT_GEQ), "cuStreamWaitValue32");
+    busy_run(old);
+    MPI_Allreduce(&busy.wrong, &wrong, 1, MPI_UINT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    if (busy.rank == 0) {
+        printf("ucx_mp_busy: %llu calls beside a %s stream that waits for the "
+               "program, %ld collectives on GPUs, %llu results wrong\n",
+               (unsigned long long)busy.calls, argv[1], ucx_mp_on_gpus(),
+               (unsigned long long)wrong);
+    }
+
+    busy_call("MPI_Finalize", 0);
+    finalize = MPI_Finalize();
+    alarm(0);
+    *busy.word = 1;
+    busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
+    return ((wrong > 0) || (finalize != MPI_SUCCESS)) ? UCX_MP_EXIT_WRONG :
+                                                       UCX_MP_EXIT_OK;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A program that fills its GPU memory by plain cuMemcpyHtoD and calls MPI at
+ * once, as cudaMemcpy() lets programs think they may: the driver still has the
+ * last bytes of such a copy on their way when it returns. Collectives and
+ * messages, on new buffers and on such as were used before; every byte is
+ * compared.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILLED_BUFFERS   6 /* that are kept of each rank */
+#define FILLED_MAX_WORDS ((size_t)256 << 10)
+
+typedef enum {
+    FILLED_SENDRECV,
+    FILLED_VECTOR, /* every other word of a buffer */
+    FILLED_SELF,
+    FILLED_BCAST,
+    FILLED_ALLREDUCE,
+    FILLED_REDUCE,
+    FILLED_ALLGATHER,
+    FILLED_GATHER,
+    FILLED_ALLTOALL,
+    FILLED_LAST
+} filled_call_t;
+
+static const char *const filled_names[] = {"Sendrecv", "vector", "self",
+                                           "Bcast", "Allreduce", "Reduce",
+                                           "Allgather", "Gather", "Alltoall"};
+
+/* Memory of FILLED_MAX_WORDS, and the same in the host's */
+typedef struct {
+    uint32_t *gpu;
+    uint32_t *host;
+} filled_buffer_t;
+
+static struct {
+    int rank, size;
+    int (*htod)(unsigned long long dst, const void *src, size_t size);
+    int (*alloc)(unsigned long long *ptr_p, size_t size, void *stream);
+    int (*free)(unsigned long long ptr, void *stream);
+    filled_buffer_t buffers[FILLED_BUFFERS];
+    MPI_Datatype vector; /* of one word and one that is left out */
+    uint64_t wrong[FILLED_LAST];
+    uint64_t calls[FILLED_LAST];
+} filled;
+
+
+/* From the pool if filled.alloc is set */
+static void filled_make(filled_buffer_t *buffer)
+{
+    const size_t size      = FILLED_MAX_WORDS * sizeof(uint32_t);
+    unsigned long long ptr = 0;
+
+    if (buffer->gpu != NULL) {
+        if (filled.alloc != NULL) {
+            (void)filled.free((uintptr_t)buffer->gpu, NULL);
+        } else {
+            ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer->gpu);
+        }
+    }
+
+    if (filled.alloc == NULL) {
+        buffer->gpu = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    } else if (filled.alloc(&ptr, size, NULL) == 0) {
+        buffer->gpu = (uint32_t*)(uintptr_t)ptr;
+    } else {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory of the pool");
+    }
+    if (buffer->host == NULL) {
+        buffer->host = ucx_mp_mem_alloc(UCX_MP_MEM_HOST, size);
+    }
+}
+
+static uint32_t filled_word(uint64_t step, int rank, size_t i)
+{
+    return (uint32_t)ucx_mp_hash((step << 40) ^ ((uint64_t)rank << 32) ^ i);
+}
+
+/* Nothing lies between this and the call */
+static void filled_fill(const filled_buffer_t *buffer, size_t words)
+{
+    int error = filled.htod((uintptr_t)buffer->gpu, buffer->host, words * 4);
+
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "cuMemcpyHtoD failed: %s",
+                   ucx_mp_gpu_error_name(error));
+    }
+}
+
+static void filled_make_call(filled_call_t call, const filled_buffer_t *from,
+                             const filled_buffer_t *to, int count, int root)
+{
+    const int next = (filled.rank + 1) % filled.size;
+    const int last = (filled.rank + filled.size - 1) % filled.size;
+    MPI_Comm world = MPI_COMM_WORLD;
+
+    switch (call) {
+    case FILLED_SENDRECV:
+        MPI_Sendrecv(from->gpu, count, MPI_UINT32_T, next, 0, to->gpu, count,
+                     MPI_UINT32_T, last, 0, world, MPI_STATUS_IGNORE);
+        break;
+    case FILLED_VECTOR:
+        MPI_Sendrecv(from->gpu, count / 2, filled.vector, next, 0, to->gpu,
+                     count / 2, filled.vector, last, 0, world,
+                     MPI_STATUS_IGNORE);
+        break;
+    case FILLED_SELF:
+        MPI_Sendrecv(from->gpu, count, MPI_UINT32_T, filled.rank, 0, to->gpu,
+                     count, MPI_UINT32_T, filled.rank, 0, world,
+                     MPI_STATUS_IGNORE);
+        break;
+    case FILLED_BCAST:
+        MPI_Bcast((filled.rank == root) ? from->gpu : to->gpu, count,
+                  MPI_UINT32_T, root, world);
+        break;
+    case FILLED_ALLREDUCE:
+        MPI_Allreduce(from->gpu, to->gpu, count, MPI_UINT32_T, MPI_SUM, world);
+        break;
+    case FILLED_REDUCE:
+        MPI_Reduce(from->gpu, to->gpu, count, MPI_UINT32_T, MPI_SUM, root,
+                   world);
+        break;
+    case FILLED_ALLGATHER:
+        MPI_Allgather(from->gpu, count, MPI_UINT32_T, to->gpu, count,
+                      MPI_UINT32_T, world);
+        break;
+    case FILLED_GATHER:
+        MPI_Gather(from->gpu, count, MPI_UINT32_T, to->gpu, count, MPI_UINT32_T,
+                   root, world);
+        break;
+    default:
+        MPI_Alltoall(from->gpu, count, MPI_UINT32_T, to->gpu, count,
+                     MPI_UINT32_T, world);
+    }
+}
+
+/* What word `i` behind the call is; `count`: of a block */
+static uint32_t filled_expected(filled_call_t call, uint64_t step, size_t count,
+                                int root, size_t i)
+{
+    const int last = (filled.rank + filled.size - 1) % filled.size;
+    uint32_t sum   = 0;
+    int rank;
+
+    switch (call) {
+    case FILLED_SENDRECV:
+        return filled_word(step, last, i);
+    case FILLED_VECTOR:
+        return (i % 2) ? ~filled_word(step, filled.rank, i) :
+                         filled_word(step, last, i);
+    case FILLED_SELF:
+        return filled_word(step, filled.rank, i);
+    case FILLED_BCAST:
+        return filled_word(step, root, i);
+    case FILLED_ALLREDUCE:
+    case FILLED_REDUCE:
+        for (rank = 0; rank < filled.size; ++rank) {
+            sum += filled_word(step, rank, i);
+        }
+        return sum;
+    case FILLED_ALLGATHER:
+    case FILLED_GATHER:
+        return filled_word(step, (int)(i / count), i % count);
+    default:
+        return filled_word(step, (int)(i / count),
+                           (size_t)filled.rank * count + i % count);
+    }
+}
+
+static int filled_has_result(filled_call_t call, int root)
+{
+    switch (call) {
+    case FILLED_BCAST:
+        return filled.rank != root;
+    case FILLED_REDUCE:
+    case FILLED_GATHER:
+        return filled.rank == root;
+    default:
+        return 1;
+    }
+}
+
+static void filled_step(uint64_t step, uint64_t *state)
+{
+    const filled_call_t call = ucx_mp_random_below(state, FILLED_LAST);
+    const int root           = (int)ucx_mp_random_below(state, filled.size);
+    const int many           = (call >= FILLED_ALLGATHER) ? filled.size : 1;
+    const size_t count       = ucx_mp_random_size(state, 8,
+                                                  FILLED_MAX_WORDS * 4 / many) /
+                         8 * 2;
+    const size_t sent        = (call == FILLED_ALLTOALL) ? count * many : count;
+    const size_t got         = count * many;
+    filled_buffer_t *from    = &filled.buffers[ucx_mp_random_below(
+            state, FILLED_BUFFERS / 2)];
+    filled_buffer_t *to      = &filled.buffers[FILLED_BUFFERS / 2 +
+                                          ucx_mp_random_below(
+                                                  state, FILLED_BUFFERS / 2)];
+    size_t i;
+
+    if (ucx_mp_random_below(state, 3) == 0) {
+        filled_make(from);
+        filled_make(to);
+    }
+
+    for (i = 0; i < sent; ++i) {
+        from->host[i] = filled_word(step, filled.rank, i);
+    }
+    for (i = 0; i < got; ++i) {
+        to->host[i] = ~filled_word(step, filled.rank, i);
+    }
+    filled_fill(to, got);
+    filled_fill(from, sent);
+    filled_make_call(call, from, to, (int)count, root);
+
+    ++filled.calls[call];
+    if (!filled_has_result(call, root)) {
+        return;
+    }
+
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, to->host, to->gpu, got * 4);
+    for (i = 0; i < got; ++i) {
+        if (to->host[i] != filled_expected(call, step, count, root, i)) {
+            ++filled.wrong[call];
+            break;
+        }
+    }
+}
+
+static void filled_setup(const char *memory)
+{
+    static const char *const kinds[] = {"device", "pool", NULL};
+    int local                        = ucx_mp_gpu_env_local_rank();
+    char why[256]                    = "";
+    unsigned i;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &filled.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &filled.size);
+    ucx_mp_set_rank(filled.rank);
+    if (ucx_mp_gpu_init((local < 0) ? filled.rank : local, why, sizeof(why)) ==
+        0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
+    }
+
+    filled.htod = ucx_mp_gpu_function("cuMemcpyHtoD_v2");
+    if (ucx_mp_parse_choice("--memory", memory, kinds) == 1) {
+        filled.alloc = ucx_mp_gpu_function("cuMemAllocAsync");
+        filled.free  = ucx_mp_gpu_function("cuMemFreeAsync");
+    }
+    MPI_Type_vector(1, 1, 2, MPI_UINT32_T, &filled.vector);
+    MPI_Type_create_resized(filled.vector, 0, 8, &filled.vector);
+    MPI_Type_commit(&filled.vector);
+    for (i = 0; i < FILLED_BUFFERS; ++i) {
+        filled_make(&filled.buffers[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t steps = 200, seed = 1, state, step, wrong = 0, calls = 0, all;
+    const char *memory = "device";
+    unsigned i;
+
+    ucx_mp_program = "ucx_mp_filled";
+    MPI_Init(&argc, &argv);
+    for (i = 1; i + 1 < (unsigned)argc; i += 2) {
+        if (strcmp(argv[i], "--steps") == 0) {
+            steps = ucx_mp_parse_number(argv[i], argv[i + 1], 1, 1000000);
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            seed = ucx_mp_parse_number(argv[i], argv[i + 1], 0, UINT64_MAX);
+        } else if (strcmp(argv[i], "--memory") == 0) {
+            memory = argv[i + 1];
+        } else {
+            break;
+        }
+    }
+    if (i < (unsigned)argc) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_filled [--steps N] "
+                                      "[--seed N] [--memory device|pool]");
+    }
+
+    filled_setup(memory);
+    state = seed;
+    for (step = 0; step < steps; ++step) {
+        filled_step(step, &state);
+    }
+
+    for (i = 0; i < FILLED_LAST; ++i) {
+        MPI_Allreduce(&filled.wrong[i], &all, 1, MPI_UINT64_T, MPI_SUM,
+                      MPI_COMM_WORLD);
+        wrong += all;
+        calls += filled.calls[i];
+        if ((all > 0) && (filled.rank == 0)) {
+            printf("ucx_mp_filled: %s: %llu calls, %llu results wrong\n",
+                   filled_names[i], (unsigned long long)filled.calls[i],
+                   (unsigned long long)all);
+        }
+    }
+    if (filled.rank == 0) {
+        printf("ucx_mp_filled: %llu calls on %s memory filled by cuMemcpyHtoD, "
+               "%llu results wrong\n", (unsigned long long)calls, memory,
+               (unsigned long long)wrong);
+    }
+    MPI_Finalize();
+    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
