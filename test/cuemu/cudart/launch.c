@@ -141,18 +141,26 @@ static cuemu_cudart_symbol_t *cuemu_cudart_find(const void *shadow)
     return NULL;
 }
 
-/* With the lock; the driver says on stderr what is wrong with it */
+/* With the lock; the driver says on stderr what is wrong with it. A program
+   that captures a kernel does not know that it was not loaded before. */
 static cuemu_cudart_error_t cuemu_cudart_load(cuemu_cudart_module_t *module)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
     if (module->library != NULL) {
         return CUDART_SUCCESS;
     }
 
-    return (module->image == NULL) ?
-           CUDART_NOT_SUPPORTED :
-           (cuemu_cudart_error_t)cuLibraryLoadData(&module->library,
-                                                   module->image, NULL, NULL,
-                                                   0, NULL, NULL, 0);
+    if (module->image == NULL) {
+        return CUDART_NOT_SUPPORTED;
+    }
+
+    (void)cuThreadExchangeStreamCaptureMode(&mode);
+    result = cuLibraryLoadData(&module->library, module->image, NULL, NULL, 0,
+                               NULL, NULL, 0);
+    (void)cuThreadExchangeStreamCaptureMode(&mode);
+    return (cuemu_cudart_error_t)result;
 }
 
 static cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow,

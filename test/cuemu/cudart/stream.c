@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Runtime: streams and events.
+ * Runtime: streams and events. Their capture into graphs is in capture.c.
  */
 #include "cudart.h"
 
@@ -61,23 +61,6 @@ cudaStreamAddCallback(CUstream stream, cuemu_cudart_callback_t callback,
     CUEMU_CUDART_CALL(cuStreamAddCallback(stream,
                                           (CUstreamCallback)(void*)callback,
                                           userData, flags));
-}
-
-/* Nothing is ever captured: cudaStreamBeginCapture is not offered. */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaStreamIsCapturing(CUstream stream, int *status)
-{
-    if (status == NULL) {
-        return cuemu_cudart_return(CUDART_INVALID_VALUE);
-    }
-    *status = 0;
-    return CUDART_SUCCESS;
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaStreamBeginCapture(CUstream stream,
-                                                                int mode)
-{
-    return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaEventCreate(CUevent *event)

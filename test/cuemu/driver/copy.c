@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Copies and fills, synchronous and in streams. */
-#include "cuemu_driver.h"
+#include "cuemu_capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +122,28 @@ static cuemu_time_t cuemu_copy_cost(cuemu_copy_place_t place)
     }
 }
 
+static CUresult cuemu_copy_capture(cuemu_stream_t *stream,
+                                   const cuemu_copy_t *copy)
+{
+    cuemu_gparams_t params = {.copy = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = copy->src,
+        .srcPitch = copy->src_pitch, .srcHeight = copy->height,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = copy->dst,
+        .dstPitch = copy->dst_pitch, .dstHeight = copy->height,
+        .WidthInBytes = copy->width, .Height = copy->height, .Depth = 1
+    }};
+    cuemu_copy_kind_t kind;
+    cuemu_work_t work;
+    CUresult result;
+
+    cuemu_lock();
+    result = cuemu_copy_prepare(copy, stream->ctx, &work, &kind);
+    cuemu_unlock();
+    return (result != CUDA_SUCCESS) ?
+           result : cuemu_capture_add(stream, CU_GRAPH_NODE_TYPE_MEMCPY,
+                                      &params, stream->ctx);
+}
+
 static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
                                    const cuemu_copy_t *copy, int sync,
                                    cuemu_copy_place_t place)
@@ -210,10 +232,20 @@ static CUresult cuemu_copy_run_cut(cuemu_stream_t *stream,
 {
     cuemu_copy_t head = *copy, tail = *copy;
     cuemu_op_id_t before;
+    int is_captured;
     CUresult result;
 
     if ((copy->width == 0) || (copy->height == 0)) {
         return CUDA_SUCCESS;
+    }
+
+    result = cuemu_capture_use(stream, &is_captured);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (is_captured) {
+        return cuemu_copy_capture(stream, copy);
     }
 
     if ((copy->width * copy->height <= CUEMU_STAGED_MAX) ||
@@ -580,9 +612,15 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
                                    const cuemu_fill_t *fill, int sync)
 {
     cuemu_time_t at = cuemu_now() + cuemu_cost(CUEMU_CALL_COPY_ASYNC);
+    cuemu_gparams_t params = {.fill = {
+        .dst = fill->dst, .pitch = fill->pitch,
+        .value = (unsigned)fill->value, .elementSize = fill->value_size,
+        .width = fill->width / fill->value_size, .height = fill->height
+    }};
     cuemu_work_t work;
     cuemu_range_t dst;
     cuemu_op_id_t op = 0;
+    int is_captured;
     CUresult result;
 
     if ((fill->width == 0) || (fill->height == 0)) {
@@ -594,6 +632,11 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    result = cuemu_capture_use(stream, &is_captured);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
     cuemu_lock();
     result = cuemu_mem_resolve(fill->dst,
                                (fill->height - 1) * fill->pitch + fill->width,
@@ -602,7 +645,7 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
         result = CUDA_ERROR_INVALID_VALUE;
     }
 
-    if (result == CUDA_SUCCESS) {
+    if ((result == CUDA_SUCCESS) && !is_captured) {
         /* As long as a copy inside the same memory would take */
         cuemu_work_set_move(&work, &dst, fill->pitch, &dst, fill->pitch,
                             fill->width, fill->height);
@@ -612,6 +655,11 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
         op                      = cuemu_work_submit(stream, &work, NULL, 0, at);
     }
     cuemu_unlock();
+
+    if ((result == CUDA_SUCCESS) && is_captured) {
+        return cuemu_capture_add(stream, CU_GRAPH_NODE_TYPE_MEMSET, &params,
+                                 stream->ctx);
+    }
 
     if (result == CUDA_SUCCESS) {
         cuemu_work_spend_until(at);

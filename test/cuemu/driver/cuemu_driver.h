@@ -169,6 +169,12 @@ void cuemu_die(const char *what, const void *handle)
 
 #define CUEMU_MAX_WAITS 16
 
+/* Nodes of a graph that is captured */
+typedef struct {
+    CUgraphNode *nodes;
+    size_t       count;
+} cuemu_front_t;
+
 struct cuemu_stream {
     cuemu_object_t   obj;
     cuemu_context_t *ctx;
@@ -182,6 +188,9 @@ struct cuemu_stream {
     unsigned         num_waits;
     cuemu_time_t     submitted; /* when `last` was */
     cuemu_stream_t  *next;     /* in the context */
+    struct cuemu_capture *capture; /* NULL: none; see capture.c */
+    cuemu_stream_t  *next_captured;
+    cuemu_front_t    front;    /* what its next node comes behind */
 };
 
 struct cuemu_event {
@@ -194,6 +203,8 @@ struct cuemu_event {
     cuemu_time_t     end;      /* when its work was done, once op is 0 */
     uint64_t         change;   /* shared->change when last found not ready */
     int              polled;   /* somebody waits for it */
+    uint64_t         capture;  /* that it was last recorded in, 0: none */
+    cuemu_front_t    front;    /* ... behind these */
 };
 
 struct cuemu_context {

@@ -30,6 +30,9 @@ static const struct {
     {"cuGraphRemoveDependencies", 0, "cuGraphRemoveDependencies"},
     {"cuMemcpyBatchAsync", 13000, "cuMemcpyBatchAsync_v2"},
     {"cuMemcpyBatchAsync", 0, "cuMemcpyBatchAsync"},
+    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+    {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"},
+    {"cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo"},
     {"cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"},
     {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"}
 };

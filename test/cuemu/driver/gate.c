@@ -5,7 +5,7 @@
  * thread call it, shall this call fail (CUEMU_FAULT, cuemu_fault()), and how
  * often it was called. Objects behind handles, too.
  */
-#include "cuemu_driver.h"
+#include "cuemu_capture.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -175,7 +175,8 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
         }
     }
 
-    return cuemu_kernel_fault(gate->name);
+    result = cuemu_kernel_fault(gate->name);
+    return (result != CUDA_SUCCESS) ? result : cuemu_capture_enter(gate->name);
 }
 
 /* ------------------------------------------------------------- objects */

@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Graphs, built node by node, instantiated, updated and launched: of copies,
- * fills, host functions, events, empty nodes; no kernels and no nested graphs.
+ * Graphs, built node by node or captured, instantiated, updated and launched:
+ * of copies, fills, host functions, events, empty nodes, and of kernels where
+ * those were captured; no nested graphs.
  */
-#include "cuemu_driver.h"
+#include "cuemu_capture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct cuemu_graph cuemu_graph_t;
 typedef struct cuemu_node  cuemu_gnode_t;
-
-typedef union {
-    CUDA_MEMCPY3D               copy;
-    CUDA_MEMSET_NODE_PARAMS_v1  fill;
-    CUDA_HOST_NODE_PARAMS_v1    host;
-    CUevent                     event;
-} cuemu_gparams_t;
 
 struct cuemu_node {
     cuemu_object_t    obj;
@@ -92,21 +86,22 @@ static cuemu_exec_t *cuemu_exec_check(CUgraphExec handle)
 
 /* -------------------------------------------------------------- building */
 
-CUEMU_API(cuGraphCreate, (CUgraph *graph_p, unsigned flags), (graph_p, flags))
+CUresult cuemu_graph_new(CUgraph *graph_p)
 {
-    cuemu_graph_t *graph;
+    cuemu_graph_t *graph = cuemu_object_new(CUEMU_OBJ_GRAPH, sizeof(*graph));
 
-    if ((graph_p == NULL) || (flags != 0)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-
-    graph = cuemu_object_new(CUEMU_OBJ_GRAPH, sizeof(*graph));
     if (graph == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
     *graph_p = (CUgraph)graph;
     return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuGraphCreate, (CUgraph *graph_p, unsigned flags), (graph_p, flags))
+{
+    return ((graph_p == NULL) || (flags != 0)) ? CUDA_ERROR_INVALID_VALUE :
+                                                 cuemu_graph_new(graph_p);
 }
 
 static int cuemu_gnode_depends(const cuemu_gnode_t *node,
@@ -137,17 +132,31 @@ static CUresult cuemu_gnode_add_dep(cuemu_gnode_t *node, cuemu_gnode_t *on)
     return CUDA_SUCCESS;
 }
 
+static void cuemu_gparams_hold(int type, const cuemu_gparams_t *params)
+{
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        cuemu_job_hold(params->kernel);
+    }
+}
+
+static void cuemu_gparams_drop(int type, const cuemu_gparams_t *params)
+{
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        cuemu_job_drop(params->kernel);
+    }
+}
+
 static void cuemu_gnode_free(cuemu_gnode_t *node)
 {
+    cuemu_gparams_drop(node->type, &node->params);
     free(node->deps);
     node->deps = NULL;
     cuemu_object_delete(node);
 }
 
-static CUresult cuemu_gnode_new(CUgraphNode *node_p, CUgraph handle,
-                                const CUgraphNode *deps, size_t num_deps,
-                                int type, const cuemu_gparams_t *params,
-                                cuemu_context_t *ctx)
+CUresult cuemu_graph_add(CUgraphNode *node_p, CUgraph handle,
+                         const CUgraphNode *deps, size_t num_deps, int type,
+                         const cuemu_gparams_t *params, cuemu_context_t *ctx)
 {
     cuemu_graph_t *graph = cuemu_graph_check(handle);
     cuemu_gnode_t *node, *dep;
@@ -170,6 +179,7 @@ static CUresult cuemu_gnode_new(CUgraphNode *node_p, CUgraph handle,
     if (params != NULL) {
         node->params = *params;
     }
+    cuemu_gparams_hold(type, &node->params);
 
     for (i = 0; (i < num_deps) && (result == CUDA_SUCCESS); ++i) {
         dep = cuemu_gnode_check(deps[i]);
@@ -195,8 +205,22 @@ static CUresult cuemu_gnode_new(CUgraphNode *node_p, CUgraph handle,
     ++graph->num_nodes;
 
     *node_p = (CUgraphNode)node;
-    cuemu_work_spend(CUEMU_CALL_GRAPH_ADD_NODE);
     return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_gnode_new(CUgraphNode *node_p, CUgraph handle,
+                                const CUgraphNode *deps, size_t num_deps,
+                                int type, const cuemu_gparams_t *params,
+                                cuemu_context_t *ctx)
+{
+    CUresult result = cuemu_graph_add(node_p, handle, deps, num_deps, type,
+                                      params, ctx);
+
+    if (result == CUDA_SUCCESS) {
+        cuemu_work_spend(CUEMU_CALL_GRAPH_ADD_NODE);
+    }
+
+    return result;
 }
 
 /* ----------------------------------------------------------- copy nodes */
@@ -475,6 +499,12 @@ static int cuemu_gnode_reaches(const cuemu_gnode_t *to,
     }
 
     return 0;
+}
+
+int cuemu_graph_reaches(CUgraphNode to, CUgraphNode from)
+{
+    return cuemu_gnode_reaches((const cuemu_gnode_t*)to,
+                               (const cuemu_gnode_t*)from);
 }
 
 static CUresult cuemu_graph_add_deps(CUgraph handle, const CUgraphNode *from,
@@ -758,6 +788,11 @@ static void cuemu_graph_free(cuemu_graph_t *graph)
     cuemu_object_delete(graph);
 }
 
+void cuemu_graph_delete(CUgraph graph)
+{
+    cuemu_graph_free((cuemu_graph_t*)graph);
+}
+
 CUEMU_API(cuGraphDestroy, (CUgraph handle), (handle))
 {
     cuemu_graph_t *graph = cuemu_graph_check(handle);
@@ -851,6 +886,7 @@ static void cuemu_exec_free(cuemu_exec_t *exec)
     unsigned i;
 
     for (i = 0; i < exec->num_nodes; ++i) {
+        cuemu_gparams_drop(exec->nodes[i].type, &exec->nodes[i].params);
         free(exec->nodes[i].deps);
     }
 
@@ -889,6 +925,7 @@ static CUresult cuemu_exec_fill(cuemu_exec_t *exec, cuemu_gnode_t *node)
         x->src_ctx = (CUcontext)copy.src_range.ctx;
     }
 
+    cuemu_gparams_hold(x->type, &x->params);
     node->index = (int)exec->num_nodes++;
     return result;
 }
@@ -1223,6 +1260,7 @@ static void cuemu_exec_record(CUevent handle, const cuemu_op_id_t *deps,
         cuemu_session_unlock();
     }
 
+    cuemu_capture_forget_event(event);
     memset(&mark, 0, sizeof(mark));
     mark.desc.kind  = CUEMU_OP_MARK;
     mark.desc.flags = CUEMU_OP_HOLD;
@@ -1276,6 +1314,12 @@ static CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
             cuemu_exec_record(x->params.event, deps, num_deps, at);
         }
 
+        if (x->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+            ops[i] = cuemu_job_launch(x->params.kernel, deps, num_deps, at);
+            result = (ops[i] == 0) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+            continue;
+        }
+
         result = cuemu_exec_make_work(x, &work, &direct);
         if (result == CUDA_SUCCESS) {
             if (direct) {
@@ -1305,6 +1349,17 @@ static CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
     return result;
 }
 
+static unsigned cuemu_exec_kernels(const cuemu_exec_t *exec)
+{
+    unsigned i, count = 0;
+
+    for (i = 0; i < exec->num_nodes; ++i) {
+        count += (exec->nodes[i].type == CU_GRAPH_NODE_TYPE_KERNEL);
+    }
+
+    return count;
+}
+
 CUEMU_API(cuGraphLaunch, (CUgraphExec handle, CUstream stream_handle),
           (handle, stream_handle))
 {
@@ -1323,6 +1378,12 @@ CUEMU_API(cuGraphLaunch, (CUgraphExec handle, CUstream stream_handle),
         return result;
     }
 
+    result = cuemu_capture_refuse(stream); /* graphs are not nested here */
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    cuemu_job_reserve(cuemu_exec_kernels(exec));
     per_node = cost->graph_launch_node;
     begin   += cuemu_cost(CUEMU_CALL_GRAPH_LAUNCH) +
                (exec->launched ? 0 : cost->graph_first_launch);

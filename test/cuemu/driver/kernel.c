@@ -9,6 +9,7 @@
  * changes what it still reads, gets bytes that tell. The bytes that the first
  * half moved say how long it all takes: they occupy links as copies do.
  */
+#include "cuemu_capture.h"
 #include "cuemu_kernel.h"
 
 #include <sched.h>
@@ -43,17 +44,19 @@
    they move and execute stands for the others */
 #define CUEMU_KERNEL_SAMPLE 32
 
-typedef struct {
+struct cuemu_job {
     cuemu_context_t    *ctx;
     cuemu_module_t     *module;
     cuemu_ptx_kernel_t *kernel;
     cuemu_ptx_launch_t  launch;
     cuemu_ptx_count_t   count;
+    unsigned            refs;    /* of nodes, that launch copies of it */
+    size_t              size;    /* of all this */
     cuemu_op_id_t       end;     /* goes on until the kernel is over */
     uint64_t            blocks;
     int                 has_begun;
     char                params[];
-} cuemu_job_t;
+};
 
 static unsigned cuemu_num_jobs;
 static unsigned cuemu_num_faulted; /* contexts, ever */
@@ -270,6 +273,19 @@ static void cuemu_job_begin(cuemu_job_t *job)
     }
 }
 
+void cuemu_job_hold(cuemu_job_t *job)
+{
+    __atomic_add_fetch(&job->refs, 1, __ATOMIC_RELAXED);
+}
+
+void cuemu_job_drop(cuemu_job_t *job)
+{
+    if (__atomic_sub_fetch(&job->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        cuemu_module_release(job->module);
+        free(job);
+    }
+}
+
 static void cuemu_job_end(cuemu_job_t *job)
 {
     uint64_t half  = cuemu_job_half(job);
@@ -281,8 +297,7 @@ static void cuemu_job_end(cuemu_job_t *job)
     cuemu_sim_op_end(cuemu_session.sim, job->end);
     cuemu_session_unlock();
 
-    cuemu_module_release(job->module);
-    free(job);
+    cuemu_job_drop(job);
     __atomic_sub_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
 }
 
@@ -383,11 +398,16 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
 static cuemu_job_t *cuemu_job_new(const cuemu_function_t *function,
                                   const CUlaunchConfig *config)
 {
-    cuemu_job_t *job = calloc(1, sizeof(*job) + function->info.params_size + 8);
+    size_t size      = sizeof(cuemu_job_t) + function->info.params_size + 8;
+    cuemu_job_t *job = calloc(1, size);
 
     if (job == NULL) {
         return NULL;
     }
+
+    __atomic_add_fetch(&function->module->refs, 1, __ATOMIC_RELAXED);
+    job->refs = 1;
+    job->size = size;
 
     job->ctx                     = function->module->ctx;
     job->module                  = function->module;
@@ -409,14 +429,95 @@ static cuemu_job_t *cuemu_job_new(const cuemu_function_t *function,
     return job;
 }
 
+void cuemu_job_reserve(unsigned count)
+{
+    while (__atomic_load_n(&cuemu_num_jobs, __ATOMIC_RELAXED) + count >
+           CUEMU_MAX_LAUNCHES) {
+        if (!cuemu_work_progress()) {
+            sched_yield();
+        }
+    }
+}
+
+/* What begins it; cuemu_job_follow() is next. With cuemu_lock(), and room. */
+static void cuemu_job_begin_work(cuemu_job_t *job, cuemu_work_t *work)
+{
+    __atomic_add_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
+    memset(work, 0, sizeof(*work));
+    work->desc.kind    = CUEMU_OP_MARK;
+    work->desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    work->payload.kind = CUEMU_PAYLOAD_KERNEL;
+    work->payload.arg  = (uint64_t)(uintptr_t)job;
+}
+
+/* What goes on until it is over */
+static void cuemu_job_end_work(cuemu_work_t *work)
+{
+    memset(work, 0, sizeof(*work));
+    work->desc.kind     = CUEMU_OP_DELAY;
+    work->desc.duration = CUEMU_MAX_DELAY;
+}
+
+cuemu_op_id_t cuemu_job_launch(const cuemu_job_t *job,
+                               const cuemu_op_id_t *deps, unsigned num_deps,
+                               cuemu_time_t at)
+{
+    cuemu_job_t *copy = malloc(job->size);
+    cuemu_op_id_t begin, end;
+    cuemu_work_t work;
+
+    if (copy == NULL) {
+        return 0;
+    }
+
+    memcpy(copy, job, job->size);
+    copy->refs          = 1;
+    copy->launch.params = copy->params;
+    copy->launch.arg    = copy;
+    __atomic_add_fetch(&copy->module->refs, 1, __ATOMIC_RELAXED);
+    cuemu_job_begin_work(copy, &work);
+    begin = cuemu_work_add(&work, deps, num_deps, at);
+    cuemu_job_end_work(&work);
+    end = cuemu_work_add(&work, &begin, 1, at);
+    __atomic_store_n(&copy->end, end, __ATOMIC_RELEASE);
+    return end;
+}
+
+static void cuemu_job_submit(cuemu_job_t *job, cuemu_stream_t *stream,
+                             cuemu_time_t at)
+{
+    cuemu_op_id_t begin, end;
+    cuemu_work_t work;
+
+    cuemu_job_reserve(1);
+    cuemu_lock();
+    cuemu_job_begin_work(job, &work);
+    begin = cuemu_work_submit(stream, &work, NULL, 0, at);
+    cuemu_job_end_work(&work);
+    end = cuemu_work_submit(stream, &work, &begin, 1, at);
+    __atomic_store_n(&job->end, end, __ATOMIC_RELEASE);
+    cuemu_unlock();
+
+    cuemu_work_spend_until(at);
+}
+
+static CUresult cuemu_job_capture(cuemu_job_t *job, cuemu_stream_t *stream)
+{
+    cuemu_gparams_t params = {.kernel = job};
+    CUresult result = cuemu_capture_add(stream, CU_GRAPH_NODE_TYPE_KERNEL,
+                                        &params, job->ctx);
+
+    cuemu_job_drop(job);
+    return result;
+}
+
 static CUresult cuemu_launch(const CUlaunchConfig *config, CUfunction handle,
                              void **params, void **extra)
 {
     cuemu_time_t at = cuemu_now() + cuemu_cost(CUEMU_CALL_KERNEL);
     cuemu_function_t *function;
     cuemu_stream_t *stream;
-    cuemu_op_id_t begin, end;
-    cuemu_work_t work;
+    int is_captured;
     cuemu_job_t *job;
     CUresult result;
 
@@ -429,6 +530,9 @@ static CUresult cuemu_launch(const CUlaunchConfig *config, CUfunction handle,
                  CUDA_ERROR_INVALID_HANDLE :
                  cuemu_launch_check(function, config);
     }
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_capture_use(stream, &is_captured);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -440,35 +544,15 @@ static CUresult cuemu_launch(const CUlaunchConfig *config, CUfunction handle,
 
     result = cuemu_launch_params(function, params, extra, job->params);
     if (result != CUDA_SUCCESS) {
-        free(job);
+        cuemu_job_drop(job);
         return result;
     }
 
-    while (__atomic_load_n(&cuemu_num_jobs, __ATOMIC_RELAXED) >=
-           CUEMU_MAX_LAUNCHES) {
-        if (!cuemu_work_progress()) {
-            sched_yield();
-        }
+    if (is_captured) {
+        return cuemu_job_capture(job, stream);
     }
 
-    __atomic_add_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&function->module->refs, 1, __ATOMIC_RELAXED);
-    cuemu_lock();
-    memset(&work, 0, sizeof(work));
-    work.desc.kind    = CUEMU_OP_MARK;
-    work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    work.payload.kind = CUEMU_PAYLOAD_KERNEL;
-    work.payload.arg  = (uint64_t)(uintptr_t)job;
-    begin             = cuemu_work_submit(stream, &work, NULL, 0, at);
-
-    memset(&work, 0, sizeof(work));
-    work.desc.kind     = CUEMU_OP_DELAY;
-    work.desc.duration = CUEMU_MAX_DELAY;
-    end                = cuemu_work_submit(stream, &work, &begin, 1, at);
-    __atomic_store_n(&job->end, end, __ATOMIC_RELEASE);
-    cuemu_unlock();
-
-    cuemu_work_spend_until(at);
+    cuemu_job_submit(job, stream, at);
     return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Streams, events and host functions. */
-#include "cuemu_driver.h"
+#include "cuemu_capture.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -55,6 +55,7 @@ void cuemu_stream_free(cuemu_stream_t *stream)
 {
     cuemu_stream_t **link = &stream->ctx->streams;
 
+    cuemu_capture_forget_stream(stream);
     while ((*link != NULL) && (*link != stream)) {
         link = &(*link)->next;
     }
@@ -73,6 +74,7 @@ void cuemu_stream_retire(cuemu_context_t *ctx)
 
     for (stream = ctx->streams; stream != NULL; stream = next) {
         next = stream->next;
+        cuemu_capture_forget_stream(stream);
         cuemu_object_retire(stream);
     }
 
@@ -84,6 +86,7 @@ void cuemu_stream_retire(cuemu_context_t *ctx)
         next_event = cuemu_object_next(CUEMU_OBJ_EVENT, event);
         if (event->ctx == ctx) {
             cuemu_event_release(event);
+            cuemu_capture_forget_event(event);
             cuemu_object_retire(event);
         }
     }
@@ -220,6 +223,9 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
     cuemu_op_id_t tail;
     CUresult result = cuemu_stream_resolve(handle, &stream);
 
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_capture_refuse(stream);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -247,6 +253,9 @@ CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
     cuemu_op_id_t op;
     CUresult result = cuemu_stream_resolve(handle, &stream);
 
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_capture_refuse(stream);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -344,37 +353,6 @@ CUEMU_API(cuStreamGetId, (CUstream handle, unsigned long long *id),
     return result;
 }
 
-/* No stream is ever captured */
-CUEMU_API(cuStreamIsCapturing, (CUstream handle, CUstreamCaptureStatus *status),
-          (handle, status))
-{
-    if (status == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUEMU_API(cuStreamBeginCapture, (CUstream handle, int mode), (handle, mode))
-{
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUEMU_ALSO(cuStreamBeginCapture_v2, cuStreamBeginCapture);
-
-CUEMU_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph),
-          (handle, graph))
-{
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUEMU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode),
-          (mode))
-{
-    return (mode == NULL) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
 /* --------------------------------------------------------------- events */
 
 CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p)
@@ -430,6 +408,7 @@ CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
 
     cuemu_lock();
     cuemu_event_release(event);
+    cuemu_capture_forget_event(event);
     cuemu_unlock();
     cuemu_object_delete(event);
     return CUDA_SUCCESS;
@@ -449,6 +428,7 @@ CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
 
     cuemu_lock();
     cuemu_event_release(event);
+    cuemu_capture_forget_event(event);
     tail            = cuemu_work_tail(stream);
     event->recorded = 1;
     event->polled   = 0;
@@ -460,11 +440,14 @@ CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
     return CUDA_SUCCESS;
 }
 
-static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle)
+static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle,
+                                        int is_external)
 {
+    cuemu_gparams_t params = {.event = handle};
     cuemu_event_t *event;
     cuemu_time_t at;
     cuemu_stream_t *stream;
+    int is_captured;
     CUresult result;
 
     result = cuemu_event_resolve(handle, &event);
@@ -481,6 +464,18 @@ static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle)
         return CUDA_ERROR_INVALID_HANDLE;
     }
 
+    result = cuemu_capture_use(stream, &is_captured);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if (is_captured) {
+        return is_external ?
+               cuemu_capture_add(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+                                 &params, NULL) :
+               cuemu_capture_record(stream, event);
+    }
+
     at     = cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD);
     result = cuemu_event_record(event, stream, at);
     cuemu_work_spend_until(at);
@@ -489,7 +484,7 @@ static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle)
 
 CUEMU_API(cuEventRecord, (CUevent event, CUstream stream), (event, stream))
 {
-    return cuemu_event_record_call(event, stream);
+    return cuemu_event_record_call(event, stream, 0);
 }
 
 CUEMU_API(cuEventRecordWithFlags,
@@ -497,7 +492,7 @@ CUEMU_API(cuEventRecordWithFlags,
           (event, stream, flags))
 {
     return (flags > 1) ? CUDA_ERROR_INVALID_VALUE :
-                         cuemu_event_record_call(event, stream);
+                         cuemu_event_record_call(event, stream, (int)flags);
 }
 
 /* Non-zero once the work is done; remembers when that was. */
@@ -531,6 +526,9 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
     CUresult found = cuemu_event_resolve(handle, &event);
     int clamped;
 
+    if (found == CUDA_SUCCESS) {
+        found = cuemu_capture_ask(event);
+    }
     if (found != CUDA_SUCCESS) {
         return found;
     }
@@ -570,6 +568,9 @@ CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
     cuemu_event_t *event;
     CUresult found = cuemu_event_resolve(handle, &event);
 
+    if (found == CUDA_SUCCESS) {
+        found = cuemu_capture_ask(event);
+    }
     if (found != CUDA_SUCCESS) {
         return found;
     }
@@ -618,18 +619,24 @@ CUEMU_API(cuStreamWaitEvent,
 {
     cuemu_event_t *event;
     cuemu_stream_t *stream;
+    int is_captured;
     CUresult result = cuemu_event_resolve(handle, &event);
 
     if (result != CUDA_SUCCESS) {
         return result;
     }
 
-    if (flags > 1) {
+    if (flags > CU_EVENT_WAIT_EXTERNAL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
     result = cuemu_stream_resolve(stream_handle, &stream);
     if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    result = cuemu_capture_wait(stream, event, (int)flags, &is_captured);
+    if ((result != CUDA_SUCCESS) || is_captured) {
         return result;
     }
 
@@ -659,6 +666,9 @@ static CUresult cuemu_stream_wait_value(CUstream handle, CUdeviceptr addr,
     }
 
     result = cuemu_stream_resolve(handle, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_capture_refuse(stream); /* no such nodes here */
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -704,9 +714,11 @@ CUEMU_API(cuIpcGetEventHandle, (CUipcEventHandle *ipc, CUevent handle),
 static CUresult cuemu_stream_call(CUstream handle, void *func, void *arg,
                                   int is_callback)
 {
+    cuemu_gparams_t params = {.host = {(CUhostFn)func, arg}};
     cuemu_time_t at;
     cuemu_stream_t *stream;
     cuemu_work_t work;
+    int is_captured = 0;
     CUresult result;
 
     if (func == NULL) {
@@ -714,8 +726,17 @@ static CUresult cuemu_stream_call(CUstream handle, void *func, void *arg,
     }
 
     result = cuemu_stream_resolve(handle, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = is_callback ? cuemu_capture_refuse(stream) :
+                               cuemu_capture_use(stream, &is_captured);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
+    }
+
+    if (is_captured) {
+        return cuemu_capture_add(stream, CU_GRAPH_NODE_TYPE_HOST, &params,
+                                 NULL);
     }
 
     memset(&work, 0, sizeof(work));

@@ -6,7 +6,7 @@
  * can be shared the same two ways. Physical memory may be the host's: GPUs use
  * it as they are allowed to, and so does the CPU.
  */
-#include "cuemu_driver.h"
+#include "cuemu_capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -895,6 +895,9 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     CUresult result;
 
     result = cuemu_stream_resolve(handle, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_capture_refuse(stream); /* no such nodes here */
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -955,6 +958,9 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
     cuemu_mem_t *mem;
 
     result = cuemu_stream_resolve(handle, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_capture_refuse(stream);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }

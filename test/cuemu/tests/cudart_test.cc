@@ -298,6 +298,47 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
     }
 }
 
+/* cudaStreamBeginCapture to cudaGraphLaunch; 0 is cudaStreamCaptureModeGlobal */
+TEST_P(cudart, a_captured_stream_is_a_graph)
+{
+    const size_t size = 4096;
+    std::vector<unsigned char> out(size, 1), expected(size, 0x5a);
+    void *ptr, *more, *stream, *graph, *exec;
+    int status, relaxed = 2;
+    size_t count = 0;
+
+    ASSERT_EQ(0, call("cudaMalloc", &ptr, size));
+    ASSERT_EQ(0, call("cudaMemset", ptr, 0, size));
+    ASSERT_EQ(0, call("cudaStreamCreateWithFlags", &stream, 1u));
+    ASSERT_EQ(0, call("cudaStreamBeginCapture", stream, 0));
+    ASSERT_EQ(0, call("cudaMemsetAsync", ptr, 0x5a, size, stream));
+    ASSERT_EQ(0, call("cudaThreadExchangeStreamCaptureMode", &relaxed));
+    EXPECT_EQ(0, relaxed);
+    ASSERT_EQ(0, call("cudaMalloc", &more, size));
+    EXPECT_EQ(0, call("cudaStreamIsCapturing", stream, &status));
+    EXPECT_EQ(1, status);
+    ASSERT_EQ(0, call("cudaStreamEndCapture", stream, &graph));
+    ASSERT_EQ(0, call("cudaGraphGetNodes", graph, (void*)0, &count));
+    EXPECT_EQ(1u, count);
+    ASSERT_EQ(0, call("cudaGraphInstantiate", &exec, graph, 0ull));
+    ASSERT_EQ(0, call("cudaGraphLaunch", exec, stream));
+    ASSERT_EQ(0, call("cudaStreamSynchronize", stream));
+    ASSERT_EQ(0, call("cudaMemcpy", (void*)out.data(), (const void*)ptr, size,
+                      2));
+    EXPECT_TRUE(out == expected);
+    ASSERT_EQ(0, call("cudaThreadExchangeStreamCaptureMode", &relaxed));
+    EXPECT_EQ(2, relaxed);
+
+    /* Not relaxed: what allocates breaks the capture */
+    ASSERT_EQ(0, call("cudaStreamBeginCapture", stream, 0));
+    EXPECT_EQ(900, call("cudaMalloc", &more, size));
+    EXPECT_EQ(901, call("cudaStreamEndCapture", stream, &graph));
+    EXPECT_EQ(901, call("cudaGetLastError"));
+    EXPECT_EQ(0, call("cudaGraphExecDestroy", exec));
+    EXPECT_EQ(0, call("cudaStreamDestroy", stream));
+    EXPECT_EQ(0, call("cudaFree", ptr));
+}
+
 TEST_P(cudart, device_properties_fit_the_release)
 {
     bool old = (strstr(GetParam(), ".so.12") != NULL);
