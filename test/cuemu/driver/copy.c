@@ -137,7 +137,7 @@ static CUresult cuemu_copy_capture(cuemu_stream_t *stream,
     CUresult result;
 
     cuemu_lock();
-    result = cuemu_copy_prepare(copy, stream->ctx, &work, &kind);
+    result = cuemu_copy_prepare(copy, stream->ctx, 0, &work, &kind);
     cuemu_unlock();
     return (result != CUDA_SUCCESS) ?
            result : cuemu_capture_add(stream, CU_GRAPH_NODE_TYPE_MEMCPY,
