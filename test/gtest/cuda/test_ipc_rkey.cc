@@ -22,6 +22,8 @@ static const CUdeviceptr base   = 0x7f0000000000;
 static const size_t length      = 1 << 20;
 static bool is_shareable;
 
+static unsigned long long first_id = 1000;
+
 class IpcRkey : public ::testing::Test
 {
 protected:
@@ -32,7 +34,8 @@ protected:
     void SetUp() override
     {
         is_shareable     = true;
-        driver.buffer_id = 77;
+        first_id        += 10; /* ids are never used again */
+        driver.buffer_id = first_id;
         driver.no_memory = CUDA_ERROR_INVALID_VALUE;
         driver.offer_gpu_memory(base, length);
         driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
@@ -104,17 +107,17 @@ TEST_F(IpcRkey, whole_allocation_is_exported_from_an_address_within)
     pack((void*)(base + 12345));
     EXPECT_EQ(base, packed.handle.base);
     EXPECT_EQ(length, packed.handle.length);
-    EXPECT_EQ(77u, packed.handle.buffer_id);
+    EXPECT_EQ(first_id, packed.handle.buffer_id);
 }
 
 /* Without hooks on CUDA's functions UCX keeps handles of freed memory */
 TEST_F(IpcRkey, memory_freed_and_allocated_again_is_exported_anew)
 {
     pack();
-    EXPECT_EQ(77u, packed.handle.buffer_id);
-    driver.buffer_id = 78;
+    EXPECT_EQ(first_id, packed.handle.buffer_id);
+    driver.buffer_id = first_id + 1;
     pack();
-    EXPECT_EQ(78u, packed.handle.buffer_id);
+    EXPECT_EQ(first_id + 1, packed.handle.buffer_id);
 }
 
 /* As with stock's module: shareable or not, there is nothing to be mapped */
@@ -371,12 +374,12 @@ TEST_F(IpcRkeyMapped, pieces_have_keys_of_their_own)
     EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, before.type);
     EXPECT_EQ(base + chunk, before.base);
     EXPECT_EQ(chunk, before.length);
-    driver.buffer_id = 78;
+    driver.buffer_id = first_id + 1;
     EXPECT_EQ(second, pack_range(second, chunk).base);
 
     /* What a peer may still fetch by the first key is open */
     EXPECT_NE(-1, fcntl(before.os.fd, F_GETFD));
-    driver.buffer_id = 77;
+    driver.buffer_id = first_id;
     EXPECT_EQ(before.os.fd, pack_range(base + chunk, chunk).os.fd);
 }
 

@@ -21,7 +21,8 @@ BEGIN_C_DECLS
  *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
  *                                    handle's exports
- *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory
+ *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory, and boards
+ *      cuda_ipc/cuda_ipc_exports.c   what others have handles of
  *      multipath/background.c        threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *      collective/device.c           streams and kernels of collectives

@@ -20,6 +20,7 @@
 #include <uct/cuda/collective/planner.h>
 #include <uct/cuda/collective/program.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
 #include <ucs/sys/math.h>
 
 #include <sched.h>
@@ -324,7 +325,12 @@ static void export_drop(uct_cuda_coll_group_t *group, unsigned index)
     export_t *export = &group->exports[index];
 
     if (export->is_there) {
-        uct_cuda_ipc_handle_release(&export->handle);
+        /* The program's may live on; what this group has made is about to go */
+        if (index < NUM_EXPORTS) {
+            uct_cuda_ipc_exports_put(&export->handle);
+        } else {
+            uct_cuda_ipc_exports_end(&export->handle);
+        }
         export->generation = uct_cuda_coll_page_show(group->page, index, NULL);
         export->is_there   = false;
     }
@@ -345,10 +351,12 @@ static ucs_status_t export_add(uct_cuda_coll_group_t *group, unsigned index,
                                const void *address)
 {
     export_t *export = &group->exports[index];
+    uct_cuda_memory_t memory;
     ucs_status_t status;
 
     export_drop(group, index);
-    status = uct_cuda_ipc_handle_export(address, &export->handle);
+    uct_cuda_memory_query(address, 1, &memory);
+    status = uct_cuda_ipc_exports_get(address, &memory, &export->handle);
     if (status != UCS_OK) {
         return status;
     }
@@ -445,7 +453,7 @@ static ucs_status_t call_show(call_t *call, const void *address,
 static void import_drop(import_t *import)
 {
     if (import->mapping != NULL) {
-        uct_cuda_ipc_cache_put(import->mapping, false);
+        uct_cuda_ipc_cache_unlend(import->mapping);
         import->mapping = NULL;
     }
 }
@@ -487,6 +495,7 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
 {
     import_t *import;
     const uct_cuda_ipc_handle_t *handle;
+    ucs_status_t status;
 
     if (index >= UCT_CUDA_COLL_PAGE_EXPORTS) {
         return UCS_ERR_INVALID_PARAM;
@@ -499,11 +508,20 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
 
     handle = uct_cuda_coll_page_shown(group->page, rank, index,
                                       &import->generation);
-    return (handle == NULL) ?
-                   UCS_ERR_NO_ELEM :
-                   uct_cuda_ipc_cache_get_in(handle, group->cuda_device,
-                                             group->context, group->context_id,
-                                             &import->mapping);
+    if (handle == NULL) {
+        return UCS_ERR_NO_ELEM;
+    }
+
+    /* What a rank has freed it names no more: it need not be kept until the
+     * next call, which may never come */
+    status = uct_cuda_ipc_cache_get_in(handle, group->cuda_device,
+                                       group->context, group->context_id,
+                                       &import->mapping);
+    if (status == UCS_OK) {
+        uct_cuda_ipc_cache_lend(import->mapping);
+    }
+
+    return status;
 }
 
 /* No plan has a step between ranks that are no peers */

@@ -15,6 +15,14 @@
 #include <string.h>
 
 
+/* A peer that cannot tell what it has freed: what was not used while so many
+ * others were mapped is taken for it */
+#define MAX_UNUSED 256
+
+/* Calls until news of all peers are looked for, not of the one alone */
+#define CALLS_BEFORE_NEWS 64
+
+
 /* One cache a process: workers share it, and a worker holds no lock that
  * another one respects when it unpacks a key (UCX's rule), so it has its own */
 static struct {
@@ -23,6 +31,8 @@ static struct {
     uct_cuda_ipc_mapping_t *newest; /* All mappings, stale ones included */
     uct_cuda_ipc_mapping_t *oldest;
     unsigned               count;
+    uint64_t               num_mapped; /* so far */
+    unsigned               num_asked;  /* calls for a mapping */
     unsigned               num_limits; /* that are held */
     unsigned long          max_regions;
     size_t                 max_size;
@@ -76,13 +86,15 @@ static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
     cache.newest                                                     = mapping;
 }
 
-static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
+static void mapping_close(uct_cuda_ipc_mapping_t *mapping)
 {
     bool is_pushed;
 
-    list_remove(mapping);
-    --cache.count;
+    if (mapping->closed) {
+        return;
+    }
 
+    mapping->closed = true;
     /* The user may have destroyed or reset the context, and a legacy mapping
      * with it; memory made with cuMemCreate belongs to none, and stays */
     is_pushed = uct_cuda_ctx_push_alive(mapping->context, mapping->context_id);
@@ -92,6 +104,16 @@ static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
 
     if (is_pushed) {
         uct_cuda_ctx_pop();
+    }
+}
+
+static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
+{
+    list_remove(mapping);
+    --cache.count;
+    mapping_close(mapping);
+    if (mapping->view != NULL) {
+        uct_cuda_ipc_board_view_put(mapping->view);
     }
 
     free(mapping);
@@ -107,6 +129,54 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
 
     if (mapping->users == 0) {
         mapping_destroy(mapping);
+    }
+}
+
+/* Has its owner told that the memory was freed? */
+static bool mapping_is_over(const uct_cuda_ipc_mapping_t *mapping)
+{
+    return (mapping->view != NULL) &&
+           uct_cuda_ipc_board_view_is_over(mapping->view,
+                                           &mapping->handle.notice);
+}
+
+/* Lets go of what was freed */
+static void sweep(void)
+{
+    uct_cuda_ipc_mapping_t *mapping, *newer;
+
+    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
+        newer = mapping->newer;
+        if ((mapping->users == mapping->loans) && mapping_is_over(mapping)) {
+            if (mapping->users > 0) {
+                mapping_close(mapping);
+            }
+            mapping_retire(mapping);
+        }
+    }
+}
+
+/* ... if any peer has told of something since */
+static void look_for_news(void)
+{
+    if (uct_cuda_ipc_board_views_have_news()) {
+        sweep();
+    }
+}
+
+/* Of peers that do not tell, what was not used for long */
+static void retire_unused(void)
+{
+    uct_cuda_ipc_mapping_t *mapping, *newer;
+
+    for (mapping = cache.oldest;
+         (mapping != NULL) &&
+         (cache.num_mapped - mapping->last_use > MAX_UNUSED);
+         mapping = newer) {
+        newer = mapping->newer;
+        if ((mapping->users == 0) && (mapping->view == NULL)) {
+            mapping_retire(mapping);
+        }
     }
 }
 
@@ -262,11 +332,16 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
 
     pthread_mutex_lock(&cache.lock);
 
+    if ((++cache.num_asked % CALLS_BEFORE_NEWS) == 0) {
+        look_for_news();
+    }
+
     found = tfind(&key, &cache.tree, mapping_compare);
     if (found != NULL) {
         mapping = *(uct_cuda_ipc_mapping_t**)found;
         if (is_same_allocation(&mapping->handle, handle) &&
             (mapping->context == key.context)) {
+            mapping->handle.notice = handle->notice;
             list_remove(mapping);
             list_add_newest(mapping);
             goto out_held;
@@ -282,6 +357,7 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
     }
 
     retire_dead(context_id);
+    look_for_news();
     *mapping = key;
     status   = open_handle(handle, device, &mapping->mapped);
     if (status != UCS_OK) {
@@ -293,15 +369,25 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
         goto err_close;
     }
 
+    mapping->view = uct_cuda_ipc_board_view_get(handle->pid_ns, handle->pid,
+                                                &handle->notice);
     list_add_newest(mapping);
     ++cache.count;
+    ++cache.num_mapped;
+    mapping->last_use = cache.num_mapped;
+    retire_unused();
     uct_cuda_trace("mapped %#lx..%#lx of pid %d at %#llx",
                    (unsigned long)handle->base,
                    (unsigned long)(handle->base + handle->length), handle->pid,
                    mapping->mapped);
 
 out_held:
+    mapping->last_use = cache.num_mapped;
     ++mapping->users;
+    if ((mapping->view != NULL) &&
+        uct_cuda_ipc_board_view_has_news(mapping->view)) {
+        sweep();
+    }
     enforce_limits(handle);
     *mapping_p = mapping;
     goto out;
@@ -330,10 +416,26 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
 
     pthread_mutex_lock(&cache.lock);
     --mapping->users;
-    if ((mapping->users == 0) && (mapping->stale || !keep)) {
+    if ((mapping->users == 0) &&
+        (mapping->stale || !keep || mapping_is_over(mapping))) {
         mapping_retire(mapping);
     }
     pthread_mutex_unlock(&cache.lock);
+}
+
+void uct_cuda_ipc_cache_lend(uct_cuda_ipc_mapping_t *mapping)
+{
+    pthread_mutex_lock(&cache.lock);
+    ++mapping->loans;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void uct_cuda_ipc_cache_unlend(uct_cuda_ipc_mapping_t *mapping)
+{
+    pthread_mutex_lock(&cache.lock);
+    --mapping->loans;
+    pthread_mutex_unlock(&cache.lock);
+    uct_cuda_ipc_cache_put(mapping, false);
 }
 
 void uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping)
@@ -385,6 +487,7 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
             mapping_retire(mapping);
         }
     }
+    uct_cuda_ipc_board_view_purge(pid_ns, pid);
     pthread_mutex_unlock(&cache.lock);
 }
 

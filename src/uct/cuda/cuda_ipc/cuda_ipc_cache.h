@@ -17,8 +17,12 @@ struct uct_cuda_ipc_mapping {
     CUcontext              context;    /**< Opened in this context ... */
     unsigned long long     context_id; /**< ... which has this id */
     CUdevice               device;     /**< ... and belongs to this device */
-    unsigned               users;      /**< Transfers under way */
+    uct_cuda_ipc_board_view_t *view;   /**< Where its end is told, or NULL */
+    uint64_t               last_use;   /**< Mappings made until then */
+    unsigned               users;      /**< Transfers under way, and loans */
+    unsigned               loans;      /**< To who can do without it */
     bool                   stale;      /**< Close with the last user */
+    bool                   closed;     /**< The memory was freed */
     bool                   pinned;     /**< One user is code on a GPU */
     bool                   is_own;     /**< Memory of this process */
     uct_cuda_ipc_mapping_t *newer;     /**< Least recently used order */
@@ -30,7 +34,10 @@ struct uct_cuda_ipc_mapping {
  * Map @a handle in the current context, or find it mapped. Thread safe.
  *
  * A mapping whose allocation the peer has freed since (same address, other
- * buffer id or length) is closed and made anew.
+ * buffer id or length) is closed and made anew. Those that nobody uses and whose
+ * memory its owner has told to be freed are closed with the next call for the
+ * same peer, or one of some calls for others; of peers that cannot tell, those
+ * not used while some hundred others were mapped.
  *
  * @param handle     Peer's allocation.
  * @param device     Device of the current context.
@@ -54,6 +61,11 @@ void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle);
 
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
+
+/** Keep it, but not longer than the peer keeps the memory: by then it may have
+ *  been closed. To be put back all the same, by @a unlend. */
+void uct_cuda_ipc_cache_lend(uct_cuda_ipc_mapping_t *mapping);
+void uct_cuda_ipc_cache_unlend(uct_cuda_ipc_mapping_t *mapping);
 
 /** Give a mapping back that code on a GPU goes on using, behind this module's
  *  back: it stays until the peer's mappings are closed. */

@@ -159,6 +159,7 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
     size_t length;
 
     memset(handle_p, 0, sizeof(*handle_p));
+    handle_p->notice.slot = UCT_CUDA_IPC_BOARD_NO_SLOT;
 
     uct_cuda_memory_query(address, 0, &memory);
     if ((memory.type != UCS_MEMORY_TYPE_CUDA) || (driver == NULL)) {

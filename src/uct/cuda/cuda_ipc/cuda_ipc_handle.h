@@ -4,6 +4,7 @@
 #define UCT_CUDA_IPC_HANDLE_H
 
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +38,7 @@ typedef struct {
     uint64_t base;      /**< Start of the allocation in the exporter */
     uint64_t length;    /**< Length of the allocation, bytes */
     uint64_t buffer_id; /**< Tells allocations at one address apart */
+    uct_cuda_ipc_notice_t notice; /**< Where its end is told */
     union {
         uint8_t bytes[UCT_CUDA_IPC_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
         int32_t fd;                              /**< *FD: exporter's number */

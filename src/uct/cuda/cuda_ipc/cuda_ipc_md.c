@@ -11,6 +11,7 @@
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/planner.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 
@@ -162,8 +163,9 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 {
     uct_cuda_ipc_memh_destroy(memh);
 
-    /* A peer's mapping outlives this; that memory is no longer to be used is
-     * told by the upper layer, as with stock UCX */
+    /* A peer's mapping outlives this, since the memory may; where UCX sees it
+     * being freed, others' that was freed before can be told of by now */
+    uct_cuda_ipc_exports_check();
     uct_abi_completion_update(comp, 1, UCS_OK);
     return UCS_OK;
 }

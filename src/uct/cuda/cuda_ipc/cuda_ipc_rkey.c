@@ -10,6 +10,7 @@
 #include <uct/cuda/base/memtype.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 
 /* "ucxmpkey" and the layout's version */
-#define CUDA_IPC_RKEY_MAGIC UINT64_C(0x7563786d706b6502)
+#define CUDA_IPC_RKEY_MAGIC UINT64_C(0x7563786d706b6503)
 
 /* Of a key in this process's memory */
 #define CUDA_IPC_UNPACKED_MAGIC UINT64_C(0x7563786d706b65ff)
@@ -87,7 +88,7 @@ void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh)
 
     while ((exported = memh->exported) != NULL) {
         memh->exported = exported->next;
-        uct_cuda_ipc_handle_release(&exported->handle);
+        uct_cuda_ipc_exports_put(&exported->handle);
         free(exported);
     }
 
@@ -103,7 +104,8 @@ static bool is_current(const exported_t *exported,
 {
     return (exported->handle.base == memory->base) &&
            (exported->handle.length == memory->length) &&
-           (exported->handle.buffer_id == memory->buffer_id);
+           (exported->handle.buffer_id == memory->buffer_id) &&
+           !uct_cuda_ipc_board_is_over(&exported->handle.notice);
 }
 
 /* The handle of what was at this address when it was asked for. Good only where
@@ -120,9 +122,10 @@ static const exported_t *memh_find(const uct_cuda_ipc_memh_t *memh,
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
             /* Nobody is told of what goes by a reset of the device */
-            return ((exported->context == NULL) ||
-                    uct_cuda_ctx_is_alive(exported->context,
-                                          exported->context_id)) ?
+            return (!uct_cuda_ipc_board_is_over(&exported->handle.notice) &&
+                    ((exported->context == NULL) ||
+                     uct_cuda_ctx_is_alive(exported->context,
+                                           exported->context_id))) ?
                            exported :
                            NULL;
         }
@@ -155,10 +158,11 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
             return UCS_OK;
         }
 
-        if ((exported->handle.base < memory.base + memory.length) &&
-            (exported->handle.base + exported->handle.length > memory.base)) {
+        if (uct_cuda_ipc_board_is_over(&exported->handle.notice) ||
+            ((exported->handle.base < memory.base + memory.length) &&
+             (exported->handle.base + exported->handle.length > memory.base))) {
             *link = exported->next;
-            uct_cuda_ipc_handle_release(&exported->handle);
+            uct_cuda_ipc_exports_put(&exported->handle);
             free(exported);
         } else {
             link = &exported->next;
@@ -170,7 +174,7 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = uct_cuda_ipc_handle_export(address, &exported->handle);
+    status = uct_cuda_ipc_exports_get(address, &memory, &exported->handle);
     if (status != UCS_OK) {
         free(exported);
         return status;

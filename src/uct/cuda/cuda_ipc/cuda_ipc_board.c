@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Own board, and views of others'. */
+#define _GNU_SOURCE /* memfd_create */
+#include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+
+/* "ucxmpbrd", and the layout's version */
+#define MAGIC UINT64_C(0x7563786d70627201)
+
+#define FILE_NAME "ucx-mp-board"
+
+/* What cannot shrink kills nobody who reads it */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+
+typedef struct {
+    uint64_t magic;
+    uint32_t board;
+    int32_t  pid;
+    uint32_t changes __attribute__((aligned(64))); /* of what is below */
+    uint32_t generations[UCT_CUDA_IPC_BOARD_SLOTS];
+} page_t;
+
+struct uct_cuda_ipc_board_view {
+    uct_cuda_ipc_board_view_t *next;
+    const page_t              *page;
+    uint64_t                  pid_ns;
+    int32_t                   pid;
+    uint32_t                  seen;  /* changes */
+    unsigned                  users;
+};
+
+/* The own one; where it cannot be shared, the process's alone */
+static struct {
+    page_t *page;
+    page_t alone;
+    int    fd;
+    pid_t  pid;
+} own;
+
+static uct_cuda_ipc_board_view_t *views;
+
+
+/* ------------------------------------------------------------- the own one */
+
+static page_t *page_make(int *fd_p)
+{
+    const int fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *page;
+
+    if (fd < 0) {
+        return NULL;
+    }
+
+    if ((ftruncate(fd, sizeof(page_t)) != 0) ||
+        (fcntl(fd, F_ADD_SEALS, SEALS) != 0)) {
+        goto err_close;
+    }
+
+    page = mmap(NULL, sizeof(page_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                0);
+    if (page == MAP_FAILED) {
+        goto err_close;
+    }
+
+    *fd_p = fd;
+    return page;
+
+err_close:
+    close(fd);
+    return NULL;
+}
+
+/* A child has its parent's page mapped, which is not its own to write */
+static void own_open(void)
+{
+    uct_cuda_ipc_iface_addr_t self;
+
+    uct_cuda_ipc_iface_addr_self(&self);
+    if (own.pid == self.pid) {
+        return;
+    }
+
+    own.pid  = self.pid;
+    own.page = page_make(&own.fd);
+    if (own.page == NULL) {
+        uct_cuda_debug("no board: peers keep mappings of freed memory longer");
+        own.page = &own.alone;
+        return;
+    }
+
+    own.page->pid   = self.pid;
+    own.page->board = (uint32_t)(uct_cuda_now_ns() * 2654435761u) | 1;
+    own.page->magic = MAGIC;
+}
+
+void uct_cuda_ipc_board_begin(uint32_t slot, uct_cuda_ipc_notice_t *notice_p)
+{
+    own_open();
+    notice_p->board      = own.page->board;
+    notice_p->fd         = own.fd;
+    notice_p->slot       = slot;
+    notice_p->generation = own.page->generations[slot];
+}
+
+void uct_cuda_ipc_board_end(uint32_t slot)
+{
+    __atomic_add_fetch(&own.page->generations[slot], 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&own.page->changes, 1, __ATOMIC_RELEASE);
+}
+
+bool uct_cuda_ipc_board_is_over(const uct_cuda_ipc_notice_t *notice)
+{
+    return (notice->slot != UCT_CUDA_IPC_BOARD_NO_SLOT) &&
+           (__atomic_load_n(&own.page->generations[notice->slot],
+                            __ATOMIC_ACQUIRE) != notice->generation);
+}
+
+
+/* ---------------------------------------------------------------- others' */
+
+/* Opens a file of another process's, if it is a board: by its name first, since
+ * opening what is none might wait, or do something */
+static int board_open(int32_t pid, int32_t fd)
+{
+    char path[64], name[64];
+    ssize_t length;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+    length = readlink(path, name, sizeof(name) - 1);
+    if (length < 0) {
+        return -1;
+    }
+
+    name[length] = '\0';
+    return (strncmp(name, "/memfd:" FILE_NAME " ",
+                    strlen("/memfd:" FILE_NAME " ")) == 0) ?
+                   open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) :
+                   -1;
+}
+
+static const page_t *page_map(int32_t pid, const uct_cuda_ipc_notice_t *notice)
+{
+    const int fd = board_open(pid, notice->fd);
+    page_t *page = MAP_FAILED;
+
+    if (fd < 0) {
+        return NULL;
+    }
+
+    if (((fcntl(fd, F_GET_SEALS) & SEALS) == SEALS) &&
+        (lseek(fd, 0, SEEK_END) == (off_t)sizeof(page_t))) {
+        page = mmap(NULL, sizeof(page_t), PROT_READ, MAP_SHARED, fd, 0);
+    }
+
+    close(fd);
+    if (page == MAP_FAILED) {
+        return NULL;
+    }
+
+    if ((page->magic != MAGIC) || (page->pid != pid) ||
+        (page->board != notice->board)) {
+        munmap(page, sizeof(page_t));
+        return NULL;
+    }
+
+    return page;
+}
+
+uct_cuda_ipc_board_view_t *
+uct_cuda_ipc_board_view_get(uint64_t pid_ns, int32_t pid,
+                            const uct_cuda_ipc_notice_t *notice)
+{
+    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_ipc_board_view_t *view;
+    const page_t *page;
+
+    if ((notice->board == 0) ||
+        (notice->slot >= UCT_CUDA_IPC_BOARD_SLOTS)) {
+        return NULL;
+    }
+
+    for (view = views; view != NULL; view = view->next) {
+        if ((view->pid == pid) && (view->pid_ns == pid_ns) &&
+            (view->page->board == notice->board)) {
+            ++view->users;
+            return view;
+        }
+    }
+
+    uct_cuda_ipc_iface_addr_self(&self);
+    if ((pid_ns == 0) || (pid_ns != self.pid_ns)) {
+        return NULL;
+    }
+
+    page = page_map(pid, notice);
+    if (page == NULL) {
+        return NULL;
+    }
+
+    view = malloc(sizeof(*view));
+    if (view == NULL) {
+        munmap((void*)page, sizeof(*page));
+        return NULL;
+    }
+
+    view->next   = views;
+    view->page   = page;
+    view->pid_ns = pid_ns;
+    view->pid    = pid;
+    view->seen   = __atomic_load_n(&page->changes, __ATOMIC_ACQUIRE);
+    view->users  = 1;
+    views        = view;
+    return view;
+}
+
+void uct_cuda_ipc_board_view_put(uct_cuda_ipc_board_view_t *view)
+{
+    --view->users;
+}
+
+void uct_cuda_ipc_board_view_purge(uint64_t pid_ns, int32_t pid)
+{
+    uct_cuda_ipc_board_view_t **link = &views, *view;
+
+    while ((view = *link) != NULL) {
+        if ((view->users == 0) && (view->pid == pid) &&
+            (view->pid_ns == pid_ns)) {
+            *link = view->next;
+            munmap((void*)view->page, sizeof(*view->page));
+            free(view);
+        } else {
+            link = &view->next;
+        }
+    }
+}
+
+bool uct_cuda_ipc_board_view_has_news(uct_cuda_ipc_board_view_t *view)
+{
+    const uint32_t changes = __atomic_load_n(&view->page->changes,
+                                             __ATOMIC_ACQUIRE);
+    const bool has_news    = (changes != view->seen);
+
+    view->seen = changes;
+    return has_news;
+}
+
+bool uct_cuda_ipc_board_views_have_news(void)
+{
+    bool has_news = false;
+    uct_cuda_ipc_board_view_t *view;
+
+    for (view = views; view != NULL; view = view->next) {
+        has_news |= uct_cuda_ipc_board_view_has_news(view);
+    }
+
+    return has_news;
+}
+
+bool uct_cuda_ipc_board_view_is_over(const uct_cuda_ipc_board_view_t *view,
+                                     const uct_cuda_ipc_notice_t *notice)
+{
+    return __atomic_load_n(&view->page->generations[notice->slot],
+                           __ATOMIC_ACQUIRE) != notice->generation;
+}
