@@ -843,6 +843,7 @@ static bool call_query(const call_t *call, uct_cuda_coll_buffer_t buffer,
     }
 
     uct_cuda_memory_query(address, bytes, memory);
+    uct_cuda_memory_sync_memops(memory);
     return (memory->type == UCS_MEMORY_TYPE_CUDA) &&
            uct_cuda_end_is_gpu(memory->end) &&
            ((uintptr_t)address % ucx_mp_type_align(call->what->type) == 0);
