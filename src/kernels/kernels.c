@@ -213,25 +213,46 @@ static CUresult ucx_mp_kernels_compile(const ucx_mp_kernels_driver_t *driver,
     return result;
 }
 
+/* Of bits there is one kernel for all types, loaded once */
+static ucx_mp_type_t ucx_mp_kernel_shared(ucx_mp_op_t op, ucx_mp_type_t type)
+{
+    return ucx_mp_op_is_bitwise(op) ? UCX_MP_TYPE_U8 : type;
+}
+
 static CUresult ucx_mp_kernels_function(ucx_mp_kernels_t *kernels,
                                         ucx_mp_op_t op, ucx_mp_type_t type,
                                         CUfunction *function_p)
 {
     CUresult result = CUDA_SUCCESS;
+    CUfunction function;
 
     if (!ucx_mp_kernel_is_known(op, type)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
+    type = ucx_mp_kernel_shared(op, type);
     pthread_mutex_lock(&kernels->lock);
     if (kernels->kernel[op][type].function == NULL) {
         result = ucx_mp_kernels_compile(&kernels->driver, op, type,
                                         &kernels->kernel[op][type].module,
-                                        &kernels->kernel[op][type].function);
+                                        &function);
+        if (result == CUDA_SUCCESS) {
+            __atomic_store_n(&kernels->kernel[op][type].function, function,
+                             __ATOMIC_RELEASE);
+        }
     }
     *function_p = kernels->kernel[op][type].function;
     pthread_mutex_unlock(&kernels->lock);
     return result;
+}
+
+int ucx_mp_kernels_are_loaded(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                              ucx_mp_type_t type)
+{
+    return ucx_mp_kernel_is_known(op, type) &&
+           (__atomic_load_n(&kernels->kernel[op][ucx_mp_kernel_shared(op, type)]
+                                    .function,
+                            __ATOMIC_ACQUIRE) != NULL);
 }
 
 CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,

@@ -2,16 +2,11 @@
 #include <mpi/collective.h>
 #include <mpi/handles.h>
 #include <mpi/layout.h>
+#include <mpi/module.h>
 #include <mpi/nodes.h>
 
-#include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-
-
-#define MODULE_NAME "libuct_cuda.so"
 
 /* What is remembered of a communicator: an attribute of it */
 typedef struct {
@@ -21,7 +16,7 @@ typedef struct {
 
 static struct {
     pthread_once_t            once;
-    const uct_cuda_coll_api_t *api; /* NULL: no module of ours */
+    const uct_cuda_coll_api_t *api; /* NULL: none on GPUs */
     bool                      has_keyval;
     int                       keyval;
     unsigned                  generation; /* of what threads remember */
@@ -36,34 +31,6 @@ static __thread struct {
     unsigned generation;
 } last __attribute__((tls_model("initial-exec")));
 
-
-static int find_api(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    const char *name = (info->dlpi_name == NULL) ? "" : info->dlpi_name;
-    const char *base = strrchr(name, '/');
-    const uct_cuda_coll_api_t *api;
-    void *handle;
-
-    (void)size;
-    base = (base == NULL) ? name : base + 1;
-    if (strncmp(base, MODULE_NAME, strlen(MODULE_NAME)) != 0) {
-        return 0;
-    }
-
-    handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == NULL) {
-        return 0;
-    }
-
-    api = dlsym(handle, UCT_CUDA_COLL_API_SYMBOL);
-    if ((api != NULL) && (api->size >= sizeof(*api)) && api->is_on()) {
-        *(const uct_cuda_coll_api_t**)arg = api;
-        return 1; /* the handle is kept, since its functions are */
-    }
-
-    dlclose(handle);
-    return 0;
-}
 
 static int member_copy(MPI_Comm comm, int keyval, void *extra, void *value,
                        void *new_value, int *is_copied_p)
@@ -91,7 +58,10 @@ static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
 static void state_init(void)
 {
     ucx_mp_mpi_handles_find();
-    dl_iterate_phdr(find_api, &state.api);
+    state.api = ucx_mp_mpi_module();
+    if ((state.api != NULL) && !state.api->is_on()) {
+        state.api = NULL;
+    }
     state.has_keyval =
             ucx_mp_mpi_real.Comm_create_keyval(member_copy, member_delete,
                                                &state.keyval, NULL) ==

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/gpu.h>
 
+#include <mpi/module.h>
+
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -234,6 +236,9 @@ void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
     }
 
     copy->result = copy_stream(copy, lane);
+    if ((copy->result == CUDA_SUCCESS) && (ucx_mp_mpi_module() != NULL)) {
+        ucx_mp_mpi_module()->sync(address);
+    }
 }
 
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)

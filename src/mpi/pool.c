@@ -67,6 +67,9 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
         return NULL;
     }
 
+    /* After a fork() the process that writes first would have a page of its
+       own, and the GPU the other's: what is locked is not handed on */
+    (void)madvise(block->address, size, MADV_DONTFORK);
     block->size    = size;
     block->is_kept = is_kept;
     return block;

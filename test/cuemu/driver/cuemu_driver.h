@@ -372,6 +372,8 @@ void cuemu_mem_unback(cuemu_mem_t *mem, int free_it);
 CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
                                 cuemu_mem_kind_t kind, void *owner,
                                 CUdeviceptr *ptr_p);
+/* Takes back what cuMemFreeAsync released since; without the lock. */
+void cuemu_pool_collect(void);
 CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream);
 
 /* A mapping from another process is going. With the lock. */

@@ -726,6 +726,7 @@ CUEMU_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
         return cuemu_context_error();
     }
 
+    cuemu_pool_collect();
     result = cuemu_mem_alloc_device(ctx, size, CUEMU_MEM_DEVICE, NULL, ptr);
     cuemu_work_spend(CUEMU_CALL_MEM_ALLOC);
     return result;
@@ -794,6 +795,7 @@ CUEMU_API(cuMemGetInfo, (size_t *free_p, size_t *total_p), (free_p, total_p))
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    cuemu_pool_collect();
     *total_p = cuemu_session.shared->gpu_bytes[ctx->gpu];
     *free_p  = *total_p - cuemu_session.shared->gpu_used[ctx->gpu];
     return CUDA_SUCCESS;

@@ -487,6 +487,62 @@ CUEMU_API(cuEventRecord, (CUevent event, CUstream stream), (event, stream))
     return cuemu_event_record_call(event, stream, 0);
 }
 
+/* Behind everything that is in a context now (CUDA 12.5) */
+static CUresult cuemu_event_record_context(cuemu_event_t *event,
+                                           cuemu_context_t *ctx,
+                                           cuemu_time_t at)
+{
+    cuemu_op_id_t tail;
+    cuemu_stream_t *stream;
+    cuemu_work_t mark;
+
+    memset(&mark, 0, sizeof(mark));
+    mark.desc.kind = CUEMU_OP_MARK;
+
+    cuemu_lock();
+    cuemu_event_release(event);
+    event->op = cuemu_work_tail(ctx->null_stream);
+    for (stream = ctx->streams; stream != NULL; stream = stream->next) {
+        tail = cuemu_work_tail(stream);
+        if (tail != 0) {
+            cuemu_op_id_t both[] = {event->op, tail};
+
+            event->op = (event->op == 0) ?
+                        tail : cuemu_work_add(&mark, both, 2, at);
+        }
+    }
+    tail            = event->op;
+    mark.desc.flags = CUEMU_OP_HOLD;
+    event->recorded = 1;
+    event->polled   = 0;
+    event->change   = ~0ull;
+    event->start    = at;
+    event->end      = at;
+    event->op       = (tail == 0) ? 0 : cuemu_work_add(&mark, &tail, 1, at);
+    cuemu_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle),
+          (handle, event_handle))
+{
+    cuemu_context_t *ctx = (handle == NULL) ?
+                           cuemu_context_current() :
+                           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    cuemu_event_t *event;
+    CUresult result = cuemu_event_resolve(event_handle, &event);
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    return ((ctx == NULL) || !ctx->alive || (event->ctx != ctx)) ?
+           CUDA_ERROR_INVALID_HANDLE :
+           cuemu_event_record_context(
+                   event, ctx,
+                   cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD));
+}
+
 CUEMU_API(cuEventRecordWithFlags,
           (CUevent event, CUstream stream, unsigned flags),
           (event, stream, flags))

@@ -875,7 +875,7 @@ CUEMU_API(cuMemPoolGetAttribute,
 }
 
 /* Frees what cuMemFreeAsync released since. */
-static void cuemu_pool_collect(void)
+void cuemu_pool_collect(void)
 {
     cuemu_pool_free_t *item, *next;
 

@@ -57,7 +57,6 @@ protected:
             return CUDA_SUCCESS;
         };
         driver.table.cuPointerSetAttribute = NULL;
-        driver.table.cuCtxSetFlags         = NULL;
         for (unsigned i = 0; config.fields[i].type != UCT_ABI_CONFIG_END; ++i) {
             if (strcmp(config.fields[i].name, "REG_WHOLE_ALLOC") == 0) {
                 *(int*)&values[config.fields[i].offset] = whole;

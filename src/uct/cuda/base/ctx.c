@@ -2,6 +2,7 @@
 /* Contexts that are kept, the context stack, peer access. */
 #include <uct/cuda/base/ctx.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 
 #include <pthread.h>
@@ -463,4 +464,34 @@ bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
                                  CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory);
     uct_cuda_ctx_pop();
     return status == UCS_OK;
+}
+
+
+bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uint64_t start            = uct_cuda_now_ns();
+    CUresult result                 = CUDA_ERROR_UNKNOWN;
+    CUcontext ctx;
+    CUevent event;
+
+    if (driver->cuCtxRecordEvent == NULL) {
+        return true;
+    }
+
+    if ((UCT_CUDA_CALL(cuCtxGetCurrent, &ctx) != UCS_OK) ||
+        (UCT_CUDA_CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING) !=
+         UCS_OK)) {
+        return false;
+    }
+
+    if (UCT_CUDA_CALL_NOLOG(cuCtxRecordEvent, ctx, event) == UCS_OK) {
+        do {
+            result = driver->cuEventQuery(event);
+        } while ((result == CUDA_ERROR_NOT_READY) &&
+                 (uct_cuda_now_ns() - start < wait_ns));
+    }
+
+    (void)UCT_CUDA_CALL(cuEventDestroy, event);
+    return result == CUDA_SUCCESS;
 }

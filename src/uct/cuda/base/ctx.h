@@ -12,6 +12,7 @@
 #include <uct/cuda/base/end.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 BEGIN_C_DECLS
 
@@ -94,6 +95,17 @@ ucs_status_t uct_cuda_ctx_push(CUcontext ctx);
 bool uct_cuda_ctx_push_alive(CUcontext ctx, unsigned long long id);
 
 void uct_cuda_ctx_pop(void);
+
+
+/**
+ * Is the current context idle, or soon (@a wait_ns, nanoseconds), in all its
+ * streams? Then a call that waits for queued work comes back. What goes on for
+ * longer may be waiting for the program.
+ *
+ * Ends every capture that is under way in the context, in whatever mode, so it
+ * is for once in a while only. Drivers before CUDA 12.5 cannot say: yes.
+ */
+bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 
 
 /**

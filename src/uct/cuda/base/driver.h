@@ -20,6 +20,9 @@ BEGIN_C_DECLS
  * ones */
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
 
+/* Which toolkits before 12.5 do not have */
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext ctx, CUevent event);
+
 /* CUmemcpyAttributes, which toolkits before 12.8 do not have */
 typedef struct {
     unsigned src_access_order; /* CUmemcpySrcAccessOrder */
@@ -76,13 +79,15 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _req(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
     _req(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice*)) \
     _opt(cuCtxGetId, "cuCtxGetId", (CUcontext, unsigned long long*)) \
-    _opt(cuCtxSetFlags, "cuCtxSetFlags", (unsigned)) \
+    _opt(cuCtxGetFlags, "cuCtxGetFlags", (unsigned*)) \
+    _opt(cuCtxRecordEvent, "cuCtxRecordEvent", (CUcontext, CUevent)) \
     _req(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", \
          (CUcontext, unsigned)) \
     _req(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
     /* memory */ \
     _req(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
     _req(cuMemFree, "cuMemFree_v2", (CUdeviceptr)) \
+    _opt(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream)) \
     _req(cuMemAllocManaged, "cuMemAllocManaged", \
          (CUdeviceptr*, size_t, unsigned)) \
     _req(cuMemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned)) \

@@ -7,20 +7,6 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memtype.h>
 
-#include <pthread.h>
-
-
-/* Contexts that already synchronise their copies. A context destroyed and
- * another created at its address costs one call that changes nothing, or is
- * missed; ids tell them apart where the driver has them. */
-#define SYNC_MEMOPS_MAX_CONTEXTS 64
-
-static struct {
-    pthread_mutex_t    lock;
-    unsigned           count;
-    unsigned long long ids[SYNC_MEMOPS_MAX_CONTEXTS];
-} sync_memops = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 
 /*
  * Attributes of an address, the memory type first; of memory that the driver
@@ -198,6 +184,9 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
                                  attributes, values);
     if (is_answered && ((memory_type == CU_MEMORYTYPE_DEVICE) || is_managed)) {
         *end_p = end_of(ordinal);
+        if ((*context_p == NULL) && !is_managed) {
+            uct_cuda_memory_sync_unowned(address, ordinal);
+        }
     } else if (is_answered && is_host_vmm(memory_type, *context_p, address)) {
         *end_p = uct_cuda_end_host_vmm();
     } else {
@@ -210,65 +199,12 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
     }
 }
 
-static bool sync_memops_context(CUcontext context)
+void uct_cuda_memory_sync(const void *address)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned long long id           = (unsigned long long)(uintptr_t)context;
-    bool done                       = false;
-    CUcontext popped;
-    unsigned i;
+    uct_cuda_memory_t memory;
 
-    if ((context == NULL) || (driver->cuCtxSetFlags == NULL)) {
-        return false;
-    }
-
-    if (driver->cuCtxGetId != NULL) {
-        (void)driver->cuCtxGetId(context, &id);
-    }
-
-    pthread_mutex_lock(&sync_memops.lock);
-    for (i = 0; (i < sync_memops.count) && !done; ++i) {
-        done = (sync_memops.ids[i] == id);
-    }
-
-    if (!done && (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS)) {
-        done = (driver->cuCtxSetFlags(CU_CTX_SYNC_MEMOPS) == CUDA_SUCCESS);
-        (void)driver->cuCtxPopCurrent(&popped);
-        if (done) {
-            sync_memops.ids[sync_memops.count % SYNC_MEMOPS_MAX_CONTEXTS] = id;
-            if (sync_memops.count < SYNC_MEMOPS_MAX_CONTEXTS) {
-                ++sync_memops.count;
-            }
-        }
-    }
-
-    pthread_mutex_unlock(&sync_memops.lock);
-    return done;
-}
-
-void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
-{
-    /* Buffer of this thread's last call; ids are never used again */
-    static __thread unsigned long long last_id;
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned enable                 = 1;
-
-    if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
-        uct_cuda_end_is_host_vmm(memory->end) ||
-        ((memory->buffer_id != 0) && (memory->buffer_id == last_id))) {
-        return;
-    }
-
-    last_id = memory->buffer_id;
-    if (sync_memops_context(memory->context)) {
-        return;
-    }
-
-    if (driver->cuPointerSetAttribute != NULL) {
-        (void)driver->cuPointerSetAttribute(&enable,
-                                            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-                                            memory->base);
-    }
+    uct_cuda_memory_query(address, 1, &memory);
+    uct_cuda_memory_sync_memops(&memory);
 }
 
 bool uct_cuda_memory_is_vmm(const void *address)

@@ -62,7 +62,9 @@ void uct_cuda_memory_remember(const void *address,
 
 
 /**
- * Where GPU memory is, for a copy: half the price of the whole answer.
+ * Where GPU memory is, for a copy: half the price of the whole answer. What was
+ * made with cuMemCreate is there for the copy, as uct_cuda_memory_sync_memops()
+ * has it.
  *
  * @param end_p      A GPU, host memory, or host VMM memory.
  * @param context_p  Owning context; NULL if there is none.
@@ -72,14 +74,27 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
 
 
 /**
- * Make plain synchronous copies to and from @a memory wait for the bytes.
+ * Wait for the program's synchronous copies to @a memory, and see to it that
+ * those to come have ended when they return.
  *
- * The driver lets some synchronous copies return before the bytes are there
- * (CUDA driver API, "API synchronization behavior"); a peer that reads the
- * memory next would then see old ones. Set once a context, or once an
- * allocation on drivers before 12.1.
+ * The driver lets such copies return before the bytes are there (CUDA driver
+ * API, "API synchronization behavior"); who reads the memory next, in another
+ * stream or process, would then see old ones. Comes before everything that
+ * touches memory of the program's. Nothing else that is queued is waited for.
+ *
+ * Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS once an allocation (2 to 7 us on H100,
+ * nothing for one that this thread knows). Memory made with cuMemCreate cannot
+ * have that: each call waits (2 us; 20 ms at most, in which work of the
+ * program's in the legacy stream goes on holding it up).
  */
 void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory);
+
+/** The same for the allocation around an address, of any kind. */
+void uct_cuda_memory_sync(const void *address);
+
+/** The same for memory of @a device that belongs to no context, unless it is a
+ *  pool's; uct_cuda_memory_place() does so. */
+void uct_cuda_memory_sync_unowned(const void *address, int device);
 
 /** Was the memory made with cuMemCreate? */
 bool uct_cuda_memory_is_vmm(const void *address);

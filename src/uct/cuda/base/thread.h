@@ -32,7 +32,7 @@ BEGIN_C_DECLS
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
  *      base/host/host_settings.c     what memory domains say of host memory
- *   5. base/nvml.c, base/memory.c, base/host/host_bounce.c,
+ *   5. base/nvml.c, base/memory_sync.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
  *      cuda_ipc/cuda_ipc_address.c, abi/
  *   6. base/driver.c                 opens the driver at its first use

@@ -3,6 +3,7 @@
 #include <uct/cuda/collective/api.h>
 
 #include <uct/abi/host.h>
+#include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/page.h>
 #include <uct/cuda/collective/plan.h>
@@ -30,5 +31,6 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v2 = {
     .group_destroy = uct_cuda_coll_group_destroy,
     .pass          = uct_cuda_coll_group_pass,
     .collective    = uct_cuda_coll_group_collective,
-    .counts        = uct_cuda_coll_counts
+    .counts        = uct_cuda_coll_counts,
+    .sync          = uct_cuda_memory_sync
 };

@@ -126,6 +126,10 @@ typedef struct {
     /** Calls of this process that were carried out on GPUs, and those that
      *  could have been but were passed on. */
     void (*counts)(uint64_t *done_p, uint64_t *staged_p);
+
+    /** The program's synchronous copies to the memory around an address have
+     *  ended, and will have when they return: for who copies from it. */
+    void (*sync)(const void *address);
 } uct_cuda_coll_api_t;
 
 

@@ -2,13 +2,29 @@
 /* Streams and kernels by context, in a list that only grows. */
 #include <uct/cuda/collective/device.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/plan.h>
 
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
+
+/* Fewest words that are had at a time, a page of them */
+#define MIN_WORDS 1024
+
+/* How long the GPU may have something to do before it counts as busy with what
+   may last for ever; what is to be done otherwise takes milliseconds, too */
+#define IDLE_WAIT_NS (2 * 1000 * 1000)
+
+
+struct uct_cuda_coll_words {
+    uct_cuda_coll_words_t *next;
+    unsigned              count;
+    uint32_t              *words;
+};
 
 struct uct_cuda_coll_device {
     uct_cuda_coll_device_t *next;
@@ -16,6 +32,7 @@ struct uct_cuda_coll_device {
     unsigned long long     id;
     unsigned               max_blocks;
     ucx_mp_kernels_t       *kernels;
+    uct_cuda_coll_words_t  *words; /* that nobody has */
     CUstream               streams[UCT_CUDA_COLL_MAX_QUEUES];
 };
 
@@ -131,11 +148,77 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
     return status;
 }
 
+static uct_cuda_coll_words_t *words_new(unsigned count)
+{
+    uct_cuda_coll_words_t *words = malloc(sizeof(*words));
+
+    if (words == NULL) {
+        return NULL;
+    }
+
+    for (words->count = MIN_WORDS; words->count < count; words->count *= 2) {
+    }
+    if (UCT_CUDA_CALL(cuMemHostAlloc, (void**)&words->words,
+                      words->count * sizeof(*words->words),
+                      CU_MEMHOSTALLOC_PORTABLE) != UCS_OK) {
+        free(words);
+        return NULL;
+    }
+    return words;
+}
+
+uct_cuda_coll_words_t *
+uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
+                               uint32_t **words_p)
+{
+    uct_cuda_coll_words_t **link, *words;
+
+    *words_p = NULL;
+    if (uct_cuda_driver_get()->cuStreamWriteValue32 == NULL) {
+        return NULL;
+    }
+
+    pthread_mutex_lock(&devices.lock);
+    for (link = &device->words; (*link != NULL) && ((*link)->count < count);
+         link = &(*link)->next) {
+    }
+    words = *link;
+    if (words != NULL) {
+        *link = words->next;
+    }
+    pthread_mutex_unlock(&devices.lock);
+
+    words = (words == NULL) ? words_new(count) : words;
+    if (words != NULL) {
+        memset(words->words, 0, words->count * sizeof(*words->words));
+        *words_p = words->words;
+    }
+    return words;
+}
+
+void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
+                                    uct_cuda_coll_words_t *words)
+{
+    pthread_mutex_lock(&devices.lock);
+    words->next   = device->words;
+    device->words = words;
+    pthread_mutex_unlock(&devices.lock);
+}
+
 ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,
                                        ucx_mp_op_t op, ucx_mp_type_t type)
 {
-    const CUresult result = ucx_mp_kernels_load(device->kernels, op, type);
+    CUresult result;
 
+    if (ucx_mp_kernels_are_loaded(device->kernels, op, type)) {
+        return UCS_OK;
+    }
+
+    if (!uct_cuda_ctx_is_idle(IDLE_WAIT_NS)) {
+        return UCS_ERR_BUSY;
+    }
+
+    result = ucx_mp_kernels_load(device->kernels, op, type);
     if (result != CUDA_SUCCESS) {
         uct_cuda_warn("no kernel for collectives: %s",
                       uct_cuda_result_name(result));

@@ -11,6 +11,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
@@ -598,7 +599,7 @@ static void scratch_free(uct_cuda_coll_group_t *group, bool is_alive)
 {
     export_drop(group, SCRATCH);
     if (is_alive && (group->scratch != 0)) {
-        (void)UCT_CUDA_CALL(cuMemFree, group->scratch);
+        uct_cuda_device_memory_free(group->scratch);
     }
     group->scratch      = 0;
     group->scratch_size = 0;
@@ -628,7 +629,7 @@ static void group_leave_context(uct_cuda_coll_group_t *group)
     imports_drop(group);
     relays_free(group);
     scratch_free(group, is_alive);
-    uct_cuda_coll_events_release(&group->events, is_alive);
+    uct_cuda_coll_events_release(&group->events, group->device, is_alive);
     if (is_alive) {
         uct_cuda_ctx_pop();
     }
@@ -861,6 +862,7 @@ static bool call_query(const call_t *call, uct_cuda_coll_buffer_t buffer,
     }
 
     uct_cuda_memory_query(address, bytes, memory);
+    uct_cuda_memory_sync_memops(memory);
     return (memory->type == UCS_MEMORY_TYPE_CUDA) &&
            uct_cuda_end_is_gpu(memory->end) &&
            ((uintptr_t)address % ucx_mp_type_align(call->what->type) == 0);
@@ -927,6 +929,19 @@ static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
     return status;
 }
 
+/* Loading one must not wait for a GPU that waits for the program: until it can
+   be done all ranks go another way */
+static bool call_has_kernel(const call_t *call)
+{
+    const bool reduces = uct_cuda_coll_kind_reduces(call->what->kind);
+
+    return uct_cuda_coll_device_load(call->group->device,
+                                     reduces ? (ucx_mp_op_t)call->what->op :
+                                               UCX_MP_OP_BOR,
+                                     reduces ? (ucx_mp_type_t)call->what->type :
+                                               UCX_MP_TYPE_U8) == UCS_OK;
+}
+
 /* Whether this rank's part can be done by GPUs; then its post is filled, and
    the context of its buffers is current */
 static bool call_describe(call_t *call)
@@ -963,7 +978,7 @@ static bool call_describe(call_t *call)
 
     if ((group_enter_context(call->group, uct_cuda_end_device(one->end)) !=
          UCS_OK) ||
-        (call_fill(call, &send, &recv) != UCS_OK)) {
+        !call_has_kernel(call) || (call_fill(call, &send, &recv) != UCS_OK)) {
         uct_cuda_gpu_context_pop(&call->pushed);
         return false;
     }

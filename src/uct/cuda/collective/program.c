@@ -255,6 +255,7 @@ out:
 /* -------------------------------------------------------------------- run */
 
 void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
+                                  uct_cuda_coll_device_t *device,
                                   bool is_alive)
 {
     unsigned i;
@@ -262,37 +263,30 @@ void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
     for (i = 0; is_alive && (i < events->count); ++i) {
         (void)UCT_CUDA_CALL(cuEventDestroy, events->events[i]);
     }
-    if (is_alive && (events->words != NULL)) {
-        (void)UCT_CUDA_CALL(cuMemFreeHost, events->words);
+    if (events->words_of != NULL) {
+        uct_cuda_coll_device_put_words(device, events->words_of);
     }
     free(events->events);
     memset(events, 0, sizeof(*events));
 }
 
 /* Without them the driver is asked */
-static void words_make(uct_cuda_coll_events_t *events, unsigned count)
+static void words_make(uct_cuda_coll_events_t *events,
+                       uct_cuda_coll_device_t *device, unsigned count)
 {
-    const size_t size = count * sizeof(*events->words);
-
-    if (events->words != NULL) {
-        (void)UCT_CUDA_CALL(cuMemFreeHost, events->words);
-        events->words = NULL;
+    if (events->words_of != NULL) {
+        uct_cuda_coll_device_put_words(device, events->words_of);
     }
 
-    if ((uct_cuda_driver_get()->cuStreamWriteValue32 == NULL) ||
-        (UCT_CUDA_CALL(cuMemHostAlloc, (void**)&events->words, size,
-                       CU_MEMHOSTALLOC_PORTABLE) != UCS_OK)) {
-        events->words = NULL;
-        return;
-    }
-
-    memset(events->words, 0, size);
-    events->turn = 0;
+    events->words_of = uct_cuda_coll_device_get_words(device, count,
+                                                      &events->words);
+    events->turn     = 0;
 }
 
-static ucs_status_t events_make(uct_cuda_coll_events_t *events, unsigned count)
+static ucs_status_t events_make(const uct_cuda_coll_run_t *run, unsigned count)
 {
-    ucs_status_t status = UCS_OK;
+    uct_cuda_coll_events_t *events = run->events;
+    ucs_status_t status            = UCS_OK;
     CUevent *grown;
 
     if (count <= events->count) {
@@ -304,7 +298,7 @@ static ucs_status_t events_make(uct_cuda_coll_events_t *events, unsigned count)
         return UCS_ERR_NO_MEMORY;
     }
 
-    words_make(events, count);
+    words_make(events, run->device, count);
     events->events = grown;
     while ((events->count < count) && (status == UCS_OK)) {
         status = UCT_CUDA_CALL(cuEventCreate, &events->events[events->count],
@@ -318,7 +312,7 @@ ucs_status_t
 uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
                               const uct_cuda_coll_run_t *run)
 {
-    ucs_status_t status = events_make(run->events, program->num_events);
+    ucs_status_t status = events_make(run, program->num_events);
     CUstream stream;
     unsigned i;
 
@@ -494,7 +488,7 @@ static ucs_status_t queue_poll(uct_cuda_coll_program_t *program,
 static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
                               const uct_cuda_coll_run_t *run)
 {
-    ucs_status_t status = events_make(run->events, program->num_events);
+    ucs_status_t status = events_make(run, program->num_events);
     queue_t *queue;
     uint32_t i;
 

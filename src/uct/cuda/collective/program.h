@@ -21,6 +21,7 @@ typedef struct uct_cuda_coll_program uct_cuda_coll_program_t;
 typedef struct {
     CUevent  *events;
     unsigned count;
+    uct_cuda_coll_words_t *words_of; /**< What the words are of, or NULL */
     uint32_t *words; /**< NULL: the driver cannot, and is asked */
     uint32_t turn;   /**< Of the program that runs */
 } uct_cuda_coll_events_t;
@@ -80,6 +81,7 @@ ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
 /** Give the events back, with their context current; or, @a is_alive false,
  *  forget them. */
 void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
+                                  uct_cuda_coll_device_t *device,
                                   bool is_alive);
 
 

@@ -292,6 +292,7 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         attr->mem_type = (uct_abi_mem_type_t)memory.type;
     }
 
+    uct_cuda_memory_sync_memops(&memory);
     if (memory.type == UCS_MEMORY_TYPE_CUDA_MANAGED) {
         attr->sys_dev = managed_location(md, address, length,
                                          uct_cuda_end_device(memory.end));
@@ -300,7 +301,6 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
 
     attr->sys_dev = uct_cuda_gpu_sys_device(uct_cuda_end_device(memory.end));
     uct_cuda_memory_remember(address, &memory);
-    uct_cuda_memory_sync_memops(&memory);
     if (is_reported_whole(md, &memory, address, length)) {
         attr->base_address = (void*)memory.base;
         attr->alloc_length = memory.length;

@@ -3,6 +3,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
@@ -46,16 +47,36 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     if ((ep->device_ep != 0) &&
         uct_cuda_ctx_push_alive(ep->device_ep_context,
                                 ep->device_ep_context_id)) {
-        (void)uct_cuda_driver_get()->cuMemFree(ep->device_ep);
+        uct_cuda_device_memory_free(ep->device_ep);
         uct_cuda_ctx_pop();
     }
     uct_abi_ep_delete(tl_ep);
 }
 
+/* In a stream of its own: the legacy one's work may wait for the program */
+static ucs_status_t device_ep_write(CUdeviceptr memory, uint8_t transport)
+{
+    CUstream stream;
+    ucs_status_t status;
+
+    status = UCT_CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, memory, &transport,
+                           sizeof(transport), stream);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamSynchronize, stream);
+    }
+    (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+    return status;
+}
+
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
 {
-    uct_cuda_ipc_ep_t *ep   = (uct_cuda_ipc_ep_t*)tl_ep;
-    const uint8_t transport = DEVICE_EP_CUDA_IPC;
+    uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
+    const size_t size     = sizeof(uint8_t);
     CUdeviceptr memory;
     ucs_status_t status;
 
@@ -66,15 +87,14 @@ ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
             return status;
         }
 
-        status = UCT_CUDA_CALL(cuMemAlloc, &memory, sizeof(transport));
+        status = UCT_CUDA_CALL(cuMemAlloc, &memory, size);
         if (status != UCS_OK) {
             return status;
         }
 
-        status = UCT_CUDA_CALL(cuMemcpyHtoD, memory, &transport,
-                               sizeof(transport));
+        status = device_ep_write(memory, DEVICE_EP_CUDA_IPC);
         if (status != UCS_OK) {
-            (void)UCT_CUDA_CALL(cuMemFree, memory);
+            uct_cuda_device_memory_free(memory);
             return status;
         }
 

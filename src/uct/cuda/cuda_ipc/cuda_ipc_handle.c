@@ -7,6 +7,7 @@
  */
 #include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
 
+#include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
@@ -511,7 +512,7 @@ static void close_pool(CUdeviceptr mapped)
 
     place = *link;
     if ((place != NULL) && (--place->opened == 0)) {
-        (void)uct_cuda_driver_get()->cuMemFree(mapped);
+        uct_cuda_device_memory_free(mapped);
         *link = place->next;
         --place->pool->places;
         pool_put(place->pool);

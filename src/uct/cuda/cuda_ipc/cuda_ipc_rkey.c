@@ -134,6 +134,13 @@ static const exported_t *memh_find(const uct_cuda_ipc_memh_t *memh,
     return NULL;
 }
 
+/* Made with cuMemCreate */
+static bool is_vmm(const uct_cuda_ipc_handle_t *handle)
+{
+    return (handle->type == UCT_CUDA_IPC_HANDLE_FABRIC) ||
+           (handle->type == UCT_CUDA_IPC_HANDLE_FD);
+}
+
 static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
                                 uct_cuda_ipc_handle_t *handle_p)
 {
@@ -147,11 +154,15 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
         known = memh_find(memh, address);
         if (known != NULL) {
             *handle_p = known->handle;
+            if (is_vmm(handle_p)) {
+                uct_cuda_memory_sync(address);
+            }
             return UCS_OK;
         }
     }
 
     uct_cuda_memory_query(address, 0, &memory);
+    uct_cuda_memory_sync_memops(&memory);
     while ((exported = *link) != NULL) {
         if (is_current(exported, &memory)) {
             *handle_p = exported->handle;
@@ -195,8 +206,7 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
 static bool spans_mappings(const uct_cuda_ipc_handle_t *handle,
                            const void *address, size_t length)
 {
-    return ((handle->type == UCT_CUDA_IPC_HANDLE_FABRIC) ||
-            (handle->type == UCT_CUDA_IPC_HANDLE_FD)) &&
+    return is_vmm(handle) &&
            (length > handle->length - ((uintptr_t)address - handle->base));
 }
 

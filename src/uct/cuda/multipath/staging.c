@@ -2,6 +2,7 @@
 /* Allocating staging memory. */
 #include <uct/cuda/multipath/staging.h>
 
+#include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/host/host_block.h>
 #include <uct/cuda/base/log.h>
 
@@ -135,7 +136,7 @@ void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
     }
 
     if (uct_cuda_end_is_gpu(staging->end)) {
-        (void)UCT_CUDA_CALL(cuMemFree, staging->base);
+        uct_cuda_device_memory_free(staging->base);
     } else {
         (void)UCT_CUDA_CALL(cuMemHostUnregister, (void*)staging->base);
         unmap_host(staging);

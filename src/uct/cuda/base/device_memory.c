@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <uct/cuda/base/device_memory.h>
+
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+
+
+void uct_cuda_device_memory_free(CUdeviceptr address)
+{
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+    CUstream stream;
+
+    if ((uct_cuda_driver_get()->cuMemFreeAsync != NULL) &&
+        (UCT_CUDA_CALL_NOLOG(cuStreamCreate, &stream,
+                             CU_STREAM_NON_BLOCKING) == UCS_OK)) {
+        status = UCT_CUDA_CALL_NOLOG(cuMemFreeAsync, address, stream);
+        (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+    }
+
+    if (status != UCS_OK) {
+        (void)UCT_CUDA_CALL(cuMemFree, address);
+    }
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* GPU memory of the module's own, given back while the GPU is busy. */
+#ifndef UCT_CUDA_BASE_DEVICE_MEMORY_H
+#define UCT_CUDA_BASE_DEVICE_MEMORY_H
+
+#include <cuda.h>
+
+
+/**
+ * Free memory of cuMemAlloc(), or a place of another process's pool, that no
+ * work uses any more, with a context of its GPU current.
+ *
+ * cuMemFree() waits for all that the program has queued on the GPU, which may
+ * wait for the program, and holds up every other call of the context meanwhile
+ * (H100, driver 580). cuMemFreeAsync() in an empty stream does not; drivers
+ * before CUDA 11.2 do not have it. Failures are logged.
+ */
+void uct_cuda_device_memory_free(CUdeviceptr address);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The program's synchronous copies have ended before its memory is touched.
+ *
+ * What the driver offers for that (H100, driver 580): CU_CTX_SYNC_MEMOPS waits
+ * for all that is queued when it is set, and breaks a capture; the attribute of
+ * an allocation waits for the copies into it alone, and so do those that come
+ * later, for good. Memory made with cuMemCreate has no such attribute: there it
+ * takes an event in a blocking stream of ours, which comes behind the legacy
+ * stream's copies and behind no other stream's work.
+ */
+#include <uct/cuda/base/memory.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+
+#include <pthread.h>
+
+
+/* Allocations that a thread remembers, a power of 2 */
+#define KNOWN 64
+
+#define MAX_CONTEXTS 64
+
+/* CU_CTX_SYNC_MEMOPS, which came with CUDA 12.1 */
+#define CTX_SYNC_MEMOPS 0x80
+
+/* A copy of the last 64 KiB of pageable memory takes 5 ms behind 256 MiB of
+ * others over PCIe 5; kernels of the program's in the legacy stream, before
+ * which the event does not come either, may take for ever. */
+#define MAX_WAIT_NS (20 * 1000 * 1000)
+
+
+/* Of a context that is gone the numbers are never asked for again */
+static struct {
+    pthread_mutex_t lock; /* order: base/thread.h */
+    unsigned        next;
+    struct {
+        unsigned long long id;
+        CUstream           stream; /* blocking; nothing is ever in it */
+        CUevent            event;
+    } entries[MAX_CONTEXTS];
+} contexts = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static bool make_entry(unsigned long long id, unsigned i)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    if (driver->cuStreamCreate(&contexts.entries[i].stream,
+                               CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
+        return false;
+    }
+
+    if (driver->cuEventCreate(&contexts.entries[i].event,
+                              CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        (void)driver->cuStreamDestroy(contexts.entries[i].stream);
+        return false;
+    }
+
+    contexts.entries[i].id = id;
+    return true;
+}
+
+/* An event of the current context behind all its legacy stream's work until
+ * now; waiting for the stream instead does not wait for that */
+static bool record_event(unsigned long long id, CUevent *event_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    bool is_recorded                = false;
+    unsigned i;
+
+    pthread_mutex_lock(&contexts.lock);
+    for (i = 0; (i < MAX_CONTEXTS) && (contexts.entries[i].id != id); ++i) {
+    }
+    if (i == MAX_CONTEXTS) {
+        i           = contexts.next % MAX_CONTEXTS;
+        is_recorded = make_entry(id, i);
+        contexts.next += is_recorded;
+    } else {
+        is_recorded = true;
+    }
+    if (is_recorded) {
+        *event_p    = contexts.entries[i].event;
+        is_recorded = driver->cuEventRecord(*event_p,
+                                            contexts.entries[i].stream) ==
+                      CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&contexts.lock);
+    return is_recorded;
+}
+
+static void wait_for_copies(void)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    unsigned flags                  = 0;
+    unsigned long long id;
+    uint64_t start;
+    CUcontext cuda;
+    CUevent event;
+
+    /* Then cuMemcpyHtoD() has waited already */
+    if ((driver->cuCtxGetFlags != NULL) &&
+        (driver->cuCtxGetFlags(&flags) == CUDA_SUCCESS) &&
+        (flags & CTX_SYNC_MEMOPS)) {
+        return;
+    }
+
+    if ((uct_cuda_ctx_current(&cuda, &id) != UCS_OK) ||
+        !record_event(id, &event)) {
+        return;
+    }
+
+    start = uct_cuda_now_ns();
+    while ((driver->cuEventQuery(event) == CUDA_ERROR_NOT_READY) &&
+           (uct_cuda_now_ns() - start < MAX_WAIT_NS)) {
+    }
+}
+
+/* Pools' memory has the attribute, and no context either */
+static bool is_pools(const void *address)
+{
+    void *pool = NULL;
+
+    return (uct_cuda_driver_get()->cuPointerGetAttribute(
+                    &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                    (CUdeviceptr)address) == CUDA_SUCCESS) &&
+           (pool != NULL);
+}
+
+void uct_cuda_memory_sync_unowned(const void *address, int device)
+{
+    uct_cuda_gpu_context_t context;
+
+    if (is_pools(address)) {
+        return;
+    }
+
+    if (uct_cuda_gpu_context_push(NULL, device, &context) == UCS_OK) {
+        wait_for_copies();
+        uct_cuda_gpu_context_pop(&context);
+    }
+}
+
+static bool set_attribute(const uct_cuda_memory_t *memory)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const unsigned enable           = 1;
+
+    return (driver->cuPointerSetAttribute != NULL) &&
+           (driver->cuPointerSetAttribute(&enable,
+                                          CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                          memory->base) == CUDA_SUCCESS);
+}
+
+void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
+{
+    /* Ids are never used again */
+    static __thread unsigned long long known[KNOWN];
+    unsigned long long *slot = &known[memory->buffer_id % KNOWN];
+
+    if (((memory->type != UCS_MEMORY_TYPE_CUDA) &&
+         (memory->type != UCS_MEMORY_TYPE_CUDA_MANAGED)) ||
+        uct_cuda_end_is_host_vmm(memory->end)) {
+        return;
+    }
+
+    if ((memory->buffer_id != 0) && (*slot == memory->buffer_id)) {
+        return;
+    }
+
+    if ((memory->context == NULL) &&
+        (memory->type == UCS_MEMORY_TYPE_CUDA) &&
+        !is_pools((void*)memory->base)) {
+        uct_cuda_memory_sync_unowned((void*)memory->base,
+                                     uct_cuda_end_device(memory->end));
+    } else if (set_attribute(memory)) {
+        *slot = memory->buffer_id;
+    }
+}
