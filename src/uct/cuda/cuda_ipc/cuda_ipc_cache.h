@@ -17,9 +17,8 @@ struct uct_cuda_ipc_mapping {
     CUcontext              context;    /**< Opened in this context ... */
     unsigned long long     context_id; /**< ... which has this id */
     CUdevice               device;     /**< ... and belongs to this device */
-    unsigned               users;      /**< Transfers under way */
+    unsigned               users;      /**< Transfers under way, and pins */
     bool                   stale;      /**< Close with the last user */
-    bool                   pinned;     /**< One user is code on a GPU */
     bool                   is_own;     /**< Memory of this process */
     uct_cuda_ipc_mapping_t *newer;     /**< Least recently used order */
     uct_cuda_ipc_mapping_t *older;
@@ -55,9 +54,27 @@ void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle);
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
 
-/** Give a mapping back that code on a GPU goes on using, behind this module's
- *  back: it stays until the peer's mappings are closed. */
-void uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping);
+/** Mappings whose addresses were given out with a key. */
+typedef struct uct_cuda_ipc_pin uct_cuda_ipc_pin_t;
+
+struct uct_cuda_ipc_pin {
+    uct_cuda_ipc_pin_t     *next;
+    uct_cuda_ipc_mapping_t *mapping;
+};
+
+/**
+ * Give a mapping back that the program, or code on a GPU, goes on using behind
+ * this module's back: it stays until it is unpinned, whoever disconnects.
+ *
+ * @param pins  List that it is added to, unless it is in it.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY; then it is given back, not pinned.
+ */
+ucs_status_t uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping,
+                                    uct_cuda_ipc_pin_t **pins);
+
+/** Nobody uses what is in the list any more; frees it. */
+void uct_cuda_ipc_cache_unpin(uct_cuda_ipc_pin_t *pins);
 
 /** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). There is
  *  one cache, so that of several memory domains the tightest limits hold,
