@@ -36,7 +36,9 @@
     _(ucp_worker_progress) _(ucp_worker_get_address) \
     _(ucp_worker_release_address) _(ucp_ep_create) _(ucp_ep_close_nbx) \
     _(ucp_tag_send_nbx) _(ucp_tag_recv_nbx) _(ucp_request_check_status) \
-    _(ucp_request_cancel) _(ucp_request_free)
+    _(ucp_request_cancel) _(ucp_request_free) _(ucp_mem_map) \
+    _(ucp_mem_unmap) _(ucp_rkey_pack) _(ucp_rkey_buffer_release) \
+    _(ucp_ep_rkey_unpack) _(ucp_rkey_ptr) _(ucp_rkey_destroy)
 
 #define LIVES_MEMBER(_name) __typeof__(_name) *_name;
 
@@ -55,6 +57,7 @@ typedef struct {
 
 typedef void (*role_func_t)(int role, int fd);
 
+static uint64_t lives_features = UCP_FEATURE_TAG;
 static int lives_wrong, lives_messages;
 static const char *lives_mode;
 
@@ -125,7 +128,7 @@ static void context_open(end_t *end)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED,
-                           .features          = UCP_FEATURE_TAG,
+                           .features          = lives_features,
                            .mt_workers_shared = 1};
     ucp_config_t *config;
 
@@ -662,6 +665,91 @@ static void mode_pids(int role, int fd)
     end_close(&end, 0);
 }
 
+/* The key of a buffer, told to the peer */
+static void key_send(end_t *end, uint8_t *buffer, int fd, ucp_mem_h *memh_p)
+{
+    const ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                      UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+        .address    = buffer,
+        .length     = LIVES_SIZE
+    };
+    size_t length;
+    void *key;
+
+    lives_check(ucx.ucp_mem_map(end->context, &params, memh_p), "ucp_mem_map");
+    lives_check(ucx.ucp_rkey_pack(end->context, *memh_p, &key, &length),
+                "ucp_rkey_pack");
+    send_bytes(fd, &buffer, sizeof(buffer));
+    send_bytes(fd, &length, sizeof(length));
+    send_bytes(fd, key, length);
+    ucx.ucp_rkey_buffer_release(key);
+}
+
+/* Where the peer's buffer appears here */
+static uint8_t *key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
+{
+    uint8_t *address;
+    size_t length;
+    void *key, *here;
+
+    recv_bytes(fd, &address, sizeof(address));
+    recv_bytes(fd, &length, sizeof(length));
+    key = malloc(length);
+    recv_bytes(fd, key, length);
+    lives_check(ucx.ucp_ep_rkey_unpack(end->ep, key, rkey_p),
+                "ucp_ep_rkey_unpack");
+    free(key);
+    lives_check(ucx.ucp_rkey_ptr(*rkey_p, (uintptr_t)address, &here),
+                "ucp_rkey_ptr");
+    return here;
+}
+
+/* A pointer into the peer's memory is there as long as its key, whoever else
+ * of this process comes and goes at the peer's */
+static void mode_pointers(int role, int fd)
+{
+    end_t first, other;
+    ucp_rkey_h rkey;
+    ucp_mem_h memh;
+    uint8_t *buffer;
+    int i;
+
+    lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    gpu_use(role);
+    end_open(&first, fd);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    if (role == 0) {
+        key_send(&first, buffer, fd, &memh);
+    } else {
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+        buffer = key_recv(&first, fd, &rkey);
+    }
+
+    for (i = 0; i < 4; ++i) {
+        if (role == 0) {
+            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, buffer, LIVES_SIZE,
+                                (uint64_t)i);
+        }
+        end_open(&other, fd);
+        exchange(&other, role, (uint64_t)(100 + i));
+        meet(fd);
+        end_close(&other, (i % 2) ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+        if (role == 1) {
+            compare(buffer, (uint64_t)i);
+        }
+        meet(fd);
+    }
+
+    if (role == 0) {
+        lives_check(ucx.ucp_mem_unmap(first.context, memh), "ucp_mem_unmap");
+    } else {
+        ucx.ucp_rkey_destroy(rkey);
+    }
+    meet(fd);
+    end_close(&first, 0);
+}
+
 static const struct {
     const char  *name;
     role_func_t func;
@@ -673,6 +761,7 @@ static const struct {
     {"exit", mode_exit, "the end of a process with everything open"},
     {"order", mode_order, "things that go in other orders than they came"},
     {"threads", mode_threads, "a worker a thread, of one context and several"},
+    {"pointers", mode_pointers, "pointers to a peer's memory, from UCX 1.21"},
     {"pids", mode_pids, "memory by file descriptor; with PATH, containers"}
 };
 

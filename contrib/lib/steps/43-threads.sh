@@ -100,6 +100,8 @@ step lives-exit quick 60 "lives exit" \
      "the end of a process with everything open"
 step lives-order quick 120 "lives order cu12" \
      "memory, endpoints, workers go in other orders than they came"
+step lives-pointers quick 60 "lives pointers cu12" \
+     "pointers to a peer's memory while other endpoints to it come and go"
 step lives-containers quick 60 lives_containers \
      "two processes of one pid in two namespaces, memory by descriptor"
 step lives-containers-1.22 full 60 "lives_containers cu12" \

@@ -142,15 +142,19 @@ void uct_cuda_op_follow_job(uct_cuda_op_t *op, uct_cuda_host_job_t *job)
     op->release = job_release;
 }
 
-/* Has threads copy the memory, if most of it is not locked */
+/* Has threads copy the memory, if most of it is not locked, or if the driver
+ * must not touch it */
 static bool start_threads(const uct_cuda_transfer_t *transfer, CUdeviceptr gpu,
                           bool to_gpu, uct_cuda_op_t *op)
 {
     uct_cuda_host_job_t *job;
 
-    if ((transfer->pieces.pageable <= transfer->size / 2) ||
+    if ((transfer->slot != NULL) ||
+        (!transfer->pieces.is_busy &&
+         (transfer->pieces.pageable <= transfer->size / 2)) ||
         (uct_cuda_host_pipeline_start(gpu, transfer->host, transfer->size,
-                                      to_gpu, &job) != UCS_OK)) {
+                                      to_gpu, transfer->pieces.is_busy,
+                                      &job) != UCS_OK)) {
         return false;
     }
 

@@ -306,3 +306,16 @@ TEST_F(CollPage, no_directory_is_no_page)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE,
               uct_cuda_coll_page_open("/nonexistent", 0, 2, there, &other));
 }
+
+/* A child that closes what it was forked with takes no name away that ranks are
+ * still to come by */
+TEST_F(CollPage, a_forked_child_leaves_the_name)
+{
+    struct stat st;
+
+    EXPECT_EQ(0, in_rank_1([this](uct_cuda_coll_page_t*) {
+        uct_cuda_coll_page_close(page);
+        return 0;
+    }));
+    EXPECT_EQ(0, stat(path().c_str(), &st));
+}

@@ -8,9 +8,14 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -55,9 +60,10 @@ protected:
             }
             uct_cuda_cma_addr_self(2, &shared->addr);
             shared->is_ready = 1;
-            for (;;) {
-                pause();
+            while (shared->is_ready == 1) {
+                usleep(1000);
             }
+            become_other();
         }
         while (!shared->is_ready) {
             usleep(100);
@@ -72,6 +78,11 @@ protected:
         end_child();
         munmap(memory, size);
         munmap(shared, sizeof(*shared));
+    }
+
+    virtual void become_other()
+    {
+        _exit(1);
     }
 
     void end_child()
@@ -211,3 +222,106 @@ TEST_F(CmaPeer, where_the_kernel_refuses_it_is_out_of_reach)
     shared->addr.place = 64; /* as if: nothing can be read there */
     EXPECT_EQ(0, strncmp("the kernel does not let", obstacle(), 23));
 }
+
+/* The image of a peer that has executed another program: this one, with the
+ * memory that the old one had at the address, and a file that says it is there.
+ * Runs before main(). */
+static void run_as_other_image() __attribute__((constructor));
+
+static void run_as_other_image()
+{
+    const char *text = getenv("CMA_PEER_IMAGE");
+    unsigned long address, size;
+    int fd;
+
+    if ((text == NULL) ||
+        (sscanf(text, "%lx,%lx,%d", &address, &size, &fd) != 3)) {
+        return;
+    }
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    void *memory = mmap((void*)address, size, PROT_READ | PROT_WRITE,
+                        MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED, -1, 0);
+    memset(memory, 'n', size);
+    (void)!write(fd, "r", 1);
+    while (getppid() != 1) {
+        usleep(1000);
+        for (size_t i = 0; i < size; ++i) {
+            if (((const char*)memory)[i] != 'n') {
+                (void)!write(fd, "w", 1);
+                _exit(1);
+            }
+        }
+    }
+    _exit(0);
+}
+
+/* By execve() a process stays the same to its number, start time and pidfd.
+ * With its addresses in the usual order the new image has its own at other
+ * places; without randomization the old number's place is there too. */
+class CmaPeerImage : public CmaPeer, public ::testing::WithParamInterface<int>
+{
+protected:
+    int pipes[2];
+
+    void SetUp() override
+    {
+        ASSERT_EQ(0, pipe(pipes));
+        fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+        CmaPeer::SetUp();
+    }
+
+    /* What the fixture's child does when it is asked to */
+    void become_other() override
+    {
+        char text[80];
+
+        snprintf(text, sizeof(text), "%lx,%lx,%d", (unsigned long)memory,
+                 (unsigned long)size, pipes[1]);
+        setenv("CMA_PEER_IMAGE", text, 1);
+        personality((unsigned long)GetParam());
+        execl("/proc/self/exe", "image", NULL);
+        _exit(1);
+    }
+
+    /* What the new image has said, if anything */
+    char word(unsigned ms)
+    {
+        struct pollfd fd = {pipes[0], POLLIN, 0};
+        char c           = 0;
+
+        return ((poll(&fd, 1, (int)ms) == 1) && (read(pipes[0], &c, 1) == 1)) ?
+                       c :
+                       0;
+    }
+
+    void TearDown() override
+    {
+        CmaPeer::TearDown();
+        close(pipes[0]);
+        close(pipes[1]);
+    }
+};
+
+TEST_P(CmaPeerImage, nothing_goes_to_another_program)
+{
+    uint8_t local[64] = {};
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    EXPECT_EQ(UCS_OK, copy(local, 0, sizeof(local), true));
+    shared->is_ready = 2;
+    ASSERT_EQ('r', word(20000));
+    memset(local, 'l', sizeof(local));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, copy(local, 0, sizeof(local), false));
+    EXPECT_EQ(0, word(200)) << "the other program's memory was written to";
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, copy(local, 0, sizeof(local), true));
+}
+
+INSTANTIATE_TEST_SUITE_P(personality, CmaPeerImage,
+                         ::testing::Values(0, (int)ADDR_NO_RANDOMIZE),
+                         [](const ::testing::TestParamInfo<int> &info) {
+                             return info.param ? "fixed" : "random";
+                         });

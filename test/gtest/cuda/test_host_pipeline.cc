@@ -11,10 +11,13 @@ extern "C" {
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <malloc.h>
 #include <set>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -100,7 +103,7 @@ protected:
     {
         return uct_cuda_host_pipeline_start(
                 reinterpret_cast<CUdeviceptr>(gpu.data()) + offset,
-                host.data() + offset, length, to_gpu, job_p);
+                host.data() + offset, length, to_gpu, false, job_p);
     }
 
     static ucs_status_t wait(uct_cuda_host_job_t *job)
@@ -340,4 +343,65 @@ TEST_F(HostPipeline, somebody_is_called_at_the_end)
     uct_cuda_host_pipeline_notify(job, [](void*) { ++called; }, nullptr);
     EXPECT_EQ(2u, called);
     uct_cuda_host_pipeline_release(job);
+}
+
+static std::atomic<unsigned> mended;
+
+/* Memory is made writable when it is first written, by the page: so do programs
+ * that want to know what changes */
+static void mend(int, siginfo_t *info, void*)
+{
+    const uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)4095;
+
+    ++mended;
+    if (mprotect((void*)page, 4096, PROT_READ | PROT_WRITE) != 0) {
+        _exit(1);
+    }
+}
+
+TEST_F(HostPipeline, faults_of_threads_are_the_programs_to_mend)
+{
+    const size_t size       = 4 * MIB;
+    struct sigaction action = {}, before;
+    std::vector<char> gpu(size);
+    uct_cuda_host_job_t *job;
+    char *host;
+
+    fill(gpu, 5);
+    host = (char*)mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                       0);
+    mended              = 0;
+    action.sa_sigaction = mend;
+    action.sa_flags     = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &before);
+    ASSERT_EQ(UCS_OK, uct_cuda_host_pipeline_start(
+                              reinterpret_cast<CUdeviceptr>(gpu.data()), host,
+                              size, false, false, &job));
+    EXPECT_EQ(UCS_OK, wait(job));
+    sigaction(SIGSEGV, &before, NULL);
+    EXPECT_EQ(size / 4096, mended);
+    EXPECT_EQ(0, memcmp(gpu.data(), host, size));
+    munmap(host, size);
+}
+
+/* Smaller than what is woken up for, with no thread wanted */
+TEST_F(HostPipeline, a_copy_without_another_way_has_a_thread)
+{
+    std::vector<char> from(100), to(100);
+    uct_cuda_host_job_t *job;
+
+    uct_cuda_host_pipeline_enable(0);
+    for (bool to_gpu : {false, true}) {
+        std::vector<char> &gpu = to_gpu ? to : from, &host = to_gpu ? from : to;
+
+        fill(from, 3 + to_gpu);
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+                  start(gpu, host, 0, gpu.size(), to_gpu, &job));
+        ASSERT_EQ(UCS_OK, uct_cuda_host_pipeline_start(
+                                  reinterpret_cast<CUdeviceptr>(gpu.data()),
+                                  host.data(), host.size(), to_gpu, true,
+                                  &job));
+        EXPECT_EQ(UCS_OK, wait(job));
+        EXPECT_EQ(from, to);
+    }
 }

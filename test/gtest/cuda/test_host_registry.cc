@@ -13,6 +13,8 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 static const uintptr_t page  = 4096;
@@ -156,12 +158,12 @@ protected:
     static size_t next(uintptr_t start, size_t length,
                        uct_cuda_host_region_t **region_p, bool at_once = false)
     {
-        bool is_locked, is_known;
+        bool is_locked, is_busy, is_known;
         size_t piece;
 
         piece    = uct_cuda_host_registry_next(reinterpret_cast<void*>(start),
                                                length, at_once, &is_locked,
-                                               region_p);
+                                               &is_busy, region_p);
         is_known = (*region_p != NULL);
         for (auto &entry : registered) {
             is_known |= (start >= entry.first) &&
@@ -486,4 +488,51 @@ TEST_F(HostRegistry, pieces_say_what_is_not_locked)
     EXPECT_EQ(page, pieces.ends[0]);
     EXPECT_EQ(2 * page, pieces.ends[1]);
     uct_cuda_host_pieces_release(&pieces);
+}
+
+static std::atomic<bool> is_unlocking, may_unlock;
+
+/* Unlocking waits for the program's kernels, which may wait for this message:
+ * it goes on, and by threads, since the driver still has the old pages */
+TEST_F(HostRegistry, nobody_waits_for_memory_that_is_being_unlocked)
+{
+    uct_cuda_host_region_t *region;
+    uct_cuda_host_pieces_t pieces;
+    bool is_locked, is_busy;
+
+    copy_often(base, 16 * mbyte);
+    is_unlocking = may_unlock        = false;
+    driver.table.cuMemHostUnregister = [](void*) {
+        for (is_unlocking = true; !may_unlock;) {
+            std::this_thread::yield();
+        }
+        return CUDA_SUCCESS;
+    };
+    std::thread program([] { unmap(base, 16 * mbyte); });
+    while (!is_unlocking) {
+        std::this_thread::yield();
+    }
+
+    EXPECT_EQ(page, uct_cuda_host_registry_next(
+                            reinterpret_cast<void*>(base), page, false,
+                            &is_locked, &is_busy, &region));
+    EXPECT_EQ(nullptr, region);
+    EXPECT_FALSE(is_locked);
+    EXPECT_TRUE(is_busy);
+
+    uct_cuda_host_pieces_init(&pieces);
+    EXPECT_EQ(UCS_OK, uct_cuda_host_pieces_hold(
+                              &pieces, reinterpret_cast<void*>(base - page),
+                              3 * page, true));
+    EXPECT_EQ(2u, pieces.count);
+    EXPECT_EQ(3 * page, pieces.pageable);
+    EXPECT_TRUE(pieces.is_busy);
+    uct_cuda_host_pieces_release(&pieces);
+
+    program.join(); /* nor does unmapping wait for ever */
+    may_unlock = true;
+    while (uct_cuda_host_registry_count() > 0) {
+        std::this_thread::yield();
+    }
+    registered.clear();
 }

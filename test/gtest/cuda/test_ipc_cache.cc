@@ -246,18 +246,29 @@ TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
     driver.mapped.clear();
 }
 
-/* What code on a GPU was told of stays mapped until the peer goes */
-TEST_F(IpcCache, pinned_mapping_stays_until_the_peer_goes)
+/* What the program or code on a GPU was told of stays mapped until all who
+ * asked for it have given it back, also if another endpoint to that process
+ * goes */
+TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
 {
+    uct_cuda_ipc_pin_t *pins = nullptr, *others = nullptr;
+
     uct_cuda_ipc_cache_limit(1, SIZE_MAX);
     uct_cuda_ipc_mapping_t *pinned = get(handle(0x10000, 1));
-    uct_cuda_ipc_cache_pin(pinned);
-    EXPECT_EQ(pinned, get(handle(0x10000, 1)));
-    uct_cuda_ipc_cache_pin(pinned); /* once more */
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_pin(pinned, &pins));
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(pinned, get(handle(0x10000, 1)));
+        EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_pin(pinned, &others));
+    }
     uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
     uct_cuda_ipc_cache_unlimit();
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
     uct_cuda_ipc_cache_purge_peer(0, 42);
+    EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
+    EXPECT_EQ(1u, driver.mapped.size());
+    uct_cuda_ipc_cache_unpin(pins);
+    EXPECT_EQ(1u, driver.mapped.size());
+    uct_cuda_ipc_cache_unpin(others);
     EXPECT_TRUE(driver.mapped.empty());
 }
 

@@ -312,6 +312,22 @@ TEST_F(IpcRkey, memory_is_mapped_for_code_on_gpus)
     EXPECT_EQ(1u, driver.opens);
 }
 
+/* ... and stays so while the key is there, whichever endpoint goes */
+TEST_F(IpcRkey, memory_that_was_given_out_belongs_to_its_key)
+{
+    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    CUdeviceptr mapped;
+
+    pack_as_peer(6);
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+                                               uct_cuda_end_none(), &rkey));
+    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
+    uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+    EXPECT_EQ(1u, driver.mapped.count(mapped));
+    uct_cuda_ipc_rkey_destroy(rkey);
+    EXPECT_EQ(0u, driver.mapped.size());
+}
+
 static const size_t chunk = length / 4;
 
 /* Two pieces mapped side by side into a larger reservation, which is what the

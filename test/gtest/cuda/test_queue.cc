@@ -13,6 +13,7 @@ extern "C" {
 #include <cstring>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -648,4 +649,31 @@ TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
     EXPECT_EQ(fd, next) << "descriptors pile up";
     pfd.fd = next;
     EXPECT_EQ(0, poll(&pfd, 1, 0));
+}
+
+/* What a process was forked with wakes up its parent: it may close the queue,
+ * and open others */
+TEST_F(Queue, a_forked_child_takes_no_wake_up_of_its_parent)
+{
+    const uint64_t one = 1, two = 2;
+    uint64_t value;
+    int fd, status;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
+    ASSERT_EQ((ssize_t)sizeof(one), write(fd, &one, sizeof(one)));
+    pid_t child = fork();
+    if (child == 0) {
+        uct_cuda_queue_t next;
+        int other;
+
+        uct_cuda_queue_cleanup(&queue);
+        _exit((uct_cuda_queue_init(&next, 16, UINT_MAX) != UCS_OK) ||
+              (uct_cuda_queue_event_fd(&next, &other) != UCS_OK) ||
+              (write(other, &two, sizeof(two)) != (ssize_t)sizeof(two)));
+    }
+
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    EXPECT_EQ(0, status);
+    EXPECT_EQ((ssize_t)sizeof(value), read(fd, &value, sizeof(value)));
+    EXPECT_EQ(1u, value);
 }

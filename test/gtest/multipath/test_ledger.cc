@@ -19,7 +19,9 @@
 #include <memory>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -170,6 +172,16 @@ protected:
         ::close(pipes[0]);
         ::close(pipes[1]);
         return pid;
+    }
+
+    /* Of this process, as /proc tells it; no name with a bracket */
+    static char first_thread_state()
+    {
+        std::ifstream file("/proc/self/stat");
+        std::string pid, name, state;
+
+        file >> pid >> name >> state;
+        return state.at(0);
     }
 
     static void reap(pid_t pid)
@@ -483,6 +495,72 @@ TEST_F(test_ledger, forked_child_leaves_the_slot_alone)
     }));
     EXPECT_EQ(1u, others(b, 0, 1));
     EXPECT_EQ(1u, files().size());
+}
+
+/* ... whatever it does with it: what was under way is over there, too */
+TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2});
+
+    set(a, 0, 1, true, true);
+    reap(spawn([&] {
+        uct_cuda_mp_ledger_t *own;
+
+        set(a, 0, 1, false);
+        uct_cuda_mp_ledger_close(a);
+
+        /* Its own it uses like any other */
+        if (try_open(Gpus{1, 2}, &own) != UCS_OK) {
+            return false;
+        }
+        set(own, 0, 1, true);
+        return true;
+    }));
+    EXPECT_EQ(2u, others(b, 0, 1)) << "the child's, which nobody has missed";
+    EXPECT_EQ(1u, direct(b, 0, 1));
+}
+
+/* The first thread ends, the process goes on: as main() that calls
+ * pthread_exit() */
+TEST_F(test_ledger, process_whose_first_thread_has_ended)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    int pipes[2];
+    char c;
+
+    ASSERT_EQ(0, pipe(pipes));
+    pid_t pid = fork();
+    if (pid == 0) {
+        uct_cuda_mp_ledger_t *ledger;
+
+        if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
+            _exit(1);
+        }
+        set(ledger, 0, 1, true);
+        std::thread([&] {
+            while (first_thread_state() != 'Z') {
+                usleep(1000);
+            }
+            (void)!write(pipes[1], "y", 1);
+            for (;;) {
+                pause();
+            }
+        }).detach();
+        syscall(SYS_exit, 0); /* of this thread */
+    }
+
+    ASSERT_EQ(1, read(pipes[0], &c, 1));
+    EXPECT_EQ(1u, others(a, 0, 1));
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    (void)others(a, 0, 1);
+    EXPECT_EQ(1u, others(a, 0, 1));
+    reap(pid);
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    (void)others(a, 0, 1);
+    EXPECT_EQ(0u, others(a, 0, 1));
+    ::close(pipes[0]);
+    ::close(pipes[1]);
 }
 
 TEST_F(test_ledger, too_many_gpus)
@@ -969,4 +1047,22 @@ TEST_F(test_traffic, ping_pong_meets_nobody)
         uct_cuda_mp_traffic_look(b, &back);
         uct_cuda_mp_traffic_end(b, &back);
     }
+}
+
+/* Some process held the lock when this one came, for longer than it waits */
+TEST_F(test_traffic, a_ledger_that_was_busy_is_asked_for_again)
+{
+    const std::string path  = page_path();
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4});
+    uct_cuda_mp_traffic_t *traffic;
+    int fd = ::open(path.c_str(), O_RDWR);
+
+    ASSERT_EQ(0, flock(fd, LOCK_EX));
+    traffic = create(m_dir.c_str());
+    EXPECT_FALSE(load(traffic, 0, 1).is_known);
+    ::close(fd);
+    EXPECT_FALSE(load(traffic, 0, 1).is_known) << "not with every transfer";
+    usleep(250000);
+    EXPECT_TRUE(load(traffic, 0, 1).is_known);
+    close(a);
 }

@@ -168,10 +168,16 @@ static int idle_get(void)
     return fd;
 }
 
-static void idle_put(int fd)
+/* One that a process was forked with wakes up its parent */
+static void idle_put(int fd, pid_t owner)
 {
     unsigned size;
     int *fds;
+
+    if (owner != getpid()) {
+        close(fd);
+        return;
+    }
 
     pthread_mutex_lock(&idle.lock);
     idle_of_this_process();
@@ -215,7 +221,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     }
 
     if (queue->event_fd >= 0) {
-        idle_put(queue->event_fd);
+        idle_put(queue->event_fd, queue->event_owner);
     }
 }
 
@@ -695,7 +701,8 @@ void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
 ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
 {
     if (queue->event_fd < 0) {
-        queue->event_fd = idle_get();
+        queue->event_owner = getpid();
+        queue->event_fd    = idle_get();
     }
 
     if (queue->event_fd < 0) {

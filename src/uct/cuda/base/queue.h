@@ -102,6 +102,7 @@ struct uct_cuda_queue {
     uct_pending_req_t  *pending_head;
     uct_pending_req_t  *pending_tail;
     int                event_fd;     /**< -1 until asked for */
+    pid_t              event_owner;  /**< By this process */
     bool               is_fenced;    /**< Nothing new before all is over */
 
     /** Called when the first operation is posted; may be NULL */

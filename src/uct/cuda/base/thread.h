@@ -47,7 +47,8 @@ BEGIN_C_DECLS
 
 
 /**
- * Start a thread that takes no signals: those are for the program's threads.
+ * Start a thread that takes no signals but those of its own faults: all others
+ * are for the program's threads.
  *
  * @return Whether there is one; then it is to be joined or detached.
  */

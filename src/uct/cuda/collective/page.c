@@ -62,6 +62,7 @@ struct uct_cuda_coll_page {
     size_t   bytes;
     unsigned rank;
     int      fd;
+    pid_t    owner;     /* What forks off leaves it as it is */
     char     path[256]; /* Empty: has no name */
 };
 
@@ -191,6 +192,7 @@ ucs_status_t uct_cuda_coll_page_open(const char *dir, unsigned rank,
     page->rank  = rank;
     page->bytes = sizeof(shared_t) + size * sizeof(rank_t);
     page->fd    = -1;
+    page->owner = getpid();
     status      = (rank == 0) ? page_make(page, dir, name) :
                                 page_find(page, dir, name);
     if (status == UCS_OK) {
@@ -218,7 +220,7 @@ uct_cuda_coll_common_t *uct_cuda_coll_page_common(uct_cuda_coll_page_t *page)
 
 void uct_cuda_coll_page_unlink(uct_cuda_coll_page_t *page)
 {
-    if (page->path[0] != '\0') {
+    if ((page->path[0] != '\0') && (page->owner == getpid())) {
         (void)unlink(page->path);
         page->path[0] = '\0';
     }

@@ -105,6 +105,17 @@ static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
                       process_vm_writev(pid, &here, 1, &there, 1, 0);
 }
 
+/* Is the image that gave its address still there? By execve() another one has
+ * its process number, start time and descriptors, but not its memory. */
+static bool is_itself(const uct_cuda_cma_peer_t *peer)
+{
+    uint64_t found = 0;
+
+    return (copy_some(peer, &found, peer->addr.place, sizeof(found), true) ==
+            sizeof(found)) &&
+           (found == peer->addr.number);
+}
+
 /* NULL: it is the process of the address, and its memory may be read */
 static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
 {
@@ -179,6 +190,17 @@ void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer)
     free(peer);
 }
 
+static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
+{
+    uct_cuda_error("process %d is gone, or another program by now, with %zu "
+                   "bytes to be copied",
+                   peer->addr.process.pid, length);
+    return UCS_ERR_CONNECTION_RESET;
+}
+
+/* The kernel copies all of a call to or from one image. What was read is the
+ * peer's if its image is still there afterwards; between a look and a write
+ * there is a moment that nothing closes. */
 ucs_status_t uct_cuda_cma_peer_copy(void *arg, void *local, uint64_t address,
                                     size_t length, bool to_local)
 {
@@ -188,16 +210,18 @@ ucs_status_t uct_cuda_cma_peer_copy(void *arg, void *local, uint64_t address,
     int error;
 
     while (offset < length) {
-        if (!is_alive(peer)) {
-            uct_cuda_error("process %d is gone, with %zu bytes to be copied",
-                           peer->addr.process.pid, length - offset);
-            return UCS_ERR_CONNECTION_RESET;
+        if (!is_alive(peer) || (!to_local && !is_itself(peer))) {
+            return tell_gone(peer, length - offset);
         }
 
         done = copy_some(peer, (char*)local + offset, address + offset,
                          length - offset, to_local);
         if (done <= 0) {
             error = (done < 0) ? errno : EFAULT;
+            if ((error == EFAULT) && !is_itself(peer)) {
+                return tell_gone(peer, length - offset);
+            }
+
             uct_cuda_error("cannot %s %zu bytes at %#lx of process %d: %s",
                            to_local ? "read" : "write", length - offset,
                            (unsigned long)(address + offset),
@@ -210,5 +234,5 @@ ucs_status_t uct_cuda_cma_peer_copy(void *arg, void *local, uint64_t address,
         offset += (size_t)done;
     }
 
-    return UCS_OK;
+    return (to_local && !is_itself(peer)) ? tell_gone(peer, length) : UCS_OK;
 }

@@ -6,7 +6,9 @@
  *
  * A process number is another process's once its owner has gone. So a peer is
  * held by a pidfd, known by its start time and a number that is read from its
- * memory, and asked whether it is alive before every write.
+ * memory, and asked whether it is alive before every copy. The number is looked
+ * for again with every copy: a process that executes another program stays the
+ * same in all else.
  */
 #ifndef UCT_CUDA_CMA_PEER_H
 #define UCT_CUDA_CMA_PEER_H
@@ -61,7 +63,8 @@ void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer);
  * @param address  In the peer.
  * @param to_local Read, else write.
  *
- * @return UCS_OK; UCS_ERR_CONNECTION_RESET: the peer is gone;
+ * @return UCS_OK; UCS_ERR_CONNECTION_RESET: the peer is gone, or
+ *         executes another program;
  *         UCS_ERR_INVALID_ADDR: it has no memory there; UCS_ERR_IO_ERROR: the
  *         kernel refuses. Logged. Part of it may have been copied.
  */

@@ -438,14 +438,39 @@ void uct_cuda_ipc_cache_unlend(uct_cuda_ipc_mapping_t *mapping)
     uct_cuda_ipc_cache_put(mapping, false);
 }
 
-void uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping)
+ucs_status_t uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping,
+                                    uct_cuda_ipc_pin_t **pins)
 {
-    pthread_mutex_lock(&cache.lock);
-    if (mapping->pinned) {
-        --mapping->users;
+    uct_cuda_ipc_pin_t *pin;
+
+    for (pin = *pins; pin != NULL; pin = pin->next) {
+        if (pin->mapping == mapping) {
+            uct_cuda_ipc_cache_put(mapping, true);
+            return UCS_OK;
+        }
     }
-    mapping->pinned = true;
-    pthread_mutex_unlock(&cache.lock);
+
+    pin = malloc(sizeof(*pin));
+    if (pin == NULL) {
+        uct_cuda_ipc_cache_put(mapping, true);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pin->mapping = mapping;
+    pin->next    = *pins;
+    *pins        = pin;
+    return UCS_OK;
+}
+
+void uct_cuda_ipc_cache_unpin(uct_cuda_ipc_pin_t *pins)
+{
+    uct_cuda_ipc_pin_t *next;
+
+    for (; pins != NULL; pins = next) {
+        next = pins->next;
+        uct_cuda_ipc_cache_put(pins->mapping, true);
+        free(pins);
+    }
 }
 
 void uct_cuda_ipc_cache_limit(unsigned long max_regions, size_t max_size)
@@ -480,10 +505,6 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer = mapping->newer;
         if (is_same_peer(mapping, &peer)) {
-            if (mapping->pinned) {
-                mapping->pinned = false;
-                --mapping->users;
-            }
             mapping_retire(mapping);
         }
     }

@@ -19,11 +19,10 @@ struct uct_cuda_ipc_mapping {
     CUdevice               device;     /**< ... and belongs to this device */
     uct_cuda_ipc_board_view_t *view;   /**< Where its end is told, or NULL */
     uint64_t               last_use;   /**< Mappings made until then */
-    unsigned               users;      /**< Transfers under way, and loans */
+    unsigned               users;      /**< Transfers under way, pins, loans */
     unsigned               loans;      /**< To who can do without it */
     bool                   stale;      /**< Close with the last user */
     bool                   closed;     /**< The memory was freed */
-    bool                   pinned;     /**< One user is code on a GPU */
     bool                   is_own;     /**< Memory of this process */
     uct_cuda_ipc_mapping_t *newer;     /**< Least recently used order */
     uct_cuda_ipc_mapping_t *older;
@@ -67,9 +66,27 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);
 void uct_cuda_ipc_cache_lend(uct_cuda_ipc_mapping_t *mapping);
 void uct_cuda_ipc_cache_unlend(uct_cuda_ipc_mapping_t *mapping);
 
-/** Give a mapping back that code on a GPU goes on using, behind this module's
- *  back: it stays until the peer's mappings are closed. */
-void uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping);
+/** Mappings whose addresses were given out with a key. */
+typedef struct uct_cuda_ipc_pin uct_cuda_ipc_pin_t;
+
+struct uct_cuda_ipc_pin {
+    uct_cuda_ipc_pin_t     *next;
+    uct_cuda_ipc_mapping_t *mapping;
+};
+
+/**
+ * Give a mapping back that the program, or code on a GPU, goes on using behind
+ * this module's back: it stays until it is unpinned, whoever disconnects.
+ *
+ * @param pins  List that it is added to, unless it is in it.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY; then it is given back, not pinned.
+ */
+ucs_status_t uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping,
+                                    uct_cuda_ipc_pin_t **pins);
+
+/** Nobody uses what is in the list any more; frees it. */
+void uct_cuda_ipc_cache_unpin(uct_cuda_ipc_pin_t *pins);
 
 /** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). There is
  *  one cache, so that of several memory domains the tightest limits hold,

@@ -180,7 +180,7 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
 static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
                                   uct_rkey_t uct_rkey, void *mem_elem)
 {
-    const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
+    uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
     ptrdiff_t offset;
@@ -328,7 +328,7 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
                              uct_rkey_t uct_rkey, void *handle,
                              uint64_t remote_address, void **address_p)
 {
-    const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
+    uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
 
@@ -347,13 +347,13 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
 static ucs_status_t rkey_release(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle)
 {
-    const uct_cuda_ipc_rkey_t *known = uct_cuda_ipc_rkey_get(rkey);
+    uct_cuda_ipc_rkey_t *known = uct_cuda_ipc_rkey_get(rkey);
 
     if (known == NULL) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    uct_cuda_ipc_rkey_destroy((uct_cuda_ipc_rkey_t*)known);
+    uct_cuda_ipc_rkey_destroy(known);
     return UCS_OK;
 }
 

@@ -427,7 +427,7 @@ err_free:
     return status;
 }
 
-ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
+ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
                                    uint64_t remote_addr,
                                    CUdeviceptr *mapped_p)
 {
@@ -456,19 +456,19 @@ ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
     }
 
     *mapped_p = mapping->mapped + (remote_addr - rkey->handle.base);
-    uct_cuda_ipc_cache_pin(mapping);
-    return UCS_OK;
+    return uct_cuda_ipc_cache_pin(mapping, &rkey->pins);
 }
 
 void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey)
 {
+    uct_cuda_ipc_cache_unpin(rkey->pins);
     rkey->magic = 0;
     free(rkey);
 }
 
-const uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t uct_rkey)
+uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t uct_rkey)
 {
-    const uct_cuda_ipc_rkey_t *rkey = (const uct_cuda_ipc_rkey_t*)uct_rkey;
+    uct_cuda_ipc_rkey_t *rkey = (uct_cuda_ipc_rkey_t*)uct_rkey;
 
     return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
             ((uct_rkey % __alignof__(*rkey)) == 0) &&

@@ -5,6 +5,7 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/end.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
 
 
@@ -36,6 +37,8 @@ typedef struct {
     unsigned              stream;     /**< Number; one GPU's transfers share
                                            one */
     uct_cuda_end_t        gpu;        /**< Exporter's, or hidden */
+    uct_cuda_ipc_pin_t    *pins;      /**< What uct_cuda_ipc_rkey_map() has
+                                           given out */
 } uct_cuda_ipc_rkey_t;
 
 
@@ -69,15 +72,16 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
 
 /**
  * Where memory behind a key appears in this process, for whoever is to touch it
- * by itself: code on the current context's GPU. Stays there until the peer's
- * endpoint is destroyed.
+ * by itself: code on the current context's GPU. Stays there until the key is
+ * destroyed, which UCX's rules have happen before its endpoint is; others'
+ * endpoints to the same process come and go.
  *
  * @param remote_addr  Within the peer's memory.
  *
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (outside), UCS_ERR_NO_DEVICE (no
  *         current context), or as uct_cuda_ipc_cache_get().
  */
-ucs_status_t uct_cuda_ipc_rkey_map(const uct_cuda_ipc_rkey_t *rkey,
+ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
                                    uint64_t remote_addr,
                                    CUdeviceptr *mapped_p);
 
@@ -85,6 +89,6 @@ void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey);
 
 /** The key that UCT handed in, or NULL: UCT_INVALID_RKEY, or memory that holds
  *  no key (any more). An address where there is no memory is not noticed. */
-const uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t rkey);
+uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t rkey);
 
 #endif

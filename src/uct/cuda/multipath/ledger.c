@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,7 @@ struct uct_cuda_mp_ledger {
     slot_t   *slot;
     int      fd;
     uint32_t pid;
+    unsigned num_forks; /* that this process had behind it */
     char     path[512];
     uint16_t from_page[NUM_WORDS * WORD_BITS]; /* this process's lane */
     uint16_t to_page[NUM_LANES];
@@ -78,11 +80,33 @@ struct uct_cuda_mp_ledger {
 
 /* ------------------------------------------------------------- processes */
 
-/* When a process was started, in ticks since boot; 0: not known */
+/* Between this process and that which loaded the module. What a process was
+ * forked with is its parent's: page, slot and lock. */
+static unsigned num_forks;
+
+static void count_fork(void)
+{
+    ++num_forks;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
+static bool is_foreign(const uct_cuda_mp_ledger_t *ledger)
+{
+    return ledger->num_forks != num_forks;
+}
+
+/* When a process was started, in ticks since boot; 0: not known. A process
+ * whose first thread alone has ended looks like a dead one, but for the number
+ * of threads. */
 static uint64_t process_start(uint32_t pid, bool *is_dead_p)
 {
     unsigned long long start = 0;
     char path[32], text[1024];
+    long num_threads;
     ssize_t length;
     char *rest;
     char state;
@@ -107,12 +131,12 @@ static uint64_t process_start(uint32_t pid, bool *is_dead_p)
     if ((rest == NULL) ||
         (sscanf(rest + 1,
                 " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-                "%*d %*d %*d %*d %llu",
-                &state, &start) != 2)) {
+                "%*d %*d %ld %*d %llu",
+                &state, &num_threads, &start) != 3)) {
         return 0;
     }
 
-    *is_dead_p = (state == 'Z') || (state == 'X');
+    *is_dead_p = ((state == 'Z') || (state == 'X')) && (num_threads <= 1);
     return start;
 }
 
@@ -427,6 +451,7 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
                                      const uint8_t (*uuids)[16], int num_gpus,
                                      uct_cuda_mp_ledger_t **ledger_p)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     uct_cuda_mp_ledger_t *ledger;
     ucs_status_t status;
     struct stat st;
@@ -436,7 +461,9 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
         return UCS_ERR_NO_MEMORY;
     }
 
-    ledger->pid = (uint32_t)getpid();
+    pthread_once(&once, watch_forks);
+    ledger->pid       = (uint32_t)getpid();
+    ledger->num_forks = num_forks;
     if ((size_t)snprintf(ledger->path, sizeof(ledger->path),
                          "%s/ucx-mp-ledger-%u-%016lx", dir,
                          (unsigned)geteuid(), numbering_id()) >=
@@ -472,8 +499,7 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
 {
     struct stat st;
 
-    /* A process that was forked has the memory, but it is not its slot */
-    if (ledger->pid == (uint32_t)getpid()) {
+    if (!is_foreign(ledger)) {
         slot_free(ledger->slot);
         if (file_lock(ledger->fd) == UCS_OK) {
             /* Of a file that was removed the name is somebody else's by now */
@@ -509,7 +535,7 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
     const uint16_t number = ledger->to_page[lane];
     slot_t *slot          = ledger->slot;
 
-    if (number == NO_LANE) {
+    if ((number == NO_LANE) || is_foreign(ledger)) {
         return;
     }
 
@@ -539,7 +565,8 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
 
     ledger->seen[number].time = now;
     pid                       = slot->pid;
-    if ((pid == 0) || process_is_alive(pid, slot->start) ||
+    if ((pid == 0) || is_foreign(ledger) ||
+        process_is_alive(pid, slot->start) ||
         (flock(ledger->fd, LOCK_EX | LOCK_NB) != 0)) {
         return;
     }

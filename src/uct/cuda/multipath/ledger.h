@@ -47,7 +47,8 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
                                      uct_cuda_mp_ledger_t **ledger_p);
 
 
-/** Give the slot back. The last one to leave removes the page. */
+/** Give the slot back. The last one to leave removes the page. A process that
+ *  was forked off with a ledger open leaves it as it is, in all it does. */
 void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger);
 
 

@@ -15,6 +15,10 @@
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
 
+/* Until a ledger that was busy is asked for again, ns: ten times what opening
+ * one may wait */
+#define RETRY_PAUSE 200000000ul
+
 
 /* Transfers of one pair of GPUs on each lane */
 typedef struct {
@@ -36,7 +40,8 @@ typedef struct {
 struct uct_cuda_mp_traffic {
     pthread_mutex_t      lock; /* order: base/thread.h */
     uct_cuda_mp_ledger_t *ledger;
-    bool                 is_tried; /* to open it */
+    bool                 is_tried; /* to open it ... */
+    uint64_t             retry_time, retry_pause; /* ... ns; 0: once for all */
     uint16_t             count[NUM_LANES];
     uint16_t             direct[NUM_LANES]; /* of them, between its ends */
     unsigned             lanes;             /* Sum of count */
@@ -134,17 +139,31 @@ static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
     return pair;
 }
 
+/* A process that was stopped with the ledger's lock costs as long as opening
+ * waits for it, so the pauses grow */
+static void retry_later(uct_cuda_mp_traffic_t *traffic)
+{
+    traffic->retry_pause = (traffic->retry_pause == 0) ?
+                                   RETRY_PAUSE :
+                                   2 * traffic->retry_pause;
+    traffic->retry_time  = uct_cuda_now_ns() + traffic->retry_pause;
+}
+
 static void open_ledger(uct_cuda_mp_traffic_t *traffic)
 {
     uint8_t uuids[MAX_GPUS][16];
+    ucs_status_t status;
     CUuuid uuid;
     int count, i;
 
-    if (traffic->is_tried) {
+    if (traffic->is_tried &&
+        ((traffic->retry_time == 0) ||
+         (uct_cuda_now_ns() < traffic->retry_time))) {
         return;
     }
 
-    traffic->is_tried = true;
+    traffic->is_tried   = true;
+    traffic->retry_time = 0;
     if ((traffic->dir[0] == '\0') ||
         (UCT_CUDA_CALL_NOLOG(cuDeviceGetCount, &count) != UCS_OK)) {
         return;
@@ -158,9 +177,14 @@ static void open_ledger(uct_cuda_mp_traffic_t *traffic)
         memcpy(uuids[i], uuid.bytes, sizeof(uuids[i]));
     }
 
-    if (uct_cuda_mp_ledger_open(traffic->dir, (const uint8_t(*)[16])uuids,
-                                count, &traffic->ledger) != UCS_OK) {
+    status = uct_cuda_mp_ledger_open(traffic->dir, (const uint8_t(*)[16])uuids,
+                                     count, &traffic->ledger);
+    if (status != UCS_OK) {
         traffic->ledger = NULL;
+    }
+
+    if (status == UCS_ERR_BUSY) {
+        retry_later(traffic);
     }
 }
 

@@ -19,6 +19,7 @@
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
 {
     pieces->is_locked = false;
+    pieces->is_busy   = false;
     pieces->pageable  = 0;
     pieces->count     = 0;
     pieces->room      = UCT_CUDA_HOST_PIECES_FEW;
@@ -70,7 +71,7 @@ ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
                          !uct_cuda_host_pipeline_has_threads();
     ucs_status_t status;
     size_t start, end;
-    bool is_locked;
+    bool is_locked, is_busy;
 
     for (start = 0; start < length; start = end) {
         status = reserve(pieces);
@@ -81,9 +82,11 @@ ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
         end = start +
               uct_cuda_host_registry_next((char*)address + start,
                                           length - start, at_once, &is_locked,
+                                          &is_busy,
                                           &pieces->regions[pieces->count]);
         pieces->ends[pieces->count++] = end;
         pieces->pageable             += is_locked ? 0 : end - start;
+        pieces->is_busy              |= is_busy;
     }
 
     pieces->is_locked = (pieces->pageable == 0);

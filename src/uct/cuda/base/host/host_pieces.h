@@ -23,6 +23,7 @@ BEGIN_C_DECLS
 /** Of memory locked at one stroke, or not at all. */
 typedef struct {
     bool                   is_locked; /**< All of it, by whomever */
+    bool                   is_busy;   /**< The driver may not touch it now */
     size_t                 pageable;  /**< Bytes that are not locked */
     unsigned               count;
     unsigned               room;

@@ -635,10 +635,23 @@ job_start(CUdeviceptr gpu, void *host, size_t length, bool to_gpu,
     return UCS_OK;
 }
 
+/* Of a copy that has no other way */
+static unsigned min_threads(void)
+{
+    const unsigned count = max_threads();
+
+    return (count > 0) ? count : 1;
+}
+
 ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
                                           size_t length, bool to_gpu,
+                                          bool is_only_way,
                                           uct_cuda_host_job_t **job_p)
 {
+    if (is_only_way) {
+        return job_start(gpu, host, length, to_gpu, NULL, min_threads(), job_p);
+    }
+
     if ((length < UCT_CUDA_HOST_AWAKE_MIN_SIZE) ||
         ((length < UCT_CUDA_HOST_THREADS_MIN_SIZE) &&
          (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0))) {
@@ -654,10 +667,8 @@ uct_cuda_host_pipeline_start_remote(CUdeviceptr gpu, uint64_t address,
                                     const uct_cuda_host_remote_t *remote,
                                     uct_cuda_host_job_t **job_p)
 {
-    const unsigned count = max_threads();
-
     return job_start(gpu, (void*)(uintptr_t)address, length, to_gpu, remote,
-                     (count > 0) ? count : 1, job_p);
+                     min_threads(), job_p);
 }
 
 ucs_status_t uct_cuda_host_pipeline_test(const uct_cuda_host_job_t *job)

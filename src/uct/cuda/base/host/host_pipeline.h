@@ -60,10 +60,12 @@ bool uct_cuda_host_pipeline_has_threads(void);
 /**
  * Start a copy, with a context current in which @a gpu is valid. Any thread.
  *
- * @param gpu     GPU memory.
- * @param host    Host memory, which has to stay until the copy is released.
- * @param length  Bytes.
- * @param to_gpu  Else from it.
+ * @param gpu          GPU memory.
+ * @param host         Host memory, which has to stay until the copy is
+ *                     released.
+ * @param length       Bytes.
+ * @param to_gpu       Else from it.
+ * @param is_only_way  A copy of any size has a thread.
  *
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: there are no threads, or the copy is too
  *         small for them; UCS_ERR_NO_MEMORY, or the driver's error (logged):
@@ -71,6 +73,7 @@ bool uct_cuda_host_pipeline_has_threads(void);
  */
 ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
                                           size_t length, bool to_gpu,
+                                          bool is_only_way,
                                           uct_cuda_host_job_t **job_p);
 
 

@@ -471,42 +471,39 @@ void uct_cuda_host_region_release(uct_cuda_host_region_t *region)
 }
 
 /*
- * Finds and holds the region at an address, or the gap there; the lock is held,
- * and given up where another thread is at work on the region.
+ * Finds and holds the region at an address, or the gap there; the lock is held.
+ *
+ * @param is_busy_p  Another thread is at work on the region: it is not held.
+ *                   Nobody waits for that, since unlocking may wait for the
+ *                   program's kernels.
  *
  * @return Bytes up to the end of the region or gap, @a length at most.
  */
-static size_t region_hold(uintptr_t address, size_t length,
+static size_t region_hold(uintptr_t address, size_t length, bool *is_busy_p,
                           uct_cuda_host_region_t **region_p)
 {
+    const unsigned index = region_find(address);
     uct_cuda_host_region_t *region;
-    unsigned index;
+    uintptr_t end;
 
-    for (;;) {
-        *region_p = NULL;
-        index     = region_find(address);
-        if (index == registry.count) {
-            return length;
-        }
+    *is_busy_p = false;
+    *region_p  = NULL;
+    if (index == registry.count) {
+        return length;
+    }
 
-        region = registry.regions[index];
-        if (region->start > address) {
-            return (region->start - address < length) ?
-                           region->start - address :
-                           length;
-        }
-
-        if (region->state == REGION_LOCKED) {
+    region = registry.regions[index];
+    end    = region->start;
+    if (region->start <= address) {
+        end        = region->end;
+        *is_busy_p = (region->state != REGION_LOCKED);
+        if (!*is_busy_p) {
             ++region->users;
             *region_p = region;
-            return (region->end - address < length) ? region->end - address :
-                                                      length;
         }
-
-        pthread_mutex_unlock(&registry.lock);
-        sched_yield();
-        pthread_mutex_lock(&registry.lock);
     }
+
+    return (end - address < length) ? end - address : length;
 }
 
 /* Length of a piece of memory that is not ours: what was locked elsewhere
@@ -552,6 +549,7 @@ static void lazy_start(void)
 
 size_t uct_cuda_host_registry_next(const void *address, size_t length,
                                    bool at_once, bool *is_locked_p,
+                                   bool *is_busy_p,
                                    uct_cuda_host_region_t **region_p)
 {
     const uintptr_t start = (uintptr_t)address;
@@ -563,9 +561,10 @@ size_t uct_cuda_host_registry_next(const void *address, size_t length,
     for (;;) {
         *is_locked_p = true;
         pthread_mutex_lock(&registry.lock);
-        piece = region_hold(start, length, region_p);
+        piece = region_hold(start, length, is_busy_p, region_p);
         pthread_mutex_unlock(&registry.lock);
-        if (*region_p != NULL) {
+        if ((*region_p != NULL) || *is_busy_p) {
+            *is_locked_p = !*is_busy_p;
             return piece;
         }
 

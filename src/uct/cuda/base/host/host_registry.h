@@ -47,6 +47,10 @@ void uct_cuda_host_registry_limit(size_t max_size);
  * @param length       Bytes left, at least 1.
  * @param at_once      Lock memory that comes for the first time, too.
  * @param is_locked_p  Is the piece page-locked, by whomever?
+ * @param is_busy_p    It is being locked or unlocked by another thread. Where
+ *                     that has to wait, the program may have other memory at
+ *                     the address by now, and the driver does not know: only
+ *                     the processor may touch it. Then @a is_locked_p is false.
  * @param region_p     Filled with the locked memory that the piece lies in,
  *                     held until it is released; or NULL: none of ours.
  *
@@ -54,6 +58,7 @@ void uct_cuda_host_registry_limit(size_t max_size);
  */
 size_t uct_cuda_host_registry_next(const void *address, size_t length,
                                    bool at_once, bool *is_locked_p,
+                                   bool *is_busy_p,
                                    uct_cuda_host_region_t **region_p);
 
 /** The copy is over. Any thread. */
