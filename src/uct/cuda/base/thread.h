@@ -46,7 +46,8 @@ BEGIN_C_DECLS
 
 
 /**
- * Start a thread that takes no signals: those are for the program's threads.
+ * Start a thread that takes no signals, those are for the program's threads,
+ * and breaks no capture of theirs: see uct_cuda_capture_relax().
  *
  * @return Whether there is one; then it is to be joined or detached.
  */

@@ -52,6 +52,25 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_abi_ep_delete(tl_ep);
 }
 
+/* In a stream of its own: use of the legacy stream breaks captures of blocking
+ * ones */
+static ucs_status_t write_byte(CUdeviceptr memory, const uint8_t *byte)
+{
+    ucs_status_t status, drained;
+    CUstream stream;
+
+    status = UCT_CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status  = UCT_CUDA_CALL(cuMemcpyHtoDAsync, memory, byte, sizeof(*byte),
+                            stream);
+    drained = UCT_CUDA_CALL(cuStreamSynchronize, stream);
+    (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+    return (status == UCS_OK) ? drained : status;
+}
+
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
 {
     uct_cuda_ipc_ep_t *ep   = (uct_cuda_ipc_ep_t*)tl_ep;
@@ -71,8 +90,7 @@ ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
             return status;
         }
 
-        status = UCT_CUDA_CALL(cuMemcpyHtoD, memory, &transport,
-                               sizeof(transport));
+        status = write_byte(memory, &transport);
         if (status != UCS_OK) {
             (void)UCT_CUDA_CALL(cuMemFree, memory);
             return status;
