@@ -66,19 +66,26 @@ typedef struct {
     long     captures, broken, graphs, wrong;
 } captor_t;
 
+typedef enum {
+    AROUND,  /* each rank sends to the next one */
+    TO_SELF,
+    ONE_WAY  /* even ranks do */
+} course_t;
+
 typedef struct {
     ucx_mp_mem_t from, to;
-    int          to_self;
+    course_t     course;
     const char   *name;
 } kind_t;
 
 static const kind_t kinds[] = {
-    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, 0, "GPU to GPU"},
-    {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE, 0, "host to GPU"},
-    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_HOST, 0, "GPU to host"},
-    {UCX_MP_MEM_PINNED, UCX_MP_MEM_DEVICE, 0, "page-locked to GPU"},
-    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, 1, "GPU to itself"},
-    {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE, 1, "host to its own GPU"}
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, ONE_WAY, "GPU to GPU, one way"},
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, AROUND, "GPU to GPU"},
+    {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE, AROUND, "host to GPU"},
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_HOST, AROUND, "GPU to host"},
+    {UCX_MP_MEM_PINNED, UCX_MP_MEM_DEVICE, AROUND, "page-locked to GPU"},
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, TO_SELF, "GPU to itself"},
+    {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE, TO_SELF, "host to its own GPU"}
 };
 
 #define NUM_KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -229,7 +236,7 @@ typedef struct {
     char         *out, *in;
     uint64_t     sent, received; /* seeds */
     MPI_Request  requests[2];
-    int          is_over;
+    int          is_received, is_over;
 } message_t;
 
 static void tally(void)
@@ -272,7 +279,9 @@ static uint64_t seed_of(int from, size_t kind, size_t size, int round)
 static void message_make(message_t *message, const kind_t *kind, size_t size,
                          int round)
 {
-    const int last     = kind->to_self ? rank : (rank + ranks - 1) % ranks;
+    const int last     = (kind->course == TO_SELF) ?
+                                 rank :
+                                 (rank + ranks - 1) % ranks;
     const size_t index = (size_t)(kind - kinds);
 
     message->kind     = kind;
@@ -290,8 +299,9 @@ static void message_check(message_t *message)
 {
     ucx_mp_pattern_error_t error;
 
-    ++counts[MESSAGES];
-    if (ucx_mp_pattern_check(message->kind->to, message->in, message->size,
+    counts[MESSAGES] += message->is_received;
+    if (message->is_received &&
+        ucx_mp_pattern_check(message->kind->to, message->in, message->size,
                              message->received, 0, 0, &error)) {
         fprintf(stderr, "ucx_mp_capture: WRONG data, rank %d, %zu bytes %s: "
                 "offset %zu expected 0x%02x got 0x%02x%s\n", rank,
@@ -305,15 +315,22 @@ static void message_check(message_t *message)
 
 static void message_post(void *arg)
 {
-    message_t *message = arg;
-    const int to_self  = message->kind->to_self;
+    message_t *message    = arg;
+    const course_t course = message->kind->course;
+    const int is_sent     = (course != ONE_WAY) || ((rank % 2) == 0);
 
-    MPI_Irecv(message->in, (int)message->size, MPI_BYTE,
-              to_self ? rank : (rank + ranks - 1) % ranks, 0, MPI_COMM_WORLD,
-              &message->requests[0]);
-    MPI_Isend(message->out, (int)message->size, MPI_BYTE,
-              to_self ? rank : (rank + 1) % ranks, 0, MPI_COMM_WORLD,
-              &message->requests[1]);
+    message->requests[0] = message->requests[1] = MPI_REQUEST_NULL;
+    message->is_received = (course != ONE_WAY) || ((rank % 2) == 1);
+    if (message->is_received) {
+        MPI_Irecv(message->in, (int)message->size, MPI_BYTE,
+                  (course == TO_SELF) ? rank : (rank + ranks - 1) % ranks, 0,
+                  MPI_COMM_WORLD, &message->requests[0]);
+    }
+    if (is_sent) {
+        MPI_Isend(message->out, (int)message->size, MPI_BYTE,
+                  (course == TO_SELF) ? rank : (rank + 1) % ranks, 0,
+                  MPI_COMM_WORLD, &message->requests[1]);
+    }
 }
 
 static void message_test(void *arg)
@@ -431,16 +448,19 @@ static void collectives(void)
     }
 }
 
-/* Nothing of MPI is under way, and nobody calls it, after as many large messages
-   as make it prepare for more */
+/* Nothing of MPI is under way, and nobody calls it, after as many large
+   messages as make it prepare for more */
 static void idle(int round)
 {
     unsigned us = 5000;
+    message_t message;
     double end;
     int i;
 
+    message_make(&message, &kinds[0], max_size, round);
     for (i = 0; i < CAPTURE_IN_A_ROW; ++i) {
-        message_run(message_beside, &kinds[0], max_size, round);
+        message.is_over = 0;
+        message_beside(&message);
     }
 
     doing = "nothing";
@@ -448,6 +468,7 @@ static void idle(int round)
     while (ucx_mp_real_time() < end) {
         capture(&own, rest, &us);
     }
+    message_check(&message);
 }
 
 
@@ -473,10 +494,11 @@ static void parse(int argc, char **argv)
         }
     }
 
-    if ((i != argc) || (max_size < 1024) || (max_size > (size_t)1 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_capture [--rounds N] "
-                   "[--max-size BYTES, 1K to 1G] [--idle SECONDS] [--limit "
-                   "SECONDS of a message] "
+    if ((i != argc) || (ranks % 2) || (max_size < 1024) ||
+        (max_size > (size_t)1 << 30)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage, on an even number of ranks: "
+                   "ucx_mp_capture [--rounds N] [--max-size BYTES, 1K to 1G] "
+                   "[--idle SECONDS] [--limit SECONDS of a message] "
                    "[--way all|inside|idle|beside|collectives]");
     }
 }
