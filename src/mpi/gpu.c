@@ -30,7 +30,9 @@
     _(stream_create, "cuStreamCreate", true, (CUstream*, unsigned)) \
     _(stream_destroy, "cuStreamDestroy_v2", true, (CUstream)) \
     _(stream_query, "cuStreamQuery", true, (CUstream)) \
-    _(stream_synchronize, "cuStreamSynchronize", true, (CUstream))
+    _(stream_synchronize, "cuStreamSynchronize", true, (CUstream)) \
+    _(exchange_mode, "cuThreadExchangeStreamCaptureMode", false, \
+      (CUstreamCaptureMode*))
 
 #define MAX_PITCH   0x7fffffff /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs */
 #define MAX_STREAMS 64
@@ -61,6 +63,15 @@ static struct {
     } entries[MAX_STREAMS];
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+
+/* Around calls that would break a capture of the program's: the second time it
+   is as it was before */
+static void exchange_mode(CUstreamCaptureMode *mode)
+{
+    if (driver.exchange_mode != NULL) {
+        (void)driver.exchange_mode(mode);
+    }
+}
 
 static bool driver_fill(void *handle)
 {
@@ -248,13 +259,16 @@ void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
 
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
     if (copy->result != CUDA_SUCCESS) {
         return true;
     }
 
+    exchange_mode(&mode);
     result = driver.stream_query(copy->stream);
+    exchange_mode(&mode);
     if (result == CUDA_ERROR_NOT_READY) {
         return false;
     }
@@ -306,6 +320,8 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
     unsigned type                  = 0;
     CUpointer_attribute attributes = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     void *value                    = &type;
+    CUstreamCaptureMode mode       = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
 
     if (copy->result != CUDA_SUCCESS) {
         return false;
@@ -318,17 +334,22 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
         return true;
     }
 
-    return driver.host_register(address, size, CU_MEMHOSTREGISTER_PORTABLE) ==
-           CUDA_SUCCESS;
+    exchange_mode(&mode);
+    result = driver.host_register(address, size, CU_MEMHOSTREGISTER_PORTABLE);
+    exchange_mode(&mode);
+    return result == CUDA_SUCCESS;
 }
 
 CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
     if (copy->stream != NULL) {
         /* also after a failure: what was submitted must not write later */
+        exchange_mode(&mode);
         result = driver.stream_synchronize(copy->stream);
+        exchange_mode(&mode);
         if (copy->result == CUDA_SUCCESS) {
             copy->result = result;
         }

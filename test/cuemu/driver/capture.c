@@ -23,7 +23,7 @@ static const struct {
     /*
      * Measured on H100, driver 580, on other streams than the captured one, in
      * the capturing thread and in others. Found unsafe: cuEventQuery,
-     * cuEventSynchronize, cuGraphInstantiate*, cuGraphLaunch, cuMemAlloc,
+     * cuEventSynchronize, cuGraphExecDestroy, cuGraphInstantiate*, cuMemAlloc,
      * cuMemAllocAsync, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
      * cuMemHostAlloc, cuMemHostRegister, cuMemHostUnregister, cuModuleLoadData
      * (once; another time safe), cuPointerSetAttribute, cuStreamQuery,
@@ -31,6 +31,7 @@ static const struct {
      */
     {"cuCtxSynchronize", CUEMU_CAPTURE_BREAKS},
     {"cuCtxSetFlags", CUEMU_CAPTURE_BREAKS},
+    {"cuCtxRecordEvent", CUEMU_CAPTURE_BREAKS},
     {"cuCtxPushCurrent", CUEMU_CAPTURE_SAFE},
     {"cuDevicePrimaryCtxRelease", CUEMU_CAPTURE_SAFE},
     {"cuDevicePrimaryCtxRetain", CUEMU_CAPTURE_SAFE},
@@ -38,6 +39,9 @@ static const struct {
     {"cuEventDestroy", CUEMU_CAPTURE_SAFE},
     {"cuEventRecord*", CUEMU_CAPTURE_SAFE},
     {"cuGraphCreate", CUEMU_CAPTURE_SAFE},
+    {"cuGraphDestroy", CUEMU_CAPTURE_SAFE},
+    {"cuGraphExecMemcpyNodeSetParams", CUEMU_CAPTURE_SAFE}, /* as Memset's */
+    {"cuGraphLaunch", CUEMU_CAPTURE_SAFE},
     {"cuIpcCloseMemHandle", CUEMU_CAPTURE_SAFE},
     {"cuIpcGetMemHandle", CUEMU_CAPTURE_SAFE},
     {"cuIpcOpenMemHandle", CUEMU_CAPTURE_SAFE},
@@ -64,6 +68,8 @@ static const struct {
     {"cuStreamWaitValue32", CUEMU_CAPTURE_SAFE},
     {"cuStreamWriteValue32", CUEMU_CAPTURE_SAFE},
 
+    {"cuCtxWaitEvent", CUEMU_CAPTURE_BREAKS}, /* by the manual */
+
     /* Part of a capture, by the manual */
     {"cuGraphAdd*", CUEMU_CAPTURE_SAFE},
     {"cuStreamAddCallback", CUEMU_CAPTURE_SAFE},
@@ -87,7 +93,8 @@ static const struct {
     {"cuGet*", CUEMU_CAPTURE_SAFE},
     {"cuGraphGet*", CUEMU_CAPTURE_SAFE},
     {"cuGraphNodeGet*", CUEMU_CAPTURE_SAFE},
-    {"cuInit", CUEMU_CAPTURE_SAFE}
+    {"cuInit", CUEMU_CAPTURE_SAFE},
+    {"cuMemGetAllocationGranularity", CUEMU_CAPTURE_SAFE}
 };
 
 typedef struct cuemu_capture {

@@ -298,7 +298,7 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
     }
 }
 
-/* cudaStreamBeginCapture to cudaGraphLaunch; 0 is cudaStreamCaptureModeGlobal */
+/* From cudaStreamBeginCapture to cudaGraphLaunch; mode 0 is the global one */
 TEST_P(cudart, a_captured_stream_is_a_graph)
 {
     const size_t size = 4096;

@@ -10,7 +10,8 @@
 #include <functional>
 #include <thread>
 
-namespace {
+namespace
+{
 
 const CUstreamCaptureMode GLOBAL  = CU_STREAM_CAPTURE_MODE_GLOBAL;
 const CUstreamCaptureMode LOCAL   = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -124,8 +125,10 @@ protected:
              }},
             {"cuGraphInstantiate", breaks, works,
              [] { return cuGraphInstantiateWithFlags(&exec, graph, 0); }},
-            {"cuGraphLaunch", breaks, works,
+            {"cuGraphLaunch", works, works,
              [] { return cuGraphLaunch(exec, other); }},
+            {"cuGraphExecDestroy", breaks, works,
+             [] { return cuGraphExecDestroy(exec); }},
             {"cuMemAllocAsync", breaks, works,
              [] { return cuMemAllocAsync(&spare, 4096, other); }},
             {"cuMemFreeAsync", breaks, works,

@@ -2,6 +2,7 @@
 /* Loading libcuda.so.1 and what its results mean. */
 #include <uct/cuda/base/driver.h>
 
+#include <uct/cuda/base/capture.h>
 #include <uct/cuda/base/log.h>
 
 #include <dlfcn.h>
@@ -120,6 +121,7 @@ static ucs_status_t driver_open(void)
     status = driver_fill(handle, &driver.table);
     if (status == UCS_OK) {
         status = driver_init(&driver.table);
+        uct_cuda_capture_wrap(&driver.table);
     }
 
     /* Kept open even when useless: the driver does not unload cleanly once
@@ -201,6 +203,10 @@ ucs_status_t uct_cuda_failure_status(CUresult result)
     case CUDA_ERROR_NOT_FOUND:
     case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED:
         return UCS_ERR_NO_ELEM;
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        return UCS_ERR_NO_RESOURCE;
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
     case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
         return UCS_ERR_UNREACHABLE;
@@ -234,9 +240,12 @@ ucs_status_t uct_cuda_driver_tell(const char *file, unsigned line,
     }
 
     /* An application may exit with transfers in flight; the driver then goes
-     * first, and there is nobody left to tell */
-    level = (result == CUDA_ERROR_DEINITIALIZED) ? UCT_CUDA_LOG_DEBUG :
-                                                   UCT_CUDA_LOG_ERROR;
+     * first, and there is nobody left to tell. What a capture refuses is tried
+     * again. */
+    level = ((result == CUDA_ERROR_DEINITIALIZED) ||
+             uct_cuda_capture_is_refusal(result)) ?
+                    UCT_CUDA_LOG_DEBUG :
+                    UCT_CUDA_LOG_ERROR;
     if (level <= uct_cuda_log_level) {
         uct_cuda_log_message(level, file, line, caller, "%s failed: %s",
                              function, uct_cuda_result_name(result));

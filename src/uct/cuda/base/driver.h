@@ -196,6 +196,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _req(cuEventSynchronize, "cuEventSynchronize", (CUevent)) \
     _req(cuEventElapsedTime, "cuEventElapsedTime", \
          (float*, CUevent, CUevent)) \
+    _opt(cuThreadExchangeStreamCaptureMode, \
+         "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode*)) \
     _req(cuLaunchHostFunc, "cuLaunchHostFunc", \
          (CUstream, CUhostFn, void*)) \
     /* kernels */ \
@@ -226,7 +228,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
 
 #define UCT_CUDA_DRIVER_MEMBER(_name, _symbol, _args) CUresult(*_name) _args;
 
-/** The driver's functions. Members carry cuda.h's names. */
+/** The driver's functions. Members carry cuda.h's names. Those that would break
+ *  the program's captures go by way of uct_cuda_capture_wrap(). */
 typedef struct uct_cuda_driver {
     UCT_CUDA_DRIVER_FUNCTIONS(UCT_CUDA_DRIVER_MEMBER, UCT_CUDA_DRIVER_MEMBER)
 } uct_cuda_driver_t;

@@ -5,8 +5,26 @@
  * handler when it is written, expect it from whoever writes. */
 #include <uct/cuda/base/thread.h>
 
-#include <signal.h>
+#include <uct/cuda/base/capture.h>
 
+#include <signal.h>
+#include <stdlib.h>
+
+
+typedef struct {
+    void *(*func)(void *arg);
+    void *arg;
+} start_t;
+
+/* Nothing that the thread does is part of a capture */
+static void *thread_main(void *arg)
+{
+    const start_t start = *(start_t*)arg;
+
+    free(arg);
+    uct_cuda_capture_relax_thread();
+    return start.func(start.arg);
+}
 
 bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
                                 void *(*func)(void *arg), void *arg,
@@ -15,17 +33,27 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
     static const int own[] = {SIGSEGV, SIGBUS,  SIGFPE,
                               SIGILL,  SIGTRAP, SIGSYS};
     sigset_t others, old;
+    start_t *start = malloc(sizeof(*start));
     bool is_there;
     size_t i;
 
+    if (start == NULL) {
+        return false;
+    }
+
+    *start = (start_t){.func = func, .arg = arg};
     sigfillset(&others);
     for (i = 0; i < sizeof(own) / sizeof(own[0]); ++i) {
         sigdelset(&others, own[i]);
     }
 
     pthread_sigmask(SIG_SETMASK, &others, &old);
-    is_there = (pthread_create(thread_p, attr, func, arg) == 0);
+    is_there = (pthread_create(thread_p, attr, thread_main, start) == 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!is_there) {
+        free(start);
+    }
+
     return is_there;
 }
 

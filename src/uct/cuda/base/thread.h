@@ -48,7 +48,8 @@ BEGIN_C_DECLS
 
 /**
  * Start a thread that takes no signals but those of its own faults: all others
- * are for the program's threads.
+ * are for the program's threads. It breaks no capture of theirs: see
+ * uct_cuda_capture_relax().
  *
  * @return Whether there is one; then it is to be joined or detached.
  */

@@ -133,6 +133,38 @@ static ucs_status_t copy_submit(const copy_t *copy)
                                           copy->stream->cuda);
 }
 
+static ucs_status_t copy_now(const copy_t *copy)
+{
+    const ucs_status_t status = copy_submit(copy);
+
+    return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize,
+                                              copy->stream->cuda) :
+                                status;
+}
+
+static ucs_status_t copy_in_new_stream(const copy_t *copy)
+{
+    uct_cuda_stream_t stream = {.cuda = NULL};
+    copy_t again             = *copy;
+    ucs_status_t status;
+
+    status = UCT_CUDA_CALL_NOLOG(cuStreamCreate, &stream.cuda,
+                                 CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    again.stream = &stream;
+    status       = copy_now(&again);
+    if (status != UCS_OK) {
+        (void)UCT_CUDA_CALL_NOLOG(cuStreamSynchronize, stream.cuda);
+    }
+
+    (void)UCT_CUDA_CALL(cuStreamDestroy, stream.cuda);
+    return status;
+}
+
+/* In the legacy stream, which breaks captures of blocking streams */
 static ucs_status_t copy_synchronously(const copy_t *copy)
 {
     const CUdeviceptr dst = (CUdeviceptr)copy->dst;
@@ -169,22 +201,17 @@ static ucs_status_t copy_plainly(const copy_t *copy)
         drained = UCT_CUDA_CALL(cuStreamSynchronize, copy->stream->cuda);
     }
 
-    status = copy_synchronously(copy);
+    status = copy_in_new_stream(copy);
+    if (status != UCS_OK) {
+        status = copy_synchronously(copy);
+    }
+
     return (status == UCS_OK) ? drained : status;
 }
 
 static void copy_end(copy_t *copy)
 {
     uct_cuda_gpu_context_pop(&copy->context);
-}
-
-static ucs_status_t copy_now(const copy_t *copy)
-{
-    const ucs_status_t status = copy_submit(copy);
-
-    return (status == UCS_OK) ? UCT_CUDA_CALL(cuStreamSynchronize,
-                                              copy->stream->cuda) :
-                                status;
 }
 
 /* What comes from a GPU goes by page-locked memory if it is little */

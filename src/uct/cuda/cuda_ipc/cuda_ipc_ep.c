@@ -53,24 +53,23 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_abi_ep_delete(tl_ep);
 }
 
-/* In a stream of its own: the legacy one's work may wait for the program */
+/* In a stream of its own: the legacy one's work may wait for the program, and
+ * its use breaks captures of blocking streams */
 static ucs_status_t device_ep_write(CUdeviceptr memory, uint8_t transport)
 {
+    ucs_status_t status, drained;
     CUstream stream;
-    ucs_status_t status;
 
     status = UCT_CUDA_CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, memory, &transport,
-                           sizeof(transport), stream);
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuStreamSynchronize, stream);
-    }
+    status  = UCT_CUDA_CALL(cuMemcpyHtoDAsync, memory, &transport,
+                            sizeof(transport), stream);
+    drained = UCT_CUDA_CALL(cuStreamSynchronize, stream);
     (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
-    return status;
+    return (status == UCS_OK) ? drained : status;
 }
 
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)

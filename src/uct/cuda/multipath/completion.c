@@ -2,6 +2,7 @@
 /* Events behind the last copies: recording, asking, waiting. */
 #include <uct/cuda/multipath/completion.h>
 
+#include <uct/cuda/base/capture.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 
@@ -119,7 +120,8 @@ static void event_seen(uct_cuda_mp_completion_t *completion, unsigned number)
 
 ucs_status_t uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion)
 {
-    ucs_status_t status;
+    const bool is_changed = uct_cuda_capture_relax();
+    ucs_status_t status   = UCS_OK;
     unsigned number;
 
     while (completion->num_pending > 0) {
@@ -129,13 +131,14 @@ ucs_status_t uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion)
             /* Another one next time, so that none is left to be looked at when
              * the last one happens */
             ++completion->turn;
-            return status;
+            break;
         }
 
         event_seen(completion, number);
     }
 
-    return UCS_OK;
+    uct_cuda_capture_restore(is_changed);
+    return status;
 }
 
 void uct_cuda_mp_completion_wait(uct_cuda_mp_completion_t *completion)

@@ -285,6 +285,9 @@ static ucs_status_t end_chunk(unsigned thread, unsigned slot,
     status = wait ? UCT_CUDA_CALL(cuEventSynchronize, event) :
                     UCT_CUDA_CALL_NOLOG(cuEventQuery, event);
     uct_cuda_ctx_pop();
+    if (status == UCS_ERR_NO_RESOURCE) {
+        status = UCS_INPROGRESS; /* a capture stands against waiting */
+    }
     if ((status == UCS_OK) && !job->to_gpu && !chunk->is_direct) {
         status = copy_slot(job, slot_of(thread, slot), chunk);
     }

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Captures of streams into CUDA graphs, one after another, beside all that an
+ * MPI does: while messages are under way between GPUs and the host's memory,
+ * with MPI_Test() inside; by another thread while this one sends, receives and
+ * adds up; for a while after all is over; while the MPI is shut down. Captures
+ * that break, messages that never end and wrong bytes are counted.
+ *
+ * On real GPUs and on emulated nodes, with any CUDA module of UCX.
+ */
+#include "gpu.h"
+#include "pattern.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CAPTURE_SIZE     4096      /* bytes that a captured graph fills */
+#define CAPTURE_IN_A_ROW 6        /* large messages */
+#define CAPTURE_TESTS    3         /* MPI_Test() in a capture */
+#define CAPTURE_GLOBAL   0         /* CU_STREAM_CAPTURE_MODE_GLOBAL */
+#define CAPTURE_RELAXED  2
+#define CAPTURE_POISON   UINT64_MAX /* seed of what no message brings */
+
+typedef void *handle_t;
+
+/* Functions of the driver: exported name, arguments */
+#define CAPTURE_DRIVER(_) \
+    _(cuCtxGetCurrent, (handle_t *ctx_p)) \
+    _(cuCtxSetCurrent, (handle_t ctx)) \
+    _(cuStreamCreate, (handle_t *stream_p, unsigned flags)) \
+    _(cuStreamSynchronize, (handle_t stream)) \
+    _(cuStreamBeginCapture_v2, (handle_t stream, int mode)) \
+    _(cuStreamEndCapture, (handle_t stream, handle_t *graph_p)) \
+    _(cuThreadExchangeStreamCaptureMode, (int *mode)) \
+    _(cuMemsetD8Async, \
+      (void *dst, unsigned char value, size_t size, handle_t stream)) \
+    _(cuMemcpyAsync, \
+      (void *dst, void *src, size_t size, handle_t stream)) \
+    _(cuGraphInstantiateWithFlags, \
+      (handle_t *exec_p, handle_t graph, unsigned long long flags)) \
+    _(cuGraphLaunch, (handle_t exec, handle_t stream)) \
+    _(cuGraphExecDestroy, (handle_t exec)) \
+    _(cuGraphDestroy, (handle_t graph))
+
+#define CAPTURE_MEMBER(_name, _args) int(*_name) _args;
+static struct {
+    CAPTURE_DRIVER(CAPTURE_MEMBER)
+} cuda;
+
+enum {
+    CAPTURES, BROKEN, GRAPHS, MESSAGES, LOST, WRONG, COLLECTIVES, NUM_COUNTS
+};
+
+/* A stream that is captured, and memory that its graphs fill */
+typedef struct {
+    handle_t stream;
+    char     *from, *to;
+    unsigned turn;
+    long     captures, broken, graphs, wrong;
+} captor_t;
+
+typedef enum {
+    AROUND,  /* each rank sends to the next one */
+    TO_SELF,
+    ONE_WAY  /* even ranks do */
+} course_t;
+
+typedef struct {
+    ucx_mp_mem_t from, to;
+    course_t     course;
+    const char   *name;
+} kind_t;
+
+static const kind_t kinds[] = {
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, ONE_WAY, "GPU to GPU, one way"},
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, AROUND, "GPU to GPU"},
+    {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE, AROUND, "host to GPU"},
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_HOST, AROUND, "GPU to host"},
+    {UCX_MP_MEM_PINNED, UCX_MP_MEM_DEVICE, AROUND, "page-locked to GPU"},
+    {UCX_MP_MEM_DEVICE, UCX_MP_MEM_DEVICE, TO_SELF, "GPU to itself"},
+    {UCX_MP_MEM_HOST, UCX_MP_MEM_DEVICE, TO_SELF, "host to its own GPU"}
+};
+
+#define NUM_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static const char *const ways[] = {"all", "inside", "idle", "beside",
+                                   "collectives", NULL};
+
+enum {
+    ALL, INSIDE, IDLE, BESIDE, COLLECTIVE
+};
+
+static int rank, ranks, rounds = 3, way = ALL;
+static size_t max_size       = 64 << 20;
+static double idle_seconds   = 1, limit_seconds = 60;
+static captor_t own, other;
+static long counts[NUM_COUNTS];
+static const char *doing     = "nothing";
+
+/* What the program itself calls breaks captures, too: it waits for those of
+   its other thread */
+static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
+static int stops;
+
+
+/* ---------------------------------------------------------------- captures */
+
+static void check(int error, const char *what)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s", what,
+                   ucx_mp_gpu_error_name(error));
+    }
+}
+
+static void driver_init(void)
+{
+#define CAPTURE_FIND(_name, _args) \
+    *(void**)&cuda._name = ucx_mp_gpu_function(#_name); \
+    if (cuda._name == NULL) { \
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s", #_name); \
+    }
+    CAPTURE_DRIVER(CAPTURE_FIND)
+}
+
+static void captor_init(captor_t *captor, unsigned flags)
+{
+    check(cuda.cuStreamCreate(&captor->stream, flags), "cuStreamCreate");
+    captor->from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, CAPTURE_SIZE);
+    captor->to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, CAPTURE_SIZE);
+}
+
+/* What was captured does what it should */
+static void graph_run(captor_t *captor, handle_t graph)
+{
+    unsigned char bytes[CAPTURE_SIZE];
+    handle_t exec;
+    size_t i;
+
+    check(cuda.cuGraphInstantiateWithFlags(&exec, graph, 0),
+          "cuGraphInstantiateWithFlags");
+    check(cuda.cuGraphLaunch(exec, captor->stream), "cuGraphLaunch");
+    check(cuda.cuStreamSynchronize(captor->stream), "cuStreamSynchronize");
+    check(cuda.cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, bytes, captor->to, sizeof(bytes));
+    for (i = 0; (i < sizeof(bytes)) &&
+                (bytes[i] == (unsigned char)captor->turn); ++i) {
+    }
+    captor->wrong += (i < sizeof(bytes));
+    ++captor->graphs;
+}
+
+/* One capture, in the mode that torch.cuda.graph() has, with `inside` in it.
+   Each call of it may find it broken. */
+static void capture(captor_t *captor, void (*inside)(void*), void *arg)
+{
+    handle_t graph = NULL;
+    int error;
+
+    ++captor->turn;
+    check(cuda.cuStreamBeginCapture_v2(captor->stream, CAPTURE_GLOBAL),
+          "cuStreamBeginCapture");
+    (void)cuda.cuMemsetD8Async(captor->from, (unsigned char)captor->turn,
+                               CAPTURE_SIZE, captor->stream);
+    inside(arg);
+    (void)cuda.cuMemcpyAsync(captor->to, captor->from, CAPTURE_SIZE,
+                             captor->stream);
+    error = cuda.cuStreamEndCapture(captor->stream, &graph);
+    ++captor->captures;
+    if ((error != 0) && (++captor->broken == 1)) {
+        fprintf(stderr, "ucx_mp_capture: rank %d: a capture broke while it did "
+                "%s: %s\n", rank, doing, ucx_mp_gpu_error_name(error));
+    }
+
+    if (error == 0) {
+        if ((captor == &own) && ((captor->turn % 16) == 1)) {
+            graph_run(captor, graph);
+        }
+        (void)cuda.cuGraphDestroy(graph);
+    }
+}
+
+static void rest(void *arg)
+{
+    usleep(*(const unsigned*)arg);
+}
+
+/* Captures all the time, but while the program calls the driver itself */
+static void *other_main(void *ctx)
+{
+    unsigned us = 200;
+    int mode    = CAPTURE_RELAXED;
+
+    check(cuda.cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
+    check(cuda.cuThreadExchangeStreamCaptureMode(&mode),
+          "cuThreadExchangeStreamCaptureMode");
+    while (!__atomic_load_n(&stops, __ATOMIC_ACQUIRE)) {
+        pthread_mutex_lock(&calls);
+        capture(&other, rest, &us);
+        pthread_mutex_unlock(&calls);
+        usleep(20);
+    }
+    return NULL;
+}
+
+static void other_start(pthread_t *thread)
+{
+    handle_t ctx;
+
+    stops = 0;
+    check(cuda.cuCtxGetCurrent(&ctx), "cuCtxGetCurrent");
+    if (pthread_create(thread, NULL, other_main, ctx) != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread");
+    }
+}
+
+static void other_stop(pthread_t thread)
+{
+    __atomic_store_n(&stops, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+}
+
+
+/* ---------------------------------------------------------------- messages */
+
+typedef struct {
+    const kind_t *kind;
+    size_t       size;
+    char         *out, *in;
+    uint64_t     sent, received; /* seeds */
+    MPI_Request  requests[2];
+    int          is_received, is_over;
+} message_t;
+
+static void tally(void)
+{
+    counts[CAPTURES] = own.captures + other.captures;
+    counts[BROKEN]   = own.broken + other.broken;
+    counts[GRAPHS]   = own.graphs;
+    counts[WRONG]   += own.wrong;
+    own.wrong        = 0;
+}
+
+static void show(const char *who, const long *all)
+{
+    printf("ucx_mp_capture: %s: %ld captures, %ld broken, %ld graphs run, "
+           "%ld messages, %ld lost, %ld wrong, %ld collectives\n", who,
+           all[CAPTURES], all[BROKEN], all[GRAPHS], all[MESSAGES], all[LOST],
+           all[WRONG], all[COLLECTIVES]);
+    fflush(stdout);
+}
+
+/* A request that never ends cannot be taken back: the job ends with it */
+static void lost(const message_t *message)
+{
+    char who[128];
+
+    counts[LOST] += 1;
+    tally();
+    snprintf(who, sizeof(who), "rank %d lost %zu bytes %s", rank, message->size,
+             message->kind->name);
+    show(who, counts);
+    MPI_Abort(MPI_COMM_WORLD, UCX_MP_EXIT_WRONG);
+}
+
+static uint64_t seed_of(int from, size_t kind, size_t size, int round)
+{
+    return ucx_mp_hash(((uint64_t)from << 48) + ((uint64_t)kind << 40) +
+                       ((uint64_t)round << 32) + size);
+}
+
+static void message_make(message_t *message, const kind_t *kind, size_t size,
+                         int round)
+{
+    const int last     = (kind->course == TO_SELF) ?
+                                 rank :
+                                 (rank + ranks - 1) % ranks;
+    const size_t index = (size_t)(kind - kinds);
+
+    message->kind     = kind;
+    message->size     = size;
+    message->is_over  = 0;
+    message->sent     = seed_of(rank, index, size, round);
+    message->received = seed_of(last, index, size, round);
+    message->out      = ucx_mp_mem_alloc(kind->from, size);
+    message->in       = ucx_mp_mem_alloc(kind->to, size);
+    ucx_mp_pattern_fill(kind->from, message->out, size, message->sent);
+    ucx_mp_pattern_fill(kind->to, message->in, size, CAPTURE_POISON);
+}
+
+static void message_check(message_t *message)
+{
+    ucx_mp_pattern_error_t error;
+
+    counts[MESSAGES] += message->is_received;
+    if (message->is_received &&
+        ucx_mp_pattern_check(message->kind->to, message->in, message->size,
+                             message->received, 0, 0, &error)) {
+        fprintf(stderr, "ucx_mp_capture: WRONG data, rank %d, %zu bytes %s: "
+                "offset %zu expected 0x%02x got 0x%02x%s\n", rank,
+                message->size, message->kind->name, error.offset,
+                error.expected, error.got, error.hint);
+        ++counts[WRONG];
+    }
+    ucx_mp_mem_free(message->kind->from, message->out);
+    ucx_mp_mem_free(message->kind->to, message->in);
+}
+
+static void message_post(void *arg)
+{
+    message_t *message    = arg;
+    const course_t course = message->kind->course;
+    const int is_sent     = (course != ONE_WAY) || ((rank % 2) == 0);
+
+    message->requests[0] = message->requests[1] = MPI_REQUEST_NULL;
+    message->is_received = (course != ONE_WAY) || ((rank % 2) == 1);
+    if (message->is_received) {
+        MPI_Irecv(message->in, (int)message->size, MPI_BYTE,
+                  (course == TO_SELF) ? rank : (rank + ranks - 1) % ranks, 0,
+                  MPI_COMM_WORLD, &message->requests[0]);
+    }
+    if (is_sent) {
+        MPI_Isend(message->out, (int)message->size, MPI_BYTE,
+                  (course == TO_SELF) ? rank : (rank + 1) % ranks, 0,
+                  MPI_COMM_WORLD, &message->requests[1]);
+    }
+}
+
+static void message_test(void *arg)
+{
+    message_t *message = arg;
+    int i;
+
+    for (i = 0; i < CAPTURE_TESTS; ++i) {
+        MPI_Testall(2, message->requests, &message->is_over,
+                    MPI_STATUSES_IGNORE);
+    }
+}
+
+/* Captures with MPI inside, from the call that posts to the one that ends */
+static void message_inside(message_t *message)
+{
+    double end = ucx_mp_real_time() + limit_seconds;
+
+    capture(&own, message_post, message);
+    while (!message->is_over) {
+        capture(&own, message_test, message);
+        if (ucx_mp_real_time() > end) {
+            lost(message);
+        }
+    }
+}
+
+/* MPI alone; the captures are the other thread's */
+static void message_beside(message_t *message)
+{
+    double end = ucx_mp_real_time() + limit_seconds;
+
+    message_post(message);
+    while (!message->is_over) {
+        message_test(message);
+        if (ucx_mp_real_time() > end) {
+            lost(message);
+        }
+    }
+}
+
+static void message_run(void (*run)(message_t*), const kind_t *kind,
+                        size_t size, int round)
+{
+    message_t message;
+
+    doing = kind->name;
+    pthread_mutex_lock(&calls);
+    message_make(&message, kind, size, round);
+    pthread_mutex_unlock(&calls);
+    run(&message);
+    pthread_mutex_lock(&calls);
+    message_check(&message);
+    pthread_mutex_unlock(&calls);
+}
+
+static void messages(void (*run)(message_t*), int round)
+{
+    size_t size, i;
+
+    for (size = 1024; size <= max_size; size *= 16) {
+        for (i = 0; i < NUM_KINDS; ++i) {
+            message_run(run, &kinds[i], size, round);
+        }
+    }
+}
+
+
+/* ------------------------------------------------------------- collectives */
+
+/* A sum and a broadcast, as large as messages are */
+static void collective(size_t count, int32_t *gpu, int32_t *host)
+{
+    size_t i, wrong = 0;
+
+    pthread_mutex_lock(&calls);
+    for (i = 0; i < count; ++i) {
+        host[i] = (int32_t)(i % 1000) + rank;
+    }
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, gpu, host, count * sizeof(*host));
+    pthread_mutex_unlock(&calls);
+
+    MPI_Allreduce(MPI_IN_PLACE, gpu, (int)count, MPI_INT32_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    MPI_Bcast(gpu, (int)count, MPI_INT32_T, 0, MPI_COMM_WORLD);
+    pthread_mutex_lock(&calls);
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host, gpu, count * sizeof(*host));
+    pthread_mutex_unlock(&calls);
+    for (i = 0; i < count; ++i) {
+        wrong += (host[i] != (int32_t)(i % 1000) * ranks +
+                             ranks * (ranks - 1) / 2);
+    }
+    counts[WRONG] += (wrong > 0);
+    counts[COLLECTIVES] += 2;
+}
+
+static void collectives(void)
+{
+    unsigned us = 2000;
+    pthread_t thread;
+    int32_t *gpu, *host;
+    size_t size;
+
+    doing = "collectives";
+    for (size = 4096; size <= max_size; size *= 16) {
+        host = malloc(size);
+        gpu  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+        collective(size / sizeof(*gpu), gpu, host);
+        capture(&own, rest, &us);
+        other_start(&thread);
+        collective(size / sizeof(*gpu), gpu, host);
+        other_stop(thread);
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
+        free(host);
+    }
+}
+
+/* Nothing of MPI is under way, and nobody calls it, after as many large
+   messages as make it prepare for more */
+static void idle(int round)
+{
+    unsigned us = 5000;
+    message_t message;
+    double end;
+    int i;
+
+    message_make(&message, &kinds[0], max_size, round);
+    for (i = 0; i < CAPTURE_IN_A_ROW; ++i) {
+        message.is_over = 0;
+        message_beside(&message);
+    }
+
+    doing = "nothing";
+    end   = ucx_mp_real_time() + idle_seconds;
+    while (ucx_mp_real_time() < end) {
+        capture(&own, rest, &us);
+    }
+    message_check(&message);
+}
+
+
+/* -------------------------------------------------------------------- main */
+
+static void parse(int argc, char **argv)
+{
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--rounds") == 0) {
+            rounds = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1, 1 << 20);
+        } else if (strcmp(argv[i], "--max-size") == 0) {
+            max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
+        } else if (strcmp(argv[i], "--idle") == 0) {
+            idle_seconds = ucx_mp_parse_seconds(argv[i], argv[i + 1]);
+        } else if (strcmp(argv[i], "--limit") == 0) {
+            limit_seconds = ucx_mp_parse_seconds(argv[i], argv[i + 1]);
+        } else if (strcmp(argv[i], "--way") == 0) {
+            way = ucx_mp_parse_choice(argv[i], argv[i + 1], ways);
+        } else {
+            break;
+        }
+    }
+
+    if ((i != argc) || (ranks % 2) || (max_size < 1024) ||
+        (max_size > (size_t)1 << 30)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage, on an even number of ranks: "
+                   "ucx_mp_capture [--rounds N] [--max-size BYTES, 1K to 1G] "
+                   "[--idle SECONDS] [--limit SECONDS of a message] "
+                   "[--way all|inside|idle|beside|collectives]");
+    }
+}
+
+static int goes(int what)
+{
+    return (way == ALL) || (way == what);
+}
+
+static void run(void)
+{
+    pthread_t thread;
+    int i;
+
+    for (i = 0; i < rounds; ++i) {
+        if (goes(INSIDE)) {
+            messages(message_inside, 3 * i);
+        }
+        if (goes(IDLE)) {
+            messages(message_beside, 3 * i + 1);
+            idle(3 * i + 1);
+        }
+        if (goes(BESIDE)) {
+            other_start(&thread);
+            messages(message_beside, 3 * i + 2);
+            other_stop(thread);
+        }
+        if (goes(COLLECTIVE)) {
+            collectives();
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    long all[NUM_COUNTS], before;
+    char why[256] = "";
+    pthread_t thread;
+    int level;
+
+    ucx_mp_program = "ucx_mp_capture";
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ucx_mp_set_rank(rank);
+    parse(argc, argv);
+    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
+    }
+
+    driver_init();
+    captor_init(&own, 1);   /* CU_STREAM_NON_BLOCKING, as PyTorch's streams */
+    captor_init(&other, 0); /* as cudaStreamCreate() makes them */
+    run();
+    tally();
+    MPI_Reduce(counts, all, NUM_COUNTS, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        show("all ranks", all);
+    }
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    doing  = "MPI_Finalize()";
+    before = other.broken;
+    other_start(&thread);
+    MPI_Finalize();
+    other_stop(thread);
+    if (other.broken != before) {
+        printf("ucx_mp_capture: rank %d: %ld broken in MPI_Finalize()\n", rank,
+               other.broken - before);
+    }
+    return (counts[BROKEN] + counts[LOST] + counts[WRONG] + other.broken -
+            before > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
