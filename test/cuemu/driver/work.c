@@ -63,8 +63,8 @@ static int cuemu_num_watches;       /* not served yet */
 #define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
 
 /* How late a pageable copy ends that nothing waits for: what a GPU takes to
-   change between the contexts of two processes (H100; 0e19235's collectives were
-   wrong in 23 to 83 of 200 on GPUs that several ranks share) */
+   change between the contexts of two processes. On H200, too, collectives that
+   did not wait were wrong in 23 to 83 of 200 where ranks share a GPU. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
 
 /* How often somebody looks at the word, real time */

@@ -240,9 +240,8 @@ TEST_F(driver_early, calls_that_wait_for_queued_work)
         EXPECT_FALSE(returns([] {
             EXPECT_EQ(CUDA_SUCCESS, cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
         }));
-        EXPECT_FALSE(returns([&] {
-            EXPECT_EQ(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
-        }));
+        EXPECT_FALSE(returns(
+            [&] { EXPECT_EQ(CUDA_SUCCESS, cuModuleLoadData(&module, ptx)); }));
         EXPECT_TRUE(returns([&] {
             EXPECT_EQ(CUDA_SUCCESS,
                       cuModuleGetFunction(&function, module, "nothing"));
@@ -278,5 +277,31 @@ TEST_F(driver_early, calls_that_do_not)
             EXPECT_EQ(CUDA_SUCCESS, cuStreamDestroy(s));
             EXPECT_EQ(CUDA_SUCCESS, cuEventDestroy(e));
         }));
+    });
+}
+
+TEST_F(driver_early, a_context_says_whether_it_is_idle)
+{
+    run(1, [](int) {
+        CUcontext ctx           = use(0);
+        volatile uint32_t *word = flag();
+        CUstream s              = stream(), other = nullptr;
+        CUevent e               = event();
+
+        CU_OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+        CU_OK(cuCtxRecordEvent(ctx, e));
+        CU_OK(cuEventQuery(e));
+        spin(s, word);
+        CU_OK(cuCtxRecordEvent(ctx, e));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+        *word = 1;
+        CU_OK(cuEventSynchronize(e));
+        *word = 0;
+        spin(other, word);
+        CU_OK(cuCtxRecordEvent(ctx, e));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+        *word = 1;
+        CU_OK(cuStreamSynchronize(other));
+        CU_OK(cuEventQuery(e));
     });
 }

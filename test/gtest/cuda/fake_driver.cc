@@ -109,6 +109,15 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
 {
     gpu_base                     = base;
     gpu_length                   = length;
+    /* Without a context it is of a pool */
+    table.cuPointerGetAttribute = [](void *value, CUpointer_attribute name,
+                                     CUdeviceptr) {
+        if (name != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *(void**)value = fake;
+        return CUDA_SUCCESS;
+    };
     table.cuPointerGetAttributes = [](unsigned count,
                                       CUpointer_attribute *names, void **values,
                                       CUdeviceptr address) {
