@@ -904,6 +904,13 @@ cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now)
     return cuemu_work_submit(stream, &work, NULL, 0, now);
 }
 
+cuemu_op_id_t cuemu_work_last(cuemu_stream_t *stream)
+{
+    cuemu_work_hurry(stream);
+    return ((stream->last == 0) || cuemu_work_done(stream->last)) ?
+           0 : stream->last;
+}
+
 CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
                                const cuemu_range_t *word, uint32_t value,
                                unsigned how, cuemu_time_t at)
