@@ -36,6 +36,10 @@ FakeDriver::FakeDriver()
         *context = fake->context;
         return CUDA_SUCCESS;
     };
+    table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int *is_active) {
+        *is_active = 0;
+        return CUDA_SUCCESS;
+    };
     table.cuCtxGetId = [](CUcontext, unsigned long long *id) {
         *id = fake->ctx_id;
         return CUDA_SUCCESS;

@@ -239,6 +239,9 @@ protected:
     /* Memory that cuMemCreate made: no context, no pool, no attribute */
     void make_vmm()
     {
+        static unsigned long long last_context = 9000;
+
+        driver.ctx_id                      = ++last_context;
         driver.context                     = nullptr;
         driver.table.cuMemGetAddressRange  = [](CUdeviceptr*, size_t*,
                                                CUdeviceptr) {
@@ -287,9 +290,10 @@ protected:
         };
     }
 
+    /* An allocation that no other test has had */
     void sync(unsigned long long id)
     {
-        driver.buffer_id = id;
+        driver.buffer_id = (1ull << 40) + id;
         uct_cuda_memory_sync(&buffer[0]);
     }
 };
