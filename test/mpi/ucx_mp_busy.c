@@ -273,6 +273,7 @@ int main(int argc, char **argv)
                    BUSY_SMALL);
     busy_allreduce("the first MPI_Allreduce", old, MPI_SUM, from, to,
                    BUSY_SMALL);
+    busy_copies(from, to, BUSY_SMALL);
 
     busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
                                BUSY_WAIT_GEQ), "cuStreamWaitValue32");

@@ -18,6 +18,9 @@
 
 #define FILLED_BUFFERS   6 /* that are kept of each rank */
 #define FILLED_MAX_WORDS ((size_t)256 << 10)
+#define FILLED_GRANULE   ((size_t)2 << 20) /* of cuMemCreate */
+
+static const char *const filled_kinds[] = {"device", "pool", "vmm", NULL};
 
 typedef enum {
     FILLED_SENDRECV,
@@ -43,7 +46,8 @@ typedef struct {
 } filled_buffer_t;
 
 static struct {
-    int rank, size;
+    int rank, size, gpu;
+    int kind; /* of filled_kinds */
     int (*htod)(unsigned long long dst, const void *src, size_t size);
     int (*alloc)(unsigned long long *ptr_p, size_t size, void *stream);
     int (*free)(unsigned long long ptr, void *stream);
@@ -54,27 +58,68 @@ static struct {
 } filled;
 
 
-/* From the pool if filled.alloc is set */
-static void filled_make(filled_buffer_t *buffer)
+static void *filled_vmm(void)
 {
-    const size_t size      = FILLED_MAX_WORDS * sizeof(uint32_t);
+    const struct {
+        int      type, handle_types, location, gpu;
+        void     *win32;
+        uint64_t flags;
+    } prop = {1, 1, 1, filled.gpu, NULL, 0}; /* pinned, by descriptors */
+    const struct {
+        int location, gpu, flags;
+    } access = {1, filled.gpu, 3}; /* to be read and written */
+    int (*create)(unsigned long long*, size_t, const void*,
+                  unsigned long long) = ucx_mp_gpu_function("cuMemCreate");
+    int (*reserve)(unsigned long long*, size_t, size_t, unsigned long long,
+                   unsigned long long) =
+            ucx_mp_gpu_function("cuMemAddressReserve");
+    int (*map)(unsigned long long, size_t, size_t, unsigned long long,
+               unsigned long long) = ucx_mp_gpu_function("cuMemMap");
+    int (*set_access)(unsigned long long, size_t, const void*, size_t) =
+            ucx_mp_gpu_function("cuMemSetAccess");
+    unsigned long long handle, address;
+
+    if ((create(&handle, FILLED_GRANULE, &prop, 0) != 0) ||
+        (reserve(&address, FILLED_GRANULE, 0, 0, 0) != 0) ||
+        (map(address, FILLED_GRANULE, 0, handle, 0) != 0) ||
+        (set_access(address, FILLED_GRANULE, &access, 1) != 0)) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory by cuMemCreate");
+    }
+    return (void*)(uintptr_t)address;
+}
+
+static void *filled_pool(void)
+{
     unsigned long long ptr = 0;
 
-    if (buffer->gpu != NULL) {
-        if (filled.alloc != NULL) {
-            (void)filled.free((uintptr_t)buffer->gpu, NULL);
-        } else {
-            ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer->gpu);
-        }
-    }
-
-    if (filled.alloc == NULL) {
-        buffer->gpu = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
-    } else if (filled.alloc(&ptr, size, NULL) == 0) {
-        buffer->gpu = (uint32_t*)(uintptr_t)ptr;
-    } else {
+    if (filled.alloc(&ptr, FILLED_MAX_WORDS * sizeof(uint32_t), NULL) != 0) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory of the pool");
     }
+    return (void*)(uintptr_t)ptr;
+}
+
+/* What cuMemCreate made stays */
+static void filled_drop(filled_buffer_t *buffer)
+{
+    if (filled.kind == 0) {
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer->gpu);
+    } else if (filled.kind == 1) {
+        (void)filled.free((uintptr_t)buffer->gpu, NULL);
+    }
+}
+
+static void filled_make(filled_buffer_t *buffer)
+{
+    const size_t size = FILLED_MAX_WORDS * sizeof(uint32_t);
+
+    if (buffer->gpu != NULL) {
+        filled_drop(buffer);
+    }
+
+    buffer->gpu = (filled.kind == 0) ?
+                          ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size) :
+                  (filled.kind == 1) ? filled_pool() :
+                                       filled_vmm();
     if (buffer->host == NULL) {
         buffer->host = ucx_mp_mem_alloc(UCX_MP_MEM_HOST, size);
     }
@@ -237,24 +282,25 @@ static void filled_step(uint64_t step, uint64_t *state)
 
 static void filled_setup(const char *memory)
 {
-    static const char *const kinds[] = {"device", "pool", NULL};
-    int local                        = ucx_mp_gpu_env_local_rank();
-    char why[256]                    = "";
+    int local     = ucx_mp_gpu_env_local_rank();
+    char why[256] = "";
     unsigned i;
+    int count;
 
     MPI_Comm_rank(MPI_COMM_WORLD, &filled.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &filled.size);
     ucx_mp_set_rank(filled.rank);
-    if (ucx_mp_gpu_init((local < 0) ? filled.rank : local, why, sizeof(why)) ==
-        0) {
+    local = (local < 0) ? filled.rank : local;
+    count = ucx_mp_gpu_init(local, why, sizeof(why));
+    if (count == 0) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
     }
 
     filled.htod = ucx_mp_gpu_function("cuMemcpyHtoD_v2");
-    if (ucx_mp_parse_choice("--memory", memory, kinds) == 1) {
-        filled.alloc = ucx_mp_gpu_function("cuMemAllocAsync");
-        filled.free  = ucx_mp_gpu_function("cuMemFreeAsync");
-    }
+    filled.alloc = ucx_mp_gpu_function("cuMemAllocAsync");
+    filled.free  = ucx_mp_gpu_function("cuMemFreeAsync");
+    filled.gpu   = local % count;
+    filled.kind  = ucx_mp_parse_choice("--memory", memory, filled_kinds);
     MPI_Type_vector(1, 1, 2, MPI_UINT32_T, &filled.vector);
     MPI_Type_create_resized(filled.vector, 0, 8, &filled.vector);
     MPI_Type_commit(&filled.vector);
@@ -284,7 +330,7 @@ int main(int argc, char **argv)
     }
     if (i < (unsigned)argc) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_filled [--steps N] "
-                                      "[--seed N] [--memory device|pool]");
+                                      "[--seed N] [--memory device|pool|vmm]");
     }
 
     filled_setup(memory);

@@ -439,6 +439,10 @@ cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
    has. With cuemu_lock(). */
 cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream);
 
+/* Its newest operation, 0 if that is done; what other streams have before it
+   does not count. With cuemu_lock(). */
+cuemu_op_id_t cuemu_work_last(cuemu_stream_t *stream);
+
 /* Holds up what comes next in an idle stream, for a while and until the process
    asks for it: by work behind it, or by waiting for the stream or an event in
    it. Kept as stream->lingers; 0: the stream is not idle. With cuemu_lock(). */

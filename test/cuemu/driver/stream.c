@@ -416,11 +416,17 @@ CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
 
 CUEMU_ALSO(cuEventDestroy_v2, cuEventDestroy);
 
+/* An event in a blocking stream comes behind the legacy stream's work, with
+   nothing in its own: waiting for the stream is not waiting for the event then
+   (seen on H100, driver 580) */
 CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
                             cuemu_time_t at)
 {
+    const int is_blocking = (stream != stream->ctx->null_stream) &&
+                            !(stream->flags & CU_STREAM_NON_BLOCKING);
+    cuemu_op_id_t before[2];
+    unsigned count = 0;
     cuemu_work_t mark;
-    cuemu_op_id_t tail;
 
     memset(&mark, 0, sizeof(mark));
     mark.desc.kind  = CUEMU_OP_MARK;
@@ -429,13 +435,19 @@ CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
     cuemu_lock();
     cuemu_event_release(event);
     cuemu_capture_forget_event(event);
-    tail            = cuemu_work_tail(stream);
+    before[0] = cuemu_work_tail(stream);
+    count    += (before[0] != 0);
+    if (is_blocking) {
+        before[count] = cuemu_work_last(stream->ctx->null_stream);
+        count        += (before[count] != 0);
+    }
     event->recorded = 1;
     event->polled   = 0;
     event->change   = ~0ull;
-    event->start    = (tail != 0) ? stream->submitted : at;
+    event->start    = (before[0] != 0) ? stream->submitted : at;
     event->end      = at;
-    event->op       = (tail == 0) ? 0 : cuemu_work_add(&mark, &tail, 1, at);
+    event->op       = (count == 0) ? 0 :
+                      cuemu_work_add(&mark, before, count, at);
     cuemu_unlock();
     return CUDA_SUCCESS;
 }

@@ -63,8 +63,8 @@ static int cuemu_num_watches;       /* not served yet */
 #define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
 
 /* How late a pageable copy ends that nothing waits for: what a GPU takes to
-   change between the contexts of two processes (H100; 0e19235's collectives were
-   wrong in 23 to 83 of 200 on GPUs that several ranks share) */
+   change between the contexts of two processes. On H200, too, collectives that
+   did not wait were wrong in 23 to 83 of 200 where ranks share a GPU. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
 
 /* How often somebody looks at the word, real time */
@@ -902,6 +902,13 @@ cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now)
     work.desc.kind     = CUEMU_OP_DELAY;
     work.desc.duration = CUEMU_LINGER_TIME;
     return cuemu_work_submit(stream, &work, NULL, 0, now);
+}
+
+cuemu_op_id_t cuemu_work_last(cuemu_stream_t *stream)
+{
+    cuemu_work_hurry(stream);
+    return ((stream->last == 0) || cuemu_work_done(stream->last)) ?
+           0 : stream->last;
 }
 
 CUresult cuemu_work_wait_value(cuemu_stream_t *stream,

@@ -197,6 +197,37 @@ TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
     });
 }
 
+/* All there is for memory that does not take the attribute */
+TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
+{
+    run(1, [](int) {
+        use(0);
+        CUdeviceptr ptr             = zeros(4096);
+        volatile uint32_t *word     = flag();
+        std::vector<uint32_t> words = pattern(4096, 10);
+        CUstream s = nullptr, other = nullptr;
+        CUevent e = event();
+
+        CU_OK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+        CU_OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+        plain(ptr, words);
+        CU_OK(cuStreamSynchronize(s));
+        EXPECT_NE(words, now(ptr, 4096));
+        CU_OK(cuEventRecord(e, s));
+        CU_OK(cuEventSynchronize(e));
+        EXPECT_EQ(words, now(ptr, 4096));
+
+        words = pattern(4096, 11);
+        plain(ptr, words);
+        spin(other, word); /* nor does this hold it up */
+        CU_OK(cuEventRecord(e, s));
+        CU_OK(cuEventSynchronize(e));
+        EXPECT_EQ(words, now(ptr, 4096));
+        *word = 1;
+        CU_OK(cuStreamSynchronize(other));
+    });
+}
+
 TEST_F(driver_early, and_then_copies_wait_for_queued_work)
 {
     run(1, [](int) {
@@ -240,9 +271,8 @@ TEST_F(driver_early, calls_that_wait_for_queued_work)
         EXPECT_FALSE(returns([] {
             EXPECT_EQ(CUDA_SUCCESS, cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
         }));
-        EXPECT_FALSE(returns([&] {
-            EXPECT_EQ(CUDA_SUCCESS, cuModuleLoadData(&module, ptx));
-        }));
+        EXPECT_FALSE(returns(
+            [&] { EXPECT_EQ(CUDA_SUCCESS, cuModuleLoadData(&module, ptx)); }));
         EXPECT_TRUE(returns([&] {
             EXPECT_EQ(CUDA_SUCCESS,
                       cuModuleGetFunction(&function, module, "nothing"));
@@ -278,5 +308,31 @@ TEST_F(driver_early, calls_that_do_not)
             EXPECT_EQ(CUDA_SUCCESS, cuStreamDestroy(s));
             EXPECT_EQ(CUDA_SUCCESS, cuEventDestroy(e));
         }));
+    });
+}
+
+TEST_F(driver_early, a_context_says_whether_it_is_idle)
+{
+    run(1, [](int) {
+        CUcontext ctx           = use(0);
+        volatile uint32_t *word = flag();
+        CUstream s              = stream(), other = nullptr;
+        CUevent e               = event();
+
+        CU_OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+        CU_OK(cuCtxRecordEvent(ctx, e));
+        CU_OK(cuEventQuery(e));
+        spin(s, word);
+        CU_OK(cuCtxRecordEvent(ctx, e));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+        *word = 1;
+        CU_OK(cuEventSynchronize(e));
+        *word = 0;
+        spin(other, word);
+        CU_OK(cuCtxRecordEvent(ctx, e));
+        EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+        *word = 1;
+        CU_OK(cuStreamSynchronize(other));
+        CU_OK(cuEventQuery(e));
     });
 }

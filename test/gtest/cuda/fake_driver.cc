@@ -36,6 +36,10 @@ FakeDriver::FakeDriver()
         *context = fake->context;
         return CUDA_SUCCESS;
     };
+    table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int *is_active) {
+        *is_active = 0;
+        return CUDA_SUCCESS;
+    };
     table.cuCtxGetId = [](CUcontext, unsigned long long *id) {
         *id = fake->ctx_id;
         return CUDA_SUCCESS;
@@ -109,6 +113,15 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
 {
     gpu_base                     = base;
     gpu_length                   = length;
+    /* Without a context it is of a pool */
+    table.cuPointerGetAttribute = [](void *value, CUpointer_attribute name,
+                                     CUdeviceptr) {
+        if (name != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *(void**)value = fake;
+        return CUDA_SUCCESS;
+    };
     table.cuPointerGetAttributes = [](unsigned count,
                                       CUpointer_attribute *names, void **values,
                                       CUdeviceptr address) {

@@ -173,8 +173,12 @@ TEST_F(Capture, the_emulated_driver_agrees)
         ASSERT_NE(nullptr, kind);
         uct_cuda_capture_wrap(&table);
 
+        /* What breaks captures in any mode is not called, but for the one
+         * question before a kernel is loaded: uct_cuda_ctx_is_idle() */
 #define COMPARE(_name, _symbol, _args) \
-    EXPECT_GE(1, kind(_symbol)) << _symbol; \
+    if (std::string(_symbol) != "cuCtxRecordEvent") { \
+        EXPECT_GE(1, kind(_symbol)) << _symbol; \
+    } \
     if (std::string(_symbol) != "cuThreadExchangeStreamCaptureMode") { \
         EXPECT_EQ(kind(_symbol) == 1, \
                   (void*)table._name != (void*)fake_call) << _symbol; \

@@ -214,50 +214,159 @@ TEST_F(Memory, page_locked_memory_of_a_context_is_asked_about_once)
     EXPECT_TRUE(uct_cuda_end_is_host(found));
 }
 
-/* Without it copies inside GPU memory are not over when the driver says so */
-TEST_F(Memory, copies_are_made_to_wait)
+/* Counts how often the attribute is set, and on what */
+class MemorySync : public Memory
 {
-    static unsigned flags, calls, attributes;
-    uct_cuda_memory_t memory;
+protected:
+    static unsigned attributes, waits, flags;
+    static CUstream stream;
 
-    flags = calls = attributes        = 0;
-    driver.table.cuCtxSetFlags        = [](unsigned set) {
-        flags |= set;
-        ++calls;
-        return fake->fails("cuCtxSetFlags") ? fake->fail_with : CUDA_SUCCESS;
-    };
-    driver.table.cuPointerSetAttribute = [](const void *value,
-                                            CUpointer_attribute name,
-                                            CUdeviceptr address) {
-        attributes += (name == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) &&
-                      (*(const unsigned*)value == 1) &&
-                      (address == fake->gpu_base);
-        return CUDA_SUCCESS;
-    };
+    void SetUp() override
+    {
+        Memory::SetUp();
+        attributes = waits = flags         = 0;
+        stream                             = nullptr;
+        driver.table.cuPointerSetAttribute = [](const void *value,
+                                                CUpointer_attribute name,
+                                                CUdeviceptr address) {
+            attributes += (name == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) &&
+                          (*(const unsigned*)value == 1) &&
+                          (address == fake->gpu_base);
+            return CUDA_SUCCESS;
+        };
+    }
 
-    driver.buffer_id = 1001;
-    driver.ctx_id    = 1001;
-    driver.fail      = "cuCtxSetFlags";
-    uct_cuda_memory_query(&buffer[0], 1, &memory);
-    uct_cuda_memory_sync_memops(&memory);
-    EXPECT_EQ(1u, calls);
+    /* Memory that cuMemCreate made: no context, no pool, no attribute */
+    void make_vmm()
+    {
+        static unsigned long long last_context = 9000;
+
+        driver.ctx_id                      = ++last_context;
+        driver.context                     = nullptr;
+        driver.table.cuMemGetAddressRange  = [](CUdeviceptr*, size_t*,
+                                               CUdeviceptr) {
+            return CUDA_ERROR_NOT_FOUND;
+        };
+        driver.table.cuPointerGetAttribute = [](void *value,
+                                                CUpointer_attribute,
+                                                CUdeviceptr) {
+            *(void**)value = nullptr;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuCtxGetDevice = [](CUdevice *device) {
+            *device = fake->gpu_device;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*,
+                                                     int *is_active) {
+            *is_active = 1;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDevicePrimaryCtxRetain = [](CUcontext *ctx, CUdevice) {
+            *ctx          = (CUcontext)0x2000;
+            fake->context = *ctx;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDevicePrimaryCtxRelease = [](CUdevice) {
+            fake->context = nullptr;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuCtxGetFlags = [](unsigned *value) {
+            *value = flags;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuStreamCreate = [](CUstream *made, unsigned how) {
+            EXPECT_EQ((unsigned)CU_STREAM_DEFAULT, how);
+            *made = stream = (CUstream)0x3000;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventRecord = [](CUevent, CUstream where) {
+            EXPECT_EQ(stream, where);
+            waits = 0;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventQuery = [](CUevent) {
+            return (++waits < 3) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+        };
+    }
+
+    /* An allocation that no other test has had */
+    void sync(unsigned long long id)
+    {
+        driver.buffer_id = (1ull << 40) + id;
+        uct_cuda_memory_sync(&buffer[0]);
+    }
+};
+
+unsigned MemorySync::attributes, MemorySync::waits, MemorySync::flags;
+CUstream MemorySync::stream;
+
+/* Without it the program's copies are not over when the driver says so */
+TEST_F(MemorySync, copies_are_made_to_wait_once_an_allocation)
+{
+    sync(1001);
     EXPECT_EQ(1u, attributes);
-
-    driver.buffer_id = 1002; /* another buffer: the context first */
-    uct_cuda_memory_query(&buffer[0], 1, &memory);
-    uct_cuda_memory_sync_memops(&memory);
-    EXPECT_EQ(2u, calls);
+    sync(1001);
     EXPECT_EQ(1u, attributes);
-    EXPECT_EQ(0x80u, flags); /* CU_CTX_SYNC_MEMOPS */
+    sync(1002); /* freed, and another one at its place */
+    sync(1001 + 64); /* one that takes the first one's place */
+    EXPECT_EQ(3u, attributes);
+    sync(1001);
+    EXPECT_EQ(4u, attributes);
+}
 
-    driver.buffer_id = 1003; /* a third one: it is set */
-    uct_cuda_memory_query(&buffer[0], 1, &memory);
-    uct_cuda_memory_sync_memops(&memory);
-    EXPECT_EQ(2u, calls);
+TEST_F(MemorySync, it_is_tried_again_where_it_failed)
+{
+    driver.table.cuPointerSetAttribute = [](const void*, CUpointer_attribute,
+                                            CUdeviceptr) {
+        ++attributes;
+        return CUDA_ERROR_UNKNOWN;
+    };
+    sync(2001);
+    sync(2001);
+    EXPECT_EQ(2u, attributes);
+}
 
-    driver.buffer_id = 1004; /* the device was reset: it is not */
-    driver.ctx_id    = 1002;
-    uct_cuda_memory_query(&buffer[0], 1, &memory);
-    uct_cuda_memory_sync_memops(&memory);
-    EXPECT_EQ(3u, calls);
+TEST_F(MemorySync, pools_memory_has_the_attribute)
+{
+    driver.context                    = nullptr;
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr*, size_t*, CUdeviceptr) {
+        return CUDA_ERROR_NOT_FOUND;
+    };
+    sync(3001);
+    EXPECT_EQ(1u, attributes);
+}
+
+/* By an event in a blocking stream, until it has happened, each time */
+TEST_F(MemorySync, what_has_no_attribute_is_waited_for)
+{
+    CUcontext context;
+    uct_cuda_end_t end;
+
+    make_vmm();
+    sync(4001);
+    EXPECT_EQ(3u, waits);
+    waits = 0;
+    sync(4001);
+    EXPECT_EQ(3u, waits);
+    waits = 0;
+    uct_cuda_memory_place(&buffer[0], &end, &context);
+    EXPECT_EQ(3u, waits);
+    EXPECT_EQ(0u, attributes);
+}
+
+TEST_F(MemorySync, it_is_not_where_the_program_has_all_copies_waited_for)
+{
+    make_vmm();
+    flags = 0x80; /* CU_CTX_SYNC_MEMOPS */
+    sync(5001);
+    EXPECT_EQ(0u, waits);
+}
+
+/* What the program has queued in the legacy stream may wait for the program */
+TEST_F(MemorySync, it_is_not_waited_for_without_end)
+{
+    make_vmm();
+    driver.table.cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
+    sync(6001);
 }

@@ -131,16 +131,27 @@ static bool is_pools(const void *address)
            (pool != NULL);
 }
 
+/* Nobody knows which context the program has copied in: the current one, or the
+ * primary one of the memory's device */
 void uct_cuda_memory_sync_unowned(const void *address, int device)
 {
+    CUcontext current = NULL, primary = NULL;
     uct_cuda_gpu_context_t context;
 
     if (is_pools(address)) {
         return;
     }
 
-    if (uct_cuda_gpu_context_push(NULL, device, &context) == UCS_OK) {
+    (void)uct_cuda_driver_get()->cuCtxGetCurrent(&current);
+    if (current != NULL) {
         wait_for_copies();
+    }
+
+    if (uct_cuda_gpu_context_push(NULL, device, &context) == UCS_OK) {
+        (void)uct_cuda_driver_get()->cuCtxGetCurrent(&primary);
+        if (primary != current) {
+            wait_for_copies();
+        }
         uct_cuda_gpu_context_pop(&context);
     }
 }

@@ -43,8 +43,8 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
  * Words that GPUs may write, zeroed, with the context current.
  *
  * They are never freed, which would wait for the program's work (cuMemFreeHost)
- * and hold up all calls of the context meanwhile, but kept for who asks next: as
- * much as all groups of the context have had at one time, twice at most.
+ * and hold up all calls of the context meanwhile, but kept for who asks next:
+ * twice as much at most as all groups of the context have had at one time.
  *
  * @param count    At least so many.
  * @param words_p  Filled; NULL: none.

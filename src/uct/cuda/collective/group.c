@@ -929,9 +929,9 @@ static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
     return status;
 }
 
-/* Loading one must not wait for a GPU that waits for the program: until it can
-   be done all ranks go another way */
-static bool call_has_kernel(const call_t *call)
+/* Loading a kernel would wait for a GPU that may wait for the program: until it
+   can be done all ranks go another way. Failures are told when all prepare. */
+static bool call_may_load(const call_t *call)
 {
     const bool reduces = uct_cuda_coll_kind_reduces(call->what->kind);
 
@@ -939,7 +939,7 @@ static bool call_has_kernel(const call_t *call)
                                      reduces ? (ucx_mp_op_t)call->what->op :
                                                UCX_MP_OP_BOR,
                                      reduces ? (ucx_mp_type_t)call->what->type :
-                                               UCX_MP_TYPE_U8) == UCS_OK;
+                                               UCX_MP_TYPE_U8) != UCS_ERR_BUSY;
 }
 
 /* Whether this rank's part can be done by GPUs; then its post is filled, and
@@ -978,7 +978,7 @@ static bool call_describe(call_t *call)
 
     if ((group_enter_context(call->group, uct_cuda_end_device(one->end)) !=
          UCS_OK) ||
-        !call_has_kernel(call) || (call_fill(call, &send, &recv) != UCS_OK)) {
+        !call_may_load(call) || (call_fill(call, &send, &recv) != UCS_OK)) {
         uct_cuda_gpu_context_pop(&call->pushed);
         return false;
     }

@@ -32,6 +32,8 @@ struct uct_cuda_mp_rsc {
     device_t              devices[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
+    /* Made twice at the same time: unlocking waits for the program's work */
+    uct_cuda_mp_staging_t spare_staging[UCT_CUDA_TOPO_MAX_NUMA];
     uint64_t              epoch; /* how often nothing was in flight */
 };
 
@@ -391,6 +393,10 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
 {
     uct_cuda_mp_staging_t *own = find_staging(rsc, staging->end, numa);
 
+    if ((own->base != 0) && uct_cuda_end_is_host(staging->end)) {
+        own = &rsc->spare_staging[numa];
+    }
+
     if (own->base == 0) {
         *own = *staging;
     } else {
@@ -613,6 +619,7 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
 
     for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
         lose_staging(rsc, &rsc->host_staging[i], devices);
+        lose_staging(rsc, &rsc->spare_staging[i], devices);
     }
 
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
@@ -683,6 +690,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
         release_staging(rsc, &rsc->gpu_staging[i]);
         for (numa = 0; numa < UCT_CUDA_TOPO_MAX_NUMA; ++numa) {
             release_staging(rsc, &rsc->host_staging[numa]);
+            release_staging(rsc, &rsc->spare_staging[numa]);
         }
         uct_cuda_ctx_pop();
     }

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Calls beside what a program has under way on its GPU: copies that have not
+# ended when they return, and work that waits for the program.
+
+# filled WAY RANKS ARGUMENTS...: memory filled by plain cuMemcpyHtoD; WAY is
+# what UCX_CUDA_IPC_COLLECTIVES is to be
+filled() {
+    local mpirun programs way=$1 ranks=$2
+    shift 2
+    mpi_tools distribution || return
+    UCX_CUDA_IPC_COLLECTIVES=$way \
+        passing_on '^ucx_mp_filled: 200 calls .* 0 results wrong' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" \
+        -x UCX_CUDA_IPC_COLLECTIVES -n "$ranks" "$programs/ucx_mp_filled" "$@"
+}
+
+# busy STREAM: a stream of that kind waits for the program
+busy() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^ucx_mp_busy: [1-9][0-9]* calls .* [1-9][0-9]* collectives on GPUs, 0 results wrong' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
+        "$programs/ucx_mp_busy" "$1"
+}
+
+for filled_memory in device pool vmm; do
+    step "filled-$filled_memory" quick 90 \
+         "filled y 4 --memory $filled_memory" \
+         "memory is filled by plain copies just before MPI's calls"
+    step "filled-$filled_memory-host" quick 90 \
+         "filled n 2 --memory $filled_memory" \
+         "... and collectives go by way of the host"
+done
+for busy_stream in non-blocking blocking legacy; do
+    step "busy-$busy_stream" quick 120 "busy $busy_stream" \
+         "MPI's calls while a $busy_stream stream waits for the program"
+done
