@@ -632,8 +632,8 @@ TEST_P(test_engine_remote, refused_mapping)
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
 }
 
-/* Memory that was freed says nothing of a relay; of several allocations in a row
- * not all will have been */
+/* Memory that was freed says nothing of a relay; of several allocations in a
+ * row not all will have been */
 TEST_P(test_engine_remote, refused_mapping_of_freed_memory)
 {
     const std::vector<int> all = {0, 2, 3}, others = {0, 3};

@@ -150,8 +150,8 @@ uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
                     uint32_t *absent);
 
-/** Before a transfer of a kind is planned: constraints that another allocation's
- *  memory has led to, which may have been freed, end. */
+/** Before a transfer of a kind is planned: constraints that another
+ *  allocation's memory has led to, which may have been freed, end. */
 void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
                                  uint64_t allocation);
 
