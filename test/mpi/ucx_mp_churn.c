@@ -261,6 +261,7 @@ static void churn_exchange(void *send, size_t send_size, int to, void *recv,
                            size_t recv_size, int from, int at_once)
 {
     MPI_Request requests[2];
+    MPI_Status statuses[2];
 
     if (at_once) {
         MPI_Sendrecv(send, (int)send_size, MPI_BYTE, to, 0, recv,
@@ -271,7 +272,7 @@ static void churn_exchange(void *send, size_t send_size, int to, void *recv,
                   &requests[0]);
         MPI_Isend(send, (int)send_size, MPI_BYTE, to, 0, MPI_COMM_WORLD,
                   &requests[1]);
-        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(2, requests, statuses);
     }
 }
 

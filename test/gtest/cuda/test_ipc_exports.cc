@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What this process has given out handles of, and how peers learn of its end. */
+/* What this process has given out handles of, and how peers learn of its end */
 #include "fake_driver.h"
 
 extern "C" {
@@ -67,9 +67,7 @@ protected:
             return CUDA_SUCCESS;
         };
         driver.table.cuMemRetainAllocationHandle =
-                [](CUmemGenericAllocationHandle*, void*) {
-                    return CUDA_SUCCESS;
-                };
+            [](CUmemGenericAllocationHandle *, void *) { return CUDA_SUCCESS; };
         driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
             return CUDA_SUCCESS;
         };
@@ -112,7 +110,10 @@ protected:
         return handle;
     }
 
-    static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+    static bool is_open(int fd)
+    {
+        return fcntl(fd, F_GETFD) >= 0;
+    }
 };
 
 TEST_F(IpcExports, an_allocation_has_one_handle)

@@ -25,7 +25,10 @@ protected:
         ASSERT_NE(MAP_FAILED, (void*)page);
     }
 
-    void TearDown() override { munmap(page, size); }
+    void TearDown() override
+    {
+        munmap(page, size);
+    }
 
     bool is_remembered(int permissions, size_t offset)
     {

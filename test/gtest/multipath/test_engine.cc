@@ -516,6 +516,7 @@ struct Peer {
     std::vector<int> mapped_for;
     int              refuse     = -1;
     int              local      = -1; /* mapped in the caller's context */
+    uint64_t         allocation = 0;
 
     static ucs_status_t map(void *arg, int device, CUdeviceptr *ptr_p)
     {
@@ -561,6 +562,7 @@ protected:
         request.map                          = Peer::map;
         request.is_mappable                  = with_map;
         request.map_arg                      = &peer;
+        request.allocation                   = peer.allocation;
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &request,
                                             &transfer));
         if (!await_peer(transfer, local, peer.memory, size)) {
@@ -628,6 +630,29 @@ TEST_P(test_engine_remote, refused_mapping)
     EXPECT_TRUE(exchange(m_peer, true, MiB));
     EXPECT_EQ((std::vector<int>{0, 3}), m_peer.mapped_for);
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
+}
+
+/* Memory that was freed says nothing of a relay; of several allocations in a
+ * row not all will have been */
+TEST_P(test_engine_remote, refused_mapping_of_freed_memory)
+{
+    const std::vector<int> all = {0, 2, 3}, others = {0, 3};
+
+    create();
+    for (unsigned row : {2, 2, 3}) {
+        for (unsigned i = 0; i < row; ++i) {
+            ++m_peer.allocation;
+            m_peer.refuse = 2;
+            EXPECT_TRUE(exchange(m_peer, true, MiB));
+            EXPECT_EQ(others, m_peer.mapped_for);
+            m_peer.refuse = -1;
+            EXPECT_TRUE(exchange(m_peer, true, MiB));
+            EXPECT_EQ(others, m_peer.mapped_for);
+        }
+        ++m_peer.allocation;
+        EXPECT_TRUE(exchange(m_peer, true, MiB));
+        EXPECT_EQ((row < 3) ? all : others, m_peer.mapped_for);
+    }
 }
 
 /* What takes one path is not mapped first: neither in the local context */

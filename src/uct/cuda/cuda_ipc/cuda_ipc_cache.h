@@ -33,10 +33,10 @@ struct uct_cuda_ipc_mapping {
  * Map @a handle in the current context, or find it mapped. Thread safe.
  *
  * A mapping whose allocation the peer has freed since (same address, other
- * buffer id or length) is closed and made anew. Those that nobody uses and whose
- * memory its owner has told to be freed are closed with the next call for the
- * same peer, or one of some calls for others; of peers that cannot tell, those
- * not used while some hundred others were mapped.
+ * buffer id or length) is closed and made anew. Those that nobody uses and of
+ * whose memory the owner has told that it is freed are closed with the next
+ * call for the same peer, or one of some calls for others; of peers that cannot
+ * tell, those not used while some hundred others were mapped.
  *
  * @param handle     Peer's allocation.
  * @param device     Device of the current context.

@@ -154,11 +154,12 @@ static ucs_status_t transfer_start(uct_cuda_op_t *op, void *arg)
                        (!is_own || rkey->own.is_reached)
     };
     uct_cuda_mp_memory_t memory       = {
-        .src     = block->is_put ? local : block->remote_addr,
-        .dst     = block->is_put ? block->remote_addr : local,
-        .map     = is_own ? NULL : peer_map,
-        .map_one = is_own ? NULL : peer_map_one,
-        .map_arg = peer
+        .src        = block->is_put ? local : block->remote_addr,
+        .dst        = block->is_put ? block->remote_addr : local,
+        .map        = is_own ? NULL : peer_map,
+        .map_one    = is_own ? NULL : peer_map_one,
+        .map_arg    = peer,
+        .allocation = rkey->handle.buffer_id
     };
     ucs_status_t status;
 

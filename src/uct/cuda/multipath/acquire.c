@@ -8,9 +8,15 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 
+#include <string.h>
+
 
 /* Staging memory shrinks to this before a path is given up */
 #define STAGING_MIN_SIZE (1ul << 20)
+
+/* Allocations in a row that a relay could not map until it is left out for
+ * good: that of a few may have been freed */
+#define MAX_REFUSED 3
 
 
 static void drop_lane(uct_cuda_mp_constraints_t *constraints,
@@ -87,6 +93,79 @@ static void constrain_path(uct_cuda_mp_core_t *core,
                                                       "see above");
     }
 
+    uct_cuda_mp_core_update_min_size(core, kind);
+}
+
+/* The relay of a path, -1: none */
+static int relay_of(const uct_cuda_mp_path_t *path)
+{
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+
+    return uct_cuda_end_is_gpu(via) ? uct_cuda_end_device(via) : -1;
+}
+
+/* A path whose relay could not map the remote end */
+static void refuse_path(uct_cuda_mp_core_t *core,
+                        const uct_cuda_mp_path_t *path, uint64_t allocation,
+                        ucs_status_t status)
+{
+    uct_cuda_mp_kind_t *kind = &core->kinds[uct_cuda_mp_kind(core->plan.src,
+                                                             core->plan.dst)];
+    const uct_cuda_mp_constraints_t before = kind->constraints;
+    uct_cuda_mp_refused_t *refused         = &kind->refused;
+    const int relay                        = relay_of(path);
+    unsigned i;
+
+    constrain_path(core, path, status);
+    if ((relay < 0) || (++refused->count[relay] >= MAX_REFUSED)) {
+        return;
+    }
+
+    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
+        refused->last.absent_lanes[i] |= kind->constraints.absent_lanes[i] &
+                                         ~before.absent_lanes[i];
+    }
+
+    refused->last.no_lines |= kind->constraints.no_lines && !before.no_lines;
+    refused->allocation     = allocation;
+    refused->is_pending     = true;
+}
+
+/* Relays that have mapped a remote end can */
+static void accept_paths(uct_cuda_mp_core_t *core)
+{
+    const uct_cuda_mp_plan_t *plan = &core->plan;
+    uct_cuda_mp_refused_t *refused =
+            &core->kinds[uct_cuda_mp_kind(plan->src, plan->dst)].refused;
+    unsigned i;
+    int relay;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        relay = relay_of(&plan->paths[i].path);
+        if (relay >= 0) {
+            refused->count[relay] = 0;
+        }
+    }
+}
+
+void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
+                                 uint64_t allocation)
+{
+    uct_cuda_mp_constraints_t *constraints = &core->kinds[kind].constraints;
+    uct_cuda_mp_refused_t *refused         = &core->kinds[kind].refused;
+    unsigned i;
+
+    if (!refused->is_pending || (refused->allocation == allocation)) {
+        return;
+    }
+
+    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
+        constraints->absent_lanes[i] &= ~refused->last.absent_lanes[i];
+    }
+
+    constraints->no_lines = constraints->no_lines && !refused->last.no_lines;
+    refused->is_pending   = false;
+    memset(&refused->last, 0, sizeof(refused->last));
     uct_cuda_mp_core_update_min_size(core, kind);
 }
 
@@ -181,11 +260,11 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* @a is_gone_p: the remote end cannot be mapped where a plain copy would need
- * it, which says nothing of the path */
+/* @a is_refused_p: a context cannot map the remote end. @a is_gone_p: that is
+ * the one where a plain copy would need it, which says nothing of the path */
 static ucs_status_t
 prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
-        unsigned *path_p, bool *is_gone_p)
+        unsigned *path_p, bool *is_refused_p, bool *is_gone_p)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
     ucs_status_t status;
@@ -196,8 +275,10 @@ prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
                 !uct_cuda_end_is_none(plan->remote); ++i) {
         *path_p    = i;
         status     = map_path(core, memory, &plan->paths[i].path);
-        *is_gone_p = (status != UCS_OK) && (plan->paths[i].path.route ==
-                                            UCT_CUDA_MP_ROUTE_DIRECT);
+
+        *is_refused_p = (status != UCS_OK);
+        *is_gone_p    = (status != UCS_OK) && (plan->paths[i].path.route ==
+                                               UCT_CUDA_MP_ROUTE_DIRECT);
     }
 
     return status;
@@ -219,6 +300,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     const bool nobody_waits = (core->config.start ==
                                UCT_CUDA_MP_START_BACKGROUND);
     ucs_status_t status     = UCS_OK;
+    bool is_refused         = false;
     bool is_gone            = false;
     unsigned failed;
 
@@ -237,13 +319,22 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     }
 
     if (status == UCS_OK) {
-        status = prepare(core, memory, &failed, &is_gone);
+        status = prepare(core, memory, &failed, &is_refused, &is_gone);
     }
 
     if (status == UCS_OK) {
+        if (!uct_cuda_end_is_none(core->plan.remote)) {
+            accept_paths(core);
+        }
         return UCT_CUDA_MP_ACQUIRED;
     } else if (is_gone) {
         return UCT_CUDA_MP_GIVE_UP;
+    }
+
+    if (is_refused) {
+        refuse_path(core, &core->plan.paths[failed].path, memory->allocation,
+                    status);
+        return UCT_CUDA_MP_ASK_AGAIN;
     }
 
     /* Every turn leaves fewer paths or less staging, so that they end */

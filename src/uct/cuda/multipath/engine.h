@@ -36,9 +36,21 @@ enum {
 };
 
 
+/** Constraints since a relay could not map a remote end, which is no fault of
+ *  the relay's if the memory has been freed: they end with another allocation,
+ *  until so many in a row have been refused. */
+typedef struct {
+    uct_cuda_mp_constraints_t last;       /**< That end so */
+    bool                      is_pending; /**< There are such */
+    uint64_t                  allocation; /**< They are for */
+    uint8_t                   count[UCT_CUDA_MAX_GPUS]; /**< In a row */
+} uct_cuda_mp_refused_t;
+
+
 /** What an engine knows for transfers of one kind. */
 typedef struct {
     uct_cuda_mp_constraints_t constraints;
+    uct_cuda_mp_refused_t     refused;
     size_t                    alone_min_size; /**< With nothing ahead of it; 0:
                                                    unknown */
 } uct_cuda_mp_kind_t;
@@ -137,6 +149,11 @@ typedef enum {
 uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
                     uint32_t *absent);
+
+/** Before a transfer of a kind is planned: constraints that another
+ *  allocation's memory has led to, which may have been freed, end. */
+void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
+                                 uint64_t allocation);
 
 
 END_C_DECLS

@@ -67,6 +67,7 @@ typedef struct uct_cuda_mp_memory {
     CUdeviceptr            dst;
     uct_cuda_mp_map_func_t map; /**< Of a remote end */
     void                   *map_arg;
+    uint64_t               allocation; /**< Tells its allocation apart */
     /** Not for the engine: map a remote end in the context of a copy by one
      *  path, which is current, and fill src or dst with it; logs errors */
     ucs_status_t           (*map_one)(struct uct_cuda_mp_memory *memory);

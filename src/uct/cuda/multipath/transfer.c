@@ -90,6 +90,8 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
     uct_cuda_mp_knowledge_t know;
     uint64_t begin;
 
+    uct_cuda_mp_acquire_forgive(core, uct_cuda_mp_kind(src, dst),
+                                memory->allocation);
     uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), &core->load, &know);
     know.remote = request->remote;
     know.numa   = (request->host_numa != UCT_CUDA_TOPO_NO_NUMA) ?

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# GPU memory that comes and goes between messages: every byte arrives, and what
+# was freed is nobody's after a while.
+
+# memory_churn UCX NODE RANKS ARGUMENT...: ucx_mp_churn over the distribution's
+# UCX, a wheel's, which sees memory being freed (cu12), the same as a
+# distribution has it, without that (1.16), or Open MPI 5's own (openmpi5)
+memory_churn() {
+    local mpirun programs folder ucx=$1 node=$2 ranks=$3 mpi=distribution
+    shift 3
+    [ "$ucx" != openmpi5 ] || mpi=openmpi5
+    mpi_tools "$mpi" || return
+    case $ucx in
+    cu12)
+        wheel_folder cu12 libucx-cu12==1.22.0 ||
+            { skip "no libucx-cu12 1.22.0"; return; }
+        folder=$ucx_mp_deps/cu12/libucx/lib ;;
+    1.16)
+        wheel_folder ucx-1.16.0.post2 libucx-cu12==1.16.0.post2 ||
+            { skip "no libucx-cu12 1.16.0"; return; }
+        folder=$ucx_mp_build/ucx-1.16-no-hooks
+        rm -rf "$folder"
+        cp -r "$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib" "$folder" || return
+        rm -f "$folder"/ucx/libucm_cuda* ;;
+    esac
+    if [ -n "${folder:-}" ]; then
+        local -x LD_LIBRARY_PATH=$folder
+        local -x UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc
+    fi
+    passing_on '^ucx_mp_churn: [1-9][0-9]* steps, .* at the end, 0 wrong' \
+        "$mpi_run" --quiet --emulate "$node" "$mpirun" -n "$ranks" \
+        --oversubscribe "$programs/ucx_mp_churn" "$@"
+}
+
+step memory-churn-1.16 quick 90 \
+     "memory_churn 1.16 beluga 2 --steps 400 --kept 5 --max-size 4M" \
+     "buffers come and go, under a UCX that sees nothing of it"
+step memory-churn-pools full 90 \
+     "memory_churn 1.16 beluga 2 --steps 300 --kept 5 --kind async" \
+     "... stream-ordered ones"
+step memory-churn-openmpi5 full 90 \
+     "memory_churn openmpi5 beluga 2 --steps 300 --kept 5 --max-size 4M" \
+     "... in Open MPI 5"
+step memory-churn-cu12 full 90 \
+     "memory_churn cu12 beluga 2 --steps 300 --kept 5 --max-size 4M" \
+     "... under a UCX that sees memory being freed"
+step memory-churn-4 full 120 \
+     "memory_churn distribution beluga 4 --steps 300 --max-size 4M" \
+     "... with four ranks"
+for memory_ranks in 2 4 8; do
+    step "memory-churn-long-$memory_ranks" long 3600 \
+         "memory_churn 1.16 hgx-h200 $memory_ranks --steps 20000 --kept 3" \
+         "... 20,000 times, with $memory_ranks ranks"
+done
+
+# memory_torch ALLOCATOR: test/torch/churn with one of PyTorch's allocators; it
+# says itself what is missing here
+memory_torch() {
+    local mpirun programs output rc=0
+    mpi_tools distribution || return
+    output=$("$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 --oversubscribe \
+             -x PYTORCH_CUDA_ALLOC_CONF="$1" python3 \
+             "$ucx_mp_top/test/torch/churn" --steps 60 --max-mib 8 2>&1) ||
+        rc=$?
+    say "$output"
+    ! grep -q '^churn: skipped' <<< "$output" ||
+        { skip "$(grep '^churn: skipped' <<< "$output" | head -1)"; return; }
+    return $rc
+}
+
+step memory-torch full 120 "memory_torch expandable_segments:False" \
+     "PyTorch's tensors come and go, where there is PyTorch"
