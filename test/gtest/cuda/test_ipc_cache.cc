@@ -5,6 +5,7 @@
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 }
 
 #include <gtest/gtest.h>
@@ -46,6 +47,7 @@ protected:
         uct_cuda_ipc_cache_purge_peer(0, 42);
         uct_cuda_ipc_cache_purge_peer(0, 43);
         EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+        uct_cuda_ipc_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
     }
 };
@@ -198,6 +200,7 @@ TEST_F(IpcCache, without_cache_nothing_stays)
 {
     uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), false);
     EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+    uct_cuda_ipc_unmap_all();
     EXPECT_TRUE(driver.mapped.empty());
 }
 
@@ -269,6 +272,7 @@ TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
     uct_cuda_ipc_cache_unpin(pins);
     EXPECT_EQ(1u, driver.mapped.size());
     uct_cuda_ipc_cache_unpin(others);
+    uct_cuda_ipc_unmap_all();
     EXPECT_TRUE(driver.mapped.empty());
 }
 

@@ -5,6 +5,7 @@
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
 }
 
@@ -212,6 +213,7 @@ protected:
     {
         uct_cuda_ipc_cache_purge_peer(handle(0).pid_ns, pid);
         EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+        uct_cuda_ipc_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
         close(to_peer[1]);
         close(from_peer[0]);

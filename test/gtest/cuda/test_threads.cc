@@ -9,6 +9,7 @@ extern "C" {
 #include <uct/cuda/base/queue.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <multipath/end.h>
@@ -110,6 +111,7 @@ protected:
             uct_cuda_ipc_cache_purge_peer(1, pid);
         }
         EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+        uct_cuda_ipc_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
     }
 };

@@ -2,6 +2,7 @@
 /* Contexts that are kept, the context stack, peer access. */
 #include <uct/cuda/base/ctx.h>
 
+#include <uct/cuda/base/capture.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 
@@ -11,6 +12,10 @@
 
 /* Of a context whose number the driver would not tell */
 #define ID_UNKNOWN (~0ull)
+
+/* How long it is not asked again whether a context is idle, after a capture had
+ * to end for that: 10 s */
+#define REFUSED_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
 
 typedef enum {
@@ -469,13 +474,16 @@ bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
 
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
 {
+    static uint64_t refused; /* When; 0: never */
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const uint64_t start            = uct_cuda_now_ns();
-    CUresult result                 = CUDA_ERROR_UNKNOWN;
+    const uint64_t before = __atomic_load_n(&refused, __ATOMIC_RELAXED);
+    CUresult result       = CUDA_ERROR_UNKNOWN;
     CUcontext ctx;
     CUevent event;
 
-    if (driver->cuCtxRecordEvent == NULL) {
+    if ((driver->cuCtxRecordEvent == NULL) ||
+        ((before != 0) && (start - before < REFUSED_NS))) {
         return true;
     }
 
@@ -485,7 +493,11 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
         return false;
     }
 
-    if (UCT_CUDA_CALL_NOLOG(cuCtxRecordEvent, ctx, event) == UCS_OK) {
+    result = driver->cuCtxRecordEvent(ctx, event);
+    if (uct_cuda_capture_is_refusal(result)) {
+        __atomic_store_n(&refused, start, __ATOMIC_RELAXED);
+        result = CUDA_SUCCESS;
+    } else if (result == CUDA_SUCCESS) {
         do {
             result = driver->cuEventQuery(event);
         } while ((result == CUDA_ERROR_NOT_READY) &&

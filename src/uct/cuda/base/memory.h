@@ -96,6 +96,10 @@ void uct_cuda_memory_sync(const void *address);
  *  pool's; uct_cuda_memory_place() does so. */
 void uct_cuda_memory_sync_unowned(const void *address, int device);
 
+/** Has the current context's legacy stream, for which those of the program wait
+ *  that are not CU_STREAM_NON_BLOCKING, nothing to do? Breaks no capture. */
+bool uct_cuda_memory_legacy_is_idle(void);
+
 /** Was the memory made with cuMemCreate? */
 bool uct_cuda_memory_is_vmm(const void *address);
 

@@ -33,91 +33,139 @@
  * which the event does not come either, may take for ever. */
 #define MAX_WAIT_NS (20 * 1000 * 1000)
 
+/* The event of an idle stream comes in 10 us (H100) */
+#define IDLE_WAIT_NS (100 * 1000)
+
 
 /* Of a context that is gone the numbers are never asked for again */
+typedef struct {
+    unsigned long long id;
+    CUstream           stream; /* blocking; nothing is ever in it */
+    CUevent            event;
+    bool               is_busy; /* the event has not come in MAX_WAIT_NS */
+} entry_t;
+
 static struct {
     pthread_mutex_t lock; /* order: base/thread.h */
     unsigned        next;
-    struct {
-        unsigned long long id;
-        CUstream           stream; /* blocking; nothing is ever in it */
-        CUevent            event;
-    } entries[MAX_CONTEXTS];
+    entry_t         entries[MAX_CONTEXTS];
 } contexts = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-static bool make_entry(unsigned long long id, unsigned i)
+static bool make_entry(unsigned long long id, entry_t *entry)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    if (driver->cuStreamCreate(&contexts.entries[i].stream,
-                               CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
+    if (driver->cuStreamCreate(&entry->stream, CU_STREAM_DEFAULT) !=
+        CUDA_SUCCESS) {
         return false;
     }
 
-    if (driver->cuEventCreate(&contexts.entries[i].event,
-                              CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        (void)driver->cuStreamDestroy(contexts.entries[i].stream);
+    if (driver->cuEventCreate(&entry->event, CU_EVENT_DISABLE_TIMING) !=
+        CUDA_SUCCESS) {
+        (void)driver->cuStreamDestroy(entry->stream);
         return false;
     }
 
-    contexts.entries[i].id = id;
+    entry->id      = id;
+    entry->is_busy = false;
     return true;
 }
 
-/* An event of the current context behind all its legacy stream's work until
- * now; waiting for the stream instead does not wait for that */
-static bool record_event(unsigned long long id, CUevent *event_p)
+/* The current context's; NULL: it cannot be had. The lock is held. */
+static entry_t *get_entry(void)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    bool is_recorded                = false;
+    unsigned long long id;
+    CUcontext cuda;
+    entry_t *entry;
     unsigned i;
 
+    if (uct_cuda_ctx_current(&cuda, &id) != UCS_OK) {
+        return NULL;
+    }
+
+    for (i = 0; i < MAX_CONTEXTS; ++i) {
+        if (contexts.entries[i].id == id) {
+            return &contexts.entries[i];
+        }
+    }
+
+    entry = &contexts.entries[contexts.next % MAX_CONTEXTS];
+    if (!make_entry(id, entry)) {
+        return NULL;
+    }
+
+    ++contexts.next;
+    return entry;
+}
+
+/*
+ * Records an event of the current context behind all its legacy stream's work
+ * until now; waiting for the stream instead does not wait for that.
+ *
+ * If one has not come for long, nothing of the program's has been copied since:
+ * cuMemcpyHtoD() itself waits for what the legacy stream had before it.
+ */
+static bool record_event(entry_t **entry_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    entry_t *entry                  = get_entry();
+
+    if ((entry == NULL) ||
+        (entry->is_busy &&
+         (driver->cuEventQuery(entry->event) == CUDA_ERROR_NOT_READY))) {
+        return false;
+    }
+
+    entry->is_busy = false;
+    *entry_p       = entry;
+    return driver->cuEventRecord(entry->event, entry->stream) == CUDA_SUCCESS;
+}
+
+/* @return Whether the legacy stream has ended all that it had */
+static bool wait_for_legacy(uint64_t wait_ns)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uint64_t start            = uct_cuda_now_ns();
+    bool is_recorded;
+    CUresult result;
+    entry_t *entry;
+
     pthread_mutex_lock(&contexts.lock);
-    for (i = 0; (i < MAX_CONTEXTS) && (contexts.entries[i].id != id); ++i) {
-    }
-    if (i == MAX_CONTEXTS) {
-        i           = contexts.next % MAX_CONTEXTS;
-        is_recorded = make_entry(id, i);
-        contexts.next += is_recorded;
-    } else {
-        is_recorded = true;
-    }
-    if (is_recorded) {
-        *event_p    = contexts.entries[i].event;
-        is_recorded = driver->cuEventRecord(*event_p,
-                                            contexts.entries[i].stream) ==
-                      CUDA_SUCCESS;
-    }
+    is_recorded = record_event(&entry);
     pthread_mutex_unlock(&contexts.lock);
-    return is_recorded;
+    if (!is_recorded) {
+        return false;
+    }
+
+    do {
+        result = driver->cuEventQuery(entry->event);
+    } while ((result == CUDA_ERROR_NOT_READY) &&
+             (uct_cuda_now_ns() - start < wait_ns));
+
+    if (wait_ns == MAX_WAIT_NS) {
+        entry->is_busy = (result == CUDA_ERROR_NOT_READY);
+    }
+
+    return result == CUDA_SUCCESS;
 }
 
 static void wait_for_copies(void)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned flags                  = 0;
-    unsigned long long id;
-    uint64_t start;
-    CUcontext cuda;
-    CUevent event;
 
-    /* Then cuMemcpyHtoD() has waited already */
-    if ((driver->cuCtxGetFlags != NULL) &&
-        (driver->cuCtxGetFlags(&flags) == CUDA_SUCCESS) &&
-        (flags & CTX_SYNC_MEMOPS)) {
-        return;
+    /* With that, cuMemcpyHtoD() has waited already */
+    if ((driver->cuCtxGetFlags == NULL) ||
+        (driver->cuCtxGetFlags(&flags) != CUDA_SUCCESS) ||
+        !(flags & CTX_SYNC_MEMOPS)) {
+        (void)wait_for_legacy(MAX_WAIT_NS);
     }
+}
 
-    if ((uct_cuda_ctx_current(&cuda, &id) != UCS_OK) ||
-        !record_event(id, &event)) {
-        return;
-    }
-
-    start = uct_cuda_now_ns();
-    while ((driver->cuEventQuery(event) == CUDA_ERROR_NOT_READY) &&
-           (uct_cuda_now_ns() - start < MAX_WAIT_NS)) {
-    }
+bool uct_cuda_memory_legacy_is_idle(void)
+{
+    return wait_for_legacy(IDLE_WAIT_NS);
 }
 
 /* Pools' memory has the attribute, and no context either */

@@ -268,6 +268,18 @@ bool uct_cuda_ipc_board_views_have_news(void)
     return has_news;
 }
 
+unsigned uct_cuda_ipc_board_num_views(void)
+{
+    unsigned count = 0;
+    const uct_cuda_ipc_board_view_t *view;
+
+    for (view = views; view != NULL; view = view->next) {
+        ++count;
+    }
+
+    return count;
+}
+
 bool uct_cuda_ipc_board_view_is_over(const uct_cuda_ipc_board_view_t *view,
                                      const uct_cuda_ipc_notice_t *notice)
 {

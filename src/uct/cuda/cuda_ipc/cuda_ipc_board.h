@@ -68,6 +68,9 @@ bool uct_cuda_ipc_board_view_has_news(uct_cuda_ipc_board_view_t *view);
 /** ... of any peer's? */
 bool uct_cuda_ipc_board_views_have_news(void);
 
+/** Peers whose boards are open. */
+unsigned uct_cuda_ipc_board_num_views(void);
+
 /** Is that handle over? A load. */
 bool uct_cuda_ipc_board_view_is_over(const uct_cuda_ipc_board_view_t *view,
                                      const uct_cuda_ipc_notice_t *notice);

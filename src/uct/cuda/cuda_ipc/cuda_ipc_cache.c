@@ -6,6 +6,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 
 #include <limits.h>
 #include <pthread.h>
@@ -88,22 +89,10 @@ static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
 
 static void mapping_close(uct_cuda_ipc_mapping_t *mapping)
 {
-    bool is_pushed;
-
-    if (mapping->closed) {
-        return;
-    }
-
-    mapping->closed = true;
-    /* The user may have destroyed or reset the context, and a legacy mapping
-     * with it; memory made with cuMemCreate belongs to none, and stays */
-    is_pushed = uct_cuda_ctx_push_alive(mapping->context, mapping->context_id);
-    if (is_pushed || (mapping->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY)) {
-        uct_cuda_ipc_handle_close(&mapping->handle, mapping->mapped);
-    }
-
-    if (is_pushed) {
-        uct_cuda_ctx_pop();
+    if (!mapping->closed) {
+        mapping->closed = true;
+        uct_cuda_ipc_unmap(&mapping->handle, mapping->mapped, mapping->context,
+                           mapping->context_id);
     }
 }
 
@@ -130,6 +119,13 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
     if (mapping->users == 0) {
         mapping_destroy(mapping);
     }
+}
+
+/* What was retired meanwhile may be too much by now */
+static void cache_unlock(void)
+{
+    uct_cuda_ipc_unmap_due();
+    pthread_mutex_unlock(&cache.lock);
 }
 
 /* Has its owner told that the memory was freed? */
@@ -261,7 +257,8 @@ static void retire_dead(unsigned long long context_id)
     }
 }
 
-/* Opens the handle; mappings of the peer that are in the way go first */
+/* Opens the handle. Where the driver refuses it, mappings of the peer go that
+ * may be in the way, at once. */
 static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {
@@ -270,11 +267,16 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     /* The peer has freed whatever else was mapped within this range */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
 
+    status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
+    if ((status != UCS_OK) && (uct_cuda_ipc_unmap_all() > 0)) {
+        status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
+    }
+
     /* "May only be opened by one CUcontext per CUdevice", as CUDA's manual has
      * it: another context of the device may be in the way, too */
-    status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
     if ((status != UCS_OK) &&
         (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
+        (void)uct_cuda_ipc_unmap_all();
         status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
     }
 
@@ -397,7 +399,7 @@ err_close:
 err_free:
     free(mapping);
 out:
-    pthread_mutex_unlock(&cache.lock);
+    cache_unlock();
     return status;
 }
 
@@ -420,7 +422,7 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
         (mapping->stale || !keep || mapping_is_over(mapping))) {
         mapping_retire(mapping);
     }
-    pthread_mutex_unlock(&cache.lock);
+    cache_unlock();
 }
 
 void uct_cuda_ipc_cache_lend(uct_cuda_ipc_mapping_t *mapping)
@@ -509,7 +511,7 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
         }
     }
     uct_cuda_ipc_board_view_purge(pid_ns, pid);
-    pthread_mutex_unlock(&cache.lock);
+    cache_unlock();
 }
 
 unsigned uct_cuda_ipc_cache_count(void)

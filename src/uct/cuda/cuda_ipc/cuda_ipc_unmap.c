@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A queue of mappings, oldest first. */
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
+#include <ucs/sys/math.h>
+
+#include <stdlib.h>
+
+
+/* What an allocation takes at least, and its mapping with it, bytes */
+#define GRANULARITY ((size_t)2 << 20)
+
+/* What an idle GPU takes to say so, and some more */
+#define IDLE_WAIT_NS (100 * 1000)
+
+
+typedef struct kept kept_t;
+
+struct kept {
+    kept_t                *next;
+    uct_cuda_ipc_handle_t handle;
+    CUdeviceptr           mapped;
+    CUcontext             context;
+    unsigned long long    context_id;
+    size_t                size;
+};
+
+static struct {
+    kept_t *oldest;
+    kept_t **end; /* where the next one goes */
+    size_t size;
+} kept = {.end = &kept.oldest};
+
+
+/* The user may have destroyed or reset the context, and a legacy mapping with
+ * it; memory made with cuMemCreate belongs to none, and stays */
+static void unmap_now(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
+                      CUcontext context, unsigned long long id)
+{
+    const bool is_pushed = uct_cuda_ctx_push_alive(context, id);
+
+    if (is_pushed || (handle->type != UCT_CUDA_IPC_HANDLE_LEGACY)) {
+        uct_cuda_ipc_handle_close(handle, mapped);
+    }
+
+    if (is_pushed) {
+        uct_cuda_ctx_pop();
+    }
+}
+
+static void close_oldest(void)
+{
+    kept_t *oldest = kept.oldest;
+
+    unmap_now(&oldest->handle, oldest->mapped, oldest->context,
+              oldest->context_id);
+    kept.size  -= oldest->size;
+    kept.oldest = oldest->next;
+    if (kept.oldest == NULL) {
+        kept.end = &kept.oldest;
+    }
+    free(oldest);
+}
+
+void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
+                        CUcontext context, unsigned long long id)
+{
+    kept_t *entry = NULL;
+
+    if (handle->type == UCT_CUDA_IPC_HANDLE_LEGACY) {
+        entry = malloc(sizeof(*entry));
+    }
+
+    if (entry == NULL) {
+        unmap_now(handle, mapped, context, id);
+        return;
+    }
+
+    entry->next       = NULL;
+    entry->handle     = *handle;
+    entry->mapped     = mapped;
+    entry->context    = context;
+    entry->context_id = id;
+    entry->size       = ucs_align_up(handle->length, GRANULARITY);
+    kept.size        += entry->size;
+    *kept.end         = entry;
+    kept.end          = &entry->next;
+}
+
+/* The first question breaks no capture, the second is rarely left to ask */
+static bool is_idle(const kept_t *entry)
+{
+    bool answer = true;
+
+    if (uct_cuda_ctx_push_alive(entry->context, entry->context_id)) {
+        answer = uct_cuda_memory_legacy_is_idle() &&
+                 uct_cuda_ctx_is_idle(IDLE_WAIT_NS);
+        uct_cuda_ctx_pop();
+    }
+
+    return answer;
+}
+
+void uct_cuda_ipc_unmap_due(void)
+{
+    size_t parts;
+
+    if (kept.oldest == NULL) {
+        return;
+    }
+
+    /* Peers keep as much, and all may be on one GPU */
+    parts = uct_cuda_ipc_board_num_views() + 1;
+    while (kept.size > UCT_CUDA_IPC_UNMAP_KEPT / parts) {
+        if ((kept.size <= UCT_CUDA_IPC_UNMAP_MAX / parts) &&
+            !is_idle(kept.oldest)) {
+            break;
+        }
+        close_oldest();
+    }
+}
+
+unsigned uct_cuda_ipc_unmap_all(void)
+{
+    unsigned count = 0;
+
+    for (; kept.oldest != NULL; ++count) {
+        close_oldest();
+    }
+
+    return count;
+}

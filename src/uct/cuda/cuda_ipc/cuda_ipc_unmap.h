@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mappings that nobody needs any more.
+ *
+ * cuIpcCloseMemHandle() waits for all that the program has queued in the
+ * context, which may wait for the program, and holds up every other call of the
+ * context meanwhile (H100, driver 580). No call says whether anything is queued
+ * but one that breaks captures. So such mappings are kept until they hold too
+ * much memory, and then while the GPU has something to do. Others (cuMemUnmap,
+ * cuMemFreeAsync) do not wait and go at once.
+ */
+#ifndef UCT_CUDA_IPC_UNMAP_H
+#define UCT_CUDA_IPC_UNMAP_H
+
+#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+
+
+/** Memory of a GPU that its processes and those they talk to keep in this way
+ *  altogether, bytes ... */
+#define UCT_CUDA_IPC_UNMAP_KEPT ((size_t)224 << 20)
+
+/** ... and whatever the GPU is busy with. */
+#define UCT_CUDA_IPC_UNMAP_MAX ((size_t)2 << 30)
+
+
+/**
+ * Close a mapping, or keep it for the next call that is due. Call these with
+ * the mapping cache's lock held.
+ *
+ * @param context, id  In which it was opened; may be gone, and it with it.
+ */
+void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
+                        CUcontext context, unsigned long long id);
+
+/** Close the oldest of those that are too much, if that does not wait. */
+void uct_cuda_ipc_unmap_due(void);
+
+/** Close all. @return How many there were. */
+unsigned uct_cuda_ipc_unmap_all(void);
+
+#endif
