@@ -67,6 +67,8 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
         return NULL;
     }
 
+    /* after a fork() the GPU would keep pages that are the child's then */
+    (void)madvise(block->address, size, MADV_DONTFORK);
     block->size    = size;
     block->is_kept = is_kept;
     return block;
