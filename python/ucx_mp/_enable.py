@@ -10,8 +10,10 @@ one starts get it by LD_PRELOAD.
 """
 
 import ctypes
+import hashlib
 import os
 import re
+import stat
 import sys
 
 from . import _files
@@ -73,6 +75,32 @@ def prepend(name, value):
     os.environ[name] = ':'.join([value] + old)
 
 
+def plain(folder):
+    """A path to that folder that LD_PRELOAD, which is split at blanks and
+    colons, can have in it: a link, which stays for the children's sake. None if
+    there can be none."""
+    if not re.search(r'[\s:]', folder):
+        return folder
+    name = 'ucx_mp.%d' % os.getuid()
+    for base in ('/dev/shm', '/tmp', '/var/tmp'):
+        private = os.path.join(base, name)
+        link = os.path.join(private,
+                            hashlib.sha1(folder.encode()).hexdigest()[:16])
+        try:
+            os.makedirs(private, 0o700, exist_ok=True)
+            seen = os.lstat(private)
+            if not stat.S_ISDIR(seen.st_mode) or seen.st_mode & 0o077 or \
+                    seen.st_uid != os.getuid():
+                continue        # somebody else's, or open to others
+            if not os.path.lexists(link):
+                os.symlink(folder, link)
+            if os.path.realpath(link) == os.path.realpath(folder):
+                return link
+        except OSError:
+            continue
+    return None
+
+
 def enable(multipath=None, mpi=False, children=True):
     """Puts the module under the UCX that this process loads from now on.
 
@@ -113,7 +141,13 @@ def enable(multipath=None, mpi=False, children=True):
         return False
 
     if children:
-        prepend('LD_PRELOAD', shim)
+        folder = plain(libdir)
+        if folder is None:
+            say('processes that this one starts do without the module: '
+                'LD_PRELOAD cannot have blanks or colons in its paths (%s)'
+                % shim)
+        else:
+            prepend('LD_PRELOAD', os.path.join(folder, PRELOAD))
     if multipath is not None:
         os.environ['UCX_CUDA_IPC_MULTIPATH'] = multipath
     if mpi:

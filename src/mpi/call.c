@@ -198,8 +198,7 @@ static void call_layout_add(ucx_mp_mpi_call_t *call,
         return;
     }
 
-    call->rc = ucx_mp_mpi_layout_add(&buffer->layout, offset, count, datatype,
-                                     call->comm);
+    call->rc = ucx_mp_mpi_layout_add(&buffer->layout, offset, count, datatype);
     switch (call->rc) {
     case UCX_MP_MPI_LAYOUT_NO_MEMORY:
         call->rc = ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
@@ -404,29 +403,45 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
     return call_is_intact(call);
 }
 
-int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call)
+void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
 {
     ucx_mp_mpi_buffer_t *buffer;
     ucx_mp_mpi_copy_t copy;
     CUresult result;
     unsigned i;
 
-    for (i = 0; i < call->num_buffers; ++i) {
+    for (i = 0; (i < call->num_buffers) && call_is_intact(call); ++i) {
         buffer = &call->buffers[i];
-        if ((buffer->block != NULL) && (buffer->use & UCX_MP_MPI_WRITE) &&
-            call_is_intact(call)) {
-            ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
-            buffer_copy(buffer, &copy, UCX_MP_MPI_WRITE);
-            result = ucx_mp_mpi_copy_end(&copy);
-            if (result != CUDA_SUCCESS) {
-                call_copy_failed(call, result, "from");
-            }
+        if ((buffer->block == NULL) || !(buffer->use & use)) {
+            continue;
         }
-        if (buffer->block != NULL) {
-            ucx_mp_mpi_pool_put(buffer->block);
-        }
-        ucx_mp_mpi_layout_free(&buffer->layout);
-    }
 
+        ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
+        buffer_copy(buffer, &copy, use);
+        result = ucx_mp_mpi_copy_end(&copy);
+        if (result != CUDA_SUCCESS) {
+            call_copy_failed(call, result,
+                             (use == UCX_MP_MPI_READ) ? "to" : "from");
+        }
+    }
+}
+
+void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call)
+{
+    unsigned i;
+
+    for (i = 0; i < call->num_buffers; ++i) {
+        if (call->buffers[i].block != NULL) {
+            ucx_mp_mpi_pool_put(call->buffers[i].block);
+        }
+        ucx_mp_mpi_layout_free(&call->buffers[i].layout);
+    }
+    call->num_buffers = 0;
+}
+
+int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call)
+{
+    ucx_mp_mpi_call_copy(call, UCX_MP_MPI_WRITE);
+    ucx_mp_mpi_call_free(call);
     return call->rc;
 }

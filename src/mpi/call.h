@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One blocking MPI call with buffers in GPU memory, carried out through host
- * memory: what it may read is copied in, the same call is made on the copies,
- * what it may write is copied back, and no other byte.
+ * One MPI call with buffers in GPU memory, carried out through host memory:
+ * what it may read is copied in, the same call is made on the copies, what it
+ * may write is copied back, and no other byte. Calls that end later: later.h.
  *
  * Each rank does so for itself and makes the same call of its MPI, so that
  * nothing has to be agreed on: other ranks' buffers may be anywhere.
@@ -102,7 +102,6 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
 /* For a call that GPU memory cannot be staged for: MPI_ERR_BUFFER. */
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
 int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win);
-int ucx_mp_mpi_refuse_file(const char *name, MPI_File file);
 
 /* MPI_BYTE, of which a packed buffer is. */
 MPI_Datatype ucx_mp_mpi_byte(void);
@@ -151,6 +150,13 @@ bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
 /* Copies in and points the wrapper's arguments to the copies. Whether the
    MPI's call may be made now. */
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
+
+/* Copies what is staged to or from the copies, as `use` says, once more; not if
+   something has failed. */
+void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use);
+
+/* Lets go of everything. */
+void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call);
 
 /* Copies back if the MPI's call succeeded, and lets go of everything. Returns
    what the wrapper returns. */

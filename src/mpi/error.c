@@ -102,11 +102,3 @@ int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win)
     ucx_mp_mpi_real.Win_call_errhandler(win, code);
     return code;
 }
-
-int ucx_mp_mpi_refuse_file(const char *name, MPI_File file)
-{
-    const int code = code_refused(name);
-
-    ucx_mp_mpi_real.File_call_errhandler(file, code);
-    return code;
-}

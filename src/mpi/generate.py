@@ -210,6 +210,11 @@ OTHERS.update({
         'n outcount, type datatype', '', UNPACKING),
 })
 
+# What is done at the end of a call that only begins something
+LATER = 'later(&call, request)'
+AGAIN = 'again(&call, request)'     # what a request begins as often as it starts
+SPLIT = 'split(&call, fh)'          # what another call ends
+
 # Files: ways to say where, those that all ranks take together, and what has a
 # second half
 FILES = {'': '', '_all': '', '_at': 'offset offset, ',
@@ -218,14 +223,15 @@ FILES_LATER = {}
 for where, offset in FILES.items():
     for name, way, use in (('read', 'out', BOTH), ('write', 'in', READ)):
         args = 'file fh, %s%s buf, n count, type datatype' % (offset, way)
-        OTHERS['File_%s%s' % (name, where)] = (
-            args + ', status status', '',
-            (one(use, 'buf', 'count', 'datatype'),))
+        buffers = (one(use, 'buf', 'count', 'datatype'),)
+        OTHERS['File_%s%s' % (name, where)] = (args + ', status status', '',
+                                               buffers)
         if where != '_ordered':
             FILES_LATER['File_i%s%s' % (name, where)] = (
-                args + ', request request')
+                args + ', request request', buffers, LATER)
         if where in ('_all', '_at_all', '_ordered'):
-            FILES_LATER['File_%s%s_begin' % (name, where)] = args
+            FILES_LATER['File_%s%s_begin' % (name, where)] = (
+                args, buffers, SPLIT)
 
 # What another process reads and writes when it likes
 ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
@@ -263,11 +269,12 @@ class Call:
     """One function with a body."""
 
     def __init__(self, name, arguments, kind='', buffers=(), refused=False,
-                 peer=None):
+                 peer=None, end='end(&call)'):
         self.name = name
         self.kind = kind
         self.buffers = buffers
         self.refused = refused
+        self.end = end
         self.peer = peer        # then only if it is the calling rank
         self.arguments = [item.split() for item in arguments.split(', ')]
 
@@ -292,10 +299,9 @@ class Call:
         return self.of('comm') or 'ucx_mp_mpi_real.comm_world'
 
     def refusal(self, name):
-        for kind in ('win', 'file'):
-            if self.of(kind):
-                return 'ucx_mp_mpi_refuse_%s("MPI_%s", %s)' % (
-                    kind, name, self.of(kind))
+        if self.of('win'):
+            return 'ucx_mp_mpi_refuse_win("MPI_%s", %s)' % (name,
+                                                            self.of('win'))
         return 'ucx_mp_mpi_refuse("MPI_%s", %s)' % (name, self.comm())
 
     def write(self, large):
@@ -362,7 +368,7 @@ class Call:
                 print('    ' + text)
         print('    if (ucx_mp_mpi_call_stage(&call)) {')
         print('        call.rc = %s;\n    }\n' % real)
-        print('    return ucx_mp_mpi_call_end(&call);')
+        print('    return ucx_mp_mpi_call_%s;' % self.end)
 
 
 def calls():
@@ -371,14 +377,16 @@ def calls():
     for name, (arguments, kind, buffers) in COLLECTIVES.items():
         blocking.append(Call(name, arguments + 'comm comm', kind, buffers))
         later.append(Call('I' + name.lower(),
-                          arguments + 'comm comm, request request',
-                          refused=True))
+                          arguments + 'comm comm, request request', kind,
+                          buffers, end=LATER))
         persistent.append(Call(name + '_init', arguments +
-                               'comm comm, info info, request request',
-                               refused=True))
+                               'comm comm, info info, request request', kind,
+                               buffers, end=AGAIN))
     for name, (arguments, kind, buffers) in OTHERS.items():
         blocking.append(Call(name, arguments, kind, buffers))
-    for name, arguments in list(FILES_LATER.items()) + list(WINDOWS.items()):
+    for name, (arguments, buffers, end) in FILES_LATER.items():
+        later.append(Call(name, arguments, '', buffers, end=end))
+    for name, arguments in WINDOWS.items():
         later.append(Call(name, arguments, refused=True))
     own = [Call(name, arguments, refused=True, peer=peer)
            for name, (arguments, peer) in MESSAGES.items()]
@@ -412,7 +420,7 @@ def main(what):
         return
     print('#pragma GCC visibility push(default)\n#include <mpi.h>\n'
           '#pragma GCC visibility pop\n#include <mpi/call.h>\n'
-          '#include <mpi/collective.h>')
+          '#include <mpi/collective.h>\n#include <mpi/later.h>')
     for call in blocking + later:
         call.write(False)
     print('\n#ifndef OPEN_MPI')

@@ -31,6 +31,16 @@ static bool rows_continue(const ucx_mp_mpi_rows_t *rows,
            (rows->offset + (ptrdiff_t)rows->length == next->offset);
 }
 
+/* One more like them, as far from the last as they are from each other */
+static bool rows_repeat(const ucx_mp_mpi_rows_t *rows,
+                        const ucx_mp_mpi_rows_t *next)
+{
+    return (rows->length == next->length) && (next->count == 1) &&
+           ((rows->count == 1) ||
+            (rows->offset + (ptrdiff_t)rows->count * rows->stride ==
+             next->offset));
+}
+
 static int rows_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                     size_t length, ptrdiff_t stride, size_t count)
 {
@@ -54,6 +64,12 @@ static int rows_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
         last->stride  = last->length;
         return MPI_SUCCESS;
     }
+    if ((last != NULL) && rows_repeat(last, &rows)) {
+        last->stride = (last->count == 1) ? offset - last->offset :
+                                            last->stride;
+        ++last->count;
+        return MPI_SUCCESS;
+    }
 
     if (layout->count == layout->capacity) {
         capacity = (layout->capacity == 0) ? 4 : layout->capacity * 2;
@@ -69,36 +85,16 @@ static int rows_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
     return MPI_SUCCESS;
 }
 
-/* Rows as they come, in order: further ones like the last are added to it */
-static int element_add(ucx_mp_mpi_layout_t *element, ptrdiff_t offset,
-                       size_t length)
+int ucx_mp_mpi_layout_add_row(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
+                              size_t length)
 {
-    ucx_mp_mpi_rows_t *last;
-
-    if (element->count > 0) {
-        last = &element->rows[element->count - 1];
-        if (last->length == length) {
-            if (last->count == 1) {
-                last->stride = offset - last->offset;
-                last->count  = 2;
-                return MPI_SUCCESS;
-            }
-            if (last->offset + (ptrdiff_t)last->count * last->stride ==
-                offset) {
-                ++last->count;
-                return MPI_SUCCESS;
-            }
-        }
-    }
-
-    return rows_add(element, offset, length, length, 1);
+    return rows_add(layout, offset, length, length, 1);
 }
 
 /* MPI itself shows which bytes it writes: an element of ones is unpacked into
    zeros */
-static int element_find(ucx_mp_mpi_layout_t *element, MPI_Datatype datatype,
-                        size_t size, ptrdiff_t begin, size_t extent,
-                        MPI_Comm comm)
+int ucx_mp_mpi_layout_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
+                           size_t size, ptrdiff_t begin, size_t extent)
 {
     int position = 0;
     size_t i     = 0;
@@ -120,7 +116,7 @@ static int element_find(ucx_mp_mpi_layout_t *element, MPI_Datatype datatype,
     memset(ones, 0xff, size);
     rc = ucx_mp_mpi_real.Unpack(ones, size, &position,
                                 (void*)((uintptr_t)bytes - begin), 1, datatype,
-                                comm);
+                                ucx_mp_mpi_real.comm_world);
     while ((rc == MPI_SUCCESS) && (i < extent)) {
         if (bytes[i] == 0) {
             ++i;
@@ -128,13 +124,26 @@ static int element_find(ucx_mp_mpi_layout_t *element, MPI_Datatype datatype,
         }
         for (first = i; (i < extent) && (bytes[i] != 0); ++i) {
         }
-        rc = element_add(element, begin + first, i - first);
+        rc = ucx_mp_mpi_layout_add_row(layout, begin + first, i - first);
     }
 
 out:
     free(bytes);
     free(ones);
     return rc;
+}
+
+static int element_find(ucx_mp_mpi_layout_t *element, MPI_Datatype datatype,
+                        size_t size, ptrdiff_t begin, size_t extent)
+{
+    int rc = ucx_mp_mpi_layout_walk(element, datatype);
+
+    if (rc != UCX_MP_MPI_LAYOUT_UNKNOWN) {
+        return rc;
+    }
+
+    ucx_mp_mpi_layout_free(element);
+    return ucx_mp_mpi_layout_look(element, datatype, size, begin, extent);
 }
 
 static int element_forget(MPI_Datatype datatype, int keyval, void *value,
@@ -162,7 +171,7 @@ static int element_copy_not(MPI_Datatype datatype, int keyval, void *state,
 
 static int element_get(const ucx_mp_mpi_layout_t **element_p,
                        MPI_Datatype datatype, size_t size, ptrdiff_t begin,
-                       size_t extent, MPI_Comm comm)
+                       size_t extent)
 {
     ucx_mp_mpi_layout_t *element;
     int rc = MPI_SUCCESS;
@@ -191,7 +200,7 @@ static int element_get(const ucx_mp_mpi_layout_t **element_p,
         goto out;
     }
 
-    rc = element_find(element, datatype, size, begin, extent, comm);
+    rc = element_find(element, datatype, size, begin, extent);
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_real.Type_set_attr(datatype, cache.keyval, element);
     }
@@ -208,11 +217,10 @@ out:
     return rc;
 }
 
-/* `count` elements, each of these rows, `extent` bytes from origin to origin:
-   as few rows as can be */
-static int elements_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
-                        size_t count, ptrdiff_t extent,
-                        const ucx_mp_mpi_rows_t *rows)
+/* As few rows as can be */
+int ucx_mp_mpi_layout_add_rows(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
+                               size_t count, ptrdiff_t extent,
+                               const ucx_mp_mpi_rows_t *rows)
 {
     int rc = MPI_SUCCESS;
     size_t i;
@@ -243,8 +251,7 @@ static int elements_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
 }
 
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
-                          MPI_Count count, MPI_Datatype datatype,
-                          MPI_Comm comm)
+                          MPI_Count count, MPI_Datatype datatype)
 {
     const ucx_mp_mpi_layout_t *element;
     MPI_Count size, lower, extent, begin, length;
@@ -268,9 +275,10 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
         return rows_add(layout, offset + begin, length, extent, count);
     }
 
-    rc = element_get(&element, datatype, size, begin, length, comm);
+    rc = element_get(&element, datatype, size, begin, length);
     for (i = 0; (rc == MPI_SUCCESS) && (i < element->count); ++i) {
-        rc = elements_add(layout, offset, count, extent, &element->rows[i]);
+        rc = ucx_mp_mpi_layout_add_rows(layout, offset, count, extent,
+                                        &element->rows[i]);
     }
 
     return rc;

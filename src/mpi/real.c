@@ -106,18 +106,26 @@ static void real_find(void)
         real->_name = (__typeof__(real->_name))is_missing; \
     }
     UCX_MP_MPI_CALLS(FIND_CALL)
+    UCX_MP_MPI_ENDS(FIND_CALL)
 
 #define FIND_HELPER(_name) \
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \
     is_whole    = is_whole && (real->_name != NULL);
     UCX_MP_MPI_HELPERS(FIND_HELPER)
 
+#define FIND_EXTRA(_name) \
+    real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name);
+    UCX_MP_MPI_EXTRAS(FIND_EXTRA)
+
     real_handle = handle;
 #ifdef OPEN_MPI
-    real->comm_world = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
-    is_whole         = is_whole && (real->comm_world != NULL);
+    real->comm_world   = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
+    real->request_null = ucx_mp_mpi_real_variable("ompi_request_null");
+    is_whole = is_whole && (real->comm_world != NULL) &&
+               (real->request_null != NULL);
 #else
-    real->comm_world = MPI_COMM_WORLD;
+    real->comm_world   = MPI_COMM_WORLD;
+    real->request_null = MPI_REQUEST_NULL;
     is_whole = is_whole && (dlsym(handle, "ompi_mpi_comm_world") == NULL);
 #endif
     real->is_ours = is_whole && !has_cuda(handle);

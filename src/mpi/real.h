@@ -30,13 +30,13 @@
     _(Comm_split) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
-    _(File_call_errhandler) \
     _(Graph_neighbors_count) \
     _(Iprobe) \
-    _(Test) \
     _(Topo_test) \
     _(Type_create_keyval) \
+    _(Type_free) \
     _(Type_get_attr) \
+    _(Type_get_contents) \
     _(Type_get_envelope) \
     _(Type_get_extent_x) \
     _(Type_get_true_extent_x) \
@@ -44,12 +44,45 @@
     _(Type_size_x) \
     _(Win_call_errhandler)
 
+/* Calls that may end others, and are stood in for as well (later.c) */
+#define UCX_MP_MPI_ENDS(_) \
+    _(File_read_all_end) \
+    _(File_read_at_all_end) \
+    _(File_read_ordered_end) \
+    _(File_write_all_end) \
+    _(File_write_at_all_end) \
+    _(File_write_ordered_end) \
+    _(Request_free) \
+    _(Request_get_status) \
+    _(Start) \
+    _(Startall) \
+    _(Test) \
+    _(Testall) \
+    _(Testany) \
+    _(Testsome) \
+    _(Wait) \
+    _(Waitall) \
+    _(Waitany) \
+    _(Waitsome)
+
+/* What is used where the MPI has it; NULL if not */
+#if MPI_VERSION >= 4
+#define UCX_MP_MPI_EXTRAS(_) \
+    _(Type_get_contents_c) \
+    _(Type_get_envelope_c)
+#else
+#define UCX_MP_MPI_EXTRAS(_)
+#endif
+
 #define UCX_MP_MPI_POINTER(_name) __typeof__(PMPI_##_name) *_name;
 typedef struct {
     UCX_MP_MPI_CALLS(UCX_MP_MPI_POINTER)
+    UCX_MP_MPI_ENDS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
-    MPI_Comm comm_world;
-    bool     is_ours; /* it has no CUDA of its own, and what we need */
+    UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
+    MPI_Comm    comm_world;
+    MPI_Request request_null;
+    bool        is_ours; /* it has no CUDA of its own, and what we need */
 } ucx_mp_mpi_real_t;
 
 

@@ -72,6 +72,18 @@ typedef enum {
 
 typedef struct coll_draw coll_draw_t;
 
+/* How a call is made; not every call, and MPI, has all of them */
+typedef enum {
+    COLL_NOW,
+    COLL_LARGE, /* large counts */
+    COLL_LATER, /* MPI_I...: ends at its request's end */
+    COLL_LARGE_LATER,
+    COLL_FORM_LAST
+} coll_form_t;
+
+typedef int (*coll_function_t)(const coll_draw_t *draw, const void *send,
+                               void *recv, MPI_Request *request);
+
 typedef struct {
     const char   *name;
     bool         reduces;
@@ -81,10 +93,7 @@ typedef struct {
     bool         has_plan; /* may be carried out by GPUs */
     coll_flow_t  flow;
     coll_shape_t send, recv;
-    int          (*call)(const coll_draw_t *draw, const void *send, void *recv);
-    /* ... with large counts; NULL: this MPI has none */
-    int          (*large)(const coll_draw_t *draw, const void *send,
-                          void *recv);
+    coll_function_t forms[COLL_FORM_LAST]; /* NULL: has none */
 } coll_call_t;
 
 extern const coll_call_t coll_calls[];

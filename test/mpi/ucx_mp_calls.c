@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * MPI's calls on GPU memory besides blocking collectives and messages: packing
- * and files do what they say, and all others end in an MPI error that names
- * them, given to the handler of what they are called on.
+ * MPI's calls on GPU memory besides blocking collectives and messages: packing,
+ * files and what ends later do what they say, and all others end in an MPI
+ * error that names them, given to the handler of what they are called on.
  */
 #include "gpu.h"
 #include "util.h"
@@ -16,7 +16,8 @@
 
 #define COUNT 1000 /* ints */
 
-static int world_rank, world_size, calls_done, calls_refused, calls_wrong;
+static int world_rank, world_size, calls_done, calls_begun;
+static int calls_refused, calls_wrong;
 static int *gpu, *other; /* of world_size * COUNT ints, in GPU memory */
 static int host[COUNT], back[COUNT];
 static MPI_Errhandler handled_comm, handled_win, handled_file;
@@ -60,6 +61,26 @@ static void refused(const char *name, int rc)
     handled = 0;
     ++calls_refused;
 }
+
+/* The call has begun something, which ends */
+static void begun(const char *name, int rc, MPI_Request *request)
+{
+    if ((rc != MPI_SUCCESS) ||
+        (MPI_Wait(request, MPI_STATUS_IGNORE) != MPI_SUCCESS) || handled) {
+        wrong(name, "it fails");
+    }
+    handled = 0;
+    ++calls_begun;
+}
+
+#if MPI_VERSION >= 4
+static void made(const char *name, int rc, MPI_Request *request)
+{
+    rc = (rc == MPI_SUCCESS) ? MPI_Start(request) : rc;
+    begun(name, rc, request);
+    MPI_Request_free(request);
+}
+#endif
 
 #define REFUSED(_call, ...) refused(#_call, _call(__VA_ARGS__))
 
@@ -170,9 +191,30 @@ static void try_files(const char *folder)
     }
     done("MPI_File_write and MPI_File_read_all", rc, other, world_rank + 3);
 
-    REFUSED(MPI_File_iwrite_at, file, own, gpu, COUNT, MPI_INT, &request);
-    REFUSED(MPI_File_iread, file, gpu, COUNT, MPI_INT, &request);
-    REFUSED(MPI_File_read_all_begin, file, gpu, COUNT, MPI_INT);
+    fill(gpu, world_rank + 4);
+    ZERO();
+    rc = MPI_File_iwrite_at(file, own, gpu, COUNT, MPI_INT, &request);
+    begun("MPI_File_iwrite_at", rc, &request);
+    MPI_File_seek(file, own, MPI_SEEK_SET);
+    rc = MPI_File_iread(file, other, COUNT, MPI_INT, &request);
+    begun("MPI_File_iread", rc, &request);
+    done("MPI_File_iwrite_at and MPI_File_iread", rc, other, world_rank + 4);
+
+    fill(gpu, world_rank + 5);
+    ZERO();
+    rc = MPI_File_write_at_all_begin(file, own, gpu, COUNT, MPI_INT);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_File_write_at_all_end(file, gpu, MPI_STATUS_IGNORE);
+    }
+    MPI_File_seek(file, own, MPI_SEEK_SET);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_File_read_all_begin(file, other, COUNT, MPI_INT);
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_File_read_all_end(file, other, MPI_STATUS_IGNORE);
+    }
+    done("MPI_File_write_at_all_begin and MPI_File_read_all_begin", rc, other,
+         world_rank + 5);
     MPI_File_close(&file);
 }
 
@@ -228,8 +270,9 @@ static void try_later(void)
         types[i]  = MPI_INT;
     }
 
-#define LATER(_name, ...) REFUSED(MPI_##_name, __VA_ARGS__, MPI_COMM_WORLD, \
-                                  &request)
+#define LATER(_name, ...) \
+    begun("MPI_" #_name, MPI_##_name(__VA_ARGS__, MPI_COMM_WORLD, &request), \
+          &request)
     LATER(Ibcast, ONE, 0);
     LATER(Ireduce, SUM, 0);
     LATER(Iallreduce, SUM);
@@ -251,13 +294,15 @@ static void try_later(void)
     if ((MPI_Iallreduce(MPI_IN_PLACE, host, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD,
                         &request) != MPI_SUCCESS) ||
         (MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS)) {
-        wrong("MPI_Iallreduce", "host memory is refused");
+        wrong("MPI_Iallreduce", "host memory fails");
     }
 
 #if MPI_VERSION >= 4
 #undef LATER
-#define LATER(_name, ...) REFUSED(MPI_##_name##_init, __VA_ARGS__, \
-                                  MPI_COMM_WORLD, MPI_INFO_NULL, &request)
+#define LATER(_name, ...) \
+    made("MPI_" #_name "_init", \
+         MPI_##_name##_init(__VA_ARGS__, MPI_COMM_WORLD, MPI_INFO_NULL, \
+                            &request), &request)
     LATER(Bcast, ONE, 0);
     LATER(Reduce, SUM, 0);
     LATER(Allreduce, SUM);
@@ -274,15 +319,16 @@ static void try_later(void)
     LATER(Alltoall, TWO);
     LATER(Alltoallv, VECTOR, VECTOR);
     LATER(Alltoallw, gpu, counts, displs, types, gpu, counts, displs, types);
-    REFUSED(MPI_Iallreduce_c, SUM, MPI_COMM_WORLD, &request);
-    REFUSED(MPI_Allreduce_init_c, SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    begun("MPI_Iallreduce_c",
+          MPI_Iallreduce_c(SUM, MPI_COMM_WORLD, &request), &request);
 #endif
 
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &near, &degree, 1, &near,
                                    &degree, MPI_INFO_NULL, 0, &ring);
 #undef LATER
-#define LATER(_name, ...) REFUSED(MPI_Ineighbor_##_name, __VA_ARGS__, ring, \
-                                  &request)
+#define LATER(_name, ...) \
+    begun("MPI_Ineighbor_" #_name, \
+          MPI_Ineighbor_##_name(__VA_ARGS__, ring, &request), &request)
     MPI_Comm_set_errhandler(ring, handled_comm);
     LATER(allgather, TWO);
     LATER(allgatherv, ONE, VECTOR);
@@ -344,8 +390,9 @@ int main(int argc, char **argv)
 
     MPI_Allreduce(&calls_wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0) {
-        printf("ucx_mp_calls: %d calls done, %d refused by name, %d wrong\n",
-               calls_done, calls_refused, all);
+        printf("ucx_mp_calls: %d calls done, %d begun and ended, %d refused by "
+               "name, %d wrong\n", calls_done, calls_begun, calls_refused,
+               all);
     }
     MPI_Finalize();
     return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;

@@ -11,6 +11,7 @@
 #include "on_gpus.h"
 #include "util.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,10 @@ static int coll_only = -1; /* the call to draw; -1: any */
 static unsigned coll_alike;    /* percent, see draw_call() */
 static unsigned coll_on_gpus;  /* percent of such calls that are to be */
 static bool coll_verbose;
+static long coll_later; /* calls that were not COLL_NOW or COLL_LARGE */
+
+static const char *const coll_form_names[] = {"", " (large)", " (later)",
+                                              " (large, later)"};
 
 
 /* ---------------------------------------------------------- communicators */
@@ -639,6 +644,111 @@ typedef struct {
 
 static tally_t tallies[COLL_MAX_CALLS];
 
+/* Ends two requests by one of the calls that can, in any order */
+static int end_requests(MPI_Request *requests, uint64_t random)
+{
+    const unsigned way = random % 9;
+    MPI_Status statuses[2];
+    int is_done = 0, rc = MPI_SUCCESS, count, indices[2];
+
+    switch (way) {
+    case 0:
+        return MPI_Waitall(2, requests, statuses);
+    case 1:
+        while ((rc == MPI_SUCCESS) && !is_done) {
+            sched_yield();
+            rc = MPI_Testall(2, requests, &is_done, statuses);
+        }
+        return rc;
+    case 6: /* this one ends nothing, but says when the bytes are there */
+        while ((rc == MPI_SUCCESS) && !is_done) {
+            sched_yield();
+            rc = MPI_Request_get_status(requests[random / 8 % 2], &is_done,
+                                        MPI_STATUS_IGNORE);
+        }
+        break;
+    default:
+        break;
+    }
+
+    /* one after the other; MPI_REQUEST_NULL and those at their end are over */
+    for (is_done = 0; (rc == MPI_SUCCESS) && (is_done < 2);) {
+        count = 0;
+        sched_yield();
+        switch (way) {
+        case 3:
+            rc = MPI_Waitany(2, requests, &count, MPI_STATUS_IGNORE);
+            is_done += 1;
+            break;
+        case 4:
+            rc = MPI_Testany(2, requests, indices, &count, statuses);
+            is_done += count;
+            break;
+        case 5:
+            rc = MPI_Waitsome(2, requests, &count, indices,
+                              statuses);
+            is_done += count;
+            break;
+        case 2:
+            rc = MPI_Testsome(2, requests, &count, indices,
+                              statuses);
+            is_done += (count == MPI_UNDEFINED) ? 2 : count;
+            break;
+        case 7:
+            rc = MPI_Test(&requests[is_done], &count, MPI_STATUS_IGNORE);
+            is_done += count;
+            break;
+        default:
+            rc = MPI_Wait(&requests[is_done++], MPI_STATUS_IGNORE);
+        }
+    }
+    return rc;
+}
+
+/* Both ways at once */
+static int call_later(const coll_draw_t *draw, coll_function_t function,
+                      void *pointers[2][2], uint64_t random)
+{
+    MPI_Request requests[2];
+    int way, rc = MPI_SUCCESS;
+
+    for (way = 0; (way < 2) && (rc == MPI_SUCCESS); ++way) {
+        rc = function(draw, pointers[way][0], pointers[way][1], &requests[way]);
+    }
+    return (rc == MPI_SUCCESS) ? end_requests(requests, random) : rc;
+}
+
+static int call_now(const coll_draw_t *draw, coll_function_t function,
+                    void *pointers[2][2])
+{
+    int rc = draw->call->forms[COLL_NOW](draw, pointers[0][0], pointers[0][1],
+                                         NULL);
+
+    return (rc == MPI_SUCCESS) ?
+                   function(draw, pointers[1][0], pointers[1][1], NULL) :
+                   rc;
+}
+
+/* The form of a call's second way. GPUs may carry out the first two. Open MPI
+   4.1 hangs in MPI_Ialltoallv and w in place where two exchange nothing; MPICH
+   4.0 ends MPI_Ibcast between groups at the root before it has read the buffer,
+   and hangs in persistent ones now and then, which are not drawn at all. */
+static coll_form_t draw_form(const coll_draw_t *draw, bool is_inter,
+                             uint64_t random)
+{
+    const bool is_now    = draw_is_alike || is_inter ||
+                           ((draw->call->flow == COLL_ALL) &&
+                            draw->send.is_in_place && (draw->recv.parts > 1));
+    const unsigned forms = is_now ? COLL_LATER : COLL_FORM_LAST;
+    coll_form_t form;
+
+    do {
+        form   = random % forms;
+        random = ucx_mp_hash(random);
+    } while (draw->call->forms[form] == NULL);
+    return form;
+}
+
 /* One call, twice. Whether a buffer was in GPU memory, and what was wrong. */
 static bool try_call(long number, bool *is_gpu_p)
 {
@@ -649,9 +759,9 @@ static bool try_call(long number, bool *is_gpu_p)
     char text[MPI_MAX_ERROR_STRING];
     void *pointers[2][2];
     int way, rc, length;
+    coll_form_t form;
     size_t wrong;
     tally_t *tally;
-    bool is_large;
     long before;
 
     group = draw_call(&draw, seed, &state);
@@ -662,10 +772,11 @@ static bool try_call(long number, bool *is_gpu_p)
         pointers[way][1] = section_pointer(&sections[1], &draw.recv, way == 0);
     }
 
+    form = draw_form(&draw, group->is_inter, ucx_mp_hash(seed + 5));
     if (coll_verbose) {
-        fprintf(stderr, "rank %d, call %ld: %s of %s%s, %d and %d elements, "
+        fprintf(stderr, "rank %d, call %ld: %s%s of %s%s, %d and %d elements, "
                 "root %d, on %s, %s and %s\n", world_rank, number,
-                draw.call->name, draw_base.base->name,
+                draw.call->name, coll_form_names[form], draw_base.base->name,
                 draw_type.is_derived ? " (derived)" : "",
                 draw.send.is_in_place ? -1 : draw.send.count[0],
                 draw.recv.is_in_place ? -1 : draw.recv.count[0], draw.root,
@@ -673,20 +784,17 @@ static bool try_call(long number, bool *is_gpu_p)
                 ucx_mp_mem_names[sections[1].mem]);
     }
 
-    is_large = (draw.call->large != NULL) && (ucx_mp_hash(seed + 5) % 2);
-    before   = ucx_mp_on_gpus();
-    for (way = 0; way < 2; ++way) {
-        rc = ((way == 1) && is_large) ?
-                     draw.call->large(&draw, pointers[way][0],
-                                      pointers[way][1]) :
-                     draw.call->call(&draw, pointers[way][0],
-                                     pointers[way][1]);
-        if (rc != MPI_SUCCESS) {
-            MPI_Error_string(rc, text, &length);
-            ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s fails: %s", number,
-                       draw.call->name, text);
-        }
+    before = ucx_mp_on_gpus();
+    rc     = (form < COLL_LATER) ?
+                     call_now(&draw, draw.call->forms[form], pointers) :
+                     call_later(&draw, draw.call->forms[form], pointers,
+                                ucx_mp_hash(state));
+    if (rc != MPI_SUCCESS) {
+        MPI_Error_string(rc, text, &length);
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s%s fails: %s", number,
+                   draw.call->name, coll_form_names[form], text);
     }
+    coll_later += (form >= COLL_LATER);
 
     tally           = &tallies[draw.call - coll_calls];
     tally->parts   += 1;
@@ -811,9 +919,10 @@ int main(int argc, char **argv)
     is_enough = tallies_print();
     MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0) {
-        printf("ucx_mp_collectives: %ld collectives, %d ranks, %ld times a "
-               "rank had a buffer in GPU memory, %ld times GPUs did its part, "
-               "%ld wrong\n", coll_calls_wanted, world_size, all[2], all[3],
+        printf("ucx_mp_collectives: %ld collectives, %ld of them with a "
+               "request, %d ranks, %ld times a rank had a buffer in GPU "
+               "memory, %ld times GPUs did its part, %ld wrong\n",
+               coll_calls_wanted, coll_later, world_size, all[2], all[3],
                all[1]);
     }
 

@@ -56,11 +56,19 @@ other_calls() {
     local mpirun programs folder rc=0
     mpi_tools distribution || return
     folder=$(mktemp -d) || return
-    passing_on '^ucx_mp_calls: 4 calls done, [3-9][0-9] refused by name, 0 wrong' \
+    passing_on '^ucx_mp_calls: 6 calls done, 2[0-9] begun and ended, 1[0-9] refused by name, 0 wrong' \
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
         "$programs/ucx_mp_calls" "$folder" || rc=$?
     rm -rf "$folder"
     return $rc
+}
+
+# layouts: the bytes of random datatypes, by what they were made of
+layouts() {
+    local mpirun programs
+    mpi_tools "$1" || return
+    passing_on '^ucx_mp_layout: 3000 types, 0 wrong' \
+        "$mpirun" --allow-run-as-root -n 1 "$programs/ucx_mp_layout"
 }
 
 # fortran: mpif.h, mpi and mpi_f08, whose bindings call the MPI's inner names
@@ -220,6 +228,8 @@ step allreduce-faults quick 60 allreduce_faults \
      "a driver call that fails in an all-reduce on GPUs"
 step other-calls quick 30 other_calls \
      "MPI's other calls on GPU memory: done, or refused by name"
+step layouts quick 30 "layouts distribution" \
+     "which bytes a datatype covers, without looking at them"
 step fortran quick 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu quick 30 collectives_one_gpu \

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The rows of a datatype from what it was made of (MPI_Type_get_contents): no
+ * byte is looked at, whatever its extent. Each constructor is a block of
+ * elements of another type, or blocks of them, one after the other.
+ */
+#include <mpi/layout.h>
+#include <mpi/real.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+
+
+#define MAX_DEPTH 64 /* of types made of types */
+
+/* How a type was made. Its arguments are read in the order of the calls of C;
+   MPI 4's large ones have their numbers apart. */
+typedef struct {
+    int          combiner;
+    int          num_integers, num_types;
+    MPI_Count    num_addresses, num_counts;
+    int          *integers;
+    MPI_Aint     *addresses;
+    MPI_Count    *counts;
+    MPI_Datatype *types;
+    size_t       integer, address, count; /* that are read next */
+} contents_t;
+
+/* Elements of a type, to be put into rows of another */
+typedef struct {
+    ucx_mp_mpi_layout_t layout;
+    MPI_Count           extent;
+} element_t;
+
+
+#if MPI_VERSION >= 4
+static bool has_large(void)
+{
+    return (ucx_mp_mpi_real.Type_get_envelope_c != NULL) &&
+           (ucx_mp_mpi_real.Type_get_contents_c != NULL);
+}
+#endif
+
+static int envelope_get(MPI_Datatype datatype, contents_t *contents)
+{
+    int addresses = 0, rc;
+#if MPI_VERSION >= 4
+    MPI_Count integers, types;
+
+    if (has_large()) {
+        rc = ucx_mp_mpi_real.Type_get_envelope_c(datatype, &integers,
+                                                 &contents->num_addresses,
+                                                 &contents->num_counts, &types,
+                                                 &contents->combiner);
+        contents->num_integers = (int)integers;
+        contents->num_types    = (int)types;
+        return rc;
+    }
+#endif
+    rc = ucx_mp_mpi_real.Type_get_envelope(datatype, &contents->num_integers,
+                                           &addresses, &contents->num_types,
+                                           &contents->combiner);
+    contents->num_addresses = addresses;
+    return rc;
+}
+
+/* Predefined types, and those that only have no name */
+static bool is_predefined(int combiner)
+{
+    return (combiner == MPI_COMBINER_NAMED) ||
+           (combiner == MPI_COMBINER_F90_REAL) ||
+           (combiner == MPI_COMBINER_F90_COMPLEX) ||
+           (combiner == MPI_COMBINER_F90_INTEGER);
+}
+
+static int contents_get(MPI_Datatype datatype, contents_t *contents)
+{
+    contents->integers  = calloc(contents->num_integers + 1, sizeof(int));
+    contents->addresses = calloc(contents->num_addresses + 1,
+                                 sizeof(MPI_Aint));
+    contents->counts    = calloc(contents->num_counts + 1, sizeof(MPI_Count));
+    contents->types     = calloc(contents->num_types + 1,
+                                 sizeof(MPI_Datatype));
+    if ((contents->integers == NULL) || (contents->addresses == NULL) ||
+        (contents->counts == NULL) || (contents->types == NULL)) {
+        contents->num_types = 0;
+        return UCX_MP_MPI_LAYOUT_NO_MEMORY;
+    }
+
+#if MPI_VERSION >= 4
+    if (has_large()) {
+        return ucx_mp_mpi_real.Type_get_contents_c(
+                datatype, contents->num_integers, contents->num_addresses,
+                contents->num_counts, contents->num_types, contents->integers,
+                contents->addresses, contents->counts, contents->types);
+    }
+#endif
+    return ucx_mp_mpi_real.Type_get_contents(
+            datatype, contents->num_integers, (int)contents->num_addresses,
+            contents->num_types, contents->integers, contents->addresses,
+            contents->types);
+}
+
+/* The types are handles of the caller's own, unless they are predefined */
+static void contents_free(contents_t *contents)
+{
+    contents_t of_type;
+    int i;
+
+    for (i = 0; i < contents->num_types; ++i) {
+        if ((envelope_get(contents->types[i], &of_type) == MPI_SUCCESS) &&
+            !is_predefined(of_type.combiner)) {
+            (void)ucx_mp_mpi_real.Type_free(&contents->types[i]);
+        }
+    }
+    free(contents->integers);
+    free(contents->addresses);
+    free(contents->counts);
+    free(contents->types);
+}
+
+static int take_integer(contents_t *contents)
+{
+    return contents->integers[contents->integer++];
+}
+
+static MPI_Count take_count(contents_t *contents)
+{
+    return (contents->num_counts > 0) ? contents->counts[contents->count++] :
+                                        take_integer(contents);
+}
+
+static MPI_Count take_address(contents_t *contents)
+{
+    return (contents->num_counts > 0) ?
+                   contents->counts[contents->count++] :
+                   contents->addresses[contents->address++];
+}
+
+/* Where an array of the next arguments begins: it is read beside others */
+static contents_t take_array(contents_t *contents, MPI_Count length,
+                             bool is_address)
+{
+    const contents_t array = *contents;
+
+    if (contents->num_counts > 0) {
+        contents->count += length;
+    } else if (is_address) {
+        contents->address += length;
+    } else {
+        contents->integer += length;
+    }
+    return array;
+}
+
+static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
+                     int depth);
+
+static int element_open(element_t *element, MPI_Datatype datatype, int depth)
+{
+    MPI_Count lower;
+    int rc;
+
+    rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &element->extent);
+    return (rc == MPI_SUCCESS) ? type_walk(&element->layout, datatype, depth) :
+                                 rc;
+}
+
+static int element_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
+                       MPI_Count count, ptrdiff_t extent,
+                       const ucx_mp_mpi_layout_t *element)
+{
+    int rc = MPI_SUCCESS;
+    size_t i;
+
+    for (i = 0; (count > 0) && (rc == MPI_SUCCESS) && (i < element->count);
+         ++i) {
+        rc = ucx_mp_mpi_layout_add_rows(layout, offset, count, extent,
+                                        &element->rows[i]);
+    }
+    return rc;
+}
+
+/* `count` blocks of `length` elements, `stride` bytes from one to the next */
+static int vector_add(ucx_mp_mpi_layout_t *layout, const element_t *element,
+                      MPI_Count count, MPI_Count length, MPI_Count stride)
+{
+    ucx_mp_mpi_layout_t block = {NULL, 0, 0};
+    int rc;
+
+    rc = element_add(&block, 0, length, element->extent, &element->layout);
+    if (rc == MPI_SUCCESS) {
+        rc = element_add(layout, 0, count, stride, &block);
+    }
+    ucx_mp_mpi_layout_free(&block);
+    return rc;
+}
+
+/* Of a dimension of an array: elements [first, first + length), each `extent`
+   bytes from the next, instead of the one of that layout */
+static int dimension_add(ucx_mp_mpi_layout_t *layout, MPI_Count first,
+                         MPI_Count length, MPI_Count extent,
+                         const ucx_mp_mpi_layout_t *inner)
+{
+    return element_add(layout, first * extent, length, extent, inner);
+}
+
+static int walk_indexed(contents_t *contents, ucx_mp_mpi_layout_t *layout,
+                        const element_t *element)
+{
+    const int combiner     = contents->combiner;
+    const bool is_bytes    = (combiner == MPI_COMBINER_HINDEXED) ||
+                             (combiner == MPI_COMBINER_HINDEXED_BLOCK);
+    const bool is_block    = (combiner == MPI_COMBINER_INDEXED_BLOCK) ||
+                             (combiner == MPI_COMBINER_HINDEXED_BLOCK);
+    const MPI_Count count  = take_count(contents);
+    const MPI_Count length = is_block ? take_count(contents) : 0;
+    contents_t lengths     = take_array(contents, is_block ? 0 : count, false);
+    MPI_Count i, offset, here;
+    int rc = MPI_SUCCESS;
+
+    for (i = 0; (i < count) && (rc == MPI_SUCCESS); ++i) {
+        offset = is_bytes ? take_address(contents) :
+                            take_count(contents) * element->extent;
+        here   = is_block ? length : take_count(&lengths);
+        rc     = element_add(layout, offset, here, element->extent,
+                             &element->layout);
+    }
+    return rc;
+}
+
+static int walk_struct(contents_t *contents, ucx_mp_mpi_layout_t *layout,
+                       int depth)
+{
+    const MPI_Count count = take_count(contents);
+    contents_t lengths    = take_array(contents, count, false);
+    int rc                = MPI_SUCCESS;
+    MPI_Count i, offset, length;
+    element_t element;
+
+    for (i = 0; (i < count) && (rc == MPI_SUCCESS); ++i) {
+        element = (element_t){{NULL, 0, 0}, 0};
+        offset  = take_address(contents);
+        length  = take_count(&lengths);
+        rc      = element_open(&element, contents->types[i], depth);
+        if (rc == MPI_SUCCESS) {
+            rc = element_add(layout, offset, length, element.extent,
+                             &element.layout);
+        }
+        ucx_mp_mpi_layout_free(&element.layout);
+    }
+    return rc;
+}
+
+/* What a process has of one dimension of a distributed array */
+static int distributed_add(ucx_mp_mpi_layout_t *layout, MPI_Count size,
+                           int kind, MPI_Count argument, int processes,
+                           int place, MPI_Count extent,
+                           const ucx_mp_mpi_layout_t *inner)
+{
+    int rc = MPI_SUCCESS;
+    MPI_Count length, first, step;
+
+    if (kind == MPI_DISTRIBUTE_NONE) {
+        return dimension_add(layout, 0, size, extent, inner);
+    }
+
+    length = (argument != MPI_DISTRIBUTE_DFLT_DARG) ? argument :
+             (kind == MPI_DISTRIBUTE_CYCLIC)        ? 1 :
+                                                      (size + processes - 1) /
+                                                              processes;
+    step   = length * processes;
+    for (first = length * place; (first < size) && (rc == MPI_SUCCESS);
+         first += step) {
+        rc = dimension_add(layout, first,
+                           (length < size - first) ? length : size - first,
+                           extent, inner);
+    }
+    return rc;
+}
+
+/* Sub-arrays and distributed ones: dimension by dimension, from the one whose
+   elements are neighbours */
+static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
+                      const element_t *element)
+{
+    const bool is_sub           = (contents->combiner == MPI_COMBINER_SUBARRAY);
+    int processes               = is_sub ? 0 : take_integer(contents);
+    int rank                    = is_sub ? 0 : take_integer(contents);
+    const int dimensions        = take_integer(contents);
+    contents_t sizes            = take_array(contents, dimensions, false);
+    contents_t kinds            = *contents; /* or sizes of the part */
+    contents_t arguments        = kinds;
+    contents_t grid             = kinds;
+    ucx_mp_mpi_layout_t inner   = {NULL, 0, 0};
+    ucx_mp_mpi_layout_t outer   = {NULL, 0, 0};
+    MPI_Count extent            = element->extent;
+    int *places                 = calloc(dimensions + 1, sizeof(*places));
+    int rc, i, at, order;
+
+    if (places == NULL) {
+        return UCX_MP_MPI_LAYOUT_NO_MEMORY;
+    }
+
+    /* of a large call the sizes alone are large */
+    if (is_sub) {
+        kinds     = take_array(contents, dimensions, false);
+        arguments = take_array(contents, dimensions, false);
+    } else {
+        contents->integer += 3 * (size_t)dimensions;
+        arguments.integer += dimensions;
+        grid.integer      += 2 * (size_t)dimensions;
+        for (i = 0; i < dimensions; ++i) { /* the grid's order is C's */
+            processes /= grid.integers[grid.integer + i];
+            places[i]  = rank / processes;
+            rank      %= processes;
+        }
+    }
+    order = take_integer(contents);
+
+    rc = element_add(&inner, 0, 1, extent, &element->layout);
+    for (i = 0; (i < dimensions) && (rc == MPI_SUCCESS); ++i) {
+        at = (order == MPI_ORDER_C) ? dimensions - 1 - i : i;
+#define AT(_array) \
+    (((_array).num_counts > 0) ? (_array).counts[(_array).count + at] : \
+                                 (_array).integers[(_array).integer + at])
+        rc = is_sub ? dimension_add(&outer, AT(arguments), AT(kinds), extent,
+                                    &inner) :
+                      distributed_add(&outer, AT(sizes),
+                                      kinds.integers[kinds.integer + at],
+                                      arguments.integers[arguments.integer +
+                                                         at],
+                                      grid.integers[grid.integer + at],
+                                      places[at], extent, &inner);
+        extent *= AT(sizes);
+        ucx_mp_mpi_layout_free(&inner);
+        inner = outer;
+        outer = (ucx_mp_mpi_layout_t){NULL, 0, 0};
+    }
+
+    if (rc == MPI_SUCCESS) {
+        rc = element_add(layout, 0, 1, extent, &inner);
+    }
+    ucx_mp_mpi_layout_free(&inner);
+    free(places);
+    return rc;
+}
+
+static int walk_contents(contents_t *contents, ucx_mp_mpi_layout_t *layout,
+                         int depth)
+{
+    element_t element = {{NULL, 0, 0}, 0};
+    MPI_Count count, length, stride;
+    int rc;
+
+    if (contents->combiner == MPI_COMBINER_STRUCT) {
+        return walk_struct(contents, layout, depth);
+    }
+
+    rc = element_open(&element, contents->types[0], depth);
+    if (rc != MPI_SUCCESS) {
+        goto out;
+    }
+
+    switch (contents->combiner) {
+    case MPI_COMBINER_DUP:
+    case MPI_COMBINER_RESIZED:
+        rc = element_add(layout, 0, 1, element.extent, &element.layout);
+        break;
+    case MPI_COMBINER_CONTIGUOUS:
+        rc = element_add(layout, 0, take_count(contents), element.extent,
+                         &element.layout);
+        break;
+    case MPI_COMBINER_VECTOR:
+    case MPI_COMBINER_HVECTOR:
+        count  = take_count(contents);
+        length = take_count(contents);
+        stride = (contents->combiner == MPI_COMBINER_HVECTOR) ?
+                         take_address(contents) :
+                         take_count(contents) * element.extent;
+        rc     = vector_add(layout, &element, count, length, stride);
+        break;
+    case MPI_COMBINER_INDEXED:
+    case MPI_COMBINER_HINDEXED:
+    case MPI_COMBINER_INDEXED_BLOCK:
+    case MPI_COMBINER_HINDEXED_BLOCK:
+        rc = walk_indexed(contents, layout, &element);
+        break;
+    case MPI_COMBINER_SUBARRAY:
+    case MPI_COMBINER_DARRAY:
+        rc = walk_array(contents, layout, &element);
+        break;
+    default:
+        rc = UCX_MP_MPI_LAYOUT_UNKNOWN;
+    }
+
+out:
+    ucx_mp_mpi_layout_free(&element.layout);
+    return rc;
+}
+
+static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
+                     int depth)
+{
+    contents_t contents = {0};
+    MPI_Count size, begin, length;
+    int rc;
+
+    if (depth == 0) {
+        return UCX_MP_MPI_LAYOUT_UNKNOWN;
+    }
+
+    rc = envelope_get(datatype, &contents);
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
+
+    if (!is_predefined(contents.combiner)) {
+        rc = contents_get(datatype, &contents);
+        if (rc == MPI_SUCCESS) {
+            rc = (contents.num_types > 0) ?
+                         walk_contents(&contents, layout, depth - 1) :
+                         MPI_SUCCESS;
+        }
+        contents_free(&contents);
+        return rc;
+    }
+
+    rc = ucx_mp_mpi_real.Type_size_x(datatype, &size);
+    if (rc == MPI_SUCCESS) {
+        rc = ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin, &length);
+    }
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
+
+    /* a pair with a gap is small enough to be looked at */
+    return (size == length) ?
+                   ucx_mp_mpi_layout_add_row(layout, begin, length) :
+                   ucx_mp_mpi_layout_look(layout, datatype, size, begin,
+                                          length);
+}
+
+int ucx_mp_mpi_layout_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype)
+{
+    return type_walk(layout, datatype, MAX_DEPTH);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Which bytes a datatype covers, as src/mpi finds it by what the type was made
+ * of: random types made of types of every kind, each compared with the bytes
+ * that MPI_Unpack writes; and types whose extent is that of no memory. What is
+ * counted are the bytes that the way by MPI_Unpack looks at, which are to be
+ * those of a predefined pair at most.
+ */
+#include "util.h"
+
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* in place of src/mpi/real.h: the MPI of this program */
+#define UCX_MP_MPI_REAL_H_
+#define FUNCTIONS(_) \
+    _(Type_create_keyval) _(Type_free) _(Type_get_attr) _(Type_get_contents) \
+    _(Type_get_envelope) _(Type_get_extent_x) _(Type_get_true_extent_x) \
+    _(Type_set_attr) _(Type_size_x)
+#define POINTER(_name) __typeof__(MPI_##_name) *_name;
+
+static struct {
+    FUNCTIONS(POINTER)
+    __typeof__(MPI_Unpack) *Unpack;
+#if MPI_VERSION >= 4
+    POINTER(Type_get_contents_c)
+    POINTER(Type_get_envelope_c)
+#endif
+    MPI_Comm comm_world;
+} ucx_mp_mpi_real;
+
+#include <mpi/layout.c>
+#include <mpi/layout_type.c>
+
+#define MAX_SPAN    ((size_t)1 << 20) /* of a type that is looked at */
+#define MAX_BLOCKS  5
+#define MAX_LOOKED  32 /* bytes of the largest pair, with its gaps */
+#define NUM_KINDS   13
+
+static size_t looked; /* bytes of data, by the largest MPI_Unpack */
+
+static int unpack(const void *in, int size, int *position, void *out, int count,
+                  MPI_Datatype datatype, MPI_Comm comm)
+{
+    looked = ((size_t)size > looked) ? (size_t)size : looked;
+    return MPI_Unpack(in, size, position, out, count, datatype, comm);
+}
+
+static void real_fill(void)
+{
+#define FILL(_name) ucx_mp_mpi_real._name = MPI_##_name;
+    FUNCTIONS(FILL)
+#if MPI_VERSION >= 4
+    FILL(Type_get_contents_c)
+    FILL(Type_get_envelope_c)
+#endif
+    ucx_mp_mpi_real.Unpack     = unpack;
+    ucx_mp_mpi_real.comm_world = MPI_COMM_WORLD;
+}
+
+static int below(uint64_t *state, int n)
+{
+    return (int)ucx_mp_random_below(state, n);
+}
+
+static MPI_Datatype draw_predefined(uint64_t *state)
+{
+    const MPI_Datatype types[] = {MPI_BYTE, MPI_SHORT, MPI_INT, MPI_DOUBLE,
+                                  MPI_C_DOUBLE_COMPLEX, MPI_SHORT_INT,
+                                  MPI_DOUBLE_INT, MPI_INT};
+    MPI_Datatype real;
+
+    if (below(state, 10) == 0) {
+        MPI_Type_create_f90_real(12, 100, &real);
+        return real;
+    }
+    return types[below(state, 8)];
+}
+
+static MPI_Datatype draw_array(MPI_Datatype old, bool is_sub, uint64_t *state)
+{
+    const int kinds[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC,
+                         MPI_DISTRIBUTE_NONE};
+    const int order   = below(state, 2) ? MPI_ORDER_C : MPI_ORDER_FORTRAN;
+    const int dims    = 1 + below(state, 3);
+    int sizes[3], parts[3], starts[3], kind[3], darg[3], grid[3];
+    int processes = 1, i;
+    MPI_Datatype type;
+
+    for (i = 0; i < dims; ++i) {
+        sizes[i]  = 1 + below(state, 6);
+        parts[i]  = 1 + below(state, sizes[i]);
+        starts[i] = below(state, sizes[i] - parts[i] + 1);
+        kind[i]   = kinds[below(state, 3)];
+        grid[i]   = (kind[i] == MPI_DISTRIBUTE_NONE) ? 1 : 1 + below(state, 3);
+        darg[i]   = MPI_DISTRIBUTE_DFLT_DARG;
+        if ((kind[i] == MPI_DISTRIBUTE_CYCLIC) && below(state, 2)) {
+            darg[i] = 1 + below(state, 3);
+        } else if ((kind[i] == MPI_DISTRIBUTE_BLOCK) && below(state, 2)) {
+            darg[i] = (sizes[i] + grid[i] - 1) / grid[i] + below(state, 2);
+        }
+        processes *= grid[i];
+    }
+
+    if (is_sub) {
+        MPI_Type_create_subarray(dims, sizes, parts, starts, order, old, &type);
+    } else {
+        if (MPI_Type_create_darray(processes, below(state, processes), dims,
+                                   sizes, kind, darg, grid, order, old,
+                                   &type) != MPI_SUCCESS) {
+            /* Open MPI 4.1 has none where a process has nothing */
+            MPI_Type_contiguous(dims, old, &type);
+        }
+    }
+    return type;
+}
+
+/* A type of one of all kinds, made of `old`, or of that and another one */
+static MPI_Datatype draw_kind(int kind, MPI_Datatype old, MPI_Datatype other,
+                              uint64_t *state)
+{
+    const int count         = below(state, MAX_BLOCKS);
+    const int length        = 1 + below(state, 3);
+    MPI_Datatype types[MAX_BLOCKS], type;
+    int lengths[MAX_BLOCKS], displs[MAX_BLOCKS], i, at = below(state, 3);
+    MPI_Aint bytes[MAX_BLOCKS], lower, extent, other_lower, other_extent, room;
+
+    MPI_Type_get_true_extent(old, &lower, &extent);
+    MPI_Type_get_extent(old, &other_lower, &room);
+    room = (room > 0) ? room : 1;
+    MPI_Type_get_true_extent(other, &other_lower, &other_extent);
+    extent = (extent > other_extent) ? extent : other_extent;
+    for (i = 0; i < count; ++i) { /* any order, no overlap but of `other` */
+        lengths[i] = below(state, 4);
+        displs[i]  = at;
+        bytes[i]   = at * (4 * room + extent) + 3 * i - 5;
+        types[i]   = (kind == 9) && below(state, 2) ? other : old;
+        at        += (below(state, 4) == 0) ? -40 : 4 + below(state, 4);
+    }
+
+    switch (kind) {
+    case 0:
+        MPI_Type_contiguous(count, old, &type);
+        return type;
+    case 1:
+        MPI_Type_vector(count, length, length + below(state, 3), old, &type);
+        return type;
+    case 2:
+        MPI_Type_create_hvector(count, length, -4 * room - extent - 1, old,
+                                &type);
+        return type;
+    case 3:
+        MPI_Type_indexed(count, lengths, displs, old, &type);
+        return type;
+    case 4:
+        MPI_Type_create_hindexed(count, lengths, bytes, old, &type);
+        return type;
+    case 5:
+        MPI_Type_create_indexed_block(count, length, displs, old, &type);
+        return type;
+    case 6:
+        MPI_Type_create_hindexed_block(count, length, bytes, old, &type);
+        return type;
+    case 7:
+        MPI_Type_dup(old, &type);
+        return type;
+    case 8:
+        MPI_Type_create_resized(old, lower - below(state, 9),
+                                extent + below(state, 30), &type);
+        return type;
+    case 9:
+        MPI_Type_create_struct(count, lengths, bytes, types, &type);
+        return type;
+    case 10:
+        return draw_array(old, true, state);
+    case 11:
+        return draw_array(old, false, state);
+    default:
+#if MPI_VERSION >= 4
+        {
+            MPI_Count large[MAX_BLOCKS], where[MAX_BLOCKS];
+
+            for (i = 0; i < count; ++i) {
+                large[i] = lengths[i];
+                where[i] = (below(state, 2) == 0) ? bytes[i] : bytes[i] + 1;
+            }
+            MPI_Type_create_hindexed_c(count, large, where, old, &type);
+            return type;
+        }
+#else
+        MPI_Type_contiguous(length, old, &type);
+        return type;
+#endif
+    }
+}
+
+/* Up to three kinds deep; what it is made of is freed, as programs do */
+static MPI_Datatype draw_type(uint64_t *state)
+{
+    MPI_Datatype other = draw_predefined(state), made;
+    MPI_Datatype type  = draw_predefined(state);
+    bool is_made       = false;
+    int depth          = 1 + below(state, 3);
+
+    while (depth-- > 0) {
+        made = draw_kind(below(state, NUM_KINDS), type, other, state);
+        if (is_made) {
+            MPI_Type_free(&type);
+        }
+        type    = made;
+        is_made = true;
+    }
+    MPI_Type_commit(&type);
+    return type;
+}
+
+/* The bytes that the layout says, and those that the MPI writes */
+static bool check_type(MPI_Datatype type, uint64_t number)
+{
+    ucx_mp_mpi_layout_t walked = {NULL, 0, 0}, seen = {NULL, 0, 0};
+    const ucx_mp_mpi_layout_t *layouts[2] = {&walked, &seen};
+    MPI_Count size, begin, length;
+    unsigned char *masks[2];
+    const ucx_mp_mpi_rows_t *rows;
+    bool is_right;
+    size_t i, j;
+    int k;
+
+    MPI_Type_size_x(type, &size);
+    MPI_Type_get_true_extent_x(type, &begin, &length);
+    if ((size == 0) || ((size_t)length > MAX_SPAN)) {
+        return true;
+    }
+
+    looked   = 0;
+    is_right = (ucx_mp_mpi_layout_walk(&walked, type) == MPI_SUCCESS) &&
+               (looked <= MAX_LOOKED) &&
+               (ucx_mp_mpi_layout_look(&seen, type, size, begin, length) ==
+                MPI_SUCCESS);
+    for (k = 0; k < 2; ++k) {
+        masks[k] = calloc(length, 1);
+        for (i = 0; i < layouts[k]->count; ++i) {
+            rows = &layouts[k]->rows[i];
+            for (j = 0; is_right && (j < rows->count); ++j) {
+                const ptrdiff_t at = rows->offset - begin +
+                                     (ptrdiff_t)j * rows->stride;
+
+                is_right = (at >= 0) &&
+                           (at + (ptrdiff_t)rows->length <= length);
+                if (is_right) {
+                    memset(masks[k] + at, 1, rows->length);
+                }
+            }
+        }
+    }
+
+    is_right = is_right && (memcmp(masks[0], masks[1], length) == 0);
+    if (!is_right) {
+        fprintf(stderr, "ucx_mp_layout: type %llu of %lld bytes, %lld from its "
+                "first to its last: the bytes are others, or %zu were looked "
+                "at\n", (unsigned long long)number, (long long)size,
+                (long long)length, looked);
+    }
+    for (k = 0; k < 2; ++k) {
+        free(masks[k]);
+    }
+    ucx_mp_mpi_layout_free(&walked);
+    ucx_mp_mpi_layout_free(&seen);
+    return is_right;
+}
+
+/* A column of a matrix of 40 GiB and, of MPI 4, one of 2^40 rows: few rows of
+   the layout, no byte looked at */
+static bool check_wide(void)
+{
+    const ucx_mp_mpi_layout_t *element;
+    MPI_Count size, begin, length;
+    MPI_Datatype type;
+    bool is_right;
+
+    MPI_Type_vector(40960, 1, 1 << 17, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_size_x(type, &size);
+    MPI_Type_get_true_extent_x(type, &begin, &length);
+    looked   = 0;
+    is_right = (element_get(&element, type, size, begin, length) ==
+                MPI_SUCCESS) &&
+               (element->count == 1) && (element->rows[0].length == 8) &&
+               (element->rows[0].stride == 1 << 20) &&
+               (element->rows[0].count == 40960) && (looked == 0);
+    if (!is_right) {
+        fprintf(stderr, "ucx_mp_layout: a column of 40 GiB: %zu bytes were "
+                "looked at\n", looked);
+    }
+    MPI_Type_free(&type);
+    return is_right;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t types = 3000, wrong = 0, i, state;
+    MPI_Datatype type;
+
+    ucx_mp_program = "ucx_mp_layout";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    real_fill();
+    wrong += !check_wide();
+    for (i = 0; i < types; ++i) {
+        state  = ucx_mp_hash(i + 1);
+        type   = draw_type(&state);
+        wrong += !check_type(type, i);
+        MPI_Type_free(&type);
+    }
+    printf("ucx_mp_layout: %llu types, %llu wrong\n", (unsigned long long)types,
+           (unsigned long long)wrong);
+    MPI_Finalize();
+    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
