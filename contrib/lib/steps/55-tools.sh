@@ -143,4 +143,30 @@ tools_instructions() {
 
 step instructions full 120 tools_instructions \
      "a put's instructions in the module, and no allocation"
-side_by_side topo tune perturbed instructions
+
+# What a plan of a collective takes, the first of a communicator and one of a size
+# that it has not had, which calls of some us wait for; a quarter more than it
+# was at most. More ranks than a group has are refused at once.
+tools_plans() {
+    have valgrind || { skip "no valgrind"; return; }
+    local node kind ranks first new
+    while read -r node kind ranks first new; do
+        passing_on 'instructions the first plan' \
+            "$ucx_mp_top/test/cost/plans" \
+            --run "$ucx_mp_prefix/bin/ucx_mp_run" \
+            --plans "$ucx_mp_build/main/test/cost/ucx_mp_plans" \
+            --node "$node" --kind "$kind" --ranks "$ranks" \
+            --first-at-most "$first" --new-at-most "$new" || return
+    done << 'END'
+h200-x2  allreduce  2   1100000 100000
+dgx1     allreduce  8 185000000 170000
+hgx-h200 bcast      8 157000000 145000
+dgx1     allreduce 16 197000000 630000
+hgx-h200 bcast     16 108000000 230000
+hgx-h200 allreduce 64      5000   1000
+END
+}
+
+step plans full 180 tools_plans \
+     "what plans of collectives cost: the first, and of a new size"
+side_by_side topo tune perturbed instructions plans

@@ -3,6 +3,7 @@
  * the checker sees what is wrong with others. */
 #include "multipath/nodes.h"
 
+#include <uct/cuda/collective/book.h>
 #include <uct/cuda/collective/bound.h>
 #include <uct/cuda/collective/plan_check.h>
 #include <uct/cuda/collective/planner.h>
@@ -38,7 +39,7 @@ public:
     ucs_status_t make(const uct_cuda_coll_request_t &request)
     {
         uct_cuda_coll_plan_release(&plan);
-        return uct_cuda_coll_plan(&request, &plan);
+        return uct_cuda_coll_plan(NULL, &request, &plan);
     }
 
     /** The checker's sentence; empty: nothing is wrong. */
@@ -606,11 +607,11 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
         uct_cuda_coll_choice_t best, single;
         Plan plan;
 
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &best));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &best));
         ASSERT_EQ(UCS_OK, plan.make(request));
         EXPECT_EQ("", plan.check());
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &single));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &single));
         EXPECT_EQ(c.gain > 0, best.multipath) << c.num_ranks << ' ' << c.bytes;
         EXPECT_EQ(c.gain > 0, plan.plan.num_relays > 0) << c.num_ranks;
         EXPECT_LE(best.seconds * c.gain, single.seconds) << c.num_ranks;
@@ -691,8 +692,8 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
             ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, choice.slices,
                                                  choice.depth, &trees));
         }
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, &choice,
-                                                       &plan.plan));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice,
+                                             &plan.plan));
         Machine machine(plan.plan, m_random);
         machine.run();
 
@@ -771,8 +772,8 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
             choice.slices    = 1;
             choice.depth     = 2;
             choice.kernels   = c.kernels;
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, &choice,
-                                                           &plan.plan));
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice,
+                                                 &plan.plan));
             ASSERT_EQ("", plan.check()) << describe(request);
             ASSERT_GT(plan.plan.num_waits, 0u);
 
@@ -914,7 +915,7 @@ TEST_F(CollPlan, chunks_have_128_KiB_at_least)
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
         EXPECT_EQ(less ? 1u : 2u, choice.chunks);
     }
 }
@@ -1096,7 +1097,7 @@ TEST_F(CollPlan, the_model_says_what_was_measured)
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
         EXPECT_NEAR(1, choice.seconds * 1e6 / c.us, .12)
                 << c.algorithm << ", " << c.mib << " MiB";
     }
@@ -1114,7 +1115,8 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
             uct_cuda_coll_choice_t best, choice;
             uct_cuda_coll_bound_t bound;
 
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &best));
+            ASSERT_EQ(UCS_OK,
+                      uct_cuda_coll_choose(&request, NULL, NULL, &best));
             uct_cuda_coll_bound(&topo, request.gpus, request.num_ranks, true,
                                 true, &bound);
             EXPECT_LT(bytes / bound.rate, best.seconds);
@@ -1126,7 +1128,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
                     continue; /* behind a switch only if they are asked for */
                 }
                 request.algorithm = a;
-                if (uct_cuda_coll_choose(&request, &choice) ==
+                if (uct_cuda_coll_choose(&request, NULL, NULL, &choice) ==
                     UCS_OK) {
                     EXPECT_LE(best.seconds, choice.seconds * 1.0303)
                             << bytes << " bytes, algorithm " << a;
@@ -1245,7 +1247,7 @@ TEST_F(CollPlan, nonsense_is_refused)
         choice.slices    = c.slices;
         choice.depth     = c.depth;
         EXPECT_EQ(c.status,
-                  uct_cuda_coll_make(&good, &choice, &made.plan))
+                  uct_cuda_coll_make(&good, NULL, &choice, &made.plan))
                 << c.algorithm << " " << c.chunks;
         if (c.status == UCS_OK) {
             EXPECT_EQ("", made.check());

@@ -168,11 +168,14 @@ static void prune(uct_cuda_coll_plan_t *plan, uint64_t *before, size_t row)
         own                           = before + i * row;
         previous                      = last[step->rank][step->queue];
         last[step->rank][step->queue] = i;
+        memset(own, 0, (i / 64 + 1) * sizeof(*own));
 
-        /* What is before any of those that it comes after */
+        /* What is before any of those that it comes after: all of it is earlier
+         * than those */
         for (w = 0; w <= step->num_waits; ++w) {
             other = (w < step->num_waits) ? waits[w] : previous;
-            for (word = 0; (word < row) && (other != UINT32_MAX); ++word) {
+            for (word = 0; (other != UINT32_MAX) && (word <= other / 64);
+                 ++word) {
                 own[word] |= before[other * row + word];
             }
         }
@@ -231,7 +234,7 @@ ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
     number_queues(plan);
 
     if (count <= MAX_PRUNED) {
-        before = calloc(count * row + 1, sizeof(*before));
+        before = malloc((count * row + 1) * sizeof(*before));
         if (before == NULL) {
             uct_cuda_coll_plan_release(plan);
             return UCS_ERR_NO_MEMORY;

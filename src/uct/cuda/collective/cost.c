@@ -70,8 +70,10 @@ void uct_cuda_coll_model_behind_switch(double ports,
 
 
 typedef struct {
-    double   bytes;       /* left */
-    double   rate;        /* bytes/s */
+    double   bytes;       /* left when it got its rate */
+    double   rate;        /* bytes/s; 0: none yet */
+    double   since;       /* seconds: when that was */
+    double   until;       /* ... and when it ends */
     uint32_t step;
     bool     is_shared;   /* it has its rate ... */
     bool     is_taken;    /* ... and others have the rest */
@@ -96,6 +98,7 @@ typedef struct {
     double   rates[NUM_RESOURCES];    /* of each user */
     unsigned users[NUM_RESOURCES];
     bool     is_tight[NUM_RESOURCES];
+    bool     is_old[NUM_RESOURCES]; /* its users have changed */
     int16_t  used[NUM_RESOURCES];
     unsigned num_used;
     double   now;
@@ -178,18 +181,67 @@ static unsigned share_some(sim_t *sim)
     return count;
 }
 
-/* Max-min fair rates of all flows */
+/* Does a flow have to do with what has changed? Then all that it takes has. */
+static bool touch(sim_t *sim, const flow_t *flow)
+{
+    bool is_touched = false;
+    bool is_whole   = true;
+    unsigned i;
+
+    for (i = 0; i < flow->way.count; ++i) {
+        is_touched |= sim->is_old[flow->way.resources[i]];
+        is_whole   &= sim->is_old[flow->way.resources[i]];
+    }
+    for (i = 0; is_touched && !is_whole && (i < flow->way.count); ++i) {
+        sim->is_old[flow->way.resources[i]] = true;
+    }
+    return is_touched && !is_whole;
+}
+
+/* From changed resources to all that are joined with them by flows */
+static void spread_changes(sim_t *sim)
+{
+    bool has_spread = true;
+    unsigned f;
+
+    while (has_spread) {
+        has_spread = false;
+        for (f = 0; f < sim->num_flows; ++f) {
+            has_spread |= touch(sim, &sim->flows[f]);
+        }
+    }
+}
+
+static void mark_way(sim_t *sim, const flow_t *flow)
+{
+    unsigned i;
+
+    for (i = 0; i < flow->way.count; ++i) {
+        sim->is_old[flow->way.resources[i]] = true;
+    }
+    sim->has_changed = true;
+}
+
+/* Max-min fair rates of all flows that changes concern */
 static void share(sim_t *sim)
 {
     flow_t *flow;
     unsigned f, i;
     int r;
 
+    spread_changes(sim);
     sim->num_used = 0;
     for (f = 0; f < sim->num_flows; ++f) {
         flow            = &sim->flows[f];
-        flow->is_shared = false;
-        flow->is_taken  = false;
+        flow->is_shared = (flow->way.count == 0) ||
+                          !sim->is_old[flow->way.resources[0]];
+        flow->is_taken  = flow->is_shared;
+        if (flow->is_shared) {
+            continue;
+        }
+
+        flow->bytes -= flow->rate * (sim->now - flow->since);
+        flow->since  = sim->now;
         for (i = 0; i < flow->way.count; ++i) {
             r = flow->way.resources[i];
             if (sim->users[r]++ == 0) {
@@ -202,6 +254,14 @@ static void share(sim_t *sim)
     while (share_some(sim) > 0) {
     }
 
+    for (f = 0; f < sim->num_flows; ++f) {
+        flow = &sim->flows[f];
+        if (flow->since == sim->now) {
+            flow->until = sim->now + flow->bytes / flow->rate;
+        }
+    }
+
+    memset(sim->is_old, 0, sizeof(sim->is_old));
     sim->has_changed = false;
 }
 
@@ -214,8 +274,9 @@ static flow_t *add_flow(sim_t *sim, uint32_t step, double bytes)
 
     flow->step  = step;
     flow->bytes = bytes;
+    flow->rate  = 0;
+    flow->since = sim->now;
     ++sim->states[step].flows;
-    sim->has_changed = true;
     return flow;
 }
 
@@ -226,6 +287,7 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
     flow_t *flow = add_flow(sim, step, bytes);
 
     uct_cuda_coll_links_direct(sim->topo, from, to, &flow->way);
+    mark_way(sim, flow);
     sim->is_broken = sim->is_broken || (flow->way.count == 0);
 }
 
@@ -425,25 +487,20 @@ static void advance(sim_t *sim)
         until = ucs_min(until, sim->states[sim->ready[i]].start);
     }
     for (f = 0; f < sim->num_flows; ++f) {
-        flow  = &sim->flows[f];
-        until = ucs_min(until, sim->now + flow->bytes / flow->rate);
+        until = ucs_min(until, sim->flows[f].until);
     }
 
-    until = ucs_max(until, sim->now);
-    for (f = 0; f < sim->num_flows; ++f) {
-        sim->flows[f].bytes -= sim->flows[f].rate * (until - sim->now);
-    }
-    sim->now = until;
-
+    sim->now = ucs_max(until, sim->now);
     for (f = 0; f < sim->num_flows;) {
-        if (sim->flows[f].bytes > EMPTY) {
+        flow = &sim->flows[f];
+        if ((flow->until - sim->now) * flow->rate > EMPTY) {
             ++f;
             continue;
         }
 
-        step             = sim->flows[f].step;
-        sim->flows[f]    = sim->flows[--sim->num_flows];
-        sim->has_changed = true;
+        step = flow->step;
+        mark_way(sim, flow);
+        *flow = sim->flows[--sim->num_flows];
         if (--sim->states[step].flows == 0) {
             end_step(sim, step);
         }

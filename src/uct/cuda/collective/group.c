@@ -18,7 +18,7 @@
 #include <uct/cuda/base/mapped.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/collective/planner.h>
+#include <uct/cuda/collective/book.h>
 #include <uct/cuda/collective/program.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
@@ -117,6 +117,7 @@ struct uct_cuda_coll_group {
     export_t               exports[UCT_CUDA_COLL_PAGE_EXPORTS];
     import_t               imports[UCT_CUDA_COLL_MAX_RANKS]
                                   [UCT_CUDA_COLL_PAGE_EXPORTS];
+    uct_cuda_coll_book_t   *book;        /* of topo and gpus; NULL: none yet */
     cached_program_t       programs[NUM_PROGRAMS];
 };
 
@@ -825,7 +826,10 @@ static ucs_status_t call_program(call_t *call,
         }
     }
 
-    status = uct_cuda_coll_plan(&call->request, &plan);
+    if (group->book == NULL) {
+        group->book = uct_cuda_coll_book_create();
+    }
+    status = uct_cuda_coll_plan(group->book, &call->request, &plan);
     if (status != UCS_OK) {
         return status;
     }
@@ -1177,6 +1181,8 @@ static void programs_drop(uct_cuda_coll_group_t *group)
         }
     }
     memset(group->programs, 0, sizeof(group->programs));
+    uct_cuda_coll_book_destroy(group->book);
+    group->book = NULL;
 }
 
 /* A rank has another context than before, and nothing that was mapped in it or

@@ -9,6 +9,8 @@
 #include <ucs/sys/math.h>
 
 #include <float.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -31,6 +33,7 @@
 
 typedef uct_cuda_coll_request_t request_t;
 typedef uct_cuda_coll_choice_t  choice_t;
+typedef uct_cuda_coll_forest_t  forest_t;
 
 
 typedef struct {
@@ -39,6 +42,8 @@ typedef struct {
     uct_cuda_coll_model_t       constants; /* ... of this node */
     uct_cuda_coll_plan_t        shape;
     uct_cuda_coll_ranks_t       ranks;
+    uct_cuda_coll_forests_t     *forests;
+    uct_cuda_coll_trials_t      *trials;   /* or NULL */
     int                         algorithm; /* or AUTO */
     uint64_t                    scratch; /* bytes a rank at most */
     bool                        are_all_peers;
@@ -166,7 +171,8 @@ static void find_relays(planner_t *planner)
     }
 }
 
-static ucs_status_t init(planner_t *planner, const request_t *request)
+static ucs_status_t init(planner_t *planner, const request_t *request,
+                         uct_cuda_coll_forests_t *forests)
 {
     ucs_status_t status;
 
@@ -180,6 +186,7 @@ static ucs_status_t init(planner_t *planner, const request_t *request)
     }
 
     planner->request = request;
+    planner->forests = forests;
     planner->model   = (request->model == NULL) ? &uct_cuda_coll_model_builtin :
                                                   request->model;
     planner->ranks.topo       = request->topo;
@@ -272,6 +279,75 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
     }
 }
 
+void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests)
+{
+    unsigned i;
+
+    for (i = 0; i < forests->count; ++i) {
+        free((void*)forests->entries[i].trees);
+    }
+    memset(forests, 0, sizeof(*forests));
+}
+
+/* Those that were looked for before, or a new entry for them; NULL: there is no
+ * room. Stars take no time. */
+static forest_t *find_forest(const planner_t *planner, const choice_t *choice)
+{
+    uct_cuda_coll_forests_t *forests = planner->forests;
+    forest_t *forest;
+    unsigned i;
+
+    if (choice->slices == 0) {
+        return NULL;
+    }
+
+    for (i = 0; i < forests->count; ++i) {
+        forest = &forests->entries[i];
+        if ((forest->choice.algorithm == choice->algorithm) &&
+            (forest->choice.slices == choice->slices) &&
+            (forest->choice.depth == choice->depth) &&
+            (forest->choice.multipath == choice->multipath)) {
+            return forest;
+        }
+    }
+
+    return (i < UCT_CUDA_COLL_MAX_FORESTS) ? &forests->entries[i] : NULL;
+}
+
+/* Looked for, and kept if there is memory for it.
+ * `own`: where they are if not. @return NULL: there are none. */
+static const uct_cuda_coll_trees_t *
+find_trees(const planner_t *planner, const choice_t *choice,
+           uct_cuda_coll_trees_t *own, double *load_p)
+{
+    uct_cuda_coll_forests_t *forests = planner->forests;
+    forest_t *forest                 = find_forest(planner, choice);
+    uct_cuda_coll_trees_t *trees     = own;
+    bool exist;
+
+    if ((forest != NULL) && (forest < &forests->entries[forests->count])) {
+        *load_p = forest->load;
+        return forest->trees;
+    }
+
+    exist   = make_trees(planner, choice, own);
+    *load_p = exist ? uct_cuda_coll_trees_load(&planner->ranks, own) : 0;
+    if ((forest != NULL) && exist) {
+        trees = malloc(sizeof(*trees));
+        if (trees == NULL) {
+            return own;
+        }
+        *trees = *own;
+    }
+    if (forest != NULL) {
+        forest->choice = *choice;
+        forest->trees  = exist ? trees : NULL;
+        forest->load   = *load_p;
+        ++forests->count;
+    }
+    return exist ? trees : NULL;
+}
+
 /* The plan of a choice whose trees are known */
 static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
                          const uct_cuda_coll_trees_t *trees,
@@ -284,15 +360,19 @@ static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
 }
 
 ucs_status_t uct_cuda_coll_make(const request_t *request,
-                                          const choice_t *choice,
-                                          uct_cuda_coll_plan_t *plan)
+                                uct_cuda_coll_forests_t *forests,
+                                const choice_t *choice,
+                                uct_cuda_coll_plan_t *plan)
 {
-    uct_cuda_coll_trees_t trees;
+    uct_cuda_coll_forests_t none = {0};
+    const uct_cuda_coll_trees_t *trees;
+    uct_cuda_coll_trees_t own;
     ucs_status_t status;
     planner_t planner;
+    double load;
 
     memset(plan, 0, sizeof(*plan));
-    status = init(&planner, request);
+    status = init(&planner, request, (forests == NULL) ? &none : forests);
     if (status != UCS_OK) {
         return status;
     }
@@ -301,27 +381,58 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    if (!make_trees(&planner, choice, &trees)) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    status = emit(&planner, choice, &trees, plan);
+    trees  = find_trees(&planner, choice, &own, &load);
+    status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
+                               emit(&planner, choice, trees, plan);
     if (status == UCS_OK) {
         plan->seconds = choice->seconds;
     }
 
+    uct_cuda_coll_forests_release(&none);
+    return status;
+}
+
+ucs_status_t uct_cuda_coll_price(const request_t *request,
+                                 uct_cuda_coll_forests_t *forests,
+                                 const choice_t *choice, double *seconds_p)
+{
+    uct_cuda_coll_plan_t plan;
+    ucs_status_t status;
+    planner_t planner;
+
+    status = uct_cuda_coll_make(request, forests, choice, &plan);
+    if (status == UCS_OK) {
+        (void)init(&planner, request, forests);
+        status = uct_cuda_coll_cost(&plan, request->topo, request->gpus,
+                                    planner.model, seconds_p);
+        uct_cuda_coll_plan_release(&plan);
+    }
     return status;
 }
 
 
 /* ------------------------------------------------------------------ choice */
 
+/* A little is no reason for more steps */
+static bool is_better(const choice_t *choice, const choice_t *best)
+{
+    double min_gain = MIN_GAIN;
+
+    if (best->kernels && !choice->kernels) {
+        min_gain = ucs_max(min_gain, MIN_GAIN_COPY);
+    }
+    if (choice->multipath && !best->multipath) {
+        min_gain = ucs_max(min_gain, MIN_GAIN_MULTIPATH);
+    }
+
+    return (best->seconds == 0) || (choice->seconds * min_gain < best->seconds);
+}
+
 /* Put one choice to the model. @return Its seconds; DBL_MAX: it cannot be */
 static double try_choice(planner_t *planner, choice_t choice,
                          const uct_cuda_coll_trees_t *trees,
                          uint32_t *num_steps_p)
 {
-    double min_gain = MIN_GAIN;
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
     double seconds = DBL_MAX;
@@ -344,15 +455,11 @@ static double try_choice(planner_t *planner, choice_t choice,
     }
 
     choice.seconds = seconds;
-    if (planner->best.kernels && !choice.kernels) {
-        min_gain = ucs_max(min_gain, MIN_GAIN_COPY);
+    if ((planner->trials != NULL) &&
+        (planner->trials->count < UCT_CUDA_COLL_MAX_TRIALS)) {
+        planner->trials->choices[planner->trials->count++] = choice;
     }
-    if (choice.multipath && !planner->best.multipath) {
-        min_gain = ucs_max(min_gain, MIN_GAIN_MULTIPATH);
-    }
-
-    if ((planner->best.seconds == 0) ||
-        (seconds * min_gain < planner->best.seconds)) {
+    if (is_better(&choice, &planner->best)) {
         planner->best = choice;
     }
 
@@ -413,13 +520,19 @@ static void try_trees(planner_t *planner, const choice_t *choice)
     const double bytes                 = (double)planner->shape.bytes;
     const int copies = uct_cuda_coll_kind_reduces(planner->shape.kind) +
                        uct_cuda_coll_kind_spreads(planner->shape.kind);
-    uct_cuda_coll_trees_t trees;
-    double least;
+    const uct_cuda_coll_trees_t *trees;
+    uct_cuda_coll_trees_t own;
+    double least, load;
 
     if (((planner->algorithm != UCT_CUDA_COLL_AUTO) &&
          (planner->algorithm != (int)choice->algorithm) &&
          (request->num_ranks > 1)) ||
-        is_no_use(planner, choice) || !make_trees(planner, choice, &trees)) {
+        is_no_use(planner, choice)) {
+        return;
+    }
+
+    trees = find_trees(planner, choice, &own, &load);
+    if (trees == NULL) {
         return;
     }
 
@@ -428,24 +541,26 @@ static void try_trees(planner_t *planner, const choice_t *choice)
             (uct_cuda_coll_kind_reduces(planner->shape.kind) ? model->start :
                                                                0) +
             (choice->kernels ? 0 : copies * model->copy_start) +
-            bytes * uct_cuda_coll_trees_load(&planner->ranks, &trees) /
+            bytes * load /
                     (choice->kernels ? model->kernel_rate : model->copy_rate);
     if ((planner->best.seconds == 0) ||
         (least * MIN_GAIN < planner->best.seconds)) {
-        try_chunks(planner, *choice, &trees);
+        try_chunks(planner, *choice, trees);
     }
 }
 
 static void try_hierarchical(planner_t *planner, bool kernels)
 {
     static const unsigned slices[] = {1, 2, 3, 4};
+    const unsigned deepest         = uct_cuda_coll_trees_deepest(
+            &planner->ranks);
     choice_t choice = {
         .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .kernels = kernels
     };
     unsigned i;
 
     for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
-        for (choice.depth = 2; choice.depth <= 3; ++choice.depth) {
+        for (choice.depth = 2; choice.depth <= deepest; ++choice.depth) {
             choice.slices = slices[i];
             try_trees(planner, &choice);
         }
@@ -490,8 +605,11 @@ static void try_multipath(planner_t *planner)
 }
 
 ucs_status_t uct_cuda_coll_choose(const request_t *request,
-                                            choice_t *choice_p)
+                                  uct_cuda_coll_forests_t *forests,
+                                  uct_cuda_coll_trials_t *trials,
+                                  choice_t *choice_p)
 {
+    uct_cuda_coll_forests_t none = {0};
     choice_t choice = {
         .algorithm = UCT_CUDA_COLL_ONE_KERNEL, .chunks = 1, .kernels = true
     };
@@ -500,11 +618,12 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
     choice_t best;
 
     memset(choice_p, 0, sizeof(*choice_p));
-    status = init(&planner, request);
+    status = init(&planner, request, (forests == NULL) ? &none : forests);
     if (status != UCS_OK) {
         return status;
     }
 
+    planner.trials = trials;
     try_trees(&planner, &choice);
     if (request->num_ranks > 1) {
         try_hierarchical(&planner, true);
@@ -520,23 +639,11 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
     if (planner.best.seconds == 0) {
         planner.best = best;
     }
+    uct_cuda_coll_forests_release(&none);
     if (planner.best.seconds == 0) {
         return planner.status;
     }
 
     *choice_p = planner.best;
     return UCS_OK;
-}
-
-ucs_status_t uct_cuda_coll_plan(const request_t *request,
-                                          uct_cuda_coll_plan_t *plan)
-{
-    choice_t choice;
-    ucs_status_t status;
-
-    memset(plan, 0, sizeof(*plan));
-    status = uct_cuda_coll_choose(request, &choice);
-    return (status == UCS_OK) ?
-                   uct_cuda_coll_make(request, &choice, plan) :
-                   status;
 }

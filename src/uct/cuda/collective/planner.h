@@ -11,6 +11,7 @@
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/collective/cost.h>
 #include <uct/cuda/collective/plan.h>
+#include <uct/cuda/collective/trees.h>
 
 BEGIN_C_DECLS
 
@@ -41,6 +42,40 @@ typedef struct {
     bool     multipath; /**< Copies go over GPUs that no rank has as well */
     double   seconds;   /**< What the model expects */
 } uct_cuda_coll_choice_t;
+
+
+/** Choices of one size at most: a set of trees in 1 to 256 chunks is nine. */
+#define UCT_CUDA_COLL_MAX_TRIALS 128
+
+/** Sets of trees of one collective at most. */
+#define UCT_CUDA_COLL_MAX_FORESTS 32
+
+
+/** Trees that were looked for, which takes most of a choice's time: links,
+ *  ranks, kind and root have the same of them whatever the size. Zeroed: none
+ *  yet. */
+typedef struct {
+    uct_cuda_coll_choice_t      choice; /**< Trees are the same whatever its
+                                             chunks and kernels are */
+    const uct_cuda_coll_trees_t *trees; /**< NULL: there are none */
+    double                      load;   /**< Seconds a byte */
+} uct_cuda_coll_forest_t;
+
+
+typedef struct {
+    unsigned               count;
+    uct_cuda_coll_forest_t entries[UCT_CUDA_COLL_MAX_FORESTS];
+} uct_cuda_coll_forests_t;
+
+
+/** Choices that were put to the model, in the order in which they were. */
+typedef struct {
+    unsigned               count;
+    uct_cuda_coll_choice_t choices[UCT_CUDA_COLL_MAX_TRIALS];
+} uct_cuda_coll_trials_t;
+
+
+void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests);
 
 
 /**
@@ -81,15 +116,19 @@ ucs_status_t uct_cuda_coll_shape(const uct_cuda_coll_request_t *request,
 
 /**
  * Choose how to carry out a collective among GPUs of a node: what takes least
- * time by the model. Takes up to some milliseconds where the node is not
- * uniform, 50 us where it is.
+ * time by the model, of this very size. Up to 20 ms with 8 ranks; see book.h.
  *
+ * @param forests  Of requests that differ in their sizes alone, or NULL; filled
+ *                 by what was not there.
+ * @param trials   Filled, unless NULL.
  * @return UCS_OK; UCS_ERR_INVALID_PARAM for a request that makes no sense;
  *         UCS_ERR_UNSUPPORTED where GPUs are no peers and no algorithm can do
  *         without, or the named one is none for this node;
  *         UCS_ERR_NO_RESOURCE: max_scratch is too little; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
+                                  uct_cuda_coll_forests_t *forests,
+                                  uct_cuda_coll_trials_t *trials,
                                   uct_cuda_coll_choice_t *choice);
 
 
@@ -100,17 +139,21 @@ ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
  * Sums are in an order that depends on the request and the choice
  * alone, and that is the same on all ranks; see docs/collectives.md.
  *
- * @param plan  Filled; to be released. No elements: no steps.
+ * @param forests  As above.
+ * @param plan     Filled; to be released. No elements: no steps.
  * @return As above.
  */
 ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
+                                uct_cuda_coll_forests_t *forests,
                                 const uct_cuda_coll_choice_t *choice,
                                 uct_cuda_coll_plan_t *plan);
 
 
-/** Both. */
-ucs_status_t uct_cuda_coll_plan(const uct_cuda_coll_request_t *request,
-                                uct_cuda_coll_plan_t *plan);
+/** Seconds that the model expects of a choice, for this very size. As above. */
+ucs_status_t uct_cuda_coll_price(const uct_cuda_coll_request_t *request,
+                                 uct_cuda_coll_forests_t *forests,
+                                 const uct_cuda_coll_choice_t *choice,
+                                 double *seconds_p);
 
 
 END_C_DECLS

@@ -11,11 +11,21 @@
 
 
 #define MAX_RANKS     UCT_CUDA_COLL_MAX_RANKS
+#define MAX_GPUS      UCT_CUDA_MAX_GPUS
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
 #define DIRECT        UCT_CUDA_COLL_DIRECT
 
 /* How often each tree is taken out and looked for again */
 #define ROUNDS 12
+
+/* With more ranks than this, trees that are looked for thoroughly take longer
+ * than most programs have calls to make up for: the time is as the fifth power
+ * of the ranks. Those that share GPUs have trees among these. */
+#define THOROUGH_RANKS 8
+#define LOW_DEPTH      2
+#define QUICK_ROUNDS   3
+#define QUICK_STARTS   2
+#define QUICK_TREES    32
 
 /* A hop further from the root counts as so much of a link's load: trees that
  * are equal otherwise are to be low */
@@ -34,15 +44,25 @@ typedef uct_cuda_coll_trees_t trees_t;
 typedef uct_cuda_coll_way_t   way_t;
 
 
+/* A bit for each GPU that links lead to, by the GPU that they come from */
+typedef uint16_t links_t[MAX_GPUS];
+
+_Static_assert(MAX_GPUS <= 16, "a bit each");
+
+
 /* What all trees together put on the links, seconds a byte of the whole */
 typedef struct {
     const ranks_t *ranks;
+    int    gpus[UCT_CUDA_COLL_MAX_MEMBERS];
     double slice;                         /* of the whole, a tree's */
     double capacity[NUM_RESOURCES];
     double load[NUM_RESOURCES];
     double worst;                         /* of the loads so far */
     unsigned start;                       /* ranks are tried from here on */
-    way_t  ways[UCT_CUDA_COLL_MAX_MEMBERS][UCT_CUDA_COLL_MAX_MEMBERS];
+    way_t  ways[MAX_GPUS][MAX_GPUS];
+    links_t users[NUM_RESOURCES];         /* of each resource */
+    links_t stale;                        /* prices that loads have changed */
+    double prices[MAX_GPUS][MAX_GPUS];    /* but for what is the fullest */
 } pack_t;
 
 
@@ -136,6 +156,17 @@ static int gpu_of(const ranks_t *ranks, unsigned member)
                    ranks->relays[member - ranks->num_ranks];
 }
 
+static void init_way(pack_t *pack, int from, int to)
+{
+    way_t *way = &pack->ways[from][to];
+    unsigned i;
+
+    uct_cuda_coll_links_direct(pack->ranks->topo, from, to, way);
+    for (i = 0; i < way->count; ++i) {
+        pack->users[way->resources[i]][from] |= (uint16_t)(1u << to);
+    }
+}
+
 static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
 {
     const unsigned num_members = ranks->num_ranks + ranks->num_relays;
@@ -146,24 +177,28 @@ static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
     pack->slice = (count > 0) ? 1. / count : 0;
     uct_cuda_coll_links_capacity(ranks->topo, ranks->memory, pack->capacity);
     for (from = 0; from < num_members; ++from) {
+        pack->gpus[from] = gpu_of(ranks, from);
+    }
+    for (from = 0; from < num_members; ++from) {
         for (to = 0; to < num_members; ++to) {
-            uct_cuda_coll_links_direct(ranks->topo, gpu_of(ranks, from),
-                                       gpu_of(ranks, to),
-                                       &pack->ways[from][to]);
+            init_way(pack, pack->gpus[from], pack->gpus[to]);
         }
     }
 }
 
 static void put_hop(pack_t *pack, unsigned from, unsigned to, double slice)
 {
-    const way_t *way = &pack->ways[from][to];
-    unsigned i;
+    const way_t *way = &pack->ways[pack->gpus[from]][pack->gpus[to]];
+    unsigned i, gpu;
     int r;
 
     for (i = 0; i < way->count; ++i) {
         r              = way->resources[i];
         pack->load[r] += slice / pack->capacity[r];
         pack->worst    = ucs_max(pack->worst, pack->load[r]);
+        for (gpu = 0; gpu < MAX_GPUS; ++gpu) {
+            pack->stale[gpu] |= pack->users[r][gpu];
+        }
     }
 }
 
@@ -209,47 +244,54 @@ static double worst(const pack_t *pack)
     return most;
 }
 
-/* What another slice on a link costs: much more where it is full already. The
- * seventh power of loads tells the fullest, and sums still tell the others */
-static double price_hop(const pack_t *pack, unsigned from, unsigned to)
+static double seventh(double value)
 {
-    const way_t *way = &pack->ways[from][to];
+    const double power = value * value * value;
+
+    return power * power * value;
+}
+
+/* What another slice on a link costs: much more where it is full already. The
+ * seventh power of loads tells the fullest, and sums still tell the others.
+ * Their unit is that of the fullest of all: see grow(). */
+static double price_hop(pack_t *pack, unsigned from, unsigned to)
+{
+    const int a      = pack->gpus[from];
+    const int b      = pack->gpus[to];
+    const way_t *way = &pack->ways[a][b];
     double sum       = 0;
-    double after, power;
     unsigned i;
     int r;
 
-    if (way->count == 0) {
-        return DBL_MAX;
+    if ((pack->stale[a] >> b) & 1) {
+        for (i = 0; i < way->count; ++i) {
+            r    = way->resources[i];
+            sum += seventh(pack->load[r] + pack->slice / pack->capacity[r]);
+        }
+        pack->prices[a][b] = (way->count > 0) ? sum : DBL_MAX;
+        pack->stale[a] = (uint16_t)(pack->stale[a] & ~(1u << b));
     }
 
-    for (i = 0; i < way->count; ++i) {
-        r      = way->resources[i];
-        after  = (pack->load[r] + pack->slice / pack->capacity[r]) /
-                 pack->worst;
-        power  = after * after * after;
-        sum   += power * power * after;
-    }
-
-    return sum;
+    return pack->prices[a][b];
 }
 
 /* ... by the cheapest way, which is over a relay only if that is less */
-static double price(const pack_t *pack, unsigned from, unsigned to,
+static double price(pack_t *pack, unsigned from, unsigned to, double unit,
                     uint8_t *over_p)
 {
     double best = price_hop(pack, from, to);
     double first, second;
     unsigned relay, i;
 
+    best    = (best < DBL_MAX) ? best * unit : DBL_MAX;
     *over_p = DIRECT;
     for (i = 0; i < pack->ranks->num_relays; ++i) {
         relay  = pack->ranks->num_ranks + i;
         first  = price_hop(pack, from, relay);
         second = price_hop(pack, relay, to);
         if ((first < DBL_MAX) && (second < DBL_MAX) &&
-            (first + second + HOP < best * (1 - ROUNDING))) {
-            best    = first + second + HOP;
+            ((first + second) * unit + HOP < best * (1 - ROUNDING))) {
+            best    = (first + second) * unit + HOP;
             *over_p = (uint8_t)i;
         }
     }
@@ -257,45 +299,96 @@ static double price(const pack_t *pack, unsigned from, unsigned to,
     return best;
 }
 
+/* The cheapest link between a rank that a tree has and one that it lacks */
+typedef struct {
+    double   price; /* DBL_MAX: there is none */
+    unsigned to;
+    uint8_t  over;
+} branch_t;
+
+
+static unsigned wrap(unsigned rank, unsigned num_ranks)
+{
+    return (rank < num_ranks) ? rank : rank - num_ranks;
+}
+
+static void find_branch(pack_t *pack, unsigned from, bool is_in, uint32_t known,
+                        double unit, branch_t *branch)
+{
+    const unsigned num_ranks = pack->ranks->num_ranks;
+    const unsigned first     = wrap(from + pack->start, num_ranks);
+    uint8_t over;
+    unsigned t, to;
+    double cost;
+
+    branch->to    = from;
+    branch->price = DBL_MAX;
+    for (t = 0; t < num_ranks; ++t) {
+        to = wrap(first + t, num_ranks);
+        if ((known >> to) & 1) {
+            continue;
+        }
+
+        cost = is_in ? price(pack, to, from, unit, &over) :
+                       price(pack, from, to, unit, &over);
+        if (cost < branch->price * (1 - ROUNDING)) {
+            branch->price = cost;
+            branch->to    = to;
+            branch->over  = over;
+        }
+    }
+}
+
+/* Is it still the cheapest? Others have not become cheaper since. */
+static bool is_valid(pack_t *pack, unsigned from, bool is_in, uint32_t known,
+                     const branch_t *branch)
+{
+    return !((known >> branch->to) & 1) &&
+           (price_hop(pack, is_in ? branch->to : from,
+                      is_in ? from : branch->to) == branch->price);
+}
+
 /* A tree that grows by the cheapest link. Inwards, links lead to the root */
 static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
                  uint8_t *parents, uint8_t *overs)
 {
     const unsigned num_ranks = pack->ranks->num_ranks;
+    const unsigned first     = wrap(root + pack->start, num_ranks);
+    const bool has_relays    = (pack->ranks->num_relays > 0);
+    uint32_t known           = 1u << root;
+    branch_t branches[MAX_RANKS];
     unsigned depth[MAX_RANKS];
-    uint32_t known = 1u << root;
-    unsigned count, from, to, f, t, best_from = 0, best_to = 0;
-    uint8_t over, best_over = DIRECT;
-    double cost, best;
+    unsigned count, from, to, f, best_from = root;
+    double unit, cost, best;
 
     memset(overs, DIRECT, MAX_RANKS);
-    depth[root]   = 0;
-    parents[root] = (uint8_t)root;
+    depth[root]       = 0;
+    parents[root]     = (uint8_t)root;
+    branches[root].to = root;
     for (count = 1; count < num_ranks; ++count) {
         best = DBL_MAX;
+        unit = 1 / seventh(pack->worst);
         for (f = 0; f < num_ranks; ++f) {
-            from = (root + pack->start + f) % num_ranks;
-            if (!(known & (1u << from)) || (depth[from] == max_depth)) {
+            from = wrap(first + f, num_ranks);
+            if (!((known >> from) & 1) || (depth[from] == max_depth)) {
                 continue;
             }
 
-            for (t = 0; t < num_ranks; ++t) {
-                to = (from + pack->start + t) % num_ranks;
-                if (known & (1u << to)) {
-                    continue;
-                }
+            /* Prices over relays have hops in them: their unit is the loads' */
+            if (has_relays ||
+                !is_valid(pack, from, is_in, known, &branches[from])) {
+                find_branch(pack, from, is_in, known, has_relays ? unit : 1,
+                            &branches[from]);
+            }
+            if (branches[from].price == DBL_MAX) {
+                continue;
+            }
 
-                cost = is_in ? price(pack, to, from, &over) :
-                               price(pack, from, to, &over);
-                if (cost < DBL_MAX) {
-                    cost += HOP * depth[from];
-                }
-                if (cost < best * (1 - ROUNDING)) {
-                    best      = cost;
-                    best_from = from;
-                    best_to   = to;
-                    best_over = over;
-                }
+            cost = branches[from].price * (has_relays ? 1 : unit) +
+                   HOP * depth[from];
+            if (cost < best * (1 - ROUNDING)) {
+                best      = cost;
+                best_from = from;
             }
         }
 
@@ -303,14 +396,16 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
             return false;
         }
 
-        known           |= 1u << best_to;
-        depth[best_to]   = depth[best_from] + 1;
-        parents[best_to] = (uint8_t)best_from;
-        overs[best_to]   = best_over;
+        to              = branches[best_from].to;
+        known          |= 1u << to;
+        depth[to]       = depth[best_from] + 1;
+        parents[to]     = (uint8_t)best_from;
+        overs[to]       = branches[best_from].over;
+        branches[to].to = to;
         if (is_in) {
-            put(pack, best_to, best_from, best_over, pack->slice);
+            put(pack, to, best_from, overs[to], pack->slice);
         } else {
-            put(pack, best_from, best_to, best_over, pack->slice);
+            put(pack, best_from, to, overs[to], pack->slice);
         }
     }
 
@@ -329,20 +424,20 @@ static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
 }
 
 /* Before there are any loads: as if one slice were on every link */
-static void init_worst(pack_t *pack)
+static void init_loads(pack_t *pack, unsigned start)
 {
-    const unsigned num_members = pack->ranks->num_ranks +
-                                 pack->ranks->num_relays;
-    unsigned from, to, i;
+    unsigned from, to, r;
 
-    for (from = 0; from < num_members; ++from) {
-        for (to = 0; to < num_members; ++to) {
-            for (i = 0; i < pack->ways[from][to].count; ++i) {
-                pack->worst = ucs_max(
-                        pack->worst,
-                        pack->slice / pack->capacity[pack->ways[from][to]
-                                                             .resources[i]]);
-            }
+    pack->start = start;
+    pack->worst = 0;
+    memset(pack->load, 0, sizeof(pack->load));
+    memset(pack->stale, 0xff, sizeof(pack->stale));
+    for (r = 0; r < NUM_RESOURCES; ++r) {
+        for (from = 0, to = 0; from < MAX_GPUS; ++from) {
+            to |= pack->users[r][from];
+        }
+        if (to != 0) {
+            pack->worst = ucs_max(pack->worst, pack->slice / pack->capacity[r]);
         }
     }
 }
@@ -381,45 +476,68 @@ static unsigned length(const trees_t *trees, const ranks_t *ranks)
     return sum;
 }
 
+static bool is_thorough(const ranks_t *ranks)
+{
+    return ranks->num_ranks <= THOROUGH_RANKS;
+}
+
+/* Take each tree out and look for it again. @return False: there is none */
+static bool grow_again(pack_t *pack, unsigned max_depth, trees_t *trees,
+                       bool *has_changed_p)
+{
+    tree_t before;
+    unsigned t;
+
+    *has_changed_p = false;
+    for (t = 0; t < trees->count; ++t) {
+        before = trees->trees[t];
+        put_tree(pack, &before, -pack->slice);
+        if (!grow_tree(pack, max_depth, &trees->trees[t])) {
+            return false;
+        }
+        *has_changed_p |= (memcmp(&before, &trees->trees[t],
+                                  sizeof(before)) != 0);
+    }
+
+    return true;
+}
+
 /* Look for trees from one start on; better ones than the best go there */
-static bool pack_from(const ranks_t *ranks, unsigned start, unsigned count,
+static bool pack_from(pack_t *pack, unsigned start, unsigned count,
                       unsigned max_depth, double *least, unsigned *shortest,
                       trees_t *best)
 {
+    const ranks_t *ranks  = pack->ranks;
+    const unsigned rounds = is_thorough(ranks) ? ROUNDS : QUICK_ROUNDS;
+    bool has_changed      = true;
     unsigned t, round, far;
     trees_t next = {
         .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .count = count
     };
-    pack_t pack;
 
-    init(&pack, ranks, next.count);
-    init_worst(&pack);
-    pack.start = start;
+    init_loads(pack, start);
     for (t = 0; t < next.count; ++t) {
         next.trees[t].root = (uint8_t)root_of(ranks, t);
         memset(next.trees[t].in, next.trees[t].root, MAX_RANKS);
         memset(next.trees[t].out, next.trees[t].root, MAX_RANKS);
         go_direct(&next.trees[t]);
-        if (!grow_tree(&pack, max_depth, &next.trees[t])) {
+        if (!grow_tree(pack, max_depth, &next.trees[t])) {
             return false;
         }
     }
 
-    for (round = 0; round < ROUNDS; ++round) {
-        pack.worst = worst(&pack);
-        far        = length(&next, ranks);
-        if ((pack.worst < *least * (1 - ROUNDING)) ||
-            ((pack.worst < *least * (1 + ROUNDING)) && (far < *shortest))) {
-            *least    = pack.worst;
+    for (round = 0; (round < rounds) && has_changed; ++round) {
+        pack->worst = worst(pack);
+        far         = length(&next, ranks);
+        if ((pack->worst < *least * (1 - ROUNDING)) ||
+            ((pack->worst < *least * (1 + ROUNDING)) && (far < *shortest))) {
+            *least    = pack->worst;
             *shortest = far;
             *best     = next;
         }
 
-        for (t = 0; t < next.count; ++t) {
-            put_tree(&pack, &next.trees[t], -pack.slice);
-            if (!grow_tree(&pack, max_depth, &next.trees[t])) {
-                return false;
-            }
+        if (!grow_again(pack, max_depth, &next, &has_changed)) {
+            return false;
         }
     }
 
@@ -451,22 +569,150 @@ static void keep_relays(const ranks_t *ranks, trees_t *trees)
     }
 }
 
-bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
-                              unsigned max_depth, trees_t *trees)
+static bool pack_ranks(const ranks_t *ranks, unsigned per_rank,
+                       unsigned max_depth, trees_t *trees)
 {
-    double least      = DBL_MAX;
-    unsigned shortest = UINT_MAX;
+    const unsigned count  = ranks->num_ranks * per_rank;
+    const unsigned starts = is_thorough(ranks) ? ranks->num_ranks :
+                                                 QUICK_STARTS;
+    double least          = DBL_MAX;
+    unsigned shortest     = UINT_MAX;
     unsigned start;
+    pack_t pack;
 
-    for (start = 0; start < ranks->num_ranks; ++start) {
-        if (!pack_from(ranks, start, ranks->num_ranks * per_rank, max_depth,
-                       &least, &shortest, trees)) {
+    init(&pack, ranks, count);
+    for (start = 0; start < starts; ++start) {
+        if (!pack_from(&pack, start, count, max_depth, &least, &shortest,
+                       trees)) {
             return false;
         }
     }
 
     keep_relays(ranks, trees);
     return true;
+}
+
+/* Ranks by the GPU that they share */
+typedef struct {
+    ranks_t  gpus;                          /* one rank each */
+    int      ordinals[MAX_RANKS];
+    unsigned gpu[MAX_RANKS];                /* of a rank, among those ... */
+    unsigned place[MAX_RANKS];              /* ... and the how many-th it is */
+    unsigned count[MAX_RANKS];              /* of a GPU */
+    unsigned members[MAX_RANKS][MAX_RANKS];
+} shared_t;
+
+
+static void find_shared(const ranks_t *ranks, shared_t *shared)
+{
+    unsigned rank, gpu;
+
+    memset(shared, 0, sizeof(*shared));
+    shared->gpus           = *ranks;
+    shared->gpus.num_ranks = 0;
+    shared->gpus.gpus      = shared->ordinals;
+    for (rank = 0; rank < ranks->num_ranks; ++rank) {
+        for (gpu = 0; (gpu < shared->gpus.num_ranks) &&
+                      (shared->ordinals[gpu] != ranks->gpus[rank]);
+             ++gpu) {
+        }
+
+        shared->gpus.num_ranks = ucs_max(shared->gpus.num_ranks, gpu + 1);
+        shared->ordinals[gpu]  = ranks->gpus[rank];
+        shared->gpu[rank]      = gpu;
+        shared->place[rank]    = shared->count[gpu]++;
+        shared->members[gpu][shared->place[rank]] = rank;
+    }
+    shared->gpus.root = (uint8_t)shared->gpu[ranks->root];
+}
+
+/* A tree of GPUs as one of ranks: one of each GPU, others' by their place, is
+ * in the tree, and those on the same GPU are its children; or, if it is to be
+ * low, its siblings */
+static void spread_tree(const shared_t *shared, const tree_t *among,
+                        unsigned num_ranks, unsigned root, unsigned place,
+                        bool is_low, tree_t *tree)
+{
+    unsigned first[MAX_RANKS];
+    unsigned rank, gpu;
+
+    for (gpu = 0; gpu < shared->gpus.num_ranks; ++gpu) {
+        first[gpu] = shared->members[gpu][place % shared->count[gpu]];
+    }
+    first[shared->gpu[root]] = root;
+
+    tree->root = (uint8_t)root;
+    memset(tree->in, (int)root, MAX_RANKS);
+    memset(tree->out, (int)root, MAX_RANKS);
+    go_direct(tree);
+    for (rank = 0; rank < num_ranks; ++rank) {
+        gpu             = shared->gpu[rank];
+        tree->in[rank]  = (uint8_t)first[gpu];
+        tree->out[rank] = (uint8_t)first[gpu];
+        if ((rank == first[gpu]) || (is_low && (gpu != shared->gpu[root]))) {
+            tree->in[rank]       = (uint8_t)first[among->in[gpu]];
+            tree->out[rank]      = (uint8_t)first[among->out[gpu]];
+            tree->in_over[rank]  = among->in_over[gpu];
+            tree->out_over[rank] = among->out_over[gpu];
+        }
+    }
+}
+
+/* Trees among the GPUs; if there are hops enough, each of these gets a byte
+ * once */
+static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
+                        unsigned per_rank, unsigned max_depth, trees_t *trees)
+{
+    const unsigned num_gpus = shared->gpus.num_ranks;
+    const bool has_root     = uct_cuda_coll_kind_has_root(ranks->kind);
+    const bool is_low       = (max_depth <= LOW_DEPTH);
+    unsigned t, root, among_index;
+    trees_t among;
+
+    if (!pack_ranks(&shared->gpus, per_rank, is_low ? max_depth : max_depth - 1,
+                    &among)) {
+        return false;
+    }
+
+    trees->algorithm  = among.algorithm;
+    trees->in_turn    = false;
+    trees->num_relays = among.num_relays;
+    memcpy(trees->relays, among.relays, sizeof(trees->relays));
+    trees->count      = has_root ? among.count : ranks->num_ranks * per_rank;
+    for (t = 0; t < trees->count; ++t) {
+        root        = root_of(ranks, t);
+        among_index = has_root ? t :
+                                 t / ranks->num_ranks * num_gpus +
+                                         shared->gpu[root];
+        spread_tree(shared, &among.trees[among_index], ranks->num_ranks, root,
+                    has_root ? t / num_gpus : shared->place[root], is_low,
+                    &trees->trees[t]);
+    }
+
+    return true;
+}
+
+/* From socket to socket, and to the ranks of each GPU */
+unsigned uct_cuda_coll_trees_deepest(const ranks_t *ranks)
+{
+    return is_thorough(ranks) ? 3 : 4;
+}
+
+bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
+                              unsigned max_depth, trees_t *trees)
+{
+    shared_t shared;
+
+    if (is_thorough(ranks)) {
+        return pack_ranks(ranks, per_rank, max_depth, trees);
+    } else if (ranks->num_ranks * per_rank > QUICK_TREES) {
+        return false;
+    }
+
+    find_shared(ranks, &shared);
+    return (shared.gpus.num_ranks == ranks->num_ranks) ?
+                   pack_ranks(ranks, per_rank, max_depth, trees) :
+                   pack_shared(ranks, &shared, per_rank, max_depth, trees);
 }
 
 double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
@@ -658,6 +904,7 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
 {
     rings_t rings = {.ranks = ranks, .count = count};
     double least  = DBL_MAX;
+    unsigned before[UCT_CUDA_COLL_MAX_RINGS][MAX_RANKS];
     trees_t next;
     unsigned round, i;
     double load;
@@ -667,6 +914,7 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
         return false;
     }
 
+    memset(before, 0, sizeof(before));
     for (round = 0; round < ROUNDS; ++round) {
         for (i = 0; i < count; ++i) {
             if (round > 0) {
@@ -677,6 +925,11 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
             }
             take(&rings, rings.rings[i], 1);
         }
+
+        if (memcmp(before, rings.rings, sizeof(before)) == 0) {
+            break; /* and so it would go on */
+        }
+        memcpy(before, rings.rings, sizeof(before));
 
         follow_rings(&rings, &next);
         load = uct_cuda_coll_trees_load(ranks, &next);

@@ -67,6 +67,10 @@ typedef struct {
 bool uct_cuda_coll_trees_is_switched(const uct_cuda_coll_ranks_t *ranks);
 
 
+/** Hops from a root that packed trees are worth trying with, at most. */
+unsigned uct_cuda_coll_trees_deepest(const uct_cuda_coll_ranks_t *ranks);
+
+
 /** A star around every rank, or around the root alone. */
 void uct_cuda_coll_trees_star(const uct_cuda_coll_ranks_t *ranks,
                               uct_cuda_coll_trees_t *trees);
@@ -96,7 +100,8 @@ void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
  *                   are emptier than the direct one.
  * @param per_rank   Trees of each rank, at most MAX_TREES in all.
  * @param max_depth  Hops from a root at most, from 1 on.
- * @return False if there is none: not all ranks can be reached like that.
+ * @return False if there is none: not all ranks can be reached like that, or
+ *         there are so many that looking for them would take too long.
  */
 bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
                               unsigned per_rank, unsigned max_depth,

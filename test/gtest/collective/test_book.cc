@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans for sizes that change: as good as those of a choice for that very size,
+ * the same whatever was planned before, and of any number of ranks. */
+#include "multipath/nodes.h"
+
+#include <uct/cuda/collective/book.h>
+#include <uct/cuda/collective/cost.h>
+#include <uct/cuda/collective/plan_check.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+
+namespace
+{
+
+/* By the model's times; what is asked of the book */
+const double MOST = 1.02;
+
+
+class Book
+{
+public:
+    Book() : m_book(uct_cuda_coll_book_create())
+    {
+    }
+
+    Book(const Book &) = delete;
+
+    ~Book()
+    {
+        uct_cuda_coll_book_destroy(m_book);
+    }
+
+    operator uct_cuda_coll_book_t *()
+    {
+        return m_book;
+    }
+
+private:
+    uct_cuda_coll_book_t *m_book;
+};
+
+
+class Plan : public uct_cuda_coll_plan_t
+{
+public:
+    Plan()
+    {
+        memset(static_cast<uct_cuda_coll_plan_t*>(this), 0,
+               sizeof(uct_cuda_coll_plan_t));
+    }
+
+    Plan(const Plan &) = delete;
+
+    ~Plan()
+    {
+        uct_cuda_coll_plan_release(this);
+    }
+};
+
+
+struct Node {
+    const char      *name;
+    uct_cuda_topo_t topo;
+};
+
+/* A cube of NVLinks */
+uct_cuda_topo_t cube()
+{
+    uct_cuda_topo_t topo = mesh_node(8, 24 * GB, 12 * GB);
+
+    for (int i = 0; i < 8; ++i) {
+        for (int j = 0; j < 8; ++j) {
+            int apart = __builtin_popcount(i ^ j);
+
+            topo.links[i][j].bandwidth =
+                    (apart == 1) ? (((i ^ j) == 1) ? 48 * GB : 24 * GB) :
+                    ((apart == 2) && (i / 4 == j / 4)) ? 24 * GB : 0;
+        }
+    }
+    return topo;
+}
+
+std::vector<Node> nodes()
+{
+    return {{"mesh", beluga()},
+            {"switch", hgx()},
+            {"sockets", two_sockets(72 * GB, 68 * GB, 30 * GB)},
+            {"PCIe", pcie_node(4, 12 * GB)},
+            {"cube", cube()}};
+}
+
+uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
+                                   unsigned num_ranks, uint64_t bytes)
+{
+    uct_cuda_coll_request_t request;
+
+    memset(&request, 0, sizeof(request));
+    request.topo        = &topo;
+    request.num_ranks   = num_ranks;
+    request.kind        = kind;
+    request.element     = 4;
+    request.count       = bytes / 4 /
+                    (uct_cuda_coll_kind_has_blocks((unsigned)kind) ? num_ranks :
+                                                                     1);
+    request.max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+    request.algorithm   = UCT_CUDA_COLL_AUTO;
+    request.chunks      = UCT_CUDA_COLL_AUTO;
+    request.multipath   = UCT_CUDA_COLL_AUTO;
+    for (unsigned rank = 0; (rank < num_ranks) &&
+                            (rank < UCT_CUDA_COLL_MAX_RANKS); ++rank) {
+        request.gpus[rank] = (int)rank % topo.num_gpus;
+    }
+    return request;
+}
+
+/** Seconds of a plan, by the constants that the planner takes. */
+double seconds_of(const uct_cuda_coll_request_t &request,
+                  const uct_cuda_coll_plan_t &plan)
+{
+    const uct_cuda_topo_link_t &link =
+            request.topo->links[request.gpus[0]][request.gpus[1]];
+    uct_cuda_coll_model_t model = uct_cuda_coll_model_builtin;
+    uct_cuda_coll_ranks_t ranks = {};
+    double seconds              = 0;
+
+    ranks.topo      = request.topo;
+    ranks.num_ranks = request.num_ranks;
+    ranks.gpus      = request.gpus;
+    if (uct_cuda_coll_trees_is_switched(&ranks)) {
+        uct_cuda_coll_model_behind_switch(link.bandwidth, &model);
+    }
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_cost(&plan, request.topo, request.gpus,
+                                         &model, &seconds));
+    return seconds;
+}
+
+/** Every size, near and far from those that are priced. */
+uint64_t any_size(std::mt19937 &random)
+{
+    const double power = std::uniform_real_distribution<>(8, 28)(random);
+
+    return (uint64_t)std::exp2(power) / 64 * 64 + 64;
+}
+
+/** A choice for this very size takes no more than 2 % less. */
+TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
+{
+    std::mt19937 random(3);
+
+    for (const Node &node : nodes()) {
+        for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
+            const unsigned num_ranks = (unsigned)node.topo.num_gpus;
+            uct_cuda_coll_forests_t forests = {};
+            Book book;
+
+            for (int i = 0; i < 12; ++i) {
+                uct_cuda_coll_request_t request =
+                        request_of(node.topo, kind, num_ranks,
+                                   any_size(random));
+                uct_cuda_coll_choice_t choice;
+                ucs_status_t status;
+                char error[256] = "";
+                Plan plan;
+
+                status = uct_cuda_coll_choose(&request, &forests, NULL,
+                                              &choice);
+                ASSERT_EQ(status, uct_cuda_coll_plan(book, &request, &plan));
+                if (status != UCS_OK) {
+                    continue;
+                }
+
+                EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds)
+                        << node.name << ", " << uct_cuda_coll_kind_str(kind)
+                        << ", " << request.count << " elements";
+                if (plan.num_steps < 1000) {
+                    EXPECT_EQ(UCS_OK,
+                              uct_cuda_coll_plan_check(&plan, error,
+                                                       sizeof(error)))
+                            << error;
+                }
+            }
+            uct_cuda_coll_forests_release(&forests);
+        }
+    }
+}
+
+/** Ranks need not have made the same calls before, nor as many: a book that has
+ *  seen more kinds and roots than it has room for gives the same plans. */
+TEST(test_collective_book, is_the_same_whatever_came_before)
+{
+    const uct_cuda_topo_t topo = beluga();
+    std::mt19937 random(4);
+    Book busy, fresh;
+
+    for (int i = 0; i < 150; ++i) {
+        const int kind = (int)(random() % UCT_CUDA_COLL_KIND_LAST);
+        uct_cuda_coll_request_t request = request_of(topo, kind, 4,
+                                                     any_size(random) >> 4);
+        Plan a, b, c;
+
+        request.root        = random() % 4;
+        request.is_in_place = (random() % 2 == 0) &&
+                              (kind != UCT_CUDA_COLL_KIND_ALLTOALL);
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(busy, &request, &a));
+        if (i % 3 != 0) {
+            continue;
+        }
+
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(NULL, &request, &b));
+        EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &b)) << i;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(fresh, &request, &c));
+        EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &c)) << i;
+    }
+}
+
+/** Blocks that are far from equal are priced as they are. */
+TEST(test_collective_book, uneven_blocks)
+{
+    const uint64_t even[4]     = {1000000, 1000000, 1000004, 999996};
+    const uint64_t uneven[4]   = {4000000, 0, 0, 0};
+    const uct_cuda_topo_t topo = beluga();
+    Book book;
+
+    for (const uint64_t *counts : {even, uneven}) {
+        uct_cuda_coll_request_t request =
+                request_of(topo, UCT_CUDA_COLL_KIND_ALLGATHER, 4, 16000000);
+        uct_cuda_coll_choice_t choice;
+        Plan plan;
+
+        request.counts = counts;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &plan));
+        EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds);
+    }
+}
+
+/** Without scratch memory for what is best there is still a plan, or none as
+ *  without a book. */
+TEST(test_collective_book, little_scratch)
+{
+    const uct_cuda_topo_t topo = beluga();
+
+    for (uint64_t scratch = 256; scratch <= (1ul << 28); scratch <<= 4) {
+        for (uint64_t bytes : {5000ul, 3000000ul, 200000000ul}) {
+            uct_cuda_coll_request_t request =
+                    request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 4, bytes);
+            uct_cuda_coll_choice_t choice;
+            Book book;
+            Plan plan;
+
+            request.max_scratch = scratch;
+            request.algorithm   = UCT_CUDA_COLL_FLAT;
+            EXPECT_EQ(uct_cuda_coll_choose(&request, NULL, NULL, &choice),
+                      uct_cuda_coll_plan(book, &request, &plan));
+            EXPECT_LE(plan.scratch, scratch);
+        }
+    }
+}
+
+/** What a group cannot have is refused at once, with nothing priced. */
+TEST(test_collective_book, more_ranks_than_a_plan_has)
+{
+    const uct_cuda_topo_t topo = hgx();
+    Book book;
+
+    for (unsigned num_ranks = 1; num_ranks <= 64; ++num_ranks) {
+        uct_cuda_coll_request_t request =
+                request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, num_ranks,
+                           3 * MiB);
+        Plan plan;
+
+        EXPECT_EQ((num_ranks <= UCT_CUDA_COLL_MAX_RANKS) ?
+                          UCS_OK :
+                          UCS_ERR_INVALID_PARAM,
+                  uct_cuda_coll_plan(NULL, &request, &plan))
+                << num_ranks;
+    }
+}
+
+} // namespace
