@@ -71,6 +71,7 @@ TEST_F(IpcCache, memory_freed_and_allocated_again_is_mapped_anew)
     uct_cuda_ipc_mapping_t *new_one = get(handle(0x10000, 2));
     EXPECT_NE(old_address, new_one->mapped);
     EXPECT_EQ(2u, driver.opens);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(0u, driver.mapped.count(old_address)) << "stale mapping is open";
     uct_cuda_ipc_cache_put(new_one, true);
 }
@@ -80,8 +81,10 @@ TEST_F(IpcCache, mapping_in_use_outlives_its_allocation)
     uct_cuda_ipc_mapping_t *in_use = get(handle(0x10000, 1));
     CUdeviceptr address            = in_use->mapped;
     uct_cuda_ipc_mapping_t *other  = get(handle(0x10000, 2));
+    EXPECT_EQ(0u, uct_cuda_ipc_unmap_all());
     EXPECT_EQ(1u, driver.mapped.count(address));
     uct_cuda_ipc_cache_put(in_use, true);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(0u, driver.mapped.count(address));
     uct_cuda_ipc_cache_put(other, true);
 }
@@ -168,8 +171,10 @@ TEST_F(IpcCache, what_is_in_use_goes_with_its_last_user)
     uct_cuda_ipc_cache_purge_peer(0, 42);
     EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
     uct_cuda_ipc_cache_put(first, true);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size());
     uct_cuda_ipc_cache_put(second, true);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     uct_cuda_ipc_cache_put(other, true);
     EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
@@ -267,9 +272,11 @@ TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
     uct_cuda_ipc_cache_unlimit();
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
     uct_cuda_ipc_cache_purge_peer(0, 42);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
     EXPECT_EQ(1u, driver.mapped.size());
     uct_cuda_ipc_cache_unpin(pins);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     uct_cuda_ipc_cache_unpin(others);
     uct_cuda_ipc_unmap_all();

@@ -280,6 +280,7 @@ TEST_F(IpcBoard, freed_memory_is_let_go_of)
     EXPECT_EQ(2u, driver.mapped.size());
     end(0);
     uct_cuda_ipc_cache_put(get(handle(1)), true); /* no other one is mapped */
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, driver.opens);
 }
@@ -290,8 +291,10 @@ TEST_F(IpcBoard, what_is_in_use_goes_with_its_last_user)
 
     end(0);
     uct_cuda_ipc_cache_put(get(handle(1)), true);
+    EXPECT_EQ(0u, uct_cuda_ipc_unmap_all());
     EXPECT_EQ(2u, driver.mapped.size());
     uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
 }
 
@@ -305,10 +308,12 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
     EXPECT_EQ(lent, used);
     end(0);
     uct_cuda_ipc_cache_put(get(handle(1)), true);
+    EXPECT_EQ(0u, uct_cuda_ipc_unmap_all());
     EXPECT_EQ(2u, driver.mapped.size()) << "a transfer is under way";
     uct_cuda_ipc_cache_put(used, true);
     end(3);
     uct_cuda_ipc_cache_put(get(handle(1)), true);
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
     uct_cuda_ipc_cache_unlend(lent);
@@ -327,6 +332,7 @@ TEST_F(IpcBoard, peers_without_one)
         h.notice.board = (i & 1) ? 0 : notices[0].board + 2;
         uct_cuda_ipc_cache_put(get(first), true);
         uct_cuda_ipc_cache_put(get(h), true);
+        (void)uct_cuda_ipc_unmap_all();
         ASSERT_GE(300u, driver.mapped.size());
     }
     EXPECT_EQ(1001u, driver.opens);

@@ -68,6 +68,7 @@ protected:
     {
         uct_cuda_ipc_memh_destroy(memh);
         uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+        uct_cuda_ipc_unmap_all();
     }
 
     void pack(void *address = nullptr)
@@ -326,6 +327,7 @@ TEST_F(IpcRkey, memory_that_was_given_out_belongs_to_its_key)
     uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
     EXPECT_EQ(1u, driver.mapped.count(mapped));
     uct_cuda_ipc_rkey_destroy(rkey);
+    EXPECT_EQ(1u, uct_cuda_ipc_unmap_all());
     EXPECT_EQ(0u, driver.mapped.size());
 }
 

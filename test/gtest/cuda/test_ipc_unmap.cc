@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What nobody needs is closed when that waits for nothing, or must be. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+static const size_t MiB = (size_t)1 << 20;
+
+class IpcUnmap : public ::testing::Test
+{
+public:
+    FakeDriver driver;
+    CUdeviceptr next = 0x10000;
+
+    /* The legacy stream's work, and with it the whole context's, ends at once */
+    void idle()
+    {
+        driver.table.cuEventRecord = [](CUevent event, CUstream) {
+            fake->done.insert(event);
+            return CUDA_SUCCESS;
+        };
+    }
+
+    void busy()
+    {
+        driver.table.cuEventRecord = [](CUevent event, CUstream) {
+            fake->done.erase(event);
+            return CUDA_SUCCESS;
+        };
+    }
+
+    /* The legacy stream is idle, another one is not: who asks about all of the
+     * context learns of it */
+    void busy_elsewhere()
+    {
+        idle();
+        driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
+            fake->done.erase(event);
+            return CUDA_SUCCESS;
+        };
+    }
+
+    void unmap(size_t length,
+               uct_cuda_ipc_handle_type_t type = UCT_CUDA_IPC_HANDLE_LEGACY)
+    {
+        uct_cuda_ipc_handle_t handle;
+
+        memset(&handle, 0, sizeof(handle));
+        handle.type         = type;
+        handle.length       = length;
+        driver.mapped[next] = "";
+        uct_cuda_ipc_unmap(&handle, next, driver.context, driver.ctx_id);
+        next += 0x10000;
+    }
+
+    /* So much at a time that all of it is near a limit */
+    void unmap_up_to(size_t size)
+    {
+        for (size_t sum = 0; sum < size; sum += 16 * MiB) {
+            unmap(16 * MiB);
+        }
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_ipc_unmap_all();
+        EXPECT_TRUE(driver.mapped.empty());
+    }
+};
+
+TEST_F(IpcUnmap, what_does_not_wait_goes_at_once)
+{
+    driver.table.cuMemUnmap = [](CUdeviceptr address, size_t) {
+        fake->mapped.erase(address);
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemAddressFree = [](CUdeviceptr, size_t) {
+        return CUDA_SUCCESS;
+    };
+    unmap(4096, UCT_CUDA_IPC_HANDLE_FD);
+    EXPECT_TRUE(driver.mapped.empty());
+    unmap(4096);
+    EXPECT_EQ(1u, driver.mapped.size());
+}
+
+TEST_F(IpcUnmap, a_little_is_kept_and_the_oldest_goes_first)
+{
+    idle();
+    unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT);
+    uct_cuda_ipc_unmap_due();
+    EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
+    EXPECT_EQ(1u, driver.mapped.count(0x10000));
+    unmap(1); /* small ones take what an allocation takes at least */
+    uct_cuda_ipc_unmap_due();
+    EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
+    EXPECT_EQ(0u, driver.mapped.count(0x10000));
+}
+
+TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
+{
+    for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
+        (this->*how)();
+        unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT + 16 * MiB);
+        uct_cuda_ipc_unmap_due();
+        EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB) + 1,
+                  driver.mapped.size());
+        unmap_up_to(UCT_CUDA_IPC_UNMAP_MAX - UCT_CUDA_IPC_UNMAP_KEPT);
+        uct_cuda_ipc_unmap_due();
+        EXPECT_EQ(UCT_CUDA_IPC_UNMAP_MAX / (16 * MiB), driver.mapped.size());
+        uct_cuda_ipc_unmap_all();
+    }
+}
+
+TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
+{
+    unmap(4096);
+    driver.ctx_id = 7;
+    EXPECT_EQ(1u, uct_cuda_ipc_unmap_all());
+    EXPECT_EQ(1u, driver.mapped.size());
+    driver.mapped.clear();
+}
