@@ -5,7 +5,7 @@
  * writes only when MPI's calls are over. None of them may wait for the GPU: a
  * collective that needs more than the last, one of a new operation, new buffers
  * and communicators, communicators that are freed, messages of all sizes and
- * kinds of memory. A call that does not come back is named, and results are
+ * kinds of memory, buffers that come and go. A call that does not come back is named, and results are
  * compared.
  */
 #include "gpu.h"
@@ -248,6 +248,42 @@ static void busy_run(MPI_Comm old)
     busy_messages();
 }
 
+static void busy_wait(void)
+{
+    *busy.word = 0;
+    busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
+                               BUSY_WAIT_GEQ), "cuStreamWaitValue32");
+}
+
+static void busy_release(void)
+{
+    alarm(0);
+    *busy.word = 1;
+    busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
+}
+
+/* Buffers that are freed while the GPU waits for nothing, as a free would wait
+ * for it, and larger ones: what the other ranks have mapped of the old ones is
+ * not closed beside the calls on the new ones */
+static void busy_grow(void)
+{
+    void *from, *to;
+    size_t size;
+
+    for (size = BUSY_SMALL; size < BUSY_LARGE; size *= 2) {
+        from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+        to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+        busy_wait();
+        busy_allreduce("MPI_Allreduce of new buffers", MPI_COMM_WORLD, MPI_SUM,
+                       from, to, size);
+        busy_message(UCX_MP_MEM_DEVICE, from, UCX_MP_MEM_DEVICE, to, size);
+        busy_release();
+        MPI_Barrier(MPI_COMM_WORLD); /* nobody reads them any more */
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, from);
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, to);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const streams[] = {"blocking", "non-blocking", "legacy",
@@ -275,9 +311,10 @@ int main(int argc, char **argv)
                    BUSY_SMALL);
     busy_copies(from, to, BUSY_SMALL);
 
-    busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
-                               BUSY_WAIT_GEQ), "cuStreamWaitValue32");
+    busy_wait();
     busy_run(old);
+    busy_release();
+    busy_grow();
     MPI_Allreduce(&busy.wrong, &wrong, 1, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
     if (busy.rank == 0) {
@@ -288,8 +325,6 @@ int main(int argc, char **argv)
     }
 
     alarm(0);
-    *busy.word = 1;
-    busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
     MPI_Finalize();
     return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
 }
