@@ -5,8 +5,8 @@
  * writes only when MPI's calls are over. None of them may wait for the GPU: a
  * collective that needs more than the last, one of a new operation, new buffers
  * and communicators, communicators that are freed, messages of all sizes and
- * kinds of memory, buffers that come and go. A call that does not come back is named, and results are
- * compared.
+ * kinds of memory, buffers that come and go. A call that does not come back is
+ * named, and results are compared.
  */
 #include "gpu.h"
 #include "on_gpus.h"

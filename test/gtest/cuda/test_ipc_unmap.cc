@@ -18,7 +18,7 @@ public:
     FakeDriver driver;
     CUdeviceptr next = 0x10000;
 
-    /* The legacy stream's work, and with it the whole context's, ends at once */
+    /* The legacy stream's work, and the whole context's, ends at once */
     void idle()
     {
         driver.table.cuEventRecord = [](CUevent event, CUstream) {

@@ -104,8 +104,8 @@ void uct_cuda_ctx_pop(void);
  *
  * Ends every capture that is under way in the context, in whatever mode, so it
  * is for once in a while only. Then, and for 10 s, the answer is yes: a program
- * that captures has the GPU work by itself. Drivers before CUDA 12.5 cannot say:
- * yes.
+ * that captures has the GPU work by itself. Drivers before CUDA 12.5 cannot
+ * say: yes.
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 

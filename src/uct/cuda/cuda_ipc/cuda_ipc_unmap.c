@@ -5,7 +5,6 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
-#include <ucs/sys/math.h>
 
 #include <stdlib.h>
 
@@ -84,7 +83,8 @@ void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
     entry->mapped     = mapped;
     entry->context    = context;
     entry->context_id = id;
-    entry->size       = ucs_align_up(handle->length, GRANULARITY);
+    entry->size       = (handle->length + GRANULARITY - 1) / GRANULARITY *
+                        GRANULARITY;
     kept.size        += entry->size;
     *kept.end         = entry;
     kept.end          = &entry->next;
