@@ -200,10 +200,15 @@ static uint64_t sum(const uint8_t *buffer)
     return total;
 }
 
+/* The last bytes may be on their way still when the first call returns: the
+ * engine's callers see to it that they are there (uct_cuda_memory_sync()) */
 static void gpu_fill(CUdeviceptr ptr, uint64_t seed)
 {
+    char byte;
+
     fill(faults.host, seed);
     CHECKED(cuMemcpyHtoD, ptr, faults.host, FAULTS_SIZE);
+    CHECKED(cuMemcpyDtoH, &byte, ptr + FAULTS_SIZE - 1, 1);
 }
 
 static uint64_t gpu_sum(CUdeviceptr ptr)

@@ -81,7 +81,7 @@ TEST_F(IpcCache, mapping_in_use_outlives_its_allocation)
     uct_cuda_ipc_mapping_t *in_use = get(handle(0x10000, 1));
     CUdeviceptr address            = in_use->mapped;
     uct_cuda_ipc_mapping_t *other  = get(handle(0x10000, 2));
-    EXPECT_EQ(0u, uct_cuda_ipc_unmap_all());
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(1u, driver.mapped.count(address));
     uct_cuda_ipc_cache_put(in_use, true);
     uct_cuda_ipc_unmap_all();

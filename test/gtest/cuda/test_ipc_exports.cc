@@ -291,7 +291,7 @@ TEST_F(IpcBoard, what_is_in_use_goes_with_its_last_user)
 
     end(0);
     uct_cuda_ipc_cache_put(get(handle(1)), true);
-    EXPECT_EQ(0u, uct_cuda_ipc_unmap_all());
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size());
     uct_cuda_ipc_cache_put(mapping, true);
     uct_cuda_ipc_unmap_all();
@@ -308,7 +308,7 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
     EXPECT_EQ(lent, used);
     end(0);
     uct_cuda_ipc_cache_put(get(handle(1)), true);
-    EXPECT_EQ(0u, uct_cuda_ipc_unmap_all());
+    uct_cuda_ipc_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size()) << "a transfer is under way";
     uct_cuda_ipc_cache_put(used, true);
     end(3);

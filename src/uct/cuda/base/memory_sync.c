@@ -168,27 +168,12 @@ bool uct_cuda_memory_legacy_is_idle(void)
     return wait_for_legacy(IDLE_WAIT_NS);
 }
 
-/* Pools' memory has the attribute, and no context either */
-static bool is_pools(const void *address)
-{
-    void *pool = NULL;
-
-    return (uct_cuda_driver_get()->cuPointerGetAttribute(
-                    &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-                    (CUdeviceptr)address) == CUDA_SUCCESS) &&
-           (pool != NULL);
-}
-
 /* Nobody knows which context the program has copied in: the current one, or the
  * primary one of the memory's device */
-void uct_cuda_memory_sync_unowned(const void *address, int device)
+void uct_cuda_memory_sync_unowned(int device)
 {
     CUcontext current = NULL, primary = NULL;
     uct_cuda_gpu_context_t context;
-
-    if (is_pools(address)) {
-        return;
-    }
 
     (void)uct_cuda_driver_get()->cuCtxGetCurrent(&current);
     if (current != NULL) {
@@ -231,11 +216,8 @@ void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
         return;
     }
 
-    if ((memory->context == NULL) &&
-        (memory->type == UCS_MEMORY_TYPE_CUDA) &&
-        !is_pools((void*)memory->base)) {
-        uct_cuda_memory_sync_unowned((void*)memory->base,
-                                     uct_cuda_end_device(memory->end));
+    if ((memory->context == NULL) && (memory->type == UCS_MEMORY_TYPE_CUDA)) {
+        uct_cuda_memory_sync_unowned(uct_cuda_end_device(memory->end));
     } else if (set_attribute(memory)) {
         *slot = memory->buffer_id;
     }
