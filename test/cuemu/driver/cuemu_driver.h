@@ -71,8 +71,8 @@ enum {
 /* SUCCESS if the call may go on; else the error it has to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
-/* Adds a call's name and its error to the file CUEMU_REFUSED, if it is set: what
-   compute-sanitizer's memcheck would list. NOT_READY is an answer. */
+/* Adds a call's name and its error to the file CUEMU_REFUSED, if that is set:
+   what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
 void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result);
 
 /* For tests, which look these up by name. */

@@ -100,7 +100,7 @@ void uct_cuda_memory_sync_unowned(const void *address, int device);
  *  that are not CU_STREAM_NON_BLOCKING, nothing to do? Breaks no capture. */
 bool uct_cuda_memory_legacy_is_idle(void);
 
-/** Was the memory made with cuMemCreate? */
+/** Was memory that belongs to no context made with cuMemCreate? */
 bool uct_cuda_memory_is_vmm(const void *address);
 
 #endif

@@ -171,11 +171,14 @@ bool uct_cuda_memory_legacy_is_idle(void)
 /* Pools' memory has the attribute, and no context either */
 static bool is_pools(const void *address)
 {
-    void *pool = NULL;
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+    void *pool                    = NULL;
+    void *value                   = &pool;
 
-    return (uct_cuda_driver_get()->cuPointerGetAttribute(
-                    &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-                    (CUdeviceptr)address) == CUDA_SUCCESS) &&
+    /* The plural has an answer of other memory, too */
+    return (uct_cuda_driver_get()->cuPointerGetAttributes(
+                    1, &attribute, &value, (CUdeviceptr)address) ==
+            CUDA_SUCCESS) &&
            (pool != NULL);
 }
 
