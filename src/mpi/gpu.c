@@ -15,6 +15,7 @@
     _(ctx_get_id, "cuCtxGetId", false, (CUcontext, unsigned long long*)) \
     _(ctx_push, "cuCtxPushCurrent_v2", true, (CUcontext)) \
     _(ctx_pop, "cuCtxPopCurrent_v2", true, (CUcontext*)) \
+    _(device_count, "cuDeviceGetCount", true, (int*)) \
     _(error_name, "cuGetErrorName", true, (CUresult, const char**)) \
     _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
     _(mem_release, "cuMemRelease", false, (CUmemGenericAllocationHandle)) \
@@ -98,6 +99,15 @@ static void driver_look(void)
         }
     }
     pthread_mutex_unlock(&lock);
+}
+
+bool ucx_mp_mpi_gpu_is_there(void)
+{
+    int count = 0;
+
+    driver_look();
+    return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE) &&
+           (driver.device_count(&count) == CUDA_SUCCESS) && (count > 0);
 }
 
 static int first_object(struct dl_phdr_info *info, size_t size, void *arg)

@@ -33,6 +33,9 @@ typedef struct {
  */
 bool ucx_mp_mpi_gpu_is_used(void);
 
+/* Whether libcuda is loaded, was initialised and sees a GPU. */
+bool ucx_mp_mpi_gpu_is_there(void);
+
 /* What `address` leads to; asks the driver (0.14 to 0.26 us on H200). */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 

@@ -6,8 +6,8 @@
 #include <uct/cuda/collective/api.h>
 
 
-/* Its functions; NULL: there is none. Looked for once, by the first call that
-   has to do with GPU memory. */
+/* Its functions; NULL: there is none yet. Looked for until there is one, each
+   time that something was loaded. */
 const uct_cuda_coll_api_t *ucx_mp_mpi_module(void);
 
 #endif

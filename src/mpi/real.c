@@ -67,14 +67,6 @@ static void is_missing(void)
     abort();
 }
 
-static bool has_cuda(void *handle)
-{
-    int (*query)(void) = (int (*)(void))dlsym(handle,
-                                              "MPIX_Query_cuda_support");
-
-    return (query != NULL) && query();
-}
-
 void *ucx_mp_mpi_real_variable(const char *name)
 {
     /* the program may have a copy of its own, which is then the one in use */
@@ -128,7 +120,12 @@ static void real_find(void)
     real->request_null = MPI_REQUEST_NULL;
     is_whole = is_whole && (dlsym(handle, "ompi_mpi_comm_world") == NULL);
 #endif
-    real->is_ours = is_whole && !has_cuda(handle);
+    real->query_cuda_support = (__typeof__(real->query_cuda_support))
+            others_symbol(handle, "MPIX_Query_cuda_support");
+    real->gpu_query_support = (__typeof__(real->gpu_query_support))
+            others_symbol(handle, "MPIX_GPU_query_support");
+    real->is_ours = is_whole && ((real->query_cuda_support == NULL) ||
+                                 !real->query_cuda_support());
     __atomic_store_n(&ucx_mp_mpi_real_found, true, __ATOMIC_RELEASE);
 }
 

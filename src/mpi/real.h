@@ -80,6 +80,9 @@ typedef struct {
     UCX_MP_MPI_ENDS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
+    /* These may be the MPI's or none */
+    int         (*query_cuda_support)(void);
+    int         (*gpu_query_support)(int type, int *is_supported_p);
     MPI_Comm    comm_world;
     MPI_Request request_null;
     bool        is_ours; /* it has no CUDA of its own, and what we need */

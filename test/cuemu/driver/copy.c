@@ -74,9 +74,11 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
 
     /* Pageable memory goes through a buffer of the driver: the call returns
        once the program's memory is no longer needed, at the end here but for
-       the last bytes to a GPU */
+       the last bytes to a GPU. A copy that begins in front of a registration
+       is not cut, as a part of it may not begin inside. */
     kind->to_gpu = (src.pageable || src.locked) && !dst.pageable && !dst.locked;
-    kind->staged = src.pageable && kind->to_gpu && !(sync && kind->sync);
+    kind->staged = src.pageable && kind->to_gpu && !(sync && kind->sync) &&
+                   !cuemu_mem_overlaps(copy->src, span_src);
     kind->blocks = dst.pageable || src.pageable;
     return CUDA_SUCCESS;
 }

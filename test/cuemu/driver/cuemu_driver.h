@@ -71,6 +71,10 @@ enum {
 /* SUCCESS if the call may go on; else the error it has to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
+/* Adds a call's name and its error to the file CUEMU_REFUSED, if that is set:
+   what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
+void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result);
+
 /* For tests, which look these up by name. */
 #define CUEMU_FOR_TESTS __attribute__((visibility("default")))
 
@@ -94,7 +98,12 @@ CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
     { \
         static cuemu_gate_t cuemu_gate = {_str, _flags, 0, NULL}; \
         CUresult cuemu_result          = cuemu_gate_enter(&cuemu_gate); \
-        return (cuemu_result == CUDA_SUCCESS) ? _do _args : cuemu_result; \
+        cuemu_result = (cuemu_result == CUDA_SUCCESS) ? _do _args : \
+                                                        cuemu_result; \
+        if (__builtin_expect(cuemu_result != CUDA_SUCCESS, 0)) { \
+            cuemu_gate_refused(&cuemu_gate, cuemu_result); \
+        } \
+        return cuemu_result; \
     } \
     static CUresult _do _decl
 
@@ -317,6 +326,9 @@ CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size);
 
 /* Looks up with cuemu_lock(); the result is valid while it is held. */
 cuemu_mem_t *cuemu_mem_find(uint64_t addr);
+
+/* Non-zero if a record has some of addr..addr+size. With the lock. */
+int cuemu_mem_overlaps(uint64_t addr, uint64_t size);
 
 /* How many records of a kind there are, and how often they are held. */
 unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p);

@@ -179,6 +179,24 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
     return (result != CUDA_SUCCESS) ? result : cuemu_capture_enter(gate->name);
 }
 
+void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
+{
+    const char *path = getenv("CUEMU_REFUSED");
+    FILE *file;
+
+    if ((path == NULL) || (result == CUDA_ERROR_NOT_READY)) {
+        return;
+    }
+
+    file = fopen(path, "a");
+    if (file == NULL) {
+        fprintf(stderr, "cuemu: cannot write CUEMU_REFUSED=%s\n", path);
+        return;
+    }
+    fprintf(file, "%s %d\n", gate->name, (int)result);
+    fclose(file);
+}
+
 /* ------------------------------------------------------------- objects */
 
 #define CUEMU_CHUNK_OBJECTS 64

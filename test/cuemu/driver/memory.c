@@ -238,7 +238,7 @@ static cuemu_mem_t *cuemu_mem_after(uint64_t addr, uint64_t size)
            cuemu_mems[i] : NULL;
 }
 
-static int cuemu_mem_overlaps(uint64_t addr, uint64_t size)
+int cuemu_mem_overlaps(uint64_t addr, uint64_t size)
 {
     return cuemu_mem_after(addr, size) != NULL;
 }

@@ -182,8 +182,9 @@ CUEMU_API(cuPointerGetAttributes,
     return result;
 }
 
-/* As of H100, driver 580: none of memory made with cuMemCreate; what was copied
-   to the memory before is there afterwards, and nothing else is waited for */
+/* As of H100, driver 580: none of memory made with cuMemCreate, and none that
+   does anything of pools'; of others what was copied to the memory before is
+   there afterwards, and nothing else is waited for */
 CUEMU_API(cuPointerSetAttribute,
           (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
           (value, attribute, ptr))
@@ -200,6 +201,8 @@ CUEMU_API(cuPointerSetAttribute,
     mem = cuemu_mem_find(ptr);
     if ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM)) {
         result = CUDA_ERROR_NOT_SUPPORTED;
+    } else if ((mem != NULL) && (mem->kind == CUEMU_MEM_POOL)) {
+        result = CUDA_SUCCESS;
     } else if ((mem != NULL) && !cuemu_mem_is_host(mem)) {
         mem->sync_memops = (*(const unsigned*)value != 0);
         result           = CUDA_SUCCESS;

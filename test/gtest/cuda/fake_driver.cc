@@ -144,6 +144,10 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
                 *(CUcontext*)values[i] = !fake->host_vmm.empty() ? nullptr :
                                                              fake->context;
                 break;
+            case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+                *(void**)values[i] = ((fake->context == nullptr) &&
+                                      fake->is_pool) ? fake : nullptr;
+                break;
             case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
                 *(CUdeviceptr*)values[i] = fake->gpu_base;
                 break;

@@ -50,6 +50,7 @@ public:
     CUdeviceptr offer_host_vmm(size_t length);
     void *behind(CUdeviceptr address); /* where its bytes are, for the test */
     std::vector<uint8_t> host_vmm;
+    bool is_pool        = true; /* memory of no context */
     int handles_held    = 0; /* of cuMemRetainAllocationHandle */
     unsigned any_copies = 0; /* by cuMemcpyAsync */
 

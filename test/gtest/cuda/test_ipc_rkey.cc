@@ -345,6 +345,7 @@ protected:
         ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)(base + chunk),
                                                    2 * chunk, &memh));
         driver.context                    = nullptr;
+        driver.is_pool                    = false;
         driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
                                                CUdeviceptr address) {
             *start = address & ~(CUdeviceptr)(chunk - 1);

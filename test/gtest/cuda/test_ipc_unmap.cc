@@ -93,11 +93,11 @@ TEST_F(IpcUnmap, a_little_is_kept_and_the_oldest_goes_first)
 {
     idle();
     unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT);
-    uct_cuda_ipc_unmap_due();
+    uct_cuda_ipc_unmap_due(true);
     EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
     EXPECT_EQ(1u, driver.mapped.count(0x10000));
     unmap(1); /* small ones take what an allocation takes at least */
-    uct_cuda_ipc_unmap_due();
+    uct_cuda_ipc_unmap_due(true);
     EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
     EXPECT_EQ(0u, driver.mapped.count(0x10000));
 }
@@ -107,11 +107,11 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
     for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
         (this->*how)();
         unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT + 16 * MiB);
-        uct_cuda_ipc_unmap_due();
+        uct_cuda_ipc_unmap_due(true);
         EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB) + 1,
                   driver.mapped.size());
         unmap_up_to(UCT_CUDA_IPC_UNMAP_MAX - UCT_CUDA_IPC_UNMAP_KEPT);
-        uct_cuda_ipc_unmap_due();
+        uct_cuda_ipc_unmap_due(true);
         EXPECT_EQ(UCT_CUDA_IPC_UNMAP_MAX / (16 * MiB), driver.mapped.size());
         uct_cuda_ipc_unmap_all();
     }

@@ -2,6 +2,7 @@
 /* UCT's operations on top of a queue of CUDA operations. */
 #include <uct/cuda/base/iface.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
@@ -213,6 +214,8 @@ ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_abi_tl_device_t *devices;
+    unsigned long long id;
+    CUcontext context;
     CUdevice current;
 
     devices = calloc(1, sizeof(*devices));
@@ -222,7 +225,9 @@ ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
 
     strcpy(devices->name, DEVICE_NAME);
     devices->type       = type;
-    devices->sys_device = (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) ?
+    devices->sys_device = ((uct_cuda_ctx_current(&context, &id) == UCS_OK) &&
+                           (driver->cuCtxGetDevice(&current) ==
+                            CUDA_SUCCESS)) ?
                                   uct_cuda_gpu_sys_device(current) :
                                   UCT_ABI_SYS_DEVICE_UNKNOWN;
     *devices_p          = devices;

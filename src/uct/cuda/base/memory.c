@@ -74,13 +74,29 @@ static void find_mapping(const void *address, uct_cuda_memory_t *memory)
     }
 }
 
+/* A call that the driver refuses if not: compute-sanitizer lists it */
+static bool has_handle(const void *address)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUmemGenericAllocationHandle handle;
+
+    if ((driver->cuMemRetainAllocationHandle == NULL) ||
+        (driver->cuMemRetainAllocationHandle(&handle, (void*)address) !=
+         CUDA_SUCCESS)) {
+        return false;
+    }
+
+    (void)driver->cuMemRelease(handle);
+    return true;
+}
+
 /* The driver calls it host memory, as what it has page-locked, but that belongs
  * to a context */
 static bool
 is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
 {
     return (type == CU_MEMORYTYPE_HOST) && (context == NULL) &&
-           uct_cuda_memory_is_vmm(address);
+           has_handle(address);
 }
 
 /* The driver may know no GPU of managed memory */
@@ -185,7 +201,7 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
     if (is_answered && ((memory_type == CU_MEMORYTYPE_DEVICE) || is_managed)) {
         *end_p = end_of(ordinal);
         if ((*context_p == NULL) && !is_managed) {
-            uct_cuda_memory_sync_unowned(address, ordinal);
+            uct_cuda_memory_sync_unowned(ordinal);
         }
     } else if (is_answered && is_host_vmm(memory_type, *context_p, address)) {
         *end_p = uct_cuda_end_host_vmm();
@@ -209,15 +225,17 @@ void uct_cuda_memory_sync(const void *address)
 
 bool uct_cuda_memory_is_vmm(const void *address)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUmemGenericAllocationHandle handle;
+    CUmemorytype memory_type         = (CUmemorytype)0;
+    void *pool                       = NULL;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+    void *values[]                   = {&memory_type, &pool};
 
-    if ((driver->cuMemRetainAllocationHandle == NULL) ||
-        (driver->cuMemRetainAllocationHandle(&handle, (void*)address) !=
-         CUDA_SUCCESS)) {
-        return false;
-    }
-
-    (void)driver->cuMemRelease(handle);
-    return true;
+    /* Of a GPU's memory only pools' has no context either (H100, driver 580) */
+    return ((uct_cuda_driver_get()->cuPointerGetAttributes(
+                     2, attributes, values, (CUdeviceptr)address) ==
+             CUDA_SUCCESS) &&
+            (memory_type == CU_MEMORYTYPE_DEVICE)) ?
+                   (pool == NULL) :
+                   has_handle(address);
 }

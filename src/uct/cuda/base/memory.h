@@ -83,24 +83,25 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
  * touches memory of the program's. Nothing else that is queued is waited for.
  *
  * Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS once an allocation (2 to 7 us on H100,
- * nothing for one that this thread knows). Memory made with cuMemCreate cannot
- * have that: each call waits (2 us; 20 ms at most, in which work of the
- * program's in the legacy stream goes on holding it up).
+ * nothing for one that this thread knows). For memory made with cuMemCreate, or
+ * of a pool, that is of no use: each call waits (2 us; 20 ms at most, in which
+ * work of the program's in the legacy stream goes on holding it up, and then no
+ * more before that is over).
  */
 void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory);
 
 /** The same for the allocation around an address, of any kind. */
 void uct_cuda_memory_sync(const void *address);
 
-/** The same for memory of @a device that belongs to no context, unless it is a
- *  pool's; uct_cuda_memory_place() does so. */
-void uct_cuda_memory_sync_unowned(const void *address, int device);
+/** The same for memory of @a device that belongs to no context;
+ *  uct_cuda_memory_place() does so. */
+void uct_cuda_memory_sync_unowned(int device);
 
 /** Has the current context's legacy stream, for which those of the program wait
  *  that are not CU_STREAM_NON_BLOCKING, nothing to do? Breaks no capture. */
 bool uct_cuda_memory_legacy_is_idle(void);
 
-/** Was the memory made with cuMemCreate? */
+/** Was memory that belongs to no context made with cuMemCreate? */
 bool uct_cuda_memory_is_vmm(const void *address);
 
 #endif

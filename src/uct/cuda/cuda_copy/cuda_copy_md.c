@@ -200,7 +200,8 @@ static ucs_sys_device_t managed_location(const md_t *md, const void *address,
         (driver->cuMemRangeGetAttribute(
                  &location, sizeof(location),
                  CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
-                 (CUdeviceptr)address, length) != CUDA_SUCCESS) ||
+                 (CUdeviceptr)address, (length == 0) ? 1 : length) !=
+         CUDA_SUCCESS) ||
         (location == CU_DEVICE_INVALID)) {
         location = (md->config.pref_loc == PREF_LOC_GPU) ? device :
                                                            CU_DEVICE_CPU;

@@ -192,11 +192,12 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_cuda_copy_memh_t *memh;
     uct_cuda_memory_t memory;
+    unsigned long long context_id;
+    CUcontext context;
     CUresult result;
-    CUdevice device;
 
     *memh_p = &nothing_to_do;
-    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    if (uct_cuda_ctx_current(&context, &context_id) != UCS_OK) {
         return UCS_OK;
     }
 
@@ -208,11 +209,6 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
     memh = calloc(1, sizeof(*memh));
     if (memh == NULL) {
         return UCS_ERR_NO_MEMORY;
-    }
-
-    if (uct_cuda_ctx_current(&memh->context, &memh->context_id) != UCS_OK) {
-        free(memh);
-        return UCS_OK;
     }
 
     /* In one piece, as stock's module does: the driver refuses the program's
@@ -229,6 +225,8 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
         return UCS_OK;
     }
 
+    memh->context     = context;
+    memh->context_id  = context_id;
     memh->host_memory = address;
     *memh_p           = memh;
     return UCS_OK;

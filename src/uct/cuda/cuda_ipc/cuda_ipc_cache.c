@@ -124,7 +124,7 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
 /* What was retired meanwhile may be too much by now */
 static void cache_unlock(void)
 {
-    uct_cuda_ipc_unmap_due();
+    uct_cuda_ipc_unmap_due(false);
     pthread_mutex_unlock(&cache.lock);
 }
 
@@ -401,6 +401,15 @@ err_free:
 out:
     cache_unlock();
     return status;
+}
+
+void uct_cuda_ipc_cache_relieve(void)
+{
+    if (uct_cuda_ipc_unmap_is_due()) {
+        pthread_mutex_lock(&cache.lock);
+        uct_cuda_ipc_unmap_due(true);
+        pthread_mutex_unlock(&cache.lock);
+    }
 }
 
 void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle)

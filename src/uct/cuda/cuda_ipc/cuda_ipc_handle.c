@@ -211,13 +211,15 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
             (CUdeviceptr)address);
 
     if (!legacy_capable &&
-        ((export_vmm(address, allowed, handle_p) == UCS_OK) ||
-         (export_pool(address, allowed, handle_p) == UCS_OK))) {
+        ((uct_cuda_memory_is_vmm(address) ?
+                  export_vmm(address, allowed, handle_p) :
+                  export_pool(address, allowed, handle_p)) == UCS_OK)) {
         return UCS_OK;
     }
 
-    if (driver->cuIpcGetMemHandle(&legacy, (CUdeviceptr)address) ==
-        CUDA_SUCCESS) {
+    if (legacy_capable &&
+        (driver->cuIpcGetMemHandle(&legacy, (CUdeviceptr)address) ==
+         CUDA_SUCCESS)) {
         handle_p->type = UCT_CUDA_IPC_HANDLE_LEGACY;
         memcpy(handle_p->os.bytes, &legacy, sizeof(legacy));
     } else {

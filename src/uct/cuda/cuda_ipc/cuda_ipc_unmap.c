@@ -2,6 +2,7 @@
 /* A queue of mappings, oldest first. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
@@ -11,6 +12,12 @@
 
 /* What an allocation takes at least, and its mapping with it, bytes */
 #define GRANULARITY ((size_t)2 << 20)
+
+/* Processes that share a GPU and the limit, at most */
+#define MAX_PARTS 64
+
+/* How long it counts as busy when it was found so: 1 s */
+#define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
 
 /* What an idle GPU takes to say so, and some more */
 #define IDLE_WAIT_NS (100 * 1000)
@@ -28,9 +35,10 @@ struct kept {
 };
 
 static struct {
-    kept_t *oldest;
-    kept_t **end; /* where the next one goes */
-    size_t size;
+    kept_t   *oldest;
+    kept_t   **end; /* where the next one goes */
+    size_t   size;
+    uint64_t busy; /* when the GPU was last found to be; 0: not since */
 } kept = {.end = &kept.oldest};
 
 
@@ -90,35 +98,48 @@ void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
     kept.end          = &entry->next;
 }
 
-/* The first question breaks no capture, the second is rarely left to ask */
-static bool is_idle(const kept_t *entry)
+/* What collectives have found holds for messages as well, for a while: they may
+ * be parts of one another, or follow each other */
+static bool is_idle(const kept_t *entry, bool may_ask)
 {
-    bool answer = true;
+    const uint64_t now = uct_cuda_now_ns();
+    bool answer        = true;
 
     if (uct_cuda_ctx_push_alive(entry->context, entry->context_id)) {
-        answer = uct_cuda_memory_legacy_is_idle() &&
-                 uct_cuda_ctx_is_idle(IDLE_WAIT_NS);
+        answer = uct_cuda_memory_legacy_is_idle();
+        if (answer && may_ask) {
+            answer    = uct_cuda_ctx_is_idle(IDLE_WAIT_NS);
+            kept.busy = answer ? 0 : now;
+        } else if (answer) {
+            answer = (kept.busy == 0) || (now - kept.busy > BUSY_NS);
+        }
         uct_cuda_ctx_pop();
     }
 
     return answer;
 }
 
-void uct_cuda_ipc_unmap_due(void)
+/* Peers keep as much, and all may be on one GPU */
+static size_t part_of(size_t size)
 {
-    size_t parts;
+    return size / (uct_cuda_ipc_board_num_views() + 1);
+}
 
-    if (kept.oldest == NULL) {
+bool uct_cuda_ipc_unmap_is_due(void)
+{
+    return __atomic_load_n(&kept.size, __ATOMIC_RELAXED) >
+           UCT_CUDA_IPC_UNMAP_KEPT / MAX_PARTS;
+}
+
+void uct_cuda_ipc_unmap_due(bool may_ask)
+{
+    if (!uct_cuda_ipc_unmap_is_due()) {
         return;
     }
 
-    /* Peers keep as much, and all may be on one GPU */
-    parts = uct_cuda_ipc_board_num_views() + 1;
-    while (kept.size > UCT_CUDA_IPC_UNMAP_KEPT / parts) {
-        if ((kept.size <= UCT_CUDA_IPC_UNMAP_MAX / parts) &&
-            !is_idle(kept.oldest)) {
-            break;
-        }
+    while ((kept.size > part_of(UCT_CUDA_IPC_UNMAP_KEPT)) &&
+           ((kept.size > part_of(UCT_CUDA_IPC_UNMAP_MAX)) ||
+            is_idle(kept.oldest, may_ask))) {
         close_oldest();
     }
 }

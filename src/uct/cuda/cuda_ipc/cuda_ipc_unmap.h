@@ -6,7 +6,8 @@
  * context, which may wait for the program, and holds up every other call of the
  * context meanwhile (H100, driver 580). No call says whether anything is queued
  * but one that breaks captures. So such mappings are kept until they hold too
- * much memory, and then while the GPU has something to do. Others (cuMemUnmap,
+ * much memory, and then while the GPU is known to have something to do: messages
+ * know of the legacy stream alone, collectives ask about all. Others (cuMemUnmap,
  * cuMemFreeAsync) do not wait and go at once.
  */
 #ifndef UCT_CUDA_IPC_UNMAP_H
@@ -32,8 +33,15 @@
 void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
                         CUcontext context, unsigned long long id);
 
-/** Close the oldest of those that are too much, if that does not wait. */
-void uct_cuda_ipc_unmap_due(void);
+/**
+ * Close the oldest of those that are too much, if that does not wait.
+ *
+ * @param may_ask  Whether a capture may end for it: see uct_cuda_ctx_is_idle().
+ */
+void uct_cuda_ipc_unmap_due(bool may_ask);
+
+/** May there be too much? A load; without the lock. */
+bool uct_cuda_ipc_unmap_is_due(void);
 
 /** Close all. @return How many there were. */
 unsigned uct_cuda_ipc_unmap_all(void);

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Does the MPI say that it takes GPU memory? With us in front of it: yes.
+
+# support MPI ANSWER ARGUMENT...: of ucx_mp_run
+support() {
+    local mpirun programs answer=$2
+    case $1 in
+    mpich)
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi ;;
+    *)  mpi_tools "$1" || return ;;
+    esac
+    [ -x "$programs/ucx_mp_support" ] ||
+        { say "$programs/ucx_mp_support was not built"; return 1; }
+    shift 2
+    passing_on "^ucx_mp_support: 0 before MPI_Init, then $answer\$" \
+        "$mpi_run" --quiet "$@" "$mpirun" -n 2 "$programs/ucx_mp_support"
+}
+
+step support quick 60 "support distribution 1 --emulate beluga --collectives y" \
+     "an MPI without CUDA says that it takes GPU memory"
+step support-without quick 60 \
+     "support distribution 0 --emulate beluga --collectives n" \
+     "... and does not with nothing in front of it"
+step support-stock quick 60 \
+     "support distribution 0 --stock --emulate beluga --collectives y" \
+     "... nor without the module"
+for mpi_name in openmpi5 mpich; do
+    step "support-$mpi_name" full 60 \
+         "support $mpi_name 1 --emulate beluga --collectives y" \
+         "the same of other MPIs"
+done

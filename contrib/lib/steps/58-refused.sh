@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Calls that the driver refuses, which compute-sanitizer's memcheck lists among
+# the program's own mistakes: there are none.
+
+# refused PROGRAM ARGUMENT...: two ranks, a program of test/mpi
+refused() {
+    local mpirun programs program=$1 refused
+    shift
+    mpi_tools distribution || return
+    refused=$(mktemp) || return
+    CUEMU_REFUSED=$refused passing_on ' 0 (results )?wrong$' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
+        "$programs/$program" "$@" || { rm -f "$refused"; return 1; }
+    if [ -s "$refused" ]; then
+        say "refused by the driver (times, call, error):"
+        sort "$refused" | uniq -c
+        rm -f "$refused"
+        return 1
+    fi
+    rm -f "$refused"
+}
+
+step refused quick 60 \
+     "refused ucx_mp_checked --transfers 30 --max-size 8M" \
+     "messages make no call that the driver refuses"
+for refused_memory in device pool vmm; do
+    step "refused-$refused_memory" quick 60 \
+         "refused ucx_mp_filled --memory $refused_memory --steps 30" \
+         "... nor do they and collectives of $refused_memory memory"
+done
+step refused-mixed quick 60 \
+     "refused ucx_mp_churn --kind mixed --steps 60" \
+     "... nor memory of all kinds that comes and goes"

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Does the MPI say that it takes GPU memory? Prints what it answers a program
+ * that asks: as soon as it may, and after MPI_Init.
+ */
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    int before = 0, after, other, rank;
+
+#ifdef OPEN_MPI
+    before = MPIX_Query_cuda_support(); /* MPICH may be asked later only */
+#endif
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    other = after = MPIX_Query_cuda_support();
+#ifdef MPIX_GPU_SUPPORT_CUDA
+    MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &other);
+#endif
+    if (rank == 0) {
+        printf("ucx_mp_support: %d before MPI_Init, then %d%s\n", before,
+               after, (other == after) ? "" : ", and the other call differs");
+    }
+    MPI_Finalize();
+    return 0;
+}
