@@ -14,6 +14,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 #include <uct/cuda/multipath/multipath.h>
 
 #include <dlfcn.h>
@@ -434,6 +435,7 @@ static void destroy(uct_cuda_mp_engine_t *engine)
 {
     uct_cuda_mp_engine_destroy(engine);
     uct_cuda_ipc_cache_purge_peer(faults.handle.pid_ns, faults.handle.pid);
+    (void)uct_cuda_ipc_unmap_all(); /* what would be kept for a while */
 }
 
 

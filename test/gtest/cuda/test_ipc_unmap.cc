@@ -125,3 +125,29 @@ TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
     EXPECT_EQ(1u, driver.mapped.size());
     driver.mapped.clear();
 }
+
+/* Messages ask nothing that breaks a capture, and go by what collectives
+ * found */
+TEST_F(IpcUnmap, messages_ask_about_the_legacy_stream_alone)
+{
+    const size_t kept = UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB);
+
+    idle();
+    unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT + 16 * MiB);
+    uct_cuda_ipc_unmap_due(true);
+    EXPECT_EQ(kept, driver.mapped.size());
+
+    unmap(16 * MiB);
+    driver.table.cuCtxRecordEvent = [](CUcontext, CUevent) {
+        ADD_FAILURE() << "a capture may be under way";
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    };
+    uct_cuda_ipc_unmap_due(false);
+    EXPECT_EQ(kept, driver.mapped.size());
+
+    unmap(16 * MiB);
+    busy_elsewhere();
+    uct_cuda_ipc_unmap_due(true);
+    uct_cuda_ipc_unmap_due(false);
+    EXPECT_EQ(kept + 1, driver.mapped.size());
+}

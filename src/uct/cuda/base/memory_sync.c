@@ -5,9 +5,9 @@
  * What the driver offers for that (H100, driver 580): CU_CTX_SYNC_MEMOPS waits
  * for all that is queued when it is set, and breaks a capture; the attribute of
  * an allocation waits for the copies into it alone, and so do those that come
- * later, for good. Memory made with cuMemCreate has no such attribute, and with
- * that of pools it does nothing: there it takes an event in a blocking stream of
- * ours, which comes behind the legacy stream's copies and behind no other
+ * later, for good. Memory made with cuMemCreate has no such attribute, and
+ * pools' has one that does nothing: there it takes an event in a blocking stream
+ * of ours, which comes behind the legacy stream's copies and behind no other
  * stream's work.
  */
 #include <uct/cuda/base/memory.h>

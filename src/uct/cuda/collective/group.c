@@ -1333,6 +1333,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     ucs_status_t status;
     unsigned rank, buffer, i;
 
+    uct_cuda_ipc_cache_relieve();
     for (rank = 0; rank < group->size; ++rank) {
         if (call->posts[rank]->is_lost) {
             group_forget(group);

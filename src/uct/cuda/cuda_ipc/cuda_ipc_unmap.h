@@ -6,9 +6,9 @@
  * context, which may wait for the program, and holds up every other call of the
  * context meanwhile (H100, driver 580). No call says whether anything is queued
  * but one that breaks captures. So such mappings are kept until they hold too
- * much memory, and then while the GPU is known to have something to do: messages
- * know of the legacy stream alone, collectives ask about all. Others (cuMemUnmap,
- * cuMemFreeAsync) do not wait and go at once.
+ * much memory, and then while the GPU is known to have something to do:
+ * messages know of the legacy stream alone, collectives ask about all. Others
+ * (cuMemUnmap, cuMemFreeAsync) do not wait and go at once.
  */
 #ifndef UCT_CUDA_IPC_UNMAP_H
 #define UCT_CUDA_IPC_UNMAP_H
