@@ -6,9 +6,9 @@
  * for all that is queued when it is set, and breaks a capture; the attribute of
  * an allocation waits for the copies into it alone, and so do those that come
  * later, for good. Memory made with cuMemCreate has no such attribute, and
- * pools' has one that does nothing: there it takes an event in a blocking stream
- * of ours, which comes behind the legacy stream's copies and behind no other
- * stream's work.
+ * pools' has one that does nothing: there it takes an event in a blocking
+ * stream of ours, which comes behind the legacy stream's copies and behind no
+ * other stream's work.
  */
 #include <uct/cuda/base/memory.h>
 
