@@ -1333,7 +1333,6 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     ucs_status_t status;
     unsigned rank, buffer, i;
 
-    uct_cuda_ipc_cache_relieve();
     for (rank = 0; rank < group->size; ++rank) {
         if (call->posts[rank]->is_lost) {
             group_forget(group);
@@ -1410,7 +1409,9 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     uct_cuda_coll_page_post(group->page, group->sequence, &call.post);
     result = call_agree(&call);
     if (result == UCT_CUDA_COLL_DONE) {
+        uct_cuda_ipc_cache_collective(true);
         result = call_run(&call);
+        uct_cuda_ipc_cache_collective(false);
     }
     uct_cuda_gpu_context_pop(&call.pushed);
 

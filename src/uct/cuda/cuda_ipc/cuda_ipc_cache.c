@@ -44,6 +44,10 @@ static struct {
 };
 
 
+/* Whether a capture may end for the question if the GPU is idle */
+static __thread bool in_collective;
+
+
 #define COMPARE(_a, _b) (((_a) > (_b)) - ((_a) < (_b)))
 
 static int mapping_compare(const void *a, const void *b)
@@ -124,7 +128,7 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
 /* What was retired meanwhile may be too much by now */
 static void cache_unlock(void)
 {
-    uct_cuda_ipc_unmap_due(false);
+    uct_cuda_ipc_unmap_due(in_collective);
     pthread_mutex_unlock(&cache.lock);
 }
 
@@ -403,12 +407,13 @@ out:
     return status;
 }
 
-void uct_cuda_ipc_cache_relieve(void)
+void uct_cuda_ipc_cache_collective(bool is_inside)
 {
-    if (uct_cuda_ipc_unmap_is_due()) {
+    in_collective = is_inside;
+    if (is_inside && uct_cuda_ipc_unmap_is_due()) {
         pthread_mutex_lock(&cache.lock);
-        uct_cuda_ipc_unmap_due(true);
-        pthread_mutex_unlock(&cache.lock);
+        look_for_news();
+        cache_unlock();
     }
 }
 

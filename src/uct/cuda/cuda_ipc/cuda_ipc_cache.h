@@ -58,9 +58,10 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
 /** Say that a mapping failed, for who has no other way on. */
 void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle);
 
-/** Close what is kept of freed memory if it is too much and the GPU is idle.
- *  May end a capture, as uct_cuda_ctx_is_idle() has it: for collectives. */
-void uct_cuda_ipc_cache_relieve(void);
+/** This thread is in a collective, or no more. There, what is kept of freed
+ *  memory is closed sooner, and only if the GPU is known to be idle; a capture
+ *  may end for that, as uct_cuda_ctx_is_idle() has it. */
+void uct_cuda_ipc_cache_collective(bool is_inside);
 
 /** Give a mapping back; @a keep says whether it may stay for the next use. */
 void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep);

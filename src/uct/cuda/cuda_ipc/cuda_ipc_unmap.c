@@ -137,7 +137,8 @@ void uct_cuda_ipc_unmap_due(bool may_ask)
         return;
     }
 
-    while ((kept.size > part_of(UCT_CUDA_IPC_UNMAP_KEPT)) &&
+    while ((kept.size > part_of(may_ask ? UCT_CUDA_IPC_UNMAP_KEPT / 2 :
+                                          UCT_CUDA_IPC_UNMAP_KEPT)) &&
            ((kept.size > part_of(UCT_CUDA_IPC_UNMAP_MAX)) ||
             is_idle(kept.oldest, may_ask))) {
         close_oldest();

@@ -17,7 +17,7 @@
 
 
 /** Memory of a GPU that its processes and those they talk to keep in this way
- *  altogether, bytes ... */
+ *  altogether, bytes; half of it where the GPU may be asked about ... */
 #define UCT_CUDA_IPC_UNMAP_KEPT ((size_t)224 << 20)
 
 /** ... and whatever the GPU is busy with. */
@@ -37,6 +37,7 @@ void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
  * Close the oldest of those that are too much, if that does not wait.
  *
  * @param may_ask  Whether a capture may end for it: see uct_cuda_ctx_is_idle().
+ *                 Who may not goes by the last answer, while it is young.
  */
 void uct_cuda_ipc_unmap_due(bool may_ask);
 
