@@ -25,6 +25,10 @@ public:
             fake->done.insert(event);
             return CUDA_SUCCESS;
         };
+        driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
+            fake->done.insert(event);
+            return CUDA_SUCCESS;
+        };
     }
 
     void busy()

@@ -17,6 +17,9 @@
  * to end for that: 10 s */
 #define REFUSED_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
+/* How long a GPU counts as busy that was found so: 1 s */
+#define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
+
 
 typedef enum {
     PEER_UNKNOWN,
@@ -472,6 +475,15 @@ bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
 }
 
 
+static uint64_t busy; /* when a context was found so last; 0: not since */
+
+bool uct_cuda_ctx_was_busy(void)
+{
+    const uint64_t when = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+
+    return (when != 0) && (uct_cuda_now_ns() - when < BUSY_NS);
+}
+
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
 {
     static uint64_t refused; /* When; 0: never */
@@ -505,5 +517,7 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
     }
 
     (void)UCT_CUDA_CALL(cuEventDestroy, event);
+    __atomic_store_n(&busy, (result == CUDA_SUCCESS) ? 0 : start,
+                     __ATOMIC_RELAXED);
     return result == CUDA_SUCCESS;
 }

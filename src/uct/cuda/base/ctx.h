@@ -109,6 +109,9 @@ void uct_cuda_ctx_pop(void);
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 
+/** Was the last answer to that no, within a second? Breaks no capture. */
+bool uct_cuda_ctx_was_busy(void);
+
 
 /**
  * Let copies of @a device's context reach memory of @a peer's. Both must be

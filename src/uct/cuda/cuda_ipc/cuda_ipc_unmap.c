@@ -2,7 +2,6 @@
 /* A queue of mappings, oldest first. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 
-#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
@@ -15,9 +14,6 @@
 
 /* Processes that share a GPU and the limit, at most */
 #define MAX_PARTS 64
-
-/* How long it counts as busy when it was found so: 1 s */
-#define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
 
 /* What an idle GPU takes to say so, and some more */
 #define IDLE_WAIT_NS (100 * 1000)
@@ -35,10 +31,9 @@ struct kept {
 };
 
 static struct {
-    kept_t   *oldest;
-    kept_t   **end; /* where the next one goes */
-    size_t   size;
-    uint64_t busy; /* when the GPU was last found to be; 0: not since */
+    kept_t *oldest;
+    kept_t **end; /* where the next one goes */
+    size_t size;
 } kept = {.end = &kept.oldest};
 
 
@@ -98,21 +93,14 @@ void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
     kept.end          = &entry->next;
 }
 
-/* What collectives have found holds for messages as well, for a while: they may
- * be parts of one another, or follow each other */
 static bool is_idle(const kept_t *entry, bool may_ask)
 {
-    const uint64_t now = uct_cuda_now_ns();
-    bool answer        = true;
+    bool answer = true;
 
     if (uct_cuda_ctx_push_alive(entry->context, entry->context_id)) {
-        answer = uct_cuda_memory_legacy_is_idle();
-        if (answer && may_ask) {
-            answer    = uct_cuda_ctx_is_idle(IDLE_WAIT_NS);
-            kept.busy = answer ? 0 : now;
-        } else if (answer) {
-            answer = (kept.busy == 0) || (now - kept.busy > BUSY_NS);
-        }
+        answer = uct_cuda_memory_legacy_is_idle() &&
+                 (may_ask ? uct_cuda_ctx_is_idle(IDLE_WAIT_NS) :
+                            !uct_cuda_ctx_was_busy());
         uct_cuda_ctx_pop();
     }
 
