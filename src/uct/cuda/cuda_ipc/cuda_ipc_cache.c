@@ -347,7 +347,10 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
         mapping = *(uct_cuda_ipc_mapping_t**)found;
         if (is_same_allocation(&mapping->handle, handle) &&
             (mapping->context == key.context)) {
-            mapping->handle.notice = handle->notice;
+            if (memcmp(&mapping->handle.notice, &handle->notice,
+                       sizeof(handle->notice)) != 0) {
+                mapping->handle.notice = handle->notice;
+            }
             list_remove(mapping);
             list_add_newest(mapping);
             goto out_held;
