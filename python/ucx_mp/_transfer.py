@@ -192,7 +192,7 @@ class Ucp:
             return
         status = ctypes.c_int64(request).value
         if UCS_ERR_LAST <= status < 0:
-            self.check(what, status)
+            self.end(what, status)
         request = ctypes.c_void_p(request)
         end = time.monotonic() + LIMIT
         while True:
@@ -201,7 +201,7 @@ class Ucp:
                 status = self.ucp.ucp_request_check_status(request)
                 if status != UCS_INPROGRESS:
                     self.ucp.ucp_request_free(request)
-                    self.check(what, status)
+                    self.end(what, status)
                     return
             if os.getppid() != self.parent:
                 os._exit(1)         # nobody waits for the answer any more
@@ -209,6 +209,18 @@ class Ucp:
                 self.mourn(what)
             if time.monotonic() > end:
                 raise TransferError('%s took more than %d s' % (what, LIMIT))
+
+    def end(self, what, status):
+        """Of a request: an error may come of the other process's end, which
+        has more to say."""
+        if status != 0 and self.other is not None:
+            try:
+                self.other.wait(1)
+            except subprocess.TimeoutExpired:
+                pass
+            else:
+                self.mourn(what)
+        self.check(what, status)
 
     def mourn(self, what):
         """Raises what the other process said last, or how it ended."""
