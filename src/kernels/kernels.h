@@ -107,12 +107,12 @@ void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels, int is_alive);
  * the driver's cache knows it. SUCCESS, NOT_SUPPORTED if it is not known, what
  * the driver says (for instance INVALID_PTX of one that is too old).
  */
+CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                             ucx_mp_type_t type);
+
 /* Whether that has been done. */
 int ucx_mp_kernels_are_loaded(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
                               ucx_mp_type_t type);
-
-CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
-                             ucx_mp_type_t type);
 
 /*
  * Launches a reduction with at most `max_blocks` (> 0) blocks of

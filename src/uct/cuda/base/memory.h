@@ -62,9 +62,9 @@ void uct_cuda_memory_remember(const void *address,
 
 
 /**
- * Where GPU memory is, for a copy: half the price of the whole answer. What was
- * made with cuMemCreate is there for the copy, as uct_cuda_memory_sync_memops()
- * has it.
+ * Where GPU memory is, for a copy: half the price of the whole answer. What is
+ * of no context (made with cuMemCreate, or a pool's) is there for the copy, as
+ * uct_cuda_memory_sync_memops() has it.
  *
  * @param end_p      A GPU, host memory, or host VMM memory.
  * @param context_p  Owning context; NULL if there is none.
