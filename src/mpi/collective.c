@@ -2,192 +2,10 @@
 #include <mpi/collective.h>
 #include <mpi/handles.h>
 #include <mpi/layout.h>
-#include <mpi/module.h>
+#include <mpi/member.h>
 #include <mpi/nodes.h>
+#include <mpi/world.h>
 
-#include <pthread.h>
-#include <stdlib.h>
-
-/* What is remembered of a communicator: an attribute of it */
-typedef struct {
-    uct_cuda_coll_group_t *group; /* NULL: not all on one node */
-    ucx_mp_mpi_nodes_t    *nodes; /* NULL: not on several */
-} member_t;
-
-static struct {
-    pthread_once_t            once;
-    const uct_cuda_coll_api_t *api; /* NULL: none on GPUs */
-    bool                      has_keyval;
-    int                       keyval;
-    unsigned                  generation; /* of what threads remember */
-    bool                      is_ready;
-} state = {.once = PTHREAD_ONCE_INIT};
-
-/* The communicator of the thread's last call, until one is freed. Host-only
-   calls of few bytes feel every nanosecond. */
-static __thread struct {
-    MPI_Comm comm;
-    member_t *member;
-    unsigned generation;
-} last __attribute__((tls_model("initial-exec")));
-
-
-static int member_copy(MPI_Comm comm, int keyval, void *extra, void *value,
-                       void *new_value, int *is_copied_p)
-{
-    *is_copied_p = 0;
-    return MPI_SUCCESS;
-}
-
-static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
-{
-    member_t *member = value;
-
-    /* the handle may become another communicator's */
-    __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
-    if (member->group != NULL) {
-        state.api->group_destroy(member->group);
-    }
-    if (member->nodes != NULL) {
-        ucx_mp_mpi_nodes_destroy(member->nodes, comm);
-    }
-    free(member);
-    return MPI_SUCCESS;
-}
-
-static void state_init(void)
-{
-    ucx_mp_mpi_handles_find();
-    state.api = ucx_mp_mpi_module();
-    if ((state.api != NULL) && !state.api->is_on()) {
-        state.api = NULL;
-    }
-    state.has_keyval =
-            ucx_mp_mpi_real.Comm_create_keyval(member_copy, member_delete,
-                                               &state.keyval, NULL) ==
-            MPI_SUCCESS;
-    __atomic_store_n(&state.is_ready, true, __ATOMIC_RELEASE);
-}
-
-bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
-{
-    const int is_mine = mine;
-    int is_all        = 0;
-
-    return (ucx_mp_mpi_real.Allreduce(&is_mine, &is_all, 1,
-                                      ucx_mp_mpi_handles.integer,
-                                      ucx_mp_mpi_handles.min, comm) ==
-            MPI_SUCCESS) &&
-           is_all;
-}
-
-uct_cuda_coll_group_t *
-ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
-                      bool *has_api_p)
-{
-    const ucx_mp_mpi_real_t *real      = &ucx_mp_mpi_real;
-    char name[UCT_CUDA_COLL_API_NAME]  = "";
-    uct_cuda_coll_group_t *group       = NULL;
-    int rank, size;
-    bool is_joined;
-
-    *has_api_p = false;
-    if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
-        (real->Comm_size(comm, &size) != MPI_SUCCESS)) {
-        return NULL;
-    }
-
-    /* All are here before the page has a name: of a job that ends before, none
-       is left */
-    *has_api_p = ucx_mp_mpi_on_all(comm, api != NULL);
-    if (!*has_api_p || (size > UCT_CUDA_COLL_API_RANKS)) {
-        return NULL;
-    }
-
-    if ((rank == 0) && (api->group_create(0, size, name, &group) != 0)) {
-        name[0] = '\0';
-    }
-    if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, comm) !=
-        MPI_SUCCESS) {
-        name[0] = '\0';
-    }
-
-    if ((rank != 0) && (name[0] != '\0') &&
-        (api->group_create(rank, size, name, &group) != 0)) {
-        group = NULL;
-    }
-    is_joined = ucx_mp_mpi_on_all(comm, group != NULL);
-
-    if (group != NULL) {
-        api->group_joined(group);
-        if (!is_joined) {
-            api->group_destroy(group);
-            group = NULL;
-        }
-    }
-    return group;
-}
-
-/* What is said of the first call must be the same on all ranks: so it is asked
-   of MPI alone */
-static bool comm_is_candidate(MPI_Comm comm)
-{
-    int is_inter, size;
-
-    return (ucx_mp_mpi_real.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
-           !is_inter &&
-           (ucx_mp_mpi_real.Comm_size(comm, &size) == MPI_SUCCESS) &&
-           (size > 1);
-}
-
-static member_t *member_find(MPI_Comm comm)
-{
-    member_t *member = NULL;
-    int is_there     = 0;
-    bool has_api;
-
-    if (state.has_keyval &&
-        (ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
-                                       &is_there) == MPI_SUCCESS) &&
-        is_there) {
-        return member;
-    }
-
-    if (!state.has_keyval || !comm_is_candidate(comm)) {
-        return NULL;
-    }
-
-    member = calloc(1, sizeof(*member));
-    if (member == NULL) {
-        abort(); /* others count on it */
-    }
-
-    /* every rank of the communicator comes here at its first such call, or none
-       does */
-    member->group = ucx_mp_mpi_group_join(state.api, comm, &has_api);
-    if ((member->group == NULL) && has_api) {
-        member->nodes = ucx_mp_mpi_nodes_create(state.api, comm);
-    }
-    if (ucx_mp_mpi_real.Comm_set_attr(comm, state.keyval, member) !=
-        MPI_SUCCESS) {
-        abort();
-    }
-    return member;
-}
-
-static const member_t *member_of(MPI_Comm comm)
-{
-    const unsigned generation = __atomic_load_n(&state.generation,
-                                                __ATOMIC_ACQUIRE);
-
-    if ((last.comm != comm) || (last.generation != generation) ||
-        (last.member == NULL)) {
-        last.member     = member_find(comm);
-        last.comm       = comm;
-        last.generation = generation;
-    }
-    return last.member;
-}
 
 static void progress(void *arg)
 {
@@ -376,38 +194,24 @@ static bool request_make(request_t *request,
     return true;
 }
 
-/* NULL: of no use for the module */
-static const member_t *member_ready(MPI_Comm comm)
-{
-    if (!ucx_mp_mpi_real.is_ours) {
-        return NULL;
-    }
-
-    if (__builtin_expect(!__atomic_load_n(&state.is_ready, __ATOMIC_ACQUIRE),
-                         0)) {
-        pthread_once(&state.once, state_init);
-    }
-    return member_of(comm);
-}
-
 bool ucx_mp_mpi_collective_pass(MPI_Comm comm)
 {
-    const member_t *member = member_ready(comm);
+    ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
 
     if (member == NULL) {
         return true;
+    } else if (member->nodes != NULL) {
+        return false;
     }
 
-    if (member->group != NULL) {
-        state.api->pass(member->group);
-    }
-    return member->nodes == NULL;
+    ucx_mp_mpi_member_pass(member, comm);
+    return true;
 }
 
 bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
 {
-    MPI_Comm comm          = args->comm;
-    const member_t *member = member_ready(comm);
+    MPI_Comm comm               = args->comm;
+    ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
     uct_cuda_coll_group_t *group;
     request_t request;
     char why[256];
@@ -418,20 +222,21 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
         return ucx_mp_mpi_nodes_collective(member->nodes, args, rc_p);
     }
 
-    group = member->group;
-    if (group == NULL) {
+    /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
+    if (!request_make(&request, args)) {
+        ucx_mp_mpi_member_pass(member, comm);
         return false;
     }
 
-    /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
-    if (!request_make(&request, args)) {
-        state.api->pass(group);
+    group = ucx_mp_mpi_member_join(member, comm);
+    if (group == NULL) {
         return false;
     }
 
     request.call.progress = progress;
     request.call.arg      = &comm;
-    switch (state.api->collective(group, &request.call, why, sizeof(why))) {
+    switch (ucx_mp_mpi_world.api->collective(group, &request.call, why,
+                                             sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         *rc_p = MPI_SUCCESS;
         return true;

@@ -4,9 +4,7 @@
  * a communicator are on one node and have their buffers in GPU memory. Of
  * several nodes: nodes.h.
  *
- * Ranks agree on each call through a page of shared memory, which they make
- * with the first one on a communicator; that takes a broadcast and a reduction.
- * So either all ranks of a program run with this library, or none.
+ * Ranks agree on each call through a page of shared memory (member.h).
  */
 #ifndef UCX_MP_MPI_COLLECTIVE_H_
 #define UCX_MP_MPI_COLLECTIVE_H_
@@ -54,21 +52,5 @@ bool ucx_mp_mpi_collective_pass(MPI_Comm comm);
  * @return  Whether it is done; otherwise all ranks go on with the MPI's call.
  */
 bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p);
-
-/* Is it so on all ranks? No, if they cannot say so. */
-bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine);
-
-/*
- * All ranks of a communicator join a group, or none does: those of one node, as
- * many as a group takes. A collective call.
- *
- * @param api        NULL: no module of ours.
- * @param has_api_p  Whether all ranks have one.
- *
- * @return  The group; NULL: none, on all ranks.
- */
-uct_cuda_coll_group_t *
-ucx_mp_mpi_group_join(const uct_cuda_coll_api_t *api, MPI_Comm comm,
-                      bool *has_api_p);
 
 #endif

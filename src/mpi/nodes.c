@@ -2,15 +2,14 @@
 #include <mpi/nodes.h>
 
 #include <mpi/handles.h>
+#include <mpi/world.h>
 
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 
 /* Bytes from which a call is worth its agreement */
@@ -36,15 +35,18 @@
 #define MAX_UNASKED 63
 
 struct ucx_mp_mpi_nodes {
-    const uct_cuda_coll_api_t *api;
-    uct_cuda_coll_group_t     *group; /* of this node; NULL: it has one rank */
-    MPI_Comm                  local;  /* this node's ranks */
-    MPI_Comm                  across; /* those with this one's slice */
-    int                       rank, size; /* in local */
-    int                       slices;
-    bool                      has_slice;
-    unsigned                  unasked; /* calls that go by without agreement, */
-    unsigned                  left;    /* and those of them still to come */
+    uint64_t              key;    /* the communicator's */
+    uct_cuda_coll_group_t *group; /* of this node; NULL: it has one rank */
+    MPI_Comm              local;  /* this node's ranks */
+    MPI_Comm              across; /* those with this one's slice */
+    int                   rank, size; /* in local */
+    int                   slices;
+    bool                  is_split;   /* there are both, on all ranks */
+    bool                  has_local;
+    bool                  is_off;     /* they cannot be had, on all ranks */
+    bool                  has_slice;
+    unsigned              unasked; /* calls that go by without agreement, */
+    unsigned              left;    /* and those of them still to come */
 };
 
 /* Where a chunk's slice of this rank is */
@@ -102,96 +104,108 @@ ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
 
 /* ------------------------------------------------------------ communicators */
 
-/* The same on all ranks of a node: not asked of MPI_Comm_split_type, which has
-   every rank on its own where an MPI was told to use no shared memory */
-static int machine_color(void)
+ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(uint64_t key)
 {
-    unsigned hash  = 2166136261u;
-    char text[512] = "";
-    ssize_t length = 0;
-    const char *p;
-    int fd;
+    ucx_mp_mpi_nodes_t *nodes = calloc(1, sizeof(*nodes));
 
-    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        length = read(fd, text, 64);
-        length = (length < 0) ? 0 : length;
-        close(fd);
+    if (nodes != NULL) {
+        nodes->key = key;
     }
+    return nodes;
+}
 
-    (void)gethostname(text + length, sizeof(text) - length - 1);
-    for (p = text; *p != '\0'; ++p) {
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
+/* What a split has made; with MPI_COMM_WORLD goes the MPI, and communicators
+   with it */
+static void nodes_release(ucx_mp_mpi_nodes_t *nodes, bool has_mpi)
+{
+    if (nodes->group != NULL) {
+        ucx_mp_mpi_world.api->group_destroy(nodes->group);
+        nodes->group = NULL;
     }
-    return hash & INT_MAX;
+    if (has_mpi && nodes->has_slice) {
+        ucx_mp_mpi_real.Comm_free(&nodes->across);
+    }
+    if (has_mpi && nodes->has_local) {
+        ucx_mp_mpi_real.Comm_free(&nodes->local);
+    }
 }
 
 void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
 {
-    if (nodes->group != NULL) {
-        nodes->api->group_destroy(nodes->group);
-    }
-
-    /* with MPI_COMM_WORLD goes the MPI, and these with it */
-    if (comm != ucx_mp_mpi_real.comm_world) {
-        if (nodes->has_slice) {
-            ucx_mp_mpi_real.Comm_free(&nodes->across);
-        }
-        ucx_mp_mpi_real.Comm_free(&nodes->local);
-    }
+    nodes_release(nodes, comm != ucx_mp_mpi_real.comm_world);
     free(nodes);
 }
 
-ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(const uct_cuda_coll_api_t *api,
-                                            MPI_Comm comm)
+/* @return Whether all ranks of this node have joined. */
+static bool nodes_join(ucx_mp_mpi_nodes_t *nodes)
+{
+    bool is_joined = (nodes->size <= UCT_CUDA_COLL_API_RANKS);
+    unsigned members[UCT_CUDA_COLL_API_RANKS];
+    int places[UCT_CUDA_COLL_API_RANKS];
+    int i;
+
+    if (nodes->size == 1) {
+        return true;
+    }
+
+    is_joined = is_joined && ucx_mp_mpi_world_places(nodes->local, nodes->size,
+                                                     places);
+    for (i = 0; is_joined && (i < nodes->size); ++i) {
+        members[i] = (unsigned)places[i];
+    }
+    is_joined = is_joined &&
+                (ucx_mp_mpi_world.api->group_create(ucx_mp_mpi_world.board,
+                                                    nodes->key, nodes->rank,
+                                                    nodes->size, members, 0,
+                                                    &nodes->group) == 0);
+    return ucx_mp_mpi_on_all(nodes->local, is_joined);
+}
+
+static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
 {
     const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
-    ucx_mp_mpi_nodes_t *nodes     = calloc(1, sizeof(*nodes));
-    int mine[2], all[2], rank, size;
-    bool has_api;
+    int mine[2], all[2], rank;
 
-    if (nodes == NULL) {
-        abort(); /* others count on it */
-    }
-
-    nodes->api = api;
     if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
-        (real->Comm_size(comm, &size) != MPI_SUCCESS) ||
-        (real->Comm_split(comm, machine_color(), rank, &nodes->local) !=
-         MPI_SUCCESS)) {
-        free(nodes);
-        return NULL;
+        (real->Comm_split(comm, ucx_mp_mpi_machine_color(), rank,
+                          &nodes->local) != MPI_SUCCESS)) {
+        return false;
     }
 
+    nodes->has_local = true;
     real->Comm_rank(nodes->local, &nodes->rank);
     real->Comm_size(nodes->local, &nodes->size);
-    if (nodes->size == size) {
-        goto out_none;
-    }
-
-    if (nodes->size > 1) {
-        nodes->group = ucx_mp_mpi_group_join(api, nodes->local, &has_api);
-    }
-    mine[0] = (nodes->size == 1) || (nodes->group != NULL);
+    mine[0] = nodes_join(nodes);
     mine[1] = nodes->size;
     if ((real->Allreduce(mine, all, 2, ucx_mp_mpi_handles.integer,
                          ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) ||
         !all[0]) {
-        goto out_none;
+        return false;
     }
 
     nodes->slices    = all[1];
-    nodes->has_slice = nodes->rank < nodes->slices;
+    nodes->has_slice = (nodes->rank < nodes->slices);
     if (real->Comm_split(comm,
                          nodes->has_slice ? nodes->rank : MPI_UNDEFINED, rank,
-                         &nodes->across) == MPI_SUCCESS) {
-        return nodes;
+                         &nodes->across) != MPI_SUCCESS) {
+        nodes->has_slice = false;
+        return false;
     }
+    return true;
+}
 
-out_none:
-    nodes->has_slice = false;
-    ucx_mp_mpi_nodes_destroy(nodes, comm);
-    return NULL;
+/* All ranks have buffers of GPUs, and come here. @return If so on all. */
+static bool nodes_are_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
+{
+    if (!nodes->is_split) {
+        nodes->is_split = nodes_split(nodes, comm);
+        if (!nodes->is_split) {
+            nodes_release(nodes, true);
+            nodes->has_slice = nodes->has_local = false;
+            nodes->is_off    = true;
+        }
+    }
+    return nodes->is_split;
 }
 
 
@@ -437,7 +451,8 @@ static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
                                               first);
     }
 
-    switch (nodes->api->collective(nodes->group, &what, why, sizeof(why))) {
+    switch (ucx_mp_mpi_world.api->collective(nodes->group, &what, why,
+                                             sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         break;
     case UCT_CUDA_COLL_STAGE:
@@ -604,7 +619,7 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
                               .recv  = args->recvbuf,
                               .count = args->count};
     bool is_ready = false;
-    bool has_begun;
+    bool has_buffers;
     MPI_Count size;
     int mine, is_good;
 
@@ -621,18 +636,28 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return false;
     }
 
-    if (nodes->left > 0) { /* on all ranks alike */
+    if (nodes->is_off) { /* on all ranks alike */
+        return false;
+    } else if (nodes->left > 0) {
         --nodes->left;
         return false;
     }
 
-    has_begun = ucx_mp_mpi_gpu_is_used() && is_gpu(run.recv) &&
-                (is_in_place || is_gpu(run.send));
-    *rc_p     = run_agree(&run, has_begun && run_begin(&run), &is_ready);
+    has_buffers = ucx_mp_mpi_gpu_is_used() && is_gpu(run.recv) &&
+                  (is_in_place || is_gpu(run.send));
+    if (!nodes->is_split) {
+        *rc_p = run_agree(&run, has_buffers, &is_ready);
+        if (!is_ready || !nodes_are_split(nodes, args->comm)) {
+            return *rc_p != MPI_SUCCESS;
+        }
+    }
+
+    is_ready = false;
+    *rc_p    = run_agree(&run, has_buffers && run_begin(&run), &is_ready);
     if (is_ready) {
         run_chunks(&run);
     }
-    if (has_begun) {
+    if (has_buffers) {
         run_end(&run);
     }
     if (!is_ready) {

@@ -15,21 +15,14 @@
 #define UCX_MP_MPI_NODES_H_
 
 #include <mpi/collective.h>
+#include <mpi/member.h>
 
 #include <stdint.h>
 
 
-typedef struct ucx_mp_mpi_nodes ucx_mp_mpi_nodes_t;
-
-
-/*
- * Splits a communicator by node and by slice. A collective call.
- *
- * @return  NULL, on all ranks: one node only, or one where not all ranks could
- *          join a group.
- */
-ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(const uct_cuda_coll_api_t *api,
-                                            MPI_Comm comm);
+/* Of a communicator over several nodes, on each of its ranks. @return NULL: no
+   memory. */
+ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(uint64_t key);
 
 /* With the communicator. */
 void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm);
@@ -39,7 +32,8 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm);
  * in GPU memory, on which they agree by a small reduction. Smaller calls cost
  * nothing besides; others than MPI_Allreduce are not taken. While no rank's
  * process uses a GPU the agreement is made ever more rarely, down to every 64th
- * such call: those between are not taken.
+ * such call: those between are not taken. The first call that is taken splits
+ * the communicator by node and by slice.
  *
  * @param rc_p  What the wrapper returns, if it is done.
  *

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/real.h>
 
+#include <mpi/objects.h>
+
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 
 ucx_mp_mpi_real_t ucx_mp_mpi_real;
@@ -14,51 +14,6 @@ bool ucx_mp_mpi_real_found;
 
 static void *real_handle; /* of the MPI, for dlsym() */
 
-
-static void *own_base(void)
-{
-    Dl_info info;
-
-    return dladdr((void*)own_base, &info) ? info.dli_fbase : NULL;
-}
-
-/* A symbol of somebody else's: `handle` may lead to ours first */
-static void *others_symbol(void *handle, const char *name)
-{
-    void *symbol = dlsym(handle, name);
-    Dl_info info;
-
-    if ((symbol != NULL) && dladdr(symbol, &info) &&
-        (info.dli_fbase == own_base())) {
-        return NULL;
-    }
-
-    return symbol;
-}
-
-/* An MPI that was loaded RTLD_LOCAL is seen through its own handle only */
-static int has_mpi(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    void **handle_p = arg;
-
-    (void)size;
-    if ((info->dlpi_name == NULL) || (info->dlpi_name[0] == '\0')) {
-        return 0;
-    }
-
-    *handle_p = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (*handle_p == NULL) {
-        return 0;
-    }
-
-    if (others_symbol(*handle_p, "PMPI_Init") != NULL) {
-        return 1; /* the handle is kept: so is the MPI */
-    }
-
-    dlclose(*handle_p);
-    *handle_p = NULL;
-    return 0;
-}
 
 static void is_missing(void)
 {
@@ -82,8 +37,7 @@ static void real_find(void)
     bool is_whole           = true;
 
     if (dlsym(handle, "PMPI_Init") == NULL) {
-        handle = NULL;
-        dl_iterate_phdr(has_mpi, &handle);
+        handle = ucx_mp_mpi_others_object("PMPI_Init");
     }
     if (handle == NULL) {
         fprintf(stderr, "ucx_mp: an MPI function is called, and this process "
@@ -92,13 +46,14 @@ static void real_find(void)
     }
 
 #define FIND_CALL(_name) \
-    real->_name = (__typeof__(real->_name))others_symbol(handle, \
-                                                         "PMPI_" #_name); \
+    real->_name = (__typeof__(real->_name))ucx_mp_mpi_others_symbol( \
+            handle, "PMPI_" #_name); \
     if (real->_name == NULL) { \
         real->_name = (__typeof__(real->_name))is_missing; \
     }
     UCX_MP_MPI_CALLS(FIND_CALL)
     UCX_MP_MPI_ENDS(FIND_CALL)
+    UCX_MP_MPI_MAKERS(FIND_CALL)
 
 #define FIND_HELPER(_name) \
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \
@@ -113,19 +68,36 @@ static void real_find(void)
 #ifdef OPEN_MPI
     real->comm_world   = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
     real->request_null = ucx_mp_mpi_real_variable("ompi_request_null");
+    real->comm_null    = ucx_mp_mpi_real_variable("ompi_mpi_comm_null");
     is_whole = is_whole && (real->comm_world != NULL) &&
-               (real->request_null != NULL);
+               (real->comm_null != NULL) && (real->request_null != NULL);
 #else
     real->comm_world   = MPI_COMM_WORLD;
+    real->comm_null    = MPI_COMM_NULL;
     real->request_null = MPI_REQUEST_NULL;
     is_whole = is_whole && (dlsym(handle, "ompi_mpi_comm_world") == NULL);
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))
-            others_symbol(handle, "MPIX_Query_cuda_support");
+            ucx_mp_mpi_others_symbol(handle, "MPIX_Query_cuda_support");
     real->gpu_query_support = (__typeof__(real->gpu_query_support))
-            others_symbol(handle, "MPIX_GPU_query_support");
-    real->is_ours = is_whole && ((real->query_cuda_support == NULL) ||
-                                 !real->query_cuda_support());
+            ucx_mp_mpi_others_symbol(handle, "MPIX_GPU_query_support");
+    real->is_whole = is_whole;
+}
+
+void ucx_mp_mpi_real_find_calls(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, real_find);
+}
+
+static void real_judge(void)
+{
+    ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+
+    ucx_mp_mpi_real_find_calls();
+    real->is_ours = real->is_whole && ((real->query_cuda_support == NULL) ||
+                                       !real->query_cuda_support());
     __atomic_store_n(&ucx_mp_mpi_real_found, true, __ATOMIC_RELEASE);
 }
 
@@ -133,5 +105,5 @@ void ucx_mp_mpi_real_find(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, real_find);
+    pthread_once(&once, real_judge);
 }

@@ -23,14 +23,16 @@
     _(Comm_create_keyval) \
     _(Comm_free) \
     _(Comm_get_attr) \
+    _(Comm_group) \
     _(Comm_rank) \
     _(Comm_remote_size) \
     _(Comm_set_attr) \
     _(Comm_size) \
-    _(Comm_split) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
     _(Graph_neighbors_count) \
+    _(Group_free) \
+    _(Group_translate_ranks) \
     _(Iprobe) \
     _(Topo_test) \
     _(Type_create_keyval) \
@@ -65,6 +67,23 @@
     _(Waitany) \
     _(Waitsome)
 
+/* Calls that make communicators, MPI_COMM_WORLD too (member.c, world.c) */
+#define UCX_MP_MPI_MAKERS(_) \
+    _(Cart_create) \
+    _(Cart_sub) \
+    _(Comm_create) \
+    _(Comm_create_group) \
+    _(Comm_dup) \
+    _(Comm_dup_with_info) \
+    _(Comm_split) \
+    _(Comm_split_type) \
+    _(Dist_graph_create) \
+    _(Dist_graph_create_adjacent) \
+    _(Graph_create) \
+    _(Init) \
+    _(Init_thread) \
+    _(Intercomm_merge)
+
 /* What is used where the MPI has it; NULL if not */
 #if MPI_VERSION >= 4
 #define UCX_MP_MPI_EXTRAS(_) \
@@ -78,14 +97,17 @@
 typedef struct {
     UCX_MP_MPI_CALLS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_ENDS(UCX_MP_MPI_POINTER)
+    UCX_MP_MPI_MAKERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
     /* These may be the MPI's or none */
     int         (*query_cuda_support)(void);
     int         (*gpu_query_support)(int type, int *is_supported_p);
     MPI_Comm    comm_world;
+    MPI_Comm    comm_null;
     MPI_Request request_null;
-    bool        is_ours; /* it has no CUDA of its own, and what we need */
+    bool        is_whole; /* it has all that we need */
+    bool        is_ours;  /* ... and no CUDA of its own */
 } ucx_mp_mpi_real_t;
 
 
@@ -96,8 +118,12 @@ extern ucx_mp_mpi_real_t ucx_mp_mpi_real;
 /* Whether ucx_mp_mpi_real is filled; set with release order. */
 extern bool ucx_mp_mpi_real_found;
 
-/* Fills ucx_mp_mpi_real, once; any thread. */
+/* Fills ucx_mp_mpi_real, once; any thread. When the MPI is initialised, or an
+   MPICH ends the program. */
 void ucx_mp_mpi_real_find(void);
+
+/* The same but for is_ours, which stays false; at any time. */
+void ucx_mp_mpi_real_find_calls(void);
 
 /* A variable of the MPI's, after that; NULL if it has none of this name. */
 void *ucx_mp_mpi_real_variable(const char *name);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group's page: what ranks read of each other, in processes of their own. */
+/* A board and its pages: what ranks read of each other, in processes of their
+ * own. */
 extern "C" {
 #include <uct/cuda/collective/page.h>
+#include <uct/cuda/collective/plan.h>
 }
 
 #include <gtest/gtest.h>
@@ -9,36 +11,38 @@ extern "C" {
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
-class CollPage : public ::testing::Test
+class CollBoard : public ::testing::Test
 {
 protected:
     std::string dir;
-    char name[UCT_CUDA_COLL_PAGE_NAME] = "";
-    uct_cuda_coll_page_t *page         = nullptr;
+    char name[UCT_CUDA_COLL_BOARD_NAME] = "";
+    uct_cuda_coll_board_t *board        = nullptr;
 
     void SetUp() override
     {
-        char path[] = "/tmp/coll-page-XXXXXX";
+        char path[] = "/tmp/coll-board-XXXXXX";
         dir         = mkdtemp(path);
-        ASSERT_EQ(UCS_OK, open(0, 2, name, &page));
+        ASSERT_EQ(UCS_OK, open(0, 2, name, &board));
     }
 
     void TearDown() override
     {
-        if (page != nullptr) {
-            uct_cuda_coll_page_close(page);
+        if (board != nullptr) {
+            uct_cuda_coll_board_close(board);
         }
         EXPECT_EQ(0, rmdir(dir.c_str())) << "a file is left";
     }
 
     ucs_status_t open(unsigned rank, unsigned size, char *what,
-                      uct_cuda_coll_page_t **page_p)
+                      uct_cuda_coll_board_t **board_p)
     {
-        return uct_cuda_coll_page_open(dir.c_str(), rank, size, what, page_p);
+        return uct_cuda_coll_board_open(dir.c_str(), rank, size, what, board_p);
     }
 
     std::string path() const
@@ -47,25 +51,72 @@ protected:
     }
 
     /* Runs rank 1 in a process of its own, to its end */
-    template<typename F> int in_rank_1(F func)
+    template<typename F> int in_board_1(F func)
     {
-        pid_t pid = start_rank_1(func);
+        pid_t pid = start_board_1(func);
         int status;
         waitpid(pid, &status, 0);
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
 
-    template<typename F> pid_t start_rank_1(F func)
+    template<typename F> pid_t start_board_1(F func)
     {
         pid_t pid = fork();
         if (pid == 0) {
-            uct_cuda_coll_page_t *mine;
+            uct_cuda_coll_board_t *mine;
             if (open(1, 2, name, &mine) != UCS_OK) {
                 _exit(99);
             }
             _exit(func(mine));
         }
         return pid;
+    }
+
+    uint32_t word() const
+    {
+        return *uct_cuda_coll_board_word(board);
+    }
+};
+
+class CollPage : public CollBoard
+{
+protected:
+    static const uint64_t KEY  = 17;
+    uct_cuda_coll_page_t *page = nullptr;
+
+    void SetUp() override
+    {
+        CollBoard::SetUp();
+        ASSERT_EQ(UCS_OK, open_page(board, 0, &page));
+    }
+
+    void TearDown() override
+    {
+        if (page != nullptr) {
+            uct_cuda_coll_page_close(page);
+        }
+        CollBoard::TearDown();
+    }
+
+    static ucs_status_t open_page(uct_cuda_coll_board_t *board, unsigned rank,
+                                  uct_cuda_coll_page_t **page_p)
+    {
+        const unsigned members[] = {0, 1};
+        return uct_cuda_coll_page_open(board, KEY, rank, 2, members, page_p);
+    }
+
+    template<typename F> int in_rank_1(F func)
+    {
+        return in_board_1([&](uct_cuda_coll_board_t *mine) {
+            return run_rank_1(mine, func);
+        });
+    }
+
+    template<typename F>
+    static int run_rank_1(uct_cuda_coll_board_t *board, F func)
+    {
+        uct_cuda_coll_page_t *mine;
+        return (open_page(board, 1, &mine) == UCS_OK) ? func(mine) : 98;
     }
 
     static uct_cuda_coll_post_t post(uint64_t count)
@@ -79,11 +130,11 @@ protected:
     }
 };
 
-TEST_F(CollPage, another_machines_page_is_not_opened)
+TEST_F(CollBoard, another_machines_board_is_not_opened)
 {
     const std::string here = name;
     const size_t dash      = here.find('-', strlen("ucx-mp-coll-"));
-    uct_cuda_coll_page_t *mine;
+    uct_cuda_coll_board_t *mine;
 
     ASSERT_NE(std::string::npos, dash);
     snprintf(name, sizeof(name), "ucx-mp-coll-%s1%s",
@@ -95,6 +146,89 @@ TEST_F(CollPage, another_machines_page_is_not_opened)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, name, &mine));
     unlink((dir + "/" + name).c_str());
     strcpy(name, here.c_str());
+}
+
+/* Who sees a key first makes its page, and the others notice */
+TEST_F(CollBoard, a_page_is_found_by_its_key)
+{
+    void *memory = nullptr, *other = nullptr;
+
+    EXPECT_EQ(0u, word());
+    EXPECT_EQ(0, in_board_1([](uct_cuda_coll_board_t *mine) {
+        void *page;
+        if (uct_cuda_coll_board_get(mine, 5, 100000, &page) != UCS_OK) {
+            return 1;
+        }
+        memset(page, 'x', 100000);
+        return 0; /* ends without putting it back */
+    }));
+    EXPECT_NE(0u, word());
+    EXPECT_TRUE(uct_cuda_coll_board_has(board, 5));
+    EXPECT_FALSE(uct_cuda_coll_board_has(board, 6));
+
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, 5, 100000, &memory));
+    EXPECT_EQ(std::string(100000, 'x'), std::string((char*)memory, 100000));
+    const uint32_t before = word();
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, 6, 100000, &other));
+    EXPECT_NE(before, word());
+    EXPECT_EQ(std::string(100000, 0), std::string((char*)other, 100000));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_coll_board_get(board, 5, 200000, &memory));
+    uct_cuda_coll_board_put(board, 6, 100000, other);
+    EXPECT_FALSE(uct_cuda_coll_board_has(board, 6));
+    uct_cuda_coll_board_put(board, 5, 100000, memory);
+    EXPECT_TRUE(uct_cuda_coll_board_has(board, 5)) << "rank 1 still has it";
+}
+
+/* Communicators that come and go cost neither memory nor descriptors */
+TEST_F(CollBoard, memory_of_pages_is_used_again)
+{
+    const struct rlimit few = {64, 64};
+    struct rlimit before;
+    struct stat st[2];
+    void *memory;
+
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
+    for (uint64_t i = 1; i <= 3 * UCT_CUDA_COLL_BOARD_PAGES; ++i) {
+        const size_t bytes = (i % 2) ? 5000 : 70000;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, i, bytes, &memory));
+        ASSERT_EQ(0, *(char*)memory);
+        *(char*)memory = 1;
+        uct_cuda_coll_board_put(board, i, bytes, memory);
+        ASSERT_EQ(0, stat(path().c_str(), &st[i > 2]));
+    }
+    EXPECT_EQ(st[0].st_size, st[1].st_size);
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_F(CollBoard, there_is_an_end_of_pages)
+{
+    std::vector<void*> pages(UCT_CUDA_COLL_BOARD_PAGES);
+    void *memory;
+
+    for (size_t i = 0; i < pages.size(); ++i) {
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_coll_board_get(board, i + 1, 64, &pages[i]));
+    }
+    EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT,
+              uct_cuda_coll_board_get(board, pages.size() + 1, 64, &memory));
+    for (size_t i = 0; i < pages.size(); ++i) {
+        uct_cuda_coll_board_put(board, i + 1, 64, pages[i]);
+    }
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_coll_board_get(board, pages.size() + 1, 64, &memory));
+    uct_cuda_coll_board_put(board, pages.size() + 1, 64, memory);
+}
+
+TEST_F(CollPage, a_rank_joins_before_a_call)
+{
+    EXPECT_EQ(0u, uct_cuda_coll_page_joined(page, 1));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        uct_cuda_coll_page_join(mine, 12);
+        return 0;
+    }));
+    EXPECT_EQ(12u, uct_cuda_coll_page_joined(page, 1));
 }
 
 TEST_F(CollPage, a_post_is_read_once_it_is_there)
@@ -235,7 +369,7 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
 
     ASSERT_EQ(0, pipe(ready));
     ASSERT_EQ(0, pipe(end));
-    pid_t pid = start_rank_1([&](uct_cuda_coll_page_t *) {
+    pid_t pid = start_board_1([&](uct_cuda_coll_board_t *) {
         (void)!write(ready[1], &byte, 1);
         return (int)read(end[0], &byte, 1); /* killed here */
     });
@@ -250,28 +384,40 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
     }
 }
 
-TEST_F(CollPage, the_file_goes_with_its_name_or_its_maker)
+/* ... and one that lives on, but has freed the communicator */
+TEST_F(CollPage, a_rank_that_left_is_noticed)
 {
-    EXPECT_EQ(0, access(path().c_str(), F_OK));
-    uct_cuda_coll_page_unlink(page);
-    EXPECT_NE(0, access(path().c_str(), F_OK));
-    uct_cuda_coll_page_close(page);
-
-    ASSERT_EQ(UCS_OK, open(0, 2, name, &page));
-    uct_cuda_coll_page_close(page);
-    EXPECT_NE(0, access(path().c_str(), F_OK));
-    page = nullptr;
+    EXPECT_EQ(0, in_board_1([&](uct_cuda_coll_board_t *mine) {
+        return run_rank_1(mine, [&](uct_cuda_coll_page_t *its) {
+            const bool was_there = uct_cuda_coll_page_is_alive(page, 0);
+            uct_cuda_coll_page_close(its);
+            return was_there ? 0 : 1;
+        });
+    }));
+    EXPECT_FALSE(uct_cuda_coll_page_is_alive(page, 1));
 }
 
-TEST_F(CollPage, what_is_no_page_is_not_opened)
+TEST_F(CollBoard, the_file_goes_with_its_name_or_its_maker)
 {
-    char there[UCT_CUDA_COLL_PAGE_NAME];
-    uct_cuda_coll_page_t *other;
+    EXPECT_EQ(0, access(path().c_str(), F_OK));
+    uct_cuda_coll_board_unlink(board);
+    EXPECT_NE(0, access(path().c_str(), F_OK));
+    uct_cuda_coll_board_close(board);
+
+    ASSERT_EQ(UCS_OK, open(0, 2, name, &board));
+    uct_cuda_coll_board_close(board);
+    EXPECT_NE(0, access(path().c_str(), F_OK));
+    board = nullptr;
+}
+
+TEST_F(CollBoard, what_is_no_board_is_not_opened)
+{
+    char there[UCT_CUDA_COLL_BOARD_NAME];
+    uct_cuda_coll_board_t *other;
 
     /* another number of ranks, a rank too many */
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 3, name, &other));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(2, 2, name, &other));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(0, 17, there, &other));
 
     /* nothing there, as on another node */
     strcpy(there, "nothing");
@@ -298,24 +444,41 @@ TEST_F(CollPage, what_is_no_page_is_not_opened)
     unlink(zeros.c_str());
 }
 
-TEST_F(CollPage, no_directory_is_no_page)
+TEST_F(CollPage, a_page_has_so_many_ranks)
 {
-    char there[UCT_CUDA_COLL_PAGE_NAME];
+    const unsigned members[UCT_CUDA_COLL_MAX_RANKS + 1] = {0};
     uct_cuda_coll_page_t *other;
 
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
-              uct_cuda_coll_page_open("/nonexistent", 0, 2, there, &other));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_coll_page_open(board, 1, 0, UCT_CUDA_COLL_MAX_RANKS + 1,
+                                      members, &other));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_coll_page_open(board, 1, 2, 2, members, &other));
 }
 
-/* A child that closes what it was forked with takes no name away that ranks are
- * still to come by */
-TEST_F(CollPage, a_forked_child_leaves_the_name)
+TEST_F(CollBoard, no_directory_is_no_board)
+{
+    char there[UCT_CUDA_COLL_BOARD_NAME];
+    uct_cuda_coll_board_t *other;
+
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              uct_cuda_coll_board_open("/nonexistent", 0, 2, there, &other));
+}
+
+/* A child that closes what it was forked with takes neither a name away that
+ * ranks are still to come by, nor its parent out of a group */
+TEST_F(CollPage, a_forked_child_leaves_all_as_it_is)
 {
     struct stat st;
 
-    EXPECT_EQ(0, in_rank_1([this](uct_cuda_coll_page_t*) {
+    EXPECT_EQ(0, in_board_1([this](uct_cuda_coll_board_t*) {
         uct_cuda_coll_page_close(page);
+        uct_cuda_coll_board_close(board);
         return 0;
     }));
     EXPECT_EQ(0, stat(path().c_str(), &st));
+    EXPECT_TRUE(uct_cuda_coll_board_has(board, KEY));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+        return uct_cuda_coll_page_is_alive(mine, 0) ? 0 : 1;
+    }));
 }

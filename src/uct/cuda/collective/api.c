@@ -10,24 +10,43 @@
 
 
 _Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_COLL_MAX_RANKS) &&
-                       (UCT_CUDA_COLL_API_NAME == UCT_CUDA_COLL_PAGE_NAME),
+                       (UCT_CUDA_COLL_API_NAME == UCT_CUDA_COLL_BOARD_NAME),
                "what is said outside is what is meant inside");
 
 
-static int api_group_create(unsigned rank, unsigned size,
-                            char name[UCT_CUDA_COLL_API_NAME],
-                            uct_cuda_coll_group_t **group_p)
+static int api_board_open(unsigned rank, unsigned size,
+                          char name[UCT_CUDA_COLL_API_NAME],
+                          uct_cuda_coll_board_t **board_p)
 {
-    return (uct_cuda_coll_group_create(rank, size, name, group_p) == UCS_OK) ?
+    return (uct_cuda_coll_group_board(rank, size, name, board_p) == UCS_OK) ?
                    0 :
                    -1;
 }
 
-UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v2 = {
+static int api_board_has(const uct_cuda_coll_board_t *board, uint64_t key)
+{
+    return uct_cuda_coll_board_has(board, key);
+}
+
+static int api_group_create(uct_cuda_coll_board_t *board, uint64_t key,
+                            unsigned rank, unsigned size,
+                            const unsigned *members, uint64_t calls,
+                            uct_cuda_coll_group_t **group_p)
+{
+    return (uct_cuda_coll_group_create(board, key, rank, size, members, calls,
+                                       group_p) == UCS_OK) ?
+                   0 :
+                   -1;
+}
+
+UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v3 = {
     .size          = sizeof(uct_cuda_coll_api_t),
     .is_on         = uct_cuda_coll_is_on,
+    .board_open    = api_board_open,
+    .board_opened  = uct_cuda_coll_board_unlink,
+    .board_word    = uct_cuda_coll_board_word,
+    .board_has     = api_board_has,
     .group_create  = api_group_create,
-    .group_joined  = uct_cuda_coll_group_joined,
     .group_destroy = uct_cuda_coll_group_destroy,
     .pass          = uct_cuda_coll_group_pass,
     .collective    = uct_cuda_coll_group_collective,

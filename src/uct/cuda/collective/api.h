@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** The table's symbol. Another layout gets another name. */
-#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v2"
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v3"
 
 /** Ranks of a group at most. */
 #define UCT_CUDA_COLL_API_RANKS 16
@@ -26,6 +26,9 @@ extern "C" {
 /** Bytes of a name, its zero included. */
 #define UCT_CUDA_COLL_API_NAME 64
 
+
+/** What the ranks of a program on one node share. */
+typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
 
 /** Ranks of one node that make the same calls in the same order. */
 typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
@@ -95,18 +98,41 @@ typedef struct {
     int (*is_on)(void);
 
     /**
-     * Join a group. The first rank comes before all others and gives it a name,
-     * which they have to be told.
+     * Open the board of a program's ranks on this node, for as long as the
+     * process lives. The first rank comes before all others and gives it a
+     * name, which they have to be told.
      *
      * @param name     Filled by rank 0; read by others.
      * @return 0; -1 if there is none to be had, also for ranks of other nodes.
      */
-    int (*group_create)(unsigned rank, unsigned size,
-                        char name[UCT_CUDA_COLL_API_NAME],
-                        uct_cuda_coll_group_t **group_p);
+    int (*board_open)(unsigned rank, unsigned size,
+                      char name[UCT_CUDA_COLL_API_NAME],
+                      uct_cuda_coll_board_t **board_p);
 
-    /** All have joined, or given up: the name may go. */
-    void (*group_joined)(uct_cuda_coll_group_t *group);
+    /** All have opened it, or given up: the name may go. */
+    void (*board_opened)(uct_cuda_coll_board_t *board);
+
+    /** A word of the board that changes with each group that is the first of
+     *  its key; 0: there was none yet. */
+    const uint32_t *(*board_word)(const uct_cuda_coll_board_t *board);
+
+    /** Non-zero if a rank has joined a group of this key. */
+    int (*board_has)(const uct_cuda_coll_board_t *board, uint64_t key);
+
+    /**
+     * Join a group, by oneself: the others may come before later calls, and
+     * until they have no call is carried out.
+     *
+     * @param key      Of the communicator, the same on all its ranks, never
+     *                 used for another; not 0.
+     * @param members  Numbers of its ranks on the board.
+     * @param calls    That this rank has made on it before, of those that are
+     *                 either passed or given to collective().
+     * @return 0; -1 if there is none to be had.
+     */
+    int (*group_create)(uct_cuda_coll_board_t *board, uint64_t key,
+                        unsigned rank, unsigned size, const unsigned *members,
+                        uint64_t calls, uct_cuda_coll_group_t **group_p);
 
     void (*group_destroy)(uct_cuda_coll_group_t *group);
 
@@ -115,7 +141,8 @@ typedef struct {
     void (*pass)(uct_cuda_coll_group_t *group);
 
     /**
-     * A collective, if every rank of the group calls this.
+     * A collective, if every rank of the group calls this. The first one waits
+     * up to 0.2 s for ranks that have not joined.
      *
      * @param why  Filled with a sentence, if it is neither DONE nor STAGE.
      */
@@ -134,7 +161,7 @@ typedef struct {
 
 
 /** The table itself, for who is linked with it. */
-extern const uct_cuda_coll_api_t uct_cuda_coll_api_v2;
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v3;
 
 #ifdef __cplusplus
 }

@@ -31,7 +31,7 @@
 #include <string.h>
 
 
-#define PAGE_DIR "/dev/shm"
+#define BOARD_DIR "/dev/shm"
 
 /* Behind the program's allocations a rank shows its scratch memory, and the
  * first rank that of relays */
@@ -51,6 +51,9 @@
 
 /* Time between two looks at whether others are there, ns */
 #define ALIVE_INTERVAL 100000000ul
+
+/* Time that the first call with GPU buffers waits for others' first one, ns */
+#define JOIN_TIME 200000000ul
 
 /* Of links between GPUs that rank 0 does not see, bytes/s */
 #define UNKNOWN_BANDWIDTH 20e9
@@ -95,6 +98,8 @@ struct uct_cuda_coll_group {
     uint64_t               sequence;
     unsigned               failures;
     bool                   is_off;   /* on all ranks */
+    bool                   is_whole; /* all have joined before this call */
+    uint64_t               deadline; /* of waiting for that, ns; 0: none yet */
 
     /* Of the context that the buffers of the last call were in */
     CUcontext              context;
@@ -1067,6 +1072,39 @@ static ucs_status_t call_settle(call_t *call)
                         call->posts[call->shape.root]->is_in_place);
 }
 
+/* Has every rank come to the page before this call, so that it says there what
+   it does? The first call with GPU buffers gives the others' first ones a
+   moment: who sees them on all ranks at once need stage none. A rank whose
+   buffers are in host memory may not come. */
+static bool call_is_of_all(call_t *call)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    uint64_t first;
+    unsigned rank;
+
+    if (group->is_whole) {
+        return true;
+    }
+
+    if (group->deadline == 0) {
+        group->deadline = uct_cuda_now_ns() + JOIN_TIME;
+    }
+
+    call->spins = 0;
+    for (rank = 0; rank < group->size; ++rank) {
+        while (((first = uct_cuda_coll_page_joined(group->page, rank)) == 0) &&
+               (uct_cuda_now_ns() < group->deadline) &&
+               (call_idle(call) == UCS_OK)) {
+        }
+        call->why[0] = '\0'; /* the MPI finds out who has ended */
+        if ((first == 0) || (first > group->sequence)) {
+            return false;
+        }
+    }
+    group->is_whole = true;
+    return true;
+}
+
 /* Has a rank said that it passes? Then all do it another way, and it may have
    left the group since. */
 static bool call_is_passed(const call_t *call)
@@ -1401,9 +1439,12 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
 
     ++group->sequence;
     if (!call_describe(&call)) {
-        uct_cuda_coll_page_pass(group->page, group->sequence);
-        result = UCT_CUDA_COLL_STAGE;
-        goto out;
+        goto out_pass;
+    }
+
+    if (!call_is_of_all(&call)) {
+        uct_cuda_gpu_context_pop(&call.pushed);
+        goto out_pass;
     }
 
     uct_cuda_coll_page_post(group->page, group->sequence, &call.post);
@@ -1414,7 +1455,11 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
         uct_cuda_ipc_cache_collective(false);
     }
     uct_cuda_gpu_context_pop(&call.pushed);
+    goto out;
 
+out_pass:
+    uct_cuda_coll_page_pass(group->page, group->sequence);
+    result = UCT_CUDA_COLL_STAGE;
 out:
     __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
                                                         &totals.staged,
@@ -1432,8 +1477,18 @@ void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group)
 
 /* ----------------------------------------------------------------- groups */
 
-ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
-                                        char *name,
+ucs_status_t uct_cuda_coll_group_board(unsigned rank, unsigned size,
+                                       char *name,
+                                       uct_cuda_coll_board_t **board_p)
+{
+    return uct_cuda_coll_board_open(BOARD_DIR, rank, size, name, board_p);
+}
+
+ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
+                                        uint64_t key, unsigned rank,
+                                        unsigned size,
+                                        const unsigned *members,
+                                        uint64_t calls,
                                         uct_cuda_coll_group_t **group_p)
 {
     uct_cuda_coll_group_t *group = calloc(1, sizeof(*group));
@@ -1443,11 +1498,14 @@ ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
         return UCS_ERR_NO_MEMORY;
     }
 
-    group->rank = rank;
-    group->size = size;
-    status      = uct_cuda_coll_page_open(PAGE_DIR, rank, size, name,
-                                          &group->page);
+    group->rank     = rank;
+    group->size     = size;
+    group->sequence = calls;
+    status          = uct_cuda_coll_page_open(board, key, rank, size, members,
+                                              &group->page);
     if (status != UCS_OK) {
+        uct_cuda_debug("rank %u of %u has no page for collectives (%d)", rank,
+                       size, status);
         free(group);
         return status;
     }
@@ -1456,13 +1514,9 @@ ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
         uct_cuda_coll_page_common(group->page)->algorithm = config.algorithm;
         uct_cuda_coll_page_common(group->page)->multipath = config.multipath;
     }
+    uct_cuda_coll_page_join(group->page, calls + 1);
     *group_p = group;
     return UCS_OK;
-}
-
-void uct_cuda_coll_group_joined(uct_cuda_coll_group_t *group)
-{
-    uct_cuda_coll_page_unlink(group->page);
 }
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group)

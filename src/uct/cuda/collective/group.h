@@ -6,6 +6,7 @@
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 #include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective/board.h>
 
 #include <stdbool.h>
 
@@ -33,12 +34,18 @@ int uct_cuda_coll_is_on(void);
 
 void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
 
-/** @return As uct_cuda_coll_page_open(). */
-ucs_status_t uct_cuda_coll_group_create(unsigned rank, unsigned size,
-                                        char *name,
-                                        uct_cuda_coll_group_t **group_p);
+/** @return As uct_cuda_coll_board_open(). */
+ucs_status_t uct_cuda_coll_group_board(unsigned rank, unsigned size,
+                                       char *name,
+                                       uct_cuda_coll_board_t **board_p);
 
-void uct_cuda_coll_group_joined(uct_cuda_coll_group_t *group);
+/** @return As uct_cuda_coll_page_open(). */
+ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
+                                        uint64_t key, unsigned rank,
+                                        unsigned size,
+                                        const unsigned *members,
+                                        uint64_t calls,
+                                        uct_cuda_coll_group_t **group_p);
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group);
 

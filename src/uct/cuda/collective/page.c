@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A file without a name, mapped by all ranks. A rank holds a lock on its own
- * byte of it, which goes with the process however that ends. */
 #include <uct/cuda/collective/page.h>
 
-#include <uct/abi/abi.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/plan.h>
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-
-#define MAGIC 0x326c6c6f63786375ul /* "ucxcoll2" */
 
 #define LINE_ALIGNED __attribute__((aligned(UCT_CUDA_COLL_PAGE_LINE)))
 
@@ -44,26 +31,25 @@ typedef struct {
 typedef struct {
     uct_cuda_coll_post_t posts[2] LINE_ALIGNED;
     progress_t           progress;
+    uint64_t             first;   /* call that it says something of; 0: none */
+    uint32_t             is_gone;
     uint8_t              gpu[16];
     uint64_t             steps[UCT_CUDA_COLL_MAX_QUEUES] LINE_ALIGNED;
     export_t             exports[UCT_CUDA_COLL_PAGE_EXPORTS] LINE_ALIGNED;
 } rank_t;
 
 typedef struct {
-    uint64_t               magic;
-    uint64_t               bytes;
-    uint32_t               num_ranks;
     uct_cuda_coll_common_t common;
     rank_t                 ranks[] LINE_ALIGNED;
 } shared_t;
 
 struct uct_cuda_coll_page {
-    shared_t *shared;
-    size_t   bytes;
-    unsigned rank;
-    int      fd;
-    pid_t    owner;     /* What forks off leaves it as it is */
-    char     path[256]; /* Empty: has no name */
+    uct_cuda_coll_board_t *board;
+    shared_t              *shared;
+    size_t                bytes;
+    uint64_t              key;
+    unsigned              rank;
+    unsigned              members[UCT_CUDA_COLL_MAX_RANKS]; /* of the board */
 };
 
 _Static_assert(sizeof(uct_cuda_coll_post_t) == UCT_CUDA_COLL_PAGE_LINE,
@@ -72,113 +58,14 @@ _Static_assert(sizeof(uct_cuda_coll_post_t) == UCT_CUDA_COLL_PAGE_LINE,
 
 /* ------------------------------------------------------------ open, close */
 
-/* Names of pages begin with the machine's number: what bears such a name on
-   another machine is another page */
-static int page_prefix(char prefix[UCT_CUDA_COLL_PAGE_NAME])
-{
-    return snprintf(prefix, UCT_CUDA_COLL_PAGE_NAME, "ucx-mp-coll-%llx-",
-                    (unsigned long long)uct_abi_system_id());
-}
-
-static ucs_status_t page_make(uct_cuda_coll_page_t *page, const char *dir,
-                              char *name)
-{
-    uint64_t random;
-    int length;
-
-    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) !=
-        (ssize_t)sizeof(random)) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-
-    length = page_prefix(name);
-    snprintf(name + length, UCT_CUDA_COLL_PAGE_NAME - length, "%d-%016llx",
-             (int)getpid(), (unsigned long long)random);
-    if ((size_t)snprintf(page->path, sizeof(page->path), "%s/%s", dir, name) >=
-        sizeof(page->path)) {
-        page->path[0] = '\0';
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    page->fd = open(page->path,
-                    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (page->fd < 0) {
-        page->path[0] = '\0';
-        return UCS_ERR_NO_RESOURCE;
-    }
-
-    /* A full file system is told now, and not by a signal later */
-    return (posix_fallocate(page->fd, 0, (off_t)page->bytes) == 0) ?
-                   UCS_OK :
-                   UCS_ERR_NO_RESOURCE;
-}
-
-static ucs_status_t page_find(uct_cuda_coll_page_t *page, const char *dir,
-                              const char *name)
-{
-    char path[sizeof(page->path)], prefix[UCT_CUDA_COLL_PAGE_NAME];
-    struct stat st;
-
-    if ((strchr(name, '/') != NULL) ||
-        ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >=
-         sizeof(path))) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    if (strncmp(name, prefix, page_prefix(prefix)) != 0) {
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    page->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if ((page->fd < 0) || (fstat(page->fd, &st) != 0) ||
-        (st.st_uid != geteuid()) || (st.st_size != (off_t)page->bytes)) {
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    return UCS_OK;
-}
-
-static ucs_status_t page_lock(const uct_cuda_coll_page_t *page)
-{
-    struct flock lock = {.l_type   = F_WRLCK,
-                         .l_whence = SEEK_SET,
-                         .l_start  = page->rank,
-                         .l_len    = 1};
-
-    return (fcntl(page->fd, F_SETLK, &lock) == 0) ? UCS_OK :
-                                                    UCS_ERR_NO_RESOURCE;
-}
-
-static ucs_status_t page_map(uct_cuda_coll_page_t *page, unsigned size)
-{
-    void *shared = mmap(NULL, page->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                        page->fd, 0);
-
-    if (shared == MAP_FAILED) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    page->shared = shared;
-    if (page->rank == 0) {
-        page->shared->bytes     = page->bytes;
-        page->shared->num_ranks = size;
-        __atomic_store_n(&page->shared->magic, MAGIC, __ATOMIC_RELEASE);
-    } else if ((__atomic_load_n(&page->shared->magic, __ATOMIC_ACQUIRE) !=
-                MAGIC) ||
-               (page->shared->num_ranks != size)) {
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    return UCS_OK;
-}
-
-ucs_status_t uct_cuda_coll_page_open(const char *dir, unsigned rank,
-                                     unsigned size,
-                                     char name[UCT_CUDA_COLL_PAGE_NAME],
+ucs_status_t uct_cuda_coll_page_open(uct_cuda_coll_board_t *board,
+                                     uint64_t key, unsigned rank,
+                                     unsigned size, const unsigned *members,
                                      uct_cuda_coll_page_t **page_p)
 {
     uct_cuda_coll_page_t *page;
     ucs_status_t status;
+    void *memory;
 
     if ((size > UCT_CUDA_COLL_MAX_RANKS) || (rank >= size)) {
         return UCS_ERR_INVALID_PARAM;
@@ -189,28 +76,30 @@ ucs_status_t uct_cuda_coll_page_open(const char *dir, unsigned rank,
         return UCS_ERR_NO_MEMORY;
     }
 
+    page->board = board;
+    page->key   = key;
     page->rank  = rank;
     page->bytes = sizeof(shared_t) + size * sizeof(rank_t);
-    page->fd    = -1;
-    page->owner = getpid();
-    status      = (rank == 0) ? page_make(page, dir, name) :
-                                page_find(page, dir, name);
-    if (status == UCS_OK) {
-        status = page_map(page, size);
-    }
-    if (status == UCS_OK) {
-        status = page_lock(page);
-    }
-
+    memcpy(page->members, members, size * sizeof(*members));
+    status = uct_cuda_coll_board_get(board, key, page->bytes, &memory);
     if (status != UCS_OK) {
-        uct_cuda_debug("rank %u of %u has no shared page for collectives in "
-                       "%s (%d)", rank, size, dir, status);
-        uct_cuda_coll_page_close(page);
+        free(page);
         return status;
     }
 
-    *page_p = page;
+    page->shared = memory;
+    *page_p      = page;
     return UCS_OK;
+}
+
+void uct_cuda_coll_page_close(uct_cuda_coll_page_t *page)
+{
+    if (uct_cuda_coll_board_is_own(page->board)) {
+        __atomic_store_n(&page->shared->ranks[page->rank].is_gone, 1,
+                         __ATOMIC_RELEASE);
+    }
+    uct_cuda_coll_board_put(page->board, page->key, page->bytes, page->shared);
+    free(page);
 }
 
 uct_cuda_coll_common_t *uct_cuda_coll_page_common(uct_cuda_coll_page_t *page)
@@ -218,36 +107,24 @@ uct_cuda_coll_common_t *uct_cuda_coll_page_common(uct_cuda_coll_page_t *page)
     return &page->shared->common;
 }
 
-void uct_cuda_coll_page_unlink(uct_cuda_coll_page_t *page)
+void uct_cuda_coll_page_join(uct_cuda_coll_page_t *page, uint64_t first)
 {
-    if ((page->path[0] != '\0') && (page->owner == getpid())) {
-        (void)unlink(page->path);
-        page->path[0] = '\0';
-    }
+    __atomic_store_n(&page->shared->ranks[page->rank].first, first,
+                     __ATOMIC_RELEASE);
 }
 
-void uct_cuda_coll_page_close(uct_cuda_coll_page_t *page)
+uint64_t uct_cuda_coll_page_joined(const uct_cuda_coll_page_t *page,
+                                   unsigned rank)
 {
-    uct_cuda_coll_page_unlink(page);
-    if (page->shared != NULL) {
-        munmap(page->shared, page->bytes);
-    }
-    if (page->fd >= 0) {
-        close(page->fd);
-    }
-    free(page);
+    return __atomic_load_n(&page->shared->ranks[rank].first, __ATOMIC_ACQUIRE);
 }
 
 bool uct_cuda_coll_page_is_alive(const uct_cuda_coll_page_t *page,
                                  unsigned rank)
 {
-    struct flock lock = {.l_type   = F_WRLCK,
-                         .l_whence = SEEK_SET,
-                         .l_start  = rank,
-                         .l_len    = 1};
-
-    return (rank == page->rank) || (fcntl(page->fd, F_GETLK, &lock) != 0) ||
-           (lock.l_type != F_UNLCK);
+    return !__atomic_load_n(&page->shared->ranks[rank].is_gone,
+                            __ATOMIC_ACQUIRE) &&
+           uct_cuda_coll_board_is_alive(page->board, page->members[rank]);
 }
 
 

@@ -2,12 +2,14 @@
 /*
  * The page of a group: shared memory in which the ranks of a node say what they
  * are about to do, and how far they are. Every line of it is written by one
- * rank alone; the others read it. Nobody holds a lock that another one waits
- * for.
+ * rank alone; the others read it.
  *
- * Ranks make the same calls in the same order and number them, from 1. Of two
- * calls in a row each has a line of its own: who takes part by GPUs is not two
- * calls ahead of someone who still reads. Who passes may be any number ahead.
+ * Ranks make the same calls in the same order and number them, from 1. They
+ * come to the page before different calls, each for itself, and say from then
+ * on what they do in each: nothing can be done by GPUs before all have come.
+ * Of two calls in a row each has a line of its own: who takes part by GPUs is
+ * not two calls ahead of someone who still reads. Who passes may be any number
+ * ahead.
  */
 #ifndef UCT_CUDA_COLL_PAGE_H
 #define UCT_CUDA_COLL_PAGE_H
@@ -15,6 +17,7 @@
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/collective/board.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
 
 #include <stdbool.h>
@@ -24,7 +27,6 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_COLL_PAGE_NAME    64 /**< Bytes of a name */
 #define UCT_CUDA_COLL_PAGE_EXPORTS 32 /**< Allocations a rank shows at once */
 #define UCT_CUDA_COLL_PAGE_LINE    64
 
@@ -79,20 +81,28 @@ typedef struct uct_cuda_coll_page uct_cuda_coll_page_t;
 
 
 /**
- * Make a page (rank 0), or open one.
+ * Come to the page of a group.
  *
- * @param dir   Directory that all processes of the node share, best a tmpfs.
- * @param name  Filled by rank 0, within @a dir; read by the others.
- * @return UCS_OK; UCS_ERR_UNREACHABLE: no such page here, as for ranks of
- *         another node; UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY,
- *         UCS_ERR_INVALID_PARAM. Nothing is logged above debug level.
+ * @param key      The group's, on the board.
+ * @param members  Numbers of its ranks on the board.
+ * @return UCS_OK, UCS_ERR_INVALID_PARAM, or as uct_cuda_coll_board_get().
  */
-ucs_status_t uct_cuda_coll_page_open(const char *dir, unsigned rank,
-                                     unsigned size,
-                                     char name[UCT_CUDA_COLL_PAGE_NAME],
+ucs_status_t uct_cuda_coll_page_open(uct_cuda_coll_board_t *board,
+                                     uint64_t key, unsigned rank,
+                                     unsigned size, const unsigned *members,
                                      uct_cuda_coll_page_t **page_p);
 
-/** What rank 0 says for all, before it posts its first call on GPUs. */
+void uct_cuda_coll_page_close(uct_cuda_coll_page_t *page);
+
+/** This rank says what it does in this call and in all after it. */
+void uct_cuda_coll_page_join(uct_cuda_coll_page_t *page, uint64_t first);
+
+/** The first call that a rank says something of; 0: it has not come yet. */
+uint64_t uct_cuda_coll_page_joined(const uct_cuda_coll_page_t *page,
+                                   unsigned rank);
+
+/** What rank 0 says for all, before it joins; of the topology, before it posts
+ *  its first call on GPUs. */
 typedef struct {
     int32_t         algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO */
     int32_t         multipath; /**< 0, 1, or AUTO */
@@ -102,11 +112,6 @@ typedef struct {
 
 uct_cuda_coll_common_t *
 uct_cuda_coll_page_common(uct_cuda_coll_page_t *page);
-
-/** Rank 0: nobody is to come any more. */
-void uct_cuda_coll_page_unlink(uct_cuda_coll_page_t *page);
-
-void uct_cuda_coll_page_close(uct_cuda_coll_page_t *page);
 
 
 /** Say what this rank does in call @a sequence; what the post has for the

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
+#include <mpi/handles.h>
+#include <mpi/member.h>
+#include <mpi/nodes.h>
+#include <mpi/world.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+
+static struct {
+    pthread_once_t once;
+    bool           has_keyval;
+    int            keyval;
+    unsigned       generation; /* of what threads remember */
+} state = {.once = PTHREAD_ONCE_INIT};
+
+/* The communicator of the thread's last call, until one is freed. Host-only
+   calls of few bytes feel every nanosecond. */
+static __thread struct {
+    MPI_Comm            comm;
+    ucx_mp_mpi_member_t *member;
+    unsigned            generation;
+} last __attribute__((tls_model("initial-exec")));
+
+
+/* ---------------------------------------------------------------- attribute */
+
+static int member_copy(MPI_Comm comm, int keyval, void *extra, void *value,
+                       void *new_value, int *is_copied_p)
+{
+    *is_copied_p = 0;
+    return MPI_SUCCESS;
+}
+
+static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    ucx_mp_mpi_member_t *member = value;
+
+    /* the handle may become another communicator's */
+    __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
+    if (member->group != NULL) {
+        ucx_mp_mpi_world.api->group_destroy(member->group);
+    }
+    if (member->nodes != NULL) {
+        ucx_mp_mpi_nodes_destroy(member->nodes, comm);
+    }
+    free(member);
+    return MPI_SUCCESS;
+}
+
+static void state_init(void)
+{
+    state.has_keyval = ucx_mp_mpi_real.Comm_create_keyval(member_copy,
+                                                          member_delete,
+                                                          &state.keyval,
+                                                          NULL) == MPI_SUCCESS;
+}
+
+static ucx_mp_mpi_member_t *member_find(MPI_Comm comm)
+{
+    ucx_mp_mpi_member_t *member = NULL;
+    int is_there                = 0;
+
+    return ((ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
+                                           &is_there) == MPI_SUCCESS) &&
+            is_there) ?
+               member :
+               NULL;
+}
+
+ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm)
+{
+    const unsigned generation = __atomic_load_n(&state.generation,
+                                                __ATOMIC_ACQUIRE);
+
+    if (ucx_mp_mpi_world.api == NULL) {
+        return NULL;
+    }
+
+    if ((last.comm != comm) || (last.generation != generation)) {
+        last.member     = member_find(comm);
+        last.comm       = comm;
+        last.generation = generation;
+    }
+    return last.member;
+}
+
+
+/* -------------------------------------------------------------------- begin */
+
+/* The same number on all ranks, that no other communicator of theirs has */
+static uint64_t key_new(MPI_Comm comm, int rank)
+{
+    uint64_t key = 0;
+
+    if ((rank == 0) &&
+        (getrandom(&key, sizeof(key), GRND_NONBLOCK) != (ssize_t)sizeof(key))) {
+        key = 0;
+    }
+    return (ucx_mp_mpi_real.Bcast(&key, sizeof(key), ucx_mp_mpi_handles.byte, 0,
+                                  comm) == MPI_SUCCESS) ?
+               key :
+               0;
+}
+
+/* Are all ranks the program's, and are they on several nodes? */
+static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
+                            bool *is_spread_p)
+{
+    const bool is_child = (parent != ucx_mp_mpi_real.comm_null) &&
+                          (member_find(parent) != NULL);
+    int *places;
+    bool is_own;
+    int i;
+
+    *is_spread_p = false;
+    if (is_child && !ucx_mp_mpi_world.is_spread) {
+        return true;
+    }
+
+    places = malloc(size * sizeof(*places));
+    if (places == NULL) {
+        abort(); /* others count on it */
+    }
+
+    is_own = ucx_mp_mpi_world_places(comm, size, places);
+    for (i = 0; is_own && (i < size); ++i) {
+        *is_spread_p |= (places[i] < 0);
+    }
+    free(places);
+    return is_own;
+}
+
+void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
+{
+    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    ucx_mp_mpi_member_t *member   = NULL;
+    int is_inter, rank, size;
+    bool is_spread;
+    uint64_t key;
+
+    pthread_once(&state.once, state_init);
+    if (!state.has_keyval || (comm == real->comm_null) ||
+        (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
+        (real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
+        (real->Comm_size(comm, &size) != MPI_SUCCESS) || (size < 2) ||
+        !ranks_are_known(parent, comm, size, &is_spread)) {
+        return;
+    }
+
+    key = key_new(comm, rank);
+    if (key != 0) {
+        member = calloc(1, sizeof(*member));
+    }
+    if (member == NULL) {
+        return; /* a rank that never joins: the others' calls are staged */
+    }
+
+    member->key  = key;
+    member->rank = rank;
+    member->size = size;
+    if (is_spread) {
+        member->nodes = ucx_mp_mpi_nodes_create(key);
+    }
+    if ((is_spread && (member->nodes == NULL)) ||
+        (real->Comm_set_attr(comm, state.keyval, member) != MPI_SUCCESS)) {
+        abort(); /* over several nodes others count on it */
+    }
+
+    /* its handle may have been another's that had none */
+    __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
+}
+
+
+/* -------------------------------------------------------------------- calls */
+
+static void member_create_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
+{
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
+    int places[UCT_CUDA_COLL_API_RANKS];
+    unsigned members[UCT_CUDA_COLL_API_RANKS];
+    int i;
+
+    member->has_failed = true;
+    if ((member->size > UCT_CUDA_COLL_API_RANKS) ||
+        !ucx_mp_mpi_world_places(comm, member->size, places)) {
+        return;
+    }
+
+    for (i = 0; i < member->size; ++i) {
+        members[i] = (unsigned)places[i];
+    }
+    member->has_failed = (api->group_create(ucx_mp_mpi_world.board, member->key,
+                                            member->rank, member->size, members,
+                                            member->calls,
+                                            &member->group) != 0);
+}
+
+static bool member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
+{
+    if ((member->group == NULL) && !member->has_failed) {
+        member_create_group(member, comm);
+    }
+    return member->group != NULL;
+}
+
+uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
+                                              MPI_Comm comm)
+{
+    if (!member_has_group(member, comm)) {
+        ++member->calls;
+    }
+    return member->group;
+}
+
+/* Has another rank joined this communicator's group? */
+static bool member_is_awaited(ucx_mp_mpi_member_t *member)
+{
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
+    uct_cuda_coll_board_t *board   = ucx_mp_mpi_world.board;
+    const uint32_t word            = __atomic_load_n(api->board_word(board),
+                                                     __ATOMIC_ACQUIRE);
+
+    if (__builtin_expect(word == member->word, 1)) {
+        return false;
+    }
+
+    member->word = word;
+    return api->board_has(board, member->key);
+}
+
+void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm)
+{
+    if ((member->group != NULL) ||
+        (member_is_awaited(member) && member_has_group(member, comm))) {
+        ucx_mp_mpi_world.api->pass(member->group);
+    } else {
+        ++member->calls;
+    }
+}
+
+
+/* ------------------------------------------------------------ communicators */
+
+static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
+{
+    if ((rc == MPI_SUCCESS) && (ucx_mp_mpi_world.api != NULL)) {
+        ucx_mp_mpi_member_new(parent, *comm);
+    }
+    return rc;
+}
+
+/* A call that makes a communicator, by both of its names */
+#define MAKER(_name, _parameters, _arguments, _parent, _comm) \
+    int MPI_##_name _parameters \
+    { \
+        ucx_mp_mpi_real_find(); \
+        return made(ucx_mp_mpi_real._name _arguments, _parent, _comm); \
+    } \
+    int PMPI_##_name _parameters __attribute__((alias("MPI_" #_name)));
+
+MAKER(Comm_dup, (MPI_Comm comm, MPI_Comm *new_comm), (comm, new_comm), comm,
+      new_comm)
+MAKER(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *new_comm),
+      (comm, info, new_comm), comm, new_comm)
+MAKER(Comm_split, (MPI_Comm comm, int color, int order, MPI_Comm *new_comm),
+      (comm, color, order, new_comm), comm, new_comm)
+MAKER(Comm_split_type,
+      (MPI_Comm comm, int type, int order, MPI_Info info, MPI_Comm *new_comm),
+      (comm, type, order, info, new_comm), comm, new_comm)
+MAKER(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *new_comm),
+      (comm, group, new_comm), comm, new_comm)
+MAKER(Comm_create_group,
+      (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new_comm),
+      (comm, group, tag, new_comm), comm, new_comm)
+MAKER(Cart_create,
+      (MPI_Comm comm, int dimensions, const int sizes[], const int periods[],
+       int reorder, MPI_Comm *new_comm),
+      (comm, dimensions, sizes, periods, reorder, new_comm), comm, new_comm)
+MAKER(Cart_sub, (MPI_Comm comm, const int dimensions[], MPI_Comm *new_comm),
+      (comm, dimensions, new_comm), comm, new_comm)
+MAKER(Graph_create,
+      (MPI_Comm comm, int nodes, const int index[], const int edges[],
+       int reorder, MPI_Comm *new_comm),
+      (comm, nodes, index, edges, reorder, new_comm), comm, new_comm)
+MAKER(Dist_graph_create,
+      (MPI_Comm comm, int count, const int sources[], const int degrees[],
+       const int targets[], const int weights[], MPI_Info info, int reorder,
+       MPI_Comm *new_comm),
+      (comm, count, sources, degrees, targets, weights, info, reorder,
+       new_comm),
+      comm, new_comm)
+MAKER(Dist_graph_create_adjacent,
+      (MPI_Comm comm, int indegree, const int sources[],
+       const int source_weights[], int outdegree, const int targets[],
+       const int target_weights[], MPI_Info info, int reorder,
+       MPI_Comm *new_comm),
+      (comm, indegree, sources, source_weights, outdegree, targets,
+       target_weights, info, reorder, new_comm),
+      comm, new_comm)
+MAKER(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *new_comm),
+      (comm, high, new_comm), comm, new_comm)

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is remembered of a communicator: which it is on all its ranks, agreed on
+ * when it is made, where MPI synchronises its ranks anyhow, and how many calls
+ * it has had. It costs nothing more until a GPU buffer comes to it: then its
+ * ranks join a group, each before the call in which it notices.
+ */
+#ifndef UCX_MP_MPI_MEMBER_H_
+#define UCX_MP_MPI_MEMBER_H_
+
+#include <mpi/real.h>
+
+#include <uct/cuda/collective/api.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+
+typedef struct ucx_mp_mpi_nodes ucx_mp_mpi_nodes_t;
+
+typedef struct {
+    uint64_t              key;    /* the communicator's, on all its ranks */
+    uint64_t              calls;  /* of the kinds that the module has, until
+                                     there is a group */
+    uint32_t              word;   /* of the board, when last looked at */
+    bool                  has_failed; /* to join a group */
+    int                   rank, size;
+    uct_cuda_coll_group_t *group; /* NULL: none yet */
+    ucx_mp_mpi_nodes_t    *nodes; /* NULL: all on one node */
+} ucx_mp_mpi_member_t;
+
+
+/* A new communicator, on all its ranks, that has its ranks from `parent`'s,
+   MPI_COMM_NULL: they are the program's. Others than those that have a member
+   afterwards are never carried out by GPUs. */
+void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
+
+/* NULL: of no use for the module. */
+ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm);
+
+/* This rank makes a call that the module has another way. */
+void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm);
+
+/* This rank has buffers for the module's next call; NULL: there is no group. */
+uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
+                                              MPI_Comm comm);
+
+#endif

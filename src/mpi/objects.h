@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Symbols of what else is loaded in the process: this library has many names
+ * in common with the MPI and what that uses. */
+#ifndef UCX_MP_MPI_OBJECTS_H_
+#define UCX_MP_MPI_OBJECTS_H_
+
+
+/* What `handle` (dlopen()'s, RTLD_NEXT) leads to by a name; NULL: nothing, or
+   this library itself. */
+void *ucx_mp_mpi_others_symbol(void *handle, const char *name);
+
+/* A handle for dlsym() of a loaded object by which a name leads to somebody
+   else's symbol, also of one that was loaded RTLD_LOCAL, and is kept so;
+   NULL: none. */
+void *ucx_mp_mpi_others_object(const char *name);
+
+/* Somebody else's symbol, wherever it is; NULL: none. */
+void *ucx_mp_mpi_symbol_of_others(const char *name);
+
+#endif

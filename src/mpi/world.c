@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
+#include <mpi/handles.h>
+#include <mpi/member.h>
+#include <mpi/module.h>
+#include <mpi/roster.h>
+#include <mpi/world.h>
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+
+ucx_mp_mpi_world_t ucx_mp_mpi_world;
+
+
+bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
+{
+    const int is_mine = mine;
+    int is_all        = 0;
+
+    return (ucx_mp_mpi_real.Allreduce(&is_mine, &is_all, 1,
+                                      ucx_mp_mpi_handles.integer,
+                                      ucx_mp_mpi_handles.min,
+                                      comm) == MPI_SUCCESS) &&
+           is_all;
+}
+
+int ucx_mp_mpi_machine_color(void)
+{
+    unsigned hash  = 2166136261u;
+    char text[512] = "";
+    ssize_t length = 0;
+    const char *p;
+    int fd;
+
+    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        length = read(fd, text, 64);
+        length = (length < 0) ? 0 : length;
+        close(fd);
+    }
+
+    (void)gethostname(text + length, sizeof(text) - length - 1);
+    for (p = text; *p != '\0'; ++p) {
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    }
+    return hash & INT_MAX;
+}
+
+bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places)
+{
+    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    int *ranks                    = malloc(2 * size * sizeof(*ranks));
+    bool is_own                   = false;
+    MPI_Group group;
+    int i;
+
+    if ((ranks == NULL) || (real->Comm_group(comm, &group) != MPI_SUCCESS)) {
+        abort(); /* others count on it */
+    }
+
+    for (i = 0; i < size; ++i) {
+        ranks[i] = i;
+    }
+    is_own = (real->Group_translate_ranks(group, size, ranks,
+                                          ucx_mp_mpi_world.group,
+                                          ranks + size) == MPI_SUCCESS);
+    for (i = 0; is_own && (i < size); ++i) {
+        is_own = (ranks[size + i] != MPI_UNDEFINED);
+        if (is_own) {
+            places[i] = ucx_mp_mpi_world.places[ranks[size + i]];
+        }
+    }
+    real->Group_free(&group);
+    free(ranks);
+    return is_own;
+}
+
+/* One board a node. @return whether this rank's is open. */
+static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
+                       uct_cuda_coll_board_t **board_p)
+{
+    const ucx_mp_mpi_real_t *real     = &ucx_mp_mpi_real;
+    char name[UCT_CUDA_COLL_API_NAME] = "";
+    bool is_open                      = false;
+    int rank, size;
+
+    if ((real->Comm_rank(local, &rank) != MPI_SUCCESS) ||
+        (real->Comm_size(local, &size) != MPI_SUCCESS)) {
+        return false;
+    }
+
+    /* All are here before the board has a name: of a job that ends before, none
+       is left */
+    if (!ucx_mp_mpi_on_all(local, true)) {
+        return false;
+    }
+
+    if (rank == 0) {
+        is_open = (api->board_open(0, size, name, board_p) == 0);
+        name[0] = is_open ? name[0] : '\0';
+    }
+    if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, local) !=
+        MPI_SUCCESS) {
+        name[0] = '\0';
+    }
+    if ((rank != 0) && (name[0] != '\0')) {
+        is_open = (api->board_open(rank, size, name, board_p) == 0);
+    }
+
+    (void)ucx_mp_mpi_on_all(local, is_open);
+    if (is_open) {
+        api->board_opened(*board_p);
+    }
+    return is_open;
+}
+
+/* Where ranks of the program are, by the communicator of this node's */
+static bool places_find(MPI_Comm local, int size)
+{
+    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    ucx_mp_mpi_world_t *world     = &ucx_mp_mpi_world;
+    int *ranks                    = malloc(size * sizeof(*ranks));
+    bool is_known                 = false;
+    MPI_Group group;
+    int i;
+
+    world->places = malloc(size * sizeof(*world->places));
+    if ((ranks == NULL) || (world->places == NULL) ||
+        (real->Comm_group(local, &group) != MPI_SUCCESS)) {
+        goto out;
+    }
+
+    for (i = 0; i < size; ++i) {
+        ranks[i] = i;
+    }
+    is_known = (real->Group_translate_ranks(world->group, size, ranks, group,
+                                            world->places) == MPI_SUCCESS);
+    for (i = 0; is_known && (i < size); ++i) {
+        if (world->places[i] == MPI_UNDEFINED) {
+            world->places[i] = -1;
+            world->is_spread = true;
+        }
+    }
+    real->Group_free(&group);
+
+out:
+    free(ranks);
+    return is_known;
+}
+
+/* All ranks come here, or none */
+static void world_join(MPI_Comm comm, int rank, int size)
+{
+    const ucx_mp_mpi_real_t *real  = &ucx_mp_mpi_real;
+    ucx_mp_mpi_world_t *world      = &ucx_mp_mpi_world;
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
+    bool is_joined                 = false;
+    MPI_Comm local;
+
+    if (!ucx_mp_mpi_on_all(comm, (api != NULL) && api->is_on())) {
+        return;
+    }
+
+    if (real->Comm_split(comm, ucx_mp_mpi_machine_color(), rank, &local) ==
+        MPI_SUCCESS) {
+        is_joined = board_open(api, local, &world->board) &&
+                    (real->Comm_group(comm, &world->group) == MPI_SUCCESS) &&
+                    places_find(local, size);
+        real->Comm_free(&local);
+    }
+
+    if (ucx_mp_mpi_on_all(comm, is_joined)) {
+        world->api = api;
+        ucx_mp_mpi_member_new(real->comm_null, comm);
+    }
+}
+
+/* A program that has no use for GPUs is told nothing */
+static void world_say(const char *what, int missing)
+{
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
+
+    if ((api != NULL) && api->is_on()) {
+        fprintf(stderr, what, missing);
+    }
+}
+
+static void world_begin(void)
+{
+    const MPI_Comm comm = ucx_mp_mpi_real.comm_world;
+    int rank, size, first, missing;
+
+    if ((ucx_mp_mpi_real.Comm_rank(comm, &rank) != MPI_SUCCESS) ||
+        (ucx_mp_mpi_real.Comm_size(comm, &size) != MPI_SUCCESS) ||
+        (size == 1)) {
+        return;
+    }
+
+    ucx_mp_mpi_handles_find();
+    switch (ucx_mp_mpi_roster_look(size, &first, &missing)) {
+    case UCX_MP_MPI_ROSTER_ALL:
+        world_join(comm, rank, size);
+        break;
+    case UCX_MP_MPI_ROSTER_SOME:
+        if (rank == first) {
+            world_say("ucx_mp: rank %d runs without ucx_mp's library in front "
+                      "of MPI (is it in LD_PRELOAD there, and its file on that "
+                      "node?): GPUs carry out no collectives of this program\n",
+                      missing);
+        }
+        break;
+    default:
+        if (rank == 0) {
+            world_say("ucx_mp: ranks were started in a way that does not tell "
+                      "whether all of them run with ucx_mp's library in front "
+                      "of MPI (mpirun and srun --mpi=pmix do): GPUs carry out "
+                      "no collectives of this program\n",
+                      0);
+        }
+        break;
+    }
+}
+
+/* Around the MPI's own start, whichever call it is */
+static void start_begin(void)
+{
+    ucx_mp_mpi_real_find_calls();
+    if (ucx_mp_mpi_real.is_whole) {
+        ucx_mp_mpi_roster_begin();
+    }
+}
+
+static int start_end(int rc)
+{
+    if (rc == MPI_SUCCESS) {
+        ucx_mp_mpi_real_find();
+        if (ucx_mp_mpi_real.is_ours) {
+            world_begin();
+        }
+    }
+    ucx_mp_mpi_roster_end();
+    return rc;
+}
+
+int MPI_Init(int *argc, char ***argv)
+{
+    start_begin();
+    return start_end(ucx_mp_mpi_real.Init(argc, argv));
+}
+
+int PMPI_Init(int *argc, char ***argv) __attribute__((alias("MPI_Init")));
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    start_begin();
+    return start_end(
+        ucx_mp_mpi_real.Init_thread(argc, argv, required, provided));
+}
+
+int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+    __attribute__((alias("MPI_Init_thread")));
