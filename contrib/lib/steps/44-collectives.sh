@@ -222,6 +222,52 @@ allreduce_faults() {
         { tail -n 20 "$log"; return 1; }
 }
 
+# comms MPI RANKS ARGUMENT...: communicators, at the machine's own speed
+comms() {
+    local mpirun programs ranks=$2 oversubscribe=--oversubscribe
+    case $1 in
+    mpich)
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi
+        oversubscribe= ;;
+    *)  mpi_tools "$1" || return ;;
+    esac
+    shift 2
+    timeout 100 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
+        "$mpirun" ${oversubscribe:+"$oversubscribe"} -n "$ranks" \
+        "$programs/ucx_mp_comms" "$@" 2>&1
+}
+
+# comms_mixed MPI RANKS ARGUMENT...: of host and GPU memory, some of it by GPUs
+comms_mixed() {
+    passing_on ' [1-9][0-9]* times GPUs .* 0 wrong' comms "$@"
+}
+
+# comms_many MPI HOST GPU: of host memory with few descriptors, of GPU memory
+# with as many as is usual
+comms_many() {
+    (ulimit -n 256 &&
+        passing_on "$2 communicators of host memory, .* 0 wrong" \
+            comms "$1" 2 --host "$2" --calls 0) &&
+        (ulimit -n 1024 &&
+            passing_on "$3 of GPU memory, .* $((2 * $3)) times GPUs .* 0 wrong" \
+                comms "$1" 2 --gpu "$3" --calls 0)
+}
+
+# comms_without: ranks that run without the library are noticed before anything
+# is sent to them; one rank says so
+comms_without() {
+    local mpirun programs log=$ucx_mp_build/log/comms-without.out
+    mpi_tools distribution || return
+    timeout 60 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
+        "$mpirun" --oversubscribe -n 2 "$programs/ucx_mp_comms" --calls 0 : \
+        -n 2 env -u LD_PRELOAD "$programs/ucx_mp_comms" --calls 0 \
+        > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    grep '^ucx_mp_comms: .* 0 wrong' "$log" &&
+        [ "$(grep -c "^ucx_mp: rank 2 runs without ucx_mp's library" "$log")" \
+          -eq 1 ] || { tail -n 20 "$log"; return 1; }
+}
+
 step allreduce quick 60 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
 step collectives-on-gpus quick 60 collectives_on_gpus \
@@ -238,7 +284,18 @@ step collectives-one-gpu quick 30 collectives_one_gpu \
      "ranks that see one GPU each"
 step collectives-faults quick 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
+step comms quick 60 "comms_mixed distribution 3" \
+     "GPU buffers that come to ranks at different times; roots that go on"
+step comms-without quick 60 comms_without \
+     "some ranks run without the library: no sum is wrong, nothing hangs"
+step comms-many quick 60 "comms_many distribution 10000 2000" \
+     "10,000 communicators of host memory, 2,000 of GPU memory, few descriptors"
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
+for mpi_name in openmpi5 mpich; do
+    step "comms-$mpi_name" full 60 \
+         "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
+         "the same of other MPIs"
+done
 for mpi_name in distribution openmpi5 mpich; do
     step "collectives-$mpi_name" full 100 \
          "collectives_run $mpi_name --calls 1000 --alike 50 --on-gpus 25" \

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators: what they cost before a GPU buffer comes to one, calls that
+ * MPI lets ranks make in different orders, and GPU buffers that come to ranks
+ * at different times.
+ *
+ * ucx_mp_comms [--host N] [--gpu N] [--calls N] [--seed N]
+ *   --host N   N communicators are made, used with host memory and kept: no
+ *              descriptor more, and no file of ours
+ *   --gpu N    and N with GPU buffers
+ *   --calls N  N collectives on each of a few communicators whose ranks have
+ *              GPU buffers from different calls on, and now and then
+ *
+ * Ends with a line of what it saw and with 0, if nothing was wrong.
+ */
+#include "gpu.h"
+#include "on_gpus.h"
+#include "util.h"
+
+#include <dirent.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MAX_COUNT 3000
+
+static struct {
+    int num_host, num_gpu, num_calls, seed;
+} options = {.num_calls = 60, .seed = 1};
+
+static int rank, size, wrong;
+
+static uint64_t random_of(uint64_t a, uint64_t b, uint64_t c)
+{
+    return ucx_mp_hash(ucx_mp_hash(ucx_mp_hash(options.seed + a) + b) + c);
+}
+
+static int open_files(void)
+{
+    DIR *dir  = opendir("/proc/self/fd");
+    int count = 0;
+
+    while ((dir != NULL) && (readdir(dir) != NULL)) {
+        ++count;
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return count - 3; /* "." and ".." and the directory itself */
+}
+
+static void expect(int is_so, const char *what)
+{
+    if (!is_so) {
+        printf("rank %d: %s\n", rank, what);
+        ++wrong;
+    }
+}
+
+
+/* ------------------------------------------------------------------- orders */
+
+/* MPI lets a root of a small message go on before the others come, and those
+   that give a root something before it comes: what they send afterwards is
+   waited for first */
+static void orders(MPI_Comm comm)
+{
+    enum { COUNT = 4 };
+    int values[COUNT * 64], one[COUNT], token = 1, kind, i;
+
+    for (kind = 0; kind < 4; ++kind) {
+        const int is_from_root = (kind < 2);
+        const int is_first     = (rank == 0) == is_from_root;
+
+        memset(values, 0, sizeof(values));
+        if ((rank == 0) && is_from_root) {
+            for (i = 0; i < COUNT * size; ++i) {
+                values[i] = (kind == 0) ? i % COUNT + 1 : 1 + i;
+            }
+        }
+        for (i = 0; i < COUNT; ++i) {
+            one[i] = is_from_root ? 0 : 1 + rank * COUNT + i;
+        }
+
+        if (!is_first) {
+            for (i = 1; i < size; ++i) {
+                if ((rank == 0) || (rank == i)) {
+                    MPI_Recv(&token, 1, MPI_INT, (rank == 0) ? i : 0, kind,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                }
+            }
+        }
+        switch (kind) {
+        case 0:
+            MPI_Bcast(values, COUNT, MPI_INT, 0, comm);
+            break;
+        case 1:
+            MPI_Scatter(values, COUNT, MPI_INT, one, COUNT, MPI_INT, 0, comm);
+            break;
+        case 2:
+            MPI_Gather(one, COUNT, MPI_INT, values, COUNT, MPI_INT, 0, comm);
+            break;
+        default:
+            MPI_Reduce(one, values, COUNT, MPI_INT, MPI_SUM, 0, comm);
+            break;
+        }
+        if (is_first) {
+            for (i = 1; i < size; ++i) {
+                if ((rank == 0) || (rank == i)) {
+                    MPI_Send(&token, 1, MPI_INT, (rank == 0) ? i : 0, kind,
+                             MPI_COMM_WORLD);
+                }
+            }
+        }
+
+        for (i = 0; i < COUNT; ++i) {
+            switch (kind) {
+            case 0:
+                expect(values[i] == i + 1, "a broadcast is wrong");
+                break;
+            case 1:
+                expect(one[i] == 1 + rank * COUNT + i, "a scatter is wrong");
+                break;
+            case 2:
+                expect((rank > 0) || (values[(size - 1) * COUNT + i] ==
+                                      1 + (size - 1) * COUNT + i),
+                       "a gather is wrong");
+                break;
+            default:
+                expect((rank > 0) ||
+                               (values[i] == size * (1 + i) +
+                                                     COUNT * size *
+                                                             (size - 1) / 2),
+                       "a reduction is wrong");
+                break;
+            }
+        }
+    }
+}
+
+
+/* --------------------------------------------------------------------- many */
+
+/* One sum of so many communicators, which are kept. `mem` where it is. */
+static void many(int count, ucx_mp_mem_t mem)
+{
+    int *buffer = ucx_mp_mem_alloc(mem, sizeof(int));
+    MPI_Comm *comms;
+    int i, value, files;
+    FILE *file;
+
+    comms = malloc(count * sizeof(*comms));
+    for (i = 0; i < count; ++i) {
+        /* an MPI has an end of them, too */
+        if (MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]) != MPI_SUCCESS) {
+            printf("rank %d: the MPI has %d communicators\n", rank, i);
+            count = i;
+            break;
+        }
+    }
+
+    files = open_files();
+    for (i = 0; i < count; ++i) {
+        value = rank + i;
+        ucx_mp_mem_write(mem, buffer, &value, sizeof(value));
+        MPI_Allreduce(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comms[i]);
+        ucx_mp_mem_read(mem, &value, buffer, sizeof(value));
+        if (value != size * i + size * (size - 1) / 2) {
+            expect(0, "a sum is wrong");
+            break;
+        }
+    }
+
+    file = fopen("/dev/null", "r");
+    expect(file != NULL, "no file can be opened any more");
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (mem == UCX_MP_MEM_HOST) {
+        expect(open_files() == files, "communicators have opened files");
+    }
+
+    for (i = 0; i < count; ++i) {
+        MPI_Comm_free(&comms[i]);
+    }
+    free(comms);
+    ucx_mp_mem_free(mem, buffer);
+}
+
+
+/* -------------------------------------------------------------------- mixed */
+
+typedef struct {
+    MPI_Comm comm;
+    int      id, rank, size;
+    int      *host[2], *gpu[2]; /* what is sent, what is received */
+} mixed_t;
+
+static void mixed_begin(mixed_t *mixed, int id, MPI_Comm comm)
+{
+    int i;
+
+    mixed->comm = comm;
+    mixed->id   = id;
+    if (comm == MPI_COMM_NULL) {
+        return;
+    }
+
+    MPI_Comm_rank(comm, &mixed->rank);
+    MPI_Comm_size(comm, &mixed->size);
+    for (i = 0; i < 2; ++i) {
+        const size_t bytes = (i ? mixed->size : 1) * MAX_COUNT * sizeof(int);
+
+        mixed->host[i] = ucx_mp_mem_alloc(UCX_MP_MEM_HOST, bytes);
+        mixed->gpu[i]  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, bytes);
+    }
+}
+
+static int value_of(const mixed_t *mixed, int call, int who, int i)
+{
+    return (int)(random_of(mixed->id, call, who * 4099 + i) % 1000);
+}
+
+/* Has a rank its buffers in GPU memory? None at first; from its own call on
+   mostly */
+static int is_on_gpu(const mixed_t *mixed, int call, int who)
+{
+    return (call >= (int)(random_of(mixed->id, 1 << 20, who) % 20)) &&
+           (random_of(mixed->id, (1 << 21) + call, who) % 8 != 0);
+}
+
+static void mixed_call(mixed_t *mixed, int call)
+{
+    const int kind  = random_of(mixed->id, 1 << 22, call) % 3;
+    const int count = 1 + random_of(mixed->id, 1 << 23, call) % MAX_COUNT;
+    const int root  = random_of(mixed->id, 1 << 24, call) % mixed->size;
+    const int on_gpu = is_on_gpu(mixed, call, mixed->rank);
+    const ucx_mp_mem_t mem = on_gpu ? UCX_MP_MEM_DEVICE : UCX_MP_MEM_HOST;
+    int *send              = on_gpu ? mixed->gpu[0] : mixed->host[0];
+    int *recv              = on_gpu ? mixed->gpu[1] : mixed->host[1];
+    const int blocks       = (kind == 1) ? mixed->size : 1;
+    int i, who, want;
+
+    for (i = 0; i < count; ++i) {
+        mixed->host[0][i] = value_of(mixed, call, mixed->rank, i);
+    }
+    ucx_mp_mem_write(mem, send, mixed->host[0], count * sizeof(int));
+    switch (kind) {
+    case 0:
+        MPI_Allreduce(send, recv, count, MPI_INT, MPI_SUM, mixed->comm);
+        break;
+    case 1:
+        MPI_Allgather(send, count, MPI_INT, recv, count, MPI_INT, mixed->comm);
+        break;
+    default:
+        recv = send;
+        MPI_Bcast(send, count, MPI_INT, root, mixed->comm);
+        break;
+    }
+
+    ucx_mp_mem_read(mem, mixed->host[1], recv, blocks * count * sizeof(int));
+    for (i = 0; i < blocks * count; ++i) {
+        want = value_of(mixed, call, (kind == 1) ? i / count : root, i % count);
+        for (who = 0, want = kind ? want : 0; !kind && (who < mixed->size);
+             ++who) {
+            want += value_of(mixed, call, who, i);
+        }
+        if (mixed->host[1][i] != want) {
+            printf("rank %d: communicator %d, call %d, kind %d, element %d: "
+                   "%d, not %d\n", rank, mixed->id, call, kind, i,
+                   mixed->host[1][i], want);
+            ++wrong;
+            return;
+        }
+    }
+}
+
+/* Communicators made in each way, one call of each in turns */
+static void mixed_all(void)
+{
+    enum { NUM_COMMS = 6 };
+    const int dims[] = {size}, periods[] = {1}, first[] = {0};
+    mixed_t mixed[NUM_COMMS];
+    MPI_Comm comms[NUM_COMMS];
+    MPI_Group world, group;
+    int i, call;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[1]);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &comms[2]);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_excl(world, (size > 2), first, &group);
+    MPI_Comm_create(MPI_COMM_WORLD, group, &comms[3]);
+    comms[4] = MPI_COMM_NULL;
+    if ((rank > 0) || (size == 2)) {
+        MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, &comms[4]);
+    }
+    MPI_Comm_dup(comms[1], &comms[5]);
+
+    for (i = 0; i < NUM_COMMS; ++i) {
+        mixed_begin(&mixed[i], i, comms[i]);
+    }
+    for (call = 0; call < options.num_calls; ++call) {
+        for (i = 0; i < NUM_COMMS; ++i) {
+            if (comms[i] != MPI_COMM_NULL) {
+                mixed_call(&mixed[i], call);
+            }
+        }
+    }
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+}
+
+
+static void parse(int argc, char **argv)
+{
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        int *value = (strcmp(argv[i], "--host") == 0)  ? &options.num_host :
+                     (strcmp(argv[i], "--gpu") == 0)   ? &options.num_gpu :
+                     (strcmp(argv[i], "--calls") == 0) ? &options.num_calls :
+                     (strcmp(argv[i], "--seed") == 0)  ? &options.seed :
+                                                         NULL;
+        if (value == NULL) {
+            break;
+        }
+        *value = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1000000);
+    }
+    if (i != argc) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: %s [--host N] [--gpu N] "
+                   "[--calls N] [--seed N]", ucx_mp_program);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int on_gpus, all[2], mine[2];
+    char why[256];
+    MPI_Comm comm;
+
+    ucx_mp_program = "ucx_mp_comms";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    ucx_mp_set_rank(rank);
+    parse(argc, argv);
+
+    orders(MPI_COMM_WORLD);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    orders(comm);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    many(options.num_host, UCX_MP_MEM_HOST);
+
+    if ((options.num_gpu > 0) || (options.num_calls > 0)) {
+        if (ucx_mp_gpu_init(ucx_mp_gpu_env_local_rank(), why, sizeof(why)) ==
+            0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
+        }
+        orders(comm);
+        many(options.num_gpu, UCX_MP_MEM_DEVICE);
+        mixed_all();
+    }
+    orders(comm);
+    MPI_Comm_free(&comm);
+
+    on_gpus = (int)ucx_mp_on_gpus();
+    mine[0] = wrong;
+    mine[1] = on_gpus;
+    MPI_Reduce(mine, all, 2, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("ucx_mp_comms: %d communicators of host memory, %d of GPU "
+               "memory, %d calls each of 6, %d times GPUs did their part, %d "
+               "wrong\n", options.num_host, options.num_gpu, options.num_calls,
+               all[1], all[0]);
+    }
+    MPI_Bcast(all, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return (all[0] == 0) ? UCX_MP_EXIT_OK : UCX_MP_EXIT_WRONG;
+}
