@@ -4,12 +4,16 @@
  * MPI lets ranks make in different orders, and GPU buffers that come to ranks
  * at different times.
  *
- * ucx_mp_comms [--host N] [--gpu N] [--calls N] [--seed N]
+ * ucx_mp_comms [--host N] [--gpu N] [--calls N] [--first N] [--times N]
+ *              [--seed N]
  *   --host N   N communicators are made, used with host memory and kept: no
  *              descriptor more, and no file of ours
  *   --gpu N    and N with GPU buffers
  *   --calls N  N collectives on each of a few communicators whose ranks have
  *              GPU buffers from different calls on, and now and then
+ *   --first N  N sizes of each collective with GPU buffers that were not there
+ *              before: what the first call takes, and the second
+ *   --times N  N calls each with buffers of host memory: what they take
  *
  * Ends with a line of what it saw and with 0, if nothing was wrong.
  */
@@ -27,7 +31,7 @@
 #define MAX_COUNT 3000
 
 static struct {
-    int num_host, num_gpu, num_calls, seed;
+    int num_host, num_gpu, num_calls, num_first, num_times, seed;
 } options = {.num_calls = 60, .seed = 1};
 
 static int rank, size, wrong;
@@ -314,6 +318,128 @@ static void mixed_all(void)
 }
 
 
+/* -------------------------------------------------------------------- times */
+
+static int compare_times(const void *a, const void *b)
+{
+    const double x = *(const double*)a, y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *times, int count)
+{
+    qsort(times, count, sizeof(*times), compare_times);
+    return times[count / 2];
+}
+
+/* One call of a kind; blocks of `count` bytes. @return Its time, of the slowest
+   rank, s. */
+static double timed_call(int kind, char *send, char *recv, int count)
+{
+    const int peer = ((rank ^ 1) < size) ? (rank ^ 1) : MPI_PROC_NULL;
+    double begin, time, most;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    begin = ucx_mp_time();
+    switch (kind) {
+    case 0:
+        MPI_Allreduce(send, recv, count / 4, MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
+        break;
+    case 1:
+        MPI_Bcast(send, count, MPI_BYTE, 0, MPI_COMM_WORLD);
+        break;
+    case 2:
+        MPI_Reduce(send, recv, count / 4, MPI_FLOAT, MPI_SUM, 0,
+                   MPI_COMM_WORLD);
+        break;
+    case 3:
+        MPI_Allgather(send, count / size, MPI_BYTE, recv, count / size,
+                      MPI_BYTE, MPI_COMM_WORLD);
+        break;
+    case 4:
+        MPI_Alltoall(send, count / size, MPI_BYTE, recv, count / size,
+                     MPI_BYTE, MPI_COMM_WORLD);
+        break;
+    default:
+        MPI_Sendrecv(send, count, MPI_BYTE, peer, 0, recv, count, MPI_BYTE,
+                     peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        break;
+    }
+    time = ucx_mp_time() - begin;
+    MPI_Allreduce(&time, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
+static const char *const kinds[] = {"MPI_Allreduce", "MPI_Bcast", "MPI_Reduce",
+                                    "MPI_Allgather", "MPI_Alltoall",
+                                    "MPI_Sendrecv"};
+
+/* Sizes that were not there before, 256 B to 64 MiB, three an octave at most */
+static void first_calls(int count)
+{
+    const size_t max = (size_t)96 << 20;
+    char *send       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, max);
+    char *recv       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, max);
+    double *times[2];
+    int kind, i, j, bytes;
+
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, send, 0, max);
+    for (i = 0; i < 2; ++i) {
+        times[i] = malloc(count * sizeof(**times));
+    }
+    for (kind = 0; kind < 5; ++kind) {
+        /* kernels, memory and all else that is no matter of the size */
+        (void)timed_call(kind, send, recv, (int)max);
+        (void)timed_call(kind, send, recv, 64 * size);
+        for (i = 0; i < count; ++i) {
+            bytes = (int)((256u << (i % 19)) +
+                          64 * (random_of(kind, i, 0) % (4u << (i % 19))));
+            bytes -= bytes % (4 * size);
+            for (j = 0; j < 2; ++j) {
+                times[j][i] = timed_call(kind, send, recv, bytes);
+            }
+        }
+        if (rank == 0) {
+            const double first = median(times[0], count);
+
+            printf("%s: the first call of a size %.1f us (median of %d; at "
+                   "most %.1f), the second %.1f\n", kinds[kind], first * 1e6,
+                   count, times[0][count - 1] * 1e6,
+                   median(times[1], count) * 1e6);
+        }
+    }
+    free(times[0]);
+    free(times[1]);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
+}
+
+static void host_times(int count)
+{
+    static const int sizes[] = {8, 1024, 65536};
+    static char send[65536], recv[65536];
+    double *times = malloc(count * sizeof(*times));
+    unsigned i, j;
+    int call;
+
+    for (i = 0; i < 6; i += 5) {
+        for (j = 0; j < sizeof(sizes) / sizeof(*sizes); ++j) {
+            for (call = -100; call < count; ++call) {
+                times[(call < 0) ? 0 : call] = timed_call(i, send, recv,
+                                                          sizes[j]);
+            }
+            if (rank == 0) {
+                printf("%s of host memory, %d bytes: %.3f us\n", kinds[i],
+                       sizes[j], median(times, count) * 1e6);
+            }
+        }
+    }
+    free(times);
+}
+
+
 static void parse(int argc, char **argv)
 {
     int i;
@@ -322,6 +448,8 @@ static void parse(int argc, char **argv)
         int *value = (strcmp(argv[i], "--host") == 0)  ? &options.num_host :
                      (strcmp(argv[i], "--gpu") == 0)   ? &options.num_gpu :
                      (strcmp(argv[i], "--calls") == 0) ? &options.num_calls :
+                     (strcmp(argv[i], "--first") == 0) ? &options.num_first :
+                     (strcmp(argv[i], "--times") == 0) ? &options.num_times :
                      (strcmp(argv[i], "--seed") == 0)  ? &options.seed :
                                                          NULL;
         if (value == NULL) {
@@ -331,7 +459,8 @@ static void parse(int argc, char **argv)
     }
     if (i != argc) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: %s [--host N] [--gpu N] "
-                   "[--calls N] [--seed N]", ucx_mp_program);
+                   "[--calls N] [--first N] [--times N] [--seed N]",
+                   ucx_mp_program);
     }
 }
 
@@ -354,7 +483,12 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     many(options.num_host, UCX_MP_MEM_HOST);
 
-    if ((options.num_gpu > 0) || (options.num_calls > 0)) {
+    if (options.num_times > 0) {
+        host_times(options.num_times);
+    }
+
+    if ((options.num_gpu > 0) || (options.num_calls > 0) ||
+        (options.num_first > 0)) {
         if (ucx_mp_gpu_init(ucx_mp_gpu_env_local_rank(), why, sizeof(why)) ==
             0) {
             ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
@@ -362,6 +496,9 @@ int main(int argc, char **argv)
         orders(comm);
         many(options.num_gpu, UCX_MP_MEM_DEVICE);
         mixed_all();
+        if (options.num_first > 0) {
+            first_calls(options.num_first);
+        }
     }
     orders(comm);
     MPI_Comm_free(&comm);
