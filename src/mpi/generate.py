@@ -4,9 +4,8 @@
 
 A call is a line: its name, its arguments as "kind name", and the statements
 that describe its buffers; "in" and "out" are what may be GPU memory. Each is
-defined by its MPI_ and by its PMPI_ name: Fortran's bindings of Open MPI call
-the latter, and so do other libraries in front of MPI, which we then come
-after.
+defined by its MPI_ and by its PMPI_ name (UCX_MP_MPI_DEFINE): Fortran's
+bindings of Open MPI call the latter, and so do tools in front of MPI.
 """
 
 import sys
@@ -306,8 +305,9 @@ class Call:
 
     def write(self, large):
         name = self.name + ('_c' if large else '')
-        print('\nint MPI_%s(%s)\n{' % (name, ', '.join(
-            KINDS[kind][large] + word for kind, word in self.arguments)))
+        print('\nUCX_MP_MPI_DEFINE(%s, (%s), %s)\n{' % (
+            name, self.words(), ', '.join(KINDS[kind][large] + word for
+                                          kind, word in self.arguments)))
         real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
@@ -329,10 +329,7 @@ class Call:
             print('    return %s;' % real)
         else:
             self.write_staging(name, real)
-        print('}\n')
-        print('int PMPI_%s(%s)\n    __attribute__((alias("MPI_%s")));'
-              % (name, ', '.join(KINDS[kind][large] + word
-                                 for kind, word in self.arguments), name))
+        print('}')
 
     def write_on_gpus(self, name, real):
         kind, words = ON_GPUS[self.name]

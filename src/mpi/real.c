@@ -11,29 +11,45 @@
 
 ucx_mp_mpi_real_t ucx_mp_mpi_real;
 bool ucx_mp_mpi_real_found;
+ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
+int ucx_mp_mpi_tools_state = UCX_MP_MPI_TOOLS_UNKNOWN;
 
 static void *real_handle; /* of the MPI, for dlsym() */
 
 
-static void *own_base(void)
+static void *base_of(void *address)
 {
     Dl_info info;
 
-    return dladdr((void*)own_base, &info) ? info.dli_fbase : NULL;
+    return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
 /* A symbol of somebody else's: `handle` may lead to ours first */
 static void *others_symbol(void *handle, const char *name)
 {
     void *symbol = dlsym(handle, name);
-    Dl_info info;
 
-    if ((symbol != NULL) && dladdr(symbol, &info) &&
-        (info.dli_fbase == own_base())) {
+    if ((symbol != NULL) && (base_of(symbol) == base_of((void*)base_of))) {
         return NULL;
     }
 
     return symbol;
+}
+
+/* A tool's function, by its MPI_ name. An MPI has both of a call's names in one
+   library, most often for one function. */
+static void *tools_symbol(void *handle, const char *name, void *real)
+{
+    void *symbol = dlsym(handle, name);
+    void *base;
+
+    if ((symbol == NULL) || (symbol == real)) {
+        return NULL;
+    }
+
+    base = base_of(symbol);
+    return ((base == base_of(real)) || (base == base_of((void*)base_of))) ?
+                   NULL : symbol;
 }
 
 /* An MPI that was loaded RTLD_LOCAL is seen through its own handle only */
@@ -80,6 +96,7 @@ static void real_find(void)
     ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
     void *handle            = RTLD_NEXT;
     bool is_whole           = true;
+    bool has_tools          = false;
 
     if (dlsym(handle, "PMPI_Init") == NULL) {
         handle = NULL;
@@ -97,8 +114,13 @@ static void real_find(void)
     if (real->_name == NULL) { \
         real->_name = (__typeof__(real->_name))is_missing; \
     }
-    UCX_MP_MPI_CALLS(FIND_CALL)
-    UCX_MP_MPI_ENDS(FIND_CALL)
+    UCX_MP_MPI_STOOD_IN(FIND_CALL)
+
+#define FIND_TOOL(_name) \
+    ucx_mp_mpi_tools._name = (__typeof__(real->_name))tools_symbol( \
+            handle, "MPI_" #_name, (void*)real->_name); \
+    has_tools = has_tools || (ucx_mp_mpi_tools._name != NULL);
+    UCX_MP_MPI_STOOD_IN(FIND_TOOL)
 
 #define FIND_HELPER(_name) \
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \
@@ -126,6 +148,9 @@ static void real_find(void)
             others_symbol(handle, "MPIX_GPU_query_support");
     real->is_ours = is_whole && ((real->query_cuda_support == NULL) ||
                                  !real->query_cuda_support());
+    __atomic_store_n(&ucx_mp_mpi_tools_state,
+                     has_tools ? UCX_MP_MPI_TOOLS_SOME : UCX_MP_MPI_TOOLS_NONE,
+                     __ATOMIC_RELEASE);
     __atomic_store_n(&ucx_mp_mpi_real_found, true, __ATOMIC_RELEASE);
 }
 
