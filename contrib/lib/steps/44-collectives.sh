@@ -54,9 +54,16 @@ collectives_faults() {
 # other_calls: packing and files are done, and what is neither is refused by name
 other_calls() {
     local mpirun programs folder rc=0
-    mpi_tools distribution || return
+    if [ "$1" = mpich ]; then
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi
+        [ -x "$programs/ucx_mp_calls" ] ||
+            { say "$programs/ucx_mp_calls was not built"; return 1; }
+    else
+        mpi_tools "$1" || return
+    fi
     folder=$(mktemp -d) || return
-    passing_on '^ucx_mp_calls: 6 calls done, 2[0-9] begun and ended, 1[0-9] refused by name, 0 wrong' \
+    passing_on '^ucx_mp_calls: 1[0-9] calls done, [2-4][0-9] begun and ended, [12][0-9] refused by name, 0 wrong' \
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
         "$programs/ucx_mp_calls" "$folder" || rc=$?
     rm -rf "$folder"
@@ -281,8 +288,12 @@ step collectives-on-gpus quick 60 collectives_on_gpus \
      "each algorithm of each collective on GPUs; ranks that call another one"
 step allreduce-faults quick 60 allreduce_faults \
      "a driver call that fails in an all-reduce on GPUs"
-step other-calls quick 30 other_calls \
+step other-calls quick 30 "other_calls distribution" \
      "MPI's other calls on GPU memory: done, or refused by name"
+step other-calls-openmpi5 full 30 "other_calls openmpi5" \
+     "the same under Open MPI 5"
+step other-calls-mpich full 30 "other_calls mpich" \
+     "the same under MPICH"
 step beside-tools quick 60 "beside_tools distribution" \
      "tools on MPI's names, preloaded and linked, see every call"
 step beside-tools-mpich full 60 "beside_tools mpich" \
