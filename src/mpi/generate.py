@@ -4,9 +4,8 @@
 
 A call is a line: its name, its arguments as "kind name", and the statements
 that describe its buffers; "in" and "out" are what may be GPU memory. Each is
-defined by its MPI_ and by its PMPI_ name: Fortran's bindings of Open MPI call
-the latter, and so do other libraries in front of MPI, which we then come
-after.
+defined by its MPI_ and by its PMPI_ name (UCX_MP_MPI_DEFINE): Fortran's
+bindings of Open MPI call the latter, and so do tools in front of MPI.
 """
 
 import sys
@@ -31,6 +30,7 @@ KINDS = {
     'windows': ('MPI_Win *',) * 2,
     'file': ('MPI_File ',) * 2,
     'offset': ('MPI_Offset ',) * 2,
+    'large': ('MPI_Count ',) * 2,
     'at': ('MPI_Aint ',) * 2,
     'unit': ('int ', 'MPI_Aint '),
     'bytes': ('MPI_Aint ', 'MPI_Count '),
@@ -180,18 +180,22 @@ OTHERS = {
         'in inbuf, out inoutbuf, n count, type datatype, op op', '',
         (one(READ, 'inbuf', 'count', 'datatype'),
          one(BOTH, 'inoutbuf', 'count', 'datatype'))),
-    'Sendrecv': (
-        SEND + 'int dest, int sendtag, ' + RECV + 'int source, int recvtag, '
-        'comm comm, status status', '',
-        (one(READ, 'sendbuf', 'sendcount', 'sendtype',
-             'ucx_mp_mpi_call_is_local(&call, dest, sendtype)'),
-         one(BOTH, 'recvbuf', 'recvcount', 'recvtype',
-             'ucx_mp_mpi_call_is_local(&call, source, recvtype)'))),
-    'Sendrecv_replace': (
-        'out buf, n count, type datatype, int dest, int sendtag, int source, '
-        'int recvtag, comm comm, status status', '',
-        (one(BOTH, 'buf', 'count', 'datatype'),)),
+    # the MPI's copy of it is made when the call returns
+    'Bsend': ('in buf, n count, type datatype, int dest, int tag, comm comm',
+              '', (one(READ, 'buf', 'count', 'datatype'),)),
 }
+
+EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
+            'int source, int recvtag, comm comm, ', (
+                one(READ, 'sendbuf', 'sendcount', 'sendtype',
+                    'ucx_mp_mpi_call_is_local(&call, dest, sendtype)'),
+                one(BOTH, 'recvbuf', 'recvcount', 'recvtype',
+                    'ucx_mp_mpi_call_is_local(&call, source, recvtype)')))
+REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
+           'int source, int recvtag, comm comm, ',
+           (one(BOTH, 'buf', 'count', 'datatype'),))
+OTHERS['Sendrecv'] = (EXCHANGE[0] + 'status status', '', EXCHANGE[1])
+OTHERS['Sendrecv_replace'] = (REPLACE[0] + 'status status', '', REPLACE[1])
 
 PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
            one(BOTH, 'outbuf', 'outsize', 'ucx_mp_mpi_byte()'))
@@ -214,6 +218,17 @@ OTHERS.update({
 LATER = 'later(&call, request)'
 AGAIN = 'again(&call, request)'     # what a request begins as often as it starts
 SPLIT = 'split(&call, fh)'          # what another call ends
+
+BUFFERED = 'in buf, n count, type datatype, int dest, int tag, comm comm, ' \
+           'request request'
+MESSAGES_LATER = {
+    'Ibsend': (BUFFERED, (one(READ, 'buf', 'count', 'datatype'),), LATER),
+    'Bsend_init': (BUFFERED, (one(READ, 'buf', 'count', 'datatype'),), AGAIN),
+}
+MESSAGES_LATER_4 = {
+    'Isendrecv': (EXCHANGE[0] + 'request request', EXCHANGE[1], LATER),
+    'Isendrecv_replace': (REPLACE[0] + 'request request', REPLACE[1], LATER),
+}
 
 # Files: ways to say where, those that all ranks take together, and what has a
 # second half
@@ -256,12 +271,28 @@ for prefix, last in (('', ''), ('R', ', request request')):
             args + 'win win' + last)
 SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 
+# What MPI keeps messages in
+ATTACHED = {'Buffer_attach': 'out buffer, n size'}
+
 # MPICH moves messages to oneself with the CPU; Open MPI leaves them to UCX
-MESSAGE = 'n count, type datatype, int %s, int tag, comm comm, request request'
+MESSAGE = '%s buf, n count, type datatype, int %s, int tag, comm comm, '
 MESSAGES = {
-    'Isend': ('in buf, ' + MESSAGE % 'dest', 'dest'),
-    'Issend': ('in buf, ' + MESSAGE % 'dest', 'dest'),
-    'Irecv': ('out buf, ' + MESSAGE % 'source', 'source'),
+    name: ((MESSAGE % ('in', 'dest') + end).rstrip(', '), 'dest')
+    for names, end in (('Send Ssend Rsend', ''),
+                       ('Isend Issend Irsend Send_init Ssend_init Rsend_init',
+                        'request request')) for name in names.split()
+}
+MESSAGES.update({
+    'Recv': (MESSAGE % ('out', 'source') + 'status status', 'source'),
+    'Irecv': (MESSAGE % ('out', 'source') + 'request request', 'source'),
+    'Recv_init': (MESSAGE % ('out', 'source') + 'request request', 'source'),
+})
+# and the parts of others, too
+PARTITIONED = {
+    name: '%s buf, int partitions, large count, type datatype, int %s, int tag, '
+          'comm comm, info info, request request' % ends
+    for name, ends in (('Psend_init', ('in', 'dest')),
+                       ('Precv_init', ('out', 'source')))
 }
 
 
@@ -304,10 +335,17 @@ class Call:
                                                             self.of('win'))
         return 'ucx_mp_mpi_refuse("MPI_%s", %s)' % (name, self.comm())
 
+    def declare(self):
+        """Of a call that mpi.h may not have yet."""
+        for prefix in ('', 'P'):
+            print('int %sMPI_%s(%s);' % (prefix, self.name, ', '.join(
+                KINDS[kind][0] + word for kind, word in self.arguments)))
+
     def write(self, large):
         name = self.name + ('_c' if large else '')
-        print('\nint MPI_%s(%s)\n{' % (name, ', '.join(
-            KINDS[kind][large] + word for kind, word in self.arguments)))
+        print('\nUCX_MP_MPI_DEFINE(%s, (%s), %s)\n{' % (
+            name, self.words(), ', '.join(KINDS[kind][large] + word for
+                                          kind, word in self.arguments)))
         real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
@@ -315,24 +353,22 @@ class Call:
             self.write_on_gpus(name, real)
         elif not self.refused:
             print()
-        print('    if (%s%s) {' % (
-            ('!may_be_gpu || ', self.pointers('ucx_mp_mpi_pointers_are_host'))
-            if self.name in ON_GPUS else
-            ('', self.pointers('ucx_mp_mpi_is_straight'))))
+        straight = self.pointers('ucx_mp_mpi_is_straight')
+        if self.name in ON_GPUS:
+            straight = ('!may_be_gpu || ' +
+                        self.pointers('ucx_mp_mpi_pointers_are_host'))
+        elif self.refused:
+            straight = '!ucx_mp_mpi_may_be_gpu()%s || !(%s)' % (
+                ' || !ucx_mp_mpi_is_own_rank(%s, %s)' % (self.comm(), self.peer)
+                if self.peer else '',
+                self.pointers('ucx_mp_mpi_pointers_are_gpu'))
+        print('    if (%s) {' % straight)
         print('        return %s;\n    }\n' % real)
         if self.refused:
-            own = ('ucx_mp_mpi_is_own_rank(%s, %s) && '
-                   % (self.comm(), self.peer) if self.peer else '')
-            print('    if (%s%s) {' % (
-                own, self.pointers('ucx_mp_mpi_pointers_are_gpu')))
-            print('        return %s;\n    }\n' % self.refusal(name))
-            print('    return %s;' % real)
+            print('    return %s;' % self.refusal(name))
         else:
             self.write_staging(name, real)
-        print('}\n')
-        print('int PMPI_%s(%s)\n    __attribute__((alias("MPI_%s")));'
-              % (name, ', '.join(KINDS[kind][large] + word
-                                 for kind, word in self.arguments), name))
+        print('}')
 
     def write_on_gpus(self, name, real):
         kind, words = ON_GPUS[self.name]
@@ -372,25 +408,29 @@ class Call:
 
 
 def calls():
-    """(what must be declared by mpi.h, calls), in groups."""
-    blocking, later, persistent = [], [], []
+    """Calls of MPI 3, of MPI 4, and what only MPICH's have of both."""
+    third, fourth = [], []
     for name, (arguments, kind, buffers) in COLLECTIVES.items():
-        blocking.append(Call(name, arguments + 'comm comm', kind, buffers))
-        later.append(Call('I' + name.lower(),
+        third.append(Call(name, arguments + 'comm comm', kind, buffers))
+        third.append(Call('I' + name.lower(),
                           arguments + 'comm comm, request request', kind,
                           buffers, end=LATER))
-        persistent.append(Call(name + '_init', arguments +
-                               'comm comm, info info, request request', kind,
-                               buffers, end=AGAIN))
+        fourth.append(Call(name + '_init', arguments +
+                           'comm comm, info info, request request', kind,
+                           buffers, end=AGAIN))
     for name, (arguments, kind, buffers) in OTHERS.items():
-        blocking.append(Call(name, arguments, kind, buffers))
-    for name, (arguments, buffers, end) in FILES_LATER.items():
-        later.append(Call(name, arguments, '', buffers, end=end))
-    for name, arguments in WINDOWS.items():
-        later.append(Call(name, arguments, refused=True))
+        third.append(Call(name, arguments, kind, buffers))
+    for where, found in ((third, {**FILES_LATER, **MESSAGES_LATER}),
+                         (fourth, MESSAGES_LATER_4)):
+        where += [Call(name, arguments, '', buffers, end=end)
+                  for name, (arguments, buffers, end) in found.items()]
+    third += [Call(name, arguments, refused=True)
+              for name, arguments in {**WINDOWS, **ATTACHED}.items()]
     own = [Call(name, arguments, refused=True, peer=peer)
            for name, (arguments, peer) in MESSAGES.items()]
-    return blocking, later, persistent, own
+    parts = [Call(name, arguments, refused=True)
+             for name, arguments in PARTITIONED.items()]
+    return third, fourth, own, parts
 
 
 def write_list(name, items):
@@ -398,42 +438,61 @@ def write_list(name, items):
     print(' \\\n'.join('    _(%s)' % item for item in items) + '\n')
 
 
-def main(what):
-    blocking, later, persistent, own = calls()
-    print('/* SPDX-License-Identifier: BSD-3-Clause */')
-    print('/* Made by generate.py. */')
-    if what == 'calls.h':
-        small = [call.name for call in blocking + later]
-        large = [call.name for call in persistent]
-        large += [name + '_c' for name in small + large
-                  if name not in SMALL_ONLY]
-        write_list('UCX_MP_MPI_CALLS_3', small)
-        print('#if MPI_VERSION >= 4')
-        write_list('UCX_MP_MPI_CALLS_4', large)
-        print('#else\n#define UCX_MP_MPI_CALLS_4(_)\n#endif\n')
-        print('#ifndef OPEN_MPI')
-        write_list('UCX_MP_MPI_CALLS_OWN', [call.name for call in own])
-        print('#else\n#define UCX_MP_MPI_CALLS_OWN(_)\n#endif\n')
-        print('#define UCX_MP_MPI_CALLS(_) \\\n'
-              '    UCX_MP_MPI_CALLS_3(_) UCX_MP_MPI_CALLS_4(_) \\\n'
-              '    UCX_MP_MPI_CALLS_OWN(_)')
-        return
-    print('#pragma GCC visibility push(default)\n#include <mpi.h>\n'
-          '#pragma GCC visibility pop\n#include <mpi/call.h>\n'
-          '#include <mpi/collective.h>\n#include <mpi/later.h>')
-    for call in blocking + later:
+def write_lists(third, fourth, own, parts):
+    large = [call.name + '_c' for call in third + fourth
+             if call.name not in SMALL_ONLY]
+    large_own = [call.name + '_c' for call in own]
+    print('#if MPI_VERSION < 4')
+    for call in fourth:
+        call.declare()
+    print('#ifndef OPEN_MPI')
+    for call in parts:
+        call.declare()
+    print('#endif\n#endif\n')
+    write_list('UCX_MP_MPI_CALLS_SMALL', [call.name for call in third + fourth])
+    print('#if MPI_VERSION >= 4')
+    write_list('UCX_MP_MPI_CALLS_LARGE', large)
+    write_list('UCX_MP_MPI_CALLS_LARGE_OWN', large_own)
+    print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n'
+          '#define UCX_MP_MPI_CALLS_LARGE_OWN(_)\n#endif\n')
+    print('#ifndef OPEN_MPI')
+    write_list('UCX_MP_MPI_CALLS_OWN', [call.name for call in own + parts])
+    print('#define UCX_MP_MPI_CALLS_MPICH(_) \\\n'
+          '    UCX_MP_MPI_CALLS_OWN(_) UCX_MP_MPI_CALLS_LARGE_OWN(_)')
+    print('#else\n#define UCX_MP_MPI_CALLS_MPICH(_)\n#endif\n')
+    print('#define UCX_MP_MPI_CALLS(_) \\\n'
+          '    UCX_MP_MPI_CALLS_SMALL(_) UCX_MP_MPI_CALLS_LARGE(_) \\\n'
+          '    UCX_MP_MPI_CALLS_MPICH(_)')
+
+
+def write_wrappers(third, fourth, own, parts):
+    for call in third + fourth:
         call.write(False)
     print('\n#ifndef OPEN_MPI')
-    for call in own:
+    for call in own + parts:
         call.write(False)
-    print('#endif')
     print('\n#if MPI_VERSION >= 4')
-    for call in persistent:
-        call.write(False)
-    for call in blocking + later + persistent:
+    for call in own:
+        call.write(True)
+    print('#endif\n#endif')
+    print('\n#if MPI_VERSION >= 4')
+    for call in third + fourth:
         if call.name not in SMALL_ONLY:
             call.write(True)
     print('#endif')
+
+
+def main(what):
+    print('/* SPDX-License-Identifier: BSD-3-Clause */')
+    print('/* Made by generate.py. */')
+    print('#pragma GCC visibility push(default)\n#include <mpi.h>')
+    if what == 'calls.h':
+        write_lists(*calls())
+        print('#pragma GCC visibility pop')
+        return
+    print('#pragma GCC visibility pop\n#include <mpi/call.h>\n'
+          '#include <mpi/collective.h>\n#include <mpi/later.h>')
+    write_wrappers(*calls())
 
 
 if __name__ == '__main__':

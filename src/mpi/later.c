@@ -237,13 +237,8 @@ static int request_start(MPI_Request request)
 
 /* ------------------------------------------------- the MPI's own, and ours */
 
-/* Defined by both names, as in wrappers.c */
-#define DEFINE(_name, ...) \
-    int PMPI_##_name(__VA_ARGS__) __attribute__((alias("MPI_" #_name))); \
-    int MPI_##_name(__VA_ARGS__)
-
 #define END(_name, _count, _requests, _all_over, _words, ...) \
-    DEFINE(_name, __VA_ARGS__) \
+    UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
     { \
         later_t *taken; \
         int rc; \
@@ -277,7 +272,8 @@ END(Testsome, count, requests, false,
     (count, requests, done, indices, statuses), int count,
     MPI_Request *requests, int *done, int *indices, MPI_Status *statuses)
 
-DEFINE(Request_get_status, MPI_Request request, int *flag, MPI_Status *status)
+UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
+                  MPI_Request request, int *flag, MPI_Status *status)
 {
     const bool is_empty = table_is_empty();
     const int rc        = ucx_mp_mpi_real.Request_get_status(request, flag,
@@ -295,7 +291,7 @@ DEFINE(Request_get_status, MPI_Request request, int *flag, MPI_Status *status)
 
 /* Of what is under way nobody would hear again: it is waited for. Files alone
    may be left so. */
-DEFINE(Request_free, MPI_Request *request)
+UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 {
     later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)*request);
     int rc         = MPI_SUCCESS;
@@ -315,14 +311,15 @@ DEFINE(Request_free, MPI_Request *request)
     return later_end(later);
 }
 
-DEFINE(Start, MPI_Request *request)
+UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
 {
     const int rc = table_is_empty() ? MPI_SUCCESS : request_start(*request);
 
     return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_real.Start(request);
 }
 
-DEFINE(Startall, int count, MPI_Request *requests)
+UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
+                  MPI_Request *requests)
 {
     const bool is_empty = table_is_empty();
     int rc              = MPI_SUCCESS;
@@ -336,7 +333,8 @@ DEFINE(Startall, int count, MPI_Request *requests)
 
 /* The buffer's argument leads to the copy, as it did at the beginning */
 #define FILE_END(_name, _const) \
-    DEFINE(File_##_name, MPI_File fh, _const void *buf, MPI_Status *status) \
+    UCX_MP_MPI_DEFINE(File_##_name, (fh, buf, status), MPI_File fh, \
+                      _const void *buf, MPI_Status *status) \
     { \
         later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)fh); \
         \

@@ -256,53 +256,42 @@ static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
     return rc;
 }
 
-/* A call that makes a communicator, by both of its names */
-#define MAKER(_name, _parameters, _arguments, _parent, _comm) \
-    int MPI_##_name _parameters \
+/* A call that makes a communicator of another one's ranks, which come first and
+   last */
+#define MAKER(_name, _words, ...) \
+    UCX_MP_MPI_DEFINE(_name, _words, MPI_Comm comm, __VA_ARGS__, \
+                      MPI_Comm *new_comm) \
     { \
-        ucx_mp_mpi_real_find(); \
-        return made(ucx_mp_mpi_real._name _arguments, _parent, _comm); \
-    } \
-    int PMPI_##_name _parameters __attribute__((alias("MPI_" #_name)));
+        ucx_mp_mpi_real_find_calls(); \
+        return made(ucx_mp_mpi_real._name _words, comm, new_comm); \
+    }
 
-MAKER(Comm_dup, (MPI_Comm comm, MPI_Comm *new_comm), (comm, new_comm), comm,
-      new_comm)
-MAKER(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *new_comm),
-      (comm, info, new_comm), comm, new_comm)
-MAKER(Comm_split, (MPI_Comm comm, int color, int order, MPI_Comm *new_comm),
-      (comm, color, order, new_comm), comm, new_comm)
-MAKER(Comm_split_type,
-      (MPI_Comm comm, int type, int order, MPI_Info info, MPI_Comm *new_comm),
-      (comm, type, order, info, new_comm), comm, new_comm)
-MAKER(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *new_comm),
-      (comm, group, new_comm), comm, new_comm)
-MAKER(Comm_create_group,
-      (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *new_comm),
-      (comm, group, tag, new_comm), comm, new_comm)
-MAKER(Cart_create,
-      (MPI_Comm comm, int dimensions, const int sizes[], const int periods[],
-       int reorder, MPI_Comm *new_comm),
-      (comm, dimensions, sizes, periods, reorder, new_comm), comm, new_comm)
-MAKER(Cart_sub, (MPI_Comm comm, const int dimensions[], MPI_Comm *new_comm),
-      (comm, dimensions, new_comm), comm, new_comm)
-MAKER(Graph_create,
-      (MPI_Comm comm, int nodes, const int index[], const int edges[],
-       int reorder, MPI_Comm *new_comm),
-      (comm, nodes, index, edges, reorder, new_comm), comm, new_comm)
+UCX_MP_MPI_DEFINE(Comm_dup, (comm, new_comm), MPI_Comm comm, MPI_Comm *new_comm)
+{
+    ucx_mp_mpi_real_find_calls();
+    return made(ucx_mp_mpi_real.Comm_dup(comm, new_comm), comm, new_comm);
+}
+
+MAKER(Comm_dup_with_info, (comm, info, new_comm), MPI_Info info)
+MAKER(Comm_split, (comm, color, order, new_comm), int color, int order)
+MAKER(Comm_split_type, (comm, type, order, info, new_comm), int type, int order,
+      MPI_Info info)
+MAKER(Comm_create, (comm, group, new_comm), MPI_Group group)
+MAKER(Comm_create_group, (comm, group, tag, new_comm), MPI_Group group, int tag)
+MAKER(Cart_create, (comm, dimensions, sizes, periods, reorder, new_comm),
+      int dimensions, const int sizes[], const int periods[], int reorder)
+MAKER(Cart_sub, (comm, dimensions, new_comm), const int dimensions[])
+MAKER(Graph_create, (comm, nodes, index, edges, reorder, new_comm), int nodes,
+      const int index[], const int edges[], int reorder)
 MAKER(Dist_graph_create,
-      (MPI_Comm comm, int count, const int sources[], const int degrees[],
-       const int targets[], const int weights[], MPI_Info info, int reorder,
-       MPI_Comm *new_comm),
       (comm, count, sources, degrees, targets, weights, info, reorder,
        new_comm),
-      comm, new_comm)
+      int count, const int sources[], const int degrees[], const int targets[],
+      const int weights[], MPI_Info info, int reorder)
 MAKER(Dist_graph_create_adjacent,
-      (MPI_Comm comm, int indegree, const int sources[],
-       const int source_weights[], int outdegree, const int targets[],
-       const int target_weights[], MPI_Info info, int reorder,
-       MPI_Comm *new_comm),
       (comm, indegree, sources, source_weights, outdegree, targets,
        target_weights, info, reorder, new_comm),
-      comm, new_comm)
-MAKER(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *new_comm),
-      (comm, high, new_comm), comm, new_comm)
+      int indegree, const int sources[], const int source_weights[],
+      int outdegree, const int targets[], const int target_weights[],
+      MPI_Info info, int reorder)
+MAKER(Intercomm_merge, (comm, high, new_comm), int high)

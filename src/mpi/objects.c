@@ -12,24 +12,26 @@ typedef struct {
 } search_t;
 
 
-static void *own_base(void)
+static void *base_of(void *address)
 {
     Dl_info info;
 
-    return dladdr((void *)own_base, &info) ? info.dli_fbase : NULL;
+    return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+bool ucx_mp_mpi_in_one_object(void *first, void *second)
+{
+    return base_of(first) == base_of(second);
 }
 
 void *ucx_mp_mpi_others_symbol(void *handle, const char *name)
 {
     void *symbol = dlsym(handle, name);
-    Dl_info info;
 
-    if ((symbol != NULL) && dladdr(symbol, &info) &&
-        (info.dli_fbase == own_base())) {
-        return NULL;
-    }
-
-    return symbol;
+    return ((symbol != NULL) &&
+            ucx_mp_mpi_in_one_object(symbol, (void*)base_of)) ?
+                   NULL :
+                   symbol;
 }
 
 /* What was loaded RTLD_LOCAL is seen through its own handle only */

@@ -4,10 +4,15 @@
 #ifndef UCX_MP_MPI_OBJECTS_H_
 #define UCX_MP_MPI_OBJECTS_H_
 
+#include <stdbool.h>
+
 
 /* What `handle` (dlopen()'s, RTLD_NEXT) leads to by a name; NULL: nothing, or
    this library itself. */
 void *ucx_mp_mpi_others_symbol(void *handle, const char *name);
+
+/* Are two addresses in one loaded object? */
+bool ucx_mp_mpi_in_one_object(void *first, void *second);
 
 /* A handle for dlsym() of a loaded object by which a name leads to somebody
    else's symbol, also of one that was loaded RTLD_LOCAL, and is kept so;

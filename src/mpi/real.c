@@ -11,9 +11,23 @@
 
 ucx_mp_mpi_real_t ucx_mp_mpi_real;
 bool ucx_mp_mpi_real_found;
+ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
+int ucx_mp_mpi_tools_state = UCX_MP_MPI_TOOLS_UNKNOWN;
 
 static void *real_handle; /* of the MPI, for dlsym() */
 
+
+/* A tool's function, by its MPI_ name. An MPI has both of a call's names in one
+   library, most often for one function. */
+static void *tools_symbol(void *handle, const char *name, void *real)
+{
+    void *symbol = ucx_mp_mpi_others_symbol(handle, name);
+
+    return ((symbol == NULL) || (symbol == real) ||
+            ucx_mp_mpi_in_one_object(symbol, real)) ?
+                   NULL :
+                   symbol;
+}
 
 static void is_missing(void)
 {
@@ -35,6 +49,7 @@ static void real_find(void)
     ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
     void *handle            = RTLD_NEXT;
     bool is_whole           = true;
+    bool has_tools          = false;
 
     if (dlsym(handle, "PMPI_Init") == NULL) {
         handle = ucx_mp_mpi_others_object("PMPI_Init");
@@ -51,9 +66,13 @@ static void real_find(void)
     if (real->_name == NULL) { \
         real->_name = (__typeof__(real->_name))is_missing; \
     }
-    UCX_MP_MPI_CALLS(FIND_CALL)
-    UCX_MP_MPI_ENDS(FIND_CALL)
-    UCX_MP_MPI_MAKERS(FIND_CALL)
+    UCX_MP_MPI_STOOD_IN(FIND_CALL)
+
+#define FIND_TOOL(_name) \
+    ucx_mp_mpi_tools._name = (__typeof__(real->_name))tools_symbol( \
+            handle, "MPI_" #_name, (void*)real->_name); \
+    has_tools = has_tools || (ucx_mp_mpi_tools._name != NULL);
+    UCX_MP_MPI_STOOD_IN(FIND_TOOL)
 
 #define FIND_HELPER(_name) \
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \
@@ -82,6 +101,9 @@ static void real_find(void)
     real->gpu_query_support = (__typeof__(real->gpu_query_support))
             ucx_mp_mpi_others_symbol(handle, "MPIX_GPU_query_support");
     real->is_whole = is_whole;
+    __atomic_store_n(&ucx_mp_mpi_tools_state,
+                     has_tools ? UCX_MP_MPI_TOOLS_SOME : UCX_MP_MPI_TOOLS_NONE,
+                     __ATOMIC_RELEASE);
 }
 
 void ucx_mp_mpi_real_find_calls(void)

@@ -84,6 +84,12 @@
     _(Init_thread) \
     _(Intercomm_merge)
 
+/* All that is stood in for */
+#define UCX_MP_MPI_STOOD_IN(_) \
+    UCX_MP_MPI_CALLS(_) \
+    UCX_MP_MPI_ENDS(_) \
+    UCX_MP_MPI_MAKERS(_)
+
 /* What is used where the MPI has it; NULL if not */
 #if MPI_VERSION >= 4
 #define UCX_MP_MPI_EXTRAS(_) \
@@ -95,9 +101,7 @@
 
 #define UCX_MP_MPI_POINTER(_name) __typeof__(PMPI_##_name) *_name;
 typedef struct {
-    UCX_MP_MPI_CALLS(UCX_MP_MPI_POINTER)
-    UCX_MP_MPI_ENDS(UCX_MP_MPI_POINTER)
-    UCX_MP_MPI_MAKERS(UCX_MP_MPI_POINTER)
+    UCX_MP_MPI_STOOD_IN(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
     /* These may be the MPI's or none */
@@ -109,6 +113,23 @@ typedef struct {
     bool        is_whole; /* it has all that we need */
     bool        is_ours;  /* ... and no CUDA of its own */
 } ucx_mp_mpi_real_t;
+
+
+/* What comes behind ours by the MPI_ name and is not the MPI's: functions of a
+   tool that is linked into the program, say. It calls PMPI_ names, which are
+   ours. NULL: none. */
+typedef struct {
+    UCX_MP_MPI_STOOD_IN(UCX_MP_MPI_POINTER)
+} ucx_mp_mpi_tools_t;
+
+typedef enum {
+    UCX_MP_MPI_TOOLS_UNKNOWN, /* before ucx_mp_mpi_real_find_calls() */
+    UCX_MP_MPI_TOOLS_NONE,
+    UCX_MP_MPI_TOOLS_SOME
+} ucx_mp_mpi_tools_state_t;
+
+extern ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
+extern int ucx_mp_mpi_tools_state; /* set with release order */
 
 
 /* Not to be read before ucx_mp_mpi_real_find(). A call that this MPI does not
@@ -124,6 +145,42 @@ void ucx_mp_mpi_real_find(void);
 
 /* The same but for is_ours, which stays false; at any time. */
 void ucx_mp_mpi_real_find_calls(void);
+
+/* Whether there are tools, whatever they define. Any thread. */
+static inline bool ucx_mp_mpi_has_tools(void)
+{
+    const int state = __atomic_load_n(&ucx_mp_mpi_tools_state,
+                                      __ATOMIC_ACQUIRE);
+
+    if (__builtin_expect(state == UCX_MP_MPI_TOOLS_NONE, 1)) {
+        return false;
+    }
+
+    ucx_mp_mpi_real_find_calls();
+    return __atomic_load_n(&ucx_mp_mpi_tools_state, __ATOMIC_ACQUIRE) ==
+           UCX_MP_MPI_TOOLS_SOME;
+}
+
+/*
+ * Begins the definition of a function that is stood in for, by both of its
+ * names: PMPI_ does our work, and so does MPI_ unless a tool comes first, which
+ * will call the other. The tables above have it if UCX_MP_MPI_STOOD_IN has.
+ *
+ * @param _words  Its arguments' names, in parentheses; then their declarations.
+ */
+#define UCX_MP_MPI_DEFINE(_name, _words, ...) \
+    static int own_##_name(__VA_ARGS__); \
+    int PMPI_##_name(__VA_ARGS__) __attribute__((alias("own_" #_name))); \
+    int MPI_##_name(__VA_ARGS__) \
+    { \
+        if (ucx_mp_mpi_has_tools() && (ucx_mp_mpi_tools._name != NULL)) { \
+            return ucx_mp_mpi_tools._name _words; \
+        } \
+        \
+        return own_##_name _words; \
+    } \
+    \
+    static int own_##_name(__VA_ARGS__)
 
 /* A variable of the MPI's, after that; NULL if it has none of this name. */
 void *ucx_mp_mpi_real_variable(const char *name);

@@ -249,20 +249,16 @@ static int start_end(int rc)
     return rc;
 }
 
-int MPI_Init(int *argc, char ***argv)
+UCX_MP_MPI_DEFINE(Init, (argc, argv), int *argc, char ***argv)
 {
     start_begin();
     return start_end(ucx_mp_mpi_real.Init(argc, argv));
 }
 
-int PMPI_Init(int *argc, char ***argv) __attribute__((alias("MPI_Init")));
-
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+UCX_MP_MPI_DEFINE(Init_thread, (argc, argv, required, provided), int *argc,
+                  char ***argv, int required, int *provided)
 {
     start_begin();
-    return start_end(
-        ucx_mp_mpi_real.Init_thread(argc, argv, required, provided));
+    return start_end(ucx_mp_mpi_real.Init_thread(argc, argv, required,
+                                                 provided));
 }
-
-int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
-    __attribute__((alias("MPI_Init_thread")));

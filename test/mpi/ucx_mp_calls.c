@@ -249,6 +249,95 @@ static void try_windows(void)
     MPI_Win_free(&win);
 }
 
+/* Sends the filled buffer to this rank itself, and has the result in `back` */
+static void received(const char *name, int rc, int seed)
+{
+    int got[COUNT];
+
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_Recv(got, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD,
+                      MPI_STATUS_IGNORE);
+    }
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, other, got, sizeof(got));
+    done(name, rc, other, seed);
+}
+
+/* The MPI keeps a copy of what is sent; the program's buffer is its own again at
+   once, or when the request is over */
+static void try_buffered(void)
+{
+    static char space[4 * sizeof(host) + 4 * MPI_BSEND_OVERHEAD];
+    MPI_Request request;
+    void *detached;
+    int size, i, rc;
+
+    REFUSED(MPI_Buffer_attach, gpu, sizeof(host));
+    MPI_Buffer_attach(space, sizeof(space));
+
+    fill(gpu, 6);
+    rc = MPI_Bsend(gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD);
+    fill(gpu, 7);
+    received("MPI_Bsend", rc, 6);
+
+    rc = MPI_Ibsend(gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD,
+                    &request);
+    begun("MPI_Ibsend", rc, &request);
+    fill(gpu, 8);
+    received("MPI_Ibsend", rc, 7);
+
+    rc = MPI_Bsend_init(gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD,
+                        &request);
+    for (i = 0; i < 2; ++i) {
+        fill(gpu, 9 + i);
+        rc = (rc == MPI_SUCCESS) ? MPI_Start(&request) : rc;
+        rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+        received("MPI_Bsend_init", rc, 9 + i);
+    }
+    MPI_Request_free(&request);
+    MPI_Buffer_detach(&detached, &size);
+}
+
+/* MPICH moves these by the processor */
+static void try_mpich(void)
+{
+#ifndef OPEN_MPI
+#define SELF gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD
+    MPI_Request request;
+
+    REFUSED(MPI_Send, SELF);
+    REFUSED(MPI_Ssend, SELF);
+    REFUSED(MPI_Rsend, SELF);
+    REFUSED(MPI_Recv, SELF, MPI_STATUS_IGNORE);
+    REFUSED(MPI_Isend, SELF, &request);
+    REFUSED(MPI_Issend, SELF, &request);
+    REFUSED(MPI_Irsend, SELF, &request);
+    REFUSED(MPI_Irecv, SELF, &request);
+    REFUSED(MPI_Send_init, SELF, &request);
+    REFUSED(MPI_Ssend_init, SELF, &request);
+    REFUSED(MPI_Rsend_init, SELF, &request);
+    REFUSED(MPI_Recv_init, SELF, &request);
+#if MPI_VERSION >= 4
+#define PARTS gpu, 2, COUNT / 2, MPI_INT, world_rank, 5, MPI_COMM_WORLD, \
+              MPI_INFO_NULL, &request
+    REFUSED(MPI_Psend_init, PARTS);
+    REFUSED(MPI_Precv_init, PARTS);
+
+    fill(gpu, 11);
+    ZERO();
+    begun("MPI_Isendrecv",
+          MPI_Isendrecv(gpu, COUNT, MPI_INT, world_rank, 5, other, COUNT,
+                        MPI_INT, world_rank, 5, MPI_COMM_WORLD, &request),
+          &request);
+    done("MPI_Isendrecv", MPI_SUCCESS, other, 11);
+    begun("MPI_Isendrecv_replace",
+          MPI_Isendrecv_replace(gpu, COUNT, MPI_INT, world_rank, 5, world_rank,
+                                5, MPI_COMM_WORLD, &request),
+          &request);
+    done("MPI_Isendrecv_replace", MPI_SUCCESS, gpu, 11);
+#endif
+#endif
+}
+
 #define ONE    gpu, COUNT, MPI_INT
 #define TWO    gpu, COUNT, MPI_INT, other, COUNT, MPI_INT
 #define VECTOR gpu, counts, displs, MPI_INT
@@ -385,6 +474,8 @@ int main(int argc, char **argv)
     try_packing();
     try_files(argv[1]);
     try_windows();
+    try_buffered();
+    try_mpich();
     try_later();
     try_nothing();
 

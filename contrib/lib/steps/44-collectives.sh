@@ -54,13 +54,73 @@ collectives_faults() {
 # other_calls: packing and files are done, and what is neither is refused by name
 other_calls() {
     local mpirun programs folder rc=0
-    mpi_tools distribution || return
+    if [ "$1" = mpich ]; then
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi
+        [ -x "$programs/ucx_mp_calls" ] ||
+            { say "$programs/ucx_mp_calls was not built"; return 1; }
+    else
+        mpi_tools "$1" || return
+    fi
     folder=$(mktemp -d) || return
-    passing_on '^ucx_mp_calls: 6 calls done, 2[0-9] begun and ended, 1[0-9] refused by name, 0 wrong' \
+    passing_on '^ucx_mp_calls: 1[0-9] calls done, [2-4][0-9] begun and ended, [12][0-9] refused by name, 0 wrong' \
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
         "$programs/ucx_mp_calls" "$folder" || rc=$?
     rm -rf "$folder"
     return $rc
+}
+
+# beside_run SEEN PROGRAM ARGUMENT...: of three ranks SEEN are the program's, and a
+# tool has seen each of their 40 calls
+beside_run() {
+    local seen=$1 program=$2 log=$ucx_mp_build/log/beside-tools.out
+    shift 2
+    timeout 60 "$mpi_run" --quiet --emulate mist --slowdown 1 "$@" \
+        "$ucx_mp_build/log/tooled/$program" > "$log" 2>&1 &&
+        [ "$(grep -c ': 40 calls made, 0 wrong' "$log")" -eq "$seen" ] &&
+        [ "$(grep -c '^tool: .* 40 calls seen' "$log")" -eq "$seen" ] ||
+        { say "$program $*"; tail -n 20 "$log"; return 1; }
+}
+
+# beside_build MPICC: the tool as a library and in the program, the program
+# without it, linked with the library, and with it inside; and a tool that keeps a
+# rank
+beside_build() {
+    local folder=$ucx_mp_build/log/tooled source=$ucx_mp_top/test/mpi
+    local objects=("$programs"/{gpu,util}.o -ldl -lm)
+    mkdir -p "$folder" && rm -f "$folder"/*
+    "$1" -shared -fPIC -o "$folder/libtool.so" "$source/tool.c" &&
+        "$1" -shared -fPIC -DKEEPS_A_RANK -o "$folder/libkeeper.so" \
+            "$source/tool.c" &&
+        "$1" -o "$folder/without" "$source/ucx_mp_tooled.c" \
+            "${objects[@]}" &&
+        "$1" -o "$folder/inside" "$source/ucx_mp_tooled.c" "$source/tool.c" \
+            "${objects[@]}" &&
+        "$1" -o "$folder/linked" "$source/ucx_mp_tooled.c" "${objects[@]}" \
+            "$folder/libtool.so" "-Wl,-rpath,$folder" &&
+        "$1" -o "$folder/kept" "$source/ucx_mp_tooled.c" "${objects[@]}" \
+            "$folder/libkeeper.so" "-Wl,-rpath,$folder"
+}
+
+# beside_tools MPI: tools see every call, whichever way they come in
+beside_tools() {
+    local mpirun programs folder=$ucx_mp_build/log/tooled
+    if [ "$1" = mpich ]; then
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi
+        beside_build mpicc.mpich || return
+        set -- "$mpirun" -n 3
+    else
+        mpi_tools distribution || return
+        beside_build mpicc || return
+        set -- "$mpirun" --oversubscribe -n 3
+    fi
+    LD_PRELOAD=$folder/libtool.so beside_run 3 without --collectives y "$@" &&
+        beside_run 3 inside --collectives y "$@" &&
+        beside_run 3 linked --collectives y "$@" &&
+        LD_PRELOAD=$folder/libkeeper.so \
+            beside_run 2 without --collectives y "$@" &&
+        beside_run 2 kept --collectives y "$@"
 }
 
 # layouts: the bytes of random datatypes, by what they were made of
@@ -274,8 +334,16 @@ step collectives-on-gpus quick 60 collectives_on_gpus \
      "each algorithm of each collective on GPUs; ranks that call another one"
 step allreduce-faults quick 60 allreduce_faults \
      "a driver call that fails in an all-reduce on GPUs"
-step other-calls quick 30 other_calls \
+step other-calls quick 30 "other_calls distribution" \
      "MPI's other calls on GPU memory: done, or refused by name"
+step other-calls-openmpi5 full 30 "other_calls openmpi5" \
+     "the same under Open MPI 5"
+step other-calls-mpich full 30 "other_calls mpich" \
+     "the same under MPICH"
+step beside-tools quick 60 "beside_tools distribution" \
+     "tools on MPI's names, preloaded and linked, see every call"
+step beside-tools-mpich full 60 "beside_tools mpich" \
+     "the same under MPICH"
 step layouts quick 30 "layouts distribution" \
      "which bytes a datatype covers, without looking at them"
 step fortran quick 30 fortran \
