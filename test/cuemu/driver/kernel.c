@@ -118,7 +118,7 @@ static void cuemu_job_map(void *arg, uint64_t address,
 {
     const cuemu_job_t *job = arg;
 
-    cuemu_mem_page(job->ctx->gpu, address, CUEMU_PTX_PAGE, range);
+    cuemu_mem_page(job->ctx, address, CUEMU_PTX_PAGE, range);
 }
 
 static uint64_t cuemu_job_clock(void *arg)

@@ -43,7 +43,7 @@ static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
     const cuemu_context_t *ctx = cuemu_context_current();
 
     return (mem->kind != CUEMU_MEM_DEVICE) || (ctx == NULL) ||
-           (ctx->gpu == mem->gpu) || (ctx->peers & (1u << mem->gpu));
+           (ctx->gpu == mem->gpu) || cuemu_context_has_peer(ctx, mem->ctx);
 }
 
 /*

@@ -950,8 +950,7 @@ int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)
     }
 
     route = cuemu_node_route(cuemu_session.node, b, a);
-    return (route != NULL) && ((cuemu_process.peer[a] & (1u << b)) ||
-                               (cuemu_process.peer[b] & (1u << a)));
+    return (route != NULL) && dst->reached && src->reached;
 }
 
 void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
