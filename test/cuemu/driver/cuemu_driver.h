@@ -323,6 +323,10 @@ typedef struct cuemu_mem {
 /* Host memory: what the driver says that it is. */
 int cuemu_mem_is_host(const cuemu_mem_t *mem);
 
+/* May kernels of a context use it? By rights of the memory's own, where it has
+   some, else of the contexts'. */
+int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx);
+
 /* The piece around an address, inside a page of `size` bytes (a power of 2),
    that a kernel may use; its memory is there. Without a lock. */
 struct cuemu_ptx_range;

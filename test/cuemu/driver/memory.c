@@ -331,10 +331,8 @@ static int cuemu_mem_is_open(const cuemu_mem_t *mem)
            (mem->ctx->lazy & (1u << mem->gpu));
 }
 
-/* By rights of the memory's own, where it has some; else of the contexts'. What
-   was opened by handle is in the address space of one context only. */
-static int cuemu_mem_is_reached(const cuemu_mem_t *mem,
-                                const cuemu_context_t *ctx)
+/* What was opened by handle is in the address space of one context only */
+int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx)
 {
     switch (mem->kind) {
     case CUEMU_MEM_VMM:
@@ -345,7 +343,7 @@ static int cuemu_mem_is_reached(const cuemu_mem_t *mem,
     case CUEMU_MEM_IPC:
         return (mem->ctx == ctx) && cuemu_mem_is_open(mem);
     case CUEMU_MEM_DEVICE:
-        return (mem->gpu == ctx->gpu) || cuemu_context_has_peer(ctx, mem->ctx);
+        return (mem->ctx == ctx) || cuemu_context_has_peer(ctx, mem->ctx);
     default:
         return 1;
     }
