@@ -75,6 +75,9 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate);
    what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
 void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result);
 
+/* Of CUEMU_FAULT, for what is no function: its error if this is the n-th. */
+CUresult cuemu_gate_fault(const char *name);
+
 /* For tests, which look these up by name. */
 #define CUEMU_FOR_TESTS __attribute__((visibility("default")))
 

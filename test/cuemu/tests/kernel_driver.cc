@@ -341,6 +341,25 @@ TEST_F(kernel_driver, a_loop_without_end)
     unsetenv("CUEMU_KERNEL_LIMIT");
 }
 
+/* Of those that run, counted from when they begin */
+TEST_F(kernel_driver, a_kernel_that_shall_fail)
+{
+    setenv("CUEMU_FAULT", "kernel:2:700", 1);
+    run(1, [&](int) {
+        std::vector<unsigned> got(64);
+
+        use(0);
+        CU_OK(load_text(module_of(NUMBER)));
+        CUdeviceptr ptr = upload(got);
+        CU_OK(try_launch(function("go"), 2, 32, 0, nullptr, ptr));
+        CU_OK(cuCtxSynchronize());
+        CU_OK(try_launch(function("go"), 2, 32, 0, nullptr, ptr));
+        EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+        EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamQuery(nullptr));
+    });
+    unsetenv("CUEMU_FAULT");
+}
+
 TEST_F(kernel_driver, a_peers_memory_before_and_after_it_is_opened)
 {
     for (bool open : {true, false}) {
