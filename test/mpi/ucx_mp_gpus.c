@@ -256,7 +256,7 @@ static void buffer_done(buffer_t *buffer, worker_t *self, const char *what)
     memory_give(buffer, self);
 }
 
-/* Any context is current when MPI is called, or none, and still is afterwards */
+/* Any context is current when MPI is called, or none, and still is behind it */
 static void *elsewhere(worker_t *self)
 {
     const place_t *place = (ucx_mp_random_below(&self->state, 8) == 0) ?
@@ -415,7 +415,10 @@ static void collective(worker_t *self, uint64_t seed)
         use(buffer[i].place);
         ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host[2], buffer[i].ptr,
                         buffer[i].size);
-        for (k = 0; (k < num) && (host[2][k] == host[i][k]); ++k);
+        k = 0;
+        while ((k < num) && (host[2][k] == host[i][k])) {
+            ++k;
+        }
         if (k < num) {
             complain(self, &buffer[i], call_names[what], k * sizeof(int));
         }

@@ -673,10 +673,10 @@ CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 
 /*
  * Access is a pair of contexts' and has a direction (measured on H200, driver
- * 580). Opening a handle enables it "as if" by cuCtxEnablePeerAccess(), says the
- * manual, but not to which of this process's contexts on that GPU. Here to none
- * of them: enabling it explicitly succeeds once more, and disabling it, whoever
- * asks to, ends what the handles had enabled.
+ * 580). Opening a handle enables it "as if" by cuCtxEnablePeerAccess(), says
+ * the manual, but not to which of this process's contexts on that GPU. Here to
+ * none of them: enabling it explicitly succeeds once more, and disabling it,
+ * whoever asks to, ends what the handles had enabled.
  */
 
 CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),

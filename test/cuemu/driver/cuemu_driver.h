@@ -387,8 +387,8 @@ typedef struct {
    fewer where pieces are mapped side by side. With cuemu_lock(). */
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size);
 
-/* INVALID_VALUE if the range is not wholly in one place, ILLEGAL_ADDRESS of what
-   was opened where access has ended. `ctx` is to use it. With cuemu_lock(). */
+/* INVALID_VALUE if the range is not wholly in one place, ILLEGAL_ADDRESS if it
+   was opened and access has ended. `ctx` is to use it. With cuemu_lock(). */
 CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
                            const cuemu_context_t *ctx, cuemu_range_t *range_p);
 

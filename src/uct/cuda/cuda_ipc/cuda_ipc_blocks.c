@@ -428,8 +428,8 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     ucs_status_t status;
 
     /* With nothing in front of it, waiting for more would only cost time. What
-     * has a group of its own comes behind the one before. A kernel would have to
-     * reach both ends. */
+     * has a group of its own comes behind the one before. A kernel would have
+     * to reach both ends. */
     if (((stream->head == NULL) && !has_more) ||
         is_elsewhere(local_end, device) ||
         !is_small(iface, block->length, local_end) ||

@@ -76,8 +76,8 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
 
 /**
  * Can a GPU of this process map the memory behind a key? Releases before 1.19
- * do not say at unpacking whose buffers it will be used with. A context of it is
- * current; in that it is tried where the driver cannot be asked, as the
+ * do not say at unpacking whose buffers it will be used with. A context of the
+ * GPU is current; in that it is tried where the driver cannot be asked, as the
  * exporter's GPU is hidden.
  *
  * @param rkey    Of another process; one thread at a time.
