@@ -941,7 +941,8 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
 }
 
 /* One of a copy's two contexts to the other, whichever of them */
-static int has_access(const cuemu_context_t *ctx, const cuemu_context_t *peer)
+static int cuemu_work_has_access(const cuemu_context_t *ctx,
+                                 const cuemu_context_t *peer)
 {
     return (ctx != NULL) && cuemu_context_has_peer(ctx, peer);
 }
@@ -957,8 +958,8 @@ int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)
 
     route = cuemu_node_route(cuemu_session.node, b, a);
     return (route != NULL) && ((dst->reached && src->reached) ||
-                               has_access(dst->ctx, src->ctx) ||
-                               has_access(src->ctx, dst->ctx));
+                               cuemu_work_has_access(dst->ctx, src->ctx) ||
+                               cuemu_work_has_access(src->ctx, dst->ctx));
 }
 
 void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
