@@ -37,7 +37,9 @@ enum {
     FAULT_DIE,    /* the others get an error, and that is all that is tried */
     FAULT_CALL,   /* calls something else */
     FAULT_ROOT,   /* broadcasts from another root */
-    FAULT_LEAVE   /* none: the last one passes, and frees its communicator */
+    FAULT_LEAVE,  /* none: the last one passes, and frees its communicator */
+    FAULT_KERNEL  /* has a kernel that fails, and a context of no use with it:
+                     an error for all, and that is all */
 };
 static int ar_fault = FAULT_NONE;
 
@@ -142,6 +144,17 @@ static void try_leaving(float *recv)
     }
 }
 
+/* The next one of this process, on an emulated node */
+static void fail_kernel(void)
+{
+    int (*fault)(const char *faults);
+
+    *(void**)&fault = ucx_mp_gpu_function("cuemu_fault");
+    if ((fault == NULL) || (fault("kernel:1:700") != 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "not on an emulated node");
+    }
+}
+
 static void try_fault(const float *send, float *recv)
 {
     const double began = ucx_mp_real_time();
@@ -160,6 +173,8 @@ static void try_fault(const float *send, float *recv)
     MPI_Allreduce(send, recv, 256, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     if ((ar_fault == FAULT_DIE) && (world_rank == 1)) {
         raise(SIGKILL);
+    } else if ((ar_fault == FAULT_KERNEL) && (world_rank == 1)) {
+        fail_kernel();
     } else if (ar_fault == FAULT_DIFFER) {
         count += (world_rank == 1);
     } else if (ar_fault == FAULT_SHORT) {
@@ -186,7 +201,7 @@ static void try_fault(const float *send, float *recv)
     printf("rank %d: within %d s: %s\n", world_rank,
            (int)(ucx_mp_real_time() - began) + 1, text);
     fflush(stdout);
-    if (ar_fault == FAULT_DIE) {
+    if ((ar_fault == FAULT_DIE) || (ar_fault == FAULT_KERNEL)) {
         _exit(UCX_MP_EXIT_OK);
     }
 }
@@ -244,6 +259,7 @@ static void parse(int argc, char **argv)
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
     static const char *const fault_names[] = {"none", "differ", "short", "die",
                                               "call", "root", "leave",
+                                              "kernel",
                                               NULL};
     int i;
 
@@ -281,7 +297,7 @@ static void parse(int argc, char **argv)
                    "[--min-size BYTES] [--max-size BYTES] [--calls N] "
                    "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
                    "[--host-first CALLS] [--down 1] "
-                   "[--fault differ|short|die|call|root|leave]");
+                   "[--fault differ|short|die|call|root|leave|kernel]");
     }
 }
 

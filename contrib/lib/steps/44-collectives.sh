@@ -232,7 +232,8 @@ allreduce_fault() {
 # middle too if what was sent is still there; else it is an MPI error on all
 # ranks. Where other GPUs cannot be had, copies do without them.
 allreduce_faults() {
-    local mpirun programs fault log=$ucx_mp_build/log/allreduce-faults.out
+    local mpirun programs fault algorithm
+    local log=$ucx_mp_build/log/allreduce-faults.out
     mpi_tools distribution || return
     # A kernel that was not had before all agreed is tried once more
     allreduce_fault cuModuleLoadData:1:218 0 || return
@@ -280,6 +281,16 @@ allreduce_faults() {
             --fault die > "$log" 2>&1
     [ "$(grep -c 'the process of rank [01] has ended' "$log")" -eq 2 ] ||
         { tail -n 20 "$log"; return 1; }
+
+    # a kernel that fails: an error on all ranks, whatever stands behind it
+    for algorithm in kernel flat ring; do
+        UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=$algorithm \
+            "$mpi_run" --emulate beluga "$mpirun" --oversubscribe \
+            --enable-recovery -n 3 "$programs/ucx_mp_allreduce_checked" \
+            --min-size 1K --max-size 1K --fault kernel > "$log" 2>&1
+        [ "$(grep -c "^rank [012]: .* the GPUs' part failed: " "$log")" -eq 3 ] ||
+            { say "$algorithm:"; tail -n 20 "$log"; return 1; }
+    done
 }
 
 # comms MPI RANKS ARGUMENT...: communicators, at the machine's own speed

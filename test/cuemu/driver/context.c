@@ -136,19 +136,51 @@ void cuemu_process_wait_unlocked(void)
 
 extern void cuemu_mem_drop_context(cuemu_context_t *ctx);
 
-/* Nobody reaches this GPU's memory through a context that is gone, nor by way
-   of one. With the lock. */
+/* Where a context has a peer in its list, or room (`peer` NULL); -1: nowhere.
+   Kernels look without a lock. */
+static int cuemu_context_find_peer(const cuemu_context_t *ctx,
+                                   const cuemu_context_t *peer)
+{
+    int i;
+
+    for (i = 0; i < CUEMU_MAX_PEERS; ++i) {
+        if (__atomic_load_n(&ctx->peers[i], __ATOMIC_ACQUIRE) == peer) {
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+static void cuemu_context_set_peer(cuemu_context_t *ctx, int i,
+                                   cuemu_context_t *peer)
+{
+    __atomic_store_n(&ctx->peers[i], peer, __ATOMIC_RELEASE);
+}
+
+int cuemu_context_has_peer(const cuemu_context_t *ctx,
+                           const cuemu_context_t *peer)
+{
+    return (peer != NULL) && (cuemu_context_find_peer(ctx, peer) >= 0);
+}
+
+/* A context that is gone reaches nobody's memory, and nobody its own. With the
+   lock. */
 static void cuemu_context_drop_peers(cuemu_context_t *ctx)
 {
     cuemu_context_t *other;
+    int i;
 
-    cuemu_process.peer[ctx->gpu] &= ~ctx->peers;
-    ctx->peers                    = 0;
+    ctx->lazy = 0;
+    for (i = 0; i < CUEMU_MAX_PEERS; ++i) {
+        cuemu_context_set_peer(ctx, i, NULL);
+    }
+
     for (other = cuemu_object_next(CUEMU_OBJ_CONTEXT, NULL); other != NULL;
          other = cuemu_object_next(CUEMU_OBJ_CONTEXT, other)) {
-        if (other->peers & (1u << ctx->gpu)) {
-            other->peers                   &= ~(1u << ctx->gpu);
-            cuemu_process.peer[other->gpu] &= ~(1u << ctx->gpu);
+        i = cuemu_context_find_peer(other, ctx);
+        if (i >= 0) {
+            cuemu_context_set_peer(other, i, NULL);
         }
     }
 }
@@ -639,6 +671,14 @@ CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 
 /* ---------------------------------------------------------------- peers */
 
+/*
+ * Access is a pair of contexts' and has a direction (measured on H200, driver
+ * 580). Opening a handle enables it "as if" by cuCtxEnablePeerAccess(), says
+ * the manual, but not to which of this process's contexts on that GPU. Here to
+ * none of them: enabling it explicitly succeeds once more, and disabling it,
+ * whoever asks to, ends what the handles had enabled.
+ */
+
 CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),
           (handle, flags))
 {
@@ -646,6 +686,7 @@ CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),
     cuemu_context_t *peer = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
     const cuemu_route_t *route;
     CUresult result = CUDA_SUCCESS;
+    int room;
 
     if (flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -665,11 +706,13 @@ CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),
     }
 
     cuemu_lock();
-    if (ctx->peers & (1u << peer->gpu)) {
+    room = cuemu_context_find_peer(ctx, NULL);
+    if (cuemu_context_has_peer(ctx, peer)) {
         result = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    } else if (room < 0) {
+        result = CUDA_ERROR_TOO_MANY_PEERS;
     } else {
-        ctx->peers                   |= 1u << peer->gpu;
-        cuemu_process.peer[ctx->gpu] |= 1u << peer->gpu;
+        cuemu_context_set_peer(ctx, room, peer);
     }
     cuemu_unlock();
     return result;
@@ -680,18 +723,20 @@ CUEMU_API(cuCtxDisablePeerAccess, (CUcontext handle), (handle))
     cuemu_context_t *ctx  = cuemu_context_current();
     cuemu_context_t *peer = cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
     CUresult result       = CUDA_SUCCESS;
+    int i;
 
     if ((ctx == NULL) || (peer == NULL) || !peer->alive) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
 
     cuemu_lock();
-    if (ctx->peers & (1u << peer->gpu)) {
-        ctx->peers                   &= ~(1u << peer->gpu);
-        cuemu_process.peer[ctx->gpu] &= ~(1u << peer->gpu);
-    } else {
+    i = cuemu_context_find_peer(ctx, peer);
+    if (i >= 0) {
+        cuemu_context_set_peer(ctx, i, NULL);
+    } else if (!(ctx->lazy & (1u << peer->gpu))) {
         result = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     }
+    ctx->lazy &= ~(1u << peer->gpu);
     cuemu_unlock();
     return result;
 }

@@ -48,9 +48,9 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
 
     span_dst = (copy->height - 1) * copy->dst_pitch + copy->width;
     span_src = (copy->height - 1) * copy->src_pitch + copy->width;
-    result   = cuemu_mem_resolve(copy->dst, span_dst, ctx->gpu, &dst);
+    result   = cuemu_mem_resolve(copy->dst, span_dst, ctx, &dst);
     if (result == CUDA_SUCCESS) {
-        result = cuemu_mem_resolve(copy->src, span_src, ctx->gpu, &src);
+        result = cuemu_mem_resolve(copy->src, span_src, ctx, &src);
     }
 
     if (result != CUDA_SUCCESS) {
@@ -642,7 +642,7 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
     cuemu_lock();
     result = cuemu_mem_resolve(fill->dst,
                                (fill->height - 1) * fill->pitch + fill->width,
-                               stream->ctx->gpu, &dst);
+                               stream->ctx, &dst);
     if ((result == CUDA_SUCCESS) && dst.pageable) {
         result = CUDA_ERROR_INVALID_VALUE;
     }

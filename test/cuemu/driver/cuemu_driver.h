@@ -75,6 +75,9 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate);
    what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
 void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result);
 
+/* Of CUEMU_FAULT, for what is no function: its error if this is the n-th. */
+CUresult cuemu_gate_fault(const char *name);
+
 /* For tests, which look these up by name. */
 #define CUEMU_FOR_TESTS __attribute__((visibility("default")))
 
@@ -216,6 +219,9 @@ struct cuemu_event {
     cuemu_front_t    front;    /* ... behind these */
 };
 
+/* That a context may be given access to; of all the process's */
+#define CUEMU_MAX_PEERS 64
+
 struct cuemu_context {
     cuemu_object_t  obj;
     int             device;    /* ordinal */
@@ -226,7 +232,10 @@ struct cuemu_context {
     int             refs;      /* of a primary one; a reset leaves them */
     int             alive;
     int             fault;     /* CUresult of a kernel that failed, or 0 */
-    unsigned        peers;     /* bit per GPU of the node: enabled */
+    cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* whose memory it may use, and
+                                                NULL */
+    unsigned        lazy;      /* bit per GPU of the node: enabled by opening
+                                  a handle */
     cuemu_stream_t *null_stream;
     cuemu_stream_t *streams;   /* all others */
 };
@@ -238,7 +247,6 @@ typedef struct {
     int             gpu[CUEMU_MAX_GPUS];       /* index in the node */
     unsigned        primary_flags[CUEMU_MAX_GPUS];
     cuemu_context_t *primary[CUEMU_MAX_GPUS];
-    uint32_t        peer[CUEMU_MAX_GPUS];      /* direct copies between GPUs */
     int             default_sync_memops;
 } cuemu_process_t;
 
@@ -257,6 +265,9 @@ void cuemu_process_wait(void); /* ... of all contexts; see cuMemFreeHost */
 /* Until nobody is in there: copies of page-locked memory have to. */
 void cuemu_process_wait_unlocked(void);
 int cuemu_context_depth(void); /* of the thread's stack */
+/* Whether one was let use the memory that was allocated in the other */
+int cuemu_context_has_peer(const cuemu_context_t *ctx,
+                           const cuemu_context_t *peer);
 int cuemu_device_of_gpu(int gpu);              /* ordinal, -1 if not visible */
 
 /* The event behind a handle, or the error that a call returns. */
@@ -315,10 +326,14 @@ typedef struct cuemu_mem {
 /* Host memory: what the driver says that it is. */
 int cuemu_mem_is_host(const cuemu_mem_t *mem);
 
+/* May kernels of a context use it? By rights of the memory's own, where it has
+   some, else of the contexts'. */
+int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx);
+
 /* The piece around an address, inside a page of `size` bytes (a power of 2),
-   that a kernel of a GPU may use; its memory is there. Without a lock. */
+   that a kernel may use; its memory is there. Without a lock. */
 struct cuemu_ptx_range;
-void cuemu_mem_page(int gpu, uint64_t addr, uint64_t size,
+void cuemu_mem_page(const cuemu_context_t *ctx, uint64_t addr, uint64_t size,
                     struct cuemu_ptx_range *range);
 
 /* Bytes into a GPU's memory, at once. */
@@ -364,6 +379,7 @@ typedef struct {
     int              pageable;
     int              locked;   /* page-locked host memory */
     int              sync_memops;
+    int              reached;  /* by the context that asked */
     cuemu_context_t *ctx;      /* that it was opened or allocated in */
 } cuemu_range_t;
 
@@ -371,9 +387,10 @@ typedef struct {
    fewer where pieces are mapped side by side. With cuemu_lock(). */
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size);
 
-/* INVALID_VALUE if the range is not wholly in one place. With cuemu_lock(). */
-CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
-                           cuemu_range_t *range_p);
+/* INVALID_VALUE if the range is not wholly in one place, ILLEGAL_ADDRESS if it
+   was opened and access has ended. `ctx` is to use it. With cuemu_lock(). */
+CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
+                           const cuemu_context_t *ctx, cuemu_range_t *range_p);
 
 /* Memory of `gpu`, its own extent, new addresses. Fills gpu, offset, extent,
    va and base. With cuemu_lock(). */
@@ -386,6 +403,9 @@ CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
                                 CUdeviceptr *ptr_p);
 /* Takes back what cuMemFreeAsync released since; without the lock. */
 void cuemu_pool_collect(void);
+
+/* Whether a GPU was let use a pool's memory (cuMemPoolSetAccess) */
+int cuemu_pool_is_open(const void *pool, int gpu);
 CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream);
 
 /* A mapping from another process is going. With the lock. */

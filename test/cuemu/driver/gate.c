@@ -33,7 +33,8 @@ int cuemu_gate_forked = 0;
 int cuemu_gate_ended  = 0;
 
 /* "cuMemAlloc:3:2,cuIpcOpenMemHandle:1:400": the third cuMemAlloc returns 2.
-   Returns how many of them are wrong. */
+   "kernel:3:700": the third kernel that begins to run fails so, and its context
+   with it. Returns how many of them are wrong. */
 static int cuemu_faults_parse(const char *text)
 {
     int count = 0, wrong = 0;
@@ -113,6 +114,11 @@ static CUresult cuemu_fault_check(const char *name)
     }
 
     return CUDA_SUCCESS;
+}
+
+CUresult cuemu_gate_fault(const char *name)
+{
+    return cuemu_fault_check(name);
 }
 
 unsigned long long cuemu_calls(const char *name)

@@ -255,7 +255,8 @@ typedef struct {
 } cuemu_gcopy_t;
 
 /* Resolves the operands of a copy node. With the lock. */
-static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p, int gpu,
+static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p,
+                                    const cuemu_context_t *ctx,
                                     cuemu_gcopy_t *copy)
 {
     CUresult result;
@@ -288,10 +289,10 @@ static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p, int gpu,
     }
 
     result = cuemu_mem_resolve(copy->dst, (copy->height - 1) * copy->dst_pitch +
-                               copy->width, gpu, &copy->dst_range);
+                               copy->width, ctx, &copy->dst_range);
     if (result == CUDA_SUCCESS) {
         result = cuemu_mem_resolve(copy->src, (copy->height - 1) *
-                                   copy->src_pitch + copy->width, gpu,
+                                   copy->src_pitch + copy->width, ctx,
                                    &copy->src_range);
     }
 
@@ -325,7 +326,7 @@ static CUresult cuemu_gcopy_check(const CUDA_MEMCPY3D *p, CUcontext handle,
     }
 
     cuemu_lock();
-    result = cuemu_gcopy_resolve(p, ctx->gpu, copy);
+    result = cuemu_gcopy_resolve(p, ctx, copy);
     cuemu_unlock();
     *ctx_p = ctx;
     return result;
@@ -437,7 +438,7 @@ CUEMU_API(cuGraphAddMemsetNode,
 
     cuemu_lock();
     result = cuemu_mem_resolve(p->dst, (p->height - 1) * p->pitch +
-                               p->width * p->elementSize, ctx->gpu, &range);
+                               p->width * p->elementSize, ctx, &range);
     cuemu_unlock();
     if ((result != CUDA_SUCCESS) || range.pageable) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -920,7 +921,7 @@ static CUresult cuemu_exec_fill(cuemu_exec_t *exec, cuemu_gnode_t *node)
     }
 
     if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-        result     = cuemu_gcopy_resolve(&x->params.copy, x->ctx->gpu, &copy);
+        result     = cuemu_gcopy_resolve(&x->params.copy, x->ctx, &copy);
         x->dst_ctx = (CUcontext)copy.dst_range.ctx;
         x->src_ctx = (CUcontext)copy.src_range.ctx;
     }
@@ -1206,7 +1207,7 @@ static CUresult cuemu_exec_make_work(const cuemu_xnode_t *x, cuemu_work_t *work,
 
     switch (x->type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        result = cuemu_gcopy_resolve(&x->params.copy, x->ctx->gpu, &copy);
+        result = cuemu_gcopy_resolve(&x->params.copy, x->ctx, &copy);
         if (result != CUDA_SUCCESS) {
             return result;
         }
@@ -1221,7 +1222,7 @@ static CUresult cuemu_exec_make_work(const cuemu_xnode_t *x, cuemu_work_t *work,
     case CU_GRAPH_NODE_TYPE_MEMSET:
         width  = fill->width * fill->elementSize;
         result = cuemu_mem_resolve(fill->dst, (fill->height - 1) * fill->pitch +
-                                   width, x->ctx->gpu, &range);
+                                   width, x->ctx, &range);
         if (result != CUDA_SUCCESS) {
             return result;
         }

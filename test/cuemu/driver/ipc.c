@@ -109,6 +109,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
         if ((route == NULL) || !route->p2p) {
             return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         }
+        ctx->lazy |= 1u << extent->gpu;
     }
 
     opened = cuemu_ipc_find_open(ipc, ctx);
@@ -145,8 +146,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
 
     cuemu_session_extent_get(ipc->extent);
     cuemu_ipc_opened[cuemu_num_ipc_opened++] = opened;
-    cuemu_process.peer[ctx->gpu] |= 1u << extent->gpu;
-    *ptr_p                        = (CUdeviceptr)opened->base;
+    *ptr_p = (CUdeviceptr)opened->base;
     return CUDA_SUCCESS;
 }
 

@@ -93,7 +93,16 @@ CUresult cuemu_kernel_fault(const char *call)
     return (ctx == NULL) ? CUDA_SUCCESS : cuemu_context_fault(ctx);
 }
 
-/* The context is of no use from now on, as the real driver says */
+/* The context is of no use from now on, as the real driver says. What is queued
+   behind the kernel may still happen, of which the manual says nothing. */
+static void cuemu_job_fail_with(cuemu_job_t *job, CUresult result,
+                                const char *error)
+{
+    fprintf(stderr, "cuemu: GPU %d: %s\n", job->ctx->gpu, error);
+    __atomic_store_n(&job->ctx->fault, (int)result, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&cuemu_num_faulted, 1, __ATOMIC_RELAXED);
+}
+
 static void cuemu_job_fail(cuemu_job_t *job, cuemu_ptx_status_t status,
                            const char *error)
 {
@@ -106,9 +115,7 @@ static void cuemu_job_fail(cuemu_job_t *job, cuemu_ptx_status_t status,
                       (status == CUEMU_PTX_TRAP) ?
                       CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_LAUNCH_TIMEOUT;
 
-    fprintf(stderr, "cuemu: GPU %d: %s\n", job->ctx->gpu, error);
-    __atomic_store_n(&job->ctx->fault, (int)result, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&cuemu_num_faulted, 1, __ATOMIC_RELAXED);
+    cuemu_job_fail_with(job, result, error);
 }
 
 /* ------------------------------------------------------------- execution */
@@ -118,7 +125,7 @@ static void cuemu_job_map(void *arg, uint64_t address,
 {
     const cuemu_job_t *job = arg;
 
-    cuemu_mem_page(job->ctx->gpu, address, CUEMU_PTX_PAGE, range);
+    cuemu_mem_page(job->ctx, address, CUEMU_PTX_PAGE, range);
 }
 
 static uint64_t cuemu_job_clock(void *arg)
@@ -253,7 +260,12 @@ static void cuemu_job_begin(cuemu_job_t *job)
         .flags = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY,
         .owner = CUEMU_OWNER_COPY(cuemu_session.slot)
     };
+    CUresult fault      = cuemu_gate_fault("kernel");
     cuemu_status_t status;
+
+    if (fault != CUDA_SUCCESS) {
+        cuemu_job_fail_with(job, fault, "a kernel fails, as CUEMU_FAULT says");
+    }
 
     cuemu_job_run(job, 0, half, only_one);
     job->has_begun = 1;

@@ -324,20 +324,32 @@ static int cuemu_mem_numa(const cuemu_mem_t *mem)
     return mem->on_host ? mem->numa : cuemu_session.node->gpus[mem->gpu].numa;
 }
 
-/* What cuMemSetAccess() says of a piece that was mapped; elsewhere, whether
-   the process has opened the way from one GPU to the other */
-static int cuemu_mem_is_reached(const cuemu_mem_t *mem, int gpu)
+/* Is what was opened from another GPU still mapped? */
+static int cuemu_mem_is_open(const cuemu_mem_t *mem)
 {
-    if (mem->kind == CUEMU_MEM_VMM) {
-        return (mem->flags & (1u << gpu)) != 0;
-    }
-
-    return (mem->gpu == gpu) || cuemu_mem_is_host(mem) ||
-           (mem->kind == CUEMU_MEM_MANAGED) ||
-           (cuemu_process.peer[gpu] & (1u << mem->gpu));
+    return (mem->kind != CUEMU_MEM_IPC) || (mem->gpu == mem->ctx->gpu) ||
+           (mem->ctx->lazy & (1u << mem->gpu));
 }
 
-void cuemu_mem_page(int gpu, uint64_t addr, uint64_t size,
+/* What was opened by handle is in the address space of one context only */
+int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx)
+{
+    switch (mem->kind) {
+    case CUEMU_MEM_VMM:
+        return (mem->flags & (1u << ctx->gpu)) != 0;
+    case CUEMU_MEM_POOL:
+        return (mem->gpu == ctx->gpu) ||
+               cuemu_pool_is_open(mem->owner, ctx->gpu);
+    case CUEMU_MEM_IPC:
+        return (mem->ctx == ctx) && cuemu_mem_is_open(mem);
+    case CUEMU_MEM_DEVICE:
+        return (mem->ctx == ctx) || cuemu_context_has_peer(ctx, mem->ctx);
+    default:
+        return 1;
+    }
+}
+
+void cuemu_mem_page(const cuemu_context_t *ctx, uint64_t addr, uint64_t size,
                     cuemu_ptx_range_t *range)
 {
     const cuemu_mem_t *mem;
@@ -346,7 +358,7 @@ void cuemu_mem_page(int gpu, uint64_t addr, uint64_t size,
     range->memory = NULL;
     pthread_rwlock_rdlock(&cuemu_mems_lock);
     mem = cuemu_mem_find(addr);
-    if ((mem != NULL) && cuemu_mem_is_reached(mem, gpu)) {
+    if ((mem != NULL) && cuemu_mem_is_reached(mem, ctx)) {
         range->begin = addr & ~(size - 1);
         range->end   = range->begin + size;
         if (range->begin < mem->base) {
@@ -403,8 +415,8 @@ uint64_t cuemu_mem_run(uint64_t addr, uint64_t size)
            (mem->base + mem->size - addr) : size;
 }
 
-CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
-                           cuemu_range_t *range_p)
+CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
+                           const cuemu_context_t *ctx, cuemu_range_t *range_p)
 {
     cuemu_mem_t *mem = cuemu_mem_find(addr), *next;
     uint64_t end;
@@ -424,6 +436,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
         range_p->pageable    = 1;
         range_p->locked      = 0;
         range_p->sync_memops = 0;
+        range_p->reached     = 1;
         range_p->ctx         = NULL;
         return CUDA_SUCCESS;
     }
@@ -441,13 +454,18 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size, int gpu_near,
 
     if ((mem->kind == CUEMU_MEM_VMM) &&
         ((mem->flags == 0) ||
-         (mem->on_host && !(mem->flags & (1u << gpu_near))))) {
+         (mem->on_host && !(mem->flags & (1u << ctx->gpu))))) {
         return CUDA_ERROR_INVALID_VALUE; /* no cuMemSetAccess yet */
+    }
+
+    if (!cuemu_mem_is_open(mem)) {
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
 
     range_p->pageable    = 0;
     range_p->locked      = cuemu_mem_is_host(mem);
     range_p->sync_memops = mem->sync_memops;
+    range_p->reached     = cuemu_mem_is_reached(mem, ctx);
     range_p->ctx         = mem->ctx;
     if (cuemu_mem_is_own(mem)) {
         range_p->gpu    = -1;

@@ -37,13 +37,13 @@ static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
     return (end & ~(CUEMU_GRANULE - 1)) - begin;
 }
 
-/* Not in a context of another GPU without peer access (H200, driver 580) */
+/* Not in a context whose kernels may not use it, says the manual; so it is
+   without peer access (H200, driver 580) */
 static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
 {
     const cuemu_context_t *ctx = cuemu_context_current();
 
-    return (mem->kind != CUEMU_MEM_DEVICE) || (ctx == NULL) ||
-           (ctx->gpu == mem->gpu) || (ctx->peers & (1u << mem->gpu));
+    return (ctx == NULL) || cuemu_mem_is_reached(mem, ctx);
 }
 
 /*

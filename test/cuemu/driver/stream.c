@@ -742,7 +742,7 @@ static CUresult cuemu_stream_wait_value(CUstream handle, CUdeviceptr addr,
     }
 
     cuemu_lock();
-    result = cuemu_mem_resolve(addr, sizeof(value), stream->ctx->gpu, &word);
+    result = cuemu_mem_resolve(addr, sizeof(value), stream->ctx, &word);
     if ((result == CUDA_SUCCESS) && word.pageable) {
         result = CUDA_ERROR_INVALID_VALUE;
     }

@@ -77,6 +77,7 @@ typedef struct cuemu_pool {
     int                handle_types;
     uint64_t           id;        /* the exporter's, if it is imported */
     uint64_t           threshold;
+    unsigned           access;    /* bit per GPU of the node, beside its own */
     int                imported;  /* how often; 0: this process's own */
     struct cuemu_pool *next;      /* imported ones */
 } cuemu_pool_t;
@@ -109,6 +110,13 @@ uint64_t cuemu_handle_types(const cuemu_mem_t *mem)
     default:
         return 0;
     }
+}
+
+int cuemu_pool_is_open(const void *handle, int gpu)
+{
+    const cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+
+    return (pool != NULL) && (pool->access & (1u << gpu));
 }
 
 uint64_t cuemu_fabric(void)
@@ -541,9 +549,6 @@ CUEMU_API(cuMemSetAccess,
                 mem->flags &= ~(1u << gpu);
             } else {
                 mem->flags |= 1u << gpu;
-                if ((gpu != mem->gpu) && !mem->on_host) {
-                    cuemu_process.peer[gpu] |= 1u << mem->gpu;
-                }
             }
         }
     }
@@ -818,9 +823,10 @@ CUEMU_API(cuMemPoolSetAccess,
         }
 
         gpu = cuemu_process.gpu[desc[i].location.id];
-        if ((desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) &&
-            (gpu != cuemu_process.gpu[pool->device])) {
-            cuemu_process.peer[gpu] |= 1u << cuemu_process.gpu[pool->device];
+        if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+            pool->access |= 1u << gpu;
+        } else {
+            pool->access &= ~(1u << gpu);
         }
     }
 

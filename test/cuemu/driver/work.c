@@ -940,6 +940,13 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
     return result;
 }
 
+/* One of a copy's two contexts to the other, whichever of them */
+static int cuemu_work_has_access(const cuemu_context_t *ctx,
+                                 const cuemu_context_t *peer)
+{
+    return (ctx != NULL) && cuemu_context_has_peer(ctx, peer);
+}
+
 int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)
 {
     const cuemu_route_t *route;
@@ -950,8 +957,9 @@ int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)
     }
 
     route = cuemu_node_route(cuemu_session.node, b, a);
-    return (route != NULL) && ((cuemu_process.peer[a] & (1u << b)) ||
-                               (cuemu_process.peer[b] & (1u << a)));
+    return (route != NULL) && ((dst->reached && src->reached) ||
+                               cuemu_work_has_access(dst->ctx, src->ctx) ||
+                               cuemu_work_has_access(src->ctx, dst->ctx));
 }
 
 void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,

@@ -21,6 +21,19 @@ protected:
                "ld.param.u64 %rd0, [go_param];\n" + body + "\nret;\n}\n";
     }
 
+    /* A context beside the primary one, and current */
+    static CUcontext create(int device)
+    {
+        CUcontext ctx = nullptr;
+
+#if CUDA_VERSION >= 13000
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxCreate(&ctx, nullptr, 0, device));
+#else
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxCreate(&ctx, 0, device));
+#endif
+        return ctx;
+    }
+
     CUresult load_text(const std::string &text)
     {
         return cuModuleLoadData(&m_module, text.c_str());
@@ -328,6 +341,25 @@ TEST_F(kernel_driver, a_loop_without_end)
     unsetenv("CUEMU_KERNEL_LIMIT");
 }
 
+/* Of those that run, counted from when they begin */
+TEST_F(kernel_driver, a_kernel_that_shall_fail)
+{
+    setenv("CUEMU_FAULT", "kernel:2:700", 1);
+    run(1, [&](int) {
+        std::vector<unsigned> got(64);
+
+        use(0);
+        CU_OK(load_text(module_of(NUMBER)));
+        CUdeviceptr ptr = upload(got);
+        CU_OK(try_launch(function("go"), 2, 32, 0, nullptr, ptr));
+        CU_OK(cuCtxSynchronize());
+        CU_OK(try_launch(function("go"), 2, 32, 0, nullptr, ptr));
+        EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+        EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamQuery(nullptr));
+    });
+    unsetenv("CUEMU_FAULT");
+}
+
 TEST_F(kernel_driver, a_peers_memory_before_and_after_it_is_opened)
 {
     for (bool open : {true, false}) {
@@ -351,6 +383,99 @@ TEST_F(kernel_driver, a_peers_memory_before_and_after_it_is_opened)
                 download(got, ptr);
                 EXPECT_EQ(want, got);
             }
+        });
+    }
+}
+
+TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
+{
+    /* Whose memory which context uses, after the primary one of GPU 0 was given
+       access to that of GPU 1 */
+    static const struct {
+        int user, owner;
+        CUresult expected;
+    } tries[] = {
+        {0, 1, CUDA_SUCCESS},
+        {1, 0, CUDA_ERROR_ILLEGAL_ADDRESS},
+        {2, 1, CUDA_ERROR_ILLEGAL_ADDRESS},
+        {0, 3, CUDA_ERROR_ILLEGAL_ADDRESS},
+    };
+
+    for (auto &t : tries) {
+        run(1, [&](int) {
+            CUcontext ctx[4];
+            CUdeviceptr memory[4], pointer;
+
+            ctx[0] = use(0);
+            ctx[1] = use(1);
+            ctx[2] = create(0);
+            ctx[3] = create(1);
+            for (int i = 0; i < 4; ++i) {
+                CU_OK(cuCtxSetCurrent(ctx[i]));
+                memory[i] = alloc(4096);
+            }
+
+            CU_OK(cuCtxSetCurrent(ctx[0]));
+            CU_OK(cuCtxEnablePeerAccess(ctx[1], 0));
+            CU_OK(cuCtxSetCurrent(ctx[2]));
+            EXPECT_EQ(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
+                      cuCtxDisablePeerAccess(ctx[1]));
+
+            CU_OK(cuCtxSetCurrent(ctx[t.user]));
+            CU_OK(load_text(module_of(NUMBER)));
+            EXPECT_EQ((t.expected == CUDA_SUCCESS) ? CUDA_SUCCESS :
+                                                     CUDA_ERROR_INVALID_VALUE,
+                      cuPointerGetAttribute(
+                              &pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                              memory[t.owner]));
+            CU_OK(try_launch(function("go"), 1, 32, 0, nullptr,
+                             memory[t.owner]));
+            EXPECT_EQ(t.expected, cuCtxSynchronize());
+        });
+    }
+}
+
+/* Of memory that was opened from another process, what the handle's opening had
+   enabled: whoever disables it, although only to put it back as it was, ends
+   kernels and copies */
+TEST_F(kernel_driver, access_that_was_disabled_is_gone_for_what_was_opened)
+{
+    for (bool copies : {false, true}) {
+        run(2, [&](int rank) {
+            CUdeviceptr ptr = 0, other;
+
+            CUcontext ctx = use(rank);
+            if (rank == 0) {
+                CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], alloc(4096)));
+                barrier();
+                barrier();
+                return;
+            }
+
+            barrier();
+            CU_OK(load_text(module_of(NUMBER)));
+            CUcontext owner = use(0);
+            CU_OK(cuCtxSetCurrent(ctx));
+            EXPECT_EQ(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
+                      cuCtxDisablePeerAccess(owner));
+            CU_OK(cuIpcOpenMemHandle(&ptr, m_shared->handle[0],
+                                     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+            CU_OK(cuCtxEnablePeerAccess(owner, 0));
+            CU_OK(cuCtxDisablePeerAccess(owner));
+            EXPECT_EQ(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
+                      cuCtxDisablePeerAccess(owner));
+            if (copies) {
+                EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS,
+                          cuMemcpyDtoD(alloc(4096), ptr, 4096));
+                /* The handle's next opening enables it again, lazily */
+                CU_OK(cuIpcOpenMemHandle(&other, m_shared->handle[0],
+                                         CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+                CU_OK(cuMemcpyDtoD(alloc(4096), ptr, 4096));
+                CU_OK(cuCtxDisablePeerAccess(owner));
+            }
+            CU_OK(try_launch(function("go"), 1, 32, 0, nullptr, ptr));
+            EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+            barrier();
         });
     }
 }

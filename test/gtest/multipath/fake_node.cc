@@ -143,10 +143,17 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
                        CUDA_SUCCESS :
                        CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     };
-    m_table.cuCtxDisablePeerAccess = [](CUcontext peer) -> CUresult {
-        return self->m_peers.erase({self->m_stack.back(), device_of(peer)}) ?
-                       CUDA_SUCCESS :
-                       CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    m_table.cuPointerGetAttribute = [](void *value, CUpointer_attribute name,
+                                       CUdeviceptr at) -> CUresult {
+        ENTER("cuPointerGetAttribute", true);
+        const Memory *memory = self->find((void*)at, 1);
+        if ((name != CU_POINTER_ATTRIBUTE_DEVICE_POINTER) ||
+            (memory == nullptr) ||
+            !self->may_reach(m_stack.back(), memory->device)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *(CUdeviceptr*)value = at;
+        return CUDA_SUCCESS;
     };
     m_table.cuMemAlloc = [](CUdeviceptr *ptr, size_t size) -> CUresult {
         ENTER("cuMemAlloc", true);
@@ -821,6 +828,11 @@ bool FakeNode::has_program_peer(int from, int to) const
                               (m_retained[(size_t)to] > 0)));
 }
 
+bool FakeNode::may_reach(int from, int to) const
+{
+    return (from == to) || has_program_peer(from, to) || has_peer(from, to);
+}
+
 /* May a stream of this device touch the memory now? */
 void FakeNode::check_range(const void *address, size_t bytes, int device)
 {
@@ -834,9 +846,7 @@ void FakeNode::check_range(const void *address, size_t bytes, int device)
         if (memory->only_context != device) {
             complain("copy uses another context's mapping");
         }
-    } else if ((memory->device >= 0) && (memory->device != device) &&
-               !has_program_peer(device, memory->device) &&
-               !m_peers.count({device, memory->device})) {
+    } else if ((memory->device >= 0) && !may_reach(device, memory->device)) {
         complain("copy without peer access");
     }
 }

@@ -81,6 +81,8 @@ public:
     bool                          program_peers = true;
     bool has_program_peer(int from, int to) const;
     /** Was it enabled by the module? */
+    /** In whatever way, if it is not the same GPU */
+    bool may_reach(int from, int to) const;
     bool has_peer(int from, int to) const
     {
         return m_peers.count({from, to});

@@ -1132,7 +1132,10 @@ TEST_P(test_engine, no_peer_access_at_all)
 /* What the program has not enabled is not enabled behind its back */
 TEST_P(test_engine, peer_access_is_the_programs)
 {
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUdeviceptr memory[10];
     CUcontext ctx;
+    bool is_ours;
 
     m_node.reset();
     m_node.reset(new FakeNode(10, 1));
@@ -1143,10 +1146,32 @@ TEST_P(test_engine, peer_access_is_the_programs)
     }
     ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(9, true, &ctx));
 
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_ctx_reach_peer(0, 1));
-    EXPECT_FALSE(m_node->has_peer(0, 1));
-    EXPECT_EQ(UCS_OK, uct_cuda_ctx_reach_peer(0, 9));
+    for (int gpu : {1, 9}) {
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, true, &ctx));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(ctx));
+        ASSERT_EQ(CUDA_SUCCESS, driver->cuMemAlloc(&memory[gpu], 1));
+        uct_cuda_ctx_pop();
+        uct_cuda_ctx_release(gpu);
+    }
+
+    /* Nor is it enabled for the time of a question */
+    m_node->fail_function = "cuCtxEnablePeerAccess";
+    m_node->num_calls     = 0;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_ctx_reach_peer(0, 1, memory[1], &is_ours));
+    EXPECT_FALSE(is_ours);
+    m_node->program_peers = true;
+    EXPECT_EQ(UCS_OK, uct_cuda_ctx_reach_peer(0, 1, memory[1], &is_ours));
+    EXPECT_FALSE(is_ours);
+    EXPECT_EQ(0u, m_node->num_calls);
+    m_node->fail_function = "";
+
+    EXPECT_EQ(UCS_OK, uct_cuda_ctx_reach_peer(0, 9, memory[9], &is_ours));
+    EXPECT_TRUE(is_ours);
     EXPECT_TRUE(m_node->has_peer(0, 9));
+    for (int gpu : {1, 9}) {
+        EXPECT_EQ(CUDA_SUCCESS, driver->cuMemFree(memory[gpu]));
+    }
     for (int gpu : {0, 1, 9}) {
         uct_cuda_ctx_release(gpu);
     }

@@ -14,7 +14,6 @@
     _3(cuCtxCreate_v2, CUcontext*, unsigned, CUdevice) \
     _2(cuCtxSetLimit, CUlimit, size_t) \
     _2(cuCtxEnablePeerAccess, CUcontext, unsigned) \
-    _1(cuCtxDisablePeerAccess, CUcontext) \
     _2(cuMemAlloc, CUdeviceptr*, size_t) \
     _1(cuMemFree, CUdeviceptr) \
     _3(cuMemAllocManaged, CUdeviceptr*, size_t, unsigned) \

@@ -412,29 +412,11 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer)
     return status;
 }
 
-/* There is no other way to ask of contexts: enabling what is enabled fails. A
- * program that enables it at this very moment may find that it was. */
-static bool program_has_peer(CUcontext ctx, CUcontext peer)
-{
-    ucs_status_t status;
-
-    if (uct_cuda_ctx_push(ctx) != UCS_OK) {
-        return false;
-    }
-
-    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, peer, 0);
-    if (status == UCS_OK) {
-        (void)UCT_CUDA_CALL(cuCtxDisablePeerAccess, peer);
-    }
-    uct_cuda_ctx_pop();
-
-    return status == UCS_ERR_ALREADY_EXISTS;
-}
-
-ucs_status_t uct_cuda_ctx_reach_peer(int device, int peer)
+ucs_status_t
+uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    bool is_the_programs;
+    bool is_the_programs, is_reached;
 
     if (!device_is_valid(device) || !device_is_valid(peer)) {
         return UCS_ERR_INVALID_PARAM;
@@ -446,15 +428,19 @@ ucs_status_t uct_cuda_ctx_reach_peer(int device, int peer)
                       (ctxs.kept[peer].refcount > 0) &&
                       !kept_is_own(device) && !kept_is_own(peer) &&
                       (ctxs.peers[device][peer] != PEER_ENABLED);
-    if (is_the_programs &&
-        !program_has_peer(ctxs.kept[device].ctx, ctxs.kept[peer].ctx)) {
-        pthread_mutex_unlock(&ctxs.lock);
+    is_reached      = is_the_programs &&
+                      uct_cuda_ctx_has_peer(ctxs.kept[device].ctx, memory);
+    pthread_mutex_unlock(&ctxs.lock);
+
+    *ours_p = !is_the_programs;
+    if (is_reached) {
+        return UCS_OK;
+    } else if (is_the_programs) {
         uct_cuda_debug("access from GPU %d to GPU %d is the program's to "
                        "enable",
                        device, peer);
         return UCS_ERR_UNREACHABLE;
     }
-    pthread_mutex_unlock(&ctxs.lock);
 
     return uct_cuda_ctx_enable_peer(device, peer);
 }

@@ -127,12 +127,17 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
  * The same, unless both contexts are the program's (and the driver could have
  * made one of our own): access between those is the program's to enable, and
  * its cudaDeviceEnablePeerAccess() would fail after ours. What it has enabled
- * is used.
+ * is used. Nothing changes by asking: to enable access and disable it again
+ * would end that of memory opened from other processes meanwhile.
  *
- * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also then (debug
- *         message).
+ * @param memory  Of @a peer's, that is to be reached.
+ * @param ours_p  Is it for us to enable? Then it stays; else the program may
+ *                change it at any time.
+ * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also where the
+ *         program has not enabled it (debug message).
  */
-ucs_status_t uct_cuda_ctx_reach_peer(int device, int peer);
+ucs_status_t
+uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p);
 
 
 /**

@@ -83,7 +83,6 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _opt(cuCtxRecordEvent, "cuCtxRecordEvent", (CUcontext, CUevent)) \
     _req(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", \
          (CUcontext, unsigned)) \
-    _req(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", (CUcontext)) \
     /* memory */ \
     _req(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
     _req(cuMemFree, "cuMemFree_v2", (CUdeviceptr)) \

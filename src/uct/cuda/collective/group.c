@@ -1415,7 +1415,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         return UCT_CUDA_COLL_DONE;
     }
 
-    /* What was sent is still there, if nobody is gone */
+    /* What was sent is still there, if nobody is gone, nor anybody's context */
     return (call_overwrites(call) || (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;

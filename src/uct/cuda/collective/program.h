@@ -73,6 +73,8 @@ uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
  * for is told on the page.
  *
  * @return UCS_OK; otherwise nothing of it is under way any more.
+ *         UCS_ERR_ENDPOINT_TIMEOUT: the context is of no use any more, since a
+ *         kernel or a copy in it has failed.
  */
 ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
                                        const uct_cuda_coll_run_t *run);

@@ -35,8 +35,19 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
     int device;
 
     status = uct_cuda_gpu_context_push_any(gpu, context);
-    if ((status != UCS_ERR_NO_DEVICE) || !use_inactive) {
+    if (status != UCS_ERR_NO_DEVICE) {
         return status;
+    }
+
+    /* Who asks for a GPU by name may have memory there in a context of the
+     * program's own making, which nobody can find */
+    if (!use_inactive) {
+        return (uct_cuda_end_is_gpu(gpu) &&
+                (uct_cuda_ctx_own(uct_cuda_end_device(gpu), &cuda) ==
+                 UCS_OK)) ?
+                       uct_cuda_gpu_context_push(
+                               cuda, uct_cuda_end_device(gpu), context) :
+                       UCS_ERR_NO_DEVICE;
     }
 
     device = uct_cuda_end_is_none(gpu) ? 0 : uct_cuda_end_device(gpu);

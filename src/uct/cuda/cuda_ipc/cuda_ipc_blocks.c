@@ -385,6 +385,13 @@ static bool find_local(const uct_cuda_ipc_block_t *block,
                    find_locked(block, begin_p, size_p);
 }
 
+/* Another GPU's memory than that whose context runs the copies? */
+static bool is_elsewhere(uct_cuda_end_t local_end, int device)
+{
+    return uct_cuda_end_is_gpu(local_end) &&
+           !uct_cuda_end_is_device(local_end, device);
+}
+
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
                                 const uct_cuda_ipc_block_t *block)
 {
@@ -421,8 +428,10 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     ucs_status_t status;
 
     /* With nothing in front of it, waiting for more would only cost time. What
-     * has a group of its own comes behind the one before. */
+     * has a group of its own comes behind the one before. A kernel would have
+     * to reach both ends. */
     if (((stream->head == NULL) && !has_more) ||
+        is_elsewhere(local_end, device) ||
         !is_small(iface, block->length, local_end) ||
         !find_local(block, local_end, &local_begin, &local_size)) {
         if (group != NULL) {

@@ -363,6 +363,46 @@ out:
     return status;
 }
 
+/* What was tried and failed may have been freed: no answer for good */
+static bool find_reached(uct_cuda_ipc_rkey_t *rkey, int device)
+{
+    unsigned stream;
+    int can_access;
+
+    if (!uct_cuda_end_is_gpu(rkey->gpu)) {
+        return reach_check(&rkey->handle, device, &stream) == UCS_OK;
+    }
+
+    if ((UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
+                             uct_cuda_end_device(rkey->gpu)) == UCS_OK) &&
+        !can_access) {
+        rkey->unreached |= 1u << device;
+        uct_cuda_debug("GPU %d has no peer access to GPU %d: by way of another "
+                       "context",
+                       device, uct_cuda_end_device(rkey->gpu));
+        return false;
+    }
+
+    return true;
+}
+
+bool uct_cuda_ipc_rkey_reaches(uct_cuda_ipc_rkey_t *rkey, int device)
+{
+    const uint32_t bit = 1u << device;
+
+    if (uct_cuda_end_is_device(rkey->gpu, device) ||
+        uct_cuda_end_is_device(rkey->from, device) || (rkey->reached & bit)) {
+        return true;
+    }
+
+    if ((rkey->unreached & bit) || !find_reached(rkey, device)) {
+        return false;
+    }
+
+    rkey->reached |= bit;
+    return true;
+}
+
 ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                       uct_cuda_ipc_rkey_t **rkey_p)
 {
@@ -404,7 +444,8 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
         goto err_free;
     }
 
-    status = reach_check(&packed.handle, context.device, &rkey->stream);
+    rkey->from = uct_cuda_end_gpu(context.device);
+    status     = reach_check(&packed.handle, context.device, &rkey->stream);
     uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
         goto err_free;

@@ -37,6 +37,10 @@ typedef struct {
     unsigned              stream;     /**< Number; one GPU's transfers share
                                            one */
     uct_cuda_end_t        gpu;        /**< Exporter's, or hidden */
+    uct_cuda_end_t        from;       /**< That has mapped its memory */
+    uint32_t              reached;    /**< By these, for
+                                           uct_cuda_ipc_rkey_reaches() ... */
+    uint32_t              unreached;  /**< ... and not by these */
     uct_cuda_ipc_pin_t    *pins;      /**< What uct_cuda_ipc_rkey_map() has
                                            given out */
 } uct_cuda_ipc_rkey_t;
@@ -69,6 +73,17 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
  */
 ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                       uct_cuda_ipc_rkey_t **rkey_p);
+
+/**
+ * Can a GPU of this process map the memory behind a key? Releases before 1.19
+ * do not say at unpacking whose buffers it will be used with. A context of the
+ * GPU is current; in that it is tried where the driver cannot be asked, as the
+ * exporter's GPU is hidden.
+ *
+ * @param rkey    Of another process; one thread at a time.
+ * @param device  Of the context.
+ */
+bool uct_cuda_ipc_rkey_reaches(uct_cuda_ipc_rkey_t *rkey, int device);
 
 /**
  * Where memory behind a key appears in this process, for whoever is to touch it

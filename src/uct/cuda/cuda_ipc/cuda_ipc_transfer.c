@@ -143,15 +143,19 @@ static ucs_status_t transfer_start(uct_cuda_op_t *op, void *arg)
     state_t *state                    = (state_t*)op->state;
     peer_memory_t *peer               = &state->peer;
     const CUdeviceptr local           = (CUdeviceptr)block->local;
-    const bool is_own                 = rkey->is_own &&
-                                        uct_cuda_end_is_gpu(start->local_end);
+    const bool is_gpu                 = uct_cuda_end_is_gpu(start->local_end);
+    const bool is_own                 = rkey->is_own && is_gpu;
+    const bool is_elsewhere           = is_gpu &&
+                                        !uct_cuda_end_is_device(
+                                                start->local_end,
+                                                start->device);
     uct_cuda_mp_request_t request     = {
         .src_end     = block->is_put ? start->local_end : rkey->gpu,
         .dst_end     = block->is_put ? rkey->gpu : start->local_end,
         .size        = block->length,
         .remote      = is_own ? uct_cuda_end_none() : rkey->gpu,
         .is_mappable = (rkey->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) &&
-                       (!is_own || rkey->own.is_reached)
+                       (!is_own || rkey->own.is_reached) && !is_elsewhere
     };
     uct_cuda_mp_memory_t memory       = {
         .src        = block->is_put ? local : block->remote_addr,
@@ -185,6 +189,42 @@ static ucs_status_t transfer_start(uct_cuda_op_t *op, void *arg)
 /* ----------------------------------------------------------- where it runs */
 
 /*
+ * A GPU that the peer's memory cannot be mapped for: its copy runs in a context
+ * of the peer's GPU, or of that which the key was unpacked with, and the driver
+ * takes it through host memory.
+ */
+static ucs_status_t push_elsewhere(const uct_cuda_ipc_rkey_t *rkey,
+                                   uct_cuda_gpu_context_t *context)
+{
+    if (uct_cuda_end_is_gpu(rkey->gpu) &&
+        ((uct_cuda_gpu_context_push_kept(uct_cuda_end_device(rkey->gpu),
+                                         context) == UCS_OK) ||
+         (uct_cuda_gpu_context_push_any(rkey->gpu, context) == UCS_OK))) {
+        return UCS_OK;
+    }
+
+    return uct_cuda_gpu_context_push_any(rkey->from, context);
+}
+
+static ucs_status_t push_local(const start_t *start, CUcontext local_context,
+                               uct_cuda_gpu_context_t *context)
+{
+    uct_cuda_ipc_rkey_t *rkey = (uct_cuda_ipc_rkey_t*)start->block->rkey;
+    ucs_status_t status;
+
+    status = uct_cuda_gpu_context_push(local_context,
+                                       uct_cuda_end_device(start->local_end),
+                                       context);
+    if ((status != UCS_OK) || rkey->is_own ||
+        uct_cuda_ipc_rkey_reaches(rkey, context->device)) {
+        return status;
+    }
+
+    uct_cuda_gpu_context_pop(context);
+    return push_elsewhere(rkey, context);
+}
+
+/*
  * Makes current where the copy is to run: with the local memory, or, where that
  * is the host's, near the peer's memory if a context is there.
  */
@@ -194,9 +234,7 @@ static ucs_status_t push_context(const start_t *start, CUcontext local_context,
     const uct_cuda_end_t gpu = start->block->rkey->gpu;
 
     if (uct_cuda_end_is_gpu(start->local_end)) {
-        return uct_cuda_gpu_context_push(local_context,
-                                         uct_cuda_end_device(start->local_end),
-                                         context);
+        return push_local(start, local_context, context);
     }
 
     if (uct_cuda_end_is_host_vmm(start->local_end)) {

@@ -270,7 +270,7 @@ prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_mp_rsc_prepare(core->rsc, plan, path_p);
+    status = uct_cuda_mp_rsc_prepare(core->rsc, plan, memory, path_p);
     for (i = 0; (status == UCS_OK) && (i < plan->num_paths) &&
                 !uct_cuda_end_is_none(plan->remote); ++i) {
         *path_p    = i;

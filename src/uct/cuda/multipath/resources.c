@@ -152,26 +152,19 @@ ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan,
-                                   int device, int peer)
+/* To memory of @a peer's, whose context is there */
+static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device, int peer,
+                                   CUdeviceptr memory)
 {
     ucs_status_t status;
+    bool is_ours;
 
     if (rsc->devices[device].has_access[peer]) {
         return UCS_OK;
     }
 
-    status = prepare_device(rsc, plan, peer);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = uct_cuda_ctx_reach_peer(device, peer);
-    if (status == UCS_OK) {
-        rsc->devices[device].has_access[peer] = true;
-    }
-
+    status = uct_cuda_ctx_reach_peer(device, peer, memory, &is_ours);
+    rsc->devices[device].has_access[peer] = (status == UCS_OK) && is_ours;
     return status;
 }
 
@@ -188,30 +181,6 @@ static uct_cuda_end_t lane_peer(const uct_cuda_mp_plan_t *plan,
             uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, plan->remote)) ?
                    to :
                    uct_cuda_end_none();
-}
-
-static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 uint16_t number)
-{
-    int device = uct_cuda_mp_plan_lane_device(plan, number);
-    const uct_cuda_end_t peer = lane_peer(plan, number);
-    ucs_status_t status;
-
-    status = prepare_device(rsc, plan, device);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    if (uct_cuda_end_is_gpu(peer)) {
-        status = prepare_access(rsc, plan, device, uct_cuda_end_device(peer));
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    return uct_cuda_mp_rsc_make_stream(
-            rsc, device, &rsc->devices[device].lanes[number].stream);
 }
 
 static bool device_is_there(const device_t *device)
@@ -330,25 +299,69 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
-static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_path_t *path)
+/* A lane's two contexts */
+static ucs_status_t prepare_contexts(uct_cuda_mp_rsc_t *rsc,
+                                     const uct_cuda_mp_plan_t *plan,
+                                     uint16_t number)
 {
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    const uct_cuda_end_t peer = lane_peer(plan, number);
     ucs_status_t status;
-    unsigned i, count;
 
-    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
-    for (i = 0; i < count; ++i) {
-        status = prepare_lane(rsc, plan, lanes[i]);
+    status = prepare_device(rsc, plan,
+                            uct_cuda_mp_plan_lane_device(plan, number));
+    return ((status == UCS_OK) && uct_cuda_end_is_gpu(peer)) ?
+                   prepare_device(rsc, plan, uct_cuda_end_device(peer)) :
+                   status;
+}
+
+/* Staging memory and contexts are there */
+static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_memory_t *memory,
+                                 uint16_t number)
+{
+    int device = uct_cuda_mp_plan_lane_device(plan, number);
+    const uct_cuda_end_t peer = lane_peer(plan, number);
+    ucs_status_t status;
+
+    if (uct_cuda_end_is_gpu(peer)) {
+        status = prepare_access(
+                rsc, device, uct_cuda_end_device(peer),
+                uct_cuda_end_equal(peer, plan->dst) ?
+                        memory->dst :
+                        find_staging(rsc, peer, plan->numa)->base);
         if (status != UCS_OK) {
             return status;
         }
     }
 
-    return (path->route == UCT_CUDA_MP_ROUTE_DIRECT) ?
-                   UCS_OK :
-                   prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
+    return uct_cuda_mp_rsc_make_stream(
+            rsc, device, &rsc->devices[device].lanes[number].stream);
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_memory_t *memory,
+                                 const uct_cuda_mp_path_t *path)
+{
+    ucs_status_t status = UCS_OK;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    unsigned i, count;
+
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        status = prepare_contexts(rsc, plan, lanes[i]);
+    }
+
+    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
+        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
+    }
+
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        status = prepare_lane(rsc, plan, memory, lanes[i]);
+    }
+
+    return status;
 }
 
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
@@ -407,13 +420,14 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
 
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                      const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_memory_t *memory,
                                      unsigned *path_p)
 {
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        status = prepare_path(rsc, plan, &plan->paths[i].path);
+        status = prepare_path(rsc, plan, memory, &plan->paths[i].path);
         if (status != UCS_OK) {
             *path_p = i;
             return status;

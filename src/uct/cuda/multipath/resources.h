@@ -43,6 +43,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
  * Set up what a plan needs and is not there yet: contexts, peer access, streams
  * and staging memory. A few comparisons when nothing is missing.
  *
+ * @param memory  Of the transfer: relays may have to reach it.
  * @param path_p  On failure, index of the plan's path that cannot be had.
  * @return UCS_OK; UCS_ERR_NO_MEMORY when staging memory of this size is not to
  *         be had (a smaller one may be; not logged); UCS_ERR_UNREACHABLE for
@@ -50,6 +51,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
  */
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                      const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_memory_t *memory,
                                      unsigned *path_p);
 
 

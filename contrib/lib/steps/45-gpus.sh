@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Ranks that use several GPUs each: of one node whose GPUs are all peers, and of
+# one where some are not.
+
+# gpus_run MPI NODE ARGUMENT...: two ranks, or as many threads a rank as said
+gpus_run() {
+    local mpirun programs node=$2
+    mpi_tools "$1" || return
+    shift 2
+    passing_on '^ucx_mp_gpus: .* [1-9][0-9]* times GPUs did its part, 0 wrong' \
+        "$mpi_run" --quiet --collectives y --emulate "$node" "$mpirun" -n 2 \
+        "$programs/ucx_mp_gpus" "$@"
+}
+
+# gpus_several MPI STEPS SEED: that many, and some by threads with a GPU each
+gpus_several() {
+    gpus_run "$1" beluga --max-size 8M --steps "$2" --seed "$3" &&
+        gpus_run "$1" dgx1 --max-size 2M --steps "$2" --seed "$3" &&
+        gpus_run "$1" beluga --max-size 2M --steps $(($2 / 10)) --seed "$3" \
+            --threads 4
+}
+
+step gpus quick 120 "gpus_several distribution 300 1" \
+     "random messages and collectives of ranks that use several GPUs"
+step gpus-openmpi5 full 120 "gpus_several openmpi5 300 2" \
+     "the same with Open MPI 5 and UCX 1.22"
+step gpus-long long 7200 "gpus_several distribution 20000 3" \
+     "20,000 steps of the same"
