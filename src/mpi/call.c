@@ -193,8 +193,9 @@ static void call_layout_add(ucx_mp_mpi_call_t *call,
                             ucx_mp_mpi_buffer_t *buffer, ptrdiff_t offset,
                             MPI_Count count, MPI_Datatype datatype)
 {
-    /* what is wrong with a negative count the MPI says */
-    if (!call_is_intact(call) || (count <= 0)) {
+    /* what is wrong with a negative count or no type the MPI says */
+    if (!call_is_intact(call) || (count <= 0) ||
+        (datatype == ucx_mp_mpi_real.datatype_null)) {
         return;
     }
 
@@ -236,6 +237,10 @@ void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
 
     if ((buffer == NULL) || (ranks == 0)) {
         return;
+    }
+
+    if (datatype == ucx_mp_mpi_real.datatype_null) {
+        return; /* the MPI says what is wrong */
     }
 
     call->rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent);
@@ -284,6 +289,10 @@ bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
         return true;
     }
 #endif
+    if (datatype == ucx_mp_mpi_real.datatype_null) {
+        return false;
+    }
+
     call->rc = ucx_mp_mpi_layout_is_dense(datatype, &is_dense);
     return call_is_intact(call) && !is_dense;
 }
@@ -392,6 +401,24 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
     }
 }
 
+/* One pointer for two buffers: so it is on the copies, for the MPI to judge */
+static void call_alias(ucx_mp_mpi_call_t *call)
+{
+    ucx_mp_mpi_buffer_t *first  = &call->buffers[0];
+    ucx_mp_mpi_buffer_t *second = &call->buffers[1];
+
+    if ((call->num_buffers != 2) || (first->original != second->original) ||
+        (first->block == NULL) || (second->block == NULL)) {
+        return;
+    }
+
+    if (buffer_measure(first) > buffer_measure(second)) {
+        memcpy(second->pointer_p, first->pointer_p, sizeof(void*));
+    } else {
+        memcpy(first->pointer_p, second->pointer_p, sizeof(void*));
+    }
+}
+
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
 {
     unsigned i;
@@ -400,6 +427,7 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
         buffer_stage(call, &call->buffers[i]);
     }
 
+    call_alias(call);
     return call_is_intact(call);
 }
 

@@ -385,8 +385,26 @@ class Call:
                 if field in ('counts', 'displs') else value))
         print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
         print('        int rc;\n')
-        print('        if (ucx_mp_mpi_collective(&args, &rc)) {')
+        wrong = self.looks_wrong()
+        print('        if (%sucx_mp_mpi_collective(&args, &rc)) {' % (
+            '!(%s && ucx_mp_mpi_collective_pass(comm)) &&\n            '
+            % wrong if wrong else ''))
         print('            return rc;\n        }\n    }\n')
+
+    def looks_wrong(self):
+        """What the MPI is to judge, of calls where all ranks' arguments are
+        looked at."""
+        names = [name for _, name in self.arguments]
+        if 'root' in names:
+            return None
+        wrong = ['(sendbuf == recvbuf)']
+        for name in names:
+            if name in ('recvtype', 'datatype'):
+                wrong.append('(%s == ucx_mp_mpi_real.datatype_null)' % name)
+            if name == 'sendtype':
+                wrong.append('((sendbuf != MPI_IN_PLACE) &&\n             '
+                             '(sendtype == ucx_mp_mpi_real.datatype_null))')
+        return '(%s)' % ' ||\n            '.join(wrong)
 
     def write_staging(self, name, real):
         print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s);'

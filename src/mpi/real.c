@@ -88,12 +88,15 @@ static void real_find(void)
     real->comm_world   = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
     real->request_null = ucx_mp_mpi_real_variable("ompi_request_null");
     real->comm_null    = ucx_mp_mpi_real_variable("ompi_mpi_comm_null");
+    real->datatype_null = ucx_mp_mpi_real_variable("ompi_mpi_datatype_null");
     is_whole = is_whole && (real->comm_world != NULL) &&
-               (real->comm_null != NULL) && (real->request_null != NULL);
+               (real->comm_null != NULL) && (real->request_null != NULL) &&
+               (real->datatype_null != NULL);
 #else
     real->comm_world   = MPI_COMM_WORLD;
     real->comm_null    = MPI_COMM_NULL;
     real->request_null = MPI_REQUEST_NULL;
+    real->datatype_null = MPI_DATATYPE_NULL;
     is_whole = is_whole && (dlsym(handle, "ompi_mpi_comm_world") == NULL);
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))

@@ -105,13 +105,14 @@ typedef struct {
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
     /* These may be the MPI's or none */
-    int         (*query_cuda_support)(void);
-    int         (*gpu_query_support)(int type, int *is_supported_p);
-    MPI_Comm    comm_world;
-    MPI_Comm    comm_null;
-    MPI_Request request_null;
-    bool        is_whole; /* it has all that we need */
-    bool        is_ours;  /* ... and no CUDA of its own */
+    int          (*query_cuda_support)(void);
+    int          (*gpu_query_support)(int type, int *is_supported_p);
+    MPI_Comm     comm_world;
+    MPI_Comm     comm_null;
+    MPI_Request  request_null;
+    MPI_Datatype datatype_null;
+    bool         is_whole; /* it has all that we need */
+    bool         is_ours;  /* ... and no CUDA of its own */
 } ucx_mp_mpi_real_t;
 
 

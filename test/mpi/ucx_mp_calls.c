@@ -16,6 +16,12 @@
 
 #define COUNT 1000 /* ints */
 
+/* Open MPI 5 says that it is MPI 3 */
+#if (MPI_VERSION >= 4) || \
+        (defined(OMPI_MAJOR_VERSION) && (OMPI_MAJOR_VERSION >= 5))
+#define HAS_MPI_4 1
+#endif
+
 static int world_rank, world_size, calls_done, calls_begun;
 static int calls_refused, calls_wrong;
 static int *gpu, *other; /* of world_size * COUNT ints, in GPU memory */
@@ -73,7 +79,7 @@ static void begun(const char *name, int rc, MPI_Request *request)
     ++calls_begun;
 }
 
-#if MPI_VERSION >= 4
+#ifdef HAS_MPI_4
 static void made(const char *name, int rc, MPI_Request *request)
 {
     rc = (rc == MPI_SUCCESS) ? MPI_Start(request) : rc;
@@ -249,6 +255,69 @@ static void try_windows(void)
     MPI_Win_free(&win);
 }
 
+#ifdef OPEN_MPI
+static int class_of(int rc)
+{
+    int error_class = MPI_SUCCESS;
+
+    if (rc != MPI_SUCCESS) {
+        MPI_Error_class(rc, &error_class);
+    }
+    handled = 0;
+    return error_class;
+}
+
+/* The class of error on GPU memory is the same MPI's on host memory */
+static void try_mistakes(void)
+{
+    int *in = malloc(sizeof(host) * world_size);
+    int *out = malloc(sizeof(host) * world_size);
+    int there, here;
+
+#define ALIKE(_call) \
+    { \
+        int *from = in, *to = out; \
+        \
+        (void)to; \
+        here = class_of(_call); \
+        from  = gpu; \
+        to    = other; \
+        there = class_of(_call); \
+        ++calls_done; \
+        if (here != there) { \
+            fprintf(stderr, "class %d on host, %d on GPU memory\n", here, \
+                    there); \
+            wrong(#_call, "another class of error"); \
+        } \
+    }
+#define ALL(_from, _to, _count, _type, _root) \
+    ALIKE(MPI_Allreduce(_from, _to, _count, _type, MPI_SUM, MPI_COMM_WORLD)) \
+    ALIKE(MPI_Reduce(_from, _to, _count, _type, MPI_SUM, _root, \
+                     MPI_COMM_WORLD)) \
+    ALIKE(MPI_Allgather(_from, _count, _type, _to, _count, _type, \
+                        MPI_COMM_WORLD)) \
+    ALIKE(MPI_Alltoall(_from, _count, _type, _to, _count, _type, \
+                       MPI_COMM_WORLD)) \
+    ALIKE(MPI_Scan(_from, _to, _count, _type, MPI_SUM, MPI_COMM_WORLD)) \
+    ALIKE(MPI_Gather(_from, _count, _type, _to, _count, _type, _root, \
+                     MPI_COMM_WORLD)) \
+    ALIKE(MPI_Scatter(_from, _count, _type, _to, _count, _type, _root, \
+                      MPI_COMM_WORLD)) \
+    ALIKE(MPI_Bcast(_from, _count, _type, _root, MPI_COMM_WORLD))
+    ALL(from, to, COUNT, MPI_DATATYPE_NULL, 0)
+    ALL(from, to, -1, MPI_INT, 0)
+    ALIKE(MPI_Allreduce(from, from, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD))
+    ALIKE(MPI_Reduce(from, to, COUNT, MPI_INT, MPI_SUM, 99, MPI_COMM_WORLD))
+    ALIKE(MPI_Gather(from, COUNT, MPI_INT, to, COUNT, MPI_INT, 99,
+                     MPI_COMM_WORLD))
+    ALIKE(MPI_Scatter(from, COUNT, MPI_INT, to, COUNT, MPI_INT, 99,
+                      MPI_COMM_WORLD))
+    ALIKE(MPI_Bcast(from, COUNT, MPI_INT, 99, MPI_COMM_WORLD))
+    free(in);
+    free(out);
+}
+#endif
+
 /* Sends the filled buffer to this rank itself, and has the result in `back` */
 static void received(const char *name, int rc, int seed)
 {
@@ -262,8 +331,8 @@ static void received(const char *name, int rc, int seed)
     done(name, rc, other, seed);
 }
 
-/* The MPI keeps a copy of what is sent; the program's buffer is its own again at
-   once, or when the request is over */
+/* The MPI keeps a copy of what is sent; the program's buffer is its own again
+   at once, or when the request is over */
 static void try_buffered(void)
 {
     static char space[4 * sizeof(host) + 4 * MPI_BSEND_OVERHEAD];
@@ -321,6 +390,14 @@ static void try_mpich(void)
               MPI_INFO_NULL, &request
     REFUSED(MPI_Psend_init, PARTS);
     REFUSED(MPI_Precv_init, PARTS);
+#endif
+#endif
+}
+
+#ifdef HAS_MPI_4
+static void try_exchange(void)
+{
+    MPI_Request request;
 
     fill(gpu, 11);
     ZERO();
@@ -334,13 +411,13 @@ static void try_mpich(void)
                                 5, MPI_COMM_WORLD, &request),
           &request);
     done("MPI_Isendrecv_replace", MPI_SUCCESS, gpu, 11);
-#endif
-#endif
 }
+#endif
 
 #define ONE    gpu, COUNT, MPI_INT
 #define TWO    gpu, COUNT, MPI_INT, other, COUNT, MPI_INT
 #define VECTOR gpu, counts, displs, MPI_INT
+#define INTO   other, counts, displs, MPI_INT
 #define SUM    gpu, other, COUNT, MPI_INT, MPI_SUM
 
 static void try_later(void)
@@ -370,14 +447,14 @@ static void try_later(void)
     LATER(Ireduce_scatter, gpu, other, counts, MPI_INT, MPI_SUM);
     LATER(Ireduce_scatter_block, SUM);
     LATER(Igather, TWO, 0);
-    LATER(Igatherv, ONE, VECTOR, 0);
+    LATER(Igatherv, ONE, INTO, 0);
     LATER(Iscatter, TWO, 0);
-    LATER(Iscatterv, VECTOR, ONE, 0);
+    LATER(Iscatterv, VECTOR, other, COUNT, MPI_INT, 0);
     LATER(Iallgather, TWO);
-    LATER(Iallgatherv, ONE, VECTOR);
+    LATER(Iallgatherv, ONE, INTO);
     LATER(Ialltoall, TWO);
-    LATER(Ialltoallv, VECTOR, VECTOR);
-    LATER(Ialltoallw, gpu, counts, displs, types, gpu, counts, displs, types);
+    LATER(Ialltoallv, VECTOR, INTO);
+    LATER(Ialltoallw, gpu, counts, displs, types, other, counts, displs, types);
 
     /* host memory is the MPI's, and so is memory that nobody sends */
     if ((MPI_Iallreduce(MPI_IN_PLACE, host, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD,
@@ -386,7 +463,7 @@ static void try_later(void)
         wrong("MPI_Iallreduce", "host memory fails");
     }
 
-#if MPI_VERSION >= 4
+#ifdef HAS_MPI_4
 #undef LATER
 #define LATER(_name, ...) \
     made("MPI_" #_name "_init", \
@@ -400,14 +477,16 @@ static void try_later(void)
     LATER(Reduce_scatter, gpu, other, counts, MPI_INT, MPI_SUM);
     LATER(Reduce_scatter_block, SUM);
     LATER(Gather, TWO, 0);
-    LATER(Gatherv, ONE, VECTOR, 0);
+    LATER(Gatherv, ONE, INTO, 0);
     LATER(Scatter, TWO, 0);
-    LATER(Scatterv, VECTOR, ONE, 0);
+    LATER(Scatterv, VECTOR, other, COUNT, MPI_INT, 0);
     LATER(Allgather, TWO);
-    LATER(Allgatherv, ONE, VECTOR);
+    LATER(Allgatherv, ONE, INTO);
     LATER(Alltoall, TWO);
-    LATER(Alltoallv, VECTOR, VECTOR);
-    LATER(Alltoallw, gpu, counts, displs, types, gpu, counts, displs, types);
+    LATER(Alltoallv, VECTOR, INTO);
+    LATER(Alltoallw, gpu, counts, displs, types, other, counts, displs, types);
+#endif
+#if MPI_VERSION >= 4
     begun("MPI_Iallreduce_c",
           MPI_Iallreduce_c(SUM, MPI_COMM_WORLD, &request), &request);
 #endif
@@ -420,10 +499,10 @@ static void try_later(void)
           MPI_Ineighbor_##_name(__VA_ARGS__, ring, &request), &request)
     MPI_Comm_set_errhandler(ring, handled_comm);
     LATER(allgather, TWO);
-    LATER(allgatherv, ONE, VECTOR);
+    LATER(allgatherv, ONE, INTO);
     LATER(alltoall, TWO);
-    LATER(alltoallv, VECTOR, VECTOR);
-    LATER(alltoallw, gpu, counts, bytes, types, gpu, counts, bytes, types);
+    LATER(alltoallv, VECTOR, INTO);
+    LATER(alltoallw, gpu, counts, bytes, types, other, counts, bytes, types);
     MPI_Comm_free(&ring);
 }
 
@@ -476,8 +555,14 @@ int main(int argc, char **argv)
     try_windows();
     try_buffered();
     try_mpich();
+#ifdef HAS_MPI_4
+    try_exchange();
+#endif
     try_later();
     try_nothing();
+#ifdef OPEN_MPI
+    try_mistakes();
+#endif
 
     MPI_Allreduce(&calls_wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Calls beside a tool (tool.c) that counts them, of host and of GPU memory: says
- * how many it has made, and whether the bytes are right. MPI_Scan, which the tool
- * does not know, is called on MPI_COMM_SELF.
+ * Calls beside a tool (tool.c) that counts them, of host and of GPU memory:
+ * says how many it has made, and whether the bytes are right. MPI_Scan, which
+ * the tool does not know, is called on MPI_COMM_SELF.
  */
 #include "gpu.h"
 #include "util.h"
