@@ -171,7 +171,6 @@ static void cuemu_context_drop_peers(cuemu_context_t *ctx)
     cuemu_context_t *other;
     int i;
 
-    ctx->lazy = 0;
     for (i = 0; i < CUEMU_MAX_PEERS; ++i) {
         cuemu_context_set_peer(ctx, i, NULL);
     }
@@ -672,11 +671,10 @@ CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 /* ---------------------------------------------------------------- peers */
 
 /*
- * Access is a pair of contexts' and has a direction (measured on H200, driver
- * 580). Opening a handle enables it "as if" by cuCtxEnablePeerAccess(), says
- * the manual, but not to which of this process's contexts on that GPU. Here to
- * none of them: enabling it explicitly succeeds once more, and disabling it,
- * whoever asks to, ends what the handles had enabled.
+ * Access is a pair of contexts' and has a direction. What was opened by handle
+ * is reached whatever is enabled or disabled here, and enables nothing of this
+ * process's own (2 x H100, driver 580; the manual says that it is enabled "as
+ * if" by cuCtxEnablePeerAccess()).
  */
 
 CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),
@@ -733,10 +731,9 @@ CUEMU_API(cuCtxDisablePeerAccess, (CUcontext handle), (handle))
     i = cuemu_context_find_peer(ctx, peer);
     if (i >= 0) {
         cuemu_context_set_peer(ctx, i, NULL);
-    } else if (!(ctx->lazy & (1u << peer->gpu))) {
+    } else {
         result = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     }
-    ctx->lazy &= ~(1u << peer->gpu);
     cuemu_unlock();
     return result;
 }

@@ -652,6 +652,9 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
         cuemu_work_set_move(&work, &dst, fill->pitch, &dst, fill->pitch,
                             fill->width, fill->height);
         work.payload.kind       = CUEMU_PAYLOAD_FILL;
+        work.payload.stream     = (dst.gpu < 0) ?
+                                          (uint64_t)(uintptr_t)stream->ctx :
+                                          0;
         work.payload.value      = fill->value;
         work.payload.value_size = fill->value_size;
         op                      = cuemu_work_submit(stream, &work, NULL, 0, at);

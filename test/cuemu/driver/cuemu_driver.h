@@ -234,8 +234,6 @@ struct cuemu_context {
     int             fault;     /* CUresult of a kernel that failed, or 0 */
     cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* whose memory it may use, and
                                                 NULL */
-    unsigned        lazy;      /* bit per GPU of the node: enabled by opening
-                                  a handle */
     cuemu_stream_t *null_stream;
     cuemu_stream_t *streams;   /* all others */
 };
@@ -387,8 +385,8 @@ typedef struct {
    fewer where pieces are mapped side by side. With cuemu_lock(). */
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size);
 
-/* INVALID_VALUE if the range is not wholly in one place, ILLEGAL_ADDRESS if it
-   was opened and access has ended. `ctx` is to use it. With cuemu_lock(). */
+/* INVALID_VALUE if the range is not wholly in one place. `ctx` is to use it.
+   With cuemu_lock(). */
 CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
                            const cuemu_context_t *ctx, cuemu_range_t *range_p);
 
@@ -440,7 +438,8 @@ typedef struct {
     uint64_t value;                   /* FILL */
     uint32_t value_size;
     uint32_t spare;
-    uint64_t func, arg, stream;       /* CALL; MOVE: memory to be freed */
+    uint64_t func, arg, stream;       /* CALL; MOVE: memory to be freed; FILL
+                                         of the owner's memory: its context */
 } cuemu_payload_t;
 
 typedef struct {

@@ -29,6 +29,7 @@ _Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
 #define CUEMU_MAX_IPC_OPEN 4096
 
 static cuemu_mem_t *cuemu_ipc_opened[CUEMU_MAX_IPC_OPEN];
+static int32_t cuemu_ipc_slots[CUEMU_MAX_IPC_OPEN]; /* that exported it */
 static int cuemu_num_ipc_opened;
 
 CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
@@ -88,6 +89,25 @@ static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
     return NULL;
 }
 
+/* Of what a process has on one of its GPUs a context opens handles alone among
+   those of its own GPU (2 x H100, driver 580, and the manual). With the lock. */
+static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
+                                 const cuemu_context_t *ctx)
+{
+    const cuemu_mem_t *mem;
+    int i;
+
+    for (i = 0; i < cuemu_num_ipc_opened; ++i) {
+        mem = cuemu_ipc_opened[i];
+        if ((cuemu_ipc_slots[i] == ipc->slot) && (mem->gpu == gpu) &&
+            (mem->ctx != ctx) && (mem->ctx->gpu == ctx->gpu)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
 static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
                                const cuemu_ipc_handle_t *ipc,
                                CUdeviceptr *ptr_p)
@@ -109,7 +129,10 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
         if ((route == NULL) || !route->p2p) {
             return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         }
-        ctx->lazy |= 1u << extent->gpu;
+    }
+
+    if (cuemu_ipc_is_anothers(ipc, extent->gpu, ctx)) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
 
     opened = cuemu_ipc_find_open(ipc, ctx);
@@ -145,6 +168,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
     }
 
     cuemu_session_extent_get(ipc->extent);
+    cuemu_ipc_slots[cuemu_num_ipc_opened]    = ipc->slot;
     cuemu_ipc_opened[cuemu_num_ipc_opened++] = opened;
     *ptr_p = (CUdeviceptr)opened->base;
     return CUDA_SUCCESS;
@@ -196,7 +220,9 @@ void cuemu_ipc_forget(const cuemu_mem_t *mem)
 
     for (i = 0; i < cuemu_num_ipc_opened; ++i) {
         if (cuemu_ipc_opened[i] == mem) {
-            cuemu_ipc_opened[i] = cuemu_ipc_opened[--cuemu_num_ipc_opened];
+            --cuemu_num_ipc_opened;
+            cuemu_ipc_opened[i] = cuemu_ipc_opened[cuemu_num_ipc_opened];
+            cuemu_ipc_slots[i]  = cuemu_ipc_slots[cuemu_num_ipc_opened];
             return;
         }
     }

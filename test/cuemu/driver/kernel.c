@@ -93,8 +93,7 @@ CUresult cuemu_kernel_fault(const char *call)
     return (ctx == NULL) ? CUDA_SUCCESS : cuemu_context_fault(ctx);
 }
 
-/* The context is of no use from now on, as the real driver says. What is queued
-   behind the kernel may still happen, of which the manual says nothing. */
+/* The context is of no use from now on, as the real driver says */
 static void cuemu_job_fail_with(cuemu_job_t *job, CUresult result,
                                 const char *error)
 {

@@ -342,13 +342,6 @@ static int cuemu_mem_numa(const cuemu_mem_t *mem)
     return mem->on_host ? mem->numa : cuemu_session.node->gpus[mem->gpu].numa;
 }
 
-/* Is what was opened from another GPU still mapped? */
-static int cuemu_mem_is_open(const cuemu_mem_t *mem)
-{
-    return (mem->kind != CUEMU_MEM_IPC) || (mem->gpu == mem->ctx->gpu) ||
-           (mem->ctx->lazy & (1u << mem->gpu));
-}
-
 /* What was opened by handle is in the address space of one context only */
 int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx)
 {
@@ -359,7 +352,7 @@ int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx)
         return (mem->gpu == ctx->gpu) ||
                cuemu_pool_is_open(mem->owner, ctx->gpu);
     case CUEMU_MEM_IPC:
-        return (mem->ctx == ctx) && cuemu_mem_is_open(mem);
+        return mem->ctx == ctx;
     case CUEMU_MEM_DEVICE:
         return (mem->ctx == ctx) || cuemu_context_has_peer(ctx, mem->ctx);
     default:
@@ -474,10 +467,6 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
         ((mem->flags == 0) ||
          (mem->on_host && !(mem->flags & (1u << ctx->gpu))))) {
         return CUDA_ERROR_INVALID_VALUE; /* no cuMemSetAccess yet */
-    }
-
-    if (!cuemu_mem_is_open(mem)) {
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
 
     range_p->pageable    = 0;

@@ -292,13 +292,23 @@ static void cuemu_serve_move(const cuemu_payload_t *p)
     }
 }
 
+/* What is behind a kernel that faulted is never written: the word of a stream,
+   after a second (H100, driver 580) */
+static int cuemu_is_lost(const cuemu_payload_t *p)
+{
+    const cuemu_context_t *ctx = (const cuemu_context_t*)(uintptr_t)p->stream;
+
+    return (ctx != NULL) && (cuemu_context_fault(ctx) != CUDA_SUCCESS);
+}
+
 static void cuemu_serve_fill(const cuemu_payload_t *p)
 {
     char *dst = cuemu_payload_ptr(p->dst_gpu, p->dst);
     uint64_t row, i;
     char *line;
 
-    if (cuemu_populate(p->dst_gpu, p->dst,
+    if (cuemu_is_lost(p) ||
+        cuemu_populate(p->dst_gpu, p->dst,
                        cuemu_span(p->width, p->height, p->dst_pitch)) != 0) {
         return;
     }

@@ -435,49 +435,95 @@ TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
     }
 }
 
-/* Of memory that was opened from another process, what the handle's opening had
-   enabled: whoever disables it, although only to put it back as it was, ends
-   kernels and copies */
-TEST_F(kernel_driver, access_that_was_disabled_is_gone_for_what_was_opened)
+/* What was opened from another process is reached whatever is enabled or
+   disabled, and enables nothing (2 x H100) */
+TEST_F(kernel_driver, what_was_opened_has_access_of_its_own)
 {
-    for (bool copies : {false, true}) {
-        run(2, [&](int rank) {
-            CUdeviceptr ptr = 0, other;
+    run(2, [&](int rank) {
+        CUdeviceptr ptr = 0;
 
-            CUcontext ctx = use(rank);
-            if (rank == 0) {
-                CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], alloc(4096)));
-                barrier();
-                barrier();
-                return;
-            }
-
+        CUcontext ctx = use(rank);
+        if (rank == 0) {
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], alloc(4096)));
             barrier();
-            CU_OK(load_text(module_of(NUMBER)));
-            CUcontext owner = use(0);
-            CU_OK(cuCtxSetCurrent(ctx));
-            EXPECT_EQ(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
-                      cuCtxDisablePeerAccess(owner));
-            CU_OK(cuIpcOpenMemHandle(&ptr, m_shared->handle[0],
+            barrier();
+            return;
+        }
+
+        barrier();
+        CU_OK(load_text(module_of(NUMBER)));
+        CUcontext owner = use(0);
+        CUdeviceptr own = alloc(4096);
+        CU_OK(cuCtxSetCurrent(ctx));
+        CU_OK(cuIpcOpenMemHandle(&ptr, m_shared->handle[0],
+                                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        EXPECT_EQ(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
+                  cuCtxDisablePeerAccess(owner));
+        CU_OK(cuCtxEnablePeerAccess(owner, 0));
+        CU_OK(cuCtxDisablePeerAccess(owner));
+        CU_OK(cuMemcpyDtoD(alloc(4096), ptr, 4096));
+        CU_OK(try_launch(function("go"), 1, 32, 0, nullptr, ptr));
+        CU_OK(cuCtxSynchronize());
+        CU_OK(try_launch(function("go"), 1, 32, 0, nullptr, own));
+        EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+        barrier();
+    });
+}
+
+/* "May only be opened by one CUcontext per CUdevice", of what a process has on
+   one GPU; copies in other contexts may use it (2 x H100) */
+TEST_F(kernel_driver, one_context_of_a_gpu_opens_a_processs_handles)
+{
+    run(2, [&](int rank) {
+        CUdeviceptr ptr = 0, other = 0;
+
+        CUcontext ctx = use(0);
+        if (rank == 0) {
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], alloc(4096)));
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[1], alloc(8192)));
+            barrier();
+            barrier();
+            return;
+        }
+
+        barrier();
+        CU_OK(cuIpcOpenMemHandle(&ptr, m_shared->handle[0],
+                                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        create(0);
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                  cuIpcOpenMemHandle(&other, m_shared->handle[1],
                                      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-            CU_OK(cuCtxEnablePeerAccess(owner, 0));
-            CU_OK(cuCtxDisablePeerAccess(owner));
-            EXPECT_EQ(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
-                      cuCtxDisablePeerAccess(owner));
-            if (copies) {
-                EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS,
-                          cuMemcpyDtoD(alloc(4096), ptr, 4096));
-                /* The handle's next opening enables it again, lazily */
-                CU_OK(cuIpcOpenMemHandle(&other, m_shared->handle[0],
-                                         CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-                CU_OK(cuMemcpyDtoD(alloc(4096), ptr, 4096));
-                CU_OK(cuCtxDisablePeerAccess(owner));
-            }
-            CU_OK(try_launch(function("go"), 1, 32, 0, nullptr, ptr));
-            EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
-            barrier();
-        });
-    }
+        CU_OK(cuMemcpyDtoD(alloc(4096), ptr, 4096));
+        use(1);
+        CU_OK(cuIpcOpenMemHandle(&other, m_shared->handle[1],
+                                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        CU_OK(cuMemcpyDtoD(alloc(4096), ptr, 4096));
+        CU_OK(cuCtxSetCurrent(ctx));
+        CU_OK(cuIpcOpenMemHandle(&other, m_shared->handle[1],
+                                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        barrier();
+    });
+}
+
+/* A word behind it says nothing: there is none (H100) */
+TEST_F(kernel_driver, nothing_is_written_behind_a_kernel_that_faults)
+{
+    run(1, [&](int) {
+        unsigned *word = nullptr;
+        CUstream stream;
+
+        use(0);
+        CU_OK(cuMemHostAlloc((void**)&word, sizeof(*word),
+                             CU_MEMHOSTALLOC_PORTABLE));
+        *word = 1;
+        CU_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CU_OK(load_text(module_of(NUMBER)));
+        CU_OK(try_launch(function("go"), 1, 32, 0, stream, (CUdeviceptr)16));
+        CU_OK(cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)word, 2, 0));
+        EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
+        usleep(20000);
+        EXPECT_EQ(1u, *(volatile unsigned*)word);
+    });
 }
 
 TEST_F(kernel_driver, page_locked_memory_of_the_host)

@@ -524,11 +524,18 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
     status = uct_cuda_ipc_cache_get_in(handle, group->cuda_device,
                                        group->context, group->context_id,
                                        &import->mapping);
-    if (status == UCS_OK) {
-        uct_cuda_ipc_cache_lend(import->mapping);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    return status;
+    uct_cuda_ipc_cache_lend(import->mapping);
+    if (!import->mapping->is_own &&
+        (import->mapping->context_id != group->context_id)) {
+        import_drop(import); /* a kernel could not use it */
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
 }
 
 /* No plan has a step between ranks that are no peers */

@@ -529,23 +529,6 @@ run_drain(const uct_cuda_coll_program_t *program, ucs_status_t status)
     return status;
 }
 
-/* That a word stands behind a kernel or a copy does not say that this has
- * worked. The driver does; asked once, as a failure is all of the context's. */
-static ucs_status_t run_confirm(const uct_cuda_coll_program_t *program,
-                                const uct_cuda_coll_run_t *run)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUresult result                 = CUDA_SUCCESS;
-
-    if ((run->events->words != NULL) && (program->num_queues > 0)) {
-        result = driver->cuStreamQuery(program->queues[0].stream);
-    }
-    return (result == CUDA_ERROR_NOT_READY) ?
-                   UCS_OK :
-                   uct_cuda_driver_check(__FILE__, __LINE__, __func__,
-                                         "cuStreamQuery", result);
-}
-
 /* Submits the first in the plan's order of those that may be. One only: other
  * ranks wait for what has ended meanwhile, and a call of the driver takes
  * microseconds. @return UCS_INPROGRESS: one was. */
@@ -622,10 +605,7 @@ ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
     while (status == UCS_OK) {
         status = run_progress(program, run, &is_over);
         if ((status >= UCS_OK) && is_over) {
-            status = run_confirm(program, run);
-            if (status == UCS_OK) {
-                return UCS_OK;
-            }
+            return UCS_OK;
         } else if (status >= UCS_OK) {
             status = (status == UCS_INPROGRESS) ? UCS_OK : run->idle(run->arg);
         }

@@ -261,6 +261,30 @@ static void retire_dead(unsigned long long context_id)
     }
 }
 
+/* "May only be opened by one CUcontext per CUdevice", says CUDA's manual of what
+ * a process has on one of its GPUs: the one that has opened some. Copies in any
+ * context may use what it has mapped (2 x H100). NULL: none, or this one. */
+static const uct_cuda_ipc_mapping_t *
+find_opener(const uct_cuda_ipc_mapping_t *key)
+{
+    const uct_cuda_ipc_mapping_t *mapping;
+
+    if (key->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY) {
+        return NULL;
+    }
+
+    for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
+        if ((mapping->device == key->device) && !mapping->closed &&
+            (mapping->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) &&
+            is_same_peer(mapping, &key->handle) &&
+            (memcmp(mapping->handle.gpu, key->handle.gpu,
+                    sizeof(key->handle.gpu)) == 0)) {
+            return (mapping->context_id == key->context_id) ? NULL : mapping;
+        }
+    }
+    return NULL;
+}
+
 /* Opens the handle. Where the driver refuses it, mappings of the peer go that
  * may be in the way, at once. */
 static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
@@ -276,8 +300,7 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
         status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
     }
 
-    /* "May only be opened by one CUcontext per CUdevice", as CUDA's manual has
-     * it: another context of the device may be in the way, too */
+    /* Another context of the device may be in the way, too */
     if ((status != UCS_OK) &&
         (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
         (void)uct_cuda_ipc_unmap_all();
@@ -285,6 +308,24 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     }
 
     return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
+}
+
+/* The same in the mapping's context, current or not */
+static ucs_status_t
+open_in_context(uct_cuda_ipc_mapping_t *mapping, bool is_current)
+{
+    ucs_status_t status;
+
+    if (!is_current &&
+        !uct_cuda_ctx_push_alive(mapping->context, mapping->context_id)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = open_handle(&mapping->handle, mapping->device, &mapping->mapped);
+    if (!is_current) {
+        uct_cuda_ctx_pop();
+    }
+    return status;
 }
 
 /* The driver opens no handle of the own process, whose memory is there anyway:
@@ -329,7 +370,9 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
                                   .context    = context,
                                   .context_id = context_id};
     ucs_status_t status        = UCS_OK;
+    const uct_cuda_ipc_mapping_t *opener;
     uct_cuda_ipc_mapping_t *mapping;
+    bool is_current = true;
     void *found;
 
     if (uct_cuda_ipc_is_own_process(handle->pid, handle->pid_ns)) {
@@ -343,6 +386,16 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
     }
 
     found = tfind(&key, &cache.tree, mapping_compare);
+    if (found == NULL) {
+        retire_dead(context_id);
+        opener = find_opener(&key);
+        if (opener != NULL) {
+            key.context    = opener->context;
+            key.context_id = opener->context_id;
+            is_current     = false;
+            found          = tfind(&key, &cache.tree, mapping_compare);
+        }
+    }
     if (found != NULL) {
         mapping = *(uct_cuda_ipc_mapping_t**)found;
         if (is_same_allocation(&mapping->handle, handle) &&
@@ -365,10 +418,9 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
         goto out;
     }
 
-    retire_dead(context_id);
     look_for_news();
     *mapping = key;
-    status   = open_handle(handle, device, &mapping->mapped);
+    status   = open_in_context(mapping, is_current);
     if (status != UCS_OK) {
         goto err_free;
     }

@@ -30,7 +30,9 @@ struct uct_cuda_ipc_mapping {
 
 
 /**
- * Map @a handle in the current context, or find it mapped. Thread safe.
+ * Map @a handle in the current context, or find it mapped. Thread safe. Where
+ * another context of the device has opened handles of the peer's GPU it is in
+ * that one: copies may use it all the same, kernels of this one may not.
  *
  * A mapping whose allocation the peer has freed since (same address, other
  * buffer id or length) is closed and made anew. Those that nobody uses and of

@@ -474,7 +474,9 @@ ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     uct_cuda_ipc_mapping_t *mapping;
+    unsigned long long id;
     ucs_status_t status;
+    CUcontext context;
     CUdevice device;
 
     if ((remote_addr < rkey->handle.base) ||
@@ -494,6 +496,12 @@ ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
     status = uct_cuda_ipc_cache_get(&rkey->handle, device, &mapping);
     if (status != UCS_OK) {
         return status;
+    }
+
+    if (uct_cuda_ctx_current(&context, &id) != UCS_OK ||
+        (mapping->context_id != id)) {
+        uct_cuda_ipc_cache_put(mapping, true);
+        return UCS_ERR_UNREACHABLE; /* it is in another context of the GPU */
     }
 
     *mapped_p = mapping->mapped + (remote_addr - rkey->handle.base);
