@@ -2,8 +2,9 @@
 
 /*
  * A tool on MPI's PMPI_ names: counts the calls of some MPI_ ones and says so
- * at the end. With KEEPS_A_RANK it keeps the world's last rank for itself, which
- * never returns to the program, and gives the others a world of their own.
+ * at the end. With KEEPS_A_RANK it keeps the world's last rank for itself,
+ * which never returns to the program, and gives the others a world of their
+ * own.
  */
 #include <mpi.h>
 
