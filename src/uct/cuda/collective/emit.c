@@ -34,8 +34,9 @@
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
 #define QUEUES (QUEUE_RELAYS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
-/* Behind all else */
-#define LAST_WAVE UINT32_MAX
+/* Behind all else: see wave_of() */
+#define LAST_WAVE(_plan) \
+    ((2 * (_plan)->chunks + 4 * (_plan)->num_ranks + 2) * (_plan)->num_ranks)
 
 
 typedef uct_cuda_coll_builder_t builder_t;
@@ -49,7 +50,9 @@ typedef struct {
     uint64_t bytes;
     uint64_t chunk;       /* bytes of its chunks but the last */
     unsigned chunks;
-    unsigned depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
+    uint64_t in[MAX_RANKS];    /* a bit for each child on the way in ... */
+    uint64_t out[MAX_RANKS];   /* ... and out */
+    uint8_t  depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
     uint64_t slots[MAX_RANKS]; /* in the parent's scratch */
     uint64_t sums[MAX_RANKS];  /* in the own scratch, of what is handed on */
     uint64_t in_slots[MAX_RANKS];  /* in the relay's between parent and rank */
@@ -149,20 +152,27 @@ static bool has_late_result(const plan_t *plan, unsigned rank)
            (plan->blocks[rank + 1] > plan->blocks[rank]);
 }
 
-/* How many additions deep what each rank hands on is */
+/* Children, and how many additions deep what each rank hands on is */
 static void measure(const plan_t *plan, slice_t *slice)
 {
+    const uct_cuda_coll_tree_t *tree = slice->tree;
+    const bool reduces               = uct_cuda_coll_kind_reduces(plan->kind);
     unsigned rank, at, depth;
 
+    memset(slice->in, 0, sizeof(slice->in));
+    memset(slice->out, 0, sizeof(slice->out));
     memset(slice->depth, 0, sizeof(slice->depth));
-    for (rank = 0; uct_cuda_coll_kind_reduces(plan->kind) &&
-                   (rank < plan->num_ranks);
-         ++rank) {
-        depth = 0;
-        for (at = rank; at != slice->tree->root; at = slice->tree->in[at]) {
-            ++depth;
-            slice->depth[slice->tree->in[at]] =
-                    ucs_max(slice->depth[slice->tree->in[at]], depth);
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        if (rank == tree->root) {
+            continue;
+        }
+
+        slice->in[tree->in[rank]]   |= 1ull << rank;
+        slice->out[tree->out[rank]] |= 1ull << rank;
+        for (at = rank, depth = 1; reduces && (at != tree->root);
+             at = tree->in[at], ++depth) {
+            slice->depth[tree->in[at]] =
+                    (uint8_t)ucs_max(slice->depth[tree->in[at]], depth);
         }
     }
 }
@@ -282,9 +292,13 @@ typedef struct {
 } chunk_t;
 
 
-static bool is_child(const uint8_t *parents, unsigned child, unsigned rank)
+/* The first of a set of ranks, which is taken out */
+static unsigned take_first(uint64_t *set)
 {
-    return (parents[child] == rank) && (child != rank);
+    const unsigned first = (unsigned)__builtin_ctzll(*set);
+
+    *set &= *set - 1;
+    return first;
 }
 
 /* A byte of the whole in a rank's buffer */
@@ -418,14 +432,13 @@ static void fetch(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
     const bool in_turn = chunk->trees->in_turn;
+    uint64_t children  = chunk->slice->in[rank];
     unsigned child, wave;
 
-    for (child = 0; child < chunk->num_ranks; ++child) {
-        if (!is_child(chunk->slice->tree->in, child, rank)) {
-            continue;
-        }
-
-        wave = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child, rank);
+    while (children != 0) {
+        child = take_first(&children);
+        wave  = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
+                        rank);
         if (chunk->slice->tree->in_over[child] != UCT_CUDA_COLL_DIRECT) {
             chunk->copies[child] = forward(chunk, true, child, rank, wave,
                                            chunk->sums[child]);
@@ -449,11 +462,10 @@ static void fetch(chunk_t *chunk, unsigned rank)
 /* Where a sum goes: on, or to where it belongs */
 static void add_sum(chunk_t *chunk, unsigned rank)
 {
-    const plan_t *plan               = chunk->plan;
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
-    unsigned peer;
+    const plan_t *plan = chunk->plan;
+    uint64_t to        = 1ull << rank;
 
-    if (rank != tree->root) {
+    if (rank != chunk->slice->tree->root) {
         add_handed(chunk, false, rank);
         return;
     }
@@ -467,34 +479,34 @@ static void add_sum(chunk_t *chunk, unsigned rank)
         return;
     }
 
-    for (peer = 0; peer < chunk->num_ranks; ++peer) {
-        if ((peer == rank) || (chunk->kernels &&
-                               uct_cuda_coll_kind_spreads(plan->kind) &&
-                               is_child(tree->out, peer, rank))) {
-            add_place(chunk->builder, false, peer, UCT_CUDA_COLL_RECV,
-                      chunk->offset);
-        }
+    if (chunk->kernels && uct_cuda_coll_kind_spreads(plan->kind)) {
+        to |= chunk->slice->out[rank];
+    }
+    while (to != 0) {
+        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_COLL_RECV,
+                  chunk->offset);
     }
 }
 
 /* A rank's own and what the children have, in the order of ranks */
 static void add(chunk_t *chunk, unsigned rank)
 {
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
-    builder_t *builder               = chunk->builder;
+    builder_t *builder = chunk->builder;
+    uint64_t from      = chunk->slice->in[rank] | (1ull << rank);
     unsigned peer;
 
     chunk->sums[rank] = uct_cuda_coll_builder_step(
             builder, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS, chunk->bytes,
             wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
-    for (peer = 0; peer < chunk->num_ranks; ++peer) {
+    while (from != 0) {
+        peer = take_first(&from);
         if (peer == rank) {
             add_place(builder, true, rank, UCT_CUDA_COLL_SEND, chunk->offset);
-        } else if (is_child(tree->in, peer, rank) && chunk->kernels) {
+        } else if (chunk->kernels) {
             add_handed(chunk, true, peer);
             uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
             chunk->reads[peer] = chunk->sums[rank];
-        } else if (is_child(tree->in, peer, rank)) {
+        } else {
             uct_cuda_coll_builder_source(
                     builder, rank, UCT_CUDA_COLL_SCRATCH,
                     slot_of(chunk, chunk->slice->slots, peer));
@@ -539,8 +551,8 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
     const bool in_turn               = chunk->trees->in_turn && (from != to);
     const bool is_first              = (from == tree->root) &&
                                        !uct_cuda_coll_kind_reduces(plan->kind);
+    uint64_t receivers               = 1ull << to;
     uint32_t step;
-    unsigned rank;
 
     if (tree->out_over[to] != UCT_CUDA_COLL_DIRECT) {
         return forward(chunk, false, from, to,
@@ -557,13 +569,13 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                              queue_of(chunk, QUEUE_TO(to)),
             chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
     add_source(chunk, from);
-    for (rank = 0; rank < chunk->num_ranks; ++rank) {
-        if ((rank == to) ||
-            (chunk->kernels &&
-             (is_child(tree->out, rank, from) ||
-              ((rank == from) && is_first && has_own_copy(plan))))) {
-            add_place(builder, false, rank, UCT_CUDA_COLL_RECV, chunk->offset);
-        }
+    if (chunk->kernels) {
+        receivers |= chunk->slice->out[from] |
+                     ((uint64_t)(is_first && has_own_copy(plan)) << from);
+    }
+    while (receivers != 0) {
+        add_place(builder, false, take_first(&receivers), UCT_CUDA_COLL_RECV,
+                  chunk->offset);
     }
     uct_cuda_coll_builder_wait(builder, arrived);
     return step;
@@ -576,6 +588,7 @@ static void emit_out(chunk_t *chunk)
     unsigned level[MAX_RANKS];
     unsigned from, to, first, count = 0;
     uint8_t queue[MAX_RANKS];
+    uint64_t children;
     uint32_t step;
 
     if (has_own_copy(chunk->plan) && !chunk->kernels) {
@@ -593,15 +606,14 @@ static void emit_out(chunk_t *chunk)
             step = chunk->sums[from]; /* has written to them */
         }
 
-        for (to = 0; to < chunk->num_ranks; ++to) {
-            if (is_child(tree->out, to, from)) {
-                if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
-                    step = push(chunk, from, to, level[from], arrived[from]);
-                }
-                arrived[to]    = step;
-                level[to]      = level[from] + 1;
-                queue[count++] = (uint8_t)to;
+        for (children = chunk->slice->out[from]; children != 0;) {
+            to = take_first(&children);
+            if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
+                step = push(chunk, from, to, level[from], arrived[from]);
             }
+            arrived[to]    = step;
+            level[to]      = level[from] + 1;
+            queue[count++] = (uint8_t)to;
         }
     }
 }
@@ -653,7 +665,7 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
         uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, rank,
-                                   QUEUE_TO(rank), bytes, LAST_WAVE);
+                                   QUEUE_TO(rank), bytes, LAST_WAVE(plan));
         uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
                                      results[rank]);
         uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_RECV, 0);
