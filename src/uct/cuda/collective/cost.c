@@ -582,6 +582,16 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_coll_model_t *model,
                                 double *seconds_p)
 {
+    return uct_cuda_coll_cost_within(plan, topo, gpus, model, DBL_MAX,
+                                     seconds_p);
+}
+
+ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
+                                       const uct_cuda_topo_t *topo,
+                                       const int *gpus,
+                                       const uct_cuda_coll_model_t *model,
+                                       double limit, double *seconds_p)
+{
     const size_t count  = plan->num_steps;
     sim_t *sim          = calloc(1, sizeof(*sim));
     ucs_status_t status = UCS_ERR_NO_MEMORY;
@@ -621,7 +631,8 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
     uct_cuda_coll_links_capacity(topo, model->memory, sim->capacity);
     find_successors(sim, previous);
     submit(sim);
-    while ((sim->num_left > 0) && !sim->is_broken) {
+    while ((sim->num_left > 0) && !sim->is_broken &&
+           (sim->now + model->end <= limit)) {
         advance(sim);
     }
 

@@ -23,12 +23,13 @@
 /* Slots of a rank for what one other rank sends: one fills, one is added */
 #define SLOTS 2
 
-/* Queues of a rank by what they are for */
-#define QUEUE_KERNELS    0
-#define QUEUE_FROM(_rank) (1 + (_rank))
-#define QUEUE_TO(_rank)   (1 + MAX_RANKS + (_rank))
-#define QUEUE_PUSHES      (1 + 2 * MAX_RANKS)
-#define QUEUE_RELAYS      (2 + 2 * MAX_RANKS)
+/* Queues of a rank by what they are for; of many ranks some share one */
+#define MAX_FAN           UCT_CUDA_COLL_MAX_FAN
+#define QUEUE_KERNELS     0
+#define QUEUE_FROM(_rank) (1 + (_rank) % MAX_FAN)
+#define QUEUE_TO(_rank)   (1 + MAX_FAN + (_rank) % MAX_FAN)
+#define QUEUE_PUSHES      (1 + 2 * MAX_FAN)
+#define QUEUE_RELAYS      (2 + 2 * MAX_FAN)
 #define QUEUE_RELAY(_is_in, _is_first, _relay) \
     (QUEUE_RELAYS + \
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
@@ -681,15 +682,14 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 }
 
 static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
-                       const slice_t *slices, const uint64_t *results,
-                       bool kernels)
+                       const slice_t *slices, slots_t (*slots)[SLOTS],
+                       const uint64_t *results, bool kernels)
 {
     const plan_t *plan = builder->plan;
-    slots_t slots[UCT_CUDA_COLL_MAX_TREES][SLOTS];
     slots_t *last[UCT_CUDA_COLL_MAX_TREES] = {NULL};
     unsigned t, c;
 
-    memset(slots, 0xff, sizeof(slots)); /* NO_STEP */
+    memset(slots, 0xff, trees->count * sizeof(*slots)); /* NO_STEP */
     for (c = 0; c < plan->chunks; ++c) {
         for (t = 0; t < trees->count; ++t) {
             if (c < slices[t].chunks) {
@@ -773,11 +773,20 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 uct_cuda_coll_plan_t *plan)
 {
     const size_t num_ranks = shape->num_ranks;
-    slice_t slices[UCT_CUDA_COLL_MAX_TREES];
+    slots_t (*slots)[SLOTS];
+    slice_t *slices = malloc((trees->count + 1) *
+                             (sizeof(*slices) + sizeof(*slots)));
     uint64_t results[MAX_RANKS];
     builder_t builder;
     ucs_status_t status;
     size_t pieces;
+
+    memset(plan, 0, sizeof(*plan));
+    if (slices == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    slots = (void*)&slices[trees->count + 1];
 
     lay_out(shape, trees, kernels, chunks, slices, results, plan);
     while ((ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) &&
@@ -788,7 +797,8 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
 
     if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
         memset(plan, 0, sizeof(*plan));
-        return UCS_ERR_NO_RESOURCE;
+        status = UCS_ERR_NO_RESOURCE;
+        goto out;
     }
 
     /* Of a chunk: n - 1 pulls, as many pushes, each of them twice over a relay,
@@ -801,7 +811,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                         (pieces * 10 + trees->count) *
                                                 num_ranks);
     if (status != UCS_OK) {
-        return status;
+        goto out;
     }
 
     if (num_ranks == 1) {
@@ -809,8 +819,11 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
     } else if (trees->count == 0) {
         emit_blocks(&builder, kernels, trees->in_turn);
     } else {
-        emit_trees(&builder, trees, slices, results, kernels);
+        emit_trees(&builder, trees, slices, slots, results, kernels);
     }
 
-    return uct_cuda_coll_builder_finish(&builder);
+    status = uct_cuda_coll_builder_finish(&builder);
+out:
+    free(slices);
+    return status;
 }
