@@ -291,26 +291,4 @@ TEST(test_collective_book, every_number_of_ranks)
     }
 }
 
-/** Ranks that share GPUs: no size takes more than this above what trees of all
- *  ranks took, which were looked for for a second (us, by the model). */
-TEST(test_collective_book, two_ranks_a_gpu_are_as_quick_as_their_own_trees)
-{
-    const struct {
-        uint64_t bytes;
-        double   us;
-    } cases[] = {{1024, 77.5}, {1 * MiB, 101.6}, {5 * MiB / 2, 167.8},
-                 {4 * MiB, 219.8}, {64 * MiB, 1260}, {256 * MiB, 4249}};
-    const uct_cuda_topo_t topo = dgx1();
-    Book book;
-
-    for (const auto &c : cases) {
-        uct_cuda_coll_request_t request =
-                request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 16, c.bytes);
-        Plan plan;
-
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &plan));
-        EXPECT_LE(seconds_of(request, plan) * 1e6, MOST * c.us) << c.bytes;
-    }
-}
-
 } // namespace
