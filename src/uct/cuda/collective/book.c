@@ -10,11 +10,11 @@
 #include <string.h>
 
 
-/* Sizes that are priced, bytes of the whole: 4 KiB to 16 GiB, four an octave.
+/* Sizes that are priced, bytes of the whole: 4 KiB to 16 GiB, eight an octave.
  * Below all are alike; above, chunks are what scratch memory allows anyway. */
 #define FIRST_OCTAVE 12
 #define LAST_OCTAVE  34
-#define NUM_POINTS   (4 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
+#define NUM_POINTS   (8 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
 
 /* Kinds and roots that are remembered; a root's trees take some 100 KB */
 #define NUM_PAGES 8
@@ -121,7 +121,7 @@ out:
 
 static uint64_t bytes_of(unsigned point)
 {
-    return (uint64_t)(4 + point % 4) << (FIRST_OCTAVE + point / 4 - 2);
+    return (uint64_t)(8 + point % 8) << (FIRST_OCTAVE + point / 8 - 3);
 }
 
 /* The same collective of so many bytes, all blocks alike */
@@ -244,8 +244,8 @@ static ucs_status_t choose(page_t *page, const request_t *request,
     const uint64_t within = ucs_max(ucs_min(bytes, bytes_of(NUM_POINTS - 1)),
                                     bytes_of(0));
     const unsigned octave = 63 - (unsigned)__builtin_clzll(within);
-    const unsigned index  = 4 * (octave - FIRST_OCTAVE) +
-                           ((within >> (octave - 2)) & 3);
+    const unsigned index  = 8 * (octave - FIRST_OCTAVE) +
+                           ((within >> (octave - 3)) & 7);
     const double share    = (double)(within - bytes_of(index)) /
                          (double)(bytes_of(index + 1) - bytes_of(index));
     const point_t *point  = find_point(page, request, index);
