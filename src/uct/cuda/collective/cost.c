@@ -105,7 +105,7 @@ typedef struct {
     double   rates[NUM_RESOURCES];    /* of each user */
     unsigned users[NUM_RESOURCES];
     bool     is_tight[NUM_RESOURCES];
-    int16_t  groups[NUM_RESOURCES]; /* joined by lanes: towards the first, ... */
+    int16_t  groups[NUM_RESOURCES]; /* joined by lanes: to the first, ... */
     bool     is_old[NUM_RESOURCES]; /* ... whose users have changed */
     double   now;
     state_t  *states;

@@ -172,8 +172,8 @@ static void measure(const plan_t *plan, slice_t *slice)
         slice->out[tree->out[rank]] |= 1ull << rank;
         for (at = rank, depth = 1; reduces && (at != tree->root);
              at = tree->in[at], ++depth) {
-            slice->depth[tree->in[at]] =
-                    (uint8_t)ucs_max(slice->depth[tree->in[at]], depth);
+            slice->depth[tree->in[at]] = (uint8_t)
+                ucs_max(slice->depth[tree->in[at]], depth);
         }
     }
 }
@@ -773,7 +773,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 uct_cuda_coll_plan_t *plan)
 {
     const size_t num_ranks = shape->num_ranks;
-    slots_t (*slots)[SLOTS];
+    slots_t(*slots)[SLOTS];
     slice_t *slices = malloc((trees->count + 1) *
                              (sizeof(*slices) + sizeof(*slots)));
     uint64_t results[MAX_RANKS];

@@ -40,9 +40,9 @@ BEGIN_C_DECLS
 #define UCT_CUDA_COLL_MAX_MEMBERS \
     (UCT_CUDA_COLL_MAX_RANKS + UCT_CUDA_COLL_MAX_RELAYS)
 
-/** Queues (streams) of a rank at most: for its kernels, for pushes in turn, from
- *  and to other ranks, and from and to each relay on the way in and on the way
- *  out. */
+/** Queues (streams) of a rank at most: for its kernels, for pushes in turn,
+ *  from and to other ranks, and from and to each relay on the way in and on the
+ *  way out. */
 #define UCT_CUDA_COLL_MAX_QUEUES \
     (2 + 2 * UCT_CUDA_COLL_MAX_FAN + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 

@@ -638,7 +638,8 @@ static unsigned parent_of(unsigned place, unsigned room)
     return (place <= room) ? 0 : 1 + (place - room - 1) / MAX_CHILDREN;
 }
 
-static unsigned count_children(const uint8_t *parents, unsigned num, unsigned of)
+static unsigned
+count_children(const uint8_t *parents, unsigned num, unsigned of)
 {
     unsigned i, count = 0;
 
