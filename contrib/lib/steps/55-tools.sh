@@ -146,24 +146,28 @@ step instructions full 120 tools_instructions \
 
 # What a plan of a collective takes, the first of a communicator and one of a size
 # that it has not had, which calls of some us wait for; a quarter more than it
-# was at most. More ranks than a group has are refused at once.
+# was at most.
 tools_plans() {
     have valgrind || { skip "no valgrind"; return; }
-    local node kind ranks first new
-    while read -r node kind ranks first new; do
+    local node kind ranks size first new
+    while read -r node kind ranks size first new; do
         passing_on 'instructions the first plan' \
             "$ucx_mp_top/test/cost/plans" \
             --run "$ucx_mp_prefix/bin/ucx_mp_run" \
             --plans "$ucx_mp_build/main/test/cost/ucx_mp_plans" \
             --node "$node" --kind "$kind" --ranks "$ranks" \
-            --first-at-most "$first" --new-at-most "$new" || return
+            --size "$size" --first-at-most "$first" --new-at-most "$new" || return
     done << 'END'
-h200-x2  allreduce  2   1100000 100000
-dgx1     allreduce  8 185000000 170000
-hgx-h200 bcast      8 157000000 145000
-dgx1     allreduce 16 197000000 630000
-hgx-h200 bcast     16 108000000 230000
-hgx-h200 allreduce 64      5000   1000
+h200-x2  allreduce  2   2621440    810000  103000
+dgx1     allreduce  8   2621440 142000000  113000
+hgx-h200 bcast      8   2621440 139000000  108000
+dgx1     allreduce 16   2621440  97000000  287000
+dgx1     allreduce 16  67108864 245000000 2010000
+hgx-h200 allreduce 16   2621440   2260000  317000
+hgx-h200 bcast     16   2621440  14100000   78000
+dgx1     allreduce 32   2621440  49100000  365000
+dgx1     allreduce 64   2621440  23900000  292000
+hgx-h200 allreduce 64   2621440   8410000  202000
 END
 }
 

@@ -264,23 +264,30 @@ TEST(test_collective_book, little_scratch)
     }
 }
 
-/** What a group cannot have is refused at once, with nothing priced. */
-TEST(test_collective_book, more_ranks_than_a_plan_has)
+/** Every number of ranks has a plan, though many share a GPU and a kernel reads
+ *  no more than so many; one more than there may be has none. */
+TEST(test_collective_book, every_number_of_ranks)
 {
     const uct_cuda_topo_t topo = hgx();
-    Book book;
 
-    for (unsigned num_ranks = 1; num_ranks <= 64; ++num_ranks) {
+    for (unsigned num_ranks = 1; num_ranks <= UCT_CUDA_COLL_MAX_RANKS + 1;
+         ++num_ranks) {
         uct_cuda_coll_request_t request =
                 request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, num_ranks,
                            3 * MiB);
+        char error[256] = "";
         Plan plan;
 
-        EXPECT_EQ((num_ranks <= UCT_CUDA_COLL_MAX_RANKS) ?
+        ASSERT_EQ((num_ranks <= UCT_CUDA_COLL_MAX_RANKS) ?
                           UCS_OK :
                           UCS_ERR_INVALID_PARAM,
                   uct_cuda_coll_plan(NULL, &request, &plan))
                 << num_ranks;
+        if (num_ranks <= UCT_CUDA_COLL_MAX_RANKS) {
+            EXPECT_EQ(UCS_OK, uct_cuda_coll_plan_check(&plan, error,
+                                                       sizeof(error)))
+                    << num_ranks << ": " << error;
+        }
     }
 }
 

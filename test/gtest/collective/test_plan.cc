@@ -492,6 +492,77 @@ TEST_F(CollPlan, each_collective_is_what_mpi_says)
     }
 }
 
+/* More ranks than a kernel reads, several on each GPU, in any order; what only
+ * copies is carried out as well */
+TEST_F(CollPlan, many_ranks_share_gpus)
+{
+    const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx(), beluga(),
+                                     mesh_node(1, 24e9, 12e9)};
+
+    for (int i = 0; i < 96; ++i) {
+        const uct_cuda_topo_t &topo     = nodes[i % 4];
+        const int kind                  = i / 4 % UCT_CUDA_COLL_KIND_LAST;
+        uct_cuda_coll_request_t request = request_of(
+                topo, 17 + m_random() % (UCT_CUDA_COLL_MAX_RANKS - 16),
+                m_random() % 300, 4, UCT_CUDA_COLL_AUTO);
+        Plan plan;
+
+        request.kind        = kind;
+        request.root        = m_random() % request.num_ranks;
+        request.is_in_place = (kind != UCT_CUDA_COLL_KIND_ALLTOALL) &&
+                              (m_random() % 2);
+        request.count      *= (i % 3 == 0) ? 10000 : 1;
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            request.gpus[rank] = m_random() % topo.num_gpus;
+        }
+
+        ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
+        ASSERT_EQ("", plan.check()) << describe(request);
+        if (uct_cuda_coll_kind_reduces(kind) || (i % 3 == 0)) {
+            continue; /* adds along trees, or is too much for here */
+        }
+
+        Machine machine(plan.plan, m_random);
+        const Expected expected(request, machine);
+        machine.run();
+        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+            std::vector<uint32_t> got =
+                    machine.memory(rank, UCT_CUDA_COLL_RECV);
+            const std::vector<uint32_t> result = expected.of(rank);
+
+            ASSERT_LE(result.size(), got.size()) << describe(request);
+            got.resize(result.size());
+            ASSERT_TRUE(result == got)
+                    << describe(request) << ", rank " << rank;
+        }
+    }
+}
+
+/* Two ranks a GPU: no size takes more than 2 % longer than with trees of all
+ * ranks, which take a second to find (us, by the model) */
+TEST_F(CollPlan, ranks_that_share_gpus_are_as_quick_as_by_their_own_trees)
+{
+    const struct {
+        uint64_t bytes;
+        double   us;
+    } cases[] = {{1024, 77.5}, {1 * MiB, 101.6}, {5 * MiB / 2, 167.8},
+                 {4 * MiB, 219.8}, {64 * MiB, 1260}, {256 * MiB, 4249}};
+    const uct_cuda_topo_t topo = dgx1();
+
+    for (const auto &c : cases) {
+        uct_cuda_coll_request_t request = request_of(topo, 16, c.bytes / 4, 4,
+                                                     UCT_CUDA_COLL_AUTO);
+        uct_cuda_coll_choice_t choice;
+
+        for (unsigned rank = 0; rank < 16; ++rank) {
+            request.gpus[rank] = (int)rank % 8;
+        }
+        request.max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
+        EXPECT_LE(choice.seconds * 1e6, 1.02 * c.us) << c.bytes;
+    }
+}
+
 TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
 {
     const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);

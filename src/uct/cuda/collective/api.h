@@ -21,7 +21,7 @@ extern "C" {
 #define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v3"
 
 /** Ranks of a group at most. */
-#define UCT_CUDA_COLL_API_RANKS 16
+#define UCT_CUDA_COLL_API_RANKS 64
 
 /** Bytes of a name, its zero included. */
 #define UCT_CUDA_COLL_API_NAME 64

@@ -5,26 +5,23 @@
 #include <ucs/sys/math.h>
 
 #include <float.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 
-/* Sizes that are priced, bytes of the whole: 4 KiB to 16 GiB, two an octave.
+/* Sizes that are priced, bytes of the whole: 4 KiB to 16 GiB, eight an octave.
  * Below all are alike; above, chunks are what scratch memory allows anyway. */
 #define FIRST_OCTAVE 12
 #define LAST_OCTAVE  34
-#define NUM_POINTS   (2 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
+#define NUM_POINTS   (8 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
 
 /* Kinds and roots that are remembered; a root's trees take some 100 KB */
 #define NUM_PAGES 8
 
 /* What takes longer than this much of the best at two sizes is not the best of
  * those between them */
-#define NEAR           1.15
-#define MAX_CANDIDATES 48
-
-/* Times are straight lines along so many parts of the way between two sizes */
-#define PARTS 4
+#define NEAR 1.15
 
 /* What has more steps is taken if it is so many times faster; and what has
  * copies instead of kernels, or takes other GPUs */
@@ -39,27 +36,13 @@ typedef uct_cuda_coll_request_t request_t;
 typedef uct_cuda_coll_choice_t  choice_t;
 
 
-/* A choice, and what it takes at a priced size, on the way to the next one, and
- * there */
-typedef struct {
-    choice_t choice;
-    double   seconds[PARTS + 1];
-} candidate_t;
-
-
-/* What may be best between a priced size and the next one */
-typedef struct {
-    unsigned    count;
-    candidate_t candidates[MAX_CANDIDATES];
-} between_t;
-
-
+/* What was tried to choose for a size, and what others' choices take there */
 typedef struct {
     bool                   is_known;
     ucs_status_t           status;
+    unsigned               num_tried; /* of the trials: up to here */
     choice_t               choice;
     uct_cuda_coll_trials_t *trials;
-    between_t              *between; /* NULL: not looked for yet */
 } point_t;
 
 
@@ -92,7 +75,6 @@ static void page_release(page_t *page)
     for (in_place = 0; in_place < 2; ++in_place) {
         for (i = 0; i < NUM_POINTS; ++i) {
             free(page->points[in_place][i].trials);
-            free(page->points[in_place][i].between);
         }
     }
     memset(page, 0, sizeof(*page));
@@ -139,7 +121,7 @@ out:
 
 static uint64_t bytes_of(unsigned point)
 {
-    return (uint64_t)(2 + point % 2) << (FIRST_OCTAVE + point / 2 - 1);
+    return (uint64_t)(8 + point % 8) << (FIRST_OCTAVE + point / 8 - 3);
 }
 
 /* The same collective of so many bytes, all blocks alike */
@@ -156,153 +138,29 @@ static request_t request_of(const request_t *request, uint64_t bytes)
     return priced;
 }
 
-/* UCS_ERR_NO_MEMORY is not remembered */
-static ucs_status_t find_point(page_t *page, const request_t *request,
-                               unsigned index)
+/* Filled when first asked for; UCS_ERR_NO_MEMORY is not remembered */
+static point_t *find_point(page_t *page, const request_t *request,
+                           unsigned index)
 {
     point_t *point         = &page->points[request->is_in_place][index];
     const request_t priced = request_of(request, bytes_of(index));
 
-    if (point->is_known) {
-        return point->status;
-    }
-
-    point->trials = calloc(1, sizeof(*point->trials));
-    if (point->trials == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    point->status   = uct_cuda_coll_choose(&priced, &page->forests,
-                                           point->trials, &point->choice);
-    point->is_known = (point->status != UCS_ERR_NO_MEMORY);
     if (!point->is_known) {
-        free(point->trials);
-        point->trials = NULL;
-    }
-    return point->status;
-}
-
-static bool is_same(const choice_t *a, const choice_t *b)
-{
-    return (a->algorithm == b->algorithm) && (a->chunks == b->chunks) &&
-           (a->slices == b->slices) && (a->depth == b->depth) &&
-           (a->kernels == b->kernels) && (a->multipath == b->multipath);
-}
-
-/* Infinitely long: it cannot be made */
-static ucs_status_t price(page_t *page, const request_t *request,
-                          uint64_t bytes, const choice_t *choice,
-                          double *seconds_p)
-{
-    const request_t priced = request_of(request, bytes);
-    ucs_status_t status;
-
-    *seconds_p = DBL_MAX;
-    status     = uct_cuda_coll_price(&priced, &page->forests, choice,
-                                     seconds_p);
-    return (status == UCS_ERR_NO_MEMORY) ? status : UCS_OK;
-}
-
-/* What a choice takes at a priced size, by what was tried there if it was */
-static ucs_status_t find_seconds(page_t *page, const request_t *request,
-                                 unsigned index, const choice_t *choice,
-                                 double *seconds_p)
-{
-    const point_t *point = &page->points[request->is_in_place][index];
-    unsigned i;
-
-    for (i = 0; i < point->trials->count; ++i) {
-        if (is_same(&point->trials->choices[i], choice)) {
-            *seconds_p = point->trials->choices[i].seconds;
-            return UCS_OK;
-        }
-    }
-
-    return price(page, request, bytes_of(index), choice, seconds_p);
-}
-
-/* Times of a candidate of one end (0 or PARTS), where it has one */
-static ucs_status_t find_times(page_t *page, const request_t *request,
-                               unsigned index, unsigned of,
-                               candidate_t *candidate, bool *exists_p)
-{
-    const uint64_t low  = bytes_of(index);
-    const uint64_t step = (bytes_of(index + 1) - low) / PARTS;
-    ucs_status_t status = UCS_OK;
-    unsigned i;
-
-    candidate->seconds[of] = candidate->choice.seconds;
-    *exists_p              = true;
-    for (i = 0; (i <= PARTS) && (status == UCS_OK) && *exists_p; ++i) {
-        if ((i == 0) || (i == PARTS)) {
-            status = (i == of) ? UCS_OK :
-                                 find_seconds(page, request, index + (i > 0),
-                                              &candidate->choice,
-                                              &candidate->seconds[i]);
+        point->trials = calloc(1, sizeof(*point->trials));
+        point->status = (point->trials == NULL) ?
+                                UCS_ERR_NO_MEMORY :
+                                uct_cuda_coll_choose(&priced, &page->forests,
+                                                     point->trials,
+                                                     &point->choice);
+        point->is_known = (point->status != UCS_ERR_NO_MEMORY);
+        if (point->is_known) {
+            point->num_tried = point->trials->count;
         } else {
-            status = price(page, request, low + i * step, &candidate->choice,
-                           &candidate->seconds[i]);
-        }
-        *exists_p = (candidate->seconds[i] < DBL_MAX);
-    }
-    return status;
-}
-
-/* What is near the best of a priced size, with its times from there to the
- * other end */
-static ucs_status_t add_near(page_t *page, const request_t *request,
-                             unsigned index, bool is_high, between_t *between)
-{
-    const point_t *point = &page->points[request->is_in_place][index + is_high];
-    ucs_status_t status  = UCS_OK;
-    candidate_t *candidate;
-    bool exists;
-    unsigned i, j;
-
-    for (i = 0; (i < point->trials->count) &&
-                (between->count < MAX_CANDIDATES) && (status == UCS_OK); ++i) {
-        candidate         = &between->candidates[between->count];
-        candidate->choice = point->trials->choices[i];
-        for (j = 0; (j < between->count) &&
-                    !is_same(&between->candidates[j].choice,
-                             &candidate->choice); ++j) {
-        }
-
-        if ((j == between->count) &&
-            (candidate->choice.seconds <= NEAR * point->choice.seconds) &&
-            ((request->multipath != 1) ||
-             (candidate->choice.multipath == point->choice.multipath))) {
-            status          = find_times(page, request, index,
-                                         is_high ? PARTS : 0, candidate,
-                                         &exists);
-            between->count += (status == UCS_OK) && exists;
+            free(point->trials);
+            point->trials = NULL;
         }
     }
-    return status;
-}
-
-/* @return NULL without memory, or where one of the two sizes has no plan */
-static const between_t *find_between(page_t *page, const request_t *request,
-                                     unsigned index)
-{
-    point_t *point = &page->points[request->is_in_place][index];
-    between_t *between;
-
-    if (point->between != NULL) {
-        return point->between;
-    }
-
-    between = calloc(1, sizeof(*between));
-    if ((between == NULL) ||
-        (find_point(page, request, index + 1) != UCS_OK) ||
-        (add_near(page, request, index, false, between) != UCS_OK) ||
-        (add_near(page, request, index, true, between) != UCS_OK)) {
-        free(between);
-        return NULL;
-    }
-
-    point->between = between;
-    return between;
+    return point;
 }
 
 /* As of priced sizes, but times are not exact: with as much to gain as there, a
@@ -317,53 +175,94 @@ static bool is_better(const choice_t *choice, const choice_t *best)
             best->seconds);
 }
 
-/* So far of the way from the one priced size to the next, 0 to 1 */
-static double seconds_at(const candidate_t *candidate, double share)
+/* What a choice takes at a priced size. DBL_MAX: it cannot be made there */
+static ucs_status_t find_seconds(page_t *page, const request_t *request,
+                                 unsigned index, const choice_t *choice,
+                                 double *seconds_p)
 {
-    const unsigned part = ucs_min((unsigned)(share * PARTS), PARTS - 1);
-    const double rest   = share * PARTS - part;
-
-    return (1 - rest) * candidate->seconds[part] +
-           rest * candidate->seconds[part + 1];
-}
-
-/* What is chosen for so many bytes in blocks that are much alike: times are as
- * good as straight lines from one priced size to the next */
-static ucs_status_t choose(page_t *page, const request_t *request,
-                           uint64_t bytes, choice_t *choice)
-{
-    const unsigned octave = 63 - (unsigned)__builtin_clzll(bytes);
-    const unsigned index  = (octave < FIRST_OCTAVE) ? 0 :
-                            (octave >= LAST_OCTAVE) ? NUM_POINTS - 1 :
-                            2 * (octave - FIRST_OCTAVE) +
-                            ((bytes >> (octave - 1)) & 1);
-    const double rest     = ((double)bytes - (double)bytes_of(index)) /
-                        (double)(bytes_of(index + 1) - bytes_of(index));
-    const between_t *between;
-    choice_t next;
+    point_t *point = &page->points[request->is_in_place][index];
+    uct_cuda_coll_trials_t *trials = point->trials;
+    const request_t priced         = request_of(request, bytes_of(index));
+    choice_t trial                 = *choice;
     ucs_status_t status;
     unsigned i;
 
-    status  = find_point(page, request, index);
-    *choice = page->points[request->is_in_place][index].choice;
-    if ((status != UCS_OK) || (rest <= 0) || (index == NUM_POINTS - 1)) {
+    for (i = 0; i < trials->count; ++i) {
+        if (uct_cuda_coll_choice_is_same(&trials->choices[i], choice)) {
+            *seconds_p = trials->choices[i].seconds;
+            return UCS_OK;
+        }
+    }
+
+    trial.seconds = DBL_MAX;
+    status        = uct_cuda_coll_price(&priced, &page->forests, choice,
+                                        &trial.seconds);
+    if ((status != UCS_ERR_NO_MEMORY) &&
+        (trials->count < UCT_CUDA_COLL_MAX_TRIALS)) {
+        trials->choices[trials->count++] = trial;
+    }
+    *seconds_p = trial.seconds;
+    return (status == UCS_ERR_NO_MEMORY) ? status : UCS_OK;
+}
+
+/* What is best so far of the way from a priced size to the next, 0 to 1, of
+ * what comes near the best of one of the two: times are straight lines */
+static ucs_status_t choose_between(page_t *page, const request_t *request,
+                                   unsigned index, unsigned of, double share,
+                                   choice_t *best)
+{
+    const point_t *point = &page->points[request->is_in_place][index + of];
+    ucs_status_t status  = UCS_OK;
+    double low, high;
+    choice_t trial;
+    unsigned i;
+
+    for (i = 0; (i < point->num_tried) && (status == UCS_OK); ++i) {
+        trial = point->trials->choices[i];
+        if ((trial.seconds > NEAR * point->choice.seconds) ||
+            ((request->multipath == 1) &&
+             (trial.multipath != point->choice.multipath))) {
+            continue;
+        }
+
+        low    = trial.seconds;
+        high   = trial.seconds;
+        status = find_seconds(page, request, index + !of, &trial,
+                              of ? &low : &high);
+        trial.seconds = (1 - share) * low + share * high;
+        if ((status == UCS_OK) && is_better(&trial, best)) {
+            *best = trial;
+        }
+    }
+    return status;
+}
+
+/* What is chosen for so many bytes in blocks that are much alike */
+static ucs_status_t choose(page_t *page, const request_t *request,
+                           uint64_t bytes, choice_t *choice)
+{
+    const uint64_t within = ucs_max(ucs_min(bytes, bytes_of(NUM_POINTS - 1)),
+                                    bytes_of(0));
+    const unsigned octave = 63 - (unsigned)__builtin_clzll(within);
+    const unsigned index  = 8 * (octave - FIRST_OCTAVE) +
+                           ((within >> (octave - 3)) & 7);
+    const double share    = (double)(within - bytes_of(index)) /
+                         (double)(bytes_of(index + 1) - bytes_of(index));
+    const point_t *point  = find_point(page, request, index);
+    ucs_status_t status   = point->status;
+    unsigned of;
+
+    *choice = point->choice;
+    if ((status != UCS_OK) || (share == 0)) {
         return status;
     }
 
-    between = find_between(page, request, index);
-    if (between == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
+    status          = find_point(page, request, index + 1)->status;
     choice->seconds = 0;
-    for (i = 0; i < between->count; ++i) {
-        next         = between->candidates[i].choice;
-        next.seconds = seconds_at(&between->candidates[i], rest);
-        if (is_better(&next, choice)) {
-            *choice = next;
-        }
+    for (of = 0; (of < 2) && (status == UCS_OK); ++of) {
+        status = choose_between(page, request, index, of, share, choice);
     }
-    return UCS_OK;
+    return status;
 }
 
 /* Is a block so much longer than others that times are not those of blocks of

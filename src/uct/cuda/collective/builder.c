@@ -16,12 +16,6 @@
 #define MAX_PRUNED 8192
 
 
-typedef struct {
-    uint32_t wave;
-    uint32_t index;
-} order_t;
-
-
 ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
                                         uct_cuda_coll_plan_t *plan,
                                         size_t max_steps, size_t max_places,
@@ -32,10 +26,10 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
     builder->max_steps  = (uint32_t)max_steps;
     builder->max_places = (uint32_t)max_places;
     builder->max_waits  = (uint32_t)max_waits;
-    builder->waves      = calloc(max_steps + 1, sizeof(*builder->waves));
-    plan->steps         = calloc(max_steps + 1, sizeof(*plan->steps));
-    plan->places        = calloc(max_places + 1, sizeof(*plan->places));
-    plan->waits         = calloc(max_waits + 1, sizeof(*plan->waits));
+    builder->waves      = malloc((max_steps + 1) * sizeof(*builder->waves));
+    plan->steps         = malloc((max_steps + 1) * sizeof(*plan->steps));
+    plan->places        = malloc((max_places + 1) * sizeof(*plan->places));
+    plan->waits         = malloc((max_waits + 1) * sizeof(*plan->waits));
     if ((builder->waves == NULL) || (plan->steps == NULL) ||
         (plan->places == NULL) || (plan->waits == NULL)) {
         free(builder->waves);
@@ -51,17 +45,15 @@ uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned wave)
 {
-    uct_cuda_coll_plan_t *plan = builder->plan;
-    uct_cuda_coll_step_t *step = &plan->steps[plan->num_steps];
+    uct_cuda_coll_plan_t *plan      = builder->plan;
+    const uct_cuda_coll_step_t step = {
+        .type = (uint8_t)type, .rank = (uint8_t)rank, .queue = (uint8_t)queue,
+        .bytes = bytes, .places = plan->num_places, .waits = plan->num_waits
+    };
 
     assert(plan->num_steps < builder->max_steps);
     assert(queue < MAX_NAMES);
-    step->type   = (uint8_t)type;
-    step->rank   = (uint8_t)rank;
-    step->queue  = (uint8_t)queue;
-    step->bytes  = bytes;
-    step->places = plan->num_places;
-    step->waits  = plan->num_waits;
+    plan->steps[plan->num_steps]    = step;
     builder->waves[plan->num_steps] = wave;
     return plan->num_steps++;
 }
@@ -110,14 +102,6 @@ void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
         plan->waits[plan->num_waits++] = step;
         ++last_step(builder)->num_waits;
     }
-}
-
-static int compare(const void *a, const void *b)
-{
-    const order_t *x = a, *y = b;
-
-    return (x->wave != y->wave) ? ((x->wave < y->wave) ? -1 : 1) :
-                                  ((x->index < y->index) ? -1 : 1);
 }
 
 /* Each rank's queues in the order in which they are first used */
@@ -195,53 +179,68 @@ static void prune(uct_cuda_coll_plan_t *plan, uint64_t *before, size_t row)
     }
 }
 
+/* Wave by wave, in each as they were added. @return False: no memory */
+static bool sort(uct_cuda_coll_plan_t *plan, uint32_t *waves)
+{
+    const uint32_t count        = plan->num_steps;
+    uct_cuda_coll_step_t *steps = malloc((count + 1) * sizeof(*steps));
+    uint32_t *first;
+    uint32_t i, most = 0;
+
+    for (i = 0; i < count; ++i) {
+        most = ucs_max(most, waves[i]);
+    }
+
+    first = calloc(most + 2, sizeof(*first));
+    if ((first == NULL) || (steps == NULL)) {
+        free(first);
+        free(steps);
+        return false;
+    }
+
+    for (i = 0; i < count; ++i) {
+        ++first[waves[i] + 1];
+    }
+    for (i = 1; i <= most; ++i) {
+        first[i] += first[i - 1];
+    }
+    for (i = 0; i < count; ++i) {
+        waves[i]        = first[waves[i]]++; /* its new place from here on */
+        steps[waves[i]] = plan->steps[i];
+    }
+    for (i = 0; i < plan->num_waits; ++i) {
+        plan->waits[i] = waves[plan->waits[i]];
+    }
+
+    free(first);
+    free(plan->steps);
+    plan->steps = steps;
+    return true;
+}
+
 ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
 {
-    uct_cuda_coll_plan_t *plan  = builder->plan;
-    const size_t count          = plan->num_steps;
-    const size_t row            = (count + 63) / 64;
-    order_t *order              = calloc(count + 1, sizeof(*order));
-    uct_cuda_coll_step_t *steps = calloc(count + 1, sizeof(*steps));
-    uint64_t *before;
-    uint32_t i;
+    uct_cuda_coll_plan_t *plan = builder->plan;
+    const size_t count         = plan->num_steps;
+    const size_t row           = (count + 63) / 64;
+    const bool is_sorted       = sort(plan, builder->waves);
+    uint64_t *before           = NULL;
 
-    if ((order == NULL) || (steps == NULL)) {
-        free(order);
-        free(steps);
-        free(builder->waves);
+    free(builder->waves);
+    if (is_sorted) {
+        number_queues(plan);
+        before = (count <= MAX_PRUNED) ?
+                         malloc((count * row + 1) * sizeof(*before)) :
+                         NULL;
+    }
+    if (!is_sorted || ((before == NULL) && (count <= MAX_PRUNED))) {
         uct_cuda_coll_plan_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
 
-    for (i = 0; i < count; ++i) {
-        order[i].wave  = builder->waves[i];
-        order[i].index = i;
-    }
-    qsort(order, count, sizeof(*order), compare);
-
-    for (i = 0; i < count; ++i) {
-        steps[i]                       = plan->steps[order[i].index];
-        builder->waves[order[i].index] = i; /* its new place from here on */
-    }
-    for (i = 0; i < plan->num_waits; ++i) {
-        plan->waits[i] = builder->waves[plan->waits[i]];
-    }
-
-    free(plan->steps);
-    free(order);
-    free(builder->waves);
-    plan->steps = steps;
-    number_queues(plan);
-
-    if (count <= MAX_PRUNED) {
-        before = malloc((count * row + 1) * sizeof(*before));
-        if (before == NULL) {
-            uct_cuda_coll_plan_release(plan);
-            return UCS_ERR_NO_MEMORY;
-        }
+    if (before != NULL) {
         prune(plan, before, row);
         free(before);
     }
-
     return UCS_OK;
 }

@@ -15,11 +15,10 @@
 
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
 
-/* Of one step: a kernel reads and writes each GPU */
-#define STEP_FLOWS (2 * MAX_GPUS + 1)
-
 /* Bytes that are none any more, after so many divisions */
 #define EMPTY 0.5
+
+#define NONE UINT32_MAX
 
 
 /* Two H200, by hand from one process (driver 580.159). A kernel on each that
@@ -69,16 +68,24 @@ void uct_cuda_coll_model_behind_switch(double ports,
 }
 
 
+/* Bytes on their way: those of a lane all get as much */
 typedef struct {
-    double   bytes;       /* left when it got its rate */
-    double   rate;        /* bytes/s; 0: none yet */
-    double   since;       /* seconds: when that was */
-    double   until;       /* ... and when it ends */
+    double   goal;        /* bytes that the lane gives each when this ends */
     uint32_t step;
-    bool     is_shared;   /* it has its rate ... */
-    bool     is_taken;    /* ... and others have the rest */
-    uct_cuda_coll_way_t way;
+    uint32_t next;        /* of the lane, by goals; NONE */
 } flow_t;
+
+
+/* From one GPU to another, or inside one, with what flows there */
+typedef struct {
+    double   given;       /* bytes to each flow so far ... */
+    double   since;       /* ... seconds: until then ... */
+    double   rate;        /* ... and bytes/s since then */
+    double   until;       /* seconds: when the next flow ends */
+    uint32_t first;       /* that flow; NONE */
+    unsigned count;
+    uct_cuda_coll_way_t way;
+} lane_t;
 
 
 typedef struct {
@@ -98,17 +105,19 @@ typedef struct {
     double   rates[NUM_RESOURCES];    /* of each user */
     unsigned users[NUM_RESOURCES];
     bool     is_tight[NUM_RESOURCES];
-    bool     is_old[NUM_RESOURCES]; /* its users have changed */
-    int16_t  used[NUM_RESOURCES];
-    unsigned num_used;
+    int16_t  groups[NUM_RESOURCES]; /* joined by lanes: to the first, ... */
+    bool     is_old[NUM_RESOURCES]; /* ... whose users have changed */
     double   now;
     state_t  *states;
     uint32_t *first;      /* successors of a step: from here to the next's */
     uint32_t *successors;
-    uint32_t *ready;      /* steps that wait for their start only */
+    uint32_t *ready;      /* a heap of steps that wait for their start only */
     uint32_t num_ready;
     flow_t   *flows;
-    unsigned num_flows;
+    uint32_t num_flows;   /* that there have been */
+    lane_t   lanes[MAX_GPUS][MAX_GPUS];
+    lane_t   *busy[MAX_GPUS * MAX_GPUS];
+    unsigned num_busy;
     uint32_t num_left;    /* steps that have not ended */
     bool     has_changed; /* rates are old */
     bool     is_broken;   /* a step has no link */
@@ -117,147 +126,150 @@ typedef struct {
 
 /* ------------------------------------------------------------------ rates */
 
-/* What a flow's tightest resource gives each of its users */
-static double tightest(const sim_t *sim, const flow_t *flow)
+/* What a lane's tightest resource gives each of its users */
+static double tightest(const sim_t *sim, const lane_t *lane)
 {
     double rate = DBL_MAX;
     unsigned i;
 
-    for (i = 0; i < flow->way.count; ++i) {
-        rate = ucs_min(rate, sim->rates[flow->way.resources[i]]);
+    for (i = 0; i < lane->way.count; ++i) {
+        rate = ucs_min(rate, sim->rates[lane->way.resources[i]]);
     }
 
     return rate;
 }
 
-/* Give their rates to the flows on resources that are the tightest of all of
- * their users. @return How many that were; at least one if any is left */
-static unsigned share_some(sim_t *sim)
+/* Resources that are the tightest of all of their users */
+static void find_tight(sim_t *sim, lane_t *const *lanes, unsigned count)
 {
-    unsigned f, i, u, count = 0;
-    flow_t *flow;
+    const uct_cuda_coll_way_t *way;
+    unsigned l, i;
     double rate;
     int r;
 
-    for (u = 0; u < sim->num_used; ++u) {
-        r                  = sim->used[u];
-        sim->rates[r]      = (sim->users[r] > 0) ?
-                                     ucs_max(sim->left[r] / sim->users[r], 1) :
-                                     DBL_MAX;
-        sim->is_tight[r]   = true;
-    }
-
-    for (f = 0; f < sim->num_flows; ++f) {
-        flow = &sim->flows[f];
-        rate = flow->is_shared ? 0 : tightest(sim, flow);
-        for (i = 0; !flow->is_shared && (i < flow->way.count); ++i) {
-            r = flow->way.resources[i];
-            if (sim->rates[r] > rate) {
-                sim->is_tight[r] = false;
-            }
+    for (l = 0; l < count; ++l) {
+        way = &lanes[l]->way;
+        for (i = 0; i < way->count; ++i) {
+            r                = way->resources[i];
+            sim->rates[r]    = ucs_max(sim->left[r] / sim->users[r], 1);
+            sim->is_tight[r] = true;
         }
     }
 
-    for (f = 0; f < sim->num_flows; ++f) {
-        flow = &sim->flows[f];
-        for (i = 0; !flow->is_shared && (i < flow->way.count); ++i) {
-            r = flow->way.resources[i];
-            if (sim->is_tight[r]) {
-                flow->is_shared = true;
-                flow->rate      = sim->rates[r];
-                ++count;
-            }
+    for (l = 0; l < count; ++l) {
+        way  = &lanes[l]->way;
+        rate = tightest(sim, lanes[l]);
+        for (i = 0; i < way->count; ++i) {
+            r                 = way->resources[i];
+            sim->is_tight[r] &= (sim->rates[r] <= rate);
         }
-        for (i = 0; flow->is_shared && !flow->is_taken &&
-                    (i < flow->way.count);
-             ++i) {
-            r = flow->way.resources[i];
-            --sim->users[r];
-            sim->left[r] -= flow->rate;
-        }
-        flow->is_taken = flow->is_shared;
     }
-
-    return count;
 }
 
-/* Does a flow have to do with what has changed? Then all that it takes has. */
-static bool touch(sim_t *sim, const flow_t *flow)
+/* Give their rates to lanes on such resources, and the rest to others.
+ * @return How many are left, at the start of the list */
+static unsigned share_some(sim_t *sim, lane_t **lanes, unsigned count)
 {
-    bool is_touched = false;
-    bool is_whole   = true;
+    unsigned l, i, left = 0;
+    bool is_tight;
+    lane_t *lane;
+    int r;
+
+    find_tight(sim, lanes, count);
+    for (l = 0; l < count; ++l) {
+        lane     = lanes[l];
+        is_tight = false;
+        for (i = 0; i < lane->way.count; ++i) {
+            is_tight |= sim->is_tight[lane->way.resources[i]];
+        }
+        if (!is_tight) {
+            lanes[left++] = lane;
+            continue;
+        }
+
+        lane->rate = tightest(sim, lane);
+        for (i = 0; i < lane->way.count; ++i) {
+            r              = lane->way.resources[i];
+            sim->users[r] -= lane->count;
+            sim->left[r]  -= lane->rate * lane->count;
+        }
+    }
+
+    return left;
+}
+
+static int group_of(sim_t *sim, int resource)
+{
+    while (sim->groups[resource] != resource) {
+        resource = sim->groups[resource];
+    }
+    return resource;
+}
+
+/* What a lane takes has to do with each other from now on */
+static void join_way(sim_t *sim, const uct_cuda_coll_way_t *way)
+{
+    int first, other;
     unsigned i;
 
-    for (i = 0; i < flow->way.count; ++i) {
-        is_touched |= sim->is_old[flow->way.resources[i]];
-        is_whole   &= sim->is_old[flow->way.resources[i]];
-    }
-    for (i = 0; is_touched && !is_whole && (i < flow->way.count); ++i) {
-        sim->is_old[flow->way.resources[i]] = true;
-    }
-    return is_touched && !is_whole;
-}
-
-/* From changed resources to all that are joined with them by flows */
-static void spread_changes(sim_t *sim)
-{
-    bool has_spread = true;
-    unsigned f;
-
-    while (has_spread) {
-        has_spread = false;
-        for (f = 0; f < sim->num_flows; ++f) {
-            has_spread |= touch(sim, &sim->flows[f]);
-        }
+    for (i = 1; i < way->count; ++i) {
+        first              = group_of(sim, way->resources[0]);
+        other              = group_of(sim, way->resources[i]);
+        sim->groups[other] = (int16_t)first;
+        sim->is_old[first] |= sim->is_old[other];
     }
 }
 
-static void mark_way(sim_t *sim, const flow_t *flow)
+static void mark_way(sim_t *sim, const lane_t *lane)
 {
-    unsigned i;
+    sim->is_old[group_of(sim, lane->way.resources[0])] = true;
+    sim->has_changed                                   = true;
+}
 
-    for (i = 0; i < flow->way.count; ++i) {
-        sim->is_old[flow->way.resources[i]] = true;
-    }
-    sim->has_changed = true;
+static double given(const sim_t *sim, const lane_t *lane)
+{
+    return lane->given + lane->rate * (sim->now - lane->since);
+}
+
+/* When a lane's next flow ends at its rate */
+static double end_of(const sim_t *sim, const lane_t *lane)
+{
+    return lane->since +
+           (sim->flows[lane->first].goal - lane->given) / lane->rate;
 }
 
 /* Max-min fair rates of all flows that changes concern */
 static void share(sim_t *sim)
 {
-    flow_t *flow;
-    unsigned f, i;
+    lane_t *lanes[MAX_GPUS * MAX_GPUS];
+    unsigned l, i, count = 0;
+    lane_t *lane;
     int r;
 
-    spread_changes(sim);
-    sim->num_used = 0;
-    for (f = 0; f < sim->num_flows; ++f) {
-        flow            = &sim->flows[f];
-        flow->is_shared = (flow->way.count == 0) ||
-                          !sim->is_old[flow->way.resources[0]];
-        flow->is_taken  = flow->is_shared;
-        if (flow->is_shared) {
+    for (l = 0; l < sim->num_busy; ++l) {
+        lane = sim->busy[l];
+        if (!sim->is_old[group_of(sim, lane->way.resources[0])]) {
             continue;
         }
 
-        flow->bytes -= flow->rate * (sim->now - flow->since);
-        flow->since  = sim->now;
-        for (i = 0; i < flow->way.count; ++i) {
-            r = flow->way.resources[i];
-            if (sim->users[r]++ == 0) {
-                sim->used[sim->num_used++] = (int16_t)r;
-                sim->left[r]               = sim->capacity[r];
-            }
+        lanes[count++] = lane;
+        lane->given    = given(sim, lane);
+        lane->since    = sim->now;
+        for (i = 0; i < lane->way.count; ++i) {
+            r              = lane->way.resources[i];
+            sim->left[r]   = sim->capacity[r];
+            sim->users[r] += lane->count;
         }
     }
 
-    while (share_some(sim) > 0) {
+    while (count > 0) {
+        count = share_some(sim, lanes, count);
     }
 
-    for (f = 0; f < sim->num_flows; ++f) {
-        flow = &sim->flows[f];
-        if (flow->since == sim->now) {
-            flow->until = sim->now + flow->bytes / flow->rate;
+    for (l = 0; l < sim->num_busy; ++l) {
+        lane = sim->busy[l];
+        if (lane->since == sim->now) {
+            lane->until = end_of(sim, lane);
         }
     }
 
@@ -268,27 +280,36 @@ static void share(sim_t *sim)
 
 /* ------------------------------------------------------------------ steps */
 
-static flow_t *add_flow(sim_t *sim, uint32_t step, double bytes)
-{
-    flow_t *flow = &sim->flows[sim->num_flows++];
-
-    flow->step  = step;
-    flow->bytes = bytes;
-    flow->rate  = 0;
-    flow->since = sim->now;
-    ++sim->states[step].flows;
-    return flow;
-}
-
 /* Bytes from one GPU's memory to another's, or inside one */
 static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
                          double bytes)
 {
-    flow_t *flow = add_flow(sim, step, bytes);
+    lane_t *lane   = &sim->lanes[from][to];
+    uint32_t index = sim->num_flows++;
+    flow_t *flow   = &sim->flows[index];
+    uint32_t *link;
 
-    uct_cuda_coll_links_direct(sim->topo, from, to, &flow->way);
-    mark_way(sim, flow);
-    sim->is_broken = sim->is_broken || (flow->way.count == 0);
+    if (lane->count++ == 0) {
+        uct_cuda_coll_links_direct(sim->topo, from, to, &lane->way);
+        join_way(sim, &lane->way);
+        lane->first                = NONE;
+        lane->given                = 0;
+        lane->rate                 = 0;
+        lane->since                = sim->now;
+        sim->busy[sim->num_busy++] = lane;
+    }
+
+    flow->step = step;
+    flow->goal = given(sim, lane) + bytes;
+    for (link = &lane->first;
+         (*link != NONE) && (sim->flows[*link].goal < flow->goal);
+         link = &sim->flows[*link].next) {
+    }
+    flow->next = *link;
+    *link      = index;
+    ++sim->states[step].flows;
+    sim->is_broken |= (lane->way.count == 0);
+    mark_way(sim, lane);
 }
 
 static void start_reduction(sim_t *sim, uint32_t index)
@@ -336,6 +357,43 @@ static void start_step(sim_t *sim, uint32_t index)
                  (double)step->bytes / sim->model->copy_rate);
 }
 
+/* To the heap of those that are ready; the earliest is on top */
+static void push_ready(sim_t *sim, uint32_t step)
+{
+    uint32_t at = sim->num_ready++;
+    uint32_t up;
+
+    for (; at > 0; at = up) {
+        up = (at - 1) / 2;
+        if (sim->states[sim->ready[up]].start <= sim->states[step].start) {
+            break;
+        }
+        sim->ready[at] = sim->ready[up];
+    }
+    sim->ready[at] = step;
+}
+
+static uint32_t pop_ready(sim_t *sim)
+{
+    const uint32_t top  = sim->ready[0];
+    const uint32_t last = sim->ready[--sim->num_ready];
+    uint32_t at         = 0;
+    uint32_t down;
+
+    for (down = 1; down < sim->num_ready; down = 2 * at + 1) {
+        down += (down + 1 < sim->num_ready) &&
+                (sim->states[sim->ready[down + 1]].start <
+                 sim->states[sim->ready[down]].start);
+        if (sim->states[last].start <= sim->states[sim->ready[down]].start) {
+            break;
+        }
+        sim->ready[at] = sim->ready[down];
+        at             = down;
+    }
+    sim->ready[at] = last;
+    return top;
+}
+
 /* From a step's turn to its first byte */
 static double start_time(const sim_t *sim, const uct_cuda_coll_step_t *step,
                          bool is_queued)
@@ -373,9 +431,8 @@ static void end_step(sim_t *sim, uint32_t index)
                                                             0;
         state->start = ucs_max(state->start, sim->now + delay);
         if (--state->waits == 0) {
-            state->start                  += start_time(sim, &steps[next],
-                                                        delay == 0);
-            sim->ready[sim->num_ready++] = next;
+            state->start += start_time(sim, &steps[next], delay == 0);
+            push_ready(sim, next);
         }
     }
 }
@@ -402,7 +459,7 @@ static void find_successors(sim_t *sim, uint32_t *previous)
         for (w = 0; w < step->num_waits; ++w) {
             ++sim->first[waits[w] + 1];
         }
-        if (previous[i] != UINT32_MAX) {
+        if (previous[i] != NONE) {
             ++sim->states[i].waits;
             ++sim->first[previous[i] + 1];
         }
@@ -422,7 +479,7 @@ static void find_successors(sim_t *sim, uint32_t *previous)
             count                  = --sim->first[waits[w] + 1];
             sim->successors[count] = i - 1;
         }
-        if (previous[i - 1] != UINT32_MAX) {
+        if (previous[i - 1] != NONE) {
             count                  = --sim->first[previous[i - 1] + 1];
             sim->successors[count] = i - 1;
         }
@@ -464,57 +521,59 @@ static void submit(sim_t *sim)
                                    (is_shared(sim, i) ? sim->model->word : 0);
         sim->states[i].start     = at[plan->steps[i].rank];
         if (sim->states[i].waits == 0) {
-            sim->states[i].start         += start_time(sim, &plan->steps[i],
-                                                       false);
-            sim->ready[sim->num_ready++] = i;
+            sim->states[i].start += start_time(sim, &plan->steps[i], false);
+            push_ready(sim, i);
         }
     }
+}
+
+/* Flows of a lane that have ended. @return False: it has no more */
+static bool end_flows(sim_t *sim, lane_t *lane)
+{
+    uint32_t step;
+
+    while ((lane->count > 0) &&
+           ((lane->until - sim->now) * lane->rate <= EMPTY)) {
+        step        = sim->flows[lane->first].step;
+        lane->first = sim->flows[lane->first].next;
+        lane->until = (--lane->count > 0) ? end_of(sim, lane) : 0;
+        mark_way(sim, lane);
+        if (--sim->states[step].flows == 0) {
+            end_step(sim, step);
+        }
+    }
+    return lane->count > 0;
 }
 
 /* On to the next moment at which a step starts or a flow ends */
 static void advance(sim_t *sim)
 {
     double until = DBL_MAX;
-    flow_t *flow;
-    uint32_t i, step;
-    unsigned f;
+    unsigned l;
 
     if (sim->has_changed) {
         share(sim);
     }
 
-    for (i = 0; i < sim->num_ready; ++i) {
-        until = ucs_min(until, sim->states[sim->ready[i]].start);
+    if (sim->num_ready > 0) {
+        until = sim->states[sim->ready[0]].start;
     }
-    for (f = 0; f < sim->num_flows; ++f) {
-        until = ucs_min(until, sim->flows[f].until);
+    for (l = 0; l < sim->num_busy; ++l) {
+        until = ucs_min(until, sim->busy[l]->until);
     }
 
     sim->now = ucs_max(until, sim->now);
-    for (f = 0; f < sim->num_flows;) {
-        flow = &sim->flows[f];
-        if ((flow->until - sim->now) * flow->rate > EMPTY) {
-            ++f;
-            continue;
-        }
-
-        step = flow->step;
-        mark_way(sim, flow);
-        *flow = sim->flows[--sim->num_flows];
-        if (--sim->states[step].flows == 0) {
-            end_step(sim, step);
+    for (l = 0; l < sim->num_busy;) {
+        if (end_flows(sim, sim->busy[l])) {
+            ++l;
+        } else {
+            sim->busy[l] = sim->busy[--sim->num_busy];
         }
     }
 
-    for (i = 0; i < sim->num_ready;) {
-        step = sim->ready[i];
-        if (sim->states[step].start > sim->now) {
-            ++i;
-            continue;
-        }
-
-        sim->ready[i] = sim->ready[--sim->num_ready];
-        start_step(sim, step);
+    while ((sim->num_ready > 0) &&
+           (sim->states[sim->ready[0]].start <= sim->now)) {
+        start_step(sim, pop_ready(sim));
     }
 }
 
@@ -522,6 +581,16 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_topo_t *topo, const int *gpus,
                                 const uct_cuda_coll_model_t *model,
                                 double *seconds_p)
+{
+    return uct_cuda_coll_cost_within(plan, topo, gpus, model, DBL_MAX,
+                                     seconds_p);
+}
+
+ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
+                                       const uct_cuda_topo_t *topo,
+                                       const int *gpus,
+                                       const uct_cuda_coll_model_t *model,
+                                       double limit, double *seconds_p)
 {
     const size_t count  = plan->num_steps;
     sim_t *sim          = calloc(1, sizeof(*sim));
@@ -542,9 +611,7 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
     sim->ready      = calloc(count + 1, sizeof(*sim->ready));
     sim->successors = calloc(plan->num_waits + count + 1,
                              sizeof(*sim->successors));
-    sim->flows      = calloc((size_t)MAX_RANKS * plan->num_queues * STEP_FLOWS +
-                                     1,
-                             sizeof(*sim->flows));
+    sim->flows      = calloc(plan->num_places + 1, sizeof(*sim->flows));
     previous        = calloc(count + 1, sizeof(*previous));
     if ((sim->states == NULL) || (sim->first == NULL) || (sim->ready == NULL) ||
         (sim->successors == NULL) || (sim->flows == NULL) ||
@@ -558,10 +625,14 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                plan->relays[i - plan->num_ranks];
     }
 
+    for (i = 0; i < NUM_RESOURCES; ++i) {
+        sim->groups[i] = (int16_t)i;
+    }
     uct_cuda_coll_links_capacity(topo, model->memory, sim->capacity);
     find_successors(sim, previous);
     submit(sim);
-    while ((sim->num_left > 0) && !sim->is_broken) {
+    while ((sim->num_left > 0) && !sim->is_broken &&
+           (sim->now + model->end <= limit)) {
         advance(sim);
     }
 

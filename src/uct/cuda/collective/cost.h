@@ -62,6 +62,15 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 double *seconds_p);
 
 
+/** ... and no further than up to @a limit seconds: longer plans have some time
+ *  above it. */
+ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
+                                       const uct_cuda_topo_t *topo,
+                                       const int *gpus,
+                                       const uct_cuda_coll_model_t *model,
+                                       double limit, double *seconds_p);
+
+
 END_C_DECLS
 
 #endif

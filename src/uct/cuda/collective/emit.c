@@ -23,19 +23,21 @@
 /* Slots of a rank for what one other rank sends: one fills, one is added */
 #define SLOTS 2
 
-/* Queues of a rank by what they are for */
-#define QUEUE_KERNELS    0
-#define QUEUE_FROM(_rank) (1 + (_rank))
-#define QUEUE_TO(_rank)   (1 + MAX_RANKS + (_rank))
-#define QUEUE_PUSHES      (1 + 2 * MAX_RANKS)
-#define QUEUE_RELAYS      (2 + 2 * MAX_RANKS)
+/* Queues of a rank by what they are for; of many ranks some share one */
+#define MAX_FAN           UCT_CUDA_COLL_MAX_FAN
+#define QUEUE_KERNELS     0
+#define QUEUE_FROM(_rank) (1 + (_rank) % MAX_FAN)
+#define QUEUE_TO(_rank)   (1 + MAX_FAN + (_rank) % MAX_FAN)
+#define QUEUE_PUSHES      (1 + 2 * MAX_FAN)
+#define QUEUE_RELAYS      (2 + 2 * MAX_FAN)
 #define QUEUE_RELAY(_is_in, _is_first, _relay) \
     (QUEUE_RELAYS + \
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
 #define QUEUES (QUEUE_RELAYS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
-/* Behind all else */
-#define LAST_WAVE UINT32_MAX
+/* Behind all else: see wave_of() */
+#define LAST_WAVE(_plan) \
+    ((2 * (_plan)->chunks + 4 * (_plan)->num_ranks + 2) * (_plan)->num_ranks)
 
 
 typedef uct_cuda_coll_builder_t builder_t;
@@ -49,7 +51,9 @@ typedef struct {
     uint64_t bytes;
     uint64_t chunk;       /* bytes of its chunks but the last */
     unsigned chunks;
-    unsigned depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
+    uint64_t in[MAX_RANKS];    /* a bit for each child on the way in ... */
+    uint64_t out[MAX_RANKS];   /* ... and out */
+    uint8_t  depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
     uint64_t slots[MAX_RANKS]; /* in the parent's scratch */
     uint64_t sums[MAX_RANKS];  /* in the own scratch, of what is handed on */
     uint64_t in_slots[MAX_RANKS];  /* in the relay's between parent and rank */
@@ -149,20 +153,27 @@ static bool has_late_result(const plan_t *plan, unsigned rank)
            (plan->blocks[rank + 1] > plan->blocks[rank]);
 }
 
-/* How many additions deep what each rank hands on is */
+/* Children, and how many additions deep what each rank hands on is */
 static void measure(const plan_t *plan, slice_t *slice)
 {
+    const uct_cuda_coll_tree_t *tree = slice->tree;
+    const bool reduces               = uct_cuda_coll_kind_reduces(plan->kind);
     unsigned rank, at, depth;
 
+    memset(slice->in, 0, sizeof(slice->in));
+    memset(slice->out, 0, sizeof(slice->out));
     memset(slice->depth, 0, sizeof(slice->depth));
-    for (rank = 0; uct_cuda_coll_kind_reduces(plan->kind) &&
-                   (rank < plan->num_ranks);
-         ++rank) {
-        depth = 0;
-        for (at = rank; at != slice->tree->root; at = slice->tree->in[at]) {
-            ++depth;
-            slice->depth[slice->tree->in[at]] =
-                    ucs_max(slice->depth[slice->tree->in[at]], depth);
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        if (rank == tree->root) {
+            continue;
+        }
+
+        slice->in[tree->in[rank]]   |= 1ull << rank;
+        slice->out[tree->out[rank]] |= 1ull << rank;
+        for (at = rank, depth = 1; reduces && (at != tree->root);
+             at = tree->in[at], ++depth) {
+            slice->depth[tree->in[at]] = (uint8_t)
+                ucs_max(slice->depth[tree->in[at]], depth);
         }
     }
 }
@@ -282,9 +293,13 @@ typedef struct {
 } chunk_t;
 
 
-static bool is_child(const uint8_t *parents, unsigned child, unsigned rank)
+/* The first of a set of ranks, which is taken out */
+static unsigned take_first(uint64_t *set)
 {
-    return (parents[child] == rank) && (child != rank);
+    const unsigned first = (unsigned)__builtin_ctzll(*set);
+
+    *set &= *set - 1;
+    return first;
 }
 
 /* A byte of the whole in a rank's buffer */
@@ -418,14 +433,13 @@ static void fetch(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
     const bool in_turn = chunk->trees->in_turn;
+    uint64_t children  = chunk->slice->in[rank];
     unsigned child, wave;
 
-    for (child = 0; child < chunk->num_ranks; ++child) {
-        if (!is_child(chunk->slice->tree->in, child, rank)) {
-            continue;
-        }
-
-        wave = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child, rank);
+    while (children != 0) {
+        child = take_first(&children);
+        wave  = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
+                        rank);
         if (chunk->slice->tree->in_over[child] != UCT_CUDA_COLL_DIRECT) {
             chunk->copies[child] = forward(chunk, true, child, rank, wave,
                                            chunk->sums[child]);
@@ -449,11 +463,10 @@ static void fetch(chunk_t *chunk, unsigned rank)
 /* Where a sum goes: on, or to where it belongs */
 static void add_sum(chunk_t *chunk, unsigned rank)
 {
-    const plan_t *plan               = chunk->plan;
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
-    unsigned peer;
+    const plan_t *plan = chunk->plan;
+    uint64_t to        = 1ull << rank;
 
-    if (rank != tree->root) {
+    if (rank != chunk->slice->tree->root) {
         add_handed(chunk, false, rank);
         return;
     }
@@ -467,34 +480,34 @@ static void add_sum(chunk_t *chunk, unsigned rank)
         return;
     }
 
-    for (peer = 0; peer < chunk->num_ranks; ++peer) {
-        if ((peer == rank) || (chunk->kernels &&
-                               uct_cuda_coll_kind_spreads(plan->kind) &&
-                               is_child(tree->out, peer, rank))) {
-            add_place(chunk->builder, false, peer, UCT_CUDA_COLL_RECV,
-                      chunk->offset);
-        }
+    if (chunk->kernels && uct_cuda_coll_kind_spreads(plan->kind)) {
+        to |= chunk->slice->out[rank];
+    }
+    while (to != 0) {
+        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_COLL_RECV,
+                  chunk->offset);
     }
 }
 
 /* A rank's own and what the children have, in the order of ranks */
 static void add(chunk_t *chunk, unsigned rank)
 {
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
-    builder_t *builder               = chunk->builder;
+    builder_t *builder = chunk->builder;
+    uint64_t from      = chunk->slice->in[rank] | (1ull << rank);
     unsigned peer;
 
     chunk->sums[rank] = uct_cuda_coll_builder_step(
             builder, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS, chunk->bytes,
             wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
-    for (peer = 0; peer < chunk->num_ranks; ++peer) {
+    while (from != 0) {
+        peer = take_first(&from);
         if (peer == rank) {
             add_place(builder, true, rank, UCT_CUDA_COLL_SEND, chunk->offset);
-        } else if (is_child(tree->in, peer, rank) && chunk->kernels) {
+        } else if (chunk->kernels) {
             add_handed(chunk, true, peer);
             uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
             chunk->reads[peer] = chunk->sums[rank];
-        } else if (is_child(tree->in, peer, rank)) {
+        } else {
             uct_cuda_coll_builder_source(
                     builder, rank, UCT_CUDA_COLL_SCRATCH,
                     slot_of(chunk, chunk->slice->slots, peer));
@@ -539,8 +552,8 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
     const bool in_turn               = chunk->trees->in_turn && (from != to);
     const bool is_first              = (from == tree->root) &&
                                        !uct_cuda_coll_kind_reduces(plan->kind);
+    uint64_t receivers               = 1ull << to;
     uint32_t step;
-    unsigned rank;
 
     if (tree->out_over[to] != UCT_CUDA_COLL_DIRECT) {
         return forward(chunk, false, from, to,
@@ -557,13 +570,13 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                              queue_of(chunk, QUEUE_TO(to)),
             chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
     add_source(chunk, from);
-    for (rank = 0; rank < chunk->num_ranks; ++rank) {
-        if ((rank == to) ||
-            (chunk->kernels &&
-             (is_child(tree->out, rank, from) ||
-              ((rank == from) && is_first && has_own_copy(plan))))) {
-            add_place(builder, false, rank, UCT_CUDA_COLL_RECV, chunk->offset);
-        }
+    if (chunk->kernels) {
+        receivers |= chunk->slice->out[from] |
+                     ((uint64_t)(is_first && has_own_copy(plan)) << from);
+    }
+    while (receivers != 0) {
+        add_place(builder, false, take_first(&receivers), UCT_CUDA_COLL_RECV,
+                  chunk->offset);
     }
     uct_cuda_coll_builder_wait(builder, arrived);
     return step;
@@ -576,6 +589,7 @@ static void emit_out(chunk_t *chunk)
     unsigned level[MAX_RANKS];
     unsigned from, to, first, count = 0;
     uint8_t queue[MAX_RANKS];
+    uint64_t children;
     uint32_t step;
 
     if (has_own_copy(chunk->plan) && !chunk->kernels) {
@@ -593,15 +607,14 @@ static void emit_out(chunk_t *chunk)
             step = chunk->sums[from]; /* has written to them */
         }
 
-        for (to = 0; to < chunk->num_ranks; ++to) {
-            if (is_child(tree->out, to, from)) {
-                if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
-                    step = push(chunk, from, to, level[from], arrived[from]);
-                }
-                arrived[to]    = step;
-                level[to]      = level[from] + 1;
-                queue[count++] = (uint8_t)to;
+        for (children = chunk->slice->out[from]; children != 0;) {
+            to = take_first(&children);
+            if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
+                step = push(chunk, from, to, level[from], arrived[from]);
             }
+            arrived[to]    = step;
+            level[to]      = level[from] + 1;
+            queue[count++] = (uint8_t)to;
         }
     }
 }
@@ -653,7 +666,7 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
         uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, rank,
-                                   QUEUE_TO(rank), bytes, LAST_WAVE);
+                                   QUEUE_TO(rank), bytes, LAST_WAVE(plan));
         uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
                                      results[rank]);
         uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_RECV, 0);
@@ -669,15 +682,14 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 }
 
 static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
-                       const slice_t *slices, const uint64_t *results,
-                       bool kernels)
+                       const slice_t *slices, slots_t (*slots)[SLOTS],
+                       const uint64_t *results, bool kernels)
 {
     const plan_t *plan = builder->plan;
-    slots_t slots[UCT_CUDA_COLL_MAX_TREES][SLOTS];
     slots_t *last[UCT_CUDA_COLL_MAX_TREES] = {NULL};
     unsigned t, c;
 
-    memset(slots, 0xff, sizeof(slots)); /* NO_STEP */
+    memset(slots, 0xff, trees->count * sizeof(*slots)); /* NO_STEP */
     for (c = 0; c < plan->chunks; ++c) {
         for (t = 0; t < trees->count; ++t) {
             if (c < slices[t].chunks) {
@@ -761,11 +773,20 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 uct_cuda_coll_plan_t *plan)
 {
     const size_t num_ranks = shape->num_ranks;
-    slice_t slices[UCT_CUDA_COLL_MAX_TREES];
+    slots_t(*slots)[SLOTS];
+    slice_t *slices = malloc((trees->count + 1) *
+                             (sizeof(*slices) + sizeof(*slots)));
     uint64_t results[MAX_RANKS];
     builder_t builder;
     ucs_status_t status;
     size_t pieces;
+
+    memset(plan, 0, sizeof(*plan));
+    if (slices == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    slots = (void*)&slices[trees->count + 1];
 
     lay_out(shape, trees, kernels, chunks, slices, results, plan);
     while ((ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) &&
@@ -776,7 +797,8 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
 
     if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
         memset(plan, 0, sizeof(*plan));
-        return UCS_ERR_NO_RESOURCE;
+        status = UCS_ERR_NO_RESOURCE;
+        goto out;
     }
 
     /* Of a chunk: n - 1 pulls, as many pushes, each of them twice over a relay,
@@ -789,7 +811,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                         (pieces * 10 + trees->count) *
                                                 num_ranks);
     if (status != UCS_OK) {
-        return status;
+        goto out;
     }
 
     if (num_ranks == 1) {
@@ -797,8 +819,11 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
     } else if (trees->count == 0) {
         emit_blocks(&builder, kernels, trees->in_turn);
     } else {
-        emit_trees(&builder, trees, slices, results, kernels);
+        emit_trees(&builder, trees, slices, slots, results, kernels);
     }
 
-    return uct_cuda_coll_builder_finish(&builder);
+    status = uct_cuda_coll_builder_finish(&builder);
+out:
+    free(slices);
+    return status;
 }

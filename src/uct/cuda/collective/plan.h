@@ -25,8 +25,12 @@
 BEGIN_C_DECLS
 
 
-/** Ranks of a plan: what one reducing kernel reads at once. */
-#define UCT_CUDA_COLL_MAX_RANKS 16
+/** Ranks of a plan, several of which may share a GPU. */
+#define UCT_CUDA_COLL_MAX_RANKS 64
+
+/** Places that one kernel reads at once, and that it writes
+ *  (UCX_MP_REDUCE_MAX). */
+#define UCT_CUDA_COLL_MAX_FAN 16
 
 /** Relays of a plan: GPUs of the node that no rank has, over whose memory
  *  copies between ranks go. */
@@ -36,10 +40,11 @@ BEGIN_C_DECLS
 #define UCT_CUDA_COLL_MAX_MEMBERS \
     (UCT_CUDA_COLL_MAX_RANKS + UCT_CUDA_COLL_MAX_RELAYS)
 
-/** Queues (streams) of a rank at most: for its kernels, from and to each other
- *  rank, and from and to each relay on the way in and on the way out. */
+/** Queues (streams) of a rank at most: for its kernels, for pushes in turn,
+ *  from and to other ranks, and from and to each relay on the way in and on the
+ *  way out. */
 #define UCT_CUDA_COLL_MAX_QUEUES \
-    (2 * UCT_CUDA_COLL_MAX_RANKS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
+    (2 + 2 * UCT_CUDA_COLL_MAX_FAN + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
 
 typedef enum {

@@ -15,6 +15,7 @@
 
 
 #define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+#define MAX_FAN   UCT_CUDA_COLL_MAX_FAN
 
 /* Two memories a rank in place, three otherwise */
 #define NUM_MEMORIES (UCT_CUDA_COLL_MAX_MEMBERS * UCT_CUDA_COLL_BUFFER_LAST)
@@ -164,8 +165,8 @@ static ucs_status_t check_step(check_t *check, uint32_t index)
     }
 
     if ((step->type > UCT_CUDA_COLL_REDUCE) || (step->num_sources == 0) ||
-        (step->num_destinations == 0) || (step->num_sources > MAX_RANKS) ||
-        (step->num_destinations > MAX_RANKS) ||
+        (step->num_destinations == 0) || (step->num_sources > MAX_FAN) ||
+        (step->num_destinations > MAX_FAN) ||
         ((step->type == UCT_CUDA_COLL_COPY) && (num_places != 2))) {
         return fail(check, "step %u has %u sources and %u destinations", index,
                     step->num_sources, step->num_destinations);

@@ -20,7 +20,7 @@ BEGIN_C_DECLS
  *   that is never overwritten before;
  * - bounds: no place leaves its buffer, nor cuts an element;
  * - waits name earlier steps, so that none waits for ever;
- * - kernels read and write at most MAX_RANKS places; a destination is a source
+ * - kernels read and write at most MAX_FAN places; a destination is a source
  *   or overlaps none.
  *
  * Allocates and is slow (quadratic in steps): for tests and debug builds.

@@ -21,6 +21,15 @@
 #define MIN_CHUNK (128ul << 10)
 #define MAX_STEPS 6000
 
+/* Of longer plans those of fewer chunks are priced, of MIN_PRICED at least, and
+ * every two more take as long as the last two of these */
+#define PRICED_STEPS 2500
+#define MIN_PRICED   4
+
+/* Trees with which one chunk takes longer than this much of the best one are
+ * not tried with more */
+#define NEAR 1.2
+
 /* Less than so many times faster than what was tried before is no reason to do
  * something with more steps; nor to take copies and scratch memory where one
  * kernel, of which the model is surer, is as quick */
@@ -43,7 +52,9 @@ typedef struct {
     uct_cuda_coll_plan_t        shape;
     uct_cuda_coll_ranks_t       ranks;
     uct_cuda_coll_forests_t     *forests;
-    uct_cuda_coll_trials_t      *trials;   /* or NULL */
+    uct_cuda_coll_trials_t      *trials;
+    bool                        is_chunked; /* more than one are tried */
+    double                      alone;   /* seconds of the best one chunk */
     int                         algorithm; /* or AUTO */
     uint64_t                    scratch; /* bytes a rank at most */
     bool                        are_all_peers;
@@ -261,6 +272,12 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
     switch (choice->algorithm) {
     case UCT_CUDA_COLL_ONE_KERNEL:
     case UCT_CUDA_COLL_FLAT:
+        if (has_trees(planner) &&
+            (planner->ranks.num_ranks > UCT_CUDA_COLL_MAX_FAN) &&
+            (uct_cuda_coll_kind_reduces(planner->shape.kind) ||
+             (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL))) {
+            return false;
+        }
         if (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL) {
             uct_cuda_coll_trees_star(&planner->ranks, trees);
         } else {
@@ -392,25 +409,6 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
     return status;
 }
 
-ucs_status_t uct_cuda_coll_price(const request_t *request,
-                                 uct_cuda_coll_forests_t *forests,
-                                 const choice_t *choice, double *seconds_p)
-{
-    uct_cuda_coll_plan_t plan;
-    ucs_status_t status;
-    planner_t planner;
-
-    status = uct_cuda_coll_make(request, forests, choice, &plan);
-    if (status == UCS_OK) {
-        (void)init(&planner, request, forests);
-        status = uct_cuda_coll_cost(&plan, request->topo, request->gpus,
-                                    planner.model, seconds_p);
-        uct_cuda_coll_plan_release(&plan);
-    }
-    return status;
-}
-
-
 /* ------------------------------------------------------------------ choice */
 
 /* A little is no reason for more steps */
@@ -428,23 +426,95 @@ static bool is_better(const choice_t *choice, const choice_t *best)
     return (best->seconds == 0) || (choice->seconds * min_gain < best->seconds);
 }
 
-/* Put one choice to the model. @return Its seconds; DBL_MAX: it cannot be */
-static double try_choice(planner_t *planner, choice_t choice,
-                         const uct_cuda_coll_trees_t *trees,
-                         uint32_t *num_steps_p)
+/* Seconds of as many chunks as these, each as long as one of the choice's */
+static ucs_status_t price_chunks(const planner_t *planner,
+                                 const choice_t *choice,
+                                 const uct_cuda_coll_trees_t *trees,
+                                 unsigned chunks, double limit,
+                                 double *seconds_p)
 {
+    const request_t *request = planner->request;
+    planner_t part           = *planner;
+    choice_t fewer           = *choice;
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
-    double seconds = DBL_MAX;
+    unsigned rank;
 
-    status = emit(planner, &choice, trees, &plan);
+    fewer.chunks      = chunks;
+    part.shape.bytes = planner->shape.bytes / choice->chunks * chunks;
+    for (rank = 0; rank <= request->num_ranks; ++rank) {
+        part.shape.blocks[rank] = planner->shape.blocks[rank] /
+                                  choice->chunks * chunks;
+    }
+
+    status = emit(&part, &fewer, trees, &plan);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_cost(&plan, planner->request->topo,
-                                    planner->request->gpus, planner->model,
-                                    &seconds);
-        *num_steps_p = plan.num_steps;
+        status = uct_cuda_coll_cost_within(&plan, request->topo, request->gpus,
+                                           planner->model, limit, seconds_p);
         uct_cuda_coll_plan_release(&plan);
     }
+    return status;
+}
+
+/* Of one chunk, about */
+static uint32_t count_steps(const planner_t *planner,
+                            const uct_cuda_coll_trees_t *trees)
+{
+    return trees->count * planner->shape.num_ranks *
+           (uct_cuda_coll_kind_reduces(planner->shape.kind) +
+            uct_cuda_coll_kind_spreads(planner->shape.kind));
+}
+
+static ucs_status_t price(const planner_t *planner, const choice_t *choice,
+                          const uct_cuda_coll_trees_t *trees, double limit,
+                          double *seconds_p)
+{
+    const uint32_t steps = count_steps(planner, trees);
+    unsigned chunks      = choice->chunks;
+    ucs_status_t status;
+    double less;
+
+    while ((chunks * steps > PRICED_STEPS) && (chunks >= 2 * MIN_PRICED)) {
+        chunks /= 2;
+    }
+
+    status = price_chunks(planner, choice, trees, chunks, limit, seconds_p);
+    if ((status == UCS_OK) && (chunks < choice->chunks) &&
+        (*seconds_p <= limit)) {
+        status      = price_chunks(planner, choice, trees, chunks - 2, limit,
+                                   &less);
+        *seconds_p += (*seconds_p - less) * (choice->chunks - chunks) / 2;
+    }
+    return status;
+}
+
+ucs_status_t uct_cuda_coll_price(const request_t *request,
+                                 uct_cuda_coll_forests_t *forests,
+                                 const choice_t *choice, double *seconds_p)
+{
+    const uct_cuda_coll_trees_t *trees;
+    uct_cuda_coll_trees_t own;
+    planner_t planner;
+    ucs_status_t status;
+    double load;
+
+    status = init(&planner, request, forests);
+    if (status == UCS_OK) {
+        trees  = find_trees(&planner, choice, &own, &load);
+        status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
+                                   price(&planner, choice, trees, DBL_MAX,
+                                         seconds_p);
+    }
+    return status;
+}
+
+/* Put one choice to the model. @return Its seconds, or DBL_MAX: it takes more
+ * than the limit, or cannot be */
+static double try_choice(planner_t *planner, choice_t choice,
+                         const uct_cuda_coll_trees_t *trees, double limit)
+{
+    const ucs_status_t status = price(planner, &choice, trees, limit,
+                                      &choice.seconds);
 
     if (status != UCS_OK) {
         /* Not enough of something says more than "not on this node" */
@@ -454,60 +524,107 @@ static double try_choice(planner_t *planner, choice_t choice,
         return DBL_MAX;
     }
 
-    choice.seconds = seconds;
-    if ((planner->trials != NULL) &&
-        (planner->trials->count < UCT_CUDA_COLL_MAX_TRIALS)) {
-        planner->trials->choices[planner->trials->count++] = choice;
+    if (choice.seconds > limit) {
+        return DBL_MAX;
     }
+
     if (is_better(&choice, &planner->best)) {
         planner->best = choice;
     }
+    if (planner->trials->count < UCT_CUDA_COLL_MAX_TRIALS) {
+        planner->trials->choices[planner->trials->count++] = choice;
+    }
 
-    return seconds;
+    return choice.seconds;
 }
 
-/* In ever more chunks, until that is no use any more */
+bool uct_cuda_coll_choice_is_same(const choice_t *a, const choice_t *b)
+{
+    return (a->algorithm == b->algorithm) && (a->chunks == b->chunks) &&
+           (a->slices == b->slices) && (a->depth == b->depth) &&
+           (a->kernels == b->kernels) && (a->multipath == b->multipath);
+}
+
+/* What was tried already. @return Its seconds; DBL_MAX: it was not, or cannot
+ * be */
+static double find_trial(const planner_t *planner, const choice_t *choice)
+{
+    const uct_cuda_coll_trials_t *trials = planner->trials;
+    unsigned i;
+
+    for (i = 0; i < trials->count; ++i) {
+        if (uct_cuda_coll_choice_is_same(&trials->choices[i], choice)) {
+            return trials->choices[i].seconds;
+        }
+    }
+    return DBL_MAX;
+}
+
+/* So many chunks are too many, or take longer to submit than what is known */
+static bool is_too_long(const planner_t *planner, unsigned chunks,
+                        unsigned num_trees, uint32_t num_steps)
+{
+    return (num_steps > MAX_STEPS) ||
+           ((double)planner->shape.bytes <
+            (double)MIN_CHUNK * num_trees * chunks) ||
+           (num_steps * planner->model->submit / planner->request->num_ranks >
+            NEAR * planner->best.seconds);
+}
+
+/* In one chunk; then in ever more, until that is no use any more */
 static void try_chunks(planner_t *planner, choice_t choice,
                        const uct_cuda_coll_trees_t *trees)
 {
     const request_t *request = planner->request;
-    const double bytes       = (double)planner->shape.bytes;
     const bool is_in_few     = planner->is_switched && !has_root(planner) &&
                                (choice.algorithm == UCT_CUDA_COLL_FLAT);
     const unsigned few       = planner->model->switched_chunks;
     const unsigned most      = (choice.kernels || !has_trees(planner)) ? 1 :
                                is_in_few      ? few :
                                                 UCT_CUDA_COLL_MAX_CHUNKS;
-    double before            = DBL_MAX;
-    uint32_t num_steps       = 0;
-    double seconds;
+    uint32_t num_steps       = count_steps(planner, trees);
+    double before, seconds;
 
-    if (request->chunks != UCT_CUDA_COLL_AUTO) {
-        choice.chunks = (unsigned)request->chunks;
-        try_choice(planner, choice, trees, &num_steps);
+    choice.chunks = (request->chunks == UCT_CUDA_COLL_AUTO) ?
+                            1 :
+                            (unsigned)request->chunks;
+    if (!planner->is_chunked) {
+        seconds        = try_choice(planner, choice, trees,
+                                    (planner->alone < DBL_MAX) ?
+                                            NEAR * planner->alone :
+                                            DBL_MAX);
+        planner->alone = ucs_min(planner->alone, seconds);
         return;
     }
 
-    for (choice.chunks = 1;
-         (choice.chunks <= most) && (num_steps * 2 <= MAX_STEPS) &&
-         ((choice.chunks == 1) ||
-          (bytes >= (double)MIN_CHUNK * trees->count * choice.chunks));
-         choice.chunks *= 2) {
-        seconds = try_choice(planner, choice, trees, &num_steps);
-        if ((seconds == DBL_MAX) || (seconds > before)) {
+    seconds = find_trial(planner, &choice);
+    if ((request->chunks != UCT_CUDA_COLL_AUTO) ||
+        (seconds > NEAR * planner->alone)) {
+        return;
+    }
+
+    do {
+        before         = seconds;
+        num_steps     *= 2;
+        choice.chunks *= 2;
+        if ((choice.chunks > most) ||
+            is_too_long(planner, choice.chunks, trees->count, num_steps)) {
             break;
         }
-        before = seconds;
-    }
+        seconds = try_choice(planner, choice, trees,
+                             ucs_min(before, NEAR * planner->best.seconds));
+    } while (seconds < DBL_MAX);
 }
 
 /* Behind a switch all ways leave by the same ports: longer ones are tried if
  * they are asked for, or where one GPU's ports are what is narrow. What the
  * model likes of their many copies the engines do not (switched_chunks in the
- * model, measured with all GPUs sending). */
+ * model, measured with all GPUs sending). More ranks than one kernel reads
+ * have no others. */
 static bool is_no_use(const planner_t *planner, const choice_t *choice)
 {
     return planner->is_switched && !has_root(planner) &&
+           (planner->request->num_ranks <= UCT_CUDA_COLL_MAX_FAN) &&
            (planner->algorithm == UCT_CUDA_COLL_AUTO) &&
            ((choice->algorithm == UCT_CUDA_COLL_HIERARCHICAL) ||
             (choice->algorithm == UCT_CUDA_COLL_RING));
@@ -544,7 +661,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
             bytes * load /
                     (choice->kernels ? model->kernel_rate : model->copy_rate);
     if ((planner->best.seconds == 0) ||
-        (least * MIN_GAIN < planner->best.seconds)) {
+        (least < NEAR * planner->best.seconds)) {
         try_chunks(planner, *choice, trees);
     }
 }
@@ -571,6 +688,12 @@ static void try_rings(planner_t *planner)
 {
     choice_t choice = {.algorithm = UCT_CUDA_COLL_RING};
 
+    /* Among more, looking for one takes longer than it can gain */
+    if ((planner->algorithm == UCT_CUDA_COLL_AUTO) &&
+        (planner->request->num_ranks > UCT_CUDA_MAX_GPUS / 2)) {
+        return;
+    }
+
     for (choice.slices = 1; choice.slices <= UCT_CUDA_COLL_MAX_RINGS;
          ++choice.slices) {
         try_trees(planner, &choice);
@@ -589,10 +712,6 @@ static void try_multipath(planner_t *planner)
         return;
     }
 
-    if (planner->request->multipath == 1) {
-        planner->best.seconds = 0; /* the best of those that have it */
-    }
-
     for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
         choice.slices = slices[i];
         for (choice.depth = 1; choice.depth <= 3; ++choice.depth) {
@@ -604,46 +723,56 @@ static void try_multipath(planner_t *planner)
     }
 }
 
+static void try_single(planner_t *planner)
+{
+    choice_t choice = {.algorithm = UCT_CUDA_COLL_ONE_KERNEL, .kernels = true};
+
+    try_trees(planner, &choice);
+    if (planner->request->num_ranks > 1) {
+        try_hierarchical(planner, true);
+        choice.algorithm = UCT_CUDA_COLL_FLAT;
+        choice.kernels   = false;
+        try_trees(planner, &choice);
+        try_hierarchical(planner, false);
+        try_rings(planner);
+    }
+}
+
+/* All of these in one chunk each, then the best of them in more */
+static void try_both(planner_t *planner, void (*try)(planner_t *planner))
+{
+    planner->alone      = DBL_MAX;
+    planner->is_chunked = false;
+    try(planner);
+    planner->is_chunked = true;
+    try(planner);
+}
+
 ucs_status_t uct_cuda_coll_choose(const request_t *request,
                                   uct_cuda_coll_forests_t *forests,
                                   uct_cuda_coll_trials_t *trials,
                                   choice_t *choice_p)
 {
-    uct_cuda_coll_forests_t none = {0};
-    choice_t choice = {
-        .algorithm = UCT_CUDA_COLL_ONE_KERNEL, .chunks = 1, .kernels = true
-    };
+    uct_cuda_coll_forests_t no_forests = {0};
+    uct_cuda_coll_trials_t no_trials   = {0};
     ucs_status_t status;
     planner_t planner;
-    choice_t best;
+    choice_t single;
 
     memset(choice_p, 0, sizeof(*choice_p));
-    status = init(&planner, request, (forests == NULL) ? &none : forests);
+    status = init(&planner, request, (forests == NULL) ? &no_forests : forests);
     if (status != UCS_OK) {
         return status;
     }
 
-    planner.trials = trials;
-    try_trees(&planner, &choice);
-    if (request->num_ranks > 1) {
-        try_hierarchical(&planner, true);
-        choice.algorithm = UCT_CUDA_COLL_FLAT;
-        choice.kernels   = false;
-        try_trees(&planner, &choice);
-        try_hierarchical(&planner, false);
-        try_rings(&planner);
+    planner.trials = (trials == NULL) ? &no_trials : trials;
+    try_both(&planner, try_single);
+    single = planner.best;
+    if (request->multipath == 1) {
+        planner.best.seconds = 0; /* the best of those that have it */
     }
-
-    best = planner.best;
-    try_multipath(&planner);
-    if (planner.best.seconds == 0) {
-        planner.best = best;
-    }
-    uct_cuda_coll_forests_release(&none);
-    if (planner.best.seconds == 0) {
-        return planner.status;
-    }
-
-    *choice_p = planner.best;
-    return UCS_OK;
+    try_both(&planner, try_multipath);
+    uct_cuda_coll_forests_release(&no_forests);
+    *choice_p = (planner.best.seconds == 0) ? single : planner.best;
+    return (choice_p->seconds == 0) ? planner.status : UCS_OK;
 }

@@ -75,6 +75,10 @@ typedef struct {
 } uct_cuda_coll_trials_t;
 
 
+/** Apart from their seconds. */
+bool uct_cuda_coll_choice_is_same(const uct_cuda_coll_choice_t *a,
+                                  const uct_cuda_coll_choice_t *b);
+
 void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests);
 
 
@@ -149,7 +153,8 @@ ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
                                 uct_cuda_coll_plan_t *plan);
 
 
-/** Seconds that the model expects of a choice, for this very size. As above. */
+/** Seconds that the model expects of a choice, for this very size; of many
+ *  chunks, within some percent. As above. */
 ucs_status_t uct_cuda_coll_price(const uct_cuda_coll_request_t *request,
                                  uct_cuda_coll_forests_t *forests,
                                  const uct_cuda_coll_choice_t *choice,

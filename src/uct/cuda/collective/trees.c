@@ -15,6 +15,9 @@
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
 #define DIRECT        UCT_CUDA_COLL_DIRECT
 
+/* Of a rank: a kernel reads them and its own */
+#define MAX_CHILDREN (UCT_CUDA_COLL_MAX_FAN - 1)
+
 /* How often each tree is taken out and looked for again */
 #define ROUNDS 12
 
@@ -23,6 +26,7 @@
  * of the ranks. Those that share GPUs have trees among these. */
 #define THOROUGH_RANKS 8
 #define LOW_DEPTH      2
+#define SHARED_DEPTH   3
 #define QUICK_ROUNDS   3
 #define QUICK_STARTS   2
 #define QUICK_TREES    32
@@ -596,10 +600,10 @@ static bool pack_ranks(const ranks_t *ranks, unsigned per_rank,
 typedef struct {
     ranks_t  gpus;                          /* one rank each */
     int      ordinals[MAX_RANKS];
-    unsigned gpu[MAX_RANKS];                /* of a rank, among those ... */
-    unsigned place[MAX_RANKS];              /* ... and the how many-th it is */
-    unsigned count[MAX_RANKS];              /* of a GPU */
-    unsigned members[MAX_RANKS][MAX_RANKS];
+    uint8_t  gpu[MAX_RANKS];                /* of a rank, among those ... */
+    uint8_t  place[MAX_RANKS];              /* ... and the how many-th it is */
+    uint8_t  count[MAX_GPUS];               /* of a GPU */
+    uint8_t  members[MAX_GPUS][MAX_RANKS];
 } shared_t;
 
 
@@ -619,54 +623,105 @@ static void find_shared(const ranks_t *ranks, shared_t *shared)
 
         shared->gpus.num_ranks = ucs_max(shared->gpus.num_ranks, gpu + 1);
         shared->ordinals[gpu]  = ranks->gpus[rank];
-        shared->gpu[rank]      = gpu;
+        shared->gpu[rank]      = (uint8_t)gpu;
         shared->place[rank]    = shared->count[gpu]++;
-        shared->members[gpu][shared->place[rank]] = rank;
+        shared->members[gpu][shared->place[rank]] = (uint8_t)rank;
     }
     shared->gpus.root = (uint8_t)shared->gpu[ranks->root];
 }
 
+/* Which of a GPU's ranks another of them hangs on, by their places behind the
+ * first one, that has room for so many; as many as a kernel can read on each
+ * other */
+static unsigned parent_of(unsigned place, unsigned room)
+{
+    return (place <= room) ? 0 : 1 + (place - room - 1) / MAX_CHILDREN;
+}
+
+static unsigned
+count_children(const uint8_t *parents, unsigned num, unsigned of)
+{
+    unsigned i, count = 0;
+
+    for (i = 0; i < num; ++i) {
+        count += (parents[i] == of) && (i != of);
+    }
+    return count;
+}
+
 /* A tree of GPUs as one of ranks: one of each GPU, others' by their place, is
- * in the tree, and those on the same GPU are its children; or, if it is to be
- * low, its siblings */
-static void spread_tree(const shared_t *shared, const tree_t *among,
+ * in the tree, and those on the same GPU are below it; or, if it is to be low,
+ * its siblings. @return False: somebody has too many children */
+static bool spread_tree(const shared_t *shared, const tree_t *among,
                         unsigned num_ranks, unsigned root, unsigned place,
                         bool is_low, tree_t *tree)
 {
-    unsigned first[MAX_RANKS];
-    unsigned rank, gpu;
+    const unsigned num_gpus = shared->gpus.num_ranks;
+    unsigned gpu, i, first, room, in, out;
+    const uint8_t *members;
+    uint8_t heads[MAX_GPUS];
+    unsigned start[MAX_GPUS];
 
-    for (gpu = 0; gpu < shared->gpus.num_ranks; ++gpu) {
-        first[gpu] = shared->members[gpu][place % shared->count[gpu]];
+    for (gpu = 0; gpu < num_gpus; ++gpu) {
+        start[gpu] = (gpu == shared->gpu[root]) ? shared->place[root] :
+                                                  place % shared->count[gpu];
+        heads[gpu] = shared->members[gpu][start[gpu]];
     }
-    first[shared->gpu[root]] = root;
 
     tree->root = (uint8_t)root;
     memset(tree->in, (int)root, MAX_RANKS);
     memset(tree->out, (int)root, MAX_RANKS);
     go_direct(tree);
-    for (rank = 0; rank < num_ranks; ++rank) {
-        gpu             = shared->gpu[rank];
-        tree->in[rank]  = (uint8_t)first[gpu];
-        tree->out[rank] = (uint8_t)first[gpu];
-        if ((rank == first[gpu]) || (is_low && (gpu != shared->gpu[root]))) {
-            tree->in[rank]       = (uint8_t)first[among->in[gpu]];
-            tree->out[rank]      = (uint8_t)first[among->out[gpu]];
-            tree->in_over[rank]  = among->in_over[gpu];
-            tree->out_over[rank] = among->out_over[gpu];
+    for (gpu = 0; gpu < num_gpus; ++gpu) {
+        members = shared->members[gpu];
+        in      = count_children(among->in, num_gpus, gpu);
+        out     = count_children(among->out, num_gpus, gpu);
+        room    = MAX_CHILDREN - ucs_max(in, out);
+        if ((room == 0) && (shared->count[gpu] > 1)) {
+            return false;
+        }
+
+        for (i = 0; i < shared->count[gpu]; ++i) {
+            first = members[(start[gpu] + i) % shared->count[gpu]];
+            if ((i == 0) || (is_low && (gpu != shared->gpu[root]))) {
+                tree->in[first]       = heads[among->in[gpu]];
+                tree->out[first]      = heads[among->out[gpu]];
+                tree->in_over[first]  = among->in_over[gpu];
+                tree->out_over[first] = among->out_over[gpu];
+            } else {
+                tree->in[first]  = members[(start[gpu] + parent_of(i, room)) %
+                                           shared->count[gpu]];
+                tree->out[first] = tree->in[first];
+            }
         }
     }
+
+    for (i = 0; is_low && (i < num_ranks); ++i) {
+        if ((count_children(tree->in, num_ranks, i) > MAX_CHILDREN) ||
+            (count_children(tree->out, num_ranks, i) > MAX_CHILDREN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Need not all ranks be roots? */
+static bool is_of_gpus(const ranks_t *ranks)
+{
+    return uct_cuda_coll_kind_has_root(ranks->kind) ||
+           (ranks->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
 }
 
 /* Trees among the GPUs; if there are hops enough, each of these gets a byte
- * once */
+ * once. Roots of an all-reduce are ranks of each GPU in turn. */
 static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
                         unsigned per_rank, unsigned max_depth, trees_t *trees)
 {
     const unsigned num_gpus = shared->gpus.num_ranks;
     const bool has_root     = uct_cuda_coll_kind_has_root(ranks->kind);
     const bool is_low       = (max_depth <= LOW_DEPTH);
-    unsigned t, root, among_index;
+    const bool are_few      = is_of_gpus(ranks);
+    unsigned t, gpu, root, place, index;
     trees_t among;
 
     if (!pack_ranks(&shared->gpus, per_rank, is_low ? max_depth : max_depth - 1,
@@ -678,15 +733,21 @@ static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
     trees->in_turn    = false;
     trees->num_relays = among.num_relays;
     memcpy(trees->relays, among.relays, sizeof(trees->relays));
-    trees->count      = has_root ? among.count : ranks->num_ranks * per_rank;
+    trees->count      = are_few ? among.count : ranks->num_ranks * per_rank;
     for (t = 0; t < trees->count; ++t) {
-        root        = root_of(ranks, t);
-        among_index = has_root ? t :
-                                 t / ranks->num_ranks * num_gpus +
-                                         shared->gpu[root];
-        spread_tree(shared, &among.trees[among_index], ranks->num_ranks, root,
-                    has_root ? t / num_gpus : shared->place[root], is_low,
-                    &trees->trees[t]);
+        root  = root_of(ranks, t);
+        index = are_few ? t :
+                             t / ranks->num_ranks * num_gpus +
+                                     shared->gpu[root];
+        place = are_few ? t / num_gpus : shared->place[root];
+        if (are_few && !has_root) {
+            gpu  = among.trees[t].root;
+            root = shared->members[gpu][place % shared->count[gpu]];
+        }
+        if (!spread_tree(shared, &among.trees[index], ranks->num_ranks, root,
+                         place, is_low, &trees->trees[t])) {
+            return false;
+        }
     }
 
     return true;
@@ -705,11 +766,17 @@ bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
 
     if (is_thorough(ranks)) {
         return pack_ranks(ranks, per_rank, max_depth, trees);
-    } else if (ranks->num_ranks * per_rank > QUICK_TREES) {
-        return false;
     }
 
     find_shared(ranks, &shared);
+    if (((max_depth > SHARED_DEPTH) && (per_rank > 1)) ||
+        ((max_depth == LOW_DEPTH) && (per_rank > 2)) ||
+        ((per_rank > 1) && (per_rank * (is_of_gpus(ranks) ?
+                                               shared.gpus.num_ranks :
+                                               ranks->num_ranks) >
+                           QUICK_TREES))) {
+        return false;
+    }
     return (shared.gpus.num_ranks == ranks->num_ranks) ?
                    pack_ranks(ranks, per_rank, max_depth, trees) :
                    pack_shared(ranks, &shared, per_rank, max_depth, trees);
@@ -910,6 +977,7 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
     double load;
 
     if ((count == 0) || (count > UCT_CUDA_COLL_MAX_RINGS) ||
+        (ranks->num_ranks > UCT_CUDA_COLL_MAX_FAN) ||
         (2 * count * ranks->num_ranks > UCT_CUDA_COLL_MAX_TREES)) {
         return false;
     }
