@@ -90,7 +90,8 @@ static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
 }
 
 /* Of what a process has on one of its GPUs a context opens handles alone among
-   those of its own GPU (2 x H100, driver 580, and the manual). With the lock. */
+   those of its own GPU (2 x H100, driver 580, and the manual). With the
+   lock. */
 static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
                                  const cuemu_context_t *ctx)
 {

@@ -261,9 +261,10 @@ static void retire_dead(unsigned long long context_id)
     }
 }
 
-/* "May only be opened by one CUcontext per CUdevice", says CUDA's manual of what
- * a process has on one of its GPUs: the one that has opened some. Copies in any
- * context may use what it has mapped (2 x H100). NULL: none, or this one. */
+/* "May only be opened by one CUcontext per CUdevice", says CUDA's manual of
+ * what a process has on one of its GPUs: the one that has opened some. Copies
+ * in any context may use what it has mapped (2 x H100). NULL: none, or this
+ * one. */
 static const uct_cuda_ipc_mapping_t *
 find_opener(const uct_cuda_ipc_mapping_t *key)
 {
