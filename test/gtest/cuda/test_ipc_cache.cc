@@ -98,19 +98,56 @@ TEST_F(IpcCache, new_allocation_over_old_ones_retires_them)
     EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
 }
 
-TEST_F(IpcCache, peers_and_contexts_are_told_apart)
+TEST_F(IpcCache, peers_are_told_apart)
 {
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 42)), true);
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 43)), true);
+    EXPECT_EQ(2u, driver.opens);
+    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+}
+
+/* "May only be opened by one CUcontext per CUdevice", of what a process has on
+ * one of its GPUs */
+TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
+{
+    const auto first = driver.context;
+    const auto other = reinterpret_cast<CUcontext>(0x2000);
+    auto elsewhere   = handle(0x20000, 2);
+
     driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
         *id = reinterpret_cast<uintptr_t>(context);
         return CUDA_SUCCESS;
     };
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 42)), true);
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 43)), true);
-    EXPECT_EQ(2u, driver.opens);
-    driver.context = reinterpret_cast<CUcontext>(0x2000);
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 42)), true);
-    EXPECT_EQ(3u, driver.opens);
-    EXPECT_EQ(3u, uct_cuda_ipc_cache_count());
+    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    driver.context                  = other;
+    uct_cuda_ipc_mapping_t *mapping = get(handle(0x10000, 1));
+    EXPECT_EQ(first, mapping->context);
+    EXPECT_EQ(1u, driver.opens);
+    EXPECT_EQ(other, driver.context);
+    uct_cuda_ipc_cache_put(mapping, true);
+
+    /* more of it, and of another of the peer's GPUs */
+    mapping = get(handle(0x18000, 3));
+    EXPECT_EQ(first, mapping->context);
+    EXPECT_EQ(other, driver.context);
+    uct_cuda_ipc_cache_put(mapping, true);
+    elsewhere.gpu[0] = 1;
+    mapping          = get(elsewhere);
+    EXPECT_EQ(other, mapping->context);
+    uct_cuda_ipc_cache_put(mapping, true);
+
+    /* ... also where memory of one comes to be at an address of the other's */
+    elsewhere      = handle(0x10000, 5);
+    elsewhere.gpu[0] = 1;
+    driver.context   = first;
+    mapping          = get(elsewhere);
+    EXPECT_EQ(other, mapping->context);
+    uct_cuda_ipc_cache_put(mapping, true);
+    driver.context = other;
+    mapping        = get(handle(0x20000, 6));
+    EXPECT_EQ(first, mapping->context);
+    uct_cuda_ipc_cache_put(mapping, true);
+    driver.context = first;
 }
 
 /* Containers have processes of one number each */

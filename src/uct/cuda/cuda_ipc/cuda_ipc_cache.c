@@ -311,7 +311,31 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
 }
 
-/* The same in the mapping's context, current or not */
+/* That of this very allocation; one of another that was there goes */
+static uct_cuda_ipc_mapping_t *find_mapping(const uct_cuda_ipc_mapping_t *key)
+{
+    void *found = tfind(key, &cache.tree, mapping_compare);
+    uct_cuda_ipc_mapping_t *mapping;
+
+    if (found == NULL) {
+        return NULL;
+    }
+
+    mapping = *(uct_cuda_ipc_mapping_t**)found;
+    if (!is_same_allocation(&mapping->handle, &key->handle) ||
+        (mapping->context != key->context)) {
+        mapping_retire(mapping);
+        return NULL;
+    }
+
+    if (memcmp(&mapping->handle.notice, &key->handle.notice,
+               sizeof(key->handle.notice)) != 0) {
+        mapping->handle.notice = key->handle.notice;
+    }
+    return mapping;
+}
+
+/* Opens it in the mapping's context, current or not */
 static ucs_status_t
 open_in_context(uct_cuda_ipc_mapping_t *mapping, bool is_current)
 {
@@ -374,7 +398,6 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
     const uct_cuda_ipc_mapping_t *opener;
     uct_cuda_ipc_mapping_t *mapping;
     bool is_current = true;
-    void *found;
 
     if (uct_cuda_ipc_is_own_process(handle->pid, handle->pid_ns)) {
         return own_get(handle, mapping_p);
@@ -386,31 +409,21 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
         look_for_news();
     }
 
-    found = tfind(&key, &cache.tree, mapping_compare);
-    if (found == NULL) {
+    mapping = find_mapping(&key);
+    if (mapping == NULL) {
         retire_dead(context_id);
         opener = find_opener(&key);
         if (opener != NULL) {
             key.context    = opener->context;
             key.context_id = opener->context_id;
             is_current     = false;
-            found          = tfind(&key, &cache.tree, mapping_compare);
+            mapping        = find_mapping(&key);
         }
     }
-    if (found != NULL) {
-        mapping = *(uct_cuda_ipc_mapping_t**)found;
-        if (is_same_allocation(&mapping->handle, handle) &&
-            (mapping->context == key.context)) {
-            if (memcmp(&mapping->handle.notice, &handle->notice,
-                       sizeof(handle->notice)) != 0) {
-                mapping->handle.notice = handle->notice;
-            }
-            list_remove(mapping);
-            list_add_newest(mapping);
-            goto out_held;
-        }
-
-        mapping_retire(mapping);
+    if (mapping != NULL) {
+        list_remove(mapping);
+        list_add_newest(mapping);
+        goto out_held;
     }
 
     mapping = malloc(sizeof(*mapping));
