@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define COLL_MAX_RANKS  16
+#define COLL_MAX_RANKS  64
 #define COLL_MAX_BLOCKS 8
 
 /* A predefined datatype: `size` bytes from one to the next */
