@@ -352,6 +352,7 @@ comms_without() {
           -eq 1 ] || { tail -n 20 "$log"; return 1; }
 }
 
+step build-mpich full 600 build_mpich "MPI programs for MPICH"
 step allreduce quick 60 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
 step collectives-on-gpus quick 60 collectives_on_gpus \
@@ -384,7 +385,6 @@ step comms-without quick 60 comms_without \
      "some ranks run without the library: no sum is wrong, nothing hangs"
 step comms-many quick 60 "comms_many distribution 10000 2000" \
      "10,000 communicators of host memory, 2,000 of GPU memory, few descriptors"
-step build-mpich full 600 build_mpich "MPI programs for MPICH"
 for mpi_name in openmpi5 mpich; do
     step "comms-$mpi_name" full 60 \
          "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \

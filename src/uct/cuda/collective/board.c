@@ -5,7 +5,6 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/log.h>
-#include <ucs/sys/math.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +22,8 @@
 
 /* Pages begin where those of any processor's virtual memory do */
 #define ALIGNMENT ((size_t)64 << 10)
+
+#define ALIGN_UP(_bytes) (((_bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 
 /* Behind the ranks' */
 #define LOCK_OF_PAGES ((off_t)1 << 30)
@@ -160,7 +161,7 @@ static ucs_status_t board_begin(uct_cuda_coll_board_t *board, unsigned size)
 
     if (board->rank == 0) {
         board->shared->num_ranks = size;
-        board->shared->end = ucs_align_up_pow2(sizeof(shared_t), ALIGNMENT);
+        board->shared->end = ALIGN_UP(sizeof(shared_t));
         __atomic_store_n(&board->shared->magic, MAGIC, __ATOMIC_RELEASE);
     } else if ((__atomic_load_n(&board->shared->magic, __ATOMIC_ACQUIRE) !=
                 MAGIC) ||
@@ -302,7 +303,7 @@ static ucs_status_t board_add(uct_cuda_coll_board_t *board, size_t bytes,
     entry         = &shared->entries[i];
     entry->offset = shared->end;
     entry->bytes  = bytes;
-    shared->end   = ucs_align_up_pow2(shared->end + bytes, ALIGNMENT);
+    shared->end   = ALIGN_UP(shared->end + bytes);
     __atomic_store_n(&shared->num_entries, i + 1, __ATOMIC_RELEASE);
     *entry_p = entry;
     return UCS_OK;

@@ -34,6 +34,9 @@
  * something with more steps; nor to take copies and scratch memory where one
  * kernel, of which the model is surer, is as quick */
 #define MIN_GAIN      1.01
+
+/* As long, but for rounding */
+#define NO_LOSS (1 - 1e-9)
 #define MIN_GAIN_COPY 1.03
 
 /* ... or over GPUs that others may be using */
@@ -421,6 +424,11 @@ static bool is_better(const choice_t *choice, const choice_t *best)
     }
     if (choice->multipath && !best->multipath) {
         min_gain = ucs_max(min_gain, MIN_GAIN_MULTIPATH);
+    }
+
+    if ((choice->algorithm < best->algorithm) &&
+        (choice->kernels == best->kernels)) {
+        min_gain = ucs_min(min_gain, NO_LOSS); /* the plainer one */
     }
 
     return (best->seconds == 0) || (choice->seconds * min_gain < best->seconds);
