@@ -35,8 +35,8 @@
  * kernel, of which the model is surer, is as quick */
 #define MIN_GAIN      1.01
 
-/* As long, but for rounding */
-#define NO_LOSS (1 - 1e-9)
+/* As long, but for lengths that are rounded to elements */
+#define NO_LOSS (1 - 1e-4)
 #define MIN_GAIN_COPY 1.03
 
 /* ... or over GPUs that others may be using */
