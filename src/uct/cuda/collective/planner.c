@@ -606,8 +606,10 @@ static void try_chunks(planner_t *planner, choice_t choice,
     }
 
     seconds = find_trial(planner, &choice);
-    if ((request->chunks != UCT_CUDA_COLL_AUTO) ||
-        (seconds > NEAR * planner->alone)) {
+    /* The plainest alone has no slices that do what chunks do */
+    if ((request->chunks != UCT_CUDA_COLL_AUTO) || (seconds == DBL_MAX) ||
+        ((seconds > NEAR * planner->alone) &&
+         (choice.algorithm != UCT_CUDA_COLL_FLAT))) {
         return;
     }
 
