@@ -180,32 +180,13 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
 
 /* -------------------------------------------------------------------- calls */
 
-static void member_create_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
-{
-    const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
-    int places[UCT_CUDA_COLL_API_RANKS];
-    unsigned members[UCT_CUDA_COLL_API_RANKS];
-    int i;
-
-    member->has_failed = true;
-    if ((member->size > UCT_CUDA_COLL_API_RANKS) ||
-        !ucx_mp_mpi_world_places(comm, member->size, places)) {
-        return;
-    }
-
-    for (i = 0; i < member->size; ++i) {
-        members[i] = (unsigned)places[i];
-    }
-    member->has_failed = (api->group_create(ucx_mp_mpi_world.board, member->key,
-                                            member->rank, member->size, members,
-                                            member->calls,
-                                            &member->group) != 0);
-}
-
 static bool member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
 {
     if ((member->group == NULL) && !member->has_failed) {
-        member_create_group(member, comm);
+        member->group      = ucx_mp_mpi_world_join(comm, member->key,
+                                                   member->rank, member->size,
+                                                   member->calls);
+        member->has_failed = (member->group == NULL);
     }
     return member->group != NULL;
 }

@@ -139,26 +139,13 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
 /* @return Whether all ranks of this node have joined. */
 static bool nodes_join(ucx_mp_mpi_nodes_t *nodes)
 {
-    bool is_joined = (nodes->size <= UCT_CUDA_COLL_API_RANKS);
-    unsigned members[UCT_CUDA_COLL_API_RANKS];
-    int places[UCT_CUDA_COLL_API_RANKS];
-    int i;
-
     if (nodes->size == 1) {
         return true;
     }
 
-    is_joined = is_joined && ucx_mp_mpi_world_places(nodes->local, nodes->size,
-                                                     places);
-    for (i = 0; is_joined && (i < nodes->size); ++i) {
-        members[i] = (unsigned)places[i];
-    }
-    is_joined = is_joined &&
-                (ucx_mp_mpi_world.api->group_create(ucx_mp_mpi_world.board,
-                                                    nodes->key, nodes->rank,
-                                                    nodes->size, members, 0,
-                                                    &nodes->group) == 0);
-    return ucx_mp_mpi_on_all(nodes->local, is_joined);
+    nodes->group = ucx_mp_mpi_world_join(nodes->local, nodes->key, nodes->rank,
+                                         nodes->size, 0);
+    return ucx_mp_mpi_on_all(nodes->local, nodes->group != NULL);
 }
 
 static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)

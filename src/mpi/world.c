@@ -53,33 +53,71 @@ int ucx_mp_mpi_machine_color(void)
     return hash & INT_MAX;
 }
 
-bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places)
+/* Numbers of a communicator's ranks in a group; MPI_UNDEFINED: not in it.
+   @return NULL: the MPI cannot say. To be freed. */
+static int *ranks_in(MPI_Group other, MPI_Comm comm, int size)
 {
     const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
     int *ranks                    = malloc(2 * size * sizeof(*ranks));
-    bool is_own                   = false;
     MPI_Group group;
-    int i;
+    int i, rc;
 
     if ((ranks == NULL) || (real->Comm_group(comm, &group) != MPI_SUCCESS)) {
         abort(); /* others count on it */
     }
 
+    /* what is asked behind what is answered */
     for (i = 0; i < size; ++i) {
-        ranks[i] = i;
+        ranks[size + i] = i;
     }
-    is_own = (real->Group_translate_ranks(group, size, ranks,
-                                          ucx_mp_mpi_world.group,
-                                          ranks + size) == MPI_SUCCESS);
+    rc = real->Group_translate_ranks(group, size, ranks + size, other, ranks);
+    real->Group_free(&group);
+    if (rc != MPI_SUCCESS) {
+        free(ranks);
+        return NULL;
+    }
+
+    return ranks;
+}
+
+bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places)
+{
+    int *ranks  = ranks_in(ucx_mp_mpi_world.group, comm, size);
+    bool is_own = (ranks != NULL);
+    int i;
+
     for (i = 0; is_own && (i < size); ++i) {
-        is_own = (ranks[size + i] != MPI_UNDEFINED);
+        is_own = (ranks[i] != MPI_UNDEFINED);
         if (is_own) {
-            places[i] = ucx_mp_mpi_world.places[ranks[size + i]];
+            places[i] = ucx_mp_mpi_world.places[ranks[i]];
         }
     }
-    real->Group_free(&group);
     free(ranks);
     return is_own;
+}
+
+uct_cuda_coll_group_t *
+ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
+                      uint64_t calls)
+{
+    const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+    uct_cuda_coll_group_t *group    = NULL;
+    int places[UCT_CUDA_COLL_API_RANKS];
+    unsigned members[UCT_CUDA_COLL_API_RANKS];
+    int i;
+
+    if ((size > UCT_CUDA_COLL_API_RANKS) ||
+        !ucx_mp_mpi_world_places(comm, size, places)) {
+        return NULL;
+    }
+
+    for (i = 0; i < size; ++i) {
+        members[i] = (unsigned)places[i];
+    }
+    return (world->api->group_create(world->board, key, rank, size, members,
+                                     calls, &group) == 0) ?
+                   group :
+                   NULL;
 }
 
 /* One board a node. @return whether this rank's is open. */
@@ -122,37 +160,25 @@ static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
 }
 
 /* Where ranks of the program are, by the communicator of this node's */
-static bool places_find(MPI_Comm local, int size)
+static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
-    ucx_mp_mpi_world_t *world     = &ucx_mp_mpi_world;
-    int *ranks                    = malloc(size * sizeof(*ranks));
-    bool is_known                 = false;
+    ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
     MPI_Group group;
     int i;
 
-    world->places = malloc(size * sizeof(*world->places));
-    if ((ranks == NULL) || (world->places == NULL) ||
-        (real->Comm_group(local, &group) != MPI_SUCCESS)) {
-        goto out;
+    if (ucx_mp_mpi_real.Comm_group(local, &group) != MPI_SUCCESS) {
+        return false;
     }
 
-    for (i = 0; i < size; ++i) {
-        ranks[i] = i;
-    }
-    is_known = (real->Group_translate_ranks(world->group, size, ranks, group,
-                                            world->places) == MPI_SUCCESS);
-    for (i = 0; is_known && (i < size); ++i) {
+    world->places = ranks_in(group, comm, size);
+    for (i = 0; (world->places != NULL) && (i < size); ++i) {
         if (world->places[i] == MPI_UNDEFINED) {
             world->places[i] = -1;
             world->is_spread = true;
         }
     }
-    real->Group_free(&group);
-
-out:
-    free(ranks);
-    return is_known;
+    ucx_mp_mpi_real.Group_free(&group);
+    return world->places != NULL;
 }
 
 /* All ranks come here, or none */
@@ -172,7 +198,7 @@ static void world_join(MPI_Comm comm, int rank, int size)
         MPI_SUCCESS) {
         is_joined = board_open(api, local, &world->board) &&
                     (real->Comm_group(comm, &world->group) == MPI_SUCCESS) &&
-                    places_find(local, size);
+                    places_find(comm, local, size);
         real->Comm_free(&local);
     }
 

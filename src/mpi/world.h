@@ -13,6 +13,7 @@
 #include <uct/cuda/collective/api.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 
 /* After MPI_Init(); does not change until the process ends. */
@@ -44,5 +45,11 @@ int ucx_mp_mpi_machine_color(void);
  *          started without this library.
  */
 bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places);
+
+/* Join the group of a communicator whose ranks are all on this node, by its key
+   and after so many calls. @return NULL: there is none to be had. */
+uct_cuda_coll_group_t *
+ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
+                      uint64_t calls);
 
 #endif

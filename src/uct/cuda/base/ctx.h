@@ -128,7 +128,7 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
  * made one of our own): access between those is the program's to enable, and
  * its cudaDeviceEnablePeerAccess() would fail after ours. What it has enabled
  * is used. Nothing changes by asking: to enable access and disable it again
- * would end that of memory opened from other processes meanwhile.
+ * would take it from a program that enables it meanwhile.
  *
  * @param memory  Of @a peer's, that is to be reached.
  * @param ours_p  Is it for us to enable? Then it stays; else the program may

@@ -529,9 +529,8 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
     }
 
     uct_cuda_ipc_cache_lend(import->mapping);
-    if (!import->mapping->is_own &&
-        (import->mapping->context_id != group->context_id)) {
-        import_drop(import); /* a kernel could not use it */
+    if (!uct_cuda_ipc_mapping_is_in(import->mapping, group->context_id)) {
+        import_drop(import);
         return UCS_ERR_UNREACHABLE;
     }
 

@@ -604,11 +604,12 @@ ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
 
     while (status == UCS_OK) {
         status = run_progress(program, run, &is_over);
-        if ((status >= UCS_OK) && is_over) {
+        if (status < UCS_OK) {
+            break;
+        } else if (is_over) {
             return UCS_OK;
-        } else if (status >= UCS_OK) {
-            status = (status == UCS_INPROGRESS) ? UCS_OK : run->idle(run->arg);
         }
+        status = (status == UCS_INPROGRESS) ? UCS_OK : run->idle(run->arg);
     }
 
     return run_drain(program, status);

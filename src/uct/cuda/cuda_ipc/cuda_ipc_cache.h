@@ -57,6 +57,14 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
                                        unsigned long long context_id,
                                        uct_cuda_ipc_mapping_t **mapping_p);
 
+/** May kernels of the context with this id use it? */
+static inline bool
+uct_cuda_ipc_mapping_is_in(const uct_cuda_ipc_mapping_t *mapping,
+                           unsigned long long context_id)
+{
+    return mapping->is_own || (mapping->context_id == context_id);
+}
+
 /** Say that a mapping failed, for who has no other way on. */
 void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle);
 

@@ -493,15 +493,18 @@ ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
         return UCS_ERR_NO_DEVICE;
     }
 
-    status = uct_cuda_ipc_cache_get(&rkey->handle, device, &mapping);
+    status = uct_cuda_ctx_current(&context, &id);
+    if (status == UCS_OK) {
+        status = uct_cuda_ipc_cache_get_in(&rkey->handle, device, context, id,
+                                           &mapping);
+    }
     if (status != UCS_OK) {
         return status;
     }
 
-    if (uct_cuda_ctx_current(&context, &id) != UCS_OK ||
-        (mapping->context_id != id)) {
+    if (!uct_cuda_ipc_mapping_is_in(mapping, id)) {
         uct_cuda_ipc_cache_put(mapping, true);
-        return UCS_ERR_UNREACHABLE; /* it is in another context of the GPU */
+        return UCS_ERR_UNREACHABLE;
     }
 
     *mapped_p = mapping->mapped + (remote_addr - rkey->handle.base);
