@@ -322,16 +322,3 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaIpcCloseMemHandle(void *ptr)
 {
     CUEMU_CUDART_CALL(cuIpcCloseMemHandle(CUEMU_PTR(ptr)));
 }
-
-/* events of other processes: the emulated driver has none */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
-{
-    return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
-{
-    return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
-}

@@ -769,14 +769,6 @@ CUEMU_API(cuStreamWaitValue32,
 
 CUEMU_ALSO(cuStreamWaitValue32_v2, cuStreamWaitValue32);
 
-/* Events cannot be shared between processes */
-CUEMU_API(cuIpcGetEventHandle, (CUipcEventHandle *ipc, CUevent handle),
-          (ipc, handle))
-{
-    return (cuemu_object_check(handle, CUEMU_OBJ_EVENT) == NULL) ?
-           CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
-}
-
 /* -------------------------------------------------------- host functions */
 
 static CUresult cuemu_stream_call(CUstream handle, void *func, void *arg,

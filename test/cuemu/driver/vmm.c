@@ -833,6 +833,26 @@ CUEMU_API(cuMemPoolSetAccess,
     return CUDA_SUCCESS;
 }
 
+CUEMU_API(cuMemPoolGetAccess,
+          (CUmemAccess_flags *flags, CUmemoryPool handle,
+           CUmemLocation *location), (flags, handle, location))
+{
+    const cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    int gpu;
+
+    if ((pool == NULL) || (flags == NULL) || (location == NULL) ||
+        (location->type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        (location->id < 0) || (location->id >= cuemu_process.num_devices)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    gpu    = cuemu_process.gpu[location->id];
+    *flags = ((location->id == pool->device) || (pool->access & (1u << gpu))) ?
+             CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+             CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
 CUEMU_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep))
 {
     return (cuemu_object_check(handle, CUEMU_OBJ_POOL) == NULL) ?

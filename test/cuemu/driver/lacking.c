@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What programs look up (tests/lookups.txt) and this driver does not model:
+ * there, and "not supported". CUEMU_REFUSED lists who was called.
+ */
+#include "cuemu_driver.h"
+
+#undef cuStreamBatchMemOp /* of cuda.h, for the newer name */
+
+#define CUEMU_LACKS(_name) \
+    CUEMU_API(_name, (void), ()) \
+    { \
+        return CUDA_ERROR_NOT_SUPPORTED; \
+    }
+
+/* Events of other processes */
+CUEMU_LACKS(cuIpcGetEventHandle)
+CUEMU_LACKS(cuIpcOpenEventHandle)
+
+/* NVSwitch's multicast */
+CUEMU_LACKS(cuMulticastAddDevice)
+CUEMU_LACKS(cuMulticastBindAddr)
+CUEMU_LACKS(cuMulticastBindMem)
+CUEMU_LACKS(cuMulticastCreate)
+CUEMU_LACKS(cuMulticastGetGranularity)
+CUEMU_LACKS(cuMulticastUnbind)
+
+/* Other devices' writes to a GPU's memory */
+CUEMU_LACKS(cuFlushGPUDirectRDMAWrites)
+CUEMU_LACKS(cuStreamBatchMemOp)
+CUEMU_ALSO(cuStreamBatchMemOp_v2, cuStreamBatchMemOp);
+
+CUEMU_LACKS(cuLaunchCooperativeKernel)
