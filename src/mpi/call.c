@@ -22,7 +22,7 @@ static bool is_host(const void *pointer)
 
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second)
 {
-    return !ucx_mp_mpi_real.is_ours || (is_host(first) && is_host(second));
+    return is_host(first) && is_host(second);
 }
 
 static bool is_gpu(const void *pointer)
@@ -33,7 +33,7 @@ static bool is_gpu(const void *pointer)
 
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
 {
-    return ucx_mp_mpi_real.is_ours && (is_gpu(first) || is_gpu(second));
+    return ucx_mp_mpi_real.stages && (is_gpu(first) || is_gpu(second));
 }
 
 

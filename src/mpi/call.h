@@ -70,7 +70,8 @@ typedef struct {
 /* Whether neither pointer can lead to GPU memory: slow part of the below. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
 
-/* Whether either leads to memory that only a GPU may touch. */
+/* Whether either leads to memory that only a GPU may touch, and an MPI that
+   does not know. */
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
 
 /* Whether a call's pointers have to be looked at, since this process uses GPUs.
@@ -89,7 +90,7 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
 static inline bool ucx_mp_mpi_is_straight(const void *first,
                                           const void *second)
 {
-    return !ucx_mp_mpi_may_be_gpu() ||
+    return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_real.stages ||
            ucx_mp_mpi_pointers_are_host(first, second);
 }
 

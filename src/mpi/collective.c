@@ -194,6 +194,15 @@ static bool request_make(request_t *request,
     return true;
 }
 
+/* One rank's bytes to one other: a message, which an MPI that takes GPU memory
+   sends as well, over the same paths */
+static bool is_one_message(const ucx_mp_mpi_member_t *member, int kind)
+{
+    return (member->size == 2) && ((kind == UCT_CUDA_COLL_KIND_BCAST) ||
+                                   (kind == UCT_CUDA_COLL_KIND_GATHER) ||
+                                   (kind == UCT_CUDA_COLL_KIND_SCATTER));
+}
+
 bool ucx_mp_mpi_collective_pass(MPI_Comm comm)
 {
     ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
@@ -223,7 +232,8 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
     }
 
     /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
-    if (!request_make(&request, args)) {
+    if ((ucx_mp_mpi_world.has_rival && is_one_message(member, args->kind)) ||
+        !request_make(&request, args)) {
         ucx_mp_mpi_member_pass(member, comm);
         return false;
     }
@@ -233,8 +243,9 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
         return false;
     }
 
-    request.call.progress = progress;
-    request.call.arg      = &comm;
+    request.call.has_own_way = ucx_mp_mpi_world.has_rival;
+    request.call.progress    = progress;
+    request.call.arg         = &comm;
     switch (ucx_mp_mpi_world.api->collective(group, &request.call, why,
                                              sizeof(why))) {
     case UCT_CUDA_COLL_DONE:

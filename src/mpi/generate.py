@@ -355,7 +355,7 @@ class Call:
             print()
         straight = self.pointers('ucx_mp_mpi_is_straight')
         if self.name in ON_GPUS:
-            straight = ('!may_be_gpu || ' +
+            straight = ('!may_be_gpu || !ucx_mp_mpi_real.stages ||\n        ' +
                         self.pointers('ucx_mp_mpi_pointers_are_host'))
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu()%s || !(%s)' % (

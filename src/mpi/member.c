@@ -150,7 +150,8 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
         (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
         (real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
         (real->Comm_size(comm, &size) != MPI_SUCCESS) || (size < 2) ||
-        !ranks_are_known(parent, comm, size, &is_spread)) {
+        !ranks_are_known(parent, comm, size, &is_spread) ||
+        (is_spread && ucx_mp_mpi_world.has_rival)) {
         return;
     }
 

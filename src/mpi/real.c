@@ -121,8 +121,8 @@ static void real_judge(void)
     ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
 
     ucx_mp_mpi_real_find_calls();
-    real->is_ours = real->is_whole && ((real->query_cuda_support == NULL) ||
-                                       !real->query_cuda_support());
+    real->stages = real->is_whole && ((real->query_cuda_support == NULL) ||
+                                      !real->query_cuda_support());
     __atomic_store_n(&ucx_mp_mpi_real_found, true, __ATOMIC_RELEASE);
 }
 

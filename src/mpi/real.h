@@ -112,7 +112,7 @@ typedef struct {
     MPI_Request  request_null;
     MPI_Datatype datatype_null;
     bool         is_whole; /* it has all that we need */
-    bool         is_ours;  /* ... and no CUDA of its own */
+    bool         stages;   /* ... but CUDA: calls with GPU memory are staged */
 } ucx_mp_mpi_real_t;
 
 
@@ -144,7 +144,7 @@ extern bool ucx_mp_mpi_real_found;
    MPICH ends the program. */
 void ucx_mp_mpi_real_find(void);
 
-/* The same but for is_ours, which stays false; at any time. */
+/* The same but for `stages`, which stays false; at any time. */
 void ucx_mp_mpi_real_find_calls(void);
 
 /* Whether there are tools, whatever they define. Any thread. */

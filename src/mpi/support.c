@@ -15,7 +15,7 @@
 static bool takes_gpu_memory(void)
 {
     ucx_mp_mpi_real_find();
-    return ucx_mp_mpi_real.is_ours && (ucx_mp_mpi_module() != NULL) &&
+    return ucx_mp_mpi_real.stages && (ucx_mp_mpi_module() != NULL) &&
            ucx_mp_mpi_gpu_is_there();
 }
 

@@ -203,7 +203,9 @@ static void world_join(MPI_Comm comm, int rank, int size)
     }
 
     if (ucx_mp_mpi_on_all(comm, is_joined)) {
-        world->api = api;
+        world->has_rival = !real->stages &&
+                           !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
+        world->api       = api;
         ucx_mp_mpi_member_new(real->comm_null, comm);
     }
 }
@@ -267,7 +269,7 @@ static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {
         ucx_mp_mpi_real_find();
-        if (ucx_mp_mpi_real.is_ours) {
+        if (ucx_mp_mpi_real.is_whole) {
             world_begin();
         }
     }

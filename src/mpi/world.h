@@ -21,6 +21,9 @@ typedef struct {
     const uct_cuda_coll_api_t *api; /* NULL: they do not */
     uct_cuda_coll_board_t     *board; /* of this node */
     bool                      is_spread; /* over several nodes */
+    bool                      has_rival; /* the MPI takes GPU memory, and the
+                                            user has not said that ours comes
+                                            first */
     MPI_Group                 group;
     int                       *places; /* of ranks on the board; -1: on another
                                           node */

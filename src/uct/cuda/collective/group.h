@@ -15,7 +15,8 @@ BEGIN_C_DECLS
 
 /** What the user says: UCX_CUDA_IPC_COLLECTIVES* */
 typedef struct {
-    bool is_on;     /**< Not before somebody has said so */
+    int  is_on;     /**< uct_cuda_coll_is_on(); not before somebody has said
+                         so */
     int  algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO; of a group, its
                          first rank's */
     int  multipath; /**< Copies over GPUs that no rank has: 0, 1 (where they

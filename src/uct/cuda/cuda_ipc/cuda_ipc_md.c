@@ -82,9 +82,10 @@ static const uct_abi_config_field_t md_config_fields[] = {
      .offset = offsetof(md_config_t, host_copy_threads)},
     {.name   = "COLLECTIVES",
      .dfl    = "auto",
-     .doc    = "Carry out collectives of an MPI without CUDA on the GPUs, on a "
-               "communicator of several nodes all-reduces (ucx_mp_run "
-               "--collectives); n: by way of the host",
+     .doc    = "Carry out an MPI's collectives on the GPUs, on a communicator "
+               "of several nodes all-reduces (ucx_mp_run --collectives). auto: "
+               "of an MPI built with CUDA those that it does not do as fast; "
+               "n: by way of the host, or as the MPI does them",
      .type   = UCT_ABI_CONFIG_STRING,
      .offset = offsetof(md_config_t, collectives)},
     {.name   = "COLLECTIVES_ALGORITHM",
@@ -243,7 +244,9 @@ static void host_settings_open(const md_config_t *config)
 static bool collectives_open(const md_config_t *config)
 {
     uct_cuda_coll_config_t collectives = {
-        .is_on     = (strcmp(config->collectives, "n") != 0),
+        .is_on     = (strcmp(config->collectives, "n") == 0) ? 0 :
+                     (strcmp(config->collectives, "y") == 0) ? 2 :
+                                                               1,
         .multipath = (config->collectives_multipath <= UCT_ABI_YES) ?
                              config->collectives_multipath :
                              UCT_CUDA_COLL_AUTO

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# MPIs built with CUDA, as clusters of GPUs have them: their messages, and the
+# collectives that ours comes before. contrib/cuda-mpi builds them.
+
+cuda_mpi_build() {
+    "$ucx_mp_top/contrib/cuda-mpi" "$1"
+}
+
+# cuda_mpi_tools MPI [UCX]: mpirun and programs; with the UCX of a wheel
+cuda_mpi_tools() {
+    mpi_tools "$1" || return
+    if [ -n "${2-}" ]; then
+        [ -d "$ucx_mp_deps/$2/libucx/lib" ] || { skip "no $2"; return; }
+        LD_LIBRARY_PATH=$ucx_mp_deps/$2/libucx/lib:$LD_LIBRARY_PATH
+    fi
+}
+
+# cuda_mpi_messages MPI [UCX]
+cuda_mpi_messages() {
+    local mpirun programs
+    cuda_mpi_tools "$@" || return
+    mpi_checked_run beluga 2 y --transfers 500 --max-size 64M --max-bytes 128M
+}
+
+# cuda_mpi_bw MPI [UCX]: all paths against one
+cuda_mpi_bw() {
+    local mpirun programs
+    cuda_mpi_tools "$@" || return
+    passing_on ' 268435456 +1[2-5][0-9]\.' \
+        "$mpi_run" --emulate beluga "$mpirun" -n 2 "$programs/ucx_mp_bw" \
+        --sizes 256M
+}
+
+# Of Open MPI 4.1: its own collectives with a request crash on GPU memory, and
+# its MPI_Reduce_scatter_block is wrong with blocks of nothing
+cuda_mpi_calls="Allreduce Reduce Reduce_scatter Bcast Allgather Allgatherv
+    Gather Scatter Alltoall Scan Exscan Gatherv Scatterv Alltoallv"
+
+# cuda_mpi_collectives MPI COUNT [UCX]: host and GPU memory mixed, on
+# communicators of all kinds; and again where GPUs can carry out most
+cuda_mpi_collectives() {
+    local mpirun programs call alike
+    cuda_mpi_tools "$1" "${3-}" || return
+    for call in $cuda_mpi_calls; do
+        for alike in 0 90; do
+            passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
+                --emulate beluga --slowdown 1 "$mpirun" -n 4 \
+                "$programs/ucx_mp_collectives" --call "MPI_$call" --later 0 \
+                --calls $(($2 / 28 + 1)) --alike $alike --max-size 4M || return
+        done
+    done
+}
+
+# cuda_mpi_faster MPI RANKS US: an all-reduce of 64 MiB by ours
+cuda_mpi_faster() {
+    local mpirun programs
+    cuda_mpi_tools "$1" || return
+    passing_on ' 67108864 .* right' \
+        "$mpi_run" --emulate mist "$mpirun" -n "$2" \
+        "$programs/ucx_mp_allreduce" --sizes 64M --rounds 3 |
+        awk -v most="$3" '{print} /67108864/ {us = $5}
+                          END {exit !(us > 0 && us <= most)}'
+}
+
+for cuda_mpi in openmpi-cuda mpich-cuda; do
+    step "build-$cuda_mpi" long 5400 "cuda_mpi_build ${cuda_mpi%-cuda}" \
+         "$cuda_mpi, from the distribution's sources"
+    step "$cuda_mpi-messages" long 300 "cuda_mpi_messages $cuda_mpi" \
+         "checked messages, the system's UCX"
+    step "$cuda_mpi-messages-1.21" long 300 \
+         "cuda_mpi_messages $cuda_mpi ucx-1.21.0" \
+         "checked messages, a wheel's UCX with CUDA"
+    step "$cuda_mpi-bw" long 300 "cuda_mpi_bw $cuda_mpi" \
+         "256 MiB on beluga, all paths"
+    step "$cuda_mpi-collectives" long 3600 \
+         "cuda_mpi_collectives $cuda_mpi 2000" \
+         "2,000 random collectives, host and GPU memory"
+    step "$cuda_mpi-collectives-1.21" long 3600 \
+         "cuda_mpi_collectives $cuda_mpi 500 ucx-1.21.0" \
+         "500 with a wheel's UCX"
+    step "$cuda_mpi-faster-2" long 300 "cuda_mpi_faster $cuda_mpi 2 1000" \
+         "all-reduce of 64 MiB on mist, 2 ranks: at most 1.0 ms"
+    step "$cuda_mpi-faster-4" long 300 "cuda_mpi_faster $cuda_mpi 4 1800" \
+         "... 4 ranks: at most 1.8 ms"
+done
