@@ -188,36 +188,31 @@ class Doctor:
     def find_ucx(self):
         """UCXs that are here, those that the module can serve first."""
         launcher, options = self.launcher, self.options
-        found = []
-        if options.command:
-            target = launcher.Target(options.command, os.environ, options.ucx)
+        if options.command or options.ucx:
+            target = launcher.Target(options.command or [sys.executable],
+                                     os.environ, options.ucx)
             return [target.ucx] + target.others
-        if options.ucx:
-            target = launcher.Target([sys.executable], os.environ, options.ucx)
-            return [target.ucx]
-        try:
-            target = launcher.Target([sys.executable], os.environ)
-            found += [target.ucx] + target.others
-        except launcher.SetupError:
-            pass
-        answer = launcher.probe(['libucp.so.0'], dict(os.environ))
-        found.append(launcher.Ucx.from_probe(answer, 'the one that the dynamic '
-                                             'linker finds'))
-        mpirun = launcher.executable('mpirun')
-        libmpi = launcher.mpi_of_launcher(mpirun) if mpirun else None
-        if libmpi:
-            mpi = launcher.Mpi.load(libmpi, dict(os.environ))
-            if mpi.ucx is None:
-                self.look('MPI', '%s (%s) has no UCX: %s' % (
-                    mpi.text, mpirun, mpi.why_none or 'it was built without'))
-            else:
-                self.good('MPI', '%s (%s), UCX %s' % (mpi.text, mpirun,
-                                                      mpi.ucx.text))
-                found.append(mpi.ucx)
+        found = []
+        for words in ([sys.executable], ['mpirun']):
+            if not launcher.executable(words[0]):
+                continue
+            try:
+                target = launcher.Target(words, os.environ)
+            except launcher.SetupError as error:
+                self.look('MPI', str(error))
+                continue
+            mpi = target.mpi
+            if mpi:
+                self.good('MPI', '%s%s (%s), UCX %s' % (
+                    mpi.text, ', with CUDA' if mpi.has_cuda else '', mpi.path,
+                    target.ucx.text))
+            found += [ucx for ucx in [target.ucx] + target.others
+                      if ucx.version or mpi]
+        guess = launcher.Ucx.of_linker(os.environ)
+        found += [guess] if guess.version else []
         first = {}
         for ucx in found:
-            if ucx is not None:
-                first.setdefault(os.path.realpath(ucx.path), ucx)
+            first.setdefault(os.path.realpath(ucx.path), ucx)
         return list(first.values())
 
     def ucx(self):
@@ -229,6 +224,10 @@ class Doctor:
             self.bad('UCX', str(error))
             return None
         for ucx in found:
+            if not ucx.version:
+                self.look('UCX', '%s: %s; --ucx FILE names it, where it is '
+                          'another one' % (ucx.how, ucx.errors))
+                continue
             try:
                 ucx.check()
             except self.launcher.SetupError as error:

@@ -8,4 +8,4 @@ launcher_tests() {
         passing_on '[1-9][0-9]* passed' "$ucx_mp_top/test/launcher/run"
 }
 
-step launcher full 180 launcher_tests "ucx_mp_run finds, sets, warns, cleans up"
+step launcher full 300 launcher_tests "ucx_mp_run finds, sets, warns, cleans up"
