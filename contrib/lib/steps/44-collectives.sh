@@ -373,6 +373,9 @@ step beside-tools-mpich full 60 "beside_tools mpich" \
      "the same under MPICH"
 step layouts quick 30 "layouts distribution" \
      "which bytes a datatype covers, without looking at them"
+step collectives-gaps quick 30 \
+     "collectives_run distribution --seed 9 --calls 200 --call MPI_Sendrecv" \
+     "messages with gaps to memory where UCX 1.13 wants them packed"
 step fortran quick 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu quick 30 collectives_one_gpu \
