@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -217,6 +218,46 @@ TEST(test_collective_book, is_the_same_whatever_came_before)
         EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &b)) << i;
         ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(fresh, &request, &c));
         EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &c)) << i;
+    }
+}
+
+/** Plans of many steps are made like the last one of their choice: sizes near
+ *  each other, some of them with as many chunks and some not. */
+TEST(test_collective_book, is_the_same_if_made_like_another)
+{
+    const uct_cuda_topo_t topo = cube();
+    std::mt19937 random(6);
+
+    for (int kind : {UCT_CUDA_COLL_KIND_ALLREDUCE,
+                     UCT_CUDA_COLL_KIND_REDUCE_SCATTER,
+                     UCT_CUDA_COLL_KIND_ALLGATHER, UCT_CUDA_COLL_KIND_REDUCE}) {
+        unsigned most = 0;
+        Book book;
+
+        for (int i = 0; i < 12; ++i) {
+            uct_cuda_coll_request_t request = request_of(
+                    topo, kind, 8, (64 << 20) + random() % (8 << 20));
+            uint64_t counts[8];
+            Plan a, b;
+
+            request.element     = (i % 4 == 0) ? 8 : 4;
+            request.is_in_place = (i % 3 == 0);
+            if ((i % 2 == 0) &&
+                ((kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
+                 (kind == UCT_CUDA_COLL_KIND_ALLGATHER))) {
+                for (uint64_t &count : counts) {
+                    count = request.count - random() % 4096;
+                }
+                counts[i % 8] = (i % 4 == 2) ? 0 : counts[i % 8];
+                request.counts = counts;
+            }
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &a));
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(NULL, &request, &b));
+            EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &b))
+                    << uct_cuda_coll_kind_str(kind) << ", " << i;
+            most = std::max(most, a.num_steps);
+        }
+        EXPECT_GT(most, 200u) << uct_cuda_coll_kind_str(kind);
     }
 }
 

@@ -371,17 +371,19 @@ find_trees(const planner_t *planner, const choice_t *choice,
 /* The plan of a choice whose trees are known */
 static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
                          const uct_cuda_coll_trees_t *trees,
+                         const uct_cuda_coll_plan_t *like,
                          uct_cuda_coll_plan_t *plan)
 {
     return uct_cuda_coll_emit(&planner->shape, trees,
                               choice->kernels || (choice->algorithm ==
                                                   UCT_CUDA_COLL_ONE_KERNEL),
-                              choice->chunks, planner->scratch, plan);
+                              choice->chunks, planner->scratch, like, plan);
 }
 
 ucs_status_t uct_cuda_coll_make(const request_t *request,
                                 uct_cuda_coll_forests_t *forests,
                                 const choice_t *choice,
+                                const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan)
 {
     uct_cuda_coll_forests_t none = {0};
@@ -403,7 +405,7 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
 
     trees  = find_trees(&planner, choice, &own, &load);
     status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
-                               emit(&planner, choice, trees, plan);
+                               emit(&planner, choice, trees, like, plan);
     if (status == UCS_OK) {
         plan->seconds = choice->seconds;
     }
@@ -455,7 +457,7 @@ static ucs_status_t price_chunks(const planner_t *planner,
                                   choice->chunks * chunks;
     }
 
-    status = emit(&part, &fewer, trees, &plan);
+    status = emit(&part, &fewer, trees, NULL, &plan);
     if (status == UCS_OK) {
         status = uct_cuda_coll_cost_within(&plan, request->topo, request->gpus,
                                            planner->model, limit, seconds_p);
