@@ -266,8 +266,8 @@ static int class_of(int rc)
     return error_class;
 }
 
-/* The class of error on GPU memory is the same MPI's on host memory. What a rank
-   that finds none has sent stays in a communicator of its own. */
+/* The class of error on GPU memory is the same MPI's on host memory. What a
+   rank that finds none has sent stays in a communicator of its own. */
 static void try_mistakes(void)
 {
     int *in = calloc(world_size, sizeof(host));
