@@ -2,6 +2,8 @@
 #include <mpi/call.h>
 #include <mpi/handles.h>
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -431,6 +433,40 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
     return call_is_intact(call);
 }
 
+MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
+                               const void **buffer_p, MPI_Count count,
+                               MPI_Datatype *datatype_p)
+{
+    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    int position                  = 0;
+    MPI_Count element;
+    bool is_dense;
+    int size;
+
+    /* what is wrong the MPI says */
+    if ((peer == MPI_PROC_NULL) || (count <= 0) ||
+        (*datatype_p == real->datatype_null) ||
+        (ucx_mp_mpi_layout_is_dense(*datatype_p, &is_dense) != MPI_SUCCESS) ||
+        is_dense ||
+        (real->Type_size_x(*datatype_p, &element) != MPI_SUCCESS) ||
+        (element <= 0) || (count > INT_MAX / 2 / element) ||
+        (real->Pack_size((int)count, *datatype_p, call->comm, &size) !=
+         MPI_SUCCESS)) {
+        return count;
+    }
+
+    call->packed = malloc(size);
+    if ((call->packed == NULL) ||
+        (real->Pack(*buffer_p, (int)count, *datatype_p, call->packed, size,
+                    &position, call->comm) != MPI_SUCCESS)) {
+        return count;
+    }
+
+    *buffer_p   = call->packed;
+    *datatype_p = ucx_mp_mpi_byte();
+    return position;
+}
+
 void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
 {
     ucx_mp_mpi_buffer_t *buffer;
@@ -465,6 +501,8 @@ void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call)
         ucx_mp_mpi_layout_free(&call->buffers[i].layout);
     }
     call->num_buffers = 0;
+    free(call->packed);
+    call->packed = NULL;
 }
 
 int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call)

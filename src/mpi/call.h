@@ -55,6 +55,7 @@ typedef struct {
     int                 targets;   /* ranks that this one sends something to */
     unsigned            num_buffers;
     ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
+    void                *packed;   /* what is sent instead of a buffer */
 } ucx_mp_mpi_call_t;
 
 /* An argument with a number a rank: int, MPI_Count or MPI_Aint */
@@ -151,6 +152,17 @@ bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
 /* Copies in and points the wrapper's arguments to the copies. Whether the
    MPI's call may be made now. */
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
+
+/*
+ * A message of a datatype with gaps goes out packed, as bytes in a row: UCX
+ * 1.13 and 1.14 end the program where one with gaps comes to managed memory, or
+ * to the sender's own GPU memory.
+ *
+ * @return  Elements to send of what `buffer_p` and `datatype_p` are now.
+ */
+MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
+                               const void **buffer_p, MPI_Count count,
+                               MPI_Datatype *datatype_p);
 
 /* Copies what is staged to or from the copies, as `use` says, once more; not if
    something has failed. */

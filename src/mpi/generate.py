@@ -392,11 +392,12 @@ class Call:
         print('            return rc;\n        }\n    }\n')
 
     def looks_wrong(self):
-        """What the MPI is to judge, of calls where all ranks' arguments are
-        looked at."""
+        """What the MPI is to judge: of the arguments that it looks at on
+        all ranks, or of the root's buffers."""
         names = [name for _, name in self.arguments]
         if 'root' in names:
-            return None
+            return ('(sendbuf == recvbuf) && ucx_mp_mpi_is_own_rank(comm, root)'
+                    if 'sendbuf' in names else None)
         wrong = ['(sendbuf == recvbuf)']
         for name in names:
             if name in ('recvtype', 'datatype'):
@@ -421,6 +422,9 @@ class Call:
             else:
                 print('    ' + text)
         print('    if (ucx_mp_mpi_call_stage(&call)) {')
+        if 'sendbuf' in self.words() and self.of('int') == 'dest':
+            print('        sendcount = ucx_mp_mpi_call_pack(&call, dest, '
+                  '&sendbuf, sendcount, &sendtype);')
         print('        call.rc = %s;\n    }\n' % real)
         print('    return ucx_mp_mpi_call_%s;' % self.end)
 

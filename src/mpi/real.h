@@ -34,6 +34,7 @@
     _(Group_free) \
     _(Group_translate_ranks) \
     _(Iprobe) \
+    _(Pack_size) \
     _(Topo_test) \
     _(Type_create_keyval) \
     _(Type_free) \

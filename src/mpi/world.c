@@ -120,7 +120,9 @@ ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
                    NULL;
 }
 
-/* One board a node. @return whether this rank's is open. */
+/* One board a node. All ranks are here before it has a name, since whose
+   `local` this is hangs on each one's part in the split: of a job that ends
+   before, none is left. @return whether this rank's is open. */
 static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
                        uct_cuda_coll_board_t **board_p)
 {
@@ -131,12 +133,6 @@ static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
 
     if ((real->Comm_rank(local, &rank) != MPI_SUCCESS) ||
         (real->Comm_size(local, &size) != MPI_SUCCESS)) {
-        return false;
-    }
-
-    /* All are here before the board has a name: of a job that ends before, none
-       is left */
-    if (!ucx_mp_mpi_on_all(local, true)) {
         return false;
     }
 

@@ -98,7 +98,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
 
     status = uct_cuda_coll_choose(request, NULL, NULL, &collective->choice);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_make(request, NULL, &collective->choice,
+        status = uct_cuda_coll_make(request, NULL, &collective->choice, NULL,
                                     &collective->plan);
     }
     if (status == UCS_ERR_UNSUPPORTED) {
@@ -179,7 +179,7 @@ static void print_other(const uct_cuda_coll_request_t *request,
     if ((uct_cuda_coll_choose(request, NULL, NULL, &choice) != UCS_OK) ||
         ((int)choice.algorithm != request->algorithm) ||
         (choice.multipath != (request->multipath == 1)) ||
-        (uct_cuda_coll_make(request, NULL, &choice, &plan) != UCS_OK)) {
+        (uct_cuda_coll_make(request, NULL, &choice, NULL, &plan) != UCS_OK)) {
         return;
     }
 

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -191,6 +192,44 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
     }
 }
 
+/** What is best in many chunks alone is found, too: no algorithm in a number of
+ *  chunks that is named takes so much less. */
+TEST(test_collective_book, is_not_worse_than_what_can_be_named)
+{
+    const uct_cuda_topo_t topos[] = {cube(), mesh_node(4, 93 * GB, 25 * GB)};
+    const int kinds[]             = {UCT_CUDA_COLL_KIND_BCAST,
+                                     UCT_CUDA_COLL_KIND_REDUCE,
+                                     UCT_CUDA_COLL_KIND_REDUCE_SCATTER};
+
+    for (const uct_cuda_topo_t &topo : topos) {
+        for (int kind : kinds) {
+            uct_cuda_coll_request_t request = request_of(topo, kind, 8,
+                                                         256 << 20);
+            uct_cuda_coll_forests_t forests = {};
+            uct_cuda_coll_choice_t choice, named;
+
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &forests, NULL,
+                                                   &choice));
+            for (int algorithm = UCT_CUDA_COLL_FLAT;
+                 algorithm < UCT_CUDA_COLL_ALGORITHM_LAST; ++algorithm) {
+                for (int chunks = 1; chunks <= 32; chunks *= 2) {
+                    request.algorithm = algorithm;
+                    request.chunks    = chunks;
+                    if (uct_cuda_coll_choose(&request, &forests, NULL,
+                                             &named) == UCS_OK) {
+                        EXPECT_LE(choice.seconds, 1.03 * named.seconds)
+                                << topo.num_gpus << " GPUs, "
+                                << uct_cuda_coll_kind_str(kind) << ", "
+                                << uct_cuda_coll_algorithm_str(algorithm)
+                                << " in " << chunks;
+                    }
+                }
+            }
+            uct_cuda_coll_forests_release(&forests);
+        }
+    }
+}
+
 /** Ranks need not have made the same calls before, nor as many: a book that has
  *  seen more kinds and roots than it has room for gives the same plans. */
 TEST(test_collective_book, is_the_same_whatever_came_before)
@@ -217,6 +256,46 @@ TEST(test_collective_book, is_the_same_whatever_came_before)
         EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &b)) << i;
         ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(fresh, &request, &c));
         EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &c)) << i;
+    }
+}
+
+/** Plans of many steps are made like the last one of their choice: sizes near
+ *  each other, some of them with as many chunks and some not. */
+TEST(test_collective_book, is_the_same_if_made_like_another)
+{
+    const uct_cuda_topo_t topo = cube();
+    std::mt19937 random(6);
+
+    for (int kind : {UCT_CUDA_COLL_KIND_ALLREDUCE,
+                     UCT_CUDA_COLL_KIND_REDUCE_SCATTER,
+                     UCT_CUDA_COLL_KIND_ALLGATHER, UCT_CUDA_COLL_KIND_REDUCE}) {
+        unsigned most = 0;
+        Book book;
+
+        for (int i = 0; i < 12; ++i) {
+            uct_cuda_coll_request_t request = request_of(
+                    topo, kind, 8, (64 << 20) + random() % (8 << 20));
+            uint64_t counts[8];
+            Plan a, b;
+
+            request.element     = (i % 4 == 0) ? 8 : 4;
+            request.is_in_place = (i % 3 == 0);
+            if ((i % 2 == 0) &&
+                ((kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
+                 (kind == UCT_CUDA_COLL_KIND_ALLGATHER))) {
+                for (uint64_t &count : counts) {
+                    count = request.count - random() % 4096;
+                }
+                counts[i % 8] = (i % 4 == 2) ? 0 : counts[i % 8];
+                request.counts = counts;
+            }
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &a));
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(NULL, &request, &b));
+            EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &b))
+                    << uct_cuda_coll_kind_str(kind) << ", " << i;
+            most = std::max(most, a.num_steps);
+        }
+        EXPECT_GT(most, 200u) << uct_cuda_coll_kind_str(kind);
     }
 }
 

@@ -763,7 +763,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
             ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, choice.slices,
                                                  choice.depth, &trees));
         }
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice,
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
                                              &plan.plan));
         Machine machine(plan.plan, m_random);
         machine.run();
@@ -843,7 +843,7 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
             choice.slices    = 1;
             choice.depth     = 2;
             choice.kernels   = c.kernels;
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice,
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
                                                  &plan.plan));
             ASSERT_EQ("", plan.check()) << describe(request);
             ASSERT_GT(plan.plan.num_waits, 0u);
@@ -1318,7 +1318,7 @@ TEST_F(CollPlan, nonsense_is_refused)
         choice.slices    = c.slices;
         choice.depth     = c.depth;
         EXPECT_EQ(c.status,
-                  uct_cuda_coll_make(&good, NULL, &choice, &made.plan))
+                  uct_cuda_coll_make(&good, NULL, &choice, NULL, &made.plan))
                 << c.algorithm << " " << c.chunks;
         if (c.status == UCS_OK) {
             EXPECT_EQ("", made.check());

@@ -19,6 +19,11 @@
 /* Kinds and roots that are remembered; a root's trees take some 100 KB */
 #define NUM_PAGES 8
 
+/* Plans that are kept of each, and the steps that make one worth it: each step
+ * takes some 100 bytes */
+#define NUM_KEPT  4
+#define MIN_STEPS 200
+
 /* What takes longer than this much of the best at two sizes is not the best of
  * those between them */
 #define NEAR 1.15
@@ -46,6 +51,15 @@ typedef struct {
 } point_t;
 
 
+/* A plan of many steps that others are made like */
+typedef struct {
+    uint64_t             turn; /* of the last use; 0: none */
+    choice_t             choice;
+    bool                 is_in_place;
+    uct_cuda_coll_plan_t plan;
+} kept_t;
+
+
 typedef struct {
     bool                    is_used;
     int                     kind;
@@ -53,6 +67,7 @@ typedef struct {
     uint64_t                turn;                   /* of the last use */
     uct_cuda_coll_forests_t forests;
     point_t                 points[2][NUM_POINTS];  /* in place, too */
+    kept_t                  kept[NUM_KEPT];
 } page_t;
 
 
@@ -72,6 +87,9 @@ static void page_release(page_t *page)
     unsigned in_place, i;
 
     uct_cuda_coll_forests_release(&page->forests);
+    for (i = 0; i < NUM_KEPT; ++i) {
+        uct_cuda_coll_plan_release(&page->kept[i].plan);
+    }
     for (in_place = 0; in_place < 2; ++in_place) {
         for (i = 0; i < NUM_POINTS; ++i) {
             free(page->points[in_place][i].trials);
@@ -279,6 +297,53 @@ static bool is_uneven(const request_t *request, uint64_t bytes)
     return most * request->element > 2 * (bytes / request->num_ranks);
 }
 
+/* That of a choice; the one that was not needed for longest if there is none */
+static kept_t *find_kept(page_t *page, const request_t *request,
+                         const choice_t *choice)
+{
+    kept_t *kept = &page->kept[0];
+    kept_t *entry;
+
+    for (entry = page->kept; entry < page->kept + NUM_KEPT; ++entry) {
+        if ((entry->turn > 0) &&
+            uct_cuda_coll_choice_is_same(&entry->choice, choice) &&
+            (entry->is_in_place == request->is_in_place)) {
+            kept = entry;
+            goto out;
+        }
+        if (entry->turn < kept->turn) {
+            kept = entry;
+        }
+    }
+
+    uct_cuda_coll_plan_release(&kept->plan);
+    kept->choice      = *choice;
+    kept->is_in_place = request->is_in_place;
+
+out:
+    kept->turn = page->turn;
+    return kept;
+}
+
+/* Like the last one of the choice, or to be what others are like */
+static ucs_status_t make(page_t *page, const request_t *request,
+                         const choice_t *choice, uct_cuda_coll_plan_t *plan)
+{
+    kept_t *kept        = find_kept(page, request, choice);
+    ucs_status_t status = uct_cuda_coll_make(
+            request, &page->forests, choice,
+            (kept->plan.num_steps > 0) ? &kept->plan : NULL, plan);
+
+    if ((status == UCS_OK) && page->is_used && (plan->num_steps >= MIN_STEPS) &&
+        (plan->num_steps != kept->plan.num_steps)) {
+        uct_cuda_coll_plan_release(&kept->plan);
+        if (uct_cuda_coll_plan_copy_steps(plan, &kept->plan) != UCS_OK) {
+            kept->turn = 0;
+        }
+    }
+    return status;
+}
+
 static ucs_status_t plan_by(page_t *page, const request_t *request,
                             uct_cuda_coll_plan_t *plan)
 {
@@ -295,8 +360,7 @@ static ucs_status_t plan_by(page_t *page, const request_t *request,
     if ((shape.bytes > 0) && !is_uneven(request, shape.bytes)) {
         status = choose(page, request, shape.bytes, &choice);
         if (status == UCS_OK) {
-            status = uct_cuda_coll_make(request, &page->forests, &choice,
-                                        plan);
+            status = make(page, request, &choice, plan);
         }
         if ((status == UCS_OK) || (status == UCS_ERR_NO_MEMORY)) {
             return status;
@@ -305,9 +369,7 @@ static ucs_status_t plan_by(page_t *page, const request_t *request,
 
     /* This very size: it may have a plan where those beside it have none */
     status = uct_cuda_coll_choose(request, &page->forests, NULL, &choice);
-    return (status == UCS_OK) ? uct_cuda_coll_make(request, &page->forests,
-                                                   &choice, plan) :
-                                status;
+    return (status == UCS_OK) ? make(page, request, &choice, plan) : status;
 }
 
 ucs_status_t uct_cuda_coll_plan(uct_cuda_coll_book_t *book,

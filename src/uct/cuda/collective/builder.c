@@ -48,7 +48,8 @@ uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
     uct_cuda_coll_plan_t *plan      = builder->plan;
     const uct_cuda_coll_step_t step = {
         .type = (uint8_t)type, .rank = (uint8_t)rank, .queue = (uint8_t)queue,
-        .bytes = bytes, .places = plan->num_places, .waits = plan->num_waits
+        .bytes = bytes, .places = plan->num_places, .waits = plan->num_waits,
+        .tree = UCT_CUDA_COLL_NO_TREE
     };
 
     assert(plan->num_steps < builder->max_steps);

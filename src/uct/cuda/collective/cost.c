@@ -12,6 +12,7 @@
 
 #define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
+#define MAX_LANES (MAX_GPUS * MAX_GPUS)
 
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
 
@@ -79,10 +80,9 @@ typedef struct {
 /* From one GPU to another, or inside one, with what flows there */
 typedef struct {
     double   given;       /* bytes to each flow so far ... */
-    double   since;       /* ... seconds: until then ... */
-    double   rate;        /* ... and bytes/s since then */
-    double   until;       /* seconds: when the next flow ends */
-    uint32_t first;       /* that flow; NONE */
+    double   since;       /* ... seconds: until then */
+    unsigned at;          /* among those that are busy */
+    uint32_t first;       /* the flow that ends next; NONE */
     unsigned count;
     uct_cuda_coll_way_t way;
 } lane_t;
@@ -106,7 +106,9 @@ typedef struct {
     unsigned users[NUM_RESOURCES];
     bool     is_tight[NUM_RESOURCES];
     int16_t  groups[NUM_RESOURCES]; /* joined by lanes: to the first, ... */
-    bool     is_old[NUM_RESOURCES]; /* ... whose users have changed */
+    bool     is_old[NUM_RESOURCES]; /* ... whose users have changed: */
+    int16_t  old[NUM_RESOURCES];
+    unsigned num_old;
     double   now;
     state_t  *states;
     uint32_t *first;      /* successors of a step: from here to the next's */
@@ -116,10 +118,11 @@ typedef struct {
     flow_t   *flows;
     uint32_t num_flows;   /* that there have been */
     lane_t   lanes[MAX_GPUS][MAX_GPUS];
-    lane_t   *busy[MAX_GPUS * MAX_GPUS];
+    lane_t   *busy[MAX_LANES];
+    double   speeds[MAX_LANES];  /* bytes/s of their flows since then */
+    double   until[MAX_LANES];   /* seconds: when their next flows end */
     unsigned num_busy;
     uint32_t num_left;    /* steps that have not ended */
-    bool     has_changed; /* rates are old */
     bool     is_broken;   /* a step has no link */
 } sim_t;
 
@@ -173,6 +176,7 @@ static unsigned share_some(sim_t *sim, lane_t **lanes, unsigned count)
     unsigned l, i, left = 0;
     bool is_tight;
     lane_t *lane;
+    double rate;
     int r;
 
     find_tight(sim, lanes, count);
@@ -187,11 +191,12 @@ static unsigned share_some(sim_t *sim, lane_t **lanes, unsigned count)
             continue;
         }
 
-        lane->rate = tightest(sim, lane);
+        rate                  = tightest(sim, lane);
+        sim->speeds[lane->at] = rate;
         for (i = 0; i < lane->way.count; ++i) {
             r              = lane->way.resources[i];
             sim->users[r] -= lane->count;
-            sim->left[r]  -= lane->rate * lane->count;
+            sim->left[r]  -= rate * lane->count;
         }
     }
 
@@ -200,10 +205,26 @@ static unsigned share_some(sim_t *sim, lane_t **lanes, unsigned count)
 
 static int group_of(sim_t *sim, int resource)
 {
-    while (sim->groups[resource] != resource) {
-        resource = sim->groups[resource];
+    int16_t *groups = sim->groups;
+
+    while (groups[resource] != resource) {
+        groups[resource] = groups[groups[resource]];
+        resource         = groups[resource];
     }
     return resource;
+}
+
+static void mark_group(sim_t *sim, int group)
+{
+    if (!sim->is_old[group]) {
+        sim->is_old[group]       = true;
+        sim->old[sim->num_old++] = (int16_t)group;
+    }
+}
+
+static void mark_way(sim_t *sim, const uct_cuda_coll_way_t *way)
+{
+    mark_group(sim, group_of(sim, way->resources[0]));
 }
 
 /* What a lane takes has to do with each other from now on */
@@ -216,33 +237,30 @@ static void join_way(sim_t *sim, const uct_cuda_coll_way_t *way)
         first              = group_of(sim, way->resources[0]);
         other              = group_of(sim, way->resources[i]);
         sim->groups[other] = (int16_t)first;
-        sim->is_old[first] |= sim->is_old[other];
+        if (sim->is_old[other]) {
+            mark_group(sim, first);
+        }
     }
-}
-
-static void mark_way(sim_t *sim, const lane_t *lane)
-{
-    sim->is_old[group_of(sim, lane->way.resources[0])] = true;
-    sim->has_changed                                   = true;
 }
 
 static double given(const sim_t *sim, const lane_t *lane)
 {
-    return lane->given + lane->rate * (sim->now - lane->since);
+    return lane->given + sim->speeds[lane->at] * (sim->now - lane->since);
 }
 
-/* When a lane's next flow ends at its rate */
-static double end_of(const sim_t *sim, const lane_t *lane)
+/* Finds when a lane's next flow ends at its rate */
+static void find_end(sim_t *sim, const lane_t *lane)
 {
-    return lane->since +
-           (sim->flows[lane->first].goal - lane->given) / lane->rate;
+    sim->until[lane->at] = lane->since +
+                           (sim->flows[lane->first].goal - lane->given) /
+                                   sim->speeds[lane->at];
 }
 
 /* Max-min fair rates of all flows that changes concern */
 static void share(sim_t *sim)
 {
-    lane_t *lanes[MAX_GPUS * MAX_GPUS];
-    unsigned l, i, count = 0;
+    lane_t *lanes[MAX_LANES], *concerned[MAX_LANES];
+    unsigned l, i, left, count = 0;
     lane_t *lane;
     int r;
 
@@ -252,9 +270,10 @@ static void share(sim_t *sim)
             continue;
         }
 
-        lanes[count++] = lane;
-        lane->given    = given(sim, lane);
-        lane->since    = sim->now;
+        concerned[count] = lane;
+        lanes[count++]   = lane;
+        lane->given      = given(sim, lane);
+        lane->since      = sim->now;
         for (i = 0; i < lane->way.count; ++i) {
             r              = lane->way.resources[i];
             sim->left[r]   = sim->capacity[r];
@@ -262,19 +281,16 @@ static void share(sim_t *sim)
         }
     }
 
-    while (count > 0) {
-        count = share_some(sim, lanes, count);
+    for (left = count; left > 0;) {
+        left = share_some(sim, lanes, left);
     }
 
-    for (l = 0; l < sim->num_busy; ++l) {
-        lane = sim->busy[l];
-        if (lane->since == sim->now) {
-            lane->until = end_of(sim, lane);
-        }
+    for (l = 0; l < count; ++l) {
+        find_end(sim, concerned[l]);
     }
-
-    memset(sim->is_old, 0, sizeof(sim->is_old));
-    sim->has_changed = false;
+    while (sim->num_old > 0) {
+        sim->is_old[sim->old[--sim->num_old]] = false;
+    }
 }
 
 
@@ -292,11 +308,12 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
     if (lane->count++ == 0) {
         uct_cuda_coll_links_direct(sim->topo, from, to, &lane->way);
         join_way(sim, &lane->way);
-        lane->first                = NONE;
-        lane->given                = 0;
-        lane->rate                 = 0;
-        lane->since                = sim->now;
-        sim->busy[sim->num_busy++] = lane;
+        lane->first            = NONE;
+        lane->given            = 0;
+        lane->since            = sim->now;
+        lane->at               = sim->num_busy++;
+        sim->busy[lane->at]    = lane;
+        sim->speeds[lane->at]  = 0;
     }
 
     flow->step = step;
@@ -309,7 +326,7 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
     *link      = index;
     ++sim->states[step].flows;
     sim->is_broken |= (lane->way.count == 0);
-    mark_way(sim, lane);
+    mark_way(sim, &lane->way);
 }
 
 static void start_reduction(sim_t *sim, uint32_t index)
@@ -527,31 +544,48 @@ static void submit(sim_t *sim)
     }
 }
 
-/* Flows of a lane that have ended. @return False: it has no more */
-static bool end_flows(sim_t *sim, lane_t *lane)
+/* Has a lane's next flow ended? */
+static bool has_end(const sim_t *sim, unsigned at)
 {
+    return (sim->until[at] - sim->now) * sim->speeds[at] <= EMPTY;
+}
+
+/* Flows of a lane that have ended; the last lane comes to its place if it has
+ * no more */
+static void end_flows(sim_t *sim, lane_t *lane)
+{
+    unsigned last;
     uint32_t step;
 
-    while ((lane->count > 0) &&
-           ((lane->until - sim->now) * lane->rate <= EMPTY)) {
+    do {
         step        = sim->flows[lane->first].step;
         lane->first = sim->flows[lane->first].next;
-        lane->until = (--lane->count > 0) ? end_of(sim, lane) : 0;
-        mark_way(sim, lane);
+        mark_way(sim, &lane->way);
+        if (--lane->count > 0) {
+            find_end(sim, lane);
+        }
         if (--sim->states[step].flows == 0) {
             end_step(sim, step);
         }
+    } while ((lane->count > 0) && has_end(sim, lane->at));
+
+    if (lane->count == 0) {
+        last                    = --sim->num_busy;
+        sim->busy[lane->at]     = sim->busy[last];
+        sim->speeds[lane->at]   = sim->speeds[last];
+        sim->until[lane->at]    = sim->until[last];
+        sim->busy[lane->at]->at = lane->at;
     }
-    return lane->count > 0;
 }
 
 /* On to the next moment at which a step starts or a flow ends */
 static void advance(sim_t *sim)
 {
     double until = DBL_MAX;
+    lane_t *lane;
     unsigned l;
 
-    if (sim->has_changed) {
+    if (sim->num_old > 0) {
         share(sim);
     }
 
@@ -559,16 +593,19 @@ static void advance(sim_t *sim)
         until = sim->states[sim->ready[0]].start;
     }
     for (l = 0; l < sim->num_busy; ++l) {
-        until = ucs_min(until, sim->busy[l]->until);
+        until = ucs_min(until, sim->until[l]);
     }
 
     sim->now = ucs_max(until, sim->now);
     for (l = 0; l < sim->num_busy;) {
-        if (end_flows(sim, sim->busy[l])) {
+        if (!has_end(sim, l)) {
             ++l;
-        } else {
-            sim->busy[l] = sim->busy[--sim->num_busy];
+            continue;
         }
+
+        lane = sim->busy[l];
+        end_flows(sim, lane);
+        l += (lane->count > 0);
     }
 
     while ((sim->num_ready > 0) &&

@@ -44,6 +44,18 @@ typedef uct_cuda_coll_builder_t builder_t;
 typedef uct_cuda_coll_plan_t    plan_t;
 
 
+/* What of a slice is in scratch, for each rank */
+typedef enum {
+    SLOT_SENT,      /* what it sends, in its parent's */
+    SLOT_SUM,       /* its sum that it hands on, in its own */
+    SLOT_RELAY_IN,  /* what it sends, in the relay's on the way in, */
+    SLOT_RELAY_OUT, /* or gets, on the way out */
+    SLOT_LAST,
+    SLOT_RESULT = SLOT_LAST /* its block, once all have read what it goes on top
+                               of; of all slices */
+} slot_t;
+
+
 /* One slice on its way */
 typedef struct {
     const uct_cuda_coll_tree_t *tree;
@@ -54,10 +66,7 @@ typedef struct {
     uint64_t in[MAX_RANKS];    /* a bit for each child on the way in ... */
     uint64_t out[MAX_RANKS];   /* ... and out */
     uint8_t  depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
-    uint64_t slots[MAX_RANKS]; /* in the parent's scratch */
-    uint64_t sums[MAX_RANKS];  /* in the own scratch, of what is handed on */
-    uint64_t in_slots[MAX_RANKS];  /* in the relay's between parent and rank */
-    uint64_t out_slots[MAX_RANKS];
+    uint64_t slots[SLOT_LAST][MAX_RANKS];
     uint64_t slot;        /* bytes of one */
 } slice_t;
 
@@ -196,10 +205,10 @@ static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
     for (rank = 0; rank < plan->num_ranks; ++rank) {
         parent = slice->tree->in[rank];
         if ((parent != rank) && !kernels) {
-            slice->slots[rank] = take_slots(slice, &used[parent]);
+            slice->slots[SLOT_SENT][rank] = take_slots(slice, &used[parent]);
         }
         if (has_sums(plan, slice, rank)) {
-            slice->sums[rank] = take_slots(slice, &used[rank]);
+            slice->slots[SLOT_SUM][rank] = take_slots(slice, &used[rank]);
         }
     }
 }
@@ -212,12 +221,12 @@ static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
 
     for (rank = 0; rank < num_ranks; ++rank) {
         if (tree->in_over[rank] != UCT_CUDA_COLL_DIRECT) {
-            slice->in_slots[rank] = take_slots(slice,
-                                               &used[tree->in_over[rank]]);
+            slice->slots[SLOT_RELAY_IN][rank] =
+                    take_slots(slice, &used[tree->in_over[rank]]);
         }
         if (tree->out_over[rank] != UCT_CUDA_COLL_DIRECT) {
-            slice->out_slots[rank] = take_slots(slice,
-                                                &used[tree->out_over[rank]]);
+            slice->slots[SLOT_RELAY_OUT][rank] =
+                    take_slots(slice, &used[tree->out_over[rank]]);
         }
     }
 }
@@ -277,13 +286,11 @@ typedef struct {
     builder_t      *builder;
     const plan_t   *plan;
     const slice_t  *slice;
-    const uint64_t *results;
+    unsigned       tree;   /* the slice's */
     unsigned       num_ranks;
     bool           kernels;
     const uct_cuda_coll_trees_t *trees;
     unsigned       index;  /* of the slice's */
-    uint64_t       offset; /* bytes of the whole */
-    uint64_t       bytes;
     slots_t        *slots;
     uint32_t       sums[MAX_RANKS]; /* steps that add ... */
     uint32_t       reads[MAX_RANKS]; /* ... and that read the sum of a rank, */
@@ -302,25 +309,50 @@ static unsigned take_first(uint64_t *set)
     return first;
 }
 
-/* A byte of the whole in a rank's buffer */
-static void add_place(builder_t *builder, bool is_source, unsigned rank,
-                      uct_cuda_coll_buffer_t buffer, uint64_t offset)
+/* A step of a chunk; how long it is, and where in the buffers, fill() says */
+static uint32_t add_step(chunk_t *chunk, uct_cuda_coll_step_type_t type,
+                         unsigned rank, unsigned queue, unsigned wave)
 {
-    const plan_t *plan = builder->plan;
-    const bool is_send = (buffer == UCT_CUDA_COLL_SEND);
+    const uint32_t index = uct_cuda_coll_builder_step(chunk->builder, type,
+                                                      rank, queue, 0, wave);
+    uct_cuda_coll_step_t *step = &chunk->builder->plan->steps[index];
 
-    if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && is_send) {
-        buffer  = plan->is_in_place ? UCT_CUDA_COLL_RECV : buffer;
-        offset -= plan->is_in_place ? 0 : plan->blocks[rank];
-    } else if ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) && !is_send) {
-        offset -= plan->blocks[rank];
-    }
+    step->tree  = (uint8_t)chunk->tree;
+    step->chunk = (uint8_t)chunk->index;
+    return index;
+}
 
+static void add_at(builder_t *builder, bool is_source, unsigned rank,
+                   uct_cuda_coll_buffer_t buffer, uint64_t offset)
+{
     if (is_source) {
         uct_cuda_coll_builder_source(builder, rank, buffer, offset);
     } else {
         uct_cuda_coll_builder_destination(builder, rank, buffer, offset);
     }
+}
+
+/* The chunk in a rank's buffer */
+static void add_place(builder_t *builder, bool is_source, unsigned rank,
+                      uct_cuda_coll_buffer_t buffer)
+{
+    const plan_t *plan = builder->plan;
+
+    if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && plan->is_in_place) {
+        buffer = UCT_CUDA_COLL_RECV;
+    }
+    add_at(builder, is_source, rank, buffer, 0);
+}
+
+/* ... in a rank's or relay's scratch, in the slot of a rank */
+static void add_slot(builder_t *builder, bool is_source, unsigned owner,
+                     slot_t slot, unsigned rank)
+{
+    plan_t *plan = builder->plan;
+
+    add_at(builder, is_source, owner, UCT_CUDA_COLL_SCRATCH, 0);
+    plan->places[plan->num_places - 1].slot = (uint16_t)(slot * MAX_RANKS +
+                                                         rank);
 }
 
 /* Kernels run in odd waves. Ranks that push in turn begin with different ones,
@@ -332,12 +364,6 @@ static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
 
     return (wave + 2 * chunk->index) * chunk->num_ranks +
            (chunk->trees->in_turn ? turn : 0);
-}
-
-static uint64_t slot_of(const chunk_t *chunk, const uint64_t *slots,
-                        unsigned rank)
-{
-    return slots[rank] + (chunk->index % SLOTS) * chunk->slice->slot;
 }
 
 /* Around rings, every other chunk has queues of its own: a link goes on with
@@ -356,16 +382,12 @@ static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
     if (!has_sums(chunk->plan, chunk->slice, rank)) {
         add_place(chunk->builder, is_source, rank,
                   is_leaf(chunk->slice, rank) ? UCT_CUDA_COLL_SEND :
-                                                UCT_CUDA_COLL_RECV,
-                  chunk->offset);
-    } else if (is_source) {
-        uct_cuda_coll_builder_source(chunk->builder, rank,
-                                     UCT_CUDA_COLL_SCRATCH,
-                                     slot_of(chunk, chunk->slice->sums, rank));
-    } else {
-        uct_cuda_coll_builder_destination(
-                chunk->builder, rank, UCT_CUDA_COLL_SCRATCH,
-                slot_of(chunk, chunk->slice->sums, rank));
+                                                UCT_CUDA_COLL_RECV);
+        return;
+    }
+
+    add_slot(chunk->builder, is_source, rank, SLOT_SUM, rank);
+    if (!is_source) {
         uct_cuda_coll_builder_wait(chunk->builder, chunk->slots->reads[rank]);
     }
 }
@@ -377,8 +399,7 @@ static void add_source(chunk_t *chunk, unsigned from)
                           !uct_cuda_coll_kind_reduces(chunk->plan->kind);
 
     add_place(chunk->builder, true, from,
-              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV,
-              chunk->offset);
+              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV);
 }
 
 /* Over a relay: the one pushes, and the other pulls. @return The latter */
@@ -390,38 +411,30 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
     const unsigned child             = is_in ? from : to;
     const unsigned relay             = is_in ? tree->in_over[child] :
                                                tree->out_over[child];
-    const uint64_t slot = slot_of(chunk, is_in ? chunk->slice->in_slots :
-                                                 chunk->slice->out_slots,
-                                  child);
+    const slot_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
     uint32_t first, second;
 
-    first = uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, from,
-                                       QUEUE_RELAY(is_in, true, relay),
-                                       chunk->bytes, wave);
+    first = add_step(chunk, UCT_CUDA_COLL_COPY, from,
+                     QUEUE_RELAY(is_in, true, relay), wave);
     if (is_in) {
         add_handed(chunk, true, from);
         chunk->reads[from] = first;
     } else {
         add_source(chunk, from);
     }
-    uct_cuda_coll_builder_destination(builder, chunk->num_ranks + relay,
-                                      UCT_CUDA_COLL_SCRATCH, slot);
+    add_slot(builder, false, chunk->num_ranks + relay, slot, child);
     uct_cuda_coll_builder_wait(builder, arrived);
     uct_cuda_coll_builder_wait(builder, (is_in ? chunk->slots->in :
                                                  chunk->slots->out)[child]);
 
-    second = uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, to,
-                                        QUEUE_RELAY(is_in, false, relay),
-                                        chunk->bytes, wave);
-    uct_cuda_coll_builder_source(builder, chunk->num_ranks + relay,
-                                 UCT_CUDA_COLL_SCRATCH, slot);
+    second = add_step(chunk, UCT_CUDA_COLL_COPY, to,
+                      QUEUE_RELAY(is_in, false, relay), wave);
+    add_slot(builder, true, chunk->num_ranks + relay, slot, child);
     if (is_in) {
-        uct_cuda_coll_builder_destination(
-                builder, to, UCT_CUDA_COLL_SCRATCH,
-                slot_of(chunk, chunk->slice->slots, from));
+        add_slot(builder, false, to, SLOT_SENT, from);
         uct_cuda_coll_builder_wait(builder, chunk->slots->sums[to]);
     } else {
-        add_place(builder, false, to, UCT_CUDA_COLL_RECV, chunk->offset);
+        add_place(builder, false, to, UCT_CUDA_COLL_RECV);
     }
     uct_cuda_coll_builder_wait(builder, first);
     (is_in ? chunk->in : chunk->out)[child] = second;
@@ -446,15 +459,13 @@ static void fetch(chunk_t *chunk, unsigned rank)
             continue;
         }
 
-        chunk->copies[child] = uct_cuda_coll_builder_step(
-                builder, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
+        chunk->copies[child] = add_step(
+                chunk, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
                 in_turn ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
-                chunk->bytes, wave);
+                wave);
         chunk->reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
-        uct_cuda_coll_builder_destination(
-                builder, rank, UCT_CUDA_COLL_SCRATCH,
-                slot_of(chunk, chunk->slice->slots, child));
+        add_slot(builder, false, rank, SLOT_SENT, child);
         uct_cuda_coll_builder_wait(builder, chunk->sums[child]);
         uct_cuda_coll_builder_wait(builder, chunk->slots->sums[rank]);
     }
@@ -472,11 +483,7 @@ static void add_sum(chunk_t *chunk, unsigned rank)
     }
 
     if (has_late_result(plan, rank)) {
-        uct_cuda_coll_builder_destination(chunk->builder, rank,
-                                          UCT_CUDA_COLL_SCRATCH,
-                                          chunk->results[rank] +
-                                                  chunk->offset -
-                                                  plan->blocks[rank]);
+        add_slot(chunk->builder, false, rank, SLOT_RESULT, rank);
         return;
     }
 
@@ -484,8 +491,7 @@ static void add_sum(chunk_t *chunk, unsigned rank)
         to |= chunk->slice->out[rank];
     }
     while (to != 0) {
-        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_COLL_RECV,
-                  chunk->offset);
+        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_COLL_RECV);
     }
 }
 
@@ -496,21 +502,19 @@ static void add(chunk_t *chunk, unsigned rank)
     uint64_t from      = chunk->slice->in[rank] | (1ull << rank);
     unsigned peer;
 
-    chunk->sums[rank] = uct_cuda_coll_builder_step(
-            builder, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS, chunk->bytes,
+    chunk->sums[rank] = add_step(
+            chunk, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS,
             wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
     while (from != 0) {
         peer = take_first(&from);
         if (peer == rank) {
-            add_place(builder, true, rank, UCT_CUDA_COLL_SEND, chunk->offset);
+            add_place(builder, true, rank, UCT_CUDA_COLL_SEND);
         } else if (chunk->kernels) {
             add_handed(chunk, true, peer);
             uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
             chunk->reads[peer] = chunk->sums[rank];
         } else {
-            uct_cuda_coll_builder_source(
-                    builder, rank, UCT_CUDA_COLL_SCRATCH,
-                    slot_of(chunk, chunk->slice->slots, peer));
+            add_slot(builder, true, rank, SLOT_SENT, peer);
             uct_cuda_coll_builder_wait(builder, chunk->copies[peer]);
         }
     }
@@ -562,21 +566,20 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
 
     /* In turn, the next chunk's way in goes first: nobody has to wait then for
      * this one's sum */
-    step = uct_cuda_coll_builder_step(
-            builder,
+    step = add_step(
+            chunk,
             chunk->kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, from,
             chunk->kernels ? QUEUE_KERNELS :
             in_turn        ? QUEUE_PUSHES :
                              queue_of(chunk, QUEUE_TO(to)),
-            chunk->bytes, wave_of(chunk, 2 * level + in_turn, from, to));
+            wave_of(chunk, 2 * level + in_turn, from, to));
     add_source(chunk, from);
     if (chunk->kernels) {
         receivers |= chunk->slice->out[from] |
                      ((uint64_t)(is_first && has_own_copy(plan)) << from);
     }
     while (receivers != 0) {
-        add_place(builder, false, take_first(&receivers), UCT_CUDA_COLL_RECV,
-                  chunk->offset);
+        add_place(builder, false, take_first(&receivers), UCT_CUDA_COLL_RECV);
     }
     uct_cuda_coll_builder_wait(builder, arrived);
     return step;
@@ -620,16 +623,14 @@ static void emit_out(chunk_t *chunk)
 }
 
 static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
-                       const slice_t *slice, const uint64_t *results,
-                       bool kernels, unsigned index, slots_t *slots)
+                       const slice_t *slices, unsigned tree, bool kernels,
+                       unsigned index, slots_t *slots)
 {
     const plan_t *plan = builder->plan;
     chunk_t chunk      = {
-        .builder = builder, .plan = plan, .slice = slice, .results = results,
+        .builder = builder, .plan = plan, .slice = &slices[tree], .tree = tree,
         .num_ranks = plan->num_ranks, .kernels = kernels, .trees = trees,
-        .index = index, .offset = slice->offset + index * slice->chunk,
-        .bytes = ucs_min(slice->chunk, slice->bytes - index * slice->chunk),
-        .slots = slots
+        .index = index, .slots = slots
     };
 
     memset(chunk.sums, 0xff, sizeof(chunk.sums)); /* NO_STEP */
@@ -693,7 +694,7 @@ static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
     for (c = 0; c < plan->chunks; ++c) {
         for (t = 0; t < trees->count; ++t) {
             if (c < slices[t].chunks) {
-                emit_chunk(builder, trees, &slices[t], results, kernels, c,
+                emit_chunk(builder, trees, slices, t, kernels, c,
                            &slots[t][c % SLOTS]);
                 last[t] = &slots[t][c % SLOTS];
             }
@@ -701,6 +702,73 @@ static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
     }
 
     emit_results(builder, trees, slices, last, results);
+}
+
+/* Where in its buffer a chunk is that is at `offset` of the whole */
+static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
+                             unsigned chunk, uint64_t offset,
+                             const uint64_t *results,
+                             const uct_cuda_coll_place_t *place)
+{
+    const unsigned slot = place->slot / MAX_RANKS;
+    const unsigned rank = place->slot % MAX_RANKS;
+
+    if (place->buffer == UCT_CUDA_COLL_SCRATCH) {
+        return (slot == SLOT_RESULT) ?
+                       results[rank] + offset - plan->blocks[rank] :
+                       slice->slots[slot][rank] + chunk % SLOTS * slice->slot;
+    } else if (((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) &&
+                (place->buffer == UCT_CUDA_COLL_SEND)) ||
+               ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
+                (place->buffer == UCT_CUDA_COLL_RECV))) {
+        return offset - plan->blocks[place->rank];
+    }
+    return offset;
+}
+
+/* Lengths and places of all steps that are for slices */
+static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
+{
+    uct_cuda_coll_place_t *place;
+    uct_cuda_coll_step_t *step;
+    const slice_t *slice;
+    uint64_t before;
+    unsigned p;
+
+    for (step = plan->steps; step < plan->steps + plan->num_steps; ++step) {
+        if (step->tree == UCT_CUDA_COLL_NO_TREE) {
+            continue;
+        }
+
+        slice       = &slices[step->tree];
+        before      = step->chunk * slice->chunk;
+        step->bytes = ucs_min(slice->chunk, slice->bytes - before);
+        place       = &plan->places[step->places];
+        for (p = 0; p < step->num_sources + step->num_destinations; ++p) {
+            place[p].offset = place_offset(plan, slice, step->chunk,
+                                           slice->offset + before, results,
+                                           &place[p]);
+        }
+    }
+}
+
+/* Are another plan's slices in as many chunks, and is there nothing else? */
+static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
+{
+    unsigned chunks[UCT_CUDA_COLL_MAX_TREES] = {0};
+    const uct_cuda_coll_step_t *step;
+    unsigned t;
+
+    for (step = like->steps; step < like->steps + like->num_steps; ++step) {
+        if (step->tree == UCT_CUDA_COLL_NO_TREE) {
+            return false;
+        }
+        chunks[step->tree] = ucs_max(chunks[step->tree], step->chunk + 1u);
+    }
+
+    for (t = 0; (t < count) && (chunks[t] == slices[t].chunks); ++t) {
+    }
+    return t == count;
 }
 
 /* A block of one rank to one rank, of the same one too: those that push do so
@@ -770,6 +838,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 const uct_cuda_coll_trees_t *trees,
                                 bool kernels, unsigned chunks,
                                 uint64_t max_scratch,
+                                const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan)
 {
     const size_t num_ranks = shape->num_ranks;
@@ -801,6 +870,11 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
         goto out;
     }
 
+    if ((like != NULL) && is_like(like, slices, trees->count)) {
+        status = uct_cuda_coll_plan_copy_steps(like, plan);
+        goto out_fill;
+    }
+
     /* Of a chunk: n - 1 pulls, as many pushes, each of them twice over a relay,
      * and at most n sums, which have n - 1 sources from others and one each of
      * their own. Without trees: n blocks of each rank. Results in place: one a
@@ -823,6 +897,10 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
     }
 
     status = uct_cuda_coll_builder_finish(&builder);
+out_fill:
+    if (status == UCS_OK) {
+        fill(plan, slices, results);
+    }
 out:
     free(slices);
     return status;

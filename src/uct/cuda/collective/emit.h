@@ -43,6 +43,9 @@ BEGIN_C_DECLS
  * @param chunks       Pieces of each slice, from 1 on; slices too short for so
  *                     many have fewer.
  * @param max_scratch  Bytes a rank: more chunks if they need more.
+ * @param like         NULL, or a plan of the same kind, root, ranks, trees and
+ *                     kernels, in place or not as this one: if it has as many
+ *                     chunks, its steps are taken, with other lengths.
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
  *         makes do with @a max_scratch. The plan is zeroed then.
  */
@@ -50,6 +53,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
                                 const uct_cuda_coll_trees_t *trees,
                                 bool kernels, unsigned chunks,
                                 uint64_t max_scratch,
+                                const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan);
 
 

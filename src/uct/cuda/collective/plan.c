@@ -18,6 +18,27 @@ void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan)
     memset(plan, 0, sizeof(*plan));
 }
 
+ucs_status_t uct_cuda_coll_plan_copy_steps(const uct_cuda_coll_plan_t *from,
+                                           uct_cuda_coll_plan_t *to)
+{
+    to->num_queues = from->num_queues;
+    to->num_steps  = from->num_steps;
+    to->num_places = from->num_places;
+    to->num_waits  = from->num_waits;
+    to->steps      = malloc((from->num_steps + 1) * sizeof(*to->steps));
+    to->places     = malloc((from->num_places + 1) * sizeof(*to->places));
+    to->waits      = malloc((from->num_waits + 1) * sizeof(*to->waits));
+    if ((to->steps == NULL) || (to->places == NULL) || (to->waits == NULL)) {
+        uct_cuda_coll_plan_release(to);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memcpy(to->steps, from->steps, from->num_steps * sizeof(*to->steps));
+    memcpy(to->places, from->places, from->num_places * sizeof(*to->places));
+    memcpy(to->waits, from->waits, from->num_waits * sizeof(*to->waits));
+    return UCS_OK;
+}
+
 bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan, unsigned rank)
 {
     return plan->is_in_place && uct_cuda_coll_kind_reduces(plan->kind) &&

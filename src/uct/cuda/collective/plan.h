@@ -15,6 +15,7 @@
 #define UCT_CUDA_COLL_PLAN_H
 
 #include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
 #include <uct/cuda/collective/api.h>
 
 #include <stdbool.h>
@@ -85,8 +86,12 @@ typedef struct {
                           SEND and RECV, of 256 in SCRATCH */
     uint8_t  rank;   /**< Or the number of ranks and that of a relay */
     uint8_t  buffer; /**< uct_cuda_coll_buffer_t */
+    uint16_t slot;   /**< Of SCRATCH; emit.c's */
 } uct_cuda_coll_place_t;
 
+
+/** "For none of the slices". */
+#define UCT_CUDA_COLL_NO_TREE UINT8_MAX
 
 typedef struct {
     uint64_t bytes;            /**< Of each place; whole elements, not 0 */
@@ -99,6 +104,8 @@ typedef struct {
     uint8_t  type;             /**< uct_cuda_coll_step_type_t */
     uint8_t  rank;             /**< Submits it */
     uint8_t  queue;            /**< Of that rank, from 0 */
+    uint8_t  tree;             /**< Slice that it is for, or NO_TREE */
+    uint8_t  chunk;            /**< ... and piece of that */
 } uct_cuda_coll_step_t;
 
 
@@ -198,6 +205,12 @@ bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
 
 /** Free what a plan holds, also a zeroed one; it is zeroed. */
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
+
+
+/** The steps of one for another that has none yet, whose other fields stay.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed. */
+ucs_status_t uct_cuda_coll_plan_copy_steps(const uct_cuda_coll_plan_t *from,
+                                           uct_cuda_coll_plan_t *to);
 
 
 /** Same steps? The model's times do not count. */

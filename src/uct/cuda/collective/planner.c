@@ -28,7 +28,11 @@
 
 /* Trees with which one chunk takes longer than this much of the best one are
  * not tried with more */
-#define NEAR 1.2
+#define NEAR     1.2
+#define NEAR_ONE 1.4 /* of one slice a rank, which has most to gain */
+
+/* ... nor with still more when they take longer than this much of the best */
+#define FAR 2
 
 /* Less than so many times faster than what was tried before is no reason to do
  * something with more steps; nor to take copies and scratch memory where one
@@ -57,7 +61,8 @@ typedef struct {
     uct_cuda_coll_forests_t     *forests;
     uct_cuda_coll_trials_t      *trials;
     bool                        is_chunked; /* more than one are tried */
-    double                      alone;   /* seconds of the best one chunk */
+    double                      alone;   /* seconds of the best copies in one
+                                            chunk; 0: none yet */
     int                         algorithm; /* or AUTO */
     uint64_t                    scratch; /* bytes a rank at most */
     bool                        are_all_peers;
@@ -371,17 +376,19 @@ find_trees(const planner_t *planner, const choice_t *choice,
 /* The plan of a choice whose trees are known */
 static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
                          const uct_cuda_coll_trees_t *trees,
+                         const uct_cuda_coll_plan_t *like,
                          uct_cuda_coll_plan_t *plan)
 {
     return uct_cuda_coll_emit(&planner->shape, trees,
                               choice->kernels || (choice->algorithm ==
                                                   UCT_CUDA_COLL_ONE_KERNEL),
-                              choice->chunks, planner->scratch, plan);
+                              choice->chunks, planner->scratch, like, plan);
 }
 
 ucs_status_t uct_cuda_coll_make(const request_t *request,
                                 uct_cuda_coll_forests_t *forests,
                                 const choice_t *choice,
+                                const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan)
 {
     uct_cuda_coll_forests_t none = {0};
@@ -403,7 +410,7 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
 
     trees  = find_trees(&planner, choice, &own, &load);
     status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
-                               emit(&planner, choice, trees, plan);
+                               emit(&planner, choice, trees, like, plan);
     if (status == UCS_OK) {
         plan->seconds = choice->seconds;
     }
@@ -455,7 +462,7 @@ static ucs_status_t price_chunks(const planner_t *planner,
                                   choice->chunks * chunks;
     }
 
-    status = emit(&part, &fewer, trees, &plan);
+    status = emit(&part, &fewer, trees, NULL, &plan);
     if (status == UCS_OK) {
         status = uct_cuda_coll_cost_within(&plan, request->topo, request->gpus,
                                            planner->model, limit, seconds_p);
@@ -579,51 +586,87 @@ static bool is_too_long(const planner_t *planner, unsigned chunks,
             NEAR * planner->best.seconds);
 }
 
-/* In one chunk; then in ever more, until that is no use any more */
+/* The plainest has no slices that do what chunks do, nor have rings from a
+ * root: in one chunk they say little of what they take in many */
+static bool is_pipe(const planner_t *planner, const choice_t *choice)
+{
+    return (choice->algorithm == UCT_CUDA_COLL_FLAT) ||
+           ((choice->algorithm == UCT_CUDA_COLL_RING) && has_root(planner));
+}
+
+/* Seconds that one chunk may take, for more to be tried */
+static double limit_alone(const planner_t *planner, const choice_t *choice)
+{
+    const double least = choice->kernels ? planner->best.seconds :
+                                           planner->alone;
+
+    return ((least == 0) || is_pipe(planner, choice)) ? DBL_MAX :
+           (choice->slices == 1) ? NEAR_ONE * least : NEAR * least;
+}
+
+/* ... and more chunks, for still more: where a chunk passes as many stages as
+ * there are chunks, each stage is idle half of the time */
+static double limit_chunks(const planner_t *planner, const choice_t *choice)
+{
+    const double stages = (choice->algorithm == UCT_CUDA_COLL_FLAT) ?
+                                  3 :
+                                  planner->request->num_ranks;
+
+    return (is_pipe(planner, choice) ? 1 + stages / choice->chunks : FAR) *
+           planner->best.seconds;
+}
+
+/* In one chunk */
+static void try_alone(planner_t *planner, const choice_t *choice,
+                      const uct_cuda_coll_trees_t *trees)
+{
+    const double seconds = try_choice(planner, *choice, trees,
+                                      limit_alone(planner, choice));
+
+    if (!choice->kernels && (seconds < DBL_MAX) &&
+        ((planner->alone == 0) || (seconds < planner->alone))) {
+        planner->alone = seconds;
+    }
+}
+
+static unsigned most_chunks(const planner_t *planner, const choice_t *choice)
+{
+    const bool is_in_few = planner->is_switched && !has_root(planner) &&
+                           (choice->algorithm == UCT_CUDA_COLL_FLAT);
+
+    return (choice->kernels || !has_trees(planner) ||
+            (planner->request->chunks != UCT_CUDA_COLL_AUTO)) ? 1 :
+           is_in_few ? planner->model->switched_chunks :
+                       UCT_CUDA_COLL_MAX_CHUNKS;
+}
+
+/* In ever more, until that is no use any more: once may be chance */
 static void try_chunks(planner_t *planner, choice_t choice,
                        const uct_cuda_coll_trees_t *trees)
 {
-    const request_t *request = planner->request;
-    const bool is_in_few     = planner->is_switched && !has_root(planner) &&
-                               (choice.algorithm == UCT_CUDA_COLL_FLAT);
-    const unsigned few       = planner->model->switched_chunks;
-    const unsigned most      = (choice.kernels || !has_trees(planner)) ? 1 :
-                               is_in_few      ? few :
-                                                UCT_CUDA_COLL_MAX_CHUNKS;
-    uint32_t num_steps       = count_steps(planner, trees);
-    double before, seconds;
+    const unsigned most = most_chunks(planner, &choice);
+    unsigned tries      = is_pipe(planner, &choice) ? 1 : 2;
+    uint32_t num_steps  = count_steps(planner, trees);
+    double least        = find_trial(planner, &choice);
+    double seconds;
 
-    choice.chunks = (request->chunks == UCT_CUDA_COLL_AUTO) ?
-                            1 :
-                            (unsigned)request->chunks;
-    if (!planner->is_chunked) {
-        seconds        = try_choice(planner, choice, trees,
-                                    (planner->alone < DBL_MAX) ?
-                                            NEAR * planner->alone :
-                                            DBL_MAX);
-        planner->alone = ucs_min(planner->alone, seconds);
+    if ((least == DBL_MAX) || (least > limit_alone(planner, &choice))) {
         return;
     }
 
-    seconds = find_trial(planner, &choice);
-    /* The plainest alone has no slices that do what chunks do */
-    if ((request->chunks != UCT_CUDA_COLL_AUTO) || (seconds == DBL_MAX) ||
-        ((seconds > NEAR * planner->alone) &&
-         (choice.algorithm != UCT_CUDA_COLL_FLAT))) {
-        return;
-    }
-
-    do {
-        before         = seconds;
+    while (tries > 0) {
         num_steps     *= 2;
         choice.chunks *= 2;
         if ((choice.chunks > most) ||
             is_too_long(planner, choice.chunks, trees->count, num_steps)) {
             break;
         }
+
         seconds = try_choice(planner, choice, trees,
-                             ucs_min(before, NEAR * planner->best.seconds));
-    } while (seconds < DBL_MAX);
+                             ucs_min(least, limit_chunks(planner, &choice)));
+        tries  -= (seconds == DBL_MAX);
+        least   = ucs_min(least, seconds);
+    }
 }
 
 /* Behind a switch all ways leave by the same ports: longer ones are tried if
@@ -647,6 +690,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
     const double bytes                 = (double)planner->shape.bytes;
     const int copies = uct_cuda_coll_kind_reduces(planner->shape.kind) +
                        uct_cuda_coll_kind_spreads(planner->shape.kind);
+    choice_t trial   = *choice;
     const uct_cuda_coll_trees_t *trees;
     uct_cuda_coll_trees_t own;
     double least, load;
@@ -671,8 +715,15 @@ static void try_trees(planner_t *planner, const choice_t *choice)
             bytes * load /
                     (choice->kernels ? model->kernel_rate : model->copy_rate);
     if ((planner->best.seconds == 0) ||
-        (least < NEAR * planner->best.seconds)) {
-        try_chunks(planner, *choice, trees);
+        (least < (planner->is_chunked ? 1 : NEAR) * planner->best.seconds)) {
+        trial.chunks = (request->chunks == UCT_CUDA_COLL_AUTO) ?
+                               1 :
+                               (unsigned)request->chunks;
+        if (planner->is_chunked) {
+            try_chunks(planner, trial, trees);
+        } else {
+            try_alone(planner, &trial, trees);
+        }
     }
 }
 
@@ -697,6 +748,7 @@ static void try_hierarchical(planner_t *planner, bool kernels)
 static void try_rings(planner_t *planner)
 {
     choice_t choice = {.algorithm = UCT_CUDA_COLL_RING};
+    unsigned i;
 
     /* Among more, looking for one takes longer than it can gain */
     if ((planner->algorithm == UCT_CUDA_COLL_AUTO) &&
@@ -704,8 +756,10 @@ static void try_rings(planner_t *planner)
         return;
     }
 
-    for (choice.slices = 1; choice.slices <= UCT_CUDA_COLL_MAX_RINGS;
-         ++choice.slices) {
+    /* In chunks those that may take least first */
+    for (i = 1; i <= UCT_CUDA_COLL_MAX_RINGS; ++i) {
+        choice.slices = planner->is_chunked ? UCT_CUDA_COLL_MAX_RINGS + 1 - i :
+                                              i;
         try_trees(planner, &choice);
     }
 }
@@ -751,7 +805,7 @@ static void try_single(planner_t *planner)
 /* All of these in one chunk each, then the best of them in more */
 static void try_both(planner_t *planner, void (*try)(planner_t *planner))
 {
-    planner->alone      = DBL_MAX;
+    planner->alone      = 0;
     planner->is_chunked = false;
     try(planner);
     planner->is_chunked = true;

@@ -144,12 +144,16 @@ ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
  * alone, and that is the same on all ranks; see docs/collectives.md.
  *
  * @param forests  As above.
+ * @param like     NULL, or a plan of the same choice and of a request that
+ *                 differs in its sizes alone: most of it is taken over, which
+ *                 takes less time.
  * @param plan     Filled; to be released. No elements: no steps.
  * @return As above.
  */
 ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
                                 uct_cuda_coll_forests_t *forests,
                                 const uct_cuda_coll_choice_t *choice,
+                                const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan);
 
 
