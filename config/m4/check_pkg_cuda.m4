@@ -18,10 +18,13 @@ AC_DEFUN([UCX_MP_CHECK_CUDA], [
         [ucx_mp_roots="$CUDA_HOME $CUDA_PATH /usr/local/cuda /usr"],
         [ucx_mp_roots=$with_cuda])
 
+    # a toolkit's folder for servers with arm64, such as Grace
+    AS_CASE([$host_cpu], [aarch64], [ucx_mp_target=sbsa],
+            [ucx_mp_target=$host_cpu])
     AC_MSG_CHECKING([for cuda.h])
     ucx_mp_cuda_where=
     for ucx_mp_root in $ucx_mp_roots; do
-        for ucx_mp_dir in include targets/$host_cpu-linux/include \
+        for ucx_mp_dir in include targets/$ucx_mp_target-linux/include \
                           nvidia/cu13/include nvidia/cuda_runtime/include \
                           cu13/include cuda_runtime/include .; do
             AS_IF([test -z "$ucx_mp_cuda_where" &&
