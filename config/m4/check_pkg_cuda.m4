@@ -55,4 +55,5 @@ AC_DEFUN([UCX_MP_CHECK_CUDA], [
                          $ucx_mp_number % 1000 / 10`
     AC_MSG_RESULT([$ucx_mp_cuda_version])
     AC_SUBST([CUDA_CPPFLAGS])
+    AC_SUBST([ucx_mp_cuda_where])
 ])

@@ -54,4 +54,5 @@ AC_DEFUN([UCX_MP_CHECK_UCX], [
         [#include <uct/api/uct.h>])
     CPPFLAGS=$ucx_mp_save_CPPFLAGS
     AC_SUBST([UCX_CPPFLAGS])
+    AC_SUBST([ucx_mp_ucx_where])
 ])
