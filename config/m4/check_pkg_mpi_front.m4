@@ -3,7 +3,8 @@
 # UCX_MP_CHECK_MPI_FRONT: headers of Open MPI and of MPICH, for the libraries
 # that stand in front of them (src/mpi). Nothing is linked. Sets
 # OPENMPI_CPPFLAGS, MPICH_CPPFLAGS and the conditionals HAVE_OPENMPI,
-# HAVE_MPICH, HAVE_MPI_FRONT (one of them).
+# HAVE_MPICH, HAVE_MPI_FRONT (one of them). A cross build wants the compilers
+# named, as those in PATH are of the machine that builds.
 
 # UCX_MP_MPI_HEADERS(NAME, VARIABLE, MACRO, WRAPPERS): the first of those
 # compiler wrappers whose mpi.h defines the macro tells the include folders
@@ -11,7 +12,8 @@ AC_DEFUN([UCX_MP_MPI_HEADERS], [
     AC_ARG_WITH([$1-mpicc],
         [AS_HELP_STRING([--with-$1-mpicc=PROGRAM],
             [$2's C compiler, for its headers (default: $4; no: left out)])],
-        [], [with_$1_mpicc="$4"])
+        [], [AS_IF([test "x$cross_compiling" = xyes], [with_$1_mpicc=no],
+                   [with_$1_mpicc="$4"])])
     AS_IF([test "x$with_$1_mpicc" = xno || test "$PYTHON" = :],
           [with_$1_mpicc=])
 

@@ -38,4 +38,5 @@ AC_DEFUN([UCX_MP_CHECK_NVML], [
             [/usr/include], [NVML_CPPFLAGS=],
             [NVML_CPPFLAGS="-isystem $ucx_mp_nvml_where"])
     AC_SUBST([NVML_CPPFLAGS])
+    AC_SUBST([ucx_mp_nvml_where])
 ])

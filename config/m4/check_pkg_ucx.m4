@@ -29,7 +29,8 @@ AC_DEFUN([UCX_MP_CHECK_UCX], [
     AS_IF([test -z "$ucx_mp_ucx_where"],
           [AC_MSG_RESULT([no])
            AC_MSG_ERROR([no uct/api/uct.h in: $ucx_mp_dirs
-  Install UCX's headers (Debian and Ubuntu: apt-get install libucx-dev), or
+  Install UCX's headers (Debian and Ubuntu: apt-get install libucx-dev; Fedora,
+  RHEL: dnf install ucx-devel), or
     python3 -m pip install --no-deps --target ucx libucx-cu12==1.22.0
   and give the folder: --with-ucx=\$PWD/ucx])])
     AC_MSG_RESULT([$ucx_mp_ucx_where])
@@ -53,4 +54,5 @@ AC_DEFUN([UCX_MP_CHECK_UCX], [
         [#include <uct/api/uct.h>])
     CPPFLAGS=$ucx_mp_save_CPPFLAGS
     AC_SUBST([UCX_CPPFLAGS])
+    AC_SUBST([ucx_mp_ucx_where])
 ])

@@ -25,6 +25,9 @@ AC_DEFUN([UCX_MP_COMPILER_FLAGS], [
 
     AS_CASE([$host_os], [linux*], [],
         [AC_MSG_ERROR([Linux only: $host_os is not supported])])
+    AS_CASE([$host_cpu], [x86_64|aarch64], [],
+        [AC_MSG_ERROR([x86_64 and aarch64 only: src/uct/abi/layout.h does not
+  know UCX's sizes on $host_cpu])])
 
     ucx_mp_flags="-Wall -Wextra -Wno-unused-parameter"
     AS_IF([test "x$enable_werror" != xno],

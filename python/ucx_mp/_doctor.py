@@ -321,7 +321,7 @@ class Doctor:
         waiting = list(KIND_TEXT)
         for words in self.transfers(ucx, kinds=waiting):
             if 'module' in words:
-                self.module(words['module'])
+                self.module(words['module'], words['stays_out'])
             elif 'kind' in words:
                 self.message(waiting.pop(0), words['gbps'], how)
             elif 'error' in words and waiting:
@@ -335,7 +335,7 @@ class Doctor:
         if one:
             self.good('GPU to GPU', '%6.1f GB/s over the direct path alone' % one)
 
-    def module(self, path):
+    def module(self, path, stays_out):
         ours = os.path.realpath(self.install.library(self.launcher.MODULE))
         if path is None:
             self.bad('module', 'UCX has loaded no CUDA module; '
@@ -344,6 +344,8 @@ class Doctor:
                 path).startswith(os.path.dirname(ours) + os.sep):
             self.bad('module', "UCX has loaded %s, which is not ours: is "
                      'UCX_MODULES or UCX_PLUGIN_PATH set?' % path)
+        elif stays_out:
+            self.bad('module', 'stays out, because %s' % stays_out)
         else:
             self.good('module', 'in use (%s)' % path)
 

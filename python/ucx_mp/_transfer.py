@@ -231,7 +231,7 @@ class Ucp:
             code = self.other.returncode
         how = 'status %d' % code
         if code < 0:
-            how = 'signal %d (%s)' % (-code, signal.strsignal(-code))
+            how = 'signal %d (%s)' % (-code, signal.Signals(-code).name)
         raise TransferError('the other process ended during the %s, with %s' %
                             (what, how))
 
@@ -247,10 +247,16 @@ class Ucp:
 
 
 def loaded_module():
-    """The CUDA module that UCX has loaded, or None."""
+    """The CUDA module that UCX has loaded, ours before others, or None; and why
+    it stays out of this UCX, '' if it does not."""
     with open('/proc/self/maps') as maps:
-        found = re.search(r' (/\S*/libuct_cuda\.so\S*)$', maps.read(), re.M)
-    return found.group(1) if found else None
+        paths = re.findall(r' (/\S*/libuct_cuda\.so\S*)$', maps.read(), re.M)
+    for path in paths:
+        stays_out = getattr(ctypes.CDLL(path), 'uct_abi_stays_out', None)
+        if stays_out is not None:
+            stays_out.restype = ctypes.c_char_p
+            return path, stays_out().decode()
+    return (paths + [None])[0], ''
 
 
 # -------------------------------------------------------------- two processes
@@ -350,7 +356,8 @@ def sender(options, child):
     other = hear(heard)['address']
     tell(said, address=peer.ucp.address().hex())
     peer.ucp.connect(bytes.fromhex(other))
-    tell(sys.stdout, ucx=peer.ucp.version, module=loaded_module(),
+    module, stays_out = loaded_module()
+    tell(sys.stdout, ucx=peer.ucp.version, module=module, stays_out=stays_out,
          gpus=peer.cuda.names(), size=peer.size)
     for index, kind in enumerate(options.kinds):
         speed = send_kind(peer, heard, said, kind, 1 + index * 10)

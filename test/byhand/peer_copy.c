@@ -129,7 +129,7 @@ static void get_ready(void)
 
 int main(int argc, char **argv)
 {
-    char label[128], pair[48] = "";
+    char label[160], pair[64] = "";
     int status = 0;
     size_t i, j, gpu;
 

@@ -52,7 +52,30 @@ build_dist() {
         make -j"$ucx_mp_jobs" --no-print-directory
 }
 
+# A tarball that configures, builds, tests, installs, uninstalls and cleans in a
+# folder of its own, its sources read-only; nothing is left
+build_distcheck() {
+    variant distcheck . -- --with-mpicc=no CC=gcc CXX=g++ CFLAGS=-O1 \
+        CXXFLAGS=-O0 || return
+    make -C "$ucx_mp_build/distcheck" --no-print-directory \
+        -j"$ucx_mp_jobs" distcheck || return
+    rm -f "$ucx_mp_build"/distcheck/ucx-mp-*.tar.gz
+}
+
+# against the oldest headers of CUDA that configure takes; all other builds have
+# the newest
+build_cuda12() {
+    wheel_folder cuda-12.0 "nvidia-cuda-runtime-cu12==12.0.*" \
+        "nvidia-nvml-dev-cu12==12.0.*" ||
+        { skip "no headers of CUDA 12.0"; return; }
+    variant cuda12 src src/tools test/cuemu -- --enable-werror CC=gcc CXX=g++ \
+        CFLAGS=-O0 --with-mpicc=no --with-cuda="$ucx_mp_deps/cuda-12.0" \
+        --with-nvml="$ucx_mp_deps/cuda-12.0"
+}
+
 step build        quick 600 build_main   "gcc, warnings as errors; installed"
 step build-ucx122 full  600 build_ucx122 "against the headers of UCX 1.22"
+step build-cuda12 full  600 build_cuda12 "against the headers of CUDA 12.0"
+step build-distcheck long 3600 build_distcheck "make distcheck"
 step build-ompi5  full  600 build_ompi5  "MPI programs for Open MPI 5.0.11"
 step build-dist   full  600 build_dist   "make dist, and a build from it by clang"

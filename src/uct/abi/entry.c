@@ -25,10 +25,20 @@ static pthread_mutex_t uct_abi_attach_lock = PTHREAD_MUTEX_INITIALIZER;
 static uct_abi_verdict_t uct_abi_verdicts[UCT_ABI_VERDICTS_MAX];
 static unsigned uct_abi_num_verdicts;
 static int uct_abi_displaced;
+static char uct_abi_reason[256]; /* why the first UCX is not served */
 
 UCT_ABI_EXPORT ucs_status_t uct_abi_attach(const void *caller_address);
 UCT_ABI_EXPORT void uct_abi_displace(const void *caller_address);
 UCT_ABI_EXPORT ucs_status_t ucs_module_global_init(void);
+
+/* Why no UCX of this process is served; "" if one is, or none has come. For
+ * tools that load this file. */
+UCT_ABI_EXPORT const char *uct_abi_stays_out(void);
+
+const char *uct_abi_stays_out(void)
+{
+    return (uct_abi_host.release != NULL) ? "" : uct_abi_reason;
+}
 
 static const uct_abi_verdict_t *uct_abi_verdict_find(const void *base)
 {
@@ -65,15 +75,14 @@ static void uct_abi_module_pin(void)
 static ucs_status_t
 uct_abi_attach_first(const void *caller_address, uct_abi_host_t *host)
 {
-    char reason[256] = "";
     ucs_status_t status;
 
-    status = uct_abi_host_identify(caller_address, host, reason,
-                                   sizeof(reason));
+    status = uct_abi_host_identify(caller_address, host, uct_abi_reason,
+                                   sizeof(uct_abi_reason));
     if (status != UCS_OK) {
         uct_abi_log_outside("the CUDA module stays out of the UCX in %s, which "
                             "goes on without it: %s",
-                            host->libucs_path, reason);
+                            host->libucs_path, uct_abi_reason);
         return UCS_ERR_UNSUPPORTED;
     }
 

@@ -350,7 +350,7 @@ static const char *uct_abi_host_verify(const uct_abi_host_t *host, void *libuct)
         const char *name;
         size_t     size;
     } variables[] = {
-        {"ucs_global_opts", (size_t)release->global_opts_size},
+        {"ucs_global_opts", (size_t)(*release->global_opts_size)[UCT_ABI_CPU]},
         {"uct_md_config_table", (size_t)release->field->size},
         {"uct_iface_config_table", (size_t)release->field->size * 6},
         {"uct_tcp_component", (size_t)release->component->size},

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Where UCX's releases keep what: the tables. A test holds them against
- * test/abi-facts.
+ * test/abi-facts. They hold for x86_64 and for aarch64, whose pointers,
+ * integers and alignments are alike, but for the sizes that are given for each.
  */
 
 #include "layout.h"
@@ -117,6 +118,13 @@ static const uct_abi_perf_bits_t perf_bits_19 = {1 << 9, 1 << 10, 1 << 11,
 static const uct_abi_layout_t iface_attr_v2_22 = {56, {0, 8, NO, 16}};
 static const uct_abi_layout_t iface_attr_v2_23 = {64, {0, 8, 16, 24}};
 
+/* ucs_global_opts with the processor's own options inside: x86_64 (thresholds
+ * of its copies), aarch64 (none) */
+static const uct_abi_cpu_sizes_t global_opts_13 = {360, 344};
+static const uct_abi_cpu_sizes_t global_opts_14 = {352, 336};
+static const uct_abi_cpu_sizes_t global_opts_18 = {432, 400};
+static const uct_abi_cpu_sizes_t global_opts_22 = {448, 416};
+
 #define MD_FLAGS_13 0x1ff              /* up to INVALIDATE */
 #define MD_FLAGS_14 (MD_FLAGS_13 | 0x600)  /* EXPORTED_MKEY, REG_DMABUF */
 #define MD_FLAGS_15 (MD_FLAGS_14 | 0x1800) /* INVALIDATE_RMA, _AMO */
@@ -125,41 +133,53 @@ static const uct_abi_layout_t iface_attr_v2_23 = {64, {0, 8, 16, 24}};
 static const uct_abi_release_t uct_abi_releases[] = {
     {13, &component_13, &tl_13, &entry_13, &field_13, &parser_13, &md_ops_13,
      &internal_ops_13, &md_attr_13, &perf_attr_13, &perf_bits_13, NULL,
-     144, 360, 5, MD_FLAGS_13, "ucs_memtype_cache_global_instance"},
+     144, &global_opts_13, 5, MD_FLAGS_13,
+     "ucs_memtype_cache_global_instance"},
     {14, &component_13, &tl_13, &entry_13, &field_13, &parser_13, &md_ops_14,
      &internal_ops_14, &md_attr_14, &perf_attr_13, &perf_bits_13, NULL,
-     140, 352, 5, MD_FLAGS_14, "uct_md_mem_reg_v2"},
+     140, &global_opts_14, 5, MD_FLAGS_14,
+     "uct_md_mem_reg_v2"},
     {15, &component_15, &tl_15, &entry_15, &field_13, &parser_13, &md_ops_14,
      &internal_ops_15, &md_attr_15, &perf_attr_13, &perf_bits_13, NULL,
-     140, 352, 5, MD_FLAGS_15, "ucs_numa_distance"},
+     140, &global_opts_14, 5, MD_FLAGS_15,
+     "ucs_numa_distance"},
     {16, &component_16, &tl_15, &entry_15, &field_13, &parser_13, &md_ops_16,
      &internal_ops_16, &md_attr_16, &perf_attr_13, &perf_bits_13, NULL,
-     140, 352, 6, MD_FLAGS_15, "uct_rkey_compare"},
+     140, &global_opts_14, 6, MD_FLAGS_15,
+     "uct_rkey_compare"},
     {17, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_16,
      &internal_ops_16, &md_attr_16, &perf_attr_17, &perf_bits_17, NULL,
-     140, 352, 9, MD_FLAGS_15, "ucs_config_doc_nop"},
+     140, &global_opts_14, 9, MD_FLAGS_15,
+     "ucs_config_doc_nop"},
     {18, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_16,
      &internal_ops_16, &md_attr_18, &perf_attr_17, &perf_bits_17, NULL,
-     140, 432, 9, MD_FLAGS_15, "uct_iface_fill_info_str_buf"},
+     140, &global_opts_18, 9, MD_FLAGS_15,
+     "uct_iface_fill_info_str_buf"},
     {19, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_16,
      &internal_ops_16, &md_attr_18, &perf_attr_19, &perf_bits_19, NULL,
-     140, 432, 9, MD_FLAGS_19, "uct_rkey_unpack_v2"},
+     140, &global_opts_18, 9, MD_FLAGS_19,
+     "uct_rkey_unpack_v2"},
     {20, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_16,
      &internal_ops_20, &md_attr_18, &perf_attr_19, &perf_bits_19, NULL,
-     140, 432, 9, MD_FLAGS_19, "uct_ep_get_device_ep"},
+     140, &global_opts_18, 9, MD_FLAGS_19,
+     "uct_ep_get_device_ep"},
     {21, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_21,
      &internal_ops_21, &md_attr_18, &perf_attr_19, &perf_bits_19, NULL,
-     140, 432, 10, MD_FLAGS_19, "uct_md_mem_elem_pack"},
+     140, &global_opts_18, 10, MD_FLAGS_19,
+     "uct_md_mem_elem_pack"},
     {22, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_21,
      &internal_ops_22, &md_attr_22, &perf_attr_19, &perf_bits_19,
-     &iface_attr_v2_22, 140, 448, 10, MD_FLAGS_19, "uct_md_mem_query_v2"},
+     &iface_attr_v2_22, 140, &global_opts_22, 10, MD_FLAGS_19,
+     "uct_md_mem_query_v2"},
     /* as it stands on the branch of 1.22 */
     {22, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_22_1,
      &internal_ops_22, &md_attr_22, &perf_attr_19, &perf_bits_19,
-     &iface_attr_v2_22, 140, 448, 10, MD_FLAGS_19, "uct_md_mem_elem_release"},
+     &iface_attr_v2_22, 140, &global_opts_22, 10, MD_FLAGS_19,
+     "uct_md_mem_elem_release"},
     {23, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_22_1,
      &internal_ops_23, &md_attr_22, &perf_attr_19, &perf_bits_19,
-     &iface_attr_v2_23, 140, 448, 10, MD_FLAGS_19, "uct_ep_get_sgl_zcopy"}
+     &iface_attr_v2_23, 140, &global_opts_22, 10, MD_FLAGS_19,
+     "uct_ep_get_sgl_zcopy"}
 };
 
 #define NUM_RELEASES (sizeof(uct_abi_releases) / sizeof(uct_abi_releases[0]))

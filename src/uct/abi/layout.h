@@ -21,6 +21,20 @@ extern "C" {
 #define UCT_ABI_NONE          (-1)
 #define UCT_ABI_FIELDS_MAX    24
 
+/* Processors, in the order of uct_abi_cpu_sizes_t */
+enum {
+    UCT_ABI_CPU_X86_64,
+    UCT_ABI_CPU_AARCH64,
+    UCT_ABI_CPU_LAST,
+#if defined(__x86_64__)
+    UCT_ABI_CPU = UCT_ABI_CPU_X86_64 /* This one */
+#elif defined(__aarch64__)
+    UCT_ABI_CPU = UCT_ABI_CPU_AARCH64
+#else
+#error "the sizes of UCX's structures on this processor are not known"
+#endif
+};
+
 /* Fields in the order of the columns in layout.c. Names are UCX's. */
 #define UCT_ABI_COMPONENT_FIELDS(_) \
     _(name) _(query_md_resources) _(md_open) _(cm_open) _(rkey_unpack) \
@@ -106,6 +120,9 @@ typedef struct {
     int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: not there */
 } uct_abi_layout_t;
 
+/* Bytes of a structure that differs with the processor. */
+typedef int16_t uct_abi_cpu_sizes_t[UCT_ABI_CPU_LAST];
+
 /* The parser inside a configuration field: function pointers, then arg. */
 typedef struct {
     int16_t doc; /* UCT_ABI_NONE before 1.17 */
@@ -135,7 +152,7 @@ typedef struct {
     const uct_abi_layout_t        *iface_attr_v2; /* NULL: no lists */
     int16_t                       memtype_cache_opt; /* offset of
                                         ucs_global_opts.enable_memtype_cache */
-    int16_t                       global_opts_size;
+    const uct_abi_cpu_sizes_t     *global_opts_size;
     int                           mem_type_unknown;
     uint64_t                      md_flags;      /* those it knows */
     const char                    *born_symbol;  /* libuct or libucs exports it

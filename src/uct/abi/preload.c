@@ -47,8 +47,50 @@ __attribute__((visibility("default"))) void
 ucs_load_modules(const char *framework, const char *modules, void *init_once,
                  unsigned flags);
 
-/* The function as the library at this address finds it, which may have been
- * loaded without its symbols being seen by others. */
+/* The function as a loaded library finds it, which may have been loaded without
+ * its symbols being seen by others; NULL: not at all, or only ours. */
+static ucx_mp_load_modules_t ucx_mp_preload_seen_by(void *library)
+{
+    ucx_mp_load_modules_t found;
+
+    *(void**)&found = dlsym(library, "ucs_load_modules");
+    return (found == (ucx_mp_load_modules_t)ucs_load_modules) ? NULL : found;
+}
+
+static const void *ucx_mp_preload_base(const void *address)
+{
+    Dl_info info;
+
+    return ((address != NULL) && dladdr(address, &info)) ? info.dli_fbase :
+                                                           NULL;
+}
+
+/* libucm calls the function without being linked to libucs: it is found where
+ * both are seen, by a library of that UCX. */
+static ucx_mp_load_modules_t ucx_mp_preload_beside(const struct link_map *map,
+                                                   const void *caller)
+{
+    ucx_mp_load_modules_t found = NULL;
+    void *handle;
+
+    for (; (map != NULL) && (found == NULL); map = map->l_next) {
+        handle = (map->l_name[0] == '\0') ?
+                         NULL :
+                         dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == NULL) {
+            continue;
+        }
+        if (ucx_mp_preload_base(dlsym(handle, "ucm_set_event_handler")) ==
+            ucx_mp_preload_base(caller)) {
+            found = ucx_mp_preload_seen_by(handle);
+        }
+        dlclose(handle);
+    }
+
+    return found;
+}
+
+/* The function as the library at this address finds it. */
 static ucx_mp_load_modules_t ucx_mp_preload_resolve(const void *caller)
 {
     ucx_mp_load_modules_t found = NULL;
@@ -60,11 +102,17 @@ static ucx_mp_load_modules_t ucx_mp_preload_resolve(const void *caller)
         (map->l_name[0] != '\0')) {
         handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
         if (handle != NULL) {
-            *(void**)&found = dlsym(handle, "ucs_load_modules");
+            found = ucx_mp_preload_seen_by(handle);
+        }
+        if (found == NULL) {
+            while (map->l_prev != NULL) {
+                map = map->l_prev;
+            }
+            found = ucx_mp_preload_beside(map, caller);
         }
     }
 
-    if ((found == NULL) || (found == (ucx_mp_load_modules_t)ucs_load_modules)) {
+    if (found == NULL) {
         *(void**)&found = dlsym(RTLD_NEXT, "ucs_load_modules");
     }
 

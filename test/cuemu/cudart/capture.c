@@ -44,8 +44,8 @@ cudaStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status,
                          const CUgraphNode **deps, const CUgraphEdgeData **data,
                          size_t *num_deps)
 {
-    CUEMU_CUDART_CALL(cuStreamGetCaptureInfo(stream, status, id, graph, deps,
-                                             data, num_deps));
+    CUEMU_CUDART_CALL(cuStreamGetCaptureInfo_v3(stream, status, id, graph, deps,
+                                                data, num_deps));
 }
 #endif
 

@@ -11,7 +11,7 @@
 #ifndef CUEMU_CUDART_H_
 #define CUEMU_CUDART_H_
 
-#include <cuda.h>
+#include "../driver/toolkit.h"
 
 #include <stddef.h>
 #include <stdint.h>

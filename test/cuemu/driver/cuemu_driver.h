@@ -5,8 +5,8 @@
 #define CUEMU_DRIVER_H_
 
 #include "cuemu_session.h"
+#include "toolkit.h"
 
-#include <cuda.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -9,7 +9,7 @@
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 
-#include <nvml.h>
+#include "nvml_toolkit.h"
 
 #include <cuemu_core.h>
 
@@ -607,7 +607,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
     case NVML_P2P_CAPS_INDEX_ATOMICS:
         ok = peers && nvlink;
         break;
-    case NVML_P2P_CAPS_INDEX_PCI:
+    case NVML_P2P_CAPS_INDEX_PROP: /* PCI, since 12.2 */
         ok = peers && !nvlink;
         break;
     default:
@@ -835,7 +835,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
  * NVLink; CUEMU_FABRIC_CLIQUE is its part of it, 0 if not set. Else what a
  * single node without a fabric manager says.
  */
-static nvmlReturn_t cuemu_nvml_fabric(unsigned char uuid[16], unsigned *clique)
+static nvmlReturn_t cuemu_nvml_fabric(void *uuid, unsigned *clique)
 {
     const char *cluster = getenv("CUEMU_FABRIC");
     const char *part    = getenv("CUEMU_FABRIC_CLIQUE");
@@ -851,14 +851,23 @@ static nvmlReturn_t cuemu_nvml_fabric(unsigned char uuid[16], unsigned *clique)
     return NVML_SUCCESS;
 }
 
+/* nvmlGpuFabricInfo_t, whose fields have other names before 12.3 */
+typedef struct {
+    unsigned char clusterUuid[16];
+    nvmlReturn_t  status;
+    unsigned      cliqueId;
+    unsigned char state;
+} cuemu_nvml_fabric_t;
+
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device,
                                         nvmlGpuFabricInfo_t *gpuFabricInfo)
 {
-    CUEMU_NVML_GPU(device, gpu, gpuFabricInfo == NULL);
-    gpuFabricInfo->state  = NVML_GPU_FABRIC_STATE_COMPLETED;
-    gpuFabricInfo->status = NVML_SUCCESS;
-    return cuemu_nvml_fabric(gpuFabricInfo->clusterUuid,
-                             &gpuFabricInfo->cliqueId);
+    cuemu_nvml_fabric_t *info = (void*)gpuFabricInfo;
+
+    CUEMU_NVML_GPU(device, gpu, info == NULL);
+    info->state  = NVML_GPU_FABRIC_STATE_COMPLETED;
+    info->status = NVML_SUCCESS;
+    return cuemu_nvml_fabric(info->clusterUuid, &info->cliqueId);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,

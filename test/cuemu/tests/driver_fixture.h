@@ -7,7 +7,8 @@
 #ifndef CUEMU_DRIVER_FIXTURE_H_
 #define CUEMU_DRIVER_FIXTURE_H_
 
-#include <cuda.h>
+#include "../driver/toolkit.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 
-#include <nvml.h>
+#include "../nvml/nvml_toolkit.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Loads each library that it is given, none seeing the others' symbols, and
- * makes the UCX in it look for its transports:
+ * makes the UCX in it look for its transports, and with ABI_TEST_HOOKS watch
+ * memory:
  *
  *     abi_load_ucx LIBRARY...
  *
@@ -12,6 +13,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+static void on_event(int type, void *event, void *arg)
+{
+}
+
+static int watch_memory(void *library)
+{
+    int (*set)(int events, int priority, void (*cb)(int, void*, void*),
+               void *arg);
+
+    *(void**)&set = dlsym(library, "ucm_set_event_handler");
+    return (set == NULL) || (set(1 << 6, 0, on_event, NULL) != 0);
+}
 
 int main(int argc, char **argv)
 {
@@ -39,6 +53,10 @@ int main(int argc, char **argv)
                 printf("%s: its components cannot be queried\n", argv[i]);
                 return 1;
             }
+        }
+        if ((getenv("ABI_TEST_HOOKS") != NULL) && watch_memory(library)) {
+            printf("%s: its memory cannot be watched\n", argv[i]);
+            return 1;
         }
     }
 

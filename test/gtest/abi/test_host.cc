@@ -260,6 +260,26 @@ TEST_P(test_abi_host, topology_events_and_memory_types)
             res.output;
 }
 
+/* libucm, which is not linked to libucs, looks for modules with CUDA's hooks;
+ * here nobody sees the symbols of either */
+TEST_P(test_abi_host, hooks_are_looked_for_as_without_us)
+{
+    std::string watch = library_path() +
+                        "ABI_TEST_QUICK_EXIT=y ABI_TEST_HOOKS=y "
+                        "UCX_MODULE_LOG_LEVEL=info UCX_LOG_LEVEL=info ";
+    std::string load  = g_libs + "/../abi_load_ucx " + libucp();
+
+    RUN_OR_SKIP(without, watch + load);
+    result with = run(watch + shim() + load);
+    auto looks  = [](const result &res) {
+        return res.count("for ucm\n") + res.count("framework 'ucm'");
+    };
+
+    EXPECT_EQ(0, with.status) << with.output;
+    EXPECT_GT(looks(without), 0u) << without.output;
+    EXPECT_EQ(looks(without), looks(with)) << with.output;
+}
+
 TEST_P(test_abi_host, log_follows_ucx_level)
 {
     RUN_OR_SKIP(res, library_path() + shim() + "UCX_LOG_LEVEL=info " +

@@ -159,7 +159,10 @@ TEST_P(test_abi_layout, config_parser)
 
 TEST_P(test_abi_layout, global_opts)
 {
-    size_is("ucs_global_opts_t", m_release->global_opts_size);
+    size_is("ucs_global_opts_t",
+            (*m_release->global_opts_size)[UCT_ABI_CPU_X86_64]);
+    size_is("aarch64:ucs_global_opts_t",
+            (*m_release->global_opts_size)[UCT_ABI_CPU_AARCH64]);
     at("ucs_global_opts_t", "enable_memtype_cache",
        m_release->memtype_cache_opt);
     at("ucs_global_opts_t", "log_component", 0);

@@ -13,6 +13,8 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -22,13 +24,22 @@ static const uintptr_t base  = UINT64_C(0x7f0000000000);
 static const size_t mbyte    = 1 << 20;
 static const uintptr_t space = 1024 * mbyte;
 
-/* The linker has the module call this one (--wrap) */
+/* The linker has the module call these (--wrap) */
+static long page_size;
 static std::vector<uct_abi_unmap_cb_t> unmap_events;
 
 extern "C" ucs_status_t __wrap_uct_abi_on_unmap(uct_abi_unmap_cb_t cb)
 {
     unmap_events.push_back(cb);
     return UCS_OK;
+}
+
+extern "C" long __real_sysconf(int name);
+
+extern "C" long __wrap_sysconf(int name)
+{
+    return ((name == _SC_PAGESIZE) && (page_size != 0)) ? page_size :
+                                                          __real_sysconf(name);
 }
 
 static void unmap(uintptr_t start, size_t length)
@@ -76,6 +87,7 @@ protected:
         copies.clear();
         registrations = 0;
         refuse        = CUDA_SUCCESS;
+        page_size     = 0;
 
         driver.table.cuMemHostRegister = [](void *ptr, size_t length,
                                             unsigned flags) {
@@ -223,6 +235,19 @@ TEST_F(HostRegistry, pages_are_locked_whole)
     ASSERT_EQ(1u, registered.size());
     EXPECT_EQ(base, registered.begin()->first);
     EXPECT_EQ(16 * mbyte + page, registered.begin()->second);
+}
+
+/* As arm64's kernels of RHEL 8 and of Grace's vendors have them */
+TEST_F(HostRegistry, pages_of_64k_are_locked_whole)
+{
+    const size_t large = 64 << 10;
+
+    page_size = large;
+    copy_often(base + 5000, 16 * mbyte);
+    page_size = 0;
+    ASSERT_EQ(1u, registered.size());
+    EXPECT_EQ(base, registered.begin()->first);
+    EXPECT_EQ(16 * mbyte + large, registered.begin()->second);
 }
 
 TEST_F(HostRegistry, a_large_buffer_is_locked_in_parts)

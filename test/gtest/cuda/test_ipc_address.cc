@@ -129,18 +129,35 @@ TEST_F(IpcAddress, child_of_a_fork_has_its_own)
 static std::atomic<int> num_looks;
 static useconds_t look_time;
 
-extern "C" {
-int __real_stat(const char *path, struct stat *st);
-int __wrap_stat(const char *path, struct stat *st);
-
-int __wrap_stat(const char *path, struct stat *st)
+static void look_at(const char *path)
 {
     if (strcmp(path, "/proc/self/ns/pid") == 0) {
         ++num_looks;
         usleep(look_time);
     }
+}
+
+/* What stat() is called in the C library, before 2.33 and since */
+extern "C" {
+#if __GLIBC_PREREQ(2, 33)
+int __real_stat(const char *path, struct stat *st);
+int __wrap_stat(const char *path, struct stat *st);
+
+int __wrap_stat(const char *path, struct stat *st)
+{
+    look_at(path);
     return __real_stat(path, st);
 }
+#else
+int __real___xstat(int version, const char *path, struct stat *st);
+int __wrap___xstat(int version, const char *path, struct stat *st);
+
+int __wrap___xstat(int version, const char *path, struct stat *st)
+{
+    look_at(path);
+    return __real___xstat(version, path, st);
+}
+#endif
 }
 
 static void *ask(void *)

@@ -22,7 +22,7 @@ class UcxCudaMultipath(AutotoolsPackage):
     depends_on("libtool", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("ucx@1.13:1.23", type="build")
-    depends_on("cuda@11.2:", type="build")
+    depends_on("cuda@12:", type="build")
     depends_on("libxml2", when="+emulator", type=("build", "link"))
     depends_on("python@3.6:", type="run")
 

@@ -6,6 +6,9 @@
 #ifndef UCT_CUDA_BASE_HOST_HOST_LIMITS_H
 #define UCT_CUDA_BASE_HOST_HOST_LIMITS_H
 
+#include <stdint.h>
+#include <unistd.h>
+
 
 /** Up to here what comes from a peer's GPU goes by a page-locked slot, whatever
  *  the memory is: memcpy() takes less than the 0.3 us of finding out whether
@@ -74,5 +77,12 @@
 /** ... and what it saves, in seconds a byte: a copy of pageable memory runs at
  *  a processor core's 12 GB/s, one of locked memory at the PCIe link's 55. */
 #define UCT_CUDA_HOST_LOCK_SAVES_PER_BYTE (1 / 12e9 - 1 / 55e9)
+
+/** Bytes; registrations consist of whole pages, of 64 KiB on some aarch64. */
+static inline uintptr_t uct_cuda_host_page_size(void)
+{
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
 
 #endif

@@ -13,9 +13,6 @@
 #include <string.h>
 
 
-#define PAGE_SIZE 4096 /* registrations consist of whole ones */
-
-
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
 {
     pieces->is_locked = false;
@@ -111,6 +108,7 @@ ucs_status_t uct_cuda_host_copy(CUdeviceptr gpu, void *host, size_t length,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const uintptr_t start           = (uintptr_t)host;
+    const uintptr_t page            = uct_cuda_host_page_size();
     uintptr_t middle;
     ucs_status_t status;
     CUresult result;
@@ -122,8 +120,8 @@ ucs_status_t uct_cuda_host_copy(CUdeviceptr gpu, void *host, size_t length,
     }
 
     /* The last page boundary of the first half, or the first of the second */
-    middle = (start + (length / 2)) & ~(uintptr_t)(PAGE_SIZE - 1);
-    middle = (middle > start) ? middle : middle + PAGE_SIZE;
+    middle = (start + (length / 2)) & ~(page - 1);
+    middle = (middle > start) ? middle : middle + page;
     if ((result != CUDA_ERROR_INVALID_VALUE) || (middle >= start + length)) {
         uct_cuda_error("a copy of %zu bytes %s host memory at %p failed: %s",
                        length, to_gpu ? "from" : "to", host,

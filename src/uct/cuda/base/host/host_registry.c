@@ -29,7 +29,6 @@
 #include <string.h>
 
 
-#define PAGE_SIZE   UINT64_C(4096)
 #define MAX_REGIONS 4096
 
 /* Pageable buffers whose copies are counted; those that share a slot drive each
@@ -98,12 +97,12 @@ static struct {
 
 static uintptr_t page_down(uintptr_t address)
 {
-    return address & ~(uintptr_t)(PAGE_SIZE - 1);
+    return address & ~(uct_cuda_host_page_size() - 1);
 }
 
 static uintptr_t page_up(uintptr_t address)
 {
-    return page_down(address + PAGE_SIZE - 1);
+    return page_down(address + uct_cuda_host_page_size() - 1);
 }
 
 /* ------------------------------------------ which buffers are copied often */
@@ -111,7 +110,7 @@ static uintptr_t page_up(uintptr_t address)
 /* All with the lock held */
 static usage_t *usage_of(uintptr_t address)
 {
-    const uint64_t page = address / PAGE_SIZE;
+    const uint64_t page = address / uct_cuda_host_page_size();
 
     return &registry.usage[((page * UINT64_C(0x9e3779b97f4a7c15)) >> 55) %
                            USAGE_SLOTS];

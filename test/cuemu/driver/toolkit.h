@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* cuda.h, and what those of older toolkits, from 12.0 on, do not have of what
+ * the emulated driver offers; values and layouts are the driver API's. */
+#ifndef CUEMU_TOOLKIT_H_
+#define CUEMU_TOOLKIT_H_
+
+#include <cuda.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if CUDA_VERSION < 12010
+#define CU_CTX_SYNC_MEMOPS 0x80
+
+CUresult CUDAAPI cuCtxSetFlags(unsigned flags);
+#endif
+
+#if CUDA_VERSION < 12020
+#define CU_DEVICE_ATTRIBUTE_NUMA_ID      131
+#define CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID 134
+#endif
+
+#if CUDA_VERSION < 12030
+typedef struct {
+    unsigned char from_port;
+    unsigned char to_port;
+    unsigned char type;
+    unsigned char reserved[5];
+} CUgraphEdgeData;
+
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(
+        CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+        CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **data,
+        size_t *num_deps);
+#define CU_MEM_HANDLE_TYPE_FABRIC ((CUmemAllocationHandleType)8)
+
+typedef struct {
+    unsigned char data[64];
+} CUmemFabricHandle;
+#endif
+
+#if CUDA_VERSION < 12050
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext ctx, CUevent event);
+#endif
+
+#if CUDA_VERSION < 12080
+enum {
+    CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+    CU_MEMCPY_SRC_ACCESS_ORDER_ANY    = 3
+};
+
+typedef struct {
+    unsigned      srcAccessOrder;
+    CUmemLocation srcLocHint;
+    CUmemLocation dstLocHint;
+    unsigned      flags;
+} CUmemcpyAttributes;
+
+CUresult CUDAAPI cuMemcpyBatchAsync(
+        CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+        CUmemcpyAttributes *attributes, size_t *first, size_t num_attributes,
+        size_t *failed, CUstream stream);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
