@@ -59,7 +59,8 @@ typedef struct {
 
 typedef void (*role_func_t)(int role, int fd);
 
-static uint64_t lives_features = UCP_FEATURE_TAG;
+static uint64_t lives_features              = UCP_FEATURE_TAG;
+static ucp_err_handling_mode_t lives_errors = UCP_ERR_HANDLING_MODE_PEER;
 static int lives_wrong, lives_messages;
 static const char *lives_mode;
 
@@ -159,7 +160,7 @@ static void end_connect(end_t *end, int fd)
         .field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                            UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .err_mode        = UCP_ERR_HANDLING_MODE_PEER,
+        .err_mode        = lives_errors,
         .err_handler.cb  = on_error,
         .err_handler.arg = end
     };
@@ -1022,6 +1023,7 @@ static void mode_onesided(int role, int fd)
 static void mode_beside(int role, int fd)
 {
     lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
     one_sided(role, fd, 100);
 }
 
