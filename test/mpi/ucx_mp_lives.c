@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,7 +39,8 @@
     _(ucp_tag_send_nbx) _(ucp_tag_recv_nbx) _(ucp_request_check_status) \
     _(ucp_request_cancel) _(ucp_request_free) _(ucp_mem_map) \
     _(ucp_mem_unmap) _(ucp_rkey_pack) _(ucp_rkey_buffer_release) \
-    _(ucp_ep_rkey_unpack) _(ucp_rkey_ptr) _(ucp_rkey_destroy)
+    _(ucp_ep_rkey_unpack) _(ucp_rkey_ptr) _(ucp_rkey_destroy) \
+    _(ucp_put_nbx) _(ucp_get_nbx) _(ucp_ep_flush_nbx)
 
 #define LIVES_MEMBER(_name) __typeof__(_name) *_name;
 
@@ -57,7 +59,8 @@ typedef struct {
 
 typedef void (*role_func_t)(int role, int fd);
 
-static uint64_t lives_features = UCP_FEATURE_TAG;
+static uint64_t lives_features              = UCP_FEATURE_TAG;
+static ucp_err_handling_mode_t lives_errors = UCP_ERR_HANDLING_MODE_PEER;
 static int lives_wrong, lives_messages;
 static const char *lives_mode;
 
@@ -157,7 +160,7 @@ static void end_connect(end_t *end, int fd)
         .field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                            UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .err_mode        = UCP_ERR_HANDLING_MODE_PEER,
+        .err_mode        = lives_errors,
         .err_handler.cb  = on_error,
         .err_handler.arg = end
     };
@@ -666,13 +669,14 @@ static void mode_pids(int role, int fd)
 }
 
 /* The key of a buffer, told to the peer */
-static void key_send(end_t *end, uint8_t *buffer, int fd, ucp_mem_h *memh_p)
+static void key_send(end_t *end, uint8_t *buffer, size_t size, int fd,
+                     ucp_mem_h *memh_p)
 {
     const ucp_mem_map_params_t params = {
         .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
                       UCP_MEM_MAP_PARAM_FIELD_LENGTH,
         .address    = buffer,
-        .length     = LIVES_SIZE
+        .length     = size
     };
     size_t length;
     void *key;
@@ -686,12 +690,12 @@ static void key_send(end_t *end, uint8_t *buffer, int fd, ucp_mem_h *memh_p)
     ucx.ucp_rkey_buffer_release(key);
 }
 
-/* Where the peer's buffer appears here */
-static uint8_t *key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
+/* Where the peer's buffer lies there */
+static uint64_t key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
 {
-    uint8_t *address;
+    uint64_t address;
     size_t length;
-    void *key, *here;
+    void *key;
 
     recv_bytes(fd, &address, sizeof(address));
     recv_bytes(fd, &length, sizeof(length));
@@ -700,9 +704,7 @@ static uint8_t *key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
     lives_check(ucx.ucp_ep_rkey_unpack(end->ep, key, rkey_p),
                 "ucp_ep_rkey_unpack");
     free(key);
-    lives_check(ucx.ucp_rkey_ptr(*rkey_p, (uintptr_t)address, &here),
-                "ucp_rkey_ptr");
-    return here;
+    return address;
 }
 
 /* A pointer into the peer's memory is there as long as its key, whoever else
@@ -712,7 +714,9 @@ static void mode_pointers(int role, int fd)
     end_t first, other;
     ucp_rkey_h rkey;
     ucp_mem_h memh;
+    uint64_t address;
     uint8_t *buffer;
+    void *here;
     int i;
 
     lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
@@ -720,10 +724,12 @@ static void mode_pointers(int role, int fd)
     end_open(&first, fd);
     buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
     if (role == 0) {
-        key_send(&first, buffer, fd, &memh);
+        key_send(&first, buffer, LIVES_SIZE, fd, &memh);
     } else {
         ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
-        buffer = key_recv(&first, fd, &rkey);
+        address = key_recv(&first, fd, &rkey);
+        lives_check(ucx.ucp_rkey_ptr(rkey, address, &here), "ucp_rkey_ptr");
+        buffer = here;
     }
 
     for (i = 0; i < 4; ++i) {
@@ -750,6 +756,278 @@ static void mode_pointers(int role, int fd)
     end_close(&first, 0);
 }
 
+/* ------------------------------------------------------------- one-sided */
+
+#define ONE_RENEW     25
+#define ONE_BLOCKS    50
+#define ONE_MAX_SIZE  ((size_t)64 << 20)
+#define ONE_MAX_GAP   256
+#define ONE_SIZE      (ONE_MAX_SIZE + ONE_BLOCKS * ONE_MAX_GAP + ONE_MAX_GAP)
+#define ONE_KINDS     UCX_MP_MEM_MANAGED /* what comes before it */
+#define ONE_MIN_RATE  5e9                /* bytes/s; through TCP: at most 1e9 */
+
+/* Memory of each kind, and what the other process has to know of it */
+typedef struct {
+    uint8_t    *memory[ONE_KINDS];
+    ucp_mem_h  memh[ONE_KINDS];
+    uint64_t   peer[ONE_KINDS];
+    ucp_rkey_h rkey[ONE_KINDS];
+} one_side_t;
+
+typedef struct {
+    int      is_put;
+    int      count;
+    int      mem[2];                /* of role 0 and of role 1 */
+    size_t   extent[2];             /* bytes of each memory, gaps included */
+    size_t   offset[2][ONE_BLOCKS];
+    size_t   length[ONE_BLOCKS];
+    uint64_t seed;
+} one_transfer_t;
+
+static void one_make(one_side_t *side, end_t *end, int fd)
+{
+    int mem;
+
+    for (mem = 0; mem < ONE_KINDS; ++mem) {
+        side->memory[mem] = ucx_mp_mem_alloc(mem, ONE_SIZE);
+        key_send(end, side->memory[mem], ONE_SIZE, fd, &side->memh[mem]);
+        side->peer[mem] = key_recv(end, fd, &side->rkey[mem]);
+    }
+}
+
+static void one_free(one_side_t *side, end_t *end, int fd)
+{
+    int mem;
+
+    for (mem = 0; mem < ONE_KINDS; ++mem) {
+        ucx.ucp_rkey_destroy(side->rkey[mem]);
+    }
+
+    meet(fd);
+    for (mem = 0; mem < ONE_KINDS; ++mem) {
+        lives_check(ucx.ucp_mem_unmap(end->context, side->memh[mem]),
+                    "ucp_mem_unmap");
+        ucx_mp_mem_free(mem, side->memory[mem]);
+    }
+}
+
+/* Blocks of any size and place; the peer's lie in the same order, or the other
+ * way round */
+static void one_draw(one_transfer_t *transfer, uint64_t *state)
+{
+    static const int counts[] = {1, 1, 2, 8, ONE_BLOCKS};
+    const int is_reversed     = ucx_mp_random_below(state, 2) != 0;
+    size_t size, *at;
+    int side, i, block;
+
+    transfer->is_put = ucx_mp_random_below(state, 2) != 0;
+    transfer->count  = counts[ucx_mp_random_below(state, 5)];
+    transfer->seed   = ucx_mp_random(state);
+    size             = ucx_mp_random_size(state, 1, ONE_MAX_SIZE) /
+                       (size_t)transfer->count;
+    for (i = 0; i < transfer->count; ++i) {
+        transfer->length[i] = 1 + ucx_mp_random_below(state, size + 1) / 2 +
+                              ((transfer->count == 1) ? size / 2 : 0);
+    }
+
+    for (side = 0; side < 2; ++side) {
+        transfer->mem[side] = (int)ucx_mp_random_below(state, ONE_KINDS);
+        at                  = &transfer->extent[side];
+        *at                 = 0;
+        for (i = 0; i < transfer->count; ++i) {
+            block   = (side && is_reversed) ? transfer->count - 1 - i : i;
+            *at    += ucx_mp_random_below(state, ONE_MAX_GAP);
+            transfer->offset[side][block] = *at;
+            *at    += transfer->length[block];
+        }
+        *at += ucx_mp_random_below(state, ONE_MAX_GAP);
+    }
+}
+
+/* What this role's memory is before: the blocks' bytes, or nothing of them */
+static void one_prepare(const one_transfer_t *transfer, int role,
+                        const one_side_t *side)
+{
+    const int mem   = transfer->mem[role];
+    uint8_t *memory = side->memory[mem];
+    int i;
+
+    ucx_mp_mem_set(mem, memory, LIVES_POISON, transfer->extent[role]);
+    for (i = 0; (role != transfer->is_put) && (i < transfer->count); ++i) {
+        ucx_mp_pattern_fill(mem, memory + transfer->offset[role][i],
+                            transfer->length[i], transfer->seed + (uint64_t)i);
+    }
+}
+
+static void one_wrong(const one_transfer_t *transfer, int role,
+                      const ucx_mp_pattern_error_t *error)
+{
+    fprintf(stderr, "ucx_mp_lives: WRONG data, %s: %s, %d blocks, %s %s, role "
+            "%d: offset %zu expected 0x%02x got 0x%02x%s\n", lives_mode,
+            transfer->is_put ? "put" : "get", transfer->count,
+            ucx_mp_mem_names[transfer->mem[0]],
+            ucx_mp_mem_names[transfer->mem[1]], role, error->offset,
+            error->expected, error->got, error->hint);
+    lives_wrong = 1;
+}
+
+/* Every byte of the memory that was written, beside the blocks too */
+static void one_check(const one_transfer_t *transfer, int role,
+                      const one_side_t *side)
+{
+    const int mem         = transfer->mem[role];
+    const uint8_t *memory = side->memory[mem];
+    ucx_mp_pattern_error_t error;
+    size_t at = 0;
+    int i, block, reversed;
+
+    reversed = transfer->offset[role][0] >
+               transfer->offset[role][transfer->count - 1];
+    for (i = 0; i <= transfer->count; ++i) {
+        block = reversed ? transfer->count - 1 - i : i;
+        if (ucx_mp_pattern_check_value(
+                    mem, memory + at,
+                    ((i < transfer->count) ? transfer->offset[role][block] :
+                                             transfer->extent[role]) - at,
+                    LIVES_POISON, &error)) {
+            one_wrong(transfer, role, &error);
+        }
+        if (i == transfer->count) {
+            break;
+        }
+
+        at = transfer->offset[role][block];
+        if (ucx_mp_pattern_check(mem, memory + at, transfer->length[block],
+                                 transfer->seed + (uint64_t)block, 0,
+                                 LIVES_POISON, &error)) {
+            one_wrong(transfer, role, &error);
+        }
+        at += transfer->length[block];
+    }
+}
+
+/* All blocks at once, and until they are where they belong */
+static void one_move(end_t *end, const one_side_t *side,
+                     const one_transfer_t *transfer)
+{
+    static const ucp_request_param_t param;
+    const int peer_mem = transfer->mem[1];
+    void *requests[ONE_BLOCKS];
+    uint8_t *local;
+    uint64_t remote;
+    int i;
+
+    for (i = 0; i < transfer->count; ++i) {
+        local       = side->memory[transfer->mem[0]] + transfer->offset[0][i];
+        remote      = side->peer[peer_mem] + transfer->offset[1][i];
+        requests[i] = transfer->is_put ?
+                              ucx.ucp_put_nbx(end->ep, local,
+                                              transfer->length[i], remote,
+                                              side->rkey[peer_mem], &param) :
+                              ucx.ucp_get_nbx(end->ep, local,
+                                              transfer->length[i], remote,
+                                              side->rkey[peer_mem], &param);
+    }
+
+    for (i = 0; i < transfer->count; ++i) {
+        lives_check(wait_for(end, requests[i]), "a put or a get");
+    }
+    lives_check(wait_for(end, ucx.ucp_ep_flush_nbx(end->ep, &param)),
+                "ucp_ep_flush_nbx");
+}
+
+/* The process that only has its memory read and written */
+static void one_serve(end_t *end, int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+    while (poll(&poll_fd, 1, 0) == 0) {
+        ucx.ucp_worker_progress(end->worker);
+    }
+}
+
+/* What is read from GPU to GPU has a way that is none of TCP's */
+static void one_rate(end_t *end, const one_side_t *side)
+{
+    const one_transfer_t transfer = {.count  = 1,
+                                     .mem    = {UCX_MP_MEM_DEVICE,
+                                                UCX_MP_MEM_DEVICE},
+                                     .length = {(size_t)16 << 20}};
+    double best = 0, start, rate;
+    int i;
+
+    for (i = 0; i < 6; ++i) {
+        start = ucx_mp_time();
+        one_move(end, side, &transfer);
+        rate = (double)transfer.length[0] / (ucx_mp_time() - start);
+        best = (rate > best) ? rate : best;
+    }
+
+    printf("ucx_mp_lives: %s: 16 MiB are read at %.1f GB/s\n", lives_mode,
+           best / 1e9);
+    lives_wrong |= best < ONE_MIN_RATE;
+}
+
+static void one_sided(int role, int fd, int count)
+{
+    uint64_t state = 1;
+    one_transfer_t transfer;
+    one_side_t side;
+    end_t end;
+    int i;
+
+    gpu_use(role);
+    end_open(&end, fd);
+    one_make(&side, &end, fd);
+    for (i = 0; i < count; ++i) {
+        one_draw(&transfer, &state);
+        one_prepare(&transfer, role, &side);
+        meet(fd);
+        if (role == 0) {
+            one_move(&end, &side, &transfer);
+        } else {
+            one_serve(&end, fd);
+        }
+
+        meet(fd);
+        if (role == transfer.is_put) {
+            one_check(&transfer, role, &side);
+        }
+        ++lives_messages;
+        if ((i % ONE_RENEW) == (ONE_RENEW - 1)) {
+            one_free(&side, &end, fd);
+            one_make(&side, &end, fd);
+        }
+    }
+
+    meet(fd);
+    if (role == 0) {
+        one_rate(&end, &side);
+    } else {
+        one_serve(&end, fd);
+    }
+    meet(fd);
+    one_free(&side, &end, fd);
+    meet(fd);
+    end_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
+}
+
+/* Memory of any kind is read and written by a program of RMA alone */
+static void mode_onesided(int role, int fd)
+{
+    lives_features = UCP_FEATURE_RMA;
+    one_sided(role, fd, 500);
+}
+
+/* The same, fewer, by one that has messages, too, as an MPI may */
+static void mode_beside(int role, int fd)
+{
+    lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
+    one_sided(role, fd, 100);
+}
+
+
 static const struct {
     const char  *name;
     role_func_t func;
@@ -762,6 +1040,8 @@ static const struct {
     {"order", mode_order, "things that go in other orders than they came"},
     {"threads", mode_threads, "a worker a thread, of one context and several"},
     {"pointers", mode_pointers, "pointers to a peer's memory, from UCX 1.21"},
+    {"onesided", mode_onesided, "500 random puts and gets, lists of them"},
+    {"beside", mode_beside, "100, by a program that has messages, too"},
     {"pids", mode_pids, "memory by file descriptor; with PATH, containers"}
 };
 

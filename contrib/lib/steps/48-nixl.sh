@@ -31,6 +31,29 @@ mpi_host_lanes() {
         { say "none of cuda_cma with UCX_CUDA_CMA_ENABLE=y"; return 1; }
 }
 
+# What a node without NVLink reads: as fast as it writes, for 16 MiB; through TCP
+# it were less than 1 GB/s
+nixl_reads() {
+    local output
+    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
+    wheel_folder numpy numpy || { skip "no numpy"; return; }
+    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
+             "$mpi_run" --emulate pcie-only "$ucx_mp_top/contrib/nixl/bench" \
+             --check --routes VrV,PrV,HrV --shapes 1x16M) || return
+    say "$output"
+    [ "$(awk '/^[PVH]rV / && $2 > 5 { count++ } END { print count + 0 }' \
+         <<< "$output")" -eq 3 ]
+}
+
+# onesided MODE UCX: random puts and gets of UCP's own, and how fast one reads
+onesided() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
+    [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
+    lives_ucx "$2" || return
+    passing_on "^ucx_mp_lives: $1, process 0: [1-9][0-9]* messages, 0 wrong" \
+        "$mpi_run" --quiet --emulate pcie-only "$program" "$1"
+}
+
 step mpi-host-lanes full 60 mpi_host_lanes \
      "an MPI's host messages keep their lanes, whatever NIXL has"
 step nixl-enable full 60 "nixl_enabled --transport cuda_ipc VwV PwV" \
@@ -54,5 +77,11 @@ step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
      "NIXL's wheel for CUDA 13, which has a libuct_cuda of its own"
 step nixl-20000 long 14400 "nixl_run random --long" \
      "20,000 random transfers between NIXL agents"
+step nixl-reads full 120 nixl_reads \
+     "GPU memory read by NIXL on a node without NVLink, not through TCP"
+step onesided full 300 "onesided onesided cu12" \
+     "500 random puts and gets, lists, memory that comes and goes; reads by GPU"
+step onesided-beside full 300 "onesided beside cu12" \
+     "100 of a program that has messages, too"
 step nixl-death full 60 "nixl_run random --death" \
      "a NIXL agent whose process is killed with a transfer under way"

@@ -457,6 +457,18 @@ typedef struct {
     const uct_abi_iface_config_t *config;
 } uct_abi_iface_args_t;
 
+/* What the program told UCX that it does: messages by tags; reads and writes of
+ * peers' memory, or atomics. UCX passes RMA on from 1.14 on. Below 1.16 it is
+ * not told here either: UCX's protocols, unless a variable says otherwise,
+ * there read no GPU memory for a program by a transport like ours, and take any
+ * that can read for messages. */
+typedef enum {
+    UCT_ABI_IFACE_USE_TAG = 1 << 0,
+    UCT_ABI_IFACE_USE_RMA = 1 << 1
+} uct_abi_iface_use_t;
+
+unsigned uct_abi_iface_uses(const uct_abi_iface_args_t *args);
+
 /* An interface of the module, which begins with uct_abi_iface_t: size bytes
  * from calloc(), with libuct's base constructor run over them. */
 ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of uct_iface_params_t's features, from 1.14 on: for RMA and atomics */
+#define UCT_ABI_IFACE_FEATURE_FLUSH_REMOTE (1 << 6)
+
 typedef ucs_status_t (*uct_abi_iface_ctor_t)(
         void *self, uct_abi_host_class_t *cls, int *count,
         const uct_iface_ops_t *ops, void *internal_ops, uct_md_h md,
@@ -454,6 +457,21 @@ static void uct_abi_iface_ops_emit(const uct_abi_iface_ops_t *ops,
     UCT_ABI_IFACE_OPS_SET(iface_query, uct_abi_iface_query);
     UCT_ABI_IFACE_OPS_SET(ep_create, uct_abi_ep_create);
     UCT_ABI_IFACE_OPS_SET(iface_is_reachable, uct_abi_iface_is_reachable);
+}
+
+unsigned uct_abi_iface_uses(const uct_abi_iface_args_t *args)
+{
+    const uct_iface_params_t *params = args->params;
+    const uint64_t features =
+            (params->field_mask & UCT_IFACE_PARAM_FIELD_FEATURES) ?
+                    params->features :
+                    0;
+
+    return ((features & UCT_IFACE_FEATURE_TAG) ? UCT_ABI_IFACE_USE_TAG : 0) |
+           (((features & UCT_ABI_IFACE_FEATURE_FLUSH_REMOTE) &&
+             (uct_abi_host.release->minor >= 16)) ?
+                    UCT_ABI_IFACE_USE_RMA :
+                    0);
 }
 
 ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,

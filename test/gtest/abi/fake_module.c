@@ -48,6 +48,7 @@ typedef struct {
 typedef struct {
     uct_abi_iface_t super;
     double          bw;
+    unsigned        uses;
 } fake_iface_t;
 
 static const char *const fake_choices[] = {"red", "green", "blue", NULL};
@@ -382,6 +383,7 @@ fake_iface_query(uct_abi_iface_t *iface, uct_iface_attr_t *attr_p)
     attr_p->latency.c         = 8e-6;
     attr_p->bandwidth.shared  = FAKE_BANDWIDTH;
     attr_p->overhead          = 3e-6;
+    attr_p->priority          = ((fake_iface_t*)iface)->uses;
     return UCS_OK;
 }
 
@@ -539,14 +541,20 @@ static ucs_status_t
 fake_iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
     const fake_iface_config_t *fake = (const fake_iface_config_t*)args->config;
+    ucs_status_t status;
 
     if ((fake->max_poll != 16) || !uct_abi_double_is_auto(fake->bw)) {
         uct_abi_error("interface configuration has wrong values");
         return UCS_ERR_INVALID_PARAM;
     }
 
-    return uct_abi_iface_new(sizeof(fake_iface_t), &fake_iface_ops, args,
-                             iface_p);
+    status = uct_abi_iface_new(sizeof(fake_iface_t), &fake_iface_ops, args,
+                               iface_p);
+    if (status == UCS_OK) {
+        ((fake_iface_t*)*iface_p)->uses = uct_abi_iface_uses(args);
+    }
+
+    return status;
 }
 
 #define FAKE_TL(_name, _component, _prefix) \

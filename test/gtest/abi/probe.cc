@@ -397,7 +397,14 @@ private:
                                            NULL, &config) == UCS_OK);
 
         params.field_mask           = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
-                                      UCT_IFACE_PARAM_FIELD_DEVICE;
+                                      UCT_IFACE_PARAM_FIELD_DEVICE |
+                                      UCT_IFACE_PARAM_FIELD_FEATURES;
+        params.features             = UCT_IFACE_FEATURE_AM |
+                                      UCT_IFACE_FEATURE_GET |
+                                      UCT_IFACE_FEATURE_TAG |
+                                      m_facts.constant(
+                                              "UCT_IFACE_FEATURE_FLUSH_REMOTE",
+                                              m_minor);
         params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
         params.mode.device.tl_name  = resources[0].tl_name;
         params.mode.device.dev_name = resources[0].dev_name;
@@ -431,6 +438,8 @@ private:
         CHECK(attr.bandwidth.shared == 123e9);
         CHECK(attr.dev_num_paths == 1);      /* libuct's base answer */
         CHECK(attr.cap.am.max_short == 0);   /* likewise */
+        /* UCT_ABI_IFACE_USE_TAG, and _RMA where UCX's choice is by cost */
+        CHECK(attr.priority == ((m_minor >= 16) ? 3 : 1));
         CHECK(((attr.cap.flags >> 54) & 1) == (m_minor >= 18));
         if (has("uct_iface_attr_t", "ctl_device")) {
             CHECK(at<uint8_t>(&attr, "uct_iface_attr_t", "ctl_device") ==

@@ -21,6 +21,13 @@
  * Below that, in pageable memory, its own staging is ahead. */
 #define HOST_PUT_OVERHEAD 20e-6
 
+/* What a read is said to cost where no message shall go by it: a rendezvous by
+ * get has one message of UCX's fewer than one by put, maybe through TCP
+ * (seconds), and one through host memory is reckoned with some 9 GB/s
+ * (bytes/s). Reads through TCP cost more still. */
+#define HIDDEN_GET_OVERHEAD  200e-6
+#define HIDDEN_GET_BANDWIDTH 5e9
+
 
 #define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
     { \
@@ -41,7 +48,7 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("CACHE", "y", "Keep mappings of peers' memory",
                  UCT_ABI_CONFIG_BOOL, enable_cache),
     CONFIG_FIELD("ENABLE_GET_ZCOPY", "auto",
-                 "Offer get: auto leaves it out where there is no NVLink",
+                 "Offer get: auto keeps messages from it without NVLink",
                  UCT_ABI_CONFIG_ON_OFF_AUTO, enable_get_zcopy),
     CONFIG_FIELD("MAX_EVENTS", "inf", "Transfers under way at most",
                  UCT_ABI_CONFIG_UINT, max_events),
@@ -136,12 +143,28 @@ static double host_bandwidth(void)
     return (generation >= 9) ? 55e9 : (generation == 8) ? 24e9 : 12e9;
 }
 
-/* Over PCIe alone, reading a peer's memory is slower than having it written */
+/*
+ * Over PCIe alone, reading a peer's memory is slower than having it written:
+ * messages go by put. A program that reads itself has no such choice, and UCX
+ * would read for it through TCP.
+ */
+static bool get_is_second(const uct_cuda_ipc_iface_t *iface)
+{
+    return (iface->enable_get_zcopy == UCT_ABI_ON_OFF_AUTO) &&
+           !uct_cuda_gpu_has_nvlink();
+}
+
 static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
 {
-    return (iface->enable_get_zcopy == UCT_ABI_ON) ||
-           ((iface->enable_get_zcopy == UCT_ABI_ON_OFF_AUTO) &&
-            uct_cuda_gpu_has_nvlink());
+    return get_is_second(iface) ? (iface->uses & UCT_ABI_IFACE_USE_RMA) :
+                                  (iface->enable_get_zcopy != UCT_ABI_OFF);
+}
+
+/* UCX asks the same for a message's read and for the program's own: where both
+ * may come, only what no message takes can be said of a read. */
+static bool get_is_hidden(const uct_cuda_ipc_iface_t *iface)
+{
+    return get_is_second(iface) && (iface->uses & UCT_ABI_IFACE_USE_TAG);
 }
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
@@ -185,6 +208,7 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
     const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
+    bool is_hidden;
 
     /* Host memory is touched by its own process only. What is asked of other
      * operations, which UCP does not use here, is a matter of form. */
@@ -193,11 +217,18 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    attr->bandwidth.shared  = is_host ? host_bandwidth() :
-                                        generation_bandwidth();
+    is_hidden = uct_abi_ep_op_is_get(attr->operation) && get_is_hidden(iface);
+    if (is_hidden && is_host) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    attr->bandwidth.shared  = is_hidden ? HIDDEN_GET_BANDWIDTH :
+                              is_host   ? host_bandwidth() :
+                                          generation_bandwidth();
     attr->path_bandwidth    = attr->bandwidth;
     attr->send_pre_overhead = iface->overhead +
-                              ((is_host && is_put) ? HOST_PUT_OVERHEAD : 0);
+                              ((is_host && is_put) ? HOST_PUT_OVERHEAD : 0) +
+                              (is_hidden ? HIDDEN_GET_OVERHEAD : 0);
     attr->latency.c         = iface->latency;
     return UCS_OK;
 }
@@ -304,6 +335,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
                                                           1;
     iface->enable_cache     = config->enable_cache;
     iface->enable_get_zcopy = config->enable_get_zcopy;
+    iface->uses             = uct_abi_iface_uses(args);
     iface->latency          = config->latency;
     iface->overhead         = config->overhead;
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?

@@ -45,6 +45,7 @@ typedef struct {
     unsigned             max_streams;
     bool                 enable_cache;
     int                  enable_get_zcopy;
+    unsigned             uses; /**< UCT_ABI_IFACE_USE_ */
     double               bandwidth;
     double               latency;
     double               overhead;
