@@ -1362,31 +1362,6 @@ static bool call_overwrites(const call_t *call)
     return false;
 }
 
-/* Is the way of an MPI that takes GPU memory as fast? Ranks of one GPU take
-   turns on it, and to sum a few bytes the CPU need not wait for them: below
-   this it is up to a fifth faster, from there on ours is (H100, two ranks on
-   one and four on two, docs/collectives-cuda-mpi.md). */
-static bool call_is_left(const call_t *call)
-{
-    static const uint64_t least        = 16 << 10;
-    const uct_cuda_coll_group_t *group = call->group;
-    unsigned rank, other;
-
-    if (!call->what->has_own_way || (call->shape.bytes >= least) ||
-        (call->shape.kind != UCT_CUDA_COLL_KIND_ALLREDUCE)) {
-        return false;
-    }
-
-    for (rank = 1; rank < group->size; ++rank) {
-        for (other = 0; other < rank; ++other) {
-            if (group->gpus[rank] == group->gpus[other]) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 static uct_cuda_coll_result_t call_run(call_t *call)
 {
     uct_cuda_coll_group_t *group = call->group;
@@ -1408,10 +1383,6 @@ static uct_cuda_coll_result_t call_run(call_t *call)
             group_forget(group);
             break;
         }
-    }
-
-    if (call_is_left(call)) {
-        return UCT_CUDA_COLL_STAGE;
     }
 
     status = call_settle(call);
@@ -1457,6 +1428,43 @@ static uct_cuda_coll_result_t call_run(call_t *call)
                    UCT_CUDA_COLL_STAGE;
 }
 
+static bool group_shares_gpus(const uct_cuda_coll_group_t *group)
+{
+    unsigned rank, other;
+
+    for (rank = 1; rank < group->size; ++rank) {
+        for (other = 0; other < rank; ++other) {
+            if (group->gpus[rank] == group->gpus[other]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Is the way of an MPI that takes GPU memory as fast? Ranks of one GPU take
+   turns on it, and to sum a few bytes the CPU need not wait for them: up to
+   this it is up to a tenth faster, and ours from there on (two ranks on an
+   H100, four on two; docs/collectives-cuda-mpi.md). Each rank passes by itself,
+   so nothing is agreed on; who does not know the GPUs yet sees it pass. */
+static bool call_is_left(const call_t *call)
+{
+    static const uint64_t most         = 16 << 10;
+    const uct_cuda_coll_call_t *what   = call->what;
+    const uct_cuda_coll_group_t *group = call->group;
+    uint64_t blocks                    = 1;
+
+    if (what->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) {
+        blocks = group->size;
+    } else if (what->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) {
+        return false;
+    }
+
+    return what->has_own_way && (what->counts == NULL) &&
+           (what->count <= most / blocks / ucx_mp_type_size(what->type)) &&
+           (group->topo.num_gpus > 0) && group_shares_gpus(group);
+}
+
 uct_cuda_coll_result_t
 uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
                                const uct_cuda_coll_call_t *what, char *why,
@@ -1474,7 +1482,7 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     }
 
     ++group->sequence;
-    if (!call_describe(&call)) {
+    if (call_is_left(&call) || !call_describe(&call)) {
         goto out_pass;
     }
 
