@@ -116,7 +116,7 @@ void ucx_mp_mpi_real_find_calls(void)
     pthread_once(&once, real_find);
 }
 
-static void real_judge(void)
+void ucx_mp_mpi_real_judge(void)
 {
     ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
 
@@ -130,5 +130,5 @@ void ucx_mp_mpi_real_find(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, real_judge);
+    pthread_once(&once, ucx_mp_mpi_real_judge);
 }

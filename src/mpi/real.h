@@ -148,6 +148,10 @@ void ucx_mp_mpi_real_find(void);
 /* The same but for `stages`, which stays false; at any time. */
 void ucx_mp_mpi_real_find_calls(void);
 
+/* Asks again whether the MPI takes GPU memory: Open MPI 5 knows once it has
+   been initialised. */
+void ucx_mp_mpi_real_judge(void);
+
 /* Whether there are tools, whatever they define. Any thread. */
 static inline bool ucx_mp_mpi_has_tools(void)
 {

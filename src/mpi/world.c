@@ -264,7 +264,7 @@ static void start_begin(void)
 static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {
-        ucx_mp_mpi_real_find();
+        ucx_mp_mpi_real_judge();
         if (ucx_mp_mpi_real.is_whole) {
             world_begin();
         }
