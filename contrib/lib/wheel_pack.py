@@ -76,11 +76,14 @@ def check_library(path, name, own, glibc):
 
 
 def tree(folder):
-    """(name in the wheel, path) of every file, links as what they lead to."""
+    """(name in the wheel, path) of every file, links as what they lead to; but
+    not a second emulated driver, or runtime, beside the first."""
     for above, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != '__pycache__')
         for name in sorted(names):
             path = os.path.join(above, name)
+            if name in ('libcuda.so', 'libcudart.so'):
+                continue
             yield os.path.relpath(path, folder), path
 
 
