@@ -99,8 +99,13 @@ int main(int argc, char **argv)
         set_request(&topo, kind, (unsigned)atoi(argv[3]),
                     strtoull(argv[i], NULL, 10), &request);
         status = uct_cuda_coll_plan(book, &request, &plan);
-        printf("%s bytes: %s, %u steps\n", argv[i],
-               (status == UCS_OK) ? "a plan" : "none", plan.num_steps);
+        if (status == UCS_OK) {
+            printf("%s bytes: a plan, %s, %u chunks, %.1f us, %u steps\n",
+                   argv[i], uct_cuda_coll_algorithm_str(plan.algorithm),
+                   plan.chunks, plan.seconds * 1e6, plan.num_steps);
+        } else {
+            printf("%s bytes: no plan\n", argv[i]);
+        }
         uct_cuda_coll_plan_release(&plan);
     }
 
