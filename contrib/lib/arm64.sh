@@ -9,23 +9,16 @@ ucx_mp_arm64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu
 ucx_mp_arm64_root=$ucx_mp_deps/arm64-root
 ucx_mp_arm64_prefix=$ucx_mp_prefix-arm64
 
-# arm64_apt FOLDER COMMAND...: apt-get for a machine with nothing installed,
-# from where this system's own packages come
+# arm64_apt FOLDER ARGUMENT...: from where this system's own packages come
 arm64_apt() {
     local folder=$1 file
     shift
-    mkdir -p "$folder/parts" "$folder/state/lists/partial" \
-             "$folder/cache/archives/partial"
-    : > "$folder/status"
+    mkdir -p "$folder/parts"
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*debian*; do
         [ ! -f "$file" ] || cp "$file" "$folder/parts/"
     done
-    apt-get -q -y -o APT::Architecture=arm64 -o APT::Architectures::=arm64 \
-        -o APT::Install-Recommends=false -o APT::Sandbox::User=root \
-        -o Debug::NoLocking=true -o Dir::Etc::SourceList=/dev/null \
-        -o Dir::Etc::SourceParts="$folder/parts" -o Dir::State="$folder/state" \
-        -o Dir::State::status="$folder/status" \
-        -o Dir::Cache="$folder/cache" "$@"
+    apt_aside "$folder" -o APT::Architecture=arm64 -o APT::Architectures::=arm64 \
+        -o APT::Install-Recommends=false "$@"
 }
 
 # Headers and libraries to build with, and what the programs need to run;

@@ -88,6 +88,21 @@ wheel_source() {
     fi
 }
 
+# apt_aside FOLDER ARGUMENT...: apt-get for a machine with nothing installed and
+# with the package sources in FOLDER/parts; the system's own stay as they are
+apt_aside() {
+    local folder=$1
+    shift
+    mkdir -p "$folder/parts" "$folder/state/lists/partial" \
+             "$folder/cache/archives/partial"
+    : > "$folder/status"
+    apt-get -q -y -o APT::Sandbox::User=root -o Debug::NoLocking=true \
+        -o Dir::Etc::SourceList=/dev/null \
+        -o Dir::Etc::SourceParts="$folder/parts" -o Dir::State="$folder/state" \
+        -o Dir::State::status="$folder/status" \
+        -o Dir::Cache="$folder/cache" "$@"
+}
+
 # header_arguments: configure's --with-cuda and --with-nvml, from a toolkit if
 # there is one with both headers, else from wheels. Prints them.
 header_arguments() {

@@ -1428,20 +1428,6 @@ static uct_cuda_coll_result_t call_run(call_t *call)
                    UCT_CUDA_COLL_STAGE;
 }
 
-static bool group_shares_gpus(const uct_cuda_coll_group_t *group)
-{
-    unsigned rank, other;
-
-    for (rank = 1; rank < group->size; ++rank) {
-        for (other = 0; other < rank; ++other) {
-            if (group->gpus[rank] == group->gpus[other]) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* Is the way of an MPI that takes GPU memory as fast? Ranks of one GPU take
    turns on it, and to sum a few bytes the CPU need not wait for them: up to
    this it is up to a tenth faster, and ours from there on (two ranks on an
@@ -1462,7 +1448,8 @@ static bool call_is_left(const call_t *call)
 
     return what->has_own_way && (what->counts == NULL) &&
            (what->count <= most / blocks / ucx_mp_type_size(what->type)) &&
-           (group->topo.num_gpus > 0) && group_shares_gpus(group);
+           (group->topo.num_gpus > 0) &&
+           uct_cuda_coll_shares_gpus(group->gpus, group->size);
 }
 
 uct_cuda_coll_result_t

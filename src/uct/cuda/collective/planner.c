@@ -745,13 +745,12 @@ static void try_hierarchical(planner_t *planner, bool kernels)
     }
 }
 
-static bool shares_gpus(const planner_t *planner)
+bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks)
 {
-    const int *gpus = planner->request->gpus;
-    unsigned seen   = 0;
+    unsigned seen = 0;
     unsigned rank;
 
-    for (rank = 0; rank < planner->request->num_ranks; ++rank) {
+    for (rank = 0; rank < num_ranks; ++rank) {
         if (seen & (1u << gpus[rank])) {
             return true;
         }
@@ -770,7 +769,8 @@ static void try_rings(planner_t *planner)
        four ranks on two H100 took 436 us for 225, and 254 by trees. */
     if ((planner->algorithm == UCT_CUDA_COLL_AUTO) &&
         ((planner->request->num_ranks > UCT_CUDA_MAX_GPUS / 2) ||
-         shares_gpus(planner))) {
+         uct_cuda_coll_shares_gpus(planner->request->gpus,
+                                   planner->request->num_ranks))) {
         return;
     }
 

@@ -68,6 +68,10 @@ typedef struct {
 } uct_cuda_coll_forests_t;
 
 
+/** Has a GPU several ranks? They take turns on it. */
+bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks);
+
+
 /** Choices that were put to the model, in the order in which they were. */
 typedef struct {
     unsigned               count;
