@@ -97,7 +97,9 @@ static void put_gpu(const ucx_mp_topo_node_t *node, int index, FILE *stream)
         put_bus_id(&peer->bus_id, stream);
         fprintf(stream, "}");
     }
-    fprintf(stream, "]},\n     \"to_host\": ");
+    fprintf(stream, "]},\n     \"c2c\": {\"count\": %u, \"rate_gbps\": %.3f}",
+            gpu->num_c2c, gpu->c2c_rate / GIGA);
+    fprintf(stream, ",\n     \"to_host\": ");
     put_link(&drawn->to_host, stream);
     fprintf(stream, ", \"from_host\": ");
     put_link(&drawn->from_host, stream);

@@ -94,6 +94,8 @@ const char *ucx_mp_topo_host_str(const uct_cuda_wiring_t *wiring, int gpu,
 
     if (count > 0) {
         snprintf(buffer, size, "NV%u", count);
+    } else if (g->num_c2c > 0) {
+        snprintf(buffer, size, "C2C%u", g->num_c2c);
     } else if (g->pcie.generation > 0) {
         snprintf(buffer, size, "PCIe %u x%u", g->pcie.generation,
                  g->pcie.width);
@@ -187,6 +189,7 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
         const char *text;
     } legend[] = {
         {"NV", "NVn  n NVLinks"},
+        {"C2C", "C2Cn n links of NVLink-C2C"},
         {"PIX", "PIX  through one PCIe switch"},
         {"PXB", "PXB  through several PCIe switches"},
         {"PHB", "PHB  through the processor"},
@@ -199,6 +202,10 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
     int i, j;
 
     for (i = 0; i < node->topo.num_gpus; ++i) {
+        for (k = 0; k < sizeof(legend) / sizeof(legend[0]); ++k) {
+            is_used[k] = is_used[k] || ((node->wiring.gpus[i].num_c2c > 0) &&
+                                        (legend[k].name[0] == 'C'));
+        }
         for (j = 0; j < node->topo.num_gpus; ++j) {
             if (i == j) {
                 continue;

@@ -107,6 +107,11 @@ static void put_gpu(const writer_t *w, int depth, int index)
     for (i = 0; i < gpu->num_peers; ++i) {
         put_nvlink(w, depth + 2, &gpu->peers[i]);
     }
+    if (gpu->num_c2c > 0) {
+        indent(depth + 2, w->stream);
+        fprintf(w->stream, "<c2c bw=\"%.0f\" count=\"%u\"/>\n",
+                gpu->c2c_rate / gpu->num_c2c / 1e6, gpu->num_c2c);
+    }
     indent(depth + 1, w->stream);
     fprintf(w->stream, "</gpu>\n");
     indent(depth, w->stream);
@@ -196,32 +201,35 @@ static const char *cpu_info(const char *name, char *value, size_t size)
     return value;
 }
 
-static bool has_cpu_links(const uct_cuda_wiring_t *wiring)
+/* The processor's name in NCCL's files where its links say which it is */
+static const char *cpu_by_links(const uct_cuda_wiring_t *wiring)
 {
     unsigned p;
     int i;
 
     for (i = 0; i < wiring->num_gpus; ++i) {
+        if (wiring->gpus[i].num_c2c > 0) {
+            return "arch=\"arm64\" vendor=\"NVIDIA\"";
+        }
         for (p = 0; p < wiring->gpus[i].num_peers; ++p) {
             if (wiring->gpus[i].peers[p].end == UCT_CUDA_WIRING_CPU) {
-                return true;
+                return "arch=\"ppc64\" vendor=\"IBM\"";
             }
         }
     }
 
-    return false;
+    return NULL;
 }
 
 static void put_cpu(const writer_t *w, int numa, int os_index)
 {
+    const char *by_links = cpu_by_links(w->wiring);
     char text[64];
     struct utsname name;
 
     fprintf(w->stream, "  <cpu numaid=\"%d\" affinity=\"\"", os_index);
-    if (has_cpu_links(w->wiring)) {
-        /* only one processor has NVLinks */
-        fprintf(w->stream, " arch=\"ppc64\" vendor=\"IBM\" familyid=\"0\" "
-                           "modelid=\"0\">\n");
+    if (by_links != NULL) {
+        fprintf(w->stream, " %s familyid=\"0\" modelid=\"0\">\n", by_links);
     } else {
         put_attribute("arch", (uname(&name) == 0) ? name.machine : "",
                       w->stream);

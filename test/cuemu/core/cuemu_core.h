@@ -96,6 +96,8 @@ typedef struct {
     int32_t        pcie_width;
     int32_t        nvlink_version;             /* 0: no NVLink */
     int32_t        nvlink_mbps;                /* MB/s of one link, one way */
+    int32_t        c2c_count;                  /* NVLink-C2C to the CPU */
+    int32_t        c2c_mbps;                   /* MB/s of one, one way */
     int32_t        num_nvlinks;
     cuemu_nvlink_t nvlinks[CUEMU_MAX_NVLINKS];
     int32_t        pci_depth;                  /* elements of pci_path */

@@ -80,13 +80,24 @@ double cuemu_pcie_lane_gbps(double gtps, int *gen_p)
     return 0;
 }
 
+/* The share that a copy gets of NVLink 4's signalling rate, 397 of 478: A */
+double cuemu_c2c_gbps(double mbps)
+{
+    return mbps * 1e-3 * 397 / 478;
+}
+
 /*
+ * arm64 is Grace: LPDDR5X of 512 GB/s (V), four fifths of it for devices, A;
+ * 100 GB/s between two of them, A; one of its threads copies 20 GB/s, A; GPUs
+ * of two superchips without NVLink between them are no peers (nvidia-smi topo
+ * of two GH200 480GB).
  * ppc64: 41 GB/s across the X-bus, C; memory 135 GB/s a socket (V: 170), A.
  * x86_64: 3 UPI links of 10.4 GB/s one way, two thirds of it usable: C saw no
  * loss at PCIe 3 rates; memory of a socket with six DDR4-2666/2933 channels, A.
  * Pageable copies are limited by one CPU thread: C; 12 GB/s, H.
  */
 static const cuemu_host_model_t cuemu_host_models[] = {
+    {"arm64",   400, 400, 100, 20, 999},
     {"ppc64",   120, 120, 41, 10,  70},
     {"x86_64",  100,  80, 20, 12, 999},
     {NULL,       60,  60, 20, 10, 999}

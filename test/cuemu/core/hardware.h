@@ -26,6 +26,9 @@ const cuemu_gpu_model_t *cuemu_gpu_model(int sm);
 /* One PCIe lane of `gtps` GT/s: what a copy gets out of it. 0 if unknown. */
 double cuemu_pcie_lane_gbps(double gtps, int *gen_p);
 
+/* One NVLink-C2C link that signals at `mbps`: what a copy gets out of it. */
+double cuemu_c2c_gbps(double mbps);
+
 /* Host by architecture. */
 typedef struct {
     const char *arch;

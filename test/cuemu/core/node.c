@@ -7,6 +7,7 @@
  * Names of links, for <cuemu> elements and messages:
  *   nvlink.A>B        NVLinks from GPU A to GPU B together
  *   nvlink.A>cpu      ... from GPU A to its CPU (POWER); nvlink.cpu>A back
+ *   c2c.A>cpu         NVLink-C2C of GPU A to its CPU (Grace); c2c.cpu>A back
  *   nvport.A.out|in   all links of GPU A to and from the NVSwitches
  *   pcie.A.up|down    GPU A's own PCIe link
  *   bridge.BUSID.up|down  the link above a PCIe switch
@@ -120,6 +121,8 @@ static void cuemu_build_gpu(cuemu_build_t *b, int index)
     gpu->pcie_width     = (pci->width > 0) ? pci->width : 16;
     gpu->nvlink_version = (xgpu->num_nvlinks > 0) ? model->nvlink_version : 0;
     gpu->nvlink_mbps    = (xgpu->num_nvlinks > 0) ? model->nvlink_mbps : 0;
+    gpu->c2c_count      = xgpu->c2c_count;
+    gpu->c2c_mbps       = xgpu->c2c_mbps;
     cuemu_pcie_lane_gbps((pci->gtps > 0) ? pci->gtps : 8.0, &gpu->pcie_gen);
 
     /* from the root: the CPU (ids from 0), then bridges (after the CPUs) */
@@ -229,6 +232,12 @@ static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
                                                      "nvlink.%d>cpu", index);
         b->nvlink_from_cpu[index] = cuemu_build_link(b, count_cpu * gbps,
                                                      "nvlink.cpu>%d", index);
+    } else if (gpu->c2c_count > 0) {
+        gbps = cuemu_c2c_gbps(gpu->c2c_mbps) * gpu->c2c_count;
+        b->nvlink_to_cpu[index]   = cuemu_build_link(b, gbps, "c2c.%d>cpu",
+                                                     index);
+        b->nvlink_from_cpu[index] = cuemu_build_link(b, gbps, "c2c.cpu>%d",
+                                                     index);
     }
     return CUEMU_OK;
 }

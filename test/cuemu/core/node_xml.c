@@ -179,6 +179,21 @@ static cuemu_status_t cuemu_xml_nvlink(cuemu_xml_t *xml, const xmlNode *elem,
     return status;
 }
 
+static cuemu_status_t cuemu_xml_c2c(cuemu_xml_t *xml, const xmlNode *elem,
+                                    cuemu_xml_gpu_t *gpu)
+{
+    cuemu_status_t status;
+
+    status = cuemu_xml_int(xml, elem, "count", 1, 1, CUEMU_MAX_NVLINKS,
+                           &gpu->c2c_count);
+    if (status == CUEMU_OK) {
+        status = cuemu_xml_int(xml, elem, "bw", -1, 1, 1000000, &gpu->c2c_mbps);
+    }
+    return ((status == CUEMU_OK) && (gpu->c2c_mbps < 0)) ?
+           cuemu_xml_error(xml, cuemu_xml_line(elem), "<c2c> without a bw") :
+           status;
+}
+
 static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
                                     int pci)
 {
@@ -218,9 +233,11 @@ static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
     for (child = elem->children; child != NULL; child = child->next) {
         if (cuemu_xml_is(child, "nvlink")) {
             status = cuemu_xml_nvlink(xml, child, gpu);
-            if (status != CUEMU_OK) {
-                return status;
-            }
+        } else if (cuemu_xml_is(child, "c2c")) {
+            status = cuemu_xml_c2c(xml, child, gpu);
+        }
+        if (status != CUEMU_OK) {
+            return status;
         }
     }
 

@@ -39,6 +39,8 @@ typedef struct {
     int                dev;
     int                sm;
     int                line;
+    int                c2c_count; /* <c2c>: NVLink-C2C to the CPU */
+    int                c2c_mbps;  /* of one of them */
     int                num_nvlinks;
     cuemu_xml_nvlink_t nvlinks[CUEMU_XML_MAX_NVLINKS];
 } cuemu_xml_gpu_t;

@@ -462,6 +462,10 @@ CUEMU_API(cuDeviceGetAttribute,
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = gpu->sm_count;
         return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+        *value = (gpu->c2c_count > 0);
+        return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_NUMA_ID:
         *value = -1;
         return CUDA_SUCCESS;

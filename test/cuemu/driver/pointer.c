@@ -46,6 +46,13 @@ static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
     return (ctx == NULL) || cuemu_mem_is_reached(mem, ctx);
 }
 
+/* Memory of malloc(), which GPUs with NVLink-C2C share a page table with: where
+   the manual is silent, its type stays 0 and it has an address for the GPU */
+static int cuemu_pointer_is_shared(const cuemu_mem_t *mem)
+{
+    return (mem == NULL) && (cuemu_session.node->gpus[0].c2c_count > 0);
+}
+
 /*
  * Writes the attribute of `ptr` inside `mem` (NULL: a pointer that the driver
  * knows nothing of). INVALID_VALUE if it has none; `data` then has a zero.
@@ -66,12 +73,14 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
                                                CU_MEMORYTYPE_DEVICE;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        ok                  = known && cuemu_pointer_is_reachable(mem);
+        ok                  = cuemu_pointer_is_shared(mem) ||
+                              (known && cuemu_pointer_is_reachable(mem));
         *(CUdeviceptr*)data = ok ? (CUdeviceptr)ptr : 0;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        ok            = known && (host || (mem->kind == CUEMU_MEM_MANAGED)) &&
-                        (!mem->on_host || (mem->flags & CUEMU_VMM_CPU));
+        ok            = cuemu_pointer_is_shared(mem) ||
+                        (known && (host || (mem->kind == CUEMU_MEM_MANAGED)) &&
+                         (!mem->on_host || (mem->flags & CUEMU_VMM_CPU)));
         *(void**)data = ok ? (void*)(uintptr_t)ptr : NULL;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:

@@ -793,8 +793,14 @@ static int cuemu_nvml_field(const cuemu_gpu_t *gpu, nvmlFieldValue_t *field)
 #endif
 #ifdef NVML_FI_DEV_C2C_LINK_COUNT
     case NVML_FI_DEV_C2C_LINK_COUNT:
-        field->value.uiVal = 0;
+        field->value.uiVal = (unsigned)gpu->c2c_count;
         return 1;
+    case NVML_FI_DEV_C2C_LINK_GET_STATUS:
+        field->value.uiVal = 1;
+        return field->scopeId < (unsigned)gpu->c2c_count;
+    case NVML_FI_DEV_C2C_LINK_GET_MAX_BW:
+        field->value.uiVal = (unsigned)gpu->c2c_mbps;
+        return field->scopeId < (unsigned)gpu->c2c_count;
 #endif
     default:
         if ((field->fieldId >= NVML_FI_DEV_NVLINK_SPEED_MBPS_L0) &&

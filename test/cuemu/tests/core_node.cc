@@ -79,6 +79,20 @@ TEST(core_node, mist_goes_to_the_host_by_nvlink)
     EXPECT_EQ(CUEMU_PEER_CPU, node->gpus[0].nvlinks[3].peer_type);
 }
 
+TEST(core_node, gh200_goes_to_the_host_by_c2c)
+{
+    core_node node("gh200");
+
+    /* ten links of 44.712 GB/s, six NVLink 4 of 26.562, 83 % of each; to the
+     * memory of another superchip through both processors */
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_EQ(18, node->gpus[0].num_nvlinks);
+    EXPECT_NEAR(371e9, node.route(0, CUEMU_PLACE_NUMA(0)).solo_rate, 1e9);
+    EXPECT_NEAR(132e9, node.route(0, 3).solo_rate, 1e9);
+    EXPECT_DOUBLE_EQ(100e9, node.route(0, CUEMU_PLACE_NUMA(1)).solo_rate);
+    EXPECT_NEAR(20e9, node.route(0, CUEMU_PLACE_PAGEABLE).solo_rate, 1e9);
+}
+
 TEST(core_node, dgx1_has_pairs_that_are_no_peers)
 {
     core_node node("dgx1");

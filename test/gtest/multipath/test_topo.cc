@@ -81,7 +81,11 @@ protected:
                 nvmlFieldValue_t *value = &values[i];
 
                 value->value.uiVal = 0;
-                if (value->fieldId == NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON) {
+                if (value->fieldId >= 170) { /* of NVLink-C2C, see nvml.h */
+                    const unsigned answers[] = {self->m_c2c, 1, 44712};
+
+                    value->value.uiVal = answers[value->fieldId - 170];
+                } else if (value->fieldId == NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON) {
                     value->value.uiVal = self->m_speed;
                 } else if (self->m_has_counts) {
                     for (const FakeLink &link : links(device)) {
@@ -182,6 +186,7 @@ protected:
     std::vector<std::vector<FakeLink>> m_links;
     unsigned                           m_version    = 2;
     unsigned                           m_speed      = 0;
+    unsigned                           m_c2c        = 0;
     unsigned                           m_pcie       = 3;
     int                                m_can_access = 1;
     bool                               m_has_counts = true;
@@ -264,6 +269,17 @@ TEST_F(test_topo, links_to_the_processor)
     /* ... and what goes to the other GPU, which no NVLink leads to */
     EXPECT_EQ(m_topo.gpus[0].to_host.limits[0], m_topo.links[0][1].limits[0]);
     EXPECT_EQ(m_topo.gpus[0].to_host.bandwidth, m_topo.links[0][1].bandwidth);
+}
+
+TEST_F(test_topo, links_to_grace)
+{
+    /* GH200: ten links of NVLink-C2C, of which 83 % as of NVLink 4 */
+    set_links(2, 6, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
+    m_version = 6;
+    m_c2c     = 10;
+    probe();
+    EXPECT_NEAR(447.12 * .83 * GB, m_topo.gpus[0].to_host.bandwidth, 1 * GB);
+    EXPECT_NEAR(447.12 * .83 * GB, m_topo.gpus[1].from_host.bandwidth, 1 * GB);
 }
 
 TEST_F(test_topo, no_peer_access)

@@ -296,6 +296,22 @@ TEST_F(test_draw, power9)
                 .01);
 }
 
+TEST_F(test_draw, grace)
+{
+    /* two superchips without NVLink between them: NVLink-C2C in the place of
+     * PCIe, and copies between the GPUs through both processors */
+    gpus(2);
+    m_wiring.gpus[1].numa = numa(1);
+    for (int gpu = 0; gpu < 2; ++gpu) {
+        m_wiring.gpus[gpu].pcie.width = 1;
+        m_wiring.gpus[gpu].num_c2c    = 10;
+        m_wiring.gpus[gpu].c2c_rate   = 447.12 * GB;
+    }
+    draw();
+    EXPECT_NEAR(371.1, to_host(0).bandwidth / GB, .2);
+    EXPECT_NEAR(100, gbps(0, 1), .01);
+}
+
 TEST_F(test_draw, no_nvml)
 {
     /* the driver says NVLink, nobody says how much: shared by all paths, so

@@ -22,7 +22,14 @@
  * Comm|Scope on AC922. Others: two thirds of three UPI links of 20.8 GB/s, the
  * same share. */
 #define SOCKET_POWER 41
+#define SOCKET_GRACE 100 /* an assumption: nobody measured it with copies */
 #define SOCKET       41.6
+
+/* Memory of one socket, GB/s: eight channels of DDR4-2666; LPDDR5X, whose data
+ * sheet says 384 to 512. A GPU's NVLink-C2C reaches most of it, so the share
+ * that DDR5 gives over PCIe says nothing of it: four fifths of the smaller. */
+#define MEMORY_POWER 171
+#define MEMORY_GRACE (384 * .8)
 
 /* Shares of a host memory's rate that devices get of it; see below */
 #define MEMORY_READ  (160. / 307)
@@ -44,6 +51,7 @@ typedef struct {
     double                  host[UCT_CUDA_MAX_GPUS];  /* bytes/s */
     bool                    has_cpu_links[UCT_CUDA_MAX_GPUS];
     bool                    is_power;
+    bool                    is_grace;
     double                  ports[UCT_CUDA_MAX_GPUS]; /* to NVSwitches */
     int                     out[UCT_CUDA_MAX_GPUS];   /* their limits */
     int                     in[UCT_CUDA_MAX_GPUS];
@@ -117,15 +125,20 @@ static double nvlink_guess(int sm)
 /* What devices read and write of one NUMA node's memory. Measured beside H200:
  * 160 to 190 and 133 to 153 GB/s of eight channels of DDR5-4800, 307 GB/s;
  * others have the same share of the rate of the memory of their time: eight
- * channels of DDR4-3200, six of DDR4-2666; POWER9 eight of DDR4-2666. */
-static void memory_bandwidth(unsigned generation, bool is_power,
+ * channels of DDR4-3200, six of DDR4-2666. */
+static void memory_bandwidth(const build_t *d, unsigned generation,
                              double *read_p, double *write_p)
 {
     static const double rates[] = {128, 128, 128, 128, 205, 307};
     const unsigned last         = sizeof(rates) / sizeof(rates[0]) - 1;
     double rate;
 
-    rate     = is_power ? 171 : rates[(generation < last) ? generation : last];
+    if (d->is_grace) {
+        *read_p = *write_p = MEMORY_GRACE * GIGA;
+        return;
+    }
+
+    rate     = d->is_power ? MEMORY_POWER : rates[(generation < last) ? generation : last];
     *read_p  = rate * MEMORY_READ * GIGA;
     *write_p = rate * MEMORY_WRITE * GIGA;
 }
@@ -177,6 +190,11 @@ static void build_nvlinks(build_t *d)
             d->host[i]          = to_cpu;
             d->has_cpu_links[i] = true;
             d->is_power         = true; /* no other processor has them */
+        }
+        if (gpu->num_c2c > 0) {
+            d->host[i]          = gpu->c2c_rate * NVLINK_EFFICIENCY_NEW;
+            d->has_cpu_links[i] = true;
+            d->is_grace         = true;
         }
     }
 }
@@ -297,7 +315,9 @@ static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
 static void build_numa(build_t *d)
 {
     const uct_cuda_wiring_t *wiring = d->wiring;
-    const double socket             = (d->is_power ? SOCKET_POWER : SOCKET) *
+    const double socket             = (d->is_power ? SOCKET_POWER :
+                                       d->is_grace ? SOCKET_GRACE :
+                                                     SOCKET) *
                                       GIGA;
     uct_cuda_topo_t *topo           = d->topo;
     unsigned generation             = 0;
@@ -310,7 +330,7 @@ static void build_numa(build_t *d)
         }
     }
 
-    memory_bandwidth(generation, d->is_power, &read, &write);
+    memory_bandwidth(d, generation, &read, &write);
     topo->num_numa = wiring->num_numa;
     for (n = 0; n < topo->num_numa; ++n) {
         topo->numa[n].os_index = wiring->numa[n].os_index;

@@ -67,6 +67,9 @@ typedef struct {
     unsigned               nvlink_version; /**< As NVML numbers them */
     double                 nvlink_rate;    /**< Signalling rate of one link,
                                                 bytes/s, one way; 0 unknown */
+    unsigned               num_c2c;        /**< Links of NVLink-C2C to the
+                                                processor (Grace) */
+    double                 c2c_rate;       /**< What they signal together */
     unsigned               nvlinks_down;   /**< Present but not active */
     unsigned               num_peers;
     uct_cuda_wiring_peer_t peers[UCT_CUDA_WIRING_MAX_PEERS];

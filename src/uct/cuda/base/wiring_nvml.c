@@ -5,12 +5,22 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/nvml.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdio.h>
 #include <string.h>
 
 
 /* Links that the largest GPU may have; NVML says where the list ends */
 #define NVLINK_MAX_LINKS 36
+
+/* Links of NVLink-C2C to ask for: a GH200 has ten, a GB200 five a GPU */
+#define C2C_MAX_LINKS 16
+
+/* Of nvml.h since CUDA 12.0, by their numbers there */
+#define FIELD_C2C_COUNT  170
+#define FIELD_C2C_STATUS 171
+#define FIELD_C2C_MBPS   172
 
 #define MBPS 1e6
 
@@ -75,12 +85,13 @@ typedef struct {
     unsigned count;
     unsigned switched; /* that lead to NVSwitches */
     unsigned mbps;
+    unsigned c2c;      /* links of NVLink-C2C */
 } nvlink_fields_t;
 
 static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
                                          nvmlDevice_t device)
 {
-    nvlink_fields_t result = {0, 0, 0};
+    nvlink_fields_t result = {0};
     struct {
         unsigned id;
         unsigned *value;
@@ -88,6 +99,7 @@ static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
         {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, &result.mbps},
         {NVML_FI_DEV_NVLINK_LINK_COUNT, &result.count},
         {NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, &result.switched},
+        {FIELD_C2C_COUNT, &result.c2c},
     };
     enum {
         NUM_FIELDS = sizeof(asked) / sizeof(asked[0])
@@ -113,6 +125,38 @@ static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
     }
 
     return result;
+}
+
+/* The links of NVLink-C2C that are up */
+static void ask_c2c(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
+                    unsigned count, uct_cuda_wiring_gpu_t *gpu)
+{
+    nvmlFieldValue_t fields[2 * C2C_MAX_LINKS];
+    unsigned i;
+
+    count = ucs_min(count, C2C_MAX_LINKS);
+    memset(fields, 0, sizeof(fields));
+    for (i = 0; i < count; ++i) {
+        fields[2 * i].fieldId     = FIELD_C2C_STATUS;
+        fields[2 * i + 1].fieldId = FIELD_C2C_MBPS;
+        fields[2 * i].scopeId     = i;
+        fields[2 * i + 1].scopeId = i;
+    }
+
+    if ((count == 0) ||
+        (nvml->nvmlDeviceGetFieldValues(device, (int)(2 * count), fields) !=
+         NVML_SUCCESS)) {
+        return;
+    }
+
+    for (i = 0; i < 2 * count; i += 2) {
+        if ((fields[i].nvmlReturn == NVML_SUCCESS) &&
+            (fields[i].value.uiVal == 1) &&
+            (fields[i + 1].nvmlReturn == NVML_SUCCESS)) {
+            ++gpu->num_c2c;
+            gpu->c2c_rate += fields[i + 1].value.uiVal * MBPS;
+        }
+    }
 }
 
 /* Where does one NVLink lead? */
@@ -160,9 +204,11 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
     const uct_cuda_bus_id_t nowhere = {0};
     bool is_version_known           = false;
     unsigned most                   = NVLINK_MAX_LINKS;
-    nvlink_fields_t fields;
+    const nvlink_fields_t fields    = ask_nvlink_fields(nvml, device);
     nvmlEnableState_t state;
     unsigned link;
+
+    ask_c2c(nvml, device, fields.c2c, gpu);
 
     /* The usual GPU without NVLink gives no state of its first link */
     if ((nvml->nvmlDeviceGetNvLinkState == NULL) ||
@@ -170,7 +216,6 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
         return;
     }
 
-    fields           = ask_nvlink_fields(nvml, device);
     gpu->nvlink_rate = fields.mbps * MBPS;
     if ((fields.count > 0) && (fields.count < most)) {
         most = fields.count;
