@@ -50,3 +50,12 @@ variant() {
             return 1
     done
 }
+
+# dist_archive VERSION FOLDER: puts ucx-mp-VERSION.tar.gz there, by "make dist"
+dist_archive() {
+    variant main src -- --prefix="$ucx_mp_prefix" \
+        --libdir="$ucx_mp_prefix/lib" --enable-werror CC=gcc CXX=g++ &&
+        make -C "$ucx_mp_build/main" --no-print-directory dist || return
+    mv "$ucx_mp_build/main/ucx-mp-$1.tar.gz" "$2" ||
+        { say "this is not version $1"; return 1; }
+}

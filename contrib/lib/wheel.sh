@@ -9,8 +9,16 @@ ucx_mp_wheel_packages="autoconf automake libtool pkg-config make gcc binutils
     dpkg-dev python3 python3-pip"
 ucx_mp_zig=$ucx_mp_deps/zig
 ucx_mp_zig_version=0.17.1
-ucx_mp_wheel_glibc=2.28
-ucx_mp_wheel_libxml2=$ucx_mp_deps/libxml2-static
+ucx_mp_wheel_glibc=2.27
+
+# wheel_for ARCH: x86_64 or aarch64, whatever this machine is
+wheel_for() {
+    ucx_mp_wheel_arch=$1
+    ucx_mp_wheel_host=$1-linux-gnu
+    ucx_mp_wheel_build=$ucx_mp_build/wheel-$1
+    ucx_mp_wheel_tools=$ucx_mp_zig/$1
+    ucx_mp_wheel_libxml2=$ucx_mp_deps/libxml2-static-$1
+}
 
 # zig keeps what it compiled of its own libraries; beside it, for the next run
 export ZIG_GLOBAL_CACHE_DIR=$ucx_mp_deps/zig-cache
@@ -18,14 +26,15 @@ export ZIG_LOCAL_CACHE_DIR=$ucx_mp_deps/zig-cache
 
 # zig from PyPI, and cc, c++, ar and ranlib as configure wants them: one word
 wheel_compiler() {
-    local name word target="-target x86_64-linux-gnu.$ucx_mp_wheel_glibc"
+    local name word target="-target $ucx_mp_wheel_host.$ucx_mp_wheel_glibc"
     wheel_folder zig "ziglang==$ucx_mp_zig_version" || return
+    mkdir -p "$ucx_mp_wheel_tools" || return
     for name in cc c++ ar ranlib; do
         word=$name
         case $name in cc|c++) word="$name $target" ;; esac
         printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$ucx_mp_zig/ziglang/zig" \
-               "$word" > "$ucx_mp_zig/$name" &&
-            chmod +x "$ucx_mp_zig/$name" || return
+               "$word" > "$ucx_mp_wheel_tools/$name" &&
+            chmod +x "$ucx_mp_wheel_tools/$name" || return
     done
 }
 
@@ -60,7 +69,8 @@ wheel_source_package() {
 # libxml2 with its parser alone: no ICU, iconv, lzma, zlib, network; hidden, so
 # that a program's own libxml2 does not meet it
 wheel_libxml2() {
-    local folder=$ucx_mp_wheel_libxml2 work=$ucx_mp_deps/libxml2-work
+    local folder=$ucx_mp_wheel_libxml2 
+    local work=$ucx_mp_deps/libxml2-work-$ucx_mp_wheel_arch
     local made_of="zig $ucx_mp_zig_version, glibc $ucx_mp_wheel_glibc"
     # its own Makefiles want to be made again by the automake of their day
     local still="AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:"
@@ -74,11 +84,11 @@ wheel_libxml2() {
         cd "$work" || exit
         wheel_source_package libxml2 &&
             dpkg-source --no-check -x libxml2_*.dsc source && cd build || exit
-        ../source/configure --quiet --host=x86_64-linux-gnu \
+        ../source/configure --quiet --host="$ucx_mp_wheel_host" \
             --prefix="$folder" --disable-shared --with-minimum --with-threads \
             --without-icu --without-iconv --without-lzma --without-zlib \
-            CC="$ucx_mp_zig/cc" AR="$ucx_mp_zig/ar" \
-            RANLIB="$ucx_mp_zig/ranlib" \
+            CC="$ucx_mp_wheel_tools/cc" AR="$ucx_mp_wheel_tools/ar" \
+            RANLIB="$ucx_mp_wheel_tools/ranlib" \
             CFLAGS="-O2 -w -fPIC -fvisibility=hidden" || exit
         # shellcheck disable=SC2086
         make -s -j"$ucx_mp_jobs" $still libxml2.la &&
@@ -90,18 +100,22 @@ wheel_libxml2() {
     printf '%s' "$made_of" > "$folder/.complete"
 }
 
-# The prefix is where the package lies in a Python installation, as far as that
+# Of MPI only headers are used, and these declare the same on both processors: C's
+# types have the same sizes there. The prefix is where the package lies in a Python installation, as far as that
 # can be said: everything finds the rest from where it lies itself.
 wheel_configure() {
-    local folder=$ucx_mp_build/wheel arguments sum
+    local folder=$ucx_mp_wheel_build arguments sum
     wheel_folder cuda nvidia-cuda-runtime nvidia-nvml-dev || return
     wheel_folder cu12 libucx-cu12==1.22.0 || return
     generate || return
-    arguments=(--prefix=/ucx_mp --libdir=/ucx_mp/lib --host=x86_64-linux-gnu
-        --with-mpicc=no --with-ucx="$ucx_mp_deps/cu12"
+    arguments=(--prefix=/ucx_mp --libdir=/ucx_mp/lib 
+        --host="$ucx_mp_wheel_host"
+        --with-mpicc=no
+        --with-openmpi-mpicc="mpicc.openmpi mpicc"
+        --with-mpich-mpicc="mpicc.mpich mpicc" --with-ucx="$ucx_mp_deps/cu12"
         --with-cuda="$ucx_mp_deps/cuda" --with-nvml="$ucx_mp_deps/cuda"
-        CC="$ucx_mp_zig/cc" CXX=no AR="$ucx_mp_zig/ar"
-        RANLIB="$ucx_mp_zig/ranlib" CFLAGS=-O2 "LDFLAGS=-Wl,-s"
+        CC="$ucx_mp_wheel_tools/cc" CXX=no AR="$ucx_mp_wheel_tools/ar"
+        RANLIB="$ucx_mp_wheel_tools/ranlib" CFLAGS=-O2 "LDFLAGS=-Wl,-s"
         LIBXML2_CFLAGS="-I$ucx_mp_wheel_libxml2/include/libxml2"
         LIBXML2_LIBS="$ucx_mp_wheel_libxml2/lib/libxml2.a")
     if [ "$(cat "$folder/.arguments" 2>/dev/null)" = "${arguments[*]}" ] &&
@@ -120,7 +134,7 @@ wheel_configure() {
 }
 
 wheel_make() {
-    local folder=$ucx_mp_build/wheel
+    local folder=$ucx_mp_wheel_build
     local subdir
     rm -rf "$folder/stage"
     for subdir in src src/tools python test/cuemu test/tune; do
@@ -137,8 +151,9 @@ wheel_pack() {
     python3 "$ucx_mp_top/contrib/lib/wheel_pack.py" \
         --version "$(sed -n 's/^AC_INIT(\[ucx-mp\], \[\([^]]*\)\].*/\1/p' \
                          "$ucx_mp_top/configure.ac")" \
-        --glibc "$ucx_mp_wheel_glibc" --output "$1" \
+        --glibc "$ucx_mp_wheel_glibc" --arch "$ucx_mp_wheel_arch" \
+        --output "$1" \
         --license "$ucx_mp_top/LICENSE" \
         --license "$ucx_mp_wheel_libxml2/LICENSE.libxml2" \
-        "$ucx_mp_build/wheel/stage/ucx_mp"
+        "$ucx_mp_wheel_build/stage/ucx_mp"
 }

@@ -112,6 +112,7 @@ class Wheel:
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--version', required=True)
+    parser.add_argument('--arch', required=True, help='x86_64 or aarch64')
     parser.add_argument('--glibc', required=True, help='the newest that may '
                         'be needed')
     parser.add_argument('--license', action='append', default=[],
@@ -144,7 +145,8 @@ def main():
     if wrong:
         fail('; '.join(wrong))
 
-    tag = 'py3-none-manylinux_%s_x86_64' % options.glibc.replace('.', '_')
+    tag = 'py3-none-manylinux_%s_%s' % (options.glibc.replace('.', '_'),
+                                        options.arch)
     final = os.path.join(options.output, '%s-%s-%s.whl'
                          % (NAME, options.version, tag))
     info = '%s-%s.dist-info/' % (NAME, options.version)

@@ -77,10 +77,25 @@ arm64_long() {
             "$ucx_mp_arm64_prefix/bin/ucx_mp_run" --emulate beluga --doctor \
             --ucx "$folder/libucp.so.0" || return
     done
+    arm64_in_wheel "$folder/libucp.so.0" || return
     passing_on ' 0 wrong$' arm64_mpi ucx_mp_checked --transfers 20 \
         --max-size 4M &&
         passing_on ' 0 wrong$' arm64_mpi ucx_mp_allreduce_checked \
             --min-size 64K --max-size 1M
+}
+
+# arm64_in_wheel UCX: the wheel for it, as pip installs it
+arm64_in_wheel() {
+    local folder=$ucx_mp_build/arm64-in-wheel wheel
+    "$ucx_mp_top/contrib/wheel" --arch aarch64 --no-install || return
+    wheel=$(ls "$ucx_mp_build"/dist/ucx_cuda_multipath-*_aarch64.whl) &&
+        wheel_tag "$wheel" || return
+    rm -rf "$folder"
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+        --only-binary :all: --platform manylinux_2_27_aarch64 \
+        --target "$folder" "$wheel" || return
+    passing_on '^5 messages tried, .* 0 failed' arm64_run \
+        "$folder/ucx_mp/bin/ucx_mp_run" --emulate beluga --doctor --ucx "$1"
 }
 
 arm64_mpi() {
@@ -96,4 +111,5 @@ step arm64 full 300 arm64_runs \
      "there, by qemu: the room's tests, a message on an emulated node"
 side_by_side arm64
 step arm64-releases long 3600 arm64_long \
-     "there, five releases: the doctor, MPI's messages, an all-reduce"
+     "there, five releases: the doctor, the wheel, MPI's messages, an
+      all-reduce"

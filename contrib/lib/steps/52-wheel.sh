@@ -4,11 +4,20 @@
 # The Python package; and the wheel as somebody would use it: made, installed
 # into an empty environment beside a UCX from PyPI, and run from there.
 
+# wheel_tag WHEEL: its name says the glibc that auditwheel finds in it
+wheel_tag() {
+    wheel_venv auditwheel || { skip "no auditwheel"; return; }
+    passing_on "constrains the platform tag to \"$(
+            sed 's/.*-none-\(.*\)\.whl/\1/' <<< "$1")\"" \
+        "$ucx_mp_deps/venv/bin/auditwheel" show "$1"
+}
+
 # wheel_used: from "pip install" to the first checked message, with the time
 wheel_used() {
     local venv=$ucx_mp_build/wheel-venv wheel began libucp
     "$ucx_mp_top/contrib/wheel" --no-install || return
-    wheel=$(ls "$ucx_mp_build"/dist/ucx_cuda_multipath-*.whl) || return
+    wheel=$(ls "$ucx_mp_build"/dist/ucx_cuda_multipath-*_"$(uname -m)".whl) &&
+        wheel_tag "$wheel" || return
     rm -rf "$venv"
     python3 -m venv "$venv" || return
 
