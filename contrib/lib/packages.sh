@@ -103,6 +103,18 @@ apt_aside() {
         -o Dir::Cache="$folder/cache" "$@"
 }
 
+# ucx_arguments ARGUMENT...: configure's --with-ucx, of a wheel, where the system's
+# UCX is too old to build with and no argument names another. Prints it.
+ucx_arguments() {
+    local version
+    case " $* " in *" --with-ucx="*) return 0 ;; esac
+    version=$(pkg-config --modversion ucx 2> /dev/null) || return 0
+    [ "$(printf '%s\n' 1.13 "$version" | sort -V | head -n 1)" != 1.13 ] ||
+        return 0
+    wheel_folder ucx-1.17.0 libucx-cu12==1.17.0 >&2 || return 1
+    printf '%s\n' "--with-ucx=$ucx_mp_deps/ucx-1.17.0"
+}
+
 # header_arguments: configure's --with-cuda and --with-nvml, from a toolkit if
 # there is one with both headers, else from wheels. Prints them.
 header_arguments() {

@@ -33,7 +33,7 @@ variant() {
     shift
 
     generate || return 1
-    headers=$(header_arguments) || return 1
+    headers=$(header_arguments && ucx_arguments "$@") || return 1
     # shellcheck disable=SC2206
     arguments=($headers "$@")
     mkdir -p "$folder"

@@ -44,6 +44,10 @@ cuda_mpi_collectives() {
     local mpirun programs call alike
     cuda_mpi_tools "$1" "${3-}" || return
     for call in $cuda_mpi_calls; do
+        # UCX 1.13 ends in "!(RNDV_FRAG)" where a type that is sent has gaps,
+        # with its own CUDA module too; Open MPI's linear all-to-all is the one
+        # whose messages are large enough here
+        [ "$call${3-}" != Alltoallv ] || continue
         for alike in 0 90; do
             passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
                 --emulate beluga --slowdown 1 "$mpirun" -n 4 \

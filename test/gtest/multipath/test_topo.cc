@@ -273,13 +273,15 @@ TEST_F(test_topo, links_to_the_processor)
 
 TEST_F(test_topo, links_to_grace)
 {
-    /* GH200: ten links of NVLink-C2C, of which 83 % as of NVLink 4 */
+    /* GH200: ten links of NVLink-C2C, of which 83 % as of NVLink 4; and of the
+     * memory's 384 GB/s four fifths, which is less */
     set_links(2, 6, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
     m_version = 6;
     m_c2c     = 10;
     probe();
-    EXPECT_NEAR(447.12 * .83 * GB, m_topo.gpus[0].to_host.bandwidth, 1 * GB);
-    EXPECT_NEAR(447.12 * .83 * GB, m_topo.gpus[1].from_host.bandwidth, 1 * GB);
+    EXPECT_NEAR(384 * .8 * GB, m_topo.gpus[0].to_host.bandwidth, 1);
+    EXPECT_NEAR(447.12 * .83 * GB,
+                m_topo.limits[m_topo.gpus[1].from_host.limits[0]], 1);
 }
 
 TEST_F(test_topo, no_peer_access)

@@ -308,7 +308,8 @@ TEST_F(test_draw, grace)
         m_wiring.gpus[gpu].c2c_rate   = 447.12 * GB;
     }
     draw();
-    EXPECT_NEAR(371.1, to_host(0).bandwidth / GB, .2);
+    EXPECT_NEAR(371.1, m_topo.limits[to_host(0).limits[0]] / GB, .2);
+    EXPECT_NEAR(384 * .8, to_host(0).bandwidth / GB, .01);
     EXPECT_NEAR(100, gbps(0, 1), .01);
 }
 

@@ -112,6 +112,8 @@ struct uct_cuda_coll_group {
     bool                   is_lost;      /* another context than before */
     relay_t                relays[UCT_CUDA_MAX_GPUS]; /* of topo */
 
+    uct_cuda_coll_post_t   posts[UCT_CUDA_COLL_MAX_RANKS]; /* last call's */
+
     /* What all ranks have; the same on all of them */
     uint64_t               agreed_scratch;
     bool                   has_no_relays; /* they could not be had */
@@ -137,7 +139,7 @@ typedef struct {
     ucx_mp_op_t                op;
     ucx_mp_type_t              type;
     uct_cuda_coll_post_t       post;
-    const uct_cuda_coll_post_t *posts[UCT_CUDA_COLL_MAX_RANKS];
+    uct_cuda_coll_post_t       *posts; /* of all ranks, the group's */
     uct_cuda_gpu_context_t     pushed;
     unsigned                   spins;
     uint64_t                   looked; /* for others, ns */
@@ -561,9 +563,9 @@ static ucs_status_t call_map(call_t *call, const uct_cuda_coll_plan_t *plan)
             continue;
         }
 
-        status = import_map(group, rank, call->posts[rank]->recv.index);
+        status = import_map(group, rank, call->posts[rank].recv.index);
         if (status == UCS_OK) {
-            status = import_map(group, rank, call->posts[rank]->send.index);
+            status = import_map(group, rank, call->posts[rank].send.index);
         }
         if ((status == UCS_OK) && (plan->scratch > 0)) {
             status = import_map(group, rank, SCRATCH);
@@ -580,8 +582,8 @@ static CUdeviceptr call_address(const call_t *call, unsigned rank,
 {
     const uct_cuda_coll_group_t *group = call->group;
     const uct_cuda_coll_memory_t *memory =
-            (buffer == UCT_CUDA_COLL_SEND) ? &call->posts[rank]->send :
-                                             &call->posts[rank]->recv;
+            (buffer == UCT_CUDA_COLL_SEND) ? &call->posts[rank].send :
+                                             &call->posts[rank].recv;
     const unsigned index = (buffer == UCT_CUDA_COLL_SCRATCH) ? SCRATCH :
                                                                memory->index;
     const uint64_t offset = (buffer == UCT_CUDA_COLL_SCRATCH) ? 0 :
@@ -1004,7 +1006,7 @@ static bool call_describe(call_t *call)
 /* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
 static uct_cuda_coll_result_t call_compare(call_t *call)
 {
-    const uct_cuda_coll_post_t *first = call->posts[0];
+    const uct_cuda_coll_post_t *first = &call->posts[0];
     uct_cuda_coll_result_t result     = UCT_CUDA_COLL_DONE;
     const bool has_root = uct_cuda_coll_kind_has_root(call->shape.kind);
     const uct_cuda_coll_post_t *post;
@@ -1013,7 +1015,7 @@ static uct_cuda_coll_result_t call_compare(call_t *call)
 
     bytes[0] = first->count * ucx_mp_type_size(first->type);
     for (rank = 0; rank < call->group->size; ++rank) {
-        post     = call->posts[rank];
+        post     = &call->posts[rank];
         bytes[1] = post->count * ucx_mp_type_size(post->type);
         if (post->is_short) {
             call_explain(call, "rank %u's buffer ends before the %llu bytes do",
@@ -1051,8 +1053,8 @@ static uint32_t call_element(const call_t *call)
     unsigned rank;
 
     for (rank = 0; rank < call->group->size; ++rank) {
-        bits |= call->posts[rank]->send.offset |
-                call->posts[rank]->recv.offset | shape->blocks[rank];
+        bits |= call->posts[rank].send.offset |
+                call->posts[rank].recv.offset | shape->blocks[rank];
     }
     return (uint32_t)(bits & -bits);
 }
@@ -1076,7 +1078,7 @@ static ucs_status_t call_settle(call_t *call)
         call->type = (ucx_mp_type_t)what->type;
     }
     return call_request(call, element,
-                        call->posts[call->shape.root]->is_in_place);
+                        call->posts[call->shape.root].is_in_place);
 }
 
 /* Has every rank come to the page before this call, so that it says there what
@@ -1117,12 +1119,13 @@ static bool call_is_of_all(call_t *call)
 static bool call_is_passed(const call_t *call)
 {
     const uct_cuda_coll_group_t *group = call->group;
-    const uct_cuda_coll_post_t *post;
+    uct_cuda_coll_post_t post;
     unsigned rank;
 
     for (rank = 0; rank < group->size; ++rank) {
-        post = uct_cuda_coll_page_read(group->page, rank, group->sequence);
-        if ((post != NULL) && (post->kind != UCT_CUDA_COLL_POST_GPU)) {
+        if (uct_cuda_coll_page_read(group->page, rank, group->sequence,
+                                    &post) &&
+            (post.kind != UCT_CUDA_COLL_POST_GPU)) {
             return true;
         }
     }
@@ -1133,13 +1136,12 @@ static bool call_is_passed(const call_t *call)
 static uct_cuda_coll_result_t call_agree(call_t *call)
 {
     uct_cuda_coll_group_t *group = call->group;
-    const uct_cuda_coll_post_t *post;
     unsigned rank;
 
     call->spins = 0;
     for (rank = 0; rank < group->size; ++rank) {
-        while ((post = uct_cuda_coll_page_read(group->page, rank,
-                                               group->sequence)) == NULL) {
+        while (!uct_cuda_coll_page_read(group->page, rank, group->sequence,
+                                        &call->posts[rank])) {
             if (call_idle(call) == UCS_OK) {
                 continue;
             } else if (!call_is_passed(call)) {
@@ -1149,10 +1151,9 @@ static uct_cuda_coll_result_t call_agree(call_t *call)
             return UCT_CUDA_COLL_STAGE;
         }
 
-        if (post->kind != UCT_CUDA_COLL_POST_GPU) {
+        if (call->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
             return UCT_CUDA_COLL_STAGE;
         }
-        call->posts[rank] = post;
     }
     return call_compare(call);
 }
@@ -1257,7 +1258,7 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
     unsigned rank, i;
 
     for (rank = 0; rank < group->size; ++rank) {
-        is_new |= call->posts[rank]->is_new || call->posts[rank]->is_lost;
+        is_new |= call->posts[rank].is_new || call->posts[rank].is_lost;
     }
     for (i = 0; i < plan->num_relays; ++i) {
         is_new |= (plan->relay_scratch > group->relays[plan->relays[i]].agreed);
@@ -1347,7 +1348,7 @@ static bool call_overwrites(const call_t *call)
     }
 
     for (rank = 0; rank < call->group->size; ++rank) {
-        post     = call->posts[rank];
+        post     = &call->posts[rank];
         sent     = uct_cuda_coll_plan_size(&call->shape, rank,
                                            UCT_CUDA_COLL_SEND);
         received = uct_cuda_coll_plan_size(&call->shape, rank,
@@ -1379,7 +1380,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     unsigned rank, buffer, i;
 
     for (rank = 0; rank < group->size; ++rank) {
-        if (call->posts[rank]->is_lost) {
+        if (call->posts[rank].is_lost) {
             group_forget(group);
             break;
         }
@@ -1459,6 +1460,7 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
 {
     call_t call = {.group    = group,
                    .what     = what,
+                   .posts    = group->posts,
                    .why      = why,
                    .why_size = why_size};
     uct_cuda_coll_result_t result;

@@ -3,6 +3,7 @@
 
 #include <uct/cuda/collective/plan.h>
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +29,11 @@ typedef struct {
     uint64_t phases[UCT_CUDA_COLL_PHASE_LAST] LINE_ALIGNED;
 } progress_t;
 
+/* A post as it is written and read, word by word; the first is what is said */
+#define POST_WORDS (sizeof(uct_cuda_coll_post_t) / sizeof(uint64_t))
+
 typedef struct {
-    uct_cuda_coll_post_t posts[2] LINE_ALIGNED;
+    uint64_t             posts[2][POST_WORDS] LINE_ALIGNED;
     progress_t           progress;
     uint64_t             first;   /* call that it says something of; 0: none */
     uint32_t             is_gone;
@@ -138,45 +142,55 @@ static rank_t *page_self(uct_cuda_coll_page_t *page)
 void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
                              const uct_cuda_coll_post_t *post)
 {
-    uct_cuda_coll_post_t *line = &page_self(page)->posts[sequence % 2];
+    uint64_t *line = page_self(page)->posts[sequence % 2];
+    uint64_t words[POST_WORDS];
+    unsigned i;
 
-    memcpy(&line->count, &post->count,
-           sizeof(*post) - offsetof(uct_cuda_coll_post_t, count));
-    __atomic_store_n(&line->said, word_of(sequence, post->kind),
+    /* Someone may read what was said two calls ago. Whoever reads one of the
+     * new words (acquire) has the store before it in front of its second look
+     * at what is said: each is a release. */
+    memcpy(words, post, sizeof(words));
+    __atomic_store_n(&line[0], word_of(sequence, UCT_CUDA_COLL_POST_WRITING),
+                     __ATOMIC_RELAXED);
+    for (i = 1; i < POST_WORDS; ++i) {
+        __atomic_store_n(&line[i], words[i], __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&line[0], word_of(sequence, post->kind),
                      __ATOMIC_RELEASE);
 }
 
 void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence)
 {
-    uct_cuda_coll_post_t *line = &page_self(page)->posts[sequence % 2];
-
-    __atomic_store_n(&line->said, word_of(sequence, UCT_CUDA_COLL_POST_PASS),
+    __atomic_store_n(&page_self(page)->posts[sequence % 2][0],
+                     word_of(sequence, UCT_CUDA_COLL_POST_PASS),
                      __ATOMIC_RELEASE);
 }
 
-const uct_cuda_coll_post_t *
-uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
-                        uint64_t sequence)
+bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
+                             uint64_t sequence, uct_cuda_coll_post_t *post)
 {
-    static const uct_cuda_coll_post_t passed = {
-        .kind = UCT_CUDA_COLL_POST_PASS
-    };
-    const uct_cuda_coll_post_t *posts = page->shared->ranks[rank].posts;
-    const uct_cuda_coll_post_t *line  = &posts[sequence % 2];
+    const rank_t *other  = &page->shared->ranks[rank];
+    const uint64_t *line = other->posts[sequence % 2];
+    uint64_t words[POST_WORDS];
+    unsigned i;
 
-    const uint64_t said               = __atomic_load_n(&line->said,
-                                                        __ATOMIC_ACQUIRE);
-
-    /* Who passes waits for nobody, and may write the line again by now */
-    if ((said >> WORD_BITS) == sequence) {
-        return (said == word_of(sequence, UCT_CUDA_COLL_POST_PASS)) ? &passed :
-                                                                      line;
+    /* from the first: what is said comes before the rest, see above */
+    for (i = 0; i < POST_WORDS; ++i) {
+        words[i] = __atomic_load_n(&line[i], __ATOMIC_ACQUIRE);
     }
 
-    return ((__atomic_load_n(&posts[(sequence + 1) % 2].said,
-                             __ATOMIC_ACQUIRE) >> WORD_BITS) > sequence) ?
-                   &passed :
-                   NULL;
+    post->kind = UCT_CUDA_COLL_POST_PASS;
+    if (words[0] == word_of(sequence, UCT_CUDA_COLL_POST_GPU)) {
+        if (__atomic_load_n(&line[0], __ATOMIC_RELAXED) == words[0]) {
+            memcpy(post, words, sizeof(*post));
+        }
+        return true;
+    }
+
+    return (words[0] == word_of(sequence, UCT_CUDA_COLL_POST_PASS)) ||
+           ((words[0] >> WORD_BITS) > sequence) ||
+           ((__atomic_load_n(&other->posts[(sequence + 1) % 2][0],
+                             __ATOMIC_ACQUIRE) >> WORD_BITS) > sequence);
 }
 
 void uct_cuda_coll_page_reach(uct_cuda_coll_page_t *page,

@@ -7,9 +7,9 @@
  * Ranks make the same calls in the same order and number them, from 1. They
  * come to the page before different calls, each for itself, and say from then
  * on what they do in each: nothing can be done by GPUs before all have come.
- * Of two calls in a row each has a line of its own: who takes part by GPUs is
- * not two calls ahead of someone who still reads. Who passes may be any number
- * ahead.
+ * Of two calls in a row each has a line of its own. Who passes, or has seen
+ * another pass, may be any number ahead of someone who still reads, and writes
+ * lines again: what is read is a copy, and of one call.
  */
 #ifndef UCT_CUDA_COLL_PAGE_H
 #define UCT_CUDA_COLL_PAGE_H
@@ -40,8 +40,9 @@ typedef struct {
 
 
 typedef enum {
-    UCT_CUDA_COLL_POST_PASS, /**< Does it another way */
-    UCT_CUDA_COLL_POST_GPU
+    UCT_CUDA_COLL_POST_PASS,   /**< Does it another way */
+    UCT_CUDA_COLL_POST_GPU,
+    UCT_CUDA_COLL_POST_WRITING /**< It is about to be said */
 } uct_cuda_coll_post_kind_t;
 
 
@@ -123,12 +124,12 @@ void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
 void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence);
 
 /**
- * What another rank does in a call, if it has said so: NULL if not. A rank that
- * is further already has passed.
+ * What a rank does in a call, if it has said so. Of one that passes only the
+ * kind is filled in, and a rank that is further already has passed: it did not
+ * wait for this one.
  */
-const uct_cuda_coll_post_t *
-uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
-                        uint64_t sequence);
+bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
+                             uint64_t sequence, uct_cuda_coll_post_t *post);
 
 
 /** Say that this rank has got to a phase of a call, with this status. */
