@@ -12,6 +12,33 @@ ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
 ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev
     ucx-utils"
 
+# install_hint PACKAGE...: the command that installs these, which go by Debian's
+# names here, with what this machine has
+install_hint() {
+    local name names=
+    have dnf || { say "as root: apt-get install $*"; return; }
+    for name in "$@"; do
+        case $name in
+        dpkg-dev | debhelper | dh-python | lintian | clang-format-14) continue ;;
+        g++) name=gcc-c++ ;;
+        g++-aarch64-linux-gnu) name=gcc-c++-aarch64-linux-gnu ;;
+        libgtest-dev) name=gtest-devel ;;
+        libmpich-dev) name=mpich-devel ;;
+        libopenmpi-dev) name=openmpi-devel ;;
+        openmpi-bin) name=openmpi ;;
+        libucx-dev) name=ucx-devel ;;
+        libucx0 | ucx-utils) name=ucx ;;
+        libxml2-dev) name=libxml2-devel ;;
+        pkg-config) name=pkgconf-pkg-config ;;
+        python3-venv) name=python3-libs ;;
+        rpm) name=rpm-build ;;
+        shellcheck) name=ShellCheck ;;
+        esac
+        case " $names " in *" $name "*) ;; *) names="$names $name" ;; esac
+    done
+    say "as root: dnf install${names:- nothing}"
+}
+
 # packages_install PACKAGE...: those that dpkg does not know as installed. A
 # tool that came another way (a python3 of one's own) does not count against
 # it: without root we only say what is missing, and go on.
@@ -19,7 +46,7 @@ packages_install() {
     local name missing=
 
     if ! have dpkg-query; then
-        say "no dpkg here: packages are left to you: $*"
+        say "packages are left to you here; $(install_hint "$@")"
         return 0
     fi
     for name in "$@"; do
@@ -36,7 +63,7 @@ packages_install() {
     for name in $missing; do
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
                 --no-install-recommends "$name" >/dev/null 2>&1 ||
-            say "could not install $name (as root: apt-get install $name)"
+            say "could not install $name ($(install_hint "$name"))"
     done
 }
 

@@ -76,8 +76,9 @@ wheel_libxml2() {
     local still="AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:"
 
     [ "$(cat "$folder/.complete" 2>/dev/null)" != "$made_of" ] || return 0
-    have dpkg-source || { say "no dpkg-source here (Debian and Ubuntu: as" \
-                              "root, apt-get install dpkg-dev)"; return 1; }
+    have dpkg-source ||
+        { say "no dpkg-source here, which the wheel is made with on Debian and" \
+              "Ubuntu (as root: apt-get install dpkg-dev)"; return 1; }
     rm -rf "$work" "$folder"
     mkdir -p "$work/build"
     (

@@ -238,8 +238,9 @@ class Doctor:
                 ucx.text, ucx.path, ucx.how, ucx.stock_module() or 'none'))
         if not found:
             self.bad('UCX', 'none is here; install one (pip install '
-                     'libucx-cu12, or apt-get install libucx0), or name one '
-                     'with --ucx')
+                     'libucx-cu12, or %s), or name one with --ucx' %
+                     ('dnf install ucx' if shutil.which('dnf') else
+                      'apt-get install libucx0'))
         return chosen
 
     # --------------------------------------------------------------- messages

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define CUEMU_FATBIN_PTX  1
 #define CUEMU_FATBIN_LZ4  0x2000u
@@ -118,6 +119,31 @@ static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
     return (size > out_size) ? 0 : size; /* errors are large numbers */
 }
 
+/* Is `a` the better code for such a GPU? The newest that it runs; else, as nvcc
+   makes none for older ones any more, the oldest that a real one would refuse */
+static int cuemu_fatbin_is_better(const cuemu_fatbin_entry_t *a,
+                                  const cuemu_fatbin_entry_t *b, int sm)
+{
+    if (b == NULL) {
+        return 1;
+    } else if (((int)a->arch <= sm) != ((int)b->arch <= sm)) {
+        return (int)a->arch <= sm;
+    }
+    return ((int)a->arch <= sm) ? (a->arch > b->arch) : (a->arch < b->arch);
+}
+
+static void cuemu_fatbin_tell(const cuemu_fatbin_entry_t *entry, int sm)
+{
+    const char *level = getenv("UCX_LOG_LEVEL");
+
+    if (((int)entry->arch > sm) && (level != NULL) &&
+        ((strncasecmp(level, "debug", 5) == 0) ||
+         (strncasecmp(level, "trace", 5) == 0))) {
+        fprintf(stderr, "cuemu: PTX for sm_%u runs here, which a GPU of sm_%d "
+                        "would refuse\n", (unsigned)entry->arch, sm);
+    }
+}
+
 CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
                            char *error)
 {
@@ -149,19 +175,19 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
             (entry->size > (uint64_t)(end - p))) {
             break;
         }
-        if ((entry->kind == CUEMU_FATBIN_PTX) && ((int)entry->arch <= sm) &&
-            ((best == NULL) || (entry->arch > best->arch))) {
+        if ((entry->kind == CUEMU_FATBIN_PTX) &&
+            cuemu_fatbin_is_better(entry, best, sm)) {
             best = entry;
         }
     }
 
     if (best == NULL) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "the fat binary holds no PTX for sm_%d or less: machine code "
-                 "does not run here (nvcc -gencode arch=compute_%d,"
-                 "code=compute_%d)", sm, sm, sm);
+                 "the fat binary holds no PTX: machine code does not run here "
+                 "(nvcc -gencode arch=compute_75,code=compute_75)");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
+    cuemu_fatbin_tell(best, sm);
 
     p = (const char*)best + best->header_size;
     packed  = (best->flags & (CUEMU_FATBIN_LZ4 | CUEMU_FATBIN_ZSTD)) != 0;

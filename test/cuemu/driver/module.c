@@ -101,7 +101,7 @@ static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
     if (memcmp(image, "\177ELF", 4) == 0) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE,
                  "machine code does not run here, PTX does (nvcc "
-                 "-gencode arch=compute_70,code=compute_70)");
+                 "-gencode arch=compute_75,code=compute_75)");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
 

@@ -200,7 +200,8 @@ TEST_P(cudart, kernels_without_ptx_are_refused_and_symbols_known)
 
 /* A fat binary with one piece of PTX in it, as nvcc makes them: plain, or
    packed by LZ4 or zstd, here without making it any smaller */
-static std::vector<uint64_t> fat_binary(const std::string &ptx, uint64_t flags)
+static std::vector<uint64_t> fat_binary(const std::string &ptx, uint64_t flags,
+                                        unsigned sm)
 {
     std::string data = ptx;
     size_t n         = ptx.size();
@@ -235,7 +236,7 @@ static std::vector<uint64_t> fat_binary(const std::string &ptx, uint64_t flags)
     put32(20, 80);
     put64(24, size);
     put32(32, (uint32_t)data.size());
-    put32(44, 70); /* sm_70 */
+    put32(44, sm);
     put64(56, flags);
     put64(72, ptx.size());
     memcpy(p + 96, data.data(), data.size());
@@ -260,8 +261,10 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
                                                     "__cudaRegisterFatBinary");
     static char kernel, variable;
 
-    for (uint64_t flags : {0x11, 0x2011, 0x8011}) {
-        std::vector<uint64_t> image = fat_binary(ptx, flags);
+    /* of a newer GPU than the node has, too: nvcc 13 makes none for sm_70 */
+    for (uint64_t flags : {0x11, 0x2011, 0x8011, 0x10}) {
+        const unsigned sm           = (flags == 0x10) ? 120 : 70;
+        std::vector<uint64_t> image = fat_binary(ptx, flags, sm);
         struct {
             uint32_t magic, version;
             void    *data, *name;
