@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define CUEMU_FATBIN_PTX  1
 #define CUEMU_FATBIN_LZ4  0x2000u
@@ -132,18 +131,6 @@ static int cuemu_fatbin_is_better(const cuemu_fatbin_entry_t *a,
     return ((int)a->arch <= sm) ? (a->arch > b->arch) : (a->arch < b->arch);
 }
 
-static void cuemu_fatbin_tell(const cuemu_fatbin_entry_t *entry, int sm)
-{
-    const char *level = getenv("UCX_LOG_LEVEL");
-
-    if (((int)entry->arch > sm) && (level != NULL) &&
-        ((strncasecmp(level, "debug", 5) == 0) ||
-         (strncasecmp(level, "trace", 5) == 0))) {
-        fprintf(stderr, "cuemu: PTX for sm_%u runs here, which a GPU of sm_%d "
-                        "would refuse\n", (unsigned)entry->arch, sm);
-    }
-}
-
 CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
                            char *error)
 {
@@ -187,7 +174,6 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
                  "(nvcc -gencode arch=compute_75,code=compute_75)");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
-    cuemu_fatbin_tell(best, sm);
 
     p = (const char*)best + best->header_size;
     packed  = (best->flags & (CUEMU_FATBIN_LZ4 | CUEMU_FATBIN_ZSTD)) != 0;
