@@ -132,6 +132,19 @@ mpi_first_use() {
         ! grep 'first use of a GPU: UCX asks about every buffer' "$log"
 }
 
+# Grace Hopper: GPUs take memory of malloc() too, which stays the host's here; the
+# way by the host is as wide as a relay
+mpi_gh200() {
+    local mpirun programs
+    mpi_tools distribution || return
+    mpi_checked_run gh200 4 y --transfers 200 --max-size 16M \
+        --max-bytes 64M &&
+        passing_on ' [1-9][0-9]* times GPUs did its part, 0 wrong' "$mpi_run" \
+            --quiet --emulate gh200 --slowdown 1 --collectives y "$mpirun" \
+            -n 4 "$programs/ucx_mp_collectives" --calls 60 --alike 90 \
+            --max-size 1M
+}
+
 # mpi_no_staging: memory for staging runs out, and messages arrive all the same
 mpi_no_staging() {
     local mpirun programs
@@ -369,6 +382,8 @@ for mpi_name in distribution openmpi5; do
              "checked transfers, 4 ranks, multi-path y"
     done
 done
+step mpi-gh200 full 120 mpi_gh200 \
+     "Grace Hopper, emulated: messages and collectives of all kinds of memory"
 step mpi-one-gpu quick 60 mpi_one_gpu \
      "ranks that see one GPU each take one path"
 step mpi-no-peer-access quick 60 mpi_no_peer_access \

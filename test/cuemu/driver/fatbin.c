@@ -118,8 +118,8 @@ static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
     return (size > out_size) ? 0 : size; /* errors are large numbers */
 }
 
-/* Is `a` the better code for such a GPU? The newest that it runs; else, as nvcc
-   makes none for older ones any more, the oldest that a real one would refuse */
+/* Is `a` the better code for such a GPU? The newest that it runs; else, since
+   nvcc makes none for old ones any more, the oldest of those it would refuse */
 static int cuemu_fatbin_is_better(const cuemu_fatbin_entry_t *a,
                                   const cuemu_fatbin_entry_t *b, int sm)
 {

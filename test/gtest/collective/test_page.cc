@@ -529,10 +529,10 @@ int __wrap_munmap(void *addr, size_t length)
 }
 
 /*
- * Ranks as threads, which see the page at one address: ThreadSanitizer judges by
- * C's rules what on x86 is in order anyhow. Each call as a group makes it: ranks
- * say what they do, and read it of the others until one passes; if none does,
- * they show memory, say so, look at the others', and end.
+ * Ranks as threads, which see the page at one address: ThreadSanitizer judges
+ * by C's rules what on x86 is in order anyhow. Each call as a group makes it:
+ * ranks say what they do, and read it of the others until one passes; if none
+ * does, they show memory, say so, look at the others', and end.
  */
 class CollRanks : public CollBoard
 {

@@ -85,7 +85,8 @@ protected:
                     const unsigned answers[] = {self->m_c2c, 1, 44712};
 
                     value->value.uiVal = answers[value->fieldId - 170];
-                } else if (value->fieldId == NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON) {
+                } else if (value->fieldId ==
+                           NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON) {
                     value->value.uiVal = self->m_speed;
                 } else if (self->m_has_counts) {
                     for (const FakeLink &link : links(device)) {

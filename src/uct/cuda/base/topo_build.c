@@ -138,7 +138,9 @@ static void memory_bandwidth(const build_t *d, unsigned generation,
         return;
     }
 
-    rate     = d->is_power ? MEMORY_POWER : rates[(generation < last) ? generation : last];
+    rate     = d->is_power         ? MEMORY_POWER :
+               (generation < last) ? rates[generation] :
+                                     rates[last];
     *read_p  = rate * MEMORY_READ * GIGA;
     *write_p = rate * MEMORY_WRITE * GIGA;
 }
