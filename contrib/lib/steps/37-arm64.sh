@@ -111,5 +111,4 @@ step arm64 full 300 arm64_runs \
      "there, by qemu: the room's tests, a message on an emulated node"
 side_by_side arm64
 step arm64-releases long 3600 arm64_long \
-     "there, five releases: the doctor, the wheel, MPI's messages, an
-      all-reduce"
+     "five releases there: the doctor, the wheel, MPI's messages, an all-reduce"

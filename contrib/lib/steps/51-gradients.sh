@@ -18,14 +18,17 @@ gradients_all() {
         gradients_run cedar --way mpi --fusion 1G
 }
 
-# The page that is kept is what its figures' file makes
+# The pages that are kept are what their figures' files make
 gradients_page() {
-    local results=$ucx_mp_top/docs/results page rc=0
-    [ -f "$results/gradients.json" ] || { skip "no figures yet"; return; }
+    local results=$ucx_mp_top/docs/results page name rc=0
     page=$(mktemp)
-    "$ucx_mp_top/examples/gradients/figure" --only-page \
-        --json "$results/gradients.json" --page "$page" &&
-        diff "$results/gradients.md" "$page" || rc=1
+    for name in gradients gradients-cuda-mpi; do
+        "$ucx_mp_top/examples/gradients/figure" --only-page \
+            --json "$results/$name.json" --page "$page" &&
+            diff "$results/$name.md" "$page" || rc=1
+    done
+    "$ucx_mp_top/test/omb/own_way" --from "$results/own-way.json" \
+        --page "$page" && diff "$results/own-way.md" "$page" || rc=1
     rm -f "$page"
     return $rc
 }
@@ -33,4 +36,4 @@ gradients_page() {
 step gradients full 60 gradients_all \
      "ResNet50's gradients, a 64th of each, on mist and cedar"
 step gradients-page quick 20 gradients_page \
-     "docs/results/gradients.md is made of gradients.json"
+     "docs/results/gradients*.md and own-way.md are made of their files"
