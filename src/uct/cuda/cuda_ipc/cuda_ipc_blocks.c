@@ -2,15 +2,16 @@
 /* Gathered copies: a group is an operation with many completions. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_pieces.h>
-#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/transfer.h>
 
 #include <stdlib.h>
@@ -21,6 +22,26 @@
 
 /* Progress calls in a row that ask nothing while blocks come in */
 #define MAX_WAITED 16
+
+/* A kernel for so many copies at least, after so many blocks of an interface: a
+ * launch and its loading are to pay */
+#define KERNEL_MIN_COUNT  4
+#define KERNEL_MIN_BLOCKS 64
+
+/* Over PCIe a copy engine is as fast with larger ones (mean, bytes; H100) */
+#define KERNEL_MAX_HOST_SIZE (44ul << 10)
+
+/* When a kernel that is not over is looked at: ten times what 16 MiB take over
+ * PCIe. Calling off what only waits for others is no harm. */
+#define KERNEL_PATIENCE_NS (4ul * 1000 * 1000)
+
+
+/* What is under way of a group that a kernel carries */
+typedef enum {
+    KERNEL_RUNS,    /* ... or waits for room */
+    KERNEL_ENDS,    /* All of it has begun */
+    KERNEL_REPLACED /* A part has not begun and never will: copies do all */
+} kernel_state_t;
 
 
 struct uct_cuda_ipc_group {
@@ -43,6 +64,11 @@ struct uct_cuda_ipc_group {
     CUdeviceptr            local_begin;
     CUdeviceptr            local_end_addr;
     bool                   may_merge; /* A block in the same ones precedes */
+
+    bool                   is_reached; /* By kernels, as far as is known */
+    kernel_state_t         kernel;
+    uct_cuda_ipc_launch_t  launch;
+    unsigned               num_begun;  /* Warps, of what was replaced */
 
     unsigned               num_copies;
     CUdeviceptr            dst[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
@@ -137,16 +163,16 @@ group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
     group->comp.count  = 1;
     group->comp.status = UCS_OK;
     group->bytes       = 0;
+    group->is_reached  = true;
     group->num_copies  = 0;
     group->num_blocks  = 0;
     iface->blocks.open = group;
     return UCS_OK;
 }
 
-static ucs_status_t copy_one(const uct_cuda_ipc_group_t *group, unsigned i)
+static ucs_status_t copy_one(const uct_cuda_ipc_group_t *group, unsigned i,
+                             CUstream stream)
 {
-    CUstream stream = group->op->stream->cuda;
-
     if (uct_cuda_end_is_gpu(group->local_end)) {
         return UCT_CUDA_CALL(cuMemcpyDtoDAsync, group->dst[i], group->src[i],
                              group->length[i], stream);
@@ -160,14 +186,14 @@ static ucs_status_t copy_one(const uct_cuda_ipc_group_t *group, unsigned i)
 }
 
 /* Each by itself; what is under way when one fails is waited for */
-static ucs_status_t copy_each(const uct_cuda_ipc_group_t *group)
+static ucs_status_t
+copy_each(const uct_cuda_ipc_group_t *group, CUstream stream)
 {
-    CUstream stream     = group->op->stream->cuda;
     ucs_status_t status = UCS_OK;
     unsigned i;
 
     for (i = 0; (i < group->num_copies) && (status == UCS_OK); ++i) {
-        status = copy_one(group, i);
+        status = copy_one(group, i, stream);
     }
 
     if (status != UCS_OK) {
@@ -177,7 +203,7 @@ static ucs_status_t copy_each(const uct_cuda_ipc_group_t *group)
     return status;
 }
 
-static ucs_status_t copy_all(uct_cuda_ipc_group_t *group)
+static ucs_status_t copy_all(uct_cuda_ipc_group_t *group, CUstream stream)
 {
     uct_cuda_memcpy_attributes_t attributes = {
         .src_access_order = UCT_CUDA_SRC_ACCESS_ORDER_STREAM
@@ -189,12 +215,132 @@ static ucs_status_t copy_all(uct_cuda_ipc_group_t *group)
     if ((group->num_copies > 1) &&
         (UCT_CUDA_CALL_NOLOG(cuMemcpyBatchAsync_v1, group->dst, group->src,
                              group->length, group->num_copies, &attributes,
-                             &first, 1, &failed,
-                             group->op->stream->cuda) == UCS_OK)) {
+                             &first, 1, &failed, stream) == UCS_OK)) {
         return UCS_OK;
     }
 
-    return copy_each(group);
+    return copy_each(group, stream);
+}
+
+/* Is it for a kernel: many small ones? */
+static bool wants_kernel(const uct_cuda_ipc_group_t *group)
+{
+    const uct_cuda_ipc_iface_t *iface = group->iface;
+
+    return group->is_reached && (iface->kernel_blocks > 0) &&
+           (group->num_copies >= KERNEL_MIN_COUNT) &&
+           (iface->blocks.num_small >= KERNEL_MIN_BLOCKS) &&
+           (uct_cuda_end_is_gpu(group->local_end) ||
+            (group->bytes <= group->num_copies * KERNEL_MAX_HOST_SIZE));
+}
+
+/* The part of it that has not begun is called off, and copied otherwise with
+ * the rest, which gets the same bytes twice; a context is current */
+static ucs_status_t kernel_replace(uct_cuda_ipc_group_t *group)
+{
+    const CUstream stream = uct_cuda_ipc_copier_stream(group->launch.copier);
+    ucs_status_t status;
+
+    status = uct_cuda_ipc_copier_call_off(&group->launch, &group->num_begun);
+    if ((status != UCS_OK) || (group->num_begun == group->launch.warps)) {
+        group->kernel = KERNEL_ENDS;
+        return UCS_OK;
+    }
+
+    uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
+                   "copies",
+                   group->num_copies, group->bytes);
+    group->kernel = KERNEL_REPLACED;
+    status        = copy_all(group, stream);
+    return (status == UCS_OK) ?
+                   UCT_CUDA_CALL(cuEventRecord, group->op->event, stream) :
+                   status;
+}
+
+/* What the event says, and what there is to do */
+static ucs_status_t kernel_look(uct_cuda_ipc_group_t *group)
+{
+    ucs_status_t status;
+    bool has_ended;
+
+    if (group->kernel == KERNEL_RUNS) {
+        status = kernel_replace(group);
+        return (status == UCS_OK) ? UCS_INPROGRESS : status;
+    }
+
+    if (group->num_begun == 0) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ipc_copier_has_ended(&group->launch, group->num_begun,
+                                           &has_ended);
+    return (status != UCS_OK) ? status : has_ended ? UCS_OK : UCS_INPROGRESS;
+}
+
+static ucs_status_t kernel_test(uct_cuda_op_t *op)
+{
+    uct_cuda_ipc_group_t *group       = op->arg;
+    const uct_cuda_context_t *context = op->stream->context;
+    const CUresult result = uct_cuda_driver_get()->cuEventQuery(op->event);
+    ucs_status_t status;
+
+    if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_NOT_READY)) {
+        uct_cuda_error("copying blocks failed: %s",
+                       uct_cuda_result_name(result));
+        uct_cuda_ipc_copier_wait(group->launch.copier);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    if (result == CUDA_SUCCESS ?
+                (group->kernel != KERNEL_REPLACED) :
+                ((group->kernel != KERNEL_RUNS) ||
+                 (uct_cuda_now_ns() - group->launch.start <
+                  KERNEL_PATIENCE_NS))) {
+        return (result == CUDA_SUCCESS) ? UCS_OK : UCS_INPROGRESS;
+    }
+
+    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status = kernel_look(group);
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+/* Who sleeps would not see that it waits for room */
+static ucs_status_t kernel_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    return UCS_ERR_BUSY;
+}
+
+/* Its context is current */
+static bool kernel_start(uct_cuda_ipc_group_t *group)
+{
+    uct_cuda_ipc_iface_t *iface = group->iface;
+    uct_cuda_op_t *op           = group->op;
+    const bool is_host          = !uct_cuda_end_is_gpu(group->local_end);
+    uct_cuda_ipc_copier_t *copier;
+
+    if (!wants_kernel(group)) {
+        return false;
+    }
+
+    copier = uct_cuda_ipc_copier_get(&iface->blocks.copiers,
+                                     op->stream->context);
+    if ((copier == NULL) ||
+        (uct_cuda_ipc_copier_launch(copier, group->dst, group->src,
+                                    group->length, group->num_copies,
+                                    is_host ? iface->kernel_blocks :
+                                              2 * iface->kernel_blocks,
+                                    op->event, &group->launch) != UCS_OK)) {
+        return false;
+    }
+
+    group->kernel = KERNEL_RUNS;
+    op->test      = kernel_test;
+    op->notify    = kernel_notify;
+    return true;
 }
 
 static void group_submit(uct_cuda_ipc_iface_t *iface)
@@ -209,7 +355,7 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
                                                 group->local_end;
     uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
-    bool is_pushed;
+    bool is_pushed, is_kernel = false;
 
     iface->blocks.open = NULL;
 
@@ -218,12 +364,13 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     group->status = UCS_ERR_IO_ERROR;
     if (is_pushed) {
         copy          = uct_cuda_trace_begin(stream->cuda);
-        group->status = copy_all(group);
+        is_kernel     = kernel_start(group);
+        group->status = is_kernel ? UCS_OK : copy_all(group, stream->cuda);
         uct_cuda_trace_end(copy, stream->cuda, from, to, group->bytes,
-                           "blocks");
+                           is_kernel ? "blocks by a kernel" : "blocks");
     }
 
-    op->steps = group->num_copies;
+    op->steps = is_kernel ? 1 : group->num_copies;
     if (group->status != UCS_OK) {
         op->test = group_over;
     } else if (uct_cuda_end_is_gpu(group->local_end) &&
@@ -318,6 +465,7 @@ static void group_append(uct_cuda_ipc_group_t *group,
     }
 
     blocks->is_fed                     = true;
+    blocks->num_small                 += blocks->num_small < KERNEL_MIN_BLOCKS;
     group->may_merge                   = true;
     group->comps[group->num_blocks++]  = block->comp;
     group->bytes                      += block->length;
@@ -350,16 +498,14 @@ static bool is_small(const uct_cuda_ipc_iface_t *iface, size_t length,
 
 /*
  * What the local memory was locked with, all of it, so that no copy leaves
- * that. Not of what the module locks itself, which it may unlock; nor for the
- * small blocks from a GPU that go by a slot, with no question asked.
+ * that. Not of what the module locks itself, which it may unlock.
  */
 static bool find_locked(const uct_cuda_ipc_block_t *block,
                         CUdeviceptr *begin_p, size_t *size_p)
 {
     uct_cuda_memory_t memory;
 
-    if ((!block->is_put && (block->length <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE)) ||
-        (uct_cuda_host_registry_count() > 0)) {
+    if (uct_cuda_host_registry_count() > 0) {
         return false;
     }
 
@@ -390,6 +536,16 @@ static bool is_elsewhere(uct_cuda_end_t local_end, int device)
 {
     return uct_cuda_end_is_gpu(local_end) &&
            !uct_cuda_end_is_device(local_end, device);
+}
+
+/* A kernel may fault where a copy is refused, or goes another way: both ends are
+ * looked at once an allocation */
+static bool is_reached(const uct_cuda_ipc_group_t *group,
+                       const uct_cuda_ipc_block_t *block, int device)
+{
+    return (group->iface->kernel_blocks > 0) &&
+           uct_cuda_ipc_copier_reaches((CUdeviceptr)block->local, device) &&
+           uct_cuda_ipc_copier_reaches(group_remote(group, block), device);
 }
 
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
@@ -480,6 +636,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     group->local_begin    = local_begin;
     group->local_end_addr = local_begin + local_size;
     group->may_merge      = false;
+    group->is_reached     = group->is_reached && is_reached(group, block, device);
     group_append(group, block, group_remote(group, block));
     return UCS_INPROGRESS;
 }
@@ -488,6 +645,7 @@ void uct_cuda_ipc_blocks_cleanup(uct_cuda_ipc_iface_t *iface)
 {
     uct_cuda_ipc_group_t *group;
 
+    uct_cuda_ipc_copiers_cleanup(&iface->blocks.copiers);
     while ((group = iface->blocks.all) != NULL) {
         iface->blocks.all = group->next;
         free(group);

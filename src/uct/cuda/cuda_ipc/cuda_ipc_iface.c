@@ -11,6 +11,8 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,10 +37,10 @@
         .offset = offsetof(uct_cuda_ipc_iface_config_t, _field) \
     }
 
-#define NUM_PLAIN_FIELDS 9
+#define NUM_PLAIN_FIELDS 10
 #define MAX_FIELDS       (NUM_PLAIN_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
 
-/* Stock's variables, and one; the engine's follow when the module is loaded */
+/* Stock's variables, and two; the engine's follow when the module is loaded */
 static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
                  UCT_ABI_CONFIG_UINT, max_poll),
@@ -62,6 +64,11 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     CONFIG_FIELD("ENABLE_SAME_PROCESS", "n",
                  "Reach other workers of this process; always so in NIXL's UCX",
                  UCT_ABI_CONFIG_BOOL, enable_same_process),
+    CONFIG_FIELD("KERNEL_BLOCKS", "8",
+                 "Blocks of threads, at most, of the kernel that copies small "
+                 "blocks which lie apart, twice that between GPUs; 0: never by "
+                 "a kernel",
+                 UCT_ABI_CONFIG_UINT, kernel_blocks),
 };
 
 
@@ -333,6 +340,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     iface->engine           = engine;
     iface->max_streams      = (config->max_streams > 0) ? config->max_streams :
                                                           1;
+    iface->kernel_blocks    = ucs_min(config->kernel_blocks,
+                                      UCT_CUDA_IPC_COPIER_MAX_BLOCKS / 2);
     iface->enable_cache     = config->enable_cache;
     iface->enable_get_zcopy = config->enable_get_zcopy;
     iface->uses             = uct_abi_iface_uses(args);

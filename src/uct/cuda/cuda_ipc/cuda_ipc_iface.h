@@ -4,6 +4,7 @@
 #define UCT_CUDA_IPC_IFACE_H
 
 #include <uct/cuda/base/iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/multipath/multipath.h>
 
 
@@ -22,6 +23,7 @@ typedef struct {
     double                 overhead;         /**< Seconds */
     double                 latency;          /**< Seconds */
     int                    enable_same_process; /**< Accepted, no effect */
+    unsigned               kernel_blocks;    /**< Blocks of threads */
     char                   *multipath[UCT_CUDA_IPC_MAX_MULTIPATH_VARS];
 } uct_cuda_ipc_iface_config_t;
 
@@ -36,6 +38,8 @@ typedef struct {
     unsigned             max_count; /**< Blocks of the next group */
     bool                 is_fed;    /**< Was posted to since last asked ... */
     unsigned             waited;    /**< ... so many times in a row */
+    unsigned             num_small; /**< Blocks so far, up to some */
+    uct_cuda_ipc_copier_t *copiers; /**< A context */
 } uct_cuda_ipc_blocks_t;
 
 
@@ -43,6 +47,7 @@ typedef struct {
     uct_cuda_iface_t     super;
     uint32_t             number; /**< See uct_cuda_ipc_iface_number() */
     unsigned             max_streams;
+    unsigned             kernel_blocks; /**< Over PCIe; else twice that */
     bool                 enable_cache;
     int                  enable_get_zcopy;
     unsigned             uses; /**< UCT_ABI_IFACE_USE_ */

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Copies many small blocks that lie apart in both memories. Compiled by
+ * regenerate into copy.ptx.
+ *
+ * A launch may be called off while it waits for room on a GPU that others keep
+ * full: each warp says that it has begun before it looks whether it is, and who
+ * calls off says so before it looks who has begun. So a warp that is not seen
+ * to have begun copies nothing any more, whenever it gets its turn. One that
+ * has begun waits for nobody.
+ */
+#include "copy_args.h"
+
+typedef unsigned char      u8;
+typedef unsigned int       u32;
+typedef unsigned long long u64;
+
+#define LANES   32
+#define DEPTH   8                    /* vectors that a thread has under way */
+#define SEGMENT (LANES * DEPTH * 16) /* bytes that a warp copies at a time */
+
+struct alignas(16) vector_t {
+    u32 word[4];
+};
+
+/* Addresses are of global memory, which the compiler does not see by itself */
+static __device__ vector_t load(u64 addr)
+{
+    vector_t v;
+
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]),
+                   "=r"(v.word[3])
+                 : "l"(addr));
+    return v;
+}
+
+static __device__ void store(u64 addr, const vector_t &v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(addr), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]),
+                    "r"(v.word[3]));
+}
+
+static __device__ u64 load_word(u64 addr)
+{
+    u64 word;
+
+    asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(word) : "l"(addr));
+    return word;
+}
+
+static __device__ void store_word(u64 addr, u64 word)
+{
+    asm volatile("st.volatile.global.u64 [%0], %1;" :: "l"(addr), "l"(word));
+}
+
+/* Elements of one size, by a warp */
+template<typename T>
+static __device__ void elements(u64 dst, u64 src, u32 bytes, u32 lane)
+{
+#pragma unroll 1
+    for (u32 at = lane * sizeof(T); at < bytes; at += LANES * sizeof(T)) {
+        *(T*)(dst + at) = *(const T*)(src + at);
+    }
+}
+
+/* At most a segment, by a warp; what is past the end loads the last vector once
+   more */
+static __device__ void vectors(u64 dst, u64 src, u32 count, u32 lane)
+{
+    vector_t value[DEPTH];
+
+#pragma unroll
+    for (u32 i = 0; i < DEPTH; ++i) {
+        const u32 at = lane + i * LANES;
+
+        value[i] = load(src + 16 * ((at < count) ? at : (count - 1)));
+    }
+#pragma unroll
+    for (u32 i = 0; i < DEPTH; ++i) {
+        const u32 at = lane + i * LANES;
+
+        if (at < count) {
+            store(dst + 16 * at, value[i]);
+        }
+    }
+}
+
+static __device__ void copy(u64 dst, u64 src, u32 bytes, u32 lane)
+{
+    const u32 shift = (u32)(dst ^ src) % 16;
+    u32 head        = (16 - (u32)(dst % 16)) % 16;
+    u32 count;
+
+    if (shift != 0) {
+        if (((shift | (u32)dst) % 4) == 0) {
+            elements<u32>(dst, src, bytes / 4 * 4, lane);
+            elements<u8>(dst + bytes / 4 * 4, src + bytes / 4 * 4, bytes % 4,
+                         lane);
+        } else {
+            elements<u8>(dst, src, bytes, lane);
+        }
+        return;
+    }
+
+    head  = (head < bytes) ? head : bytes;
+    count = (bytes - head) / 16;
+    elements<u8>(dst, src, head, lane);
+    if (count > 0) {
+        vectors(dst + head, src + head, count, lane);
+    }
+    head += 16 * count;
+    elements<u8>(dst + head, src + head, bytes - head, lane);
+}
+
+/* Segments are dealt out to the warps, block after block */
+extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
+ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
+{
+    const u32 lane  = threadIdx.x % LANES;
+    const u32 warp  = blockIdx.x * UCX_MP_COPY_WARPS + threadIdx.x / LANES;
+    const u32 warps = gridDim.x * UCX_MP_COPY_WARPS;
+    const u64 state = args.words + 8 * (1 + (u64)warp);
+    u32 is_off      = 0;
+    u32 first       = 0;    /* segments of the blocks before */
+    u32 mine        = warp; /* the next one for this warp */
+
+    if (lane == 0) {
+        store_word(state, 2 * args.serial);
+        __threadfence();
+        is_off = load_word(args.words) >= args.serial;
+    }
+    if (__shfl_sync(0xffffffff, is_off, 0)) {
+        return;
+    }
+
+#pragma unroll 1
+    for (u32 i = 0; i < args.count; ++i) {
+        const u32 size = args.size[i];
+        const u32 next = first + (size + SEGMENT - 1) / SEGMENT;
+
+#pragma unroll 1
+        for (; mine < next; mine += warps) {
+            const u32 begin = (mine - first) * SEGMENT;
+            const u32 left  = size - begin;
+
+            copy(args.dst[i] + begin, args.src[i] + begin,
+                 (left < SEGMENT) ? left : SEGMENT, lane);
+        }
+        first = next;
+    }
+
+    __threadfence_system();
+    __syncwarp();
+    if (lane == 0) {
+        store_word(state, 2 * args.serial + 1);
+    }
+}

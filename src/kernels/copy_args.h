@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What the copying kernel is launched with, the same for C and CUDA C. */
+#ifndef UCX_MP_COPY_ARGS_H_
+#define UCX_MP_COPY_ARGS_H_
+
+#define UCX_MP_COPY_MAX     128 /* blocks of memory a launch: in its arguments */
+#define UCX_MP_COPY_THREADS 512 /* of a block of threads: 16 warps */
+#define UCX_MP_COPY_WARPS   (UCX_MP_COPY_THREADS / 32)
+
+typedef struct {
+    unsigned long long src[UCX_MP_COPY_MAX]; /* device addresses */
+    unsigned long long dst[UCX_MP_COPY_MAX];
+    unsigned           size[UCX_MP_COPY_MAX]; /* bytes */
+    unsigned long long count;
+    unsigned long long serial; /* of the launch, from 1 on */
+    unsigned long long words;  /* GPU memory, of 8 bytes each: the last launch
+                                  that is called off, then one a warp */
+} ucx_mp_copy_args_t;
+
+#endif

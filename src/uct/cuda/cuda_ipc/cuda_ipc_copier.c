@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stream for kernels, one beside it, and words of GPU memory that both sides
+ * of calling off look at (kernels/copy.cu). */
+#include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
+
+#include <kernels/copy.h>
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/device_memory.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+
+/* Warps of the largest kernel, and the word for all in front of theirs */
+#define MAX_WARPS (UCT_CUDA_IPC_COPIER_MAX_BLOCKS * UCX_MP_COPY_WARPS)
+#define NUM_WORDS (1 + MAX_WARPS)
+
+/* A GPU that was busy is asked again after so long, twice as long each time:
+ * the question is not for free (uct_cuda_ctx_is_idle()) */
+#define MIN_PAUSE_NS (10ul * 1000 * 1000)
+#define MAX_PAUSE_NS (1000ul * 1000 * 1000)
+
+
+/* The kernel in a context; entries stay, as a context's number comes once */
+typedef struct kernel kernel_t;
+struct kernel {
+    kernel_t           *next;
+    CUcontext          context;
+    unsigned long long id;
+    CUfunction         function; /* NULL: none yet, or never */
+    bool               is_refused;
+    uint64_t           asked;    /* When the GPU was busy */
+    uint64_t           pause;
+};
+
+struct uct_cuda_ipc_copier {
+    uct_cuda_ipc_copier_t *next;
+    CUcontext             context;
+    unsigned long long    id;
+    CUfunction            function;
+    CUstream              stream;
+    CUstream              beside;
+    CUevent               off;    /* Behind what was called off */
+    bool                  is_off;
+    CUdeviceptr           words;
+    uint64_t              serial; /* Of the last launch */
+};
+
+static struct {
+    pthread_mutex_t lock; /* order: base/thread.h */
+    kernel_t        *head;
+} kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static bool get_functions(ucx_mp_kernels_driver_t *functions)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    functions->ModuleLoadData    = driver->cuModuleLoadData;
+    functions->ModuleGetFunction = driver->cuModuleGetFunction;
+    functions->ModuleUnload      = driver->cuModuleUnload;
+    functions->LaunchKernel      = driver->cuLaunchKernel;
+    return (functions->ModuleLoadData != NULL) &&
+           (functions->ModuleGetFunction != NULL) &&
+           (functions->LaunchKernel != NULL);
+}
+
+static kernel_t *find_kernel(CUcontext context, unsigned long long id)
+{
+    kernel_t *kernel;
+
+    for (kernel = kernels.head;
+         (kernel != NULL) &&
+         ((kernel->context != context) || (kernel->id != id));
+         kernel = kernel->next) {
+    }
+
+    if (kernel == NULL) {
+        kernel = calloc(1, sizeof(*kernel));
+        if (kernel != NULL) {
+            kernel->context = context;
+            kernel->id      = id;
+            kernel->pause   = MIN_PAUSE_NS;
+            kernel->next    = kernels.head;
+            kernels.head    = kernel;
+        }
+    }
+
+    return kernel;
+}
+
+static void load_kernel(kernel_t *kernel)
+{
+    const uint64_t now = uct_cuda_now_ns();
+    ucx_mp_kernels_driver_t functions;
+    CUresult result;
+
+    if (!get_functions(&functions)) {
+        kernel->is_refused = true;
+        return;
+    }
+
+    if ((kernel->asked != 0) && (now - kernel->asked < kernel->pause)) {
+        return;
+    }
+
+    if (!uct_cuda_ctx_is_idle(0)) {
+        kernel->pause = (kernel->asked == 0)               ? MIN_PAUSE_NS :
+                        (2 * kernel->pause < MAX_PAUSE_NS) ? 2 * kernel->pause :
+                                                             MAX_PAUSE_NS;
+        kernel->asked = now;
+        return;
+    }
+
+    result = ucx_mp_copy_load(&functions, &kernel->function);
+    if (result != CUDA_SUCCESS) {
+        uct_cuda_debug("no kernel for small blocks: %s",
+                       uct_cuda_result_name(result));
+        kernel->function   = NULL;
+        kernel->is_refused = true;
+    }
+}
+
+/* NULL: none, or not now */
+static CUfunction get_kernel(CUcontext context, unsigned long long id)
+{
+    CUfunction function = NULL;
+    kernel_t *kernel;
+
+    pthread_mutex_lock(&kernels.lock);
+    kernel = find_kernel(context, id);
+    if (kernel != NULL) {
+        if ((kernel->function == NULL) && !kernel->is_refused) {
+            load_kernel(kernel);
+        }
+        function = kernel->function;
+    }
+    pthread_mutex_unlock(&kernels.lock);
+    return function;
+}
+
+/* Memory made with cuMemCreate has access by GPU, maybe for reading alone */
+static bool may_write(CUdeviceptr address, int device)
+{
+    const CUmemLocation location = {
+        .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device
+    };
+    unsigned long long access    = 0;
+
+    return (UCT_CUDA_CALL_NOLOG(cuMemGetAccess, &access, &location, address) ==
+            UCS_OK) &&
+           (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+bool uct_cuda_ipc_copier_reaches(CUdeviceptr address, int device)
+{
+    CUdeviceptr there                = 0;
+    CUcontext context                = NULL;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                        CU_POINTER_ATTRIBUTE_CONTEXT};
+    void *values[]                   = {&there, &context};
+
+    return (UCT_CUDA_CALL_NOLOG(cuPointerGetAttributes, 2, attributes, values,
+                                address) == UCS_OK) &&
+           (there == address) &&
+           ((context != NULL) ||
+            !uct_cuda_memory_is_vmm((const void*)address) ||
+            may_write(address, device));
+}
+
+/* Of the highest priority (what is beyond the range is clamped): the program
+ * waits for what is in them */
+static ucs_status_t create_stream(CUstream *stream_p)
+{
+    if (uct_cuda_driver_get()->cuStreamCreateWithPriority == NULL) {
+        return UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
+    }
+
+    return UCT_CUDA_CALL(cuStreamCreateWithPriority, stream_p,
+                         CU_STREAM_NON_BLOCKING, INT_MIN);
+}
+
+/* What there is; what was called off and has not run yet still looks at the
+ * words */
+static void release(uct_cuda_ipc_copier_t *copier)
+{
+    if ((copier->words != 0) && !copier->is_off) {
+        uct_cuda_device_memory_free(copier->words);
+    }
+    if (copier->off != NULL) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, copier->off);
+    }
+    if (copier->beside != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamDestroy, copier->beside);
+    }
+    if (copier->stream != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamDestroy, copier->stream);
+    }
+}
+
+static ucs_status_t create(uct_cuda_ipc_copier_t *copier)
+{
+    static const uint64_t zeros[NUM_WORDS];
+    ucs_status_t status;
+
+    status = create_stream(&copier->stream);
+    if (status == UCS_OK) {
+        status = create_stream(&copier->beside);
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventCreate, &copier->off,
+                               CU_EVENT_DISABLE_TIMING);
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &copier->words,
+                                     sizeof(zeros));
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copier->words, zeros,
+                               sizeof(zeros), copier->stream);
+    }
+
+    if (status != UCS_OK) {
+        release(copier);
+    }
+    return status;
+}
+
+static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
+                                  const uct_cuda_context_t *context)
+{
+    const CUfunction function = get_kernel(context->cuda, context->id);
+    uct_cuda_ipc_copier_t *copier;
+
+    if (function == NULL) {
+        return NULL;
+    }
+
+    copier = calloc(1, sizeof(*copier));
+    if (copier == NULL) {
+        return NULL;
+    }
+
+    if (create(copier) != UCS_OK) {
+        free(copier);
+        return NULL;
+    }
+
+    copier->context  = context->cuda;
+    copier->id       = context->id;
+    copier->function = function;
+    copier->next     = *head;
+    *head            = copier;
+    return copier;
+}
+
+uct_cuda_ipc_copier_t *
+uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
+                        const uct_cuda_context_t *context)
+{
+    uct_cuda_ipc_copier_t *copier;
+
+    for (copier = *head;
+         (copier != NULL) && ((copier->context != context->cuda) ||
+                              (copier->id != context->id));
+         copier = copier->next) {
+    }
+
+    if (copier == NULL) {
+        return add(head, context);
+    }
+
+    if (copier->is_off) {
+        copier->is_off = uct_cuda_driver_get()->cuEventQuery(copier->off) !=
+                         CUDA_SUCCESS;
+    }
+
+    return copier->is_off ? NULL : copier;
+}
+
+void uct_cuda_ipc_copiers_cleanup(uct_cuda_ipc_copier_t **head)
+{
+    uct_cuda_ipc_copier_t *copier;
+
+    while ((copier = *head) != NULL) {
+        *head = copier->next;
+        if (uct_cuda_ctx_push_alive(copier->context, copier->id)) {
+            release(copier);
+            uct_cuda_ctx_pop();
+        }
+        free(copier);
+    }
+}
+
+ucs_status_t
+uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
+                           const CUdeviceptr *dst, const CUdeviceptr *src,
+                           const size_t *length, unsigned count,
+                           unsigned blocks, CUevent event,
+                           uct_cuda_ipc_launch_t *launch)
+{
+    ucx_mp_kernels_driver_t functions;
+    ucx_mp_copy_args_t args;
+    ucs_status_t status;
+    unsigned i;
+
+    (void)get_functions(&functions);
+    for (i = 0; i < count; ++i) {
+        args.dst[i]  = dst[i];
+        args.src[i]  = src[i];
+        args.size[i] = (unsigned)length[i];
+    }
+
+    args.count  = count;
+    args.serial = ++copier->serial;
+    args.words  = copier->words;
+    status      = uct_cuda_driver_check(
+            __FILE__, __LINE__, __func__, "cuLaunchKernel",
+            ucx_mp_copy_launch(&functions, copier->function, blocks, &args,
+                               copier->stream));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    launch->copier = copier;
+    launch->serial = args.serial;
+    launch->warps  = blocks * UCX_MP_COPY_WARPS;
+    launch->start  = uct_cuda_now_ns();
+
+    status = UCT_CUDA_CALL(cuEventRecord, event, copier->stream);
+    if (status != UCS_OK) {
+        (void)uct_cuda_driver_get()->cuStreamSynchronize(copier->stream);
+    }
+    return status;
+}
+
+/* Those whose word is that of the launch, or of a later one */
+static ucs_status_t count_warps(const uct_cuda_ipc_launch_t *launch,
+                                uint64_t word, unsigned *count_p)
+{
+    const uct_cuda_ipc_copier_t *copier = launch->copier;
+    const unsigned warps                = launch->warps;
+    uint64_t words[MAX_WARPS];
+    ucs_status_t status;
+    unsigned i;
+
+    status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
+                           copier->words + sizeof(*words),
+                           warps * sizeof(*words), copier->beside);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamSynchronize, copier->beside);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    *count_p = 0;
+    for (i = 0; i < warps; ++i) {
+        *count_p += words[i] >= word;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_ipc_copier_call_off(const uct_cuda_ipc_launch_t *launch,
+                                          unsigned *num_begun_p)
+{
+    uct_cuda_ipc_copier_t *copier = launch->copier;
+    ucs_status_t status;
+
+    status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copier->words, &launch->serial,
+                           sizeof(launch->serial), copier->beside);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, copier->off, copier->stream);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    copier->is_off = true;
+    return count_warps(launch, 2 * launch->serial, num_begun_p);
+}
+
+ucs_status_t uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
+                                           unsigned num_begun, bool *has_p)
+{
+    unsigned count;
+    ucs_status_t status;
+
+    status = count_warps(launch, 2 * launch->serial + 1, &count);
+    *has_p = (status == UCS_OK) && (count >= num_begun);
+    return status;
+}
+
+void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    if (uct_cuda_ctx_push_alive(copier->context, copier->id)) {
+        (void)driver->cuStreamSynchronize(copier->stream);
+        (void)driver->cuStreamSynchronize(copier->beside);
+        uct_cuda_ctx_pop();
+    }
+}
+
+CUstream uct_cuda_ipc_copier_stream(const uct_cuda_ipc_copier_t *copier)
+{
+    return copier->beside;
+}

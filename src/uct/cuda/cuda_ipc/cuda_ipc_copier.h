@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Small blocks that lie apart, copied by a kernel: where a copy engine takes a
+ * microsecond and more for each, eight blocks of threads fill PCIe with 4 KiB
+ * ones (one H100: docs/results/blocks.md).
+ *
+ * A kernel needs room on the GPU's processors, which the program may keep full
+ * for as long as it likes, waiting for the very blocks. So a launch may be
+ * called off while it waits for room, and its blocks be copied otherwise.
+ */
+#ifndef UCT_CUDA_IPC_COPIER_H
+#define UCT_CUDA_IPC_COPIER_H
+
+#include <uct/cuda/base/queue.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+/** Most blocks of threads of a kernel: UCX_CUDA_IPC_KERNEL_BLOCKS. */
+#define UCT_CUDA_IPC_COPIER_MAX_BLOCKS 64
+
+
+/** What an interface has in a context for it. */
+typedef struct uct_cuda_ipc_copier uct_cuda_ipc_copier_t;
+
+/** A launch that is under way. */
+typedef struct {
+    uct_cuda_ipc_copier_t *copier;
+    uint64_t              start; /**< uct_cuda_now_ns() */
+    uint64_t              serial;
+    unsigned              warps;
+} uct_cuda_ipc_launch_t;
+
+
+/**
+ * May a kernel in the current context read and write there? 0.3 us, or 0.6.
+ *
+ * @param device  Of the context.
+ */
+bool uct_cuda_ipc_copier_reaches(CUdeviceptr address, int device);
+
+/**
+ * That of a context, which is current; made at its first use.
+ *
+ * The kernel is loaded once a context (some ms), for which the GPU has to be
+ * idle, since loading waits for all that is queued there.
+ *
+ * @param head     List of those of an interface; first NULL.
+ * @param context  Of the interface's queue.
+ * @return NULL: no kernels, or not now.
+ */
+uct_cuda_ipc_copier_t *
+uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
+                        const uct_cuda_context_t *context);
+
+/** Give back all of a list; nothing of theirs is under way but what was called
+ *  off. */
+void uct_cuda_ipc_copiers_cleanup(uct_cuda_ipc_copier_t **head);
+
+/**
+ * Launch the kernel, with the context current.
+ *
+ * @param count   Blocks, at most UCX_MP_COPY_MAX; below 4 GiB each.
+ * @param blocks  Of threads, at most.
+ * @param event   Recorded behind it.
+ * @return UCS_OK; else nothing is under way (logged).
+ */
+ucs_status_t
+uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
+                           const CUdeviceptr *dst, const CUdeviceptr *src,
+                           const size_t *length, unsigned count,
+                           unsigned blocks, CUevent event,
+                           uct_cuda_ipc_launch_t *launch);
+
+/**
+ * Call a launch off, with the context current, and all that were before it:
+ * what has not begun yet copies nothing any more. Takes some 20 us; then
+ * uct_cuda_ipc_copier_get() has none until the GPU had room.
+ *
+ * @param num_begun_p  Warps that have begun, and copy their part of it.
+ */
+ucs_status_t uct_cuda_ipc_copier_call_off(const uct_cuda_ipc_launch_t *launch,
+                                          unsigned *num_begun_p);
+
+/** Have all warps ended that had begun, or @a num_begun of them? */
+ucs_status_t uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
+                                           unsigned num_begun, bool *has_p);
+
+/** Wait until nothing of it is read or written any more, if the context is
+ *  there still. */
+void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier);
+
+/** For copies in the place of what was called off: a stream that does not wait
+ *  for it. */
+CUstream uct_cuda_ipc_copier_stream(const uct_cuda_ipc_copier_t *copier);
+
+#endif
