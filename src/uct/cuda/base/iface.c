@@ -105,7 +105,8 @@ unsigned uct_cuda_iface_progress(uct_iface_h tl_iface)
         return uct_cuda_queue_progress(&iface->queue);
     }
 
-    if (++iface->idle_calls >= MAX_IDLE_CALLS) {
+    if (!iface->queue.is_gathering &&
+        (++iface->idle_calls >= MAX_IDLE_CALLS)) {
         set_progressed(iface, false);
     }
 

@@ -2,6 +2,8 @@
 /* Lanes, operations, flush epochs and wake-up of an interface. */
 #include <uct/cuda/base/queue.h>
 
+#include <uct/cuda/base/alarm.h>
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
@@ -17,6 +19,9 @@
 
 /* Tests of an operation between two looks: some 20 us */
 #define TESTS_A_LOOK 16
+
+/* When who sleeps looks after what is still gathered, with nothing under way */
+#define GATHER_NS (50ul * 1000)
 
 
 /*
@@ -717,13 +722,21 @@ ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
     return UCS_OK;
 }
 
+/* Descriptors that were written to, by number; one above these is always read.
+ * Reading in vain is a call of the system's, and NIXL's thread arms between any
+ * two blocks that another one posts. */
+#define MAX_NOTED 4096
+static bool noted[MAX_NOTED];
+
 /* Runs in a thread of the driver, where nothing of CUDA may be called */
 static void CUDA_CB wake_up(void *arg)
 {
+    const int fd       = (int)(intptr_t)arg;
     const uint64_t one = 1;
 
-    if (write((int)(intptr_t)arg, &one, sizeof(one)) < 0) {
-        return; /* full: it is readable already */
+    /* Full: it is readable already */
+    if ((write(fd, &one, sizeof(one)) > 0) && (fd < MAX_NOTED)) {
+        __atomic_store_n(&noted[fd], true, __ATOMIC_RELEASE);
     }
 }
 
@@ -788,6 +801,18 @@ static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
     return status;
 }
 
+static bool was_woken_up(int fd)
+{
+    uint64_t value;
+
+    if ((fd < MAX_NOTED) &&
+        !__atomic_exchange_n(&noted[fd], false, __ATOMIC_ACQ_REL)) {
+        return false;
+    }
+
+    return read(fd, &value, sizeof(value)) > 0;
+}
+
 /* After a callback, whose it was is not known: all are asked about again */
 static void disarm(uct_cuda_queue_t *queue)
 {
@@ -805,7 +830,6 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
 {
     uct_cuda_stream_t *stream;
     ucs_status_t status;
-    uint64_t value;
     int fd = -1;
 
     uct_cuda_queue_submit_gathered(queue, false);
@@ -815,7 +839,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
     }
 
     /* First: a callback that comes from here on stays to be seen */
-    if (read(fd, &value, sizeof(value)) > 0) {
+    if (was_woken_up(fd)) {
         disarm(queue);
         return UCS_ERR_BUSY;
     }
@@ -836,5 +860,9 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         }
     }
 
-    return UCS_OK;
+    return ((queue->active == NULL) && queue->is_gathering &&
+            !uct_cuda_alarm_set(uct_cuda_now_ns() + GATHER_NS, wake_up,
+                                (void*)(intptr_t)fd)) ?
+                   UCS_ERR_BUSY :
+                   UCS_OK;
 }

@@ -104,6 +104,7 @@ struct uct_cuda_queue {
     int                event_fd;     /**< -1 until asked for */
     pid_t              event_owner;  /**< By this process */
     bool               is_fenced;    /**< Nothing new before all is over */
+    bool               is_gathering; /**< The owner has something to submit */
 
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);

@@ -23,6 +23,7 @@ BEGIN_C_DECLS
  *                                    handle's exports
  *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory, and boards
  *      cuda_ipc/cuda_ipc_exports.c   what others have handles of
+ *      cuda_ipc/cuda_ipc_copier.c    kernels by context
  *      multipath/background.c        threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *      collective/device.c           streams and kernels of collectives
@@ -32,7 +33,7 @@ BEGIN_C_DECLS
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
  *      base/host/host_settings.c     what memory domains say of host memory
- *   5. base/nvml.c, base/memory_sync.c, base/host/host_bounce.c,
+ *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
  *      cuda_ipc/cuda_ipc_address.c, abi/
  *   6. base/driver.c                 opens the driver at its first use

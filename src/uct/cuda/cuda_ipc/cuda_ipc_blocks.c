@@ -14,11 +14,24 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/transfer.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdlib.h>
 
 
-/* The first group, so that the GPU has work soon; the next is twice that */
-#define FIRST_COUNT 8
+/* The first group, so that the GPU has work soon; the next is twice that. But
+ * the bytes, too, are to take as long as what submits them (8 us): over PCIe,
+ * and between GPUs. */
+#define FIRST_COUNT    8
+#define MIN_HOST_BYTES (512ul << 10)
+#define MIN_GPU_BYTES  (4ul << 20)
+
+/* While blocks come in one by one, the next is there within so many ns for each
+ * that has come before it, and within the last in any case: who posts them waits
+ * for the worker's lock now and then */
+#define FED_NS_A_BLOCK 1000ul
+#define FED_MIN_NS     (30ul * 1000)
+#define FED_MAX_NS     (100ul * 1000)
 
 /* Progress calls in a row that ask nothing while blocks come in */
 #define MAX_WAITED 16
@@ -139,6 +152,7 @@ static ucs_status_t
 group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
 {
     uct_cuda_ipc_group_t *group = iface->blocks.idle;
+    uct_cuda_queue_t *queue     = &iface->super.queue;
     ucs_status_t status;
 
     if (group == NULL) {
@@ -167,6 +181,10 @@ group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
     group->num_copies  = 0;
     group->num_blocks  = 0;
     iface->blocks.open = group;
+    queue->is_gathering = true;
+    if ((queue->outstanding == 0) && (queue->on_busy != NULL)) {
+        queue->on_busy(queue);
+    }
     return UCS_OK;
 }
 
@@ -308,10 +326,14 @@ static ucs_status_t kernel_test(uct_cuda_op_t *op)
     return status;
 }
 
-/* Who sleeps would not see that it waits for room */
 static ucs_status_t kernel_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
 {
-    return UCS_ERR_BUSY;
+    const uct_cuda_ipc_group_t *group = op->arg;
+
+    return (group->kernel == KERNEL_RUNS) ?
+                   uct_cuda_ipc_copier_notify(&group->launch, op->event,
+                                              KERNEL_PATIENCE_NS, func, arg) :
+                   UCS_ERR_BUSY;
 }
 
 /* Its context is current */
@@ -357,7 +379,8 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     ucs_status_t status;
     bool is_pushed, is_kernel = false;
 
-    iface->blocks.open = NULL;
+    iface->blocks.open               = NULL;
+    iface->super.queue.is_gathering = false;
 
     /* It was current when they were posted; the program may have reset it */
     is_pushed     = uct_cuda_ctx_push_alive(context->cuda, context->id);
@@ -399,6 +422,38 @@ static bool is_busy(const uct_cuda_stream_t *stream)
     return (stream->head != NULL) && (stream->head != stream->tail);
 }
 
+static uint64_t fed_window(const uct_cuda_ipc_blocks_t *blocks)
+{
+    return ucs_min(blocks->streak * FED_NS_A_BLOCK, FED_MAX_NS);
+}
+
+/* Bytes that are worth a call */
+static size_t min_bytes(const uct_cuda_ipc_group_t *group)
+{
+    return uct_cuda_end_is_gpu(group->local_end) ? MIN_GPU_BYTES :
+                                                   MIN_HOST_BYTES;
+}
+
+/*
+ * Are blocks being posted one after the other, by another thread than the one
+ * that makes progress? Then the next is there in a moment; a thread that makes
+ * progress itself has paused.
+ */
+static bool is_fed(const uct_cuda_ipc_blocks_t *blocks)
+{
+    return blocks->is_threaded && (blocks->streak >= FIRST_COUNT) &&
+           (uct_cuda_now_ns() - blocks->fed <= fed_window(blocks));
+}
+
+/* Has the GPU too little to do? Who submits small groups all the time holds up
+ * who posts the blocks, with the worker's lock */
+static bool is_due(const uct_cuda_ipc_group_t *group)
+{
+    return !is_busy(group->op->stream) &&
+           ((group->bytes >= min_bytes(group)) ||
+            !is_fed(&group->iface->blocks));
+}
+
 static uct_cuda_ipc_iface_t *iface_of(uct_cuda_queue_t *queue)
 {
     return (uct_cuda_ipc_iface_t*)((char*)queue -
@@ -413,9 +468,13 @@ static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
     if (is_all || uct_cuda_queue_is_idle(queue)) {
         iface->blocks.max_count = FIRST_COUNT;
     }
+    if (!is_all) {
+        iface->blocks.is_threaded = !pthread_equal(iface->blocks.poster,
+                                                   pthread_self());
+    }
 
     if ((iface->blocks.open != NULL) &&
-        (is_all || !is_busy(iface->blocks.open->op->stream))) {
+        (is_all || is_due(iface->blocks.open))) {
         group_submit(iface);
     }
 }
@@ -443,9 +502,22 @@ void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface)
     iface->super.queue.may_wait        = may_wait;
 }
 
+static void note_fed(uct_cuda_ipc_blocks_t *blocks)
+{
+    const uint64_t now = uct_cuda_now_ns();
+
+    blocks->streak = (now - blocks->fed <=
+                      ucs_max(fed_window(blocks), FED_MIN_NS)) ?
+                             blocks->streak + 1 :
+                             0;
+    blocks->fed    = now;
+    blocks->poster = pthread_self();
+}
+
 /* The block lies in the mapping and local allocation of the last one */
 static void group_append(uct_cuda_ipc_group_t *group,
-                         const uct_cuda_ipc_block_t *block, CUdeviceptr remote)
+                         const uct_cuda_ipc_block_t *block, CUdeviceptr remote,
+                         bool has_more)
 {
     const CUdeviceptr local = (CUdeviceptr)block->local;
     const CUdeviceptr dst   = block->is_put ? remote : local;
@@ -465,11 +537,16 @@ static void group_append(uct_cuda_ipc_group_t *group,
     }
 
     blocks->is_fed                     = true;
+    if (!has_more) {
+        note_fed(blocks);
+    }
     blocks->num_small                 += blocks->num_small < KERNEL_MIN_BLOCKS;
     group->may_merge                   = true;
     group->comps[group->num_blocks++]  = block->comp;
     group->bytes                      += block->length;
-    if ((group->num_blocks >= blocks->max_count) ||
+    if ((group->num_blocks == UCT_CUDA_IPC_BLOCKS_MAX_COUNT) ||
+        ((group->num_blocks >= blocks->max_count) &&
+         (group->bytes >= min_bytes(group))) ||
         (group->bytes >= UCT_CUDA_IPC_BLOCKS_MAX_BYTES)) {
         blocks->max_count = (2 * blocks->max_count <
                              UCT_CUDA_IPC_BLOCKS_MAX_COUNT) ?
@@ -549,7 +626,8 @@ static bool is_reached(const uct_cuda_ipc_group_t *group,
 }
 
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
-                                const uct_cuda_ipc_block_t *block)
+                                const uct_cuda_ipc_block_t *block,
+                                bool has_more)
 {
     uct_cuda_ipc_group_t *group         = iface->blocks.open;
     const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
@@ -566,7 +644,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
         return false;
     }
 
-    group_append(group, block, group_remote(group, block));
+    group_append(group, block, group_remote(group, block), has_more);
     return true;
 }
 
@@ -586,7 +664,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     /* With nothing in front of it, waiting for more would only cost time. What
      * has a group of its own comes behind the one before. A kernel would have
      * to reach both ends. */
-    if (((stream->head == NULL) && !has_more) ||
+    if (((stream->head == NULL) && !has_more && !is_fed(&iface->blocks)) ||
         is_elsewhere(local_end, device) ||
         !is_small(iface, block->length, local_end) ||
         !find_local(block, local_end, &local_begin, &local_size)) {
@@ -618,9 +696,10 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
         uct_cuda_ipc_cache_tell_failure(handle);
         if (group->num_blocks == 0) {
             uct_cuda_op_put(group->op);
-            group->next_idle   = iface->blocks.idle;
-            iface->blocks.idle = group;
-            iface->blocks.open = NULL;
+            group->next_idle                 = iface->blocks.idle;
+            iface->blocks.idle               = group;
+            iface->blocks.open               = NULL;
+            iface->super.queue.is_gathering = false;
         }
         return status;
     }
@@ -637,7 +716,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     group->local_end_addr = local_begin + local_size;
     group->may_merge      = false;
     group->is_reached     = group->is_reached && is_reached(group, block, device);
-    group_append(group, block, group_remote(group, block));
+    group_append(group, block, group_remote(group, block), has_more);
     return UCS_INPROGRESS;
 }
 

@@ -48,10 +48,13 @@ void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface);
  * Gather a block that lies in the same allocations as the one before: a few
  * comparisons, no question to the driver.
  *
+ * @param has_more  Others follow for sure.
+ *
  * @return Whether it was; its completion is told then.
  */
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
-                                const uct_cuda_ipc_block_t *block);
+                                const uct_cuda_ipc_block_t *block,
+                                bool has_more);
 
 /**
  * Gather a block, if it is one to gather: small, and behind others.

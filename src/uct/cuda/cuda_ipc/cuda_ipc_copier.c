@@ -4,6 +4,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 
 #include <kernels/copy.h>
+#include <uct/cuda/base/alarm.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
@@ -45,6 +46,7 @@ struct uct_cuda_ipc_copier {
     CUfunction            function;
     CUstream              stream;
     CUstream              beside;
+    CUstream              wake_up; /* For callbacks; NULL until one is */
     CUevent               off;    /* Behind what was called off */
     bool                  is_off;
     CUdeviceptr           words;
@@ -194,6 +196,9 @@ static void release(uct_cuda_ipc_copier_t *copier)
     }
     if (copier->off != NULL) {
         (void)UCT_CUDA_CALL(cuEventDestroy, copier->off);
+    }
+    if (copier->wake_up != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamDestroy, copier->wake_up);
     }
     if (copier->beside != NULL) {
         (void)UCT_CUDA_CALL(cuStreamDestroy, copier->beside);
@@ -393,6 +398,38 @@ ucs_status_t uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
 
     status = count_warps(launch, 2 * launch->serial + 1, &count);
     *has_p = (status == UCS_OK) && (count >= num_begun);
+    return status;
+}
+
+/* What is behind a callback in its stream waits until it has run, so that is a
+ * stream of its own */
+ucs_status_t uct_cuda_ipc_copier_notify(const uct_cuda_ipc_launch_t *launch,
+                                        CUevent event, uint64_t patience,
+                                        CUhostFn func, void *arg)
+{
+    uct_cuda_ipc_copier_t *copier = launch->copier;
+    ucs_status_t status           = UCS_OK;
+
+    if (!uct_cuda_alarm_set(launch->start + patience, func, arg)) {
+        return UCS_ERR_BUSY;
+    }
+
+    if (!uct_cuda_ctx_push_alive(copier->context, copier->id)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    if (copier->wake_up == NULL) {
+        status = UCT_CUDA_CALL(cuStreamCreate, &copier->wake_up,
+                               CU_STREAM_NON_BLOCKING);
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, copier->wake_up, event, 0);
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuLaunchHostFunc, copier->wake_up, func, arg);
+    }
+
+    uct_cuda_ctx_pop();
     return status;
 }
 

@@ -87,6 +87,16 @@ ucs_status_t uct_cuda_ipc_copier_call_off(const uct_cuda_ipc_launch_t *launch,
 ucs_status_t uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
                                            unsigned num_begun, bool *has_p);
 
+/**
+ * Have somebody called back who sleeps until a launch is over: then, and in any
+ * case @a patience ns after it began, since it may have to be called off.
+ *
+ * @param event  That of the launch; its context need not be current.
+ */
+ucs_status_t uct_cuda_ipc_copier_notify(const uct_cuda_ipc_launch_t *launch,
+                                        CUevent event, uint64_t patience,
+                                        CUhostFn func, void *arg);
+
 /** Wait until nothing of it is read or written any more, if the context is
  *  there still. */
 void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier);

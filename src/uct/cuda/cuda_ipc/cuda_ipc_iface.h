@@ -7,6 +7,8 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/multipath/multipath.h>
 
+#include <pthread.h>
+
 
 #define UCT_CUDA_IPC_MAX_MULTIPATH_VARS 24
 
@@ -38,6 +40,10 @@ typedef struct {
     unsigned             max_count; /**< Blocks of the next group */
     bool                 is_fed;    /**< Was posted to since last asked ... */
     unsigned             waited;    /**< ... so many times in a row */
+    uint64_t             fed;       /**< When (uct_cuda_now_ns()), ... */
+    pthread_t            poster;    /**< ... by whom, ... */
+    unsigned             streak;    /**< ... after so many others */
+    bool                 is_threaded; /**< Another thread makes progress */
     unsigned             num_small; /**< Blocks so far, up to some */
     uct_cuda_ipc_copier_t *copiers; /**< A context */
 } uct_cuda_ipc_blocks_t;

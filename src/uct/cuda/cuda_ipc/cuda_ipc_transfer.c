@@ -398,7 +398,7 @@ static ucs_status_t transfer(uct_ep_h ep, const uct_cuda_ipc_block_t *block,
     ucs_status_t status;
     char name[16];
 
-    if (uct_cuda_ipc_blocks_follow(iface, block)) {
+    if (uct_cuda_ipc_blocks_follow(iface, block, has_more)) {
         return UCS_INPROGRESS;
     }
 
