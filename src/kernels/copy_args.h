@@ -4,7 +4,7 @@
 #ifndef UCX_MP_COPY_ARGS_H_
 #define UCX_MP_COPY_ARGS_H_
 
-#define UCX_MP_COPY_MAX     128 /* blocks of memory a launch: in its arguments */
+#define UCX_MP_COPY_MAX     128 /* blocks of memory a launch */
 #define UCX_MP_COPY_THREADS 512 /* of a block of threads: 16 warps */
 #define UCX_MP_COPY_WARPS   (UCX_MP_COPY_THREADS / 32)
 

@@ -17,6 +17,8 @@ kernels_ptx() {
         { skip "no nvidia-cuda-nvrtc-cu11 11.8.89"; return; }
     "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" &&
         "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" \
+            "$ucx_mp_top/src/kernels/copy.cu" &&
+        "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" \
             "$ucx_mp_top/examples/jacobi/jacobi.cu"
 }
 

@@ -83,5 +83,7 @@ step onesided full 300 "onesided onesided cu12" \
      "500 random puts and gets, lists, memory that comes and goes; reads by GPU"
 step onesided-beside full 300 "onesided beside cu12" \
      "100 of a program that has messages, too"
+step nixl-full full 60 "nixl_run full" \
+     "small blocks arrive while a kernel of the program keeps the GPU full"
 step nixl-death full 60 "nixl_run random --death" \
      "a NIXL agent whose process is killed with a transfer under way"

@@ -12,6 +12,7 @@
 #include "cuemu_capture.h"
 #include "cuemu_kernel.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,12 @@
    they move and execute stands for the others */
 #define CUEMU_KERNEL_SAMPLE 32
 
+/* Threads that a multiprocessor holds, of V100, A100 and H100 (programming
+   guide, table of technical specifications) */
+#define CUEMU_SM_THREADS 2048
+
 struct cuemu_job {
+    cuemu_job_t        *next;    /* of those that wait for room */
     cuemu_context_t    *ctx;
     cuemu_module_t     *module;
     cuemu_ptx_kernel_t *kernel;
@@ -54,9 +60,19 @@ struct cuemu_job {
     size_t              size;    /* of all this */
     cuemu_op_id_t       end;     /* goes on until the kernel is over */
     uint64_t            blocks;
+    uint64_t            threads; /* that it holds of its GPU */
     int                 has_begun;
     char                params[];
 };
+
+/* What the kernels of this process hold of each GPU; another process's take
+   turns with them (time slices), so that these never wait for those. With the
+   jobs' lock. */
+static struct {
+    pthread_mutex_t lock;
+    uint64_t        threads[CUEMU_MAX_GPUS];
+    cuemu_job_t    *first[CUEMU_MAX_GPUS], **last[CUEMU_MAX_GPUS];
+} cuemu_room = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static unsigned cuemu_num_jobs;
 static unsigned cuemu_num_faulted; /* contexts, ever */
@@ -217,7 +233,8 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
     cuemu_op_desc_t desc = {.kind = CUEMU_OP_DELAY};
     double read, written, rate;
 
-    desc.duration = (cuemu_time_t)(seconds * (double)CUEMU_PS_PER_SEC);
+    desc.duration = (cuemu_time_t)(seconds * (double)CUEMU_PS_PER_SEC) +
+                    job->count.slept * CUEMU_PS_PER_NS;
     if (desc.duration < node->cost.kernel) {
         desc.duration = node->cost.kernel;
     }
@@ -243,6 +260,74 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
         }
     }
     cuemu_flow_add(flows, &desc);
+}
+
+/*
+ * A kernel needs room for one block to begin, and takes as much as there is:
+ * the others follow when its first ones end. Kernels of one GPU get room in the
+ * order in which they come, so one that waits holds up those behind it, copies
+ * never.
+ */
+static uint64_t cuemu_job_block_threads(const cuemu_job_t *job)
+{
+    return (uint64_t)job->launch.block[0] * job->launch.block[1] *
+           job->launch.block[2];
+}
+
+static int cuemu_job_take_room(cuemu_job_t *job)
+{
+    int gpu        = job->ctx->gpu;
+    uint64_t all   = (uint64_t)cuemu_session.node->gpus[gpu].sm_count *
+                     CUEMU_SM_THREADS;
+    uint64_t wants = cuemu_job_block_threads(job) * job->blocks;
+    uint64_t left  = all - cuemu_room.threads[gpu];
+
+    if (left < cuemu_job_block_threads(job)) {
+        return 0;
+    }
+
+    job->threads             = (wants < left) ? wants : left;
+    cuemu_room.threads[gpu] += job->threads;
+    return 1;
+}
+
+/* Whether it may begin; if not, it is kept until it may */
+static int cuemu_job_has_room(cuemu_job_t *job)
+{
+    int gpu = job->ctx->gpu, has;
+
+    pthread_mutex_lock(&cuemu_room.lock);
+    has = (cuemu_room.first[gpu] == NULL) && cuemu_job_take_room(job);
+    if (!has) {
+        if (cuemu_room.first[gpu] == NULL) {
+            cuemu_room.last[gpu] = &cuemu_room.first[gpu];
+        }
+        job->next             = NULL;
+        *cuemu_room.last[gpu] = job;
+        cuemu_room.last[gpu]  = &job->next;
+    }
+    pthread_mutex_unlock(&cuemu_room.lock);
+    return has;
+}
+
+static void cuemu_job_begin(cuemu_job_t *job);
+
+/* Its room is free: what waited for it begins */
+static void cuemu_job_leave_room(const cuemu_job_t *job)
+{
+    int gpu = job->ctx->gpu;
+    cuemu_job_t *next;
+
+    pthread_mutex_lock(&cuemu_room.lock);
+    cuemu_room.threads[gpu] -= job->threads;
+    while (((next = cuemu_room.first[gpu]) != NULL) &&
+           cuemu_job_take_room(next)) {
+        cuemu_room.first[gpu] = next->next;
+        pthread_mutex_unlock(&cuemu_room.lock);
+        cuemu_job_begin(next);
+        pthread_mutex_lock(&cuemu_room.lock);
+    }
+    pthread_mutex_unlock(&cuemu_room.lock);
 }
 
 static void cuemu_job_begin(cuemu_job_t *job)
@@ -308,6 +393,7 @@ static void cuemu_job_end(cuemu_job_t *job)
     cuemu_sim_op_end(cuemu_session.sim, job->end);
     cuemu_session_unlock();
 
+    cuemu_job_leave_room(job);
     cuemu_job_drop(job);
     __atomic_sub_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
 }
@@ -323,7 +409,7 @@ void cuemu_kernel_serve(uint64_t arg)
 
     if (job->has_begun) {
         cuemu_job_end(job);
-    } else {
+    } else if (cuemu_job_has_room(job)) {
         cuemu_job_begin(job);
     }
 }

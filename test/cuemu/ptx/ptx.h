@@ -96,6 +96,7 @@ typedef struct {
     uint64_t written[CUEMU_PTX_MAX_PLACES];
     uint64_t instructions;                  /* times threads */
     uint64_t blocks;
+    uint64_t slept;                         /* ns, of the longest block */
 } cuemu_ptx_count_t;
 
 /* Grid and block are in threads and blocks: x, y, z. */

@@ -336,6 +336,7 @@ struct cuemu_ptx_block {
     const cuemu_ptx_launch_t *launch;
     cuemu_ptx_count_t        *count;
     uint64_t                  budget;   /* instructions left */
+    uint64_t                  slept;    /* ns, its first threads */
     cuemu_ptx_status_t        status;
     uint64_t                  address;  /* that was bad */
     unsigned                  thread;   /* ... and whose */

@@ -191,6 +191,16 @@ static void ptx_trap(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     cuemu_ptx_fault(g, in, CUEMU_PTX_TRAP, (unsigned)__builtin_ctzll(m), 0);
 }
 
+/* All sleep at the same time: the first group stands for the block */
+static void ptx_nanosleep(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                          cuemu_ptx_mask_t m)
+{
+    if (g->first == 0) {
+        g->block->slept += CUEMU_PTX_REG(g, uint32_t,
+                                         in->r[0])[__builtin_ctzll(m)];
+    }
+}
+
 static cuemu_ptx_status_t ptx_decode_barrier(cuemu_ptx_kernel_t *k,
                                              const cuemu_ptx_statement_t *st,
                                              cuemu_ptx_insn_t *in)
@@ -242,12 +252,18 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
                !cuemu_ptx_has(st, "warp")) {
         return ptx_decode_barrier(k, st, in);
     } else if ((strcmp(name, "membar") == 0) || (strcmp(name, "fence") == 0) ||
-               (strcmp(name, "nanosleep") == 0) ||
                (strcmp(name, "prefetch") == 0) ||
                (strcmp(name, "prefetchu") == 0) ||
                (strcmp(name, "discard") == 0) ||
                (strcmp(name, "applypriority") == 0)) {
         return CUEMU_PTX_OK; /* one thing is done after the other anyway */
+    } else if (strcmp(name, "nanosleep") == 0) {
+        in->run  = ptx_nanosleep;
+        in->r[0] = (st->num_ops == 1) ?
+                   cuemu_ptx_source(k, &st->op[0], CUEMU_PTX_U32) :
+                   CUEMU_PTX_NONE;
+        return (in->r[0] != CUEMU_PTX_NONE) ? CUEMU_PTX_OK :
+                                              CUEMU_PTX_NOT_KNOWN;
     }
 
     in->run = NULL;

@@ -597,8 +597,12 @@ cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
         block->ctaid[0] = (unsigned)(i % launch->grid[0]);
         block->ctaid[1] = (unsigned)(i / launch->grid[0] % launch->grid[1]);
         block->ctaid[2] = (unsigned)(i / launch->grid[0] / launch->grid[1]);
+        block->slept    = 0;
         ptx_run_block(block, i == launch->first);
         ++count->blocks;
+        if (block->slept > count->slept) {
+            count->slept = block->slept;
+        }
     }
 
     status = block->status;

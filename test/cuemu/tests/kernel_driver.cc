@@ -685,3 +685,38 @@ TEST_F(kernel_driver, time_alone)
     EXPECT_NEAR(1.0, m_shared->seconds[2] / m_shared->seconds[0], 0.001);
     EXPECT_NEAR(1.0, m_shared->seconds[3] / m_shared->seconds[1], 0.001);
 }
+
+/* A kernel that holds all of a GPU's processors keeps others waiting, copies
+ * not; one that leaves room does neither */
+TEST_F(kernel_driver, a_full_gpu_keeps_kernels_waiting)
+{
+    static const char body[] = "mov.u32 %r0, 1000000;\nnanosleep.u32 %r0;\n"
+                               "nanosleep.u32 %r0;\n";
+
+    run(1, [&](int) {
+        use(0);
+        CU_OK(load_text(module_of(body)));
+        CUfunction sleeper = function("go");
+        CU_OK(load_text(module_of(NUMBER)));
+        CUfunction other = function("go");
+        CUstream a = stream(), b = stream(), c = stream();
+        CUdeviceptr ptr = alloc(4096), copy = alloc(4096);
+        int sms = 0;
+
+        CU_OK(cuDeviceGetAttribute(
+                &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+        for (unsigned blocks : {2u * (unsigned)sms - 1, 2u * (unsigned)sms}) {
+            const bool is_full = blocks == 2u * (unsigned)sms;
+
+            CU_OK(try_launch(sleeper, blocks, 1024, 0, a, ptr));
+            CU_OK(try_launch(other, 1, 256, 0, b, ptr));
+            CU_OK(cuMemcpyDtoDAsync(copy, ptr, 4096, c));
+            CU_OK(cuStreamSynchronize(c));
+            EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(a)) << blocks;
+            CU_OK(cuStreamSynchronize(b));
+            EXPECT_EQ(is_full ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY,
+                      cuStreamQuery(a)) << blocks;
+            CU_OK(cuStreamSynchronize(a));
+        }
+    });
+}

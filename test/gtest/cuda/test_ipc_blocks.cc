@@ -8,12 +8,18 @@ extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 }
 
+#include <kernels/copy.h>
+
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <thread>
 #include <vector>
 
 static constexpr size_t half = 1ul << 20;
@@ -148,7 +154,7 @@ protected:
             &told[i].comp
         };
 
-        return uct_cuda_ipc_blocks_follow(&iface, &block) ?
+        return uct_cuda_ipc_blocks_follow(&iface, &block, false) ?
                        UCS_INPROGRESS :
                        uct_cuda_ipc_blocks_add(&iface, stream, 0, local_end,
                                                &block, false);
@@ -239,7 +245,7 @@ TEST_F(IpcBlocks, one_alone_is_not_kept_waiting)
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
 }
 
-/* 8, 16, 32, ... 128 of them to a call and an event, two questions in all */
+/* 128 of them to a call and an event, two questions in all */
 TEST_F(IpcBlocks, many_take_few_calls)
 {
     const unsigned count = 1000;
@@ -253,9 +259,9 @@ TEST_F(IpcBlocks, many_take_few_calls)
     finish();
     expect_told(count, UCS_OK);
     EXPECT_EQ(0u, singles);
-    EXPECT_EQ(11u, batches);
-    EXPECT_EQ(11u, records);
-    EXPECT_EQ(11u, driver.questions);
+    EXPECT_EQ(8u, batches);
+    EXPECT_EQ(8u, records);
+    EXPECT_EQ(8u, driver.questions);
     for (unsigned i = 0; i < count; ++i) {
         ASSERT_EQ(0, memcmp(remote + i * 1024, local + i * 512, 256)) << i;
         ASSERT_EQ('r', remote[i * 1024 + 256]) << i;
@@ -586,6 +592,7 @@ TEST_F(IpcBlocks, of_host_memory)
                                            i * 16384, 8192, is_put));
         }
         EXPECT_EQ(1u, driver.questions);
+        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
         EXPECT_EQ(1u, records);
         EXPECT_EQ(is_put ? 8u : 0u, singles);
         EXPECT_EQ(is_put ? 0u : 1u, batches);
@@ -606,7 +613,6 @@ TEST_F(IpcBlocks, not_of_any_host_memory)
     occupy();
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, half / 2, 0, 8192));
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, half / 2 - 4096, 0, 8192));
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 4096, false));
     engine.host_min_size = 8192;
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 8192));
     engine.host_min_size = SIZE_MAX;
@@ -661,4 +667,251 @@ TEST_F(IpcBlocks, large_ones_are_not_kept_for_long)
     EXPECT_EQ(3u, records);
     finish();
     expect_told(40, UCS_OK);
+}
+
+
+/* Blocks that a kernel carries: a GPU that runs it when told to, and any number
+ * of its warps before it is called off */
+class IpcBlocksKernel : public IpcBlocks
+{
+protected:
+    static constexpr unsigned warps = 2 * 4 * UCX_MP_COPY_WARPS;
+
+    static std::vector<ucx_mp_copy_args_t> launched;
+    static uint64_t words[1 + warps];
+    static unsigned begun; /* warps that have when they are asked about */
+
+    void SetUp() override
+    {
+        IpcBlocks::SetUp();
+        launched.clear();
+        begun               = 0;
+        iface.kernel_blocks = 4;
+        memset(words, 0xff, sizeof(words));
+
+        driver.table.cuModuleLoadData    = [](CUmodule *module, const void*) {
+            *module = (CUmodule)1;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuModuleGetFunction = [](CUfunction *function, CUmodule,
+                                              const char*) {
+            *function = (CUfunction)2;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuLaunchKernel      = [](CUfunction, unsigned blocks,
+                                              unsigned, unsigned, unsigned,
+                                              unsigned, unsigned, unsigned,
+                                              CUstream, void **params,
+                                              void**) {
+            if (fake->fails("cuLaunchKernel")) {
+                return fake->fail_with;
+            }
+            EXPECT_EQ(warps, blocks * UCX_MP_COPY_WARPS);
+            launched.push_back(*(const ucx_mp_copy_args_t*)params[0]);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemAlloc = [](CUdeviceptr *memory, size_t size) {
+            EXPECT_GE(size, sizeof(words));
+            *memory = (CUdeviceptr)words;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemFree = [](CUdeviceptr) { return CUDA_SUCCESS; };
+        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                            size_t size, CUstream) {
+            EXPECT_EQ((CUdeviceptr)words, dst);
+            memcpy(words, src, std::min(size, sizeof(words)));
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                            size_t size, CUstream) {
+            for (unsigned i = 0; i < begun; ++i) {
+                words[1 + i] = 2 * launched.back().serial;
+            }
+            memcpy(dst, (const void*)src, size);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuStreamSynchronize    = [](CUstream) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuPointerGetAttributes = [](unsigned count,
+                                                 CUpointer_attribute *names,
+                                                 void **values,
+                                                 CUdeviceptr address) {
+            for (unsigned i = 0; i < count; ++i) {
+                if (names[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
+                    *(CUdeviceptr*)values[i] = reached ? address : 0;
+                } else if (names[i] == CU_POINTER_ATTRIBUTE_CONTEXT) {
+                    *(CUcontext*)values[i] = fake->context;
+                }
+            }
+            return CUDA_SUCCESS;
+        };
+        reached = true;
+    }
+
+    static bool reached;
+
+    static void run(const ucx_mp_copy_args_t &args)
+    {
+        for (unsigned i = 0; i < args.count; ++i) {
+            memcpy((void*)args.dst[i], (const void*)args.src[i], args.size[i]);
+        }
+    }
+
+    /* Blocks of 256 bytes that lie apart, behind something under way */
+    void post_many(unsigned first, unsigned last)
+    {
+        for (unsigned i = first; i < last; ++i) {
+            memset(local + i * 512, 1 + (int)i, 256);
+            ASSERT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
+        }
+    }
+
+    void expect_there(unsigned count)
+    {
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_EQ(0, memcmp(remote + i * 1024, local + i * 512, 256)) << i;
+            ASSERT_EQ('r', remote[i * 1024 + 256]) << i;
+        }
+    }
+
+    /* Everything but the kernel is over, which has not been for a while */
+    void lose_patience(CUevent kernel)
+    {
+        driver.done = driver.events;
+        driver.done.erase(kernel);
+        usleep(5000);
+    }
+};
+
+std::vector<ucx_mp_copy_args_t> IpcBlocksKernel::launched;
+uint64_t IpcBlocksKernel::words[1 + warps];
+unsigned IpcBlocksKernel::begun;
+bool IpcBlocksKernel::reached;
+
+TEST_F(IpcBlocksKernel, carries_many_small_ones)
+{
+    occupy();
+    post_many(0, 256);
+    finish();
+    ASSERT_EQ(2u, launched.size());
+    EXPECT_EQ(0u, batches + singles);
+    EXPECT_EQ(0u, words[0]) << "zeros, before the first launch";
+    EXPECT_EQ(launched[0].serial + 1, launched[1].serial);
+    run(launched[0]);
+    run(launched[1]);
+    expect_told(256, UCS_OK);
+    expect_there(256);
+}
+
+TEST_F(IpcBlocksKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
+{
+    reached = false;
+    occupy();
+    post_many(0, 128);
+    finish();
+    EXPECT_EQ(1u, batches);
+
+    reached = true;
+    occupy();
+    post_many(128, 131);
+    finish();
+    EXPECT_EQ(2u, batches);
+
+    iface.kernel_blocks = 0;
+    occupy();
+    post_many(131, 259);
+    finish();
+    EXPECT_EQ(3u, batches);
+    EXPECT_TRUE(launched.empty());
+    expect_told(259, UCS_OK);
+    expect_there(259);
+}
+
+TEST_F(IpcBlocksKernel, a_launch_that_fails_is_made_up_for)
+{
+    driver.fail = "cuLaunchKernel";
+    occupy();
+    post_many(0, 128);
+    finish();
+    EXPECT_EQ(1u, batches);
+    expect_told(128, UCS_OK);
+    expect_there(128);
+}
+
+/* The program keeps the GPU full: copies instead, and no kernel until it has
+ * had its turn; what has begun is waited for */
+TEST_F(IpcBlocksKernel, is_called_off_where_there_is_no_room)
+{
+    for (unsigned share : {0u, 3u}) {
+        uct_cuda_queue_t *queue = &iface.super.queue;
+        const unsigned first    = (share > 0) ? 128 : 0;
+
+        launched.clear();
+        batches = 0;
+        begun   = share;
+        occupy();
+        post_many(first, first + 128);
+        ASSERT_EQ(1u, launched.size());
+        const CUevent kernel = stream->tail->event;
+
+        lose_patience(kernel);
+        uct_cuda_queue_progress(queue);
+        EXPECT_EQ(launched[0].serial, words[0]);
+        EXPECT_EQ(1u, batches) << "copies in its place";
+
+        post_many(300 + first, 300 + first + 128);
+        EXPECT_EQ(1u, launched.size()) << "no room yet";
+        EXPECT_EQ(2u, batches);
+
+        driver.done = driver.events;
+        uct_cuda_queue_progress(queue);
+        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count);
+        for (unsigned i = 0; i < share; ++i) {
+            words[1 + i] = 2 * launched[0].serial + 1;
+        }
+        begun = 0;
+        finish();
+        EXPECT_EQ(1u, told[first].count);
+        EXPECT_EQ(UCS_OK, told[first].comp.status);
+        expect_there(first + 128);
+    }
+}
+
+/* All of it has begun: it ends by itself */
+TEST_F(IpcBlocksKernel, what_runs_is_waited_for)
+{
+    uct_cuda_queue_t *queue = &iface.super.queue;
+
+    occupy();
+    post_many(0, 128);
+    const CUevent kernel = stream->tail->event;
+    begun = warps;
+    lose_patience(kernel);
+    uct_cuda_queue_progress(queue);
+    uct_cuda_queue_progress(queue);
+    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0u, told[0].count);
+    finish();
+    expect_told(128, UCS_OK);
+}
+
+/* Who posts is another thread than who makes progress: groups are left to grow
+ * while blocks come in, and go once they stop */
+TEST_F(IpcBlocksKernel, progress_of_another_thread_does_not_part_them)
+{
+    occupy();
+    post_many(0, 20);
+    std::thread([&]() {
+        uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    }).join();
+    const unsigned early = batches + (unsigned)launched.size();
+    usleep(200);
+    std::thread([&]() {
+        uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    }).join();
+    EXPECT_EQ(1u, batches + launched.size());
+    EXPECT_LE(early, 1u); /* a busy machine takes its time for a thread */
+    finish();
+    expect_told(20, UCS_OK);
 }

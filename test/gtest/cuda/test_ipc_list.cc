@@ -172,7 +172,7 @@ protected:
 TEST_F(IpcList, few_calls_and_one_completion)
 {
     EXPECT_EQ(UCS_INPROGRESS, put());
-    EXPECT_EQ(4u, batches);
+    EXPECT_EQ(1u, batches);
     EXPECT_EQ(0u, singles);
     EXPECT_EQ(0u, told.count);
     finish();

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /**
- * Call @a func with @a arg once, at @a at or soon after; or earlier, if that was
- * asked for the same two before. It may write to a descriptor, not more.
+ * Call @a func with @a arg once, at @a at or soon after; or earlier, if that
+ * was asked for the same two before. It may write to a descriptor, not more.
  *
  * @param at  uct_cuda_now_ns().
  * @return false: there is no thread or memory for it.

@@ -27,7 +27,7 @@
 #define MIN_GPU_BYTES  (4ul << 20)
 
 /* While blocks come in one by one, the next is there within so many ns for each
- * that has come before it, and within the last in any case: who posts them waits
+ * that has come before it, or within the last of these: who posts them waits
  * for the worker's lock now and then */
 #define FED_NS_A_BLOCK 1000ul
 #define FED_MIN_NS     (30ul * 1000)
@@ -615,8 +615,8 @@ static bool is_elsewhere(uct_cuda_end_t local_end, int device)
            !uct_cuda_end_is_device(local_end, device);
 }
 
-/* A kernel may fault where a copy is refused, or goes another way: both ends are
- * looked at once an allocation */
+/* A kernel may fault where a copy is refused, or goes another way: both ends
+ * are looked at once an allocation */
 static bool is_reached(const uct_cuda_ipc_group_t *group,
                        const uct_cuda_ipc_block_t *block, int device)
 {
@@ -715,7 +715,8 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     group->local_begin    = local_begin;
     group->local_end_addr = local_begin + local_size;
     group->may_merge      = false;
-    group->is_reached     = group->is_reached && is_reached(group, block, device);
+    group->is_reached     = group->is_reached &&
+                            is_reached(group, block, device);
     group_append(group, block, group_remote(group, block), has_more);
     return UCS_INPROGRESS;
 }
