@@ -8,6 +8,10 @@ bench_page() {
     python3 "$ucx_mp_top/test/omb/test_bench"
 }
 
+front_page() {
+    python3 "$ucx_mp_top/test/omb/test_front"
+}
+
 # Every page of figures is made again from the files that are kept beside it
 pages() {
     local top=$ucx_mp_top page dir
@@ -101,6 +105,8 @@ END
 
 step pages quick 30 pages \
      "pages of figures are what their files say"
+step front-page quick 10 front_page \
+     "README's figures, modelled ones too, are what the files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
 step bench-emulated full 120 bench_emulated \
