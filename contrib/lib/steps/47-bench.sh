@@ -106,7 +106,7 @@ END
 step pages quick 30 pages \
      "pages of figures are what their files say"
 step front-page quick 10 front_page \
-     "README's figures, modelled ones too, are what the files say"
+     "figures of README and the results' page are what the files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
 step bench-emulated full 120 bench_emulated \
