@@ -15,7 +15,7 @@ and with several bases may be in one file; their figures never meet in a cell.
 import json
 
 import stats
-from runs import Refused, write_whole
+from runs import Refused, one_a_line, write_whole
 
 BENCHMARKS = ('put', 'get', 'bw', 'bibw', 'latency')
 # D is GPU memory, H pageable and P page-locked host memory
@@ -99,10 +99,8 @@ class Data:
                 self.samples.append(sample)
 
     def save(self, path):
-        lines = [json.dumps(sample, separators=(',', ':'))
-                 for sample in self.samples]
-        write_whole(path, '{"runs": %s,\n"samples": [\n%s\n]}\n' % (
-            json.dumps(self.runs, indent=1), ',\n'.join(lines)))
+        write_whole(path, one_a_line({'runs': self.runs,
+                                      'samples': self.samples}))
 
     def part(self, kind):
         """What is of one kind of runs."""

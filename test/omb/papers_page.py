@@ -4,8 +4,8 @@
 
 usage: papers_page.py ROWS.json PAGE.md [--no-plots]
 
-Plots (SVG, one a node) need matplotlib; without it the page has none. With
---no-plots the page is the same and they are left as they are.
+Plots (SVG, one a node) need matplotlib; without it, or with --no-plots, the
+page has none.
 """
 
 import json
@@ -297,7 +297,7 @@ def page(data, papers, path, plots=True):
                  row.get('plan')]
         name = os.path.splitext(os.path.basename(path))[0] + '-%s.svg' % node
         where = os.path.join(os.path.dirname(path) or '.', name)
-        if plotted(own) and (not plots or plot(own, papers['figures'], where)):
+        if plots and plotted(own) and plot(own, papers['figures'], where):
             out += ['![times stock on %s](%s)' % (node, name), '']
         out += node_tables(own)
         if plans:

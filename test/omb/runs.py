@@ -39,6 +39,16 @@ class Refused(Exception):
     """What a user asked for cannot be done; the text says what and why."""
 
 
+# ----------------------------------------------------------------------- files
+
+def one_a_line(data):
+    """Text of a JSON file: an item of each of its lists a line."""
+    return '{%s}\n' % ',\n'.join('%s: %s' % (json.dumps(name), (
+        '[\n%s\n]' % ',\n'.join(json.dumps(item) for item in value)
+        if isinstance(value, list) else json.dumps(value)))
+                                 for name, value in data.items())
+
+
 # ----------------------------------------------------------------------- sizes
 
 def size_text(size):

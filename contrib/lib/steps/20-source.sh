@@ -36,7 +36,12 @@ source_standalone() {
     return $rc
 }
 
+source_links() {
+    python3 "$ucx_mp_top/contrib/lib/links"
+}
+
 step format     quick  60 source_format     "the sources keep to .clang-format"
 step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
-side_by_side format shell standalone
+step links      quick  10 source_links      "links between pages lead somewhere"
+side_by_side format shell standalone links

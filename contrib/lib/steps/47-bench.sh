@@ -8,19 +8,19 @@ bench_page() {
     python3 "$ucx_mp_top/test/omb/test_bench"
 }
 
+front_page() {
+    python3 "$ucx_mp_top/test/omb/test_front"
+}
+
 # Every page of figures is made again from the files that are kept beside it
 pages() {
     local top=$ucx_mp_top page dir
     dir=$ucx_mp_build/log/pages
     rm -rf "$dir" && mkdir -p "$dir"
-    for page in h200 h200-x2 h200-x2-15 h200-x2-before; do
-        "$top/test/omb/bench" --merge "$top/docs/results/$page.json" \
-            --page "$dir/$page.md" >/dev/null 2>&1 || return
-    done
+    "$top/test/omb/bench" --merge "$top/docs/results/h200-x2-15.json" \
+        --page "$dir/h200-x2-15.md" >/dev/null 2>&1 || return
     "$top/test/omb/allreduce" --from \
-        "$top"/docs/results/collectives-2-{977c12a,a8665fe}.json \
-        "$top"/docs/results/collectives-2-{9add729,cdde6dd,537939a}.json \
-        "$top"/docs/results/collectives-4-{9add729,cdde6dd,537939a}.json \
+        "$top"/docs/results/collectives-{2-977c12a,4-537939a}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
     # 1: dgx1 has nothing by hand, which its file says
     "$top/test/omb/allreduce" --from \
@@ -41,7 +41,7 @@ pages() {
     if [ -e "$top/docs/results/emulator.json" ]; then
         "$top/test/omb/emulator_page.py" \
             "$top/docs/results/emulator.json,$top/docs/results/emulator-latency.json" \
-            "$dir/emulator.md" "$top"/docs/results/{h200-x2,h200}.json \
+            "$dir/emulator.md" "$top/docs/results/h200-x2-15.json" \
             >/dev/null || return
     fi
     if [ -e "$top/docs/results/osu.json" ]; then
@@ -105,6 +105,8 @@ END
 
 step pages quick 30 pages \
      "pages of figures are what their files say"
+step front-page quick 10 front_page \
+     "figures of README and the results' page are what the files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
 step bench-emulated full 120 bench_emulated \

@@ -98,7 +98,7 @@ TEST(core_sim, h200_small_copies_are_as_measured)
     }
 }
 
-/* What stock UCX did on 4 x H200 (docs/results/h200.json), us: the figures that
+/* What stock UCX did on 4 x H200 (h200.json, git 6aa8353), us: the figures that
    h200-x2's constants come from. Puts are copies by the GPU that sends, gets by
    the one that receives. 0.3 us of a transfer are UCX's. */
 TEST(core_sim, h200_x2_is_what_stock_did)

@@ -31,7 +31,7 @@
  *
  * submit: 2.9 us a copy, 0.35 us an event operation, as in
  * multipath/model_constants.c. wait: a stream looks for
- * another one's event every 8 to 9 us (docs/results/README.md). remote_wait:
+ * another one's event every 8 to 9 us (docs/results/by-hand.md). remote_wait:
  * assumed to be no less; word: a call as a copy's. Neither was measured on
  * GPUs: relays on 2 of beluga's, 64 MiB, carried out on the emulated node, take
  * 689 us where this says 687. copy_start: fitted to the same on another

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * From which sizes on host memory is copied in which way, in bytes, and what
- * each is measured by: H200, PCIe 5.0; docs/results/README.md unless said.
+ * each is measured by: H200, PCIe 5.0; docs/results/by-hand.md unless said.
  */
 #ifndef UCT_CUDA_BASE_HOST_HOST_LIMITS_H
 #define UCT_CUDA_BASE_HOST_HOST_LIMITS_H
