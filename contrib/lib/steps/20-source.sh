@@ -36,7 +36,13 @@ source_standalone() {
     return $rc
 }
 
+# what contrib/check runs, says and keeps, with steps of a line each
+source_check() {
+    passing_on '^check: [1-9][0-9]* passed' "$ucx_mp_top/test/check/run"
+}
+
 step format     quick  60 source_format     "the sources keep to .clang-format"
 step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
-side_by_side format shell standalone
+step check      quick  60 source_check      "contrib/check itself"
+side_by_side format shell standalone check
