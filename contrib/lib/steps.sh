@@ -117,25 +117,29 @@ step_run() {
 }
 
 # step_report NAME: its line, and the end of the log if it failed; counted in
-# steps_passed, steps_failed, steps_skipped
+# steps_passed, steps_failed_names, steps_skipped
 step_report() {
-    local log=$ucx_mp_build/log/$1.log rc=1 seconds=0
+    local log=$ucx_mp_build/log/$1.log rc=1 seconds=0 result
     [ ! -e "$steps_folder/$1.result" ] ||
         read -r rc seconds < "$steps_folder/$1.result"
     grep -aE '^\[ +(PASSED|FAILED|SKIPPED) +\]|^(# (TOTAL|FAIL|ERROR):)' \
          "$log" | sed 's/^/    /' | head -40
     case $rc in
     0)
+        result=passed
         steps_passed=$((steps_passed + 1))
         say "    passed, $seconds s" ;;
     77)
+        result=skipped
         steps_skipped=$((steps_skipped + 1))
         say "    skipped: $(tail -n 1 "$log")" ;;
     *)
-        steps_failed=$((steps_failed + 1))
+        result=failed
+        steps_failed_names+=("$1")
         tail -n 40 "$log" | sed 's/^/    | /'
         say "    FAILED ($rc), $seconds s; log: ${log#"$ucx_mp_top"/}" ;;
     esac
+    times_keep "$1" "$seconds" "$result"
 }
 
 step_title() {
@@ -165,12 +169,12 @@ steps_at_once() {
 }
 
 # steps_run: all that are wanted, in their order; but those that run side by side
-# do so when the first of them comes. Sets steps_passed, steps_failed,
+# do so when the first of them comes. Sets steps_passed, steps_failed_names,
 # steps_skipped.
 steps_run() {
     local name other beside
     local -A is_done
-    steps_passed=0 steps_failed=0 steps_skipped=0
+    steps_passed=0 steps_failed_names=() steps_skipped=0
     mkdir -p "$ucx_mp_build/log"
     steps_folder=$(mktemp -d) || die "no room for a temporary folder"
     trap steps_stop INT TERM HUP

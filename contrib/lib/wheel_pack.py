@@ -18,6 +18,7 @@ import zipfile
 NAME = 'ucx_cuda_multipath'
 PACKAGE = 'ucx_mp'
 LIBC = re.compile(r'(lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-.*\.so\.\d+)$')
+PAGES = re.compile(r'share/(man|doc)/')
 
 METADATA = '''Metadata-Version: 2.1
 Name: ucx-cuda-multipath
@@ -152,8 +153,11 @@ def main():
     info = '%s-%s.dist-info/' % (NAME, options.version)
     wheel = Wheel(final + '.part')
     for name, path in sorted(files):
+        # where "man" looks, for the commands that pip puts into bin
+        into = PACKAGE if not PAGES.match(name) else '%s-%s.data/data' % (
+            NAME, options.version)
         with open(path, 'rb') as file:
-            wheel.add(PACKAGE + '/' + name, file.read(),
+            wheel.add(into + '/' + name, file.read(),
                       os.access(path, os.X_OK))
     licenses = ''
     for path in options.license:

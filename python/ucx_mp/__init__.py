@@ -11,3 +11,4 @@ servers that nobody launches. Nothing here imports UCX or CUDA.
 from ._enable import enable, status
 
 __all__ = ['enable', 'status']
+__version__ = '0.1.0'

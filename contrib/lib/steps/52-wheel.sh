@@ -25,6 +25,7 @@ wheel_used() {
     # shellcheck disable=SC2046
     "$venv/bin/python" -m pip install $(wheel_source) --quiet \
         --disable-pip-version-check "$wheel" libucx-cu12==1.22.0 || return
+    pages_in "$venv/share" || return
     libucp=$(echo "$venv"/lib/python3.*/site-packages/libucx/lib/libucp.so.0)
     passing_on '"kind": "gpu-gpu"' \
         "$venv/bin/ucx_mp_run" --emulate beluga --ucx "$libucp" \

@@ -1,7 +1,66 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 #
-# The other ways onto a machine: a module file, Debian's package.
+# Ways onto a machine, and off it again: make install, a module file, packages.
+
+# files_in FOLDER: all that lies there, but for folders that others share
+files_in() {
+    (cd "$1" && find . ! -type d -o -name 'ucx-mp*') | sort
+}
+
+# Each page by its place, and what pages say of each other is there
+installed_pages() {
+    local tool page link rc=0
+    for tool in "$1"/bin/ucx_mp_*; do
+        [ -s "$1/share/man/man1/${tool##*/}.1" ] ||
+            { say "no manual page of ${tool##*/}"; rc=1; }
+    done
+    cd "$1/share/doc/ucx-mp" || return
+    for page in "$ucx_mp_top"/docs/*.md; do
+        cmp "$page" "docs/${page##*/}" || rc=1
+    done
+    for page in README.md docs/*.md; do
+        while read -r link; do
+            [ -e "${page%"${page##*/}"}$link" ] ||
+                { say "$page: no $link"; rc=1; }
+        done < <(grep -oE '\]\([^):#]+\.(md|svg)' "$page" | cut -c 3- |
+                 grep -vE '^(\.\./)*(contrib|examples|test)/')
+    done
+    return $rc
+}
+
+# make install beside what others have there, and make uninstall
+installed_and_gone() {
+    local root=$ucx_mp_build/log/installed rc=0
+    local make=(make -s -C "$ucx_mp_build/main" --no-print-directory
+                DESTDIR="$root")
+    local prefix=$root$ucx_mp_prefix
+    rm -rf "$root"
+    mkdir -p "$prefix"/{bin,share/man/man1,share/doc} || return
+    touch "$prefix"/{bin/other,share/man/man1/other.1}
+    files_in "$root" > "$root.before"
+    "${make[@]}" install >/dev/null || return
+    (installed_pages "$prefix") || rc=1
+    "${make[@]}" uninstall >/dev/null || return
+    files_in "$root" | diff "$root.before" - ||
+        { say "left behind, or gone with it, in $root"; return 1; }
+    rm -rf "$root" "$root.before"
+    return $rc
+}
+
+# The manual pages that are kept say what the programs say. Other releases of
+# Python lay options out differently.
+manual_pages() {
+    local made=$ucx_mp_build/log/man
+    have help2man || { skip "no help2man"; return; }
+    python3 -c 'import sys
+sys.exit(not (3, 10) <= sys.version_info < (3, 13))' ||
+        { skip "this Python's --help looks otherwise"; return; }
+    mkdir -p "$made" &&
+        "$ucx_mp_top/contrib/lib/man_pages" "$ucx_mp_prefix/bin" "$made" &&
+        diff -r "$ucx_mp_top/src/tools/man" "$made" ||
+        { say "contrib/lib/man_pages makes them anew"; return 1; }
+}
 
 # What "module load" sets finds the programs and the Python package, from
 # wherever the prefix has been moved to
@@ -12,9 +71,11 @@ modulefile() {
     mkdir -p "$moved"
     cp -r "$ucx_mp_prefix" "$moved/ucx-mp" || return
     (
-        unset PYTHONPATH
+        unset PYTHONPATH "${!UCX_@}"
         eval "$(MODULEPATH=$moved/ucx-mp/share/ucx-mp/modulefiles \
                 modulecmd bash load ucx-mp)"
+        ! compgen -e | grep '^UCX_' ||
+            { say "... of which UCX would warn"; exit 1; }
         [ "$(command -v ucx_mp_run)" = "$moved/ucx-mp/bin/ucx_mp_run" ] ||
             { say "ucx_mp_run is '$(command -v ucx_mp_run)'"; exit 1; }
         python3 -c 'import sys, ucx_mp; sys.exit(not ucx_mp.enable())' ||
@@ -34,6 +95,12 @@ files_of() {
         grep -vE '^(share/(doc|man|lintian|licenses)|lib/python3)/|/ucx_mp_bw$|\.pyc$' | sort
 }
 
+# pages_in FOLDER [NAME]: a package's, below its share; documents by its name
+pages_in() {
+    ls "$1"/man/man1/ucx_mp_{run,topo,perf,tune,trace}.1* \
+       "$1/doc/${2:-ucx-mp}"/{README.md,docs/{mpi,python,user-guide}.md}
+}
+
 # Built, looked at by lintian, unpacked: the same files at the same places
 debian_package() {
     local unpacked=$ucx_mp_build/debian/unpacked
@@ -43,7 +110,8 @@ debian_package() {
     dpkg-deb -x "$ucx_mp_build"/debian/*.deb "$unpacked" || return
     diff <(files_of "$ucx_mp_prefix") <(files_of "$unpacked/usr") ||
         { say "the package and make install differ"; return 1; }
-    "$unpacked/usr/bin/ucx_mp_run" --doctor --emulate beluga
+    pages_in "$unpacked/usr/share" ucx-cuda-multipath &&
+        "$unpacked/usr/bin/ucx_mp_run" --doctor --emulate beluga
 }
 
 # The same with RPM's, by Debian's rpmbuild
@@ -56,10 +124,14 @@ rpm_package() {
         return
     diff <(files_of "$ucx_mp_prefix") <(files_of "$unpacked/usr") ||
         { say "the package and make install differ"; return 1; }
-    ls "$unpacked"/usr/share/man/man1/ucx_mp_{run,topo,perf,tune,trace}.1* &&
+    pages_in "$unpacked/usr/share" ucx-cuda-multipath &&
         "$unpacked/usr/bin/ucx_mp_run" --doctor --emulate beluga
 }
 
+step install quick 60 installed_and_gone \
+     "make install with pages and documents, and make uninstall: nothing is left"
+step man-pages quick 30 manual_pages \
+     "manual pages are what the programs' --help says"
 step modulefile full 60 modulefile \
      "a moved prefix by its module file, to a checked message"
 step rpm long 1800 rpm_package \

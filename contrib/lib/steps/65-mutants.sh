@@ -20,5 +20,13 @@ mutants_noticed() {
         --page "$ucx_mp_top/docs/mutants.md"
 }
 
+# Mistakes that are kept as text: of the source as it is now
+mutants_fit() {
+    "$ucx_mp_top/test/mutants/run" --stale
+}
+
+step mutants-fit quick 30 mutants_fit \
+     "the mistakes that test/mutants keeps fit the source"
+side_by_side mutants-fit
 step mutants long 28800 mutants_noticed \
      "small mistakes in the module are noticed: docs/mutants.md"

@@ -42,7 +42,7 @@
 #define KERNEL_MIN_BLOCKS 64
 
 /* Over PCIe a copy engine is as fast with larger ones (mean, bytes; H100) */
-#define KERNEL_MAX_HOST_SIZE (44ul << 10)
+#define KERNEL_MAX_HOST_SIZE (32ul << 10)
 
 /* When a kernel that is not over is looked at: ten times what 16 MiB take over
  * PCIe. Calling off what only waits for others is no harm. */

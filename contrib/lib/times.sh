@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# What each step took when it last ran, and how it ended: build/log/times, a line
+# a step: "NAME SECONDS passed|skipped|failed". Other steps' lines stay.
+
+times_file=$ucx_mp_build/log/times
+
+# times_keep NAME SECONDS RESULT
+times_keep() {
+    { grep -vs "^$1 " "$times_file"; say "$*"; } > "$times_file.new" &&
+        mv "$times_file.new" "$times_file"
+}
+
+# times_print COUNT NAME...: of these steps the longest, the longest first
+times_print() {
+    local count=$1
+    shift
+    [ $# -gt 0 ] && [ -s "$times_file" ] || return 1
+    printf '%s\n' "$@" | awk 'NR == FNR { is_wanted[$1] = 1; next }
+                              $1 in is_wanted' - "$times_file" |
+        sort -k2,2nr -k1,1 | head -n "$count" |
+        awk '{ printf "%6d s  %s%s\n", $2, $1,
+                      $3 == "passed" ? "" : ", " $3 }'
+}
