@@ -41,8 +41,10 @@
 #define KERNEL_MIN_COUNT  4
 #define KERNEL_MIN_BLOCKS 64
 
-/* Over PCIe a copy engine is as fast with larger ones (mean, bytes; H100) */
-#define KERNEL_MAX_HOST_SIZE (32ul << 10)
+/* Over PCIe copy engines are faster with larger ones (mean, bytes; H100), but a
+ * call for them takes 1 us a block, which holds up who posts block by block */
+#define KERNEL_MAX_HOST_SIZE      (128ul << 10)
+#define KERNEL_MAX_HOST_LIST_SIZE (32ul << 10)
 
 /* When a kernel that is not over is looked at: ten times what 16 MiB take over
  * PCIe. Calling off what only waits for others is no harm. */
@@ -78,6 +80,7 @@ struct uct_cuda_ipc_group {
     CUdeviceptr            local_end_addr;
     bool                   may_merge; /* A block in the same ones precedes */
 
+    bool                   is_list;    /* Posted as one */
     bool                   is_reached; /* By kernels, as far as is known */
     kernel_state_t         kernel;
     uct_cuda_ipc_launch_t  launch;
@@ -149,7 +152,7 @@ group_get_op(uct_cuda_ipc_group_t *group, uct_cuda_stream_t *stream)
 }
 
 static ucs_status_t
-group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
+group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream, bool is_list)
 {
     uct_cuda_ipc_group_t *group = iface->blocks.idle;
     uct_cuda_queue_t *queue     = &iface->super.queue;
@@ -177,6 +180,7 @@ group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream)
     group->comp.count  = 1;
     group->comp.status = UCS_OK;
     group->bytes       = 0;
+    group->is_list     = is_list;
     group->is_reached  = true;
     group->num_copies  = 0;
     group->num_blocks  = 0;
@@ -244,12 +248,15 @@ static ucs_status_t copy_all(uct_cuda_ipc_group_t *group, CUstream stream)
 static bool wants_kernel(const uct_cuda_ipc_group_t *group)
 {
     const uct_cuda_ipc_iface_t *iface = group->iface;
+    const size_t max_host_size        = group->is_list ?
+                                                KERNEL_MAX_HOST_LIST_SIZE :
+                                                KERNEL_MAX_HOST_SIZE;
 
     return group->is_reached && (iface->kernel_blocks > 0) &&
            (group->num_copies >= KERNEL_MIN_COUNT) &&
            (iface->blocks.num_small >= KERNEL_MIN_BLOCKS) &&
            (uct_cuda_end_is_gpu(group->local_end) ||
-            (group->bytes <= group->num_copies * KERNEL_MAX_HOST_SIZE));
+            (group->bytes <= group->num_copies * max_host_size));
 }
 
 /* The part of it that has not begun is called off, and copied otherwise with
@@ -682,7 +689,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     }
 
     if (iface->blocks.open == NULL) {
-        status = group_open(iface, stream);
+        status = group_open(iface, stream, has_more);
         if (status != UCS_OK) {
             return status;
         }
