@@ -94,6 +94,8 @@ typedef struct {
     uct_cuda_mp_model_t  model;  /**< Its constants */
     size_t               pieces; /**< Plans that the transfer is made of */
     size_t               piece;  /**< Bytes of one */
+    size_t               min_size; /**< From which on messages of its kind are
+                                        planned; SIZE_MAX: none */
     uct_cuda_mp_plan_t   plan;   /**< Of one */
 } ucx_mp_topo_plan_t;
 
