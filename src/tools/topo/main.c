@@ -6,6 +6,7 @@
 #include <uct/cuda/base/log.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 
@@ -95,6 +96,9 @@ int main(int argc, char **argv)
     ucx_mp_topo_options_t options;
     bool is_copy;
 
+    /* Whoever reads what we print may end early, as head does: a parent may
+     * have left that ignored, as Python does */
+    signal(SIGPIPE, SIG_DFL);
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
                                                     UCT_CUDA_LOG_WARN);
