@@ -51,6 +51,7 @@ int main(int argc, char **argv)
 
     ucx_mp_perf_report_open(options.json,
                             (options.links ? 8 : 0) + (options.calls ? 1 : 0) +
+                                    (options.matrix ? 3 : 0) +
                                     (options.graph ? options.num_nodes : 0));
     if (options.calls) {
         ucx_mp_perf_calls(&options);
@@ -60,6 +61,10 @@ int main(int argc, char **argv)
     }
     if (options.links) {
         ucx_mp_perf_links(topo, &options);
+    }
+
+    if (options.matrix) {
+        ucx_mp_perf_matrix(topo, &options);
     }
 
     ucx_mp_perf_report_close();
