@@ -93,6 +93,7 @@ int main(int argc, char **argv)
     static ucx_mp_topo_plan_t plan; /* too large for a stack */
     static ucx_mp_topo_collective_t collective;
     static ucx_mp_topo_node_t node;
+    static ucx_mp_topo_near_t near;
     ucx_mp_topo_options_t options;
     bool is_copy;
 
@@ -121,7 +122,8 @@ int main(int argc, char **argv)
         ucx_mp_topo_xml(&node, stdout);
         break;
     case UCX_MP_TOPO_JSON:
-        ucx_mp_topo_json(&node, is_copy ? &plan : NULL,
+        ucx_mp_topo_near_find(&node, &near);
+        ucx_mp_topo_json(&node, &near, is_copy ? &plan : NULL,
                          (options.collective != NULL) ? &collective : NULL,
                          options.collective, stdout);
         break;
@@ -135,6 +137,8 @@ int main(int argc, char **argv)
             ucx_mp_topo_collective_text(&options, &collective, stdout);
         } else {
             ucx_mp_topo_text(&node, stdout);
+            ucx_mp_topo_near_find(&node, &near);
+            ucx_mp_topo_near_text(&node, &near, stdout);
         }
         break;
     }

@@ -29,7 +29,7 @@ typedef struct {
     uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS];
     double             seconds; /* 0: no plan, since no gain */
     bool               is_chosen;
-    const char         *forbidden; /* why it is not among the choices, or NULL */
+    const char         *forbidden; /* why it is no choice, or NULL */
 } path_set_t;
 
 
@@ -459,8 +459,9 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
     } else if ((reason == UCT_CUDA_MP_ADMITTED) &&
                (config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
                (options->size < UCT_CUDA_MP_LEARN_MIN_SIZE)) {
-        fprintf(stream, "     after a first message of %lu bytes or more: until "
-                        "then a process does not look at the node\n",
+        fprintf(stream,
+                "     after a first message of %lu bytes or more: until then a "
+                "process does not look at the node\n",
                 UCT_CUDA_MP_LEARN_MIN_SIZE);
     }
 
