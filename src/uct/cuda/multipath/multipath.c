@@ -137,6 +137,7 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
         uct_cuda_mp_background_destroy(core->background);
     }
 
+    uct_cuda_mp_summary_log(&core->summary);
     uct_cuda_trace_flush();
     uct_cuda_mp_core_renew(core);
     engine_destroy_executors(core);
@@ -226,6 +227,12 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
     }
 
     return true;
+}
+
+void uct_cuda_mp_count(uct_cuda_mp_engine_t *super)
+{
+    (void)__atomic_add_fetch(&uct_cuda_mp_core(super)->summary.messages, 1,
+                             __ATOMIC_RELAXED);
 }
 
 void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)

@@ -143,6 +143,10 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
     }
 #endif
 
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_INFO)) {
+        uct_cuda_mp_summary_add(&core->summary, &core->plan);
+    }
+
     return uct_cuda_mp_executors_submit(&core->executors, &work, memory);
 }
 
@@ -232,6 +236,8 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
         return status;
     }
 
+    core->summary.split += uct_cuda_log_is_on(UCT_CUDA_LOG_INFO) &&
+                           (transfer->num_steps > 1);
     uct_cuda_mp_traffic_begin(core->traffic, &transfer->flow);
     LIST_INSERT_HEAD(&core->active, transfer, list);
     uct_cuda_debug("transfer %p: %zu bytes submitted as %u copies%s in %.1f us",
