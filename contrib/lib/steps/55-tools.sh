@@ -11,7 +11,7 @@ tools_run() {
 }
 
 tools_topo() {
-    tools_run topo
+    UCX_MP_PROGRAMS=$ucx_mp_build/main/test/mpi tools_run topo
 }
 
 # NVML takes 50 ms to start: only a process with a message that might be split

@@ -373,12 +373,14 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
 
 static void measure_sets(int src, int dst)
 {
+    const path_t beside_host[] = {{.relay = DIRECT}, {.relay = VIA_HOST}};
     path_t paths[MAX_PATHS];
     unsigned count = 0;
     char via[64]   = "direct";
     size_t length;
     int gpu;
 
+    measure_paths("set", "direct,host", src, dst, beside_host, 2);
     paths[count++] = (path_t){.relay = DIRECT};
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
         if ((gpu == src) || (gpu == dst) || !has_link(src, gpu) ||
@@ -392,10 +394,16 @@ static void measure_sets(int src, int dst)
         measure_paths("set", via, src, dst, paths, count);
     }
 
-    length = strlen(via);
-    snprintf(via + length, sizeof(via) - length, ",host");
-    paths[count++] = (path_t){.relay = VIA_HOST};
-    measure_paths("set", via, src, dst, paths, count);
+    if (count > 1) {
+        length = strlen(via);
+        snprintf(via + length, sizeof(via) - length, ",host");
+        paths[count++] = (path_t){.relay = VIA_HOST};
+        measure_paths("set", via, src, dst, paths, count);
+    }
+
+    printf("sets: shares as the links' GB/s, %u chunks each, by streams; "
+           "messages get\nthe planner's own (ucx_mp_topo --plan %d %d SIZE)\n",
+           CHUNKS, src, dst);
 }
 
 void ucx_mp_perf_links(const uct_cuda_topo_t *node,

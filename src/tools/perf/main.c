@@ -4,6 +4,8 @@
 
 #include <uct/cuda/base/log.h>
 
+#include <signal.h>
+
 
 static void log_message(uct_cuda_log_level_t level, const char *file,
                         unsigned line, const char *function,
@@ -26,6 +28,9 @@ int main(int argc, char **argv)
     static ucx_mp_perf_options_t options;
     const uct_cuda_topo_t *topo;
 
+    /* Whoever reads what we print may end early, as head does: a parent may
+     * have left that ignored, as Python does */
+    signal(SIGPIPE, SIG_DFL);
     ucx_mp_perf_options_read(argc, argv, &options);
     if (options.calibrate != NULL) {
         ucx_mp_perf_calibrate(options.calibrate);
@@ -46,6 +51,7 @@ int main(int argc, char **argv)
 
     ucx_mp_perf_report_open(options.json,
                             (options.links ? 8 : 0) + (options.calls ? 1 : 0) +
+                                    (options.matrix ? 3 : 0) +
                                     (options.graph ? options.num_nodes : 0));
     if (options.calls) {
         ucx_mp_perf_calls(&options);
@@ -55,6 +61,10 @@ int main(int argc, char **argv)
     }
     if (options.links) {
         ucx_mp_perf_links(topo, &options);
+    }
+
+    if (options.matrix) {
+        ucx_mp_perf_matrix(topo, &options);
     }
 
     ucx_mp_perf_report_close();

@@ -10,10 +10,10 @@
 
 
 static const char *help_text =
-"usage: ucx_mp_perf [links] [calls] [graph] [options]\n"
+"usage: ucx_mp_perf [links] [calls] [graph] [matrix] [options]\n"
 "\n"
 "Measures what the planner of messages assumes of this node. Without a word\n"
-"all of it, else:\n"
+"the first three, else:\n"
 "  links        GB/s (10^9 bytes/s) of each link: host and GPU, page-locked\n"
 "               and pageable; pairs of GPUs one and both ways; over relays\n"
 "               and over the host in chunks; sets of paths at the same time\n"
@@ -22,6 +22,8 @@ static const char *help_text =
 "  graph        life of a CUDA graph of one message's copies: create,\n"
 "               construct, instantiate, first launch, launch, update and\n"
 "               launch, beside the same copies by streams\n"
+"  matrix       all pairs of GPUs: one way, both ways (the last of --sizes),\n"
+"               and latency (8 bytes)\n"
 "\n"
 "  --quick          few repeats and one size, done in half a minute\n"
 "  --sizes LIST     bytes of a copy, by commas (1M,16M,256M; --quick 64M)\n"
@@ -140,10 +142,12 @@ static void read_words(int count, char **words, ucx_mp_perf_options_t *options)
             options->calls = true;
         } else if (strcmp(words[i], "graph") == 0) {
             options->graph = true;
+        } else if (strcmp(words[i], "matrix") == 0) {
+            options->matrix = true;
         } else {
             ucx_mp_perf_die(UCX_MP_PERF_USAGE,
-                            "'%s' is nothing to measure; links, calls and "
-                            "graph are",
+                            "'%s' is nothing to measure; links, calls, "
+                            "graph and matrix are",
                             words[i]);
         }
     }

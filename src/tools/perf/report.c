@@ -138,6 +138,57 @@ void ucx_mp_perf_report_rate(const char *what, int from, int to,
     }
 }
 
+double ucx_mp_perf_median(ucx_mp_perf_series_t *seconds)
+{
+    sort(seconds);
+    return sorted(seconds, 0.5);
+}
+
+void ucx_mp_perf_report_matrix(
+        const char *what, const char *unit, size_t size, int num_gpus,
+        double values[][UCT_CUDA_MAX_GPUS], unsigned repeats)
+{
+    int i, j;
+
+    progress_clear();
+    printf("\n%s, %zu bytes, %s from row to column\n%-6s", what, size, unit,
+           "");
+    for (j = 0; j < num_gpus; ++j) {
+        printf("     gpu%-2d", j);
+    }
+    for (i = 0; i < num_gpus; ++i) {
+        printf("\ngpu%-3d", i);
+        for (j = 0; j < num_gpus; ++j) {
+            if (values[i][j] > 0) {
+                printf(" %9.2f", values[i][j]);
+            } else {
+                printf(" %9s", (i == j) ? "X" : "-");
+            }
+        }
+    }
+    printf("\n");
+    fflush(stdout);
+    if (report.json == NULL) {
+        return;
+    }
+
+    json_begin("matrix");
+    fprintf(report.json, ", \"of\": \"%s\", \"unit\": \"%s\", \"size\": "
+                         "%zu, \"values\": [", what, unit, size);
+    for (i = 0; i < num_gpus; ++i) {
+        for (j = 0; j < num_gpus; ++j) {
+            fprintf(report.json, "%s", (j > 0) ? ", " : (i > 0) ? "], [" : "[");
+            if (values[i][j] > 0) {
+                fprintf(report.json, "%.4f", values[i][j]);
+            } else {
+                fprintf(report.json, "null");
+            }
+        }
+    }
+    fprintf(report.json, "]]");
+    json_end(repeats);
+}
+
 void ucx_mp_perf_report_call(const char *name, ucx_mp_perf_series_t *seconds)
 {
     double median, low, high;

@@ -34,6 +34,7 @@ typedef struct {
     bool       links;    /**< Bandwidths of links and of sets of paths */
     bool       calls;    /**< What driver calls take of the processor */
     bool       graph;    /**< Life of a CUDA graph against its nodes */
+    bool       matrix;   /**< All pairs of GPUs */
     bool       quick;
     int        src;      /**< GPUs of relays, sets of paths, graphs, calls */
     int        dst;
@@ -107,6 +108,9 @@ void ucx_mp_perf_free_host(void *memory, size_t size);
 void ucx_mp_perf_links(const uct_cuda_topo_t *topo,
                        const ucx_mp_perf_options_t *options);
 
+void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
+                        const ucx_mp_perf_options_t *options);
+
 /** Ahead of the driver's start: memory of another process needs one. */
 void ucx_mp_perf_calls_prepare(const ucx_mp_perf_options_t *options);
 
@@ -132,6 +136,14 @@ void ucx_mp_perf_report_part(const char *title);
 void ucx_mp_perf_report_rate(const char *what, int from, int to,
                              const char *via, size_t size, double bytes,
                              ucx_mp_perf_series_t *seconds);
+
+/** Sorts the series. */
+double ucx_mp_perf_median(ucx_mp_perf_series_t *seconds);
+
+/** Rows are of GPUs that send, columns of those that receive; 0 is no link. */
+void ucx_mp_perf_report_matrix(
+        const char *what, const char *unit, size_t size, int num_gpus,
+        double values[][UCT_CUDA_MAX_GPUS], unsigned repeats);
 
 /** Microseconds of one call. */
 void ucx_mp_perf_report_call(const char *name, ucx_mp_perf_series_t *seconds);

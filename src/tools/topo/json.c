@@ -145,6 +145,7 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
 }
 
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
+                      const ucx_mp_topo_near_t *near,
                       const ucx_mp_topo_plan_t *plan,
                       const ucx_mp_topo_collective_t *collective,
                       const char *name,
@@ -168,6 +169,7 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
     /* How tuning tables call the node, and below its pairs */
     fprintf(stream, "{\n  \"node\": \"%s\",\n", table->node);
     put_hardware(node, stream);
+    ucx_mp_topo_near_json(node, near, stream);
     fprintf(stream, "  \"links\": [");
     for (i = 0; i < topo->num_gpus; ++i) {
         for (j = 0; j < topo->num_gpus; ++j) {

@@ -6,6 +6,7 @@
 #include <uct/cuda/base/log.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 
@@ -92,9 +93,13 @@ int main(int argc, char **argv)
     static ucx_mp_topo_plan_t plan; /* too large for a stack */
     static ucx_mp_topo_collective_t collective;
     static ucx_mp_topo_node_t node;
+    static ucx_mp_topo_near_t near;
     ucx_mp_topo_options_t options;
     bool is_copy;
 
+    /* Whoever reads what we print may end early, as head does: a parent may
+     * have left that ignored, as Python does */
+    signal(SIGPIPE, SIG_DFL);
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
                                                     UCT_CUDA_LOG_WARN);
@@ -117,7 +122,8 @@ int main(int argc, char **argv)
         ucx_mp_topo_xml(&node, stdout);
         break;
     case UCX_MP_TOPO_JSON:
-        ucx_mp_topo_json(&node, is_copy ? &plan : NULL,
+        ucx_mp_topo_near_find(&node, &near);
+        ucx_mp_topo_json(&node, &near, is_copy ? &plan : NULL,
                          (options.collective != NULL) ? &collective : NULL,
                          options.collective, stdout);
         break;
@@ -131,6 +137,8 @@ int main(int argc, char **argv)
             ucx_mp_topo_collective_text(&options, &collective, stdout);
         } else {
             ucx_mp_topo_text(&node, stdout);
+            ucx_mp_topo_near_find(&node, &near);
+            ucx_mp_topo_near_text(&node, &near, stdout);
         }
         break;
     }

@@ -28,6 +28,8 @@ typedef struct {
     unsigned           count;
     uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS];
     double             seconds; /* 0: no plan, since no gain */
+    bool               is_chosen;
+    const char         *forbidden; /* why it is no choice, or NULL */
 } path_set_t;
 
 
@@ -84,37 +86,47 @@ void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
     }
 }
 
-static void make(const uct_cuda_topo_t *topo,
-                 const uct_cuda_mp_config_t *config,
-                 const uct_cuda_mp_tuning_t *tuning,
-                 const ucx_mp_topo_options_t *options, size_t size,
-                 uct_cuda_mp_plan_t *plan)
+/* With a ledger all processes' transfers are known; here there are none */
+static uct_cuda_mp_load_t idle_load(const uct_cuda_mp_config_t *config)
 {
-    /* With a ledger all processes' transfers are known; here there are none */
-    const uct_cuda_mp_load_t idle      = {.is_known = config->ledger[0] !=
-                                                      '\0'};
-    const uct_cuda_mp_knowledge_t know = {
-        .topo = topo, .config = config, .load = &idle, .tuning = tuning
-    };
-
-    uct_cuda_mp_plan_make(&know, options->src, options->dst, size, plan);
+    return (uct_cuda_mp_load_t){.is_known = (config->ledger[0] != '\0')};
 }
 
-/* Transfers beyond a plan's size go in equal pieces; this is one of them */
-static size_t piece_size(const uct_cuda_mp_config_t *config, size_t size,
-                         size_t *count_p)
+/* The reason that a message would be told, with nothing ahead of it, before any
+ * plan is made */
+static uct_cuda_mp_reason_t admit(const uct_cuda_mp_knowledge_t *know,
+                                  const ucx_mp_topo_options_t *options,
+                                  ucx_mp_topo_plan_t *plan)
 {
-    size_t most = uct_cuda_mp_plan_max_size(config);
+    uct_cuda_mp_thresholds_t thresholds = {
+        .is_off = (plan->config.enable == UCT_CUDA_MP_NO)
+    };
+    const uct_cuda_mp_request_t request = {
+        .src_end = options->src,
+        .dst_end = options->dst,
+        .size    = options->size
+    };
 
-    *count_p = (size + most - 1) / most;
-    return (size + *count_p - 1) / *count_p;
+    if (!thresholds.is_off) {
+        uct_cuda_mp_plan_min_sizes(know, uct_cuda_mp_ends_is_host(&request),
+                                   &plan->plan, &thresholds.alone_min_size,
+                                   &thresholds.min_size);
+    }
+
+    plan->min_size = thresholds.alone_min_size;
+    return uct_cuda_mp_admit_by(&thresholds, &request);
 }
 
 void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            ucx_mp_topo_plan_t *plan)
 {
-    uct_cuda_mp_tuning_t *tuning = NULL;
+    const uct_cuda_mp_load_t idle = idle_load(&plan->config);
+    uct_cuda_mp_tuning_t *tuning  = NULL;
+    uct_cuda_mp_knowledge_t know  = {
+        .topo = topo, .config = &plan->config, .load = &idle
+    };
+    uct_cuda_mp_reason_t reason;
     char error[512];
 
     if (uct_cuda_mp_tuning_get(plan->config.tuning_file, topo, error,
@@ -124,10 +136,22 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
         tuning = NULL;
     }
 
-    plan->piece = piece_size(&plan->config, options->size, &plan->pieces);
-    plan->model = *uct_cuda_mp_tuning_model(tuning);
-    make(topo, &plan->config, tuning, options, plan->piece, &plan->plan);
+    know.tuning  = tuning;
+    plan->model  = *uct_cuda_mp_tuning_model(tuning);
+    plan->piece  = uct_cuda_mp_plan_piece_size(
+            options->size, uct_cuda_mp_plan_max_size(&plan->config));
+    plan->pieces = (options->size + plan->piece - 1) / plan->piece;
+    reason       = admit(&know, options, plan);
+    uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
+                          &plan->plan);
     free(tuning);
+    /* What a variable or the hardware says is the plan's own reason */
+    if ((reason != UCT_CUDA_MP_ADMITTED) && (plan->plan.num_paths > 0)) {
+        plan->plan.reason    = (uint8_t)reason;
+        plan->plan.num_paths = 0;
+        plan->plan.num_steps = 0;
+    }
+
     if ((plan->plan.num_paths > 0) &&
         (uct_cuda_mp_plan_check(&plan->plan, error, sizeof(error)) !=
          UCS_OK)) {
@@ -157,12 +181,76 @@ static const char *set_name(const path_set_t *set, char *buffer, size_t size)
     return buffer;
 }
 
+/* Would there be a plan, if messages of that size were asked about at all? */
+static bool is_below(const ucx_mp_topo_plan_t *plan)
+{
+    return (plan->plan.reason == UCT_CUDA_MP_NO_SMALL) ||
+           (plan->plan.reason == UCT_CUDA_MP_NO_ALONE);
+}
+
+/* Does the plan have these paths, in whatever order? */
+static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
+{
+    unsigned found = 0;
+    unsigned i, j;
+
+    for (i = 0; i < set->count; ++i) {
+        for (j = 0; j < plan->num_paths; ++j) {
+            found += uct_cuda_end_equal(
+                    uct_cuda_mp_path_via(&set->paths[i]),
+                    uct_cuda_mp_path_via(&plan->paths[j].path));
+        }
+    }
+
+    return (found == set->count) &&
+           ((plan->num_paths == found) ||
+            ((plan->num_paths == 0) && (set->count == 1)));
+}
+
+/* All of it, shares and chunks */
+static bool is_by_model(const ucx_mp_topo_plan_t *plan)
+{
+    return !plan->plan.is_tuned && (plan->config.num_shares == 0);
+}
+
+static const char *
+find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
+{
+    const uct_cuda_mp_config_t *config = &plan->config;
+    unsigned gpu_paths = 0;
+    bool has_host      = false;
+    unsigned i;
+
+    for (i = 0; i < set->count; ++i) {
+        has_host  |= (set->paths[i].route == UCT_CUDA_MP_ROUTE_HOST);
+        gpu_paths += (set->paths[i].route != UCT_CUDA_MP_ROUTE_HOST);
+    }
+
+    return ((set->count > 1) && is_below(plan)) ?
+                   "not below that size" :
+           (has_host && (config->host == UCT_CUDA_MP_NO)) ?
+                   "not by " VAR_PREFIX "MULTIPATH_HOST" :
+           (has_host && (config->host == UCT_CUDA_MP_AUTO) &&
+            (config->ledger[0] == '\0')) ?
+                   "not without a ledger" :
+           (gpu_paths > config->max_gpu_paths) ?
+                   "not by " VAR_PREFIX "MULTIPATH_MAX_GPU_PATHS" :
+                   NULL;
+}
+
 static void set_cost(const uct_cuda_topo_t *topo,
                      const ucx_mp_topo_options_t *options,
                      const ucx_mp_topo_plan_t *plan, path_set_t *set)
 {
     static uct_cuda_mp_plan_t scratch;
-    uct_cuda_mp_config_t config = plan->config;
+    const uct_cuda_mp_load_t idle      = idle_load(&plan->config);
+    uct_cuda_mp_config_t config        = plan->config;
+    const uct_cuda_mp_knowledge_t know = {
+        .topo   = topo,
+        .config = &config,
+        .load   = &idle,
+        .model  = &plan->model
+    };
 
     config.enable     = UCT_CUDA_MP_AUTO;
     config.host       = UCT_CUDA_MP_AUTO;
@@ -170,10 +258,28 @@ static void set_cost(const uct_cuda_topo_t *topo,
     config.num_shares = 0;
     config.num_paths  = set->count;
     memcpy(config.paths, set->paths, sizeof(config.paths));
-    make(topo, &config, NULL, options, plan->piece, &scratch);
-    set->seconds = (set->count == 1)        ? plan->plan.single_seconds :
-                   (scratch.num_paths == 0) ? 0 :
-                                              scratch.seconds;
+    uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
+                          &scratch);
+    set->forbidden = find_forbidden(plan, set);
+    set->is_chosen = is_chosen(&plan->plan, set);
+    /* The plan's own time, if it is the model's: its paths may be in another
+     * order, which is worth a little. Who would have less than a page is left
+     * out, and that is another set. */
+    set->seconds   = (set->count == 1) ? plan->plan.single_seconds :
+                     (set->is_chosen && is_by_model(plan)) ?
+                                         plan->plan.seconds :
+                     (scratch.num_paths == set->count) ? scratch.seconds :
+                                                         0;
+}
+
+/* Relays are tried in one order, the first few of them; of those that bring in
+ * links to host memory one more is taken if it costs next to nothing */
+static bool is_passed_over(const ucx_mp_topo_plan_t *plan,
+                           const path_set_t *set)
+{
+    return (plan->plan.num_paths > 0) && (plan->config.num_paths == 0) &&
+           (plan->config.enable == UCT_CUDA_MP_AUTO) && is_by_model(plan) &&
+           (set->seconds < plan->plan.seconds);
 }
 
 static int set_compare(const void *a, const void *b)
@@ -256,6 +362,7 @@ static void print_sets(const uct_cuda_topo_t *topo,
 {
     path_set_t sets[MAX_SETS];
     unsigned count, hidden, i;
+    const char *mark;
     char name[128];
 
     count = list_sets(topo, options, sets);
@@ -271,11 +378,18 @@ static void print_sets(const uct_cuda_topo_t *topo,
         set_name(&sets[i], name, sizeof(name));
         if (sets[i].seconds == 0) {
             ++hidden;
-        } else if ((i < MAX_SETS_SHOWN) || (sets[i].count == 1)) {
-            fprintf(stream, "  %9.1f us  %6.1f GB/s  %5.2fx  %s\n",
+        } else if ((i < MAX_SETS_SHOWN) || (sets[i].count == 1) ||
+                   sets[i].is_chosen) {
+            mark = sets[i].is_chosen              ? "<- chosen" :
+                   (sets[i].forbidden != NULL)    ? sets[i].forbidden :
+                   is_passed_over(plan, &sets[i]) ?
+                           "not tried, or within the tolerance" :
+                           NULL;
+            fprintf(stream, "  %9.1f us  %6.1f GB/s  %5.2fx  %s%s%s\n",
                     sets[i].seconds * MEGA,
                     plan->piece / sets[i].seconds / GIGA,
-                    plan->plan.single_seconds / sets[i].seconds, name);
+                    plan->plan.single_seconds / sets[i].seconds, name,
+                    (mark != NULL) ? "  " : "", (mark != NULL) ? mark : "");
         }
     }
 
@@ -289,31 +403,25 @@ static void print_sets(const uct_cuda_topo_t *topo,
 
 /* ------------------------------------------------------------ why this plan */
 
-/* What a message would be told, with nothing ahead of it */
-static uct_cuda_mp_reason_t find_reason(const ucx_mp_topo_options_t *options,
-                                        const ucx_mp_topo_plan_t *plan)
+/* Between GPUs, over memory of the host */
+static bool uses_host(const ucx_mp_topo_plan_t *plan)
 {
-    const uct_cuda_mp_thresholds_t thresholds = {
-        .is_off = (plan->config.enable == UCT_CUDA_MP_NO)
-    };
-    const uct_cuda_mp_request_t request       = {
-        .src_end = options->src,
-        .dst_end = options->dst,
-        .size    = options->size
-    };
-    const uct_cuda_mp_reason_t reason = uct_cuda_mp_admit_by(&thresholds,
-                                                             &request);
+    unsigned i;
 
-    return (reason == UCT_CUDA_MP_ADMITTED) ?
-                   (uct_cuda_mp_reason_t)plan->plan.reason :
-                   reason;
+    for (i = 0; i < plan->plan.num_paths; ++i) {
+        if (plan->plan.paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
+            return true;
+        }
+    }
+
+    return false;
 }
 
 static void print_reasons(const ucx_mp_topo_options_t *options,
                           const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const uct_cuda_mp_config_t *config = &plan->config;
-    const uct_cuda_mp_reason_t reason  = find_reason(options, plan);
+    const uct_cuda_mp_reason_t reason = (uct_cuda_mp_reason_t)plan->plan.reason;
     const uct_cuda_mp_config_var_t *var;
     const char *value;
     char full[64];
@@ -345,9 +453,28 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
         return;
     }
 
+    if (is_below(plan) && (plan->min_size != SIZE_MAX)) {
+        fprintf(stream, "     messages of this kind are planned from %zu bytes "
+                        "on\n", plan->min_size);
+    } else if ((reason == UCT_CUDA_MP_ADMITTED) &&
+               (config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
+               (options->size < UCT_CUDA_MP_LEARN_MIN_SIZE)) {
+        fprintf(stream,
+                "     after a first message of %lu bytes or more: until then a "
+                "process does not look at the node\n",
+                UCT_CUDA_MP_LEARN_MIN_SIZE);
+    }
+
     if (config->ledger[0] != '\0') {
         fprintf(stream, "     on an idle node; what other processes move is "
                         "reckoned with by the node's ledger\n");
+        if ((config->num_paths == 0) && (config->host == UCT_CUDA_MP_AUTO) &&
+            uses_host(plan)) {
+            fprintf(stream, "     the first %d messages of a pair go without "
+                            "the host's path: only then it is known whether "
+                            "the other direction needs it\n",
+                    UCT_CUDA_MP_LOAD_SURE);
+        }
     } else if ((config->num_paths == 0) &&
                (config->host == UCT_CUDA_MP_AUTO) &&
                !uct_cuda_mp_plan_is_host(&plan->plan)) {

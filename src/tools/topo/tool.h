@@ -11,6 +11,7 @@
 #include <uct/cuda/multipath/model.h>
 #include <uct/cuda/multipath/plan.h>
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -66,6 +67,39 @@ typedef struct {
 } ucx_mp_topo_node_t;
 
 
+#define UCX_MP_TOPO_MAX_NICS 64
+
+
+typedef struct {
+    char name[32];
+    char path[PATH_MAX]; /**< Of its device, below sysfs */
+    int  numa;           /**< Node's number; -1: unknown */
+} ucx_mp_topo_nic_t;
+
+
+/** What is near the GPUs, as sysfs has it. */
+typedef struct {
+    char              cores[UCT_CUDA_MAX_GPUS][256]; /**< "0-15,32-47"; empty:
+                                                          unknown */
+    unsigned          num_nics;
+    ucx_mp_topo_nic_t nics[UCX_MP_TOPO_MAX_NICS];
+    /** PIX, PXB, PHB, SYS or ?, of a GPU and a NIC */
+    const char        *relations[UCT_CUDA_MAX_GPUS][UCX_MP_TOPO_MAX_NICS];
+} ucx_mp_topo_near_t;
+
+
+void ucx_mp_topo_near_find(const ucx_mp_topo_node_t *node,
+                           ucx_mp_topo_near_t *near);
+
+/** A line a GPU: NUMA node, cores, NICs. */
+void ucx_mp_topo_near_text(const ucx_mp_topo_node_t *node,
+                           const ucx_mp_topo_near_t *near, FILE *stream);
+
+/** Members of a JSON object, a comma behind them. */
+void ucx_mp_topo_near_json(const ucx_mp_topo_node_t *node,
+                           const ucx_mp_topo_near_t *near, FILE *stream);
+
+
 /** The node as a matrix of GB/s (10^9 bytes/s), with what joins each pair. */
 void ucx_mp_topo_text(const ucx_mp_topo_node_t *node, FILE *stream);
 
@@ -94,6 +128,8 @@ typedef struct {
     uct_cuda_mp_model_t  model;  /**< Its constants */
     size_t               pieces; /**< Plans that the transfer is made of */
     size_t               piece;  /**< Bytes of one */
+    size_t               min_size; /**< From which on messages of its kind are
+                                        planned; SIZE_MAX: none */
     uct_cuda_mp_plan_t   plan;   /**< Of one */
 } ucx_mp_topo_plan_t;
 
@@ -108,6 +144,7 @@ typedef struct {
 
 /** The node as JSON; @a plan, and @a collective with its name, may be NULL. */
 void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
+                      const ucx_mp_topo_near_t *near,
                       const ucx_mp_topo_plan_t *plan,
                       const ucx_mp_topo_collective_t *collective,
                       const char *name,

@@ -373,6 +373,10 @@ ucs_status_t uct_cuda_transfer_start(uct_cuda_mp_engine_t *engine,
         return status;
     }
 
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_INFO) && (engine != NULL)) {
+        uct_cuda_mp_count(engine);
+    }
+
     uct_cuda_trace("%zu bytes from %p to %p: by %s", request->size,
                    (void*)memory->src, (void*)memory->dst,
                    names[transfer->way]);

@@ -20,6 +20,7 @@
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/multipath/planner.h>
 #include <uct/cuda/multipath/resources.h>
+#include <uct/cuda/multipath/summary.h>
 #include <uct/cuda/multipath/traffic.h>
 
 #include <pthread.h>
@@ -77,6 +78,7 @@ typedef struct {
     uct_cuda_mp_tuning_t   *tuning; /**< Or NULL */
     uct_cuda_mp_load_t     load; /**< That the transfer being started meets */
     uct_cuda_mp_plan_t     plan; /**< Of that transfer, or of its piece */
+    uct_cuda_mp_summary_t  summary;
 } uct_cuda_mp_core_t;
 
 

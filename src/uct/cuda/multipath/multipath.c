@@ -13,9 +13,6 @@
 #include <string.h>
 
 
-/* Transfers below this never look at the node, which costs NVML's start */
-#define LEARN_MIN_SIZE (256ul << 10)
-
 /* With the lane of a copy that was counted; no lane has this bit */
 #define COUNTED_LARGE 0x8000u
 
@@ -56,7 +53,7 @@ static void engine_destroy_executors(uct_cuda_mp_core_t *core)
 ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p)
 {
-    size_t min_size = LEARN_MIN_SIZE;
+    size_t min_size = UCT_CUDA_MP_LEARN_MIN_SIZE;
     ucs_status_t status;
     char error[256];
     uct_cuda_mp_core_t *core;
@@ -140,6 +137,7 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
         uct_cuda_mp_background_destroy(core->background);
     }
 
+    uct_cuda_mp_summary_log(&core->summary);
     uct_cuda_trace_flush();
     uct_cuda_mp_core_renew(core);
     engine_destroy_executors(core);
@@ -166,33 +164,17 @@ void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
     know_p->constraints = &core->kinds[kind].constraints;
 }
 
-static size_t engine_min_size(uct_cuda_mp_core_t *core, int kind,
-                              const uct_cuda_mp_load_t *load)
-{
-    uct_cuda_mp_knowledge_t know;
-
-    uct_cuda_mp_core_know(core, kind, load, &know);
-    return (kind == UCT_CUDA_MP_KIND_HOST) ?
-                   uct_cuda_mp_plan_min_size_host(&know, &core->plan) :
-                   uct_cuda_mp_plan_min_size(&know, &core->plan);
-}
-
-/* From what size on is it worth asking? Behind others, smaller ones gain: paths
- * that take long to begin do so before they are needed. */
 void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
 {
     static const char *names[] = {"", " from or to host memory"};
-    uct_cuda_mp_load_t load    = {.is_known = core->load.is_known};
+    uct_cuda_mp_knowledge_t know;
     size_t alone, size;
 
-    alone = engine_min_size(core, kind, &load);
+    uct_cuda_mp_core_know(core, kind, &core->load, &know);
+    uct_cuda_mp_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
+                               &core->plan, &alone, &size);
     __atomic_store_n(&core->kinds[kind].alone_min_size, alone,
                      __ATOMIC_RELAXED);
-    load.queued = UINT16_MAX;
-    load.window = UINT16_MAX;
-    size        = engine_min_size(core, kind, &load);
-    size        = (alone < size) ? alone : size;
-
     if ((size == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
         uct_cuda_info("no transfer between this process's %d GPUs gains by "
                       "several paths: one path is used",
@@ -245,6 +227,12 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
     }
 
     return true;
+}
+
+void uct_cuda_mp_count(uct_cuda_mp_engine_t *super)
+{
+    (void)__atomic_add_fetch(&uct_cuda_mp_core(super)->summary.messages, 1,
+                             __ATOMIC_RELAXED);
 }
 
 void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)

@@ -177,6 +177,9 @@ void uct_cuda_mp_single_look(uct_cuda_mp_engine_t *engine, uint16_t counted);
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 
+/** A message has begun, for the line at the end; only if somebody reads it. */
+void uct_cuda_mp_count(uct_cuda_mp_engine_t *engine);
+
 /**
  * Before threads copy pageable memory: have those processors left to the other
  * processes of the node that are theirs. Any thread; a look at the clock, and

@@ -636,6 +636,18 @@ static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
     write_steps(&writer);
 }
 
+size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest)
+{
+    size_t pieces = (size + largest - 1) / largest;
+    size_t piece  = (size + pieces - 1) / pieces;
+
+    if (pieces > 1) {
+        piece = (piece + ALIGN - 1) & ~(ALIGN - 1);
+    }
+
+    return (piece > largest) ? largest : piece;
+}
+
 size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config)
 {
     uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * uct_cuda_mp_slot_size(config);
@@ -1134,4 +1146,27 @@ size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
                                       uct_cuda_mp_plan_t *scratch)
 {
     return least_size(know, true, scratch);
+}
+
+void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
+                                bool is_host, uct_cuda_mp_plan_t *scratch,
+                                size_t *alone_p, size_t *behind_p)
+{
+    uct_cuda_mp_load_t load        = {.is_known = (know->load != NULL) &&
+                                                  know->load->is_known};
+    uct_cuda_mp_knowledge_t loaded = *know;
+    size_t sizes[2];
+    unsigned i;
+
+    loaded.load = &load;
+    for (i = 0; i < 2; ++i) {
+        sizes[i]    = is_host ?
+                              uct_cuda_mp_plan_min_size_host(&loaded, scratch) :
+                              uct_cuda_mp_plan_min_size(&loaded, scratch);
+        load.queued = UINT16_MAX;
+        load.window = UINT16_MAX;
+    }
+
+    *alone_p  = sizes[0];
+    *behind_p = ucs_min(sizes[0], sizes[1]);
 }

@@ -13,6 +13,11 @@
 BEGIN_C_DECLS
 
 
+/** Transfers below this, bytes, never look at the node, which costs NVML's
+ *  start: until a larger one has, they take one path. */
+#define UCT_CUDA_MP_LEARN_MIN_SIZE (256ul << 10)
+
+
 /** No plan is larger than this, bytes. */
 #define UCT_CUDA_MP_PLAN_MAX_SIZE (1ul << 30)
 
@@ -84,6 +89,11 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
                              uct_cuda_mp_plan_t *plan);
 
 
+/** Bytes of the equal pieces, but the last, that a transfer goes in if it is
+ *  larger than a plan's largest; a smaller one is one piece. */
+size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest);
+
+
 /**
  * Smallest size, bytes (within 7 %), for which some pair of GPUs would get a
  * plan, as things are; SIZE_MAX if none ever does. Not fast.
@@ -94,6 +104,19 @@ size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
 /** The same for host memory and some GPU. */
 size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
                                       uct_cuda_mp_plan_t *scratch);
+
+
+/**
+ * From what size on is it worth asking for a plan? Behind others, smaller ones
+ * gain: paths that take long to begin do so before they are needed.
+ *
+ * @param know      Its load is passed over, but for whether it is known.
+ * @param alone_p   With nothing ahead, bytes.
+ * @param behind_p  Behind others; never more.
+ */
+void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
+                                bool is_host, uct_cuda_mp_plan_t *scratch,
+                                size_t *alone_p, size_t *behind_p);
 
 
 END_C_DECLS

@@ -17,9 +17,6 @@
 #include <string.h>
 
 
-#define PIECE_ALIGN 4096ul
-
-
 /* One of those that have been, unless more are under way than ever */
 static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
 {
@@ -146,6 +143,10 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
     }
 #endif
 
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_INFO)) {
+        uct_cuda_mp_summary_add(&core->summary, &core->plan);
+    }
+
     return uct_cuda_mp_executors_submit(&core->executors, &work, memory);
 }
 
@@ -235,6 +236,8 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
         return status;
     }
 
+    core->summary.split += uct_cuda_log_is_on(UCT_CUDA_LOG_INFO) &&
+                           (transfer->num_steps > 1);
     uct_cuda_mp_traffic_begin(core->traffic, &transfer->flow);
     LIST_INSERT_HEAD(&core->active, transfer, list);
     uct_cuda_debug("transfer %p: %zu bytes submitted as %u copies%s in %.1f us",
@@ -246,18 +249,6 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
 
 
 /* ------------------------------------------------------------------- start */
-
-static size_t piece_size(size_t size, size_t largest)
-{
-    size_t pieces = (size + largest - 1) / largest;
-    size_t piece  = (size + pieces - 1) / pieces;
-
-    if (pieces > 1) {
-        piece = (piece + PIECE_ALIGN - 1) & ~(PIECE_ALIGN - 1);
-    }
-
-    return (piece > largest) ? largest : piece;
-}
 
 /* Before the first transfer nothing is known of the node. Returns whether this
  * one is taken now that it is. */
@@ -285,8 +276,8 @@ static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
     uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), NULL, &know);
     do {
         /* Staging memory that turns out to be scarce makes pieces smaller */
-        *piece_p = piece_size(request->size,
-                              uct_cuda_mp_plan_max_size_of(&know));
+        *piece_p = uct_cuda_mp_plan_piece_size(
+                request->size, uct_cuda_mp_plan_max_size_of(&know));
         reason   = make_plan(core, request, memory, *piece_p);
     } while (*piece_p > uct_cuda_mp_plan_max_size_of(&know));
 

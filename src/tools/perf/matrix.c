@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All pairs of GPUs as matrices: one way and both ways at once, and what a copy
+ * of a few bytes takes. By the clock, from submission until it is seen to have
+ * ended; the median of the repeats.
+ */
+#include "tool.h"
+
+#include <string.h>
+
+
+#define SMALL   8ul
+#define WARM_UP 2u
+
+
+/* A copy from one GPU to another */
+typedef struct {
+    int         gpu; /* that sends */
+    CUdeviceptr from;
+    CUdeviceptr to;
+    CUstream    stream;
+    CUevent     ended;
+} copy_t;
+
+
+static void copy_open(copy_t *copy, int src, int dst, size_t size)
+{
+    copy->gpu    = src;
+    copy->from   = ucx_mp_perf_alloc(src, size);
+    copy->to     = ucx_mp_perf_alloc(dst, size);
+    copy->stream = ucx_mp_perf_stream(src);
+    copy->ended  = ucx_mp_perf_event(src);
+}
+
+static void copy_close(copy_t *copy)
+{
+    ucx_mp_perf_use(copy->gpu);
+    UCX_MP_PERF_CALL(cuEventDestroy, copy->ended);
+    UCX_MP_PERF_CALL(cuStreamDestroy, copy->stream);
+    UCX_MP_PERF_CALL(cuMemFree, copy->from);
+    UCX_MP_PERF_CALL(cuMemFree, copy->to);
+}
+
+static void copy_submit(copy_t *copy, size_t size)
+{
+    ucx_mp_perf_use(copy->gpu);
+    UCX_MP_PERF_CALL(cuMemcpyAsync, copy->to, copy->from, size, copy->stream);
+    UCX_MP_PERF_CALL(cuEventRecord, copy->ended, copy->stream);
+}
+
+static void copy_wait(copy_t *copy)
+{
+    CUresult result;
+
+    do {
+        result = uct_cuda_driver_get()->cuEventQuery(copy->ended);
+    } while (result == CUDA_ERROR_NOT_READY);
+    ucx_mp_perf_check(result, "cuEventQuery");
+}
+
+/* Seconds of one copy, or of two in opposite directions */
+static double measure(int src, int dst, size_t size, unsigned count,
+                      unsigned repeats)
+{
+    static ucx_mp_perf_series_t series;
+    copy_t copies[2];
+    double begin;
+    unsigned i, n;
+
+    for (n = 0; n < count; ++n) {
+        copy_open(&copies[n], n ? dst : src, n ? src : dst, size);
+    }
+
+    series.count = 0;
+    for (i = 0; i < WARM_UP + repeats; ++i) {
+        begin = ucx_mp_perf_now();
+        for (n = 0; n < count; ++n) {
+            copy_submit(&copies[n], size);
+        }
+        for (n = 0; n < count; ++n) {
+            copy_wait(&copies[n]);
+        }
+        series.samples[series.count] = ucx_mp_perf_now() - begin;
+        series.count                += (i >= WARM_UP);
+    }
+
+    for (n = 0; n < count; ++n) {
+        copy_close(&copies[n]);
+    }
+
+    return ucx_mp_perf_median(&series);
+}
+
+void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
+                        const ucx_mp_perf_options_t *options)
+{
+    static double values[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
+    const size_t large = options->sizes[options->num_sizes - 1];
+    const struct {
+        const char *what;
+        const char *unit;
+        size_t     size;
+        unsigned   count; /* of copies at once */
+    } kinds[] = {
+        {"one way", "GB/s", large, 1},
+        {"both ways", "GB/s", large, 2},
+        {"latency", "us", SMALL, 1}
+    };
+    double seconds;
+    unsigned k;
+    int i, j;
+
+    for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
+        ucx_mp_perf_report_step(kinds[k].what);
+        memset(values, 0, sizeof(values));
+        for (i = 0; i < topo->num_gpus; ++i) {
+            for (j = 0; j < topo->num_gpus; ++j) {
+                if ((i == j) || !(topo->links[i][j].bandwidth > 0)) {
+                    continue;
+                }
+
+                seconds      = measure(i, j, kinds[k].size, kinds[k].count,
+                                       options->repeats);
+                values[i][j] = (kinds[k].size == SMALL) ?
+                                       seconds * 1e6 :
+                                       (double)kinds[k].size *
+                                               kinds[k].count / seconds * 1e-9;
+            }
+        }
+        ucx_mp_perf_report_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
+                                  topo->num_gpus, values, options->repeats);
+    }
+}
