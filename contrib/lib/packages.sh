@@ -72,22 +72,24 @@ export PIP_ROOT_USER_ACTION=ignore
 
 # wheel_folder NAME REQUIREMENT...: unpacks wheels into build/deps/NAME.
 # UCX_MP_WHEELS names a folder of wheels to take them from instead of the net.
+# Steps that run side by side may want the same one.
 wheel_folder() {
     local name=$1 folder=$ucx_mp_deps/$1
     shift
     [ ! -f "$folder/.complete" ] || return 0
 
-    say "unpacking $* into ${folder#"$ucx_mp_top"/}"
-    rm -rf "$folder"
     mkdir -p "$ucx_mp_deps"
-    # shellcheck disable=SC2046
-    if python3 -m pip install $(wheel_source) --quiet --no-deps \
-           --disable-pip-version-check --target "$folder" "$@"; then
+    (
+        flock 9
+        [ ! -f "$folder/.complete" ] || exit 0
+        say "unpacking $* into ${folder#"$ucx_mp_top"/}"
+        rm -rf "$folder"
+        # shellcheck disable=SC2046
+        python3 -m pip install $(wheel_source) --quiet --no-deps \
+            --disable-pip-version-check --target "$folder" "$@" ||
+            { say "could not get $* for build/deps/$name"; exit 1; }
         touch "$folder/.complete"
-    else
-        say "could not get $* for build/deps/$name"
-        return 1
-    fi
+    ) 9> "$ucx_mp_deps/.lock"
 }
 
 # wheel_venv REQUIREMENT...: installs wheels into the one virtual environment

@@ -55,6 +55,8 @@ in_shards() {
 # first there; and the engine's failures, which faults-sanitized goes through.
 # Watched is the module; of the tests only what surrounds their buffers, as all of
 # it takes twice as long to compile.
+#
+# unit_sanitized [LESS]: without the tests that the pattern names, too
 unit_sanitized() {
     local tests="-g -O0 -fno-sanitize=undefined" filter
     tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
@@ -64,7 +66,7 @@ unit_sanitized() {
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
     filter='-*test_abi_host*:test_abi_stay_out*:*test_engine_failures*'
-    filter+=':Capture.the_emulated*'
+    filter+=":Capture.the_emulated*${1:+:$1}"
     GTEST_FILTER=$filter \
         in_shards sanitized/test/gtest "$tests" || return
     make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
@@ -84,5 +86,10 @@ unit_stock() {
 
 step unit      quick 300 "in_shards main/test/gtest" "the module's parts"
 step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
-step sanitized full  600 unit_sanitized "unit tests under ASAN and UBSAN"
+# Every day without those of which plan is the better one, which "unit" asks, and
+# with each executor, but not once more with the one that is taken by itself
+step sanitized full  600 \
+     "unit_sanitized *graph_auto*:*takes_least_time*:*is_not_worse_than*" \
+     "unit tests under ASAN and UBSAN"
+step sanitized-all long 900 unit_sanitized "all of them"
 step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"

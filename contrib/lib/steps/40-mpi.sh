@@ -363,6 +363,7 @@ END
 # Of the second MPI, one step a node is enough for every day
 mpi_level() {
     case $1 in
+        distribution-beluga-y) echo quick ;;
         distribution*|openmpi5-beluga-y|openmpi5-hgx-h200-4) echo full ;;
         *) echo long ;;
     esac
@@ -384,31 +385,32 @@ for mpi_name in distribution openmpi5; do
 done
 step mpi-gh200 full 120 mpi_gh200 \
      "Grace Hopper, emulated: messages and collectives of all kinds of memory"
-step mpi-one-gpu quick 60 mpi_one_gpu \
+step mpi-one-gpu full 60 mpi_one_gpu \
      "ranks that see one GPU each take one path"
-step mpi-no-peer-access quick 60 mpi_no_peer_access \
+step mpi-no-peer-access full 60 mpi_no_peer_access \
      "GPUs that are no peers: the host carries the messages"
 for mpi_name in distribution openmpi5; do
-    step "mpi-$mpi_name-first-use" quick 60 "mpi_first_use $mpi_name" \
+    step "mpi-$mpi_name-first-use" full 60 "mpi_first_use $mpi_name" \
          "GPUs used after MPI_Init are noticed"
 done
-step mpi-no-staging quick 60 mpi_no_staging \
+step mpi-no-staging full 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
-step mpi-bw quick 60 mpi_bw \
+step mpi-bw full 60 mpi_bw \
      "ucx_mp_bw: four ranks in pairs and as a ring, warmed up by time"
-step mpi-speedup quick 120 "mpi_speedup beluga 2.6" \
+# papers-bw has it every day, against stock
+step mpi-speedup long 120 "mpi_speedup beluga 2.6" \
      "beluga: all paths against one, 64 MiB: 2.7 times as fast"
-step mpi-windows quick 60 mpi_windows \
+step mpi-windows full 60 mpi_windows \
      "four ranks, windows of messages, every way at once"
-step mpi-self quick 120 mpi_self \
+step mpi-self full 120 mpi_self \
      "from GPU to GPU of one process, put and get, several paths"
-step mpi-self-host quick 60 mpi_self_host \
+step mpi-self-host full 60 mpi_self_host \
      "between host memory and GPUs of one process, several paths"
-step mpi-host quick 60 mpi_host \
+step mpi-host full 60 mpi_host \
      "page-locked host memory over the links of all GPUs"
-step mpi-host-pageable quick 60 mpi_host_pageable \
+step mpi-host-pageable full 60 mpi_host_pageable \
      "host memory that is not page-locked, copied by threads"
-step mpi-eager quick 120 mpi_eager \
+step mpi-eager full 120 mpi_eager \
      "small sends that wait for no receive are those of stock's module"
-step mpi-remap quick 60 mpi_remap \
+step mpi-remap full 60 mpi_remap \
      "page-locked host memory is unmapped and mapped anew"

@@ -56,9 +56,10 @@ harmless_long() {
     done
 }
 
-step harmless-noticed quick 60 harmless_noticed \
+step harmless-noticed full 60 harmless_noticed \
      "what a module might do behind a program's back is noticed"
-step harmless-stock full 180 "harmless_run ucx-1.22 --stock --emulate hgx-h200
+# What is expected changes with the program alone
+step harmless-stock long 180 "harmless_run ucx-1.22 --stock --emulate hgx-h200
      --slowdown 2 -- --steps 1000 --seed 11" \
      "1,000 steps with stock's module: what is expected is so"
 step harmless-ucx-1.22 full 240 "harmless_run ucx-1.22 --emulate hgx-h200

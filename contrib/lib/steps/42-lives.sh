@@ -31,28 +31,38 @@ lives_collectives() {
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$1"
 }
 
+# Of one path and several, under a UCX that sees what is freed and one that does
+# not, each once a day
+lives_level() {
+    case $1 in
+    distribution-y | cu12-n | contexts-y) echo full ;;
+    *) echo long ;;
+    esac
+}
+
 for lives_way in n y; do
     for lives_ucx in distribution cu12; do
-        step "lives-reset-$lives_ucx-$lives_way" quick 90 \
+        step "lives-reset-$lives_ucx-$lives_way" \
+             "$(lives_level "$lives_ucx-$lives_way")" 90 \
              "lives_reset reset $lives_way $lives_ucx" \
              "devices are reset between messages and before the end"
     done
-    step "lives-contexts-$lives_way" quick 90 \
+    step "lives-contexts-$lives_way" "$(lives_level "contexts-$lives_way")" 90 \
          "lives_reset contexts $lives_way cu12" \
          "contexts are made, used and destroyed between messages"
 done
-step lives-collectives quick 90 "lives_collectives collectives" \
+step lives-collectives full 90 "lives_collectives collectives" \
      "devices are reset between all-reduces of GPU memory"
-step lives-kernel quick 60 "lives_reset kernel auto cu12 hgx-h200" \
+step lives-kernel full 60 "lives_reset kernel auto cu12 hgx-h200" \
      "host memory is freed while a kernel runs that a message ends"
-step lives-copies quick 60 "lives_reset copies n cu12" \
+step lives-copies full 60 "lives_reset copies n cu12" \
      "a message is sent while a copy into its buffer is under way"
 for lives_ucx in distribution cu12; do
-    step "lives-mappings-$lives_ucx" quick 60 \
+    step "lives-mappings-$lives_ucx" full 60 \
          "lives_reset mappings y $lives_ucx" \
          "memory is sent that is mapped into a larger reservation"
 done
-step lives-hostvmm quick 60 "lives_reset hostvmm auto cu12" \
+step lives-hostvmm full 60 "lives_reset hostvmm auto cu12" \
      "host memory is sent that GPUs may touch and the CPU may not"
-step lives-hostvmm-sums quick 60 "lives_collectives hostvmm-sums" \
+step lives-hostvmm-sums full 60 "lives_collectives hostvmm-sums" \
      "... and added up, under the distribution's UCX"

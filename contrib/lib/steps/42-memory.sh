@@ -34,19 +34,19 @@ memory_churn() {
         --oversubscribe "$programs/ucx_mp_churn" "$@"
 }
 
-step memory-churn-1.16 quick 90 \
+step memory-churn-1.16 full 90 \
      "memory_churn 1.16 beluga 2 --steps 400 --kept 5 --max-size 4M" \
      "buffers come and go, under a UCX that sees nothing of it"
 step memory-churn-pools full 90 \
      "memory_churn 1.16 beluga 2 --steps 300 --kept 5 --kind async" \
      "... stream-ordered ones"
-step memory-churn-openmpi5 full 90 \
+step memory-churn-openmpi5 long 90 \
      "memory_churn openmpi5 beluga 2 --steps 300 --kept 5 --max-size 4M" \
      "... in Open MPI 5"
 step memory-churn-cu12 full 90 \
      "memory_churn cu12 beluga 2 --steps 300 --kept 5 --max-size 4M" \
      "... under a UCX that sees memory being freed"
-step memory-churn-4 full 120 \
+step memory-churn-4 long 120 \
      "memory_churn distribution beluga 4 --steps 300 --max-size 4M" \
      "... with four ranks"
 for memory_ranks in 2 4 8; do

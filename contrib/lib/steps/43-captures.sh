@@ -21,15 +21,15 @@ captures() {
         --rounds 1 --idle 0.5 --limit 20 "$@"
 }
 
-step captures quick 120 "captures distribution beluga -- --max-size 16M" \
+step captures full 120 "captures distribution beluga -- --max-size 16M" \
      "graphs are captured beside messages and collectives"
-step captures-openmpi5 full 120 "captures openmpi5 hgx-h200 -- --max-size 16M" \
+step captures-openmpi5 long 120 "captures openmpi5 hgx-h200 -- --max-size 16M" \
      "the same with Open MPI 5 and UCX 1.20, on other GPUs"
 # Threads that copy host memory, which this machine may have none to spare for
 step captures-threads full 120 \
      "captures openmpi5 beluga UCX_CUDA_IPC_HOST_COPY_THREADS=2 -- --max-size 16M" \
      "... with threads of the module's own at work"
 # A question that is refused is asked again: the copy is not lost
-step captures-refused quick 60 \
+step captures-refused full 60 \
      "captures distribution beluga CUEMU_FAULT=cuEventQuery:20:900,cuEventQuery:30:901 -- --max-size 1M --way beside" \
      "a driver that refuses to say whether a copy is over"

@@ -82,27 +82,27 @@ lives_containers() {
     return $rc
 }
 
-step threads-mpi quick 240 "threads_mpi distribution hgx-h200" \
+step threads-mpi full 240 "threads_mpi distribution hgx-h200" \
      "four threads a rank, a communicator each"
-step threads-mpi-openmpi5 full 240 "threads_mpi openmpi5 beluga" \
+step threads-mpi-openmpi5 long 240 "threads_mpi openmpi5 beluga" \
      "the same with Open MPI 5"
-step threads-workers quick 120 "lives threads cu12" \
+step threads-workers full 120 "lives threads cu12" \
      "a worker a thread, of one UCP context and of several"
 # The distribution's UCX asserts when it is destroyed with requests left
-step lives-destroy quick 120 "lives destroy cu12" \
+step lives-destroy full 120 "lives destroy cu12" \
      "workers destroyed with copies under way"
-step lives-killed quick 120 "lives killed" \
+step lives-killed full 120 "lives killed" \
      "a peer is killed with copies under way, the next one comes"
-step lives-killed-1.22 full 120 "lives killed cu12" "the same with UCX 1.22"
-step lives-fork quick 120 "lives fork" \
+step lives-killed-1.22 long 120 "lives killed cu12" "the same with UCX 1.22"
+step lives-fork full 120 "lives fork" \
      "children that execute others, and exit, while messages go on"
-step lives-exit quick 60 "lives exit" \
+step lives-exit full 60 "lives exit" \
      "the end of a process with everything open"
-step lives-order quick 120 "lives order cu12" \
+step lives-order full 120 "lives order cu12" \
      "memory, endpoints, workers go in other orders than they came"
-step lives-pointers quick 60 "lives pointers cu12" \
+step lives-pointers full 60 "lives pointers cu12" \
      "pointers to a peer's memory while other endpoints to it come and go"
-step lives-containers quick 60 lives_containers \
+step lives-containers full 60 lives_containers \
      "two processes of one pid in two namespaces, memory by descriptor"
-step lives-containers-1.22 full 60 "lives_containers cu12" \
+step lives-containers-1.22 long 60 "lives_containers cu12" \
      "the same with UCX 1.22"

@@ -355,41 +355,41 @@ comms_without() {
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 step allreduce quick 60 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
-step collectives-on-gpus quick 60 collectives_on_gpus \
+step collectives-on-gpus full 60 collectives_on_gpus \
      "each algorithm of each collective on GPUs; ranks that call another one"
-step allreduce-faults quick 60 allreduce_faults \
+step allreduce-faults full 60 allreduce_faults \
      "a driver call that fails in an all-reduce on GPUs"
-step other-calls quick 30 "other_calls distribution" \
+step other-calls full 30 "other_calls distribution" \
      "MPI's other calls on GPU memory: done, or refused by name"
 step other-calls-openmpi5 full 30 "other_calls openmpi5" \
      "the same under Open MPI 5"
 step other-calls-mpich full 30 "other_calls mpich" \
      "the same under MPICH"
-step every-buffer quick 60 every_buffer \
+step every-buffer full 60 every_buffer \
      "each of MPI's functions with a buffer: ours, harmless, or refused"
-step beside-tools quick 60 "beside_tools distribution" \
+step beside-tools full 60 "beside_tools distribution" \
      "tools on MPI's names, preloaded and linked, see every call"
 step beside-tools-mpich full 60 "beside_tools mpich" \
      "the same under MPICH"
-step layouts quick 30 "layouts distribution" \
+step layouts full 30 "layouts distribution" \
      "which bytes a datatype covers, without looking at them"
-step collectives-gaps quick 30 \
+step collectives-gaps full 30 \
      "collectives_run distribution --seed 9 --calls 200 --call MPI_Sendrecv" \
      "messages with gaps to memory where UCX 1.13 wants them packed"
-step fortran quick 30 fortran \
+step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
-step collectives-one-gpu quick 30 collectives_one_gpu \
+step collectives-one-gpu full 30 collectives_one_gpu \
      "ranks that see one GPU each"
-step collectives-faults quick 60 collectives_faults \
+step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
-step comms quick 60 "comms_mixed distribution 3" \
+step comms full 60 "comms_mixed distribution 3" \
      "GPU buffers that come to ranks at different times; roots that go on"
-step comms-without quick 60 comms_without \
+step comms-without full 60 comms_without \
      "some ranks run without the library: no sum is wrong, nothing hangs"
-step comms-many quick 60 "comms_many distribution 10000 2000" \
+step comms-many full 60 "comms_many distribution 10000 2000" \
      "10,000 communicators of host memory, 2,000 of GPU memory, few descriptors"
 for mpi_name in openmpi5 mpich; do
-    step "comms-$mpi_name" full 60 \
+    step "comms-$mpi_name" long 60 \
          "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
          "the same of other MPIs"
 done

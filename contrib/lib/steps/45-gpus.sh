@@ -31,9 +31,9 @@ gpus_several() {
             --threads 4
 }
 
-step gpus quick 120 "gpus_several distribution 300 1" \
+step gpus full 120 "gpus_several distribution 300 1" \
      "random messages and collectives of ranks that use several GPUs"
-step gpus-openmpi5 full 120 "gpus_without_fragments openmpi5 300 2" \
+step gpus-openmpi5 long 120 "gpus_without_fragments openmpi5 300 2" \
      "the same with Open MPI 5 and UCX 1.22"
 step gpus-long long 7200 "gpus_several distribution 20000 3" \
      "20,000 steps of the same"

@@ -19,12 +19,12 @@ support() {
         "$mpi_run" --quiet "$@" "$mpirun" -n 2 "$programs/ucx_mp_support"
 }
 
-step support quick 60 "support distribution 1 --emulate beluga --collectives y" \
+step support full 60 "support distribution 1 --emulate beluga --collectives y" \
      "an MPI without CUDA says that it takes GPU memory"
-step support-without quick 60 \
+step support-without full 60 \
      "support distribution 0 --emulate beluga --collectives n" \
      "... and does not with nothing in front of it"
-step support-stock quick 60 \
+step support-stock full 60 \
      "support distribution 0 --stock --emulate beluga --collectives y" \
      "... nor without the module"
 for mpi_name in openmpi5 mpich; do

@@ -79,7 +79,7 @@ examples_refuse() {
     return $rc
 }
 
-step jacobi quick 120 jacobi_check \
+step jacobi full 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
 step examples-refuse full 60 examples_refuse \
      "bad input of the examples ends in a sentence"

@@ -49,9 +49,9 @@ tools_new_nodes() {
     done
 }
 
-step topo quick 120 tools_topo \
+step topo full 120 tools_topo \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
-step probe-lazy quick 60 tools_probe_lazy \
+step probe-lazy full 60 tools_probe_lazy \
      "NVML is started by processes with large messages only"
 step new-nodes full 120 tools_new_nodes \
      "checked transfers on nodes that nothing else knows"
@@ -60,14 +60,14 @@ tools_perf() {
     tools_run perf
 }
 
-step perf quick 120 tools_perf \
+step perf full 120 tools_perf \
      "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
 
 tools_tune() {
     tools_run tune
 }
 
-step tune quick 240 tools_tune \
+step tune full 240 tools_tune \
      "ucx_mp_tune: the model near the best found, tables, stopping and resuming"
 
 # Four kinds of nodes; all twenty seeds, and others, by hand
@@ -84,7 +84,7 @@ tools_trace() {
     UCX_MP_PROGRAMS=$ucx_mp_build/main/test/mpi tools_run trace
 }
 
-step trace quick 120 tools_trace \
+step trace full 120 tools_trace \
      "ucx_mp_run --trace: each message's copies, their links and their order"
 
 # calls_refuses TEXT FOLDER OPTION...: the report says so, in a sentence

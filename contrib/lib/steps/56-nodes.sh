@@ -78,9 +78,9 @@ nodes_faults() {
     fi
 }
 
-step nodes quick 120 nodes_all \
+step nodes full 120 nodes_all \
      "all-reduces over two and four emulated nodes, bytes between them counted"
-step nodes-host quick 30 nodes_host \
+step nodes-host full 30 nodes_host \
      "over several nodes host-only programs agree on few calls"
-step nodes-faults quick 120 nodes_faults \
+step nodes-faults full 120 nodes_faults \
      "over several nodes: what fails on one is staged there, or fails on all"

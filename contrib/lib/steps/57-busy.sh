@@ -26,14 +26,14 @@ busy() {
 }
 
 for filled_memory in device pool vmm; do
-    step "filled-$filled_memory" quick 90 \
+    step "filled-$filled_memory" full 90 \
          "filled y 4 --memory $filled_memory" \
          "memory is filled by plain copies just before MPI's calls"
-    step "filled-$filled_memory-host" quick 90 \
+    step "filled-$filled_memory-host" full 90 \
          "filled n 2 --memory $filled_memory" \
          "... and collectives go by way of the host"
 done
 for busy_stream in non-blocking blocking legacy; do
-    step "busy-$busy_stream" quick 120 "busy $busy_stream" \
+    step "busy-$busy_stream" full 120 "busy $busy_stream" \
          "MPI's calls while a $busy_stream stream waits for the program"
 done

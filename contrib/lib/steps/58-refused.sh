@@ -22,14 +22,14 @@ refused() {
     rm -f "$refused"
 }
 
-step refused quick 60 \
+step refused full 60 \
      "refused ucx_mp_checked --transfers 30 --max-size 8M" \
      "messages make no call that the driver refuses"
 for refused_memory in device pool vmm; do
-    step "refused-$refused_memory" quick 60 \
+    step "refused-$refused_memory" full 60 \
          "refused ucx_mp_filled --memory $refused_memory --steps 30" \
          "... nor do they and collectives of $refused_memory memory"
 done
-step refused-mixed quick 60 \
+step refused-mixed full 60 \
      "refused ucx_mp_churn --kind mixed --steps 60" \
      "... nor memory of all kinds that comes and goes"

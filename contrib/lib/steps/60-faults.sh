@@ -81,9 +81,9 @@ sabotage_had_graphs() {
         [ "$(grep -cE " [1-9][0-9]* graphs launched.*$3" "$2")" -ge "$4" ]
 }
 
-step sabotage quick 120 "sabotage_is_noticed n hops slots early" \
+step sabotage full 120 "sabotage_is_noticed n hops slots early" \
      "broken on purpose: missing waits and early completion are noticed"
-step sabotage-one quick 120 "sabotage_of_one n hops:7/gpu2/slow-fill
+step sabotage-one full 120 "sabotage_of_one n hops:7/gpu2/slow-fill
      hops:7/host/slow-fill slots:7/gpu2/slow-hop slots:7/host/slow-hop
      late:7/gpu2/slow-fill late:7/host/slow-fill short:7/gpu2/slow-hop
      short:7/host/slow-hop" "one wait, or one byte, of thousands is noticed"
@@ -178,7 +178,7 @@ faults_sanitized() {
     return $rc
 }
 
-step faults quick 120 "faults_are_survived --max-calls 12" \
+step faults full 120 "faults_are_survived --max-calls 12" \
      "every driver call of the engine fails once"
 step faults-graph full 120 "faults_are_survived --max-calls 12 --set
      MULTIPATH_GRAPH=y --set MULTIPATH_GRAPH_MIN_SIZE=0" \
@@ -191,6 +191,6 @@ for mpi_name in distribution openmpi5; do
 done
 step campaign full 240 "campaign --transfers 480 --ranks 4 --max-size 1M" \
      "every path set, both executors, graph caches of 0, 1 and 64 entries"
-step campaign-switch full 120 "campaign --emulate hgx-h200 --transfers 160
+step campaign-switch long 120 "campaign --emulate hgx-h200 --transfers 160
      --ranks 2 --max-size 1M" "the same behind a switch"
 side_by_side faults faults-graph
