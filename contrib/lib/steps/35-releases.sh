@@ -71,7 +71,7 @@ nixl_run() { nixl_run_of nixl nixl-cu12==1.5.1 "$@"; }
 nixl_run_of() {
     local folder=$1 wheel=$2 stock=() program=$3
     shift 3
-    [ "$1" != --stock ] || { stock=(--stock); shift; }
+    [ "${1-}" != --stock ] || { stock=(--stock); shift; }
     wheel_folder "$folder" "$wheel" || { skip "no $wheel"; return; }
     wheel_folder numpy numpy || { skip "no numpy"; return; }
     PYTHONPATH=$ucx_mp_deps/$folder:$ucx_mp_deps/numpy:${PYTHONPATH-} \

@@ -10,6 +10,12 @@ nixl_enabled() {
     nixl_check --stock --enable "$@"
 }
 
+# nixl_lists PROGRAM ARGUMENTS...: what is written goes as lists
+nixl_lists() {
+    local -x NIXL_UCX_SGL_ENABLE=y
+    nixl_run "$@"
+}
+
 # host_lanes ENABLE: the lanes that an MPI's UCX chooses, a line each
 host_lanes() {
     UCX_CUDA_CMA_ENABLE=$1 UCX_LOG_LEVEL=info \
@@ -67,8 +73,7 @@ step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
      "two NIXL agents in one process"
 step nixl-lists full 60 "nixl_check --transport cuda_ipc --lists VwV PwV" \
      "lists of blocks, which the module takes whole"
-step nixl-random-lists long 600 "NIXL_UCX_SGL_ENABLE=y nixl_run random --count
-                                 2000 --renew 500" \
+step nixl-random-lists long 600 "nixl_lists random --count 2000 --renew 500" \
      "2,000 random transfers, those that write as lists"
 step nixl-random full 120 "nixl_run random --count 1000 --renew 500" \
      "1,000 random transfers between NIXL agents that come and go"
@@ -83,7 +88,7 @@ step onesided full 300 "onesided onesided cu12" \
      "500 random puts and gets, lists, memory that comes and goes; reads by GPU"
 step onesided-beside full 300 "onesided beside cu12" \
      "100 of a program that has messages, too"
-step nixl-full full 60 "nixl_run full" \
+step nixl-full full 60 "nixl_run full --seconds 0.1 --blocks 500" \
      "small blocks arrive while a kernel of the program keeps the GPU full"
 step nixl-death full 60 "nixl_run random --death" \
      "a NIXL agent whose process is killed with a transfer under way"
