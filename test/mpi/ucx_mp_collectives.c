@@ -58,7 +58,6 @@ static unsigned coll_alike;    /* percent, see draw_call() */
 static unsigned coll_on_gpus;  /* percent of such calls that are to be */
 static bool coll_verbose;
 static bool coll_has_later = true; /* calls with a request are drawn, too */
-static bool coll_has_inter = true; /* ... and those between two groups */
 static long coll_later; /* calls that were not COLL_NOW or COLL_LARGE */
 
 static const char *const coll_form_names[] = {"", " (large)", " (later)",
@@ -445,7 +444,7 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
         group = &groups[ucx_mp_random_below(&shared, num_groups)];
     } while ((group->is_neighbor != call->is_neighbor) ||
              (draw_is_alike && (group->is_inter || (group->least < 2))) ||
-             (group->is_inter && !(call->has_inter && coll_has_inter)) ||
+             (group->is_inter && !call->has_inter) ||
              (group->is_inter && call->reduces && (world_size % 2 != 0)));
     draw->comm = group->comm;
 
@@ -852,8 +851,6 @@ static void parse(int argc, char **argv)
                                                          0, 100);
         } else if (strcmp(argv[i], "--later") == 0) {
             coll_has_later = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
-        } else if (strcmp(argv[i], "--inter") == 0) {
-            coll_has_inter = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else if (strcmp(argv[i], "--verbose") == 0) {
             coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else {
@@ -867,7 +864,7 @@ static void parse(int argc, char **argv)
                    "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
                    "of calls that GPUs can carry out] [--on-gpus PERCENT of "
                    "each that they have to] [--later 0: none with a request] "
-                   "[--inter 0: none between two groups] [--verbose 1]");
+                   "[--verbose 1]");
     }
 }
 

@@ -41,22 +41,17 @@ cuda_mpi_calls="Allreduce Reduce Reduce_scatter Bcast Allgather Allgatherv
 # cuda_mpi_collectives MPI COUNT [UCX]: host and GPU memory mixed, on
 # communicators of all kinds; and again where GPUs can carry out most
 cuda_mpi_collectives() {
-    local mpirun programs call alike inter
+    local mpirun programs call alike
     cuda_mpi_tools "$1" "${3-}" || return
     for call in $cuda_mpi_calls; do
         # UCX 1.13 ends in "!(RNDV_FRAG)" where a type that is sent has gaps,
         # with its own CUDA module too; Open MPI's linear all-to-all is the one
         # whose messages are large enough here
         [ "$call${3-}" != Alltoallv ] || continue
-        # MPICH 4.0 with CUDA writes to receive buffers of ranks that are no
-        # root, with its own collectives (ucx_mp_run --collectives n), too
-        inter=1
-        [ "$1$call" != mpich-cudaReduce ] || inter=0
         for alike in 0 90; do
             passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
                 --emulate beluga --slowdown 1 "$mpirun" -n 4 \
                 "$programs/ucx_mp_collectives" --call "MPI_$call" --later 0 \
-                --inter $inter \
                 --calls $(($2 / 28 + 1)) --alike $alike --max-size 4M || return
         done
     done
