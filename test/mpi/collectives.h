@@ -106,6 +106,7 @@ struct coll_draw {
     int               root;
     int               dest, source; /* of MPI_Sendrecv */
     MPI_Op            op;
+    bool              is_own; /* the reduction */
     coll_side_t       send, recv;
     int               counts[COLL_MAX_RANKS]; /* of MPI_Reduce_scatter */
     int               result; /* elements that a reduction leaves here */

@@ -56,6 +56,7 @@ static ucx_mp_mem_t coll_mem = UCX_MP_MEM_LAST; /* any */
 static int coll_only = -1; /* the call to draw; -1: any */
 static unsigned coll_alike;    /* percent, see draw_call() */
 static unsigned coll_on_gpus;  /* percent of such calls that are to be */
+static bool coll_is_mpich_cuda; /* see is_overwritten() */
 static bool coll_verbose;
 static bool coll_has_later = true; /* calls with a request are drawn, too */
 static long coll_later; /* calls that were not COLL_NOW or COLL_LARGE */
@@ -472,7 +473,8 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
                                                    COLL_TYPE_KINDS_PLAIN,
                        &shared);
         if (call->reduces) {
-            draw->op = coll_op_own(&draw_type);
+            draw->op     = coll_op_own(&draw_type);
+            draw->is_own = true;
         }
     }
 
@@ -527,8 +529,29 @@ static void sections_init(void)
     }
 }
 
+/* What MPICH 4.0 with CUDA does not sum on a GPU it sums in host memory, and
+   then copies too much into a receive buffer in GPU memory: what all ranks get,
+   beyond its end, in MPI_Reduce_scatter and _block; and in MPI_Reduce between
+   groups, bytes never set, at the sender whose rank is the root's. */
+static bool is_overwritten(const coll_draw_t *draw, const group_t *group)
+{
+    const coll_base_t *base = draw_base.base;
+    const bool is_summed    = !draw->is_own && (base->class != COLL_PAIR) &&
+                           (base->mpi != MPI_DOUBLE) &&
+                           (base->mpi != MPI_C_DOUBLE_COMPLEX);
+
+    if (!draw->call->reduces || is_summed) {
+        return false;
+    }
+
+    return (draw->call->send == COLL_ONE) ?
+                   group->is_inter && (draw->call->flow == COLL_TO_ROOT) &&
+                           (group->rank == draw->root) :
+                   !draw->send.is_in_place;
+}
+
 static void section_fill(section_t *section, const coll_side_t *side,
-                         const coll_base_t *base, uint64_t *state)
+                         const coll_base_t *base, bool is_host, uint64_t *state)
 {
     const size_t elements = side->high - side->low + 2 * (COLL_GUARD /
                                                           base->size);
@@ -541,6 +564,9 @@ static void section_fill(section_t *section, const coll_side_t *side,
     }
     if (draw_is_alike) {
         section->mem = UCX_MP_MEM_DEVICE;
+    }
+    if (is_host) {
+        section->mem = UCX_MP_MEM_HOST;
     }
     section->is_null = (side->high == side->low) &&
                        ucx_mp_random_below(state, 2);
@@ -766,8 +792,9 @@ static bool try_call(long number, bool *is_gpu_p)
     long before;
 
     group = draw_call(&draw, seed, &state);
-    section_fill(&sections[0], &draw.send, draw_base.base, &state);
-    section_fill(&sections[1], &draw.recv, draw_base.base, &state);
+    section_fill(&sections[0], &draw.send, draw_base.base, false, &state);
+    section_fill(&sections[1], &draw.recv, draw_base.base,
+                 coll_is_mpich_cuda && is_overwritten(&draw, group), &state);
     for (way = 0; way < 2; ++way) {
         pointers[way][0] = section_pointer(&sections[0], &draw.send, way == 0);
         pointers[way][1] = section_pointer(&sections[1], &draw.recv, way == 0);
@@ -851,6 +878,9 @@ static void parse(int argc, char **argv)
                                                          0, 100);
         } else if (strcmp(argv[i], "--later") == 0) {
             coll_has_later = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
+        } else if (strcmp(argv[i], "--mpich-cuda") == 0) {
+            coll_is_mpich_cuda = ucx_mp_parse_number(argv[i], argv[i + 1], 0,
+                                                     1);
         } else if (strcmp(argv[i], "--verbose") == 0) {
             coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else {
@@ -864,6 +894,7 @@ static void parse(int argc, char **argv)
                    "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
                    "of calls that GPUs can carry out] [--on-gpus PERCENT of "
                    "each that they have to] [--later 0: none with a request] "
+                   "[--mpich-cuda 1: none that it gets wrong] "
                    "[--verbose 1]");
     }
 }

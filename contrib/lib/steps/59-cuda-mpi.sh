@@ -41,8 +41,9 @@ cuda_mpi_calls="Allreduce Reduce Reduce_scatter Bcast Allgather Allgatherv
 # cuda_mpi_collectives MPI COUNT [UCX]: host and GPU memory mixed, on
 # communicators of all kinds; and again where GPUs can carry out most
 cuda_mpi_collectives() {
-    local mpirun programs call alike
+    local mpirun programs call alike but=0
     cuda_mpi_tools "$1" "${3-}" || return
+    [ "$1" != mpich-cuda ] || but=1
     for call in $cuda_mpi_calls; do
         # UCX 1.13 ends in "!(RNDV_FRAG)" where a type that is sent has gaps,
         # with its own CUDA module too; Open MPI's linear all-to-all is the one
@@ -52,8 +53,30 @@ cuda_mpi_collectives() {
             passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
                 --emulate beluga --slowdown 1 "$mpirun" -n 4 \
                 "$programs/ucx_mp_collectives" --call "MPI_$call" --later 0 \
-                --calls $(($2 / 28 + 1)) --alike $alike --max-size 4M || return
+                --calls $(($2 / 28 + 1)) --alike $alike --max-size 4M \
+                --mpich-cuda $but || return
         done
+    done
+}
+
+# cuda_mpi_own CALL: why --mpich-cuda is there. MPICH with nothing of ours, the
+# UCX of a wheel with its own CUDA module: wrong without, right with it
+cuda_mpi_own() {
+    local mpirun programs but rc output=$ucx_mp_build/log/mpich-cuda-own.out
+    cuda_mpi_tools mpich-cuda ucx-1.21.0 || return
+    for but in 0 1; do
+        rc=0
+        "$mpi_run" --quiet --stock --collectives n --emulate beluga \
+            --slowdown 1 "$mpirun" -n 4 "$programs/ucx_mp_collectives" \
+            --call "$1" --later 0 --calls 36 --max-size 4K \
+            --mpich-cuda $but > "$output" 2>&1 || rc=$?
+        cat "$output"
+        if [ $but -eq 1 ]; then
+            [ $rc -eq 0 ] && grep -q ' 0 wrong' "$output" || return 1
+        elif ! grep -q 'which nobody may write' "$output"; then
+            say "MPICH's $1 is right: --mpich-cuda need not leave it out"
+            return 1
+        fi
     done
 }
 
@@ -88,4 +111,9 @@ for cuda_mpi in openmpi-cuda mpich-cuda; do
          "all-reduce of 64 MiB on mist, 2 ranks: at most 1.0 ms"
     step "$cuda_mpi-faster-4" long 300 "cuda_mpi_faster $cuda_mpi 4 1800" \
          "... 4 ranks: at most 1.8 ms"
+done
+
+for cuda_mpi in MPI_Reduce MPI_Reduce_scatter; do
+    step "mpich-cuda-own-$cuda_mpi" long 60 "cuda_mpi_own $cuda_mpi" \
+         "what MPICH itself overwrites, and that this is left out"
 done
