@@ -49,6 +49,9 @@ cuda_mpi_collectives() {
         # with its own CUDA module too; Open MPI's linear all-to-all is the one
         # whose messages are large enough here
         [ "$call${3-}" != Alltoallv ] || continue
+        # MPICH 4.0 with CUDA does not end, or crashes, in scans of GPU memory,
+        # with nothing of ours, too
+        [[ $1 != mpich-cuda || $call != *can ]] || continue
         for alike in 0 90; do
             passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
                 --emulate beluga --slowdown 1 "$mpirun" -n 4 \
