@@ -263,7 +263,7 @@ static bool wants_kernel(const uct_cuda_ipc_group_t *group)
  * the rest, which gets the same bytes twice; a context is current */
 static ucs_status_t kernel_replace(uct_cuda_ipc_group_t *group)
 {
-    const CUstream stream = uct_cuda_ipc_copier_stream(group->launch.copier);
+    const CUstream stream = uct_cuda_ipc_copier_beside(group->launch.copier);
     ucs_status_t status;
 
     status = uct_cuda_ipc_copier_call_off(&group->launch, &group->num_begun);
@@ -344,12 +344,16 @@ static ucs_status_t kernel_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
 }
 
 /* Its context is current */
-static bool kernel_start(uct_cuda_ipc_group_t *group)
+static bool kernel_start(uct_cuda_ipc_group_t *group, uct_cuda_end_t from,
+                         uct_cuda_end_t to)
 {
     uct_cuda_ipc_iface_t *iface = group->iface;
     uct_cuda_op_t *op           = group->op;
     const bool is_host          = !uct_cuda_end_is_gpu(group->local_end);
     uct_cuda_ipc_copier_t *copier;
+    uct_cuda_trace_copy_t *copy;
+    ucs_status_t status;
+    CUstream stream;
 
     if (!wants_kernel(group)) {
         return false;
@@ -357,12 +361,19 @@ static bool kernel_start(uct_cuda_ipc_group_t *group)
 
     copier = uct_cuda_ipc_copier_get(&iface->blocks.copiers,
                                      op->stream->context);
-    if ((copier == NULL) ||
-        (uct_cuda_ipc_copier_launch(copier, group->dst, group->src,
-                                    group->length, group->num_copies,
-                                    is_host ? iface->kernel_blocks :
-                                              2 * iface->kernel_blocks,
-                                    op->event, &group->launch) != UCS_OK)) {
+    if (copier == NULL) {
+        return false;
+    }
+
+    stream = uct_cuda_ipc_copier_stream(copier);
+    copy   = uct_cuda_trace_begin(stream);
+    status = uct_cuda_ipc_copier_launch(copier, group->dst, group->src,
+                                        group->length, group->num_copies,
+                                        is_host ? iface->kernel_blocks :
+                                                  2 * iface->kernel_blocks,
+                                        op->event, &group->launch);
+    uct_cuda_trace_end(copy, stream, from, to, group->bytes, "blocks, kernel");
+    if (status != UCS_OK) {
         return false;
     }
 
@@ -370,6 +381,19 @@ static bool kernel_start(uct_cuda_ipc_group_t *group)
     op->test      = kernel_test;
     op->notify    = kernel_notify;
     return true;
+}
+
+static ucs_status_t
+copies_start(uct_cuda_ipc_group_t *group, uct_cuda_end_t from,
+             uct_cuda_end_t to)
+{
+    const CUstream stream       = group->op->stream->cuda;
+    uct_cuda_trace_copy_t *copy = uct_cuda_trace_begin(stream);
+    ucs_status_t status;
+
+    status = copy_all(group, stream);
+    uct_cuda_trace_end(copy, stream, from, to, group->bytes, "blocks");
+    return status;
 }
 
 static void group_submit(uct_cuda_ipc_iface_t *iface)
@@ -382,7 +406,6 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
                                                 group->remote_end;
     const uct_cuda_end_t to   = group->is_put ? group->remote_end :
                                                 group->local_end;
-    uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
     bool is_pushed, is_kernel = false;
 
@@ -393,11 +416,8 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
     is_pushed     = uct_cuda_ctx_push_alive(context->cuda, context->id);
     group->status = UCS_ERR_IO_ERROR;
     if (is_pushed) {
-        copy          = uct_cuda_trace_begin(stream->cuda);
-        is_kernel     = kernel_start(group);
-        group->status = is_kernel ? UCS_OK : copy_all(group, stream->cuda);
-        uct_cuda_trace_end(copy, stream->cuda, from, to, group->bytes,
-                           is_kernel ? "blocks by a kernel" : "blocks");
+        is_kernel     = kernel_start(group, from, to);
+        group->status = is_kernel ? UCS_OK : copies_start(group, from, to);
     }
 
     op->steps = is_kernel ? 1 : group->num_copies;

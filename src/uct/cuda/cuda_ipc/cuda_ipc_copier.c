@@ -446,5 +446,10 @@ void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier)
 
 CUstream uct_cuda_ipc_copier_stream(const uct_cuda_ipc_copier_t *copier)
 {
+    return copier->stream;
+}
+
+CUstream uct_cuda_ipc_copier_beside(const uct_cuda_ipc_copier_t *copier)
+{
     return copier->beside;
 }

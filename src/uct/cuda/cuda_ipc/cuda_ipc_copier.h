@@ -101,8 +101,11 @@ ucs_status_t uct_cuda_ipc_copier_notify(const uct_cuda_ipc_launch_t *launch,
  *  there still. */
 void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier);
 
-/** For copies in the place of what was called off: a stream that does not wait
- *  for it. */
+/** That of its kernels. */
 CUstream uct_cuda_ipc_copier_stream(const uct_cuda_ipc_copier_t *copier);
+
+/** For copies in the place of what was called off: one that does not wait for
+ *  it. */
+CUstream uct_cuda_ipc_copier_beside(const uct_cuda_ipc_copier_t *copier);
 
 #endif
