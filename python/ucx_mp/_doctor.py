@@ -23,7 +23,8 @@ import time
 
 EXIT_FAILED = 1
 EXIT_NOTHING_TRIED = 3
-TRANSFER_LIMIT = 45             # seconds for all messages
+TRANSFER_LIMIT = 45             # seconds for all messages, unless ...
+LIMIT_NAME = 'UCX_MP_DOCTOR_LIMIT'      # ... this says otherwise
 SHM_WANTED = 16 << 20           # bytes: the ledger, UCX's own, a session
 SLOW_GBPS = 5                   # no direct GPU link is as slow
 KIND_TEXT = {'gpu-gpu': 'GPU to GPU',
@@ -376,8 +377,20 @@ class Doctor:
 
     # ------------------------------------------------------------------ whole
 
+    def limit(self):
+        text = os.environ.get(LIMIT_NAME, '')
+        try:
+            seconds = float(text or TRANSFER_LIMIT)
+        except ValueError:
+            seconds = 0
+        if 0 < seconds <= 86400:
+            return seconds
+        self.look('variables', "%s=%s is no number of seconds: it is %d"
+                  % (LIMIT_NAME, text, TRANSFER_LIMIT))
+        return TRANSFER_LIMIT
+
     def examine(self):
-        self.end = time.monotonic() + TRANSFER_LIMIT
+        self.end = time.monotonic() + self.limit()
         try:
             self.install = self.launcher.Installation(os.environ)
             if self.options.emulate:

@@ -70,6 +70,7 @@ arm64_runs() {
 arm64_long() {
     local release folder
     local releases=(1.14.1.post2 1.16.0.post2 1.18.1 1.20.1 1.22.0)
+    local -x UCX_MP_DOCTOR_LIMIT=180 # a translated processor takes its time
     arm64_abi "${releases[@]}" || return
     for release in "${releases[@]}"; do
         folder=$(arm64_wheel "$release") || return

@@ -90,30 +90,46 @@ __attribute__((constructor)) static void config_add_multipath(void)
     }
 }
 
-static ucs_status_t config_read_multipath(
-        const uct_cuda_ipc_iface_config_t *config,
-        uct_cuda_mp_config_t *multipath)
+/* A value that cannot be costs a sentence, once a process, and no transport:
+ * the default stays. A transport that refused would leave messages to a slower
+ * one in silence. */
+static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
+                                  uct_cuda_mp_config_t *multipath)
 {
+    static bool is_told;
+    const bool tells = !__atomic_load_n(&is_told, __ATOMIC_RELAXED);
     const uct_cuda_mp_config_var_t *var = uct_cuda_mp_config_vars;
+    bool is_wrong                       = false;
     char error[256];
     unsigned i;
 
     uct_cuda_mp_config_init(multipath);
     for (i = 0;
          (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
-        if (uct_cuda_mp_config_set(multipath, var[i].name, config->multipath[i],
-                                   error, sizeof(error)) != UCS_OK) {
-            uct_cuda_error("UCX_CUDA_IPC_%s: %s", var[i].name, error);
-            return UCS_ERR_INVALID_PARAM;
+        if (uct_cuda_mp_config_set(multipath, var[i].name,
+                                   config->multipath[i], error,
+                                   sizeof(error)) != UCS_OK) {
+            is_wrong = true;
+            if (tells) {
+                uct_cuda_warn("UCX_CUDA_IPC_%s: %s; the default, %s, stays",
+                              var[i].name, error,
+                              (*var[i].dfl == '\0') ? "nothing" : var[i].dfl);
+            }
         }
     }
 
     if (uct_cuda_mp_config_check(multipath, error, sizeof(error)) != UCS_OK) {
-        uct_cuda_error("UCX_CUDA_IPC_%s", error);
-        return UCS_ERR_INVALID_PARAM;
+        is_wrong              = true;
+        multipath->num_paths  = 0;
+        multipath->num_shares = 0;
+        if (tells) {
+            uct_cuda_warn("UCX_CUDA_IPC_%s; paths and shares stay auto", error);
+        }
     }
 
-    return UCS_OK;
+    if (is_wrong) {
+        __atomic_store_n(&is_told, true, __ATOMIC_RELAXED);
+    }
 }
 
 /*
@@ -313,11 +329,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     uct_cuda_ipc_iface_t *iface;
     ucs_status_t status;
 
-    status = config_read_multipath(config, &multipath);
-    if (status != UCS_OK) {
-        return status;
-    }
-
+    config_read_multipath(config, &multipath);
     status = uct_cuda_mp_engine_get(&multipath, &engine);
     if (status != UCS_OK) {
         return status;

@@ -241,8 +241,10 @@ static void host_settings_open(const md_config_t *config)
     uct_cuda_host_settings_open(&settings);
 }
 
-static bool collectives_open(const md_config_t *config)
+/* A value that cannot be costs a sentence, once a process, and no transport */
+static void collectives_open(const md_config_t *config)
 {
+    static bool is_told;
     uct_cuda_coll_config_t collectives = {
         .is_on     = (strcmp(config->collectives, "n") == 0) ? 0 :
                      (strcmp(config->collectives, "y") == 0) ? 2 :
@@ -251,24 +253,33 @@ static bool collectives_open(const md_config_t *config)
                              config->collectives_multipath :
                              UCT_CUDA_COLL_AUTO
     };
+    const bool is_wrong = (collectives.is_on == 1) &&
+                          (strcmp(config->collectives, "auto") != 0);
+    const bool is_wrong_algorithm =
+            uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
+                                          &collectives.algorithm) != UCS_OK;
 
-    if (collectives.is_on && (strcmp(config->collectives, "auto") != 0) &&
-        (strcmp(config->collectives, "y") != 0)) {
-        uct_cuda_error("UCX_CUDA_IPC_COLLECTIVES: '%s' is neither y, n nor "
-                       "auto", config->collectives);
-        return false;
-    }
-
-    if (uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
-                                      &collectives.algorithm) != UCS_OK) {
-        uct_cuda_error("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is neither "
-                       "auto, kernel, flat, hierarchical nor ring",
-                       config->collectives_algorithm);
-        return false;
+    if (is_wrong_algorithm) {
+        (void)uct_cuda_coll_algorithm_parse("auto", &collectives.algorithm);
     }
 
     uct_cuda_coll_configure(&collectives);
-    return true;
+    if ((!is_wrong && !is_wrong_algorithm) ||
+        __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+
+    if (is_wrong) {
+        uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES: '%s' is neither y, n nor "
+                      "auto; the default, auto, stays",
+                      config->collectives);
+    }
+    if (is_wrong_algorithm) {
+        uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is neither "
+                      "auto, kernel, flat, hierarchical nor ring; the default, "
+                      "auto, stays",
+                      config->collectives_algorithm);
+    }
 }
 
 static ucs_status_t md_open(const uct_abi_component_t *component,
@@ -278,10 +289,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     const md_config_t *config = tl_config;
     md_t *md;
 
-    if (!collectives_open(config)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-
+    collectives_open(config);
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
         return UCS_ERR_NO_MEMORY;
