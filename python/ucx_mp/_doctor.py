@@ -3,10 +3,12 @@
 
 It looks at the files, the system, the GPUs and the UCXs that it finds, and then
 sends checked messages of each kind between two processes (_transfer.py), as
-ucx_mp_run would run them. One line a subject; the exit status is
+ucx_mp_run would run them. One line a subject (--json: one object for all); the
+exit status is
 
     0   every message arrived whole
-    1   something does not work; its line says what and what to do
+    1   ... but something costs speed, or may; its line says what and what to do
+    2   messages fail, or what they need
     3   no message could be tried: no GPU, or no UCX that the module can serve
 """
 
@@ -14,6 +16,8 @@ import itertools
 import json
 import os
 import platform
+import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -21,17 +25,23 @@ import sys
 import threading
 import time
 
-EXIT_FAILED = 1
+EXIT_SLOW = 1
+EXIT_FAILED = 2
 EXIT_NOTHING_TRIED = 3
 TRANSFER_LIMIT = 45             # seconds for all messages, unless ...
 LIMIT_NAME = 'UCX_MP_DOCTOR_LIMIT'      # ... this says otherwise
 SHM_WANTED = 16 << 20           # bytes: the ledger, UCX's own, a session
+FILES_WANTED = 1024             # open ones a process: Linux's default
 SLOW_GBPS = 5                   # no direct GPU link is as slow
+SLOW_SHARE = 0.5                # of what the model expects
 KIND_TEXT = {'gpu-gpu': 'GPU to GPU',
              'host-gpu': 'host to GPU',
              'gpu-host': 'GPU to host',
              'locked-gpu': 'locked to GPU',
              'gpu-locked': 'GPU to locked'}
+
+# a line of UCX's log, behind time, process and place
+UCX_SAYS = re.compile(r'\bUCX +(?:WARN|ERROR) +(.*)')
 
 # in a process of its own: a driver may take its time, or the process with it
 GPUS = '''
@@ -68,11 +78,20 @@ class Doctor:
         self.looked = 0
         self.tried = 0
         self.install = None
+        self.lines = []
+        self.speeds = {}                # kind -> GB/s
+        self.expected = {}              # set of paths -> GB/s, best first
 
     # ------------------------------------------------------------------ lines
 
     def line(self, word, subject, text):
-        print('%-7s %-14s %s' % (word, subject, text), flush=True)
+        self.lines.append({'word': word, 'subject': subject, 'text': text})
+        if not self.options.json:
+            print('%-7s %-14s %s' % (word, subject, text), flush=True)
+
+    def note(self, subject, text):
+        """What costs nothing, and may be of use."""
+        self.line('note', subject, text)
 
     def good(self, subject, text):
         self.line('ok', subject, text)
@@ -104,7 +123,7 @@ class Doctor:
         if install.cuemu_dir:
             self.good('emulator', 'nodes: %s' % ', '.join(install.node_names()))
         else:
-            self.look('emulator', 'not built (libxml2 was missing): --emulate '
+            self.note('emulator', 'not built (libxml2 was missing): --emulate '
                       'will not work, everything else will')
         return True
 
@@ -114,7 +133,8 @@ class Doctor:
                   % (os.uname().machine, ' '.join(platform.libc_ver()) or
                      'C library unknown', os.uname().release, cores))
         if cores < 3:
-            self.look('cores', 'this process may use %d: host memory that is '
+            tell = self.note if self.options.emulate else self.look
+            tell('cores', 'this process may use %d: host memory that is '
                       'not page-locked is copied by the driver, not by threads;'
                       ' give each rank more (mpirun --bind-to none)' % cores)
         try:
@@ -133,6 +153,7 @@ class Doctor:
             self.look('/dev/shm', 'not there (%s): mount it (a tmpfs)'
                       % error.strerror)
         self.ptrace()
+        self.open_files()
 
     def ptrace(self):
         try:
@@ -145,17 +166,29 @@ class Doctor:
                       "cannot read another one's memory, UCX's cma falls back "
                       'to copies through shared memory; set it to 0' % scope)
 
-    def gpus(self, environ):
+    def open_files(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and soft < FILES_WANTED:
+            self.look('open files', 'a process may have %d: UCX and the CUDA '
+                      'driver open some for each GPU and peer, and messages '
+                      'fail without; ulimit -n %d%s'
+                      % (soft, FILES_WANTED, '' if hard >= FILES_WANTED or
+                         hard == resource.RLIM_INFINITY else ' (as root: the '
+                         'hard limit is %d)' % hard))
+
+    def gpus(self):
         """How many GPUs there are."""
         where = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+        words = self.under() if self.options.emulate else []
         try:
             result = subprocess.run(
-                [sys.executable, '-c', GPUS, where], timeout=20, env=environ,
+                words + [sys.executable, '-c', GPUS, where],
+                timeout=max(20, self.end - time.monotonic()),
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 universal_newlines=True)
             answer = json.loads((result.stdout.splitlines() or ['{}'])[-1])
         except subprocess.TimeoutExpired:
-            answer = {'error': "the driver has not answered in 20 s"}
+            answer = {'error': 'the driver does not answer'}
         except ValueError:
             answer = {}
         names = answer.get('names', [])
@@ -166,8 +199,9 @@ class Doctor:
             return 0
         kinds = ', '.join('%d x %s' % (names.count(name), name)
                           for name in dict.fromkeys(names))
-        self.good('GPUs', '%s, driver for CUDA %d.%d'
-                  % (kinds, answer['version'] // 1000,
+        self.good('GPUs', '%s%s, driver for CUDA %d.%d'
+                  % ('emulated (%s): ' % self.options.emulate
+                     if self.options.emulate else '', kinds, answer['version'] // 1000,
                      answer['version'] % 1000 // 10))
         visible = os.environ.get('CUDA_VISIBLE_DEVICES')
         if len(names) == 1:
@@ -186,12 +220,35 @@ class Doctor:
 
     # -------------------------------------------------------------------- UCX
 
+    def command(self, target):
+        """What the command shows."""
+        launcher = self.launcher
+        other = target.other_mpi()
+        if other:
+            self.bad('MPI', other)
+        if target.others:
+            self.look('UCX', 'more than one may come (%s): the first that '
+                      'starts in a process has the module, the others do '
+                      'without; --ucx FILE names the one that is meant'
+                      % ', '.join('%s, %s' % (ucx.text, ucx.path) for ucx in
+                                  [target.ucx] + target.others))
+        if self.options.emulate and target.program and \
+                launcher.is_elf(target.program) and \
+                launcher.has_static_runtime(target.program, target.environ):
+            self.bad('program', launcher.static_runtime(target.program))
+        settings = launcher.Settings(os.environ)
+        launcher.set_mpi(settings, target)
+        for sentence in settings.notes:
+            self.look('variables', sentence)
+
+
     def find_ucx(self):
         """UCXs that are here, those that the module can serve first."""
         launcher, options = self.launcher, self.options
         if options.command or options.ucx:
             target = launcher.Target(options.command or [sys.executable],
                                      os.environ, options.ucx)
+            self.command(target)
             return [target.ucx] + target.others
         found = []
         for words in ([sys.executable], ['mpirun']):
@@ -246,17 +303,43 @@ class Doctor:
 
     # --------------------------------------------------------------- messages
 
-    def transfers(self, ucx, extra=(), kinds=()):
-        """Yields what _transfer.py prints; an error as {'error': sentence}."""
-        here = os.path.dirname(os.path.realpath(__file__))
-        size = ['--size', '4', '--rounds', '3'] if self.options.emulate else []
+    def size(self):
+        """MiB of a message; _transfer.py's own on real GPUs."""
+        return 4 if self.options.emulate else 64
+
+    def under(self, *extra):
+        """ucx_mp_run, and the node that is asked for."""
         words = [sys.executable, os.path.realpath(self.launcher.__file__),
-                 '--quiet', '--ucx', ucx.path]
+                 '--quiet']
         if self.options.emulate:
             words += ['--emulate', self.options.emulate]
         if self.options.slowdown:
             words += ['--slowdown', '%g' % self.options.slowdown]
-        words += list(extra)
+        return words + list(extra)
+
+    def expect(self):
+        """What the model of the links promises, if it can be asked."""
+        topo = self.install.program('ucx_mp_topo')
+        if not os.path.exists(topo):
+            return
+        try:
+            text = subprocess.run(
+                self.under(topo, '--plan', '0', '1', '%dM' % self.size()),
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                timeout=max(1, self.end - time.monotonic()),
+                universal_newlines=True).stdout
+        except subprocess.TimeoutExpired:
+            return
+        self.expected = {paths: float(speed) for speed, paths in re.findall(
+            r' us +([0-9.]+) GB/s +[0-9.]+x +(\S+)\n',
+            text.partition('\nby the model')[2])}
+
+    def transfers(self, ucx, extra=(), kinds=()):
+        """Yields what _transfer.py prints; an error as {'error': sentence}."""
+        here = os.path.dirname(os.path.realpath(__file__))
+        size = ['--size', '%d' % self.size(), '--rounds', '3'] \
+            if self.options.emulate else []
+        words = self.under('--ucx', ucx.path, *extra)
         words += [sys.executable, os.path.join(here, '_transfer.py'), ucx.path]
         words += list(kinds) + size
         left = max(1, self.end - time.monotonic())
@@ -285,6 +368,7 @@ class Doctor:
                 try:
                     words = json.loads(text)
                 except ValueError:
+                    said.append(text)       # UCX's warnings go to stdout
                     continue
                 had_error = had_error or 'error' in words
                 yield words
@@ -303,7 +387,10 @@ class Doctor:
         # UCX's reason stands in front of its backtrace
         said = itertools.takewhile(
             lambda text: not text.startswith('==== backtrace'), said)
-        last = [text.strip() for text in said if text.strip()][-3:]
+        said = [text.strip() for text in said if text.strip()]
+        last = said[-3:]
+        warned = dict.fromkeys(match.group(1) for match in map(
+            UCX_SAYS.search, said) if match)
         if late.is_set():
             yield {'error': 'stopped, since it took more than %.0f s' % left}
         elif code != 0 and not had_error:
@@ -311,6 +398,8 @@ class Doctor:
                 code, ': ' + ' | '.join(last) if last else '')}
         elif had_error and last:
             yield {'said': ' | '.join(last)}
+        for sentence in warned if code == 0 else ():
+            yield {'warned': sentence}
 
     def one_path(self, ucx):
         """GB/s between two GPUs over the direct path alone, or None."""
@@ -319,7 +408,8 @@ class Doctor:
                      if words.get('kind') == 'gpu-gpu'), None)
 
     def messages(self, ucx):
-        how = 'modelled' if self.options.emulate else 'measured'
+        how = 'emulated' if self.options.emulate else 'measured'
+        self.expect()
         waiting = list(KIND_TEXT)
         for words in self.transfers(ucx, kinds=waiting):
             if 'module' in words:
@@ -331,11 +421,14 @@ class Doctor:
                 self.bad(KIND_TEXT[waiting.pop(0)], words['error'])
             elif 'said' in words:
                 self.line('', '', 'UCX said: ' + words['said'])
+            elif 'warned' in words:
+                self.look('UCX said', words['warned'])
         for kind in waiting:
             self.look(KIND_TEXT[kind], 'not tried')
         one = self.one_path(ucx) if 'gpu-gpu' not in waiting else None
         if one:
-            self.good('GPU to GPU', '%6.1f GB/s over the direct path alone' % one)
+            self.good('GPU to GPU', '%6.1f GB/s, %s, over the direct path alone%s'
+                      % (one, how, self.beside(self.expected.get('direct'))))
 
     def module(self, path, stays_out):
         ours = os.path.realpath(self.install.library(self.launcher.MODULE))
@@ -353,7 +446,15 @@ class Doctor:
 
     def message(self, kind, gbps, how):
         self.tried += 1
-        text = '%6.1f GB/s, %s, every byte compared' % (gbps, how)
+        self.speeds[kind] = gbps
+        expected = max(self.expected.values(), default=None) \
+            if kind == 'gpu-gpu' else None
+        text = '%6.1f GB/s, %s, every byte compared%s' % (
+            gbps, how, self.beside(expected))
+        if expected and gbps < SLOW_SHARE * expected:
+            self.look(KIND_TEXT[kind], text + ': something is in the way, such '
+                      'as other work on these GPUs')
+            return
         if kind == 'gpu-gpu' and gbps < SLOW_GBPS and \
                 not self.options.emulate:
             self.look(KIND_TEXT[kind], text + ': slower than any link between '
@@ -361,11 +462,26 @@ class Doctor:
             return
         self.good(KIND_TEXT[kind], text)
 
-    def settings(self, ucx):
+    @staticmethod
+    def beside(expected):
+        return ' (%.1f by the model of the links)' % expected \
+            if expected else ''
+
+    def settings(self):
         """What the variables that are set will do."""
         launcher = self.launcher
         settings = launcher.Settings(os.environ)
         launcher.check_tls(settings)
+        modules = os.environ.get('UCX_MODULES', 'all')
+        names = modules.lstrip('^').split(',')
+        if (modules[:1] == '^') == ('cuda' in names) and 'all' not in names:
+            settings.note('UCX_MODULES=%s leaves out cuda: UCX loads no CUDA '
+                          'module, GPU memory goes nowhere; unset UCX_MODULES'
+                          % modules)
+        if os.environ.get('OMPI_MCA_btl'):
+            self.note('variables', "OMPI_MCA_btl=%s is for Open MPI's pml ob1; "
+                      'with pml ucx it moves no messages'
+                      % os.environ['OMPI_MCA_btl'])
         for sentence in settings.notes:
             self.look('variables', sentence)
         names = sorted(name for name in os.environ
@@ -401,27 +517,32 @@ class Doctor:
         if not self.files():
             return
         self.system()
-        if self.options.emulate:
-            count = 2
-            self.good('GPUs', 'emulated: %s' % self.options.emulate)
-        else:
-            count = self.gpus(dict(os.environ))
+        count = self.gpus()
         ucx = self.ucx()
         if ucx is None:
             return
-        self.settings(ucx)
+        self.settings()
         if count == 0:
             self.look('messages', 'not tried, without a GPU')
             return
         self.messages(ucx)
 
     def result(self):
-        print('%s, %d to look at, %d failed' % (
-            '%d messages tried' % self.tried if self.tried else
-            'no message tried', self.looked, self.failed))
-        if self.failed:
-            return EXIT_FAILED
-        return 0 if self.tried else EXIT_NOTHING_TRIED
+        code = EXIT_FAILED if self.failed else \
+            EXIT_NOTHING_TRIED if not self.tried else \
+            EXIT_SLOW if self.looked else 0
+        if self.options.json:
+            print(json.dumps({
+                'status': code, 'emulated': self.options.emulate,
+                'messages': self.tried, 'look': self.looked,
+                'failed': self.failed, 'gbps': self.speeds,
+                'gbps_by_model': self.expected,
+                'lines': self.lines}, indent=1))
+        else:
+            print('%s, %d to look at, %d failed' % (
+                '%d messages tried' % self.tried if self.tried else
+                'no message tried', self.looked, self.failed))
+        return code
 
 
 def main(launcher, options):

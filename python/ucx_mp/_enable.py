@@ -16,7 +16,7 @@ import re
 import stat
 import sys
 
-from . import _files
+from . import _collectives, _files
 
 PRELOAD = 'libucx_mp_preload.so'
 # what makes an Open MPI choose its UCX, as ucx_mp_run sets it
@@ -101,31 +101,13 @@ def plain(folder):
     return None
 
 
-def enable(multipath=None, mpi=False, children=True):
-    """Puts the module under the UCX that this process loads from now on.
-
-    multipath: 'y', 'n' or 'auto', sets UCX_CUDA_IPC_MULTIPATH. mpi: also sets
-    what an Open MPI with UCX needs to choose it, where that is not set (before
-    mpi4py's MPI is imported). children: processes that this one starts get the
-    module too. Under ucx_mp_run everything is there already and stays.
-
-    Returns whether it is prepared; if not, a sentence on stderr says why, and
-    the program runs on as it was. Wrong arguments are a ValueError.
-    """
+def put_module(multipath, children):
+    """Prepares the module; whether that worked."""
     global _shim
-    if multipath not in (None, 'y', 'n', 'auto'):
-        raise ValueError("multipath: 'y', 'n' or 'auto', not %r" % (multipath,))
-    if _shim is not None:
-        return True
-
     libdir = _files.libdir()
     why = unfit(libdir)
     if why is None:
-        libraries = loaded_libraries()
-        names = {os.path.basename(path) for path in libraries}
-        loaded = loaded_ucx(libraries)
-        if PRELOAD in names:
-            return True         # ucx_mp_run, or a parent that has enabled it
+        loaded = loaded_ucx(loaded_libraries())
         if loaded:
             why = ('enable() comes too late, UCX is loaded (%s); call it before '
                    'whatever imports UCX, or start the program with ucx_mp_run'
@@ -150,10 +132,43 @@ def enable(multipath=None, mpi=False, children=True):
             prepend('LD_PRELOAD', os.path.join(folder, PRELOAD))
     if multipath is not None:
         os.environ['UCX_CUDA_IPC_MULTIPATH'] = multipath
-    if mpi:
+    return True
+
+
+def put_collectives():
+    """The same for the collectives of GPU memory."""
+    why = _collectives.put_in_front(_files.libdir(), loaded_libraries())
+    if why is not None:
+        say('collectives such as Allreduce are left to the MPI, and crash with '
+            'GPU memory if it has no CUDA: %s' % why)
+    return why is None
+
+
+def enable(multipath=None, mpi=False, children=True):
+    """Puts the module under the UCX that this process loads from now on.
+
+    multipath: 'y', 'n' or 'auto', sets UCX_CUDA_IPC_MULTIPATH. mpi: before
+    mpi4py's MPI is imported: also sets what an Open MPI with UCX needs to choose
+    it, where that is not set, and puts the collectives of GPU memory in front of
+    the MPI. children: processes that this one starts get the module too. Under
+    ucx_mp_run everything is there already and stays.
+
+    Returns whether all of it is prepared; if not, a sentence on stderr says why,
+    and the program runs on as it was. Wrong arguments are a ValueError.
+    """
+    if multipath not in (None, 'y', 'n', 'auto'):
+        raise ValueError("multipath: 'y', 'n' or 'auto', not %r" % (multipath,))
+    is_ready = True
+    if _shim is None:
+        if PRELOAD in {os.path.basename(path) for path in loaded_libraries()}:
+            return True         # ucx_mp_run, or a parent that has enabled it
+        is_ready = put_module(multipath, children)
+    if mpi and is_ready:
         for name, value in OPEN_MPI.items():
             os.environ.setdefault(name, value)
-    return True
+    if mpi and _files.libdir() is not None:
+        is_ready = put_collectives() and is_ready
+    return is_ready
 
 
 def status():

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives of GPU memory, put in front of the MPI that mpi4py will load.
+
+The library for it needs no MPI: loaded with its symbols for all (RTLD_GLOBAL),
+it is found before the MPI that comes with mpi4py's extension. Once an MPI is
+there it is too late, since calls of it may be bound or under way.
+"""
+
+import ctypes
+import glob
+import importlib.util
+import os
+import re
+
+LIBRARIES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
+# what mpi4py's extension says that it needs
+SONAMES = {'Open MPI': (b'libmpi.so.40',),
+           'MPICH': (b'libmpi.so.12', b'libmpich.so.12')}
+# what each one's mpirun tells its ranks
+RANK = {'Open MPI': 'OMPI_COMM_WORLD_RANK', 'MPICH': 'PMI_RANK'}
+OTHERS = ('OMPI_MCA_coll_ucc_enable', 'OMPI_MCA_coll_hcoll_enable')
+
+
+def loaded_mpi(libraries):
+    """Path of the MPI in this process, or None."""
+    return next((path for path in sorted(libraries) if re.match(
+        r'libmpi(ch|_abi)?(-[0-9a-f]+)?\.so', os.path.basename(path))), None)
+
+
+def coming_mpis():
+    """Names of the MPIs that mpi4py has an extension for; None: no mpi4py."""
+    spec = importlib.util.find_spec('mpi4py')
+    if spec is None:
+        return None
+    text = b''
+    for folder in spec.submodule_search_locations or ():
+        for path in glob.glob(os.path.join(glob.escape(folder), 'MPI*.so')):
+            with open(path, 'rb') as file:
+                text += file.read()
+    return [name for name, sonames in SONAMES.items()
+            if any(b'\0' + soname + b'\0' in text for soname in sonames)]
+
+
+def chosen_mpi(names):
+    """The one of them that mpi4py will take, or None."""
+    told = re.sub('[ _-]', '', os.environ.get('MPI4PY_MPIABI', '')).lower()
+    if told:
+        return {'openmpi': 'Open MPI', 'mpich': 'MPICH',
+                'impi': 'MPICH'}.get(told)
+    if len(names) > 1:
+        names = [name for name in names if RANK[name] in os.environ]
+    return names[0] if len(names) == 1 else None
+
+
+def put_in_front(libdir, libraries):
+    """Loads the library; why it cannot, or None."""
+    if any(os.path.basename(path) in LIBRARIES.values() for path in libraries):
+        return None
+    mpi = loaded_mpi(libraries)
+    if mpi is not None:
+        return ('enable(mpi=True) comes too late, the MPI is loaded (%s); call '
+                'it before "from mpi4py import MPI", or start the program with '
+                'ucx_mp_run mpirun' % mpi)
+    other = next((name for name in OTHERS if os.environ.get(
+        name, '0').lower() not in ('0', 'n', 'no', 'f', 'false')), None)
+    if other is not None:
+        return '%s=%s has switched on others' % (other, os.environ[other])
+    names = coming_mpis()
+    if names is None:
+        return None             # nobody calls an MPI from Python
+    name = chosen_mpi(names)
+    if name is None:
+        return ('which MPI mpi4py will load cannot be seen (%s); '
+                'MPI4PY_MPIABI=openmpi or mpich says so, or start the program '
+                'with ucx_mp_run mpirun' % (' or '.join(names) or
+                                            'none that we know'))
+    path = os.path.join(libdir, LIBRARIES[name])
+    try:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        return str(error)
+    return None
