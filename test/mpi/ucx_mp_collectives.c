@@ -458,6 +458,9 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
     } while ((base->class == COLL_PAIR) && !call->reduces);
     is_in_place = call->has_in_place && !group->is_inter &&
                   (ucx_mp_random_below(&shared, 3) == 0);
+    if (coll_is_mpich_cuda && call->reduces && (call->send != COLL_ONE)) {
+        is_in_place = false; /* It ends with "memory ranges overlap" */
+    }
     coll_type_base(&draw_base, base);
     if (call->reduces && ((base->class == COLL_PAIR) || draw_is_alike ||
                           ucx_mp_random_below(&shared, 2))) {
