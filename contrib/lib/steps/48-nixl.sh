@@ -66,7 +66,8 @@ step nixl-enable full 60 "nixl_enabled --transport cuda_ipc VwV PwV" \
      "NIXL with ucx_mp.enable(), without the launcher"
 step nixl-host full 120 "nixl_check --transport cuda_ipc PwV HwV PrV HrV" \
      "host memory of one NIXL agent, GPU memory of another's process"
-step nixl-peer-host full 120 "nixl_check --transport cuda_cma VwH VrP" \
+step nixl-peer-host full 120 "nixl_check --transport cuda_cma VwH VwP VrH
+                              VrP" \
      "GPU memory of one NIXL agent, host memory of another's process"
 step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
                          HwV PrV HrV" \

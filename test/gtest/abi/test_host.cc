@@ -179,7 +179,9 @@ TEST_P(test_abi_host, program_with_copied_variables)
 {
     result res = run(library_path() + shim() + ucx_info() + " -cf");
 
-    if (res.status == 127) {
+    /* An old system's with a wheel's libraries: not by its own doing */
+    if ((res.status == 127) ||
+        (res.count("has different size in shared object") > 0)) {
         GTEST_SKIP() << res.output;
     }
 

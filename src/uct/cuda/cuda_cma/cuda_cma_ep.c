@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads carry the bytes through their page-locked slots (host_pipeline.h).
- * Host memory of another worker of this process is copied as its own is.
+ * A peer's page-locked memory is copied by the peer's GPU, other by threads of
+ * this process through their page-locked slots (host_pipeline.h). Host memory of
+ * another worker of this process is copied as its own is.
  */
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 
@@ -11,6 +12,7 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/transfer.h>
 
 #include <stdlib.h>
@@ -48,8 +50,11 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
     }
 
     ep       = (uct_cuda_cma_ep_t*)*ep_p;
-    ep->addr = addr;
-    ep->peer = peer;
+    ep->addr    = addr;
+    ep->peer    = peer;
+    ep->keys    = NULL;
+    ep->channel = NULL;
+    ep->asked   = 0;
     return UCS_OK;
 }
 
@@ -57,6 +62,13 @@ void uct_cuda_cma_ep_destroy(uct_ep_h tl_ep)
 {
     uct_cuda_cma_ep_t *ep = (uct_cuda_cma_ep_t*)tl_ep;
 
+    if (ep->channel != NULL) {
+        uct_cuda_cma_channel_close(ep->channel);
+    }
+    if (ep->keys != NULL) {
+        uct_cuda_cma_keys_cleanup(ep->keys);
+        free(ep->keys);
+    }
     if (ep->peer != NULL) {
         uct_cuda_cma_peer_put(ep->peer);
     }
@@ -78,17 +90,15 @@ static void peer_done(uct_cuda_op_t *op)
 
 /* A copy, between here and there */
 typedef struct {
-    uct_cuda_cma_peer_t *peer; /* NULL: this process */
-    void                *local;
-    int                 device; /* of local */
-    uint64_t            remote_addr;
-    size_t              length;
-    bool                is_put;
+    uct_cuda_cma_peer_t *peer;  /* NULL: this process */
+    int                 device; /* Of the memory here */
+    uct_cuda_cma_copy_t copy;
 } peer_copy_t;
 
-static ucs_status_t peer_start(uct_cuda_op_t *op, const peer_copy_t *copy)
+static ucs_status_t peer_start(uct_cuda_op_t *op, const peer_copy_t *start)
 {
-    uct_cuda_cma_peer_t *peer           = copy->peer;
+    uct_cuda_cma_peer_t *peer           = start->peer;
+    const uct_cuda_cma_copy_t *copy     = &start->copy;
     const uct_cuda_host_remote_t remote = {
         .copy = uct_cuda_cma_peer_copy,
         .arg  = peer
@@ -97,7 +107,7 @@ static ucs_status_t peer_start(uct_cuda_op_t *op, const peer_copy_t *copy)
     ucs_status_t status;
 
     status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)copy->local,
-                                                 copy->remote_addr,
+                                                 copy->remote,
                                                  copy->length, !copy->is_put,
                                                  &remote, &job);
     if (status == UCS_OK) {
@@ -115,9 +125,10 @@ static void own_done(uct_cuda_op_t *op)
     uct_cuda_transfer_end(op->arg);
 }
 
-static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *copy)
+static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *start)
 {
-    const uct_cuda_end_t gpu      = uct_cuda_end_gpu(copy->device);
+    const uct_cuda_cma_copy_t *copy = &start->copy;
+    const uct_cuda_end_t gpu      = uct_cuda_end_gpu(start->device);
     const uct_cuda_end_t host     = uct_cuda_end_host();
     const CUdeviceptr local       = (CUdeviceptr)copy->local;
     uct_cuda_mp_request_t request = {
@@ -126,8 +137,8 @@ static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *copy)
         .size    = copy->length
     };
     uct_cuda_mp_memory_t memory   = {
-        .src = copy->is_put ? local : copy->remote_addr,
-        .dst = copy->is_put ? copy->remote_addr : local
+        .src = copy->is_put ? local : copy->remote,
+        .dst = copy->is_put ? copy->remote : local
     };
     ucs_status_t status;
 
@@ -142,9 +153,93 @@ static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *copy)
 
 static ucs_status_t peer_copy_start(uct_cuda_op_t *op, void *arg)
 {
-    const peer_copy_t *copy = arg;
+    const peer_copy_t *start = arg;
 
-    return (copy->peer != NULL) ? peer_start(op, copy) : own_start(op, copy);
+    return (start->peer != NULL) ? peer_start(op, start) :
+                                   own_start(op, start);
+}
+
+/* Page-locked memory of this process, as a put or get of its GPU memory, with
+ * which small blocks go together */
+static ucs_status_t
+own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
+           uct_completion_t *comp)
+{
+    uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)ep->super.super.iface;
+    uct_cuda_ipc_block_t block  = {
+        .local       = (void*)(uintptr_t)copy->remote,
+        .remote_addr = (uintptr_t)copy->local,
+        .length      = copy->length,
+        .is_put      = !copy->is_put,
+        .comp        = comp
+    };
+    uct_cuda_cma_key_t *key;
+
+    if (uct_cuda_cma_iface_lend(iface) != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (ep->keys == NULL) {
+        ep->keys = calloc(1, sizeof(*ep->keys));
+        if (ep->keys == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
+
+    key        = uct_cuda_cma_keys_get(ep->keys, copy->local, copy->length);
+    block.rkey = (key == NULL) ? NULL : uct_cuda_cma_key_own(key);
+    return (block.rkey == NULL) ?
+                   UCS_ERR_UNSUPPORTED :
+                   uct_cuda_ipc_transfer(&iface->super, &block, false);
+}
+
+/* By the peer's GPU */
+static ucs_status_t
+peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
+            const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+{
+    uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)ep->super.super.iface;
+
+    if ((ep->channel == NULL) && (ep->asked != rkey->server.token)) {
+        ep->asked   = rkey->server.token;
+        ep->channel = uct_cuda_cma_channel_open(ep->peer, &rkey->server);
+    }
+
+    return (ep->channel == NULL) ?
+                   UCS_ERR_UNSUPPORTED :
+                   uct_cuda_cma_channel_post(ep->channel,
+                                             uct_cuda_ep_queue(
+                                                     &ep->super.super),
+                                             iface->epoch, copy, comp);
+}
+
+/* With the context of the local memory current, which is a GPU's */
+static ucs_status_t
+locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
+             const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+{
+    if (rkey->server.token == 0) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return (ep->peer == NULL) ? own_locked(ep, copy, comp) :
+                                peer_locked(ep, rkey, copy, comp);
+}
+
+/* One more of those under way by the peer's GPU? */
+static ucs_status_t
+locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
+              const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+{
+    const uct_cuda_cma_iface_t *iface =
+            (const uct_cuda_cma_iface_t*)ep->super.super.iface;
+
+    return ((ep->channel == NULL) || (rkey->server.token == 0)) ?
+                   UCS_ERR_UNSUPPORTED :
+                   uct_cuda_cma_channel_follow(ep->channel,
+                                               uct_cuda_ep_queue(
+                                                       &ep->super.super),
+                                               iface->epoch, copy, comp);
 }
 
 static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
@@ -152,7 +247,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
                              uct_rkey_t uct_rkey, uct_completion_t *comp,
                              bool is_put)
 {
-    const uct_cuda_cma_ep_t *ep     = (const uct_cuda_cma_ep_t*)tl_ep;
+    uct_cuda_cma_ep_t *ep           = (uct_cuda_cma_ep_t*)tl_ep;
     const uct_cuda_cma_rkey_t *rkey = uct_cuda_cma_rkey_get(uct_rkey);
     uct_cuda_queue_t *queue         = uct_cuda_ep_queue(tl_ep);
     uct_cuda_gpu_context_t context;
@@ -160,7 +255,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     CUcontext local_context;
     ucs_status_t status;
     uct_cuda_end_t local;
-    peer_copy_t copy;
+    peer_copy_t start;
     char name[16];
 
     if ((iovcnt == 0) || (iov->length == 0)) {
@@ -175,16 +270,21 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return UCS_ERR_INVALID_PARAM;
     }
 
+    start.peer        = ep->peer;
+    start.copy.local  = iov->buffer;
+    start.copy.remote = remote_addr;
+    start.copy.length = iov->length;
+    start.copy.is_put = is_put;
+
+    status = locked_follow(ep, rkey, &start.copy, comp);
+    if (status != UCS_ERR_UNSUPPORTED) {
+        return status;
+    }
+
     uct_cuda_memory_place(iov->buffer, &local, &local_context);
     if (uct_cuda_end_is_host(local)) {
         return UCS_ERR_UNSUPPORTED;
     }
-
-    copy.peer        = ep->peer;
-    copy.local       = iov->buffer;
-    copy.remote_addr = remote_addr;
-    copy.length      = iov->length;
-    copy.is_put      = is_put;
 
     status = uct_cuda_end_is_gpu(local) ?
                      uct_cuda_gpu_context_push(local_context,
@@ -199,10 +299,16 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return status;
     }
 
-    copy.device = context.device;
-    status = uct_cuda_queue_stream(queue, is_put ? 0 : 1, &stream);
-    if (status == UCS_OK) {
-        status = uct_cuda_op_run(queue, stream, comp, peer_copy_start, &copy);
+    start.device = context.device;
+    status       = uct_cuda_end_is_gpu(local) ?
+                           locked_start(ep, rkey, &start.copy, comp) :
+                           UCS_ERR_UNSUPPORTED;
+    if (status == UCS_ERR_UNSUPPORTED) {
+        status = uct_cuda_queue_stream(queue, is_put ? 0 : 1, &stream);
+        if (status == UCS_OK) {
+            status = uct_cuda_op_run(queue, stream, comp, peer_copy_start,
+                                     &start);
+        }
     }
 
     uct_cuda_gpu_context_pop(&context);

@@ -4,6 +4,8 @@
 #define UCT_CUDA_CMA_EP_H
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/cuda_cma/cuda_cma_channel.h>
+#include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 
 
@@ -11,6 +13,9 @@ typedef struct {
     uct_abi_ep_t        super;
     uct_cuda_cma_addr_t addr;
     uct_cuda_cma_peer_t *peer; /**< NULL: another worker of this process */
+    uct_cuda_cma_keys_t *keys; /**< For that one, from the first use on */
+    uct_cuda_cma_channel_t *channel; /**< To the peer's server, or NULL */
+    uint64_t            asked;  /**< That server was, by its token, in vain */
 } uct_cuda_cma_ep_t;
 
 

@@ -3,7 +3,9 @@
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
 
 #include <uct/cuda/base/iface.h>
+#include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+#include <uct/cuda/cuda_cma/cuda_cma_server.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 
 #include <stdlib.h>
@@ -11,25 +13,33 @@
 
 
 /* "ucxmpcm", then the layout's version; and of a key in memory */
-#define PACKED_MAGIC   UINT64_C(0x7563786d70636d01)
+#define PACKED_MAGIC   UINT64_C(0x7563786d70636d02)
 #define UNPACKED_MAGIC UINT64_C(0x7563786d70636dff)
 
 
 typedef struct {
     int enable; /* uct_abi_on_off_auto_t */
+    int peer_gpu;
 } md_config_t;
 
 typedef struct {
     uct_abi_md_t super;
     bool         is_on;
+    bool         peer_gpu;
 } md_t;
 
-/* What a key says on the wire, and a memory handle */
+/* What a key says on the wire */
 typedef struct {
-    uint64_t magic;
-    uint64_t base;
-    uint64_t length;
+    uint64_t                 magic;
+    uint64_t                 base;
+    uint64_t                 length;
+    uct_cuda_cma_server_id_t server;
 } packed_rkey_t;
+
+typedef struct {
+    packed_rkey_t packed;
+    bool          is_locked; /* All of it */
+} memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "ENABLE",
@@ -38,6 +48,13 @@ static const uct_abi_config_field_t md_config_fields[] = {
                "cross-memory attach; auto: in NIXL's UCX",
      .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
      .offset = offsetof(md_config_t, enable)},
+    {.name   = "PEER_GPU",
+     .dfl    = "y",
+     .doc    = "Have a peer copy to and from this process's page-locked memory "
+               "by a GPU of this process, which a thread here asks to do so; "
+               "no: by threads of the peer's",
+     .type   = UCT_ABI_CONFIG_BOOL,
+     .offset = offsetof(md_config_t, peer_gpu)},
     {.type = UCT_ABI_CONFIG_END}
 };
 
@@ -65,20 +82,32 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
     return UCS_OK;
 }
 
+static bool is_locked(const void *address, size_t length)
+{
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query(address, length, &memory);
+    return uct_cuda_end_is_host(memory.end) && memory.is_pinned &&
+           ((uintptr_t)address >= memory.base) &&
+           ((uintptr_t)address - memory.base < memory.length) &&
+           (length <= memory.length - ((uintptr_t)address - memory.base));
+}
+
 static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p)
 {
-    packed_rkey_t *memh = malloc(sizeof(*memh));
+    memh_t *memh = calloc(1, sizeof(*memh));
 
     if (memh == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    memh->magic  = PACKED_MAGIC;
-    memh->base   = (uintptr_t)address;
-    memh->length = length;
-    *memh_p      = memh;
+    memh->packed.magic  = PACKED_MAGIC;
+    memh->packed.base   = (uintptr_t)address;
+    memh->packed.length = length;
+    memh->is_locked     = ((md_t*)md)->peer_gpu && is_locked(address, length);
+    *memh_p             = memh;
     return UCS_OK;
 }
 
@@ -90,10 +119,18 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
     return UCS_OK;
 }
 
-static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
-                              size_t length, unsigned flags, void *buffer)
+static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
+                              void *address, size_t length, unsigned flags,
+                              void *buffer)
 {
-    memcpy(buffer, memh, sizeof(packed_rkey_t));
+    const memh_t *memh   = tl_memh;
+    packed_rkey_t packed = memh->packed;
+
+    if (memh->is_locked) {
+        (void)uct_cuda_cma_server_get(&packed.server);
+    }
+
+    memcpy(buffer, &packed, sizeof(packed));
     return UCS_OK;
 }
 
@@ -120,6 +157,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     md->is_on     = (config->enable == UCT_ABI_ON_OFF_AUTO) ?
                             uct_cuda_ipc_own_is_nixl() :
                             (config->enable == UCT_ABI_ON);
+    md->peer_gpu  = config->peer_gpu;
     md->super.ops = &md_ops;
     *md_p         = &md->super;
     return UCS_OK;
@@ -145,6 +183,7 @@ static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
     rkey->magic  = UNPACKED_MAGIC;
     rkey->base   = packed.base;
     rkey->length = packed.length;
+    rkey->server = packed.server;
     *rkey_p      = (uintptr_t)rkey;
     *handle_p    = NULL;
     return UCS_OK;

@@ -9,6 +9,7 @@
 #define UCT_CUDA_CMA_MD_H
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/cuda_cma/cuda_cma_page.h>
 
 #include <stdbool.h>
 
@@ -21,6 +22,7 @@ typedef struct {
     uint64_t magic;  /**< See uct_cuda_cma_rkey_get() */
     uint64_t base;
     uint64_t length; /**< Bytes */
+    uct_cuda_cma_server_id_t server; /**< Of page-locked memory */
 } uct_cuda_cma_rkey_t;
 
 

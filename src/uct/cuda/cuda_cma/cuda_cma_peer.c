@@ -38,7 +38,7 @@ static uint64_t number;
 
 /* Field 22 of /proc/PID/stat; 0 if there is no such process. The name of the
  * program, in brackets, may hold blanks and brackets. */
-static uint64_t start_time_of(int32_t pid)
+uint64_t uct_cuda_cma_start_time(int32_t pid)
 {
     unsigned long long start = 0;
     char path[64], text[1024];
@@ -78,7 +78,7 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     memset(addr, 0, sizeof(*addr));
     uct_cuda_ipc_iface_addr_self(&addr->process);
     addr->process.iface = iface;
-    addr->start_time    = start_time_of(addr->process.pid);
+    addr->start_time    = uct_cuda_cma_start_time(addr->process.pid);
     addr->place         = (uintptr_t)&number;
     addr->number        = __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
@@ -89,7 +89,7 @@ static bool is_alive(const uct_cuda_cma_peer_t *peer)
 
     /* A pidfd becomes readable when its process ends */
     return (peer->pidfd >= 0) ? (poll(&poll_fd, 1, 0) == 0) :
-                                (start_time_of(peer->addr.process.pid) ==
+                                (uct_cuda_cma_start_time(peer->addr.process.pid) ==
                                  peer->addr.start_time);
 }
 
@@ -123,7 +123,7 @@ static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
     uint64_t found                  = 0;
 
     if ((addr->start_time == 0) ||
-        (start_time_of(addr->process.pid) != addr->start_time)) {
+        (uct_cuda_cma_start_time(addr->process.pid) != addr->start_time)) {
         return "the process is gone, or not to be seen";
     }
 
@@ -171,6 +171,16 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
 
     *peer_p = peer;
     return UCS_OK;
+}
+
+bool uct_cuda_cma_peer_is_there(const uct_cuda_cma_peer_t *peer)
+{
+    return is_alive(peer) && is_itself(peer);
+}
+
+pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer)
+{
+    return peer->addr.process.pid;
 }
 
 void uct_cuda_cma_peer_hold(uct_cuda_cma_peer_t *peer)

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 BEGIN_C_DECLS
 
@@ -50,6 +51,15 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr);
 ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    uct_cuda_cma_peer_t **peer_p,
                                    const char **reason_p);
+
+/** When a process of this namespace began, clock ticks since boot; 0: there is
+ *  none. */
+uint64_t uct_cuda_cma_start_time(int32_t pid);
+
+/** Is it there, with the image that gave the address? 1 us. */
+bool uct_cuda_cma_peer_is_there(const uct_cuda_cma_peer_t *peer);
+
+pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer);
 
 /** One more user. */
 void uct_cuda_cma_peer_hold(uct_cuda_cma_peer_t *peer);

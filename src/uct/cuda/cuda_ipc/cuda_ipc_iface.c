@@ -72,6 +72,15 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
 };
 
 
+/* Of the interface that was opened last, for uct_cuda_ipc_iface_lend() */
+static struct {
+    pthread_mutex_t lock; /* takes no other */
+    unsigned        max_streams;
+    unsigned        kernel_blocks;
+    bool            enable_cache;
+} last = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
 /* The engine parses its variables itself: UCX hands their text through */
 __attribute__((constructor)) static void config_add_multipath(void)
 {
@@ -363,7 +372,44 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
                                       generation_bandwidth() :
                                       config->bandwidth;
     uct_cuda_ipc_blocks_init(iface);
+
+    pthread_mutex_lock(&last.lock);
+    last.max_streams   = iface->max_streams;
+    last.kernel_blocks = iface->kernel_blocks;
+    last.enable_cache  = iface->enable_cache;
+    pthread_mutex_unlock(&last.lock);
     return UCS_OK;
+}
+
+ucs_status_t uct_cuda_ipc_iface_lend(uct_cuda_ipc_iface_t *iface)
+{
+    ucs_status_t status;
+
+    if (iface->engine != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_mp_engine_get_any(&iface->engine);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    pthread_mutex_lock(&last.lock);
+    iface->max_streams   = last.max_streams;
+    iface->kernel_blocks = last.kernel_blocks;
+    iface->enable_cache  = last.enable_cache;
+    pthread_mutex_unlock(&last.lock);
+    uct_cuda_ipc_blocks_init(iface);
+    return UCS_OK;
+}
+
+void uct_cuda_ipc_iface_unlend(uct_cuda_ipc_iface_t *iface)
+{
+    if (iface->engine != NULL) {
+        uct_cuda_ipc_blocks_cleanup(iface);
+        uct_cuda_mp_engine_put(iface->engine);
+        iface->engine = NULL;
+    }
 }
 
 static ucs_status_t query_devices(uct_abi_md_t *md,

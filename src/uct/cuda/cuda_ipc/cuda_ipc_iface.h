@@ -67,4 +67,18 @@ typedef struct {
 
 extern const uct_abi_tl_t uct_cuda_ipc_tl;
 
+
+/**
+ * Give an interface of another transport, or one that UCX knows nothing of,
+ * what uct_cuda_ipc_transfer() needs, with the engine and settings of a
+ * cuda_ipc interface. Its queue is there already.
+ *
+ * @return UCS_OK (again, too); UCS_ERR_NO_ELEM: there is no such interface.
+ */
+ucs_status_t uct_cuda_ipc_iface_lend(uct_cuda_ipc_iface_t *iface);
+
+/** Behind the queue's cleanup: nothing is under way any more. Undoes that, if
+ *  it was done. */
+void uct_cuda_ipc_iface_unlend(uct_cuda_ipc_iface_t *iface);
+
 #endif

@@ -329,6 +329,11 @@ static ucs_status_t post(start_t *start, uct_cuda_gpu_context_t *context)
 
 /* --------------------------------------------------------------- interface */
 
+static uct_cuda_ipc_iface_t *ep_iface(uct_ep_h ep)
+{
+    return (uct_cuda_ipc_iface_t*)ep->iface;
+}
+
 /* Host memory of this process; the kernel copies, and tells what is not there
  * where a copy of ours would crash */
 static ucs_status_t own_host_copy(const uct_cuda_ipc_block_t *block)
@@ -386,11 +391,11 @@ static ucs_status_t check(const uct_cuda_ipc_block_t *block)
 }
 
 /* Of a block that has been checked */
-static ucs_status_t transfer(uct_ep_h ep, const uct_cuda_ipc_block_t *block,
-                             bool has_more, bool is_next)
+static ucs_status_t
+transfer(uct_cuda_ipc_iface_t *iface, const uct_cuda_ipc_block_t *block,
+         bool has_more, bool is_next)
 {
-    uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)ep->iface;
-    start_t start               = {
+    start_t start = {
         .iface = iface, .block = block, .has_more = has_more, .is_next = is_next
     };
     uct_cuda_gpu_context_t context;
@@ -460,7 +465,18 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
     }
 
     status = check(&block);
-    return (status == UCS_OK) ? transfer(ep, &block, false, false) : status;
+    return (status == UCS_OK) ? transfer(ep_iface(ep), &block, false, false) :
+                                status;
+}
+
+ucs_status_t uct_cuda_ipc_transfer(uct_cuda_ipc_iface_t *iface,
+                                   const uct_cuda_ipc_block_t *block,
+                                   bool has_more)
+{
+    const ucs_status_t status = check(block);
+
+    return (status == UCS_OK) ? transfer(iface, block, has_more, false) :
+                                status;
 }
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -567,7 +583,8 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
         }
 
         list_block(list, i, is_put, &end->comp, &block);
-        status = transfer(ep, &block, --left > 0, end->comp.count > 0);
+        status = transfer(ep_iface(ep), &block, --left > 0,
+                          end->comp.count > 0);
         if (status == UCS_INPROGRESS) {
             ++end->comp.count;
             status = UCS_OK;

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Each request is there for the server as soon as it is posted. Here a batch of
+ * them is one operation, which is over when all are, as a group of blocks is:
+ * what an operation costs is shared.
+ */
+#include <uct/cuda/cuda_cma/cuda_cma_channel.h>
+
+#include <uct/cuda/base/alarm.h>
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_cma/cuda_cma_keys.h>
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define BATCH_COUNT 128
+
+/* The first of its streams: below are those of copies by threads */
+#define FIRST_STREAM 2
+
+/* A server that has not gone round for so long does something else, such as
+ * waiting in the driver for the program's work: what it has not taken is taken
+ * back (ns) */
+#define PATIENCE_NS (5ul * 1000 * 1000)
+
+/* How often the peer is asked whether it is there, while something takes long;
+ * and how soon somebody who sleeps looks again (ns) */
+#define ALIVE_NS (1000ul * 1000)
+#define SLEEP_NS (50ul * 1000)
+
+
+typedef struct batch batch_t;
+
+typedef struct {
+    uct_completion_t    *comp;
+    uct_cuda_cma_copy_t copy;
+    uct_cuda_cma_key_t  *key;
+    uct_cuda_host_job_t *job;    /* By threads, or NULL */
+    ucs_status_t        status;
+} transfer_t;
+
+struct batch {
+    batch_t                *next;    /* Of those that are idle */
+    uct_completion_t       comp;     /* The operation's */
+    uct_cuda_cma_channel_t *channel;
+    uct_cuda_op_t          *op;
+    uint64_t               epoch;
+    unsigned               first;    /* Request of the first transfer */
+    unsigned               num_over; /* So many from there on */
+    unsigned               count;
+    transfer_t             transfers[BATCH_COUNT];
+};
+
+struct uct_cuda_cma_channel {
+    unsigned             users;      /* The endpoint, and batches under way */
+    uct_cuda_cma_peer_t  *peer;
+    uct_cuda_cma_page_t  *page;
+    uct_cuda_cma_slot_t  *slot;
+    unsigned             index;
+    unsigned             head;       /* The next request goes there */
+    batch_t              *open;      /* Has room for more; or NULL */
+    batch_t              *idle;
+    bool                 is_gone;    /* The peer */
+    uint32_t             beat;       /* The server's, when it changed ... */
+    uint64_t             beat_time;  /* ... as seen then, or 0 */
+    uint64_t             asked;      /* The peer, whether it is there */
+    uct_cuda_cma_keys_t  keys;
+};
+
+
+/* ------------------------------------------------------------------- slots */
+
+/* One that nobody has */
+static uct_cuda_cma_slot_t *
+find_slot(uct_cuda_cma_page_t *page, unsigned *index_p)
+{
+    const int32_t pid = getpid();
+    int32_t expected;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
+        expected = 0;
+        if (__atomic_compare_exchange_n(&page->slots[i].pid, &expected, pid,
+                                        false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+            __atomic_store_n(&page->slots[i].start_time,
+                             uct_cuda_cma_start_time(pid), __ATOMIC_RELAXED);
+            *index_p = i;
+            return &page->slots[i];
+        }
+    }
+
+    /* Some may be of processes that have gone */
+    __atomic_store_n(&page->is_short, 1, __ATOMIC_RELEASE);
+    uct_cuda_cma_page_wake(page);
+    return NULL;
+}
+
+uct_cuda_cma_channel_t *
+uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
+                          const uct_cuda_cma_server_id_t *id)
+{
+    const pid_t pid                 = uct_cuda_cma_peer_pid(peer);
+    uct_cuda_cma_channel_t *channel = calloc(1, sizeof(*channel));
+
+    if (channel == NULL) {
+        return NULL;
+    }
+
+    channel->page = uct_cuda_cma_page_open(pid, id);
+    if (channel->page == NULL) {
+        goto err_free;
+    }
+
+    if (__atomic_load_n(&channel->page->is_over, __ATOMIC_RELAXED)) {
+        goto err_close;
+    }
+
+    channel->slot = find_slot(channel->page, &channel->index);
+    if (channel->slot == NULL) {
+        uct_cuda_debug("process %d copies for too many peers", (int)pid);
+        goto err_close;
+    }
+
+    uct_cuda_cma_peer_hold(peer);
+    channel->peer  = peer;
+    channel->users = 1;
+    uct_cuda_debug("page-locked memory of process %d is copied there",
+                   (int)pid);
+    return channel;
+
+err_close:
+    uct_cuda_cma_page_close(channel->page);
+err_free:
+    free(channel);
+    return NULL;
+}
+
+static void channel_put(uct_cuda_cma_channel_t *channel)
+{
+    batch_t *batch;
+
+    if (--channel->users > 0) {
+        return;
+    }
+
+    __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_RELEASE);
+    uct_cuda_cma_page_wake(channel->page);
+    uct_cuda_cma_page_close(channel->page);
+    uct_cuda_cma_peer_put(channel->peer);
+    uct_cuda_cma_keys_cleanup(&channel->keys);
+    while ((batch = channel->idle) != NULL) {
+        channel->idle = batch->next;
+        free(batch);
+    }
+    free(channel);
+}
+
+void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel)
+{
+    channel_put(channel);
+}
+
+
+/* --------------------------------------------------------------- by threads */
+
+/* Of what the server does not do; any context may be current */
+static ucs_status_t
+thread_start(const batch_t *batch, transfer_t *transfer)
+{
+    const uct_cuda_context_t *context   = batch->op->stream->context;
+    const uct_cuda_cma_copy_t *copy     = &transfer->copy;
+    const uct_cuda_host_remote_t remote = {
+        .copy = uct_cuda_cma_peer_copy,
+        .arg  = batch->channel->peer
+    };
+    ucs_status_t status;
+
+    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)copy->local,
+                                                 copy->remote, copy->length,
+                                                 !copy->is_put, &remote,
+                                                 &transfer->job);
+    uct_cuda_ctx_pop();
+    if (status != UCS_OK) {
+        transfer->job = NULL;
+        return status;
+    }
+
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t thread_test(transfer_t *transfer)
+{
+    const ucs_status_t status = uct_cuda_host_pipeline_test(transfer->job);
+
+    if (status != UCS_INPROGRESS) {
+        uct_cuda_host_pipeline_release(transfer->job);
+        transfer->job = NULL;
+    }
+
+    return status;
+}
+
+
+/* --------------------------------------------------------------- the server */
+
+/* Is it still going round, or asleep? */
+static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
+{
+    uct_cuda_cma_page_t *page = channel->page;
+    const uint32_t beat       = __atomic_load_n(&page->beat, __ATOMIC_RELAXED);
+
+    if (__atomic_load_n(&page->is_over, __ATOMIC_RELAXED)) {
+        return false;
+    }
+
+    if ((beat != channel->beat) || (channel->beat_time == 0)) {
+        channel->beat      = beat;
+        channel->beat_time = now;
+    }
+
+    return now - channel->beat_time < PATIENCE_NS;
+}
+
+static bool is_gone(uct_cuda_cma_channel_t *channel, uint64_t now)
+{
+    if (!channel->is_gone && (now - channel->asked >= ALIVE_NS)) {
+        channel->asked   = now;
+        channel->is_gone = !uct_cuda_cma_peer_is_there(channel->peer);
+    }
+
+    return channel->is_gone;
+}
+
+static ucs_status_t
+request_test(batch_t *batch, transfer_t *transfer,
+             uct_cuda_cma_request_t *request)
+{
+    uct_cuda_cma_channel_t *channel = batch->channel;
+    uint64_t now;
+
+    switch (uct_cuda_cma_request_state(request)) {
+    case UCT_CUDA_CMA_DONE:
+        uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
+        channel->beat_time = 0;
+        return UCS_OK;
+
+    case UCT_CUDA_CMA_REFUSED:
+        uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
+        transfer->key->is_refused = true;
+        return thread_start(batch, transfer);
+
+    case UCT_CUDA_CMA_POSTED:
+        now = uct_cuda_now_ns();
+        if (is_gone(channel, now)) {
+            return UCS_ERR_CONNECTION_RESET;
+        }
+
+        return (!is_served(channel, now) &&
+                uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN_BACK)) ?
+                       thread_start(batch, transfer) :
+                       UCS_INPROGRESS;
+
+    case UCT_CUDA_CMA_TAKEN:
+        return is_gone(channel, uct_cuda_now_ns()) ? UCS_ERR_CONNECTION_RESET :
+                                                     UCS_INPROGRESS;
+
+    default:
+        uct_cuda_error("process %d has written to a request that is ours",
+                       (int)uct_cuda_cma_peer_pid(channel->peer));
+        return UCS_ERR_IO_ERROR;
+    }
+}
+
+
+/* ----------------------------------------------------------------- batches */
+
+static ucs_status_t batch_test(uct_cuda_op_t *op)
+{
+    batch_t *batch                  = op->arg;
+    uct_cuda_cma_channel_t *channel = batch->channel;
+    uct_cuda_cma_request_t *request;
+    transfer_t *transfer;
+    ucs_status_t status;
+
+    for (; batch->num_over < batch->count; ++batch->num_over) {
+        transfer = &batch->transfers[batch->num_over];
+        request  = &channel->slot->requests[(batch->first + batch->num_over) %
+                                            UCT_CUDA_CMA_REQUESTS];
+        status   = (transfer->job != NULL) ?
+                           thread_test(transfer) :
+                           request_test(batch, transfer, request);
+        if (status == UCS_INPROGRESS) {
+            return UCS_INPROGRESS;
+        }
+
+        transfer->status = status;
+        --transfer->key->outstanding;
+    }
+
+    if (channel->open == batch) {
+        channel->open = NULL;
+    }
+
+    return UCS_OK;
+}
+
+/* Nobody calls back from another process: look again soon */
+static ucs_status_t batch_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    return uct_cuda_alarm_set(uct_cuda_now_ns() + SLEEP_NS, func, arg) ?
+                   UCS_OK :
+                   UCS_ERR_BUSY;
+}
+
+static void batch_completed(uct_completion_t *comp)
+{
+    batch_t *batch = (batch_t*)((char*)comp - offsetof(batch_t, comp));
+    uct_cuda_cma_channel_t *channel = batch->channel;
+    unsigned i;
+
+    for (i = 0; i < batch->count; ++i) {
+        uct_abi_completion_update(batch->transfers[i].comp, 1,
+                                  batch->transfers[i].status);
+    }
+
+    batch->next   = channel->idle;
+    channel->idle = batch;
+    channel_put(channel);
+}
+
+static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
+{
+    batch_t *batch = arg;
+
+    batch->op  = op;
+    op->test   = batch_test;
+    op->notify = batch_notify;
+    op->arg    = batch;
+    return UCS_OK;
+}
+
+static void
+batch_add(batch_t *batch, uct_cuda_cma_key_t *key,
+          const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+{
+    uct_cuda_cma_channel_t *channel = batch->channel;
+    transfer_t *transfer            = &batch->transfers[batch->count++];
+    uct_cuda_cma_request_t *request =
+            &channel->slot->requests[channel->head++ % UCT_CUDA_CMA_REQUESTS];
+
+    transfer->comp   = comp;
+    transfer->copy   = *copy;
+    transfer->key    = key;
+    transfer->job    = NULL;
+    transfer->status = UCS_OK;
+    ++key->outstanding;
+
+    request->key     = (uint16_t)(key - channel->keys.keys);
+    request->serial  = key->serial;
+    request->to_host = copy->is_put;
+    request->gpu     = (uintptr_t)copy->local;
+    request->host    = copy->remote;
+    request->length  = copy->length;
+    uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_POSTED);
+    uct_cuda_cma_page_wake(channel->page);
+}
+
+static ucs_status_t
+batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue,
+           uint64_t epoch)
+{
+    batch_t *batch = channel->idle;
+    uct_cuda_stream_t *stream;
+    ucs_status_t status;
+
+    status = uct_cuda_queue_stream(queue, FIRST_STREAM + channel->index,
+                                   &stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (batch == NULL) {
+        batch = malloc(sizeof(*batch));
+        if (batch == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        batch->next   = NULL;
+        channel->idle = batch;
+    }
+
+    batch->comp.func   = batch_completed;
+    batch->comp.count  = 1;
+    batch->comp.status = UCS_OK;
+    batch->channel     = channel;
+    batch->epoch       = epoch;
+    batch->first       = channel->head;
+    batch->num_over    = 0;
+    batch->count       = 0;
+    status = uct_cuda_op_run(queue, stream, &batch->comp, batch_start, batch);
+    if (status != UCS_INPROGRESS) {
+        return status;
+    }
+
+    channel->idle = batch->next;
+    channel->open = batch;
+    ++channel->users;
+    return UCS_OK;
+}
+
+/* The one that has room, or NULL */
+static batch_t *
+find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue,
+          uint64_t epoch)
+{
+    batch_t *batch = channel->open;
+
+    return ((batch != NULL) && (batch->epoch == epoch) &&
+            (batch->count < BATCH_COUNT) && !queue->is_fenced) ?
+                   batch :
+                   NULL;
+}
+
+static bool has_room(uct_cuda_cma_channel_t *channel)
+{
+    return uct_cuda_cma_request_state(
+                   &channel->slot->requests[channel->head %
+                                            UCT_CUDA_CMA_REQUESTS]) ==
+           UCT_CUDA_CMA_FREE;
+}
+
+ucs_status_t
+uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
+                            uct_cuda_queue_t *queue, uint64_t epoch,
+                            const uct_cuda_cma_copy_t *copy,
+                            uct_completion_t *comp)
+{
+    batch_t *batch = find_open(channel, queue, epoch);
+    uct_cuda_cma_key_t *key;
+
+    if (batch == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    key = uct_cuda_cma_keys_find(&channel->keys, copy->local, copy->length);
+    if ((key == NULL) || key->is_refused || channel->is_gone) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (!has_room(channel)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    batch_add(batch, key, copy, comp);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
+                                       uct_cuda_queue_t *queue, uint64_t epoch,
+                                       const uct_cuda_cma_copy_t *copy,
+                                       uct_completion_t *comp)
+{
+    batch_t *batch = find_open(channel, queue, epoch);
+    uct_cuda_cma_key_t *key;
+    ucs_status_t status;
+    unsigned index;
+
+    if (channel->is_gone ||
+        __atomic_load_n(&channel->page->is_over, __ATOMIC_RELAXED)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    key = uct_cuda_cma_keys_get(&channel->keys, copy->local, copy->length);
+    if ((key == NULL) || key->is_refused ||
+        (key->packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (!has_room(channel)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    if (batch == NULL) {
+        status = batch_open(channel, queue, epoch);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    index = (unsigned)(key - channel->keys.keys);
+    if (channel->slot->keys[index].serial != key->serial) {
+        channel->slot->keys[index].packed = key->packed;
+        channel->slot->keys[index].serial = key->serial;
+    }
+
+    batch_add(channel->open, key, copy, comp);
+    return UCS_INPROGRESS;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The page of a server: making, finding, sleeping on it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create */
+#endif
+
+#include <uct/cuda/cuda_cma/cuda_cma_page.h>
+
+#include <uct/cuda/base/log.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+
+#define FILE_NAME "ucx-mp-requests"
+
+
+static uct_cuda_cma_page_t *map(int fd)
+{
+    void *page = mmap(NULL, sizeof(uct_cuda_cma_page_t),
+                      PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    return (page == MAP_FAILED) ? NULL : page;
+}
+
+uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
+{
+    uct_cuda_cma_page_t *page = NULL;
+    int fd;
+
+    fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        uct_cuda_debug("no file for requests: %s", strerror(errno));
+        return NULL;
+    }
+
+    /* Who opens it cannot cut it short under its owner */
+    if ((ftruncate(fd, sizeof(*page)) == 0) &&
+        (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ==
+         0)) {
+        page = map(fd);
+    }
+    if (page == NULL) {
+        uct_cuda_debug("no memory for requests: %s", strerror(errno));
+        close(fd);
+        return NULL;
+    }
+
+    /* A forked child is no server of these requests */
+    (void)madvise(page, sizeof(*page), MADV_DONTFORK);
+    page->size = sizeof(*page);
+    if (getrandom(&page->token, sizeof(page->token), GRND_NONBLOCK) !=
+        sizeof(page->token)) {
+        page->token = (uintptr_t)page ^ (uint64_t)getpid() << 32;
+    }
+    page->token |= 1;
+
+    memset(id_p, 0, sizeof(*id_p));
+    id_p->token = page->token;
+    id_p->fd    = fd;
+    return page;
+}
+
+uct_cuda_cma_page_t *
+uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id)
+{
+    uct_cuda_cma_page_t *page = NULL;
+    struct stat file;
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, id->fd);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        return NULL;
+    }
+
+    /* The number may be another file's by now */
+    if ((fstat(fd, &file) == 0) && S_ISREG(file.st_mode) &&
+        (file.st_size == sizeof(*page))) {
+        page = map(fd);
+    }
+    close(fd);
+
+    if ((page != NULL) &&
+        ((page->token != id->token) || (page->size != sizeof(*page)))) {
+        uct_cuda_cma_page_close(page);
+        return NULL;
+    }
+
+    return page;
+}
+
+void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page)
+{
+    munmap(page, sizeof(*page));
+}
+
+static void futex(uint32_t *word, int operation, uint32_t value)
+{
+    (void)syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
+
+void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page)
+{
+    /* Between what was posted and the look at who sleeps; the server has it
+     * between the other two, so that one of them sees the other's */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED) &&
+        __atomic_exchange_n(&page->is_asleep, 0, __ATOMIC_RELAXED)) {
+        futex(&page->is_asleep, FUTEX_WAKE, 1);
+    }
+}
+
+void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void))
+{
+    __atomic_store_n(&page->is_asleep, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (is_idle()) {
+        futex(&page->is_asleep, FUTEX_WAIT, 1);
+    }
+    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_RELAXED);
+}

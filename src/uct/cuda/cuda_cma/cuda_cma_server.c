@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Everything but the page is the thread's alone. What it is asked for it
+ * believes as little as any other message: keys are unpacked as UCX's are, and
+ * host memory is touched only where the driver says that it is page-locked.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <uct/cuda/cuda_cma/cuda_cma_server.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/thread.h>
+#include <uct/cuda/cuda_cma/cuda_cma_peer.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+
+/* How long it looks for more before it sleeps, and before it pauses between two
+ * looks at what is under way (ns) */
+#define AWAKE_NS 100000ul
+#define BUSY_NS  20000ul
+#define PAUSE_NS 5000
+
+/* Completions that one look tells */
+#define MAX_POLL 256
+
+/* Requests of a peer's that are taken in a row, so that others have their turn */
+#define MAX_TAKEN 256
+
+
+/* A request that was taken */
+typedef struct {
+    uct_completion_t       comp;
+    uct_cuda_cma_request_t *request;
+    unsigned               *under_way;
+} work_t;
+
+/* The thread's side of a slot */
+typedef struct {
+    unsigned            tail;      /* The next request is here */
+    unsigned            under_way;
+    uint32_t            serials[UCT_CUDA_CMA_KEYS];
+    uct_cuda_ipc_rkey_t *rkeys[UCT_CUDA_CMA_KEYS];
+    work_t              work[UCT_CUDA_CMA_REQUESTS];
+} view_t;
+
+static struct {
+    pthread_mutex_t          lock;  /* order: base/thread.h */
+    pid_t                    pid;   /* Whose thread it is */
+    bool                     is_tried; /* And not to be tried again */
+    bool                     is_over;
+    pthread_t                thread;
+    uct_cuda_cma_server_id_t id;
+    uct_cuda_cma_page_t      *page;
+
+    /* The thread's */
+    uct_cuda_ipc_iface_t     iface;
+    view_t                   *views[UCT_CUDA_CMA_SLOTS];
+    CUdeviceptr              locked; /* That was asked about last ... */
+    size_t                   locked_size; /* ... and is so for now; or 0 */
+} server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* ---------------------------------------------------------------- requests */
+
+static void work_over(uct_completion_t *comp)
+{
+    work_t *work = (work_t*)comp;
+
+    --*work->under_way;
+    uct_cuda_cma_request_hand_over(work->request,
+                                   (comp->status == UCS_OK) ?
+                                           UCT_CUDA_CMA_DONE :
+                                           UCT_CUDA_CMA_REFUSED);
+}
+
+/* The driver is asked again with each turn: what was locked may be gone */
+static bool is_locked(uint64_t address, uint64_t length)
+{
+    uct_cuda_memory_t memory;
+
+    if ((address < server.locked) ||
+        (address - server.locked >= server.locked_size)) {
+        uct_cuda_memory_query((void*)(uintptr_t)address, 0, &memory);
+        server.locked_size = 0;
+        if (!uct_cuda_end_is_host(memory.end) || !memory.is_pinned ||
+            (address < memory.base)) {
+            return false;
+        }
+
+        server.locked      = memory.base;
+        server.locked_size = memory.length;
+    }
+
+    return (address - server.locked < server.locked_size) &&
+           (length <= server.locked_size - (address - server.locked));
+}
+
+/* From the peer's GPU, if there is a context on it, else from any */
+static uct_cuda_ipc_rkey_t *unpack(const uct_cuda_ipc_packed_rkey_t *packed)
+{
+    const uct_cuda_end_t gpu  = uct_cuda_gpu_by_uuid(packed->handle.gpu);
+    uct_cuda_ipc_rkey_t *rkey = NULL;
+
+    return ((uct_cuda_end_is_gpu(gpu) &&
+             (uct_cuda_ipc_rkey_unpack(packed, gpu, &rkey) == UCS_OK)) ||
+            (uct_cuda_ipc_rkey_unpack(packed, uct_cuda_end_none(), &rkey) ==
+             UCS_OK)) ?
+                   rkey :
+                   NULL;
+}
+
+/* NULL: it is not to be had */
+static const uct_cuda_ipc_rkey_t *
+find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
+          const uct_cuda_cma_request_t *request)
+{
+    const unsigned i = request->key;
+    uct_cuda_ipc_packed_rkey_t packed;
+
+    if (i >= UCT_CUDA_CMA_KEYS) {
+        return NULL;
+    }
+
+    if ((view->rkeys[i] != NULL) && (view->serials[i] == request->serial)) {
+        return view->rkeys[i];
+    }
+
+    if (view->rkeys[i] != NULL) {
+        uct_cuda_ipc_rkey_destroy(view->rkeys[i]);
+        view->rkeys[i] = NULL;
+    }
+
+    if (slot->keys[i].serial == request->serial) {
+        packed           = slot->keys[i].packed;
+        view->serials[i] = request->serial;
+        view->rkeys[i]   = unpack(&packed);
+    }
+
+    return view->rkeys[i];
+}
+
+static void beat(void)
+{
+    __atomic_fetch_add(&server.page->beat, 1, __ATOMIC_RELAXED);
+}
+
+static ucs_status_t
+request_start(view_t *view, uct_cuda_cma_slot_t *slot,
+              const uct_cuda_cma_request_t *request, uct_completion_t *comp,
+              bool has_more)
+{
+    uct_cuda_queue_t *queue    = &server.iface.super.queue;
+    uct_cuda_ipc_block_t block = {
+        .rkey        = find_rkey(view, slot, request),
+        .local       = (void*)(uintptr_t)request->host,
+        .remote_addr = request->gpu,
+        .length      = request->length,
+        .is_put      = !request->to_host,
+        .comp        = comp
+    };
+    ucs_status_t status;
+
+    if ((block.rkey == NULL) || (block.length == 0) ||
+        !is_locked(request->host, request->length)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    for (;;) {
+        status = uct_cuda_ipc_transfer(&server.iface, &block, has_more);
+        if (status != UCS_ERR_NO_RESOURCE) {
+            return status;
+        }
+
+        /* As many as the driver holds: some have to end first */
+        uct_cuda_queue_submit_gathered(queue, true);
+        if (uct_cuda_queue_is_idle(queue)) {
+            return status;
+        }
+        beat();
+        (void)uct_cuda_queue_progress(queue);
+    }
+}
+
+static uct_cuda_cma_request_t *request_at(uct_cuda_cma_slot_t *slot, unsigned i)
+{
+    return &slot->requests[i % UCT_CUDA_CMA_REQUESTS];
+}
+
+/* Takes what a peer has posted. @return How much that was. */
+static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
+{
+    uct_cuda_cma_request_t *request, copy;
+    unsigned count = 0;
+    ucs_status_t status;
+    work_t *work;
+
+    for (; count < MAX_TAKEN; ++count, ++view->tail) {
+        request = request_at(slot, view->tail);
+        if (uct_cuda_cma_request_state(request) == UCT_CUDA_CMA_TAKEN_BACK) {
+            uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
+            continue;
+        }
+
+        if (!uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN)) {
+            break;
+        }
+
+        work              = &view->work[view->tail % UCT_CUDA_CMA_REQUESTS];
+        work->comp.func   = work_over;
+        work->comp.count  = 1;
+        work->comp.status = UCS_OK;
+        work->request     = request;
+        work->under_way   = &view->under_way;
+        copy              = *request; /* the peer could still write to it */
+        ++view->under_way;
+        status = request_start(view, slot, &copy, &work->comp,
+                               uct_cuda_cma_request_state(
+                                       request_at(slot, view->tail + 1)) ==
+                                       UCT_CUDA_CMA_POSTED);
+        if (status != UCS_INPROGRESS) {
+            uct_abi_completion_update(&work->comp, 1, status);
+        }
+    }
+
+    return count;
+}
+
+
+/* ------------------------------------------------------------------- slots */
+
+/* The peer has gone, or has no use for it any more; nothing is under way */
+static void slot_clear(unsigned i)
+{
+    uct_cuda_cma_slot_t *slot = &server.page->slots[i];
+    view_t *view              = server.views[i];
+    unsigned k;
+
+    if (view != NULL) {
+        for (k = 0; k < UCT_CUDA_CMA_KEYS; ++k) {
+            if (view->rkeys[k] != NULL) {
+                uct_cuda_ipc_rkey_destroy(view->rkeys[k]);
+            }
+        }
+        free(view);
+        server.views[i] = NULL;
+    }
+
+    for (k = 0; k < UCT_CUDA_CMA_REQUESTS; ++k) {
+        uct_cuda_cma_request_hand_over(&slot->requests[k], UCT_CUDA_CMA_FREE);
+    }
+    slot->start_time = 0;
+    slot->is_over    = 0;
+    __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
+}
+
+static bool is_orphaned(const uct_cuda_cma_slot_t *slot, int32_t pid)
+{
+    const uint64_t start_time = __atomic_load_n(&slot->start_time,
+                                                __ATOMIC_RELAXED);
+    const uint64_t found      = uct_cuda_cma_start_time(pid);
+
+    return (found == 0) || ((start_time != 0) && (start_time != found));
+}
+
+/* All that is there to take */
+static unsigned take_all(bool is_short)
+{
+    unsigned count = 0;
+    uct_cuda_cma_slot_t *slot;
+    int32_t pid;
+    unsigned i;
+
+    server.locked_size = 0;
+    for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
+        slot = &server.page->slots[i];
+        pid  = __atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE);
+        if (pid == 0) {
+            continue;
+        }
+
+        if (server.views[i] == NULL) {
+            server.views[i] = calloc(1, sizeof(*server.views[i]));
+            if (server.views[i] == NULL) {
+                continue;
+            }
+        }
+
+        count += slot_take(server.views[i], slot);
+        if ((server.views[i]->under_way == 0) &&
+            (__atomic_load_n(&slot->is_over, __ATOMIC_ACQUIRE) ||
+             (is_short && is_orphaned(slot, pid)))) {
+            slot_clear(i);
+        }
+    }
+
+    return count;
+}
+
+/* Asked when nobody can post without a wake-up: is there nothing to do? */
+static bool is_idle(void)
+{
+    uct_cuda_cma_slot_t *slot;
+    unsigned i;
+
+    if (__atomic_load_n(&server.page->is_over, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&server.page->is_short, __ATOMIC_RELAXED)) {
+        return false;
+    }
+
+    for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
+        slot = &server.page->slots[i];
+        if ((__atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE) != 0) &&
+            (__atomic_load_n(&slot->is_over, __ATOMIC_RELAXED) ||
+             (server.views[i] == NULL) ||
+             (uct_cuda_cma_request_state(request_at(
+                      slot, server.views[i]->tail)) == UCT_CUDA_CMA_POSTED))) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+
+/* -------------------------------------------------------------- the thread */
+
+/* More comes soon, but not at once: a processor is the program's first */
+static void pause_between_looks(void)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+static void *serve(void *arg)
+{
+    uct_cuda_cma_page_t *page = server.page;
+    uct_cuda_queue_t *queue   = &server.iface.super.queue;
+    uint64_t last             = uct_cuda_now_ns(), waited;
+    bool is_short;
+
+    (void)prctl(PR_SET_TIMERSLACK, 1000ul); /* ns */
+    while (!__atomic_load_n(&page->is_over, __ATOMIC_ACQUIRE)) {
+        beat();
+        is_short = __atomic_exchange_n(&page->is_short, 0, __ATOMIC_ACQUIRE);
+        if (take_all(is_short) > 0) {
+            last = uct_cuda_now_ns();
+        }
+
+        uct_cuda_queue_submit_gathered(queue, false);
+        if (!uct_cuda_queue_is_idle(queue) &&
+            (uct_cuda_queue_progress(queue) > 0)) {
+            last = uct_cuda_now_ns();
+        }
+
+        waited = uct_cuda_now_ns() - last;
+        if (!uct_cuda_queue_is_idle(queue) || queue->is_gathering) {
+            if (waited > BUSY_NS) {
+                pause_between_looks();
+            }
+        } else if (waited > AWAKE_NS) {
+            uct_cuda_cma_page_sleep(page, is_idle);
+        }
+    }
+
+    /* What is under way ends; nobody waits for it any more */
+    uct_cuda_queue_cleanup(queue);
+    uct_cuda_ipc_iface_unlend(&server.iface);
+    return NULL;
+}
+
+/* Before the driver's own exit handlers, which were there first */
+static void on_exit_of_program(void)
+{
+    if (server.pid != getpid()) {
+        return;
+    }
+
+    pthread_mutex_lock(&server.lock);
+    server.is_over = true;
+    if (server.page != NULL) {
+        __atomic_store_n(&server.page->is_over, 1, __ATOMIC_RELEASE);
+        uct_cuda_cma_page_wake(server.page);
+        pthread_join(server.thread, NULL);
+        server.page = NULL; /* Peers have it still */
+    }
+    pthread_mutex_unlock(&server.lock);
+}
+
+static void start(void)
+{
+    static bool has_handler;
+
+    if (!has_handler && (atexit(on_exit_of_program) != 0)) {
+        return;
+    }
+
+    has_handler = true;
+    memset(&server.iface, 0, sizeof(server.iface));
+    memset(server.views, 0, sizeof(server.views));
+    if (uct_cuda_queue_init(&server.iface.super.queue, MAX_POLL, UINT_MAX) !=
+        UCS_OK) {
+        return;
+    }
+
+    if (uct_cuda_ipc_iface_lend(&server.iface) != UCS_OK) {
+        goto err_queue; /* Perhaps there is one the next time */
+    }
+
+    server.is_tried = true;
+    server.page = uct_cuda_cma_page_create(&server.id);
+    if (server.page == NULL) {
+        goto err_unlend;
+    }
+
+    if (!uct_cuda_thread_start(serve, NULL, &server.thread)) {
+        goto err_page;
+    }
+
+    uct_cuda_debug("peers may ask for copies to and from page-locked memory");
+    return;
+
+err_page:
+    close(server.id.fd);
+    uct_cuda_cma_page_close(server.page);
+    server.page = NULL;
+err_unlend:
+    uct_cuda_ipc_iface_unlend(&server.iface);
+err_queue:
+    uct_cuda_queue_cleanup(&server.iface.super.queue);
+}
+
+bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
+{
+    const pid_t pid = getpid();
+    bool is_there;
+
+    /* A forked child has neither the thread nor a lock that it can trust */
+    if ((__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != 0) &&
+        (__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != pid)) {
+        pthread_mutex_init(&server.lock, NULL);
+        server.page     = NULL;
+        server.is_tried = false;
+    }
+
+    pthread_mutex_lock(&server.lock);
+    __atomic_store_n(&server.pid, pid, __ATOMIC_RELAXED);
+    if (!server.is_tried && !server.is_over) {
+        start();
+    }
+
+    is_there = (server.page != NULL);
+    if (is_there) {
+        *id_p = server.id;
+    }
+    pthread_mutex_unlock(&server.lock);
+    return is_there;
+}
