@@ -21,6 +21,9 @@
 
 #define BATCH_COUNT 128
 
+_Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
+               "a queue holds up whom no request is left for");
+
 /* The first of its streams: below are those of copies by threads */
 #define FIRST_STREAM 2
 
@@ -344,6 +347,8 @@ static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
     batch_t *batch = arg;
 
     batch->op  = op;
+    op->steps  = BATCH_COUNT; /* so that the queue holds up whom no request is
+                                 left for */
     op->test   = batch_test;
     op->notify = batch_notify;
     op->arg    = batch;
@@ -432,6 +437,8 @@ find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue,
                    NULL;
 }
 
+/* Not where a server that does nothing has not given back what was taken back:
+ * others are held up by the queue long before */
 static bool has_room(uct_cuda_cma_channel_t *channel)
 {
     return uct_cuda_cma_request_state(
@@ -454,12 +461,9 @@ uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
     }
 
     key = uct_cuda_cma_keys_find(&channel->keys, copy->local, copy->length);
-    if ((key == NULL) || key->is_refused || channel->is_gone) {
+    if ((key == NULL) || key->is_refused || channel->is_gone ||
+        !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
-    }
-
-    if (!has_room(channel)) {
-        return UCS_ERR_NO_RESOURCE;
     }
 
     batch_add(batch, key, copy, comp);
@@ -483,12 +487,9 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
 
     key = uct_cuda_cma_keys_get(&channel->keys, copy->local, copy->length);
     if ((key == NULL) || key->is_refused ||
-        (key->packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE)) {
+        (key->packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
+        !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
-    }
-
-    if (!has_room(channel)) {
-        return UCS_ERR_NO_RESOURCE;
     }
 
     if (batch == NULL) {

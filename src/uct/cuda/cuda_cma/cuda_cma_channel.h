@@ -37,7 +37,8 @@ uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
 void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel);
 
 /** One more transfer where others are under way, in an allocation of theirs: no
- *  driver is asked. @return As uct_cuda_cma_channel_post(). */
+ *  driver is asked. @return UCS_INPROGRESS, or UCS_ERR_UNSUPPORTED: ask
+ *  uct_cuda_cma_channel_post(). */
 ucs_status_t
 uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
                             uct_cuda_queue_t *queue, uint64_t epoch,

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests to a peer's server, which the test plays; the peer is a child that
+ * has memory and does nothing. */
+#include "fake_driver.h"
+
+extern "C" {
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/cuda_cma/cuda_cma_channel.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+static uint8_t gpu[1 << 20];
+
+class CmaChannel : public ::testing::Test
+{
+protected:
+    struct Told : uct_completion_t {
+        unsigned count_told = 0;
+
+        Told()
+        {
+            func = [](uct_completion_t *self) {
+                ++((Told*)self)->count_told;
+            };
+            count  = 1;
+            status = UCS_OK;
+        }
+    };
+
+    static constexpr size_t host_size = 1 << 16;
+    FakeDriver               driver;
+    uct_cuda_queue_t         queue   = {};
+    uct_cuda_cma_page_t      *page   = nullptr;
+    uct_cuda_cma_server_id_t id      = {};
+    uct_cuda_cma_peer_t      *peer   = nullptr;
+    uct_cuda_cma_channel_t   *channel = nullptr;
+    uint8_t                  *host   = nullptr; /* the child's, by now */
+    pid_t                    child   = -1;
+
+    void SetUp() override
+    {
+        static unsigned long long ctx_id = 12000;
+        uct_cuda_cma_addr_t *addr;
+        int pipes[2];
+
+        driver.ctx_id    = ++ctx_id;
+        driver.buffer_id = 10 * ctx_id;
+        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        memset(gpu, 'g', sizeof(gpu));
+        driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
+        offer_calls();
+
+        host = (uint8_t*)map(host_size, MAP_PRIVATE);
+        addr = (uct_cuda_cma_addr_t*)map(sizeof(*addr), MAP_SHARED);
+        memset(host, 'h', host_size);
+        page = uct_cuda_cma_page_create(&id);
+        ASSERT_NE(nullptr, page);
+        ASSERT_EQ(0, pipe(pipes));
+        child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            uct_cuda_cma_addr_self(2, addr);
+            (void)!write(pipes[1], "", 1);
+            for (;;) {
+                pause();
+            }
+        }
+        char byte;
+        ASSERT_EQ(1, read(pipes[0], &byte, 1));
+        close(pipes[0]);
+        close(pipes[1]);
+        if (uct_cuda_cma_peer_get(addr, &peer, NULL) != UCS_OK) {
+            GTEST_SKIP() << "no cross-memory attach here";
+        }
+        munmap(addr, sizeof(*addr));
+        ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
+        channel = uct_cuda_cma_channel_open(peer, &id);
+        ASSERT_NE(nullptr, channel);
+    }
+
+    void TearDown() override
+    {
+        if (channel != nullptr) {
+            uct_cuda_cma_channel_close(channel);
+        }
+        driver.done = driver.events;
+        uct_cuda_queue_cleanup(&queue);
+        if (peer != nullptr) {
+            uct_cuda_cma_peer_put(peer);
+        }
+        end_child();
+        close(id.fd);
+        uct_cuda_cma_page_close(page);
+        munmap(host, host_size);
+    }
+
+    static void *map(size_t size, int flags)
+    {
+        return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags,
+                    -1, 0);
+    }
+
+    void offer_calls()
+    {
+        driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle,
+                                            CUdeviceptr) {
+            memset(handle, 0, sizeof(*handle));
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
+            memset(uuid, 0x11, sizeof(*uuid));
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
+                                                CUdeviceptr) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        };
+        driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
+                                            size_t length, CUstream) {
+            memcpy((void*)dst, src, length);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
+                                            size_t length, CUstream) {
+            memcpy(dst, (const void*)src, length);
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventRecord      = [](CUevent, CUstream) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+        driver.table.cuCtxGetDevice     = [](CUdevice *device) {
+            *device = 0;
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceGetPCIBusId = [](char *text, int, CUdevice) {
+            strcpy(text, "0000:00:00.0");
+            return CUDA_SUCCESS;
+        };
+        uct_cuda_host_pipeline_enable(2);
+    }
+
+    void end_child()
+    {
+        if (child > 0) {
+            kill(child, SIGKILL);
+            waitpid(child, NULL, 0);
+            child = -1;
+        }
+    }
+
+    ucs_status_t post(size_t offset, size_t length, bool is_put, Told *told,
+                      uint64_t epoch = 0)
+    {
+        const uct_cuda_cma_copy_t copy = {gpu + offset,
+                                          (uintptr_t)host + offset, length,
+                                          is_put};
+        ucs_status_t status = uct_cuda_cma_channel_follow(channel, &queue,
+                                                          epoch, &copy, told);
+
+        return (status != UCS_ERR_UNSUPPORTED) ?
+                       status :
+                       uct_cuda_cma_channel_post(channel, &queue, epoch, &copy,
+                                                 told);
+    }
+
+    uct_cuda_cma_request_t &request(unsigned i)
+    {
+        return page->slots[0].requests[i % UCT_CUDA_CMA_REQUESTS];
+    }
+
+    /* The server: does the copy, or not */
+    void answer(unsigned i, uct_cuda_cma_state_t state)
+    {
+        ASSERT_TRUE(uct_cuda_cma_request_take(&request(i),
+                                              UCT_CUDA_CMA_TAKEN));
+        uct_cuda_cma_request_hand_over(&request(i), state);
+    }
+
+    /* Until all is told, 5 s at most */
+    void progress_until(const Told &told)
+    {
+        for (int i = 0; (i < 5000) && (told.count_told == 0); ++i) {
+            uct_cuda_queue_progress(&queue);
+            usleep(1000);
+        }
+        EXPECT_EQ(1u, told.count_told);
+    }
+
+    /* A byte of the child's memory */
+    uint8_t peek(size_t offset)
+    {
+        uint8_t byte = 0;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_cma_peer_copy(peer, &byte,
+                                                 (uintptr_t)host + offset, 1,
+                                                 true));
+        return byte;
+    }
+};
+
+TEST_F(CmaChannel, what_is_asked_for_and_who_is_told)
+{
+    Told put, get;
+
+    EXPECT_EQ(getpid(), page->slots[0].pid);
+    ASSERT_EQ(UCS_INPROGRESS, post(64, 100, true, &put));
+    ASSERT_EQ(UCS_INPROGRESS, post(256, 10, false, &get));
+    EXPECT_EQ(UCT_CUDA_CMA_POSTED, uct_cuda_cma_request_state(&request(0)));
+    EXPECT_EQ((uintptr_t)gpu + 64, request(0).gpu);
+    EXPECT_EQ((uintptr_t)host + 64, request(0).host);
+    EXPECT_EQ(100u, request(0).length);
+    EXPECT_EQ(1, request(0).to_host);
+    EXPECT_EQ((uintptr_t)gpu + 256, request(1).gpu);
+    EXPECT_EQ(0, request(1).to_host);
+    EXPECT_EQ(request(0).key, request(1).key) << "one allocation";
+    EXPECT_EQ(request(0).serial,
+              page->slots[0].keys[request(0).key].serial);
+
+    answer(1, UCT_CUDA_CMA_DONE);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(0u, put.count_told);
+    answer(0, UCT_CUDA_CMA_DONE);
+    progress_until(put);
+    EXPECT_EQ(1u, get.count_told);
+    EXPECT_EQ(UCS_OK, put.status);
+    EXPECT_EQ(UCT_CUDA_CMA_FREE, uct_cuda_cma_request_state(&request(0)));
+}
+
+/* The driver is asked once while a transfer of the same allocation is under
+ * way, and again when none is: it may have been freed */
+TEST_F(CmaChannel, memory_is_asked_about_when_it_may_be_another)
+{
+    uint32_t serial;
+    unsigned asked;
+    Told told[3];
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &told[0]));
+    serial = request(0).serial;
+    asked  = driver.questions;
+    ASSERT_EQ(UCS_INPROGRESS, post(8, 8, true, &told[1]));
+    EXPECT_EQ(asked, driver.questions);
+    answer(0, UCT_CUDA_CMA_DONE);
+    answer(1, UCT_CUDA_CMA_DONE);
+    progress_until(told[1]);
+
+    ++driver.buffer_id; /* freed, and another there */
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &told[2]));
+    EXPECT_NE(serial, request(2).serial);
+    EXPECT_EQ(request(2).serial, page->slots[0].keys[request(2).key].serial);
+    answer(2, UCT_CUDA_CMA_DONE);
+    progress_until(told[2]);
+}
+
+/* Refused: by threads, which the kernel lets reach the child */
+TEST_F(CmaChannel, what_is_refused_goes_by_threads)
+{
+    Told told, next;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(16, 5, true, &told));
+    answer(0, UCT_CUDA_CMA_REFUSED);
+    progress_until(told);
+    EXPECT_EQ(UCS_OK, told.status);
+    EXPECT_EQ('h', peek(15));
+    EXPECT_EQ('g', peek(16));
+    EXPECT_EQ('g', peek(20));
+    EXPECT_EQ('h', peek(21));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 5, true, &next)) << "not again";
+}
+
+/* A server that does not go round is not waited for, nor may it come late */
+TEST_F(CmaChannel, what_is_not_begun_is_taken_back)
+{
+    Told told;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    progress_until(told);
+    EXPECT_EQ(UCS_OK, told.status);
+    EXPECT_EQ('g', peek(0));
+    EXPECT_EQ(UCT_CUDA_CMA_TAKEN_BACK,
+              uct_cuda_cma_request_state(&request(0)));
+    EXPECT_FALSE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
+}
+
+/* One that goes round is: it has much to do */
+TEST_F(CmaChannel, a_busy_server_is_waited_for)
+{
+    Told told;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    for (int i = 0; i < 30; ++i) {
+        __atomic_fetch_add(&page->beat, 1, __ATOMIC_RELAXED);
+        uct_cuda_queue_progress(&queue);
+        usleep(1000);
+    }
+    EXPECT_EQ(0u, told.count_told);
+    answer(0, UCT_CUDA_CMA_DONE);
+    progress_until(told);
+    EXPECT_EQ('h', peek(0)) << "the server said so";
+}
+
+TEST_F(CmaChannel, a_peer_that_dies_is_an_error)
+{
+    Told told;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
+    end_child();
+    progress_until(told);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
+}
+
+/* More than the server has requests for wait, and are not lost */
+TEST_F(CmaChannel, as_many_as_like)
+{
+    std::vector<Told> told(3 * UCT_CUDA_CMA_REQUESTS);
+    unsigned posted = 0, answered = 0;
+
+    while (answered < told.size()) {
+        while ((posted < told.size()) &&
+               (post(posted, 1, true, &told[posted]) == UCS_INPROGRESS)) {
+            ++posted;
+        }
+        ASSERT_LT(answered, posted);
+        ASSERT_LE(posted - answered, unsigned(UCT_CUDA_CMA_REQUESTS));
+        while (answered < posted) {
+            answer(answered++, UCT_CUDA_CMA_DONE);
+        }
+        while (queue.outstanding > 0) {
+            uct_cuda_queue_progress(&queue);
+        }
+    }
+    for (auto &one : told) {
+        EXPECT_EQ(1u, one.count_told);
+    }
+}
+
+/* What comes behind a flush does not hold it up */
+TEST_F(CmaChannel, another_epoch_is_another_operation)
+{
+    Told first, second;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &first, 0));
+    ASSERT_EQ(UCS_INPROGRESS, post(8, 5, true, &second, 1));
+    answer(0, UCT_CUDA_CMA_DONE);
+    progress_until(first);
+    EXPECT_EQ(0u, second.count_told);
+    answer(1, UCT_CUDA_CMA_DONE);
+    progress_until(second);
+}
+
+/* Slots of processes that have gone are asked for, the others are theirs */
+TEST_F(CmaChannel, no_slot_is_no_channel)
+{
+    std::vector<uct_cuda_cma_channel_t*> more;
+
+    while (more.size() < UCT_CUDA_CMA_SLOTS - 1) {
+        more.push_back(uct_cuda_cma_channel_open(peer, &id));
+        ASSERT_NE(nullptr, more.back());
+    }
+    EXPECT_EQ(0u, page->is_short);
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &id));
+    EXPECT_EQ(1u, page->is_short);
+    for (auto *one : more) {
+        uct_cuda_cma_channel_close(one);
+    }
+    EXPECT_EQ(1u, page->slots[1].is_over);
+}
+
+TEST_F(CmaChannel, other_files_are_no_page)
+{
+    uct_cuda_cma_server_id_t other = id;
+
+    other.token ^= 2;
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &other));
+    other    = id;
+    other.fd = STDERR_FILENO;
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &other));
+    other.fd = -1;
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &other));
+    __atomic_store_n(&page->is_over, 1, __ATOMIC_RELAXED);
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &id));
+}
+
+static bool says_idle() { return true; }
+
+TEST_F(CmaChannel, who_posts_wakes_the_server_up)
+{
+    std::thread server([this] { uct_cuda_cma_page_sleep(page, says_idle); });
+    Told told;
+
+    while (!__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED)) {
+        usleep(100);
+    }
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    server.join();
+    answer(0, UCT_CUDA_CMA_DONE);
+    progress_until(told);
+}
