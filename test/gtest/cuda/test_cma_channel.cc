@@ -31,11 +31,14 @@ protected:
     struct Told : uct_completion_t {
         unsigned count_told = 0;
 
+        static void count_one(uct_completion_t *self)
+        {
+            ++((Told*)self)->count_told;
+        }
+
         Told()
         {
-            func = [](uct_completion_t *self) {
-                ++((Told*)self)->count_told;
-            };
+            func   = count_one;
             count  = 1;
             status = UCS_OK;
         }
@@ -400,7 +403,10 @@ TEST_F(CmaChannel, other_files_are_no_page)
     EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &id));
 }
 
-static bool says_idle() { return true; }
+static bool says_idle()
+{
+    return true;
+}
 
 TEST_F(CmaChannel, who_posts_wakes_the_server_up)
 {

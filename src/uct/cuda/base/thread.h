@@ -18,6 +18,7 @@ BEGIN_C_DECLS
  * is called back, with a completion, a pending request or a purged one.
  *
  *   1. multipath/registry.c          making and destroying of engines
+ *      cuda_cma/cuda_cma_server.c    the one server of the process
  *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
  *                                    handle's exports
@@ -35,7 +36,7 @@ BEGIN_C_DECLS
  *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      cuda_ipc/cuda_ipc_address.c, abi/
+ *      cuda_ipc/cuda_ipc_address.c, cuda_ipc/cuda_ipc_iface.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *   7. base/host/host_registry.c     last: the hook that takes it runs inside
  *                                    munmap(), which free() may call with any

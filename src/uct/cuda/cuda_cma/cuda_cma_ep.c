@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer's page-locked memory is copied by the peer's GPU, other by threads of
- * this process through their page-locked slots (host_pipeline.h). Host memory of
- * another worker of this process is copied as its own is.
+ * this process through their page-locked slots (host_pipeline.h). Host memory
+ * of another worker of this process is copied as its own is.
  */
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 
@@ -159,13 +159,18 @@ static ucs_status_t peer_copy_start(uct_cuda_op_t *op, void *arg)
                                    own_start(op, start);
 }
 
+static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
+{
+    return (uct_cuda_cma_iface_t*)ep->super.super.iface;
+}
+
 /* Page-locked memory of this process, as a put or get of its GPU memory, with
  * which small blocks go together */
 static ucs_status_t
 own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
            uct_completion_t *comp)
 {
-    uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)ep->super.super.iface;
+    uct_cuda_cma_iface_t *iface = ep_iface(ep);
     uct_cuda_ipc_block_t block  = {
         .local       = (void*)(uintptr_t)copy->remote,
         .remote_addr = (uintptr_t)copy->local,
@@ -198,8 +203,6 @@ static ucs_status_t
 peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
             const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
 {
-    uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)ep->super.super.iface;
-
     if ((ep->channel == NULL) && (ep->asked != rkey->server.token)) {
         ep->asked   = rkey->server.token;
         ep->channel = uct_cuda_cma_channel_open(ep->peer, &rkey->server);
@@ -210,7 +213,7 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                    uct_cuda_cma_channel_post(ep->channel,
                                              uct_cuda_ep_queue(
                                                      &ep->super.super),
-                                             iface->epoch, copy, comp);
+                                             ep_iface(ep)->epoch, copy, comp);
 }
 
 /* With the context of the local memory current, which is a GPU's */
@@ -231,15 +234,12 @@ static ucs_status_t
 locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
               const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
 {
-    const uct_cuda_cma_iface_t *iface =
-            (const uct_cuda_cma_iface_t*)ep->super.super.iface;
-
     return ((ep->channel == NULL) || (rkey->server.token == 0)) ?
                    UCS_ERR_UNSUPPORTED :
                    uct_cuda_cma_channel_follow(ep->channel,
                                                uct_cuda_ep_queue(
                                                        &ep->super.super),
-                                               iface->epoch, copy, comp);
+                                               ep_iface(ep)->epoch, copy, comp);
 }
 
 static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,

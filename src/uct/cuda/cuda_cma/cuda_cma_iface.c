@@ -49,6 +49,11 @@ static double threads_bandwidth(void)
     return (all_threads < MAX_BANDWIDTH) ? all_threads : MAX_BANDWIDTH;
 }
 
+static const uct_cuda_cma_iface_t *iface_of(uct_abi_iface_t *tl_iface)
+{
+    return (const uct_cuda_cma_iface_t*)tl_iface;
+}
+
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
                                 uct_iface_attr_t *attr)
 {
@@ -59,7 +64,7 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
     attr->cap.flags       |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
     attr->latency.c        = LATENCY;
     attr->latency.m        = 0;
-    attr->bandwidth.shared = ((uct_cuda_cma_iface_t*)tl_iface)->super.bandwidth;
+    attr->bandwidth.shared = iface_of(tl_iface)->super.bandwidth;
     attr->overhead         = OVERHEAD;
     return UCS_OK;
 }
@@ -74,7 +79,7 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    attr->bandwidth.shared  = ((uct_cuda_cma_iface_t*)tl_iface)->super.bandwidth;
+    attr->bandwidth.shared  = iface_of(tl_iface)->super.bandwidth;
     attr->path_bandwidth    = attr->bandwidth;
     attr->send_pre_overhead = OVERHEAD;
     attr->latency.c         = LATENCY;

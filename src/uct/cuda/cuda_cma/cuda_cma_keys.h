@@ -30,7 +30,7 @@ typedef struct {
 
 
 /** That of the memory at @a address, with nobody asked: of an allocation that
- *  an outstanding transfer is in, so that it cannot have been freed; or NULL. */
+ *  an outstanding transfer is in, so that it cannot be freed; or NULL. */
 uct_cuda_cma_key_t *uct_cuda_cma_keys_find(uct_cuda_cma_keys_t *keys,
                                            const void *address, size_t length);
 

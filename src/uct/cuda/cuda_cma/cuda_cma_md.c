@@ -28,18 +28,13 @@ typedef struct {
     bool         peer_gpu;
 } md_t;
 
-/* What a key says on the wire */
+/* What a key says on the wire, and a memory handle */
 typedef struct {
     uint64_t                 magic;
     uint64_t                 base;
     uint64_t                 length;
     uct_cuda_cma_server_id_t server;
 } packed_rkey_t;
-
-typedef struct {
-    packed_rkey_t packed;
-    bool          is_locked; /* All of it */
-} memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "ENABLE",
@@ -97,17 +92,16 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p)
 {
-    memh_t *memh = calloc(1, sizeof(*memh));
+    packed_rkey_t *memh = calloc(1, sizeof(*memh));
 
     if (memh == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    memh->packed.magic  = PACKED_MAGIC;
-    memh->packed.base   = (uintptr_t)address;
-    memh->packed.length = length;
-    memh->is_locked     = ((md_t*)md)->peer_gpu && is_locked(address, length);
-    *memh_p             = memh;
+    memh->magic  = PACKED_MAGIC;
+    memh->base   = (uintptr_t)address;
+    memh->length = length;
+    *memh_p      = memh;
     return UCS_OK;
 }
 
@@ -123,10 +117,11 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
                               void *address, size_t length, unsigned flags,
                               void *buffer)
 {
-    const memh_t *memh   = tl_memh;
-    packed_rkey_t packed = memh->packed;
+    packed_rkey_t packed = *(const packed_rkey_t*)tl_memh;
 
-    if (memh->is_locked) {
+    /* By now: another memory domain may have locked it */
+    if (((md_t*)md)->peer_gpu &&
+        is_locked((void*)(uintptr_t)packed.base, packed.length)) {
         (void)uct_cuda_cma_server_get(&packed.server);
     }
 

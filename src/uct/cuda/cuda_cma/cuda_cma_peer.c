@@ -85,12 +85,14 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
 
 static bool is_alive(const uct_cuda_cma_peer_t *peer)
 {
-    struct pollfd poll_fd = {.fd = peer->pidfd, .events = POLLIN};
+    const uct_cuda_cma_addr_t *addr = &peer->addr;
+    struct pollfd poll_fd           = {.fd = peer->pidfd, .events = POLLIN};
 
     /* A pidfd becomes readable when its process ends */
-    return (peer->pidfd >= 0) ? (poll(&poll_fd, 1, 0) == 0) :
-                                (uct_cuda_cma_start_time(peer->addr.process.pid) ==
-                                 peer->addr.start_time);
+    return (peer->pidfd >= 0) ?
+                   (poll(&poll_fd, 1, 0) == 0) :
+                   (uct_cuda_cma_start_time(addr->process.pid) ==
+                    addr->start_time);
 }
 
 static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,

@@ -37,7 +37,7 @@
 /* Completions that one look tells */
 #define MAX_POLL 256
 
-/* Requests of a peer's that are taken in a row, so that others have their turn */
+/* Requests of a peer's that are taken in a row: others have their turn, too */
 #define MAX_TAKEN 256
 
 
