@@ -10,6 +10,7 @@ import importlib
 import mmap
 import multiprocessing
 import os
+import threading
 import time
 
 GPU, LOCKED, PAGEABLE = 'V', 'P', 'H'
@@ -108,6 +109,57 @@ def nixl_api():
     raise Failure('no NIXL here: %s' % '; '.join(missing))
 
 
+class Busy(threading.Thread):
+    """Memory that comes and goes, copies and captures, as programs have them
+    beside their transfers."""
+
+    def __init__(self, driver):
+        super().__init__(daemon=True)
+        self.driver = driver
+        self.rounds = 0
+        self.wrong = []
+        self.goes_on = True
+        self.start()
+
+    def capture(self, stream, address, size):
+        call, graph = self.driver.call, ctypes.c_void_p()
+        call('cuStreamBeginCapture_v2', stream, 0)      # of all threads
+        call('cuMemsetD8Async', address, 7, size, stream)
+        call('cuStreamEndCapture', stream, ctypes.byref(graph))
+        if not graph.value:
+            raise Failure('a capture was broken')
+        call('cuGraphDestroy', graph)
+
+    def one_round(self, stream):
+        size = ctypes.c_size_t(4096 << self.rounds % 9)
+        address, call = ctypes.c_uint64(), self.driver.call
+        back = (ctypes.c_ubyte * size.value)()
+        call('cuMemAlloc_v2', ctypes.byref(address), size)
+        call('cuMemcpyHtoD_v2', address, b'x' * size.value, size)
+        self.capture(stream, address, size)
+        call('cuMemcpyDtoH_v2', back, address, size)
+        call('cuMemFree_v2', address)
+        if bytes(back) != b'x' * size.value:
+            raise Failure('the program reads back what it has not written')
+
+    def run(self):
+        stream = ctypes.c_void_p()
+        try:
+            self.driver.enter()
+            self.driver.call('cuStreamCreate', ctypes.byref(stream), 1)
+            while self.goes_on:
+                self.one_round(stream)
+                self.rounds += 1
+        except Failure as error:
+            self.wrong.append(str(error))
+
+    def end(self):
+        """How many rounds, and what was wrong."""
+        self.goes_on = False
+        self.join()
+        return self.rounds, self.wrong
+
+
 class Agent:
     """A NIXL agent with one piece of memory of each kind, registered."""
 
@@ -144,6 +196,10 @@ class Agent:
             got += self.nixl.get_new_notifs().get(sender, [])
         return got
 
+    def be_busy(self):
+        """A program of its own, in a thread: see Busy."""
+        self.busy = Busy(self.driver)
+
     def answer(self, request, *arguments):
         """What a peer asks for; both in one process and by a pipe."""
         if request == 'card':
@@ -156,6 +212,10 @@ class Agent:
             return self.nixl.add_remote_agent(arguments[0])
         if request == 'notifications':
             return self.notifications(*arguments)
+        if request == 'busy':
+            return self.be_busy()
+        if request == 'calm':
+            return self.busy.end()
         raise Failure('no request %s' % request)
 
 

@@ -91,5 +91,7 @@ step onesided-beside full 300 "onesided beside cu12" \
      "100 of a program that has messages, too"
 step nixl-full full 60 "nixl_run full --seconds 0.1 --blocks 500" \
      "small blocks arrive while a kernel of the program keeps the GPU full"
+step nixl-busy full 60 "nixl_run random --busy --count 200" \
+     "200 while the peer's program allocates, copies, captures and frees"
 step nixl-death full 60 "nixl_run random --death" \
      "a NIXL agent whose process is killed with a transfer under way"
