@@ -15,23 +15,44 @@ extern const char ucx_mp_copy_ptx[] __attribute__((visibility("hidden")));
 
 
 CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
-                          CUfunction *function_p)
+                          ucx_mp_copy_t *kernels)
 {
     CUmodule module;
     CUresult result;
 
     result = driver->ModuleLoadData(&module, ucx_mp_copy_ptx);
-    return (result != CUDA_SUCCESS) ?
-                   result :
-                   driver->ModuleGetFunction(function_p, module, "ucx_mp_copy");
+    if (result == CUDA_SUCCESS) {
+        result = driver->ModuleGetFunction(&kernels->copy, module,
+                                           "ucx_mp_copy");
+    }
+    if (result == CUDA_SUCCESS) {
+        result = driver->ModuleGetFunction(&kernels->alike, module,
+                                           "ucx_mp_copy_alike");
+    }
+    return result;
 }
 
-CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
-                            CUfunction function, unsigned blocks,
-                            const ucx_mp_copy_args_t *args, CUstream stream)
+static CUresult launch(const ucx_mp_kernels_driver_t *driver,
+                       CUfunction function, unsigned blocks, const void *args,
+                       CUstream stream)
 {
     void *params[] = {(void*)args};
 
     return driver->LaunchKernel(function, blocks, 1, 1, UCX_MP_COPY_THREADS, 1,
                                 1, 0, stream, params, NULL);
+}
+
+CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
+                            const ucx_mp_copy_t *kernels, unsigned blocks,
+                            const ucx_mp_copy_args_t *args, CUstream stream)
+{
+    return launch(driver, kernels->copy, blocks, args, stream);
+}
+
+CUresult
+ucx_mp_copy_launch_alike(const ucx_mp_kernels_driver_t *driver,
+                         const ucx_mp_copy_t *kernels, unsigned blocks,
+                         const ucx_mp_copy_alike_args_t *args, CUstream stream)
+{
+    return launch(driver, kernels->alike, blocks, args, stream);
 }

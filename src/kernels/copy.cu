@@ -115,6 +115,28 @@ static __device__ void copy(u64 dst, u64 src, u32 bytes, u32 lane)
     elements<u8>(dst + head, src + head, bytes - head, lane);
 }
 
+/* This warp has begun; or is it called off? */
+static __device__ bool has_begun(u64 words, u64 serial, u64 state, u32 lane)
+{
+    u32 is_off = 0;
+
+    if (lane == 0) {
+        store_word(state, 2 * serial);
+        __threadfence();
+        is_off = load_word(words) >= serial;
+    }
+    return !__shfl_sync(0xffffffff, is_off, 0);
+}
+
+static __device__ void has_ended(u64 serial, u64 state, u32 lane)
+{
+    __threadfence_system();
+    __syncwarp();
+    if (lane == 0) {
+        store_word(state, 2 * serial + 1);
+    }
+}
+
 /* Segments are dealt out to the warps, block after block */
 extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
 ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
@@ -123,16 +145,10 @@ ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
     const u32 warp  = blockIdx.x * UCX_MP_COPY_WARPS + threadIdx.x / LANES;
     const u32 warps = gridDim.x * UCX_MP_COPY_WARPS;
     const u64 state = args.words + 8 * (1 + (u64)warp);
-    u32 is_off      = 0;
     u32 first       = 0;    /* segments of the blocks before */
     u32 mine        = warp; /* the next one for this warp */
 
-    if (lane == 0) {
-        store_word(state, 2 * args.serial);
-        __threadfence();
-        is_off = load_word(args.words) >= args.serial;
-    }
-    if (__shfl_sync(0xffffffff, is_off, 0)) {
+    if (!has_begun(args.words, args.serial, state, lane)) {
         return;
     }
 
@@ -152,9 +168,34 @@ ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
         first = next;
     }
 
-    __threadfence_system();
-    __syncwarp();
-    if (lane == 0) {
-        store_word(state, 2 * args.serial + 1);
+    has_ended(args.serial, state, lane);
+}
+
+/* The same, where each block has as many */
+extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
+ucx_mp_copy_alike(const __grid_constant__ ucx_mp_copy_alike_args_t args)
+{
+    const u32 lane     = threadIdx.x % LANES;
+    const u32 warp     = blockIdx.x * UCX_MP_COPY_WARPS + threadIdx.x / LANES;
+    const u32 warps    = gridDim.x * UCX_MP_COPY_WARPS;
+    const u64 state    = args.words + 8 * (1 + (u64)warp);
+    const u32 size     = (u32)args.size;
+    const u32 segments = (size + SEGMENT - 1) / SEGMENT;
+
+    if (!has_begun(args.words, args.serial, state, lane)) {
+        return;
     }
+
+#pragma unroll 1
+    for (u32 mine = warp; mine < segments * (u32)args.count; mine += warps) {
+        const u32 i     = mine / segments;
+        const u32 begin = (mine - i * segments) * SEGMENT;
+        const u32 left  = size - begin;
+
+        copy(args.base_dst + UCX_MP_COPY_UNIT * (u64)args.dst[i] + begin,
+             args.base_src + UCX_MP_COPY_UNIT * (u64)args.src[i] + begin,
+             (left < SEGMENT) ? left : SEGMENT, lane);
+    }
+
+    has_ended(args.serial, state, lane);
 }

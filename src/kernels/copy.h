@@ -15,21 +15,31 @@
 extern "C" {
 #endif
 
+/* The kernels, as a context has them */
+typedef struct {
+    CUfunction copy;
+    CUfunction alike; /* of blocks that are alike */
+} ucx_mp_copy_t;
+
 /*
- * Loads the kernel into the current context, which is never undone: unloading
+ * Loads the kernels into the current context, which is never undone: unloading
  * would wait for all that is queued there, and so does loading. SUCCESS, or
  * what the driver says.
  */
 CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
-                          CUfunction *function_p);
+                          ucx_mp_copy_t *kernels);
 
 /*
- * Launches it with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS threads. The
+ * Launches one with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS threads. The
  * words are 1 + blocks * UCX_MP_COPY_WARPS ones, zero at first.
  */
 CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
-                            CUfunction function, unsigned blocks,
+                            const ucx_mp_copy_t *kernels, unsigned blocks,
                             const ucx_mp_copy_args_t *args, CUstream stream);
+CUresult
+ucx_mp_copy_launch_alike(const ucx_mp_kernels_driver_t *driver,
+                         const ucx_mp_copy_t *kernels, unsigned blocks,
+                         const ucx_mp_copy_alike_args_t *args, CUstream stream);
 
 #ifdef __cplusplus
 }

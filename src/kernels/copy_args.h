@@ -18,4 +18,22 @@ typedef struct {
                                   that is called off, then one a warp */
 } ucx_mp_copy_args_t;
 
+/*
+ * The same of more blocks: all have one size, and lie a multiple of
+ * UCX_MP_COPY_UNIT bytes behind the bases, less than 2^32 units.
+ */
+#define UCX_MP_COPY_ALIKE_MAX 480
+#define UCX_MP_COPY_UNIT      16
+
+typedef struct {
+    unsigned           src[UCX_MP_COPY_ALIKE_MAX]; /* units */
+    unsigned           dst[UCX_MP_COPY_ALIKE_MAX];
+    unsigned long long base_src;
+    unsigned long long base_dst;
+    unsigned long long size; /* bytes */
+    unsigned long long count;
+    unsigned long long serial;
+    unsigned long long words;
+} ucx_mp_copy_alike_args_t;
+
 #endif

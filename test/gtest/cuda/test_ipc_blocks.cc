@@ -677,7 +677,34 @@ class IpcBlocksKernel : public IpcBlocks
 protected:
     static constexpr unsigned warps = 2 * 4 * UCX_MP_COPY_WARPS;
 
-    static std::vector<ucx_mp_copy_args_t> launched;
+    struct Launch {
+        bool                 is_alike;
+        uint64_t             serial;
+        std::vector<uint8_t*> dst, src;
+        std::vector<size_t>  size;
+
+        explicit Launch(const ucx_mp_copy_args_t &args) :
+            is_alike(false), serial(args.serial)
+        {
+            for (unsigned i = 0; i < args.count; ++i) {
+                dst.push_back((uint8_t*)args.dst[i]);
+                src.push_back((uint8_t*)args.src[i]);
+                size.push_back(args.size[i]);
+            }
+        }
+
+        explicit Launch(const ucx_mp_copy_alike_args_t &args) :
+            is_alike(true), serial(args.serial)
+        {
+            for (unsigned i = 0; i < args.count; ++i) {
+                dst.push_back((uint8_t*)args.base_dst + 16ull * args.dst[i]);
+                src.push_back((uint8_t*)args.base_src + 16ull * args.src[i]);
+                size.push_back(args.size);
+            }
+        }
+    };
+
+    static std::vector<Launch> launched;
     static uint64_t words[1 + warps];
     static unsigned begun; /* warps that have when they are asked about */
 
@@ -694,11 +721,12 @@ protected:
             return CUDA_SUCCESS;
         };
         driver.table.cuModuleGetFunction = [](CUfunction *function, CUmodule,
-                                              const char*) {
-            *function = (CUfunction)2;
+                                              const char *name) {
+            *function = (strcmp(name, "ucx_mp_copy_alike") == 0) ? alike : any;
             return CUDA_SUCCESS;
         };
-        driver.table.cuLaunchKernel      = [](CUfunction, unsigned blocks,
+        driver.table.cuLaunchKernel      = [](CUfunction function,
+                                              unsigned blocks,
                                               unsigned, unsigned, unsigned,
                                               unsigned, unsigned, unsigned,
                                               CUstream, void **params,
@@ -707,7 +735,12 @@ protected:
                 return fake->fail_with;
             }
             EXPECT_EQ(warps, blocks * UCX_MP_COPY_WARPS);
-            launched.push_back(*(const ucx_mp_copy_args_t*)params[0]);
+            if (function == alike) {
+                launched.emplace_back(
+                        *(const ucx_mp_copy_alike_args_t*)params[0]);
+            } else {
+                launched.emplace_back(*(const ucx_mp_copy_args_t*)params[0]);
+            }
             return CUDA_SUCCESS;
         };
         driver.table.cuMemAlloc = [](CUdeviceptr *memory, size_t size) {
@@ -750,12 +783,32 @@ protected:
     }
 
     static bool reached;
+    static const CUfunction any, alike;
 
-    static void run(const ucx_mp_copy_args_t &args)
+    static void run(const Launch &launch)
     {
-        for (unsigned i = 0; i < args.count; ++i) {
-            memcpy((void*)args.dst[i], (const void*)args.src[i], args.size[i]);
+        for (size_t i = 0; i < launch.dst.size(); ++i) {
+            memcpy(launch.dst[i], launch.src[i], launch.size[i]);
         }
+    }
+
+    /* As a list: others follow for sure */
+    void post_list(unsigned first, unsigned last, unsigned odd = UINT_MAX)
+    {
+        for (unsigned i = first; i < last; ++i) {
+            const uct_cuda_ipc_block_t block = {
+                &rkey, local + i * 512, (uintptr_t)remote + i * 768,
+                (i == odd) ? 255ul : 256ul, true, &told[i].comp
+            };
+
+            memset(local + i * 512, 1 + (int)i, 256);
+            if (!uct_cuda_ipc_blocks_follow(&iface, &block, i + 1 < last)) {
+                ASSERT_EQ(UCS_INPROGRESS,
+                          uct_cuda_ipc_blocks_add(&iface, stream, 0, local_end,
+                                                  &block, i + 1 < last));
+            }
+        }
+        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
     }
 
     /* Blocks of 256 bytes that lie apart, behind something under way */
@@ -784,7 +837,9 @@ protected:
     }
 };
 
-std::vector<ucx_mp_copy_args_t> IpcBlocksKernel::launched;
+std::vector<IpcBlocksKernel::Launch> IpcBlocksKernel::launched;
+const CUfunction IpcBlocksKernel::any = (CUfunction)2;
+const CUfunction IpcBlocksKernel::alike = (CUfunction)3;
 uint64_t IpcBlocksKernel::words[1 + warps];
 unsigned IpcBlocksKernel::begun;
 bool IpcBlocksKernel::reached;
@@ -802,6 +857,74 @@ TEST_F(IpcBlocksKernel, carries_many_small_ones)
     run(launched[1]);
     expect_told(256, UCS_OK);
     expect_there(256);
+}
+
+/* Of a list more that are alike go together; one that is not, with as many as
+ * the kernel for any takes */
+TEST_F(IpcBlocksKernel, takes_more_of_a_list_that_are_alike)
+{
+    occupy();
+    post_many(0, 64);
+    finish();
+    launched.clear();
+    batches = 0;
+
+    post_list(64, 964);
+    finish();
+    ASSERT_GE(launched.size(), 2u);
+    size_t largest = 0, sum = 0;
+    for (const auto &launch : launched) {
+        EXPECT_TRUE(launch.is_alike);
+        largest = std::max(largest, launch.dst.size());
+        sum    += launch.dst.size();
+        run(launch);
+    }
+    EXPECT_EQ(480u, largest);
+    EXPECT_EQ(900u, sum);
+    EXPECT_EQ(0u, batches);
+    expect_told(964, UCS_OK);
+
+    launched.clear();
+    post_list(1000, 1300, 1040);
+    finish();
+    sum = 0;
+    for (const auto &launch : launched) {
+        if (!launch.is_alike) {
+            EXPECT_LE(launch.dst.size(), 128u);
+        }
+        sum += launch.dst.size();
+        run(launch);
+    }
+    EXPECT_EQ(300u, sum);
+    EXPECT_EQ(255, std::count(remote + 1040 * 768, remote + 1040 * 768 + 256,
+                              (uint8_t)(1 + 1040)));
+}
+
+/* Addresses that the kernel for more cannot say */
+TEST_F(IpcBlocksKernel, what_is_far_apart_or_uneven_is_not_alike)
+{
+    const CUdeviceptr far = 1ull << 40;
+    uct_cuda_ipc_copy_list_t list;
+
+    for (int64_t offset : {16ll, -16ll, -(16ll << 31), (16ll << 31) - 16}) {
+        list.count = 0;
+        uct_cuda_ipc_copy_list_add(&list, far, far, 8, false);
+        uct_cuda_ipc_copy_list_add(&list, far + offset, far - 64, 8, true);
+        EXPECT_TRUE(list.is_alike) << offset;
+    }
+    for (int64_t offset : {8ll, 16ll << 31, -(16ll << 31) - 16}) {
+        list.count = 0;
+        uct_cuda_ipc_copy_list_add(&list, far, far, 8, false);
+        uct_cuda_ipc_copy_list_add(&list, far + offset, far - 64, 8, false);
+        EXPECT_FALSE(list.is_alike) << offset;
+    }
+    list.count = 0;
+    uct_cuda_ipc_copy_list_add(&list, far, far, 8, false);
+    uct_cuda_ipc_copy_list_add(&list, far + 8, far + 8, 8, true);
+    EXPECT_EQ(1u, list.count);
+    EXPECT_TRUE(list.is_alike) << "one is";
+    uct_cuda_ipc_copy_list_add(&list, far + 32, far + 32, 8, true);
+    EXPECT_FALSE(list.is_alike) << "another length";
 }
 
 TEST_F(IpcBlocksKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)

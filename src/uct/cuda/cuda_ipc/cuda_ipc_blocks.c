@@ -86,14 +86,11 @@ struct uct_cuda_ipc_group {
     uct_cuda_ipc_launch_t  launch;
     unsigned               num_begun;  /* Warps, of what was replaced */
 
-    unsigned               num_copies;
-    CUdeviceptr            dst[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
-    CUdeviceptr            src[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
-    size_t                 length[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    uct_cuda_ipc_copy_list_t copies;
     unsigned               num_blocks;
-    uct_completion_t       *comps[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    uct_completion_t       *comps[UCT_CUDA_IPC_BLOCKS_MAX_ALIKE];
     unsigned               num_mappings;
-    uct_cuda_ipc_mapping_t *mappings[UCT_CUDA_IPC_BLOCKS_MAX_COUNT];
+    uct_cuda_ipc_mapping_t *mappings[UCT_CUDA_IPC_BLOCKS_MAX_ALIKE];
 };
 
 
@@ -182,7 +179,7 @@ group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream, bool is_list)
     group->bytes       = 0;
     group->is_list     = is_list;
     group->is_reached  = true;
-    group->num_copies  = 0;
+    group->copies.count = 0;
     group->num_blocks  = 0;
     iface->blocks.open = group;
     queue->is_gathering = true;
@@ -195,16 +192,17 @@ group_open(uct_cuda_ipc_iface_t *iface, uct_cuda_stream_t *stream, bool is_list)
 static ucs_status_t copy_one(const uct_cuda_ipc_group_t *group, unsigned i,
                              CUstream stream)
 {
+    const CUdeviceptr dst = group->copies.dst[i];
+    const CUdeviceptr src = group->copies.src[i];
+    const size_t length   = group->copies.length[i];
+
     if (uct_cuda_end_is_gpu(group->local_end)) {
-        return UCT_CUDA_CALL(cuMemcpyDtoDAsync, group->dst[i], group->src[i],
-                             group->length[i], stream);
+        return UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length, stream);
     }
 
     return group->is_put ?
-                   uct_cuda_host_copy(group->dst[i], (void*)group->src[i],
-                                      group->length[i], true, stream) :
-                   uct_cuda_host_copy(group->src[i], (void*)group->dst[i],
-                                      group->length[i], false, stream);
+                   uct_cuda_host_copy(dst, (void*)src, length, true, stream) :
+                   uct_cuda_host_copy(src, (void*)dst, length, false, stream);
 }
 
 /* Each by itself; what is under way when one fails is waited for */
@@ -214,7 +212,7 @@ copy_each(const uct_cuda_ipc_group_t *group, CUstream stream)
     ucs_status_t status = UCS_OK;
     unsigned i;
 
-    for (i = 0; (i < group->num_copies) && (status == UCS_OK); ++i) {
+    for (i = 0; (i < group->copies.count) && (status == UCS_OK); ++i) {
         status = copy_one(group, i, stream);
     }
 
@@ -227,6 +225,7 @@ copy_each(const uct_cuda_ipc_group_t *group, CUstream stream)
 
 static ucs_status_t copy_all(uct_cuda_ipc_group_t *group, CUstream stream)
 {
+    uct_cuda_ipc_copy_list_t *copies        = &group->copies;
     uct_cuda_memcpy_attributes_t attributes = {
         .src_access_order = UCT_CUDA_SRC_ACCESS_ORDER_STREAM
     };
@@ -234,10 +233,10 @@ static ucs_status_t copy_all(uct_cuda_ipc_group_t *group, CUstream stream)
 
     /* A driver that takes part of it and fails has copied nothing that the
      * single copies do not copy again */
-    if ((group->num_copies > 1) &&
-        (UCT_CUDA_CALL_NOLOG(cuMemcpyBatchAsync_v1, group->dst, group->src,
-                             group->length, group->num_copies, &attributes,
-                             &first, 1, &failed, stream) == UCS_OK)) {
+    if ((copies->count > 1) &&
+        (UCT_CUDA_CALL_NOLOG(cuMemcpyBatchAsync_v1, copies->dst, copies->src,
+                             copies->length, copies->count, &attributes, &first,
+                             1, &failed, stream) == UCS_OK)) {
         return UCS_OK;
     }
 
@@ -247,16 +246,18 @@ static ucs_status_t copy_all(uct_cuda_ipc_group_t *group, CUstream stream)
 /* Is it for a kernel: many small ones? */
 static bool wants_kernel(const uct_cuda_ipc_group_t *group)
 {
+    const unsigned count              = group->copies.count;
     const uct_cuda_ipc_iface_t *iface = group->iface;
     const size_t max_host_size        = group->is_list ?
                                                 KERNEL_MAX_HOST_LIST_SIZE :
                                                 KERNEL_MAX_HOST_SIZE;
 
     return group->is_reached && (iface->kernel_blocks > 0) &&
-           (group->num_copies >= KERNEL_MIN_COUNT) &&
+           (count >= KERNEL_MIN_COUNT) &&
+           ((count <= UCT_CUDA_IPC_COPIER_MAX) || group->copies.is_alike) &&
            (iface->blocks.num_small >= KERNEL_MIN_BLOCKS) &&
            (uct_cuda_end_is_gpu(group->local_end) ||
-            (group->bytes <= group->num_copies * max_host_size));
+            (group->bytes <= count * max_host_size));
 }
 
 /* The part of it that has not begun is called off, and copied otherwise with
@@ -274,7 +275,7 @@ static ucs_status_t kernel_replace(uct_cuda_ipc_group_t *group)
 
     uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
                    "copies",
-                   group->num_copies, group->bytes);
+                   group->copies.count, group->bytes);
     group->kernel = KERNEL_REPLACED;
     status        = copy_all(group, stream);
     return (status == UCS_OK) ?
@@ -367,8 +368,7 @@ static bool kernel_start(uct_cuda_ipc_group_t *group, uct_cuda_end_t from,
 
     stream = uct_cuda_ipc_copier_stream(copier);
     copy   = uct_cuda_trace_begin(stream);
-    status = uct_cuda_ipc_copier_launch(copier, group->dst, group->src,
-                                        group->length, group->num_copies,
+    status = uct_cuda_ipc_copier_launch(copier, &group->copies,
                                         is_host ? iface->kernel_blocks :
                                                   2 * iface->kernel_blocks,
                                         op->event, &group->launch);
@@ -420,7 +420,7 @@ static void group_submit(uct_cuda_ipc_iface_t *iface)
         group->status = is_kernel ? UCS_OK : copies_start(group, from, to);
     }
 
-    op->steps = is_kernel ? 1 : group->num_copies;
+    op->steps = is_kernel ? 1 : group->copies.count;
     if (group->status != UCS_OK) {
         op->test = group_over;
     } else if (uct_cuda_end_is_gpu(group->local_end) &&
@@ -541,6 +541,16 @@ static void note_fed(uct_cuda_ipc_blocks_t *blocks)
     blocks->poster = pthread_self();
 }
 
+/* Of a list, whose blocks are there at once, a kernel takes more of those that
+ * are alike: what a launch costs, on both sides, is shared by more */
+static unsigned group_max_count(const uct_cuda_ipc_group_t *group)
+{
+    return (group->is_list && group->is_reached && group->copies.is_alike &&
+            (group->iface->kernel_blocks > 0)) ?
+                   UCT_CUDA_IPC_BLOCKS_MAX_ALIKE :
+                   UCT_CUDA_IPC_BLOCKS_MAX_COUNT;
+}
+
 /* The block lies in the mapping and local allocation of the last one */
 static void group_append(uct_cuda_ipc_group_t *group,
                          const uct_cuda_ipc_block_t *block, CUdeviceptr remote,
@@ -550,19 +560,10 @@ static void group_append(uct_cuda_ipc_group_t *group,
     const CUdeviceptr dst   = block->is_put ? remote : local;
     const CUdeviceptr src   = block->is_put ? local : remote;
     uct_cuda_ipc_blocks_t *blocks = &group->iface->blocks;
-    const unsigned last           = group->num_copies - 1;
+    unsigned max_count;
 
-    if (group->may_merge &&
-        (dst == group->dst[last] + group->length[last]) &&
-        (src == group->src[last] + group->length[last])) {
-        group->length[last] += block->length;
-    } else {
-        group->dst[group->num_copies]    = dst;
-        group->src[group->num_copies]    = src;
-        group->length[group->num_copies] = block->length;
-        ++group->num_copies;
-    }
-
+    uct_cuda_ipc_copy_list_add(&group->copies, dst, src, block->length,
+                               group->may_merge);
     blocks->is_fed                     = true;
     if (!has_more) {
         note_fed(blocks);
@@ -571,14 +572,12 @@ static void group_append(uct_cuda_ipc_group_t *group,
     group->may_merge                   = true;
     group->comps[group->num_blocks++]  = block->comp;
     group->bytes                      += block->length;
-    if ((group->num_blocks == UCT_CUDA_IPC_BLOCKS_MAX_COUNT) ||
+    max_count                          = group_max_count(group);
+    if ((group->num_blocks >= max_count) ||
         ((group->num_blocks >= blocks->max_count) &&
          (group->bytes >= min_bytes(group))) ||
         (group->bytes >= UCT_CUDA_IPC_BLOCKS_MAX_BYTES)) {
-        blocks->max_count = (2 * blocks->max_count <
-                             UCT_CUDA_IPC_BLOCKS_MAX_COUNT) ?
-                                    2 * blocks->max_count :
-                                    UCT_CUDA_IPC_BLOCKS_MAX_COUNT;
+        blocks->max_count = ucs_min(2 * blocks->max_count, max_count);
         group_submit(group->iface);
     }
 }

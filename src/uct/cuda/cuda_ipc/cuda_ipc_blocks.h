@@ -28,6 +28,9 @@
 #define UCT_CUDA_IPC_BLOCKS_MAX_COUNT 128
 #define UCT_CUDA_IPC_BLOCKS_MAX_BYTES (16ul << 20)
 
+/** Blocks of a list that a kernel takes, if they are alike. */
+#define UCT_CUDA_IPC_BLOCKS_MAX_ALIKE UCT_CUDA_IPC_COPIER_MAX_ALIKE
+
 
 /** A transfer, with what an endpoint has found out about it. */
 typedef struct {

@@ -33,7 +33,7 @@ struct kernel {
     kernel_t           *next;
     CUcontext          context;
     unsigned long long id;
-    CUfunction         function; /* NULL: none yet, or never */
+    ucx_mp_copy_t      functions; /* NULL: none yet, or never */
     bool               is_refused;
     uint64_t           asked;    /* When the GPU was busy */
     uint64_t           pause;
@@ -43,7 +43,7 @@ struct uct_cuda_ipc_copier {
     uct_cuda_ipc_copier_t *next;
     CUcontext             context;
     unsigned long long    id;
-    CUfunction            function;
+    ucx_mp_copy_t         functions;
     CUstream              stream;
     CUstream              beside;
     CUstream              wake_up; /* For callbacks; NULL until one is */
@@ -119,31 +119,33 @@ static void load_kernel(kernel_t *kernel)
         return;
     }
 
-    result = ucx_mp_copy_load(&functions, &kernel->function);
+    result = ucx_mp_copy_load(&functions, &kernel->functions);
     if (result != CUDA_SUCCESS) {
         uct_cuda_debug("no kernel for small blocks: %s",
                        uct_cuda_result_name(result));
-        kernel->function   = NULL;
-        kernel->is_refused = true;
+        kernel->functions.copy = NULL;
+        kernel->is_refused     = true;
     }
 }
 
-/* NULL: none, or not now */
-static CUfunction get_kernel(CUcontext context, unsigned long long id)
+/* False: none, or not now */
+static bool
+get_kernel(CUcontext context, unsigned long long id, ucx_mp_copy_t *functions)
 {
-    CUfunction function = NULL;
+    bool is_there = false;
     kernel_t *kernel;
 
     pthread_mutex_lock(&kernels.lock);
     kernel = find_kernel(context, id);
     if (kernel != NULL) {
-        if ((kernel->function == NULL) && !kernel->is_refused) {
+        if ((kernel->functions.copy == NULL) && !kernel->is_refused) {
             load_kernel(kernel);
         }
-        function = kernel->function;
+        is_there   = (kernel->functions.copy != NULL);
+        *functions = kernel->functions;
     }
     pthread_mutex_unlock(&kernels.lock);
-    return function;
+    return is_there;
 }
 
 /* Memory made with cuMemCreate has access by GPU, maybe for reading alone */
@@ -239,10 +241,10 @@ static ucs_status_t create(uct_cuda_ipc_copier_t *copier)
 static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
                                   const uct_cuda_context_t *context)
 {
-    const CUfunction function = get_kernel(context->cuda, context->id);
     uct_cuda_ipc_copier_t *copier;
+    ucx_mp_copy_t functions;
 
-    if (function == NULL) {
+    if (!get_kernel(context->cuda, context->id, &functions)) {
         return NULL;
     }
 
@@ -256,11 +258,11 @@ static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
         return NULL;
     }
 
-    copier->context  = context->cuda;
-    copier->id       = context->id;
-    copier->function = function;
-    copier->next     = *head;
-    *head            = copier;
+    copier->context   = context->cuda;
+    copier->id        = context->id;
+    copier->functions = functions;
+    copier->next      = *head;
+    *head             = copier;
     return copier;
 }
 
@@ -302,38 +304,109 @@ void uct_cuda_ipc_copiers_cleanup(uct_cuda_ipc_copier_t **head)
     }
 }
 
-ucs_status_t
-uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
-                           const CUdeviceptr *dst, const CUdeviceptr *src,
-                           const size_t *length, unsigned count,
-                           unsigned blocks, CUevent event,
-                           uct_cuda_ipc_launch_t *launch)
+/* The first one lies in the middle of what can be said */
+static CUdeviceptr alike_base(CUdeviceptr first)
+{
+    return first - ((CUdeviceptr)UCX_MP_COPY_UNIT << 31);
+}
+
+static bool is_alike(CUdeviceptr address, CUdeviceptr first)
+{
+    const CUdeviceptr offset = address - alike_base(first);
+
+    return ((offset % UCX_MP_COPY_UNIT) == 0) &&
+           (offset / UCX_MP_COPY_UNIT <= UINT32_MAX);
+}
+
+void uct_cuda_ipc_copy_list_add(uct_cuda_ipc_copy_list_t *list, CUdeviceptr dst,
+                                CUdeviceptr src, size_t length, bool may_merge)
+{
+    const unsigned last = list->count - 1;
+
+    if (may_merge && (dst == list->dst[last] + list->length[last]) &&
+        (src == list->src[last] + list->length[last])) {
+        list->length[last] += length;
+        list->is_alike      = list->is_alike && (list->count == 1);
+        return;
+    }
+
+    list->is_alike = (list->count == 0) ||
+                     (list->is_alike && (length == list->length[0]) &&
+                      is_alike(dst, list->dst[0]) &&
+                      is_alike(src, list->src[0]));
+    list->dst[list->count]    = dst;
+    list->src[list->count]    = src;
+    list->length[list->count] = length;
+    ++list->count;
+}
+
+static CUresult launch_any(uct_cuda_ipc_copier_t *copier,
+                           const uct_cuda_ipc_copy_list_t *list,
+                           unsigned blocks)
 {
     ucx_mp_kernels_driver_t functions;
     ucx_mp_copy_args_t args;
-    ucs_status_t status;
     unsigned i;
 
     (void)get_functions(&functions);
-    for (i = 0; i < count; ++i) {
-        args.dst[i]  = dst[i];
-        args.src[i]  = src[i];
-        args.size[i] = (unsigned)length[i];
+    for (i = 0; i < list->count; ++i) {
+        args.dst[i]  = list->dst[i];
+        args.src[i]  = list->src[i];
+        args.size[i] = (unsigned)list->length[i];
     }
 
-    args.count  = count;
-    args.serial = ++copier->serial;
+    args.count  = list->count;
+    args.serial = copier->serial;
     args.words  = copier->words;
-    status      = uct_cuda_driver_check(
-            __FILE__, __LINE__, __func__, "cuLaunchKernel",
-            ucx_mp_copy_launch(&functions, copier->function, blocks, &args,
-                               copier->stream));
+    return ucx_mp_copy_launch(&functions, &copier->functions, blocks, &args,
+                              copier->stream);
+}
+
+static CUresult launch_alike(uct_cuda_ipc_copier_t *copier,
+                             const uct_cuda_ipc_copy_list_t *list,
+                             unsigned blocks)
+{
+    ucx_mp_kernels_driver_t functions;
+    ucx_mp_copy_alike_args_t args;
+    unsigned i;
+
+    (void)get_functions(&functions);
+    args.base_dst = alike_base(list->dst[0]);
+    args.base_src = alike_base(list->src[0]);
+    for (i = 0; i < list->count; ++i) {
+        args.dst[i] = (unsigned)((list->dst[i] - args.base_dst) /
+                                 UCX_MP_COPY_UNIT);
+        args.src[i] = (unsigned)((list->src[i] - args.base_src) /
+                                 UCX_MP_COPY_UNIT);
+    }
+
+    args.size   = list->length[0];
+    args.count  = list->count;
+    args.serial = copier->serial;
+    args.words  = copier->words;
+    return ucx_mp_copy_launch_alike(&functions, &copier->functions, blocks,
+                                    &args, copier->stream);
+}
+
+ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
+                                        const uct_cuda_ipc_copy_list_t *list,
+                                        unsigned blocks, CUevent event,
+                                        uct_cuda_ipc_launch_t *launch)
+{
+    CUresult result;
+    ucs_status_t status;
+
+    ++copier->serial;
+    result = list->is_alike ? launch_alike(copier, list, blocks) :
+                              launch_any(copier, list, blocks);
+    status = uct_cuda_driver_check(__FILE__, __LINE__, __func__,
+                                   "cuLaunchKernel", result);
     if (status != UCS_OK) {
         return status;
     }
 
     launch->copier = copier;
-    launch->serial = args.serial;
+    launch->serial = copier->serial;
     launch->warps  = blocks * UCX_MP_COPY_WARPS;
     launch->start  = uct_cuda_now_ns();
 

@@ -13,9 +13,14 @@
 
 #include <uct/cuda/base/queue.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+
+/** Copies a list, and those that are not alike. */
+#define UCT_CUDA_IPC_COPIER_MAX_ALIKE 480
+#define UCT_CUDA_IPC_COPIER_MAX       128
 
 /** Most blocks of threads of a kernel: UCX_CUDA_IPC_KERNEL_BLOCKS. */
 #define UCT_CUDA_IPC_COPIER_MAX_BLOCKS 64
@@ -23,6 +28,16 @@
 
 /** What an interface has in a context for it. */
 typedef struct uct_cuda_ipc_copier uct_cuda_ipc_copier_t;
+
+/** Copies that go together. Alike are those of one length whose addresses fit
+ *  the kernel for more of them. */
+typedef struct {
+    unsigned    count; /**< 0 at first */
+    bool        is_alike;
+    CUdeviceptr dst[UCT_CUDA_IPC_COPIER_MAX_ALIKE];
+    CUdeviceptr src[UCT_CUDA_IPC_COPIER_MAX_ALIKE];
+    size_t      length[UCT_CUDA_IPC_COPIER_MAX_ALIKE]; /**< Bytes */
+} uct_cuda_ipc_copy_list_t;
 
 /** A launch that is under way. */
 typedef struct {
@@ -32,6 +47,11 @@ typedef struct {
     unsigned              warps;
 } uct_cuda_ipc_launch_t;
 
+
+/** One more, for which there is room; or as a part of the last one, if it may
+ *  be and continues that in both memories. */
+void uct_cuda_ipc_copy_list_add(uct_cuda_ipc_copy_list_t *list, CUdeviceptr dst,
+                                CUdeviceptr src, size_t length, bool may_merge);
 
 /**
  * May a kernel in the current context read and write there? 0.3 us, or 0.6.
@@ -61,17 +81,16 @@ void uct_cuda_ipc_copiers_cleanup(uct_cuda_ipc_copier_t **head);
 /**
  * Launch the kernel, with the context current.
  *
- * @param count   Blocks, at most UCX_MP_COPY_MAX; below 4 GiB each.
+ * @param list    At most UCT_CUDA_IPC_COPIER_MAX copies, unless they are alike;
+ *                below 4 GiB each.
  * @param blocks  Of threads, at most.
  * @param event   Recorded behind it.
  * @return UCS_OK; else nothing is under way (logged).
  */
-ucs_status_t
-uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
-                           const CUdeviceptr *dst, const CUdeviceptr *src,
-                           const size_t *length, unsigned count,
-                           unsigned blocks, CUevent event,
-                           uct_cuda_ipc_launch_t *launch);
+ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
+                                        const uct_cuda_ipc_copy_list_t *list,
+                                        unsigned blocks, CUevent event,
+                                        uct_cuda_ipc_launch_t *launch);
 
 /**
  * Call a launch off, with the context current, and all that were before it:
