@@ -301,10 +301,12 @@ class Pair:
                                     message)
 
     def run(self, handle, message=b'', limit_s=120):
-        """Starts a prepared transfer, waits; its time in seconds."""
+        """Starts a prepared transfer, waits; its time in seconds, of which
+        self.posting within the call that starts it."""
         nixl = self.agent.nixl
         begin = time.perf_counter()
         state = nixl.transfer(handle, message)
+        self.posting = time.perf_counter() - begin
         while state == 'PROC':
             state = nixl.check_xfer_state(handle)
             if time.perf_counter() - begin > limit_s:

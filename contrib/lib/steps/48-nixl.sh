@@ -51,6 +51,19 @@ nixl_reads() {
          <<< "$output")" -eq 3 ]
 }
 
+# Every byte of both caches; sixteen rows
+nixl_kv() {
+    local output
+    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
+    wheel_folder numpy numpy || { skip "no numpy"; return; }
+    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
+             "$mpi_run" --emulate hgx-h200 "$ucx_mp_top/contrib/nixl/bench" \
+             --kv --model tiny --tokens 256 --repeat 1 --check \
+             --layouts vllm,sglang,heads,cross) || { say "$output"; return 1; }
+    say "$output"
+    [ "$(grep -c ' GB/s .* posting ' <<< "$output")" -eq 16 ]
+}
+
 # onesided MODE UCX: random puts and gets of UCP's own, and how fast one reads
 onesided() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
@@ -91,6 +104,8 @@ step onesided-beside full 300 "onesided beside cu12" \
      "100 of a program that has messages, too"
 step nixl-full full 60 "nixl_run full --seconds 0.1 --blocks 500" \
      "small blocks arrive while a kernel of the program keeps the GPU full"
+step nixl-kv full 60 nixl_kv \
+     "a KV cache's blocks of four layouts, offloaded, loaded, pushed, pulled"
 step nixl-busy full 60 "nixl_run random --busy --count 200" \
      "200 while the peer's program allocates, copies, captures and frees"
 step nixl-death full 60 "nixl_run random --death" \
