@@ -16,7 +16,7 @@ source_shell() {
     # files that source each other are looked at one by one, so it cannot know
     # where a variable comes from or goes to
     shellcheck -S warning -e SC1090,SC2034,SC2154 autogen.sh .ci/run contrib/demo contrib/check \
-        contrib/cuda-mpi contrib/old-system contrib/wheel contrib/debian/build \
+        contrib/cuda-mpi contrib/old-system contrib/slurm contrib/wheel contrib/debian/build \
         contrib/rpm/build contrib/lib/man_pages \
         contrib/lib/standalone contrib/lib/*.sh contrib/lib/steps/*.sh
 }
