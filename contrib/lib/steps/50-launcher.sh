@@ -10,25 +10,40 @@ launcher_tests() {
 
 # A variable with a wrong value costs a sentence with its name, and no transport
 launcher_values() {
-    local right wrong names name rc=0
+    local right wrong names name value prefix rc=0
     local -a all=()
     right=$("$mpi_run" --quiet --emulate beluga ucx_info -d |
             grep '# *Transport') || return
     names=$("$mpi_run" --quiet --emulate beluga ucx_info -cf |
             grep -o '^UCX_CUDA_IPC_\(MULTIPATH\|COLLECTIVES$\|COLLECTIVES_ALGORITHM\)[A-Z_]*')
-    # any text is a path
+    # any text is a path: those are looked for
     names=$(grep -v '_TRACE$\|_TUNING_FILE$' <<< "$names")
     [ "$(wc -w <<< "$names")" -ge 12 ] || { say "found only: $names"; return 1; }
-    for name in $names; do
-        all+=("$name=?wrong")
+    for value in '?wrong' -1 1e999 'direct,,' 'a b;c'; do
+        all=()
+        for name in $names; do
+            all+=("$name=$value")
+        done
+        wrong=$(env "${all[@]}" "$mpi_run" --quiet --emulate beluga \
+                    ucx_info -d 2>&1)
+        for name in $names; do
+            [ "$(grep -c "$name:.*stays" <<< "$wrong")" -eq 1 ] ||
+                { say "$name=$value is not told once"; rc=1; }
+        done
+        [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||
+            { say "$value: other transports than without"; rc=1; }
     done
-    wrong=$(env "${all[@]}" "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)
-    for name in $names; do
-        [ "$(grep -c "$name:.*stays" <<< "$wrong")" -eq 1 ] ||
-            { say "$name=?wrong is not told once"; rc=1; }
+    prefix=UCX_CUDA_IPC_MULTIPATH_
+    wrong=$(env "${prefix}PATHS=direct,gpu9" "${prefix}LEDGER=/nowhere/at/all" \
+                "${prefix}TRACE=/nowhere/at/all" "${prefix}TUNING_FILE=/nowhere" \
+                "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)
+    for value in 'PATHS: gpu9' 'LEDGER: /nowhere/at' 'TRACE: /nowhere/at' \
+                 'TUNING_FILE: /nowhere'; do
+        [ "$(grep -c "$prefix$value" <<< "$wrong")" -eq 1 ] ||
+            { say "$prefix$value is not told once"; rc=1; }
     done
     [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||
-        { say "other transports than without"; rc=1; }
+        { say "other transports without what is missing"; rc=1; }
     grep -q cuda_ipc <<< "$right" || { say "no cuda_ipc at all"; rc=1; }
     [ $rc -ne 0 ] || echo "all right"
     return $rc

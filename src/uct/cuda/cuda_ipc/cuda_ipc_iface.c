@@ -15,6 +15,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 
 #define MBYTE (1024.0 * 1024.0)
@@ -99,6 +101,47 @@ __attribute__((constructor)) static void config_add_multipath(void)
     }
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat file;
+
+    return (stat(path, &file) == 0) && S_ISDIR(file.st_mode) &&
+           (access(path, W_OK | X_OK) == 0);
+}
+
+/* What values name that may be, but is not here; base/trace.c tells of its
+ * own */
+static void tell_missing(const uct_cuda_mp_config_t *multipath)
+{
+    const int count    = uct_cuda_gpu_count();
+    const char *folder = multipath->ledger;
+    const char *table  = multipath->tuning_file;
+    unsigned i;
+
+    for (i = 0; i < multipath->num_paths; ++i) {
+        if ((multipath->paths[i].route == UCT_CUDA_MP_ROUTE_GPU) &&
+            (multipath->paths[i].gpu >= count)) {
+            uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_PATHS: gpu%d is none of the "
+                          "%d GPUs that this process sees; that path is left "
+                          "out",
+                          multipath->paths[i].gpu, count);
+        }
+    }
+
+    if ((*folder == '/') && !is_folder(folder)) {
+        uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_LEDGER: %s is no folder that can "
+                      "be written to; nothing is kept there",
+                      folder);
+    }
+
+    if ((*table != '\0') && (strcmp(table, "auto") != 0) &&
+        (access(table, R_OK) != 0)) {
+        uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TUNING_FILE: %s cannot be read; "
+                      "plans go by the model",
+                      table);
+    }
+}
+
 /* A value that cannot be costs a sentence, once a process, and no transport:
  * the default stays. A transport that refused would leave messages to a slower
  * one in silence. */
@@ -108,27 +151,23 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
     static bool is_told;
     const bool tells = !__atomic_load_n(&is_told, __ATOMIC_RELAXED);
     const uct_cuda_mp_config_var_t *var = uct_cuda_mp_config_vars;
-    bool is_wrong                       = false;
-    char error[256];
+    char error[512];
     unsigned i;
 
     uct_cuda_mp_config_init(multipath);
     for (i = 0;
          (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
-        if (uct_cuda_mp_config_set(multipath, var[i].name,
-                                   config->multipath[i], error,
-                                   sizeof(error)) != UCS_OK) {
-            is_wrong = true;
-            if (tells) {
-                uct_cuda_warn("UCX_CUDA_IPC_%s: %s; the default, %s, stays",
-                              var[i].name, error,
-                              (*var[i].dfl == '\0') ? "nothing" : var[i].dfl);
-            }
+        if ((uct_cuda_mp_config_set(multipath, var[i].name,
+                                    config->multipath[i], error,
+                                    sizeof(error)) != UCS_OK) &&
+            tells) {
+            uct_cuda_warn("UCX_CUDA_IPC_%s: %s; the default, %s, stays",
+                          var[i].name, error,
+                          (*var[i].dfl == '\0') ? "nothing" : var[i].dfl);
         }
     }
 
     if (uct_cuda_mp_config_check(multipath, error, sizeof(error)) != UCS_OK) {
-        is_wrong              = true;
         multipath->num_paths  = 0;
         multipath->num_shares = 0;
         if (tells) {
@@ -136,7 +175,8 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
         }
     }
 
-    if (is_wrong) {
+    if (tells) {
+        tell_missing(multipath);
         __atomic_store_n(&is_told, true, __ATOMIC_RELAXED);
     }
 }
