@@ -52,6 +52,7 @@ int main(int argc, char **argv)
     ucx_mp_perf_report_open(options.json,
                             (options.links ? 8 : 0) + (options.calls ? 1 : 0) +
                                     (options.matrix ? 3 : 0) +
+                                    (options.blocks ? 4 : 0) +
                                     (options.graph ? options.num_nodes : 0));
     if (options.calls) {
         ucx_mp_perf_calls(&options);
@@ -65,6 +66,9 @@ int main(int argc, char **argv)
 
     if (options.matrix) {
         ucx_mp_perf_matrix(topo, &options);
+    }
+    if (options.blocks) {
+        ucx_mp_perf_blocks(topo, &options);
     }
 
     ucx_mp_perf_report_close();

@@ -10,7 +10,7 @@
 
 
 static const char *help_text =
-"usage: ucx_mp_perf [links] [calls] [graph] [matrix] [options]\n"
+"usage: ucx_mp_perf [links] [calls] [graph] [matrix] [blocks] [options]\n"
 "\n"
 "Measures what the planner of messages assumes of this node. Without a word\n"
 "the first three, else:\n"
@@ -24,6 +24,11 @@ static const char *help_text =
 "               launch, beside the same copies by streams\n"
 "  matrix       all pairs of GPUs: one way, both ways (the last of --sizes),\n"
 "               and latency (8 bytes)\n"
+"  blocks       64 MiB (--quick 8) in blocks that lie apart, between\n"
+"               page-locked memory and a GPU, on it, and to another one: by a\n"
+"               copy each, by batches of 128, by the module's kernel; --sizes\n"
+"               are those of a block then (4K,16K,32K,64K,128K,1M; --quick\n"
+"               4K,64K)\n"
 "\n"
 "  --quick          few repeats and one size, done in half a minute\n"
 "  --sizes LIST     bytes of a copy, by commas (1M,16M,256M; --quick 64M)\n"
@@ -144,10 +149,12 @@ static void read_words(int count, char **words, ucx_mp_perf_options_t *options)
             options->graph = true;
         } else if (strcmp(words[i], "matrix") == 0) {
             options->matrix = true;
+        } else if (strcmp(words[i], "blocks") == 0) {
+            options->blocks = true;
         } else {
             ucx_mp_perf_die(UCX_MP_PERF_USAGE,
                             "'%s' is nothing to measure; links, calls, "
-                            "graph and matrix are",
+                            "graph, matrix and blocks are",
                             words[i]);
         }
     }
@@ -236,8 +243,15 @@ void ucx_mp_perf_options_read(int argc, char **argv,
     }
 
     read_words(argc - optind, argv + optind, options);
+    if (options->blocks && (options->links || options->matrix)) {
+        ucx_mp_perf_die(UCX_MP_PERF_USAGE, "blocks have other sizes than links "
+                                           "and matrix: ask for them alone");
+    }
     if (sizes == NULL) {
-        sizes = options->quick ? "64M" : "1M,16M,256M";
+        sizes = options->blocks ?
+                        (options->quick ? "4K,64K" :
+                                          "4K,16K,32K,64K,128K,1M") :
+                        (options->quick ? "64M" : "1M,16M,256M");
     }
 
     if (options->repeats == 0) {

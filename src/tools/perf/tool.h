@@ -35,6 +35,7 @@ typedef struct {
     bool       calls;    /**< What driver calls take of the processor */
     bool       graph;    /**< Life of a CUDA graph against its nodes */
     bool       matrix;   /**< All pairs of GPUs */
+    bool       blocks;   /**< That lie apart, by three ways */
     bool       quick;
     int        src;      /**< GPUs of relays, sets of paths, graphs, calls */
     int        dst;
@@ -109,6 +110,9 @@ void ucx_mp_perf_links(const uct_cuda_topo_t *topo,
                        const ucx_mp_perf_options_t *options);
 
 void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
+                        const ucx_mp_perf_options_t *options);
+
+void ucx_mp_perf_blocks(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options);
 
 /** Ahead of the driver's start: memory of another process needs one. */

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocks that lie apart in both memories, by the three ways that the module has
+ * for them (cuda_ipc_blocks.h): a copy each, one call for many, the kernel. By
+ * the clock, from the first submission until all is seen to have ended. What
+ * the module's choice by size is taken from.
+ */
+#include "tool.h"
+
+#include <kernels/copy.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define WARM_UP     2u
+#define TOTAL       (64ul << 20) /* bytes of all blocks */
+#define QUICK_TOTAL (8ul << 20)
+#define MAX_SIZE    (4ul << 20)  /* of a block */
+#define BATCH       128u         /* blocks a call */
+#define HOST        (-1)
+
+
+/* Blocks at every other place of two memories */
+typedef struct {
+    int         from, to; /* GPUs, or HOST */
+    int         gpu;      /* that runs the copies */
+    CUdeviceptr src;
+    CUdeviceptr dst;
+    size_t      size;     /* of a block */
+    unsigned    count;
+    CUstream    stream;
+    CUevent     ended;
+} blocks_t;
+
+static struct {
+    bool                    is_there;
+    ucx_mp_kernels_driver_t functions;
+    ucx_mp_copy_t           copy;
+    CUdeviceptr             words;
+    uint64_t                serial;
+    unsigned                threads; /* blocks of them */
+} kernel;
+
+
+static CUdeviceptr place(CUdeviceptr base, const blocks_t *blocks, unsigned i)
+{
+    return base + (2ul * i * blocks->size);
+}
+
+static bool by_copies(const blocks_t *blocks)
+{
+    unsigned i;
+
+    for (i = 0; i < blocks->count; ++i) {
+        UCX_MP_PERF_CALL(cuMemcpyAsync, place(blocks->dst, blocks, i),
+                         place(blocks->src, blocks, i), blocks->size,
+                         blocks->stream);
+    }
+
+    return true;
+}
+
+static bool by_batches(const blocks_t *blocks)
+{
+    uct_cuda_memcpy_attributes_t attributes = {
+        .src_access_order = UCT_CUDA_SRC_ACCESS_ORDER_STREAM
+    };
+    CUdeviceptr dst[BATCH], src[BATCH];
+    size_t length[BATCH], first = 0, failed;
+    unsigned i, n;
+
+    if (uct_cuda_driver_get()->cuMemcpyBatchAsync_v1 == NULL) {
+        return false;
+    }
+
+    for (i = 0; i < blocks->count; i += n) {
+        for (n = 0; (n < BATCH) && (i + n < blocks->count); ++n) {
+            dst[n]    = place(blocks->dst, blocks, i + n);
+            src[n]    = place(blocks->src, blocks, i + n);
+            length[n] = blocks->size;
+        }
+        if (uct_cuda_driver_get()->cuMemcpyBatchAsync_v1(
+                    dst, src, length, n, &attributes, &first, 1, &failed,
+                    blocks->stream) != CUDA_SUCCESS) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+static bool by_kernel(const blocks_t *blocks)
+{
+    const size_t units = 2 * blocks->size / UCX_MP_COPY_UNIT;
+    ucx_mp_copy_alike_args_t args;
+    unsigned i, n;
+
+    if (!kernel.is_there) {
+        return false;
+    }
+
+    args.size  = blocks->size;
+    args.words = kernel.words;
+    for (i = 0; i < blocks->count; i += n) {
+        args.base_dst = place(blocks->dst, blocks, i);
+        args.base_src = place(blocks->src, blocks, i);
+        for (n = 0; (n < UCX_MP_COPY_ALIKE_MAX) && (i + n < blocks->count);
+             ++n) {
+            args.dst[n] = args.src[n] = (unsigned)(n * units);
+        }
+        args.count  = n;
+        args.serial = ++kernel.serial;
+        ucx_mp_perf_check(ucx_mp_copy_launch_alike(&kernel.functions,
+                                                   &kernel.copy, kernel.threads,
+                                                   &args, blocks->stream),
+                          "cuLaunchKernel");
+    }
+
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool       (*submit)(const blocks_t *blocks);
+} ways[] = {
+    {"a copy each", by_copies},
+    {"batches of 128", by_batches},
+    {"kernel", by_kernel}
+};
+
+#define NUM_WAYS (sizeof(ways) / sizeof(ways[0]))
+
+
+static void wait_for(CUevent event)
+{
+    CUresult result;
+
+    do {
+        result = uct_cuda_driver_get()->cuEventQuery(event);
+    } while (result == CUDA_ERROR_NOT_READY);
+    ucx_mp_perf_check(result, "cuEventQuery");
+}
+
+/* False: there is no such way */
+static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
+                    ucx_mp_perf_series_t *series)
+{
+    double begin;
+    unsigned i;
+
+    series->count = 0;
+    for (i = 0; i < WARM_UP + repeats; ++i) {
+        begin = ucx_mp_perf_now();
+        if (!ways[way].submit(blocks)) {
+            return false;
+        }
+
+        UCX_MP_PERF_CALL(cuEventRecord, blocks->ended, blocks->stream);
+        wait_for(blocks->ended);
+        series->samples[series->count] = ucx_mp_perf_now() - begin;
+        series->count                 += (i >= WARM_UP);
+    }
+
+    return true;
+}
+
+/* In the context of the GPU that is current */
+static void kernel_open(unsigned threads)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const size_t size = 8 * (1 + (threads * UCX_MP_COPY_WARPS));
+
+    memset(&kernel, 0, sizeof(kernel));
+    kernel.functions.ModuleLoadData    = driver->cuModuleLoadData;
+    kernel.functions.ModuleGetFunction = driver->cuModuleGetFunction;
+    kernel.functions.ModuleUnload      = driver->cuModuleUnload;
+    kernel.functions.LaunchKernel      = driver->cuLaunchKernel;
+    kernel.threads                     = threads;
+    if (ucx_mp_copy_load(&kernel.functions, &kernel.copy) != CUDA_SUCCESS) {
+        return;
+    }
+
+    UCX_MP_PERF_CALL(cuMemAlloc, &kernel.words, size);
+    UCX_MP_PERF_CALL(cuMemsetD8, kernel.words, 0, size);
+    kernel.is_there = true;
+}
+
+static void kernel_close(void)
+{
+    if (kernel.is_there) {
+        UCX_MP_PERF_CALL(cuMemFree, kernel.words);
+    }
+}
+
+/* One direction, all sizes and ways */
+static void route(int from, int to, const ucx_mp_perf_options_t *options)
+{
+    static ucx_mp_perf_series_t series[NUM_WAYS];
+    const size_t total = options->quick ? QUICK_TOTAL : TOTAL;
+    const int gpu      = (from == HOST) ? to : from;
+    const bool is_host = (from == HOST) || (to == HOST);
+    void *host         = is_host ? ucx_mp_perf_alloc_host(gpu, 2 * total) :
+                                   NULL;
+    size_t faster      = 0; /* the batch is, from here on */
+    blocks_t blocks    = {.from = from, .to = to, .gpu = gpu};
+    bool is_there[NUM_WAYS];
+    unsigned i, way;
+
+    blocks.src    = (from == HOST) ? (CUdeviceptr)host :
+                                     ucx_mp_perf_alloc(from, 2 * total);
+    blocks.dst    = (to == HOST) ? (CUdeviceptr)host :
+                                   ucx_mp_perf_alloc(to, 2 * total);
+    blocks.stream = ucx_mp_perf_stream(gpu);
+    blocks.ended  = ucx_mp_perf_event(gpu);
+    kernel_open(is_host ? 8 : 16);
+    for (i = 0; i < options->num_sizes; ++i) {
+        blocks.size  = options->sizes[i];
+        blocks.count = (unsigned)(total / blocks.size);
+        if ((blocks.size > MAX_SIZE) || (blocks.count == 0)) {
+            continue;
+        }
+
+        for (way = 0; way < NUM_WAYS; ++way) {
+            is_there[way] = measure(&blocks, way, options->repeats,
+                                    &series[way]);
+            if (is_there[way]) {
+                ucx_mp_perf_report_rate("blocks", from, to, ways[way].name,
+                                        blocks.size,
+                                        (double)blocks.size * blocks.count,
+                                        &series[way]);
+            }
+        }
+
+        /* A size at which the kernel is ahead again begins anew */
+        if (is_there[1] && is_there[2]) {
+            faster = (ucx_mp_perf_median(&series[1]) >=
+                      ucx_mp_perf_median(&series[2])) ?
+                             0 :
+                     (faster != 0) ? faster :
+                                     blocks.size;
+        }
+    }
+
+    if (faster != 0) {
+        printf("%-12s batches are faster than the kernel from %zu bytes on\n",
+               "", faster);
+    }
+
+    kernel_close();
+    UCX_MP_PERF_CALL(cuEventDestroy, blocks.ended);
+    UCX_MP_PERF_CALL(cuStreamDestroy, blocks.stream);
+    if (from != HOST) {
+        UCX_MP_PERF_CALL(cuMemFree, blocks.src);
+    }
+    if (to != HOST) {
+        UCX_MP_PERF_CALL(cuMemFree, blocks.dst);
+    }
+    if (host != NULL) {
+        ucx_mp_perf_free_host(host, 2 * total);
+    }
+}
+
+void ucx_mp_perf_blocks(const uct_cuda_topo_t *topo,
+                        const ucx_mp_perf_options_t *options)
+{
+    const struct {
+        int from, to;
+    } routes[] = {
+        {HOST, options->src},
+        {options->src, HOST},
+        {options->src, options->src},
+        {options->src, options->dst}
+    };
+    unsigned i;
+
+    ucx_mp_perf_report_part("Blocks that lie apart, GB/s by way and size of a "
+                            "block: median (min..max)");
+    for (i = 0; i < sizeof(routes) / sizeof(routes[0]); ++i) {
+        ucx_mp_perf_report_step("blocks");
+        if ((i == 3) && ((options->src == options->dst) ||
+                         !(topo->links[options->src][options->dst].bandwidth >
+                           0))) {
+            continue;
+        }
+
+        route(routes[i].from, routes[i].to, options);
+    }
+}
