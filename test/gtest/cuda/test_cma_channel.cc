@@ -370,6 +370,24 @@ TEST_F(CmaChannel, another_epoch_is_another_operation)
     progress_until(second);
 }
 
+/* An interface that goes with something under way, whose endpoint has gone:
+ * nobody is told, and the slot is given back */
+TEST_F(CmaChannel, what_is_forgotten_gives_its_slot_back)
+{
+    Told told;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    uct_cuda_cma_channel_close(channel);
+    channel = nullptr;
+    EXPECT_EQ(0u, page->slots[0].is_over);
+    answer(0, UCT_CUDA_CMA_DONE);
+    driver.done = driver.events;
+    uct_cuda_queue_cleanup(&queue);
+    EXPECT_EQ(1u, page->slots[0].is_over);
+    EXPECT_EQ(0u, told.count_told);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
+}
+
 /* Slots of processes that have gone are asked for, the others are theirs */
 TEST_F(CmaChannel, no_slot_is_no_channel)
 {

@@ -17,8 +17,8 @@ BEGIN_C_DECLS
  * (of a worker, of a context) are outside of all: none of ours is held when UCX
  * is called back, with a completion, a pending request or a purged one.
  *
+ *   0. cuda_cma/cuda_cma_server.c    starting and ending the one server
  *   1. multipath/registry.c          making and destroying of engines
- *      cuda_cma/cuda_cma_server.c    the one server of the process
  *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
  *                                    handle's exports

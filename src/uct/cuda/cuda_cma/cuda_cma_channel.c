@@ -90,7 +90,7 @@ find_slot(uct_cuda_cma_page_t *page, unsigned *index_p)
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
         expected = 0;
         if (__atomic_compare_exchange_n(&page->slots[i].pid, &expected, pid,
-                                        false, __ATOMIC_ACQ_REL,
+                                        false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
             __atomic_store_n(&page->slots[i].start_time,
                              uct_cuda_cma_start_time(pid), __ATOMIC_RELAXED);
@@ -100,7 +100,7 @@ find_slot(uct_cuda_cma_page_t *page, unsigned *index_p)
     }
 
     /* Some may be of processes that have gone */
-    __atomic_store_n(&page->is_short, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&page->is_short, 1, __ATOMIC_SEQ_CST);
     uct_cuda_cma_page_wake(page);
     return NULL;
 }
@@ -153,7 +153,7 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
         return;
     }
 
-    __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
     uct_cuda_cma_page_wake(channel->page);
     uct_cuda_cma_page_close(channel->page);
     uct_cuda_cma_peer_put(channel->peer);
@@ -326,10 +326,26 @@ static ucs_status_t batch_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
                    UCS_ERR_BUSY;
 }
 
+static void batch_release(batch_t *batch)
+{
+    uct_cuda_cma_channel_t *channel = batch->channel;
+
+    batch->next   = channel->idle;
+    channel->idle = batch;
+    channel_put(channel);
+}
+
+/* Of an interface that goes nobody is told */
+static void batch_done(uct_cuda_op_t *op)
+{
+    if (op->comp == NULL) {
+        batch_release(op->arg);
+    }
+}
+
 static void batch_completed(uct_completion_t *comp)
 {
     batch_t *batch = (batch_t*)((char*)comp - offsetof(batch_t, comp));
-    uct_cuda_cma_channel_t *channel = batch->channel;
     unsigned i;
 
     for (i = 0; i < batch->count; ++i) {
@@ -337,9 +353,7 @@ static void batch_completed(uct_completion_t *comp)
                                   batch->transfers[i].status);
     }
 
-    batch->next   = channel->idle;
-    channel->idle = batch;
-    channel_put(channel);
+    batch_release(batch);
 }
 
 static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
@@ -351,6 +365,7 @@ static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
                                  left for */
     op->test   = batch_test;
     op->notify = batch_notify;
+    op->done   = batch_done;
     op->arg    = batch;
     return UCS_OK;
 }

@@ -111,21 +111,17 @@ static void futex(uint32_t *word, int operation, uint32_t value)
 
 void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page)
 {
-    /* Between what was posted and the look at who sleeps; the server has it
-     * between the other two, so that one of them sees the other's */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED) &&
-        __atomic_exchange_n(&page->is_asleep, 0, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&page->is_asleep, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST)) {
         futex(&page->is_asleep, FUTEX_WAKE, 1);
     }
 }
 
 void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void))
 {
-    __atomic_store_n(&page->is_asleep, 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (is_idle()) {
         futex(&page->is_asleep, FUTEX_WAIT, 1);
     }
-    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
 }

@@ -7,6 +7,11 @@
  * A peer takes a slot, writes requests into its ring one after the other, and
  * looks at their states. A state is a request's owner: what the peer writes
  * with it (POSTED) is the server's to read once it has taken it.
+ *
+ * Words that say that there is something to do, and the one that says that the
+ * server sleeps, are sequentially consistent: who posts looks at the latter
+ * behind that, who goes to sleep the other way round, and one of them sees the
+ * other's.
  */
 #ifndef UCT_CUDA_CMA_PAGE_H
 #define UCT_CUDA_CMA_PAGE_H
@@ -91,7 +96,7 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id);
 
 void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page);
 
-/** Wake the server up, if it sleeps. What was written before is seen then. */
+/** Wake the server up, if it sleeps, behind a word that it looks at. */
 void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page);
 
 /** Sleep until that. @a is_idle is asked once more, when nobody can post
@@ -105,14 +110,14 @@ uct_cuda_cma_request_state(const uct_cuda_cma_request_t *request)
 {
     /* With it comes what its last owner wrote */
     return (uct_cuda_cma_state_t)__atomic_load_n(&request->state,
-                                                 __ATOMIC_ACQUIRE);
+                                                 __ATOMIC_SEQ_CST);
 }
 
 static inline void
 uct_cuda_cma_request_hand_over(uct_cuda_cma_request_t *request,
                                uct_cuda_cma_state_t state)
 {
-    __atomic_store_n(&request->state, (uint32_t)state, __ATOMIC_RELEASE);
+    __atomic_store_n(&request->state, (uint32_t)state, __ATOMIC_SEQ_CST);
 }
 
 /** Take it, or take it back. @return Whether nobody was faster. */

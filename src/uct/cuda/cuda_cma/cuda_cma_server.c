@@ -316,15 +316,15 @@ static bool is_idle(void)
     uct_cuda_cma_slot_t *slot;
     unsigned i;
 
-    if (__atomic_load_n(&server.page->is_over, __ATOMIC_RELAXED) ||
-        __atomic_load_n(&server.page->is_short, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&server.page->is_over, __ATOMIC_SEQ_CST) ||
+        __atomic_load_n(&server.page->is_short, __ATOMIC_SEQ_CST)) {
         return false;
     }
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
         slot = &server.page->slots[i];
-        if ((__atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE) != 0) &&
-            (__atomic_load_n(&slot->is_over, __ATOMIC_RELAXED) ||
+        if ((__atomic_load_n(&slot->pid, __ATOMIC_SEQ_CST) != 0) &&
+            (__atomic_load_n(&slot->is_over, __ATOMIC_SEQ_CST) ||
              (server.views[i] == NULL) ||
              (uct_cuda_cma_request_state(request_at(
                       slot, server.views[i]->tail)) == UCT_CUDA_CMA_POSTED))) {
@@ -393,7 +393,7 @@ static void on_exit_of_program(void)
     pthread_mutex_lock(&server.lock);
     server.is_over = true;
     if (server.page != NULL) {
-        __atomic_store_n(&server.page->is_over, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&server.page->is_over, 1, __ATOMIC_SEQ_CST);
         uct_cuda_cma_page_wake(server.page);
         pthread_join(server.thread, NULL);
         server.page = NULL; /* Peers have it still */
