@@ -53,6 +53,7 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
     ep->addr    = addr;
     ep->peer    = peer;
     ep->keys    = NULL;
+    ep->last    = NULL;
     ep->channel = NULL;
     ep->asked   = 0;
     return UCS_OK;
@@ -166,18 +167,44 @@ static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
 
 /* Page-locked memory of this process, as a put or get of its GPU memory, with
  * which small blocks go together */
-static ucs_status_t
-own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
-           uct_completion_t *comp)
+static uct_cuda_ipc_block_t
+own_block(const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
 {
-    uct_cuda_cma_iface_t *iface = ep_iface(ep);
-    uct_cuda_ipc_block_t block  = {
+    return (uct_cuda_ipc_block_t){
         .local       = (void*)(uintptr_t)copy->remote,
         .remote_addr = (uintptr_t)copy->local,
         .length      = copy->length,
         .is_put      = !copy->is_put,
         .comp        = comp
     };
+}
+
+/* One more in the allocations of a block that waits for others, which for that
+ * cannot have been freed: nobody is asked */
+static ucs_status_t
+own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
+           uct_completion_t *comp)
+{
+    uct_cuda_ipc_block_t block = own_block(copy, comp);
+
+    if ((ep->last == NULL) ||
+        !uct_cuda_cma_key_covers(ep->last, copy->local, copy->length)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    block.rkey = ep->last->rkey;
+    return ((block.rkey != NULL) &&
+            uct_cuda_ipc_blocks_follow(&ep_iface(ep)->super, &block, false)) ?
+                   UCS_INPROGRESS :
+                   UCS_ERR_UNSUPPORTED;
+}
+
+static ucs_status_t
+own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
+           uct_completion_t *comp)
+{
+    uct_cuda_cma_iface_t *iface = ep_iface(ep);
+    uct_cuda_ipc_block_t block  = own_block(copy, comp);
     uct_cuda_cma_key_t *key;
 
     if (uct_cuda_cma_iface_lend(iface) != UCS_OK) {
@@ -192,6 +219,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
     }
 
     key        = uct_cuda_cma_keys_get(ep->keys, copy->local, copy->length);
+    ep->last   = key;
     block.rkey = (key == NULL) ? NULL : uct_cuda_cma_key_own(key);
     return (block.rkey == NULL) ?
                    UCS_ERR_UNSUPPORTED :
@@ -229,12 +257,20 @@ locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                                 peer_locked(ep, rkey, copy, comp);
 }
 
-/* One more of those under way by the peer's GPU? */
+/* One more of those under way? */
 static ucs_status_t
 locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
               const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
 {
-    return ((ep->channel == NULL) || (rkey->server.token == 0)) ?
+    if (rkey->server.token == 0) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (ep->peer == NULL) {
+        return own_follow(ep, copy, comp);
+    }
+
+    return (ep->channel == NULL) ?
                    UCS_ERR_UNSUPPORTED :
                    uct_cuda_cma_channel_follow(ep->channel,
                                                uct_cuda_ep_queue(

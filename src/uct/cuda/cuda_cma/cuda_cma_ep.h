@@ -14,6 +14,7 @@ typedef struct {
     uct_cuda_cma_addr_t addr;
     uct_cuda_cma_peer_t *peer; /**< NULL: another worker of this process */
     uct_cuda_cma_keys_t *keys; /**< For that one, from the first use on */
+    uct_cuda_cma_key_t  *last; /**< Of them, or NULL */
     uct_cuda_cma_channel_t *channel; /**< To the peer's server, or NULL */
     uint64_t            asked;  /**< That server was, by its token, in vain */
 } uct_cuda_cma_ep_t;

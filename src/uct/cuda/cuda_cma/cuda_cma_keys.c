@@ -119,6 +119,12 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
     return key;
 }
 
+bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
+                             const void *address, size_t length)
+{
+    return lies_in(key->begin, key->size, (CUdeviceptr)address, length);
+}
+
 const uct_cuda_ipc_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)
 {
     if ((key->rkey == NULL) &&

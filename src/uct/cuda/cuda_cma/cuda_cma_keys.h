@@ -43,6 +43,10 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_find(uct_cuda_cma_keys_t *keys,
 uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
                                           const void *address, size_t length);
 
+/** Does it cover that memory, if its allocation is still there? */
+bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
+                             const void *address, size_t length);
+
 /** For copies within this process; NULL if there is none. */
 const uct_cuda_ipc_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);
 
