@@ -51,6 +51,10 @@ static pthread_mutex_t cuemu_tables_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t cuemu_service_thread;
 static int cuemu_service_running;
 static volatile int cuemu_service_stop;
+/* A process that was killed may leave the clock stopped at the end of its work;
+ * others, who may call the driver no more, look for that (real time) */
+#define CUEMU_LOOK_AROUND_NS 100000000ull
+
 static uint32_t cuemu_service_word; /* futex: somebody wants the thread */
 static int cuemu_service_idle;
 static int cuemu_num_watches;       /* not served yet */
@@ -637,7 +641,7 @@ static void *cuemu_service_main(void *arg)
                                 CUEMU_OWNER_COPY(cuemu_session.slot)) == 0) &&
             (cuemu_sim_num_live(cuemu_session.sim,
                                 CUEMU_OWNER_CALL(cuemu_session.slot)) == 0)) {
-            wait_ns = 0;
+            wait_ns = CUEMU_LOOK_AROUND_NS;
             __atomic_store_n(&cuemu_service_idle, 1, __ATOMIC_SEQ_CST);
         } else if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
             wait_ns = cuemu_service_grace(); /* others may serve */

@@ -170,13 +170,15 @@ static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
 static uct_cuda_ipc_block_t
 own_block(const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
 {
-    return (uct_cuda_ipc_block_t){
-        .local       = (void*)(uintptr_t)copy->remote,
-        .remote_addr = (uintptr_t)copy->local,
-        .length      = copy->length,
-        .is_put      = !copy->is_put,
-        .comp        = comp
-    };
+    uct_cuda_ipc_block_t block;
+
+    block.rkey        = NULL;
+    block.local       = (void*)(uintptr_t)copy->remote;
+    block.remote_addr = (uintptr_t)copy->local;
+    block.length      = copy->length;
+    block.is_put      = !copy->is_put;
+    block.comp        = comp;
+    return block;
 }
 
 /* One more in the allocations of a block that waits for others, which for that
