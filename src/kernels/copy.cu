@@ -7,8 +7,8 @@
  * A launch may be called off while it waits for room on a GPU that others keep
  * full: each warp says that it has begun before it looks whether it is, and who
  * calls off says so before it looks who has begun. So a warp that is not seen
- * to have begun copies nothing any more, whenever it gets its turn. One that
- * has begun waits for nobody.
+ * to have begun copies nothing any more, whenever it gets its turn. One that is
+ * waits for nobody, and says whether it has copied: both may see each other.
  */
 #include "copy_args.h"
 
@@ -115,15 +115,23 @@ static __device__ void copy(u64 dst, u64 src, u32 bytes, u32 lane)
     elements<u8>(dst + head, src + head, bytes - head, lane);
 }
 
+static __device__ u64 state_of(u64 words, u32 warp)
+{
+    return words + 8 * (UCX_MP_COPY_OFF + (u64)warp);
+}
+
 /* This warp has begun; or is it called off? */
 static __device__ bool has_begun(u64 words, u64 serial, u64 state, u32 lane)
 {
     u32 is_off = 0;
 
     if (lane == 0) {
-        store_word(state, 2 * serial);
+        store_word(state, UCX_MP_COPY_BEGUN(serial));
         __threadfence();
-        is_off = load_word(words) >= serial;
+        is_off = load_word(words + 8 * (serial % UCX_MP_COPY_OFF)) == serial;
+        if (is_off) {
+            store_word(state, UCX_MP_COPY_NOTHING(serial));
+        }
     }
     return !__shfl_sync(0xffffffff, is_off, 0);
 }
@@ -133,7 +141,7 @@ static __device__ void has_ended(u64 serial, u64 state, u32 lane)
     __threadfence_system();
     __syncwarp();
     if (lane == 0) {
-        store_word(state, 2 * serial + 1);
+        store_word(state, UCX_MP_COPY_COPIED(serial));
     }
 }
 
@@ -144,7 +152,7 @@ ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
     const u32 lane  = threadIdx.x % LANES;
     const u32 warp  = blockIdx.x * UCX_MP_COPY_WARPS + threadIdx.x / LANES;
     const u32 warps = gridDim.x * UCX_MP_COPY_WARPS;
-    const u64 state = args.words + 8 * (1 + (u64)warp);
+    const u64 state = state_of(args.words, warp);
     u32 first       = 0;    /* segments of the blocks before */
     u32 mine        = warp; /* the next one for this warp */
 
@@ -178,7 +186,7 @@ ucx_mp_copy_alike(const __grid_constant__ ucx_mp_copy_alike_args_t args)
     const u32 lane     = threadIdx.x % LANES;
     const u32 warp     = blockIdx.x * UCX_MP_COPY_WARPS + threadIdx.x / LANES;
     const u32 warps    = gridDim.x * UCX_MP_COPY_WARPS;
-    const u64 state    = args.words + 8 * (1 + (u64)warp);
+    const u64 state    = state_of(args.words, warp);
     const u32 size     = (u32)args.size;
     const u32 segments = (size + SEGMENT - 1) / SEGMENT;
 

@@ -8,14 +8,23 @@
 #define UCX_MP_COPY_THREADS 512 /* of a block of threads: 16 warps */
 #define UCX_MP_COPY_WARPS   (UCX_MP_COPY_THREADS / 32)
 
+/*
+ * Words of GPU memory, of 8 bytes each, zero at first. First one for each of
+ * so many launches in turn: the serial of one that is called off. Then one a
+ * warp, which has begun, or has ended and copied nothing, or all.
+ */
+#define UCX_MP_COPY_OFF             2048
+#define UCX_MP_COPY_BEGUN(serial)   (4 * (serial))
+#define UCX_MP_COPY_NOTHING(serial) (4 * (serial) + 1)
+#define UCX_MP_COPY_COPIED(serial)  (4 * (serial) + 2)
+
 typedef struct {
     unsigned long long src[UCX_MP_COPY_MAX]; /* device addresses */
     unsigned long long dst[UCX_MP_COPY_MAX];
     unsigned           size[UCX_MP_COPY_MAX]; /* bytes */
     unsigned long long count;
     unsigned long long serial; /* of the launch, from 1 on */
-    unsigned long long words;  /* GPU memory, of 8 bytes each: the last launch
-                                  that is called off, then one a warp */
+    unsigned long long words;
 } ucx_mp_copy_args_t;
 
 /*

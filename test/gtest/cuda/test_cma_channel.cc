@@ -7,6 +7,7 @@ extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_channel.h>
+#include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 }
 
 #include <gtest/gtest.h>
@@ -428,7 +429,8 @@ static bool says_idle()
 
 TEST_F(CmaChannel, who_posts_wakes_the_server_up)
 {
-    std::thread server([this] { uct_cuda_cma_page_sleep(page, says_idle); });
+    std::thread server(
+        [this] { uct_cuda_cma_page_sleep(page, says_idle, ULONG_MAX); });
     Told told;
 
     while (!__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED)) {
@@ -438,4 +440,97 @@ TEST_F(CmaChannel, who_posts_wakes_the_server_up)
     server.join();
     answer(0, UCT_CUDA_CMA_DONE);
     progress_until(told);
+}
+
+/* A peer that is killed has said that it wakes the server up, and has not */
+TEST_F(CmaChannel, who_is_left_asleep_wakes_up)
+{
+    uct_cuda_cma_page_sleep(page, says_idle, 1000);
+
+    std::thread server(
+        [this] { uct_cuda_cma_page_sleep(page, says_idle, ULONG_MAX); });
+    while (!__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED)) {
+        usleep(100);
+    }
+    usleep(10000);
+    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_RELAXED);
+    uct_cuda_cma_page_wake(page);
+    uct_cuda_cma_page_wake_own(page);
+    server.join();
+}
+
+/* The peer's thread may not have cleared what the last owner wrote */
+TEST_F(CmaChannel, keys_of_before_are_written_over)
+{
+    uct_cuda_cma_page_key_t &key = page->slots[0].keys[0];
+    Told told;
+
+    key.serial                  = 1;
+    key.packed.handle.buffer_id = 7;
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_EQ(0u, request(0).key);
+    EXPECT_EQ(request(0).serial, key.serial);
+    EXPECT_EQ(driver.buffer_id, key.packed.handle.buffer_id);
+    answer(0, UCT_CUDA_CMA_DONE);
+    progress_until(told);
+}
+
+/* Which is its parent's */
+TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        uct_cuda_cma_channel_close(channel);
+        _exit(0);
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(0u, page->slots[0].is_over);
+}
+
+/* One with something under way of another peer's, which stands still */
+TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
+{
+    uct_cuda_cma_channel_t *first = channel;
+    Told stands, goes;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &stands));
+    ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
+    channel = uct_cuda_cma_channel_open(peer, &id);
+    ASSERT_NE(nullptr, channel);
+    ASSERT_EQ(UCS_INPROGRESS, post(8, 5, true, &goes));
+    uct_cuda_cma_request_hand_over(&page->slots[1].requests[0],
+                                   UCT_CUDA_CMA_DONE);
+    progress_until(goes);
+    EXPECT_EQ(0u, stands.count_told);
+    uct_cuda_cma_request_hand_over(&request(0), UCT_CUDA_CMA_DONE);
+    progress_until(stands);
+    uct_cuda_cma_channel_close(first);
+}
+
+/* Memory that is served: what keys were given out for */
+TEST(CmaRanges, one_that_all_of_it_lies_in)
+{
+    uint64_t base;
+    size_t length;
+
+    EXPECT_FALSE(uct_cuda_cma_ranges_find(0x1000, 1, &base, &length));
+    ASSERT_TRUE(uct_cuda_cma_ranges_add(0x1000, 0x100));
+    ASSERT_TRUE(uct_cuda_cma_ranges_add(0x1080, 0x1000));
+    ASSERT_TRUE(uct_cuda_cma_ranges_add(0x1000, 0x100));
+    EXPECT_TRUE(uct_cuda_cma_ranges_find(0x10ff, 1, &base, &length));
+    EXPECT_EQ(0x1000u, base);
+    EXPECT_EQ(0x100u, length);
+    EXPECT_TRUE(uct_cuda_cma_ranges_find(0x10ff, 2, &base, &length));
+    EXPECT_EQ(0x1080u, base);
+    EXPECT_FALSE(uct_cuda_cma_ranges_find(0x1000, 0x101, &base, &length));
+    EXPECT_FALSE(uct_cuda_cma_ranges_find(0xfff, 2, &base, &length));
+    EXPECT_FALSE(uct_cuda_cma_ranges_find(0x1080, SIZE_MAX, &base, &length));
+    uct_cuda_cma_ranges_remove(0x1000, 0x100);
+    EXPECT_TRUE(uct_cuda_cma_ranges_find(0x1000, 0x100, &base, &length));
+    uct_cuda_cma_ranges_remove(0x1000, 0x100);
+    EXPECT_FALSE(uct_cuda_cma_ranges_find(0x1000, 0x100, &base, &length));
+    uct_cuda_cma_ranges_remove(0x1080, 0x1000);
 }

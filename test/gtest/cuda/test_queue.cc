@@ -677,3 +677,25 @@ TEST_F(Queue, a_forked_child_takes_no_wake_up_of_its_parent)
     EXPECT_EQ((ssize_t)sizeof(value), read(fd, &value, sizeof(value)));
     EXPECT_EQ(1u, value);
 }
+
+/* One command a context that the queue has used and that is there still */
+TEST_F(Queue, who_asks_waits_for_the_driver)
+{
+    static unsigned records;
+    Completion done;
+
+    driver.table.cuEventRecord = [](CUevent event, CUstream stream) {
+        EXPECT_EQ(1u, fake->events.count(event));
+        EXPECT_EQ(1u, fake->streams.count(stream));
+        ++records;
+        return CUDA_SUCCESS;
+    };
+    records = 0;
+    uct_cuda_queue_wait_for_driver(&queue);
+    EXPECT_EQ(0u, records);
+    finish(post(1, &done));
+    uct_cuda_queue_progress(&queue);
+    records = 0;
+    uct_cuda_queue_wait_for_driver(&queue);
+    EXPECT_EQ(1u, records);
+}

@@ -27,21 +27,22 @@
 #include <vector>
 
 
-static std::vector<std::string> messages;
+static std::vector<std::string> messages; /* also of threads of the module */
+static std::mutex messages_lock;
 
 static void keep_message(uct_cuda_log_level_t level, const char *, unsigned,
                          const char *, const char *message)
 {
-    static std::mutex lock;
-
     if (level <= uct_cuda_log_level) {
-        std::lock_guard<std::mutex> guard(lock);
+        std::lock_guard<std::mutex> guard(messages_lock);
         messages.push_back(std::string(1, "EWIDT"[level]) + " " + message);
     }
 }
 
 static unsigned count_messages(const std::string &part)
 {
+    std::lock_guard<std::mutex> guard(messages_lock);
+
     return (unsigned)std::count_if(messages.begin(), messages.end(),
                                    [&](const std::string &message) {
                                        return message.find(part) !=

@@ -332,6 +332,33 @@ ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
     return UCS_OK;
 }
 
+/* An event that nobody looks at, in a stream of ours */
+static void context_record(const uct_cuda_context_t *context)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
+        if (context->streams[i].cuda != NULL) {
+            (void)uct_cuda_driver_get()->cuEventRecord(
+                    context->free_ops->event, context->streams[i].cuda);
+            return;
+        }
+    }
+}
+
+void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue)
+{
+    const uct_cuda_context_t *context;
+
+    for (context = queue->contexts; context != NULL; context = context->next) {
+        if ((context->free_ops != NULL) &&
+            uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+            context_record(context);
+            uct_cuda_ctx_pop();
+        }
+    }
+}
+
 ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
 {
     uct_cuda_op_t *op = stream->context->free_ops;

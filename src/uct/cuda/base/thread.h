@@ -36,7 +36,8 @@ BEGIN_C_DECLS
  *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      cuda_ipc/cuda_ipc_address.c, cuda_ipc/cuda_ipc_iface.c, abi/
+ *      cuda_ipc/cuda_ipc_address.c, cuda_ipc/cuda_ipc_iface.c,
+ *      cuda_cma/cuda_cma_ranges.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *   7. base/host/host_registry.c     last: the hook that takes it runs inside
  *                                    munmap(), which free() may call with any

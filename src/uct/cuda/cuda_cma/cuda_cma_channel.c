@@ -21,11 +21,19 @@
 
 #define BATCH_COUNT 128
 
+#define NS_A_SECOND (1000ul * 1000 * 1000)
+
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
                "a queue holds up whom no request is left for");
 
-/* The first of its streams: below are those of copies by threads */
+/* The first of its streams: below are those of copies by threads. A peer that
+ * stands still holds up those that share its stream, so channels differ. */
 #define FIRST_STREAM 2
+#define NUM_STREAMS  (UCT_CUDA_QUEUE_MAX_STREAMS - FIRST_STREAM)
+
+/* What a server has refused is asked for again after so long (ns): it may have
+ * had no context yet */
+#define REFUSED_NS NS_A_SECOND
 
 /* A server that has not gone round for so long does something else, such as
  * waiting in the driver for the program's work: what it has not taken is taken
@@ -65,7 +73,8 @@ struct uct_cuda_cma_channel {
     uct_cuda_cma_peer_t  *peer;
     uct_cuda_cma_page_t  *page;
     uct_cuda_cma_slot_t  *slot;
-    unsigned             index;
+    pid_t                owner;      /* The process that has taken it */
+    unsigned             stream;
     unsigned             head;       /* The next request goes there */
     batch_t              *open;      /* Has room for more; or NULL */
     batch_t              *idle;
@@ -74,16 +83,16 @@ struct uct_cuda_cma_channel {
     uint64_t             beat_time;  /* ... as seen then, or 0 */
     uint64_t             asked;      /* The peer, whether it is there */
     uct_cuda_cma_keys_t  keys;
+    uint32_t             told[UCT_CUDA_CMA_KEYS]; /* Serials of those in the
+                                                     page */
 };
 
 
 /* ------------------------------------------------------------------- slots */
 
 /* One that nobody has */
-static uct_cuda_cma_slot_t *
-find_slot(uct_cuda_cma_page_t *page, unsigned *index_p)
+static uct_cuda_cma_slot_t *find_slot(uct_cuda_cma_page_t *page, pid_t pid)
 {
-    const int32_t pid = getpid();
     int32_t expected;
     unsigned i;
 
@@ -94,7 +103,6 @@ find_slot(uct_cuda_cma_page_t *page, unsigned *index_p)
                                         __ATOMIC_RELAXED)) {
             __atomic_store_n(&page->slots[i].start_time,
                              uct_cuda_cma_start_time(pid), __ATOMIC_RELAXED);
-            *index_p = i;
             return &page->slots[i];
         }
     }
@@ -109,6 +117,8 @@ uct_cuda_cma_channel_t *
 uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
                           const uct_cuda_cma_server_id_t *id)
 {
+    static unsigned num_channels;
+
     const pid_t pid                 = uct_cuda_cma_peer_pid(peer);
     uct_cuda_cma_channel_t *channel = calloc(1, sizeof(*channel));
 
@@ -125,15 +135,19 @@ uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
         goto err_close;
     }
 
-    channel->slot = find_slot(channel->page, &channel->index);
+    channel->owner = getpid();
+    channel->slot  = find_slot(channel->page, channel->owner);
     if (channel->slot == NULL) {
         uct_cuda_debug("process %d copies for too many peers", (int)pid);
         goto err_close;
     }
 
     uct_cuda_cma_peer_hold(peer);
-    channel->peer  = peer;
-    channel->users = 1;
+    channel->peer   = peer;
+    channel->users  = 1;
+    channel->stream = FIRST_STREAM +
+                      __atomic_fetch_add(&num_channels, 1, __ATOMIC_RELAXED) %
+                              NUM_STREAMS;
     uct_cuda_debug("page-locked memory of process %d is copied there",
                    (int)pid);
     return channel;
@@ -153,8 +167,11 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
         return;
     }
 
-    __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
-    uct_cuda_cma_page_wake(channel->page);
+    /* In a forked child, too, that cleans up: the slot is its parent's */
+    if (channel->owner == getpid()) {
+        __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
+        uct_cuda_cma_page_wake(channel->page);
+    }
     uct_cuda_cma_page_close(channel->page);
     uct_cuda_cma_peer_put(channel->peer);
     uct_cuda_cma_keys_cleanup(&channel->keys);
@@ -239,7 +256,7 @@ static bool is_gone(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
     if (!channel->is_gone && (now - channel->asked >= ALIVE_NS)) {
         channel->asked   = now;
-        channel->is_gone = !uct_cuda_cma_peer_is_there(channel->peer);
+        channel->is_gone = uct_cuda_cma_peer_is_gone(channel->peer);
     }
 
     return channel->is_gone;
@@ -260,19 +277,18 @@ request_test(batch_t *batch, transfer_t *transfer,
 
     case UCT_CUDA_CMA_REFUSED:
         uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
-        transfer->key->is_refused = true;
+        transfer->key->refused = uct_cuda_now_ns();
         return thread_start(batch, transfer);
 
     case UCT_CUDA_CMA_POSTED:
         now = uct_cuda_now_ns();
-        if (is_gone(channel, now)) {
-            return UCS_ERR_CONNECTION_RESET;
+        if ((!is_gone(channel, now) && is_served(channel, now)) ||
+            !uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN_BACK)) {
+            return UCS_INPROGRESS;
         }
 
-        return (!is_served(channel, now) &&
-                uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN_BACK)) ?
-                       thread_start(batch, transfer) :
-                       UCS_INPROGRESS;
+        return channel->is_gone ? UCS_ERR_CONNECTION_RESET :
+                                  thread_start(batch, transfer);
 
     case UCT_CUDA_CMA_TAKEN:
         return is_gone(channel, uct_cuda_now_ns()) ? UCS_ERR_CONNECTION_RESET :
@@ -404,8 +420,7 @@ batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue,
     uct_cuda_stream_t *stream;
     ucs_status_t status;
 
-    status = uct_cuda_queue_stream(queue, FIRST_STREAM + channel->index,
-                                   &stream);
+    status = uct_cuda_queue_stream(queue, channel->stream, &stream);
     if (status != UCS_OK) {
         return status;
     }
@@ -452,6 +467,13 @@ find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue,
                    NULL;
 }
 
+/* Has the server refused what is in this allocation just now? */
+static bool is_refused(const uct_cuda_cma_key_t *key)
+{
+    return (key->refused != 0) &&
+           (uct_cuda_now_ns() - key->refused < REFUSED_NS);
+}
+
 /* Not where a server that does nothing has not given back what was taken back:
  * others are held up by the queue long before */
 static bool has_room(uct_cuda_cma_channel_t *channel)
@@ -475,9 +497,11 @@ uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
         return UCS_ERR_UNSUPPORTED;
     }
 
+    /* What is read out of memory that nobody owns has to be waited for first
+     * (base/memory.h) */
     key = uct_cuda_cma_keys_find(&channel->keys, copy->local, copy->length);
-    if ((key == NULL) || key->is_refused || channel->is_gone ||
-        !has_room(channel)) {
+    if ((key == NULL) || is_refused(key) || (key->is_unowned && copy->is_put) ||
+        channel->is_gone || !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -501,7 +525,7 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
     }
 
     key = uct_cuda_cma_keys_get(&channel->keys, copy->local, copy->length);
-    if ((key == NULL) || key->is_refused ||
+    if ((key == NULL) || is_refused(key) ||
         (key->packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
         !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
@@ -515,7 +539,8 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
     }
 
     index = (unsigned)(key - channel->keys.keys);
-    if (channel->slot->keys[index].serial != key->serial) {
+    if (channel->told[index] != key->serial) {
+        channel->told[index]              = key->serial;
         channel->slot->keys[index].packed = key->packed;
         channel->slot->keys[index].serial = key->serial;
     }

@@ -189,14 +189,16 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
 {
     uct_cuda_ipc_block_t block = own_block(copy, comp);
 
-    if ((ep->last == NULL) ||
+    /* As in uct_cuda_cma_channel_follow() */
+    if ((ep->last == NULL) || (ep->last->is_unowned && copy->is_put) ||
         !uct_cuda_cma_key_covers(ep->last, copy->local, copy->length)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
     block.rkey = ep->last->rkey;
     return ((block.rkey != NULL) &&
-            uct_cuda_ipc_blocks_follow(&ep_iface(ep)->super, &block, false)) ?
+            uct_cuda_ipc_blocks_follow(&ep_iface(ep)->super, &block, false,
+                                       false)) ?
                    UCS_INPROGRESS :
                    UCS_ERR_UNSUPPORTED;
 }

@@ -43,6 +43,7 @@ static bool key_fill(uct_cuda_cma_keys_t *keys, uct_cuda_cma_key_t *key,
     key->begin      = memory->base;
     key->size       = memory->length;
     key->buffer_id  = memory->buffer_id;
+    key->is_unowned = (memory->context == NULL);
     key->serial     = ++keys->num_serials;
     return true;
 }

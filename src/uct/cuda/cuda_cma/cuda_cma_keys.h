@@ -15,7 +15,8 @@ typedef struct {
     unsigned                   outstanding; /**< Of transfers, by the user */
     uint64_t                   last_use;
     uint32_t                   serial;      /**< Another for each allocation */
-    bool                       is_refused;  /**< By the user: not to be tried */
+    uint64_t                   refused;     /**< When, or 0: by the user */
+    bool                       is_unowned;  /**< Of no context */
     uct_cuda_ipc_memh_t        *memh;
     uct_cuda_ipc_packed_rkey_t packed;
     uct_cuda_ipc_rkey_t        *rkey;       /**< Of uct_cuda_cma_key_own() */

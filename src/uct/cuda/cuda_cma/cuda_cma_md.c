@@ -5,6 +5,7 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+#include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 
@@ -28,13 +29,18 @@ typedef struct {
     bool         peer_gpu;
 } md_t;
 
-/* What a key says on the wire, and a memory handle */
+/* What a key says on the wire */
 typedef struct {
     uint64_t                 magic;
     uint64_t                 base;
     uint64_t                 length;
     uct_cuda_cma_server_id_t server;
 } packed_rkey_t;
+
+typedef struct {
+    packed_rkey_t key;
+    bool          is_shared; /* Its range, with peers that ask the server */
+} memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
     {.name   = "ENABLE",
@@ -92,22 +98,27 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p)
 {
-    packed_rkey_t *memh = calloc(1, sizeof(*memh));
+    memh_t *memh = calloc(1, sizeof(*memh));
 
     if (memh == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    memh->magic  = PACKED_MAGIC;
-    memh->base   = (uintptr_t)address;
-    memh->length = length;
-    *memh_p      = memh;
+    memh->key.magic  = PACKED_MAGIC;
+    memh->key.base   = (uintptr_t)address;
+    memh->key.length = length;
+    *memh_p          = memh;
     return UCS_OK;
 }
 
-static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
-                              uct_completion_t *comp)
+static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h tl_memh,
+                              unsigned flags, uct_completion_t *comp)
 {
+    memh_t *memh = tl_memh;
+
+    if (memh->is_shared) {
+        uct_cuda_cma_ranges_remove(memh->key.base, memh->key.length);
+    }
     free(memh);
     uct_abi_completion_update(comp, 1, UCS_OK);
     return UCS_OK;
@@ -117,12 +128,14 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
                               void *address, size_t length, unsigned flags,
                               void *buffer)
 {
-    packed_rkey_t packed = *(const packed_rkey_t*)tl_memh;
+    memh_t *memh         = tl_memh;
+    packed_rkey_t packed = memh->key;
 
     /* By now: another memory domain may have locked it */
     if (((md_t*)md)->peer_gpu &&
-        is_locked((void*)(uintptr_t)packed.base, packed.length)) {
-        (void)uct_cuda_cma_server_get(&packed.server);
+        is_locked((void*)(uintptr_t)packed.base, packed.length) &&
+        uct_cuda_cma_server_get(&packed.server) && !memh->is_shared) {
+        memh->is_shared = uct_cuda_cma_ranges_add(packed.base, packed.length);
     }
 
     memcpy(buffer, &packed, sizeof(packed));

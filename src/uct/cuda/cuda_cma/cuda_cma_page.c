@@ -15,13 +15,26 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 
 #define FILE_NAME "ucx-mp-requests"
 
+/* Who opens it cannot cut it short under its owner, nor its owner under them */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+
+/* What is larger than that ends the program with a signal */
+static bool may_be_as_large(size_t size)
+{
+    struct rlimit limit;
+
+    return (getrlimit(RLIMIT_FSIZE, &limit) == 0) && (size <= limit.rlim_cur);
+}
 
 static uct_cuda_cma_page_t *map(int fd)
 {
@@ -42,10 +55,9 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
         return NULL;
     }
 
-    /* Who opens it cannot cut it short under its owner */
-    if ((ftruncate(fd, sizeof(*page)) == 0) &&
-        (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ==
-         0)) {
+    if (may_be_as_large(sizeof(*page)) &&
+        (ftruncate(fd, sizeof(*page)) == 0) &&
+        (fcntl(fd, F_ADD_SEALS, SEALS) == 0)) {
         page = map(fd);
     }
     if (page == NULL) {
@@ -85,7 +97,8 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id)
 
     /* The number may be another file's by now */
     if ((fstat(fd, &file) == 0) && S_ISREG(file.st_mode) &&
-        (file.st_size == sizeof(*page))) {
+        (file.st_size == sizeof(*page)) &&
+        (fcntl(fd, F_GET_SEALS) == SEALS)) {
         page = map(fd);
     }
     close(fd);
@@ -104,24 +117,37 @@ void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page)
     munmap(page, sizeof(*page));
 }
 
-static void futex(uint32_t *word, int operation, uint32_t value)
+static void futex(uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *timeout)
 {
-    (void)syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+    (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
 void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page)
 {
     if (__atomic_load_n(&page->is_asleep, __ATOMIC_SEQ_CST) &&
         __atomic_exchange_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST)) {
-        futex(&page->is_asleep, FUTEX_WAKE, 1);
+        futex(&page->is_asleep, FUTEX_WAKE, 1, NULL);
     }
 }
 
-void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void))
+void uct_cuda_cma_page_wake_own(uct_cuda_cma_page_t *page)
 {
+    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
+    futex(&page->is_asleep, FUTEX_WAKE, 1, NULL);
+}
+
+void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void),
+                             uint64_t max_ns)
+{
+    const struct timespec timeout = {
+        .tv_sec  = (time_t)(max_ns / 1000000000ul),
+        .tv_nsec = (long)(max_ns % 1000000000ul)
+    };
+
     __atomic_store_n(&page->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (is_idle()) {
-        futex(&page->is_asleep, FUTEX_WAIT, 1);
+        futex(&page->is_asleep, FUTEX_WAIT, 1, &timeout);
     }
     __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
 }

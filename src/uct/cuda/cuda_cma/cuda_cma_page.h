@@ -99,10 +99,15 @@ void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page);
 /** Wake the server up, if it sleeps, behind a word that it looks at. */
 void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page);
 
-/** Sleep until that. @a is_idle is asked once more, when nobody can post
- *  without a wake-up any more. */
-void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page,
-                             bool (*is_idle)(void));
+/** The same by its own process, which believes no peer that says that it is
+ *  awake. */
+void uct_cuda_cma_page_wake_own(uct_cuda_cma_page_t *page);
+
+/** Sleep until that, or for @a max_ns: a peer that says that it wakes the server
+ *  up may be killed before it does. @a is_idle is asked once more, when nobody
+ *  can post without a wake-up any more. */
+void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void),
+                             uint64_t max_ns);
 
 
 static inline uct_cuda_cma_state_t

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ struct uct_cuda_cma_peer {
 static uint64_t number;
 
 
-/* Field 22 of /proc/PID/stat; 0 if there is no such process. The name of the
+/* Field 22 of /proc/PID/stat, or 0. The name of the
  * program, in brackets, may hold blanks and brackets. */
 uint64_t uct_cuda_cma_start_time(int32_t pid)
 {
@@ -83,6 +84,17 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     addr->number        = __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
 
+bool uct_cuda_cma_process_is_gone(int32_t pid, uint64_t start_time)
+{
+    const uint64_t found = uct_cuda_cma_start_time(pid);
+
+    if (found == 0) {
+        return (kill(pid, 0) != 0) && (errno == ESRCH);
+    }
+
+    return (start_time != 0) && (start_time != found);
+}
+
 static bool is_alive(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
@@ -91,8 +103,8 @@ static bool is_alive(const uct_cuda_cma_peer_t *peer)
     /* A pidfd becomes readable when its process ends */
     return (peer->pidfd >= 0) ?
                    (poll(&poll_fd, 1, 0) == 0) :
-                   (uct_cuda_cma_start_time(addr->process.pid) ==
-                    addr->start_time);
+                   !uct_cuda_cma_process_is_gone(addr->process.pid,
+                                                 addr->start_time);
 }
 
 static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
@@ -175,9 +187,19 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
     return UCS_OK;
 }
 
-bool uct_cuda_cma_peer_is_there(const uct_cuda_cma_peer_t *peer)
+bool uct_cuda_cma_peer_is_gone(const uct_cuda_cma_peer_t *peer)
 {
-    return is_alive(peer) && is_itself(peer);
+    uint64_t found = 0;
+    ssize_t done;
+
+    if (!is_alive(peer)) {
+        return true;
+    }
+
+    done = copy_some(peer, &found, peer->addr.place, sizeof(found), true);
+    return (done < 0) ? ((errno == EFAULT) || (errno == ESRCH)) :
+                        ((done != sizeof(found)) ||
+                         (found != peer->addr.number));
 }
 
 pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer)

@@ -53,11 +53,18 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    const char **reason_p);
 
 /** When a process of this namespace began, clock ticks since boot; 0: there is
- *  none. */
+ *  none, or it cannot be seen. */
 uint64_t uct_cuda_cma_start_time(int32_t pid);
 
-/** Is it there, with the image that gave the address? 1 us. */
-bool uct_cuda_cma_peer_is_there(const uct_cuda_cma_peer_t *peer);
+/** Has a process ended, or another one got its number? Not where it cannot be
+ *  seen: no descriptor is left, or /proc is hidden.
+ *
+ *  @param start_time  Of the one that is meant; 0: not known. */
+bool uct_cuda_cma_process_is_gone(int32_t pid, uint64_t start_time);
+
+/** Has it ended, or given way to another image? Not where the kernel does not
+ *  let us look any more. 1 us. */
+bool uct_cuda_cma_peer_is_gone(const uct_cuda_cma_peer_t *peer);
 
 pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer);
 

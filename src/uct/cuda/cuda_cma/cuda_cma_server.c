@@ -2,7 +2,8 @@
 /*
  * Everything but the page is the thread's alone. What it is asked for it
  * believes as little as any other message: keys are unpacked as UCX's are, and
- * host memory is touched only where the driver says that it is page-locked.
+ * host memory is touched only where a key was given out for it, and the driver
+ * says that it is page-locked.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -16,8 +17,13 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/thread.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
+#include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+
+#include <ucs/sys/math.h>
 
 #include <limits.h>
 #include <pthread.h>
@@ -33,6 +39,10 @@
 #define AWAKE_NS 100000ul
 #define BUSY_NS  20000ul
 #define PAUSE_NS 5000
+
+/* It looks after what nobody wakes it up for so often: peers that were killed,
+ * and memory that they have freed (ns) */
+#define ROUND_NS (1000ul * 1000 * 1000)
 
 /* Completions that one look tells */
 #define MAX_POLL 256
@@ -69,8 +79,10 @@ static struct {
     /* The thread's */
     uct_cuda_ipc_iface_t     iface;
     view_t                   *views[UCT_CUDA_CMA_SLOTS];
-    CUdeviceptr              locked; /* That was asked about last ... */
-    size_t                   locked_size; /* ... and is so for now; or 0 */
+    bool                     is_starved; /* Of memory for a view */
+    bool                     has_asked;  /* The driver, this time */
+    uint64_t                 open_begin; /* May be touched, as the last ... */
+    uint64_t                 open_end;   /* ... answer was; or 0 */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -87,40 +99,59 @@ static void work_over(uct_completion_t *comp)
                                            UCT_CUDA_CMA_REFUSED);
 }
 
-/* The driver is asked again with each turn: what was locked may be gone */
-static bool is_locked(uint64_t address, uint64_t length)
+static bool is_open(uint64_t address, uint64_t length)
 {
-    uct_cuda_memory_t memory;
-
-    if ((address < server.locked) ||
-        (address - server.locked >= server.locked_size)) {
-        uct_cuda_memory_query((void*)(uintptr_t)address, 0, &memory);
-        server.locked_size = 0;
-        if (!uct_cuda_end_is_host(memory.end) || !memory.is_pinned ||
-            (address < memory.base)) {
-            return false;
-        }
-
-        server.locked      = memory.base;
-        server.locked_size = memory.length;
-    }
-
-    return (address - server.locked < server.locked_size) &&
-           (length <= server.locked_size - (address - server.locked));
+    return (address >= server.open_begin) && (address < server.open_end) &&
+           (length <= server.open_end - address);
 }
 
-/* From the peer's GPU, if there is a context on it, else from any */
+/* May that host memory be touched? Asked again with each turn: what was locked
+ * may be gone. */
+static bool open_host(uint64_t address, uint64_t length)
+{
+    uct_cuda_memory_t memory;
+    uint64_t base;
+    size_t size;
+
+    if (is_open(address, length)) {
+        return true;
+    }
+
+    server.open_end = 0;
+    if (!uct_cuda_cma_ranges_find(address, length, &base, &size)) {
+        return false;
+    }
+
+    uct_cuda_memory_query((void*)(uintptr_t)address, 0, &memory);
+    if (!uct_cuda_end_is_host(memory.end) || !memory.is_pinned) {
+        return false;
+    }
+
+    server.open_begin = ucs_max(base, memory.base);
+    server.open_end   = ucs_min(base + size, memory.base + memory.length);
+    return is_open(address, length);
+}
+
+/* From the peer's GPU, if there is a context on it, else from any. Never a key
+ * of this process's own memory, which no peer has. */
 static uct_cuda_ipc_rkey_t *unpack(const uct_cuda_ipc_packed_rkey_t *packed)
 {
     const uct_cuda_end_t gpu  = uct_cuda_gpu_by_uuid(packed->handle.gpu);
     uct_cuda_ipc_rkey_t *rkey = NULL;
 
-    return ((uct_cuda_end_is_gpu(gpu) &&
-             (uct_cuda_ipc_rkey_unpack(packed, gpu, &rkey) == UCS_OK)) ||
-            (uct_cuda_ipc_rkey_unpack(packed, uct_cuda_end_none(), &rkey) ==
-             UCS_OK)) ?
-                   rkey :
-                   NULL;
+    if (((!uct_cuda_end_is_gpu(gpu) ||
+          (uct_cuda_ipc_rkey_unpack(packed, gpu, &rkey) != UCS_OK)) &&
+         (uct_cuda_ipc_rkey_unpack(packed, uct_cuda_end_none(), &rkey) !=
+          UCS_OK))) {
+        return NULL;
+    }
+
+    if (rkey->is_own) {
+        uct_cuda_ipc_rkey_destroy(rkey);
+        return NULL;
+    }
+
+    return rkey;
 }
 
 /* NULL: it is not to be had */
@@ -175,7 +206,7 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
     ucs_status_t status;
 
     if ((block.rkey == NULL) || (block.length == 0) ||
-        !is_locked(request->host, request->length)) {
+        !open_host(request->host, request->length)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -215,8 +246,21 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
             continue;
         }
 
-        if (!uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN)) {
+        if (uct_cuda_cma_request_state(request) != UCT_CUDA_CMA_POSTED) {
             break;
+        }
+
+        /* What is taken is not taken back: the program may be in a call that
+         * waits for these bytes, and holds up ours */
+        if (!server.has_asked) {
+            server.has_asked = true;
+            uct_cuda_queue_wait_for_driver(&server.iface.super.queue);
+        }
+
+        if (!uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN)) {
+            /* Taken back in between */
+            uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
+            continue;
         }
 
         work              = &view->work[view->tail % UCT_CUDA_CMA_REQUESTS];
@@ -242,11 +286,30 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
 
 /* ------------------------------------------------------------------- slots */
 
+/* What is mapped of a process that has no slot any more goes: a peer that does
+ * without the memory, or is no more, gets it back by that alone */
+static void let_go_of(int32_t pid)
+{
+    uct_cuda_ipc_iface_addr_t self;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
+        if (__atomic_load_n(&server.page->slots[i].pid, __ATOMIC_RELAXED) ==
+            pid) {
+            return;
+        }
+    }
+
+    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_ipc_cache_purge_peer(self.pid_ns, pid);
+}
+
 /* The peer has gone, or has no use for it any more; nothing is under way */
 static void slot_clear(unsigned i)
 {
     uct_cuda_cma_slot_t *slot = &server.page->slots[i];
     view_t *view              = server.views[i];
+    const int32_t pid         = slot->pid;
     unsigned k;
 
     if (view != NULL) {
@@ -262,29 +325,31 @@ static void slot_clear(unsigned i)
     for (k = 0; k < UCT_CUDA_CMA_REQUESTS; ++k) {
         uct_cuda_cma_request_hand_over(&slot->requests[k], UCT_CUDA_CMA_FREE);
     }
+    /* The next peer counts its allocations from the same number on */
+    memset(slot->keys, 0, sizeof(slot->keys));
     slot->start_time = 0;
     slot->is_over    = 0;
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
+    let_go_of(pid);
 }
 
 static bool is_orphaned(const uct_cuda_cma_slot_t *slot, int32_t pid)
 {
-    const uint64_t start_time = __atomic_load_n(&slot->start_time,
-                                                __ATOMIC_RELAXED);
-    const uint64_t found      = uct_cuda_cma_start_time(pid);
-
-    return (found == 0) || ((start_time != 0) && (start_time != found));
+    return uct_cuda_cma_process_is_gone(pid, __atomic_load_n(&slot->start_time,
+                                                             __ATOMIC_RELAXED));
 }
 
-/* All that is there to take */
-static unsigned take_all(bool is_short)
+/* All that is there to take; @a is_round: and see whose owners are gone */
+static unsigned take_all(bool is_round)
 {
     unsigned count = 0;
     uct_cuda_cma_slot_t *slot;
     int32_t pid;
     unsigned i;
 
-    server.locked_size = 0;
+    server.open_end   = 0;
+    server.is_starved = false;
+    server.has_asked  = false;
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
         slot = &server.page->slots[i];
         pid  = __atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE);
@@ -295,14 +360,18 @@ static unsigned take_all(bool is_short)
         if (server.views[i] == NULL) {
             server.views[i] = calloc(1, sizeof(*server.views[i]));
             if (server.views[i] == NULL) {
+                server.is_starved = true;
                 continue;
             }
         }
 
         count += slot_take(server.views[i], slot);
+        if (!server.is_starved) {
+            beat();
+        }
         if ((server.views[i]->under_way == 0) &&
             (__atomic_load_n(&slot->is_over, __ATOMIC_ACQUIRE) ||
-             (is_short && is_orphaned(slot, pid)))) {
+             (is_round && is_orphaned(slot, pid)))) {
             slot_clear(i);
         }
     }
@@ -313,6 +382,7 @@ static unsigned take_all(bool is_short)
 /* Asked when nobody can post without a wake-up: is there nothing to do? */
 static bool is_idle(void)
 {
+    uct_cuda_cma_state_t state;
     uct_cuda_cma_slot_t *slot;
     unsigned i;
 
@@ -323,11 +393,17 @@ static bool is_idle(void)
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
         slot = &server.page->slots[i];
-        if ((__atomic_load_n(&slot->pid, __ATOMIC_SEQ_CST) != 0) &&
-            (__atomic_load_n(&slot->is_over, __ATOMIC_SEQ_CST) ||
-             (server.views[i] == NULL) ||
-             (uct_cuda_cma_request_state(request_at(
-                      slot, server.views[i]->tail)) == UCT_CUDA_CMA_POSTED))) {
+        if (__atomic_load_n(&slot->pid, __ATOMIC_SEQ_CST) == 0) {
+            continue;
+        }
+
+        state = (server.views[i] == NULL) ?
+                        UCT_CUDA_CMA_POSTED :
+                        uct_cuda_cma_request_state(
+                                request_at(slot, server.views[i]->tail));
+        if (__atomic_load_n(&slot->is_over, __ATOMIC_SEQ_CST) ||
+            (state == UCT_CUDA_CMA_POSTED) ||
+            (state == UCT_CUDA_CMA_TAKEN_BACK)) {
             return false;
         }
     }
@@ -350,14 +426,20 @@ static void *serve(void *arg)
 {
     uct_cuda_cma_page_t *page = server.page;
     uct_cuda_queue_t *queue   = &server.iface.super.queue;
-    uint64_t last             = uct_cuda_now_ns(), waited;
-    bool is_short;
+    uint64_t last             = uct_cuda_now_ns(), round = last, now;
+    bool is_round;
 
     (void)prctl(PR_SET_TIMERSLACK, 1000ul); /* ns */
     while (!__atomic_load_n(&page->is_over, __ATOMIC_ACQUIRE)) {
-        beat();
-        is_short = __atomic_exchange_n(&page->is_short, 0, __ATOMIC_ACQUIRE);
-        if (take_all(is_short) > 0) {
+        now      = uct_cuda_now_ns();
+        is_round = __atomic_exchange_n(&page->is_short, 0, __ATOMIC_ACQUIRE) ||
+                   (now - round >= ROUND_NS);
+        if (is_round) {
+            round = now;
+            uct_cuda_ipc_cache_look();
+        }
+
+        if (take_all(is_round) > 0) {
             last = uct_cuda_now_ns();
         }
 
@@ -367,17 +449,24 @@ static void *serve(void *arg)
             last = uct_cuda_now_ns();
         }
 
-        waited = uct_cuda_now_ns() - last;
-        if (!uct_cuda_queue_is_idle(queue) || queue->is_gathering) {
-            if (waited > BUSY_NS) {
+        now = uct_cuda_now_ns();
+        if (!uct_cuda_queue_is_idle(queue) || queue->is_gathering ||
+            server.is_starved) {
+            if (now - last > BUSY_NS) {
                 pause_between_looks();
             }
-        } else if (waited > AWAKE_NS) {
-            uct_cuda_cma_page_sleep(page, is_idle);
+        } else if (now - last > AWAKE_NS) {
+            uct_cuda_cma_page_sleep(page, is_idle, ROUND_NS);
         }
     }
 
-    /* What is under way ends; nobody waits for it any more */
+    /* Peers are told of what is under way, which cleaning up would wait for as
+     * well */
+    uct_cuda_queue_submit_gathered(queue, true);
+    while (!uct_cuda_queue_is_idle(queue)) {
+        (void)uct_cuda_queue_progress(queue);
+        pause_between_looks();
+    }
     uct_cuda_queue_cleanup(queue);
     uct_cuda_ipc_iface_unlend(&server.iface);
     return NULL;
@@ -394,7 +483,7 @@ static void on_exit_of_program(void)
     server.is_over = true;
     if (server.page != NULL) {
         __atomic_store_n(&server.page->is_over, 1, __ATOMIC_SEQ_CST);
-        uct_cuda_cma_page_wake(server.page);
+        uct_cuda_cma_page_wake_own(server.page);
         pthread_join(server.thread, NULL);
         server.page = NULL; /* Peers have it still */
     }
@@ -420,6 +509,9 @@ static void start(void)
     if (uct_cuda_ipc_iface_lend(&server.iface) != UCS_OK) {
         goto err_queue; /* Perhaps there is one the next time */
     }
+
+    /* A first kernel may end a capture (base/ctx.h): not for a peer's sake */
+    server.iface.blocks.loads_kernels = false;
 
     server.is_tried = true;
     server.page = uct_cuda_cma_page_create(&server.id);
@@ -466,6 +558,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
     is_there = (server.page != NULL);
     if (is_there) {
         *id_p = server.id;
+        uct_cuda_ipc_copier_prepare();
     }
     pthread_mutex_unlock(&server.lock);
     return is_there;

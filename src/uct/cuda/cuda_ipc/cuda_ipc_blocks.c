@@ -54,7 +54,7 @@
 /* What is under way of a group that a kernel carries */
 typedef enum {
     KERNEL_RUNS,    /* ... or waits for room */
-    KERNEL_ENDS,    /* All of it has begun */
+    KERNEL_ENDS,    /* Called off when all of it had begun */
     KERNEL_REPLACED /* A part has not begun and never will: copies do all */
 } kernel_state_t;
 
@@ -81,10 +81,10 @@ struct uct_cuda_ipc_group {
     bool                   may_merge; /* A block in the same ones precedes */
 
     bool                   is_list;    /* Posted as one */
+    bool                   is_owned;   /* The last block's local memory */
     bool                   is_reached; /* By kernels, as far as is known */
     kernel_state_t         kernel;
     uct_cuda_ipc_launch_t  launch;
-    unsigned               num_begun;  /* Warps, of what was replaced */
 
     uct_cuda_ipc_copy_list_t copies;
     unsigned               num_blocks;
@@ -260,47 +260,90 @@ static bool wants_kernel(const uct_cuda_ipc_group_t *group)
             (group->bytes <= count * max_host_size));
 }
 
-/* The part of it that has not begun is called off, and copied otherwise with
- * the rest, which gets the same bytes twice; a context is current */
+/* Until nothing of what was called off is read or written any more, without
+ * waiting for the GPU to have room */
+static void kernel_wait(const uct_cuda_ipc_group_t *group)
+{
+    bool has_ended, has_copied;
+
+    while ((uct_cuda_ipc_copier_has_ended(&group->launch, &has_ended,
+                                          &has_copied) == UCS_OK) &&
+           !has_ended) {
+    }
+}
+
+/* What has not begun will not; all of it is copied otherwise, what has begun
+ * with the same bytes twice. A context is current. */
 static ucs_status_t kernel_replace(uct_cuda_ipc_group_t *group)
 {
     const CUstream stream = uct_cuda_ipc_copier_beside(group->launch.copier);
     ucs_status_t status;
-
-    status = uct_cuda_ipc_copier_call_off(&group->launch, &group->num_begun);
-    if ((status != UCS_OK) || (group->num_begun == group->launch.warps)) {
-        group->kernel = KERNEL_ENDS;
-        return UCS_OK;
-    }
 
     uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
                    "copies",
                    group->copies.count, group->bytes);
     group->kernel = KERNEL_REPLACED;
     status        = copy_all(group, stream);
-    return (status == UCS_OK) ?
-                   UCT_CUDA_CALL(cuEventRecord, group->op->event, stream) :
-                   status;
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, group->op->event, stream);
+    }
+    if (status != UCS_OK) {
+        kernel_wait(group);
+        return status;
+    }
+
+    return UCS_INPROGRESS;
 }
 
-/* What the event says, and what there is to do */
+static ucs_status_t kernel_call_off(uct_cuda_ipc_group_t *group)
+{
+    bool has_begun;
+
+    if (uct_cuda_ipc_copier_call_off(&group->launch, &has_begun) != UCS_OK) {
+        group->launch.start = uct_cuda_now_ns(); /* tried again later */
+        return UCS_INPROGRESS;
+    }
+
+    if (!has_begun) {
+        return kernel_replace(group);
+    }
+
+    group->kernel = KERNEL_ENDS;
+    return UCS_INPROGRESS;
+}
+
+/* Warps of what was called off: those that had begun are waited for. One that
+ * did so in that moment may have copied nothing. */
+static ucs_status_t kernel_ended(uct_cuda_ipc_group_t *group)
+{
+    bool has_ended, has_copied;
+    ucs_status_t status;
+
+    status = uct_cuda_ipc_copier_has_ended(&group->launch, &has_ended,
+                                           &has_copied);
+    return (status != UCS_OK)                    ? status :
+           !has_ended                            ? UCS_INPROGRESS :
+           has_copied                            ? UCS_OK :
+           (group->kernel == KERNEL_REPLACED)    ? UCS_OK :
+                                                   kernel_replace(group);
+}
+
+/* What there is to do where the event alone does not say that it is over */
 static ucs_status_t kernel_look(uct_cuda_ipc_group_t *group)
 {
-    ucs_status_t status;
-    bool has_ended;
+    return (group->kernel == KERNEL_RUNS) ? kernel_call_off(group) :
+                                            kernel_ended(group);
+}
 
-    if (group->kernel == KERNEL_RUNS) {
-        status = kernel_replace(group);
-        return (status == UCS_OK) ? UCS_INPROGRESS : status;
+/* Is there nothing to do yet, whether the event is there or not? */
+static bool kernel_may_wait(const uct_cuda_ipc_group_t *group, bool is_there)
+{
+    if (is_there) {
+        return (group->kernel == KERNEL_RUNS) && !group->launch.is_off;
     }
 
-    if (group->num_begun == 0) {
-        return UCS_OK;
-    }
-
-    status = uct_cuda_ipc_copier_has_ended(&group->launch, group->num_begun,
-                                           &has_ended);
-    return (status != UCS_OK) ? status : has_ended ? UCS_OK : UCS_INPROGRESS;
+    return (group->kernel != KERNEL_RUNS) ||
+           (uct_cuda_now_ns() - group->launch.start < KERNEL_PATIENCE_NS);
 }
 
 static ucs_status_t kernel_test(uct_cuda_op_t *op)
@@ -317,11 +360,7 @@ static ucs_status_t kernel_test(uct_cuda_op_t *op)
         return UCS_ERR_IO_ERROR;
     }
 
-    if (result == CUDA_SUCCESS ?
-                (group->kernel != KERNEL_REPLACED) :
-                ((group->kernel != KERNEL_RUNS) ||
-                 (uct_cuda_now_ns() - group->launch.start <
-                  KERNEL_PATIENCE_NS))) {
+    if (kernel_may_wait(group, result == CUDA_SUCCESS)) {
         return (result == CUDA_SUCCESS) ? UCS_OK : UCS_INPROGRESS;
     }
 
@@ -361,7 +400,8 @@ static bool kernel_start(uct_cuda_ipc_group_t *group, uct_cuda_end_t from,
     }
 
     copier = uct_cuda_ipc_copier_get(&iface->blocks.copiers,
-                                     op->stream->context);
+                                     op->stream->context,
+                                     iface->blocks.loads_kernels);
     if (copier == NULL) {
         return false;
     }
@@ -525,6 +565,7 @@ static bool may_wait(uct_cuda_queue_t *queue)
 void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface)
 {
     iface->blocks.max_count            = FIRST_COUNT;
+    iface->blocks.loads_kernels        = true;
     iface->super.queue.submit_gathered = submit_gathered;
     iface->super.queue.may_wait        = may_wait;
 }
@@ -653,7 +694,7 @@ static bool is_reached(const uct_cuda_ipc_group_t *group,
 
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
                                 const uct_cuda_ipc_block_t *block,
-                                bool has_more)
+                                bool has_more, bool is_next)
 {
     uct_cuda_ipc_group_t *group         = iface->blocks.open;
     const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
@@ -661,6 +702,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
 
     /* The key may be another one that was unpacked to the same place */
     if ((group == NULL) || (group->rkey != block->rkey) ||
+        (block->is_put && !group->is_owned && !is_next) ||
         (group->key_base != handle->base) ||
         (group->key_buffer_id != handle->buffer_id) ||
         (group->key_pid != handle->pid) || (group->is_put != block->is_put) ||
@@ -676,7 +718,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
 
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
-                                     uct_cuda_end_t local_end,
+                                     uct_cuda_end_t local_end, bool is_owned,
                                      const uct_cuda_ipc_block_t *block,
                                      bool has_more)
 {
@@ -737,6 +779,7 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     group->key_pid        = handle->pid;
     group->is_put         = block->is_put;
     group->local_end      = local_end;
+    group->is_owned       = is_owned;
     group->remote_end     = remote_end;
     group->local_begin    = local_begin;
     group->local_end_addr = local_begin + local_size;

@@ -53,11 +53,13 @@ void uct_cuda_ipc_blocks_init(uct_cuda_ipc_iface_t *iface);
  *
  * @param has_more  Others follow for sure.
  *
+ * @param is_next  Of a list, all of which was there when its first was added.
+ *
  * @return Whether it was; its completion is told then.
  */
 bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
                                 const uct_cuda_ipc_block_t *block,
-                                bool has_more);
+                                bool has_more, bool is_next);
 
 /**
  * Gather a block, if it is one to gather: small, and behind others.
@@ -65,6 +67,8 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
  * @param stream  The stream for it; its context is current.
  * @param device  Of that context.
  * @param local_end  Where the local memory is.
+ * @param is_owned   By a context: else the next block that is put from it has
+ *                   to be waited for by itself (base/memory.h).
  * @param has_more  Others follow for sure, so the first one waits for them too.
  *
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: it goes by itself, behind all
@@ -72,7 +76,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
  */
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,
-                                     uct_cuda_end_t local_end,
+                                     uct_cuda_end_t local_end, bool is_owned,
                                      const uct_cuda_ipc_block_t *block,
                                      bool has_more);
 

@@ -597,6 +597,13 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
     cache_unlock();
 }
 
+void uct_cuda_ipc_cache_look(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    look_for_news();
+    cache_unlock();
+}
+
 unsigned uct_cuda_ipc_cache_count(void)
 {
     unsigned count;

@@ -115,6 +115,10 @@ void uct_cuda_ipc_cache_unlimit(void);
  *  last user. */
 void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid);
 
+/** Let go of what peers have told of since it was last looked at; who maps
+ *  memory does so by itself. */
+void uct_cuda_ipc_cache_look(void);
+
 /** Number of mappings held, for tests and for the VFS. */
 unsigned uct_cuda_ipc_cache_count(void);
 

@@ -9,17 +9,21 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 
-/* Warps of the largest kernel, and the word for all in front of theirs */
-#define MAX_WARPS (UCT_CUDA_IPC_COPIER_MAX_BLOCKS * UCX_MP_COPY_WARPS)
-#define NUM_WORDS (1 + MAX_WARPS)
+#define MAX_WARPS UCT_CUDA_IPC_COPIER_MAX_WARPS
+#define NUM_WORDS (UCX_MP_COPY_OFF + MAX_WARPS)
+
+_Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
+               "a launch that is under way has a word of its own");
 
 /* A GPU that was busy is asked again after so long, twice as long each time:
  * the question is not for free (uct_cuda_ctx_is_idle()) */
@@ -130,7 +134,8 @@ static void load_kernel(kernel_t *kernel)
 
 /* False: none, or not now */
 static bool
-get_kernel(CUcontext context, unsigned long long id, ucx_mp_copy_t *functions)
+get_kernel(CUcontext context, unsigned long long id, bool may_load,
+           ucx_mp_copy_t *functions)
 {
     bool is_there = false;
     kernel_t *kernel;
@@ -138,7 +143,8 @@ get_kernel(CUcontext context, unsigned long long id, ucx_mp_copy_t *functions)
     pthread_mutex_lock(&kernels.lock);
     kernel = find_kernel(context, id);
     if (kernel != NULL) {
-        if ((kernel->functions.copy == NULL) && !kernel->is_refused) {
+        if ((kernel->functions.copy == NULL) && !kernel->is_refused &&
+            may_load) {
             load_kernel(kernel);
         }
         is_there   = (kernel->functions.copy != NULL);
@@ -238,13 +244,34 @@ static ucs_status_t create(uct_cuda_ipc_copier_t *copier)
     return status;
 }
 
+void uct_cuda_ipc_copier_prepare(void)
+{
+    uct_cuda_gpu_context_t context;
+    ucx_mp_copy_t functions;
+    unsigned long long id;
+    CUcontext cuda;
+    int i;
+
+    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
+        if (uct_cuda_gpu_context_push(NULL, i, &context) != UCS_OK) {
+            continue;
+        }
+
+        if (uct_cuda_ctx_current(&cuda, &id) == UCS_OK) {
+            (void)get_kernel(cuda, id, true, &functions);
+        }
+        uct_cuda_gpu_context_pop(&context);
+    }
+}
+
 static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
-                                  const uct_cuda_context_t *context)
+                                  const uct_cuda_context_t *context,
+                                  bool may_load)
 {
     uct_cuda_ipc_copier_t *copier;
     ucx_mp_copy_t functions;
 
-    if (!get_kernel(context->cuda, context->id, &functions)) {
+    if (!get_kernel(context->cuda, context->id, may_load, &functions)) {
         return NULL;
     }
 
@@ -268,7 +295,7 @@ static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
 
 uct_cuda_ipc_copier_t *
 uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
-                        const uct_cuda_context_t *context)
+                        const uct_cuda_context_t *context, bool may_load)
 {
     uct_cuda_ipc_copier_t *copier;
 
@@ -279,7 +306,7 @@ uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
     }
 
     if (copier == NULL) {
-        return add(head, context);
+        return add(head, context, may_load);
     }
 
     if (copier->is_off) {
@@ -408,6 +435,7 @@ ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
     launch->copier = copier;
     launch->serial = copier->serial;
     launch->warps  = blocks * UCX_MP_COPY_WARPS;
+    launch->is_off = false;
     launch->start  = uct_cuda_now_ns();
 
     status = UCT_CUDA_CALL(cuEventRecord, event, copier->stream);
@@ -417,61 +445,82 @@ ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
     return status;
 }
 
-/* Those whose word is that of the launch, or of a later one */
-static ucs_status_t count_warps(const uct_cuda_ipc_launch_t *launch,
-                                uint64_t word, unsigned *count_p)
+static ucs_status_t read_words(const uct_cuda_ipc_launch_t *launch,
+                               uint64_t words[MAX_WARPS])
 {
     const uct_cuda_ipc_copier_t *copier = launch->copier;
-    const unsigned warps                = launch->warps;
+    ucs_status_t status;
+
+    status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
+                           copier->words + UCX_MP_COPY_OFF * sizeof(*words),
+                           launch->warps * sizeof(*words), copier->beside);
+    return (status == UCS_OK) ?
+                   UCT_CUDA_CALL(cuStreamSynchronize, copier->beside) :
+                   status;
+}
+
+ucs_status_t uct_cuda_ipc_copier_call_off(uct_cuda_ipc_launch_t *launch,
+                                          bool *has_begun_p)
+{
+    uct_cuda_ipc_copier_t *copier = launch->copier;
+    const CUdeviceptr word        = copier->words +
+                             (launch->serial % UCX_MP_COPY_OFF) *
+                                     sizeof(launch->serial);
     uint64_t words[MAX_WARPS];
     ucs_status_t status;
     unsigned i;
 
-    status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
-                           copier->words + sizeof(*words),
-                           warps * sizeof(*words), copier->beside);
+    launch->is_off = true;
+    status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, word, &launch->serial,
+                           sizeof(launch->serial), copier->beside);
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuStreamSynchronize, copier->beside);
+        copier->is_off = true;
+        status = UCT_CUDA_CALL(cuEventRecord, copier->off, copier->stream);
+    }
+    if (status == UCS_OK) {
+        status = read_words(launch, words);
     }
     if (status != UCS_OK) {
         return status;
     }
 
-    *count_p = 0;
-    for (i = 0; i < warps; ++i) {
-        *count_p += words[i] >= word;
+    *has_begun_p = true;
+    memset(launch->begun, 0, sizeof(launch->begun));
+    for (i = 0; i < launch->warps; ++i) {
+        if (words[i] >= UCX_MP_COPY_BEGUN(launch->serial)) {
+            launch->begun[i / 64] |= UINT64_C(1) << (i % 64);
+        } else {
+            *has_begun_p = false;
+        }
     }
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_ipc_copier_call_off(const uct_cuda_ipc_launch_t *launch,
-                                          unsigned *num_begun_p)
+/* A word of a later launch says nothing of this one but that it is over */
+ucs_status_t
+uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
+                              bool *has_ended_p, bool *has_copied_p)
 {
-    uct_cuda_ipc_copier_t *copier = launch->copier;
+    uint64_t words[MAX_WARPS];
     ucs_status_t status;
+    unsigned i;
 
-    status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copier->words, &launch->serial,
-                           sizeof(launch->serial), copier->beside);
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuEventRecord, copier->off, copier->stream);
-    }
+    status = read_words(launch, words);
     if (status != UCS_OK) {
         return status;
     }
 
-    copier->is_off = true;
-    return count_warps(launch, 2 * launch->serial, num_begun_p);
-}
-
-ucs_status_t uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
-                                           unsigned num_begun, bool *has_p)
-{
-    unsigned count;
-    ucs_status_t status;
-
-    status = count_warps(launch, 2 * launch->serial + 1, &count);
-    *has_p = (status == UCS_OK) && (count >= num_begun);
-    return status;
+    *has_ended_p = *has_copied_p = true;
+    for (i = 0; i < launch->warps; ++i) {
+        if ((launch->begun[i / 64] >> (i % 64) & 1) &&
+            (words[i] <= UCX_MP_COPY_BEGUN(launch->serial))) {
+            *has_ended_p = false;
+        }
+        if (words[i] != UCX_MP_COPY_COPIED(launch->serial)) {
+            *has_copied_p = false;
+        }
+    }
+    return UCS_OK;
 }
 
 /* What is behind a callback in its stream waits until it has run, so that is a

@@ -11,6 +11,7 @@
 #ifndef UCT_CUDA_IPC_COPIER_H
 #define UCT_CUDA_IPC_COPIER_H
 
+#include <kernels/copy_args.h>
 #include <uct/cuda/base/queue.h>
 
 #include <stdbool.h>
@@ -24,6 +25,8 @@
 
 /** Most blocks of threads of a kernel: UCX_CUDA_IPC_KERNEL_BLOCKS. */
 #define UCT_CUDA_IPC_COPIER_MAX_BLOCKS 64
+#define UCT_CUDA_IPC_COPIER_MAX_WARPS \
+    (UCT_CUDA_IPC_COPIER_MAX_BLOCKS * UCX_MP_COPY_WARPS)
 
 
 /** What an interface has in a context for it. */
@@ -45,6 +48,9 @@ typedef struct {
     uint64_t              start; /**< uct_cuda_now_ns() */
     uint64_t              serial;
     unsigned              warps;
+    bool                  is_off; /**< Called off, or tried to */
+    uint64_t              begun[UCT_CUDA_IPC_COPIER_MAX_WARPS / 64]; /**< Then:
+                                     a bit a warp */
 } uct_cuda_ipc_launch_t;
 
 
@@ -66,13 +72,18 @@ bool uct_cuda_ipc_copier_reaches(CUdeviceptr address, int device);
  * The kernel is loaded once a context (some ms), for which the GPU has to be
  * idle, since loading waits for all that is queued there.
  *
- * @param head     List of those of an interface; first NULL.
- * @param context  Of the interface's queue.
+ * @param head      List of those of an interface; first NULL.
+ * @param context   Of the interface's queue.
+ * @param may_load  Or has to be loaded already.
  * @return NULL: no kernels, or not now.
  */
 uct_cuda_ipc_copier_t *
 uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
-                        const uct_cuda_context_t *context);
+                        const uct_cuda_context_t *context, bool may_load);
+
+/** Load the kernel, where that may be done now, into the primary context of each
+ *  GPU that has one, for those that may not load it. */
+void uct_cuda_ipc_copier_prepare(void);
 
 /** Give back all of a list; nothing of theirs is under way but what was called
  *  off. */
@@ -93,18 +104,26 @@ ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
                                         uct_cuda_ipc_launch_t *launch);
 
 /**
- * Call a launch off, with the context current, and all that were before it:
- * what has not begun yet copies nothing any more. Takes some 20 us; then
- * uct_cuda_ipc_copier_get() has none until the GPU had room.
+ * Call a launch off, with the context current: what has not begun yet copies
+ * nothing any more. Takes some 20 us; then uct_cuda_ipc_copier_get() has none
+ * until the GPU had room.
  *
- * @param num_begun_p  Warps that have begun, and copy their part of it.
+ * @param has_begun_p  Have all of its warps?
+ * @return UCS_OK; else it may have been called off nevertheless, and it can be
+ *         called off once more (logged).
  */
-ucs_status_t uct_cuda_ipc_copier_call_off(const uct_cuda_ipc_launch_t *launch,
-                                          unsigned *num_begun_p);
+ucs_status_t uct_cuda_ipc_copier_call_off(uct_cuda_ipc_launch_t *launch,
+                                          bool *has_begun_p);
 
-/** Have all warps ended that had begun, or @a num_begun of them? */
+/**
+ * Have all warps ended that had begun when the launch was called off?
+ *
+ * @param has_copied_p  Set if so: whether each of the launch's has copied its
+ *                      part, as far as can be told.
+ */
 ucs_status_t uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
-                                           unsigned num_begun, bool *has_p);
+                                           bool *has_ended_p,
+                                           bool *has_copied_p);
 
 /**
  * Have somebody called back who sleeps until a launch is over: then, and in any

@@ -435,7 +435,8 @@ ucs_status_t uct_cuda_ipc_iface_lend(uct_cuda_ipc_iface_t *iface)
     }
 
     pthread_mutex_lock(&last.lock);
-    iface->max_streams   = last.max_streams;
+    iface->max_streams   = ucs_max(last.max_streams, 1); /* an engine may be
+                                                            there before */
     iface->kernel_blocks = last.kernel_blocks;
     iface->enable_cache  = last.enable_cache;
     pthread_mutex_unlock(&last.lock);

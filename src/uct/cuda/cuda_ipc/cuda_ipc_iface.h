@@ -46,6 +46,7 @@ typedef struct {
     bool                 is_threaded; /**< Another thread makes progress */
     unsigned             num_small; /**< Blocks so far, up to some */
     uct_cuda_ipc_copier_t *copiers; /**< A context */
+    bool                 loads_kernels; /**< Or has those that are there */
 } uct_cuda_ipc_blocks_t;
 
 

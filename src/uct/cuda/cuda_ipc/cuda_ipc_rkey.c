@@ -154,7 +154,7 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
         known = memh_find(memh, address);
         if (known != NULL) {
             *handle_p = known->handle;
-            if (is_vmm(handle_p)) {
+            if (known->context == NULL) {
                 uct_cuda_memory_sync(address);
             }
             return UCS_OK;

@@ -53,6 +53,7 @@ typedef struct {
     uct_cuda_ipc_iface_t       *iface;
     const uct_cuda_ipc_block_t *block;
     uct_cuda_end_t             local_end;
+    bool                       is_owned; /* By a context: the local memory */
     int                        device;   /* Of the current context */
     bool                       has_more; /* Of its list are to follow ... */
     bool                       is_next;  /* ... or have gone before */
@@ -317,7 +318,8 @@ static ucs_status_t post(start_t *start, uct_cuda_gpu_context_t *context)
     }
 
     status = uct_cuda_ipc_blocks_add(iface, stream, context->device,
-                                     start->local_end, block, start->has_more);
+                                     start->local_end, start->is_owned, block,
+                                     start->has_more);
     if (status != UCS_ERR_UNSUPPORTED) {
         return status;
     }
@@ -403,11 +405,13 @@ transfer(uct_cuda_ipc_iface_t *iface, const uct_cuda_ipc_block_t *block,
     ucs_status_t status;
     char name[16];
 
-    if (uct_cuda_ipc_blocks_follow(iface, block, has_more)) {
+    if (uct_cuda_ipc_blocks_follow(iface, block, has_more, is_next)) {
         return UCS_INPROGRESS;
     }
 
     uct_cuda_memory_place(block->local, &start.local_end, &local_context);
+    start.is_owned = (local_context != NULL) ||
+                     !uct_cuda_end_is_gpu(start.local_end);
     status = push_context(&start, local_context, &context);
     if (status != UCS_OK) {
         uct_cuda_error("no usable context for %s memory at %p",
