@@ -103,9 +103,9 @@ void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page);
  *  awake. */
 void uct_cuda_cma_page_wake_own(uct_cuda_cma_page_t *page);
 
-/** Sleep until that, or for @a max_ns: a peer that says that it wakes the server
- *  up may be killed before it does. @a is_idle is asked once more, when nobody
- *  can post without a wake-up any more. */
+/** Sleep until that, or for @a max_ns: a peer that says that it wakes the
+ *  server up may be killed before it does. @a is_idle is asked once more, when
+ *  nobody can post without a wake-up any more. */
 void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void),
                              uint64_t max_ns);
 

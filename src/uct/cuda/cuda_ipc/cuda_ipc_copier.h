@@ -81,8 +81,8 @@ uct_cuda_ipc_copier_t *
 uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
                         const uct_cuda_context_t *context, bool may_load);
 
-/** Load the kernel, where that may be done now, into the primary context of each
- *  GPU that has one, for those that may not load it. */
+/** Load the kernel, where that may be done now, into the primary context of
+ *  each GPU that has one, for those that may not load it. */
 void uct_cuda_ipc_copier_prepare(void);
 
 /** Give back all of a list; nothing of theirs is under way but what was called
