@@ -95,15 +95,15 @@ in_group() {
     return $rc
 }
 
-# side_by_side NAME...: steps that keep one processor busy, whose results do not
-# depend on how busy the others are, and which need none that comes before them
-# but the builds; steps_run has as many of them under way as there are processors.
-declare -A step_is_beside
-side_by_side() {
+# alone NAME...: steps that keep all processors busy, or whose results depend on how
+# busy they are. All others need nothing of each other's but the builds, and as many
+# of them are under way as there are processors.
+declare -A step_is_alone
+alone() {
     local name
     for name in "$@"; do
-        [ -n "${step_function[$name]:-}" ] || die "side_by_side: no step '$name'"
-        step_is_beside[$name]=yes
+        [ -n "${step_function[$name]:-}" ] || die "alone: no step '$name'"
+        step_is_alone[$name]=yes
     done
 }
 
@@ -146,6 +146,16 @@ step_title() {
     printf '%-24s %s\n' "$1" "${step_what[$1]}"
 }
 
+# steps_each NAME...: one after the other
+steps_each() {
+    local name
+    for name in "$@"; do
+        step_title "$name"
+        step_run "$name"
+        step_report "$name"
+    done
+}
+
 # steps_at_once NAME...: side by side; each is told of when it is over
 steps_at_once() {
     local name index is_lost under_way=()
@@ -168,33 +178,28 @@ steps_at_once() {
     done
 }
 
-# steps_run: all that are wanted, in their order; but those that run side by side
-# do so when the first of them comes. Sets steps_passed, steps_failed_names,
-# steps_skipped.
+# steps_run NAME...: builds first, then those that run at once, then the others; each
+# in their order. Sets steps_passed, steps_failed_names, steps_skipped.
 steps_run() {
-    local name other beside
-    local -A is_done
+    local name builds=() beside=() others=()
     steps_passed=0 steps_failed_names=() steps_skipped=0
     mkdir -p "$ucx_mp_build/log"
     steps_folder=$(mktemp -d) || die "no room for a temporary folder"
     trap steps_stop INT TERM HUP
 
     for name in "$@"; do
-        [ -z "${is_done[$name]:-}" ] || continue
-        if [ -z "${step_is_beside[$name]:-}" ]; then
-            step_title "$name"
-            step_run "$name"
-            step_report "$name"
-            continue
+        if [[ $name == build || $name == build-* || $name == *-build ]]; then
+            builds+=("$name")
+        elif [ -n "${step_is_alone[$name]:-}" ]; then
+            others+=("$name")
+        else
+            beside+=("$name")
         fi
-        beside=()
-        for other in "$@"; do
-            [ -n "${step_is_beside[$other]:-}" ] || continue
-            beside+=("$other")
-            is_done[$other]=yes
-        done
-        steps_at_once "${beside[@]}"
     done
+
+    steps_each ${builds[0]:+"${builds[@]}"}
+    steps_at_once ${beside[0]:+"${beside[@]}"}
+    steps_each ${others[0]:+"${others[@]}"}
     rm -rf "$steps_folder"
     trap - INT TERM HUP
 }

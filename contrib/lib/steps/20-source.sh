@@ -50,4 +50,3 @@ step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
 step links      quick  10 source_links      "links between pages lead somewhere"
 step check      quick  60 source_check      "contrib/check itself"
-side_by_side format shell standalone links check

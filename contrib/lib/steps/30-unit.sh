@@ -28,6 +28,9 @@ in_shards() {
         { cat "$folder/build.log"; return 1; }
     for program in "$folder"/test_*; do
         { [ -f "$program" ] && [ -x "$program" ]; } || continue
+        # One of whose tests the filter names none is not asked
+        [ -z "${GTEST_FILTER:-}" ] ||
+            "$program" --gtest_list_tests | grep -q '^  ' || continue
         found=1
         pids=()
         for ((shard = 0; shard < count; ++shard)); do
@@ -50,24 +53,35 @@ in_shards() {
     return $rc
 }
 
-# What runs inside one process. Left out is what puts our libraries under
-# programs that are not built with a sanitizer: its runtime would have to come
-# first there; and the engine's failures, which faults-sanitized goes through.
-# Watched is the module; of the tests only what surrounds their buffers, as all of
-# it takes twice as long to compile.
+# What is left out under the sanitizers: programs without them under our libraries,
+# which would have to come first there; and the engine's failures, which
+# faults-sanitized goes through ...
+unit_never="*test_abi_host*:test_abi_stay_out*:*test_engine_failures*"
+unit_never+=":Capture.the_emulated*"
+# ... and every day which plan is the better one, and the executor that is taken by
+# itself, whose two are looked at
+unit_long="*graph_auto*:*takes_least_time*:*is_not_worse_than*"
+
+# All of them; with "sanitized" beside them, what that leaves out
+unit_tests() {
+    [ "$mode" != full ] || [ ${#only[@]} -gt 0 ] ||
+        export GTEST_FILTER=$unit_never:$unit_long
+    in_shards main/test/gtest
+}
+
+# What runs inside one process. Watched is the module; of the tests only what
+# surrounds their buffers, as all of it takes twice as long to compile.
 #
 # unit_sanitized [LESS]: without the tests that the pattern names, too
 unit_sanitized() {
-    local tests="-g -O0 -fno-sanitize=undefined" filter
+    local tests="-g -O0 -fno-sanitize=undefined"
     tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
     variant sanitized src -- --enable-werror --enable-debug --enable-asan \
             --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g -O1" CXXFLAGS="$tests" \
             LDFLAGS=-fsanitize=address,undefined || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    filter='-*test_abi_host*:test_abi_stay_out*:*test_engine_failures*'
-    filter+=":Capture.the_emulated*${1:+:$1}"
-    GTEST_FILTER=$filter \
+    GTEST_FILTER="-$unit_never${1:+:$1}" \
         in_shards sanitized/test/gtest "$tests" || return
     make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
         CXXFLAGS="$tests" tests/core_test || return
@@ -84,12 +98,10 @@ unit_stock() {
         "$ucx_mp_build/main/test/cuemu/lib"
 }
 
-step unit      quick 300 "in_shards main/test/gtest" "the module's parts"
+step unit      quick 300 unit_tests "the module's parts"
 step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
-# Every day without those of which plan is the better one, which "unit" asks, and
-# with each executor, but not once more with the one that is taken by itself
-step sanitized full  600 \
-     "unit_sanitized *graph_auto*:*takes_least_time*:*is_not_worse_than*" \
+step sanitized full  600 "unit_sanitized $unit_long" \
      "unit tests under ASAN and UBSAN"
 step sanitized-all long 900 unit_sanitized "all of them"
 step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"
+alone unit emulator sanitized sanitized-all

@@ -15,4 +15,3 @@ kernels_ptx() {
 }
 
 step kernels-ptx full 120 kernels_ptx "the PTX that is kept is what its source makes"
-side_by_side kernels-ptx

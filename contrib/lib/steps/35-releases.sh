@@ -108,9 +108,7 @@ for release in 1.14.1.post2 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 1.19.0 \
                1.20.1 1.21.0; do
     step "ucx-${release%.post*}" full 240 \
          "release_takes $release $ucx_mp_prefix" "and so does this release"
-    side_by_side "ucx-${release%.post*}"
 done
-side_by_side ucx-1.22 ucx-1.22-1.22 ucx-installed-1.22
 # Host memory is no matter for a stock cuda_ipc: by it goes what ours does
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
      "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"

@@ -14,4 +14,3 @@ stock_floor() {
 
 step stock-floor full 300 stock_floor \
      "every answer of stock's module and ours: docs/stock-floor.md, no gap"
-side_by_side stock-floor

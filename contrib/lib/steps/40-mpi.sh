@@ -250,7 +250,8 @@ mpi_remap_locks() {
 # $mpi_host_way: several paths carried such a message
 mpi_host_way='(host to gpu|to host,).* bytes: [2-9] paths'
 mpi_host_run() {
-    local pattern=$1 multipath=$2 ranks=$3 log=$ucx_mp_build/log/mpi-host.out
+    local pattern=$1 multipath=$2 ranks=$3
+    local log=$ucx_mp_build/log/${FUNCNAME[1]}.out
     shift 3
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib UCX_LOG_LEVEL=debug \
         UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
@@ -414,3 +415,4 @@ step mpi-eager full 120 mpi_eager \
      "small sends that wait for no receive are those of stock's module"
 step mpi-remap full 60 mpi_remap \
      "page-locked host memory is unmapped and mapped anew"
+alone mpi-speedup mpi-self mpi-self-host

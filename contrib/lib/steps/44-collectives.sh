@@ -86,10 +86,10 @@ every_buffer() {
 # beside_run SEEN PROGRAM ARGUMENT...: of three ranks SEEN are the program's, and a
 # tool has seen each of their 40 calls
 beside_run() {
-    local seen=$1 program=$2 log=$ucx_mp_build/log/beside-tools.out
+    local seen=$1 program=$2 log=$folder/output
     shift 2
     timeout 60 "$mpi_run" --quiet --emulate mist --slowdown 1 "$@" \
-        "$ucx_mp_build/log/tooled/$program" > "$log" 2>&1 &&
+        "$folder/$program" > "$log" 2>&1 &&
         [ "$(grep -c ': 40 calls made, 0 wrong' "$log")" -eq "$seen" ] &&
         [ "$(grep -c '^tool: .* 40 calls seen' "$log")" -eq "$seen" ] ||
         { say "$program $*"; tail -n 20 "$log"; return 1; }
@@ -99,7 +99,7 @@ beside_run() {
 # without it, linked with the library, and with it inside; and a tool that keeps a
 # rank
 beside_build() {
-    local folder=$ucx_mp_build/log/tooled source=$ucx_mp_top/test/mpi
+    local source=$ucx_mp_top/test/mpi
     local objects=("$programs"/{gpu,util}.o -ldl -lm)
     mkdir -p "$folder" && rm -f "$folder"/*
     "$1" -shared -fPIC -o "$folder/libtool.so" "$source/tool.c" &&
@@ -117,7 +117,7 @@ beside_build() {
 
 # beside_tools MPI: tools see every call, whichever way they come in
 beside_tools() {
-    local mpirun programs folder=$ucx_mp_build/log/tooled
+    local mpirun programs folder=$ucx_mp_build/log/tooled-$1
     if [ "$1" = mpich ]; then
         mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
         programs=$ucx_mp_build/mpich/test/mpi

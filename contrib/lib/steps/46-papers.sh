@@ -30,5 +30,6 @@ papers_bw() {
 
 step papers-put full 180 papers_put \
      "beluga, put of 256 MiB, all paths, against stock"
-step papers-bw  full 180 papers_bw \
+step papers-bw  long 180 papers_bw \
      "beluga, MPI bandwidth, windows of 1, 4 and 16 messages, all paths"
+alone papers-put papers-bw

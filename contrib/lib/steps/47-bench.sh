@@ -109,6 +109,6 @@ step front-page quick 10 front_page \
      "figures of README and the results' page are what the files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
-side_by_side pages bench-page
 step bench-emulated full 120 bench_emulated \
      "test/omb/bench: pairs of runs on beluga, in two goes, and their page"
+alone bench-emulated

@@ -174,4 +174,3 @@ END
 
 step plans full 180 tools_plans \
      "what plans of collectives cost: the first, and of a new size"
-side_by_side topo tune perturbed instructions plans

@@ -193,4 +193,3 @@ step campaign full 240 "campaign --transfers 480 --ranks 4 --max-size 1M" \
      "every path set, both executors, graph caches of 0, 1 and 64 entries"
 step campaign-switch long 120 "campaign --emulate hgx-h200 --transfers 160
      --ranks 2 --max-size 1M" "the same behind a switch"
-side_by_side faults faults-graph

@@ -107,3 +107,4 @@ step slurm-mpich long 300 "slurm_ranks mpich pmi2" "the same with MPICH"
 step slurm-batch-openmpi long 120 "slurm_batch main pmix" \
      "sbatch of what --print printed; Open MPI"
 step slurm-batch-mpich long 120 "slurm_batch mpich pmi2" "the same with MPICH"
+alone slurm slurm-openmpi slurm-mpich slurm-batch-openmpi slurm-batch-mpich

@@ -27,6 +27,5 @@ mutants_fit() {
 
 step mutants-fit quick 30 mutants_fit \
      "the mistakes that test/mutants keeps fit the source"
-side_by_side mutants-fit
 step mutants long 28800 mutants_noticed \
      "small mistakes in the module are noticed: docs/mutants.md"
