@@ -138,7 +138,7 @@ wheel_make() {
     local folder=$ucx_mp_wheel_build
     local subdir
     rm -rf "$folder/stage"
-    for subdir in src src/tools python test/cuemu test/tune; do
+    for subdir in src src/cuemu src/tools src/tools/tune python; do
         make -C "$folder/$subdir" -j"$ucx_mp_jobs" --no-print-directory -s &&
             make -C "$folder/$subdir" --no-print-directory -s install \
                  DESTDIR="$folder/stage" || return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the links of a node allow: rates of paths, and of a pipeline over them.
 
-Reads the node's description (NCCL topology XML, see test/cuemu/nodes) by
+Reads the node's description (NCCL topology XML, see src/cuemu/nodes) by
 itself, without what it sets for the emulator (<cuemu>), and takes rates from
 specifications alone: it shares neither code nor figures with the emulator or the
 planner, so that a mistake in one of them shows. All rates are GB/s (10^9

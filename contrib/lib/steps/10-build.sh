@@ -19,7 +19,7 @@ build_ucx122() {
     rm -rf "$ucx_mp_prefix-1.22"
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    variant ucx122 src src/tools test/cuemu -- \
+    variant ucx122 src src/tools src/cuemu -- \
             --prefix="$ucx_mp_prefix-1.22" \
             --libdir="$ucx_mp_prefix-1.22/lib" --enable-werror CC=gcc \
             CXX=g++ CFLAGS="-g -O1" --with-ucx="$ucx_mp_deps/cu12" || return
@@ -68,7 +68,7 @@ build_cuda12() {
     wheel_folder cuda-12.0 "nvidia-cuda-runtime-cu12==12.0.*" \
         "nvidia-nvml-dev-cu12==12.0.*" ||
         { skip "no headers of CUDA 12.0"; return; }
-    variant cuda12 src src/tools test/cuemu -- --enable-werror CC=gcc CXX=g++ \
+    variant cuda12 src src/tools src/cuemu -- --enable-werror CC=gcc CXX=g++ \
         CFLAGS=-O0 --with-mpicc=no --with-cuda="$ucx_mp_deps/cuda-12.0" \
         --with-nvml="$ucx_mp_deps/cuda-12.0"
 }

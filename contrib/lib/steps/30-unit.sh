@@ -83,10 +83,10 @@ unit_sanitized() {
     export UBSAN_OPTIONS=print_stacktrace=1
     GTEST_FILTER="-$unit_never${1:+:$1}" \
         in_shards sanitized/test/gtest "$tests" || return
-    make -C "$ucx_mp_build/sanitized/test/cuemu" --no-print-directory \
+    make -C "$ucx_mp_build/sanitized/src/cuemu" --no-print-directory \
         CXXFLAGS="$tests" tests/core_test || return
-    CUEMU_NODES=$ucx_mp_top/test/cuemu/nodes \
-        "$ucx_mp_build/sanitized/test/cuemu/tests/core_test"
+    CUEMU_NODES=$ucx_mp_top/src/cuemu/nodes \
+        "$ucx_mp_build/sanitized/src/cuemu/tests/core_test"
 }
 
 # UCX 1.22 with its own CUDA module: the emulator's proof that it passes for a
@@ -94,12 +94,12 @@ unit_sanitized() {
 unit_stock() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    "$ucx_mp_top/test/cuemu/tests/stock_ucx.sh" "$ucx_mp_deps/cu12" \
-        "$ucx_mp_build/main/test/cuemu/lib"
+    "$ucx_mp_top/src/cuemu/tests/stock_ucx.sh" "$ucx_mp_deps/cu12" \
+        "$ucx_mp_build/main/src/cuemu/lib"
 }
 
 step unit      quick 300 unit_tests "the module's parts"
-step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
+step emulator  full  600 "unit_check main src/cuemu" "the emulated node's own"
 step sanitized full  600 "unit_sanitized $unit_long" \
      "unit tests under ASAN and UBSAN"
 step sanitized-all long 900 unit_sanitized "all of them"

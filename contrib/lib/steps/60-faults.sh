@@ -172,7 +172,7 @@ faults_sanitized() {
     env ASAN_OPTIONS=detect_leaks=1 \
         UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         CUEMU_NODE=beluga CUEMU_SLOWDOWN=1 CUEMU_SESSION="$session" \
-        LD_LIBRARY_PATH="$ucx_mp_build/main/test/cuemu/lib" \
+        LD_LIBRARY_PATH="$ucx_mp_build/main/src/cuemu/lib" \
         "$folder/test/faults/ucx_mp_faults" --max-calls 2 || rc=$?
     rm -rf "$session"
     return $rc

@@ -218,7 +218,7 @@ TEST_F(test_tuning, fingerprint_tells_nodes_apart)
     EXPECT_STREQ(a->node, b->node);
 }
 
-/* As test/cuemu marks its GPUs */
+/* As src/cuemu marks its GPUs */
 static void emulate(uct_cuda_topo_t *node, const char *name)
 {
     for (int i = 0; i < node->num_gpus; ++i) {

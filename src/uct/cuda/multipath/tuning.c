@@ -103,7 +103,7 @@ static int compare_text(const void *left, const void *right)
 }
 
 /* What a node is called if it is an emulated one: its GPUs' UUIDs begin alike,
- * with a mark and that name (test/cuemu). "" if it is not; those of real GPUs
+ * with a mark and that name (src/cuemu). "" if it is not; those of real GPUs
  * are random. */
 static void emulated_name(const uct_cuda_topo_t *topo,
                           char name[EMULATED_NAME + 1])
