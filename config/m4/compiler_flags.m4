@@ -36,6 +36,7 @@ AC_DEFUN([UCX_MP_COMPILER_FLAGS], [
           [ucx_mp_flags="$ucx_mp_flags -O0 -g3"
            AC_DEFINE([ENABLE_DEBUG], [1],
                      [Assertions, and plans checked before they are used])])
+    AM_CONDITIONAL([DEBUG], [test "x$enable_debug" != xno])
 
     ucx_mp_sanitize=
     AS_IF([test "x$enable_asan" != xno],

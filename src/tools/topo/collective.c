@@ -2,8 +2,8 @@
 /* --plan COLLECTIVE: its plan, what the links allow, and what others take. */
 #include "tool.h"
 
-#include <uct/cuda/collective/bound.h>
-#include <uct/cuda/collective/plan_check.h>
+#include <check/collective_bound.h>
+#include <check/collective_check.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "tool.h"
 
 #include <uct/cuda/multipath/admit.h>
-#include <uct/cuda/multipath/checker.h>
+#include <check/transfer_check.h>
 #include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/planner.h>
 

@@ -5,7 +5,7 @@
 
 #include <uct/cuda/collective/book.h>
 #include <uct/cuda/collective/cost.h>
-#include <uct/cuda/collective/plan_check.h>
+#include <check/collective_check.h>
 
 #include <gtest/gtest.h>
 

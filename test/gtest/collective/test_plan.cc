@@ -4,8 +4,8 @@
 #include "multipath/nodes.h"
 
 #include <uct/cuda/collective/book.h>
-#include <uct/cuda/collective/bound.h>
-#include <uct/cuda/collective/plan_check.h>
+#include <check/collective_bound.h>
+#include <check/collective_check.h>
 #include <uct/cuda/collective/planner.h>
 #include <uct/cuda/collective/trees.h>
 

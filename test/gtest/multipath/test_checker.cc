@@ -5,7 +5,7 @@
  */
 #include "nodes.h"
 
-#include <uct/cuda/multipath/checker.h>
+#include <check/transfer_check.h>
 #include <uct/cuda/multipath/planner.h>
 
 #include <cstring>

@@ -4,7 +4,7 @@
 
 #include <uct/cuda/multipath/reason.h>
 
-#include <uct/cuda/multipath/checker.h>
+#include <check/transfer_check.h>
 #include <uct/cuda/multipath/planner.h>
 
 #include <algorithm>

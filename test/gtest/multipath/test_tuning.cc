@@ -3,7 +3,7 @@
  * makes of them. */
 #include "nodes.h"
 
-#include <uct/cuda/multipath/checker.h>
+#include <check/transfer_check.h>
 #include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/tuning.h>
 

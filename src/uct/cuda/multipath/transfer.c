@@ -9,7 +9,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
-#include <uct/cuda/multipath/checker.h>
+#include <check/transfer_check.h>
 
 #include <ucs/sys/math.h>
 

@@ -3,8 +3,8 @@
  * What no all-reduce on a node can be faster than, by the links alone, and what
  * rings reach there at best.
  */
-#ifndef UCT_CUDA_COLL_BOUND_H
-#define UCT_CUDA_COLL_BOUND_H
+#ifndef UCX_MP_CHECK_COLLECTIVE_BOUND_H
+#define UCX_MP_CHECK_COLLECTIVE_BOUND_H
 
 #include <uct/cuda/base/topo.h>
 

@@ -3,7 +3,7 @@
  * Checking plans. What surely happens before what follows from waits and from
  * the lanes' order alone; it is kept as one set of earlier steps for each step.
  */
-#include <uct/cuda/multipath/checker.h>
+#include <check/transfer_check.h>
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Proves that a collective plan gives its result and has no races. */
-#ifndef UCT_CUDA_COLL_PLAN_CHECK_H
-#define UCT_CUDA_COLL_PLAN_CHECK_H
+#ifndef UCX_MP_CHECK_COLLECTIVE_CHECK_H
+#define UCX_MP_CHECK_COLLECTIVE_CHECK_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/collective/plan.h>

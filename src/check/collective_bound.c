@@ -5,7 +5,7 @@
  * taking the cheapest a way first, and leaving out those that turn out to be
  * superfluous. Whatever the set, the bound holds.
  */
-#include <uct/cuda/collective/bound.h>
+#include <check/collective_bound.h>
 
 #include <uct/cuda/collective/links.h>
 #include <ucs/sys/math.h>

@@ -5,7 +5,7 @@
  * of the collective's bytes; equal terms have equal numbers. Where no two steps
  * race, the plan's own order stands for every other one.
  */
-#include <uct/cuda/collective/plan_check.h>
+#include <check/collective_check.h>
 
 #include <ucs/sys/math.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Proves that a plan moves every byte once, and rightly in whatever order its
  * steps may run. */
-#ifndef UCT_CUDA_MP_CHECKER_H
-#define UCT_CUDA_MP_CHECKER_H
+#ifndef UCX_MP_CHECK_TRANSFER_CHECK_H
+#define UCX_MP_CHECK_TRANSFER_CHECK_H
 
 #include <uct/cuda/multipath/plan.h>
 
