@@ -13,9 +13,9 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 #include <uct/cuda/multipath/multipath.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/unmap.h>
 
 #include <dlfcn.h>
 #include <errno.h>

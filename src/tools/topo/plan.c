@@ -2,8 +2,8 @@
 /* --plan: the plan that a transfer would get, and what others would take. */
 #include "tool.h"
 
-#include <uct/cuda/multipath/admit.h>
 #include <check/transfer_check.h>
+#include <uct/cuda/multipath/admit.h>
 #include <uct/cuda/multipath/cost.h>
 #include <uct/cuda/multipath/planner.h>
 

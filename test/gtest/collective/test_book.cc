@@ -3,9 +3,9 @@
  * the same whatever was planned before, and of any number of ranks. */
 #include "multipath/nodes.h"
 
+#include <check/collective_check.h>
 #include <uct/cuda/collective/book.h>
 #include <uct/cuda/collective/cost.h>
-#include <check/collective_check.h>
 
 #include <gtest/gtest.h>
 

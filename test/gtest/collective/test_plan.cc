@@ -3,9 +3,9 @@
  * the checker sees what is wrong with others. */
 #include "multipath/nodes.h"
 
-#include <uct/cuda/collective/book.h>
 #include <check/collective_bound.h>
 #include <check/collective_check.h>
+#include <uct/cuda/collective/book.h>
 #include <uct/cuda/collective/planner.h>
 #include <uct/cuda/collective/trees.h>
 

@@ -4,8 +4,8 @@
 
 extern "C" {
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
+#include <uct/cuda/node/process.h>
 }
 
 #include <kernels/copy.h>

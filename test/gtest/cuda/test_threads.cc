@@ -7,11 +7,11 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/queue.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/process.h>
+#include <uct/cuda/node/unmap.h>
 #include <multipath/end.h>
 }
 

@@ -22,8 +22,9 @@ BEGIN_C_DECLS
  *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
  *                                    handle's exports
- *   3. cuda_ipc/cuda_ipc_cache.c     mappings of peers' memory, and boards
- *      cuda_ipc/cuda_ipc_exports.c   what others have handles of
+ *   3. node/mappings.c               mappings of peers' memory, and what
+ *                                    they tell of it
+ *      node/exports.c                what others have handles of
  *      cuda_ipc/cuda_ipc_copier.c    kernels by context
  *      multipath/background.c        threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
@@ -36,7 +37,7 @@ BEGIN_C_DECLS
  *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      cuda_ipc/cuda_ipc_address.c, cuda_ipc/cuda_ipc_iface.c,
+ *      node/process.c, cuda_ipc/cuda_ipc_iface.c,
  *      cuda_cma/cuda_cma_ranges.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *   7. base/host/host_registry.c     last: the hook that takes it runs inside

@@ -20,8 +20,8 @@
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/collective/book.h>
 #include <uct/cuda/collective/program.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
+#include <uct/cuda/node/exports.h>
+#include <uct/cuda/node/mappings.h>
 #include <ucs/sys/math.h>
 
 #include <sched.h>

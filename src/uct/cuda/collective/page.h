@@ -18,7 +18,7 @@
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/collective/board.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -13,7 +13,7 @@
 #ifndef UCT_CUDA_CMA_PEER_H
 #define UCT_CUDA_CMA_PEER_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/node/process.h>
 
 #include <ucs/type/status.h>
 
@@ -37,7 +37,7 @@ typedef struct {
 typedef struct uct_cuda_cma_peer uct_cuda_cma_peer_t;
 
 
-/** This process's, of an interface with a number (cuda_ipc_address.h). */
+/** This process's, of an interface with a number (node/process.h). */
 void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr);
 
 /**

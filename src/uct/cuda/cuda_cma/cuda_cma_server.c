@@ -18,10 +18,10 @@
 #include <uct/cuda/base/thread.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+#include <uct/cuda/node/mappings.h>
 
 #include <ucs/sys/math.h>
 

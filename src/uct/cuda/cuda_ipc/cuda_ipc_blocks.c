@@ -10,8 +10,8 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/trace.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
+#include <uct/cuda/node/mappings.h>
 #include <uct/cuda/transfer.h>
 
 #include <ucs/sys/math.h>

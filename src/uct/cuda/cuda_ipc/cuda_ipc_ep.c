@@ -6,7 +6,7 @@
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/node/mappings.h>
 
 
 

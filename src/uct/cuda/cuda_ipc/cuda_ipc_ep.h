@@ -4,7 +4,7 @@
 #define UCT_CUDA_IPC_EP_H
 
 #include <uct/abi/abi.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/node/process.h>
 
 #include <cuda.h>
 

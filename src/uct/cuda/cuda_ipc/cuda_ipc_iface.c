@@ -4,12 +4,12 @@
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+#include <uct/cuda/node/process.h>
 
 #include <ucs/sys/math.h>
 

@@ -8,9 +8,9 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/memtype.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
+#include <uct/cuda/node/exports.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/process.h>
 
 #include <pthread.h>
 #include <stdlib.h>

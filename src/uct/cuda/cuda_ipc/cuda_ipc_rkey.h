@@ -5,8 +5,8 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/end.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
+#include <uct/cuda/node/mappings.h>
 
 
 /** Memory handle. What it covers is exported when a key is first packed. */

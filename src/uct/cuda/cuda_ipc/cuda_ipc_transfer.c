@@ -15,9 +15,9 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
+#include <uct/cuda/node/mappings.h>
 #include <uct/cuda/transfer.h>
 
 #include <ucs/sys/math.h>

@@ -6,10 +6,10 @@
  */
 #include <uct/cuda/multipath/engine.h>
 
+#include <check/transfer_check.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
-#include <check/transfer_check.h>
 
 #include <ucs/sys/math.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who is reachable by cuda_ipc. */
 extern "C" {
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
+#include <uct/cuda/node/process.h>
 }
 
 #include <gtest/gtest.h>

@@ -3,9 +3,9 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/process.h>
+#include <uct/cuda/node/unmap.h>
 }
 
 #include <gtest/gtest.h>

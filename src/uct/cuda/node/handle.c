@@ -5,12 +5,12 @@
  * and file descriptors for memory made with cuMemCreate and for pools, whose
  * memory is named by the pool and a place in it.
  */
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
 
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/node/process.h>
 
 #include <pthread.h>
 #include <stdlib.h>

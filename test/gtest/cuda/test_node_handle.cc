@@ -3,8 +3,8 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
+#include <uct/cuda/node/process.h>
 }
 
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Own board, and views of others'. */
 #define _GNU_SOURCE /* memfd_create */
-#include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
+#include <uct/cuda/node/notices.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/node/process.h>
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A table of allocations, and who goes round in it. */
-#include <uct/cuda/cuda_ipc/cuda_ipc_exports.h>
+#include <uct/cuda/node/exports.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
+#include <uct/cuda/node/process.h>
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Mappings of peers' allocations, kept between transfers. */
-#ifndef UCT_CUDA_IPC_CACHE_H
-#define UCT_CUDA_IPC_CACHE_H
+#ifndef UCT_CUDA_NODE_MAPPINGS_H
+#define UCT_CUDA_NODE_MAPPINGS_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
 
 #include <stdbool.h>
 

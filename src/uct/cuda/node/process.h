@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Addresses by which two processes find out whether cuda_ipc joins them. */
-#ifndef UCT_CUDA_IPC_ADDRESS_H
-#define UCT_CUDA_IPC_ADDRESS_H
+#ifndef UCT_CUDA_NODE_PROCESS_H
+#define UCT_CUDA_NODE_PROCESS_H
 
 #include <uct/cuda/base/fabric.h>
 

@@ -3,7 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
+#include <uct/cuda/node/unmap.h>
 }
 
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Handles that let another process map this process's GPU memory. */
-#ifndef UCT_CUDA_IPC_HANDLE_H
-#define UCT_CUDA_IPC_HANDLE_H
+#ifndef UCT_CUDA_NODE_HANDLE_H
+#define UCT_CUDA_NODE_HANDLE_H
 
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
+#include <uct/cuda/node/notices.h>
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * without a name; peers open it by the number that comes with each handle, to
  * read. Only its owner writes, and nobody waits for anybody.
  */
-#ifndef UCT_CUDA_IPC_BOARD_H
-#define UCT_CUDA_IPC_BOARD_H
+#ifndef UCT_CUDA_NODE_NOTICES_H
+#define UCT_CUDA_NODE_NOTICES_H
 
 #include <ucs/type/status.h>
 

@@ -5,10 +5,10 @@
  * one a few old ones are asked about, and what is gone is ended. Its descriptor
  * is closed, which keeps memory as long as a mapping does, and peers are told.
  */
-#ifndef UCT_CUDA_IPC_EXPORTS_H
-#define UCT_CUDA_IPC_EXPORTS_H
+#ifndef UCT_CUDA_NODE_EXPORTS_H
+#define UCT_CUDA_NODE_EXPORTS_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
 
 
 /**

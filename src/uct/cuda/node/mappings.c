@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Mapping cache: a search tree for the lookup, a list for age and sweeps. */
-#include <uct/cuda/cuda_ipc/cuda_ipc_cache.h>
+#include <uct/cuda/node/mappings.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_address.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
+#include <uct/cuda/node/process.h>
+#include <uct/cuda/node/unmap.h>
 
 #include <limits.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A queue of mappings, oldest first. */
-#include <uct/cuda/cuda_ipc/cuda_ipc_unmap.h>
+#include <uct/cuda/node/unmap.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_board.h>
+#include <uct/cuda/node/notices.h>
 
 #include <stdlib.h>
 

@@ -10,10 +10,10 @@
  * messages know of the legacy stream alone, collectives ask about all. Others
  * (cuMemUnmap, cuMemFreeAsync) do not wait and go at once.
  */
-#ifndef UCT_CUDA_IPC_UNMAP_H
-#define UCT_CUDA_IPC_UNMAP_H
+#ifndef UCT_CUDA_NODE_UNMAP_H
+#define UCT_CUDA_NODE_UNMAP_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_handle.h>
+#include <uct/cuda/node/handle.h>
 
 
 /** Memory of a GPU that its processes and those they talk to keep in this way
