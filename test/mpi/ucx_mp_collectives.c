@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COLL_GUARD   256
 #define COLL_SLACK   ((size_t)1 << 18)
@@ -59,6 +60,8 @@ static unsigned coll_on_gpus;  /* percent of such calls that are to be */
 static bool coll_is_mpich_cuda; /* see is_overwritten() */
 static bool coll_verbose;
 static bool coll_has_later = true; /* calls with a request are drawn, too */
+static unsigned coll_pause; /* seconds, by rank 1 before the last call ... */
+static bool coll_is_late; /* ... which is this one */
 static long coll_later; /* calls that were not COLL_NOW or COLL_LARGE */
 
 static const char *const coll_form_names[] = {"", " (large)", " (later)",
@@ -754,6 +757,9 @@ static int call_now(const coll_draw_t *draw, coll_function_t function,
     int rc = draw->call->forms[COLL_NOW](draw, pointers[0][0], pointers[0][1],
                                          NULL);
 
+    if (coll_is_late) {
+        sleep(coll_pause);
+    }
     return (rc == MPI_SUCCESS) ?
                    function(draw, pointers[1][0], pointers[1][1], NULL) :
                    rc;
@@ -881,6 +887,9 @@ static void parse(int argc, char **argv)
                                                          0, 100);
         } else if (strcmp(argv[i], "--later") == 0) {
             coll_has_later = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
+        } else if (strcmp(argv[i], "--pause") == 0) {
+            coll_pause = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
+                                                       60);
         } else if (strcmp(argv[i], "--mpich-cuda") == 0) {
             coll_is_mpich_cuda = ucx_mp_parse_number(argv[i], argv[i + 1], 0,
                                                      1);
@@ -897,6 +906,7 @@ static void parse(int argc, char **argv)
                    "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
                    "of calls that GPUs can carry out] [--on-gpus PERCENT of "
                    "each that they have to] [--later 0: none with a request] "
+                   "[--pause SECONDS of rank 1 before the last] "
                    "[--mpich-cuda 1: none that it gets wrong] "
                    "[--verbose 1]");
     }
@@ -949,6 +959,7 @@ int main(int argc, char **argv)
     groups_init();
     sections_init();
     for (i = 0; i < coll_calls_wanted; ++i) {
+        coll_is_late = (i == coll_calls_wanted - 1) && (world_rank == 1);
         mine[1] += !try_call(coll_first + i, &is_gpu);
         mine[2] += is_gpu;
     }

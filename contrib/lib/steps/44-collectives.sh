@@ -156,6 +156,21 @@ fortran() {
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
 }
 
+# collectives_tell: what is said of a call at debug level; one rank comes late
+collectives_tell() {
+    local mpirun programs log=$ucx_mp_build/log/collectives-tell.out
+    mpi_tools distribution || return
+    UCX_LOG_LEVEL=debug timeout 60 "$mpi_run" --quiet --emulate beluga \
+        --slowdown 1 --collectives y "$mpirun" -x UCX_LOG_LEVEL -n 2 \
+        "$programs/ucx_mp_collectives" --calls 20 --alike 100 --later 0 \
+        --call MPI_Allreduce --pause 2 > "$log" 2>&1 ||
+        { tail -n 20 "$log"; return 1; }
+    grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: [a-z ]+, [0-9]+ steps?, [0-9.]+ us expected, [0-9.]+ us taken' \
+        "$log" | tail -n 2 &&
+        grep -E 'collective [0-9]+ waits for rank 1, which has not come to this call for a second' \
+            "$log"
+}
+
 # collectives_one_gpu: ranks that see one GPU each, of which the other knows
 # nothing
 collectives_one_gpu() {
@@ -380,6 +395,8 @@ step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu full 30 collectives_one_gpu \
      "ranks that see one GPU each"
+step collectives-tell full 60 collectives_tell \
+     "a line a call at debug level, and one of whom a call waits for"
 step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
 step comms full 60 "comms_mixed distribution 3" \

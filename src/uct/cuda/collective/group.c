@@ -143,6 +143,10 @@ typedef struct {
     uct_cuda_gpu_context_t     pushed;
     unsigned                   spins;
     uint64_t                   looked; /* for others, ns */
+    uint64_t                   began;  /* to wait so, ns ... */
+    const char                 *wanted; /* for a rank that has not ... */
+    unsigned                   waits_for; /* ... this one */
+    const uct_cuda_coll_plan_t *plan;     /* that was carried out, or NULL */
     char                       *why;
     size_t                     why_size;
 } call_t;
@@ -226,11 +230,36 @@ static void cpu_relax(void)
 #endif
 }
 
+/* What the next waiting is for: a rank that has not done something */
+static void call_waits(call_t *call, unsigned rank, const char *wanted)
+{
+    call->waits_for = rank;
+    call->wanted    = wanted;
+    call->began     = 0;
+}
+
+/* Of what hangs somebody wants to know where: once a waiting */
+static void call_tell_wait(call_t *call, uint64_t now)
+{
+    if (call->began == 0) {
+        call->began = now;
+    } else if ((call->wanted != NULL) &&
+               (now - call->began >= UCT_CUDA_COLL_TOLD_NS)) {
+        uct_cuda_debug("collective %lu waits for rank %u, which has not %s "
+                       "for a second",
+                       (unsigned long)call->group->sequence, call->waits_for,
+                       call->wanted);
+        call->wanted = NULL;
+    }
+}
+
 static ucs_status_t call_look(call_t *call)
 {
     uct_cuda_coll_group_t *group = call->group;
     uint64_t now                 = uct_cuda_now_ns();
     unsigned rank;
+
+    call_tell_wait(call, now);
 
     if (call->looked == 0) {
         call->looked = now;
@@ -281,6 +310,9 @@ static ucs_status_t call_meet(call_t *call, uct_cuda_coll_phase_t phase,
     uct_cuda_coll_page_reach(group->page, phase, group->sequence, status);
     call->spins = 0;
     for (rank = 0; rank < group->size; ++rank) {
+        call_waits(call, rank,
+                   (phase == UCT_CUDA_COLL_PHASE_DONE) ? "ended its steps" :
+                                                         "prepared its own");
         do {
             reached = uct_cuda_coll_page_reached(group->page, rank, phase,
                                                  group->sequence);
@@ -1101,6 +1133,7 @@ static bool call_is_of_all(call_t *call)
 
     call->spins = 0;
     for (rank = 0; rank < group->size; ++rank) {
+        call_waits(call, rank, "brought GPU memory to the communicator");
         while (((first = uct_cuda_coll_page_joined(group->page, rank)) == 0) &&
                (uct_cuda_now_ns() < group->deadline) &&
                (call_idle(call) == UCS_OK)) {
@@ -1140,6 +1173,7 @@ static uct_cuda_coll_result_t call_agree(call_t *call)
 
     call->spins = 0;
     for (rank = 0; rank < group->size; ++rank) {
+        call_waits(call, rank, "come to this call");
         while (!uct_cuda_coll_page_read(group->page, rank, group->sequence,
                                         &call->posts[rank])) {
             if (call_idle(call) == UCS_OK) {
@@ -1410,13 +1444,14 @@ static uct_cuda_coll_result_t call_run(call_t *call)
             run.places[rank][buffer] = call_address(call, rank, buffer);
         }
     }
-    plan = uct_cuda_coll_program_plan(program);
+    call->plan = plan = uct_cuda_coll_program_plan(program);
     for (i = 0; i < plan->num_relays; ++i) {
         run.places[group->size + i][UCT_CUDA_COLL_SCRATCH] =
                 relay_address(group, plan->relays[i]);
     }
 
     call->spins = 0;
+    call_waits(call, group->rank, NULL); /* the program says for which step */
     status      = call_meet(call, UCT_CUDA_COLL_PHASE_DONE,
                             uct_cuda_coll_program_run(program, &run));
     if (status == UCS_OK) {
@@ -1453,6 +1488,32 @@ static bool call_is_left(const call_t *call)
            uct_cuda_coll_shares_gpus(group->gpus, group->size);
 }
 
+/* A line a call, as a message has one */
+static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
+                      uint64_t taken)
+{
+    const uct_cuda_coll_plan_t *plan = call->plan;
+    const char *kind = uct_cuda_coll_kind_str(call->what->kind);
+
+    if ((result != UCT_CUDA_COLL_DONE) || (plan == NULL)) {
+        uct_cuda_debug("collective %lu: %s %s%s%s",
+                       (unsigned long)call->group->sequence, kind,
+                       (result == UCT_CUDA_COLL_FAILED) ?
+                               "failed" :
+                               "goes by way of the host",
+                       (call->why[0] == '\0') ? "" : ": ", call->why);
+        return;
+    }
+
+    uct_cuda_debug("collective %lu: %s of %lu bytes, %u ranks: %s, %u step%s, "
+                   "%.1f us expected, %.1f us taken",
+                   (unsigned long)call->group->sequence, kind,
+                   (unsigned long)plan->bytes, call->group->size,
+                   uct_cuda_coll_algorithm_str(plan->algorithm),
+                   plan->num_steps, (plan->num_steps == 1) ? "" : "s",
+                   plan->seconds * 1e6, (double)taken / 1e3);
+}
+
 uct_cuda_coll_result_t
 uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
                                const uct_cuda_coll_call_t *what, char *why,
@@ -1464,12 +1525,16 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
                    .why      = why,
                    .why_size = why_size};
     uct_cuda_coll_result_t result;
+    uint64_t began = 0;
 
     why[0] = '\0';
     if (group->is_off) {
         return UCT_CUDA_COLL_STAGE;
     }
 
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
+        began = uct_cuda_now_ns();
+    }
     ++group->sequence;
     if (call_is_left(&call) || !call_describe(&call)) {
         goto out_pass;
@@ -1497,6 +1562,9 @@ out:
     __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
                                                         &totals.staged,
                        1, __ATOMIC_RELAXED);
+    if (began != 0) {
+        call_tell(&call, result, uct_cuda_now_ns() - began);
+    }
     return result;
 }
 

@@ -63,6 +63,7 @@ struct uct_cuda_coll_program {
     queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
     uint64_t             ended; /* when something has, last */
     uint64_t             asked; /* when the driver was, last */
+    bool                 is_told; /* what it waits for, since then */
 };
 
 
@@ -390,6 +391,50 @@ static bool may_submit(const uct_cuda_coll_program_t *program,
     return true;
 }
 
+/* What a step that may not be submitted waits for */
+static void tell_step(const uct_cuda_coll_program_t *program,
+                      const uct_cuda_coll_run_t *run, const own_step_t *step)
+{
+    const unsigned index = (unsigned)(step->step - program->plan.steps);
+    const remote_wait_t *remote;
+    uint32_t i, done;
+
+    for (i = 0; i < step->num_remote; ++i) {
+        remote = &program->remote[step->remote + i];
+        done   = uct_cuda_coll_page_steps(run->page, remote->rank,
+                                          remote->queue, run->sequence);
+        if (done < remote->steps) {
+            uct_cuda_debug("collective %lu: step %u of rank %u waits for rank "
+                           "%u, of whose queue %u %u steps of %u have ended",
+                           (unsigned long)run->sequence, index, program->rank,
+                           remote->rank, remote->queue, done, remote->steps);
+        }
+    }
+}
+
+/* Nothing has happened for long: what every queue is at */
+static void tell_waits(const uct_cuda_coll_program_t *program,
+                       const uct_cuda_coll_run_t *run)
+{
+    const own_step_t *step;
+    const queue_t *queue;
+    unsigned i;
+
+    for (i = 0; i < program->num_queues; ++i) {
+        queue = &program->queues[i];
+        if (queue->polled != queue->next) {
+            step = &program->steps[queue->polled];
+            uct_cuda_debug("collective %lu: step %u of rank %u is in a stream "
+                           "of the GPU's, which has not ended it for a second",
+                           (unsigned long)run->sequence,
+                           (unsigned)(step->step - program->plan.steps),
+                           program->rank);
+        } else if (queue->next != NO_STEP) {
+            tell_step(program, run, &program->steps[queue->next]);
+        }
+    }
+}
+
 static ucs_status_t submit(uct_cuda_coll_program_t *program,
                            const uct_cuda_coll_run_t *run, own_step_t *step,
                            CUstream stream)
@@ -499,6 +544,7 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
         program->queues[i].stream = NULL; /* may be a dead context's */
     }
 
+    program->is_told = false;
     program->ended = program->asked = uct_cuda_now_ns();
     if (++run->events->turn == 0) {
         ++run->events->turn; /* words that nobody has written are 0 */
@@ -591,7 +637,12 @@ static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
         *is_over_p &= (program->queues[i].polled == NO_STEP);
     }
     if (result == UCS_INPROGRESS) {
-        program->ended = now;
+        program->ended   = now;
+        program->is_told = false;
+    } else if (!program->is_told &&
+               (now - program->ended >= UCT_CUDA_COLL_TOLD_NS)) {
+        program->is_told = true;
+        tell_waits(program, run);
     }
     return result;
 }

@@ -10,6 +10,10 @@
 BEGIN_C_DECLS
 
 
+/** What has waited for so long says, at debug level, what for (ns). */
+#define UCT_CUDA_COLL_TOLD_NS (1000ul * 1000 * 1000)
+
+
 typedef struct uct_cuda_coll_program uct_cuda_coll_program_t;
 
 
