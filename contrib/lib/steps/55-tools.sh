@@ -49,7 +49,7 @@ tools_new_nodes() {
     done
 }
 
-step topo full 120 tools_topo \
+step topo full 240 tools_topo \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
 step probe-lazy full 60 tools_probe_lazy \
      "NVML is started by processes with large messages only"
@@ -174,3 +174,4 @@ END
 
 step plans full 180 tools_plans \
      "what plans of collectives cost: the first, and of a new size"
+alone perf trace
