@@ -60,7 +60,7 @@ tools_perf() {
     tools_run perf
 }
 
-step perf full 120 tools_perf \
+step perf full 240 tools_perf \
      "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
 
 tools_tune() {
