@@ -25,6 +25,7 @@
 #include <ucs/sys/math.h>
 
 #include <sched.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,10 +153,11 @@ typedef struct {
 } call_t;
 
 static struct {
-    int is_on;
-    int algorithm;
-    int multipath;
-} config;
+    pthread_mutex_t        lock; /* order: base/thread.h */
+    bool                   is_said;
+    uct_cuda_coll_config_t said;
+    int                    is_on; /* of it, read without the lock */
+} config = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
     uint64_t done, staged;
@@ -188,9 +190,18 @@ ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
 
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
 {
-    config.algorithm = user->algorithm;
-    config.multipath = user->multipath;
-    __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&config.lock);
+    if (!config.is_said) {
+        config.is_said = true;
+        config.said    = *user;
+        __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
+    } else if ((config.said.is_on != user->is_on) ||
+               (config.said.algorithm != user->algorithm) ||
+               (config.said.multipath != user->multipath)) {
+        uct_cuda_info("UCX_CUDA_IPC_COLLECTIVES* stay as they were when the "
+                      "first memory domain was opened");
+    }
+    pthread_mutex_unlock(&config.lock);
 }
 
 int uct_cuda_coll_is_on(void)
@@ -1612,8 +1623,8 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
     }
 
     if (rank == 0) {
-        uct_cuda_coll_page_common(group->page)->algorithm = config.algorithm;
-        uct_cuda_coll_page_common(group->page)->multipath = config.multipath;
+        uct_cuda_coll_page_common(group->page)->algorithm = config.said.algorithm;
+        uct_cuda_coll_page_common(group->page)->multipath = config.said.multipath;
     }
     uct_cuda_coll_page_join(group->page, calls + 1);
     *group_p = group;

@@ -28,7 +28,7 @@ typedef struct {
  *  "hierarchical", "ring"); UCS_ERR_INVALID_PARAM. */
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
 
-/** For all groups that are made from now on. */
+/** For all groups of the process; the first word counts. */
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *config);
 
 int uct_cuda_coll_is_on(void);
