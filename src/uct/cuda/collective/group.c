@@ -1604,6 +1604,7 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uct_cuda_coll_group_t **group_p)
 {
     uct_cuda_coll_group_t *group = calloc(1, sizeof(*group));
+    uct_cuda_coll_common_t *common;
     ucs_status_t status;
 
     if (group == NULL) {
@@ -1623,8 +1624,9 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
     }
 
     if (rank == 0) {
-        uct_cuda_coll_page_common(group->page)->algorithm = config.said.algorithm;
-        uct_cuda_coll_page_common(group->page)->multipath = config.said.multipath;
+        common            = uct_cuda_coll_page_common(group->page);
+        common->algorithm = config.said.algorithm;
+        common->multipath = config.said.multipath;
     }
     uct_cuda_coll_page_join(group->page, calls + 1);
     *group_p = group;
