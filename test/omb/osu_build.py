@@ -78,8 +78,23 @@ def link(path, folder, name):
     os.symlink(os.path.realpath(path), place)
 
 
+def compilers_headers(root):
+    """Folder of the headers that cuda_runtime.h wants of the compiler's: where
+    it comes as a wheel, these are one by themselves, fetched."""
+    runtime = first([os.path.join(root, 'nvidia_cuda_runtime-*.dist-info')])
+    requirement = 'nvidia-cuda-crt'
+    if runtime:
+        requirement += '==' + re.search(r'-(.+)\.dist-info', runtime).group(1)
+    if prepare.sourced('wheel_folder cuda-crt ' + requirement):
+        raise Refused('CUDA: there is no crt/host_config.h below %s, and %s '
+                      'is not to be had' % (root, requirement))
+    return os.path.dirname(os.path.dirname(first(
+        [os.path.join(prepare.BUILD, 'deps', 'cuda-crt', 'nvidia', '*',
+                      'include', 'crt', 'host_config.h')])))
+
+
 def find_cuda(folder, launcher):
-    """Folder of CUDA's headers. Fills `folder` with the libraries to link with,
+    """Folders of CUDA's headers. Fills `folder` with the libraries to link with,
     where a machine without driver or toolkit has none by these names."""
     root = prepare.cuda_root()
     roots = [root] + glob.glob(os.path.join(root, 'nvidia', '*'))
@@ -105,7 +120,10 @@ def find_cuda(folder, launcher):
     # the rest of the name's numbers are behind the one that programs ask for
     name = os.path.basename(os.path.realpath(runtime))
     link(runtime, folder, '.'.join(name.split('.')[:3]))
-    return os.path.dirname(headers)
+    headers = os.path.dirname(headers)
+    if os.path.exists(os.path.join(headers, 'crt', 'host_config.h')):
+        return [headers]
+    return [headers, compilers_headers(root)]
 
 
 def unpack(archive, folder):
@@ -154,8 +172,9 @@ def build(archive, launcher, names):
     # want nvcc; a run path that LD_LIBRARY_PATH goes before, for emulated nodes
     compilers = ['CC=mpicc'] + ['CXX=mpicxx'] * bool(shutil.which('mpicxx'))
     logged(['./configure', '--prefix=' + installed, '--enable-cuda=basic',
-            '--with-cuda-include=' + headers,
+            '--with-cuda-include=' + headers[0],
             '--with-cuda-libpath=' + libraries,
+            'CPPFLAGS=' + ' '.join('-I' + item for item in headers[1:]),
             'LDFLAGS=-Wl,--enable-new-dtags'] + compilers, source,
            os.path.join(folder, 'configure.log'), 'configure')
     for target in ('all', 'install'):
