@@ -23,8 +23,13 @@ def sourced(command):
 
 
 def cuda_root():
-    """Folder of a CUDA toolkit, or of wheels with its headers, fetched; as our
-    own build takes it."""
+    """Folder of a CUDA toolkit, or of wheels with its headers, fetched, as our
+    own build has them."""
+    for root in (os.environ.get('CUDA_HOME'), os.environ.get('CUDA_PATH'),
+                 '/usr/local/cuda', '/usr'):
+        if root and all(os.path.exists(os.path.join(root, 'include', name))
+                        for name in ('cuda_runtime.h', 'crt/host_config.h')):
+            return root
     script = ('. contrib/lib/common.sh; . contrib/lib/packages.sh; '
               'header_arguments')
     tried = subprocess.run(['bash', '-c', script], cwd=TOP,
