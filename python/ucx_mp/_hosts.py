@@ -51,7 +51,7 @@ def hosts_of(launcher, target):
 
 
 def agent_of(launcher, target, environ):
-    """Words that, with a node's name and a command behind them, run it there."""
+    """Words that run a command on a node: its name and that follow them."""
     if launcher.is_hydra(launcher.executable(
             target.command[target.launcher])):
         given = launcher.word_after(target.command, *HYDRA_AGENT) + [

@@ -94,8 +94,8 @@ def compilers_headers(root):
 
 
 def find_cuda(folder, launcher):
-    """Folders of CUDA's headers. Fills `folder` with the libraries to link with,
-    where a machine without driver or toolkit has none by these names."""
+    """Folders of CUDA's headers. Fills `folder` with the libraries to link
+    with: a machine without driver or toolkit has none by these names."""
     root = prepare.cuda_root()
     roots = [root] + glob.glob(os.path.join(root, 'nvidia', '*'))
     headers = first(os.path.join(item, 'include', 'cuda_runtime.h')
@@ -107,8 +107,8 @@ def find_cuda(folder, launcher):
         [os.path.join(item, 'lib64/stubs/libcuda.so') for item in roots] +
         ['/usr/lib/*-linux-gnu/libcuda.so.1', '/usr/lib64/libcuda.so.1',
          # any will do to link with: which one is loaded is decided at run time
-         os.path.join(os.path.dirname(launcher), '..', 'lib*', 'ucx-mp', 'cuemu',
-                      'libcuda.so.1')])
+         os.path.join(os.path.dirname(launcher), '..', 'lib*', 'ucx-mp',
+                      'cuemu', 'libcuda.so.1')])
     for what, path in (('cuda_runtime.h', headers), ('libcudart.so', runtime),
                        ('libcuda.so', driver)):
         if not path:
