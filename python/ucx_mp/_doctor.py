@@ -25,6 +25,8 @@ import sys
 import threading
 import time
 
+from ucx_mp import _hosts
+
 EXIT_SLOW = 1
 EXIT_FAILED = 2
 EXIT_NOTHING_TRIED = 3
@@ -39,6 +41,8 @@ KIND_TEXT = {'gpu-gpu': 'GPU to GPU',
              'gpu-host': 'GPU to host',
              'locked-gpu': 'locked to GPU',
              'gpu-locked': 'GPU to locked'}
+
+FIRST_PID_NAMESPACE = 0xeffffffc        # its inode, the same on all machines
 
 # a line of UCX's log, behind time, process and place
 UCX_SAYS = re.compile(r'\bUCX +(?:WARN|ERROR) +(.*)')
@@ -68,6 +72,14 @@ except _transfer.TransferError as error:
 '''
 
 
+def pid_namespace():
+    """Inode of the one that this process is in, or None."""
+    try:
+        return os.stat('/proc/self/ns/pid').st_ino
+    except OSError:
+        return None
+
+
 class Doctor:
     """The lines, and what they amount to."""
 
@@ -81,6 +93,7 @@ class Doctor:
         self.lines = []
         self.speeds = {}                # kind -> GB/s
         self.expected = {}              # set of paths -> GB/s, best first
+        self.apart = []                 # pairs of GPUs that are no peers
 
     # ------------------------------------------------------------------ lines
 
@@ -153,6 +166,7 @@ class Doctor:
             self.look('/dev/shm', 'not there (%s): mount it (a tmpfs)'
                       % error.strerror)
         self.ptrace()
+        self.namespaces()
         self.open_files()
 
     def ptrace(self):
@@ -165,6 +179,17 @@ class Doctor:
             self.look('ptrace', 'kernel.yama.ptrace_scope is %d: one process '
                       "cannot read another one's memory, UCX's cma falls back "
                       'to copies through shared memory; set it to 0' % scope)
+
+    def namespaces(self):
+        if pid_namespace() in (None, FIRST_PID_NAMESPACE):
+            return
+        self.note('PID namespace', 'one of its own, as in a container: nothing '
+                  'is lost between processes that are all in this one. Where '
+                  "ranks of one node are in several, memory that is shared by "
+                  'file descriptors (cuMemCreate, pools) is not mapped, '
+                  'cuda_cma does not serve, and neither knows which links the '
+                  'other uses: one container for all ranks of a node, or '
+                  '--pid=host')
 
     def open_files(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -209,13 +234,13 @@ class Doctor:
                       'take the direct one' % (
                           ' (CUDA_VISIBLE_DEVICES=%s: let each process see all '
                           'GPUs)' % visible if visible else ''))
-        if answer['apart']:
+        self.apart = [pair for pair in answer['apart'] if pair[0] < pair[1]]
+        if self.apart:
             self.look('peer access', 'the driver lets these pairs not reach '
                       'each other: %s; between them there is the host\'s path '
                       'only (IOMMU or ACS may be in the way; on bare metal, '
                       'switch them off)' % ', '.join(
-                          '%d-%d' % (one, other) for one, other
-                          in answer['apart'] if one < other))
+                          '%d-%d' % tuple(pair) for pair in self.apart))
         return len(names)
 
     # -------------------------------------------------------------------- UCX
@@ -240,7 +265,7 @@ class Doctor:
         launcher.set_mpi(settings, target)
         for sentence in settings.notes:
             self.look('variables', sentence)
-
+        _hosts.examine(self, target)
 
     def find_ucx(self):
         """UCXs that are here, those that the module can serve first."""
@@ -429,6 +454,25 @@ class Doctor:
         if one:
             self.good('GPU to GPU', '%6.1f GB/s, %s, over the direct path alone%s'
                       % (one, how, self.beside(self.expected.get('direct'))))
+        # the first two GPUs are those that all messages went between
+        if self.apart and self.apart[0] != [0, 1] and one:
+            self.no_peers(ucx, how)
+
+    def no_peers(self, ucx, how):
+        """A message between two GPUs that are none."""
+        one, other = self.apart[0]
+        subject = 'GPU %d to %d' % (one, other)
+        for words in self.transfers(ucx, [], ['gpu-gpu', '--gpus', '%d,%d'
+                                              % (one, other)]):
+            if 'kind' in words:
+                self.tried += 1
+                self.good(subject, '%6.1f GB/s, %s, every byte compared, '
+                          'without peer access' % (words['gbps'], how))
+            elif 'error' in words:
+                self.tried += 1
+                self.bad(subject, words['error'])
+            elif 'said' in words:
+                self.line('', '', 'UCX said: ' + words['said'])
 
     def module(self, path, stays_out):
         ours = os.path.realpath(self.install.library(self.launcher.MODULE))

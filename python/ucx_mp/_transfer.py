@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Checked messages between two processes, through a UCX and nothing else.
 
-    ucx_mp_run --ucx LIBUCP python3 _transfer.py LIBUCP [--size MIB] [KIND...]
+    ucx_mp_run --ucx LIBUCP python3 _transfer.py LIBUCP [--size MIB]
+        [--gpus A,B] [KIND...]
 
 A KIND is SOURCE-TARGET, each gpu, host (from malloc) or locked (page-locked by
 the CUDA driver). Each is sent with new bytes, compared whole at the receiver,
@@ -269,7 +270,7 @@ class Peer:
         self.cuda = Cuda()
         if self.cuda.count == 0:
             raise TransferError('the CUDA driver shows no GPU')
-        self.device = rank % self.cuda.count
+        self.device = options.gpus[rank] % self.cuda.count
         self.cuda.use(self.device)
         self.size = options.size << 20
         self.ucp = Ucp(options.ucx)
@@ -373,6 +374,8 @@ def parse():
     parser.add_argument('--size', type=int, default=64, metavar='MIB')
     parser.add_argument('--rounds', type=int, default=5, metavar='N',
                         help='timed messages, after two that are not')
+    parser.add_argument('--gpus', metavar='A,B', default='0,1',
+                        help='of the sender and of the receiver (0,1)')
     parser.add_argument('--receiver', action='store_true',
                         help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -380,6 +383,10 @@ def parse():
     for kind in options.kinds:
         if kind not in KINDS:
             parser.error('%s is not one of %s' % (kind, ', '.join(KINDS)))
+    words = options.gpus.split(',')
+    if len(words) != 2 or not all(word.isdigit() for word in words):
+        parser.error('--gpus: %s is not two GPUs, such as 0,1' % options.gpus)
+    options.gpus = [int(word) for word in words]
     if not 1 <= options.size <= 1024:
         parser.error('--size: 1 to 1024 MiB, not %d' % options.size)
     if options.rounds < 1:

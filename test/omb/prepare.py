@@ -22,6 +22,26 @@ def sourced(command):
                           env=dict(os.environ, UCX_MP_BUILD=BUILD)).returncode
 
 
+def cuda_root():
+    """Folder of a CUDA toolkit, or of wheels with its headers, fetched, as our
+    own build has them."""
+    for root in (os.environ.get('CUDA_HOME'), os.environ.get('CUDA_PATH'),
+                 '/usr/local/cuda', '/usr'):
+        if root and all(os.path.exists(os.path.join(root, 'include', name))
+                        for name in ('cuda_runtime.h', 'crt/host_config.h')):
+            return root
+    script = ('. contrib/lib/common.sh; . contrib/lib/packages.sh; '
+              'header_arguments')
+    tried = subprocess.run(['bash', '-c', script], cwd=TOP,
+                           stdout=subprocess.PIPE, universal_newlines=True,
+                           env=dict(os.environ, UCX_MP_BUILD=BUILD))
+    roots = [word[len('--with-cuda='):] for word in tried.stdout.split('\n')
+             if word.startswith('--with-cuda=')]
+    if not roots:
+        raise Refused("CUDA's headers are neither here nor to be had")
+    return roots[0]
+
+
 def launcher(named):
     """ucx_mp_run: the one that was named, else the one of build/, built."""
     path = named or os.path.join(BUILD, 'install', 'bin', 'ucx_mp_run')

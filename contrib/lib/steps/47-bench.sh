@@ -8,6 +8,15 @@ bench_page() {
     python3 "$ucx_mp_top/test/omb/test_bench"
 }
 
+# contrib/omb with an archive that stands in for OSU's
+omb() {
+    have mpicc || { skip "no mpicc"; return; }
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run UCX_MP_BUILD=$ucx_mp_build \
+        python3 "$ucx_mp_top/test/omb/test_osu"
+}
+
 front_page() {
     python3 "$ucx_mp_top/test/omb/test_front"
 }
@@ -109,6 +118,8 @@ step front-page quick 10 front_page \
      "figures of README and the results' page are what the files say"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files and the page"
+step omb full 60 omb \
+     "contrib/omb builds OSU's programs and runs them, stock and ours in turns"
 step bench-emulated full 120 bench_emulated \
      "test/omb/bench: pairs of runs on beluga, in two goes, and their page"
 alone bench-emulated

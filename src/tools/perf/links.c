@@ -6,12 +6,14 @@
  */
 #include "tool.h"
 
+#include <uct/cuda/multipath/planner.h>
+
 #include <stdlib.h>
 #include <string.h>
 
 
 #define MAX_PATHS (UCT_CUDA_MAX_GPUS + 2)
-#define CHUNKS    16u
+#define CHUNKS    16u /* of a staged path, but a plan's */
 #define WARM_UP   2u
 
 
@@ -19,6 +21,7 @@
 typedef struct {
     int    relay;    /* GPU; VIA_HOST or DIRECT */
     size_t bytes;
+    size_t chunk;    /* bytes of its chunks but the last */
 } path_t;
 
 enum {
@@ -37,7 +40,7 @@ typedef struct {
     size_t      host_size;
     CUstream    first[MAX_PATHS];  /* by path: first hop, or the only one */
     CUstream    second[MAX_PATHS];
-    CUevent     hopped[MAX_PATHS][CHUNKS];
+    CUevent     hopped[MAX_PATHS][UCT_CUDA_MP_MAX_CHUNKS];
     CUevent     ended[MAX_PATHS];
 } lane_set_t;
 
@@ -92,7 +95,7 @@ static void set_add(lane_set_t *set, const path_t *path, size_t size)
             return;
         }
 
-        for (i = 0; i < CHUNKS; ++i) {
+        for (i = 0; i < UCT_CUDA_MP_MAX_CHUNKS; ++i) {
             set->hopped[place][i] = ucx_mp_perf_event(set->src);
         }
         set->second[place] = ucx_mp_perf_stream(second_gpu(set, path));
@@ -132,7 +135,7 @@ static void set_close(lane_set_t *set)
         UCX_MP_PERF_CALL(cuEventDestroy, set->ended[place]);
         if (set->second[place] != NULL) {
             UCX_MP_PERF_CALL(cuStreamDestroy, set->second[place]);
-            for (i = 0; i < CHUNKS; ++i) {
+            for (i = 0; i < UCT_CUDA_MP_MAX_CHUNKS; ++i) {
                 UCX_MP_PERF_CALL(cuEventDestroy, set->hopped[place][i]);
             }
         }
@@ -146,20 +149,14 @@ static void copy(int gpu, CUdeviceptr to, CUdeviceptr from, size_t bytes,
     UCX_MP_PERF_CALL(cuMemcpyAsync, to, from, bytes, stream);
 }
 
-static size_t chunk_size(const path_t *path)
-{
-    return (path->relay == DIRECT) ? path->bytes :
-                                     (path->bytes / CHUNKS + 4095) & ~4095ul;
-}
-
 /* Every chunk of a staged path has memory of its own: no slot to wait for */
 static void chunk_submit(lane_set_t *set, const path_t *path, size_t offset,
                          unsigned number)
 {
     unsigned place = path_place(path);
-    size_t chunk   = chunk_size(path);
-    size_t done    = number * chunk;
-    size_t bytes   = (path->bytes - done < chunk) ? path->bytes - done : chunk;
+    size_t done    = number * path->chunk;
+    size_t bytes   = (path->bytes - done < path->chunk) ? path->bytes - done :
+                                                          path->chunk;
     CUdeviceptr staging;
 
     if (path->relay == DIRECT) {
@@ -188,10 +185,10 @@ static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
     unsigned number, place, i;
     size_t offset;
 
-    for (number = 0; number < CHUNKS; ++number) {
+    for (number = 0; number < UCT_CUDA_MP_MAX_CHUNKS; ++number) {
         offset = 0;
         for (i = 0; i < count; ++i) {
-            if (number * chunk_size(&paths[i]) < paths[i].bytes) {
+            if (number * paths[i].chunk < paths[i].bytes) {
                 chunk_submit(set, &paths[i], offset, number);
             }
             offset += paths[i].bytes;
@@ -225,16 +222,40 @@ static void set_wait(lane_set_t *set, const path_t *paths, unsigned count)
     }
 }
 
-/* One message by some paths; its shares are as the links' bandwidths are */
+/* One message by some paths */
+static void measure_set(const char *what, const char *via, int src, int dst,
+                        const path_t *paths, unsigned count, size_t size)
+{
+    static ucx_mp_perf_series_t series;
+    lane_set_t set;
+    double begin;
+    unsigned i;
+
+    set_open(&set, src, dst, size);
+    for (i = 0; i < count; ++i) {
+        set_add(&set, &paths[i], paths[i].bytes);
+    }
+
+    series.count = 0;
+    for (i = 0; i < WARM_UP + options->repeats; ++i) {
+        begin = ucx_mp_perf_now();
+        set_submit(&set, paths, count);
+        set_wait(&set, paths, count);
+        series.samples[series.count] = ucx_mp_perf_now() - begin;
+        series.count                += (i >= WARM_UP);
+    }
+
+    ucx_mp_perf_report_rate(what, src, dst, via, size, (double)size, &series);
+    set_close(&set);
+}
+
+/* All sizes; shares are as the links' bandwidths are */
 static void measure_paths(const char *what, const char *via, int src, int dst,
                           const path_t *wanted, unsigned count)
 {
-    static ucx_mp_perf_series_t series;
     path_t paths[MAX_PATHS];
     double rates[MAX_PATHS], total = 0;
-    lane_set_t set;
     size_t size, rest;
-    double begin;
     unsigned i, n;
 
     for (i = 0; i < count; ++i) {
@@ -249,7 +270,6 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
 
     for (n = 0; n < options->num_sizes; ++n) {
         size = options->sizes[n];
-        set_open(&set, src, dst, size);
         rest = size;
         for (i = count; i-- > 1;) {
             paths[i].bytes = (size_t)(size * rates[i] / total) & ~4095ul;
@@ -257,22 +277,73 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
         }
         paths[0].bytes = rest;
         for (i = 0; i < count; ++i) {
-            set_add(&set, &paths[i], paths[i].bytes);
+            paths[i].chunk = (paths[i].relay == DIRECT) ?
+                                     paths[i].bytes :
+                                     (paths[i].bytes / CHUNKS + 4095) & ~4095ul;
         }
-
-        series.count = 0;
-        for (i = 0; i < WARM_UP + options->repeats; ++i) {
-            begin = ucx_mp_perf_now();
-            set_submit(&set, paths, count);
-            set_wait(&set, paths, count);
-            series.samples[series.count] = ucx_mp_perf_now() - begin;
-            series.count += (i >= WARM_UP);
-        }
-
-        ucx_mp_perf_report_rate(what, src, dst, via, size, (double)size,
-                                &series);
-        set_close(&set);
+        measure_set(what, via, src, dst, paths, count, size);
     }
+}
+
+/* By the plan that a message gets which is alone, of this node's table or of
+ * the model; where one path is best, by that one */
+static void measure_planned(int src, int dst)
+{
+    static uct_cuda_mp_plan_t plan;
+    static uct_cuda_mp_config_t config;
+    const uct_cuda_mp_load_t idle = {.is_known = true};
+    uct_cuda_mp_tuning_t *tuning  = NULL;
+    uct_cuda_mp_knowledge_t know  = {
+        .topo = topo, .config = &config, .load = &idle
+    };
+    const uct_cuda_mp_plan_path_t *planned;
+    path_t paths[UCT_CUDA_MP_MAX_PATHS];
+    char via[256], error[512], name[32];
+    size_t length;
+    unsigned i, n;
+
+    uct_cuda_mp_config_init(&config);
+    (void)uct_cuda_mp_tuning_get(config.tuning_file, topo, error,
+                                 sizeof(error), &tuning);
+    know.tuning = tuning;
+    for (n = 0; n < options->num_sizes; ++n) {
+        if (options->sizes[n] > uct_cuda_mp_plan_max_size(&config)) {
+            continue; /* goes piece by piece */
+        }
+
+        uct_cuda_mp_plan_make(&know, uct_cuda_end_gpu(src),
+                              uct_cuda_end_gpu(dst), options->sizes[n], &plan);
+        if (plan.num_paths == 0) {
+            uct_cuda_mp_plan_single(uct_cuda_end_gpu(src),
+                                    uct_cuda_end_gpu(dst), uct_cuda_end_none(),
+                                    options->sizes[n], &plan);
+        }
+
+        length = 0;
+        for (i = 0; i < plan.num_paths; ++i) {
+            planned  = &plan.paths[i];
+            paths[i] = (path_t){
+                .relay = (planned->path.route == UCT_CUDA_MP_ROUTE_DIRECT) ?
+                                 DIRECT :
+                         (planned->path.route == UCT_CUDA_MP_ROUTE_HOST) ?
+                                 VIA_HOST :
+                                 planned->path.gpu,
+                .bytes = planned->bytes,
+                .chunk = planned->chunk
+            };
+            if (paths[i].relay == DIRECT) {
+                paths[i].chunk = paths[i].bytes;
+            }
+            length += (size_t)snprintf(via + length, sizeof(via) - length,
+                                       "%s%s", (i > 0) ? "," : "",
+                                       uct_cuda_mp_path_str(&planned->path,
+                                                            name,
+                                                            sizeof(name)));
+        }
+        measure_set("planned", via, src, dst, paths, plan.num_paths,
+                    options->sizes[n]);
+    }
+    free(tuning);
 }
 
 /* Both at once, by the clock: from the first submission until both are seen */
@@ -288,7 +359,7 @@ static void measure_both_ways(int src, int dst)
 
     for (n = 0; n < options->num_sizes; ++n) {
         size     = options->sizes[n];
-        whole[0] = (path_t){.relay = DIRECT, .bytes = size};
+        whole[0] = (path_t){.relay = DIRECT, .bytes = size, .chunk = size};
         for (i = 0; i < 2; ++i) {
             set_open(&sets[i], i ? dst : src, i ? src : dst, size);
             set_add(&sets[i], path, 0);
@@ -401,9 +472,10 @@ static void measure_sets(int src, int dst)
         measure_paths("set", via, src, dst, paths, count);
     }
 
+    measure_planned(src, dst);
     printf("sets: shares as the links' GB/s, %u chunks each, by streams; "
-           "messages get\nthe planner's own (ucx_mp_topo --plan %d %d SIZE)\n",
-           CHUNKS, src, dst);
+           "planned: as a\nmessage's are that is alone (ucx_mp_topo --plan %d "
+           "%d SIZE)\n", CHUNKS, src, dst);
 }
 
 void ucx_mp_perf_links(const uct_cuda_topo_t *node,

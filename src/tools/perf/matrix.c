@@ -110,6 +110,8 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
     unsigned k;
     int i, j;
 
+    ucx_mp_perf_plot_open(options->plot, topo->num_gpus,
+                          sizeof(kinds) / sizeof(kinds[0]));
     for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
         ucx_mp_perf_report_step(kinds[k].what);
         memset(values, 0, sizeof(values));
@@ -129,5 +131,9 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
         }
         ucx_mp_perf_report_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
                                   topo->num_gpus, values, options->repeats);
+        ucx_mp_perf_plot_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
+                                topo->num_gpus, values);
     }
+
+    ucx_mp_perf_plot_close();
 }

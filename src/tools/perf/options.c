@@ -37,6 +37,7 @@ static const char *help_text =
 "                   of what is measured for one pair only (0, 1)\n"
 "  --repeats N      measurements of each figure (20; --quick 5)\n"
 "  --json FILE      every figure as a JSON object\n"
+"  --plot FILE      the matrices as a picture (SVG)\n"
 "  --calibrate FILE instead of all this: the planner's constants for this\n"
 "                   node, from messages of two MPI processes, as a table\n"
 "                   (ucx_mp_tune --calibrate --no-search)\n"
@@ -175,6 +176,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         OPTION_DST,
         OPTION_REPEATS,
         OPTION_JSON,
+        OPTION_PLOT,
         OPTION_CALIBRATE,
         OPTION_VERSION
     };
@@ -186,6 +188,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         {"dst", required_argument, NULL, OPTION_DST},
         {"repeats", required_argument, NULL, OPTION_REPEATS},
         {"json", required_argument, NULL, OPTION_JSON},
+        {"plot", required_argument, NULL, OPTION_PLOT},
         {"calibrate", required_argument, NULL, OPTION_CALIBRATE},
         {"version", no_argument, NULL, OPTION_VERSION},
         {"help", no_argument, NULL, 'h'},
@@ -224,6 +227,9 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         case OPTION_JSON:
             options->json = optarg;
             break;
+        case OPTION_PLOT:
+            options->plot = optarg;
+            break;
         case OPTION_CALIBRATE:
             options->calibrate = optarg;
             break;
@@ -246,6 +252,11 @@ void ucx_mp_perf_options_read(int argc, char **argv,
     if (options->blocks && (options->links || options->matrix)) {
         ucx_mp_perf_die(UCX_MP_PERF_USAGE, "blocks have other sizes than links "
                                            "and matrix: ask for them alone");
+    }
+    if ((options->plot != NULL) && !options->matrix) {
+        ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+                        "--plot is of the matrices: ucx_mp_perf matrix --plot "
+                        "%s", options->plot);
     }
     if (sizes == NULL) {
         sizes = options->blocks ?

@@ -45,6 +45,7 @@ typedef struct {
     unsigned   num_nodes;
     unsigned   nodes[UCX_MP_PERF_MAX_LIST]; /**< Copies in a graph */
     const char *json;      /**< File, or NULL */
+    const char *plot;      /**< Likewise, of the matrices */
     const char *calibrate; /**< Likewise, instead of all else */
 } ucx_mp_perf_options_t;
 
@@ -159,5 +160,18 @@ void ucx_mp_perf_report_graph(unsigned nodes, unsigned num_phases,
                               ucx_mp_perf_series_t *series);
 
 void ucx_mp_perf_report_close(void);
+
+
+/* The matrices as a picture (plot.c) */
+
+/** Of so many matrices; nothing is drawn if @a name is NULL. */
+void ucx_mp_perf_plot_open(const char *name, int num_gpus, int num_matrices);
+
+/** As ucx_mp_perf_report_matrix(). */
+void ucx_mp_perf_plot_matrix(const char *what, const char *unit, size_t size,
+                             int num_gpus,
+                             double values[][UCT_CUDA_MAX_GPUS]);
+
+void ucx_mp_perf_plot_close(void);
 
 #endif
