@@ -54,7 +54,11 @@ packages_install() {
             grep -q 'ok installed' || missing="$missing $name"
     done
     [ -n "$missing" ] || return 0
-
+    # shellcheck disable=SC2086
+    if ! as_root true; then
+        say "missing, and neither root nor sudo here; $(install_hint $missing)"
+        return 0
+    fi
     say "installing$missing"
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
@@ -65,6 +69,12 @@ packages_install() {
                 --no-install-recommends "$name" >/dev/null 2>&1 ||
             say "could not install $name ($(install_hint "$name"))"
     done
+}
+
+# packages_installed: those of them that are there, with their versions
+packages_installed() {
+    # shellcheck disable=SC2086
+    dpkg-query -W $ucx_mp_build_packages $ucx_mp_check_packages 2>/dev/null
 }
 
 # into a folder of our own: pip's advice about root does not apply
