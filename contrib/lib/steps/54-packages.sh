@@ -41,6 +41,8 @@ installed_and_gone() {
     files_in "$root" > "$root.before"
     "${make[@]}" install >/dev/null || return
     (installed_pages "$prefix") || rc=1
+    PYTHONDONTWRITEBYTECODE='' PYTHONPATH=$prefix/share/ucx-mp/python \
+        python3 -c 'import ucx_mp' || return
     "${make[@]}" uninstall >/dev/null || return
     files_in "$root" | diff "$root.before" - ||
         { say "left behind, or gone with it, in $root"; return 1; }
