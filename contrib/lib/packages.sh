@@ -19,7 +19,8 @@ install_hint() {
     have dnf || { say "as root: apt-get install $*"; return; }
     for name in "$@"; do
         case $name in
-        dpkg-dev | debhelper | dh-python | lintian | clang-format-14) continue ;;
+        build-essential | dpkg-dev | debhelper | dh-python | lintian | \
+            clang-format-14) continue ;;
         g++) name=gcc-c++ ;;
         g++-aarch64-linux-gnu) name=gcc-c++-aarch64-linux-gnu ;;
         libgtest-dev) name=gtest-devel ;;
