@@ -9,7 +9,7 @@ ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     binutils libucx-dev libxml2-dev libopenmpi-dev openmpi-bin
     libmpich-dev mpich
     python3 python3-pip python3-venv"
-ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev
+ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev help2man
     ucx-utils"
 
 # install_hint PACKAGE...: the command that installs these, which go by Debian's
