@@ -84,7 +84,7 @@ unit_stock() {
         "$ucx_mp_build/main/test/cuemu/lib"
 }
 
-step unit      quick 300 "in_shards main/test/gtest" "the module's parts"
+step unit      quick 600 "in_shards main/test/gtest" "the module's parts"
 step emulator  full  600 "unit_check main test/cuemu" "the emulated node's own"
 # Every day without those of which plan is the better one, which "unit" asks, and
 # with each executor, but not once more with the one that is taken by itself
