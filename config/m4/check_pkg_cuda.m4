@@ -35,8 +35,9 @@ AC_DEFUN([UCX_MP_CHECK_CUDA], [
     AS_IF([test -z "$ucx_mp_cuda_where"],
           [AC_MSG_RESULT([no])
            AC_MSG_ERROR([no cuda.h under: $ucx_mp_roots
-  A toolkit is not needed, the header is:
-    python3 -m pip install --no-deps --target cuda nvidia-cuda-runtime
+  A toolkit is not needed, this header and nvml.h are:
+    python3 -m pip install --no-deps --target cuda nvidia-cuda-runtime \\
+        nvidia-nvml-dev
   and give the folder: --with-cuda=\$PWD/cuda])])
     AC_MSG_RESULT([$ucx_mp_cuda_where])
     AS_CASE([$ucx_mp_cuda_where], [/usr/include], [CUDA_CPPFLAGS=],
@@ -48,8 +49,9 @@ AC_DEFUN([UCX_MP_CHECK_CUDA], [
     AS_IF([test -z "$ucx_mp_number" || test "$ucx_mp_number" -lt 12000],
           [AC_MSG_ERROR([cuda.h of CUDA 12.0 or newer is needed, not that in
   $ucx_mp_cuda_where (CUDA_VERSION "$ucx_mp_number"). The driver may be older:
-  the module takes what it has. The header alone, of any toolkit:
-    python3 -m pip install --no-deps --target cuda nvidia-cuda-runtime
+  the module takes what it has. The headers alone, of any toolkit:
+    python3 -m pip install --no-deps --target cuda nvidia-cuda-runtime \\
+        nvidia-nvml-dev
   and give the folder: --with-cuda=\$PWD/cuda])])
     ucx_mp_cuda_version=`expr $ucx_mp_number / 1000`.`expr \
                          $ucx_mp_number % 1000 / 10`

@@ -9,7 +9,7 @@ ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     binutils libucx-dev libxml2-dev libopenmpi-dev openmpi-bin
     libmpich-dev mpich
     python3 python3-pip python3-venv"
-ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev
+ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev help2man
     ucx-utils"
 
 # install_hint PACKAGE...: the command that installs these, which go by Debian's
@@ -19,7 +19,8 @@ install_hint() {
     have dnf || { say "as root: apt-get install $*"; return; }
     for name in "$@"; do
         case $name in
-        dpkg-dev | debhelper | dh-python | lintian | clang-format-14) continue ;;
+        build-essential | dpkg-dev | debhelper | dh-python | lintian | \
+            clang-format-14) continue ;;
         g++) name=gcc-c++ ;;
         g++-aarch64-linux-gnu) name=gcc-c++-aarch64-linux-gnu ;;
         libgtest-dev) name=gtest-devel ;;
@@ -54,7 +55,11 @@ packages_install() {
             grep -q 'ok installed' || missing="$missing $name"
     done
     [ -n "$missing" ] || return 0
-
+    # shellcheck disable=SC2086
+    if ! as_root true; then
+        say "missing, and neither root nor sudo here; $(install_hint $missing)"
+        return 0
+    fi
     say "installing$missing"
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
@@ -65,6 +70,12 @@ packages_install() {
                 --no-install-recommends "$name" >/dev/null 2>&1 ||
             say "could not install $name ($(install_hint "$name"))"
     done
+}
+
+# packages_installed: those of them that are there, with their versions
+packages_installed() {
+    # shellcheck disable=SC2086
+    dpkg-query -W $ucx_mp_build_packages $ucx_mp_check_packages 2>/dev/null
 }
 
 # into a folder of our own: pip's advice about root does not apply

@@ -22,9 +22,10 @@ generate() {
 }
 
 # variant NAME MAKE_FOLDER... -- CONFIGURE_ARGUMENT...: configures build/NAME
-# when the arguments have changed, and makes the folders ('.' is everything).
+# when the arguments have changed, or what configure finds may have, and makes
+# the folders ('.' is everything).
 variant() {
-    local name=$1 folder=$ucx_mp_build/$1 subdirs=() headers arguments
+    local name=$1 folder=$ucx_mp_build/$1 subdirs=() headers arguments packages
     shift
     while [ "$1" != -- ]; do
         subdirs+=("$1")
@@ -36,6 +37,7 @@ variant() {
     headers=$(header_arguments && ucx_arguments "$@") || return 1
     # shellcheck disable=SC2206
     arguments=($headers "$@")
+    packages=$(packages_installed)
     mkdir -p "$folder"
     if [ "$(cat "$folder/.arguments" 2>/dev/null)" != "${arguments[*]}" ] ||
        [ ! -f "$folder/Makefile" ]; then
@@ -44,7 +46,11 @@ variant() {
         (cd "$folder" && "$ucx_mp_top/configure" --quiet \
             "${arguments[@]}") || return 1
         printf '%s' "${arguments[*]}" > "$folder/.arguments"
+    elif [ "$(cat "$folder/.packages" 2>/dev/null)" != "$packages" ]; then
+        (cd "$folder" && ./config.status --quiet --recheck &&
+            ./config.status --quiet) || return 1
     fi
+    printf '%s' "$packages" > "$folder/.packages"
     for name in "${subdirs[@]}"; do
         make -C "$folder/$name" -j"$ucx_mp_jobs" --no-print-directory ||
             return 1

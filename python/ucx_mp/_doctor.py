@@ -496,10 +496,12 @@ class Doctor:
         text = '%6.1f GB/s, %s, every byte compared%s' % (
             gbps, how, self.beside(expected))
         if expected and gbps < SLOW_SHARE * expected:
-            # an emulated node is as slow as the machine is busy
-            tell = self.note if self.options.emulate else self.look
-            tell(KIND_TEXT[kind], text + ': something is in the way, such '
-                      'as other work on these GPUs')
+            if self.options.emulate:
+                self.note(KIND_TEXT[kind], text + ': an emulated node is as '
+                          'slow as this machine is, or is busy')
+            else:
+                self.look(KIND_TEXT[kind], text + ': something is in the way, '
+                          'such as other work on these GPUs')
             return
         if kind == 'gpu-gpu' and gbps < SLOW_GBPS and \
                 not self.options.emulate:

@@ -46,7 +46,7 @@ int ucx_mp_mpi_machine_color(void)
         close(fd);
     }
 
-    (void)gethostname(text + length, sizeof(text) - length - 1);
+    (void)gethostname(text + length, sizeof(text) / 2);
     for (p = text; *p != '\0'; ++p) {
         hash = (hash ^ (unsigned char)*p) * 16777619u;
     }

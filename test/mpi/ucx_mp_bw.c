@@ -860,8 +860,8 @@ static int bw_run(int benchmark, int window)
                         "ucx_mp_bw: %zu bytes: %d of %d samples dropped "
                         "because the emulated node or a rank was late, %d "
                         "within 3 %% of the fastest: this machine is too busy "
-                        "or too slow; raise CUEMU_SLOWDOWN or run fewer ranks. "
-                        "No figure.\n",
+                        "or too slow; raise ucx_mp_run's --slowdown or run "
+                        "fewer ranks. No figure.\n",
                         size, result.dropped, result.count + result.dropped,
                         result.close);
             }

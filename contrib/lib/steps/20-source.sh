@@ -45,7 +45,7 @@ source_check() {
     passing_on '^check: [1-9][0-9]* passed' "$ucx_mp_top/test/check/run"
 }
 
-step format     quick  60 source_format     "the sources keep to .clang-format"
+step format     quick 180 source_format     "the sources keep to .clang-format"
 step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
 step links      quick  10 source_links      "links between pages lead somewhere"

@@ -98,7 +98,7 @@ unit_stock() {
         "$ucx_mp_build/main/src/cuemu/lib"
 }
 
-step unit      quick 300 unit_tests "the module's parts"
+step unit      quick 600 unit_tests "the module's parts"
 step emulator  full  600 "unit_check main src/cuemu" "the emulated node's own"
 step sanitized full  600 "unit_sanitized $unit_long" \
      "unit tests under ASAN and UBSAN"

@@ -368,7 +368,7 @@ comms_without() {
 }
 
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
-step allreduce quick 60 allreduce_on_gpus \
+step allreduce quick 180 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
 step collectives-on-gpus full 60 collectives_on_gpus \
      "each algorithm of each collective on GPUs; ranks that call another one"

@@ -41,6 +41,8 @@ installed_and_gone() {
     files_in "$root" > "$root.before"
     "${make[@]}" install >/dev/null || return
     (installed_pages "$prefix") || rc=1
+    PYTHONDONTWRITEBYTECODE='' PYTHONPATH=$prefix/share/ucx-mp/python \
+        python3 -c 'import ucx_mp' || return
     "${make[@]}" uninstall >/dev/null || return
     files_in "$root" | diff "$root.before" - ||
         { say "left behind, or gone with it, in $root"; return 1; }
@@ -110,6 +112,8 @@ debian_package() {
     dpkg-deb -x "$ucx_mp_build"/debian/*.deb "$unpacked" || return
     diff <(files_of "$ucx_mp_prefix") <(files_of "$unpacked/usr") ||
         { say "the package and make install differ"; return 1; }
+    dpkg-deb -I "$ucx_mp_build"/debian/*.deb prerm | grep -q py3clean ||
+        { say "what Python compiles stays when it is removed"; return 1; }
     pages_in "$unpacked/usr/share" ucx-cuda-multipath &&
         "$unpacked/usr/bin/ucx_mp_run" --doctor --emulate beluga
 }

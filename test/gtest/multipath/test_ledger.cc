@@ -10,6 +10,7 @@
 #include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/traffic.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <dirent.h>
