@@ -29,10 +29,25 @@ static void *tools_symbol(void *handle, const char *name, void *real)
                    symbol;
 }
 
+/* Was this library made for another MPI than the process has? Who is started by
+   MPICH's mpirun and uses Open MPI has functions of ours that only MPICH has. */
+static bool is_foreign(void)
+{
+#ifdef OPEN_MPI
+    return dlsym(real_handle, "ompi_mpi_comm_world") == NULL;
+#else
+    return dlsym(real_handle, "ompi_mpi_comm_world") != NULL;
+#endif
+}
+
 static void is_missing(void)
 {
     fprintf(stderr, "ucx_mp: the program calls an MPI function that its MPI "
-                    "does not have\n");
+                    "does not have%s\n",
+            is_foreign() ? ": it was started by the mpirun of another MPI; "
+                           "start it by its own, or with ucx_mp_run "
+                           "--collectives n" :
+                           "");
     abort();
 }
 
@@ -60,6 +75,8 @@ static void real_find(void)
         abort();
     }
 
+    real_handle = handle;
+
 #define FIND_CALL(_name) \
     real->_name = (__typeof__(real->_name))ucx_mp_mpi_others_symbol( \
             handle, "PMPI_" #_name); \
@@ -83,7 +100,6 @@ static void real_find(void)
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name);
     UCX_MP_MPI_EXTRAS(FIND_EXTRA)
 
-    real_handle = handle;
 #ifdef OPEN_MPI
     real->comm_world   = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
     real->request_null = ucx_mp_mpi_real_variable("ompi_request_null");
@@ -97,7 +113,7 @@ static void real_find(void)
     real->comm_null    = MPI_COMM_NULL;
     real->request_null = MPI_REQUEST_NULL;
     real->datatype_null = MPI_DATATYPE_NULL;
-    is_whole = is_whole && (dlsym(handle, "ompi_mpi_comm_world") == NULL);
+    is_whole = is_whole && !is_foreign();
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))
             ucx_mp_mpi_others_symbol(handle, "MPIX_Query_cuda_support");
