@@ -29,8 +29,8 @@ static void *tools_symbol(void *handle, const char *name, void *real)
                    symbol;
 }
 
-/* Was this library made for another MPI than the process has? Who is started by
-   MPICH's mpirun and uses Open MPI has functions of ours that only MPICH has. */
+/* Was this library made for another MPI than the process has? Then functions of
+   ours are there that it has not. */
 static bool is_foreign(void)
 {
 #ifdef OPEN_MPI
@@ -44,7 +44,7 @@ static void is_missing(void)
 {
     fprintf(stderr, "ucx_mp: the program calls an MPI function that its MPI "
                     "does not have%s\n",
-            is_foreign() ? ": it was started by the mpirun of another MPI; "
+            is_foreign() ? ": it was started by another MPI's mpirun; "
                            "start it by its own, or with ucx_mp_run "
                            "--collectives n" :
                            "");

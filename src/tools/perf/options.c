@@ -2,6 +2,8 @@
 /* The command line. */
 #include "tool.h"
 
+#include <uct/cuda/base/size.h>
+
 #include <ctype.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -80,26 +82,16 @@ static unsigned long read_number(const char *option, const char *text,
 
 static size_t read_size(const char *text)
 {
-    static const char units[] = "KMG";
-    const char *unit;
-    unsigned long value;
-    char *end;
+    size_t size;
 
-    value = strtoul(text, &end, 10);
-    unit  = (*end != '\0') ? strchr(units, toupper((unsigned char)*end)) : NULL;
-    if (unit != NULL) {
-        value <<= 10 * (unit - units + 1);
-        ++end;
-    }
-
-    if (!isdigit((unsigned char)text[0]) || (*end != '\0') || (value < 4096) ||
-        (value > (4ul << 30))) {
+    if (!uct_cuda_size_parse(text, NULL, &size) || (size < 4096) ||
+        (size > (4ul << 30))) {
         ucx_mp_perf_die(UCX_MP_PERF_USAGE,
                         "--sizes '%s' is no size from 4K to 4G; see --help",
                         text);
     }
 
-    return value;
+    return size;
 }
 
 /* Calls read() for each item of a list by commas */

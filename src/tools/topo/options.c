@@ -2,6 +2,8 @@
 /* The command line. */
 #include "tool.h"
 
+#include <uct/cuda/base/size.h>
+
 #include <ctype.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -97,32 +99,19 @@ static uct_cuda_end_t read_end(const char *name, const char *text)
     return uct_cuda_end_gpu((int)value);
 }
 
-/* Bytes, or with K, M or G behind them powers of 1024 */
 static size_t read_size(const char *text)
 {
-    static const char units[] = "KMG";
-    const char *unit;
-    double value;
-    char *end;
+    size_t size;
 
-    value = strtod(text, &end);
-    if (*end != '\0') {
-        unit = strchr(units, toupper((unsigned char)*end));
-        if (unit != NULL) {
-            value *= (double)(1ul << (10 * (unit - units + 1)));
-            ++end;
-        }
-    }
-
-    if (!isdigit((unsigned char)text[0]) || (*end != '\0') || !(value >= 1) ||
-        !(value <= 1e15)) {
+    if (!uct_cuda_size_parse(text, NULL, &size) || (size < 1) ||
+        (size > 1000000000000000ul)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
                         "--plan: SIZE '%s' is no size; expected bytes from 1 "
                         "on, such as 4096, 64K, 256M or 1G",
                         text);
     }
 
-    return (size_t)value;
+    return size;
 }
 
 void ucx_mp_topo_options_read(int argc, char **argv,

@@ -6,6 +6,7 @@
 #include "tool.h"
 
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/size.h>
 
 #include <errno.h>
 #include <getopt.h>
@@ -71,31 +72,18 @@ static void usage(FILE *stream)
             "module; plans go\nthrough streams.\n");
 }
 
-static size_t parse_size(const char *text, char **end_p)
-{
-    static const char units[] = "kmg";
-    size_t size               = strtoul(text, end_p, 10);
-    const char *unit;
-
-    if ((**end_p != '\0') &&
-        ((unit = strchr(units, **end_p | 0x20)) != NULL)) {
-        size <<= 10 * (unit - units + 1);
-        ++*end_p;
-    }
-
-    return size;
-}
-
 static void parse_sizes(const char *text, options_t *options)
 {
-    char *end;
+    const char *end = "?";
+    bool is_size    = uct_cuda_size_parse(text, &end, &options->min_size);
 
-    options->min_size = options->max_size = parse_size(text, &end);
-    if (*end == ':') {
-        options->max_size = parse_size(end + 1, &end);
+    options->max_size = options->min_size;
+    if (is_size && (*end == ':')) {
+        is_size = uct_cuda_size_parse(end + 1, &end, &options->max_size);
     }
 
-    if ((*end != '\0') || (options->min_size < UCT_CUDA_MP_ALIGN) ||
+    if (!is_size || (*end != '\0') ||
+        (options->min_size < UCT_CUDA_MP_ALIGN) ||
         (options->max_size < options->min_size) ||
         (options->max_size > (4ul << 30))) {
         ucx_mp_tune_die("--sizes: '%s' is not MIN:MAX with 4k <= MIN <= MAX "

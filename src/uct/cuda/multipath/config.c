@@ -2,6 +2,7 @@
 /* Reading the MULTIPATH variables. */
 #include <uct/cuda/multipath/config.h>
 
+#include <uct/cuda/base/size.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/ledger.h>
 
@@ -109,16 +110,9 @@ static bool parse_ternary(const char *text, uct_cuda_mp_ternary_t *value_p)
     return false;
 }
 
-/* A number with k, m, g or t, and perhaps a "b" behind it; "inf"; "auto" where
- * that makes sense */
+/* Or "inf"; "auto" where that makes sense */
 static bool parse_size(const char *text, bool allow_auto, size_t *value_p)
 {
-    static const char units[] = "kmgt";
-    unsigned shift            = 0;
-    const char *unit;
-    double number;
-    char *end;
-
     if (allow_auto && (strcasecmp(text, "auto") == 0)) {
         *value_p = UCT_CUDA_MP_SIZE_AUTO;
         return true;
@@ -129,29 +123,7 @@ static bool parse_size(const char *text, bool allow_auto, size_t *value_p)
         return true;
     }
 
-    if (!isdigit((unsigned char)text[0])) {
-        return false;
-    }
-
-    number = strtod(text, &end);
-    if (*end != '\0') {
-        unit = strchr(units, tolower((unsigned char)*end));
-        if (unit != NULL) {
-            shift = 10 * (unsigned)(unit - units + 1);
-            ++end;
-        }
-        if ((*end == 'b') || (*end == 'B')) {
-            ++end;
-        }
-    }
-
-    number *= (double)(1ull << shift);
-    if ((*end != '\0') || !(number < 9e18)) {
-        return false;
-    }
-
-    *value_p = (size_t)number;
-    return true;
+    return uct_cuda_size_parse(text, NULL, value_p);
 }
 
 static bool parse_unsigned(const char *text, bool allow_auto, unsigned min,

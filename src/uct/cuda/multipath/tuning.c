@@ -2,6 +2,8 @@
 /* Reading, writing and asking the tuning table. */
 #include <uct/cuda/multipath/tuning.h>
 
+#include <uct/cuda/base/size.h>
+
 #include <ucs/sys/math.h>
 
 #include <ctype.h>
@@ -236,35 +238,6 @@ static bool parse_whole(const char *text, uint64_t max, uint64_t *value_p,
     return (errno == 0) && (*value_p <= max);
 }
 
-/* Bytes, or with k, m or g behind it 1024 times as many a letter */
-static bool parse_size(const char *text, size_t *size_p)
-{
-    static const char units[] = "kmg";
-    const char *unit;
-    uint64_t value;
-    unsigned shift = 0;
-    char *end;
-
-    if (!parse_whole(text, SIZE_MAX, &value, &end)) {
-        return false;
-    }
-
-    if (*end != '\0') {
-        unit = strchr(units, tolower((unsigned char)*end));
-        if ((unit == NULL) || (end[1] != '\0')) {
-            return false;
-        }
-        shift = 10 * (unsigned)(unit - units + 1);
-    }
-
-    if (value > (SIZE_MAX >> shift)) {
-        return false;
-    }
-
-    *size_p = (size_t)value << shift;
-    return true;
-}
-
 /* How many relays a class has: numbers between its colons */
 static unsigned class_relays(const char *text)
 {
@@ -429,8 +402,8 @@ static ucs_status_t parse_line(reader_t *reader, char *text)
                      words[0]);
     }
 
-    if (!parse_size(words[1], &line.min_size) ||
-        !parse_size(words[2], &line.max_size) ||
+    if (!uct_cuda_size_parse(words[1], NULL, &line.min_size) ||
+        !uct_cuda_size_parse(words[2], NULL, &line.max_size) ||
         (line.min_size > line.max_size)) {
         return wrong(reader, "\"%s %s\" is no range of sizes", words[1],
                      words[2]);
