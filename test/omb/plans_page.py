@@ -16,7 +16,8 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
 import bound
 
-NODES = os.path.join(os.path.dirname(HERE), 'cuemu', 'nodes')
+NODES = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'src', 'cuemu',
+                     'nodes')
 # What the papers say of a put of any size (papers.json), which the aims are of
 PAPERS = {'beluga': 2.85, 'narval': 2.75, 'mist': 1.84, 'cedar': 1.23}
 HEADLINE = 256 << 20

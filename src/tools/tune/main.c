@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,19 +37,6 @@ typedef struct {
     size_t size;
 } cell_t;
 
-
-void ucx_mp_tune_die(const char *format, ...)
-{
-    va_list ap;
-
-    fflush(stdout);
-    fprintf(stderr, "ucx_mp_plan_time: ");
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fprintf(stderr, "\n");
-    exit(1);
-}
 
 static void usage(FILE *stream)
 {
