@@ -24,7 +24,7 @@ installed_pages() {
             [ -e "${page%"${page##*/}"}$link" ] ||
                 { say "$page: no $link"; rc=1; }
         done < <(grep -oE '\]\([^):#]+\.(md|svg)' "$page" | cut -c 3- |
-                 grep -vE '^(\.\./)*(contrib|examples|test)/')
+                 grep -vE '^(\.\./)*(contrib|examples|src|test)/')
     done
     return $rc
 }
