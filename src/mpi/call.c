@@ -403,21 +403,36 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
     }
 }
 
-/* One pointer for two buffers: so it is on the copies, for the MPI to judge */
+/* One pointer for two buffers that overlap: so it is on the copies, for the MPI
+   to judge. Parts of one array that lie apart, as halos do, begin at different
+   bytes. */
 static void call_alias(ucx_mp_mpi_call_t *call)
 {
-    ucx_mp_mpi_buffer_t *first  = &call->buffers[0];
-    ucx_mp_mpi_buffer_t *second = &call->buffers[1];
+    ucx_mp_mpi_buffer_t *large = &call->buffers[0];
+    ucx_mp_mpi_buffer_t *small = &call->buffers[1];
+    ucx_mp_mpi_copy_t copy;
+    CUresult result;
 
-    if ((call->num_buffers != 2) || (first->original != second->original) ||
-        (first->block == NULL) || (second->block == NULL)) {
+    if (call->is_apart || (call->num_buffers != 2) ||
+        (large->original != small->original) || (large->block == NULL) ||
+        (small->block == NULL) || (large->low != small->low)) {
         return;
     }
 
-    if (buffer_measure(first) > buffer_measure(second)) {
-        memcpy(second->pointer_p, first->pointer_p, sizeof(void*));
-    } else {
-        memcpy(first->pointer_p, second->pointer_p, sizeof(void*));
+    if (buffer_measure(large) < buffer_measure(small)) {
+        large = &call->buffers[1];
+        small = &call->buffers[0];
+    }
+
+    memcpy(small->pointer_p, large->pointer_p, sizeof(void*));
+    small->shift = large->shift; /* its bytes come from there, and go there */
+    if (small->use & UCX_MP_MPI_READ) {
+        ucx_mp_mpi_copy_begin(&copy, small->on_gpu);
+        buffer_copy(small, &copy, UCX_MP_MPI_READ);
+        result = ucx_mp_mpi_copy_end(&copy);
+        if (result != CUDA_SUCCESS) {
+            call_copy_failed(call, result, "to");
+        }
     }
 }
 
@@ -429,7 +444,9 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
         buffer_stage(call, &call->buffers[i]);
     }
 
-    call_alias(call);
+    if (call_is_intact(call)) {
+        call_alias(call);
+    }
     return call_is_intact(call);
 }
 

@@ -47,6 +47,8 @@ typedef struct {
     MPI_Comm            comm;
     int                 rc;        /* first failure, raised already */
     bool                is_in_place;
+    bool                is_apart;  /* one pointer for two buffers means two
+                                      copies */
     bool                is_root;   /* has what all get, or gets what all have */
     bool                is_member; /* one of those that the root deals with */
     int                 rank;      /* in the (local) group */

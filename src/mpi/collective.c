@@ -152,6 +152,14 @@ static void request_buffers(request_t *request,
     call->recvbuf     = (call->recvbuf == MPI_IN_PLACE) ? NULL : call->recvbuf;
 }
 
+/* Whether neither buffer is on a GPU; one that is not there is not */
+static bool is_of_host(const void *sendbuf, const void *recvbuf)
+{
+    return ucx_mp_mpi_pointers_are_host(
+            (sendbuf == NULL) ? MPI_IN_PLACE : sendbuf,
+            (recvbuf == NULL) ? MPI_IN_PLACE : recvbuf);
+}
+
 /* Whether this rank's part is something for the module, and what */
 static bool request_make(request_t *request,
                          const ucx_mp_mpi_collective_t *args)
@@ -164,7 +172,8 @@ static bool request_make(request_t *request,
     if (ucx_mp_mpi_pointers_are_host(args->sendbuf, args->recvbuf) ||
         (ucx_mp_mpi_real.Comm_rank(args->comm, &rank) != MPI_SUCCESS) ||
         (ucx_mp_mpi_real.Comm_size(args->comm, &size) != MPI_SUCCESS) ||
-        (args->root < 0) || (args->root >= size)) {
+        (args->root < 0) || (args->root >= size) ||
+        (size > UCT_CUDA_COLL_API_RANKS)) {
         return false;
     }
 
@@ -173,7 +182,7 @@ static bool request_make(request_t *request,
     call->counts = NULL;
     call->root   = (unsigned)args->root;
     request_buffers(request, args, rank);
-    if (ucx_mp_mpi_pointers_are_host(call->sendbuf, call->recvbuf) ||
+    if (is_of_host(call->sendbuf, call->recvbuf) ||
         ((args->counts.values != NULL) &&
          !request_counts(request, args, size))) {
         return false;

@@ -12,6 +12,7 @@
 /* name here, exported name, must be there, result, arguments */
 #define DRIVER_FUNCTIONS(_) \
     _(ctx_get_current, "cuCtxGetCurrent", true, (CUcontext*)) \
+    _(ctx_get_device, "cuCtxGetDevice", true, (CUdevice*)) \
     _(ctx_get_id, "cuCtxGetId", false, (CUcontext, unsigned long long*)) \
     _(ctx_push, "cuCtxPushCurrent_v2", true, (CUcontext)) \
     _(ctx_pop, "cuCtxPopCurrent_v2", true, (CUcontext*)) \
@@ -185,16 +186,22 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
                                         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                         CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
     void *values[]                   = {&ctx, &device, &type};
+    CUdevice current                 = -1;
     CUresult result;
 
     result = driver.pointer_attributes(3, attributes, values,
                                        (CUdeviceptr)address);
     if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
-        /* pool and VMM memory. Kept for good: it is the program's own, too. The
-           host's is near no GPU. */
-        result = ((device >= 0) && (type != CU_MEMORYTYPE_HOST)) ?
-                         driver.primary_retain(&ctx, device) :
-                         driver.ctx_get_current(&ctx);
+        /* Pool and VMM memory. The current context does, if it is of that GPU;
+           the host's is near none. The primary one is kept for good: mostly it
+           is the program's own, too. */
+        result = driver.ctx_get_current(&ctx);
+        if ((device >= 0) && (type != CU_MEMORYTYPE_HOST) &&
+            ((ctx == NULL) ||
+             (driver.ctx_get_device(&current) != CUDA_SUCCESS) ||
+             (current != device))) {
+            result = driver.primary_retain(&ctx, device);
+        }
     }
 
     *ctx_p = ctx;

@@ -178,7 +178,8 @@ int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
     int is_over = 0;
 
     /* what is over at once may have a handle that all such share */
-    if ((call->rc != MPI_SUCCESS) || (call->num_buffers == 0) ||
+    if ((call->rc != MPI_SUCCESS) ||
+        ((call->num_buffers == 0) && (call->packed == NULL)) ||
         (ucx_mp_mpi_real.Request_get_status(*request, &is_over,
                                             MPI_STATUS_IGNORE) !=
          MPI_SUCCESS) ||

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/module.h>
 
+#include <mpi/objects.h>
+
 #include <dlfcn.h>
 #include <link.h>
-#include <string.h>
+#include <stddef.h>
 
 
 #define MODULE_NAME "libuct_cuda.so"
@@ -13,60 +15,43 @@
 static unsigned long long objects_seen;
 static const uct_cuda_coll_api_t *module;
 
-typedef struct {
-    unsigned long long        objects;
-    const uct_cuda_coll_api_t *api;
-} search_t;
-
-
-static int find_api(struct dl_phdr_info *info, size_t size, void *arg)
+static int count_objects(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    search_t *search = arg;
-    const char *name = (info->dlpi_name == NULL) ? "" : info->dlpi_name;
-    const char *base = strrchr(name, '/');
-    const uct_cuda_coll_api_t *api;
-    void *handle;
-
     (void)size;
-    search->objects = info->dlpi_adds;
-    if (search->objects == __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
-        return 1;
+    *(unsigned long long*)arg = info->dlpi_adds;
+    return 1;
+}
+
+static bool has_api(void *handle, void *arg)
+{
+    const uct_cuda_coll_api_t *api = dlsym(handle, UCT_CUDA_COLL_API_SYMBOL);
+
+    if ((api == NULL) || (api->size < sizeof(*api))) {
+        return false;
     }
 
-    base = (base == NULL) ? name : base + 1;
-    if (strncmp(base, MODULE_NAME, strlen(MODULE_NAME)) != 0) {
-        return 0;
-    }
-
-    handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == NULL) {
-        return 0;
-    }
-
-    api = dlsym(handle, UCT_CUDA_COLL_API_SYMBOL);
-    if ((api != NULL) && (api->size >= sizeof(*api))) {
-        search->api = api;
-        return 1; /* the handle is kept, since its functions are */
-    }
-
-    dlclose(handle);
-    return 0;
+    *(const uct_cuda_coll_api_t**)arg = api;
+    return true;
 }
 
 const uct_cuda_coll_api_t *ucx_mp_mpi_module(void)
 {
-    search_t search = {
-        .api = __atomic_load_n(&module, __ATOMIC_ACQUIRE)
-    };
+    const uct_cuda_coll_api_t *api = __atomic_load_n(&module, __ATOMIC_ACQUIRE);
+    unsigned long long objects     = 0;
 
-    if (search.api == NULL) {
-        dl_iterate_phdr(find_api, &search);
-        if (search.api != NULL) {
-            __atomic_store_n(&module, search.api, __ATOMIC_RELEASE);
-        } else {
-            __atomic_store_n(&objects_seen, search.objects, __ATOMIC_RELAXED);
-        }
+    if (api != NULL) {
+        return api;
     }
 
-    return search.api;
+    (void)dl_iterate_phdr(count_objects, &objects);
+    if (objects == __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
+        return NULL;
+    }
+
+    if (ucx_mp_mpi_find_object(MODULE_NAME, has_api, &api) != NULL) {
+        __atomic_store_n(&module, api, __ATOMIC_RELEASE);
+    } else {
+        __atomic_store_n(&objects_seen, objects, __ATOMIC_RELAXED);
+    }
+    return api;
 }

@@ -371,6 +371,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     }
 
     ucx_mp_mpi_call_begin(&call, run->args->name, nodes->local);
+    call.is_apart = true; /* a slice may lie where the chunk begins */
     if (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ | UCX_MP_MPI_WRITE,
                                &recvbuf, total, datatype);
@@ -496,6 +497,10 @@ static bool run_begin(run_t *run)
     unsigned i;
 
     run_cut(run);
+    /* Copies begin with the receiving buffer's memory, GPUs' part with both */
+    if ((nodes->size == 1) && (run->send != run->recv)) {
+        ucx_mp_mpi_world.api->sync(run->send);
+    }
     bytes = (run->chunk / nodes->slices + 2 * GRAIN) * run->element;
     for (i = 0; i < DEPTH; ++i) {
         slot = &run->slots[i];

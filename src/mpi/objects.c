@@ -4,11 +4,15 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 
+/* Names of objects, one behind the other */
 typedef struct {
-    const char *name;
-    void       *handle;
+    const char *prefix;
+    char       *names;
+    size_t     length;
 } search_t;
 
 
@@ -34,36 +38,68 @@ void *ucx_mp_mpi_others_symbol(void *handle, const char *name)
                    symbol;
 }
 
-/* What was loaded RTLD_LOCAL is seen through its own handle only */
-static int has_symbol(struct dl_phdr_info *info, size_t size, void *arg)
+static int note_name(struct dl_phdr_info *info, size_t size, void *arg)
 {
+    const char *name = (info->dlpi_name == NULL) ? "" : info->dlpi_name;
+    const char *base = strrchr(name, '/');
     search_t *search = arg;
+    const size_t length = strlen(name) + 1;
+    char *names;
 
     (void)size;
-    if ((info->dlpi_name == NULL) || (info->dlpi_name[0] == '\0')) {
+    base = (base == NULL) ? name : base + 1;
+    if ((name[0] == '\0') ||
+        (strncmp(base, search->prefix, strlen(search->prefix)) != 0)) {
         return 0;
     }
 
-    search->handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (search->handle == NULL) {
-        return 0;
+    names = realloc(search->names, search->length + length);
+    if (names == NULL) {
+        return 1;
     }
 
-    if (ucx_mp_mpi_others_symbol(search->handle, search->name) != NULL) {
-        return 1; /* the handle is kept: so is the object */
-    }
-
-    dlclose(search->handle);
-    search->handle = NULL;
+    memcpy(names + search->length, name, length);
+    search->names   = names;
+    search->length += length;
     return 0;
 }
 
+void *ucx_mp_mpi_find_object(const char *prefix,
+                             bool (*is_it)(void *handle, void *arg), void *arg)
+{
+    search_t search = {.prefix = prefix};
+    void *handle    = NULL;
+    const char *name;
+
+    dl_iterate_phdr(note_name, &search);
+    for (name = search.names;
+         (name != NULL) && (name < search.names + search.length);
+         name += strlen(name) + 1) {
+        handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == NULL) {
+            continue;
+        }
+
+        if (is_it(handle, arg)) {
+            break;
+        }
+        dlclose(handle);
+        handle = NULL;
+    }
+
+    free(search.names);
+    return handle;
+}
+
+static bool has_symbol(void *handle, void *arg)
+{
+    return ucx_mp_mpi_others_symbol(handle, arg) != NULL;
+}
+
+/* What was loaded RTLD_LOCAL is seen through its own handle only */
 void *ucx_mp_mpi_others_object(const char *name)
 {
-    search_t search = {.name = name};
-
-    dl_iterate_phdr(has_symbol, &search);
-    return search.handle;
+    return ucx_mp_mpi_find_object("", has_symbol, (void*)name);
 }
 
 void *ucx_mp_mpi_symbol_of_others(const char *name)

@@ -14,6 +14,16 @@ void *ucx_mp_mpi_others_symbol(void *handle, const char *name);
 /* Are two addresses in one loaded object? */
 bool ucx_mp_mpi_in_one_object(void *first, void *second);
 
+/*
+ * The handle of the first loaded object that is the one, which it keeps so;
+ * NULL: none. Asked is outside of dl_iterate_phdr(): elsewhere its lock and that
+ * of dlopen() are taken the other way round.
+ *
+ * prefix  Of its file's name, without folders.
+ */
+void *ucx_mp_mpi_find_object(const char *prefix,
+                             bool (*is_it)(void *handle, void *arg), void *arg);
+
 /* A handle for dlsym() of a loaded object by which a name leads to somebody
    else's symbol, also of one that was loaded RTLD_LOCAL, and is kept so;
    NULL: none. */

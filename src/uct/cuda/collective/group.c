@@ -1243,6 +1243,11 @@ static void group_find_gpus(uct_cuda_coll_group_t *group)
     for (rank = 0; rank < group->size; ++rank) {
         uuid = uct_cuda_coll_page_gpu(group->page, rank);
         gpu  = topo_find(&group->topo, uuid);
+        if ((gpu < 0) && (group->topo.num_gpus == UCT_CUDA_MAX_GPUS)) {
+            group->is_off = true; /* more than plans know; on all ranks */
+            return;
+        }
+
         if (gpu < 0) {
             gpu = group->topo.num_gpus++;
             memcpy(group->topo.gpus[gpu].uuid, uuid,
@@ -1429,6 +1434,10 @@ static uct_cuda_coll_result_t call_run(call_t *call)
             group_forget(group);
             break;
         }
+    }
+
+    if (group->is_off) {
+        return UCT_CUDA_COLL_STAGE;
     }
 
     status = call_settle(call);
