@@ -16,8 +16,8 @@ bool ucx_mp_mpi_in_one_object(void *first, void *second);
 
 /*
  * The handle of the first loaded object that is the one, which it keeps so;
- * NULL: none. Asked is outside of dl_iterate_phdr(): elsewhere its lock and that
- * of dlopen() are taken the other way round.
+ * NULL: none. Asked is outside of dl_iterate_phdr(): that takes its lock and
+ * dlopen()'s the other way round.
  *
  * prefix  Of its file's name, without folders.
  */

@@ -156,6 +156,15 @@ fortran() {
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
 }
 
+# halo MPI: parts of one array, sent and received by one pointer
+halo() {
+    local mpirun programs
+    mpi_tools "$1" || return
+    passing_on '^ucx_mp_halo: 6 exchanges in place, 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" -n 2 \
+        "$programs/ucx_mp_halo"
+}
+
 # collectives_tell: what is said of a call at debug level; one rank comes late
 collectives_tell() {
     local mpirun programs log=$ucx_mp_build/log/collectives-tell.out
@@ -395,6 +404,9 @@ step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu full 30 collectives_one_gpu \
      "ranks that see one GPU each"
+step halo full 60 "halo distribution" \
+     "parts of one array exchanged in place"
+step halo-openmpi5 long 60 "halo openmpi5" "the same under Open MPI 5"
 step collectives-tell full 60 collectives_tell \
      "a line a call at debug level, and one of whom a call waits for"
 step collectives-faults full 60 collectives_faults \
