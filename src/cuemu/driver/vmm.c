@@ -1101,7 +1101,8 @@ CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem != NULL) && (mem->kind == CUEMU_MEM_POOL)) {
+    /* Its beginning alone (H100) */
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_POOL) && (mem->base == ptr)) {
         pool = cuemu_object_check(mem->owner, CUEMU_OBJ_POOL);
         if ((pool != NULL) && (pool->handle_types != 0)) {
             out.epoch  = cuemu_session.shared->real_epoch_ns;

@@ -9,6 +9,7 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <unistd.h>
 
 static const size_t MiB = (size_t)1 << 20;
 
@@ -21,6 +22,7 @@ public:
     /* The legacy stream's work, and the whole context's, ends at once */
     void idle()
     {
+        usleep(2000); /* a no before holds for one */
         driver.table.cuEventRecord = [](CUevent event, CUstream) {
             fake->done.insert(event);
             return CUDA_SUCCESS;

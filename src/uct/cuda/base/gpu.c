@@ -256,11 +256,24 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
     return UCS_OK;
 }
 
+/* A context of the program's own is current, and on that GPU? */
+static bool is_current_of(int device)
+{
+    unsigned long long id;
+    CUcontext cuda;
+    CUdevice current;
+
+    return (uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
+           (uct_cuda_driver_get()->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
+           (current == device);
+}
+
 ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUcontext current               = NULL;
+    ucs_status_t status;
 
     context->device    = device;
     context->is_pushed = false;
@@ -268,7 +281,12 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
     context->kept      = uct_cuda_end_none();
 
     if (cuda == NULL) {
-        return push_primary(device, context);
+        status = push_primary(device, context);
+        if ((status != UCS_ERR_NO_DEVICE) || is_current_of(device)) {
+            return (status == UCS_ERR_NO_DEVICE) ? UCS_OK : status;
+        }
+
+        return uct_cuda_gpu_context_push_kept(device, context);
     }
 
     if ((driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&

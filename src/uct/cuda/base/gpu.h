@@ -48,7 +48,8 @@ typedef struct {
 
 /**
  * Make the context of some memory current: the given one, or where memory has
- * none (pools, VMM) the primary context of its device, if that is active.
+ * none (pools, VMM) the primary context of its device, if that is active; else
+ * the current one, if it is on that device, or the one that the engine keeps.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE (not active), UCS_ERR_IO_ERROR.
  */

@@ -150,7 +150,7 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
     if (memh->mapped_length != 0) {
         *length_p = memh->mapped_length;
     }
-    (void)driver->cuCtxGetCurrent(&memh->context);
+    (void)uct_cuda_ctx_current(&memh->context, &memh->context_id);
     uct_cuda_gpu_context_pop(&context);
 
     *address_p = (void*)memh->device_memory;
@@ -167,15 +167,13 @@ err_free:
 ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUcontext popped;
 
-    if (driver->cuCtxPushCurrent(memh->context) == CUDA_SUCCESS) {
-        if (memh->mapped_length != 0) {
-            uct_cuda_mapped_free(memh->device_memory, memh->mapped_length);
-        } else {
-            (void)driver->cuMemFree(memh->device_memory);
-        }
-        (void)driver->cuCtxPopCurrent(&popped);
+    /* What a reset has freed may be the program's again; mappings outlive it */
+    if (memh->mapped_length != 0) {
+        uct_cuda_mapped_free(memh->device_memory, memh->mapped_length);
+    } else if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
+        (void)driver->cuMemFree(memh->device_memory);
+        uct_cuda_ctx_pop();
     }
 
     free(memh);

@@ -765,6 +765,9 @@ static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
     graph->held.executor = executor;
     *work->held          = &graph->held;
     status               = graph_launch(graphs, work, graph);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        status = UCS_ERR_IO_ERROR; /* slots' events are taken: not by streams */
+    }
     pass_banks(graphs);
 
 out_pop:

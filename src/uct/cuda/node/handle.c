@@ -120,7 +120,7 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
                                        (CUdeviceptr)address) !=
          CUDA_SUCCESS) ||
         (pool == NULL) ||
-        (driver->cuMemPoolExportPointer(&place, (CUdeviceptr)address) !=
+        (driver->cuMemPoolExportPointer(&place, (CUdeviceptr)handle->base) !=
          CUDA_SUCCESS)) {
         return UCS_ERR_UNSUPPORTED;
     }

@@ -181,15 +181,26 @@ static void retire_unused(void)
 }
 
 /* Buffer ids are a process's own: of one that has got the pid of another, the
- * handle tells. Those of cuMemCreate memory are made anew with every export. */
+ * handle tells, or its board. Handles of cuMemCreate memory are made anew with
+ * every export. */
+static bool is_of_same_process(const uct_cuda_ipc_handle_t *a,
+                               const uct_cuda_ipc_handle_t *b)
+{
+    if (a->type == UCT_CUDA_IPC_HANDLE_LEGACY) {
+        return memcmp(a->os.bytes, b->os.bytes, sizeof(a->os.bytes)) == 0;
+    }
+
+    return (a->notice.board == b->notice.board) || (a->notice.board == 0) ||
+           (b->notice.board == 0);
+}
+
 static bool is_same_allocation(const uct_cuda_ipc_handle_t *a,
                                const uct_cuda_ipc_handle_t *b)
 {
     return (a->base == b->base) && (a->buffer_id == b->buffer_id) &&
            (a->length == b->length) && (a->type == b->type) &&
            (memcmp(a->gpu, b->gpu, sizeof(a->gpu)) == 0) &&
-           ((a->type != UCT_CUDA_IPC_HANDLE_LEGACY) ||
-            (memcmp(a->os.bytes, b->os.bytes, sizeof(a->os.bytes)) == 0));
+           is_of_same_process(a, b);
 }
 
 /* Retires a peer's idle mappings within an address range, but for those of the
@@ -279,7 +290,8 @@ find_opener(const uct_cuda_ipc_mapping_t *key)
             (mapping->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) &&
             is_same_peer(mapping, &key->handle) &&
             (memcmp(mapping->handle.gpu, key->handle.gpu,
-                    sizeof(key->handle.gpu)) == 0)) {
+                    sizeof(key->handle.gpu)) == 0) &&
+            uct_cuda_ctx_is_alive(mapping->context, mapping->context_id)) {
             return (mapping->context_id == key->context_id) ? NULL : mapping;
         }
     }

@@ -2,6 +2,7 @@
 /* A queue of mappings, oldest first. */
 #include <uct/cuda/node/unmap.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/node/notices.h>
@@ -17,6 +18,9 @@
 
 /* What an idle GPU takes to say so, and some more */
 #define IDLE_WAIT_NS (100 * 1000)
+
+/* ... and is not asked again for this long, if it was not */
+#define BUSY_NS (1000ul * 1000)
 
 
 typedef struct kept kept_t;
@@ -93,9 +97,17 @@ void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
     kept.end          = &entry->next;
 }
 
+/* A no holds for a while: asking takes up to 0.1 ms, with the lock held */
 static bool is_idle(const kept_t *entry, bool may_ask)
 {
-    bool answer = true;
+    static uint64_t busy;
+
+    const uint64_t now = uct_cuda_now_ns();
+    bool answer        = true;
+
+    if ((busy != 0) && (now - busy < BUSY_NS)) {
+        return false;
+    }
 
     if (uct_cuda_ctx_push_alive(entry->context, entry->context_id)) {
         answer = uct_cuda_memory_legacy_is_idle() &&
@@ -104,6 +116,7 @@ static bool is_idle(const kept_t *entry, bool may_ask)
         uct_cuda_ctx_pop();
     }
 
+    busy = answer ? 0 : now;
     return answer;
 }
 
