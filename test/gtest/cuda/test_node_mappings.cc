@@ -150,6 +150,30 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
     driver.context = first;
 }
 
+/* ... but not where one is gone that still has some, in use */
+TEST_F(IpcCache, a_context_that_is_gone_opens_nothing)
+{
+    const auto other = reinterpret_cast<CUcontext>(0x2000);
+    static CUcontext gone;
+
+    gone                    = nullptr;
+    driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
+        *id = reinterpret_cast<uintptr_t>(context);
+        return (context == gone) ? CUDA_ERROR_CONTEXT_IS_DESTROYED :
+                                   CUDA_SUCCESS;
+    };
+    uct_cuda_ipc_mapping_t *used = get(handle(0x10000, 1));
+    gone                         = driver.context;
+    driver.context               = other;
+    for (uint64_t base : {0x10000, 0x20000}) {
+        uct_cuda_ipc_mapping_t *mapping = get(handle(base, 1 + base / 0x20000));
+        EXPECT_EQ(other, mapping->context) << base;
+        uct_cuda_ipc_cache_put(mapping, true);
+    }
+    gone = nullptr; /* so that the driver below knows it, too */
+    uct_cuda_ipc_cache_put(used, true);
+}
+
 /* Containers have processes of one number each */
 TEST_F(IpcCache, pid_namespaces_are_told_apart)
 {
