@@ -22,6 +22,15 @@ lives_reset() {
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$way"
 }
 
+# A program's own context, beside which there is no primary one
+lives_own_context() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^ucx_mp_context: 5 messages, 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" -n 2 \
+        "$programs/ucx_mp_context"
+}
+
 # lives_collectives WAY: one of ucx_mp_reset's with sums
 lives_collectives() {
     local mpirun programs
@@ -51,6 +60,8 @@ for lives_way in n y; do
          "lives_reset contexts $lives_way cu12" \
          "contexts are made, used and destroyed between messages"
 done
+step lives-own-context full 60 lives_own_context \
+     "pools' memory in a context of the program's own"
 step lives-collectives full 90 "lives_collectives collectives" \
      "devices are reset between all-reduces of GPU memory"
 step lives-kernel full 60 "lives_reset kernel auto cu12 hgx-h200" \
