@@ -291,7 +291,7 @@ TEST_F(test_tuning, wrong_lines)
     refused("x", "not five words");
     refused(PAIR + " 2 1 direct:1 auto", "no range");
     refused(PAIR + " -1 1 direct:1 auto", "no range");
-    refused(PAIR + " 1 2t direct:1 auto", "no range");
+    refused(PAIR + " 1 2x direct:1 auto", "no range");
     refused(PAIR + " 1 2mm direct:1 auto", "no range");
     refused(PAIR + " 1 99999999999g direct:1 auto", "no range");
     refused(PAIR + " 1 99999999999999999999 direct:1 auto", "no range");
