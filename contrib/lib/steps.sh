@@ -8,7 +8,7 @@ step_names=()
 declare -A step_mode step_limit step_function step_what
 
 # step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick),
-# "full" or "long" (with --long alone); LIMIT in seconds. FUNCTION may take words after its name. It returns
+# "full" or "long" (with --long alone); LIMIT in seconds, by itself. FUNCTION may take words after its name. It returns
 # 0 for passed, 77 for skipped (its last line says why), else failed.
 step() {
     step_names+=("$1")
@@ -110,8 +110,11 @@ alone() {
 # step_run NAME: leaves its status and its seconds, all at once
 step_run() {
     local name=$1 log=$ucx_mp_build/log/$1.log rc=0 began=$SECONDS
+    local limit=${step_limit[$name]}
+    # Others take processors, and wheels are unpacked one after the other
+    [ -n "${step_is_alone[$name]:-}" ] || limit=$((3 * limit))
     # shellcheck disable=SC2086
-    in_group "${step_limit[$name]}" "$log" ${step_function[$name]} || rc=$?
+    in_group "$limit" "$log" ${step_function[$name]} || rc=$?
     echo "$rc $((SECONDS - began))" > "$steps_folder/$name.new"
     mv "$steps_folder/$name.new" "$steps_folder/$name.result"
 }
