@@ -8,8 +8,9 @@ step_names=()
 declare -A step_mode step_limit step_function step_what
 
 # step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick),
-# "full" or "long" (with --long alone); LIMIT in seconds, by itself. FUNCTION may take words after its name. It returns
-# 0 for passed, 77 for skipped (its last line says why), else failed.
+# "full" or "long" (with --long alone); LIMIT in seconds, by itself. FUNCTION may
+# take words after its name. It returns 0 for passed, 77 for skipped (its last line
+# says why), else failed.
 step() {
     step_names+=("$1")
     step_mode[$1]=$2
