@@ -31,7 +31,7 @@ CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
 
 /*
  * Launches one with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS threads. The
- * words are UCX_MP_COPY_OFF + blocks * UCX_MP_COPY_WARPS.
+ * words are UCX_MP_COPY_WORDS(blocks).
  */
 CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
                             const ucx_mp_copy_t *kernels, unsigned blocks,

@@ -14,6 +14,8 @@
  * warp, which has begun, or has ended and copied nothing, or all.
  */
 #define UCX_MP_COPY_OFF             2048
+#define UCX_MP_COPY_WORDS(blocks)   \
+    (UCX_MP_COPY_OFF + (blocks) * UCX_MP_COPY_WARPS)
 #define UCX_MP_COPY_BEGUN(serial)   (4 * (serial))
 #define UCX_MP_COPY_NOTHING(serial) (4 * (serial) + 1)
 #define UCX_MP_COPY_COPIED(serial)  (4 * (serial) + 2)

@@ -367,6 +367,22 @@ static void call_copy_failed(ucx_mp_mpi_call_t *call, CUresult result,
                                 ucx_mp_mpi_gpu_error(result));
 }
 
+/* Between a buffer and its copy */
+static void call_copy_buffer(ucx_mp_mpi_call_t *call,
+                             ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_use_t use)
+{
+    ucx_mp_mpi_copy_t copy;
+    CUresult result;
+
+    ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
+    buffer_copy(buffer, &copy, use);
+    result = ucx_mp_mpi_copy_end(&copy);
+    if (result != CUDA_SUCCESS) {
+        call_copy_failed(call, result,
+                         (use == UCX_MP_MPI_READ) ? "to" : "from");
+    }
+}
+
 static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 {
     size_t size = buffer_measure(buffer);
@@ -410,8 +426,6 @@ static void call_alias(ucx_mp_mpi_call_t *call)
 {
     ucx_mp_mpi_buffer_t *large = &call->buffers[0];
     ucx_mp_mpi_buffer_t *small = &call->buffers[1];
-    ucx_mp_mpi_copy_t copy;
-    CUresult result;
 
     if (call->is_apart || (call->num_buffers != 2) ||
         (large->original != small->original) || (large->block == NULL) ||
@@ -427,12 +441,7 @@ static void call_alias(ucx_mp_mpi_call_t *call)
     memcpy(small->pointer_p, large->pointer_p, sizeof(void*));
     small->shift = large->shift; /* its bytes come from there, and go there */
     if (small->use & UCX_MP_MPI_READ) {
-        ucx_mp_mpi_copy_begin(&copy, small->on_gpu);
-        buffer_copy(small, &copy, UCX_MP_MPI_READ);
-        result = ucx_mp_mpi_copy_end(&copy);
-        if (result != CUDA_SUCCESS) {
-            call_copy_failed(call, result, "to");
-        }
+        call_copy_buffer(call, small, UCX_MP_MPI_READ);
     }
 }
 
@@ -487,22 +496,12 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
 void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
 {
     ucx_mp_mpi_buffer_t *buffer;
-    ucx_mp_mpi_copy_t copy;
-    CUresult result;
     unsigned i;
 
     for (i = 0; (i < call->num_buffers) && call_is_intact(call); ++i) {
         buffer = &call->buffers[i];
-        if ((buffer->block == NULL) || !(buffer->use & use)) {
-            continue;
-        }
-
-        ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
-        buffer_copy(buffer, &copy, use);
-        result = ucx_mp_mpi_copy_end(&copy);
-        if (result != CUDA_SUCCESS) {
-            call_copy_failed(call, result,
-                             (use == UCX_MP_MPI_READ) ? "to" : "from");
+        if ((buffer->block != NULL) && (buffer->use & use)) {
+            call_copy_buffer(call, buffer, use);
         }
     }
 }

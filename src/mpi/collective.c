@@ -169,7 +169,7 @@ static bool request_make(request_t *request,
     ucx_mp_op_t op;
     int rank, size;
 
-    if (ucx_mp_mpi_pointers_are_host(args->sendbuf, args->recvbuf) ||
+    if (is_of_host(args->sendbuf, args->recvbuf) ||
         (ucx_mp_mpi_real.Comm_rank(args->comm, &rank) != MPI_SUCCESS) ||
         (ucx_mp_mpi_real.Comm_size(args->comm, &size) != MPI_SUCCESS) ||
         (args->root < 0) || (args->root >= size) ||

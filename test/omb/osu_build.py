@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import machine
@@ -17,10 +16,6 @@ from runs import Refused
 
 FOLDER = os.path.join(prepare.BUILD, 'deps', 'omb')
 COMPLETE = '.complete'
-
-
-def say(message):
-    print(message, file=sys.stderr, flush=True)
 
 
 def last_line(text):
@@ -167,7 +162,7 @@ def build(archive, launcher, names):
     shutil.rmtree(installed, ignore_errors=True)
     libraries = os.path.join(folder, 'lib')
     headers = find_cuda(libraries, launcher)
-    say('building %s under %s ...' % (os.path.basename(archive), folder))
+    prepare.say('building %s under %s ...' % (os.path.basename(archive), folder))
     # without its kernels, which none of these programs has a use for and which
     # want nvcc; a run path that LD_LIBRARY_PATH goes before, for emulated nodes
     compilers = ['CC=mpicc'] + ['CXX=mpicxx'] * bool(shutil.which('mpicxx'))

@@ -6,7 +6,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 
 import machine
@@ -27,10 +26,6 @@ UNITS = {'bandwidth': 'GB/s', 'latency': 'us'}
 VARIANTS = ('stock', 'ours')
 COLORS = {'stock': '#888', 'ours': '#0050b0'}
 MIB = 1 << 20
-
-
-def say(message):
-    print(message, file=sys.stderr, flush=True)
 
 
 def chooses_type(program):
@@ -143,7 +138,7 @@ class Turns:
                     if set(values) != set(runs.growing(*options.sizes)):
                         sample['error'] = error
                     self.samples.append(sample)
-                    say('%d of %d  %-13s %-5s %5.1f s%s' % (
+                    prepare.say('%d of %d  %-13s %-5s %5.1f s%s' % (
                         len(self.samples), total, name, variant,
                         time.monotonic() - began, '  ' + error
                         if 'error' in sample else ''))

@@ -169,7 +169,7 @@ static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
 static void kernel_open(unsigned threads)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    const size_t size = 8 * (UCX_MP_COPY_OFF + threads * UCX_MP_COPY_WARPS);
+    const size_t size = 8 * UCX_MP_COPY_WORDS(threads);
 
     memset(&kernel, 0, sizeof(kernel));
     kernel.functions.ModuleLoadData    = driver->cuModuleLoadData;

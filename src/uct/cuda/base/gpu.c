@@ -256,18 +256,6 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
     return UCS_OK;
 }
 
-/* A context of the program's own is current, and on that GPU? */
-static bool is_current_of(int device)
-{
-    unsigned long long id;
-    CUcontext cuda;
-    CUdevice current;
-
-    return (uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
-           (uct_cuda_driver_get()->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
-           (current == device);
-}
-
 ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context)
 {
@@ -282,11 +270,14 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
 
     if (cuda == NULL) {
         status = push_primary(device, context);
-        if ((status != UCS_ERR_NO_DEVICE) || is_current_of(device)) {
-            return (status == UCS_ERR_NO_DEVICE) ? UCS_OK : status;
+        if (status == UCS_ERR_NO_DEVICE) {
+            status = uct_cuda_gpu_context_push_any(uct_cuda_end_gpu(device),
+                                                   context);
         }
 
-        return uct_cuda_gpu_context_push_kept(device, context);
+        return (status == UCS_ERR_NO_DEVICE) ?
+                       uct_cuda_gpu_context_push_kept(device, context) :
+                       status;
     }
 
     if ((driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&

@@ -24,8 +24,8 @@
 #include <uct/cuda/node/mappings.h>
 #include <ucs/sys/math.h>
 
-#include <sched.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,8 +21,6 @@
 
 #define BATCH_COUNT 128
 
-#define NS_A_SECOND (1000ul * 1000 * 1000)
-
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
                "a queue holds up whom no request is left for");
 
@@ -33,7 +31,7 @@ _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
 
 /* What a server has refused is asked for again after so long (ns): it may have
  * had no context yet */
-#define REFUSED_NS NS_A_SECOND
+#define REFUSED_NS (1000ul * 1000 * 1000)
 
 /* A server that has not gone round for so long does something else, such as
  * waiting in the driver for the program's work: what it has not taken is taken

@@ -3,16 +3,10 @@
 #include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
 
 #include <string.h>
 
-
-static bool lies_in(CUdeviceptr begin, size_t size, CUdeviceptr address,
-                    size_t length)
-{
-    return (address >= begin) && (address - begin < size) &&
-           (length <= size - (address - begin));
-}
 
 static void key_clear(uct_cuda_cma_key_t *key)
 {
@@ -55,7 +49,8 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_find(uct_cuda_cma_keys_t *keys,
 
     for (key = keys->keys; key < &keys->keys[UCT_CUDA_CMA_KEYS]; ++key) {
         if ((key->outstanding > 0) &&
-            lies_in(key->begin, key->size, (CUdeviceptr)address, length)) {
+            uct_cuda_range_holds(key->begin, key->size, (CUdeviceptr)address,
+                                 length)) {
             key->last_use = ++keys->num_uses;
             return key;
         }
@@ -104,7 +99,8 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
     uct_cuda_memory_query(address, length, &memory);
     if ((memory.type != UCS_MEMORY_TYPE_CUDA) ||
         !uct_cuda_end_is_gpu(memory.end) ||
-        !lies_in(memory.base, memory.length, (CUdeviceptr)address, length)) {
+        !uct_cuda_range_holds(memory.base, memory.length, (CUdeviceptr)address,
+                              length)) {
         return NULL;
     }
 
@@ -123,7 +119,8 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
 bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
                              const void *address, size_t length)
 {
-    return lies_in(key->begin, key->size, (CUdeviceptr)address, length);
+    return uct_cuda_range_holds(key->begin, key->size, (CUdeviceptr)address,
+                                length);
 }
 
 const uct_cuda_ipc_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)

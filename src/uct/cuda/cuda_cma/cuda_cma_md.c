@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>
@@ -89,9 +90,8 @@ static bool is_locked(const void *address, size_t length)
 
     uct_cuda_memory_query(address, length, &memory);
     return uct_cuda_end_is_host(memory.end) && memory.is_pinned &&
-           ((uintptr_t)address >= memory.base) &&
-           ((uintptr_t)address - memory.base < memory.length) &&
-           (length <= memory.length - ((uintptr_t)address - memory.base));
+           uct_cuda_range_holds(memory.base, memory.length, (uintptr_t)address,
+                                length);
 }
 
 static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,

@@ -119,30 +119,39 @@ static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
                       process_vm_writev(pid, &here, 1, &there, 1, 0);
 }
 
+/* The peer's word, or false with errno */
+static bool read_number(const uct_cuda_cma_peer_t *peer, uint64_t *number_p)
+{
+    const ssize_t done = copy_some(peer, number_p, peer->addr.place,
+                                   sizeof(*number_p), true);
+
+    if (done >= 0) {
+        errno = EFAULT; /* where it is not all there */
+    }
+    return done == sizeof(*number_p);
+}
+
 /* Is the image that gave its address still there? By execve() another one has
  * its process number, start time and descriptors, but not its memory. */
 static bool is_itself(const uct_cuda_cma_peer_t *peer)
 {
-    uint64_t found = 0;
+    uint64_t found;
 
-    return (copy_some(peer, &found, peer->addr.place, sizeof(found), true) ==
-            sizeof(found)) &&
-           (found == peer->addr.number);
+    return read_number(peer, &found) && (found == peer->addr.number);
 }
 
 /* NULL: it is the process of the address, and its memory may be read */
 static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
-    uint64_t found                  = 0;
+    uint64_t found;
 
     if ((addr->start_time == 0) ||
         (uct_cuda_cma_start_time(addr->process.pid) != addr->start_time)) {
         return "the process is gone, or not to be seen";
     }
 
-    if (copy_some(peer, &found, addr->place, sizeof(found), true) !=
-        sizeof(found)) {
+    if (!read_number(peer, &found)) {
         return "the kernel does not let this process read the other one's "
                "memory (kernel.yama.ptrace_scope, another user or namespace, "
                "or seccomp)";
@@ -189,17 +198,14 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
 
 bool uct_cuda_cma_peer_is_gone(const uct_cuda_cma_peer_t *peer)
 {
-    uint64_t found = 0;
-    ssize_t done;
+    uint64_t found;
 
     if (!is_alive(peer)) {
         return true;
     }
 
-    done = copy_some(peer, &found, peer->addr.place, sizeof(found), true);
-    return (done < 0) ? ((errno == EFAULT) || (errno == ESRCH)) :
-                        ((done != sizeof(found)) ||
-                         (found != peer->addr.number));
+    return read_number(peer, &found) ? (found != peer->addr.number) :
+                                       ((errno == EFAULT) || (errno == ESRCH));
 }
 
 pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 
+#include <uct/cuda/base/range.h>
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -75,9 +77,8 @@ bool uct_cuda_cma_ranges_find(uint64_t address, size_t length, uint64_t *base_p,
     pthread_mutex_lock(&shared.lock);
     for (i = 0; (i < shared.count) && !is_found; ++i) {
         range    = &shared.ranges[i];
-        is_found = (address >= range->base) &&
-                   (address - range->base < range->length) &&
-                   (length <= range->length - (address - range->base));
+        is_found = uct_cuda_range_holds(range->base, range->length, address,
+                                        length);
         if (is_found) {
             *base_p   = range->base;
             *length_p = range->length;

@@ -15,6 +15,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
 #include <uct/cuda/base/thread.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
@@ -72,6 +73,7 @@ static struct {
     pid_t                    pid;   /* Whose thread it is */
     bool                     is_tried; /* And not to be tried again */
     bool                     is_over;
+    uint64_t                 prepared; /* When kernels were asked for last */
     pthread_t                thread;
     uct_cuda_cma_server_id_t id;
     uct_cuda_cma_page_t      *page;
@@ -82,7 +84,7 @@ static struct {
     bool                     is_starved; /* Of memory for a view */
     bool                     has_asked;  /* The driver, this time */
     uint64_t                 open_begin; /* May be touched, as the last ... */
-    uint64_t                 open_end;   /* ... answer was; or 0 */
+    uint64_t                 open_size;  /* ... answer was; or 0 */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -101,8 +103,8 @@ static void work_over(uct_completion_t *comp)
 
 static bool is_open(uint64_t address, uint64_t length)
 {
-    return (address >= server.open_begin) && (address < server.open_end) &&
-           (length <= server.open_end - address);
+    return uct_cuda_range_holds(server.open_begin, server.open_size, address,
+                                length);
 }
 
 /* May that host memory be touched? Asked again with each turn: what was locked
@@ -117,19 +119,21 @@ static bool open_host(uint64_t address, uint64_t length)
         return true;
     }
 
-    server.open_end = 0;
+    server.open_size = 0;
     if (!uct_cuda_cma_ranges_find(address, length, &base, &size)) {
         return false;
     }
 
     uct_cuda_memory_query((void*)(uintptr_t)address, 0, &memory);
-    if (!uct_cuda_end_is_host(memory.end) || !memory.is_pinned) {
+    if (!uct_cuda_end_is_host(memory.end) || !memory.is_pinned ||
+        !uct_cuda_range_holds(memory.base, memory.length, address, length)) {
         return false;
     }
 
     server.open_begin = ucs_max(base, memory.base);
-    server.open_end   = ucs_min(base + size, memory.base + memory.length);
-    return is_open(address, length);
+    server.open_size  = ucs_min(base + size, memory.base + memory.length) -
+                        server.open_begin;
+    return true;
 }
 
 /* From the peer's GPU, if there is a context on it, else from any. Never a key
@@ -347,7 +351,7 @@ static unsigned take_all(bool is_round)
     int32_t pid;
     unsigned i;
 
-    server.open_end   = 0;
+    server.open_size  = 0;
     server.is_starved = false;
     server.has_asked  = false;
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
@@ -540,6 +544,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
 {
     const pid_t pid = getpid();
     bool is_there;
+    uint64_t now;
 
     /* A forked child has neither the thread nor a lock that it can trust */
     if ((__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != 0) &&
@@ -558,7 +563,11 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
     is_there = (server.page != NULL);
     if (is_there) {
         *id_p = server.id;
-        uct_cuda_ipc_copier_prepare();
+        now   = uct_cuda_now_ns();
+        if ((server.prepared == 0) || (now - server.prepared >= ROUND_NS)) {
+            server.prepared = now;
+            uct_cuda_ipc_copier_prepare();
+        }
     }
     pthread_mutex_unlock(&server.lock);
     return is_there;

@@ -9,6 +9,7 @@
 #include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
 #include <uct/cuda/node/mappings.h>
@@ -321,11 +322,13 @@ static ucs_status_t kernel_ended(uct_cuda_ipc_group_t *group)
 
     status = uct_cuda_ipc_copier_has_ended(&group->launch, &has_ended,
                                            &has_copied);
-    return (status != UCS_OK)                    ? status :
-           !has_ended                            ? UCS_INPROGRESS :
-           has_copied                            ? UCS_OK :
-           (group->kernel == KERNEL_REPLACED)    ? UCS_OK :
-                                                   kernel_replace(group);
+    if ((status != UCS_OK) || !has_ended) {
+        return (status != UCS_OK) ? status : UCS_INPROGRESS;
+    }
+
+    return (has_copied || (group->kernel == KERNEL_REPLACED)) ?
+                   UCS_OK :
+                   kernel_replace(group);
 }
 
 /* What there is to do where the event alone does not say that it is over */
@@ -657,10 +660,8 @@ static bool find_locked(const uct_cuda_ipc_block_t *block,
     *begin_p = memory.base;
     *size_p  = memory.length;
     return (memory.type == UCS_MEMORY_TYPE_HOST) && memory.is_pinned &&
-           ((CUdeviceptr)block->local >= memory.base) &&
-           ((CUdeviceptr)block->local - memory.base < memory.length) &&
-           (block->length <=
-            memory.length - ((CUdeviceptr)block->local - memory.base));
+           uct_cuda_range_holds(memory.base, memory.length,
+                                (CUdeviceptr)block->local, block->length);
 }
 
 /* The allocation that the local memory lies in */

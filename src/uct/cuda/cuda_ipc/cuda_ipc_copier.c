@@ -20,7 +20,7 @@
 
 
 #define MAX_WARPS UCT_CUDA_IPC_COPIER_MAX_WARPS
-#define NUM_WORDS (UCX_MP_COPY_OFF + MAX_WARPS)
+#define NUM_WORDS UCX_MP_COPY_WORDS(UCT_CUDA_IPC_COPIER_MAX_BLOCKS)
 
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
                "a launch that is under way has a word of its own");
