@@ -7,7 +7,7 @@
  */
 #include <check/collective_bound.h>
 
-#include <uct/cuda/collective/links.h>
+#include <uct/cuda/plan/links.h>
 #include <ucs/sys/math.h>
 
 #include <float.h>

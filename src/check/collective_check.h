@@ -4,7 +4,7 @@
 #define UCX_MP_CHECK_COLLECTIVE_CHECK_H
 
 #include <ucs/type/status.h>
-#include <uct/cuda/collective/plan.h>
+#include <uct/cuda/plan/collective_plan.h>
 
 BEGIN_C_DECLS
 

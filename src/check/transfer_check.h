@@ -4,7 +4,7 @@
 #ifndef UCX_MP_CHECK_TRANSFER_CHECK_H
 #define UCX_MP_CHECK_TRANSFER_CHECK_H
 
-#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/plan/transfer_plan.h>
 
 BEGIN_C_DECLS
 

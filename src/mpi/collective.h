@@ -11,7 +11,7 @@
 
 #include <mpi/call.h>
 
-#include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective_api.h>
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #ifndef UCX_MP_MPI_MODULE_H_
 #define UCX_MP_MPI_MODULE_H_
 
-#include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective_api.h>
 
 
 /* Its functions; NULL: there is none yet. Looked for until there is one, each

@@ -10,7 +10,7 @@
 
 #include <mpi/real.h>
 
-#include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective_api.h>
 
 #include <stdbool.h>
 #include <stdint.h>

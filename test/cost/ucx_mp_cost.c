@@ -11,7 +11,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/multipath/multipath.h>
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 #include <getopt.h>
 #include <stdio.h>

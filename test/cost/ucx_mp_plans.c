@@ -9,7 +9,7 @@
  * ucx_mp_plans FILE                       write this node's topology
  * ucx_mp_plans FILE KIND RANKS SIZE...    plan on that of the file
  */
-#include <uct/cuda/collective/book.h>
+#include <uct/cuda/plan/book.h>
 
 #include <stdio.h>
 #include <stdlib.h>

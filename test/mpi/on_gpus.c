@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "on_gpus.h"
 
-#include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective_api.h>
 
 #include <dlfcn.h>
 #include <link.h>

@@ -6,7 +6,7 @@
  */
 #include "tool.h"
 
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "tool.h"
 
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/multipath/staging.h>
+#include <uct/cuda/run/staging.h>
 
 #include <time.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 /* The node as JSON: what was found out, and the links and limits made of it. */
 #include "tool.h"
 
-#include <uct/cuda/multipath/tuning.h>
+#include <uct/cuda/plan/tuning.h>
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
 
 #include <check/transfer_check.h>
 #include <uct/cuda/multipath/admit.h>
-#include <uct/cuda/multipath/cost.h>
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
+#include <uct/cuda/run/graph_cost.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,9 +7,9 @@
 #define UCX_MP_TOPO_TOOL_H
 
 #include <uct/cuda/base/wiring.h>
-#include <uct/cuda/collective/planner.h>
-#include <uct/cuda/multipath/model.h>
-#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/plan/collective_planner.h>
+#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/transfer_plan.h>
 
 #include <limits.h>
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #define UCX_MP_TUNE_PLAY_H
 
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/plan/transfer_plan.h>
 
 #include <cuemu_core.h>
 

@@ -5,7 +5,7 @@
 
 #include "play.h"
 
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 #include <stdio.h>
 

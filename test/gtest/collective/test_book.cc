@@ -4,8 +4,8 @@
 #include "multipath/nodes.h"
 
 #include <check/collective_check.h>
-#include <uct/cuda/collective/book.h>
-#include <uct/cuda/collective/cost.h>
+#include <uct/cuda/plan/book.h>
+#include <uct/cuda/plan/collective_cost.h>
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 /* A board and its pages: what ranks read of each other, in processes of their
  * own. */
 extern "C" {
-#include <uct/cuda/collective/page.h>
-#include <uct/cuda/collective/plan.h>
+#include <uct/cuda/node/page.h>
+#include <uct/cuda/plan/collective_plan.h>
 }
 
 #include <gtest/gtest.h>

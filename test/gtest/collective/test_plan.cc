@@ -5,9 +5,9 @@
 
 #include <check/collective_bound.h>
 #include <check/collective_check.h>
-#include <uct/cuda/collective/book.h>
-#include <uct/cuda/collective/planner.h>
-#include <uct/cuda/collective/trees.h>
+#include <uct/cuda/plan/book.h>
+#include <uct/cuda/plan/collective_planner.h>
+#include <uct/cuda/plan/trees.h>
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "nodes.h"
 
 #include <check/transfer_check.h>
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 #include <cstring>
 #include <map>

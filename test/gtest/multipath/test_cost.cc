@@ -2,7 +2,7 @@
 /* Streams or a graph: which is cheaper, and when a graph is worth building. */
 #include "nodes.h"
 
-#include <uct/cuda/multipath/cost.h>
+#include <uct/cuda/run/graph_cost.h>
 
 #include <memory>
 

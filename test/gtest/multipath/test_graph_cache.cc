@@ -2,8 +2,8 @@
 /* The cache of graphs: which one is found, which one goes. */
 #include "nodes.h"
 
-#include <uct/cuda/multipath/graph_cache.h>
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
+#include <uct/cuda/run/graph_cache.h>
 
 #include <cstring>
 #include <memory>

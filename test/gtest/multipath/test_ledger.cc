@@ -6,9 +6,9 @@
 #include "fake_node.h"
 #include "nodes.h"
 
-#include <uct/cuda/multipath/ledger.h>
 #include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/node/ledger.h>
 
 #include <algorithm>
 #include <csignal>

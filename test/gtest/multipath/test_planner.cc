@@ -2,10 +2,10 @@
 /* What the planner chooses, against what is worked out by hand. */
 #include "nodes.h"
 
-#include <uct/cuda/multipath/reason.h>
+#include <uct/cuda/plan/reason.h>
 
 #include <check/transfer_check.h>
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 #include <algorithm>
 #include <chrono>

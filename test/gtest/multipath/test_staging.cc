@@ -6,7 +6,7 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/multipath/staging.h>
+#include <uct/cuda/run/staging.h>
 }
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 #include "nodes.h"
 
 #include <check/transfer_check.h>
-#include <uct/cuda/multipath/cost.h>
-#include <uct/cuda/multipath/tuning.h>
+#include <uct/cuda/plan/tuning.h>
+#include <uct/cuda/run/graph_cost.h>
 
 #include <cstdlib>
 #include <cstring>

@@ -3,8 +3,8 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>
 
 

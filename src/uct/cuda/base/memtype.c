@@ -3,8 +3,8 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/first_use.h>
-#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory_cache.h>
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -26,9 +26,9 @@ BEGIN_C_DECLS
  *                                    they tell of it
  *      node/exports.c                what others have handles of
  *      cuda_ipc/cuda_ipc_copier.c    kernels by context
- *      multipath/background.c        threads that prepare; these take no lock
+ *      run/background.c              threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
- *      collective/device.c           streams and kernels of collectives
+ *      run/device.c                  streams and kernels of collectives
  *      base/trace.c                  copies of a timeline, while there is one
  *   4. base/topo_probe.c             the node's topology
  *      base/ctx.c                    contexts that are kept; one lock for

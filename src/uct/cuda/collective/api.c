@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table that others find by its name. */
-#include <uct/cuda/collective/api.h>
+#include <uct/cuda/collective_api.h>
 
 #include <uct/abi/host.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/page.h>
-#include <uct/cuda/collective/plan.h>
+#include <uct/cuda/node/page.h>
+#include <uct/cuda/plan/collective_plan.h>
 
 
 _Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_COLL_MAX_RANKS) &&

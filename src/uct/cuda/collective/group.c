@@ -6,8 +6,8 @@
  * All ranks decide alike, since each decides by what all have posted and by
  * what it remembers of earlier calls, which is the same on all.
  */
-#include <uct/cuda/collective/api.h>
 #include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective_api.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
@@ -18,10 +18,10 @@
 #include <uct/cuda/base/mapped.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/collective/book.h>
-#include <uct/cuda/collective/program.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
+#include <uct/cuda/plan/book.h>
+#include <uct/cuda/run/program.h>
 #include <ucs/sys/math.h>
 
 #include <pthread.h>

@@ -5,8 +5,8 @@
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
-#include <uct/cuda/collective/api.h>
-#include <uct/cuda/collective/board.h>
+#include <uct/cuda/collective_api.h>
+#include <uct/cuda/node/board.h>
 
 #include <stdbool.h>
 

@@ -6,8 +6,8 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_bounce.h>
-#include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_limits.h>
+#include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>

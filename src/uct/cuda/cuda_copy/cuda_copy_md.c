@@ -8,10 +8,10 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/fabric.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>

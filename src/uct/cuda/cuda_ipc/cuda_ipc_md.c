@@ -9,11 +9,11 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/planner.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
+#include <uct/cuda/plan/collective_planner.h>
 
 #include <limits.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #ifndef UCT_CUDA_MP_ADMIT_H
 #define UCT_CUDA_MP_ADMIT_H
 
-#include <uct/cuda/multipath/reason.h>
-#include <uct/cuda/multipath/request.h>
+#include <uct/cuda/plan/reason.h>
+#include <uct/cuda/run/request.h>
 
 BEGIN_C_DECLS
 

@@ -14,14 +14,14 @@
 #define UCT_CUDA_MP_ENGINE_H
 
 #include <uct/cuda/multipath/admit.h>
-#include <uct/cuda/multipath/background.h>
-#include <uct/cuda/multipath/completion.h>
-#include <uct/cuda/multipath/executor.h>
 #include <uct/cuda/multipath/multipath.h>
-#include <uct/cuda/multipath/planner.h>
-#include <uct/cuda/multipath/resources.h>
 #include <uct/cuda/multipath/summary.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/plan/transfer_planner.h>
+#include <uct/cuda/run/background.h>
+#include <uct/cuda/run/completion.h>
+#include <uct/cuda/run/executor.h>
+#include <uct/cuda/run/resources.h>
 
 #include <pthread.h>
 #include <sys/queue.h>

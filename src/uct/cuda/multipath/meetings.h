@@ -20,7 +20,7 @@
 #ifndef UCT_CUDA_MP_MEETINGS_H
 #define UCT_CUDA_MP_MEETINGS_H
 
-#include <uct/cuda/multipath/model.h>
+#include <uct/cuda/plan/model.h>
 
 BEGIN_C_DECLS
 

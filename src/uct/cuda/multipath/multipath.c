@@ -7,7 +7,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/base/trace.h>
-#include <uct/cuda/multipath/ledger.h>
+#include <uct/cuda/node/ledger.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,9 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/end.h>
-#include <uct/cuda/multipath/config.h>
-#include <uct/cuda/multipath/reason.h>
-#include <uct/cuda/multipath/request.h>
+#include <uct/cuda/plan/config.h>
+#include <uct/cuda/plan/reason.h>
+#include <uct/cuda/run/request.h>
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef UCT_CUDA_MP_SUMMARY_H
 #define UCT_CUDA_MP_SUMMARY_H
 
-#include <uct/cuda/multipath/plan.h>
+#include <uct/cuda/plan/transfer_plan.h>
 
 BEGIN_C_DECLS
 

@@ -4,8 +4,8 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/multipath/ledger.h>
 #include <uct/cuda/multipath/meetings.h>
+#include <uct/cuda/node/ledger.h>
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #ifndef UCT_CUDA_MP_TRAFFIC_H
 #define UCT_CUDA_MP_TRAFFIC_H
 
-#include <uct/cuda/multipath/plan.h>
-#include <uct/cuda/multipath/planner.h>
+#include <uct/cuda/plan/transfer_plan.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 BEGIN_C_DECLS
 

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every process holds a lock on the byte of its rank, which goes with it
+ * however it ends; another byte's lock is held while pages are handed out. */
+#include <uct/cuda/node/board.h>
+
+#include <uct/abi/abi.h>
+#include <uct/cuda/base/log.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+
+#define MAGIC 0x336c6c6f63786375ul /* "ucxcoll3" */
+
+/* Pages begin where those of any processor's virtual memory do */
+#define ALIGNMENT ((size_t)64 << 10)
+
+#define ALIGN_UP(_bytes) (((_bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
+
+/* Behind the ranks' */
+#define LOCK_OF_PAGES ((off_t)1 << 30)
+
+
+/* Memory that is, or was, a page's */
+typedef struct {
+    uint64_t key; /* written last; of pages that nobody has any more, too */
+    uint64_t offset;
+    uint64_t bytes;
+    uint32_t users; /* processes that have it */
+    uint32_t reserved;
+} entry_t;
+
+typedef struct {
+    uint64_t magic;
+    uint32_t num_ranks;
+    uint32_t word;        /* pages that there were */
+    uint32_t num_entries; /* the others were never used */
+    uint64_t end;         /* of the file, bytes */
+    entry_t  entries[UCT_CUDA_COLL_BOARD_PAGES];
+} shared_t;
+
+struct uct_cuda_coll_board {
+    shared_t        *shared;
+    pthread_mutex_t lock; /* threads of a process share its locks of the file */
+    unsigned        rank;
+    int             fd;
+    pid_t           owner;    /* What forks off leaves it as it is */
+    char            path[256]; /* Empty: has no name */
+};
+
+
+/* ------------------------------------------------------------ open, close */
+
+/* Names begin with the machine's number: what bears such a name on another
+   machine is another board */
+static int board_prefix(char prefix[UCT_CUDA_COLL_BOARD_NAME])
+{
+    return snprintf(prefix, UCT_CUDA_COLL_BOARD_NAME, "ucx-mp-coll-%llx-",
+                    (unsigned long long)uct_abi_system_id());
+}
+
+static ucs_status_t board_make(uct_cuda_coll_board_t *board, const char *dir,
+                               char *name)
+{
+    uint64_t random;
+    int length;
+
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) !=
+        (ssize_t)sizeof(random)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    length = board_prefix(name);
+    snprintf(name + length, UCT_CUDA_COLL_BOARD_NAME - length, "%d-%016llx",
+             (int)getpid(), (unsigned long long)random);
+    if ((size_t)snprintf(board->path, sizeof(board->path), "%s/%s", dir,
+                         name) >= sizeof(board->path)) {
+        board->path[0] = '\0';
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    board->fd = open(board->path,
+                     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (board->fd < 0) {
+        board->path[0] = '\0';
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    /* A full file system is told now, and not by a signal later */
+    return (posix_fallocate(board->fd, 0, sizeof(shared_t)) == 0) ?
+               UCS_OK :
+               UCS_ERR_NO_RESOURCE;
+}
+
+static ucs_status_t board_find(uct_cuda_coll_board_t *board, const char *dir,
+                               const char *name)
+{
+    char path[sizeof(board->path)], prefix[UCT_CUDA_COLL_BOARD_NAME];
+    struct stat st;
+
+    if ((strchr(name, '/') != NULL) ||
+        ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >=
+         sizeof(path))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (strncmp(name, prefix, board_prefix(prefix)) != 0) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    board->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if ((board->fd < 0) || (fstat(board->fd, &st) != 0) ||
+        (st.st_uid != geteuid()) || (st.st_size < (off_t)sizeof(shared_t))) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
+static int board_lock(const uct_cuda_coll_board_t *board, int command,
+                      short type, off_t byte)
+{
+    struct flock lock = {.l_type   = type,
+                         .l_whence = SEEK_SET,
+                         .l_start  = byte,
+                         .l_len    = 1};
+    int result;
+
+    do {
+        result = fcntl(board->fd, command, &lock);
+    } while ((result != 0) && (errno == EINTR));
+
+    /* that of a question is what it found */
+    return ((result == 0) && (command == F_GETLK)) ? (lock.l_type != F_UNLCK) :
+                                                     result;
+}
+
+static void *board_map(const uct_cuda_coll_board_t *board, size_t bytes,
+                       off_t offset)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        board->fd, offset);
+
+    return (memory == MAP_FAILED) ? NULL : memory;
+}
+
+static ucs_status_t board_begin(uct_cuda_coll_board_t *board, unsigned size)
+{
+    board->shared = board_map(board, sizeof(shared_t), 0);
+    if (board->shared == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (board->rank == 0) {
+        board->shared->num_ranks = size;
+        board->shared->end = ALIGN_UP(sizeof(shared_t));
+        __atomic_store_n(&board->shared->magic, MAGIC, __ATOMIC_RELEASE);
+    } else if ((__atomic_load_n(&board->shared->magic, __ATOMIC_ACQUIRE) !=
+                MAGIC) ||
+               (board->shared->num_ranks != size)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return (board_lock(board, F_SETLK, F_WRLCK, board->rank) == 0) ?
+               UCS_OK :
+               UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t uct_cuda_coll_board_open(const char *dir, unsigned rank,
+                                      unsigned size,
+                                      char name[UCT_CUDA_COLL_BOARD_NAME],
+                                      uct_cuda_coll_board_t **board_p)
+{
+    uct_cuda_coll_board_t *board;
+    ucs_status_t status;
+
+    if (rank >= size) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    board = calloc(1, sizeof(*board));
+    if (board == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pthread_mutex_init(&board->lock, NULL);
+    board->rank  = rank;
+    board->fd    = -1;
+    board->owner = getpid();
+    status       = (rank == 0) ? board_make(board, dir, name) :
+                                 board_find(board, dir, name);
+    if (status == UCS_OK) {
+        status = board_begin(board, size);
+    }
+
+    if (status != UCS_OK) {
+        uct_cuda_debug("rank %u of %u has no board for collectives in %s (%d)",
+                       rank, size, dir, status);
+        uct_cuda_coll_board_close(board);
+        return status;
+    }
+
+    *board_p = board;
+    return UCS_OK;
+}
+
+void uct_cuda_coll_board_unlink(uct_cuda_coll_board_t *board)
+{
+    if ((board->path[0] != '\0') && uct_cuda_coll_board_is_own(board)) {
+        (void)unlink(board->path);
+        board->path[0] = '\0';
+    }
+}
+
+void uct_cuda_coll_board_close(uct_cuda_coll_board_t *board)
+{
+    uct_cuda_coll_board_unlink(board);
+    if (board->shared != NULL) {
+        munmap(board->shared, sizeof(shared_t));
+    }
+    if (board->fd >= 0) {
+        close(board->fd);
+    }
+    pthread_mutex_destroy(&board->lock);
+    free(board);
+}
+
+bool uct_cuda_coll_board_is_own(const uct_cuda_coll_board_t *board)
+{
+    return board->owner == getpid();
+}
+
+bool uct_cuda_coll_board_is_alive(const uct_cuda_coll_board_t *board,
+                                  unsigned rank)
+{
+    return (rank == board->rank) ||
+           (board_lock(board, F_GETLK, F_WRLCK, rank) != 0);
+}
+
+
+/* ------------------------------------------------------------------ pages */
+
+const uint32_t *uct_cuda_coll_board_word(const uct_cuda_coll_board_t *board)
+{
+    return &board->shared->word;
+}
+
+static entry_t *board_entry(const uct_cuda_coll_board_t *board, uint64_t key)
+{
+    shared_t *shared   = board->shared;
+    const uint32_t end = __atomic_load_n(&shared->num_entries,
+                                         __ATOMIC_ACQUIRE);
+    entry_t *entry;
+    uint32_t i;
+
+    for (i = 0; i < end; ++i) {
+        entry = &shared->entries[i];
+        if ((__atomic_load_n(&entry->key, __ATOMIC_ACQUIRE) == key) &&
+            (__atomic_load_n(&entry->users, __ATOMIC_ACQUIRE) > 0)) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key)
+{
+    return board_entry(board, key) != NULL;
+}
+
+/* Memory that nobody has any more, or more of the file */
+static ucs_status_t board_add(uct_cuda_coll_board_t *board, size_t bytes,
+                              entry_t **entry_p)
+{
+    shared_t *shared = board->shared;
+    entry_t *entry;
+    uint32_t i;
+
+    for (i = 0; i < shared->num_entries; ++i) {
+        entry = &shared->entries[i];
+        if ((entry->users == 0) && (entry->bytes == bytes)) {
+            *entry_p = entry;
+            return UCS_OK;
+        }
+    }
+
+    if (i == UCT_CUDA_COLL_BOARD_PAGES) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    if (posix_fallocate(board->fd, (off_t)shared->end, (off_t)bytes) != 0) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    entry         = &shared->entries[i];
+    entry->offset = shared->end;
+    entry->bytes  = bytes;
+    shared->end   = ALIGN_UP(shared->end + bytes);
+    __atomic_store_n(&shared->num_entries, i + 1, __ATOMIC_RELEASE);
+    *entry_p = entry;
+    return UCS_OK;
+}
+
+static ucs_status_t board_take(uct_cuda_coll_board_t *board, uint64_t key,
+                               size_t bytes, void **memory_p)
+{
+    entry_t *entry      = board_entry(board, key);
+    const bool is_there = (entry != NULL);
+    ucs_status_t status;
+
+    if (!is_there) {
+        status = board_add(board, bytes, &entry);
+        if (status != UCS_OK) {
+            return status;
+        }
+    } else if (entry->bytes != bytes) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    *memory_p = board_map(board, bytes, (off_t)entry->offset);
+    if (*memory_p == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (!is_there) {
+        memset(*memory_p, 0, bytes);
+        __atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
+    }
+    __atomic_fetch_add(&entry->users, 1, __ATOMIC_RELEASE);
+    if (!is_there) {
+        __atomic_fetch_add(&board->shared->word, 1, __ATOMIC_RELEASE);
+    }
+    return UCS_OK;
+}
+
+static int board_enter(uct_cuda_coll_board_t *board)
+{
+    pthread_mutex_lock(&board->lock);
+    return board_lock(board, F_SETLKW, F_WRLCK, LOCK_OF_PAGES);
+}
+
+static void board_leave(uct_cuda_coll_board_t *board)
+{
+    (void)board_lock(board, F_SETLK, F_UNLCK, LOCK_OF_PAGES);
+    pthread_mutex_unlock(&board->lock);
+}
+
+ucs_status_t uct_cuda_coll_board_get(uct_cuda_coll_board_t *board, uint64_t key,
+                                     size_t bytes, void **memory_p)
+{
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+
+    if (board_enter(board) == 0) {
+        status = board_take(board, key, bytes, memory_p);
+    }
+    board_leave(board);
+    return status;
+}
+
+void uct_cuda_coll_board_put(uct_cuda_coll_board_t *board, uint64_t key,
+                             size_t bytes, void *memory)
+{
+    entry_t *entry;
+
+    munmap(memory, bytes);
+    if (!uct_cuda_coll_board_is_own(board)) {
+        return;
+    }
+
+    if (board_enter(board) == 0) {
+        entry = board_entry(board, key);
+        if (entry != NULL) {
+            __atomic_fetch_sub(&entry->users, 1, __ATOMIC_RELEASE);
+        }
+    }
+    board_leave(board);
+}

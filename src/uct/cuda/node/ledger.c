@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The page, who may use it, and how the dead leave it.
+ *
+ * Coming and going happens under a lock on the file, which the system drops
+ * with its holder. Everything else is plain atomic loads and stores.
+ */
+#include <uct/cuda/node/ledger.h>
+
+#include <uct/cuda/base/hash.h>
+#include <uct/cuda/base/log.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+
+/* "ucxmpled", and the layout's number: to be raised with every change */
+#define MAGIC  0x64656c706d786375ul
+#define LAYOUT 2
+
+#define MAX_GPUS  UCT_CUDA_MAX_GPUS
+#define NUM_LANES UCT_CUDA_MP_NUM_LANES
+#define WORD_BITS 64
+#define NUM_WORDS ((NUM_LANES + WORD_BITS - 1) / WORD_BITS)
+#define NO_LANE   UINT16_MAX
+
+#define LOCK_TRIES 40
+#define LOCK_PAUSE 500000 /* ns */
+
+
+/* Two cache lines. Lanes are numbered by the page's own list of GPUs. */
+typedef struct {
+    uint32_t pid;     /* 0: free. Written last when taken. */
+    uint32_t changes; /* of the bits */
+    uint64_t start;   /* when the process was started; tells apart those who
+                         get the same number; 0: not known */
+    uint64_t active[NUM_WORDS];
+    uint64_t direct[NUM_WORDS];
+} __attribute__((aligned(64))) slot_t;
+
+
+typedef struct {
+    uint64_t magic;
+    uint32_t layout;
+    uint32_t size;
+    uint32_t num_gpus;
+    uint32_t num_slots; /* those behind were never used */
+    uint8_t  uuids[MAX_GPUS][16];
+    slot_t   slots[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
+} page_t;
+
+_Static_assert(sizeof(page_t) == 16320, "the layout is the same everywhere");
+
+
+struct uct_cuda_mp_ledger {
+    page_t   *page;
+    slot_t   *slot;
+    int      fd;
+    uint32_t pid;
+    unsigned num_forks; /* that this process had behind it */
+    char     path[512];
+    uint16_t from_page[NUM_WORDS * WORD_BITS]; /* this process's lane */
+    uint16_t to_page[NUM_LANES];
+    /* When each slot was last seen to have changed */
+    struct {
+        uint32_t changes;
+        uint64_t time;
+    } seen[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
+};
+
+
+/* ------------------------------------------------------------- processes */
+
+/* Between this process and that which loaded the module. What a process was
+ * forked with is its parent's: page, slot and lock. */
+static unsigned num_forks;
+
+static void count_fork(void)
+{
+    ++num_forks;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
+static bool is_foreign(const uct_cuda_mp_ledger_t *ledger)
+{
+    return ledger->num_forks != num_forks;
+}
+
+/* When a process was started, in ticks since boot; 0: not known. A process
+ * whose first thread alone has ended looks like a dead one, but for the number
+ * of threads. */
+static uint64_t process_start(uint32_t pid, bool *is_dead_p)
+{
+    unsigned long long start = 0;
+    char path[32], text[1024];
+    long num_threads;
+    ssize_t length;
+    char *rest;
+    char state;
+    int fd;
+
+    *is_dead_p = false;
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+
+    length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length <= 0) {
+        return 0;
+    }
+
+    /* The name may hold anything, closing brackets as well */
+    text[length] = '\0';
+    rest         = strrchr(text, ')');
+    if ((rest == NULL) ||
+        (sscanf(rest + 1,
+                " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+                "%*d %*d %ld %*d %llu",
+                &state, &num_threads, &start) != 3)) {
+        return 0;
+    }
+
+    *is_dead_p = ((state == 'Z') || (state == 'X')) && (num_threads <= 1);
+    return start;
+}
+
+static bool process_is_alive(uint32_t pid, uint64_t start)
+{
+    uint64_t actual;
+    bool is_dead;
+
+    if ((pid > INT32_MAX) ||
+        ((kill((pid_t)pid, 0) != 0) && (errno == ESRCH))) {
+        return false;
+    }
+
+    actual = process_start(pid, &is_dead);
+    return !is_dead && ((start == 0) || (actual == 0) || (actual == start));
+}
+
+
+/* ------------------------------------------------------------------ file */
+
+static uint64_t hash(uint64_t value, const char *text, size_t length)
+{
+    size_t i;
+
+    for (i = 0; i < length; ++i) {
+        value = uct_cuda_hash64(value, (uint8_t)text[i]);
+    }
+
+    return value;
+}
+
+/* Process numbers mean nothing to another PID namespace, nor after a boot */
+static uint64_t numbering_id(void)
+{
+    uint64_t id = UCT_CUDA_HASH64;
+    struct stat st;
+    char text[64];
+    ssize_t length;
+    int fd;
+
+    if (stat("/proc/self/ns/pid", &st) == 0) {
+        id = hash(id, (const char*)&st.st_ino, sizeof(st.st_ino));
+    }
+
+    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        length = read(fd, text, sizeof(text));
+        if (length > 0) {
+            id = hash(id, text, (size_t)length);
+        }
+        close(fd);
+    }
+
+    return id;
+}
+
+/* A process that was stopped with the lock in its hands must not stop us */
+static ucs_status_t file_lock(int fd)
+{
+    const struct timespec pause = {0, LOCK_PAUSE};
+    int i;
+
+    for (i = 0; i < LOCK_TRIES; ++i) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            return UCS_OK;
+        } else if ((errno != EWOULDBLOCK) && (errno != EINTR)) {
+            return UCS_ERR_IO_ERROR;
+        }
+        nanosleep(&pause, NULL);
+    }
+
+    return UCS_ERR_BUSY;
+}
+
+static void file_unlock(int fd)
+{
+    (void)flock(fd, LOCK_UN);
+}
+
+/* Open and lock the file that is there under the name, or a new one */
+static ucs_status_t file_open(const char *path, struct stat *st, int *fd_p)
+{
+    ucs_status_t status = UCS_ERR_BUSY;
+    int tries           = LOCK_TRIES;
+    int fd;
+
+    while (tries-- > 0) {
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0) {
+            return UCS_ERR_IO_ERROR;
+        }
+
+        status = file_lock(fd);
+        if ((status == UCS_OK) && (fstat(fd, st) != 0)) {
+            status = UCS_ERR_IO_ERROR;
+        }
+
+        if (status != UCS_OK) {
+            close(fd);
+            return status;
+        }
+
+        if (st->st_nlink > 0) {
+            *fd_p = fd;
+            return UCS_OK;
+        }
+
+        /* The last process to leave removed it meanwhile */
+        close(fd);
+        status = UCS_ERR_BUSY;
+    }
+
+    return status;
+}
+
+/* Nobody else may have had a hand in it */
+static bool file_is_ours(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && (st->st_uid == geteuid()) &&
+           ((st->st_mode & (S_IRWXG | S_IRWXO)) == 0);
+}
+
+
+/* ------------------------------------------------------------------ page */
+
+static void slot_free(slot_t *slot)
+{
+    unsigned i;
+
+    for (i = 0; i < NUM_WORDS; ++i) {
+        __atomic_store_n(&slot->active[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&slot->direct[i], 0, __ATOMIC_RELAXED);
+    }
+
+    __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
+}
+
+static unsigned page_num_slots(const page_t *page)
+{
+    unsigned count = __atomic_load_n(&page->num_slots, __ATOMIC_ACQUIRE);
+
+    return (count > UCT_CUDA_MP_LEDGER_MAX_SLOTS) ?
+                   UCT_CUDA_MP_LEDGER_MAX_SLOTS :
+                   count;
+}
+
+/* Free the slots of dead processes. @return whether any process is left. */
+static bool page_reap(page_t *page)
+{
+    bool any = false;
+    slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < page_num_slots(page); ++i) {
+        slot = &page->slots[i];
+        if (slot->pid == 0) {
+            continue;
+        }
+
+        if (process_is_alive(slot->pid, slot->start)) {
+            any = true;
+        } else {
+            slot_free(slot);
+        }
+    }
+
+    return any;
+}
+
+/* Make a page of a new file, or of one whose maker did not come to the end;
+ * else see that it is what we know */
+static ucs_status_t page_check(page_t *page)
+{
+    if (page->magic == 0) {
+        page->layout = LAYOUT;
+        page->size   = sizeof(*page);
+        __atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
+    } else if ((page->magic != MAGIC) || (page->layout != LAYOUT) ||
+               (page->size != sizeof(*page)) || (page->num_gpus > MAX_GPUS)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (!page_reap(page)) {
+        /* GPUs of those who are gone need no numbers */
+        page->num_gpus  = 0;
+        page->num_slots = 0;
+    }
+
+    return UCS_OK;
+}
+
+/* The page's number of a GPU, which is added if need be; -1: too many */
+static int page_gpu(page_t *page, const uint8_t uuid[16])
+{
+    unsigned i;
+
+    for (i = 0; i < page->num_gpus; ++i) {
+        if (memcmp(page->uuids[i], uuid, 16) == 0) {
+            return (int)i;
+        }
+    }
+
+    if (page->num_gpus == MAX_GPUS) {
+        return -1;
+    }
+
+    memcpy(page->uuids[page->num_gpus], uuid, 16);
+    return (int)page->num_gpus++;
+}
+
+static ucs_status_t map_lanes(uct_cuda_mp_ledger_t *ledger,
+                              const uint8_t (*uuids)[16], int num_gpus)
+{
+    uct_cuda_end_t ends[UCT_CUDA_NUM_ENDS] = {{0}};
+    uint16_t lane, number;
+    uct_cuda_end_t from, to;
+    int gpu, at;
+
+    memset(ledger->to_page, 0xff, sizeof(ledger->to_page));
+    memset(ledger->from_page, 0xff, sizeof(ledger->from_page));
+    for (gpu = 0; gpu < num_gpus; ++gpu) {
+        at = page_gpu(ledger->page, uuids[gpu]);
+        if (at < 0) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+
+        ends[gpu] = uct_cuda_end_gpu(at);
+    }
+
+    ends[uct_cuda_end_index(uct_cuda_end_host())] = uct_cuda_end_host();
+    for (lane = 0; lane < NUM_LANES; ++lane) {
+        from = ends[uct_cuda_end_index(uct_cuda_mp_lane_from(lane))];
+        to   = ends[uct_cuda_end_index(uct_cuda_mp_lane_to(lane))];
+        if (!uct_cuda_end_is_none(from) && !uct_cuda_end_is_none(to)) {
+            number                    = uct_cuda_mp_lane(from, to);
+            ledger->to_page[lane]     = number;
+            ledger->from_page[number] = lane;
+        }
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t take_slot(uct_cuda_mp_ledger_t *ledger)
+{
+    page_t *page = ledger->page;
+    slot_t *slot;
+    bool is_dead;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_LEDGER_MAX_SLOTS; ++i) {
+        slot = &page->slots[i];
+        if ((i >= page->num_slots) || (slot->pid == 0)) {
+            slot_free(slot);
+            slot->start = process_start(ledger->pid, &is_dead);
+            __atomic_store_n(&slot->pid, ledger->pid, __ATOMIC_RELEASE);
+            if (i >= page->num_slots) {
+                __atomic_store_n(&page->num_slots, i + 1, __ATOMIC_RELEASE);
+            }
+            ledger->slot = slot;
+            return UCS_OK;
+        }
+    }
+
+    return UCS_ERR_NO_RESOURCE;
+}
+
+/* With the file locked */
+static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
+                                  const struct stat *st,
+                                  const uint8_t (*uuids)[16], int num_gpus)
+{
+    const bool is_new = (st->st_size == 0);
+    ucs_status_t status;
+    void *page;
+
+    if (!file_is_ours(st) ||
+        (!is_new && (st->st_size != (off_t)sizeof(page_t)))) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    /* Memory that is not there would kill who touches it */
+    if (is_new && (posix_fallocate(ledger->fd, 0, sizeof(page_t)) != 0)) {
+        (void)unlink(ledger->path);
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    page = mmap(NULL, sizeof(page_t), PROT_READ | PROT_WRITE, MAP_SHARED,
+                ledger->fd, 0);
+    if (page == MAP_FAILED) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ledger->page = page;
+    status       = page_check(ledger->page);
+    if (status == UCS_OK) {
+        status = map_lanes(ledger, uuids, num_gpus);
+    }
+
+    if (status == UCS_OK) {
+        status = take_slot(ledger);
+    }
+
+    if (status != UCS_OK) {
+        munmap(page, sizeof(page_t));
+    }
+
+    return status;
+}
+
+ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
+                                     const uint8_t (*uuids)[16], int num_gpus,
+                                     uct_cuda_mp_ledger_t **ledger_p)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uct_cuda_mp_ledger_t *ledger;
+    ucs_status_t status;
+    struct stat st;
+
+    ledger = calloc(1, sizeof(*ledger));
+    if (ledger == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pthread_once(&once, watch_forks);
+    ledger->pid       = (uint32_t)getpid();
+    ledger->num_forks = num_forks;
+    if ((size_t)snprintf(ledger->path, sizeof(ledger->path),
+                         "%s/ucx-mp-ledger-%u-%016lx", dir,
+                         (unsigned)geteuid(), numbering_id()) >=
+        sizeof(ledger->path)) {
+        status = UCS_ERR_IO_ERROR;
+        goto err_free;
+    }
+
+    status = file_open(ledger->path, &st, &ledger->fd);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = ledger_attach(ledger, &st, uuids, num_gpus);
+    file_unlock(ledger->fd);
+    if (status != UCS_OK) {
+        goto err_close;
+    }
+
+    uct_cuda_debug("the node's ledger is %s", ledger->path);
+    *ledger_p = ledger;
+    return UCS_OK;
+
+err_close:
+    close(ledger->fd);
+err_free:
+    uct_cuda_debug("no ledger of the node's transfers in %s (%d)", dir, status);
+    free(ledger);
+    return status;
+}
+
+void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
+{
+    struct stat st;
+
+    if (!is_foreign(ledger)) {
+        slot_free(ledger->slot);
+        if (file_lock(ledger->fd) == UCS_OK) {
+            /* Of a file that was removed the name is somebody else's by now */
+            if (!page_reap(ledger->page) && (fstat(ledger->fd, &st) == 0) &&
+                (st.st_nlink > 0)) {
+                (void)unlink(ledger->path);
+            }
+            file_unlock(ledger->fd);
+        }
+    }
+
+    munmap(ledger->page, sizeof(page_t));
+    close(ledger->fd);
+    free(ledger);
+}
+
+
+/* ------------------------------------------------------------------- use */
+
+/* The only writer needs no locked instruction */
+static void set_bit(uint64_t *words, uint16_t number, bool is_set)
+{
+    uint64_t *word     = &words[number / WORD_BITS];
+    const uint64_t bit = 1ul << (number % WORD_BITS);
+
+    __atomic_store_n(word, is_set ? (*word | bit) : (*word & ~bit),
+                     __ATOMIC_RELAXED);
+}
+
+void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
+                            bool is_active, bool is_direct)
+{
+    const uint16_t number = ledger->to_page[lane];
+    slot_t *slot          = ledger->slot;
+
+    if ((number == NO_LANE) || is_foreign(ledger)) {
+        return;
+    }
+
+    set_bit(slot->active, number, is_active);
+    set_bit(slot->direct, number, is_direct);
+    __atomic_store_n(&slot->changes, slot->changes + 1, __ATOMIC_RELEASE);
+}
+
+/* A slot that claims links: does its owner still live? */
+static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
+                         uint64_t now)
+{
+    slot_t *slot     = &ledger->page->slots[number];
+    uint32_t changes = __atomic_load_n(&slot->changes, __ATOMIC_RELAXED);
+    uint32_t pid;
+
+    if ((changes != ledger->seen[number].changes) ||
+        (ledger->seen[number].time == 0)) {
+        ledger->seen[number].changes = changes;
+        ledger->seen[number].time    = now;
+        return;
+    }
+
+    if (now - ledger->seen[number].time < UCT_CUDA_MP_LEDGER_STALE) {
+        return;
+    }
+
+    ledger->seen[number].time = now;
+    pid                       = slot->pid;
+    if ((pid == 0) || is_foreign(ledger) ||
+        process_is_alive(pid, slot->start) ||
+        (flock(ledger->fd, LOCK_EX | LOCK_NB) != 0)) {
+        return;
+    }
+
+    /* Nobody has taken it meanwhile? */
+    if ((slot->pid == pid) && !process_is_alive(pid, slot->start)) {
+        slot_free(slot);
+    }
+
+    file_unlock(ledger->fd);
+}
+
+/* Add a slot's bits to counts of this process's lanes. Returns whether there
+ * are any, of lanes that it sees or not. */
+static bool add_bits(const uct_cuda_mp_ledger_t *ledger, const uint64_t *words,
+                     uint8_t *counts, bool *any)
+{
+    bool is_busy = false;
+    uint64_t bits;
+    uint16_t lane;
+    unsigned w;
+
+    for (w = 0; w < NUM_WORDS; ++w) {
+        bits     = __atomic_load_n(&words[w], __ATOMIC_RELAXED);
+        is_busy |= (bits != 0);
+        while (bits != 0) {
+            lane  = ledger->from_page[w * WORD_BITS +
+                                      (unsigned)__builtin_ctzl(bits)];
+            bits &= bits - 1;
+            if ((lane != NO_LANE) && (counts[lane] < UINT8_MAX)) {
+                ++counts[lane];
+                *any = true;
+            }
+        }
+    }
+
+    return is_busy;
+}
+
+bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
+                             uct_cuda_mp_load_t *load)
+{
+    const unsigned count = page_num_slots(ledger->page);
+    bool any             = false;
+    slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        slot = &ledger->page->slots[i];
+        if ((slot == ledger->slot) ||
+            (__atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE) == 0)) {
+            continue;
+        }
+
+        if (add_bits(ledger, slot->active, load->active, &any)) {
+            (void)add_bits(ledger, slot->direct, load->direct, &any);
+            ledger_visit(ledger, i, now);
+        }
+    }
+
+    return any;
+}
+
+unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,
+                                   uint32_t *pids, unsigned max)
+{
+    unsigned count = 0;
+    uint32_t pid;
+    unsigned i;
+
+    for (i = 0; (i < page_num_slots(ledger->page)) && (count < max); ++i) {
+        pid = __atomic_load_n(&ledger->page->slots[i].pid, __ATOMIC_RELAXED);
+        if ((pid != 0) && (pid != ledger->pid)) {
+            pids[count++] = pid;
+        }
+    }
+
+    return count;
+}

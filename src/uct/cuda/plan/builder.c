@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arrays that are filled, and one sort. */
+#include <uct/cuda/plan/builder.h>
+
+#include <ucs/sys/math.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Numbers of queues before they are made dense */
+#define MAX_NAMES 256
+
+/* Steps of plans whose waits are looked through; longer ones keep all */
+#define MAX_PRUNED 8192
+
+
+ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
+                                        uct_cuda_coll_plan_t *plan,
+                                        size_t max_steps, size_t max_places,
+                                        size_t max_waits)
+{
+    memset(builder, 0, sizeof(*builder));
+    builder->plan       = plan;
+    builder->max_steps  = (uint32_t)max_steps;
+    builder->max_places = (uint32_t)max_places;
+    builder->max_waits  = (uint32_t)max_waits;
+    builder->waves      = malloc((max_steps + 1) * sizeof(*builder->waves));
+    plan->steps         = malloc((max_steps + 1) * sizeof(*plan->steps));
+    plan->places        = malloc((max_places + 1) * sizeof(*plan->places));
+    plan->waits         = malloc((max_waits + 1) * sizeof(*plan->waits));
+    if ((builder->waves == NULL) || (plan->steps == NULL) ||
+        (plan->places == NULL) || (plan->waits == NULL)) {
+        free(builder->waves);
+        uct_cuda_coll_plan_release(plan);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    return UCS_OK;
+}
+
+uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
+                                    uct_cuda_coll_step_type_t type,
+                                    unsigned rank, unsigned queue,
+                                    uint64_t bytes, unsigned wave)
+{
+    uct_cuda_coll_plan_t *plan      = builder->plan;
+    const uct_cuda_coll_step_t step = {
+        .type = (uint8_t)type, .rank = (uint8_t)rank, .queue = (uint8_t)queue,
+        .bytes = bytes, .places = plan->num_places, .waits = plan->num_waits,
+        .tree = UCT_CUDA_COLL_NO_TREE
+    };
+
+    assert(plan->num_steps < builder->max_steps);
+    assert(queue < MAX_NAMES);
+    plan->steps[plan->num_steps]    = step;
+    builder->waves[plan->num_steps] = wave;
+    return plan->num_steps++;
+}
+
+static uct_cuda_coll_step_t *last_step(uct_cuda_coll_builder_t *builder)
+{
+    return &builder->plan->steps[builder->plan->num_steps - 1];
+}
+
+static void add_place(uct_cuda_coll_builder_t *builder, unsigned rank,
+                      uct_cuda_coll_buffer_t buffer, uint64_t offset)
+{
+    const uct_cuda_coll_place_t place = {
+        .offset = offset, .rank = (uint8_t)rank, .buffer = (uint8_t)buffer
+    };
+
+    assert(builder->plan->num_places < builder->max_places);
+    builder->plan->places[builder->plan->num_places++] = place;
+}
+
+void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
+                                  unsigned rank, uct_cuda_coll_buffer_t buffer,
+                                  uint64_t offset)
+{
+    assert(last_step(builder)->num_destinations == 0);
+    add_place(builder, rank, buffer, offset);
+    ++last_step(builder)->num_sources;
+}
+
+void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
+                                       unsigned rank,
+                                       uct_cuda_coll_buffer_t buffer,
+                                       uint64_t offset)
+{
+    add_place(builder, rank, buffer, offset);
+    ++last_step(builder)->num_destinations;
+}
+
+void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
+                                uint32_t step)
+{
+    uct_cuda_coll_plan_t *plan = builder->plan;
+
+    if (step != UCT_CUDA_COLL_NO_STEP) {
+        assert(plan->num_waits < builder->max_waits);
+        plan->waits[plan->num_waits++] = step;
+        ++last_step(builder)->num_waits;
+    }
+}
+
+/* Each rank's queues in the order in which they are first used */
+static void number_queues(uct_cuda_coll_plan_t *plan)
+{
+    uint8_t number[UCT_CUDA_COLL_MAX_RANKS][MAX_NAMES];
+    unsigned count[UCT_CUDA_COLL_MAX_RANKS] = {0};
+    uct_cuda_coll_step_t *step;
+    uint8_t *known;
+    uint32_t i;
+
+    memset(number, 0xff, sizeof(number));
+    for (i = 0; i < plan->num_steps; ++i) {
+        step  = &plan->steps[i];
+        known = &number[step->rank][step->queue];
+        if (*known == 0xff) {
+            *known           = (uint8_t)count[step->rank]++;
+            plan->num_queues = (uint8_t)ucs_max(plan->num_queues,
+                                                count[step->rank]);
+        }
+        step->queue = *known;
+    }
+
+    assert(plan->num_queues <= UCT_CUDA_COLL_MAX_QUEUES);
+}
+
+static bool is_in(const uint64_t *row, uint32_t step)
+{
+    return (row[step / 64] >> (step % 64)) & 1;
+}
+
+/* Leave out waits for what has ended anyway when another wait, or the queue's
+ * turn, is over: each costs an event. `before` has a row of bits a step: what
+ * has surely ended when it begins */
+static void prune(uct_cuda_coll_plan_t *plan, uint64_t *before, size_t row)
+{
+    uint32_t last[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
+    uct_cuda_coll_step_t *step;
+    uint32_t i, w, other, previous;
+    uint32_t *waits;
+    uint64_t *own;
+    size_t word;
+
+    memset(last, 0xff, sizeof(last));
+    for (i = 0; i < plan->num_steps; ++i) {
+        step                          = &plan->steps[i];
+        waits                         = plan->waits + step->waits;
+        own                           = before + i * row;
+        previous                      = last[step->rank][step->queue];
+        last[step->rank][step->queue] = i;
+        memset(own, 0, (i / 64 + 1) * sizeof(*own));
+
+        /* What is before any of those that it comes after: all of it is earlier
+         * than those */
+        for (w = 0; w <= step->num_waits; ++w) {
+            other = (w < step->num_waits) ? waits[w] : previous;
+            for (word = 0; (other != UINT32_MAX) && (word <= other / 64);
+                 ++word) {
+                own[word] |= before[other * row + word];
+            }
+        }
+
+        if (previous != UINT32_MAX) {
+            own[previous / 64] |= 1ull << (previous % 64);
+        }
+        for (w = 0; w < step->num_waits;) {
+            other = waits[w];
+            if (is_in(own, other)) {
+                waits[w] = waits[--step->num_waits];
+            } else {
+                own[other / 64] |= 1ull << (other % 64);
+                ++w;
+            }
+        }
+    }
+}
+
+/* Wave by wave, in each as they were added. @return False: no memory */
+static bool sort(uct_cuda_coll_plan_t *plan, uint32_t *waves)
+{
+    const uint32_t count        = plan->num_steps;
+    uct_cuda_coll_step_t *steps = malloc((count + 1) * sizeof(*steps));
+    uint32_t *first;
+    uint32_t i, most = 0;
+
+    for (i = 0; i < count; ++i) {
+        most = ucs_max(most, waves[i]);
+    }
+
+    first = calloc(most + 2, sizeof(*first));
+    if ((first == NULL) || (steps == NULL)) {
+        free(first);
+        free(steps);
+        return false;
+    }
+
+    for (i = 0; i < count; ++i) {
+        ++first[waves[i] + 1];
+    }
+    for (i = 1; i <= most; ++i) {
+        first[i] += first[i - 1];
+    }
+    for (i = 0; i < count; ++i) {
+        waves[i]        = first[waves[i]]++; /* its new place from here on */
+        steps[waves[i]] = plan->steps[i];
+    }
+    for (i = 0; i < plan->num_waits; ++i) {
+        plan->waits[i] = waves[plan->waits[i]];
+    }
+
+    free(first);
+    free(plan->steps);
+    plan->steps = steps;
+    return true;
+}
+
+ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
+{
+    uct_cuda_coll_plan_t *plan = builder->plan;
+    const size_t count         = plan->num_steps;
+    const size_t row           = (count + 63) / 64;
+    const bool is_sorted       = sort(plan, builder->waves);
+    uint64_t *before           = NULL;
+
+    free(builder->waves);
+    if (is_sorted) {
+        number_queues(plan);
+        before = (count <= MAX_PRUNED) ?
+                         malloc((count * row + 1) * sizeof(*before)) :
+                         NULL;
+    }
+    if (!is_sorted || ((before == NULL) && (count <= MAX_PRUNED))) {
+        uct_cuda_coll_plan_release(plan);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (before != NULL) {
+        prune(plan, before, row);
+        free(before);
+    }
+    return UCS_OK;
+}

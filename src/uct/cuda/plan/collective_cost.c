@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A simulation: steps wait, then flow, then end. */
+#include <uct/cuda/plan/collective_cost.h>
+
+#include <uct/cuda/plan/links.h>
+#include <ucs/sys/math.h>
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+#define MAX_GPUS  UCT_CUDA_MAX_GPUS
+#define MAX_LANES (MAX_GPUS * MAX_GPUS)
+
+#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+
+/* Bytes that are none any more, after so many divisions */
+#define EMPTY 0.5
+
+#define NONE UINT32_MAX
+
+
+/* Two H200, by hand from one process (driver 580.159). A kernel on each that
+ * reads and writes the other takes 16.5, 25, 64, 214, 801 and 3162 us for 1 MiB
+ * to 1 GiB: 12 us and the bytes at 0.86 of the link. Copies in two chunks with
+ * an adding kernel take 89, 218, 734 and 2787 us from 16 MiB on: of those 22 us
+ * are the other GPU's submissions, and the rest is at 0.975 of the link, which
+ * is what both directions leave to each other.
+ *
+ * submit: 2.9 us a copy, 0.35 us an event operation, as in
+ * plan/model_constants.c. wait: a stream looks for
+ * another one's event every 8 to 9 us (docs/results/by-hand.md). remote_wait:
+ * assumed to be no less; word: a call as a copy's. Neither was measured on
+ * GPUs: relays on 2 of beluga's, 64 MiB, carried out on the emulated node, take
+ * 689 us where this says 687. copy_start: fitted to the same on another
+ * machine, 242, 408, 755 and 2809 us for 64 MiB to 1 GiB. memory: a V100's
+ * 900 GB/s, less what is lost. switched_chunks: by hand 256 MiB took 770 us
+ * in two, 949 in four, 963 in eight, which the model has no reason for. */
+const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
+    .begin       = 3e-6,
+    .end         = 3.5e-6,
+    .submit      = 3.6e-6,
+    .word        = 2.9e-6,
+    .start       = 3e-6,
+    .copy_start  = 14e-6,
+    .wait        = 8.5e-6,
+    .remote_wait = 8.5e-6,
+    .peer        = 1e-6,
+    .copy_rate   = 0.975,
+    .kernel_rate = 0.86,
+    .memory      = 750e9,
+    .switched_chunks = 2
+};
+
+
+/* H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what is lost
+ * (H200, copies inside it: 4.3 of 4.8) */
+void uct_cuda_coll_model_behind_switch(double ports,
+                                       uct_cuda_coll_model_t *model)
+{
+    *model = uct_cuda_coll_model_builtin;
+    if (ports > 350e9) {
+        model->memory = 2.9e12;
+    } else if (ports > 200e9) {
+        model->memory = 1.3e12;
+    }
+}
+
+
+/* Bytes on their way: those of a lane all get as much */
+typedef struct {
+    double   goal;        /* bytes that the lane gives each when this ends */
+    uint32_t step;
+    uint32_t next;        /* of the lane, by goals; NONE */
+} flow_t;
+
+
+/* From one GPU to another, or inside one, with what flows there */
+typedef struct {
+    double   given;       /* bytes to each flow so far ... */
+    double   since;       /* ... seconds: until then */
+    unsigned at;          /* among those that are busy */
+    uint32_t first;       /* the flow that ends next; NONE */
+    unsigned count;
+    uct_cuda_coll_way_t way;
+} lane_t;
+
+
+typedef struct {
+    double   start;       /* seconds: not before */
+    uint32_t waits;       /* steps it still waits for */
+    uint32_t flows;       /* that have not ended */
+} state_t;
+
+
+typedef struct {
+    const uct_cuda_coll_plan_t  *plan;
+    const uct_cuda_topo_t       *topo;
+    int                         gpus[UCT_CUDA_COLL_MAX_MEMBERS];
+    const uct_cuda_coll_model_t *model;
+    double   capacity[NUM_RESOURCES]; /* bytes/s */
+    double   left[NUM_RESOURCES];
+    double   rates[NUM_RESOURCES];    /* of each user */
+    unsigned users[NUM_RESOURCES];
+    bool     is_tight[NUM_RESOURCES];
+    int16_t  groups[NUM_RESOURCES]; /* joined by lanes: to the first, ... */
+    bool     is_old[NUM_RESOURCES]; /* ... whose users have changed: */
+    int16_t  old[NUM_RESOURCES];
+    unsigned num_old;
+    double   now;
+    state_t  *states;
+    uint32_t *first;      /* successors of a step: from here to the next's */
+    uint32_t *successors;
+    uint32_t *ready;      /* a heap of steps that wait for their start only */
+    uint32_t num_ready;
+    flow_t   *flows;
+    uint32_t num_flows;   /* that there have been */
+    lane_t   lanes[MAX_GPUS][MAX_GPUS];
+    lane_t   *busy[MAX_LANES];
+    double   speeds[MAX_LANES];  /* bytes/s of their flows since then */
+    double   until[MAX_LANES];   /* seconds: when their next flows end */
+    unsigned num_busy;
+    uint32_t num_left;    /* steps that have not ended */
+    bool     is_broken;   /* a step has no link */
+} sim_t;
+
+
+/* ------------------------------------------------------------------ rates */
+
+/* What a lane's tightest resource gives each of its users */
+static double tightest(const sim_t *sim, const lane_t *lane)
+{
+    double rate = DBL_MAX;
+    unsigned i;
+
+    for (i = 0; i < lane->way.count; ++i) {
+        rate = ucs_min(rate, sim->rates[lane->way.resources[i]]);
+    }
+
+    return rate;
+}
+
+/* Resources that are the tightest of all of their users */
+static void find_tight(sim_t *sim, lane_t *const *lanes, unsigned count)
+{
+    const uct_cuda_coll_way_t *way;
+    unsigned l, i;
+    double rate;
+    int r;
+
+    for (l = 0; l < count; ++l) {
+        way = &lanes[l]->way;
+        for (i = 0; i < way->count; ++i) {
+            r                = way->resources[i];
+            sim->rates[r]    = ucs_max(sim->left[r] / sim->users[r], 1);
+            sim->is_tight[r] = true;
+        }
+    }
+
+    for (l = 0; l < count; ++l) {
+        way  = &lanes[l]->way;
+        rate = tightest(sim, lanes[l]);
+        for (i = 0; i < way->count; ++i) {
+            r                 = way->resources[i];
+            sim->is_tight[r] &= (sim->rates[r] <= rate);
+        }
+    }
+}
+
+/* Give their rates to lanes on such resources, and the rest to others.
+ * @return How many are left, at the start of the list */
+static unsigned share_some(sim_t *sim, lane_t **lanes, unsigned count)
+{
+    unsigned l, i, left = 0;
+    bool is_tight;
+    lane_t *lane;
+    double rate;
+    int r;
+
+    find_tight(sim, lanes, count);
+    for (l = 0; l < count; ++l) {
+        lane     = lanes[l];
+        is_tight = false;
+        for (i = 0; i < lane->way.count; ++i) {
+            is_tight |= sim->is_tight[lane->way.resources[i]];
+        }
+        if (!is_tight) {
+            lanes[left++] = lane;
+            continue;
+        }
+
+        rate                  = tightest(sim, lane);
+        sim->speeds[lane->at] = rate;
+        for (i = 0; i < lane->way.count; ++i) {
+            r              = lane->way.resources[i];
+            sim->users[r] -= lane->count;
+            sim->left[r]  -= rate * lane->count;
+        }
+    }
+
+    return left;
+}
+
+static int group_of(sim_t *sim, int resource)
+{
+    int16_t *groups = sim->groups;
+
+    while (groups[resource] != resource) {
+        groups[resource] = groups[groups[resource]];
+        resource         = groups[resource];
+    }
+    return resource;
+}
+
+static void mark_group(sim_t *sim, int group)
+{
+    if (!sim->is_old[group]) {
+        sim->is_old[group]       = true;
+        sim->old[sim->num_old++] = (int16_t)group;
+    }
+}
+
+static void mark_way(sim_t *sim, const uct_cuda_coll_way_t *way)
+{
+    mark_group(sim, group_of(sim, way->resources[0]));
+}
+
+/* What a lane takes has to do with each other from now on */
+static void join_way(sim_t *sim, const uct_cuda_coll_way_t *way)
+{
+    int first, other;
+    unsigned i;
+
+    for (i = 1; i < way->count; ++i) {
+        first              = group_of(sim, way->resources[0]);
+        other              = group_of(sim, way->resources[i]);
+        sim->groups[other] = (int16_t)first;
+        if (sim->is_old[other]) {
+            mark_group(sim, first);
+        }
+    }
+}
+
+static double given(const sim_t *sim, const lane_t *lane)
+{
+    return lane->given + sim->speeds[lane->at] * (sim->now - lane->since);
+}
+
+/* Finds when a lane's next flow ends at its rate */
+static void find_end(sim_t *sim, const lane_t *lane)
+{
+    sim->until[lane->at] = lane->since +
+                           (sim->flows[lane->first].goal - lane->given) /
+                                   sim->speeds[lane->at];
+}
+
+/* Max-min fair rates of all flows that changes concern */
+static void share(sim_t *sim)
+{
+    lane_t *lanes[MAX_LANES], *concerned[MAX_LANES];
+    unsigned l, i, left, count = 0;
+    lane_t *lane;
+    int r;
+
+    for (l = 0; l < sim->num_busy; ++l) {
+        lane = sim->busy[l];
+        if (!sim->is_old[group_of(sim, lane->way.resources[0])]) {
+            continue;
+        }
+
+        concerned[count] = lane;
+        lanes[count++]   = lane;
+        lane->given      = given(sim, lane);
+        lane->since      = sim->now;
+        for (i = 0; i < lane->way.count; ++i) {
+            r              = lane->way.resources[i];
+            sim->left[r]   = sim->capacity[r];
+            sim->users[r] += lane->count;
+        }
+    }
+
+    for (left = count; left > 0;) {
+        left = share_some(sim, lanes, left);
+    }
+
+    for (l = 0; l < count; ++l) {
+        find_end(sim, concerned[l]);
+    }
+    while (sim->num_old > 0) {
+        sim->is_old[sim->old[--sim->num_old]] = false;
+    }
+}
+
+
+/* ------------------------------------------------------------------ steps */
+
+/* Bytes from one GPU's memory to another's, or inside one */
+static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
+                         double bytes)
+{
+    lane_t *lane   = &sim->lanes[from][to];
+    uint32_t index = sim->num_flows++;
+    flow_t *flow   = &sim->flows[index];
+    uint32_t *link;
+
+    if (lane->count++ == 0) {
+        uct_cuda_coll_links_direct(sim->topo, from, to, &lane->way);
+        join_way(sim, &lane->way);
+        lane->first            = NONE;
+        lane->given            = 0;
+        lane->since            = sim->now;
+        lane->at               = sim->num_busy++;
+        sim->busy[lane->at]    = lane;
+        sim->speeds[lane->at]  = 0;
+    }
+
+    flow->step = step;
+    flow->goal = given(sim, lane) + bytes;
+    for (link = &lane->first;
+         (*link != NONE) && (sim->flows[*link].goal < flow->goal);
+         link = &sim->flows[*link].next) {
+    }
+    flow->next = *link;
+    *link      = index;
+    ++sim->states[step].flows;
+    sim->is_broken |= (lane->way.count == 0);
+    mark_way(sim, &lane->way);
+}
+
+static void start_reduction(sim_t *sim, uint32_t index)
+{
+    const uct_cuda_coll_step_t *step    = &sim->plan->steps[index];
+    const uct_cuda_coll_place_t *places = uct_cuda_coll_step_sources(sim->plan,
+                                                                     step);
+    const double link                   = (double)step->bytes /
+                        sim->model->kernel_rate;
+    const int own = sim->gpus[step->rank];
+    double local  = 0;
+    unsigned i;
+    int gpu;
+
+    for (i = 0; i < step->num_sources + step->num_destinations; ++i) {
+        gpu = sim->gpus[places[i].rank];
+        if (gpu == own) {
+            local += (double)step->bytes;
+        } else if (i < step->num_sources) {
+            add_transfer(sim, index, gpu, own, link);
+        } else {
+            add_transfer(sim, index, own, gpu, link);
+        }
+    }
+
+    /* What its own memory does is half of a copy inside it */
+    if (local > 0) {
+        add_transfer(sim, index, own, own, local / 2);
+    }
+}
+
+static void start_step(sim_t *sim, uint32_t index)
+{
+    const uct_cuda_coll_step_t *step = &sim->plan->steps[index];
+    int from, to;
+
+    if (step->type == UCT_CUDA_COLL_REDUCE) {
+        start_reduction(sim, index);
+        return;
+    }
+
+    from = sim->gpus[uct_cuda_coll_step_sources(sim->plan, step)->rank];
+    to   = sim->gpus[uct_cuda_coll_step_destinations(sim->plan, step)->rank];
+    add_transfer(sim, index, from, to,
+                 (double)step->bytes / sim->model->copy_rate);
+}
+
+/* To the heap of those that are ready; the earliest is on top */
+static void push_ready(sim_t *sim, uint32_t step)
+{
+    uint32_t at = sim->num_ready++;
+    uint32_t up;
+
+    for (; at > 0; at = up) {
+        up = (at - 1) / 2;
+        if (sim->states[sim->ready[up]].start <= sim->states[step].start) {
+            break;
+        }
+        sim->ready[at] = sim->ready[up];
+    }
+    sim->ready[at] = step;
+}
+
+static uint32_t pop_ready(sim_t *sim)
+{
+    const uint32_t top  = sim->ready[0];
+    const uint32_t last = sim->ready[--sim->num_ready];
+    uint32_t at         = 0;
+    uint32_t down;
+
+    for (down = 1; down < sim->num_ready; down = 2 * at + 1) {
+        down += (down + 1 < sim->num_ready) &&
+                (sim->states[sim->ready[down + 1]].start <
+                 sim->states[sim->ready[down]].start);
+        if (sim->states[last].start <= sim->states[sim->ready[down]].start) {
+            break;
+        }
+        sim->ready[at] = sim->ready[down];
+        at             = down;
+    }
+    sim->ready[at] = last;
+    return top;
+}
+
+/* From a step's turn to its first byte */
+static double start_time(const sim_t *sim, const uct_cuda_coll_step_t *step,
+                         bool is_queued)
+{
+    const uct_cuda_coll_place_t *places = uct_cuda_coll_step_sources(sim->plan,
+                                                                     step);
+    uint32_t peers = 0;
+    unsigned i;
+
+    if (step->type == UCT_CUDA_COLL_COPY) {
+        return is_queued ? sim->model->start : sim->model->copy_start;
+    }
+
+    for (i = 0; i < step->num_sources + step->num_destinations; ++i) {
+        peers |= 1u << sim->gpus[places[i].rank];
+    }
+    peers &= ~(1u << sim->gpus[step->rank]);
+    return sim->model->start + sim->model->peer * __builtin_popcount(peers);
+}
+
+static void end_step(sim_t *sim, uint32_t index)
+{
+    const uct_cuda_coll_step_t *steps = sim->plan->steps;
+    const uct_cuda_coll_model_t *model = sim->model;
+    state_t *state;
+    uint32_t s, next;
+    double delay;
+
+    --sim->num_left;
+    for (s = sim->first[index]; s < sim->first[index + 1]; ++s) {
+        next  = sim->successors[s];
+        state = &sim->states[next];
+        delay = (steps[next].rank != steps[index].rank)   ? model->remote_wait :
+                (steps[next].queue != steps[index].queue) ? model->wait :
+                                                            0;
+        state->start = ucs_max(state->start, sim->now + delay);
+        if (--state->waits == 0) {
+            state->start += start_time(sim, &steps[next], delay == 0);
+            push_ready(sim, next);
+        }
+    }
+}
+
+
+/* ------------------------------------------------------------------- time */
+
+/* Whom each step holds up: by waits, and as the one before in its queue */
+static void find_successors(sim_t *sim, uint32_t *previous)
+{
+    const uct_cuda_coll_plan_t *plan = sim->plan;
+    uint32_t last[MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
+    const uct_cuda_coll_step_t *step;
+    const uint32_t *waits;
+    uint32_t i, w, count, total;
+
+    memset(last, 0xff, sizeof(last));
+    for (i = 0; i < plan->num_steps; ++i) {
+        step                          = &plan->steps[i];
+        waits                         = uct_cuda_coll_step_waits(plan, step);
+        previous[i]                   = last[step->rank][step->queue];
+        last[step->rank][step->queue] = i;
+        sim->states[i].waits          = step->num_waits;
+        for (w = 0; w < step->num_waits; ++w) {
+            ++sim->first[waits[w] + 1];
+        }
+        if (previous[i] != NONE) {
+            ++sim->states[i].waits;
+            ++sim->first[previous[i] + 1];
+        }
+    }
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        sim->first[i + 1] += sim->first[i];
+    }
+
+    total = sim->first[plan->num_steps];
+
+    /* Filled from behind; first[] moves down to where it belongs */
+    for (i = plan->num_steps; i > 0; --i) {
+        step  = &plan->steps[i - 1];
+        waits = uct_cuda_coll_step_waits(plan, step);
+        for (w = 0; w < step->num_waits; ++w) {
+            count                  = --sim->first[waits[w] + 1];
+            sim->successors[count] = i - 1;
+        }
+        if (previous[i - 1] != NONE) {
+            count                  = --sim->first[previous[i - 1] + 1];
+            sim->successors[count] = i - 1;
+        }
+    }
+    for (i = 0; i < plan->num_steps; ++i) {
+        sim->first[i] = sim->first[i + 1];
+    }
+    sim->first[plan->num_steps] = total;
+}
+
+/* Does another rank wait for it? */
+static bool is_shared(const sim_t *sim, uint32_t index)
+{
+    const uct_cuda_coll_step_t *steps = sim->plan->steps;
+    uint32_t s;
+
+    for (s = sim->first[index]; s < sim->first[index + 1]; ++s) {
+        if (steps[sim->successors[s]].rank != steps[index].rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each rank submits its steps one after the other */
+static void submit(sim_t *sim)
+{
+    const uct_cuda_coll_plan_t *plan = sim->plan;
+    double at[MAX_RANKS];
+    unsigned rank;
+    uint32_t i;
+
+    for (rank = 0; rank < MAX_RANKS; ++rank) {
+        at[rank] = sim->model->begin;
+    }
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        at[plan->steps[i].rank] += sim->model->submit +
+                                   (is_shared(sim, i) ? sim->model->word : 0);
+        sim->states[i].start     = at[plan->steps[i].rank];
+        if (sim->states[i].waits == 0) {
+            sim->states[i].start += start_time(sim, &plan->steps[i], false);
+            push_ready(sim, i);
+        }
+    }
+}
+
+/* Has a lane's next flow ended? */
+static bool has_end(const sim_t *sim, unsigned at)
+{
+    return (sim->until[at] - sim->now) * sim->speeds[at] <= EMPTY;
+}
+
+/* Flows of a lane that have ended; the last lane comes to its place if it has
+ * no more */
+static void end_flows(sim_t *sim, lane_t *lane)
+{
+    unsigned last;
+    uint32_t step;
+
+    do {
+        step        = sim->flows[lane->first].step;
+        lane->first = sim->flows[lane->first].next;
+        mark_way(sim, &lane->way);
+        if (--lane->count > 0) {
+            find_end(sim, lane);
+        }
+        if (--sim->states[step].flows == 0) {
+            end_step(sim, step);
+        }
+    } while ((lane->count > 0) && has_end(sim, lane->at));
+
+    if (lane->count == 0) {
+        last                    = --sim->num_busy;
+        sim->busy[lane->at]     = sim->busy[last];
+        sim->speeds[lane->at]   = sim->speeds[last];
+        sim->until[lane->at]    = sim->until[last];
+        sim->busy[lane->at]->at = lane->at;
+    }
+}
+
+/* On to the next moment at which a step starts or a flow ends */
+static void advance(sim_t *sim)
+{
+    double until = DBL_MAX;
+    lane_t *lane;
+    unsigned l;
+
+    if (sim->num_old > 0) {
+        share(sim);
+    }
+
+    if (sim->num_ready > 0) {
+        until = sim->states[sim->ready[0]].start;
+    }
+    for (l = 0; l < sim->num_busy; ++l) {
+        until = ucs_min(until, sim->until[l]);
+    }
+
+    sim->now = ucs_max(until, sim->now);
+    for (l = 0; l < sim->num_busy;) {
+        if (!has_end(sim, l)) {
+            ++l;
+            continue;
+        }
+
+        lane = sim->busy[l];
+        end_flows(sim, lane);
+        l += (lane->count > 0);
+    }
+
+    while ((sim->num_ready > 0) &&
+           (sim->states[sim->ready[0]].start <= sim->now)) {
+        start_step(sim, pop_ready(sim));
+    }
+}
+
+ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+                                const uct_cuda_topo_t *topo, const int *gpus,
+                                const uct_cuda_coll_model_t *model,
+                                double *seconds_p)
+{
+    return uct_cuda_coll_cost_within(plan, topo, gpus, model, DBL_MAX,
+                                     seconds_p);
+}
+
+ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
+                                       const uct_cuda_topo_t *topo,
+                                       const int *gpus,
+                                       const uct_cuda_coll_model_t *model,
+                                       double limit, double *seconds_p)
+{
+    const size_t count  = plan->num_steps;
+    sim_t *sim          = calloc(1, sizeof(*sim));
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    uint32_t *previous;
+    unsigned i;
+
+    if (sim == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    sim->plan       = plan;
+    sim->topo       = topo;
+    sim->model      = model;
+    sim->num_left   = plan->num_steps;
+    sim->states     = calloc(count + 1, sizeof(*sim->states));
+    sim->first      = calloc(count + 1, sizeof(*sim->first));
+    sim->ready      = calloc(count + 1, sizeof(*sim->ready));
+    sim->successors = calloc(plan->num_waits + count + 1,
+                             sizeof(*sim->successors));
+    sim->flows      = calloc(plan->num_places + 1, sizeof(*sim->flows));
+    previous        = calloc(count + 1, sizeof(*previous));
+    if ((sim->states == NULL) || (sim->first == NULL) || (sim->ready == NULL) ||
+        (sim->successors == NULL) || (sim->flows == NULL) ||
+        (previous == NULL)) {
+        goto out;
+    }
+
+    for (i = 0; i < plan->num_ranks + plan->num_relays; ++i) {
+        sim->gpus[i] = (i < plan->num_ranks) ?
+                               gpus[i] :
+                               plan->relays[i - plan->num_ranks];
+    }
+
+    for (i = 0; i < NUM_RESOURCES; ++i) {
+        sim->groups[i] = (int16_t)i;
+    }
+    uct_cuda_coll_links_capacity(topo, model->memory, sim->capacity);
+    find_successors(sim, previous);
+    submit(sim);
+    while ((sim->num_left > 0) && !sim->is_broken &&
+           (sim->now + model->end <= limit)) {
+        advance(sim);
+    }
+
+    status     = sim->is_broken ? UCS_ERR_UNSUPPORTED : UCS_OK;
+    *seconds_p = sim->now + model->end;
+
+out:
+    free(previous);
+    free(sim->flows);
+    free(sim->successors);
+    free(sim->ready);
+    free(sim->first);
+    free(sim->states);
+    free(sim);
+    return status;
+}

@@ -1,0 +1,860 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which algorithm, and in how many chunks: what can be done is put to the
+ * model, and the least time wins. */
+#include <uct/cuda/plan/collective_planner.h>
+
+#include <uct/cuda/plan/emit.h>
+#include <uct/cuda/plan/links.h>
+#include <uct/cuda/plan/trees.h>
+#include <ucs/sys/math.h>
+
+#include <float.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+
+/* Chunks that are tried are not smaller than this, bytes, nor are plans longer
+ * than that many steps, unless one chunk has more */
+#define MIN_CHUNK (128ul << 10)
+#define MAX_STEPS 6000
+
+/* Of longer plans those of fewer chunks are priced, of MIN_PRICED at least, and
+ * every two more take as long as the last two of these */
+#define PRICED_STEPS 2500
+#define MIN_PRICED   4
+
+/* Trees with which one chunk takes longer than this much of the best one are
+ * not tried with more */
+#define NEAR     1.2
+#define NEAR_ONE 1.4 /* of one slice a rank, which has most to gain */
+
+/* ... nor with still more when they take longer than this much of the best */
+#define FAR 2
+
+/* Less than so many times faster than what was tried before is no reason to do
+ * something with more steps; nor to take copies and scratch memory where one
+ * kernel, of which the model is surer, is as quick */
+#define MIN_GAIN      1.01
+
+/* As long, but for lengths that are rounded to elements */
+#define NO_LOSS (1 - 1e-4)
+#define MIN_GAIN_COPY 1.03
+
+/* ... or over GPUs that others may be using */
+#define MIN_GAIN_MULTIPATH 1.02
+
+
+typedef uct_cuda_coll_request_t request_t;
+typedef uct_cuda_coll_choice_t  choice_t;
+typedef uct_cuda_coll_forest_t  forest_t;
+
+
+typedef struct {
+    const request_t             *request;
+    const uct_cuda_coll_model_t *model;
+    uct_cuda_coll_model_t       constants; /* ... of this node */
+    uct_cuda_coll_plan_t        shape;
+    uct_cuda_coll_ranks_t       ranks;
+    uct_cuda_coll_forests_t     *forests;
+    uct_cuda_coll_trials_t      *trials;
+    bool                        is_chunked; /* more than one are tried */
+    double                      alone;   /* seconds of the best copies in one
+                                            chunk; 0: none yet */
+    int                         algorithm; /* or AUTO */
+    uint64_t                    scratch; /* bytes a rank at most */
+    bool                        are_all_peers;
+    bool                        is_switched;
+    choice_t                    best;    /* seconds 0: none yet */
+    ucs_status_t                status;  /* why there is none */
+} planner_t;
+
+
+ucs_status_t uct_cuda_coll_shape(const request_t *request,
+                                 uct_cuda_coll_plan_t *plan)
+{
+    const bool has_blocks = uct_cuda_coll_kind_has_blocks(request->kind);
+    uint64_t count;
+    unsigned rank;
+
+    memset(plan, 0, sizeof(*plan));
+    if ((request->num_ranks == 0) || (request->num_ranks > MAX_RANKS) ||
+        (request->element == 0) ||
+        (request->element > UCT_CUDA_COLL_MAX_ELEMENT) ||
+        (request->kind < 0) || (request->kind >= UCT_CUDA_COLL_KIND_LAST) ||
+        (request->root >= request->num_ranks) ||
+        (request->is_in_place &&
+         (request->kind == UCT_CUDA_COLL_KIND_ALLTOALL)) ||
+        ((request->counts != NULL) &&
+         (request->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
+         (request->kind != UCT_CUDA_COLL_KIND_ALLGATHER))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    plan->kind        = (uint8_t)request->kind;
+    plan->root        = (uint8_t)request->root;
+    plan->num_ranks   = (uint8_t)request->num_ranks;
+    plan->is_in_place = request->is_in_place &&
+                        (request->kind != UCT_CUDA_COLL_KIND_BCAST);
+    plan->element     = request->element;
+    for (rank = 0; rank < (has_blocks ? request->num_ranks : 1); ++rank) {
+        count = (request->counts == NULL) ? request->count :
+                                            request->counts[rank];
+        if (count > UCT_CUDA_COLL_MAX_COUNT) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+
+        plan->bytes += count * request->element;
+        if (has_blocks) {
+            plan->blocks[rank + 1] = plan->bytes;
+        }
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t check(const request_t *request)
+{
+    unsigned rank;
+
+    if ((request->algorithm < UCT_CUDA_COLL_AUTO) ||
+        (request->algorithm >= UCT_CUDA_COLL_ALGORITHM_LAST) ||
+        (request->chunks == 0) || (request->chunks < UCT_CUDA_COLL_AUTO) ||
+        (request->chunks > UCT_CUDA_COLL_MAX_CHUNKS) ||
+        (request->multipath < UCT_CUDA_COLL_AUTO) ||
+        (request->multipath > 1)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    for (rank = 0; rank < request->num_ranks; ++rank) {
+        if ((request->gpus[rank] < 0) ||
+            (request->gpus[rank] >= request->topo->num_gpus)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+    }
+
+    return UCS_OK;
+}
+
+static bool are_peers(const request_t *request, unsigned a, unsigned b)
+{
+    const int from = request->gpus[a];
+    const int to   = request->gpus[b];
+
+    return (from == to) || ((request->topo->links[from][to].bandwidth > 0) &&
+                            (request->topo->links[to][from].bandwidth > 0));
+}
+
+static bool are_all_peers(const request_t *request)
+{
+    unsigned a, b;
+
+    for (a = 0; a < request->num_ranks; ++a) {
+        for (b = 0; b < a; ++b) {
+            if (!are_peers(request, a, b)) {
+                return false;
+            }
+        }
+    }
+
+    return true;
+}
+
+/* Without trees: each block goes from one rank to one other */
+static bool has_trees(const planner_t *planner)
+{
+    return uct_cuda_coll_kind_reduces(planner->shape.kind) ||
+           uct_cuda_coll_kind_spreads(planner->shape.kind);
+}
+
+/* GPUs that no rank has */
+static void find_relays(planner_t *planner)
+{
+    const request_t *request = planner->request;
+    uint32_t taken           = 0;
+    unsigned rank;
+    int gpu;
+
+    for (rank = 0; rank < request->num_ranks; ++rank) {
+        taken |= 1u << request->gpus[rank];
+    }
+
+    for (gpu = 0; (gpu < request->topo->num_gpus) &&
+                  (planner->ranks.num_relays < UCT_CUDA_COLL_MAX_RELAYS);
+         ++gpu) {
+        if (!((taken >> gpu) & 1)) {
+            planner->ranks.relays[planner->ranks.num_relays++] = gpu;
+        }
+    }
+}
+
+static ucs_status_t init(planner_t *planner, const request_t *request,
+                         uct_cuda_coll_forests_t *forests)
+{
+    ucs_status_t status;
+
+    memset(planner, 0, sizeof(*planner));
+    status = uct_cuda_coll_shape(request, &planner->shape);
+    if (status == UCS_OK) {
+        status = check(request);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    planner->request = request;
+    planner->forests = forests;
+    planner->model   = (request->model == NULL) ? &uct_cuda_coll_model_builtin :
+                                                  request->model;
+    planner->ranks.topo       = request->topo;
+    planner->ranks.num_ranks  = request->num_ranks;
+    planner->ranks.gpus       = request->gpus;
+    planner->ranks.kind       = planner->shape.kind;
+    planner->ranks.root       = planner->shape.root;
+    planner->scratch          = (request->max_scratch == 0) ?
+                                        UINT64_MAX :
+                                        request->max_scratch;
+    planner->algorithm        = request->algorithm;
+    planner->are_all_peers    = are_all_peers(request);
+    planner->is_switched      = uct_cuda_coll_trees_is_switched(
+            &planner->ranks);
+    if ((request->model == NULL) && planner->is_switched) {
+        uct_cuda_coll_model_behind_switch(
+                request->topo->links[request->gpus[0]][request->gpus[1]]
+                        .bandwidth,
+                &planner->constants);
+        planner->model = &planner->constants;
+    }
+
+    if (!has_trees(planner) &&
+        (request->algorithm > UCT_CUDA_COLL_FLAT)) {
+        planner->algorithm = UCT_CUDA_COLL_AUTO; /* there is no such thing */
+    }
+
+    if ((request->num_ranks > 1) && has_trees(planner) &&
+        !planner->is_switched) {
+        find_relays(planner);
+    }
+
+    planner->ranks.memory     = planner->model->memory;
+    planner->status           = UCS_ERR_UNSUPPORTED;
+    return UCS_OK;
+}
+
+
+/* ------------------------------------------------------------------- plans */
+
+static bool has_root(const planner_t *planner)
+{
+    return uct_cuda_coll_kind_has_root(planner->shape.kind);
+}
+
+static bool pack_trees(const planner_t *planner, const choice_t *choice,
+                       uct_cuda_coll_trees_t *trees)
+{
+    uct_cuda_coll_ranks_t ranks = planner->ranks;
+    bool is_packed;
+
+    if (!choice->multipath) {
+        ranks.num_relays = 0;
+    }
+
+    is_packed = (choice->slices > 0) &&
+                (choice->slices * ranks.num_ranks <= UCT_CUDA_COLL_MAX_TREES) &&
+                uct_cuda_coll_trees_pack(&ranks, choice->slices, choice->depth,
+                                         trees) &&
+                (!choice->multipath || (trees->num_relays > 0));
+    trees->algorithm = choice->algorithm;
+    return is_packed;
+}
+
+static bool make_trees(const planner_t *planner, const choice_t *choice,
+                       uct_cuda_coll_trees_t *trees)
+{
+    if (choice->multipath) {
+        return !choice->kernels && pack_trees(planner, choice, trees);
+    }
+
+    switch (choice->algorithm) {
+    case UCT_CUDA_COLL_ONE_KERNEL:
+    case UCT_CUDA_COLL_FLAT:
+        if (has_trees(planner) &&
+            (planner->ranks.num_ranks > UCT_CUDA_COLL_MAX_FAN) &&
+            (uct_cuda_coll_kind_reduces(planner->shape.kind) ||
+             (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL))) {
+            return false;
+        }
+        if (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL) {
+            uct_cuda_coll_trees_star(&planner->ranks, trees);
+        } else {
+            uct_cuda_coll_trees_flat(&planner->ranks, trees);
+        }
+        trees->in_turn &= !choice->kernels;
+        trees->count    = has_trees(planner) ? trees->count : 0;
+        return planner->are_all_peers;
+    case UCT_CUDA_COLL_HIERARCHICAL:
+        return has_trees(planner) && pack_trees(planner, choice, trees);
+    case UCT_CUDA_COLL_RING:
+        return has_trees(planner) &&
+               uct_cuda_coll_trees_ring(&planner->ranks, choice->slices, trees);
+    default:
+        return false;
+    }
+}
+
+void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests)
+{
+    unsigned i;
+
+    for (i = 0; i < forests->count; ++i) {
+        free((void*)forests->entries[i].trees);
+    }
+    memset(forests, 0, sizeof(*forests));
+}
+
+/* Those that were looked for before, or a new entry for them; NULL: there is no
+ * room. Stars take no time. */
+static forest_t *find_forest(const planner_t *planner, const choice_t *choice)
+{
+    uct_cuda_coll_forests_t *forests = planner->forests;
+    forest_t *forest;
+    unsigned i;
+
+    if (choice->slices == 0) {
+        return NULL;
+    }
+
+    for (i = 0; i < forests->count; ++i) {
+        forest = &forests->entries[i];
+        if ((forest->choice.algorithm == choice->algorithm) &&
+            (forest->choice.slices == choice->slices) &&
+            (forest->choice.depth == choice->depth) &&
+            (forest->choice.multipath == choice->multipath)) {
+            return forest;
+        }
+    }
+
+    return (i < UCT_CUDA_COLL_MAX_FORESTS) ? &forests->entries[i] : NULL;
+}
+
+/* Looked for, and kept if there is memory for it.
+ * `own`: where they are if not. @return NULL: there are none. */
+static const uct_cuda_coll_trees_t *
+find_trees(const planner_t *planner, const choice_t *choice,
+           uct_cuda_coll_trees_t *own, double *load_p)
+{
+    uct_cuda_coll_forests_t *forests = planner->forests;
+    forest_t *forest                 = find_forest(planner, choice);
+    uct_cuda_coll_trees_t *trees     = own;
+    bool exist;
+
+    if ((forest != NULL) && (forest < &forests->entries[forests->count])) {
+        *load_p = forest->load;
+        return forest->trees;
+    }
+
+    exist   = make_trees(planner, choice, own);
+    *load_p = exist ? uct_cuda_coll_trees_load(&planner->ranks, own) : 0;
+    if ((forest != NULL) && exist) {
+        trees = malloc(sizeof(*trees));
+        if (trees == NULL) {
+            return own;
+        }
+        *trees = *own;
+    }
+    if (forest != NULL) {
+        forest->choice = *choice;
+        forest->trees  = exist ? trees : NULL;
+        forest->load   = *load_p;
+        ++forests->count;
+    }
+    return exist ? trees : NULL;
+}
+
+/* The plan of a choice whose trees are known */
+static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
+                         const uct_cuda_coll_trees_t *trees,
+                         const uct_cuda_coll_plan_t *like,
+                         uct_cuda_coll_plan_t *plan)
+{
+    return uct_cuda_coll_emit(&planner->shape, trees,
+                              choice->kernels || (choice->algorithm ==
+                                                  UCT_CUDA_COLL_ONE_KERNEL),
+                              choice->chunks, planner->scratch, like, plan);
+}
+
+ucs_status_t uct_cuda_coll_make(const request_t *request,
+                                uct_cuda_coll_forests_t *forests,
+                                const choice_t *choice,
+                                const uct_cuda_coll_plan_t *like,
+                                uct_cuda_coll_plan_t *plan)
+{
+    uct_cuda_coll_forests_t none = {0};
+    const uct_cuda_coll_trees_t *trees;
+    uct_cuda_coll_trees_t own;
+    ucs_status_t status;
+    planner_t planner;
+    double load;
+
+    memset(plan, 0, sizeof(*plan));
+    status = init(&planner, request, (forests == NULL) ? &none : forests);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if ((choice->chunks == 0) || (choice->chunks > UCT_CUDA_COLL_MAX_CHUNKS)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    trees  = find_trees(&planner, choice, &own, &load);
+    status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
+                               emit(&planner, choice, trees, like, plan);
+    if (status == UCS_OK) {
+        plan->seconds = choice->seconds;
+    }
+
+    uct_cuda_coll_forests_release(&none);
+    return status;
+}
+
+/* ------------------------------------------------------------------ choice */
+
+/* A little is no reason for more steps */
+static bool is_better(const choice_t *choice, const choice_t *best)
+{
+    double min_gain = MIN_GAIN;
+
+    if (best->kernels && !choice->kernels) {
+        min_gain = ucs_max(min_gain, MIN_GAIN_COPY);
+    }
+    if (choice->multipath && !best->multipath) {
+        min_gain = ucs_max(min_gain, MIN_GAIN_MULTIPATH);
+    }
+
+    if ((choice->algorithm < best->algorithm) &&
+        (choice->kernels == best->kernels)) {
+        min_gain = ucs_min(min_gain, NO_LOSS); /* the plainer one */
+    }
+
+    return (best->seconds == 0) || (choice->seconds * min_gain < best->seconds);
+}
+
+/* Seconds of as many chunks as these, each as long as one of the choice's */
+static ucs_status_t price_chunks(const planner_t *planner,
+                                 const choice_t *choice,
+                                 const uct_cuda_coll_trees_t *trees,
+                                 unsigned chunks, double limit,
+                                 double *seconds_p)
+{
+    const request_t *request = planner->request;
+    planner_t part           = *planner;
+    choice_t fewer           = *choice;
+    uct_cuda_coll_plan_t plan;
+    ucs_status_t status;
+    unsigned rank;
+
+    fewer.chunks      = chunks;
+    part.shape.bytes = planner->shape.bytes / choice->chunks * chunks;
+    for (rank = 0; rank <= request->num_ranks; ++rank) {
+        part.shape.blocks[rank] = planner->shape.blocks[rank] /
+                                  choice->chunks * chunks;
+    }
+
+    status = emit(&part, &fewer, trees, NULL, &plan);
+    if (status == UCS_OK) {
+        status = uct_cuda_coll_cost_within(&plan, request->topo, request->gpus,
+                                           planner->model, limit, seconds_p);
+        uct_cuda_coll_plan_release(&plan);
+    }
+    return status;
+}
+
+/* Of one chunk, about */
+static uint32_t count_steps(const planner_t *planner,
+                            const uct_cuda_coll_trees_t *trees)
+{
+    return trees->count * planner->shape.num_ranks *
+           (uct_cuda_coll_kind_reduces(planner->shape.kind) +
+            uct_cuda_coll_kind_spreads(planner->shape.kind));
+}
+
+static ucs_status_t price(const planner_t *planner, const choice_t *choice,
+                          const uct_cuda_coll_trees_t *trees, double limit,
+                          double *seconds_p)
+{
+    const uint32_t steps = count_steps(planner, trees);
+    unsigned chunks      = choice->chunks;
+    ucs_status_t status;
+    double less;
+
+    while ((chunks * steps > PRICED_STEPS) && (chunks >= 2 * MIN_PRICED)) {
+        chunks /= 2;
+    }
+
+    status = price_chunks(planner, choice, trees, chunks, limit, seconds_p);
+    if ((status == UCS_OK) && (chunks < choice->chunks) &&
+        (*seconds_p <= limit)) {
+        status      = price_chunks(planner, choice, trees, chunks - 2, limit,
+                                   &less);
+        *seconds_p += (*seconds_p - less) * (choice->chunks - chunks) / 2;
+    }
+    return status;
+}
+
+ucs_status_t uct_cuda_coll_price(const request_t *request,
+                                 uct_cuda_coll_forests_t *forests,
+                                 const choice_t *choice, double *seconds_p)
+{
+    const uct_cuda_coll_trees_t *trees;
+    uct_cuda_coll_trees_t own;
+    planner_t planner;
+    ucs_status_t status;
+    double load;
+
+    status = init(&planner, request, forests);
+    if (status == UCS_OK) {
+        trees  = find_trees(&planner, choice, &own, &load);
+        status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
+                                   price(&planner, choice, trees, DBL_MAX,
+                                         seconds_p);
+    }
+    return status;
+}
+
+/* Put one choice to the model. @return Its seconds, or DBL_MAX: it takes more
+ * than the limit, or cannot be */
+static double try_choice(planner_t *planner, choice_t choice,
+                         const uct_cuda_coll_trees_t *trees, double limit)
+{
+    const ucs_status_t status = price(planner, &choice, trees, limit,
+                                      &choice.seconds);
+
+    if (status != UCS_OK) {
+        /* Not enough of something says more than "not on this node" */
+        planner->status = (planner->status == UCS_ERR_UNSUPPORTED) ?
+                                  status :
+                                  planner->status;
+        return DBL_MAX;
+    }
+
+    if (choice.seconds > limit) {
+        return DBL_MAX;
+    }
+
+    if (is_better(&choice, &planner->best)) {
+        planner->best = choice;
+    }
+    if (planner->trials->count < UCT_CUDA_COLL_MAX_TRIALS) {
+        planner->trials->choices[planner->trials->count++] = choice;
+    }
+
+    return choice.seconds;
+}
+
+bool uct_cuda_coll_choice_is_same(const choice_t *a, const choice_t *b)
+{
+    return (a->algorithm == b->algorithm) && (a->chunks == b->chunks) &&
+           (a->slices == b->slices) && (a->depth == b->depth) &&
+           (a->kernels == b->kernels) && (a->multipath == b->multipath);
+}
+
+/* What was tried already. @return Its seconds; DBL_MAX: it was not, or cannot
+ * be */
+static double find_trial(const planner_t *planner, const choice_t *choice)
+{
+    const uct_cuda_coll_trials_t *trials = planner->trials;
+    unsigned i;
+
+    for (i = 0; i < trials->count; ++i) {
+        if (uct_cuda_coll_choice_is_same(&trials->choices[i], choice)) {
+            return trials->choices[i].seconds;
+        }
+    }
+    return DBL_MAX;
+}
+
+/* So many chunks are too many, or take longer to submit than what is known */
+static bool is_too_long(const planner_t *planner, unsigned chunks,
+                        unsigned num_trees, uint32_t num_steps)
+{
+    return (num_steps > MAX_STEPS) ||
+           ((double)planner->shape.bytes <
+            (double)MIN_CHUNK * num_trees * chunks) ||
+           (num_steps * planner->model->submit / planner->request->num_ranks >
+            NEAR * planner->best.seconds);
+}
+
+/* The plainest has no slices that do what chunks do, nor have rings from a
+ * root: in one chunk they say little of what they take in many */
+static bool is_pipe(const planner_t *planner, const choice_t *choice)
+{
+    return (choice->algorithm == UCT_CUDA_COLL_FLAT) ||
+           ((choice->algorithm == UCT_CUDA_COLL_RING) && has_root(planner));
+}
+
+/* Seconds that one chunk may take, for more to be tried */
+static double limit_alone(const planner_t *planner, const choice_t *choice)
+{
+    const double least = choice->kernels ? planner->best.seconds :
+                                           planner->alone;
+
+    return ((least == 0) || is_pipe(planner, choice)) ? DBL_MAX :
+           (choice->slices == 1) ? NEAR_ONE * least : NEAR * least;
+}
+
+/* ... and more chunks, for still more: where a chunk passes as many stages as
+ * there are chunks, each stage is idle half of the time */
+static double limit_chunks(const planner_t *planner, const choice_t *choice)
+{
+    const double stages = (choice->algorithm == UCT_CUDA_COLL_FLAT) ?
+                                  3 :
+                                  planner->request->num_ranks;
+
+    return (is_pipe(planner, choice) ? 1 + stages / choice->chunks : FAR) *
+           planner->best.seconds;
+}
+
+/* In one chunk */
+static void try_alone(planner_t *planner, const choice_t *choice,
+                      const uct_cuda_coll_trees_t *trees)
+{
+    const double seconds = try_choice(planner, *choice, trees,
+                                      limit_alone(planner, choice));
+
+    if (!choice->kernels && (seconds < DBL_MAX) &&
+        ((planner->alone == 0) || (seconds < planner->alone))) {
+        planner->alone = seconds;
+    }
+}
+
+static unsigned most_chunks(const planner_t *planner, const choice_t *choice)
+{
+    const bool is_in_few = planner->is_switched && !has_root(planner) &&
+                           (choice->algorithm == UCT_CUDA_COLL_FLAT);
+
+    return (choice->kernels || !has_trees(planner) ||
+            (planner->request->chunks != UCT_CUDA_COLL_AUTO)) ? 1 :
+           is_in_few ? planner->model->switched_chunks :
+                       UCT_CUDA_COLL_MAX_CHUNKS;
+}
+
+/* In ever more, until that is no use any more: once may be chance */
+static void try_chunks(planner_t *planner, choice_t choice,
+                       const uct_cuda_coll_trees_t *trees)
+{
+    const unsigned most = most_chunks(planner, &choice);
+    unsigned tries      = is_pipe(planner, &choice) ? 1 : 2;
+    uint32_t num_steps  = count_steps(planner, trees);
+    double least        = find_trial(planner, &choice);
+    double seconds;
+
+    if ((least == DBL_MAX) || (least > limit_alone(planner, &choice))) {
+        return;
+    }
+
+    while (tries > 0) {
+        num_steps     *= 2;
+        choice.chunks *= 2;
+        if ((choice.chunks > most) ||
+            is_too_long(planner, choice.chunks, trees->count, num_steps)) {
+            break;
+        }
+
+        seconds = try_choice(planner, choice, trees,
+                             ucs_min(least, limit_chunks(planner, &choice)));
+        tries  -= (seconds == DBL_MAX);
+        least   = ucs_min(least, seconds);
+    }
+}
+
+/* Behind a switch all ways leave by the same ports: longer ones are tried if
+ * they are asked for, or where one GPU's ports are what is narrow. What the
+ * model likes of their many copies the engines do not (switched_chunks in the
+ * model, measured with all GPUs sending). More ranks than one kernel reads
+ * have no others. */
+static bool is_no_use(const planner_t *planner, const choice_t *choice)
+{
+    return planner->is_switched && !has_root(planner) &&
+           (planner->request->num_ranks <= UCT_CUDA_COLL_MAX_FAN) &&
+           (planner->algorithm == UCT_CUDA_COLL_AUTO) &&
+           ((choice->algorithm == UCT_CUDA_COLL_HIERARCHICAL) ||
+            (choice->algorithm == UCT_CUDA_COLL_RING));
+}
+
+static void try_trees(planner_t *planner, const choice_t *choice)
+{
+    const request_t *request           = planner->request;
+    const uct_cuda_coll_model_t *model = planner->model;
+    const double bytes                 = (double)planner->shape.bytes;
+    const int copies = uct_cuda_coll_kind_reduces(planner->shape.kind) +
+                       uct_cuda_coll_kind_spreads(planner->shape.kind);
+    choice_t trial   = *choice;
+    const uct_cuda_coll_trees_t *trees;
+    uct_cuda_coll_trees_t own;
+    double least, load;
+
+    if (((planner->algorithm != UCT_CUDA_COLL_AUTO) &&
+         (planner->algorithm != (int)choice->algorithm) &&
+         (request->num_ranks > 1)) ||
+        is_no_use(planner, choice)) {
+        return;
+    }
+
+    trees = find_trees(planner, choice, &own, &load);
+    if (trees == NULL) {
+        return;
+    }
+
+    /* A kernel, copies in and out, and the fullest link */
+    least = model->begin + model->end + model->submit +
+            (uct_cuda_coll_kind_reduces(planner->shape.kind) ? model->start :
+                                                               0) +
+            (choice->kernels ? 0 : copies * model->copy_start) +
+            bytes * load /
+                    (choice->kernels ? model->kernel_rate : model->copy_rate);
+    if ((planner->best.seconds == 0) ||
+        (least < (planner->is_chunked ? 1 : NEAR) * planner->best.seconds)) {
+        trial.chunks = (request->chunks == UCT_CUDA_COLL_AUTO) ?
+                               1 :
+                               (unsigned)request->chunks;
+        if (planner->is_chunked) {
+            try_chunks(planner, trial, trees);
+        } else {
+            try_alone(planner, &trial, trees);
+        }
+    }
+}
+
+static void try_hierarchical(planner_t *planner, bool kernels)
+{
+    static const unsigned slices[] = {1, 2, 3, 4};
+    const unsigned deepest         = uct_cuda_coll_trees_deepest(
+            &planner->ranks);
+    choice_t choice = {
+        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .kernels = kernels
+    };
+    unsigned i;
+
+    for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
+        for (choice.depth = 2; choice.depth <= deepest; ++choice.depth) {
+            choice.slices = slices[i];
+            try_trees(planner, &choice);
+        }
+    }
+}
+
+bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks)
+{
+    unsigned seen = 0;
+    unsigned rank;
+
+    for (rank = 0; rank < num_ranks; ++rank) {
+        if (seen & (1u << gpus[rank])) {
+            return true;
+        }
+        seen |= 1u << gpus[rank];
+    }
+    return false;
+}
+
+static void try_rings(planner_t *planner)
+{
+    choice_t choice = {.algorithm = UCT_CUDA_COLL_RING};
+    unsigned i;
+
+    /* Among more, looking for one takes longer than it can gain. Ranks of one
+       GPU take turns on it, which the model does not know: 64 MiB from one of
+       four ranks on two H100 took 436 us for 225, and 254 by trees. */
+    if ((planner->algorithm == UCT_CUDA_COLL_AUTO) &&
+        ((planner->request->num_ranks > UCT_CUDA_MAX_GPUS / 2) ||
+         uct_cuda_coll_shares_gpus(planner->request->gpus,
+                                   planner->request->num_ranks))) {
+        return;
+    }
+
+    /* In chunks those that may take least first */
+    for (i = 1; i <= UCT_CUDA_COLL_MAX_RINGS; ++i) {
+        choice.slices = planner->is_chunked ? UCT_CUDA_COLL_MAX_RINGS + 1 - i :
+                                              i;
+        try_trees(planner, &choice);
+    }
+}
+
+/* Copies over other GPUs as well: flat, or through several ranks */
+static void try_multipath(planner_t *planner)
+{
+    static const unsigned slices[] = {1, 2, 3, 4, 6};
+    choice_t choice                = {.multipath = true};
+    unsigned i;
+
+    if ((planner->ranks.num_relays == 0) ||
+        (planner->request->multipath == 0)) {
+        return;
+    }
+
+    for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
+        choice.slices = slices[i];
+        for (choice.depth = 1; choice.depth <= 3; ++choice.depth) {
+            choice.algorithm = (choice.depth == 1) ?
+                                       UCT_CUDA_COLL_FLAT :
+                                       UCT_CUDA_COLL_HIERARCHICAL;
+            try_trees(planner, &choice);
+        }
+    }
+}
+
+static void try_single(planner_t *planner)
+{
+    choice_t choice = {.algorithm = UCT_CUDA_COLL_ONE_KERNEL, .kernels = true};
+
+    try_trees(planner, &choice);
+    if (planner->request->num_ranks > 1) {
+        try_hierarchical(planner, true);
+        choice.algorithm = UCT_CUDA_COLL_FLAT;
+        choice.kernels   = false;
+        try_trees(planner, &choice);
+        try_hierarchical(planner, false);
+        try_rings(planner);
+    }
+}
+
+/* All of these in one chunk each, then the best of them in more */
+static void try_both(planner_t *planner, void (*try)(planner_t *planner))
+{
+    planner->alone      = 0;
+    planner->is_chunked = false;
+    try(planner);
+    planner->is_chunked = true;
+    try(planner);
+}
+
+ucs_status_t uct_cuda_coll_choose(const request_t *request,
+                                  uct_cuda_coll_forests_t *forests,
+                                  uct_cuda_coll_trials_t *trials,
+                                  choice_t *choice_p)
+{
+    uct_cuda_coll_forests_t no_forests = {0};
+    uct_cuda_coll_trials_t no_trials   = {0};
+    ucs_status_t status;
+    planner_t planner;
+    choice_t single;
+
+    memset(choice_p, 0, sizeof(*choice_p));
+    status = init(&planner, request, (forests == NULL) ? &no_forests : forests);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    planner.trials = (trials == NULL) ? &no_trials : trials;
+    try_both(&planner, try_single);
+    single = planner.best;
+    if (request->multipath == 1) {
+        planner.best.seconds = 0; /* the best of those that have it */
+    }
+    try_both(&planner, try_multipath);
+    uct_cuda_coll_forests_release(&no_forests);
+    *choice_p = (planner.best.seconds == 0) ? single : planner.best;
+    return (choice_p->seconds == 0) ? planner.status : UCS_OK;
+}

@@ -1,0 +1,907 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Slices, chunks, scratch, and the steps of one chunk. */
+#include <uct/cuda/plan/emit.h>
+
+#include <uct/cuda/plan/builder.h>
+#include <ucs/sys/math.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+
+/* Where slices and chunks begin, bytes: vector loads of kernels want the one,
+ * copy engines like the other */
+#define ALIGN_SMALL 16
+#define ALIGN_LARGE 4096
+#define LARGE       (1ul << 20)
+
+/* A scratch slot's start; any kernel's load does with it */
+#define SLOT_ALIGN 256ul
+
+/* Slots of a rank for what one other rank sends: one fills, one is added */
+#define SLOTS 2
+
+/* Queues of a rank by what they are for; of many ranks some share one */
+#define MAX_FAN           UCT_CUDA_COLL_MAX_FAN
+#define QUEUE_KERNELS     0
+#define QUEUE_FROM(_rank) (1 + (_rank) % MAX_FAN)
+#define QUEUE_TO(_rank)   (1 + MAX_FAN + (_rank) % MAX_FAN)
+#define QUEUE_PUSHES      (1 + 2 * MAX_FAN)
+#define QUEUE_RELAYS      (2 + 2 * MAX_FAN)
+#define QUEUE_RELAY(_is_in, _is_first, _relay) \
+    (QUEUE_RELAYS + \
+     (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
+#define QUEUES (QUEUE_RELAYS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
+
+/* Behind all else: see wave_of() */
+#define LAST_WAVE(_plan) \
+    ((2 * (_plan)->chunks + 4 * (_plan)->num_ranks + 2) * (_plan)->num_ranks)
+
+
+typedef uct_cuda_coll_builder_t builder_t;
+typedef uct_cuda_coll_plan_t    plan_t;
+
+
+/* What of a slice is in scratch, for each rank */
+typedef enum {
+    SLOT_SENT,      /* what it sends, in its parent's */
+    SLOT_SUM,       /* its sum that it hands on, in its own */
+    SLOT_RELAY_IN,  /* what it sends, in the relay's on the way in, */
+    SLOT_RELAY_OUT, /* or gets, on the way out */
+    SLOT_LAST,
+    SLOT_RESULT = SLOT_LAST /* its block, once all have read what it goes on top
+                               of; of all slices */
+} slot_t;
+
+
+/* One slice on its way */
+typedef struct {
+    const uct_cuda_coll_tree_t *tree;
+    uint64_t offset;      /* bytes of the whole */
+    uint64_t bytes;
+    uint64_t chunk;       /* bytes of its chunks but the last */
+    unsigned chunks;
+    uint64_t in[MAX_RANKS];    /* a bit for each child on the way in ... */
+    uint64_t out[MAX_RANKS];   /* ... and out */
+    uint8_t  depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
+    uint64_t slots[SLOT_LAST][MAX_RANKS];
+    uint64_t slot;        /* bytes of one */
+} slice_t;
+
+
+/* Steps of the chunk that had the same slots before, by rank */
+typedef struct {
+    uint32_t sums[MAX_RANKS];  /* read the slots that others fill ... */
+    uint32_t reads[MAX_RANKS]; /* ... and the slot of this rank's sums, ... */
+    uint32_t in[MAX_RANKS];    /* ... those of the relay between this rank and
+                                  its parent on the way in ... */
+    uint32_t out[MAX_RANKS];   /* ... and out */
+} slots_t;
+
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Bytes that pieces of these begin at multiples of: of whole elements */
+static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
+{
+    const uint64_t share = uct_cuda_coll_kind_has_blocks(plan->kind) ?
+                                   bytes :
+                                   bytes / plan->num_ranks;
+    const uint64_t align = (share >= LARGE) ? ALIGN_LARGE : ALIGN_SMALL;
+    uint64_t unit        = align;
+
+    while (unit % plan->element != 0) {
+        unit += align;
+    }
+
+    return unit;
+}
+
+/* Where a part begins that so much of all bytes is in front of */
+static uint64_t cut(uint64_t bytes, uint64_t unit, double share)
+{
+    const double units = (double)round_up(bytes, unit) / (double)unit;
+
+    return ucs_min((uint64_t)(units * share + 0.5) * unit, bytes);
+}
+
+/* What of the whole a tree is for: an equal part of all of it, or of its root's
+ * block. @return Its unit. */
+static uint64_t lay_out_slice(const plan_t *plan,
+                              const uct_cuda_coll_trees_t *trees, unsigned tree,
+                              slice_t *slice)
+{
+    const unsigned root = trees->trees[tree].root;
+    uint64_t begin      = 0;
+    uint64_t bytes      = plan->bytes;
+    unsigned part       = tree;
+    unsigned parts      = trees->count;
+    uint64_t unit;
+    unsigned t;
+
+    if (uct_cuda_coll_kind_has_blocks(plan->kind)) {
+        begin = plan->blocks[root];
+        bytes = plan->blocks[root + 1] - begin;
+        for (t = part = parts = 0; t < trees->count; ++t) {
+            part  += (trees->trees[t].root == root) && (t < tree);
+            parts += (trees->trees[t].root == root);
+        }
+    }
+
+    unit          = unit_of(plan, bytes);
+    slice->tree   = &trees->trees[tree];
+    slice->offset = cut(bytes, unit, (double)part / parts);
+    slice->bytes  = cut(bytes, unit, (double)(part + 1) / parts) -
+                    slice->offset;
+    slice->offset += begin;
+    return unit;
+}
+
+static bool is_leaf(const slice_t *slice, unsigned rank)
+{
+    return slice->depth[rank] == 0;
+}
+
+/* Does a rank have sums for others that no buffer but scratch has room for? */
+static bool has_sums(const plan_t *plan, const slice_t *slice, unsigned rank)
+{
+    return (plan->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
+           (rank != slice->tree->root) && !is_leaf(slice, rank);
+}
+
+/* ... or results that others' inputs are in the way of? */
+static bool has_late_result(const plan_t *plan, unsigned rank)
+{
+    return (plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
+           plan->is_in_place && (plan->blocks[rank] > 0) &&
+           (plan->blocks[rank + 1] > plan->blocks[rank]);
+}
+
+/* Children, and how many additions deep what each rank hands on is */
+static void measure(const plan_t *plan, slice_t *slice)
+{
+    const uct_cuda_coll_tree_t *tree = slice->tree;
+    const bool reduces               = uct_cuda_coll_kind_reduces(plan->kind);
+    unsigned rank, at, depth;
+
+    memset(slice->in, 0, sizeof(slice->in));
+    memset(slice->out, 0, sizeof(slice->out));
+    memset(slice->depth, 0, sizeof(slice->depth));
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        if (rank == tree->root) {
+            continue;
+        }
+
+        slice->in[tree->in[rank]]   |= 1ull << rank;
+        slice->out[tree->out[rank]] |= 1ull << rank;
+        for (at = rank, depth = 1; reduces && (at != tree->root);
+             at = tree->in[at], ++depth) {
+            slice->depth[tree->in[at]] = (uint8_t)
+                ucs_max(slice->depth[tree->in[at]], depth);
+        }
+    }
+}
+
+static uint64_t take_slots(const slice_t *slice, uint64_t *used)
+{
+    const uint64_t offset = *used;
+
+    *used += ucs_min(slice->chunks, SLOTS) * slice->slot;
+    return offset;
+}
+
+/* Slots in the parents' scratch for what each rank sends there, and in its own
+ * for its sums */
+static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
+                          uint64_t *used)
+{
+    unsigned rank, parent;
+
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        parent = slice->tree->in[rank];
+        if ((parent != rank) && !kernels) {
+            slice->slots[SLOT_SENT][rank] = take_slots(slice, &used[parent]);
+        }
+        if (has_sums(plan, slice, rank)) {
+            slice->slots[SLOT_SUM][rank] = take_slots(slice, &used[rank]);
+        }
+    }
+}
+
+/* ... and in that of the relays that trees go over */
+static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
+{
+    const uct_cuda_coll_tree_t *tree = slice->tree;
+    unsigned rank;
+
+    for (rank = 0; rank < num_ranks; ++rank) {
+        if (tree->in_over[rank] != UCT_CUDA_COLL_DIRECT) {
+            slice->slots[SLOT_RELAY_IN][rank] =
+                    take_slots(slice, &used[tree->in_over[rank]]);
+        }
+        if (tree->out_over[rank] != UCT_CUDA_COLL_DIRECT) {
+            slice->slots[SLOT_RELAY_OUT][rank] =
+                    take_slots(slice, &used[tree->out_over[rank]]);
+        }
+    }
+}
+
+/* The plan but for its steps: slices with their chunks, and scratch.
+ * `results`: in each rank's scratch, of a reduce-scatter in place */
+static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
+                    bool kernels, unsigned chunks, slice_t *slices,
+                    uint64_t *results, plan_t *plan)
+{
+    uint64_t relays[UCT_CUDA_COLL_MAX_RELAYS] = {0};
+    uint64_t used[MAX_RANKS]                  = {0};
+    slice_t *slice;
+    uint64_t unit;
+    unsigned t, rank;
+
+    *plan               = *shape;
+    plan->algorithm     = (uint8_t)trees->algorithm;
+    plan->num_relays    = trees->num_relays;
+    memcpy(plan->relays, trees->relays, sizeof(plan->relays));
+    plan->chunks        = 1;
+    plan->scratch       = 0;
+    plan->relay_scratch = 0;
+    for (t = 0; t < trees->count; ++t) {
+        slice         = &slices[t];
+        unit          = lay_out_slice(plan, trees, t, slice);
+        slice->chunk  = round_up((slice->bytes + chunks - 1) / chunks, unit);
+        slice->chunks = (slice->bytes == 0) ?
+                                0 :
+                                (unsigned)((slice->bytes + slice->chunk - 1) /
+                                           slice->chunk);
+        slice->slot   = round_up(ucs_min(slice->chunk, slice->bytes),
+                                 SLOT_ALIGN);
+        measure(plan, slice);
+        if (uct_cuda_coll_kind_reduces(plan->kind)) {
+            lay_out_slots(plan, kernels, slice, used);
+        }
+        lay_out_relays(slice, plan->num_ranks, relays);
+        plan->chunks = ucs_max(plan->chunks, slice->chunks);
+    }
+
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        results[rank] = used[rank];
+        if (has_late_result(plan, rank)) {
+            used[rank] += plan->blocks[rank + 1] - plan->blocks[rank];
+        }
+        plan->scratch = ucs_max(plan->scratch, used[rank]);
+    }
+    for (t = 0; t < plan->num_relays; ++t) {
+        plan->relay_scratch = ucs_max(plan->relay_scratch, relays[t]);
+    }
+}
+
+
+/* One chunk of a slice */
+typedef struct {
+    builder_t      *builder;
+    const plan_t   *plan;
+    const slice_t  *slice;
+    unsigned       tree;   /* the slice's */
+    unsigned       num_ranks;
+    bool           kernels;
+    const uct_cuda_coll_trees_t *trees;
+    unsigned       index;  /* of the slice's */
+    slots_t        *slots;
+    uint32_t       sums[MAX_RANKS]; /* steps that add ... */
+    uint32_t       reads[MAX_RANKS]; /* ... and that read the sum of a rank, */
+    uint32_t       copies[MAX_RANKS]; /* bring it to the parent's scratch, */
+    uint32_t       in[MAX_RANKS];    /* and read it of a relay on its way in */
+    uint32_t       out[MAX_RANKS];   /* and out */
+} chunk_t;
+
+
+/* The first of a set of ranks, which is taken out */
+static unsigned take_first(uint64_t *set)
+{
+    const unsigned first = (unsigned)__builtin_ctzll(*set);
+
+    *set &= *set - 1;
+    return first;
+}
+
+/* A step of a chunk; how long it is, and where in the buffers, fill() says */
+static uint32_t add_step(chunk_t *chunk, uct_cuda_coll_step_type_t type,
+                         unsigned rank, unsigned queue, unsigned wave)
+{
+    const uint32_t index = uct_cuda_coll_builder_step(chunk->builder, type,
+                                                      rank, queue, 0, wave);
+    uct_cuda_coll_step_t *step = &chunk->builder->plan->steps[index];
+
+    step->tree  = (uint8_t)chunk->tree;
+    step->chunk = (uint8_t)chunk->index;
+    return index;
+}
+
+static void add_at(builder_t *builder, bool is_source, unsigned rank,
+                   uct_cuda_coll_buffer_t buffer, uint64_t offset)
+{
+    if (is_source) {
+        uct_cuda_coll_builder_source(builder, rank, buffer, offset);
+    } else {
+        uct_cuda_coll_builder_destination(builder, rank, buffer, offset);
+    }
+}
+
+/* The chunk in a rank's buffer */
+static void add_place(builder_t *builder, bool is_source, unsigned rank,
+                      uct_cuda_coll_buffer_t buffer)
+{
+    const plan_t *plan = builder->plan;
+
+    if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && plan->is_in_place) {
+        buffer = UCT_CUDA_COLL_RECV;
+    }
+    add_at(builder, is_source, rank, buffer, 0);
+}
+
+/* ... in a rank's or relay's scratch, in the slot of a rank */
+static void add_slot(builder_t *builder, bool is_source, unsigned owner,
+                     slot_t slot, unsigned rank)
+{
+    plan_t *plan = builder->plan;
+
+    add_at(builder, is_source, owner, UCT_CUDA_COLL_SCRATCH, 0);
+    plan->places[plan->num_places - 1].slot = (uint16_t)(slot * MAX_RANKS +
+                                                         rank);
+}
+
+/* Kernels run in odd waves. Ranks that push in turn begin with different ones,
+ * each with the next rank. */
+static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
+                        unsigned to)
+{
+    const unsigned turn = (to + chunk->num_ranks - from) % chunk->num_ranks;
+
+    return (wave + 2 * chunk->index) * chunk->num_ranks +
+           (chunk->trees->in_turn ? turn : 0);
+}
+
+/* Around rings, every other chunk has queues of its own: a link goes on with
+ * the one while the other begins. Elsewhere it has a queue at either end. */
+static unsigned queue_of(const chunk_t *chunk, unsigned queue)
+{
+    const bool is_other = (chunk->trees->algorithm == UCT_CUDA_COLL_RING) &&
+                          (chunk->index % 2 == 1);
+
+    return queue + (is_other ? QUEUES : 0);
+}
+
+/* Where a rank has what it hands on to its parent */
+static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
+{
+    if (!has_sums(chunk->plan, chunk->slice, rank)) {
+        add_place(chunk->builder, is_source, rank,
+                  is_leaf(chunk->slice, rank) ? UCT_CUDA_COLL_SEND :
+                                                UCT_CUDA_COLL_RECV);
+        return;
+    }
+
+    add_slot(chunk->builder, is_source, rank, SLOT_SUM, rank);
+    if (!is_source) {
+        uct_cuda_coll_builder_wait(chunk->builder, chunk->slots->reads[rank]);
+    }
+}
+
+/* Where the sum is, or what goes out of a root that adds nothing */
+static void add_source(chunk_t *chunk, unsigned from)
+{
+    const bool is_first = (from == chunk->slice->tree->root) &&
+                          !uct_cuda_coll_kind_reduces(chunk->plan->kind);
+
+    add_place(chunk->builder, true, from,
+              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV);
+}
+
+/* Over a relay: the one pushes, and the other pulls. @return The latter */
+static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
+                        unsigned wave, uint32_t arrived)
+{
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    builder_t *builder               = chunk->builder;
+    const unsigned child             = is_in ? from : to;
+    const unsigned relay             = is_in ? tree->in_over[child] :
+                                               tree->out_over[child];
+    const slot_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
+    uint32_t first, second;
+
+    first = add_step(chunk, UCT_CUDA_COLL_COPY, from,
+                     QUEUE_RELAY(is_in, true, relay), wave);
+    if (is_in) {
+        add_handed(chunk, true, from);
+        chunk->reads[from] = first;
+    } else {
+        add_source(chunk, from);
+    }
+    add_slot(builder, false, chunk->num_ranks + relay, slot, child);
+    uct_cuda_coll_builder_wait(builder, arrived);
+    uct_cuda_coll_builder_wait(builder, (is_in ? chunk->slots->in :
+                                                 chunk->slots->out)[child]);
+
+    second = add_step(chunk, UCT_CUDA_COLL_COPY, to,
+                      QUEUE_RELAY(is_in, false, relay), wave);
+    add_slot(builder, true, chunk->num_ranks + relay, slot, child);
+    if (is_in) {
+        add_slot(builder, false, to, SLOT_SENT, from);
+        uct_cuda_coll_builder_wait(builder, chunk->slots->sums[to]);
+    } else {
+        add_place(builder, false, to, UCT_CUDA_COLL_RECV);
+    }
+    uct_cuda_coll_builder_wait(builder, first);
+    (is_in ? chunk->in : chunk->out)[child] = second;
+    return second;
+}
+
+/* What the children have, into scratch: pulled, or pushed by them */
+static void fetch(chunk_t *chunk, unsigned rank)
+{
+    builder_t *builder = chunk->builder;
+    const bool in_turn = chunk->trees->in_turn;
+    uint64_t children  = chunk->slice->in[rank];
+    unsigned child, wave;
+
+    while (children != 0) {
+        child = take_first(&children);
+        wave  = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
+                        rank);
+        if (chunk->slice->tree->in_over[child] != UCT_CUDA_COLL_DIRECT) {
+            chunk->copies[child] = forward(chunk, true, child, rank, wave,
+                                           chunk->sums[child]);
+            continue;
+        }
+
+        chunk->copies[child] = add_step(
+                chunk, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
+                in_turn ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
+                wave);
+        chunk->reads[child] = chunk->copies[child];
+        add_handed(chunk, true, child);
+        add_slot(builder, false, rank, SLOT_SENT, child);
+        uct_cuda_coll_builder_wait(builder, chunk->sums[child]);
+        uct_cuda_coll_builder_wait(builder, chunk->slots->sums[rank]);
+    }
+}
+
+/* Where a sum goes: on, or to where it belongs */
+static void add_sum(chunk_t *chunk, unsigned rank)
+{
+    const plan_t *plan = chunk->plan;
+    uint64_t to        = 1ull << rank;
+
+    if (rank != chunk->slice->tree->root) {
+        add_handed(chunk, false, rank);
+        return;
+    }
+
+    if (has_late_result(plan, rank)) {
+        add_slot(chunk->builder, false, rank, SLOT_RESULT, rank);
+        return;
+    }
+
+    if (chunk->kernels && uct_cuda_coll_kind_spreads(plan->kind)) {
+        to |= chunk->slice->out[rank];
+    }
+    while (to != 0) {
+        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_COLL_RECV);
+    }
+}
+
+/* A rank's own and what the children have, in the order of ranks */
+static void add(chunk_t *chunk, unsigned rank)
+{
+    builder_t *builder = chunk->builder;
+    uint64_t from      = chunk->slice->in[rank] | (1ull << rank);
+    unsigned peer;
+
+    chunk->sums[rank] = add_step(
+            chunk, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS,
+            wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
+    while (from != 0) {
+        peer = take_first(&from);
+        if (peer == rank) {
+            add_place(builder, true, rank, UCT_CUDA_COLL_SEND);
+        } else if (chunk->kernels) {
+            add_handed(chunk, true, peer);
+            uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
+            chunk->reads[peer] = chunk->sums[rank];
+        } else {
+            add_slot(builder, true, rank, SLOT_SENT, peer);
+            uct_cuda_coll_builder_wait(builder, chunk->copies[peer]);
+        }
+    }
+
+    add_sum(chunk, rank);
+}
+
+static void emit_in(chunk_t *chunk)
+{
+    const slice_t *slice = chunk->slice;
+    unsigned depth, rank;
+
+    for (depth = 1; depth <= slice->depth[slice->tree->root]; ++depth) {
+        for (rank = 0; rank < chunk->num_ranks; ++rank) {
+            if (slice->depth[rank] == depth) {
+                if (!chunk->kernels) {
+                    fetch(chunk, rank);
+                }
+                add(chunk, rank);
+            }
+        }
+    }
+}
+
+/* Does a rank's own block have to go to its receive buffer as well? */
+static bool has_own_copy(const plan_t *plan)
+{
+    return (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && !plan->is_in_place;
+}
+
+/* To one rank by a copy engine, or to all children by a kernel: a copy that is
+ * a sum of one */
+static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
+                     uint32_t arrived)
+{
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    const plan_t *plan               = chunk->plan;
+    builder_t *builder               = chunk->builder;
+    const bool in_turn               = chunk->trees->in_turn && (from != to);
+    const bool is_first              = (from == tree->root) &&
+                                       !uct_cuda_coll_kind_reduces(plan->kind);
+    uint64_t receivers               = 1ull << to;
+    uint32_t step;
+
+    if (tree->out_over[to] != UCT_CUDA_COLL_DIRECT) {
+        return forward(chunk, false, from, to,
+                       wave_of(chunk, 2 * level, from, to), arrived);
+    }
+
+    /* In turn, the next chunk's way in goes first: nobody has to wait then for
+     * this one's sum */
+    step = add_step(
+            chunk,
+            chunk->kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, from,
+            chunk->kernels ? QUEUE_KERNELS :
+            in_turn        ? QUEUE_PUSHES :
+                             queue_of(chunk, QUEUE_TO(to)),
+            wave_of(chunk, 2 * level + in_turn, from, to));
+    add_source(chunk, from);
+    if (chunk->kernels) {
+        receivers |= chunk->slice->out[from] |
+                     ((uint64_t)(is_first && has_own_copy(plan)) << from);
+    }
+    while (receivers != 0) {
+        add_place(builder, false, take_first(&receivers), UCT_CUDA_COLL_RECV);
+    }
+    uct_cuda_coll_builder_wait(builder, arrived);
+    return step;
+}
+
+static void emit_out(chunk_t *chunk)
+{
+    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    uint32_t arrived[MAX_RANKS];
+    unsigned level[MAX_RANKS];
+    unsigned from, to, first, count = 0;
+    uint8_t queue[MAX_RANKS];
+    uint64_t children;
+    uint32_t step;
+
+    if (has_own_copy(chunk->plan) && !chunk->kernels) {
+        push(chunk, tree->root, tree->root, 0, UCT_CUDA_COLL_NO_STEP);
+    }
+
+    /* Ranks in the order in which they get it */
+    queue[count++]      = tree->root;
+    arrived[tree->root] = chunk->sums[tree->root];
+    level[tree->root]   = chunk->slice->depth[tree->root];
+    for (first = 0; first < count; ++first) {
+        from = queue[first];
+        step = UCT_CUDA_COLL_NO_STEP;
+        if (chunk->kernels && (from == tree->root)) {
+            step = chunk->sums[from]; /* has written to them */
+        }
+
+        for (children = chunk->slice->out[from]; children != 0;) {
+            to = take_first(&children);
+            if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
+                step = push(chunk, from, to, level[from], arrived[from]);
+            }
+            arrived[to]    = step;
+            level[to]      = level[from] + 1;
+            queue[count++] = (uint8_t)to;
+        }
+    }
+}
+
+static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
+                       const slice_t *slices, unsigned tree, bool kernels,
+                       unsigned index, slots_t *slots)
+{
+    const plan_t *plan = builder->plan;
+    chunk_t chunk      = {
+        .builder = builder, .plan = plan, .slice = &slices[tree], .tree = tree,
+        .num_ranks = plan->num_ranks, .kernels = kernels, .trees = trees,
+        .index = index, .slots = slots
+    };
+
+    memset(chunk.sums, 0xff, sizeof(chunk.sums)); /* NO_STEP */
+    memset(chunk.reads, 0xff, sizeof(chunk.reads));
+    memset(chunk.in, 0xff, sizeof(chunk.in));
+    memset(chunk.out, 0xff, sizeof(chunk.out));
+    if (uct_cuda_coll_kind_reduces(plan->kind)) {
+        emit_in(&chunk);
+    }
+    if (uct_cuda_coll_kind_spreads(plan->kind)) {
+        emit_out(&chunk);
+    }
+    memcpy(slots->sums, chunk.sums, sizeof(chunk.sums));
+    memcpy(slots->reads, chunk.reads, sizeof(chunk.reads));
+    memcpy(slots->in, chunk.in, sizeof(chunk.in));
+    memcpy(slots->out, chunk.out, sizeof(chunk.out));
+}
+
+/* Results to where they belong, once all trees have read what was there.
+ * `last`: steps of the last chunk of each tree */
+static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
+                         const slice_t *slices, slots_t *const *last,
+                         const uint64_t *results)
+{
+    const plan_t *plan = builder->plan;
+    unsigned rank, t;
+    uint64_t bytes;
+    uint32_t read;
+
+    for (rank = 0; rank < plan->num_ranks; ++rank) {
+        if (!has_late_result(plan, rank)) {
+            continue;
+        }
+
+        bytes = plan->blocks[rank + 1] - plan->blocks[rank];
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, rank,
+                                   QUEUE_TO(rank), bytes, LAST_WAVE(plan));
+        uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
+                                     results[rank]);
+        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_RECV, 0);
+        for (t = 0; t < trees->count; ++t) {
+            if ((last[t] != NULL) && ((slices[t].offset < bytes) ||
+                                      (trees->trees[t].root == rank))) {
+                read = is_leaf(&slices[t], rank) ? last[t]->reads[rank] :
+                                                   last[t]->sums[rank];
+                uct_cuda_coll_builder_wait(builder, read);
+            }
+        }
+    }
+}
+
+static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
+                       const slice_t *slices, slots_t (*slots)[SLOTS],
+                       const uint64_t *results, bool kernels)
+{
+    const plan_t *plan = builder->plan;
+    slots_t *last[UCT_CUDA_COLL_MAX_TREES] = {NULL};
+    unsigned t, c;
+
+    memset(slots, 0xff, trees->count * sizeof(*slots)); /* NO_STEP */
+    for (c = 0; c < plan->chunks; ++c) {
+        for (t = 0; t < trees->count; ++t) {
+            if (c < slices[t].chunks) {
+                emit_chunk(builder, trees, slices, t, kernels, c,
+                           &slots[t][c % SLOTS]);
+                last[t] = &slots[t][c % SLOTS];
+            }
+        }
+    }
+
+    emit_results(builder, trees, slices, last, results);
+}
+
+/* Where in its buffer a chunk is that is at `offset` of the whole */
+static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
+                             unsigned chunk, uint64_t offset,
+                             const uint64_t *results,
+                             const uct_cuda_coll_place_t *place)
+{
+    const unsigned slot = place->slot / MAX_RANKS;
+    const unsigned rank = place->slot % MAX_RANKS;
+
+    if (place->buffer == UCT_CUDA_COLL_SCRATCH) {
+        return (slot == SLOT_RESULT) ?
+                       results[rank] + offset - plan->blocks[rank] :
+                       slice->slots[slot][rank] + chunk % SLOTS * slice->slot;
+    } else if (((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) &&
+                (place->buffer == UCT_CUDA_COLL_SEND)) ||
+               ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
+                (place->buffer == UCT_CUDA_COLL_RECV))) {
+        return offset - plan->blocks[place->rank];
+    }
+    return offset;
+}
+
+/* Lengths and places of all steps that are for slices */
+static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
+{
+    uct_cuda_coll_place_t *place;
+    uct_cuda_coll_step_t *step;
+    const slice_t *slice;
+    uint64_t before;
+    unsigned p;
+
+    for (step = plan->steps; step < plan->steps + plan->num_steps; ++step) {
+        if (step->tree == UCT_CUDA_COLL_NO_TREE) {
+            continue;
+        }
+
+        slice       = &slices[step->tree];
+        before      = step->chunk * slice->chunk;
+        step->bytes = ucs_min(slice->chunk, slice->bytes - before);
+        place       = &plan->places[step->places];
+        for (p = 0; p < step->num_sources + step->num_destinations; ++p) {
+            place[p].offset = place_offset(plan, slice, step->chunk,
+                                           slice->offset + before, results,
+                                           &place[p]);
+        }
+    }
+}
+
+/* Are another plan's slices in as many chunks, and is there nothing else? */
+static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
+{
+    unsigned chunks[UCT_CUDA_COLL_MAX_TREES] = {0};
+    const uct_cuda_coll_step_t *step;
+    unsigned t;
+
+    for (step = like->steps; step < like->steps + like->num_steps; ++step) {
+        if (step->tree == UCT_CUDA_COLL_NO_TREE) {
+            return false;
+        }
+        chunks[step->tree] = ucs_max(chunks[step->tree], step->chunk + 1u);
+    }
+
+    for (t = 0; (t < count) && (chunks[t] == slices[t].chunks); ++t) {
+    }
+    return t == count;
+}
+
+/* A block of one rank to one rank, of the same one too: those that push do so
+ * in turn where that is wanted */
+static void emit_block(builder_t *builder, bool kernels, bool in_turn,
+                       unsigned from, unsigned to)
+{
+    const plan_t *plan    = builder->plan;
+    const bool is_gather  = (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
+    const bool is_scatter = (plan->kind == UCT_CUDA_COLL_KIND_SCATTER);
+    const unsigned mover  = is_scatter && (kernels || !in_turn) ? to : from;
+    const unsigned turn   = (to + plan->num_ranks - from) % plan->num_ranks;
+    const unsigned block  = is_gather ? from : to;
+    const uint64_t bytes  = plan->blocks[block + 1] - plan->blocks[block];
+
+    if (bytes == 0) {
+        return;
+    }
+
+    uct_cuda_coll_builder_step(
+            builder, kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, mover,
+            kernels                    ? QUEUE_KERNELS :
+            (in_turn && (from != to)) ? QUEUE_PUSHES :
+            (mover == from)            ? QUEUE_TO(to) :
+                                         QUEUE_FROM(from),
+            bytes, turn);
+    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_SEND,
+                                 is_gather ? 0 : plan->blocks[to]);
+    uct_cuda_coll_builder_destination(builder, to, UCT_CUDA_COLL_RECV,
+                                      is_scatter ? 0 : plan->blocks[from]);
+}
+
+static void emit_blocks(builder_t *builder, bool kernels, bool in_turn)
+{
+    const plan_t *plan = builder->plan;
+    unsigned from, to;
+
+    for (from = 0; from < plan->num_ranks; ++from) {
+        for (to = 0; to < plan->num_ranks; ++to) {
+            if (((plan->kind == UCT_CUDA_COLL_KIND_GATHER) &&
+                 (to != plan->root)) ||
+                ((plan->kind == UCT_CUDA_COLL_KIND_SCATTER) &&
+                 (from != plan->root)) ||
+                (plan->is_in_place && (from == to))) {
+                continue;
+            }
+            emit_block(builder, kernels, in_turn, from, to);
+        }
+    }
+}
+
+/* Nobody to add anything of */
+static void emit_alone(builder_t *builder)
+{
+    const plan_t *plan = builder->plan;
+
+    if (!plan->is_in_place && (plan->bytes > 0) &&
+        (plan->kind != UCT_CUDA_COLL_KIND_BCAST)) {
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, 0, 0,
+                                   plan->bytes, 0);
+        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_COLL_SEND, 0);
+        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_COLL_RECV, 0);
+    }
+}
+
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
+                                const uct_cuda_coll_trees_t *trees,
+                                bool kernels, unsigned chunks,
+                                uint64_t max_scratch,
+                                const uct_cuda_coll_plan_t *like,
+                                uct_cuda_coll_plan_t *plan)
+{
+    const size_t num_ranks = shape->num_ranks;
+    slots_t(*slots)[SLOTS];
+    slice_t *slices = malloc((trees->count + 1) *
+                             (sizeof(*slices) + sizeof(*slots)));
+    uint64_t results[MAX_RANKS];
+    builder_t builder;
+    ucs_status_t status;
+    size_t pieces;
+
+    memset(plan, 0, sizeof(*plan));
+    if (slices == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    slots = (void*)&slices[trees->count + 1];
+
+    lay_out(shape, trees, kernels, chunks, slices, results, plan);
+    while ((ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) &&
+           (chunks < UCT_CUDA_COLL_MAX_CHUNKS)) {
+        chunks = ucs_min(2 * chunks, UCT_CUDA_COLL_MAX_CHUNKS);
+        lay_out(shape, trees, kernels, chunks, slices, results, plan);
+    }
+
+    if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
+        memset(plan, 0, sizeof(*plan));
+        status = UCS_ERR_NO_RESOURCE;
+        goto out;
+    }
+
+    if ((like != NULL) && is_like(like, slices, trees->count)) {
+        status = uct_cuda_coll_plan_copy_steps(like, plan);
+        goto out_fill;
+    }
+
+    /* Of a chunk: n - 1 pulls, as many pushes, each of them twice over a relay,
+     * and at most n sums, which have n - 1 sources from others and one each of
+     * their own. Without trees: n blocks of each rank. Results in place: one a
+     * rank, which waits for all trees. */
+    pieces = trees->count * (size_t)plan->chunks + num_ranks;
+    status = uct_cuda_coll_builder_init(&builder, plan, pieces * 5 * num_ranks,
+                                        pieces * 12 * num_ranks,
+                                        (pieces * 10 + trees->count) *
+                                                num_ranks);
+    if (status != UCS_OK) {
+        goto out;
+    }
+
+    if (num_ranks == 1) {
+        emit_alone(&builder);
+    } else if (trees->count == 0) {
+        emit_blocks(&builder, kernels, trees->in_turn);
+    } else {
+        emit_trees(&builder, trees, slices, slots, results, kernels);
+    }
+
+    status = uct_cuda_coll_builder_finish(&builder);
+out_fill:
+    if (status == UCS_OK) {
+        fill(plan, slices, results);
+    }
+out:
+    free(slices);
+    return status;
+}

@@ -1,0 +1,868 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rates, shares, chunks and times of a transfer over several paths. */
+#include <uct/cuda/plan/model.h>
+
+#include <ucs/sys/math.h>
+
+#include <float.h>
+#include <stddef.h>
+#include <string.h>
+
+
+/* Bandwidths that differ by less are the same */
+#define ROUNDING 1e-9
+
+#define ALIGN UCT_CUDA_MP_ALIGN
+
+/* Transfers of a window that a plan reckons with */
+#define MAX_PIPED 4u
+
+/* ... and where they take paths by turns: several rounds of any node's */
+#define MAX_TURNS 24u
+
+/* Chunks are chosen for a time that depends on them; it settles at once */
+#define ROUNDS 3
+
+
+typedef uct_cuda_mp_query_t      query_t;
+typedef uct_cuda_mp_model_path_t candidate_t;
+typedef uct_cuda_mp_split_t      split_t;
+
+
+static const uct_cuda_topo_link_t *
+lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
+{
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+
+    if (uct_cuda_end_is_host(from)) {
+        return &topo->gpus[uct_cuda_end_device(to)].from_host;
+    } else if (uct_cuda_end_is_host(to)) {
+        return &topo->gpus[uct_cuda_end_device(from)].to_host;
+    }
+
+    return &topo->links[uct_cuda_end_device(from)][uct_cuda_end_device(to)];
+}
+
+double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
+{
+    return lane_link(topo, lane)->bandwidth;
+}
+
+double uct_cuda_mp_model_limit(const query_t *query, int limit)
+{
+    const uct_cuda_mp_model_t *model = query->model;
+    const double bandwidth           = query->topo->limits[limit];
+
+    switch (query->topo->kinds[limit]) {
+    case UCT_CUDA_TOPO_LIMIT_NVLINK:
+        return bandwidth * model->gpu_efficiency;
+    case UCT_CUDA_TOPO_LIMIT_HOST:
+        return bandwidth * model->host_efficiency;
+    case UCT_CUDA_TOPO_LIMIT_SOCKET:
+        return bandwidth * model->socket_efficiency;
+    default:
+        /* Memory gives what a link to it was seen to give; it need not be the
+         * memory that a link gives less for */
+        return bandwidth * ucs_max(model->host_efficiency, 1);
+    }
+}
+
+bool uct_cuda_mp_load_is_crossed(const uct_cuda_mp_load_t *load,
+                                 uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    uct_cuda_end_t end;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
+        end = uct_cuda_end_at(i);
+        if ((load->active[uct_cuda_mp_lane(end, src)] != 0) ||
+            (load->active[uct_cuda_mp_lane(dst, end)] != 0)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Shared limits, less what others' transfers take of them */
+void uct_cuda_mp_model_start(query_t *query)
+{
+    const uct_cuda_topo_t *topo = query->topo;
+    const uct_cuda_topo_link_t *link;
+    uint16_t lane;
+    int i;
+
+    query->queued = (query->load == NULL) ? 0 : query->load->queued;
+    memset(query->others, 0, sizeof(query->others));
+    memset(query->direct, 0, sizeof(query->direct));
+    for (i = 0; i < topo->num_limits; ++i) {
+        query->limits[i] = uct_cuda_mp_model_limit(query, i);
+    }
+
+    if (query->load == NULL) {
+        return;
+    }
+
+    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+        if ((query->load->active[lane] == 0) ||
+            uct_cuda_end_equal(uct_cuda_mp_lane_from(lane),
+                               uct_cuda_mp_lane_to(lane))) {
+            continue;
+        }
+
+        link = lane_link(topo, lane);
+        for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+            if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+                query->others[link->limits[i]] += query->load->active[lane];
+                query->direct[link->limits[i]] += query->load->direct[lane];
+            }
+        }
+    }
+
+    for (i = 0; i < topo->num_limits; ++i) {
+        query->limits[i] /= 1 + query->others[i];
+    }
+}
+
+/* A lane's link; one that ends in the host ends at the query's NUMA node */
+static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
+{
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+
+    if (uct_cuda_end_is_host(from)) {
+        return uct_cuda_topo_host_link(query->topo, uct_cuda_end_device(to),
+                                       query->numa, false);
+    } else if (uct_cuda_end_is_host(to)) {
+        return uct_cuda_topo_host_link(query->topo, uct_cuda_end_device(from),
+                                       query->numa, true);
+    }
+
+    return *lane_link(query->topo, lane);
+}
+
+/* Bytes/s of a link that is alone: its own, and what shared limits leave of
+ * that. A link between sockets has nothing but such limits. */
+static double hop_bandwidth(const query_t *query, uint16_t lane,
+                            const uct_cuda_topo_link_t *link)
+{
+    const bool is_host =
+            uct_cuda_mp_plan_ends_host(uct_cuda_mp_lane_from(lane),
+                                       uct_cuda_mp_lane_to(lane));
+    bool is_own        = true;
+    double limit       = DBL_MAX;
+    double own;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            limit  = ucs_min(limit,
+                                uct_cuda_mp_model_limit(query,
+                                                        link->limits[i]));
+            is_own = is_own && (query->topo->kinds[link->limits[i]] !=
+                                UCT_CUDA_TOPO_LIMIT_SOCKET);
+        }
+    }
+
+    own = link->bandwidth * (is_host ? query->model->host_efficiency :
+                                       query->model->gpu_efficiency);
+    return is_own ? ucs_min(own, limit) : limit;
+}
+
+/* The probe's latencies have the built-in constants in them */
+static double hop_latency(const query_t *query,
+                          const uct_cuda_topo_link_t *link)
+{
+    const uct_cuda_mp_model_t *builtin = &uct_cuda_mp_model_builtin;
+    const uct_cuda_mp_model_t *model   = query->model;
+
+    return link->latency + model->submit_copy - builtin->submit_copy +
+           model->poll - builtin->poll;
+}
+
+static void candidate_add_hop(const query_t *query, candidate_t *candidate,
+                              uct_cuda_end_t from, uct_cuda_end_t to)
+{
+    uint16_t lane             = uct_cuda_mp_lane(from, to);
+    uct_cuda_topo_link_t link = hop_link(query, lane);
+    double bandwidth          = hop_bandwidth(query, lane, &link);
+    unsigned i;
+
+    if (query->load != NULL) {
+        bandwidth          /= 1 + query->load->active[lane];
+        candidate->is_busy |= (query->load->active[lane] > 0);
+        candidate->is_taken |= (query->load->direct[lane] > 0);
+    }
+
+    if ((candidate->hops == 0) || (bandwidth < candidate->cap)) {
+        candidate->cap = bandwidth;
+    }
+
+    candidate->rates[candidate->hops]   = bandwidth;
+    candidate->lanes[candidate->hops++] = lane;
+    candidate->latency                 += hop_latency(query, &link);
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            candidate->limits[candidate->num_limits++] = link.limits[i];
+            candidate->is_taken |= (query->direct[link.limits[i]] > 0);
+        }
+    }
+}
+
+bool uct_cuda_mp_model_path(const query_t *query,
+                            const uct_cuda_mp_path_t *path,
+                            candidate_t *candidate)
+{
+    const bool is_host = uct_cuda_mp_plan_ends_host(query->src, query->dst);
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+
+    if (is_host && (path->route == UCT_CUDA_MP_ROUTE_HOST)) {
+        return false;
+    }
+
+    if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
+        ((path->gpu < 0) || (path->gpu >= query->topo->num_gpus) ||
+         uct_cuda_end_equal(via, query->src) ||
+         uct_cuda_end_equal(via, query->dst))) {
+        return false;
+    }
+
+    memset(candidate, 0, sizeof(*candidate));
+    candidate->path  = *path;
+    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+        candidate_add_hop(query, candidate, query->src, query->dst);
+    } else {
+        candidate_add_hop(query, candidate, query->src, via);
+        candidate_add_hop(query, candidate, via, query->dst);
+    }
+
+    if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
+        candidate->gap      = query->model->gap_host;
+        candidate->latency += query->model->start_host;
+        candidate->margin    = query->model->doubt_host;
+    } else if (is_host && (candidate->hops > 1)) {
+        /* One of its two links is the host's: so are the gaps */
+        candidate->gap      = query->model->gap_host;
+        candidate->latency += query->model->start_relay;
+        candidate->is_free[uct_cuda_end_is_host(query->src) ? 1 : 0] = true;
+        if ((query->load == NULL) || (query->load->window < 2)) {
+            candidate->margin = query->model->doubt_relay;
+        }
+    } else {
+        candidate->gap = query->model->gap_gpu;
+    }
+
+    return candidate->cap > 0;
+}
+
+/* What a transfer gets of a shared limit. Between GPUs, one copy's part, for
+ * relays leave to others what is theirs; of the host's memory and the links to
+ * it as much as its copies are among all. */
+static double limit_share(const query_t *query, const split_t *split,
+                          int limit)
+{
+    const unsigned others = query->others[limit];
+    unsigned own          = 0;
+    unsigned i, j;
+
+    if ((others == 0) ||
+        !uct_cuda_mp_plan_ends_host(query->src, query->dst)) {
+        return query->limits[limit];
+    }
+
+    for (i = 0; i < split->count; ++i) {
+        for (j = 0; j < split->paths[i]->num_limits; ++j) {
+            own += (split->paths[i]->limits[j] == limit);
+        }
+    }
+
+    return uct_cuda_mp_model_limit(query, limit) * own / (own + others);
+}
+
+/* Which limit has how many of the open paths */
+static void count_users(const split_t *split, unsigned open, unsigned *users)
+{
+    unsigned i, j;
+
+    for (i = 0; i < split->count; ++i) {
+        for (j = 0; j < split->paths[i]->num_limits; ++j) {
+            users[split->paths[i]->limits[j]] = 0;
+        }
+    }
+
+    for (i = 0; i < split->count; ++i) {
+        for (j = 0; (open & (1u << i)) && (j < split->paths[i]->num_limits);
+             ++j) {
+            ++users[split->paths[i]->limits[j]];
+        }
+    }
+}
+
+/* Bytes/s by which all open paths can be raised, and which of them then meet a
+ * limit: returned, a bit each */
+static unsigned find_full(const split_t *split, unsigned open,
+                          const double *rates, const double *left,
+                          double *step_p)
+{
+    unsigned users[UCT_CUDA_TOPO_MAX_LIMITS];
+    double step   = DBL_MAX;
+    unsigned full = 0;
+    const candidate_t *path;
+    unsigned i, j;
+    double room;
+
+    count_users(split, open, users);
+    for (i = 0; i < split->count; ++i) {
+        if (!(open & (1u << i))) {
+            continue;
+        }
+
+        path = split->paths[i];
+        room = path->cap - rates[i];
+        for (j = 0; j < path->num_limits; ++j) {
+            room = ucs_min(room,
+                           left[path->limits[j]] / users[path->limits[j]]);
+        }
+
+        room = ucs_max(room, 0);
+        if (room < step) {
+            /* Paths that met a limit only a rounding error ago stay in */
+            full = (room < step * (1 - ROUNDING)) ? 0 : full;
+            step = room;
+        }
+        if (room <= step * (1 + ROUNDING)) {
+            full |= 1u << i;
+        }
+    }
+
+    *step_p = step;
+    return full;
+}
+
+void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
+                             double *rates)
+{
+    unsigned open   = (1u << split->count) - 1;
+    bool has_limits = false;
+    double left[UCT_CUDA_TOPO_MAX_LIMITS];
+    unsigned i, j, full;
+    double step;
+
+    for (i = 0; i < split->count; ++i) {
+        rates[i]   = 0;
+        has_limits = has_limits || (split->paths[i]->num_limits > 0);
+        for (j = 0; j < split->paths[i]->num_limits; ++j) {
+            left[split->paths[i]->limits[j]] =
+                    limit_share(query, split, split->paths[i]->limits[j]);
+        }
+    }
+
+    if (!has_limits) {
+        for (i = 0; i < split->count; ++i) {
+            rates[i] = split->paths[i]->cap;
+        }
+        return;
+    }
+
+    /* Raise all open paths alike until one of them meets a limit */
+    for (; open != 0; open &= ~full) {
+        full = find_full(split, open, rates, left, &step);
+        for (i = 0; i < split->count; ++i) {
+            if (!(open & (1u << i))) {
+                continue;
+            }
+
+            rates[i] += step;
+            for (j = 0; j < split->paths[i]->num_limits; ++j) {
+                left[split->paths[i]->limits[j]] -= step;
+            }
+        }
+    }
+}
+
+/* Transfers that fill their paths once, and drain them once. Of a long window
+ * the plans are all alike: one shape is enough. */
+static unsigned num_piped(const query_t *query)
+{
+    return (query->queued < MAX_PIPED) ? 1 + query->queued : MAX_PIPED;
+}
+
+double uct_cuda_mp_model_single(const query_t *query, const split_t *split)
+{
+    const bool is_piped = (num_piped(query) > 1);
+    double rate;
+
+    uct_cuda_mp_model_rates(query, split, &rate);
+    return (is_piped ? 0 : split->paths[0]->latency) + query->size / rate;
+}
+
+uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config)
+{
+    return (config->staging_size / UCT_CUDA_MP_STAGING_SLOTS) & ~(ALIGN - 1);
+}
+
+uint64_t uct_cuda_mp_model_chunk(const query_t *query, uint64_t bytes,
+                                 unsigned chunks)
+{
+    const uct_cuda_mp_config_t *config = query->config;
+    uint64_t slot                      = uct_cuda_mp_slot_size(config);
+    uint64_t chunk;
+
+    if (config->chunk_size != UCT_CUDA_MP_SIZE_AUTO) {
+        chunk = config->chunk_size;
+    } else {
+        chunk = bytes / chunks;
+    }
+
+    /* Whatever was asked for: the plan holds so many, and a slot one chunk */
+    chunk = ucs_max(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
+                                   UCT_CUDA_MP_MAX_CHUNKS);
+
+    return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
+}
+
+/* What a transfer's paths have to do with each other */
+typedef struct {
+    unsigned direct; /* copies submitted before all staged ones */
+    unsigned staged; /* paths */
+    bool     is_piped;
+} concurrency_t;
+
+
+/* A path's time is  start + bytes * cost, whichever of its bounds that is */
+typedef struct {
+    double   start;
+    double   cost;
+    unsigned chunks;
+} line_t;
+
+
+/* What bounds a staged path's end */
+enum {
+    BOUND_LINKS,  /* The links, which are never idle after their first chunk */
+    BOUND_FIRST,  /* The last chunk's first copy is submitted late */
+    BOUND_SECOND, /* ... and its second copy is */
+    NUM_BOUNDS
+};
+
+
+/* Bytes/s of a hop: a shared limit that holds up one holds up both, mostly */
+static double hop_rate(const candidate_t *path, unsigned hop, double rate)
+{
+    return ((rate < path->cap * (1 - ROUNDING)) && !path->is_free[hop]) ?
+                   rate :
+                   path->rates[hop];
+}
+
+/* A staged path, the number-th of its transfer's, with its bytes/s */
+typedef struct {
+    const query_t       *query;
+    const concurrency_t *concurrency;
+    const candidate_t   *path;
+    unsigned            number;
+    double              rate;
+} staged_t;
+
+
+/* Of a path with so many chunks. Copies are submitted chunk by chunk, and of
+ * each chunk first the first hops of all paths. A link's latency has in it its
+ * own submission and a poll, which here are reckoned for all together. */
+static void staged_bounds(const staged_t *staged, unsigned chunks,
+                          line_t bounds[NUM_BOUNDS])
+{
+    const concurrency_t *concurrency = staged->concurrency;
+    const uct_cuda_mp_model_t *model = staged->query->model;
+    const candidate_t *path          = staged->path;
+    const double copy                = model->submit_chunk / 2;
+    const double first               = hop_rate(path, 0, staged->rate);
+    const double second              = hop_rate(path, 1, staged->rate);
+    double latency, begin, late;
+    unsigned i;
+
+    for (i = 0; i < NUM_BOUNDS; ++i) {
+        bounds[i].chunks = chunks;
+    }
+
+    if (concurrency->is_piped) {
+        for (i = 0; i < NUM_BOUNDS; ++i) {
+            bounds[i].start = chunks * path->gap;
+            bounds[i].cost  = 1 / staged->rate;
+        }
+        return;
+    }
+
+    latency = path->latency - 2 * (model->submit_copy + model->poll);
+    begin   = (concurrency->direct + 1) * model->submit_copy +
+              staged->number * copy + model->poll + model->join;
+    late    = (chunks - 1) * 2 * concurrency->staged * copy;
+
+    bounds[BOUND_LINKS].start  = begin + latency + model->wait +
+                                 (chunks - 1) * path->gap;
+    bounds[BOUND_LINKS].cost   = 1 / ucs_min(first, second) +
+                                 1 / (chunks * ucs_max(first, second));
+    bounds[BOUND_FIRST].start  = begin + latency + model->wait + late;
+    bounds[BOUND_FIRST].cost   = (1 / first + 1 / second) / chunks;
+    bounds[BOUND_SECOND].start = begin + concurrency->staged * copy +
+                                 latency / 2 + late;
+    bounds[BOUND_SECOND].cost  = 1 / (chunks * second);
+}
+
+/* Which of the bounds holds for a path that is to end at a time, and what it
+ * carries by then */
+static double staged_bytes(const staged_t *staged, unsigned chunks,
+                           double seconds, line_t *line)
+{
+    line_t bounds[NUM_BOUNDS];
+    double bytes, least;
+    unsigned i;
+
+    staged_bounds(staged, chunks, bounds);
+    least = DBL_MAX;
+    for (i = 0; i < NUM_BOUNDS; ++i) {
+        bytes = (seconds - bounds[i].start) / bounds[i].cost;
+        if (bytes < least) {
+            least = bytes;
+            *line = bounds[i];
+        }
+    }
+
+    return least;
+}
+
+/* Chunks that somebody has asked for, or 0 */
+static unsigned given_chunks(const query_t *query, const candidate_t *path)
+{
+    return (query->config->chunks > 0) ? query->config->chunks :
+                                           path->chunks;
+}
+
+/* Chunks of a part of these bytes, as they have to fit into slots */
+static unsigned least_chunks(const query_t *query, double bytes)
+{
+    uint64_t slot = uct_cuda_mp_slot_size(query->config);
+
+    return (unsigned)(((uint64_t)bytes + slot - 1) / slot);
+}
+
+/* Chunks that let a path's links carry the most until a time. More of them fill
+ * the pipeline faster, but each one costs a gap on the link: the derivative of
+ *   (time - (c - 1) gap) / (1 + 1/c)
+ * is 0 at c = sqrt(2 + time / gap) - 1. */
+static unsigned
+most_chunks(const staged_t *staged, double seconds, double start)
+{
+    const query_t *query    = staged->query;
+    const candidate_t *path = staged->path;
+    const unsigned max      = query->config->max_chunks;
+    unsigned chunks         = 1;
+    double time, gap;
+
+    if (staged->concurrency->is_piped) {
+        /* One fill serves several transfers, their gaps count together; and no
+         * more than the submitting processor can keep up with */
+        gap = path->gap * num_piped(query);
+        while ((chunks < max) &&
+               ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
+               ((chunks + 1) * query->model->submit_chunk *
+                        staged->concurrency->staged <= seconds)) {
+            ++chunks;
+        }
+
+        return chunks;
+    }
+
+    time = seconds - start;
+    while ((chunks < max) &&
+           ((chunks + 1.5) * (chunks + 1.5) * path->gap <=
+            2 * path->gap + time)) {
+        ++chunks;
+    }
+
+    return chunks;
+}
+
+/* The line of a staged path that is to end at a time, with the chunks that let
+ * it carry the most by then: fewer of them where the processor cannot submit
+ * them as fast as the links could take them. */
+static void
+staged_choose(const staged_t *staged, double seconds, line_t *line)
+{
+    unsigned chunks = given_chunks(staged->query, staged->path);
+    double bytes, fewer;
+    unsigned least;
+    line_t other;
+
+    if (chunks > 0) {
+        (void)staged_bytes(staged, chunks, seconds, line);
+        return;
+    }
+
+    bytes  = staged_bytes(staged, 1, seconds, line);
+    chunks = most_chunks(staged, seconds, line->start);
+    least  = least_chunks(staged->query, ucs_max(bytes, 0));
+    chunks = (chunks < least) ? least : chunks;
+    bytes  = staged_bytes(staged, chunks, seconds, line);
+    while (!staged->concurrency->is_piped && (chunks > 1) &&
+           (chunks > least)) {
+        fewer = staged_bytes(staged, chunks - 1, seconds, &other);
+        if (fewer < bytes) {
+            break;
+        }
+
+        *line = other;
+        bytes = fewer;
+        --chunks;
+    }
+}
+
+/* Lines of all paths of a transfer that ends at a time */
+static void choose_lines(const query_t *query, const concurrency_t *concurrency,
+                         const split_t *split, const double *rates,
+                         double seconds, line_t *lines)
+{
+    staged_t staged = {.query = query, .concurrency = concurrency};
+    unsigned i;
+
+    for (i = 0; i < split->count; ++i) {
+        if (split->paths[i]->hops > 1) {
+            staged.path = split->paths[i];
+            staged.rate = rates[i];
+            staged_choose(&staged, seconds, &lines[i]);
+            ++staged.number;
+        } else {
+            lines[i].start  = concurrency->is_piped ?
+                                      0 :
+                                      split->paths[i]->latency +
+                                              query->model->join;
+            lines[i].cost   = 1 / rates[i];
+            lines[i].chunks = 0;
+        }
+    }
+}
+
+/* When all end together. Paths that could not even start before are dropped. */
+static double end_together(const query_t *query, const split_t *split,
+                           const line_t *lines, unsigned *dropped_p)
+{
+    unsigned dropped = 0;
+    double seconds, weight;
+    bool is_done;
+    unsigned i;
+
+    do {
+        seconds = query->size;
+        weight  = 0;
+        for (i = 0; i < split->count; ++i) {
+            if (!(dropped & (1u << i))) {
+                seconds += lines[i].start / lines[i].cost;
+                weight  += 1 / lines[i].cost;
+            }
+        }
+
+        seconds /= weight;
+        is_done  = true;
+        for (i = 0; i < split->count; ++i) {
+            if (!(dropped & (1u << i)) && (lines[i].start >= seconds)) {
+                dropped |= 1u << i;
+                is_done  = false;
+            }
+        }
+    } while (!is_done);
+
+    *dropped_p = dropped;
+    return seconds;
+}
+
+/* Processor time to submit what goes over a path */
+static double path_submit_time(const query_t *query,
+                               const candidate_t *path, unsigned chunks)
+{
+    return (path->hops > 1) ? chunks * query->model->submit_chunk :
+                              query->model->submit_copy;
+}
+
+/* ... and all */
+static double submit_time(const query_t *query, const split_t *split,
+                          const line_t *lines)
+{
+    double seconds = query->model->join;
+    unsigned i;
+
+    for (i = 0; i < split->count; ++i) {
+        seconds += path_submit_time(query, split->paths[i],
+                                    lines[i].chunks);
+    }
+
+    return seconds;
+}
+
+/* Parts by given weights */
+static void
+solve_weights(const query_t *query, const concurrency_t *concurrency,
+              split_t *split, const double *rates, const double *weights,
+              line_t *lines)
+{
+    staged_t staged = {.query = query, .concurrency = concurrency};
+    line_t bounds[NUM_BOUNDS];
+    double bytes;
+    unsigned i, b;
+
+    split->seconds = submit_time(query, split, lines);
+    for (i = 0; i < split->count; ++i) {
+        bytes           = query->size * weights[i];
+        split->bytes[i] = bytes;
+        bounds[0]       = bounds[1] = bounds[2] = lines[i];
+        if (split->paths[i]->hops > 1) {
+            /* With this path's end in sight, not that of all */
+            staged.path = split->paths[i];
+            staged.rate = rates[i];
+            staged_choose(&staged, lines[i].start + bytes * lines[i].cost,
+                          &lines[i]);
+            staged_bounds(&staged, lines[i].chunks, bounds);
+            ++staged.number;
+        }
+
+        split->chunks[i] = lines[i].chunks;
+        for (b = 0; b < NUM_BOUNDS; ++b) {
+            split->seconds = ucs_max(split->seconds,
+                                        bounds[b].start +
+                                                bytes * bounds[b].cost);
+        }
+    }
+}
+
+void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
+{
+    concurrency_t concurrency = {.is_piped = (num_piped(query) > 1)};
+    double total_rate         = 0;
+    double total_share        = 0;
+    double total_speed        = 0;
+    unsigned dropped          = 0;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    double weights[UCT_CUDA_MP_MAX_PATHS];
+    line_t lines[UCT_CUDA_MP_MAX_PATHS];
+    double seconds;
+    unsigned i, round;
+
+    uct_cuda_mp_model_rates(query, split, rates);
+    for (i = 0; i < split->count; ++i) {
+        total_rate     += rates[i];
+        total_share    += split->paths[i]->share;
+        concurrency.staged += (split->paths[i]->hops > 1);
+        concurrency.direct += (split->paths[i]->hops == 1);
+    }
+
+    seconds = query->size / total_rate;
+    for (round = 0; round < ROUNDS; ++round) {
+        choose_lines(query, &concurrency, split, rates, seconds, lines);
+        seconds = end_together(query, split, lines, &dropped);
+    }
+
+    /* Configured shares; or with no model asked, all paths that there are, each
+     * as it is fast */
+    if ((total_share > 0) || (query->config->enable == UCT_CUDA_MP_YES)) {
+        for (i = 0; i < split->count; ++i) {
+            total_speed += 1 / lines[i].cost;
+        }
+
+        for (i = 0; i < split->count; ++i) {
+            weights[i] = (total_share > 0) ?
+                                 split->paths[i]->share / total_share :
+                                 1 / (lines[i].cost * total_speed);
+        }
+
+        solve_weights(query, &concurrency, split, rates, weights, lines);
+        return;
+    }
+
+    /* A window of transfers cannot go faster than it is submitted */
+    split->seconds = ucs_max(seconds, submit_time(query, split, lines));
+    for (i = 0; i < split->count; ++i) {
+        split->chunks[i] = lines[i].chunks;
+        split->bytes[i]  = (dropped & (1u << i)) ?
+                                   0 :
+                                   (seconds - lines[i].start) / lines[i].cost;
+    }
+}
+
+/* What one path takes for a whole transfer, and the processor for that. Nobody
+ * waits for the fill of a path that has others before it: few chunks do. */
+static void turn_times(const query_t *query, split_t *split, unsigned path,
+                       double rate, double *seconds_p, double *work_p)
+{
+    const candidate_t *candidate = split->paths[path];
+    unsigned chunks              = 0;
+    unsigned least;
+
+    if (candidate->hops > 1) {
+        least  = least_chunks(query, query->size);
+        chunks = given_chunks(query, candidate);
+        chunks = (chunks < least) ? least : chunks;
+    }
+
+    split->bytes[path]  = query->size;
+    split->chunks[path] = chunks;
+    *seconds_p          = query->size / rate + chunks * candidate->gap;
+    *work_p             = path_submit_time(query, candidate, chunks) +
+                          query->model->message + query->model->path;
+}
+
+static unsigned window_of(const query_t *query)
+{
+    const unsigned window = (query->load == NULL) ? 0 :
+                                                      query->load->window;
+
+    return (window == 0) ? 1 : (window < MAX_TURNS) ? window : MAX_TURNS;
+}
+
+void uct_cuda_mp_model_turns(const query_t *query, split_t *split,
+                             double *rates)
+{
+    const unsigned window = window_of(query);
+    double submitted      = 0;
+    double end            = 0;
+    double seconds[UCT_CUDA_MP_MAX_PATHS];
+    double work[UCT_CUDA_MP_MAX_PATHS];
+    double ends[UCT_CUDA_MP_MAX_PATHS];
+    unsigned i, next, turn;
+
+    uct_cuda_mp_model_rates(query, split, rates);
+    for (i = 0; i < split->count; ++i) {
+        turn_times(query, split, i, rates[i], &seconds[i], &work[i]);
+        ends[i] = 0;
+    }
+
+    for (turn = 0; turn < window; ++turn) {
+        next = 0;
+        for (i = 1; i < split->count; ++i) {
+            if (ends[i] + seconds[i] < ends[next] + seconds[next]) {
+                next = i;
+            }
+        }
+
+        submitted += work[next];
+        ends[next] = ucs_max(ends[next], submitted) + seconds[next];
+        end        = ucs_max(end, ends[next]);
+    }
+
+    split->seconds = end / window;
+}
+
+double uct_cuda_mp_model_window(const query_t *query, const split_t *split)
+{
+    double work = query->model->join;
+    double rate = 0;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    unsigned i;
+
+    uct_cuda_mp_model_rates(query, split, rates);
+    for (i = 0; i < split->count; ++i) {
+        rate += rates[i];
+        work += path_submit_time(query, split->paths[i], split->chunks[i]);
+    }
+
+    work += query->model->message + split->count * query->model->path;
+    return ucs_max(split->seconds,
+                      work + query->size / rate / window_of(query));
+}

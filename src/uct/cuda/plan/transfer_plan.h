@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A plan: how one transfer is cut up and which way every piece takes. Plain
+ * data, without pointers; it can be printed, compared, checked and carried out.
+ *
+ * Steps are in the order of submission. A lane is a directed link and works
+ * through its steps one at a time in that order; a step also waits until the
+ * earlier step that it names has ended.
+ */
+#ifndef UCT_CUDA_MP_PLAN_H
+#define UCT_CUDA_MP_PLAN_H
+
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/plan/config.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+
+#define UCT_CUDA_MP_MAX_STEPS \
+    (2 * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
+
+/** Staging slots that one device's staging memory is divided into, and those of
+ *  them that one plan uses at most: a bank, so that the next transfer begins
+ *  while this one ends. */
+#define UCT_CUDA_MP_STAGING_SLOTS 8
+#define UCT_CUDA_MP_STAGING_BANKS 2
+#define UCT_CUDA_MP_PLAN_SLOTS \
+    (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
+
+/** Lanes of one path. */
+#define UCT_CUDA_MP_MAX_HOPS 2
+
+/** "Waits for nothing". */
+#define UCT_CUDA_MP_NO_STEP (-1)
+
+/** Lanes from each end to each. */
+#define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
+
+
+typedef enum {
+    UCT_CUDA_MP_PLACE_SOURCE,
+    UCT_CUDA_MP_PLACE_DESTINATION,
+    UCT_CUDA_MP_PLACE_STAGING_GPU, /**< Slot of the staging memory of a GPU */
+    UCT_CUDA_MP_PLACE_STAGING_HOST /**< Slot of page-locked memory of a NUMA
+                                        node */
+} uct_cuda_mp_place_type_t;
+
+
+typedef struct {
+    uint8_t type;   /**< uct_cuda_mp_place_type_t */
+    uint8_t owner;  /**< GPU or NUMA node; 0 for source and destination */
+    uint8_t slot;   /**< Of the plan: 0, 1, ...; which piece of memory that is,
+                         the executor decides */
+} uct_cuda_mp_place_t;
+
+
+/** One copy. */
+typedef struct {
+    uct_cuda_mp_place_t from;
+    uct_cuda_mp_place_t to;
+    uint8_t             path;        /**< Index into the plan's paths */
+    uint16_t            lane;        /**< uct_cuda_mp_lane() */
+    int16_t             wait;        /**< Earlier step, or NO_STEP */
+    uint64_t            from_offset; /**< Bytes from the place's start */
+    uint64_t            to_offset;
+    uint64_t            bytes;
+} uct_cuda_mp_step_t;
+
+
+typedef struct {
+    uct_cuda_mp_path_t path;
+    uint64_t           bytes;  /**< Its share of the transfer */
+    uint64_t           chunk;  /**< Bytes of its chunks but the last */
+    uint16_t           chunks;
+    uint8_t            slots;  /**< Staging slots that it uses; 0: direct */
+} uct_cuda_mp_plan_path_t;
+
+
+typedef struct {
+    uct_cuda_end_t          src;        /**< A GPU, or host memory, which ... */
+    uct_cuda_end_t          dst;        /**< ... not both of them are */
+    uct_cuda_end_t          remote;     /**< The one of them, or none, that is
+                                             another process's */
+    int16_t                 local; /**< Device that the transfer belongs to,
+                                        whose context its completion is of: that
+                                        of the end that is this process's own,
+                                        or of the source if both are. If one is
+                                        host memory, the other one's. */
+    int16_t                 numa;      /**< Node of the host staging slots */
+    uint16_t                num_paths; /**< 0: one path is best, no plan */
+    uint16_t                num_steps;
+    bool                    is_tuned;  /**< As a line of a tuning table says */
+    uint8_t                 reason;    /**< uct_cuda_mp_reason_t, why no plan */
+    uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: a tuning
+                                            table's word, otherwise AUTO */
+    uint64_t                size;      /**< Bytes of the transfer */
+    uint64_t                slot_size; /**< Bytes a staging slot holds */
+    double                  seconds;   /**< What the model expects */
+    double                  single_seconds; /**< ... and of one plain copy */
+    uct_cuda_mp_plan_path_t paths[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_mp_step_t      steps[UCT_CUDA_MP_MAX_STEPS];
+} uct_cuda_mp_plan_t;
+
+
+/** The lane from one end to another; both have an index. */
+static inline uint16_t uct_cuda_mp_lane(uct_cuda_end_t from, uct_cuda_end_t to)
+{
+    return (uint16_t)(uct_cuda_end_index(from) * UCT_CUDA_NUM_ENDS +
+                      uct_cuda_end_index(to));
+}
+
+static inline uct_cuda_end_t uct_cuda_mp_lane_from(uint16_t lane)
+{
+    return uct_cuda_end_at(lane / UCT_CUDA_NUM_ENDS);
+}
+
+static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
+{
+    return uct_cuda_end_at(lane % UCT_CUDA_NUM_ENDS);
+}
+
+
+/** Does a step wait for one of another lane? Lanes keep their own order. */
+static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
+                                               const uct_cuda_mp_step_t *step)
+{
+    return (step->wait != UCT_CUDA_MP_NO_STEP) &&
+           (plan->steps[step->wait].lane != step->lane);
+}
+
+
+/** Where a path is staged; none: nowhere. */
+static inline uct_cuda_end_t
+uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
+{
+    return (path->route == UCT_CUDA_MP_ROUTE_GPU) ?
+                   uct_cuda_end_gpu(path->gpu) :
+           (path->route == UCT_CUDA_MP_ROUTE_HOST) ? uct_cuda_end_host() :
+                                                     uct_cuda_end_none();
+}
+
+
+/** Bytes of a plan that hold something; the rest of the steps is undefined. */
+static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
+{
+    return offsetof(uct_cuda_mp_plan_t, steps) +
+           plan->num_steps * sizeof(plan->steps[0]);
+}
+
+
+/** Is a GPU an end with memory of this process? */
+static inline bool
+uct_cuda_mp_plan_is_local_gpu(const uct_cuda_mp_plan_t *plan, int device)
+{
+    return !uct_cuda_end_is_device(plan->remote, device) &&
+           (uct_cuda_end_is_device(plan->src, device) ||
+            uct_cuda_end_is_device(plan->dst, device));
+}
+
+
+/** Lanes of one path between a plan's ends, in their order. */
+unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_path_t *path,
+                                     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS]);
+
+/** Lanes that a plan's paths take, each once, path by path. */
+unsigned
+uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
+                       uint16_t lanes[UCT_CUDA_MP_MAX_HOPS *
+                                      UCT_CUDA_MP_MAX_PATHS]);
+
+
+/** Do two plans have the same steps? The model's times do not count. */
+bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
+                            const uct_cuda_mp_plan_t *b);
+
+
+/** Is one end host memory? */
+static inline bool
+uct_cuda_mp_plan_ends_host(uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    return uct_cuda_end_is_host(src) || uct_cuda_end_is_host(dst);
+}
+
+/** The source, or if that is host memory the destination. */
+static inline uct_cuda_end_t
+uct_cuda_mp_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    return uct_cuda_end_is_host(src) ? dst : src;
+}
+
+static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
+{
+    return uct_cuda_mp_plan_ends_host(plan->src, plan->dst);
+}
+
+
+/**
+ * Whose context a lane's stream belongs to, and so whose copy engines work it:
+ * the GPU that sends, or, from the host, the one that receives. Two copies that
+ * leave a GPU's engines at once share them by turns, and the slower one holds
+ * up the other: with the host's path on the engines of the direct one, both
+ * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
+ * is the local end's, as a plain copy is.
+ */
+static inline int
+uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
+{
+    if (lane == uct_cuda_mp_lane(plan->src, plan->dst)) {
+        return plan->local;
+    }
+
+    return uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(lane),
+                                     uct_cuda_mp_lane_to(lane)));
+}
+
+
+/** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */
+const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
+                                 size_t size);
+
+
+/** The paths with their shares; with @a steps also every step, for people. */
+void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
+                            FILE *stream);
+
+
+END_C_DECLS
+
+#endif

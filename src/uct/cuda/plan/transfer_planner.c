@@ -1,0 +1,1172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Choosing paths, shares and chunks: as configured, from a tuning table, or the
+ * best of what the model says; and writing the steps.
+ */
+#include <uct/cuda/plan/transfer_planner.h>
+
+#include <uct/cuda/plan/reason.h>
+
+#include <ucs/sys/math.h>
+
+#include <float.h>
+#include <string.h>
+
+
+#define ALIGN UCT_CUDA_MP_ALIGN
+
+/* Without a model's word, below this size forced striping is not tried */
+#define FORCED_MIN_SIZE (1ul << 20)
+
+
+/* Rates that differ by less are the same */
+#define RATE_ROUNDING 1e-6
+
+
+/* A window whose transfers take paths by turns has to be so many times faster
+ * than one whose transfers take all of them: the processor's part in that
+ * differs by half from machine to machine (4 x H200), and it ends unevenly */
+#define TURN_MIN_GAIN 1.25
+
+
+typedef struct {
+    uct_cuda_mp_query_t query;
+    double             single_seconds; /* of one plain copy */
+    uint32_t           absent;         /* relays */
+    const uct_cuda_mp_constraints_t *constraints; /* or NULL */
+    unsigned           num_candidates;
+    uct_cuda_mp_model_path_t        candidates[UCT_CUDA_MAX_GPUS + 1];
+} problem_t;
+
+
+static bool is_absent(const problem_t *problem, const uct_cuda_mp_path_t *path)
+{
+    return (path->route != UCT_CUDA_MP_ROUTE_DIRECT) &&
+           (problem->absent & uct_cuda_end_bit(uct_cuda_mp_path_via(path)));
+}
+
+static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
+                           uint16_t lane)
+{
+    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+
+    return (constraints != NULL) &&
+           (constraints->absent_lanes[uct_cuda_end_index(from)] &
+            uct_cuda_end_bit(to));
+}
+
+/* Consider a path, if the hardware has it. Returns whether it does. */
+static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
+                        double share)
+{
+    uct_cuda_mp_model_path_t *candidate =
+            &problem->candidates[problem->num_candidates];
+    unsigned hop;
+
+    if (is_absent(problem, path) ||
+        !uct_cuda_mp_model_path(&problem->query, path, candidate)) {
+        return false;
+    }
+
+    for (hop = 0; hop < candidate->hops; ++hop) {
+        if (is_lane_absent(problem->constraints, candidate->lanes[hop])) {
+            return false;
+        }
+    }
+
+    candidate->share = share;
+    ++problem->num_candidates;
+    return true;
+}
+
+/* Host staging pays only while nothing comes to the source nor leaves the
+ * destination, and one process alone cannot know that. In a ring it is the
+ * neighbours' messages that do, not those of the pair: 4 H200 lost 13 % with
+ * windows of one message, when all of a ring took to the host at once.
+ *
+ * Nor before it is sure that the next messages will find it so: the path takes
+ * a context on the peer's GPU and page-locked memory for good, which a program
+ * whose messages always meet is not to be given for the one that does not. */
+static bool host_is_free(const uct_cuda_mp_query_t *query)
+{
+    const uct_cuda_mp_load_t *load = query->load;
+
+    if (query->config->host != UCT_CUDA_MP_AUTO) {
+        return query->config->host == UCT_CUDA_MP_YES;
+    }
+
+    return (load != NULL) && load->is_known && !load->is_unsure &&
+           !uct_cuda_mp_load_is_crossed(load, query->src, query->dst);
+}
+
+/* A relay on links of others takes from them what it gives to us. Of relays
+ * that all are busy one is used nevertheless, if others use its links as relays
+ * too: who came first and took several will find that one busy, and leave it.
+ * Whose own ends a link joins cannot leave it: where all send both ways round a
+ * ring (4 GPUs, beluga, modelled), one relay each made all of them slower, to
+ * 0.78 of one path. The same goes for what a relay shares with such a link, as
+ * the one between sockets (mist: 0.85). Candidates are sorted. */
+static unsigned
+yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
+{
+    unsigned count = 0;
+    unsigned i;
+
+    for (i = 0; i < num_relays; ++i) {
+        if (!relays[i].is_busy && !relays[i].is_taken) {
+            relays[count++] = relays[i];
+        }
+    }
+
+    for (i = 0; (count == 0) && (i < num_relays); ++i) {
+        if (!relays[i].is_taken) {
+            relays[count++] = relays[i];
+        }
+    }
+
+    return count;
+}
+
+/* Of the relays that there are, those that may be used. Candidates: the direct
+ * path, relays by bandwidth, the host. */
+static void problem_choose_relays(problem_t *problem, bool has_host)
+{
+    const uct_cuda_mp_config_t *config = problem->query.config;
+    uct_cuda_mp_model_path_t *relays   = &problem->candidates[1];
+    unsigned found = problem->num_candidates - 1 - (has_host ? 1 : 0);
+    unsigned count = found;
+
+    /* Links to the host's memory are shared: all that take of them give their
+     * own. In windows, one that yields has its own taken all the same. */
+    if ((config->enable == UCT_CUDA_MP_AUTO) &&
+        !uct_cuda_mp_plan_ends_host(problem->query.src,
+                                    problem->query.dst)) {
+        count = yield_relays(relays, found);
+    }
+
+    if (count > config->max_gpu_paths - 1) {
+        count = config->max_gpu_paths - 1;
+    }
+
+    problem->num_candidates = 1 + count;
+    if (has_host) {
+        problem->candidates[problem->num_candidates++] = relays[found];
+    }
+}
+
+/* A relay's link to the host is near the buffer, or goes between sockets */
+static bool is_far(const uct_cuda_mp_query_t *query,
+                   const uct_cuda_mp_model_path_t *relay)
+{
+    return uct_cuda_mp_plan_ends_host(query->src, query->dst) &&
+           (query->topo->gpus[relay->path.gpu].numa != query->numa);
+}
+
+static bool is_better_relay(const uct_cuda_mp_query_t *query,
+                            const uct_cuda_mp_model_path_t *a,
+                            const uct_cuda_mp_model_path_t *b)
+{
+    const bool a_is_far = is_far(query, a);
+    const bool b_is_far = is_far(query, b);
+
+    return (a_is_far != b_is_far) ? b_is_far : (a->cap > b->cap);
+}
+
+/* Relays by bandwidth; equal ones in the order (relay - source) mod n, so that
+ * symmetric patterns of transfers meet as rarely as possible */
+static void problem_add_relays(problem_t *problem)
+{
+    const uct_cuda_mp_query_t *query = &problem->query;
+    unsigned first                     = problem->num_candidates;
+    uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, 0};
+    const int start = uct_cuda_end_device(
+            uct_cuda_mp_plan_gpu_end(query->src, query->dst));
+    uct_cuda_mp_model_path_t moved;
+    unsigned i;
+    int n;
+
+    for (n = 1; n < query->topo->num_gpus; ++n) {
+        path.gpu = (start + n) % query->topo->num_gpus;
+        if (!problem_add(problem, &path, 0)) {
+            continue;
+        }
+
+        i     = problem->num_candidates - 1;
+        moved = problem->candidates[i];
+        for (; (i > first) &&
+               is_better_relay(query, &moved, &problem->candidates[i - 1]);
+             --i) {
+            problem->candidates[i] = problem->candidates[i - 1];
+        }
+        problem->candidates[i] = moved;
+    }
+}
+
+/* Bytes/s of the first so many candidates and one more */
+static double rate_with(const problem_t *problem, unsigned count,
+                        unsigned candidate)
+{
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    double sum = 0;
+    uct_cuda_mp_split_t split;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        split.paths[i] = &problem->candidates[i];
+    }
+
+    split.paths[count] = &problem->candidates[candidate];
+    split.count        = count + 1;
+    uct_cuda_mp_model_rates(&problem->query, &split, rates);
+    for (i = 0; i <= count; ++i) {
+        sum += rates[i];
+    }
+
+    return sum;
+}
+
+/* Relays of host memory meet on the way to it, at switches and between sockets:
+ * the next one is that which adds the most to those before it, and of equal
+ * ones the first */
+static void problem_sort_host_relays(problem_t *problem)
+{
+    unsigned most = problem->query.config->max_gpu_paths;
+    unsigned count, best, i;
+    uct_cuda_mp_model_path_t moved;
+    double rate, highest;
+
+    if (most > UCT_CUDA_MP_MAX_PATHS) {
+        most = UCT_CUDA_MP_MAX_PATHS;
+    }
+
+    for (count = 1; (count < most) && (count < problem->num_candidates);
+         ++count) {
+        best    = count;
+        highest = rate_with(problem, count, count);
+        for (i = count + 1; i < problem->num_candidates; ++i) {
+            rate = rate_with(problem, count, i);
+            if (rate > highest * (1 + RATE_ROUNDING)) {
+                highest = rate;
+                best    = i;
+            }
+        }
+
+        moved = problem->candidates[best];
+        for (i = best; i > count; --i) {
+            problem->candidates[i] = problem->candidates[i - 1];
+        }
+        problem->candidates[count] = moved;
+    }
+}
+
+static void take_all(const problem_t *problem, uct_cuda_mp_split_t *split)
+{
+    unsigned i;
+
+    split->count = problem->num_candidates;
+    if (split->count > UCT_CUDA_MP_MAX_PATHS) {
+        split->count = UCT_CUDA_MP_MAX_PATHS;
+    }
+
+    for (i = 0; i < split->count; ++i) {
+        split->paths[i] = &problem->candidates[i];
+    }
+}
+
+static void split_of_all(const problem_t *problem, uct_cuda_mp_split_t *split)
+{
+    take_all(problem, split);
+    uct_cuda_mp_model_solve(&problem->query, split);
+}
+
+/* Is it faster than one path, by more than the model may be wrong? */
+static bool
+is_worthwhile(const problem_t *problem, const uct_cuda_mp_split_t *split)
+{
+    double margin = 0;
+    unsigned i;
+
+    for (i = 0; i < split->count; ++i) {
+        if ((split->bytes[i] > 0) && (split->paths[i]->margin > margin)) {
+            margin = split->paths[i]->margin;
+        }
+    }
+
+    return split->seconds * problem->query.model->min_gain + margin <=
+           problem->single_seconds;
+}
+
+/* The best of: the direct path, with the first few relays, with or without the
+ * host. Candidates are in that order, the host last. */
+static void split_best(const problem_t *problem, bool has_host,
+                       uct_cuda_mp_split_t *best)
+{
+    unsigned relays = problem->num_candidates - 1 - (has_host ? 1 : 0);
+    unsigned most   = problem->query.config->max_gpu_paths - 1;
+    double tolerance, least;
+    uct_cuda_mp_split_t split;
+    unsigned i;
+    int host;
+
+    if (most > relays) {
+        most = relays;
+    }
+
+    if (most > (unsigned)(UCT_CUDA_MP_MAX_PATHS - 2)) {
+        most = UCT_CUDA_MP_MAX_PATHS - 2;
+    }
+
+    /* What host memory gives differs by a fifth from day to day (measured
+     * beside H200): one more link to it that costs next to nothing may gain */
+    tolerance     = uct_cuda_mp_plan_ends_host(problem->query.src,
+                                               problem->query.dst) ?
+                            problem->query.model->min_gain :
+                            1;
+    least         = DBL_MAX;
+    best->seconds = DBL_MAX;
+    best->count   = 0;
+    for (i = 0; i <= most; ++i) {
+        split.paths[i] = &problem->candidates[i];
+        for (host = 0; host <= has_host; ++host) {
+            split.count = i + 1 + host;
+            if (host) {
+                split.paths[i + 1] =
+                        &problem->candidates[problem->num_candidates - 1];
+            }
+
+            if (split.count < 2) {
+                continue;
+            }
+
+            uct_cuda_mp_model_solve(&problem->query, &split);
+            if ((split.seconds < least * tolerance) &&
+                is_worthwhile(problem, &split)) {
+                least = (split.seconds < least) ? split.seconds : least;
+                *best = split;
+            }
+        }
+    }
+}
+
+/* Of paths that go by turns, that over which this transfer ends first: behind
+ * what is on their lanes */
+static unsigned next_turn(const problem_t *problem,
+                          const uct_cuda_mp_split_t *split,
+                          const double *rates)
+{
+    const uct_cuda_mp_load_t *load = problem->query.load;
+    double least                   = DBL_MAX;
+    unsigned best                  = 0;
+    double seconds;
+    uint64_t ahead;
+    unsigned i, hop;
+
+    for (i = 0; i < split->count; ++i) {
+        ahead = 0;
+        for (hop = 0; hop < split->paths[i]->hops; ++hop) {
+            if (load->ahead[split->paths[i]->lanes[hop]] > ahead) {
+                ahead = load->ahead[split->paths[i]->lanes[hop]];
+            }
+        }
+
+        seconds = split->paths[i]->latency +
+                  ((double)ahead + problem->query.size) / rates[i];
+        if (seconds < least) {
+            least = seconds;
+            best  = i;
+        }
+    }
+
+    return best;
+}
+
+/* How the transfers of a window go by turns, each over one path. Returns
+ * whether that beats all paths, or one, for each of them: the best without
+ * turns, as in the middle of the window, is in @a others. */
+static bool solve_turns(const problem_t *problem,
+                        const uct_cuda_mp_split_t *others,
+                        uct_cuda_mp_split_t *turns, double *rates)
+{
+    const uct_cuda_mp_query_t *query = &problem->query;
+    uct_cuda_mp_split_t single       = {
+        .count   = 1,
+        .paths   = {&problem->candidates[0]},
+        .seconds = problem->single_seconds
+    };
+
+    take_all(problem, turns);
+    others = (others->count > 0) ? others : &single;
+    uct_cuda_mp_model_turns(query, turns, rates);
+    return (turns->seconds * TURN_MIN_GAIN <=
+            uct_cuda_mp_model_window(query, others)) &&
+           is_worthwhile(problem, turns);
+}
+
+/* In a window of small transfers from host memory, submitting copies over all
+ * paths for each takes longer than they do. Each takes one of the paths, then.
+ * Not to host memory: there such windows stood still for milliseconds at a time
+ * (4 x H200, MPI; not so the same copies by hand, and why is not known).
+ *
+ * Returns whether its turn is what @a split has now; if not, that is the best
+ * without turns. */
+static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
+{
+    uct_cuda_mp_query_t *query  = &problem->query;
+    const unsigned queued       = query->queued;
+    const double single_seconds = problem->single_seconds;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_mp_split_t turns;
+    unsigned turn;
+    bool is_turn;
+
+    if (queued == 0) {
+        /* Looked at as one that has others before it, too */
+        query->queued           = 1;
+        turns.count             = 1;
+        turns.paths[0]          = &problem->candidates[0];
+        problem->single_seconds = uct_cuda_mp_model_single(query, &turns);
+    }
+
+    split_best(problem, false, split);
+    is_turn                 = solve_turns(problem, split, &turns, rates);
+    query->queued           = queued;
+    problem->single_seconds = single_seconds;
+    if (is_turn) {
+        turn             = next_turn(problem, &turns, rates);
+        split->count     = 1;
+        split->seconds   = turns.seconds;
+        split->paths[0]  = turns.paths[turn];
+        split->bytes[0]  = turns.bytes[turn];
+        split->chunks[0] = turns.chunks[turn];
+    } else if (queued == 0) {
+        split_best(problem, false, split);
+    }
+
+    return is_turn;
+}
+
+/* A plan's steps while they are written */
+typedef struct {
+    uct_cuda_mp_plan_t        *plan;
+    const uct_cuda_mp_split_t *split;
+    uint64_t                  offsets[UCT_CUDA_MP_MAX_PATHS]; /* of the parts */
+    int16_t                   drains[UCT_CUDA_MP_MAX_PATHS]
+                                    [UCT_CUDA_MP_MAX_CHUNKS];
+    int16_t                   fills[UCT_CUDA_MP_MAX_PATHS];
+} writer_t;
+
+
+static int16_t
+add_step(uct_cuda_mp_plan_t *plan, const uct_cuda_mp_step_t *step)
+{
+    plan->steps[plan->num_steps] = *step;
+    return (int16_t)plan->num_steps++;
+}
+
+/* A part in one copy */
+static void add_direct(uct_cuda_mp_plan_t *plan, unsigned path, uint16_t lane,
+                       uint64_t offset)
+{
+    const uct_cuda_mp_step_t step = {
+        .from        = {.type = UCT_CUDA_MP_PLACE_SOURCE},
+        .to          = {.type = UCT_CUDA_MP_PLACE_DESTINATION},
+        .path        = (uint8_t)path,
+        .lane        = lane,
+        .wait        = UCT_CUDA_MP_NO_STEP,
+        .from_offset = offset,
+        .to_offset   = offset,
+        .bytes       = plan->paths[path].bytes
+    };
+
+    add_step(plan, &step);
+}
+
+/* A chunk's first hop, into a slot, which waits until the chunk before it has
+ * left that; or its second, which waits for the first */
+static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
+{
+    const uct_cuda_mp_plan_path_t *part = &writer->plan->paths[p];
+    const bool is_host       = (part->path.route == UCT_CUDA_MP_ROUTE_HOST);
+    const uint64_t begin     = chunk * part->chunk;
+    uct_cuda_mp_place_t slot = {
+        .type  = is_host ? UCT_CUDA_MP_PLACE_STAGING_HOST :
+                           UCT_CUDA_MP_PLACE_STAGING_GPU,
+        .owner = (uint8_t)(is_host ? writer->plan->numa : part->path.gpu),
+        .slot  = (uint8_t)(chunk % part->slots)
+    };
+    uct_cuda_mp_step_t step  = {
+        .path  = (uint8_t)p,
+        .lane  = writer->split->paths[p]->lanes[hop],
+        .bytes = ucs_min(part->bytes - begin, part->chunk)
+    };
+
+    if (hop == 0) {
+        step.from.type       = UCT_CUDA_MP_PLACE_SOURCE;
+        step.from_offset     = writer->offsets[p] + begin;
+        step.to              = slot;
+        step.wait            = (chunk >= part->slots) ?
+                                       writer->drains[p][chunk - part->slots] :
+                                       UCT_CUDA_MP_NO_STEP;
+        writer->fills[p]     = add_step(writer->plan, &step);
+    } else {
+        step.from                = slot;
+        step.to.type             = UCT_CUDA_MP_PLACE_DESTINATION;
+        step.to_offset           = writer->offsets[p] + begin;
+        step.wait                = writer->fills[p];
+        writer->drains[p][chunk] = add_step(writer->plan, &step);
+    }
+}
+
+/* Steps: the direct part at once, then chunk by chunk over all staged paths, so
+ * that none of them waits for the submission of another's last chunk */
+static void write_steps(writer_t *writer)
+{
+    uct_cuda_mp_plan_t *plan = writer->plan;
+    unsigned last            = 0;
+    unsigned p, chunk, hop;
+
+    for (p = 0; p < plan->num_paths; ++p) {
+        if (plan->paths[p].slots == 0) {
+            add_direct(plan, p, writer->split->paths[p]->lanes[0],
+                       writer->offsets[p]);
+        } else {
+            last = ucs_max(last, plan->paths[p].chunks);
+        }
+    }
+
+    for (chunk = 0; chunk < last; ++chunk) {
+        for (hop = 0; hop < UCT_CUDA_MP_MAX_HOPS; ++hop) {
+            for (p = 0; p < plan->num_paths; ++p) {
+                if ((plan->paths[p].slots > 0) &&
+                    (chunk < plan->paths[p].chunks)) {
+                    add_hop(writer, p, chunk, hop);
+                }
+            }
+        }
+    }
+}
+
+/* Whole pages for everybody: who would have less than one is left out. What
+ * that leaves over goes to the direct path, or where there is none to the
+ * largest, whose index is returned. */
+static unsigned keep_whole_parts(uct_cuda_mp_split_t *split)
+{
+    unsigned count = 0;
+    unsigned rest  = 0;
+    unsigned i;
+
+    for (i = 0; i < split->count; ++i) {
+        if ((split->bytes[i] < ALIGN) && (split->count - i + count > 1)) {
+            continue;
+        }
+
+        split->paths[count]  = split->paths[i];
+        split->bytes[count]  = split->bytes[i];
+        split->chunks[count] = split->chunks[i];
+        if ((split->paths[count]->hops == 1) ||
+            ((split->paths[rest]->hops > 1) &&
+             (split->bytes[count] > split->bytes[rest]))) {
+            rest = count;
+        }
+        ++count;
+    }
+
+    split->count = count;
+    return rest;
+}
+
+/* False: there is no room for so many chunks */
+static bool
+cut_into_chunks(const problem_t *problem, const uct_cuda_mp_split_t *split,
+                unsigned path, uct_cuda_mp_plan_path_t *part)
+{
+    part->chunk  = part->bytes;
+    part->chunks = 1;
+    part->slots  = 0;
+    if (split->paths[path]->hops > 1) {
+        part->chunk  = uct_cuda_mp_model_chunk(&problem->query, part->bytes,
+                                               split->chunks[path]);
+        part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
+                                  part->chunk);
+        part->slots  = ucs_min(part->chunks, UCT_CUDA_MP_PLAN_SLOTS);
+    }
+
+    return part->chunks <= UCT_CUDA_MP_MAX_CHUNKS;
+}
+
+/* Turn shares into whole parts, and parts into steps */
+static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
+                       uint64_t size, uct_cuda_mp_plan_t *plan)
+{
+    const uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * plan->slot_size;
+    const unsigned rest = keep_whole_parts(split);
+    uint64_t offset     = 0;
+    uct_cuda_mp_plan_path_t *part;
+    writer_t writer;
+    unsigned i;
+
+    writer.plan     = plan;
+    writer.split    = split;
+    plan->num_paths = (uint16_t)split->count;
+    for (i = 0; i < split->count; ++i) {
+        part        = &plan->paths[i];
+        part->path  = split->paths[i]->path;
+        part->bytes = (uint64_t)split->bytes[i] & ~(ALIGN - 1);
+        if ((split->paths[i]->hops > 1) && (part->bytes > most)) {
+            part->bytes = most;
+        }
+
+        if (i != rest) {
+            writer.offsets[i] = offset;
+            offset           += part->bytes;
+        }
+    }
+
+    /* It lies last in the buffer */
+    plan->paths[rest].bytes = size - offset;
+    writer.offsets[rest]    = offset;
+    for (i = 0; i < split->count; ++i) {
+        if (!cut_into_chunks(problem, split, i, &plan->paths[i])) {
+            plan->num_paths = 0;
+            return;
+        }
+    }
+
+    write_steps(&writer);
+}
+
+size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest)
+{
+    size_t pieces = (size + largest - 1) / largest;
+    size_t piece  = (size + pieces - 1) / pieces;
+
+    if (pieces > 1) {
+        piece = (piece + ALIGN - 1) & ~(ALIGN - 1);
+    }
+
+    return (piece > largest) ? largest : piece;
+}
+
+size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config)
+{
+    uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * uct_cuda_mp_slot_size(config);
+
+    return (most < UCT_CUDA_MP_PLAN_MAX_SIZE) ? most :
+                                                UCT_CUDA_MP_PLAN_MAX_SIZE;
+}
+
+/* The configuration, or in @a scratch one with less staging memory */
+static const uct_cuda_mp_config_t *
+constrained_config(const uct_cuda_mp_knowledge_t *know,
+                   uct_cuda_mp_config_t *scratch)
+{
+    if ((know->constraints == NULL) || (know->constraints->staging_size == 0)) {
+        return know->config;
+    }
+
+    *scratch              = *know->config;
+    scratch->staging_size = know->constraints->staging_size;
+    return scratch;
+}
+
+size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know)
+{
+    uct_cuda_mp_config_t scratch;
+
+    return uct_cuda_mp_plan_max_size(constrained_config(know, &scratch));
+}
+
+/* Paths and shares that the user has written down. Returns false if the
+ * hardware has none of them. */
+static bool problem_set_paths(problem_t *problem, unsigned count,
+                              const uct_cuda_mp_path_t *paths,
+                              const double *shares)
+{
+    unsigned i;
+
+    problem->num_candidates = 0;
+    for (i = 0; i < count; ++i) {
+        (void)problem_add(problem, &paths[i], (shares == NULL) ? 0 : shares[i]);
+    }
+
+    return problem->num_candidates > 0;
+}
+
+/* Does somebody else use a path, or what it shares with others? */
+static bool is_path_busy(const uct_cuda_mp_query_t *query,
+                         const uct_cuda_mp_model_path_t *path)
+{
+    unsigned i;
+
+    for (i = 0; (query->load != NULL) && (i < path->hops); ++i) {
+        if (query->load->active[path->lanes[i]] > 0) {
+            return true;
+        }
+    }
+
+    for (i = 0; i < path->num_limits; ++i) {
+        if (query->limits[path->limits[i]] <
+            uct_cuda_mp_model_limit(query, path->limits[i])) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Bytes/s over a relay with nothing else going on */
+static double idle_bandwidth(const uct_cuda_mp_query_t *query, int relay)
+{
+    const int src = uct_cuda_end_device(query->src);
+    const int dst = uct_cuda_end_device(query->dst);
+    double in  = query->topo->links[src][relay].bandwidth;
+    double out = query->topo->links[relay][dst].bandwidth;
+
+    return (in < out) ? in : out;
+}
+
+static bool is_relay_before(const uct_cuda_mp_query_t *query, int a, int b)
+{
+    double of_a = idle_bandwidth(query, a);
+    double of_b = idle_bandwidth(query, b);
+    int num     = query->topo->num_gpus;
+    int src     = uct_cuda_end_device(query->src);
+
+    return (of_a > of_b) || (!(of_a < of_b) && ((a - src + num) % num <
+                                                (b - src + num) % num));
+}
+
+/* The relay of that rank, from 1 on, of those that follow the direct path, or
+ * NULL. Their own order depends on what else is going on; a rank does not. */
+static const uct_cuda_mp_model_path_t *
+relay_of_rank(const problem_t *problem, unsigned num_relays, int rank)
+{
+    const uct_cuda_mp_model_path_t *relays = &problem->candidates[1];
+    unsigned i, j;
+    int before;
+
+    for (i = 0; i < num_relays; ++i) {
+        before = 0;
+        for (j = 0; j < num_relays; ++j) {
+            before += is_relay_before(&problem->query, relays[j].path.gpu,
+                                      relays[i].path.gpu);
+        }
+
+        if (before + 1 == rank) {
+            return &relays[i];
+        }
+    }
+
+    return NULL;
+}
+
+/* Take the candidates that a table's line names, with its shares and chunks.
+ * False, and the candidates as they were, unless all are there, idle and
+ * allowed by the user. Candidates: direct, relays, host. */
+static bool problem_take_line(problem_t *problem, bool has_host,
+                              const uct_cuda_mp_tuning_line_t *line)
+{
+    const uct_cuda_mp_config_t *config = problem->query.config;
+    unsigned relays    = problem->num_candidates - 1 - (has_host ? 1 : 0);
+    unsigned gpu_paths = 0;
+    uct_cuda_mp_model_path_t taken[UCT_CUDA_MP_MAX_PATHS];
+    const uct_cuda_mp_model_path_t *from;
+    unsigned i;
+
+    /* MULTIPATH=y is the user's word for more than one path */
+    if ((config->enable == UCT_CUDA_MP_YES) && (line->num_paths == 1) &&
+        (line->paths[0].route == UCT_CUDA_MP_ROUTE_DIRECT)) {
+        return false;
+    }
+
+    for (i = 0; i < line->num_paths; ++i) {
+        gpu_paths += (line->paths[i].route != UCT_CUDA_MP_ROUTE_HOST);
+    }
+
+    if (gpu_paths > config->max_gpu_paths) {
+        return false;
+    }
+
+    for (i = 0; i < line->num_paths; ++i) {
+        switch (line->paths[i].route) {
+        case UCT_CUDA_MP_ROUTE_DIRECT:
+            from = &problem->candidates[0];
+            break;
+        case UCT_CUDA_MP_ROUTE_HOST:
+            from = has_host ? &problem->candidates[1 + relays] : NULL;
+            break;
+        default:
+            from = relay_of_rank(problem, relays, line->paths[i].gpu);
+        }
+
+        if ((from == NULL) || is_path_busy(&problem->query, from)) {
+            return false;
+        }
+
+        taken[i]        = *from;
+        taken[i].share  = line->shares[i];
+        taken[i].chunks = line->chunks[i];
+    }
+
+    memcpy(problem->candidates, taken, line->num_paths * sizeof(taken[0]));
+    problem->num_candidates = line->num_paths;
+    return true;
+}
+
+static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
+{
+    return uct_cuda_end_is_host(end) ||
+           (uct_cuda_end_is_gpu(end) &&
+            (uct_cuda_end_device(end) < topo->num_gpus));
+}
+
+/* Are these two ends that something can be copied between? */
+static bool has_direct(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+                       uct_cuda_end_t dst)
+{
+    uint16_t lane;
+
+    if (!is_end_of(know->topo, src) || !is_end_of(know->topo, dst) ||
+        uct_cuda_end_equal(src, dst)) {
+        return false;
+    }
+
+    lane = uct_cuda_mp_lane(src, dst);
+    return (uct_cuda_mp_model_bandwidth(know->topo, lane) > 0) &&
+           !is_lane_absent(know->constraints, lane);
+}
+
+/* The NUMA node that host memory on the way is of */
+static int find_numa(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+                     uct_cuda_end_t dst)
+{
+    if (uct_cuda_mp_plan_ends_host(src, dst) && (know->numa != NULL)) {
+        return *know->numa;
+    }
+
+    return know->topo
+            ->gpus[uct_cuda_end_device(uct_cuda_mp_plan_gpu_end(src, dst))]
+            .numa;
+}
+
+/* Behind others of its pair: lines of tables were measured alone */
+static bool is_queued(const uct_cuda_mp_load_t *load)
+{
+    return (load != NULL) && (load->queued > 0);
+}
+
+static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
+{
+    return (know->model != NULL) ? know->model :
+                                   uct_cuda_mp_tuning_model(know->tuning);
+}
+
+/* By what is known before any path is looked at */
+static uct_cuda_mp_reason_t
+find_refusal(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+             uct_cuda_end_t dst, size_t size)
+{
+    const uct_cuda_mp_config_t *config = know->config;
+
+    if (config->enable == UCT_CUDA_MP_NO) {
+        return UCT_CUDA_MP_NO_OFF;
+    } else if (!has_direct(know, src, dst)) {
+        return UCT_CUDA_MP_NO_LINK;
+    } else if ((config->min_size != UCT_CUDA_MP_SIZE_AUTO) &&
+               (size < config->min_size)) {
+        return UCT_CUDA_MP_NO_MIN_SIZE;
+    } else if ((size < 2 * ALIGN) ||
+               (size > uct_cuda_mp_plan_max_size_of(know)) ||
+               ((config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
+                (config->enable == UCT_CUDA_MP_YES) &&
+                (size < FORCED_MIN_SIZE))) {
+        return UCT_CUDA_MP_NO_GAIN;
+    }
+
+    return UCT_CUDA_MP_ADMITTED;
+}
+
+static void
+problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
+             const uct_cuda_mp_config_t *config, const uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_query_t *query = &problem->query;
+
+    query->numa             = find_numa(know, plan->src, plan->dst);
+    query->topo             = know->topo;
+    query->config           = config;
+    query->load             = know->load;
+    query->model            = model_of(know);
+    query->src              = plan->src;
+    query->dst              = plan->dst;
+    query->size             = (double)plan->size;
+    problem->num_candidates = 0;
+    problem->absent         = know->absent;
+    problem->constraints    = know->constraints;
+    uct_cuda_mp_model_start(query);
+}
+
+/* The line of a table for a plan, if there is one that counts: not behind
+ * others, nor on a node that lacks relays */
+static const uct_cuda_mp_tuning_line_t *
+find_line(const uct_cuda_mp_knowledge_t *know, const uct_cuda_mp_plan_t *plan)
+{
+    if ((know->tuning == NULL) || uct_cuda_mp_plan_is_host(plan) ||
+        is_queued(know->load) || (know->absent != 0) ||
+        ((know->constraints != NULL) && know->constraints->no_lines)) {
+        return NULL;
+    }
+
+    return uct_cuda_mp_tuning_find(know->tuning, plan->src, plan->dst,
+                                   plan->size);
+}
+
+/* With the direct path as the first candidate. Returns whether it is a turn in
+ * a window. */
+static bool choose_split(const uct_cuda_mp_knowledge_t *know,
+                         problem_t *problem, uct_cuda_mp_plan_t *plan,
+                         uct_cuda_mp_split_t *split)
+{
+    const uct_cuda_mp_config_t *config    = problem->query.config;
+    const uct_cuda_mp_path_t host         = {UCT_CUDA_MP_ROUTE_HOST, 0};
+    const bool is_host                    = uct_cuda_mp_plan_is_host(plan);
+    const uct_cuda_mp_tuning_line_t *line = find_line(know, plan);
+    bool has_host;
+
+    problem_add_relays(problem);
+    if (is_host) {
+        problem_sort_host_relays(problem);
+    }
+
+    has_host = !is_host && host_is_free(&problem->query) &&
+               problem_add(problem, &host, 0);
+    if ((line != NULL) && problem_take_line(problem, has_host, line)) {
+        plan->is_tuned = true;
+        plan->graph    = (uint8_t)line->graph;
+        split_of_all(problem, split);
+        return false;
+    }
+
+    problem_choose_relays(problem, has_host);
+    if (config->enable == UCT_CUDA_MP_YES) {
+        split_of_all(problem, split);
+    } else if (uct_cuda_end_is_host(plan->src) && (know->load != NULL) &&
+               (know->load->window > 1)) {
+        return split_window(problem, split);
+    } else {
+        split_best(problem, has_host, split);
+    }
+
+    return false;
+}
+
+/* As configured, or the best. False: one plain copy it is. */
+static bool plan_split(const uct_cuda_mp_knowledge_t *know,
+                       const uct_cuda_mp_config_t *config,
+                       uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
+    bool is_turn                    = false;
+    problem_t problem;
+    uct_cuda_mp_split_t split;
+
+    problem_init(&problem, know, config, plan);
+    plan->numa = (int16_t)problem.query.numa;
+
+    /* What one plain copy takes, to compare with */
+    (void)problem_add(&problem, &direct, 0);
+    split_of_all(&problem, &split);
+    problem.single_seconds = uct_cuda_mp_model_single(&problem.query,
+                                                      &split);
+    plan->single_seconds   = problem.single_seconds;
+    if (config->num_paths == 0) {
+        is_turn = choose_split(know, &problem, plan, &split);
+    } else if (problem_set_paths(&problem, config->num_paths, config->paths,
+                                 (config->num_shares > 0) ? config->shares :
+                                                            NULL)) {
+        split_of_all(&problem, &split);
+    } else {
+        return false;
+    }
+
+    if ((split.count == 0) ||
+        (!plan->is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
+         !is_worthwhile(&problem, &split))) {
+        return false;
+    }
+
+    plan->seconds = split.seconds;
+    plan_write(&problem, &split, plan->size, plan);
+    return is_turn || (plan->num_paths != 1) ||
+           (plan->paths[0].path.route != UCT_CUDA_MP_ROUTE_DIRECT);
+}
+
+/* No paths and no steps yet */
+static void plan_init(uct_cuda_end_t src, uct_cuda_end_t dst,
+                      uct_cuda_end_t remote, size_t size,
+                      uct_cuda_mp_plan_t *plan)
+{
+    const bool is_get        = uct_cuda_end_is_gpu(src) &&
+                               uct_cuda_end_is_gpu(dst) &&
+                               uct_cuda_end_equal(src, remote);
+    const uct_cuda_end_t own = is_get ? dst :
+                                        uct_cuda_mp_plan_gpu_end(src, dst);
+
+    memset(plan, 0, offsetof(uct_cuda_mp_plan_t, paths));
+    plan->src    = src;
+    plan->dst    = dst;
+    plan->remote = remote;
+    plan->local  = (int16_t)uct_cuda_end_device(own);
+    plan->size   = size;
+}
+
+void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
+                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
+                           uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_config_t scratch;
+    const uct_cuda_mp_config_t *config = constrained_config(know, &scratch);
+
+    plan_init(src, dst, know->remote, size, plan);
+    plan->slot_size = uct_cuda_mp_slot_size(config);
+    plan->graph     = UCT_CUDA_MP_AUTO;
+    plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
+    if (plan->reason != UCT_CUDA_MP_ADMITTED) {
+        return;
+    }
+
+    if (!plan_split(know, config, plan) || (plan->num_paths == 0)) {
+        plan->reason    = plan->is_tuned ? UCT_CUDA_MP_NO_BY_LINE :
+                                           UCT_CUDA_MP_NO_GAIN;
+        plan->num_paths = 0;
+        plan->num_steps = 0;
+    }
+}
+
+void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
+                             uct_cuda_end_t remote, size_t size,
+                             uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_plan_path_t *part = &plan->paths[0];
+
+    plan_init(src, dst, remote, size, plan);
+    plan->num_paths  = 1;
+    plan->graph      = UCT_CUDA_MP_NO;
+    part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
+    part->path.gpu   = 0;
+    part->bytes      = part->chunk = size;
+    part->chunks     = 1;
+    part->slots      = 0;
+    add_direct(plan, 0, uct_cuda_mp_lane(src, dst), 0);
+}
+
+/* Does any pair of GPUs, or host memory and any GPU, get a plan for this
+ * size? */
+static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
+                     size_t size, uct_cuda_mp_plan_t *scratch)
+{
+    uct_cuda_end_t src, dst;
+    uint16_t lane;
+
+    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+        src = uct_cuda_mp_lane_from(lane);
+        dst = uct_cuda_mp_lane_to(lane);
+        if (uct_cuda_mp_plan_ends_host(src, dst) == is_host) {
+            uct_cuda_mp_plan_make(know, src, dst, size, scratch);
+            if (scratch->num_paths > 0) {
+                return true;
+            }
+        }
+    }
+
+    return false;
+}
+
+/* A table's lines begin anywhere */
+static size_t least_tuned_size(const uct_cuda_mp_knowledge_t *know,
+                               size_t least, uct_cuda_mp_plan_t *scratch)
+{
+    const uct_cuda_mp_tuning_t *tuning = know->tuning;
+    size_t from = (know->config->min_size == UCT_CUDA_MP_SIZE_AUTO) ?
+                          2 * ALIGN :
+                          know->config->min_size;
+    size_t size;
+    unsigned i;
+
+    for (i = 0; (tuning != NULL) && (i < tuning->num_lines); ++i) {
+        size = (tuning->lines[i].min_size > from) ? tuning->lines[i].min_size :
+                                                    from;
+        if ((size < least) && (size <= tuning->lines[i].max_size) &&
+            any_plan(know, false, size, scratch)) {
+            least = size;
+        }
+    }
+
+    return least;
+}
+
+/* SIZE_MAX: none */
+static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
+                         uct_cuda_mp_plan_t *scratch)
+{
+    size_t largest = uct_cuda_mp_plan_max_size_of(know);
+    size_t low     = 2 * ALIGN;
+    size_t high    = low;
+    size_t middle;
+
+    while (!any_plan(know, is_host, high, scratch)) {
+        if (high >= largest) {
+            return SIZE_MAX;
+        }
+
+        low  = high;
+        high = (2 * high < largest) ? 2 * high : largest;
+    }
+
+    while (high - low > high / 16) {
+        middle = low + (high - low) / 2;
+        if (any_plan(know, is_host, middle, scratch)) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+
+    return high;
+}
+
+size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
+                                 uct_cuda_mp_plan_t *scratch)
+{
+    return least_tuned_size(know, least_size(know, false, scratch), scratch);
+}
+
+size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
+                                      uct_cuda_mp_plan_t *scratch)
+{
+    return least_size(know, true, scratch);
+}
+
+void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
+                                bool is_host, uct_cuda_mp_plan_t *scratch,
+                                size_t *alone_p, size_t *behind_p)
+{
+    uct_cuda_mp_load_t load        = {.is_known = (know->load != NULL) &&
+                                                  know->load->is_known};
+    uct_cuda_mp_knowledge_t loaded = *know;
+    size_t sizes[2];
+    unsigned i;
+
+    loaded.load = &load;
+    for (i = 0; i < 2; ++i) {
+        sizes[i]    = is_host ?
+                              uct_cuda_mp_plan_min_size_host(&loaded, scratch) :
+                              uct_cuda_mp_plan_min_size(&loaded, scratch);
+        load.queued = UINT16_MAX;
+        load.window = UINT16_MAX;
+    }
+
+    *alone_p  = sizes[0];
+    *behind_p = ucs_min(sizes[0], sizes[1]);
+}

@@ -1,0 +1,1011 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which trees an algorithm has on a node. */
+#include <uct/cuda/plan/trees.h>
+
+#include <uct/cuda/plan/links.h>
+#include <ucs/sys/math.h>
+
+#include <float.h>
+#include <limits.h>
+#include <string.h>
+
+
+#define MAX_RANKS     UCT_CUDA_COLL_MAX_RANKS
+#define MAX_GPUS      UCT_CUDA_MAX_GPUS
+#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+#define DIRECT        UCT_CUDA_COLL_DIRECT
+
+/* Of a rank: a kernel reads them and its own */
+#define MAX_CHILDREN (UCT_CUDA_COLL_MAX_FAN - 1)
+
+/* How often each tree is taken out and looked for again */
+#define ROUNDS 12
+
+/* With more ranks than this, trees that are looked for thoroughly take longer
+ * than most programs have calls to make up for: the time is as the fifth power
+ * of the ranks. Those that share GPUs have trees among these. */
+#define THOROUGH_RANKS 8
+#define LOW_DEPTH      2
+#define SHARED_DEPTH   3
+#define QUICK_ROUNDS   3
+#define QUICK_STARTS   2
+#define QUICK_TREES    32
+
+/* A hop further from the root counts as so much of a link's load: trees that
+ * are equal otherwise are to be low */
+#define HOP 1e-3
+
+/* Prices that differ by less are the same, so that trees do not hang on the
+ * last digit of a bandwidth */
+#define ROUNDING 1e-6
+
+/* Links that a ring is tried over at most */
+#define RING_TRIES 10000
+
+typedef uct_cuda_coll_ranks_t ranks_t;
+typedef uct_cuda_coll_tree_t  tree_t;
+typedef uct_cuda_coll_trees_t trees_t;
+typedef uct_cuda_coll_way_t   way_t;
+
+
+/* A bit for each GPU that links lead to, by the GPU that they come from */
+typedef uint16_t links_t[MAX_GPUS];
+
+_Static_assert(MAX_GPUS <= 16, "a bit each");
+
+
+/* What all trees together put on the links, seconds a byte of the whole */
+typedef struct {
+    const ranks_t *ranks;
+    int    gpus[UCT_CUDA_COLL_MAX_MEMBERS];
+    double slice;                         /* of the whole, a tree's */
+    double capacity[NUM_RESOURCES];
+    double load[NUM_RESOURCES];
+    double worst;                         /* of the loads so far */
+    unsigned start;                       /* ranks are tried from here on */
+    way_t  ways[MAX_GPUS][MAX_GPUS];
+    links_t users[NUM_RESOURCES];         /* of each resource */
+    links_t stale;                        /* prices that loads have changed */
+    double prices[MAX_GPUS][MAX_GPUS];    /* but for what is the fullest */
+} pack_t;
+
+
+bool uct_cuda_coll_trees_is_switched(const ranks_t *ranks)
+{
+    const uct_cuda_topo_t *topo = ranks->topo;
+    const uct_cuda_topo_link_t *link;
+    unsigned i;
+
+    if (ranks->num_ranks < 2) {
+        return false;
+    }
+
+    link = &topo->links[ranks->gpus[0]][ranks->gpus[1]];
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if ((link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) &&
+            (topo->kinds[link->limits[i]] == UCT_CUDA_TOPO_LIMIT_NVLINK)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Roots of a collective are one rank, or all of them */
+static unsigned root_of(const ranks_t *ranks, unsigned tree)
+{
+    return uct_cuda_coll_kind_has_root(ranks->kind) ? ranks->root :
+                                                      tree % ranks->num_ranks;
+}
+
+static void go_direct(tree_t *tree)
+{
+    memset(tree->in_over, DIRECT, MAX_RANKS);
+    memset(tree->out_over, DIRECT, MAX_RANKS);
+}
+
+void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
+{
+    unsigned t, root;
+
+    trees->algorithm  = UCT_CUDA_COLL_ONE_KERNEL;
+    trees->in_turn    = false;
+    trees->num_relays = 0;
+    trees->count     = uct_cuda_coll_kind_has_root(ranks->kind) ?
+                               1 :
+                               ranks->num_ranks;
+    for (t = 0; t < trees->count; ++t) {
+        root                 = root_of(ranks, t);
+        trees->trees[t].root = (uint8_t)root;
+        memset(trees->trees[t].in, (int)root, MAX_RANKS);
+        memset(trees->trees[t].out, (int)root, MAX_RANKS);
+        go_direct(&trees->trees[t]);
+    }
+}
+
+void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
+{
+    const unsigned num_ranks = ranks->num_ranks;
+    unsigned middle;
+    tree_t *tree;
+
+    uct_cuda_coll_trees_star(ranks, trees);
+    trees->algorithm = UCT_CUDA_COLL_FLAT;
+    if (num_ranks <= 2) {
+        return;
+    } else if (!uct_cuda_coll_kind_has_root(ranks->kind)) {
+        trees->in_turn = uct_cuda_coll_trees_is_switched(ranks);
+        return;
+    }
+
+    for (trees->count = 0; trees->count < num_ranks - 1; ++trees->count) {
+        tree       = &trees->trees[trees->count];
+        middle     = (ranks->root + 1 + trees->count) % num_ranks;
+        tree->root = ranks->root;
+        memset(tree->in, (int)middle, MAX_RANKS);
+        memset(tree->out, (int)middle, MAX_RANKS);
+        go_direct(tree);
+        tree->in[middle]       = ranks->root;
+        tree->out[middle]      = ranks->root;
+        tree->in[ranks->root]  = ranks->root;
+        tree->out[ranks->root] = ranks->root;
+    }
+}
+
+/* Ranks, and behind them relays */
+static int gpu_of(const ranks_t *ranks, unsigned member)
+{
+    return (member < ranks->num_ranks) ?
+                   ranks->gpus[member] :
+                   ranks->relays[member - ranks->num_ranks];
+}
+
+static void init_way(pack_t *pack, int from, int to)
+{
+    way_t *way = &pack->ways[from][to];
+    unsigned i;
+
+    uct_cuda_coll_links_direct(pack->ranks->topo, from, to, way);
+    for (i = 0; i < way->count; ++i) {
+        pack->users[way->resources[i]][from] |= (uint16_t)(1u << to);
+    }
+}
+
+static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
+{
+    const unsigned num_members = ranks->num_ranks + ranks->num_relays;
+    unsigned from, to;
+
+    memset(pack, 0, sizeof(*pack));
+    pack->ranks = ranks;
+    pack->slice = (count > 0) ? 1. / count : 0;
+    uct_cuda_coll_links_capacity(ranks->topo, ranks->memory, pack->capacity);
+    for (from = 0; from < num_members; ++from) {
+        pack->gpus[from] = gpu_of(ranks, from);
+    }
+    for (from = 0; from < num_members; ++from) {
+        for (to = 0; to < num_members; ++to) {
+            init_way(pack, pack->gpus[from], pack->gpus[to]);
+        }
+    }
+}
+
+static void put_hop(pack_t *pack, unsigned from, unsigned to, double slice)
+{
+    const way_t *way = &pack->ways[pack->gpus[from]][pack->gpus[to]];
+    unsigned i, gpu;
+    int r;
+
+    for (i = 0; i < way->count; ++i) {
+        r              = way->resources[i];
+        pack->load[r] += slice / pack->capacity[r];
+        pack->worst    = ucs_max(pack->worst, pack->load[r]);
+        for (gpu = 0; gpu < MAX_GPUS; ++gpu) {
+            pack->stale[gpu] |= pack->users[r][gpu];
+        }
+    }
+}
+
+static void put(pack_t *pack, unsigned from, unsigned to, uint8_t over,
+                double slice)
+{
+    const unsigned relay = pack->ranks->num_ranks + over;
+
+    if (over == DIRECT) {
+        put_hop(pack, from, to, slice);
+    } else {
+        put_hop(pack, from, relay, slice);
+        put_hop(pack, relay, to, slice);
+    }
+}
+
+static void put_tree(pack_t *pack, const tree_t *tree, double slice)
+{
+    unsigned rank;
+
+    for (rank = 0; rank < pack->ranks->num_ranks; ++rank) {
+        if (rank == tree->root) {
+            continue;
+        }
+        if (uct_cuda_coll_kind_reduces(pack->ranks->kind)) {
+            put(pack, rank, tree->in[rank], tree->in_over[rank], slice);
+        }
+        if (uct_cuda_coll_kind_spreads(pack->ranks->kind)) {
+            put(pack, tree->out[rank], rank, tree->out_over[rank], slice);
+        }
+    }
+}
+
+static double worst(const pack_t *pack)
+{
+    double most = 0;
+    unsigned r;
+
+    for (r = 0; r < NUM_RESOURCES; ++r) {
+        most = ucs_max(most, pack->load[r]);
+    }
+
+    return most;
+}
+
+static double seventh(double value)
+{
+    const double power = value * value * value;
+
+    return power * power * value;
+}
+
+/* What another slice on a link costs: much more where it is full already. The
+ * seventh power of loads tells the fullest, and sums still tell the others.
+ * Their unit is that of the fullest of all: see grow(). */
+static double price_hop(pack_t *pack, unsigned from, unsigned to)
+{
+    const int a      = pack->gpus[from];
+    const int b      = pack->gpus[to];
+    const way_t *way = &pack->ways[a][b];
+    double sum       = 0;
+    unsigned i;
+    int r;
+
+    if ((pack->stale[a] >> b) & 1) {
+        for (i = 0; i < way->count; ++i) {
+            r    = way->resources[i];
+            sum += seventh(pack->load[r] + pack->slice / pack->capacity[r]);
+        }
+        pack->prices[a][b] = (way->count > 0) ? sum : DBL_MAX;
+        pack->stale[a] = (uint16_t)(pack->stale[a] & ~(1u << b));
+    }
+
+    return pack->prices[a][b];
+}
+
+/* ... by the cheapest way, which is over a relay only if that is less */
+static double price(pack_t *pack, unsigned from, unsigned to, double unit,
+                    uint8_t *over_p)
+{
+    double best = price_hop(pack, from, to);
+    double first, second;
+    unsigned relay, i;
+
+    best    = (best < DBL_MAX) ? best * unit : DBL_MAX;
+    *over_p = DIRECT;
+    for (i = 0; i < pack->ranks->num_relays; ++i) {
+        relay  = pack->ranks->num_ranks + i;
+        first  = price_hop(pack, from, relay);
+        second = price_hop(pack, relay, to);
+        if ((first < DBL_MAX) && (second < DBL_MAX) &&
+            ((first + second) * unit + HOP < best * (1 - ROUNDING))) {
+            best    = (first + second) * unit + HOP;
+            *over_p = (uint8_t)i;
+        }
+    }
+
+    return best;
+}
+
+/* The cheapest link between a rank that a tree has and one that it lacks */
+typedef struct {
+    double   price; /* DBL_MAX: there is none */
+    unsigned to;
+    uint8_t  over;
+} branch_t;
+
+
+static unsigned wrap(unsigned rank, unsigned num_ranks)
+{
+    return (rank < num_ranks) ? rank : rank - num_ranks;
+}
+
+static void find_branch(pack_t *pack, unsigned from, bool is_in, uint32_t known,
+                        double unit, branch_t *branch)
+{
+    const unsigned num_ranks = pack->ranks->num_ranks;
+    const unsigned first     = wrap(from + pack->start, num_ranks);
+    uint8_t over;
+    unsigned t, to;
+    double cost;
+
+    branch->to    = from;
+    branch->price = DBL_MAX;
+    for (t = 0; t < num_ranks; ++t) {
+        to = wrap(first + t, num_ranks);
+        if ((known >> to) & 1) {
+            continue;
+        }
+
+        cost = is_in ? price(pack, to, from, unit, &over) :
+                       price(pack, from, to, unit, &over);
+        if (cost < branch->price * (1 - ROUNDING)) {
+            branch->price = cost;
+            branch->to    = to;
+            branch->over  = over;
+        }
+    }
+}
+
+/* Is it still the cheapest? Others have not become cheaper since. */
+static bool is_valid(pack_t *pack, unsigned from, bool is_in, uint32_t known,
+                     const branch_t *branch)
+{
+    return !((known >> branch->to) & 1) &&
+           (price_hop(pack, is_in ? branch->to : from,
+                      is_in ? from : branch->to) == branch->price);
+}
+
+/* A tree that grows by the cheapest link. Inwards, links lead to the root */
+static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
+                 uint8_t *parents, uint8_t *overs)
+{
+    const unsigned num_ranks = pack->ranks->num_ranks;
+    const unsigned first     = wrap(root + pack->start, num_ranks);
+    const bool has_relays    = (pack->ranks->num_relays > 0);
+    uint32_t known           = 1u << root;
+    branch_t branches[MAX_RANKS];
+    unsigned depth[MAX_RANKS];
+    unsigned count, from, to, f, best_from = root;
+    double unit, cost, best;
+
+    memset(overs, DIRECT, MAX_RANKS);
+    depth[root]       = 0;
+    parents[root]     = (uint8_t)root;
+    branches[root].to = root;
+    for (count = 1; count < num_ranks; ++count) {
+        best = DBL_MAX;
+        unit = 1 / seventh(pack->worst);
+        for (f = 0; f < num_ranks; ++f) {
+            from = wrap(first + f, num_ranks);
+            if (!((known >> from) & 1) || (depth[from] == max_depth)) {
+                continue;
+            }
+
+            /* Prices over relays have hops in them: their unit is the loads' */
+            if (has_relays ||
+                !is_valid(pack, from, is_in, known, &branches[from])) {
+                find_branch(pack, from, is_in, known, has_relays ? unit : 1,
+                            &branches[from]);
+            }
+            if (branches[from].price == DBL_MAX) {
+                continue;
+            }
+
+            cost = branches[from].price * (has_relays ? 1 : unit) +
+                   HOP * depth[from];
+            if (cost < best * (1 - ROUNDING)) {
+                best      = cost;
+                best_from = from;
+            }
+        }
+
+        if (best == DBL_MAX) {
+            return false;
+        }
+
+        to              = branches[best_from].to;
+        known          |= 1u << to;
+        depth[to]       = depth[best_from] + 1;
+        parents[to]     = (uint8_t)best_from;
+        overs[to]       = branches[best_from].over;
+        branches[to].to = to;
+        if (is_in) {
+            put(pack, to, best_from, overs[to], pack->slice);
+        } else {
+            put(pack, best_from, to, overs[to], pack->slice);
+        }
+    }
+
+    return true;
+}
+
+static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
+{
+    const unsigned kind = pack->ranks->kind;
+
+    return (!uct_cuda_coll_kind_reduces(kind) ||
+            grow(pack, tree->root, true, max_depth, tree->in, tree->in_over)) &&
+           (!uct_cuda_coll_kind_spreads(kind) ||
+            grow(pack, tree->root, false, max_depth, tree->out,
+                 tree->out_over));
+}
+
+/* Before there are any loads: as if one slice were on every link */
+static void init_loads(pack_t *pack, unsigned start)
+{
+    unsigned from, to, r;
+
+    pack->start = start;
+    pack->worst = 0;
+    memset(pack->load, 0, sizeof(pack->load));
+    memset(pack->stale, 0xff, sizeof(pack->stale));
+    for (r = 0; r < NUM_RESOURCES; ++r) {
+        for (from = 0, to = 0; from < MAX_GPUS; ++from) {
+            to |= pack->users[r][from];
+        }
+        if (to != 0) {
+            pack->worst = ucs_max(pack->worst, pack->slice / pack->capacity[r]);
+        }
+    }
+}
+
+static unsigned hops(const uint8_t *parents, const uint8_t *overs,
+                     unsigned rank, unsigned root)
+{
+    unsigned count = 0;
+
+    for (; rank != root; rank = parents[rank]) {
+        count += 1 + (overs[rank] != DIRECT);
+    }
+
+    return count;
+}
+
+/* Additions and copies that each byte's way is long, all trees together */
+static unsigned length(const trees_t *trees, const ranks_t *ranks)
+{
+    unsigned sum = 0;
+    const tree_t *tree;
+    unsigned t, rank;
+
+    for (t = 0; t < trees->count; ++t) {
+        tree = &trees->trees[t];
+        for (rank = 0; rank < ranks->num_ranks; ++rank) {
+            if (uct_cuda_coll_kind_reduces(ranks->kind)) {
+                sum += hops(tree->in, tree->in_over, rank, tree->root);
+            }
+            if (uct_cuda_coll_kind_spreads(ranks->kind)) {
+                sum += hops(tree->out, tree->out_over, rank, tree->root);
+            }
+        }
+    }
+
+    return sum;
+}
+
+static bool is_thorough(const ranks_t *ranks)
+{
+    return ranks->num_ranks <= THOROUGH_RANKS;
+}
+
+/* Take each tree out and look for it again. @return False: there is none */
+static bool grow_again(pack_t *pack, unsigned max_depth, trees_t *trees,
+                       bool *has_changed_p)
+{
+    tree_t before;
+    unsigned t;
+
+    *has_changed_p = false;
+    for (t = 0; t < trees->count; ++t) {
+        before = trees->trees[t];
+        put_tree(pack, &before, -pack->slice);
+        if (!grow_tree(pack, max_depth, &trees->trees[t])) {
+            return false;
+        }
+        *has_changed_p |= (memcmp(&before, &trees->trees[t],
+                                  sizeof(before)) != 0);
+    }
+
+    return true;
+}
+
+/* Look for trees from one start on; better ones than the best go there */
+static bool pack_from(pack_t *pack, unsigned start, unsigned count,
+                      unsigned max_depth, double *least, unsigned *shortest,
+                      trees_t *best)
+{
+    const ranks_t *ranks  = pack->ranks;
+    const unsigned rounds = is_thorough(ranks) ? ROUNDS : QUICK_ROUNDS;
+    bool has_changed      = true;
+    unsigned t, round, far;
+    trees_t next = {
+        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .count = count
+    };
+
+    init_loads(pack, start);
+    for (t = 0; t < next.count; ++t) {
+        next.trees[t].root = (uint8_t)root_of(ranks, t);
+        memset(next.trees[t].in, next.trees[t].root, MAX_RANKS);
+        memset(next.trees[t].out, next.trees[t].root, MAX_RANKS);
+        go_direct(&next.trees[t]);
+        if (!grow_tree(pack, max_depth, &next.trees[t])) {
+            return false;
+        }
+    }
+
+    for (round = 0; (round < rounds) && has_changed; ++round) {
+        pack->worst = worst(pack);
+        far         = length(&next, ranks);
+        if ((pack->worst < *least * (1 - ROUNDING)) ||
+            ((pack->worst < *least * (1 + ROUNDING)) && (far < *shortest))) {
+            *least    = pack->worst;
+            *shortest = far;
+            *best     = next;
+        }
+
+        if (!grow_again(pack, max_depth, &next, &has_changed)) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+/* The relays that trees go over, numbered anew */
+static void keep_relays(const ranks_t *ranks, trees_t *trees)
+{
+    uint8_t number[256];
+    unsigned t, i;
+    uint8_t *over;
+    int gpu;
+
+    memset(number, DIRECT, sizeof(number));
+    trees->num_relays = 0;
+    for (t = 0; t < trees->count; ++t) {
+        for (i = 0; i < 2 * ranks->num_ranks; ++i) {
+            over = (i < ranks->num_ranks) ?
+                           &trees->trees[t].in_over[i] :
+                           &trees->trees[t].out_over[i - ranks->num_ranks];
+            if ((*over != DIRECT) && (number[*over] == DIRECT)) {
+                gpu                                = ranks->relays[*over];
+                number[*over]                      = trees->num_relays;
+                trees->relays[trees->num_relays++] = (uint8_t)gpu;
+            }
+            *over = number[*over];
+        }
+    }
+}
+
+static bool pack_ranks(const ranks_t *ranks, unsigned per_rank,
+                       unsigned max_depth, trees_t *trees)
+{
+    const unsigned count  = ranks->num_ranks * per_rank;
+    const unsigned starts = is_thorough(ranks) ? ranks->num_ranks :
+                                                 QUICK_STARTS;
+    double least          = DBL_MAX;
+    unsigned shortest     = UINT_MAX;
+    unsigned start;
+    pack_t pack;
+
+    init(&pack, ranks, count);
+    for (start = 0; start < starts; ++start) {
+        if (!pack_from(&pack, start, count, max_depth, &least, &shortest,
+                       trees)) {
+            return false;
+        }
+    }
+
+    keep_relays(ranks, trees);
+    return true;
+}
+
+/* Ranks by the GPU that they share */
+typedef struct {
+    ranks_t  gpus;                          /* one rank each */
+    int      ordinals[MAX_RANKS];
+    uint8_t  gpu[MAX_RANKS];                /* of a rank, among those ... */
+    uint8_t  place[MAX_RANKS];              /* ... and the how many-th it is */
+    uint8_t  count[MAX_GPUS];               /* of a GPU */
+    uint8_t  members[MAX_GPUS][MAX_RANKS];
+} shared_t;
+
+
+static void find_shared(const ranks_t *ranks, shared_t *shared)
+{
+    unsigned rank, gpu;
+
+    memset(shared, 0, sizeof(*shared));
+    shared->gpus           = *ranks;
+    shared->gpus.num_ranks = 0;
+    shared->gpus.gpus      = shared->ordinals;
+    for (rank = 0; rank < ranks->num_ranks; ++rank) {
+        for (gpu = 0; (gpu < shared->gpus.num_ranks) &&
+                      (shared->ordinals[gpu] != ranks->gpus[rank]);
+             ++gpu) {
+        }
+
+        shared->gpus.num_ranks = ucs_max(shared->gpus.num_ranks, gpu + 1);
+        shared->ordinals[gpu]  = ranks->gpus[rank];
+        shared->gpu[rank]      = (uint8_t)gpu;
+        shared->place[rank]    = shared->count[gpu]++;
+        shared->members[gpu][shared->place[rank]] = (uint8_t)rank;
+    }
+    shared->gpus.root = (uint8_t)shared->gpu[ranks->root];
+}
+
+/* Which of a GPU's ranks another of them hangs on, by their places behind the
+ * first one, that has room for so many; as many as a kernel can read on each
+ * other */
+static unsigned parent_of(unsigned place, unsigned room)
+{
+    return (place <= room) ? 0 : 1 + (place - room - 1) / MAX_CHILDREN;
+}
+
+static unsigned
+count_children(const uint8_t *parents, unsigned num, unsigned of)
+{
+    unsigned i, count = 0;
+
+    for (i = 0; i < num; ++i) {
+        count += (parents[i] == of) && (i != of);
+    }
+    return count;
+}
+
+/* A tree of GPUs as one of ranks: one of each GPU, others' by their place, is
+ * in the tree, and those on the same GPU are below it; or, if it is to be low,
+ * its siblings. @return False: somebody has too many children */
+static bool spread_tree(const shared_t *shared, const tree_t *among,
+                        unsigned num_ranks, unsigned root, unsigned place,
+                        bool is_low, tree_t *tree)
+{
+    const unsigned num_gpus = shared->gpus.num_ranks;
+    unsigned gpu, i, first, room, in, out;
+    const uint8_t *members;
+    uint8_t heads[MAX_GPUS];
+    unsigned start[MAX_GPUS];
+
+    for (gpu = 0; gpu < num_gpus; ++gpu) {
+        start[gpu] = (gpu == shared->gpu[root]) ? shared->place[root] :
+                                                  place % shared->count[gpu];
+        heads[gpu] = shared->members[gpu][start[gpu]];
+    }
+
+    tree->root = (uint8_t)root;
+    memset(tree->in, (int)root, MAX_RANKS);
+    memset(tree->out, (int)root, MAX_RANKS);
+    go_direct(tree);
+    for (gpu = 0; gpu < num_gpus; ++gpu) {
+        members = shared->members[gpu];
+        in      = count_children(among->in, num_gpus, gpu);
+        out     = count_children(among->out, num_gpus, gpu);
+        room    = MAX_CHILDREN - ucs_max(in, out);
+        if ((room == 0) && (shared->count[gpu] > 1)) {
+            return false;
+        }
+
+        for (i = 0; i < shared->count[gpu]; ++i) {
+            first = members[(start[gpu] + i) % shared->count[gpu]];
+            if ((i == 0) || (is_low && (gpu != shared->gpu[root]))) {
+                tree->in[first]       = heads[among->in[gpu]];
+                tree->out[first]      = heads[among->out[gpu]];
+                tree->in_over[first]  = among->in_over[gpu];
+                tree->out_over[first] = among->out_over[gpu];
+            } else {
+                tree->in[first]  = members[(start[gpu] + parent_of(i, room)) %
+                                           shared->count[gpu]];
+                tree->out[first] = tree->in[first];
+            }
+        }
+    }
+
+    for (i = 0; is_low && (i < num_ranks); ++i) {
+        if ((count_children(tree->in, num_ranks, i) > MAX_CHILDREN) ||
+            (count_children(tree->out, num_ranks, i) > MAX_CHILDREN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Need not all ranks be roots? */
+static bool is_of_gpus(const ranks_t *ranks)
+{
+    return uct_cuda_coll_kind_has_root(ranks->kind) ||
+           (ranks->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
+}
+
+/* Trees among the GPUs; if there are hops enough, each of these gets a byte
+ * once. Roots of an all-reduce are ranks of each GPU in turn. */
+static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
+                        unsigned per_rank, unsigned max_depth, trees_t *trees)
+{
+    const unsigned num_gpus = shared->gpus.num_ranks;
+    const bool has_root     = uct_cuda_coll_kind_has_root(ranks->kind);
+    const bool is_low       = (max_depth <= LOW_DEPTH);
+    const bool are_few      = is_of_gpus(ranks);
+    unsigned t, gpu, root, place, index;
+    trees_t among;
+
+    if (!pack_ranks(&shared->gpus, per_rank, is_low ? max_depth : max_depth - 1,
+                    &among)) {
+        return false;
+    }
+
+    trees->algorithm  = among.algorithm;
+    trees->in_turn    = false;
+    trees->num_relays = among.num_relays;
+    memcpy(trees->relays, among.relays, sizeof(trees->relays));
+    trees->count      = are_few ? among.count : ranks->num_ranks * per_rank;
+    for (t = 0; t < trees->count; ++t) {
+        root  = root_of(ranks, t);
+        index = are_few ? t :
+                             t / ranks->num_ranks * num_gpus +
+                                     shared->gpu[root];
+        place = are_few ? t / num_gpus : shared->place[root];
+        if (are_few && !has_root) {
+            gpu  = among.trees[t].root;
+            root = shared->members[gpu][place % shared->count[gpu]];
+        }
+        if (!spread_tree(shared, &among.trees[index], ranks->num_ranks, root,
+                         place, is_low, &trees->trees[t])) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+/* From socket to socket, and to the ranks of each GPU */
+unsigned uct_cuda_coll_trees_deepest(const ranks_t *ranks)
+{
+    return is_thorough(ranks) ? 3 : 4;
+}
+
+bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
+                              unsigned max_depth, trees_t *trees)
+{
+    shared_t shared;
+
+    if (is_thorough(ranks)) {
+        return pack_ranks(ranks, per_rank, max_depth, trees);
+    }
+
+    find_shared(ranks, &shared);
+    if (((max_depth > SHARED_DEPTH) && (per_rank > 1)) ||
+        ((max_depth == LOW_DEPTH) && (per_rank > 2)) ||
+        ((per_rank > 1) && (per_rank * (is_of_gpus(ranks) ?
+                                               shared.gpus.num_ranks :
+                                               ranks->num_ranks) >
+                           QUICK_TREES))) {
+        return false;
+    }
+    return (shared.gpus.num_ranks == ranks->num_ranks) ?
+                   pack_ranks(ranks, per_rank, max_depth, trees) :
+                   pack_shared(ranks, &shared, per_rank, max_depth, trees);
+}
+
+double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
+{
+    ranks_t used = *ranks;
+    pack_t pack;
+    unsigned t;
+
+    used.num_relays = trees->num_relays;
+    for (t = 0; t < trees->num_relays; ++t) {
+        used.relays[t] = trees->relays[t];
+    }
+
+    init(&pack, &used, trees->count);
+    for (t = 0; t < trees->count; ++t) {
+        put_tree(&pack, &trees->trees[t], pack.slice);
+    }
+
+    return worst(&pack);
+}
+
+
+/* -------------------------------------------------------------------- ring */
+
+/* Rings, and how often they pass from one rank to another */
+typedef struct {
+    const ranks_t *ranks;
+    unsigned count;
+    unsigned rings[UCT_CUDA_COLL_MAX_RINGS][MAX_RANKS];
+    unsigned taken[MAX_RANKS][MAX_RANKS]; /* either way round */
+    double   prices[MAX_RANKS][MAX_RANKS]; /* of one more; DBL_MAX: no link */
+    double   cheapest;
+    unsigned tries;                       /* that are left */
+    unsigned next[MAX_RANKS];             /* a ring that is looked for ... */
+    unsigned found[MAX_RANKS];            /* ... and the best so far */
+    double   price;
+} rings_t;
+
+
+/* The narrower direction of a link, bytes/s */
+static double bandwidth(const ranks_t *ranks, unsigned a, unsigned b)
+{
+    const int from = ranks->gpus[a];
+    const int to   = ranks->gpus[b];
+
+    return (from == to) ? ranks->memory / 2 :
+                          ucs_min(ranks->topo->links[from][to].bandwidth,
+                                  ranks->topo->links[to][from].bandwidth);
+}
+
+static void take(rings_t *rings, const unsigned *ring, int times)
+{
+    const unsigned num_ranks = rings->ranks->num_ranks;
+    unsigned i, a, b;
+
+    for (i = 0; i < num_ranks; ++i) {
+        a                   = ring[i];
+        b                   = ring[(i + 1) % num_ranks];
+        rings->taken[a][b] += (unsigned)times;
+        rings->taken[b][a] += (unsigned)times;
+    }
+}
+
+/* As of trees: what is full already costs much more */
+static void set_prices(rings_t *rings)
+{
+    const unsigned num_ranks = rings->ranks->num_ranks;
+    double widest            = 0;
+    double after, power;
+    unsigned a, b;
+
+    for (a = 0; a < num_ranks; ++a) {
+        for (b = 0; b < a; ++b) {
+            widest = ucs_max(widest, bandwidth(rings->ranks, a, b));
+        }
+    }
+
+    rings->cheapest = DBL_MAX;
+    for (a = 0; a < num_ranks; ++a) {
+        for (b = 0; b < a; ++b) {
+            after               = bandwidth(rings->ranks, a, b);
+            after               = (after > 0) ? widest / after : 0;
+            after              *= rings->taken[a][b] + 1;
+            power               = after * after * after;
+            power              *= power * after;
+            rings->prices[a][b] = (after > 0) ? power : DBL_MAX;
+            rings->prices[b][a] = rings->prices[a][b];
+            rings->cheapest     = ucs_min(rings->cheapest,
+                                          rings->prices[a][b]);
+        }
+    }
+}
+
+/* Go on from the last of so many ranks by each link; the cheapest ring stays */
+static void close_ring(rings_t *rings, unsigned count, double price,
+                       uint32_t known)
+{
+    const unsigned num_ranks = rings->ranks->num_ranks;
+    const double *prices     = rings->prices[rings->next[count - 1]];
+    const double rest        = rings->cheapest * (num_ranks - count);
+    unsigned i, next;
+    double sum;
+
+    for (i = 1; (i <= num_ranks) && (rings->tries > 0); ++i) {
+        next = (rings->next[count - 1] + i) % num_ranks;
+        if ((prices[next] == DBL_MAX) ||
+            ((count == num_ranks) ? (next != rings->next[0]) :
+                                    ((known >> next) & 1))) {
+            continue;
+        }
+
+        sum = price + prices[next];
+        if (sum + rest >= rings->price * (1 - ROUNDING)) {
+            continue;
+        }
+
+        --rings->tries;
+        if (count < num_ranks) {
+            rings->next[count] = next;
+            close_ring(rings, count + 1, sum, known | (1u << next));
+        } else {
+            rings->price = sum;
+            memcpy(rings->found, rings->next, sizeof(rings->found));
+        }
+    }
+}
+
+static bool find_ring(rings_t *rings, unsigned *ring)
+{
+    set_prices(rings);
+    rings->tries   = RING_TRIES;
+    rings->price   = DBL_MAX;
+    rings->next[0] = 0;
+    close_ring(rings, 1, 0, 1);
+    memcpy(ring, rings->found, sizeof(rings->found));
+    return rings->price < DBL_MAX;
+}
+
+/* Chains of each rank around a ring, one each way round */
+static void follow_ring(const ranks_t *ranks, const unsigned *ring,
+                        tree_t *trees)
+{
+    const unsigned num_ranks = ranks->num_ranks;
+    unsigned i, root, rank, next, back;
+    tree_t *tree;
+
+    for (root = 0; root < 2 * num_ranks; ++root) {
+        tree       = &trees[root];
+        tree->root = (uint8_t)(root % num_ranks);
+        for (i = 0; i < num_ranks; ++i) {
+            rank            = ring[i];
+            next            = ring[(i + 1) % num_ranks];
+            back            = ring[(i + num_ranks - 1) % num_ranks];
+            tree->in[rank]  = (uint8_t)((root < num_ranks) ? next : back);
+            tree->out[rank] = (uint8_t)((root < num_ranks) ? back : next);
+        }
+        tree->in[tree->root]  = tree->root;
+        tree->out[tree->root] = tree->root;
+        go_direct(tree);
+    }
+
+    if (uct_cuda_coll_kind_has_root(ranks->kind)) {
+        trees[0] = trees[ranks->root];
+        trees[1] = trees[ranks->root + num_ranks];
+    }
+}
+
+static void follow_rings(const rings_t *rings, trees_t *trees)
+{
+    const ranks_t *ranks  = rings->ranks;
+    const unsigned chains = uct_cuda_coll_kind_has_root(ranks->kind) ?
+                                    2 :
+                                    2 * ranks->num_ranks;
+    tree_t around[2 * MAX_RANKS];
+    unsigned i;
+
+    trees->algorithm  = UCT_CUDA_COLL_RING;
+    trees->num_relays = 0;
+    trees->in_turn    = false;
+    trees->count      = rings->count * chains;
+    for (i = 0; i < rings->count; ++i) {
+        follow_ring(ranks, rings->rings[i], around);
+        memcpy(&trees->trees[i * chains], around, chains * sizeof(around[0]));
+    }
+}
+
+bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
+                              trees_t *trees)
+{
+    rings_t rings = {.ranks = ranks, .count = count};
+    double least  = DBL_MAX;
+    unsigned before[UCT_CUDA_COLL_MAX_RINGS][MAX_RANKS];
+    trees_t next;
+    unsigned round, i;
+    double load;
+
+    if ((count == 0) || (count > UCT_CUDA_COLL_MAX_RINGS) ||
+        (ranks->num_ranks > UCT_CUDA_COLL_MAX_FAN) ||
+        (2 * count * ranks->num_ranks > UCT_CUDA_COLL_MAX_TREES)) {
+        return false;
+    }
+
+    memset(before, 0, sizeof(before));
+    for (round = 0; round < ROUNDS; ++round) {
+        for (i = 0; i < count; ++i) {
+            if (round > 0) {
+                take(&rings, rings.rings[i], -1);
+            }
+            if (!find_ring(&rings, rings.rings[i])) {
+                return false;
+            }
+            take(&rings, rings.rings[i], 1);
+        }
+
+        if (memcmp(before, rings.rings, sizeof(before)) == 0) {
+            break; /* and so it would go on */
+        }
+        memcpy(before, rings.rings, sizeof(before));
+
+        follow_rings(&rings, &next);
+        load = uct_cuda_coll_trees_load(ranks, &next);
+        if (load < least * (1 - ROUNDING)) {
+            least  = load;
+            *trees = next;
+        }
+    }
+
+    return true;
+}

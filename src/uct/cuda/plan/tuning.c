@@ -1,0 +1,726 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading, writing and asking the tuning table. */
+#include <uct/cuda/plan/tuning.h>
+
+#include <uct/cuda/base/size.h>
+
+#include <ucs/sys/math.h>
+
+#include <ctype.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define GIGA      1e9
+#define MAGIC     "ucx-mp-tuning"
+/* People write shares with few digits */
+#define SHARES_SLACK 1e-3
+
+#define EMULATED_MARK "emu"
+#define EMULATED_NAME 9 /* Bytes of a UUID */
+
+#define LINE_SIZE (UCT_CUDA_MP_NODE_SIZE + 64)
+
+
+/* By uct_cuda_mp_ternary_t: as a graph or not */
+static const char *executors[] = {
+    [UCT_CUDA_MP_NO] = "streams", [UCT_CUDA_MP_YES] = "graph",
+    [UCT_CUDA_MP_AUTO] = "auto"
+};
+
+
+typedef struct {
+    uct_cuda_mp_tuning_t *tuning;
+    const char           *name;
+    unsigned             line;
+    unsigned             read_at[UCT_CUDA_MP_TUNING_MAX_LINES];
+    char                 *error;
+    size_t               error_size;
+} reader_t;
+
+
+static void __attribute__((format(printf, 4, 5)))
+append(char *buffer, size_t size, size_t *used, const char *format, ...)
+{
+    va_list ap;
+    int length;
+
+    va_start(ap, format);
+    length = vsnprintf(buffer + *used, size - *used, format, ap);
+    va_end(ap);
+    *used += ((size_t)length < size - *used) ? (size_t)length :
+                                               size - *used - 1;
+}
+
+static int compare_down(const void *left, const void *right)
+{
+    double a = *(const double*)left;
+    double b = *(const double*)right;
+
+    return (a < b) - (a > b);
+}
+
+static void class_str(const uct_cuda_topo_t *topo, int from, int to,
+                      char *buffer)
+{
+    const size_t size = UCT_CUDA_MP_CLASS_SIZE;
+    double relays[UCT_CUDA_MAX_GPUS];
+    uct_cuda_topo_link_t up, down;
+    unsigned count = 0;
+    size_t used    = 0;
+    unsigned i;
+    int relay;
+
+    for (relay = 0; relay < topo->num_gpus; ++relay) {
+        relays[count] = ucs_min(topo->links[from][relay].bandwidth,
+                             topo->links[relay][to].bandwidth);
+        if ((relay != from) && (relay != to) && (relays[count] > 0)) {
+            ++count;
+        }
+    }
+
+    qsort(relays, count, sizeof(relays[0]), compare_down);
+    append(buffer, size, &used, "%.1f:",
+           topo->links[from][to].bandwidth / GIGA);
+    for (i = 0; i < count; ++i) {
+        append(buffer, size, &used, "%s%.1f", (i == 0) ? "" : ",",
+               relays[i] / GIGA);
+    }
+
+    up   = uct_cuda_topo_host_link(topo, from, topo->gpus[from].numa, true);
+    down = uct_cuda_topo_host_link(topo, to, topo->gpus[from].numa, false);
+    append(buffer, size, &used, ":%.1f",
+           ucs_min(up.bandwidth, down.bandwidth) / GIGA);
+}
+
+static int compare_text(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
+/* What a node is called if it is an emulated one: its GPUs' UUIDs begin alike,
+ * with a mark and that name (src/cuemu). "" if it is not; those of real GPUs
+ * are random. */
+static void emulated_name(const uct_cuda_topo_t *topo,
+                          char name[EMULATED_NAME + 1])
+{
+    const size_t mark   = strlen(EMULATED_MARK);
+    const uint8_t *uuid = topo->gpus[0].uuid;
+    int i;
+
+    name[0] = '\0';
+    for (i = 0; i < topo->num_gpus; ++i) {
+        if (memcmp(uuid, EMULATED_MARK, mark) ||
+            memcmp(uuid, topo->gpus[i].uuid, mark + EMULATED_NAME)) {
+            return;
+        }
+    }
+
+    for (i = 0; (i < EMULATED_NAME) && (uuid[mark + i] != 0); ++i) {
+        name[i] = isgraph(uuid[mark + i]) ? (char)uuid[mark + i] : '?';
+    }
+
+    name[i] = '\0';
+}
+
+uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
+{
+    const size_t size = UCT_CUDA_MP_CLASS_SIZE;
+    char(*all)[UCT_CUDA_MP_CLASS_SIZE];
+    char emulated[EMULATED_NAME + 1];
+    uct_cuda_mp_tuning_t *tuning;
+    size_t used = 0;
+    int count   = 0;
+    int from, to, i, same;
+
+    tuning = calloc(1, sizeof(*tuning));
+    all    = calloc((size_t)topo->num_gpus * topo->num_gpus + 1, size);
+    if ((tuning == NULL) || (all == NULL)) {
+        free(tuning);
+        free(all);
+        return NULL;
+    }
+
+    for (from = 0; from < topo->num_gpus; ++from) {
+        for (to = 0; to < topo->num_gpus; ++to) {
+            tuning->class_of[from][to] = -1;
+            if ((from != to) && (topo->links[from][to].bandwidth > 0)) {
+                class_str(topo, from, to, all[count++]);
+            }
+        }
+    }
+
+    /* Sorted, so that the order of the GPUs says nothing */
+    qsort(all, count, size, compare_text);
+    emulated_name(topo, emulated);
+    if (emulated[0] != '\0') {
+        append(tuning->node, sizeof(tuning->node), &used, "emulated %s, ",
+               emulated);
+    }
+
+    append(tuning->node, sizeof(tuning->node), &used, "%d gpus",
+           topo->num_gpus);
+    for (i = 0; i < count; i += same) {
+        for (same = 1; (i + same < count) && !strcmp(all[i], all[i + same]);
+             ++same) {
+        }
+
+        memcpy(tuning->classes[tuning->num_classes++], all[i], size);
+        append(tuning->node, sizeof(tuning->node), &used, ", %d x %s", same,
+               all[i]);
+    }
+
+    for (from = 0; from < topo->num_gpus; ++from) {
+        for (to = 0; to < topo->num_gpus; ++to) {
+            if ((from == to) || !(topo->links[from][to].bandwidth > 0)) {
+                continue;
+            }
+
+            class_str(topo, from, to, all[0]);
+            for (i = 0; strcmp(all[0], tuning->classes[i]); ++i) {
+            }
+            tuning->class_of[from][to] = (int16_t)i;
+        }
+    }
+
+    free(all);
+    tuning->model = uct_cuda_mp_model_builtin;
+    snprintf(tuning->date, sizeof(tuning->date), "unknown");
+    return tuning;
+}
+
+static ucs_status_t __attribute__((format(printf, 3, 4)))
+refuse(const reader_t *reader, ucs_status_t status, const char *format, ...)
+{
+    size_t used = 0;
+    va_list ap;
+
+    if (reader->error_size > 0) {
+        append(reader->error, reader->error_size, &used, "%s:%u: ",
+               reader->name, reader->line);
+        va_start(ap, format);
+        vsnprintf(reader->error + used, reader->error_size - used, format, ap);
+        va_end(ap);
+    }
+
+    return status;
+}
+
+#define wrong(_reader, ...) refuse(_reader, UCS_ERR_INVALID_PARAM, __VA_ARGS__)
+
+static bool parse_number(const char *text, double max, double *value_p)
+{
+    char *end;
+
+    if (!isdigit((unsigned char)text[0]) && (text[0] != '.')) {
+        return false;
+    }
+
+    *value_p = strtod(text, &end);
+    return (*end == '\0') && (*value_p <= max);
+}
+
+static bool parse_whole(const char *text, uint64_t max, uint64_t *value_p,
+                        char **end_p)
+{
+    if (!isdigit((unsigned char)text[0])) {
+        return false;
+    }
+
+    errno    = 0;
+    *value_p = strtoull(text, end_p, 10);
+    return (errno == 0) && (*value_p <= max);
+}
+
+/* How many relays a class has: numbers between its colons */
+static unsigned class_relays(const char *text)
+{
+    const char *at = strchr(text, ':') + 1;
+    unsigned count = (*at != ':');
+
+    for (; *at != ':'; ++at) {
+        count += (*at == ',');
+    }
+
+    return count;
+}
+
+/* "direct", "relay2" or "host", ":", share, and maybe ":", chunks */
+static ucs_status_t parse_path(const reader_t *reader, char *text,
+                               uct_cuda_mp_tuning_line_t *line)
+{
+    unsigned n               = line->num_paths;
+    unsigned relays          = class_relays(
+            reader->tuning->classes[line->pair_class]);
+    uct_cuda_mp_path_t *path = &line->paths[n];
+    char *end                = "";
+    uint64_t number;
+    char *share, *chunks;
+    unsigned i;
+
+    if (n == UCT_CUDA_MP_MAX_PATHS) {
+        return wrong(reader, "more than %d paths", UCT_CUDA_MP_MAX_PATHS);
+    }
+
+    share = strchr(text, ':');
+    if (share == NULL) {
+        return wrong(reader, "path \"%s\" has no share", text);
+    }
+
+    *share++ = '\0';
+    chunks   = strchr(share, ':');
+    if (chunks != NULL) {
+        *chunks++ = '\0';
+    }
+
+    path->gpu = 0;
+    if (strcmp(text, "direct") == 0) {
+        path->route = UCT_CUDA_MP_ROUTE_DIRECT;
+    } else if (strcmp(text, "host") == 0) {
+        path->route = UCT_CUDA_MP_ROUTE_HOST;
+    } else if ((strncmp(text, "relay", 5) == 0) &&
+               parse_whole(text + 5, relays, &number, &end) && (number > 0) &&
+               (*end == '\0')) {
+        path->route = UCT_CUDA_MP_ROUTE_GPU;
+        path->gpu   = (int)number;
+    } else {
+        return wrong(reader, "no path \"%s\": direct, relay1 to relay%u or "
+                     "host", text, relays);
+    }
+
+    for (i = 0; i < n; ++i) {
+        if (uct_cuda_mp_path_equal(&line->paths[i], path)) {
+            return wrong(reader, "path \"%s\" twice", text);
+        }
+    }
+
+    if (!parse_number(share, 1, &line->shares[n]) || !(line->shares[n] > 0)) {
+        return wrong(reader, "share \"%s\" is not above 0 and at most 1",
+                     share);
+    }
+
+    line->chunks[n] = 0;
+    if (chunks != NULL) {
+        if (!parse_whole(chunks, UCT_CUDA_MP_MAX_CHUNKS, &number, &end) ||
+            (*end != '\0') || (number == 0)) {
+            return wrong(reader, "chunks \"%s\" are not 1 to %d", chunks,
+                         UCT_CUDA_MP_MAX_CHUNKS);
+        }
+        line->chunks[n] = (unsigned)number;
+    }
+
+    ++line->num_paths;
+    return UCS_OK;
+}
+
+/* "model", the name of a constant and its value */
+static ucs_status_t parse_constant(reader_t *reader, char *text)
+{
+    static const char space[]    = " \t";
+    uct_cuda_mp_tuning_t *tuning = reader->tuning;
+    char *name, *value, *rest;
+    unsigned i;
+
+    (void)strtok_r(text, space, &rest);
+    name  = strtok_r(NULL, space, &rest);
+    value = strtok_r(NULL, space, &rest);
+    if ((value == NULL) || (strtok_r(NULL, space, &rest) != NULL)) {
+        return wrong(reader, "not three words: model, a constant's name and "
+                     "its value");
+    }
+
+    for (i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
+        if (strcmp(uct_cuda_mp_model_constants[i].name, name) == 0) {
+            break;
+        }
+    }
+
+    if (uct_cuda_mp_model_constants[i].name == NULL) {
+        return wrong(reader, "the model has no constant \"%s\"", name);
+    }
+
+    if (tuning->model_set & (1u << i)) {
+        return wrong(reader, "constant \"%s\" twice", name);
+    }
+
+    if (!uct_cuda_mp_model_set(&tuning->model, i, value)) {
+        return wrong(reader, "\"%s\" is no value for \"%s\": above %g, at "
+                     "most %g", value, name, uct_cuda_mp_model_constants[i].min,
+                     uct_cuda_mp_model_constants[i].max);
+    }
+
+    tuning->model_set |= 1u << i;
+    return UCS_OK;
+}
+
+static bool is_constant(const char *text)
+{
+    const size_t length = strlen("model");
+
+    return (strncmp(text, "model", length) == 0) &&
+           isspace((unsigned char)text[length]);
+}
+
+static ucs_status_t parse_line(reader_t *reader, char *text)
+{
+    uct_cuda_mp_tuning_t *tuning   = reader->tuning;
+    uct_cuda_mp_tuning_line_t line = {0};
+    const uct_cuda_mp_tuning_line_t *other;
+    char *words[6], *rest, *path;
+    unsigned count = 0;
+    double sum     = 0;
+    ucs_status_t status;
+    unsigned i;
+
+    for (words[0] = strtok_r(text, " \t", &rest);
+         (count < 6) && (words[count] != NULL);) {
+        if (++count < 6) {
+            words[count] = strtok_r(NULL, " \t", &rest);
+        }
+    }
+
+    if (count != 5) {
+        return wrong(reader, "not five words: class, smallest and largest "
+                     "size, paths, executor");
+    }
+
+    for (line.pair_class = 0; line.pair_class < tuning->num_classes;
+         ++line.pair_class) {
+        if (strcmp(words[0], tuning->classes[line.pair_class]) == 0) {
+            break;
+        }
+    }
+
+    if (line.pair_class == tuning->num_classes) {
+        return wrong(reader, "no pair of this node is of class \"%s\"",
+                     words[0]);
+    }
+
+    if (!uct_cuda_size_parse(words[1], NULL, &line.min_size) ||
+        !uct_cuda_size_parse(words[2], NULL, &line.max_size) ||
+        (line.min_size > line.max_size)) {
+        return wrong(reader, "\"%s %s\" is no range of sizes", words[1],
+                     words[2]);
+    }
+
+    path = words[3];
+    if ((path[0] == ',') || (path[strlen(path) - 1] == ',') ||
+        (strstr(path, ",,") != NULL)) {
+        return wrong(reader, "an empty path in \"%s\"", path);
+    }
+
+    for (path = strtok_r(words[3], ",", &rest); path != NULL;
+         path = strtok_r(NULL, ",", &rest)) {
+        status = parse_path(reader, path, &line);
+        if (status != UCS_OK) {
+            return status;
+        }
+        sum += line.shares[line.num_paths - 1];
+    }
+
+    if ((sum < 1 - SHARES_SLACK) || (sum > 1 + SHARES_SLACK)) {
+        return wrong(reader, "the shares' sum is %g, not 1", sum);
+    }
+
+    for (i = 0; (i < 3) && (strcmp(words[4], executors[i]) != 0); ++i) {
+    }
+
+    if (i == 3) {
+        return wrong(reader, "executor \"%s\" is not streams, graph or auto",
+                     words[4]);
+    }
+
+    line.graph = (uct_cuda_mp_ternary_t)i;
+    for (i = 0; i < tuning->num_lines; ++i) {
+        other = &tuning->lines[i];
+        if ((other->pair_class == line.pair_class) &&
+            (other->min_size <= line.max_size) &&
+            (line.min_size <= other->max_size)) {
+            return wrong(reader, "sizes that line %u has already",
+                         reader->read_at[i]);
+        }
+    }
+
+    if (tuning->num_lines == UCT_CUDA_MP_TUNING_MAX_LINES) {
+        return wrong(reader, "more than %d lines",
+                     UCT_CUDA_MP_TUNING_MAX_LINES);
+    }
+
+    reader->read_at[tuning->num_lines]   = reader->line;
+    tuning->lines[tuning->num_lines++] = line;
+    return UCS_OK;
+}
+
+/* The value if a line is this header, else NULL */
+static char *header(char *text, const char *name)
+{
+    size_t length = strlen(name);
+
+    return ((strncmp(text, name, length) == 0) && (text[length] == ' ')) ?
+                   text + length + 1 :
+                   NULL;
+}
+
+/* Format, node and date come first, in this order */
+static ucs_status_t parse_header(reader_t *reader, char *text,
+                                 unsigned *headers)
+{
+    static const char *names[] = {MAGIC, "node", "date"};
+    char *value                = header(text, names[*headers]);
+    char *end                  = "";
+    uint64_t format;
+
+    if (value == NULL) {
+        return wrong(reader, "not \"%s ...\"", names[*headers]);
+    }
+
+    switch ((*headers)++) {
+    case 0:
+        if (!parse_whole(value, INT32_MAX, &format, &end) || (*end != '\0') ||
+            (format == 0)) {
+            return wrong(reader, "\"%s\" is no format", value);
+        }
+
+        if (format > UCT_CUDA_MP_TUNING_FORMAT) {
+            return refuse(reader, UCS_ERR_UNSUPPORTED, "format %s is newer "
+                          "than this module, which reads %d", value,
+                          UCT_CUDA_MP_TUNING_FORMAT);
+        }
+        return UCS_OK;
+    case 1:
+        if (strcmp(value, reader->tuning->node) != 0) {
+            return refuse(reader, UCS_ERR_UNSUPPORTED, "made for another node, "
+                          "\"%s\"; this one is \"%s\"", value,
+                          reader->tuning->node);
+        }
+        return UCS_OK;
+    default:
+        if ((strlen(value) == 0) ||
+            (strlen(value) >= sizeof(reader->tuning->date))) {
+            return wrong(reader, "\"%s\" is no date", value);
+        }
+        strcpy(reader->tuning->date, value);
+        return UCS_OK;
+    }
+}
+
+static ucs_status_t read_lines(reader_t *reader, FILE *stream)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned headers    = 0;
+    char text[LINE_SIZE];
+    size_t length;
+    int c = 0;
+
+    while ((status == UCS_OK) && (c != EOF)) {
+        ++reader->line;
+        for (length = 0; ((c = fgetc(stream)) != EOF) && (c != '\n');) {
+            if ((length + 1 == sizeof(text)) || (c == '\0')) {
+                return wrong(reader, "no line of text of less than %d "
+                             "characters", LINE_SIZE);
+            }
+            text[length++] = (char)c;
+        }
+
+        while ((length > 0) && isspace((unsigned char)text[length - 1])) {
+            --length;
+        }
+
+        text[length] = '\0';
+        if ((length == 0) || (text[0] == '#')) {
+            continue;
+        }
+
+        status = (headers < 3)       ? parse_header(reader, text, &headers) :
+                 is_constant(text) ? parse_constant(reader, text) :
+                                     parse_line(reader, text);
+    }
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (ferror(stream)) {
+        return refuse(reader, UCS_ERR_IO_ERROR, "cannot be read");
+    }
+
+    return (headers < 3) ? wrong(reader, "ends before format, node and date "
+                                 "are said") :
+                           UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
+                                     const uct_cuda_topo_t *topo, char *error,
+                                     size_t error_size,
+                                     uct_cuda_mp_tuning_t **tuning_p)
+{
+    reader_t reader = {.name = name, .error = error, .error_size = error_size};
+    ucs_status_t status;
+
+    reader.tuning = uct_cuda_mp_tuning_create(topo);
+    if (reader.tuning == NULL) {
+        return refuse(&reader, UCS_ERR_NO_MEMORY, "out of memory");
+    }
+
+    status = read_lines(&reader, stream);
+    if (status != UCS_OK) {
+        free(reader.tuning);
+        return status;
+    }
+
+    *tuning_p = reader.tuning;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_tuning_load(const char *path,
+                                     const uct_cuda_topo_t *topo, char *error,
+                                     size_t error_size,
+                                     uct_cuda_mp_tuning_t **tuning_p)
+{
+    ucs_status_t status;
+    FILE *stream;
+
+    stream = fopen(path, "re");
+    if (stream == NULL) {
+        status = (errno == ENOENT) ? UCS_ERR_NO_ELEM : UCS_ERR_IO_ERROR;
+        snprintf(error, error_size, "%s: %s", path, strerror(errno));
+        return status;
+    }
+
+    status = uct_cuda_mp_tuning_read(stream, path, topo, error, error_size,
+                                     tuning_p);
+    fclose(stream);
+    return status;
+}
+
+/* Does a file say that it is for this node? Others may be of any format. */
+static bool file_is_for(const char *path, const char *node)
+{
+    char line[UCT_CUDA_MP_NODE_SIZE + 8];
+    bool is_found = false;
+    FILE *stream;
+
+    stream = fopen(path, "re");
+    if (stream == NULL) {
+        return false;
+    }
+
+    while (!is_found && (fgets(line, sizeof(line), stream) != NULL) &&
+           (line[0] != '\n')) {
+        line[strcspn(line, "\n")] = '\0';
+        is_found = (strncmp(line, "node ", 5) == 0) &&
+                   (strcmp(line + 5, node) == 0);
+    }
+
+    fclose(stream);
+    return is_found;
+}
+
+static int is_table(const struct dirent *entry)
+{
+    const char *suffix = strrchr(entry->d_name, '.');
+
+    return (suffix != NULL) && (strcmp(suffix, ".tune") == 0);
+}
+
+/* The folder of installed tables: that of the tree this file lies in, which
+ * may have been moved or be a wheel's, or else the one that the build was
+ * told. */
+static const char *installed_folder(char *path, size_t size)
+{
+    /* from lib/ucx-mp; its plugin folder, lib/TRIPLET/ucx-mp; bin */
+    static const char *const ways[] = {"../..", "../../..", ".."};
+    const char *slash;
+    Dl_info info;
+    unsigned i;
+
+    if (!dladdr((const void*)installed_folder, &info) ||
+        ((slash = strrchr(info.dli_fname, '/')) == NULL)) {
+        return UCX_MP_TUNING_DIR;
+    }
+
+    for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
+        if ((snprintf(path, size, "%.*s/%s/share/ucx-mp/tuning",
+                      (int)(slash - info.dli_fname), info.dli_fname,
+                      ways[i]) < (int)size) &&
+            (access(path, R_OK | X_OK) == 0)) {
+            return path;
+        }
+    }
+
+    return UCX_MP_TUNING_DIR;
+}
+
+/* The first table, by name, of those that are installed for this node */
+static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
+{
+    const char *folder          = getenv("UCX_MP_TUNING_DIR");
+    uct_cuda_mp_tuning_t *empty = uct_cuda_mp_tuning_create(topo);
+    bool is_found               = false;
+    struct dirent **entries;
+    char beside[512];
+    int count, i;
+
+    folder = (folder == NULL) ? installed_folder(beside, sizeof(beside)) :
+                                folder;
+    count  = (empty == NULL) ? 0 :
+                               scandir(folder, &entries, is_table, alphasort);
+    for (i = 0; i < count; ++i) {
+        if (!is_found) {
+            is_found = (snprintf(path, size, "%s/%s", folder,
+                                 entries[i]->d_name) < (int)size) &&
+                       file_is_for(path, empty->node);
+        }
+        free(entries[i]);
+    }
+
+    if (count > 0) {
+        free(entries);
+    }
+
+    free(empty);
+    return is_found;
+}
+
+ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
+                                    const uct_cuda_topo_t *topo, char *error,
+                                    size_t error_size,
+                                    uct_cuda_mp_tuning_t **tuning_p)
+{
+    const bool is_auto = (strcmp(setting, "auto") == 0);
+    char path[512];
+
+    *tuning_p = NULL;
+    if ((setting[0] == '\0') ||
+        (is_auto && !find_installed(topo, path, sizeof(path)))) {
+        return UCS_OK;
+    }
+
+    return uct_cuda_mp_tuning_load(is_auto ? path : setting, topo, error,
+                                   error_size, tuning_p);
+}
+
+const uct_cuda_mp_tuning_line_t *
+uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,
+                        uct_cuda_end_t dst, size_t size)
+{
+    int pair_class = tuning->class_of[uct_cuda_end_device(src)]
+                                     [uct_cuda_end_device(dst)];
+    const uct_cuda_mp_tuning_line_t *line;
+
+    for (line = tuning->lines; line < tuning->lines + tuning->num_lines;
+         ++line) {
+        if ((line->pair_class == pair_class) && (size >= line->min_size) &&
+            (size <= line->max_size)) {
+            return line;
+        }
+    }
+
+    return NULL;
+}

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job is begun by whoever holds the engine's lock and finds it idle, ends in
+ * its thread, and is taken over by whoever holds that lock then. Its state is
+ * what hands its results over; there is no other lock between the two.
+ *
+ * Threads are joined when their engine goes, or, if the program ends or
+ * unloads the module before that, by an exit handler: it runs before those of
+ * the driver, which was there first, and before the code goes.
+ */
+#include <uct/cuda/run/background.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/host/host_cpus.h>
+#include <uct/cuda/base/log.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+
+#define NS_PER_MS 1e6
+
+/* Bits of GPUs and the host */
+#define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
+
+
+/* Jobs of an engine: one for the node, and the first of the GPUs' and of the
+ * NUMA nodes' */
+enum {
+    JOB_OF_NODE,
+    JOB_OF_GPU,
+    JOB_OF_HOST = JOB_OF_GPU + UCT_CUDA_MAX_GPUS,
+    NUM_JOBS    = JOB_OF_HOST + UCT_CUDA_TOPO_MAX_NUMA
+};
+
+
+typedef enum {
+    JOB_IDLE,
+    JOB_RUNNING, /* The thread's */
+    JOB_DONE,    /* Its results wait to be taken */
+    JOB_TAKEN    /* Not begun a second time */
+} job_state_t;
+
+typedef struct job job_t;
+
+struct job {
+    void                  (*make)(job_t *job);
+    job_state_t           state;
+    bool                  has_thread; /* Under the lock of all */
+    pthread_t             thread;
+    int                   device;     /* Whose context it is */
+    bool                  is_copy_only;
+    uct_cuda_end_t        end;        /* Of staging memory, and its context's */
+    int                   numa;       /* Of host memory */
+    size_t                slot_size;  /* 0: no staging memory */
+    CUcontext             ctx;
+    unsigned long long    ctx_id;
+    ucs_status_t          status;
+    uct_cuda_mp_staging_t staging;    /* base is 0: none */
+};
+
+struct uct_cuda_mp_background {
+    uct_cuda_mp_background_t *next;
+    uct_cuda_mp_rsc_t        *rsc;
+    job_t                    jobs[NUM_JOBS];
+};
+
+
+/* Those of all engines of the process. No thread of theirs takes the lock. */
+static struct {
+    pthread_mutex_t          lock; /* order: base/thread.h */
+    uct_cuda_mp_background_t *first;
+    pid_t                    pid;     /* Whose threads they are, or 0 */
+    bool                     is_over; /* The exit handler has run */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* A process that was forked off has neither the threads nor, as far as it can
+ * know, the lock */
+static bool is_foreign(void)
+{
+    pid_t pid = __atomic_load_n(&all.pid, __ATOMIC_RELAXED);
+
+    return (pid != 0) && (pid != getpid());
+}
+
+static job_state_t job_state(const job_t *job)
+{
+    return __atomic_load_n(&job->state, __ATOMIC_ACQUIRE);
+}
+
+static void job_set_state(job_t *job, job_state_t state)
+{
+    __atomic_store_n(&job->state, state, __ATOMIC_RELEASE);
+}
+
+
+/* ------------------------------------------------------ what threads make */
+
+static void make_node(job_t *job)
+{
+    (void)uct_cuda_topo_get();
+}
+
+/* Staging memory that is not to be had is no failure: whoever prepares a plan
+ * will find out, and do with less */
+static void make_staging(job_t *job)
+{
+    if ((job->slot_size == 0) ||
+        !uct_cuda_ctx_push_alive(job->ctx, job->ctx_id)) {
+        return;
+    }
+
+    (void)uct_cuda_mp_staging_alloc(&job->staging, job->end, job->numa,
+                                    job->device, job->slot_size);
+    uct_cuda_ctx_pop();
+}
+
+static void make_memory(job_t *job)
+{
+    const uint64_t begin = uct_cuda_now_ns();
+    const bool is_gpu    = uct_cuda_end_is_gpu(job->end);
+
+    job->status = uct_cuda_ctx_retain(job->device, job->is_copy_only,
+                                      &job->ctx);
+    if (job->status == UCS_OK) {
+        job->ctx_id = uct_cuda_ctx_id(job->ctx);
+        make_staging(job);
+    } else if (job->status == UCS_ERR_NO_MEMORY) {
+        /* That means staging memory to the engine */
+        job->status = UCS_ERR_NO_RESOURCE;
+    }
+
+    uct_cuda_debug("%s %d is %s in the background, %.1f ms",
+                   is_gpu ? "gpu" : "numa",
+                   is_gpu ? job->device : job->numa,
+                   (job->status == UCS_OK) ? "ready" : "not to be had",
+                   (double)(uct_cuda_now_ns() - begin) / NS_PER_MS);
+}
+
+static void *job_run(void *arg)
+{
+    job_t *job = arg;
+
+    job->make(job);
+    job_set_state(job, JOB_DONE);
+    return NULL;
+}
+
+
+/* ----------------------------------------------------------------- threads */
+
+/* The lock is held */
+static void background_join(uct_cuda_mp_background_t *init)
+{
+    unsigned i;
+
+    for (i = 0; i < NUM_JOBS; ++i) {
+        if (init->jobs[i].has_thread) {
+            init->jobs[i].has_thread = false;
+            pthread_join(init->jobs[i].thread, NULL);
+        }
+    }
+}
+
+static void on_exit_of_program(void)
+{
+    uct_cuda_mp_background_t *init;
+
+    if (is_foreign()) {
+        return;
+    }
+
+    pthread_mutex_lock(&all.lock);
+    all.is_over = true;
+    for (init = all.first; init != NULL; init = init->next) {
+        background_join(init);
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* May there be threads? The lock is held. */
+static bool may_begin(void)
+{
+    if (all.is_over) {
+        return false;
+    }
+
+    if (all.pid == 0) {
+        if (atexit(on_exit_of_program) != 0) {
+            return false;
+        }
+
+        __atomic_store_n(&all.pid, getpid(), __ATOMIC_RELAXED);
+    }
+
+    return true;
+}
+
+/* @return Whether there is a thread for it now */
+static bool job_begin(job_t *job, void (*make)(job_t *job))
+{
+    if (is_foreign()) {
+        return false;
+    }
+
+    pthread_mutex_lock(&all.lock);
+    if (may_begin()) {
+        job->make = make;
+        job_set_state(job, JOB_RUNNING);
+        job->has_thread = uct_cuda_host_cpus_start_beside(job_run, job,
+                                                          &job->thread);
+    }
+
+    if (!job->has_thread) {
+        job_set_state(job, JOB_TAKEN);
+    }
+    pthread_mutex_unlock(&all.lock);
+
+    return job_state(job) != JOB_TAKEN;
+}
+
+ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
+                                           uct_cuda_mp_background_t **init_p)
+{
+    uct_cuda_mp_background_t *init = calloc(1, sizeof(*init));
+
+    if (init == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    init->rsc = rsc;
+    if (!is_foreign()) {
+        pthread_mutex_lock(&all.lock);
+        init->next = all.first;
+        all.first  = init;
+        pthread_mutex_unlock(&all.lock);
+    }
+
+    *init_p = init;
+    return UCS_OK;
+}
+
+/* What a job has made goes to the resources, as far as they want it. If the
+ * device was reset since, that is gone, and whoever needs it waits. */
+static ucs_status_t job_take(uct_cuda_mp_background_t *init, job_t *job)
+{
+    job_set_state(job, JOB_TAKEN);
+    if ((job->status == UCS_OK) &&
+        !uct_cuda_ctx_is_alive(job->ctx, job->ctx_id)) {
+        uct_cuda_mp_staging_lose(&job->staging);
+        uct_cuda_ctx_release(job->device);
+        return UCS_OK;
+    }
+
+    if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
+        uct_cuda_mp_rsc_adopt_staging(init->rsc, job->numa, &job->staging);
+        uct_cuda_ctx_pop();
+    } else if (uct_cuda_end_is_host(job->end)) {
+        uct_cuda_mp_staging_free(&job->staging); /* needs no context */
+    }
+
+    if (job->status == UCS_OK) {
+        uct_cuda_mp_rsc_adopt_ctx(init->rsc, job->device, job->ctx,
+                                  job->ctx_id);
+    }
+
+    return job->status;
+}
+
+void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init)
+{
+    uct_cuda_mp_background_t **link = &all.first;
+    unsigned i;
+
+    if (is_foreign()) {
+        return; /* Its thread's memory may be anything */
+    }
+
+    pthread_mutex_lock(&all.lock);
+    background_join(init);
+    while (*link != init) {
+        link = &(*link)->next;
+    }
+    *link = init->next;
+    pthread_mutex_unlock(&all.lock);
+
+    for (i = JOB_OF_GPU; i < NUM_JOBS; ++i) {
+        if (job_state(&init->jobs[i]) == JOB_DONE) {
+            (void)job_take(init, &init->jobs[i]);
+        }
+    }
+
+    free(init);
+}
+
+
+/* ------------------------------------------------------------------ checks */
+
+bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init)
+{
+    job_t *job = &init->jobs[JOB_OF_NODE];
+
+    if ((job_state(job) == JOB_IDLE) && !uct_cuda_topo_is_known()) {
+        (void)job_begin(job, make_node);
+    }
+
+    return job_state(job) != JOB_RUNNING;
+}
+
+/* UCS_OK: there, or to be had as quickly by whoever needs it */
+static ucs_status_t check_job(uct_cuda_mp_background_t *init, job_t *job)
+{
+    switch (job_state(job)) {
+    case JOB_IDLE:
+        return job_begin(job, make_memory) ? UCS_INPROGRESS : UCS_OK;
+    case JOB_RUNNING:
+        return UCS_INPROGRESS;
+    case JOB_DONE:
+        return job_take(init, job);
+    default:
+        return UCS_OK;
+    }
+}
+
+static ucs_status_t check_gpu(uct_cuda_mp_background_t *init, int device,
+                              bool is_copy_only, size_t slot_size)
+{
+    job_t *job = &init->jobs[JOB_OF_GPU + device];
+
+    if (job_state(job) == JOB_IDLE) {
+        /* The program's own contexts are there */
+        if (uct_cuda_ctx_is_active(device)) {
+            return UCS_OK;
+        }
+
+        job->device       = device;
+        job->is_copy_only = is_copy_only;
+        job->end          = uct_cuda_end_gpu(device);
+        job->slot_size    = slot_size;
+    }
+
+    return check_job(init, job);
+}
+
+static ucs_status_t check_host(uct_cuda_mp_background_t *init, int local,
+                               int numa, size_t slot_size)
+{
+    job_t *job = &init->jobs[JOB_OF_HOST + numa];
+
+    if (job_state(job) == JOB_IDLE) {
+        if (uct_cuda_mp_rsc_has_host_staging(init->rsc, numa)) {
+            return UCS_OK;
+        }
+
+        job->device    = local;
+        job->end       = uct_cuda_end_host();
+        job->numa      = numa;
+        job->slot_size = slot_size;
+    }
+
+    return check_job(init, job);
+}
+
+static ucs_status_t check_path(uct_cuda_mp_background_t *init,
+                               const uct_cuda_mp_plan_t *plan,
+                               const uct_cuda_mp_path_t *path)
+{
+    const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, path) &
+                             ~uct_cuda_mp_rsc_devices(init->rsc);
+    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    ucs_status_t result      = UCS_OK;
+    ucs_status_t status;
+    int device;
+
+    for (device = 0; device < UCT_CUDA_MAX_GPUS; ++device) {
+        if (!(missing & (1u << device))) {
+            continue;
+        }
+
+        status = check_gpu(init, device,
+                           !uct_cuda_mp_plan_is_local_gpu(plan, device),
+                           uct_cuda_end_is_device(via, device) ?
+                                   plan->slot_size :
+                                   0);
+        if (UCS_STATUS_IS_ERR(status)) {
+            return status;
+        }
+
+        result = (status == UCS_OK) ? result : status;
+    }
+
+    if ((result == UCS_OK) && (path->route == UCT_CUDA_MP_ROUTE_HOST) &&
+        (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
+        result = check_host(init, plan->local, plan->numa, plan->slot_size);
+    }
+
+    return result;
+}
+
+static uint32_t path_bit(const uct_cuda_mp_path_t *path)
+{
+    return (path->route == UCT_CUDA_MP_ROUTE_DIRECT) ?
+                   UCT_CUDA_MP_ABSENT_ALL :
+                   uct_cuda_end_bit(uct_cuda_mp_path_via(path));
+}
+
+ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
+                                          const uct_cuda_mp_plan_t *plan,
+                                          bool is_all, uint32_t *absent_p,
+                                          unsigned *path_p)
+{
+    uint32_t absent = 0;
+    uint32_t ready  = 0;
+    const uct_cuda_mp_path_t *path;
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        path = &plan->paths[i].path;
+        if (!is_all && (path->route != UCT_CUDA_MP_ROUTE_HOST)) {
+            continue;
+        }
+
+        status = check_path(init, plan, path);
+        if (status == UCS_INPROGRESS) {
+            absent |= path_bit(path);
+        } else if (status != UCS_OK) {
+            *path_p = i;
+            return status;
+        } else if (path->route != UCT_CUDA_MP_ROUTE_DIRECT) {
+            ready |= path_bit(path);
+        }
+    }
+
+    *absent_p |= absent;
+    if (absent == 0) {
+        return UCS_OK;
+    } else if (!is_all) {
+        return UCS_INPROGRESS;
+    }
+
+    /* Nor is the next plan to make do with relays that this one had no need
+     * of: it would start them */
+    ready |= uct_cuda_mp_rsc_devices(init->rsc);
+    if (uct_cuda_mp_rsc_has_host_staging(init->rsc, plan->numa)) {
+        ready |= uct_cuda_end_bit(uct_cuda_end_host());
+    }
+
+    *absent_p |= ALL_RELAYS & ~ready;
+    return UCS_INPROGRESS;
+}

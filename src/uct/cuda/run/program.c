@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Carrying out a plan: a stream a queue, an event behind each step that
+ * somebody waits for. The own streams wait for each other's events; for another
+ * rank's steps the host waits, before it submits what comes behind them.
+ */
+#include <uct/cuda/run/program.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/log.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define NO_STEP UINT32_MAX
+
+/* Nanoseconds after which the driver is asked all the same, for failures */
+#define ASK_INTERVAL 1000000
+
+/* Where it has to be asked: again when this part more of the time since
+   something has ended has gone by, which adds at most as much to a wait */
+#define ASK_PART     64
+
+
+/** Steps that another rank must have ended on a queue of its. */
+typedef struct {
+    uint8_t  rank;
+    uint8_t  queue;
+    uint32_t steps;
+} remote_wait_t;
+
+typedef struct {
+    const uct_cuda_coll_step_t *step;
+    uint32_t                   next;      /* own step of this queue, NO_STEP */
+    uint32_t                   ordinal;   /* in the queue, from 1 */
+    uint32_t                   event;     /* its number, NO_STEP: has none */
+    bool                       is_shared; /* another rank waits for it */
+    bool                       is_awaited; /* an own step does */
+    uint32_t                   local;     /* first of its waits ... */
+    uint32_t                   num_local; /* ... for own steps */
+    uint32_t                   remote;
+    uint32_t                   num_remote;
+    bool                       is_submitted;
+} own_step_t;
+
+typedef struct {
+    uint32_t first;
+    uint32_t next;   /* to be submitted */
+    uint32_t polled; /* first one whose event is not seen yet */
+    CUstream stream;
+} queue_t;
+
+struct uct_cuda_coll_program {
+    uct_cuda_coll_plan_t plan;
+    unsigned             rank;
+    uint32_t             num_steps;
+    uint32_t             num_events;
+    unsigned             num_queues;
+    own_step_t           *steps;
+    uint32_t             *local;  /* own steps */
+    remote_wait_t        *remote;
+    queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
+    uint64_t             ended; /* when something has, last */
+    uint64_t             asked; /* when the driver was, last */
+    bool                 is_told; /* what it waits for, since then */
+};
+
+
+/* Whether the host has to see its end */
+static bool is_watched(const own_step_t *step)
+{
+    return step->is_shared || (step->next == NO_STEP);
+}
+
+/* ---------------------------------------------------------------- program */
+
+const uct_cuda_coll_plan_t *
+uct_cuda_coll_program_plan(const uct_cuda_coll_program_t *program)
+{
+    return &program->plan;
+}
+
+void uct_cuda_coll_program_destroy(uct_cuda_coll_program_t *program)
+{
+    uct_cuda_coll_plan_release(&program->plan);
+    free(program->steps);
+    free(program->local);
+    free(program->remote);
+    free(program);
+}
+
+/* Numbers of all steps in their queues; of own steps also among those */
+static void program_number(uct_cuda_coll_program_t *program, uint32_t *ordinals,
+                           uint32_t *own)
+{
+    uint32_t counts[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
+    const uct_cuda_coll_step_t *step;
+    uint32_t i;
+
+    memset(counts, 0, sizeof(counts));
+    for (i = 0; i < program->plan.num_steps; ++i) {
+        step        = &program->plan.steps[i];
+        ordinals[i] = ++counts[step->rank][step->queue];
+        own[i]      = NO_STEP;
+        if (step->rank == program->rank) {
+            own[i] = program->num_steps++;
+        }
+    }
+}
+
+static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
+                        const uint32_t *ordinals, const uint32_t *own,
+                        uint32_t *num_local, uint32_t *num_remote)
+{
+    const uct_cuda_coll_plan_t *plan = &program->plan;
+    const uct_cuda_coll_step_t *step = &plan->steps[index];
+    const uint32_t *waits            = uct_cuda_coll_step_waits(plan, step);
+    own_step_t *self                 = &program->steps[own[index]];
+    const uct_cuda_coll_step_t *before;
+    remote_wait_t *remote;
+    unsigned i;
+
+    self->step    = step;
+    self->next    = NO_STEP;
+    self->event   = NO_STEP;
+    self->ordinal = ordinals[index];
+    self->local   = *num_local;
+    self->remote  = *num_remote;
+    for (i = 0; i < step->num_waits; ++i) {
+        before = &plan->steps[waits[i]];
+        if (before->rank != program->rank) {
+            remote        = &program->remote[(*num_remote)++];
+            remote->rank  = before->rank;
+            remote->queue = before->queue;
+            remote->steps = ordinals[waits[i]];
+        } else if (before->queue != step->queue) {
+            program->local[(*num_local)++] = own[waits[i]];
+        }
+    }
+    self->num_local  = *num_local - self->local;
+    self->num_remote = *num_remote - self->remote;
+}
+
+/* Puts own steps into their queues, and an event behind each that is waited
+   for and behind the last one of a queue */
+static void program_queue(uct_cuda_coll_program_t *program)
+{
+    uint32_t last[UCT_CUDA_COLL_MAX_QUEUES];
+    own_step_t *step;
+    uint32_t i, w;
+    unsigned queue;
+
+    for (queue = 0; queue < UCT_CUDA_COLL_MAX_QUEUES; ++queue) {
+        program->queues[queue].first = NO_STEP;
+        last[queue]                  = NO_STEP;
+    }
+
+    for (i = 0; i < program->num_steps; ++i) {
+        step  = &program->steps[i];
+        queue = step->step->queue;
+        if (last[queue] == NO_STEP) {
+            program->queues[queue].first = i;
+        } else {
+            program->steps[last[queue]].next = i;
+        }
+        last[queue] = i;
+        for (w = 0; w < step->num_local; ++w) {
+            program->steps[program->local[step->local + w]].is_awaited = true;
+        }
+        if (queue >= program->num_queues) {
+            program->num_queues = queue + 1;
+        }
+    }
+
+    for (i = 0; i < program->num_steps; ++i) {
+        step = &program->steps[i];
+        if (step->is_awaited || is_watched(step)) {
+            step->event = program->num_events++;
+        }
+    }
+}
+
+static void program_share(uct_cuda_coll_program_t *program, const uint32_t *own)
+{
+    const uct_cuda_coll_plan_t *plan = &program->plan;
+    const uct_cuda_coll_step_t *step;
+    const uint32_t *waits;
+    uint32_t i;
+    unsigned w;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        step  = &plan->steps[i];
+        waits = uct_cuda_coll_step_waits(plan, step);
+        for (w = 0; (step->rank != program->rank) && (w < step->num_waits);
+             ++w) {
+            if (own[waits[w]] != NO_STEP) {
+                program->steps[own[waits[w]]].is_shared = true;
+            }
+        }
+    }
+}
+
+ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
+                                          unsigned rank,
+                                          uct_cuda_coll_program_t **program_p)
+{
+    uct_cuda_coll_program_t *program = calloc(1, sizeof(*program));
+    uint32_t *ordinals               = malloc((plan->num_steps + 1) *
+                                              sizeof(*ordinals));
+    uint32_t *own                    = malloc((plan->num_steps + 1) *
+                                              sizeof(*own));
+    ucs_status_t status              = UCS_ERR_NO_MEMORY;
+    uint32_t num_local               = 0;
+    uint32_t num_remote              = 0;
+    uint32_t i;
+
+    if ((program == NULL) || (ordinals == NULL) || (own == NULL)) {
+        uct_cuda_coll_plan_release(plan);
+        free(program);
+        goto out;
+    }
+
+    program->plan = *plan;
+    program->rank = rank;
+    memset(plan, 0, sizeof(*plan));
+    program_number(program, ordinals, own);
+    program->steps  = calloc(program->num_steps + 1, sizeof(*program->steps));
+    program->local  = calloc(program->plan.num_waits + 1,
+                             sizeof(*program->local));
+    program->remote = calloc(program->plan.num_waits + 1,
+                             sizeof(*program->remote));
+    if ((program->steps == NULL) || (program->local == NULL) ||
+        (program->remote == NULL)) {
+        uct_cuda_coll_program_destroy(program);
+        goto out;
+    }
+
+    for (i = 0; i < program->plan.num_steps; ++i) {
+        if (own[i] != NO_STEP) {
+            program_add(program, i, ordinals, own, &num_local, &num_remote);
+        }
+    }
+    program_share(program, own);
+    program_queue(program);
+    *program_p = program;
+    status     = UCS_OK;
+
+out:
+    free(ordinals);
+    free(own);
+    return status;
+}
+
+
+/* -------------------------------------------------------------------- run */
+
+void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
+                                  uct_cuda_coll_device_t *device,
+                                  bool is_alive)
+{
+    unsigned i;
+
+    for (i = 0; is_alive && (i < events->count); ++i) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, events->events[i]);
+    }
+    if (events->words_of != NULL) {
+        uct_cuda_coll_device_put_words(device, events->words_of);
+    }
+    free(events->events);
+    memset(events, 0, sizeof(*events));
+}
+
+/* Without them the driver is asked */
+static void words_make(uct_cuda_coll_events_t *events,
+                       uct_cuda_coll_device_t *device, unsigned count)
+{
+    if (events->words_of != NULL) {
+        uct_cuda_coll_device_put_words(device, events->words_of);
+    }
+
+    events->words_of = uct_cuda_coll_device_get_words(device, count,
+                                                      &events->words);
+    events->turn     = 0;
+}
+
+static ucs_status_t events_make(const uct_cuda_coll_run_t *run, unsigned count)
+{
+    uct_cuda_coll_events_t *events = run->events;
+    ucs_status_t status            = UCS_OK;
+    CUevent *grown;
+
+    if (count <= events->count) {
+        return UCS_OK;
+    }
+
+    grown = realloc(events->events, count * sizeof(*grown));
+    if (grown == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    words_make(events, run->device, count);
+    events->events = grown;
+    while ((events->count < count) && (status == UCS_OK)) {
+        status = UCT_CUDA_CALL(cuEventCreate, &events->events[events->count],
+                               CU_EVENT_DISABLE_TIMING);
+        events->count += (status == UCS_OK);
+    }
+    return status;
+}
+
+ucs_status_t
+uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
+                              const uct_cuda_coll_run_t *run)
+{
+    ucs_status_t status = events_make(run, program->num_events);
+    CUstream stream;
+    unsigned i;
+
+    for (i = 0; (i < program->num_queues) && (status == UCS_OK); ++i) {
+        status = uct_cuda_coll_device_stream(run->device, i, &stream);
+    }
+    return status;
+}
+
+static CUdeviceptr place_address(const uct_cuda_coll_run_t *run,
+                                 const uct_cuda_coll_place_t *place)
+{
+    return run->places[place->rank][place->buffer] + place->offset;
+}
+
+static ucs_status_t submit_copy(const uct_cuda_coll_program_t *program,
+                                const uct_cuda_coll_run_t *run,
+                                const uct_cuda_coll_step_t *step,
+                                CUstream stream)
+{
+    const uct_cuda_coll_plan_t *plan = &program->plan;
+
+    return UCT_CUDA_CALL(
+            cuMemcpyAsync,
+            place_address(run, uct_cuda_coll_step_destinations(plan, step)),
+            place_address(run, uct_cuda_coll_step_sources(plan, step)),
+            step->bytes, stream);
+}
+
+static ucs_status_t submit_reduce(const uct_cuda_coll_program_t *program,
+                                  const uct_cuda_coll_run_t *run,
+                                  const uct_cuda_coll_step_t *step,
+                                  CUstream stream)
+{
+    const uct_cuda_coll_place_t *sources =
+            uct_cuda_coll_step_sources(&program->plan, step);
+    const uct_cuda_coll_place_t *destinations =
+            uct_cuda_coll_step_destinations(&program->plan, step);
+    ucx_mp_reduce_args_t args;
+    unsigned i;
+
+    args.num_src = step->num_sources;
+    args.num_dst = step->num_destinations;
+    args.count   = step->bytes / ucx_mp_type_size(run->type);
+    for (i = 0; i < args.num_src; ++i) {
+        args.src[i] = place_address(run, &sources[i]);
+    }
+    for (i = 0; i < args.num_dst; ++i) {
+        args.dst[i] = place_address(run, &destinations[i]);
+    }
+    return uct_cuda_coll_device_reduce(run->device, run->op, run->type, &args,
+                                       stream);
+}
+
+/* Whether everything has happened, or is in a stream, that a step waits for */
+static bool may_submit(const uct_cuda_coll_program_t *program,
+                       const uct_cuda_coll_run_t *run, const own_step_t *step)
+{
+    const remote_wait_t *remote;
+    uint32_t i;
+
+    for (i = 0; i < step->num_local; ++i) {
+        if (!program->steps[program->local[step->local + i]].is_submitted) {
+            return false;
+        }
+    }
+
+    for (i = 0; i < step->num_remote; ++i) {
+        remote = &program->remote[step->remote + i];
+        if (uct_cuda_coll_page_steps(run->page, remote->rank, remote->queue,
+                                     run->sequence) < remote->steps) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What a step that may not be submitted waits for */
+static void tell_step(const uct_cuda_coll_program_t *program,
+                      const uct_cuda_coll_run_t *run, const own_step_t *step)
+{
+    const unsigned index = (unsigned)(step->step - program->plan.steps);
+    const remote_wait_t *remote;
+    uint32_t i, done;
+
+    for (i = 0; i < step->num_remote; ++i) {
+        remote = &program->remote[step->remote + i];
+        done   = uct_cuda_coll_page_steps(run->page, remote->rank,
+                                          remote->queue, run->sequence);
+        if (done < remote->steps) {
+            uct_cuda_debug("collective %lu: step %u of rank %u waits for rank "
+                           "%u, of whose queue %u %u steps of %u have ended",
+                           (unsigned long)run->sequence, index, program->rank,
+                           remote->rank, remote->queue, done, remote->steps);
+        }
+    }
+}
+
+/* Nothing has happened for long: what every queue is at */
+static void tell_waits(const uct_cuda_coll_program_t *program,
+                       const uct_cuda_coll_run_t *run)
+{
+    const own_step_t *step;
+    const queue_t *queue;
+    unsigned i;
+
+    for (i = 0; i < program->num_queues; ++i) {
+        queue = &program->queues[i];
+        if (queue->polled != queue->next) {
+            step = &program->steps[queue->polled];
+            uct_cuda_debug("collective %lu: step %u of rank %u is in a stream "
+                           "of the GPU's, which has not ended it for a second",
+                           (unsigned long)run->sequence,
+                           (unsigned)(step->step - program->plan.steps),
+                           program->rank);
+        } else if (queue->next != NO_STEP) {
+            tell_step(program, run, &program->steps[queue->next]);
+        }
+    }
+}
+
+static ucs_status_t submit(uct_cuda_coll_program_t *program,
+                           const uct_cuda_coll_run_t *run, own_step_t *step,
+                           CUstream stream)
+{
+    const uct_cuda_coll_events_t *events = run->events;
+    const own_step_t *before;
+    ucs_status_t status;
+    CUdeviceptr word;
+    uint32_t i;
+
+    for (i = 0; i < step->num_local; ++i) {
+        before = &program->steps[program->local[step->local + i]];
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream,
+                               events->events[before->event], 0);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    status = (step->step->type == UCT_CUDA_COLL_COPY) ?
+                     submit_copy(program, run, step->step, stream) :
+                     submit_reduce(program, run, step->step, stream);
+    if ((status == UCS_OK) &&
+        (step->is_awaited || (is_watched(step) && (events->words == NULL)))) {
+        status = UCT_CUDA_CALL(cuEventRecord, events->events[step->event],
+                               stream);
+    }
+    if ((status == UCS_OK) && is_watched(step) && (events->words != NULL)) {
+        word   = (CUdeviceptr)(uintptr_t)&events->words[step->event];
+        status = UCT_CUDA_CALL(cuStreamWriteValue32, stream, word,
+                               events->turn, 0);
+    }
+    step->is_submitted = (status == UCS_OK);
+    return status;
+}
+
+/* Whether a step that was submitted has ended; @a ask: the driver may be asked.
+   @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
+static ucs_status_t step_ended(const uct_cuda_coll_run_t *run,
+                               const queue_t *queue, const own_step_t *step,
+                               bool ask)
+{
+    const uct_cuda_coll_events_t *events = run->events;
+    const uct_cuda_driver_t *driver      = uct_cuda_driver_get();
+    const char *what                     = "cuEventQuery";
+    CUresult result;
+
+    if ((events->words != NULL) &&
+        (__atomic_load_n(&events->words[step->event], __ATOMIC_ACQUIRE) ==
+         events->turn)) {
+        return UCS_OK;
+    } else if (!ask) {
+        return UCS_INPROGRESS;
+    }
+
+    if (events->words == NULL) {
+        result = driver->cuEventQuery(events->events[step->event]);
+    } else {
+        what   = "cuStreamQuery";
+        result = driver->cuStreamQuery(queue->stream);
+    }
+    return (result == CUDA_ERROR_NOT_READY) ?
+                   UCS_INPROGRESS :
+                   uct_cuda_driver_check(__FILE__, __LINE__, __func__, what,
+                                         result);
+}
+
+/* Looks at what was submitted and tells the other ranks. @return UCS_INPROGRESS
+   if something has ended. */
+static ucs_status_t queue_poll(uct_cuda_coll_program_t *program,
+                               const uct_cuda_coll_run_t *run, queue_t *queue,
+                               bool ask)
+{
+    ucs_status_t status = UCS_OK;
+    ucs_status_t ended;
+    own_step_t *step;
+
+    while (queue->polled != queue->next) {
+        step = &program->steps[queue->polled];
+        if (is_watched(step)) {
+            ended = step_ended(run, queue, step, ask);
+            if (ended != UCS_OK) {
+                return (ended == UCS_INPROGRESS) ? status : ended;
+            }
+            status = UCS_INPROGRESS;
+            if (step->is_shared) {
+                uct_cuda_coll_page_step(run->page, step->step->queue,
+                                        run->sequence, step->ordinal);
+            }
+        }
+        queue->polled = step->next;
+    }
+    return status;
+}
+
+static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
+                              const uct_cuda_coll_run_t *run)
+{
+    ucs_status_t status = events_make(run, program->num_events);
+    queue_t *queue;
+    uint32_t i;
+
+    for (i = 0; i < program->num_steps; ++i) {
+        program->steps[i].is_submitted = false;
+    }
+    for (i = 0; i < program->num_queues; ++i) {
+        program->queues[i].stream = NULL; /* may be a dead context's */
+    }
+
+    program->is_told = false;
+    program->ended = program->asked = uct_cuda_now_ns();
+    if (++run->events->turn == 0) {
+        ++run->events->turn; /* words that nobody has written are 0 */
+    }
+    for (i = 0; (i < program->num_queues) && (status == UCS_OK); ++i) {
+        queue         = &program->queues[i];
+        queue->next   = queue->first;
+        queue->polled = queue->first;
+        status        = uct_cuda_coll_device_stream(run->device, i,
+                                                    &queue->stream);
+    }
+    return status;
+}
+
+/* @return The failure; or that the context has gone with it */
+static ucs_status_t
+run_drain(const uct_cuda_coll_program_t *program, ucs_status_t status)
+{
+    unsigned i;
+
+    for (i = 0; i < program->num_queues; ++i) {
+        if ((program->queues[i].stream != NULL) &&
+            (UCT_CUDA_CALL_NOLOG(cuStreamSynchronize,
+                                 program->queues[i].stream) != UCS_OK)) {
+            status = UCS_ERR_ENDPOINT_TIMEOUT;
+        }
+    }
+    return status;
+}
+
+/* Submits the first in the plan's order of those that may be. One only: other
+ * ranks wait for what has ended meanwhile, and a call of the driver takes
+ * microseconds. @return UCS_INPROGRESS: one was. */
+static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
+                               const uct_cuda_coll_run_t *run)
+{
+    queue_t *first = NULL;
+    ucs_status_t status;
+    own_step_t *step;
+    queue_t *queue;
+    unsigned i;
+
+    for (i = 0; i < program->num_queues; ++i) {
+        queue = &program->queues[i];
+        if ((queue->next != NO_STEP) &&
+            ((first == NULL) || (queue->next < first->next)) &&
+            may_submit(program, run, &program->steps[queue->next])) {
+            first = queue;
+        }
+    }
+    if (first == NULL) {
+        return UCS_OK;
+    }
+
+    step   = &program->steps[first->next];
+    status = submit(program, run, step, first->stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    first->next = step->next;
+    return UCS_INPROGRESS;
+}
+
+/* One look at everything. @return UCS_OK: nothing has happened. */
+static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
+                                 const uct_cuda_coll_run_t *run,
+                                 bool *is_over_p)
+{
+    ucs_status_t result  = run_submit(program, run);
+    const uint64_t now   = uct_cuda_now_ns();
+    const uint64_t pause = (run->events->words != NULL) ?
+                                   ASK_INTERVAL :
+                                   (now - program->ended) / ASK_PART;
+    const bool ask       = (now - program->asked >= pause);
+    ucs_status_t status;
+    unsigned i;
+
+    if (ask) {
+        program->asked = now;
+    }
+    *is_over_p = true;
+    for (i = 0; (i < program->num_queues) && (result >= UCS_OK); ++i) {
+        if (program->queues[i].polled == NO_STEP) {
+            continue;
+        }
+
+        status      = queue_poll(program, run, &program->queues[i], ask);
+        result      = (status == UCS_OK) ? result : status;
+        *is_over_p &= (program->queues[i].polled == NO_STEP);
+    }
+    if (result == UCS_INPROGRESS) {
+        program->ended   = now;
+        program->is_told = false;
+    } else if (!program->is_told &&
+               (now - program->ended >= UCT_CUDA_COLL_TOLD_NS)) {
+        program->is_told = true;
+        tell_waits(program, run);
+    }
+    return result;
+}
+
+ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
+                                       const uct_cuda_coll_run_t *run)
+{
+    ucs_status_t status = run_begin(program, run);
+    bool is_over;
+
+    while (status == UCS_OK) {
+        status = run_progress(program, run, &is_over);
+        if (status < UCS_OK) {
+            break;
+        } else if (is_over) {
+            return UCS_OK;
+        }
+        status = (status == UCS_INPROGRESS) ? UCS_OK : run->idle(run->arg);
+    }
+
+    return run_drain(program, status);
+}

@@ -1,0 +1,729 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Contexts, streams, events, and what has to be there before the first copy. */
+#include <uct/cuda/run/resources.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Events of one context that wait to be used */
+typedef struct {
+    CUevent  *events;
+    unsigned count;
+    unsigned capacity;
+    unsigned created; /* all that exist, wherever they are */
+} event_pool_t;
+
+
+typedef struct {
+    CUcontext          ctx; /* NULL: not retained */
+    unsigned long long id;  /* of ctx, which the program may reset */
+    event_pool_t       pool;
+    CUstream           notify;
+    uct_cuda_mp_lane_t lanes[UCT_CUDA_MP_NUM_LANES];
+    bool               has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
+} device_t;
+
+
+struct uct_cuda_mp_rsc {
+    device_t              devices[UCT_CUDA_MAX_GPUS];
+    uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
+    uct_cuda_mp_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
+    /* Made twice at the same time: unlocking waits for the program's work */
+    uct_cuda_mp_staging_t spare_staging[UCT_CUDA_TOPO_MAX_NUMA];
+    uint64_t              epoch; /* how often nothing was in flight */
+};
+
+
+ucs_status_t
+uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p)
+{
+    *rsc_p = calloc(1, sizeof(**rsc_p));
+    return (*rsc_p == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
+}
+
+
+/* ----------------------------------------------------------------- events */
+
+static ucs_status_t pool_reserve(event_pool_t *pool)
+{
+    unsigned capacity;
+    CUevent *events;
+
+    /* Room for every event that exists, so that putting back cannot fail */
+    if (pool->created < pool->capacity) {
+        return UCS_OK;
+    }
+
+    capacity = (pool->capacity == 0) ? 64 : 2 * pool->capacity;
+    events   = realloc(pool->events, capacity * sizeof(*events));
+    if (events == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pool->events   = events;
+    pool->capacity = capacity;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
+                              CUevent *event_p)
+{
+    event_pool_t *pool = &rsc->devices[device].pool;
+    ucs_status_t status;
+
+    if (pool->count > 0) {
+        *event_p = pool->events[--pool->count];
+        return UCS_OK;
+    }
+
+    status = pool_reserve(pool);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventCreate, event_p,
+                               CU_EVENT_DISABLE_TIMING);
+    }
+
+    if (status == UCS_OK) {
+        ++pool->created;
+    }
+
+    return status;
+}
+
+void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
+                                   CUevent event)
+{
+    event_pool_t *pool = &rsc->devices[device].pool;
+
+    pool->events[pool->count++] = event;
+}
+
+
+/* ------------------------------------------------------------ preparation */
+
+/* Where a GPU end's memory is the program's own, so is the context: the primary
+ * one. Elsewhere there are copies only. */
+static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
+                                   const uct_cuda_mp_plan_t *plan,
+                                   int device)
+{
+    const bool is_copy_only = !uct_cuda_mp_plan_is_local_gpu(plan, device);
+    ucs_status_t status;
+
+    if (rsc->devices[device].ctx != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_retain(device, is_copy_only,
+                                 &rsc->devices[device].ctx);
+    if (status != UCS_OK) {
+        rsc->devices[device].ctx = NULL;
+        /* "No memory" means staging memory to the caller */
+        return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+    }
+
+    rsc->devices[device].id = uct_cuda_ctx_id(rsc->devices[device].ctx);
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                         CUstream *stream_p)
+{
+    ucs_status_t status;
+
+    if (*stream_p != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(rsc->devices[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
+    if (status != UCS_OK) {
+        *stream_p = NULL;
+    }
+
+    uct_cuda_ctx_pop();
+    return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+}
+
+/* To memory of @a peer's, whose context is there */
+static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device, int peer,
+                                   CUdeviceptr memory)
+{
+    ucs_status_t status;
+    bool is_ours;
+
+    if (rsc->devices[device].has_access[peer]) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_reach_peer(device, peer, memory, &is_ours);
+    rsc->devices[device].has_access[peer] = (status == UCS_OK) && is_ours;
+    return status;
+}
+
+/* GPU whose memory the lane's device writes to, or none. Mappings of remote
+ * memory come with access to it; staging memory and the local end do not. */
+static uct_cuda_end_t lane_peer(const uct_cuda_mp_plan_t *plan,
+                                uint16_t number)
+{
+    const uct_cuda_end_t to = uct_cuda_mp_lane_to(number);
+
+    return (uct_cuda_end_is_device(uct_cuda_mp_lane_from(number),
+                                   uct_cuda_mp_plan_lane_device(plan,
+                                                               number)) &&
+            uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, plan->remote)) ?
+                   to :
+                   uct_cuda_end_none();
+}
+
+static bool device_is_there(const device_t *device)
+{
+    return (device->ctx != NULL) &&
+           uct_cuda_ctx_is_alive(device->ctx, device->id);
+}
+
+void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                 CUstream stream)
+{
+    if (uct_cuda_ctx_push(rsc->devices[device].ctx) == UCS_OK) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+        uct_cuda_ctx_pop();
+    }
+}
+
+void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
+                                 uct_cuda_mp_slot_t *slot, CUevent event,
+                                 int device, bool is_borrowed)
+{
+    if ((slot->drained != NULL) && !slot->is_borrowed) {
+        uct_cuda_mp_rsc_put_event(rsc, slot->device, slot->drained);
+    }
+
+    slot->drained     = event;
+    slot->device      = device;
+    slot->is_borrowed = is_borrowed;
+}
+
+/* Nobody uses a staging memory's slots any more */
+static void forget_drained(uct_cuda_mp_rsc_t *rsc,
+                           uct_cuda_mp_staging_t *staging)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        uct_cuda_mp_rsc_set_drained(rsc, &staging->slots[i], NULL, 0, true);
+    }
+}
+
+/* What was in it when nothing was in flight is drained */
+static uct_cuda_mp_staging_t *renewed(uct_cuda_mp_rsc_t *rsc,
+                                      uct_cuda_mp_staging_t *staging)
+{
+    if (staging->epoch != rsc->epoch) {
+        staging->epoch = rsc->epoch;
+        forget_drained(rsc, staging);
+    }
+
+    return staging;
+}
+
+uct_cuda_mp_staging_t *uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
+                                               const uct_cuda_mp_place_t *place)
+{
+    return renewed(rsc, (place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) ?
+                                &rsc->gpu_staging[place->owner] :
+                                &rsc->host_staging[place->owner]);
+}
+
+/* Wait for whatever still uses the slots, and free the memory */
+static void release_staging(uct_cuda_mp_rsc_t *rsc,
+                            uct_cuda_mp_staging_t *staging)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        if (staging->slots[i].drained != NULL) {
+            (void)UCT_CUDA_CALL(cuEventSynchronize, staging->slots[i].drained);
+        }
+    }
+
+    forget_drained(rsc, staging);
+    uct_cuda_mp_staging_free(staging);
+}
+
+/* A path's, or NULL; a node that there is no room for has none */
+static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
+                                           uct_cuda_end_t via, int numa)
+{
+    return uct_cuda_end_is_gpu(via) ?
+                   &rsc->gpu_staging[uct_cuda_end_device(via)] :
+           (uct_cuda_end_is_host(via) && (numa < UCT_CUDA_TOPO_MAX_NUMA)) ?
+                   &rsc->host_staging[numa] :
+                   NULL;
+}
+
+static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    uct_cuda_end_t via)
+{
+    uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
+    const int home                 = uct_cuda_end_is_gpu(via) ?
+                                             uct_cuda_end_device(via) :
+                                             plan->local;
+    ucs_status_t status;
+
+    if (staging == NULL) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    if ((staging->base != 0) && (staging->slot_size >= plan->slot_size)) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(rsc->devices[home].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    release_staging(rsc, staging);
+    status = uct_cuda_mp_staging_alloc(staging, via, plan->numa, home,
+                                       plan->slot_size);
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+/* A lane's two contexts */
+static ucs_status_t prepare_contexts(uct_cuda_mp_rsc_t *rsc,
+                                     const uct_cuda_mp_plan_t *plan,
+                                     uint16_t number)
+{
+    const uct_cuda_end_t peer = lane_peer(plan, number);
+    ucs_status_t status;
+
+    status = prepare_device(rsc, plan,
+                            uct_cuda_mp_plan_lane_device(plan, number));
+    return ((status == UCS_OK) && uct_cuda_end_is_gpu(peer)) ?
+                   prepare_device(rsc, plan, uct_cuda_end_device(peer)) :
+                   status;
+}
+
+/* Staging memory and contexts are there */
+static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_memory_t *memory,
+                                 uint16_t number)
+{
+    int device = uct_cuda_mp_plan_lane_device(plan, number);
+    const uct_cuda_end_t peer = lane_peer(plan, number);
+    ucs_status_t status;
+
+    if (uct_cuda_end_is_gpu(peer)) {
+        status = prepare_access(
+                rsc, device, uct_cuda_end_device(peer),
+                uct_cuda_end_equal(peer, plan->dst) ?
+                        memory->dst :
+                        find_staging(rsc, peer, plan->numa)->base);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    return uct_cuda_mp_rsc_make_stream(
+            rsc, device, &rsc->devices[device].lanes[number].stream);
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_memory_t *memory,
+                                 const uct_cuda_mp_path_t *path)
+{
+    ucs_status_t status = UCS_OK;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    unsigned i, count;
+
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        status = prepare_contexts(rsc, plan, lanes[i]);
+    }
+
+    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
+        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
+    }
+
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        status = prepare_lane(rsc, plan, memory, lanes[i]);
+    }
+
+    return status;
+}
+
+uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
+                                      const uct_cuda_mp_path_t *path)
+{
+    uint32_t devices = 0;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    uct_cuda_end_t peer;
+    unsigned i, count;
+
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    for (i = 0; i < count; ++i) {
+        devices |= 1u << uct_cuda_mp_plan_lane_device(plan, lanes[i]);
+        peer     = lane_peer(plan, lanes[i]);
+        if (uct_cuda_end_is_gpu(peer)) {
+            devices |= uct_cuda_end_bit(peer);
+        }
+    }
+
+    return devices;
+}
+
+bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
+{
+    return (numa < UCT_CUDA_TOPO_MAX_NUMA) &&
+           (rsc->host_staging[numa].base != 0);
+}
+
+void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
+                               CUcontext ctx, unsigned long long id)
+{
+    if (rsc->devices[device].ctx == NULL) {
+        rsc->devices[device].ctx = ctx;
+        rsc->devices[device].id  = id;
+    } else {
+        uct_cuda_ctx_release(device); /* one reference will do */
+    }
+}
+
+void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
+                                   uct_cuda_mp_staging_t *staging)
+{
+    uct_cuda_mp_staging_t *own = find_staging(rsc, staging->end, numa);
+
+    if ((own->base != 0) && uct_cuda_end_is_host(staging->end)) {
+        own = &rsc->spare_staging[numa];
+    }
+
+    if (own->base == 0) {
+        *own = *staging;
+    } else {
+        /* Somebody could not wait. What is in use stays. */
+        uct_cuda_mp_staging_free(staging);
+    }
+}
+
+ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
+                                     const uct_cuda_mp_plan_t *plan,
+                                     const uct_cuda_mp_memory_t *memory,
+                                     unsigned *path_p)
+{
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        status = prepare_path(rsc, plan, memory, &plan->paths[i].path);
+        if (status != UCS_OK) {
+            *path_p = i;
+            return status;
+        }
+    }
+
+    /* Executors may need the local context even if no lane is there */
+    *path_p = 0;
+    return prepare_device(rsc, plan, plan->local);
+}
+
+uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)
+{
+    uint32_t devices = 0;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        devices |= (rsc->devices[i].ctx != NULL) ? 1u << i : 0;
+    }
+
+    return devices;
+}
+
+CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
+                                  int device)
+{
+    return rsc->devices[device].ctx;
+}
+
+unsigned long long uct_cuda_mp_rsc_ctx_id(const uct_cuda_mp_rsc_t *rsc,
+                                          int device)
+{
+    return rsc->devices[device].id;
+}
+
+ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
+                                           CUstream *stream_p)
+{
+    ucs_status_t status;
+
+    if (!device_is_there(&rsc->devices[device])) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status    = uct_cuda_mp_rsc_make_stream(rsc, device,
+                                            &rsc->devices[device].notify);
+    *stream_p = rsc->devices[device].notify;
+    return status;
+}
+
+
+/* ------------------------------------------------------- for the executors */
+
+ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
+                                 int *current)
+{
+    ucs_status_t status;
+
+    if (*current == device) {
+        return UCS_OK;
+    }
+
+    /* Replaces the top of the stack, which the caller has pushed */
+    status = UCT_CUDA_CALL(cuCtxSetCurrent, rsc->devices[device].ctx);
+    if (status == UCS_OK) {
+        *current = device;
+    }
+
+    return status;
+}
+
+static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_place_t *place,
+                                 const uct_cuda_mp_memory_t *memory, int device)
+{
+    const bool is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
+    uct_cuda_mp_staging_t *staging;
+
+    if (place->type > UCT_CUDA_MP_PLACE_DESTINATION) {
+        staging = uct_cuda_mp_rsc_staging(rsc, place);
+        return staging->base + uct_cuda_mp_staging_slot(staging, place->slot) *
+                                       staging->slot_size;
+    } else if (uct_cuda_end_equal(plan->remote,
+                                  is_src ? plan->src : plan->dst)) {
+        return memory->mapped[device] + memory->offset;
+    }
+
+    return (is_src ? memory->src : memory->dst) + memory->offset;
+}
+
+void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
+                               const uct_cuda_mp_plan_t *plan,
+                               const uct_cuda_mp_step_t *step,
+                               const uct_cuda_mp_memory_t *memory,
+                               CUdeviceptr *from_p, CUdeviceptr *to_p)
+{
+    const int device = uct_cuda_mp_plan_lane_device(plan, step->lane);
+
+    *from_p = place_address(rsc, plan, &step->from, memory, device) +
+              step->from_offset;
+    *to_p   = place_address(rsc, plan, &step->to, memory, device) +
+            step->to_offset;
+}
+
+void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)
+{
+    ++rsc->epoch;
+}
+
+/* What had a lane when nothing was in flight has it no more */
+uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
+                                         uint16_t number)
+{
+    uct_cuda_mp_lane_t *lane = &rsc->devices[device].lanes[number];
+
+    if (lane->epoch != rsc->epoch) {
+        lane->epoch     = rsc->epoch;
+        lane->outside   = NULL;
+        lane->is_queued = false;
+    }
+
+    return lane;
+}
+
+uct_cuda_mp_staging_t *
+uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
+                             const uct_cuda_mp_plan_t *plan, unsigned path)
+{
+    uct_cuda_mp_staging_t *staging =
+            find_staging(rsc, uct_cuda_mp_path_via(&plan->paths[path].path),
+                         plan->numa);
+
+    return (staging == NULL) ? NULL : renewed(rsc, staging);
+}
+
+
+/* ------------------------------------------------- contexts that are gone */
+
+uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
+{
+    uint32_t devices = 0;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        if ((rsc->devices[i].ctx != NULL) &&
+            !device_is_there(&rsc->devices[i])) {
+            devices |= 1u << i;
+        }
+    }
+
+    return devices;
+}
+
+static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
+{
+    const device_t *device = &rsc->devices[number];
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+        if (device->lanes[i].stream != NULL) {
+            uct_cuda_mp_rsc_wait_stream(rsc, number, device->lanes[i].stream);
+        }
+    }
+}
+
+/* Nothing is in flight any more: events of lost contexts are dropped, the
+ * others go back, and so does memory that went with a context */
+static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
+                         uint32_t devices)
+{
+    uct_cuda_mp_slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+        slot = &staging->slots[i];
+        if ((slot->drained != NULL) && (devices & (1u << slot->device))) {
+            slot->drained = NULL;
+        }
+    }
+
+    forget_drained(rsc, staging);
+    if ((staging->base != 0) && (devices & (1u << staging->home))) {
+        uct_cuda_mp_staging_lose(staging);
+        memset(staging, 0, sizeof(*staging));
+    }
+}
+
+void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
+{
+    unsigned i, k;
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        if ((rsc->devices[i].ctx != NULL) && !(devices & (1u << i))) {
+            wait_device(rsc, (int)i);
+        }
+    }
+
+    uct_cuda_mp_rsc_idle(rsc);
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        lose_staging(rsc, &rsc->gpu_staging[i], devices);
+    }
+
+    for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
+        lose_staging(rsc, &rsc->host_staging[i], devices);
+        lose_staging(rsc, &rsc->spare_staging[i], devices);
+    }
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        if (!(devices & (1u << i))) {
+            continue;
+        }
+
+        uct_cuda_debug("gpu %u was reset: what was kept of it is forgotten", i);
+        free(rsc->devices[i].pool.events);
+        memset(&rsc->devices[i], 0, sizeof(rsc->devices[i]));
+        for (k = 0; k < UCT_CUDA_MAX_GPUS; ++k) {
+            rsc->devices[k].has_access[i] = false;
+        }
+
+        uct_cuda_ctx_release((int)i);
+    }
+}
+
+
+/* ---------------------------------------------------------------- clean-up */
+
+static void destroy_stream(CUstream stream)
+{
+    if (stream != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+        (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+    }
+}
+
+static void destroy_event(CUevent event)
+{
+    if (event != NULL) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, event);
+    }
+}
+
+/* Streams and events of one device, in its context */
+static void destroy_device(device_t *device)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+        destroy_stream(device->lanes[i].stream);
+    }
+
+    destroy_stream(device->notify);
+    for (i = 0; i < device->pool.count; ++i) {
+        destroy_event(device->pool.events[i]);
+    }
+}
+
+void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
+{
+    device_t *device;
+    unsigned i, numa;
+
+    /* First what crosses devices: no slot is in use any more afterwards */
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        wait_device(rsc, (int)i);
+    }
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        if ((rsc->devices[i].ctx == NULL) ||
+            (uct_cuda_ctx_push(rsc->devices[i].ctx) != UCS_OK)) {
+            continue;
+        }
+
+        release_staging(rsc, &rsc->gpu_staging[i]);
+        for (numa = 0; numa < UCT_CUDA_TOPO_MAX_NUMA; ++numa) {
+            release_staging(rsc, &rsc->host_staging[numa]);
+            release_staging(rsc, &rsc->spare_staging[numa]);
+        }
+        uct_cuda_ctx_pop();
+    }
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        device = &rsc->devices[i];
+        if ((device->ctx != NULL) &&
+            (uct_cuda_ctx_push(device->ctx) == UCS_OK)) {
+            destroy_device(device);
+            uct_cuda_ctx_pop();
+        }
+    }
+
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        free(rsc->devices[i].pool.events);
+        if (rsc->devices[i].ctx != NULL) {
+            uct_cuda_ctx_release((int)i);
+        }
+    }
+
+    free(rsc);
+}
