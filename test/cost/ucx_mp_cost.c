@@ -103,45 +103,49 @@ static void print_times(const char *what, double *times, unsigned count)
 
 /* ------------------------------------------------------------ bare driver */
 
-static int step_device(const uct_cuda_mp_step_t *step)
+static int step_device(const uct_cuda_step_t *step)
 {
     return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(step->lane),
-                                     uct_cuda_mp_lane_to(step->lane)));
+            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(step->queue),
+                                     uct_cuda_mp_lane_to(step->queue)));
 }
 
-static uintptr_t bare_address(const uct_cuda_mp_place_t *place,
-                              const uct_cuda_mp_step_t *step, uint64_t offset,
+static bool is_host_staging(const uct_cuda_place_t *place)
+{
+    return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
+           uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
+}
+
+static uintptr_t bare_address(const uct_cuda_place_t *place, unsigned path,
                               unsigned pair)
 {
-    switch (place->type) {
-    case UCT_CUDA_MP_PLACE_SOURCE:
-        return bare.buffers[pair][0] + offset;
-    case UCT_CUDA_MP_PLACE_DESTINATION:
-        return bare.buffers[pair][1] + offset;
-    case UCT_CUDA_MP_PLACE_STAGING_HOST:
-        return (uintptr_t)bare.host + place->slot * plan.slot_size + offset;
-    default:
-        return bare.staging[step->path] + place->slot * plan.slot_size +
+    const uintptr_t offset = place->slot * plan.slot_size + place->offset;
+
+    if (place->buffer != UCT_CUDA_BUFFER_SCRATCH) {
+        return bare.buffers[pair][place->buffer == UCT_CUDA_BUFFER_RECV] +
                offset;
     }
+    return (is_host_staging(place) ? (uintptr_t)bare.host :
+                                     bare.staging[path]) + offset;
 }
 
-static void bare_copy(const uct_cuda_mp_step_t *step, unsigned pair,
-                      CUDA_MEMCPY3D *copy)
+static void bare_copy(unsigned number, unsigned pair, CUDA_MEMCPY3D *copy)
 {
-    uintptr_t from = bare_address(&step->from, step, step->from_offset, pair);
-    uintptr_t to   = bare_address(&step->to, step, step->to_offset, pair);
+    const uct_cuda_step_t *step        = &plan.steps[number];
+    const uct_cuda_place_t *from_place = uct_cuda_mp_plan_from(&plan, number);
+    const uct_cuda_place_t *to_place   = uct_cuda_mp_plan_to(&plan, number);
+    const uintptr_t from = bare_address(from_place, step->part, pair);
+    const uintptr_t to   = bare_address(to_place, step->part, pair);
 
     memset(copy, 0, sizeof(*copy));
     copy->srcMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->srcDevice     = from;
     copy->dstDevice     = to;
-    if (step->from.type == UCT_CUDA_MP_PLACE_STAGING_HOST) {
+    if (is_host_staging(from_place)) {
         copy->srcMemoryType = CU_MEMORYTYPE_HOST;
         copy->srcHost       = (void*)from;
-    } else if (step->to.type == UCT_CUDA_MP_PLACE_STAGING_HOST) {
+    } else if (is_host_staging(to_place)) {
         copy->dstMemoryType = CU_MEMORYTYPE_HOST;
         copy->dstHost       = (void*)to;
     }
@@ -153,7 +157,7 @@ static void bare_copy(const uct_cuda_mp_step_t *step, unsigned pair,
 static void bare_build(void)
 {
     CUgraphNode last[UCT_CUDA_MP_NUM_LANES] = {NULL};
-    const uct_cuda_mp_step_t *step;
+    const uct_cuda_step_t *step;
     CUgraphNode after[2];
     CUDA_MEMCPY3D copy;
     unsigned i, count;
@@ -162,18 +166,18 @@ static void bare_build(void)
     for (i = 0; i < plan.num_steps; ++i) {
         step  = &plan.steps[i];
         count = 0;
-        if (last[step->lane] != NULL) {
-            after[count++] = last[step->lane];
+        if (last[step->queue] != NULL) {
+            after[count++] = last[step->queue];
         }
 
-        if (uct_cuda_mp_plan_step_waits(&plan, step)) {
-            after[count++] = bare.nodes[step->wait];
+        if (uct_cuda_mp_plan_step_waits(&plan, i)) {
+            after[count++] = bare.nodes[plan.waits[i]];
         }
 
-        bare_copy(step, 0, &copy);
+        bare_copy(i, 0, &copy);
         CALL(cuGraphAddMemcpyNode, &bare.nodes[i], bare.graph, after, count,
              &copy, bare.ctx[step_device(step)]);
-        last[step->lane] = bare.nodes[i];
+        last[step->queue] = bare.nodes[i];
     }
 
     CALL(cuGraphInstantiateWithFlags, &bare.exec, bare.graph, 0);
@@ -233,9 +237,9 @@ static double bare_launch(unsigned pair, bool retarget)
     unsigned i;
 
     for (i = 0; retarget && (i < plan.num_steps); ++i) {
-        if ((plan.steps[i].from.type == UCT_CUDA_MP_PLACE_SOURCE) ||
-            (plan.steps[i].to.type == UCT_CUDA_MP_PLACE_DESTINATION)) {
-            bare_copy(&plan.steps[i], pair, &copy);
+        if ((uct_cuda_mp_plan_from(&plan, i)->buffer == UCT_CUDA_BUFFER_SEND) ||
+            (uct_cuda_mp_plan_to(&plan, i)->buffer == UCT_CUDA_BUFFER_RECV)) {
+            bare_copy(i, pair, &copy);
             CALL(cuGraphExecMemcpyNodeSetParams, bare.exec, bare.nodes[i],
                  &copy, bare.ctx[step_device(&plan.steps[i])]);
         }

@@ -102,7 +102,7 @@ int main(int argc, char **argv)
         if (status == UCS_OK) {
             printf("%s bytes: a plan, %s, %u chunks, %.1f us, %u steps\n",
                    argv[i], uct_cuda_coll_algorithm_str(plan.algorithm),
-                   plan.chunks, plan.seconds * 1e6, plan.num_steps);
+                   plan.chunks, plan.seconds * 1e6, plan.list.num_steps);
         } else {
             printf("%s bytes: no plan\n", argv[i]);
         }

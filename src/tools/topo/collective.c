@@ -113,7 +113,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                         options->collective);
     }
 
-    if ((collective->plan.num_steps <= MAX_PROVED) &&
+    if ((collective->plan.list.num_steps <= MAX_PROVED) &&
         (uct_cuda_coll_plan_check(&collective->plan, error, sizeof(error)) !=
          UCS_OK)) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
@@ -255,8 +255,9 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
             name, request->num_ranks, (unsigned long long)plan->bytes,
             uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks,
             collective->choice.kernels ? "true" : "false",
-            collective->choice.multipath ? "true" : "false", plan->num_steps,
-            (unsigned long long)plan->scratch, plan->seconds);
+            collective->choice.multipath ? "true" : "false",
+            plan->list.num_steps, (unsigned long long)plan->scratch,
+            plan->seconds);
     if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
         fprintf(stream,
                 ", \"links_allow\": %.0f, \"links_and_host_allow\": %.0f, "

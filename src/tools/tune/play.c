@@ -122,25 +122,25 @@ static cuemu_place_t lane_place(const ucx_mp_player_t *player,
 }
 
 /* Of a GPU, or of a NUMA node */
-static staging_t *place_staging(ucx_mp_player_t *player, bool is_gpu, int owner)
+static staging_t *
+end_staging(ucx_mp_player_t *player, uct_cuda_end_t end, int numa)
 {
-    return &player->staging[is_gpu ? owner :
-                                     UCT_CUDA_MAX_GPUS +
-                                             owner % CUEMU_MAX_NUMA];
+    return &player->staging[uct_cuda_end_is_host(end) ?
+                                    UCT_CUDA_MAX_GPUS + numa % CUEMU_MAX_NUMA :
+                                    uct_cuda_end_device(end)];
 }
 
 static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
-                                   const uct_cuda_mp_place_t *place)
+                                   const uct_cuda_mp_plan_t *plan,
+                                   const uct_cuda_place_t *place)
 {
     staging_t *staging;
 
-    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+    if (place->buffer != UCT_CUDA_BUFFER_SCRATCH) {
         return NULL;
     }
 
-    staging = place_staging(player,
-                            place->type == UCT_CUDA_MP_PLACE_STAGING_GPU,
-                            place->owner);
+    staging = end_staging(player, uct_cuda_end_at(place->owner), plan->numa);
     return &staging->drained[(staging->next + place->slot) %
                              UCT_CUDA_MP_STAGING_SLOTS];
 }
@@ -148,14 +148,13 @@ static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
 /* Is an event recorded behind this step? */
 static void mark_awaited(const uct_cuda_mp_plan_t *plan, bool *is_awaited)
 {
-    const uct_cuda_mp_step_t *step;
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        step          = &plan->steps[i];
-        is_awaited[i] = (step->from.type > UCT_CUDA_MP_PLACE_DESTINATION);
-        if (uct_cuda_mp_plan_step_waits(plan, step)) {
-            is_awaited[step->wait] = true;
+        is_awaited[i] = (uct_cuda_mp_plan_from(plan, i)->buffer ==
+                         UCT_CUDA_BUFFER_SCRATCH);
+        if (uct_cuda_mp_plan_step_waits(plan, i)) {
+            is_awaited[plan->waits[i]] = true;
         }
     }
 }
@@ -176,16 +175,17 @@ static void use_lane(ucx_mp_player_t *player, uint16_t lane)
 static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
                         unsigned number, bool is_awaited)
 {
-    const uct_cuda_mp_step_t *step = &plan->steps[number];
-    cuemu_op_id_t *drained         = slot_drained(player, &step->to);
-    cuemu_op_desc_t desc           = {.kind = CUEMU_OP_COPY};
-    unsigned num_deps              = 0;
+    const uct_cuda_step_t *step = &plan->steps[number];
+    cuemu_op_id_t *drained      = slot_drained(
+            player, plan, uct_cuda_mp_plan_to(plan, number));
+    cuemu_op_desc_t desc        = {.kind = CUEMU_OP_COPY};
+    unsigned num_deps           = 0;
     cuemu_op_id_t deps[3];
 
-    deps[num_deps++] = player->last[step->lane];
-    if (uct_cuda_mp_plan_step_waits(plan, step)) {
+    deps[num_deps++] = player->last[step->queue];
+    if (uct_cuda_mp_plan_step_waits(plan, number)) {
         call(player, CUEMU_CALL_STREAM_WAIT);
-        deps[num_deps++] = player->steps[step->wait];
+        deps[num_deps++] = player->steps[plan->waits[number]];
     }
 
     if (drained != NULL) {
@@ -198,16 +198,16 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
     }
 
     call(player, CUEMU_CALL_COPY_ASYNC);
-    desc.src   = lane_place(player, uct_cuda_mp_lane_from(step->lane),
+    desc.src   = lane_place(player, uct_cuda_mp_lane_from(step->queue),
                             plan->numa);
-    desc.dst   = lane_place(player, uct_cuda_mp_lane_to(step->lane),
+    desc.dst   = lane_place(player, uct_cuda_mp_lane_to(step->queue),
                             plan->numa);
     desc.bytes = step->bytes;
 
     player->steps[number]     = add(player, &desc, deps, num_deps);
-    player->last[step->lane]  = player->steps[number];
-    player->path[step->path]  = player->steps[number];
-    use_lane(player, step->lane);
+    player->last[step->queue]  = player->steps[number];
+    player->path[step->part]  = player->steps[number];
+    use_lane(player, step->queue);
     if (is_awaited) {
         call(player, CUEMU_CALL_EVENT_RECORD);
     }
@@ -227,11 +227,9 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
 {
     bool is_awaited[UCT_CUDA_MP_MAX_STEPS];
     const uct_cuda_mp_plan_path_t *path;
-    const uct_cuda_mp_step_t *step;
     cuemu_op_id_t *drained;
     staging_t *staging;
     unsigned i;
-    bool is_gpu;
 
     call(player, CUEMU_CALL_CTX_SWITCH);
     mark_awaited(plan, is_awaited);
@@ -242,8 +240,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
 
     /* Whoever has a slot next waits for the last copy out of it */
     for (i = 0; i < plan->num_steps; ++i) {
-        step    = &plan->steps[i];
-        drained = slot_drained(player, &step->from);
+        drained = slot_drained(player, plan, uct_cuda_mp_plan_from(plan, i));
         if (drained != NULL) {
             *drained = player->steps[i];
         }
@@ -252,9 +249,8 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i];
         if (path->slots > 0) {
-            is_gpu  = (path->path.route == UCT_CUDA_MP_ROUTE_GPU);
-            staging = place_staging(player, is_gpu,
-                                    is_gpu ? path->path.gpu : plan->numa);
+            staging = end_staging(player, uct_cuda_mp_path_via(&path->path),
+                                  plan->numa);
             staging->next += path->slots;
         }
     }

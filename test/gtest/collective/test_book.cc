@@ -180,7 +180,7 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
                 EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds)
                         << node.name << ", " << uct_cuda_coll_kind_str(kind)
                         << ", " << request.count << " elements";
-                if (plan.num_steps < 1000) {
+                if (plan.list.num_steps < 1000) {
                     EXPECT_EQ(UCS_OK,
                               uct_cuda_coll_plan_check(&plan, error,
                                                        sizeof(error)))
@@ -293,7 +293,7 @@ TEST(test_collective_book, is_the_same_if_made_like_another)
             ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(NULL, &request, &b));
             EXPECT_TRUE(uct_cuda_coll_plan_equal(&a, &b))
                     << uct_cuda_coll_kind_str(kind) << ", " << i;
-            most = std::max(most, a.num_steps);
+            most = std::max(most, a.list.num_steps);
         }
         EXPECT_GT(most, 200u) << uct_cuda_coll_kind_str(kind);
     }

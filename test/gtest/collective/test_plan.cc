@@ -128,40 +128,40 @@ public:
         m_plan(plan), m_random(random)
     {
         for (unsigned rank = 0; rank < plan.num_ranks; ++rank) {
-            for (unsigned buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST;
+            for (unsigned buffer = 0; buffer < UCT_CUDA_BUFFER_LAST;
                  ++buffer) {
                 fill(rank, buffer,
                      uct_cuda_coll_plan_size(&plan, rank,
-                                             (uct_cuda_coll_buffer_t)buffer));
+                                             (uct_cuda_buffer_t)buffer));
             }
-            inputs.push_back(memory(rank, UCT_CUDA_COLL_SEND));
-            kept.push_back(memory(rank, UCT_CUDA_COLL_RECV));
+            inputs.push_back(memory(rank, UCT_CUDA_BUFFER_SEND));
+            kept.push_back(memory(rank, UCT_CUDA_BUFFER_RECV));
         }
         for (unsigned relay = 0; relay < plan.num_relays; ++relay) {
-            fill(plan.num_ranks + relay, UCT_CUDA_COLL_SCRATCH,
+            fill(plan.num_ranks + relay, UCT_CUDA_BUFFER_SCRATCH,
                  plan.relay_scratch);
         }
     }
 
     std::vector<uint32_t> &memory(unsigned rank, unsigned buffer)
     {
-        if ((buffer == UCT_CUDA_COLL_SEND) &&
+        if ((buffer == UCT_CUDA_BUFFER_SEND) &&
             uct_cuda_coll_plan_is_same(&m_plan, rank)) {
-            buffer = UCT_CUDA_COLL_RECV;
+            buffer = UCT_CUDA_BUFFER_RECV;
         }
         return m_memory[rank][buffer];
     }
 
     void run()
     {
-        std::vector<bool> is_done(m_plan.num_steps);
+        std::vector<bool> is_done(m_plan.list.num_steps);
 
-        for (uint32_t i = 0; i < m_plan.num_steps; ++i) {
+        for (uint32_t i = 0; i < m_plan.list.num_steps; ++i) {
             std::vector<uint32_t> ready = ready_steps(is_done);
 
             ASSERT_FALSE(ready.empty()) << "after " << i << " steps";
             uint32_t step = ready[m_random() % ready.size()];
-            run_step(m_plan.steps[step]);
+            run_step(m_plan.list.steps[step]);
             is_done[step] = true;
         }
     }
@@ -183,12 +183,13 @@ private:
         bool is_taken[UCT_CUDA_COLL_MAX_RANKS][256] = {};
         std::vector<uint32_t> ready;
 
-        for (uint32_t i = 0; i < m_plan.num_steps; ++i) {
-            const uct_cuda_coll_step_t &step = m_plan.steps[i];
+        for (uint32_t i = 0; i < m_plan.list.num_steps; ++i) {
+            const uct_cuda_step_t &step = m_plan.list.steps[i];
             bool is_ready = !is_done[i] && !is_taken[step.rank][step.queue];
 
             for (unsigned w = 0; w < step.num_waits; ++w) {
-                is_ready = is_ready && is_done[m_plan.waits[step.waits + w]];
+                is_ready = is_ready &&
+                           is_done[m_plan.list.waits[step.waits + w]];
             }
             if (is_ready) {
                 ready.push_back(i);
@@ -201,18 +202,18 @@ private:
         return ready;
     }
 
-    uint32_t *at(const uct_cuda_coll_place_t &place)
+    uint32_t *at(const uct_cuda_place_t &place)
     {
-        return &memory(place.rank,
+        return &memory(place.owner,
                        place.buffer)[place.offset / sizeof(uint32_t)];
     }
 
-    void run_step(const uct_cuda_coll_step_t &step)
+    void run_step(const uct_cuda_step_t &step)
     {
-        const uct_cuda_coll_place_t *from = uct_cuda_coll_step_sources(&m_plan,
-                                                                       &step);
-        const uct_cuda_coll_place_t *to   = uct_cuda_coll_step_destinations(
-                &m_plan, &step);
+        const uct_cuda_place_t *from = uct_cuda_step_sources(&m_plan.list,
+                                                             &step);
+        const uct_cuda_place_t *to   = uct_cuda_step_destinations(&m_plan.list,
+                                                                  &step);
 
         for (size_t i = 0; i < step.bytes / sizeof(uint32_t); ++i) {
             uint32_t sum = at(from[0])[i];
@@ -228,7 +229,7 @@ private:
     const uct_cuda_coll_plan_t &m_plan;
     std::mt19937               &m_random;
     std::vector<uint32_t>      m_memory[UCT_CUDA_COLL_MAX_MEMBERS]
-                                       [UCT_CUDA_COLL_BUFFER_LAST];
+                                       [UCT_CUDA_BUFFER_LAST];
 };
 
 class CollPlan : public testing::Test
@@ -479,7 +480,7 @@ TEST_F(CollPlan, each_collective_is_what_mpi_says)
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
             const std::vector<uint32_t> result = expected.of(rank);
             const std::vector<uint32_t> &memory =
-                    machine.memory(rank, UCT_CUDA_COLL_RECV);
+                    machine.memory(rank, UCT_CUDA_BUFFER_RECV);
 
             /* A reduce-scatter in place has more than its result */
             ASSERT_LE(result.size(), memory.size()) << describe(request);
@@ -527,7 +528,7 @@ TEST_F(CollPlan, many_ranks_share_gpus)
         machine.run();
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
             std::vector<uint32_t> got =
-                    machine.memory(rank, UCT_CUDA_COLL_RECV);
+                    machine.memory(rank, UCT_CUDA_BUFFER_RECV);
             const std::vector<uint32_t> result = expected.of(rank);
 
             ASSERT_LE(result.size(), got.size()) << describe(request);
@@ -585,7 +586,7 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
             }
         }
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
-            ASSERT_EQ(sum, machine.memory(rank, UCT_CUDA_COLL_RECV))
+            ASSERT_EQ(sum, machine.memory(rank, UCT_CUDA_BUFFER_RECV))
                     << describe(request) << ", rank " << rank;
         }
     }
@@ -619,13 +620,13 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
         }
 
         /* A copy engine at one end of a link does what goes over it */
-        for (uint32_t s = 0; s < plan.plan.num_steps; ++s) {
-            const uct_cuda_coll_step_t &step   = plan.plan.steps[s];
-            const uct_cuda_coll_place_t *place = &plan.plan.places[step.places];
+        for (uint32_t s = 0; s < plan.plan.list.num_steps; ++s) {
+            const uct_cuda_step_t &step   = plan.plan.list.steps[s];
+            const uct_cuda_place_t *place = &plan.plan.list.places[step.places];
 
-            if (step.type == UCT_CUDA_COLL_COPY) {
-                EXPECT_TRUE((place[0].rank == step.rank) ||
-                            (place[1].rank == step.rank))
+            if (step.type == UCT_CUDA_STEP_COPY) {
+                EXPECT_TRUE((place[0].owner == step.rank) ||
+                            (place[1].owner == step.rank))
                         << s;
             }
         }
@@ -642,7 +643,7 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
                 for (unsigned r = 1; r < request.num_ranks; ++r) {
                     sum = add(sum, machine.inputs[r][e]);
                 }
-                ASSERT_EQ(sum, machine.memory(rank, UCT_CUDA_COLL_RECV)[e])
+                ASSERT_EQ(sum, machine.memory(rank, UCT_CUDA_BUFFER_RECV)[e])
                         << describe(request) << ", rank " << rank;
             }
         }
@@ -770,7 +771,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
 
         /* Slices follow each other as their trees do */
         const std::vector<uint32_t> &result =
-                machine.memory(0, UCT_CUDA_COLL_RECV);
+                machine.memory(0, UCT_CUDA_BUFFER_RECV);
         for (size_t e = 0; e < result.size(); ++e) {
             while ((tree < trees.count) &&
                    (sum_of(trees.trees[tree], trees.trees[tree].root,
@@ -780,7 +781,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
             ASSERT_LT(tree, trees.count) << "element " << e;
         }
         for (unsigned rank = 1; rank < request.num_ranks; ++rank) {
-            ASSERT_EQ(result, machine.memory(rank, UCT_CUDA_COLL_RECV));
+            ASSERT_EQ(result, machine.memory(rank, UCT_CUDA_BUFFER_RECV));
         }
     }
 }
@@ -846,11 +847,11 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
             ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
                                                  &plan.plan));
             ASSERT_EQ("", plan.check()) << describe(request);
-            ASSERT_GT(plan.plan.num_waits, 0u);
+            ASSERT_GT(plan.plan.list.num_waits, 0u);
 
-            for (uint32_t i = 0; i < plan.plan.num_steps; ++i) {
-                uct_cuda_coll_step_t &step = plan.plan.steps[i];
-                uint32_t *waits            = plan.plan.waits + step.waits;
+            for (uint32_t i = 0; i < plan.plan.list.num_steps; ++i) {
+                uct_cuda_step_t &step = plan.plan.list.steps[i];
+                uint32_t *waits            = plan.plan.list.waits + step.waits;
 
                 for (unsigned w = 0; w < step.num_waits; ++w) {
                     std::swap(waits[w], waits[step.num_waits - 1]);
@@ -878,9 +879,9 @@ TEST_F(CollPlan, a_place_moved_is_seen)
             ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 10000, 16,
                                                    algorithm, 3,
                                                    is_in_place)));
-            for (uint32_t i = 0; i < plan.plan.num_places; ++i) {
-                uct_cuda_coll_place_t &place     = plan.plan.places[i];
-                const uct_cuda_coll_place_t kept = place;
+            for (uint32_t i = 0; i < plan.plan.list.num_places; ++i) {
+                uct_cuda_place_t &place     = plan.plan.list.places[i];
+                const uct_cuda_place_t kept = place;
 
                 place.offset += 16;
                 EXPECT_NE("", plan.check()) << "place " << i << " further on";
@@ -890,12 +891,12 @@ TEST_F(CollPlan, a_place_moved_is_seen)
                 EXPECT_NE("", plan.check()) << "place " << i << " askew";
 
                 place      = kept;
-                place.rank = (kept.rank + 1) % 4;
+                place.owner = (kept.owner + 1) % 4;
                 EXPECT_NE("", plan.check()) << "place " << i << " elsewhere";
 
                 place        = kept;
-                place.buffer = (kept.buffer + 1) % UCT_CUDA_COLL_BUFFER_LAST;
-                if (!is_in_place || (kept.buffer != UCT_CUDA_COLL_SEND)) {
+                place.buffer = (kept.buffer + 1) % UCT_CUDA_BUFFER_LAST;
+                if (!is_in_place || (kept.buffer != UCT_CUDA_BUFFER_SEND)) {
                     EXPECT_NE("", plan.check()) << "place " << i << " renamed";
                 }
                 place = kept;
@@ -915,15 +916,15 @@ TEST_F(CollPlan, a_step_changed_is_seen)
         ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 10000, 16,
                                                UCT_CUDA_COLL_FLAT, 3,
                                                is_in_place)));
-        for (uint32_t i = 0; i < plan.plan.num_steps; ++i) {
-            uct_cuda_coll_step_t &step     = plan.plan.steps[i];
-            const uct_cuda_coll_step_t kept = step;
+        for (uint32_t i = 0; i < plan.plan.list.num_steps; ++i) {
+            uct_cuda_step_t &step     = plan.plan.list.steps[i];
+            const uct_cuda_step_t kept = step;
 
             step.bytes -= 16;
             EXPECT_NE("", plan.check()) << "step " << i << " shorter";
             step.bytes += 32;
-            if (uct_cuda_coll_step_destinations(&plan.plan, &step)->buffer !=
-                UCT_CUDA_COLL_SCRATCH) { /* slots may be longer than chunks */
+            if (uct_cuda_step_destinations(&plan.plan.list, &step)->buffer !=
+                UCT_CUDA_BUFFER_SCRATCH) { /* slots may be longer than chunks */
                 EXPECT_NE("", plan.check()) << "step " << i << " longer";
             }
             step.bytes = 0;
@@ -936,7 +937,7 @@ TEST_F(CollPlan, a_step_changed_is_seen)
             EXPECT_NE("", plan.check()) << "step " << i << " of no type";
             step       = kept;
             if (step.num_waits > 0) {
-                uint32_t &wait = plan.plan.waits[step.waits];
+                uint32_t &wait = plan.plan.list.waits[step.waits];
                 std::swap(wait, i);
                 EXPECT_NE("", plan.check()) << "step waits for itself";
                 std::swap(wait, i);
@@ -952,16 +953,16 @@ TEST_F(CollPlan, an_input_left_out_is_seen)
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
 
     for (unsigned rank = 0; rank < 3; ++rank) {
-        uct_cuda_coll_place_t *places;
+        uct_cuda_place_t *places;
         Plan plan;
 
         ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 3, 300, 4,
                                                UCT_CUDA_COLL_ONE_KERNEL)));
-        places = plan.plan.places + plan.plan.steps[0].places;
-        ASSERT_EQ(3, plan.plan.steps[0].num_sources);
+        places = plan.plan.list.places + plan.plan.list.steps[0].places;
+        ASSERT_EQ(3, plan.plan.list.steps[0].num_sources);
         std::swap(places[0], places[rank]);
-        ++plan.plan.steps[0].places;
-        --plan.plan.steps[0].num_sources;
+        ++plan.plan.list.steps[0].places;
+        --plan.plan.list.steps[0].num_sources;
         EXPECT_NE(std::string::npos,
                   plan.check().find("has the input of rank " +
                                     std::to_string(rank) + " not"))
@@ -1008,21 +1009,21 @@ TEST_F(CollPlan, another_order_on_one_rank_is_seen)
 
     ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 2, 64, 4,
                                            UCT_CUDA_COLL_ONE_KERNEL)));
-    ASSERT_EQ(2u, plan.plan.num_steps);
+    ASSERT_EQ(2u, plan.plan.list.num_steps);
 
     /* Each rank adds all of it for itself, first in the same order */
     for (unsigned rank = 0; rank < 2; ++rank) {
-        uct_cuda_coll_step_t &step    = plan.plan.steps[rank];
-        uct_cuda_coll_place_t *places = plan.plan.places + step.places;
+        uct_cuda_step_t &step    = plan.plan.list.steps[rank];
+        uct_cuda_place_t *places = plan.plan.list.places + step.places;
 
         step.bytes            = plan.plan.bytes;
         step.num_destinations = 1;
         places[0].offset = places[1].offset = places[2].offset = 0;
-        places[2].rank                                         = rank;
+        places[2].owner                                        = rank;
     }
     EXPECT_EQ("", plan.check());
 
-    std::swap(plan.plan.places[0], plan.plan.places[1]);
+    std::swap(plan.plan.list.places[0], plan.plan.list.places[1]);
     EXPECT_EQ("ranks 0 and 1 add in another order at byte 0", plan.check());
 }
 
@@ -1222,17 +1223,17 @@ TEST_F(CollPlan, ranks_behind_a_switch_push_in_turn)
 
         ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 64 << 20, 4,
                                                UCT_CUDA_COLL_FLAT, chunks)));
-        for (unsigned i = 0; i < plan.plan.num_steps; ++i) {
-            const uct_cuda_coll_step_t *step = &plan.plan.steps[i];
+        for (unsigned i = 0; i < plan.plan.list.num_steps; ++i) {
+            const uct_cuda_step_t *step = &plan.plan.list.steps[i];
 
-            if (step->type != UCT_CUDA_COLL_COPY) {
+            if (step->type != UCT_CUDA_STEP_COPY) {
                 continue;
             }
-            EXPECT_EQ(step->rank, uct_cuda_coll_step_sources(&plan.plan, step)
-                                          ->rank);
+            EXPECT_EQ(step->rank, uct_cuda_step_sources(&plan.plan.list, step)
+                                          ->owner);
             queues[step->rank].insert(step->queue);
             to[step->rank].push_back(
-                    uct_cuda_coll_step_destinations(&plan.plan, step)->rank);
+                    uct_cuda_step_destinations(&plan.plan.list, step)->owner);
         }
 
         ASSERT_EQ(2u * 3 * chunks, to[0].size());
@@ -1279,7 +1280,7 @@ TEST_F(CollPlan, nonsense_is_refused)
     request        = good; \
     request._field = _value; \
     EXPECT_EQ(_status, plan.make(request)) << #_field; \
-    EXPECT_EQ(0u, plan.plan.num_steps)
+    EXPECT_EQ(0u, plan.plan.list.num_steps)
 
     REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, 0);
     REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, UCT_CUDA_COLL_MAX_RANKS + 1);

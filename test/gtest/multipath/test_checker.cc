@@ -61,17 +61,38 @@ protected:
         EXPECT_NE(nullptr, strstr(m_error, because.c_str())) << m_error;
     }
 
-    uct_cuda_mp_step_t &step(unsigned i)
+    uct_cuda_step_t &step(unsigned i)
     {
         return m_plan->steps[i];
+    }
+
+    uct_cuda_place_t &from(unsigned i)
+    {
+        return m_plan->places[2 * i];
+    }
+
+    uct_cuda_place_t &to(unsigned i)
+    {
+        return m_plan->places[2 * i + 1];
+    }
+
+    uint32_t wait(unsigned i)
+    {
+        return uct_cuda_mp_plan_wait(m_plan.get(), i);
+    }
+
+    void set_wait(unsigned i, uint32_t earlier)
+    {
+        step(i).num_waits = (earlier != UCT_CUDA_NO_STEP);
+        m_plan->waits[i]  = earlier;
     }
 
     /* First step that waits for a drained slot */
     unsigned refill()
     {
         for (unsigned i = 1; i < m_plan->num_steps; ++i) {
-            if ((step(i).from.type == UCT_CUDA_MP_PLACE_SOURCE) &&
-                (step(i).wait != UCT_CUDA_MP_NO_STEP)) {
+            if ((from(i).buffer == UCT_CUDA_BUFFER_SEND) &&
+                (wait(i) != UCT_CUDA_NO_STEP)) {
                 return i;
             }
         }
@@ -95,14 +116,14 @@ TEST_F(test_checker, links_keep_their_order)
 {
     unsigned first = refill(), next = first + 1;
 
-    while ((step(next).lane != step(first).lane) ||
-           (step(next).from.type != UCT_CUDA_MP_PLACE_SOURCE)) {
+    while ((step(next).queue != step(first).queue) ||
+           (from(next).buffer != UCT_CUDA_BUFFER_SEND)) {
         ASSERT_LT(++next, m_plan->num_steps);
     }
 
-    ASSERT_NE(UCT_CUDA_MP_NO_STEP, step(next).wait);
-    step(first).wait = step(next).wait;
-    step(next).wait  = UCT_CUDA_MP_NO_STEP;
+    ASSERT_NE(UCT_CUDA_NO_STEP, wait(next));
+    set_wait(first, wait(next));
+    set_wait(next, UCT_CUDA_NO_STEP);
     accepted();
 }
 
@@ -114,41 +135,41 @@ TEST_F(test_checker, missing_step)
 
 TEST_F(test_checker, bytes_written_twice)
 {
-    step(0).from_offset -= 1;
-    step(0).to_offset   -= 1;
+    from(0).offset -= 1;
+    to(0).offset   -= 1;
     step(0).bytes       += 1;
-    refused("writes destination bytes again");
+    refused("race for the destination of gpu1");
 }
 
 TEST_F(test_checker, displaced_bytes)
 {
-    step(1).from_offset += 1;
-    refused("puts the source's byte");
+    from(1).offset += 1;
+    refused("the source's byte");
 }
 
 TEST_F(test_checker, displaced_direct_bytes)
 {
-    step(0).from_offset -= 4096;
-    refused("puts the source's byte");
+    from(0).offset -= 4096;
+    refused("the source's byte");
 }
 
 TEST_F(test_checker, drained_before_filled)
 {
-    step(3).wait = UCT_CUDA_MP_NO_STEP;
-    refused("may be writing");
+    set_wait(3, UCT_CUDA_NO_STEP);
+    refused("race for slot");
 }
 
 TEST_F(test_checker, drained_after_another_path)
 {
-    ASSERT_EQ(1, step(3).wait);
-    step(3).wait = 2;
-    refused("may be writing");
+    ASSERT_EQ(1, wait(3));
+    set_wait(3, 2);
+    refused("race for slot");
 }
 
 TEST_F(test_checker, refilled_before_drained)
 {
-    step(refill()).wait = UCT_CUDA_MP_NO_STEP;
-    refused("may be writing");
+    set_wait(refill(), UCT_CUDA_NO_STEP);
+    refused("race for slot");
 }
 
 TEST_F(test_checker, refilled_after_the_wrong_drain)
@@ -156,133 +177,139 @@ TEST_F(test_checker, refilled_after_the_wrong_drain)
     /* The slot before it was drained earlier: that says nothing of this one */
     unsigned i = refill() + 4;
 
-    step(i).wait = (int16_t)(step(i).wait - 4);
-    refused("may be writing");
+    set_wait(i, wait(i) - 4);
+    refused("race for slot");
 }
 
 TEST_F(test_checker, drains_another_slot)
 {
-    step(3).from.slot = 1;
-    refused("may be writing");
+    from(3).slot = 1;
+    refused("race for slot");
 }
 
 /* Two relays' slots hold the first half; its drain waits for both to be filled,
  * one of them from the other, and neither fill for the other */
 TEST_F(test_checker, filled_twice_in_no_sure_order)
 {
-    const uct_cuda_mp_place_t source      = step(1).from;
-    const uct_cuda_mp_place_t destination = step(3).to;
-    const uct_cuda_mp_place_t relay       = step(1).to;
-    const uct_cuda_mp_place_t other       = step(2).to;
-    uct_cuda_mp_place_t second            = relay;
+    const uct_cuda_place_t source      = from(1);
+    const uct_cuda_place_t destination = to(3);
+    const uct_cuda_place_t relay       = to(1);
+    const uct_cuda_place_t other       = to(2);
+    uct_cuda_place_t second            = relay;
     const uint64_t half                   = m_plan->slot_size;
     unsigned n                            = 0;
 
-    auto add = [&](const uct_cuda_mp_place_t &from, uint64_t from_offset,
-                   const uct_cuda_mp_place_t &to, uint64_t to_offset,
-                   int wait) {
-        uct_cuda_mp_step_t &s = step(n++);
-
-        s             = step(1);
-        s.from        = from;
-        s.to          = to;
-        s.from_offset = from_offset;
-        s.to_offset   = to_offset;
-        s.bytes       = half;
-        s.wait        = (int16_t)wait;
-        s.lane        = uct_cuda_mp_lane(
-                End(from.type == UCT_CUDA_MP_PLACE_SOURCE ? 0 : from.owner),
-                End(to.type == UCT_CUDA_MP_PLACE_DESTINATION ? 1 : to.owner));
+    auto add = [&](uct_cuda_place_t source, uint64_t source_offset,
+                   uct_cuda_place_t target, uint64_t target_offset,
+                   uint32_t earlier) {
+        source.offset = source_offset;
+        target.offset = target_offset;
+        from(n)       = source;
+        to(n)         = target;
+        step(n).bytes = half;
+        step(n).queue = uct_cuda_mp_lane(uct_cuda_end_at(source.owner),
+                                         uct_cuda_end_at(target.owner));
+        set_wait(n++, earlier);
     };
 
     second.slot       = 1;
     m_plan->size      = 2 * half;
-    add(source, 0, relay, 0, UCT_CUDA_MP_NO_STEP);
-    add(source, half, second, 0, UCT_CUDA_MP_NO_STEP);
-    add(source, 0, other, 0, UCT_CUDA_MP_NO_STEP);
+    add(source, 0, relay, 0, UCT_CUDA_NO_STEP);
+    add(source, half, second, 0, UCT_CUDA_NO_STEP);
+    add(source, 0, other, 0, UCT_CUDA_NO_STEP);
     add(other, 0, relay, 0, 2);
     add(second, 0, destination, half, 1);
     add(relay, 0, destination, 0, 3);
     m_plan->num_steps = n;
-    refused("steps 0 and 3 fill one slot in no sure order");
+    refused("steps 0 and 3 race for slot 0 of gpu2");
 
-    step(2).wait = 0;
+    set_wait(2, 0);
     accepted();
 }
 
 TEST_F(test_checker, reads_an_empty_slot)
 {
-    step(1).to.slot = 1;
-    refused("step 3: reads a slot that nothing has filled");
+    to(1).slot = 1;
+    refused("step 3 reads slot 0 of gpu2 at byte 0, which is not written");
 }
 
 TEST_F(test_checker, reads_more_than_was_filled)
 {
     step(1).bytes -= 1;
-    refused("reads more than");
+    refused("which is not written");
 }
 
 TEST_F(test_checker, wrong_lane)
 {
-    step(1).lane = step(2).lane;
+    step(1).queue = step(2).queue;
     refused("not on the lane");
 }
 
 TEST_F(test_checker, slot_too_small)
 {
     m_plan->slot_size = 4095;
-    refused("leaves its place");
+    refused("leaves ");
 }
 
 TEST_F(test_checker, beyond_the_buffer)
 {
-    step(0).from_offset = UINT64_MAX - 10;
-    refused("leaves its place");
+    from(0).offset = UINT64_MAX - 10;
+    refused("leaves ");
 }
 
 TEST_F(test_checker, no_such_slot)
 {
-    step(1).to.slot = UCT_CUDA_MP_PLAN_SLOTS;
-    refused("no such place");
+    to(1).slot = UCT_CUDA_MP_PLAN_SLOTS;
+    refused("there is none");
 }
 
 TEST_F(test_checker, no_such_place)
 {
-    step(1).to.type = 17;
-    refused("no such place");
-    step(1).to.type = UCT_CUDA_MP_PLACE_STAGING_GPU;
+    to(1).buffer = 17;
+    refused("there is none");
+    to(1).buffer = UCT_CUDA_BUFFER_SCRATCH;
     accepted();
-    step(0).to.slot = 1;
-    refused("no such place");
+    to(0).slot = 1;
+    refused("there is none");
 }
 
 TEST_F(test_checker, empty_copy)
 {
     step(4).bytes = 0;
-    refused("copies nothing");
+    refused("has 0 bytes");
 }
 
 TEST_F(test_checker, wrong_way)
 {
-    step(0).to.type = UCT_CUDA_MP_PLACE_SOURCE;
-    refused("wrong way");
+    to(0) = from(0);
+    refused("stays where it is");
+    to(0).owner   = 2;
+    step(0).queue = uct_cuda_mp_lane(End(0), End(2));
+    refused("leaves the source of gpu2");
+    from(3).buffer = UCT_CUDA_BUFFER_RECV;
+    refused("leaves ");
+}
+
+TEST_F(test_checker, writes_the_source)
+{
+    std::swap(from(0), to(0));
+    step(0).queue = uct_cuda_mp_lane(End(1), End(0));
+    refused("which is given");
 }
 
 TEST_F(test_checker, waits_for_itself_or_later)
 {
-    step(3).wait = 3;
-    refused("not an earlier one");
-    step(3).wait = 4;
-    refused("not an earlier one");
-    step(3).wait = -7;
-    refused("not an earlier one");
-    step(3).wait = 1;
+    set_wait(3, 3);
+    refused("which is no earlier one");
+    set_wait(3, 4);
+    refused("which is no earlier one");
+    set_wait(3, 1);
     accepted();
 }
 
 TEST_F(test_checker, no_such_path)
 {
-    step(1).path = 3;
+    step(1).part = 3;
     refused("no such path");
 }
 
@@ -294,23 +321,20 @@ TEST_F(test_checker, steps_without_paths)
     accepted();
 }
 
-/* The GPU after the last one that tables have a place for is not host memory */
-TEST_F(test_checker, staging_on_a_gpu_beyond_the_tables)
+TEST_F(test_checker, no_such_owner)
 {
-    Config config;
+    to(1).owner   = UCT_CUDA_NUM_ENDS;
+    step(1).queue = UCT_CUDA_NUM_ENDS;
+    refused("there is none");
+}
 
-    config.set("", "y").set("_PATHS", "direct,host").set("_CHUNKS", "2");
-    make(beluga(), config, 4 * MiB);
-    accepted();
-    for (unsigned i = 0; i < m_plan->num_steps; ++i) {
-        for (uct_cuda_mp_place_t *place : {&step(i).from, &step(i).to}) {
-            if (place->type == UCT_CUDA_MP_PLACE_STAGING_HOST) {
-                place->type  = UCT_CUDA_MP_PLACE_STAGING_GPU;
-                place->owner = UCT_CUDA_MAX_GPUS;
-            }
-        }
-    }
-    refused("no such place");
+TEST_F(test_checker, what_is_none_of_a_transfer)
+{
+    step(3).type = UCT_CUDA_STEP_REDUCE;
+    refused("step 3 is none of a transfer");
+    step(3).type  = UCT_CUDA_STEP_COPY;
+    step(3).waits = 2;
+    refused("step 3 is none of a transfer");
 }
 
 TEST_F(test_checker, too_many)
@@ -356,27 +380,30 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
         lane = {{}, 0, false, 1u << (random() % 7)};
     }
     for (unsigned i = 0; i < plan.num_steps; ++i) {
-        lanes[plan.steps[i].lane].steps.push_back(i);
+        lanes[plan.steps[i].queue].steps.push_back(i);
     }
 
-    auto at = [&](const uct_cuda_mp_place_t &place) -> uint8_t * {
+    auto at = [&](const uct_cuda_place_t &place) -> uint8_t * {
         auto &bytes =
-            memory[std::make_tuple(place.type, place.owner, place.slot)];
+            memory[std::make_tuple(place.buffer, place.owner, place.slot)];
         if (bytes.empty()) {
-            bytes.resize(place.type <= UCT_CUDA_MP_PLACE_DESTINATION ?
-                                 plan.size :
-                                 plan.slot_size);
+            bytes.resize(place.buffer == UCT_CUDA_BUFFER_SCRATCH ?
+                                 plan.slot_size :
+                                 plan.size);
         }
         return bytes.data();
     };
-    auto move = [&](const uct_cuda_mp_step_t &s, uint64_t begin, uint64_t end) {
-        memcpy(at(s.to) + s.to_offset + begin,
-               at(s.from) + s.from_offset + begin, end - begin);
+    auto move = [&](unsigned i, uint64_t begin, uint64_t end) {
+        const uct_cuda_place_t &from = *uct_cuda_mp_plan_from(&plan, i);
+        const uct_cuda_place_t &to   = *uct_cuda_mp_plan_to(&plan, i);
+
+        memcpy(at(to) + to.offset + begin, at(from) + from.offset + begin,
+               end - begin);
     };
 
-    uct_cuda_mp_place_t source      = {UCT_CUDA_MP_PLACE_SOURCE, 0, 0};
-    uct_cuda_mp_place_t destination = {UCT_CUDA_MP_PLACE_DESTINATION, 0, 0};
-    uint8_t *bytes                  = at(source);
+    uct_cuda_place_t source      = {0, 0, UCT_CUDA_BUFFER_SEND, 0};
+    uct_cuda_place_t destination = {0, 1, UCT_CUDA_BUFFER_RECV, 0};
+    uint8_t *bytes               = at(source);
     for (size_t i = 0; i < plan.size; ++i) {
         bytes[i] = (uint8_t)(i * 2654435761u >> 13) | 1;
     }
@@ -388,15 +415,16 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
             continue;
         }
 
-        unsigned i                  = lane.steps[lane.next];
-        const uct_cuda_mp_step_t &s = plan.steps[i];
+        unsigned i          = lane.steps[lane.next];
+        const uint64_t half = plan.steps[i].bytes / 2;
+        const uint32_t wait = uct_cuda_mp_plan_wait(&plan, i);
         if (!lane.has_begun) {
-            if ((s.wait < 0) || done[s.wait]) {
-                move(s, 0, s.bytes / 2);
+            if ((wait == UCT_CUDA_NO_STEP) || done[wait]) {
+                move(i, 0, half);
                 lane.has_begun = true;
             }
         } else if (random() % lane.slowness == 0) {
-            move(s, s.bytes / 2, s.bytes);
+            move(i, half, plan.steps[i].bytes);
             lane.has_begun = false;
             done[i]        = true;
             ++lane.next;
@@ -422,7 +450,7 @@ TEST_F(test_checker, racing_plans_are_caught_by_execution)
     std::mt19937 random(1);
     int wrong = 0;
 
-    step(refill()).wait = UCT_CUDA_MP_NO_STEP;
+    set_wait(refill(), UCT_CUDA_NO_STEP);
     for (int i = 0; i < 200; ++i) {
         wrong += !execute(*m_plan, random);
     }
@@ -441,41 +469,44 @@ TEST_F(test_checker, damaged_plans)
     for (int i = 0; i < 1500; ++i) {
         *m_plan               = sound;
         unsigned n            = random() % sound.num_steps;
-        uct_cuda_mp_step_t &s = step(n);
+        unsigned other        = random() % sound.num_steps;
 
         switch (random() % 11) {
         case 0:
-            s.wait = UCT_CUDA_MP_NO_STEP;
+            set_wait(n, UCT_CUDA_NO_STEP);
             break;
         case 1:
-            s.wait = (int16_t)(random() % sound.num_steps);
+            set_wait(n, other);
             break;
         case 2:
-            s.from.slot = (uint8_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
+            from(n).slot = (uint16_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
             break;
         case 3:
-            s.to.slot = (uint8_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
+            to(n).slot = (uint16_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
             break;
         case 4:
-            s.from_offset += random() % 9000 - 4500;
+            from(n).offset += random() % 9000 - 4500;
             break;
         case 5:
-            s.to_offset += random() % 9000 - 4500;
+            to(n).offset += random() % 9000 - 4500;
             break;
         case 6:
-            s.bytes += random() % 5 - 2;
+            step(n).bytes += random() % 5 - 2;
             break;
         case 7:
-            s.from.owner ^= 1;
+            from(n).owner ^= 1;
             break;
         case 8:
-            s.to.owner ^= 1;
+            to(n).owner ^= 1;
             break;
         case 9:
-            std::swap(s, step(random() % sound.num_steps));
+            std::swap(from(n), from(other));
+            std::swap(to(n), to(other));
+            std::swap(step(n).queue, step(other).queue);
+            std::swap(step(n).bytes, step(other).bytes);
             break;
         default:
-            s.from.type = (uint8_t)(random() % 5);
+            from(n).buffer = (uint8_t)(random() % 5);
             break;
         }
 

@@ -884,9 +884,9 @@ TEST_F(test_traffic, windows_are_as_they_were)
         EXPECT_EQ(count, seen.queued);
         EXPECT_EQ(count + 1, seen.window);
         for (unsigned i = 0; i < plan.num_steps; ++i) {
-            unsigned path = plan.steps[i].path;
+            unsigned path = plan.steps[i].part;
             EXPECT_EQ(count * plan.paths[path].bytes,
-                      seen.ahead[plan.steps[i].lane]);
+                      seen.ahead[plan.steps[i].queue]);
         }
         EXPECT_EQ(1u, load(a, 1, -1).window) << "the other way";
     }

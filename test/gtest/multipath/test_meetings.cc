@@ -185,7 +185,7 @@ protected:
                 std::set<uint16_t> lanes = {direct};
 
                 for (unsigned s = 0; s < plans[k].num_steps; ++s) {
-                    lanes.insert(plans[k].steps[s].lane);
+                    lanes.insert(plans[k].steps[s].queue);
                 }
                 for (uint16_t lane : lanes) {
                     load.active[lane] += (k != i);

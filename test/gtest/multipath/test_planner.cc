@@ -474,7 +474,7 @@ TEST_F(test_planner, ring_settles)
         for (int other = 0; other < 4; ++other) {
             for (int i = 0; (other != rank) && (i < plans[other].num_steps);
                  ++i) {
-                load.active[plans[other].steps[i].lane] = 1;
+                load.active[plans[other].steps[i].queue] = 1;
             }
             load.direct[uct_cuda_mp_lane(End(other), End((other + 1) % 4))] =
                     (other != rank);
@@ -748,7 +748,7 @@ TEST_F(test_planner, windows_from_host_memory_go_by_turns)
         EXPECT_EQ((paths() == "direct") ? 1u : 2u, m_plan->num_steps);
         ++messages[paths()];
         for (unsigned step = 0; step < m_plan->num_steps; ++step) {
-            load.ahead[m_plan->steps[step].lane] += 2 * MiB;
+            load.ahead[m_plan->steps[step].queue] += 2 * MiB;
         }
     }
     for (const char *path : {"direct", "gpu2", "gpu3", "gpu0"}) {
@@ -809,7 +809,7 @@ TEST_F(test_planner, same_question_same_plan)
     EXPECT_GT(m_plan->num_steps, 3);
     EXPECT_TRUE(uct_cuda_mp_plan_equal(m_plan.get(), other.get()));
 
-    ++other->steps[2].from_offset;
+    ++other->places[4].offset;
     EXPECT_FALSE(uct_cuda_mp_plan_equal(m_plan.get(), other.get()));
 }
 
@@ -1094,7 +1094,7 @@ protected:
     void check_plan(const uct_cuda_mp_load_t *load)
     {
         for (unsigned i = 0; i < m_plan->num_steps; ++i) {
-            uint16_t lane = m_plan->steps[i].lane;
+            uint16_t lane = m_plan->steps[i].queue;
             char from[16], to[16];
 
             ASSERT_GT(uct_cuda_mp_model_bandwidth(&m_topo, lane), 0)

@@ -621,19 +621,19 @@ static ucs_status_t call_map(call_t *call, const uct_cuda_coll_plan_t *plan)
 }
 
 static CUdeviceptr call_address(const call_t *call, unsigned rank,
-                                uct_cuda_coll_buffer_t buffer)
+                                uct_cuda_buffer_t buffer)
 {
     const uct_cuda_coll_group_t *group = call->group;
     const uct_cuda_coll_memory_t *memory =
-            (buffer == UCT_CUDA_COLL_SEND) ? &call->posts[rank].send :
+            (buffer == UCT_CUDA_BUFFER_SEND) ? &call->posts[rank].send :
                                              &call->posts[rank].recv;
-    const unsigned index = (buffer == UCT_CUDA_COLL_SCRATCH) ? SCRATCH :
+    const unsigned index = (buffer == UCT_CUDA_BUFFER_SCRATCH) ? SCRATCH :
                                                                memory->index;
-    const uint64_t offset = (buffer == UCT_CUDA_COLL_SCRATCH) ? 0 :
+    const uint64_t offset = (buffer == UCT_CUDA_BUFFER_SCRATCH) ? 0 :
                                                                 memory->offset;
 
     if (rank == group->rank) {
-        return (buffer == UCT_CUDA_COLL_SCRATCH) ?
+        return (buffer == UCT_CUDA_BUFFER_SCRATCH) ?
                        group->scratch :
                        (group->exports[index].handle.base + offset);
     }
@@ -911,7 +911,7 @@ out:
 
 /* A buffer of this rank's, if it has one in this collective. @return Whether it
    is on a GPU, or not there. */
-static bool call_query(const call_t *call, uct_cuda_coll_buffer_t buffer,
+static bool call_query(const call_t *call, uct_cuda_buffer_t buffer,
                        const void *address, uct_cuda_memory_t *memory)
 {
     const uint64_t bytes = uct_cuda_coll_plan_size(&call->shape,
@@ -970,13 +970,13 @@ static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
     if (has_recv) {
         status = call_show(call, what->recvbuf, recv,
                            uct_cuda_coll_plan_size(&call->shape, rank,
-                                                   UCT_CUDA_COLL_RECV),
+                                                   UCT_CUDA_BUFFER_RECV),
                            &post->recv);
     }
     if ((status == UCS_OK) && has_send) {
         status = call_show(call, what->sendbuf, send,
                            uct_cuda_coll_plan_size(&call->shape, rank,
-                                                   UCT_CUDA_COLL_SEND),
+                                                   UCT_CUDA_BUFFER_SEND),
                            &post->send);
     }
 
@@ -1017,8 +1017,8 @@ static bool call_describe(call_t *call)
         (call_request(call, ucx_mp_type_size(what->type),
                       what->is_in_place) != UCS_OK) ||
         (call->shape.bytes == 0) ||
-        !call_query(call, UCT_CUDA_COLL_RECV, what->recvbuf, &recv) ||
-        !call_query(call, UCT_CUDA_COLL_SEND,
+        !call_query(call, UCT_CUDA_BUFFER_RECV, what->recvbuf, &recv) ||
+        !call_query(call, UCT_CUDA_BUFFER_SEND,
                     uct_cuda_coll_plan_is_same(&call->shape,
                                                call->group->rank) ?
                             what->recvbuf :
@@ -1400,9 +1400,9 @@ static bool call_overwrites(const call_t *call)
     for (rank = 0; rank < call->group->size; ++rank) {
         post     = &call->posts[rank];
         sent     = uct_cuda_coll_plan_size(&call->shape, rank,
-                                           UCT_CUDA_COLL_SEND);
+                                           UCT_CUDA_BUFFER_SEND);
         received = uct_cuda_coll_plan_size(&call->shape, rank,
-                                           UCT_CUDA_COLL_RECV);
+                                           UCT_CUDA_BUFFER_RECV);
         if (post->is_in_place ||
             ((post->send.index == post->recv.index) &&
              (post->send.offset < post->recv.offset + received) &&
@@ -1460,13 +1460,13 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     }
 
     for (rank = 0; rank < group->size; ++rank) {
-        for (buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST; ++buffer) {
+        for (buffer = 0; buffer < UCT_CUDA_BUFFER_LAST; ++buffer) {
             run.places[rank][buffer] = call_address(call, rank, buffer);
         }
     }
     call->plan = plan = uct_cuda_coll_program_plan(program);
     for (i = 0; i < plan->num_relays; ++i) {
-        run.places[group->size + i][UCT_CUDA_COLL_SCRATCH] =
+        run.places[group->size + i][UCT_CUDA_BUFFER_SCRATCH] =
                 relay_address(group, plan->relays[i]);
     }
 
@@ -1530,7 +1530,7 @@ static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
                    (unsigned long)call->group->sequence, kind,
                    (unsigned long)plan->bytes, call->group->size,
                    uct_cuda_coll_algorithm_str(plan->algorithm),
-                   plan->num_steps, (plan->num_steps == 1) ? "" : "s",
+                   plan->list.num_steps, (plan->list.num_steps == 1) ? "" : "s",
                    plan->seconds * 1e6, (double)taken / 1e3);
 }
 

@@ -332,12 +332,14 @@ static ucs_status_t make(page_t *page, const request_t *request,
     kept_t *kept        = find_kept(page, request, choice);
     ucs_status_t status = uct_cuda_coll_make(
             request, &page->forests, choice,
-            (kept->plan.num_steps > 0) ? &kept->plan : NULL, plan);
+            (kept->plan.list.num_steps > 0) ? &kept->plan : NULL, plan);
 
-    if ((status == UCS_OK) && page->is_used && (plan->num_steps >= MIN_STEPS) &&
-        (plan->num_steps != kept->plan.num_steps)) {
+    if ((status == UCS_OK) && page->is_used &&
+        (plan->list.num_steps >= MIN_STEPS) &&
+        (plan->list.num_steps != kept->plan.list.num_steps)) {
         uct_cuda_coll_plan_release(&kept->plan);
-        if (uct_cuda_coll_plan_copy_steps(plan, &kept->plan) != UCS_OK) {
+        kept->plan.num_queues = plan->num_queues;
+        if (uct_cuda_steps_copy(&plan->list, &kept->plan.list) != UCS_OK) {
             kept->turn = 0;
         }
     }

@@ -27,11 +27,9 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
     builder->max_places = (uint32_t)max_places;
     builder->max_waits  = (uint32_t)max_waits;
     builder->waves      = malloc((max_steps + 1) * sizeof(*builder->waves));
-    plan->steps         = malloc((max_steps + 1) * sizeof(*plan->steps));
-    plan->places        = malloc((max_places + 1) * sizeof(*plan->places));
-    plan->waits         = malloc((max_waits + 1) * sizeof(*plan->waits));
-    if ((builder->waves == NULL) || (plan->steps == NULL) ||
-        (plan->places == NULL) || (plan->waits == NULL)) {
+    if ((builder->waves == NULL) ||
+        (uct_cuda_steps_alloc(&plan->list, max_steps, max_places, max_waits) !=
+         UCS_OK)) {
         free(builder->waves);
         uct_cuda_coll_plan_release(plan);
         return UCS_ERR_NO_MEMORY;
@@ -41,42 +39,45 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
 }
 
 uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
-                                    uct_cuda_coll_step_type_t type,
+                                    uct_cuda_step_type_t type,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned wave)
 {
-    uct_cuda_coll_plan_t *plan      = builder->plan;
-    const uct_cuda_coll_step_t step = {
-        .type = (uint8_t)type, .rank = (uint8_t)rank, .queue = (uint8_t)queue,
-        .bytes = bytes, .places = plan->num_places, .waits = plan->num_waits,
-        .tree = UCT_CUDA_COLL_NO_TREE
+    uct_cuda_steps_t *list     = &builder->plan->list;
+    const uct_cuda_step_t step = {
+        .type = (uint8_t)type, .rank = (uint8_t)rank, .queue = (uint16_t)queue,
+        .bytes = bytes, .places = list->num_places, .waits = list->num_waits,
+        .part = UCT_CUDA_STEP_NO_PART
     };
 
-    assert(plan->num_steps < builder->max_steps);
+    assert(list->num_steps < builder->max_steps);
     assert(queue < MAX_NAMES);
-    plan->steps[plan->num_steps]    = step;
-    builder->waves[plan->num_steps] = wave;
-    return plan->num_steps++;
+    list->steps[list->num_steps]    = step;
+    builder->waves[list->num_steps] = wave;
+    return list->num_steps++;
 }
 
-static uct_cuda_coll_step_t *last_step(uct_cuda_coll_builder_t *builder)
+static uct_cuda_step_t *last_step(uct_cuda_coll_builder_t *builder)
 {
-    return &builder->plan->steps[builder->plan->num_steps - 1];
+    uct_cuda_steps_t *list = &builder->plan->list;
+
+    return &list->steps[list->num_steps - 1];
 }
 
 static void add_place(uct_cuda_coll_builder_t *builder, unsigned rank,
-                      uct_cuda_coll_buffer_t buffer, uint64_t offset)
+                      uct_cuda_buffer_t buffer, uint64_t offset)
 {
-    const uct_cuda_coll_place_t place = {
-        .offset = offset, .rank = (uint8_t)rank, .buffer = (uint8_t)buffer
+    uct_cuda_steps_t *list       = &builder->plan->list;
+    const uct_cuda_place_t place = {
+        .offset = offset, .owner = (uint8_t)rank, .buffer = (uint8_t)buffer
     };
 
-    assert(builder->plan->num_places < builder->max_places);
-    builder->plan->places[builder->plan->num_places++] = place;
+    assert(list->num_places < builder->max_places);
+    list->places[list->num_places++] = place;
 }
 
 void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
-                                  unsigned rank, uct_cuda_coll_buffer_t buffer,
+                                  unsigned rank, uct_cuda_buffer_t buffer,
                                   uint64_t offset)
 {
     assert(last_step(builder)->num_destinations == 0);
@@ -86,7 +87,7 @@ void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
 
 void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
                                        unsigned rank,
-                                       uct_cuda_coll_buffer_t buffer,
+                                       uct_cuda_buffer_t buffer,
                                        uint64_t offset)
 {
     add_place(builder, rank, buffer, offset);
@@ -96,11 +97,11 @@ void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
 void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
                                 uint32_t step)
 {
-    uct_cuda_coll_plan_t *plan = builder->plan;
+    uct_cuda_steps_t *list = &builder->plan->list;
 
-    if (step != UCT_CUDA_COLL_NO_STEP) {
-        assert(plan->num_waits < builder->max_waits);
-        plan->waits[plan->num_waits++] = step;
+    if (step != UCT_CUDA_NO_STEP) {
+        assert(list->num_waits < builder->max_waits);
+        list->waits[list->num_waits++] = step;
         ++last_step(builder)->num_waits;
     }
 }
@@ -110,13 +111,13 @@ static void number_queues(uct_cuda_coll_plan_t *plan)
 {
     uint8_t number[UCT_CUDA_COLL_MAX_RANKS][MAX_NAMES];
     unsigned count[UCT_CUDA_COLL_MAX_RANKS] = {0};
-    uct_cuda_coll_step_t *step;
+    uct_cuda_step_t *step;
     uint8_t *known;
     uint32_t i;
 
     memset(number, 0xff, sizeof(number));
-    for (i = 0; i < plan->num_steps; ++i) {
-        step  = &plan->steps[i];
+    for (i = 0; i < plan->list.num_steps; ++i) {
+        step  = &plan->list.steps[i];
         known = &number[step->rank][step->queue];
         if (*known == 0xff) {
             *known           = (uint8_t)count[step->rank]++;
@@ -137,19 +138,19 @@ static bool is_in(const uint64_t *row, uint32_t step)
 /* Leave out waits for what has ended anyway when another wait, or the queue's
  * turn, is over: each costs an event. `before` has a row of bits a step: what
  * has surely ended when it begins */
-static void prune(uct_cuda_coll_plan_t *plan, uint64_t *before, size_t row)
+static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
 {
     uint32_t last[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
-    uct_cuda_coll_step_t *step;
+    uct_cuda_step_t *step;
     uint32_t i, w, other, previous;
     uint32_t *waits;
     uint64_t *own;
     size_t word;
 
     memset(last, 0xff, sizeof(last));
-    for (i = 0; i < plan->num_steps; ++i) {
-        step                          = &plan->steps[i];
-        waits                         = plan->waits + step->waits;
+    for (i = 0; i < list->num_steps; ++i) {
+        step                          = &list->steps[i];
+        waits                         = list->waits + step->waits;
         own                           = before + i * row;
         previous                      = last[step->rank][step->queue];
         last[step->rank][step->queue] = i;
@@ -181,10 +182,10 @@ static void prune(uct_cuda_coll_plan_t *plan, uint64_t *before, size_t row)
 }
 
 /* Wave by wave, in each as they were added. @return False: no memory */
-static bool sort(uct_cuda_coll_plan_t *plan, uint32_t *waves)
+static bool sort(uct_cuda_steps_t *list, uint32_t *waves)
 {
-    const uint32_t count        = plan->num_steps;
-    uct_cuda_coll_step_t *steps = malloc((count + 1) * sizeof(*steps));
+    const uint32_t count        = list->num_steps;
+    uct_cuda_step_t *steps = malloc((count + 1) * sizeof(*steps));
     uint32_t *first;
     uint32_t i, most = 0;
 
@@ -207,24 +208,24 @@ static bool sort(uct_cuda_coll_plan_t *plan, uint32_t *waves)
     }
     for (i = 0; i < count; ++i) {
         waves[i]        = first[waves[i]]++; /* its new place from here on */
-        steps[waves[i]] = plan->steps[i];
+        steps[waves[i]] = list->steps[i];
     }
-    for (i = 0; i < plan->num_waits; ++i) {
-        plan->waits[i] = waves[plan->waits[i]];
+    for (i = 0; i < list->num_waits; ++i) {
+        list->waits[i] = waves[list->waits[i]];
     }
 
     free(first);
-    free(plan->steps);
-    plan->steps = steps;
+    free(list->steps);
+    list->steps = steps;
     return true;
 }
 
 ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
 {
     uct_cuda_coll_plan_t *plan = builder->plan;
-    const size_t count         = plan->num_steps;
+    const size_t count         = plan->list.num_steps;
     const size_t row           = (count + 63) / 64;
-    const bool is_sorted       = sort(plan, builder->waves);
+    const bool is_sorted       = sort(&plan->list, builder->waves);
     uint64_t *before           = NULL;
 
     free(builder->waves);
@@ -240,7 +241,7 @@ ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
     }
 
     if (before != NULL) {
-        prune(plan, before, row);
+        prune(&plan->list, before, row);
         free(before);
     }
     return UCS_OK;

@@ -10,7 +10,7 @@ BEGIN_C_DECLS
 
 
 /** "Waits for nothing"; not recorded. */
-#define UCT_CUDA_COLL_NO_STEP UINT32_MAX
+#define UCT_CUDA_NO_STEP UINT32_MAX
 
 
 typedef struct {
@@ -43,17 +43,17 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
  * @return Its index.
  */
 uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
-                                    uct_cuda_coll_step_type_t type,
+                                    uct_cuda_step_type_t type,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned wave);
 
 void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
-                                  unsigned rank, uct_cuda_coll_buffer_t buffer,
+                                  unsigned rank, uct_cuda_buffer_t buffer,
                                   uint64_t offset);
 
 void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
                                        unsigned rank,
-                                       uct_cuda_coll_buffer_t buffer,
+                                       uct_cuda_buffer_t buffer,
                                        uint64_t offset);
 
 /** The step added last waits for an earlier one, or for NO_STEP: nothing. */

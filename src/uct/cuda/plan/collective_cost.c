@@ -331,8 +331,8 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
 
 static void start_reduction(sim_t *sim, uint32_t index)
 {
-    const uct_cuda_coll_step_t *step    = &sim->plan->steps[index];
-    const uct_cuda_coll_place_t *places = uct_cuda_coll_step_sources(sim->plan,
+    const uct_cuda_step_t *step    = &sim->plan->list.steps[index];
+    const uct_cuda_place_t *places = uct_cuda_step_sources(&sim->plan->list,
                                                                      step);
     const double link                   = (double)step->bytes /
                         sim->model->kernel_rate;
@@ -342,7 +342,7 @@ static void start_reduction(sim_t *sim, uint32_t index)
     int gpu;
 
     for (i = 0; i < step->num_sources + step->num_destinations; ++i) {
-        gpu = sim->gpus[places[i].rank];
+        gpu = sim->gpus[places[i].owner];
         if (gpu == own) {
             local += (double)step->bytes;
         } else if (i < step->num_sources) {
@@ -360,16 +360,16 @@ static void start_reduction(sim_t *sim, uint32_t index)
 
 static void start_step(sim_t *sim, uint32_t index)
 {
-    const uct_cuda_coll_step_t *step = &sim->plan->steps[index];
+    const uct_cuda_step_t *step = &sim->plan->list.steps[index];
     int from, to;
 
-    if (step->type == UCT_CUDA_COLL_REDUCE) {
+    if (step->type == UCT_CUDA_STEP_REDUCE) {
         start_reduction(sim, index);
         return;
     }
 
-    from = sim->gpus[uct_cuda_coll_step_sources(sim->plan, step)->rank];
-    to   = sim->gpus[uct_cuda_coll_step_destinations(sim->plan, step)->rank];
+    from = sim->gpus[uct_cuda_step_sources(&sim->plan->list, step)->owner];
+    to   = sim->gpus[uct_cuda_step_destinations(&sim->plan->list, step)->owner];
     add_transfer(sim, index, from, to,
                  (double)step->bytes / sim->model->copy_rate);
 }
@@ -412,20 +412,20 @@ static uint32_t pop_ready(sim_t *sim)
 }
 
 /* From a step's turn to its first byte */
-static double start_time(const sim_t *sim, const uct_cuda_coll_step_t *step,
+static double start_time(const sim_t *sim, const uct_cuda_step_t *step,
                          bool is_queued)
 {
-    const uct_cuda_coll_place_t *places = uct_cuda_coll_step_sources(sim->plan,
+    const uct_cuda_place_t *places = uct_cuda_step_sources(&sim->plan->list,
                                                                      step);
     uint32_t peers = 0;
     unsigned i;
 
-    if (step->type == UCT_CUDA_COLL_COPY) {
+    if (step->type == UCT_CUDA_STEP_COPY) {
         return is_queued ? sim->model->start : sim->model->copy_start;
     }
 
     for (i = 0; i < step->num_sources + step->num_destinations; ++i) {
-        peers |= 1u << sim->gpus[places[i].rank];
+        peers |= 1u << sim->gpus[places[i].owner];
     }
     peers &= ~(1u << sim->gpus[step->rank]);
     return sim->model->start + sim->model->peer * __builtin_popcount(peers);
@@ -433,7 +433,7 @@ static double start_time(const sim_t *sim, const uct_cuda_coll_step_t *step,
 
 static void end_step(sim_t *sim, uint32_t index)
 {
-    const uct_cuda_coll_step_t *steps = sim->plan->steps;
+    const uct_cuda_step_t *steps = sim->plan->list.steps;
     const uct_cuda_coll_model_t *model = sim->model;
     state_t *state;
     uint32_t s, next;
@@ -462,14 +462,14 @@ static void find_successors(sim_t *sim, uint32_t *previous)
 {
     const uct_cuda_coll_plan_t *plan = sim->plan;
     uint32_t last[MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
-    const uct_cuda_coll_step_t *step;
+    const uct_cuda_step_t *step;
     const uint32_t *waits;
     uint32_t i, w, count, total;
 
     memset(last, 0xff, sizeof(last));
-    for (i = 0; i < plan->num_steps; ++i) {
-        step                          = &plan->steps[i];
-        waits                         = uct_cuda_coll_step_waits(plan, step);
+    for (i = 0; i < plan->list.num_steps; ++i) {
+        step                          = &plan->list.steps[i];
+        waits                         = uct_cuda_step_waits(&plan->list, step);
         previous[i]                   = last[step->rank][step->queue];
         last[step->rank][step->queue] = i;
         sim->states[i].waits          = step->num_waits;
@@ -482,16 +482,16 @@ static void find_successors(sim_t *sim, uint32_t *previous)
         }
     }
 
-    for (i = 0; i < plan->num_steps; ++i) {
+    for (i = 0; i < plan->list.num_steps; ++i) {
         sim->first[i + 1] += sim->first[i];
     }
 
-    total = sim->first[plan->num_steps];
+    total = sim->first[plan->list.num_steps];
 
     /* Filled from behind; first[] moves down to where it belongs */
-    for (i = plan->num_steps; i > 0; --i) {
-        step  = &plan->steps[i - 1];
-        waits = uct_cuda_coll_step_waits(plan, step);
+    for (i = plan->list.num_steps; i > 0; --i) {
+        step  = &plan->list.steps[i - 1];
+        waits = uct_cuda_step_waits(&plan->list, step);
         for (w = 0; w < step->num_waits; ++w) {
             count                  = --sim->first[waits[w] + 1];
             sim->successors[count] = i - 1;
@@ -501,16 +501,16 @@ static void find_successors(sim_t *sim, uint32_t *previous)
             sim->successors[count] = i - 1;
         }
     }
-    for (i = 0; i < plan->num_steps; ++i) {
+    for (i = 0; i < plan->list.num_steps; ++i) {
         sim->first[i] = sim->first[i + 1];
     }
-    sim->first[plan->num_steps] = total;
+    sim->first[plan->list.num_steps] = total;
 }
 
 /* Does another rank wait for it? */
 static bool is_shared(const sim_t *sim, uint32_t index)
 {
-    const uct_cuda_coll_step_t *steps = sim->plan->steps;
+    const uct_cuda_step_t *steps = sim->plan->list.steps;
     uint32_t s;
 
     for (s = sim->first[index]; s < sim->first[index + 1]; ++s) {
@@ -533,12 +533,13 @@ static void submit(sim_t *sim)
         at[rank] = sim->model->begin;
     }
 
-    for (i = 0; i < plan->num_steps; ++i) {
-        at[plan->steps[i].rank] += sim->model->submit +
+    for (i = 0; i < plan->list.num_steps; ++i) {
+        at[plan->list.steps[i].rank] += sim->model->submit +
                                    (is_shared(sim, i) ? sim->model->word : 0);
-        sim->states[i].start     = at[plan->steps[i].rank];
+        sim->states[i].start     = at[plan->list.steps[i].rank];
         if (sim->states[i].waits == 0) {
-            sim->states[i].start += start_time(sim, &plan->steps[i], false);
+            sim->states[i].start += start_time(sim, &plan->list.steps[i],
+                                               false);
             push_ready(sim, i);
         }
     }
@@ -629,7 +630,7 @@ ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
                                        const uct_cuda_coll_model_t *model,
                                        double limit, double *seconds_p)
 {
-    const size_t count  = plan->num_steps;
+    const size_t count  = plan->list.num_steps;
     sim_t *sim          = calloc(1, sizeof(*sim));
     ucs_status_t status = UCS_ERR_NO_MEMORY;
     uint32_t *previous;
@@ -642,13 +643,13 @@ ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
     sim->plan       = plan;
     sim->topo       = topo;
     sim->model      = model;
-    sim->num_left   = plan->num_steps;
+    sim->num_left   = plan->list.num_steps;
     sim->states     = calloc(count + 1, sizeof(*sim->states));
     sim->first      = calloc(count + 1, sizeof(*sim->first));
     sim->ready      = calloc(count + 1, sizeof(*sim->ready));
-    sim->successors = calloc(plan->num_waits + count + 1,
+    sim->successors = calloc(plan->list.num_waits + count + 1,
                              sizeof(*sim->successors));
-    sim->flows      = calloc(plan->num_places + 1, sizeof(*sim->flows));
+    sim->flows      = calloc(plan->list.num_places + 1, sizeof(*sim->flows));
     previous        = calloc(count + 1, sizeof(*previous));
     if ((sim->states == NULL) || (sim->first == NULL) || (sim->ready == NULL) ||
         (sim->successors == NULL) || (sim->flows == NULL) ||

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Releasing, comparing and printing plans. */
+/* Releasing, comparing and printing plans of collectives. */
 #include <uct/cuda/plan/collective_plan.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 
@@ -12,31 +11,8 @@
 
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan)
 {
-    free(plan->steps);
-    free(plan->places);
-    free(plan->waits);
+    uct_cuda_steps_release(&plan->list);
     memset(plan, 0, sizeof(*plan));
-}
-
-ucs_status_t uct_cuda_coll_plan_copy_steps(const uct_cuda_coll_plan_t *from,
-                                           uct_cuda_coll_plan_t *to)
-{
-    to->num_queues = from->num_queues;
-    to->num_steps  = from->num_steps;
-    to->num_places = from->num_places;
-    to->num_waits  = from->num_waits;
-    to->steps      = malloc((from->num_steps + 1) * sizeof(*to->steps));
-    to->places     = malloc((from->num_places + 1) * sizeof(*to->places));
-    to->waits      = malloc((from->num_waits + 1) * sizeof(*to->waits));
-    if ((to->steps == NULL) || (to->places == NULL) || (to->waits == NULL)) {
-        uct_cuda_coll_plan_release(to);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    memcpy(to->steps, from->steps, from->num_steps * sizeof(*to->steps));
-    memcpy(to->places, from->places, from->num_places * sizeof(*to->places));
-    memcpy(to->waits, from->waits, from->num_waits * sizeof(*to->waits));
-    return UCS_OK;
 }
 
 bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan, unsigned rank)
@@ -46,15 +22,15 @@ bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan, unsigned rank)
 }
 
 uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
-                                 unsigned rank, uct_cuda_coll_buffer_t buffer)
+                                 unsigned rank, uct_cuda_buffer_t buffer)
 {
     const bool is_root = (rank == plan->root);
-    const bool is_send = (buffer == UCT_CUDA_COLL_SEND);
+    const bool is_send = (buffer == UCT_CUDA_BUFFER_SEND);
     uint64_t block, or_none;
 
     if (rank >= plan->num_ranks) {
-        return (buffer == UCT_CUDA_COLL_SCRATCH) ? plan->relay_scratch : 0;
-    } else if (buffer == UCT_CUDA_COLL_SCRATCH) {
+        return (buffer == UCT_CUDA_BUFFER_SCRATCH) ? plan->relay_scratch : 0;
+    } else if (buffer == UCT_CUDA_BUFFER_SCRATCH) {
         return plan->scratch;
     }
 
@@ -81,29 +57,9 @@ uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
     }
 }
 
-static bool place_equal(const uct_cuda_coll_place_t *a,
-                        const uct_cuda_coll_place_t *b)
-{
-    return (a->offset == b->offset) && (a->rank == b->rank) &&
-           (a->buffer == b->buffer);
-}
-
-static bool step_equal(const uct_cuda_coll_step_t *a,
-                       const uct_cuda_coll_step_t *b)
-{
-    return (a->bytes == b->bytes) && (a->places == b->places) &&
-           (a->waits == b->waits) && (a->num_waits == b->num_waits) &&
-           (a->num_sources == b->num_sources) &&
-           (a->num_destinations == b->num_destinations) &&
-           (a->type == b->type) && (a->rank == b->rank) &&
-           (a->queue == b->queue);
-}
-
 bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
                               const uct_cuda_coll_plan_t *b)
 {
-    uint32_t i;
-
     if ((a->kind != b->kind) || (a->root != b->root) ||
         (memcmp(a->blocks, b->blocks, sizeof(a->blocks)) != 0) ||
         (a->algorithm != b->algorithm) || (a->num_ranks != b->num_ranks) ||
@@ -114,27 +70,8 @@ bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
         (a->relay_scratch != b->relay_scratch) ||
         (a->num_relays != b->num_relays) ||
         (memcmp(a->relays, b->relays, a->num_relays) != 0) ||
-        (a->num_steps != b->num_steps) ||
-        (a->num_places != b->num_places) || (a->num_waits != b->num_waits)) {
+        !uct_cuda_steps_equal(&a->list, &b->list)) {
         return false;
-    }
-
-    for (i = 0; i < a->num_steps; ++i) {
-        if (!step_equal(&a->steps[i], &b->steps[i])) {
-            return false;
-        }
-    }
-
-    for (i = 0; i < a->num_places; ++i) {
-        if (!place_equal(&a->places[i], &b->places[i])) {
-            return false;
-        }
-    }
-
-    for (i = 0; i < a->num_waits; ++i) {
-        if (a->waits[i] != b->waits[i]) {
-            return false;
-        }
     }
 
     return true;
@@ -190,47 +127,31 @@ static double bus_factor(const uct_cuda_coll_plan_t *plan)
     return uct_cuda_coll_kind_has_blocks(plan->kind) ? share : 1;
 }
 
-static void print_places(const uct_cuda_coll_plan_t *plan, const char *before,
-                         const uct_cuda_coll_place_t *places, unsigned count,
-                         FILE *stream)
+static const char *queue_str(const void *plan, const uct_cuda_step_t *step,
+                             char *buffer, size_t size)
 {
-    static const char *names[] = {"send", "recv", "scratch", "?"};
-    unsigned i, buffer;
-
-    for (i = 0; i < count; ++i) {
-        buffer = (places[i].buffer < UCT_CUDA_COLL_BUFFER_LAST) ?
-                         places[i].buffer :
-                         UCT_CUDA_COLL_BUFFER_LAST;
-        fprintf(stream, "%s", (i == 0) ? before : ", ");
-        if (places[i].rank < plan->num_ranks) {
-            fprintf(stream, "%u.%s", places[i].rank, names[buffer]);
-        } else {
-            fprintf(stream, "relay%u",
-                    plan->relays[places[i].rank - plan->num_ranks]);
-        }
-        fprintf(stream, "+%llu", (unsigned long long)places[i].offset);
-    }
+    snprintf(buffer, size, "rank %u queue %u", step->rank, step->queue);
+    return buffer;
 }
 
-static void print_step(const uct_cuda_coll_plan_t *plan, unsigned index,
-                       FILE *stream)
+static const char *place_str(const void *arg, const uct_cuda_place_t *place,
+                             char *buffer, size_t size)
 {
-    const uct_cuda_coll_step_t *step = &plan->steps[index];
-    unsigned w;
+    static const char *names[]       = {"send", "recv", "scratch"};
+    const uct_cuda_coll_plan_t *plan = arg;
+    const unsigned long long at      = place->offset;
 
-    fprintf(stream, "  %4u  rank %u queue %u  %s %llu bytes ", index,
-            step->rank, step->queue,
-            (step->type == UCT_CUDA_COLL_COPY) ? "copy" : "reduce",
-            (unsigned long long)step->bytes);
-    print_places(plan, " ", uct_cuda_coll_step_sources(plan, step),
-                 step->num_sources, stream);
-    print_places(plan, " -> ", uct_cuda_coll_step_destinations(plan, step),
-                 step->num_destinations, stream);
-    for (w = 0; w < step->num_waits; ++w) {
-        fprintf(stream, "%s%u", (w == 0) ? ", after " : " ",
-                uct_cuda_coll_step_waits(plan, step)[w]);
+    if (place->owner < plan->num_ranks) {
+        snprintf(buffer, size, "%u.%s+%llu", place->owner,
+                 (place->buffer < UCT_CUDA_BUFFER_LAST) ?
+                         names[place->buffer] :
+                         "?",
+                 at);
+    } else {
+        snprintf(buffer, size, "relay%u+%llu",
+                 plan->relays[place->owner - plan->num_ranks], at);
     }
-    fprintf(stream, "\n");
+    return buffer;
 }
 
 void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
@@ -239,15 +160,15 @@ void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
     uint32_t copies = 0;
     uint32_t i;
 
-    for (i = 0; i < plan->num_steps; ++i) {
-        copies += (plan->steps[i].type == UCT_CUDA_COLL_COPY);
+    for (i = 0; i < plan->list.num_steps; ++i) {
+        copies += (plan->list.steps[i].type == UCT_CUDA_STEP_COPY);
     }
 
     fprintf(stream, "%s, %u ranks, %llu bytes%s: ",
             uct_cuda_coll_kind_str(plan->kind), plan->num_ranks,
             (unsigned long long)plan->bytes,
             plan->is_in_place ? " in place" : "");
-    if (plan->num_steps == 0) {
+    if (plan->list.num_steps == 0) {
         fprintf(stream, "nothing to do\n");
         return;
     }
@@ -256,7 +177,7 @@ void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
             "%s, chunks a slice: %u; %u copies, %u kernels, %llu bytes of "
             "scratch a rank\n",
             uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks, copies,
-            plan->num_steps - copies, (unsigned long long)plan->scratch);
+            plan->list.num_steps - copies, (unsigned long long)plan->scratch);
     for (i = 0; i < plan->num_relays; ++i) {
         fprintf(stream, "%s GPU %u", (i == 0) ? "also over" : " and",
                 plan->relays[i]);
@@ -272,7 +193,7 @@ void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
                 plan->bytes / plan->seconds / GIGA * bus_factor(plan));
     }
 
-    for (i = 0; steps && (i < plan->num_steps); ++i) {
-        print_step(plan, i, stream);
+    if (steps) {
+        uct_cuda_steps_print(&plan->list, plan, queue_str, place_str, stream);
     }
 }

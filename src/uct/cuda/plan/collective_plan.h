@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A collective plan: who copies and adds what, where, and in which order. Plain
- * data that every rank of a node computes for itself from the same input; a
- * rank carries out the steps that it submits and waits for those of others.
- *
- * Steps are in the order of submission. A queue of a rank works through its
- * steps one at a time in that order; a step also waits until the earlier steps
- * that it names, of any rank, have ended. Nothing begins before all ranks have
+ * A collective plan: who copies and adds what, where, and in which order
+ * (plan/steps.h). Every rank of a node computes it for itself from the same
+ * input, carries out the steps that it submits and waits for those of others.
+ * Nothing begins before all ranks have
  * called, and no rank's call ends before the steps of all ranks that touch its
  * buffers have: those two waits are no part of the plan. The first keeps a
  * scratch buffer whole that the call before used.
@@ -17,6 +14,7 @@
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 #include <uct/cuda/collective_api.h>
+#include <uct/cuda/plan/steps.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,55 +57,14 @@ typedef enum {
 } uct_cuda_coll_algorithm_t;
 
 
-typedef enum {
-    UCT_CUDA_COLL_COPY,  /**< One source, one destination */
-    UCT_CUDA_COLL_REDUCE /**< All sources, added from left to right, to each
-                              destination; by a kernel on the rank's GPU. One
-                              source: a copy by that kernel. A destination may
-                              be a source at the same offset */
-} uct_cuda_coll_step_type_t;
-
-
-/** A rank's memory; how much of it, uct_cuda_coll_plan_size() says. Where a
- *  reduction is in place, SEND and RECV are the same and both names are used;
- *  where a copying collective is, what the rank has itself is in its place in
- *  RECV (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH
- *  alone. */
-typedef enum {
-    UCT_CUDA_COLL_SEND,
-    UCT_CUDA_COLL_RECV,
-    UCT_CUDA_COLL_SCRATCH,
-    UCT_CUDA_COLL_BUFFER_LAST
-} uct_cuda_coll_buffer_t;
-
-
-typedef struct {
-    uint64_t offset; /**< Bytes from the buffer's start, of whole elements in
-                          SEND and RECV, of 256 in SCRATCH */
-    uint8_t  rank;   /**< Or the number of ranks and that of a relay */
-    uint8_t  buffer; /**< uct_cuda_coll_buffer_t */
-    uint16_t slot;   /**< Of SCRATCH; emit.c's */
-} uct_cuda_coll_place_t;
-
-
-/** "For none of the slices". */
-#define UCT_CUDA_COLL_NO_TREE UINT8_MAX
-
-typedef struct {
-    uint64_t bytes;            /**< Of each place; whole elements, not 0 */
-    uint32_t places;           /**< Index of the first source in the plan's
-                                    places; the destinations follow */
-    uint32_t waits;            /**< Index of the first wait in the plan's */
-    uint16_t num_waits;
-    uint8_t  num_sources;
-    uint8_t  num_destinations;
-    uint8_t  type;             /**< uct_cuda_coll_step_type_t */
-    uint8_t  rank;             /**< Submits it */
-    uint8_t  queue;            /**< Of that rank, from 0 */
-    uint8_t  tree;             /**< Slice that it is for, or NO_TREE */
-    uint8_t  chunk;            /**< ... and piece of that */
-} uct_cuda_coll_step_t;
-
+/*
+ * A rank's memory; how much of it, uct_cuda_coll_plan_size() says. Where a
+ * reduction is in place, SEND and RECV are the same and both names are used;
+ * where a copying collective is, what the rank has itself is in its place in
+ * RECV (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH
+ * alone. Places begin at whole elements in SEND and RECV, at 256 bytes in
+ * SCRATCH. A step's part is a slice.
+ */
 
 /** The whole is what a rank has in an all-reduce; of collectives that deal with
  *  a block of each rank, all of these in the order of ranks. */
@@ -129,35 +86,8 @@ typedef struct {
     uint8_t  num_relays;
     uint8_t  relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs of the topology */
     double   seconds;       /**< What the model expects */
-    uint32_t num_steps;
-    uint32_t num_places;
-    uint32_t num_waits;
-    uct_cuda_coll_step_t  *steps;
-    uct_cuda_coll_place_t *places;
-    uint32_t              *waits;  /**< Indices of earlier steps */
+    uct_cuda_steps_t list;
 } uct_cuda_coll_plan_t;
-
-
-static inline const uct_cuda_coll_place_t *
-uct_cuda_coll_step_sources(const uct_cuda_coll_plan_t *plan,
-                           const uct_cuda_coll_step_t *step)
-{
-    return plan->places + step->places;
-}
-
-static inline const uct_cuda_coll_place_t *
-uct_cuda_coll_step_destinations(const uct_cuda_coll_plan_t *plan,
-                                const uct_cuda_coll_step_t *step)
-{
-    return plan->places + step->places + step->num_sources;
-}
-
-static inline const uint32_t *
-uct_cuda_coll_step_waits(const uct_cuda_coll_plan_t *plan,
-                         const uct_cuda_coll_step_t *step)
-{
-    return plan->waits + step->waits;
-}
 
 
 /** Do ranks' inputs get added to each other? */
@@ -196,7 +126,7 @@ static inline bool uct_cuda_coll_kind_has_blocks(unsigned kind)
 
 /** Bytes of a rank's buffer; 0: it has none, or it is the other one in part. */
 uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
-                                 unsigned rank, uct_cuda_coll_buffer_t buffer);
+                                 unsigned rank, uct_cuda_buffer_t buffer);
 
 /** Are SEND and RECV of a rank the same memory? */
 bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
@@ -205,12 +135,6 @@ bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
 
 /** Free what a plan holds, also a zeroed one; it is zeroed. */
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
-
-
-/** The steps of one for another that has none yet, whose other fields stay.
- * @return UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed. */
-ucs_status_t uct_cuda_coll_plan_copy_steps(const uct_cuda_coll_plan_t *from,
-                                           uct_cuda_coll_plan_t *to);
 
 
 /** Same steps? The model's times do not count. */

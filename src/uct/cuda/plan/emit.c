@@ -310,20 +310,20 @@ static unsigned take_first(uint64_t *set)
 }
 
 /* A step of a chunk; how long it is, and where in the buffers, fill() says */
-static uint32_t add_step(chunk_t *chunk, uct_cuda_coll_step_type_t type,
+static uint32_t add_step(chunk_t *chunk, uct_cuda_step_type_t type,
                          unsigned rank, unsigned queue, unsigned wave)
 {
     const uint32_t index = uct_cuda_coll_builder_step(chunk->builder, type,
                                                       rank, queue, 0, wave);
-    uct_cuda_coll_step_t *step = &chunk->builder->plan->steps[index];
+    uct_cuda_step_t *step = &chunk->builder->plan->list.steps[index];
 
-    step->tree  = (uint8_t)chunk->tree;
+    step->part  = (uint8_t)chunk->tree;
     step->chunk = (uint8_t)chunk->index;
     return index;
 }
 
 static void add_at(builder_t *builder, bool is_source, unsigned rank,
-                   uct_cuda_coll_buffer_t buffer, uint64_t offset)
+                   uct_cuda_buffer_t buffer, uint64_t offset)
 {
     if (is_source) {
         uct_cuda_coll_builder_source(builder, rank, buffer, offset);
@@ -334,12 +334,12 @@ static void add_at(builder_t *builder, bool is_source, unsigned rank,
 
 /* The chunk in a rank's buffer */
 static void add_place(builder_t *builder, bool is_source, unsigned rank,
-                      uct_cuda_coll_buffer_t buffer)
+                      uct_cuda_buffer_t buffer)
 {
     const plan_t *plan = builder->plan;
 
     if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && plan->is_in_place) {
-        buffer = UCT_CUDA_COLL_RECV;
+        buffer = UCT_CUDA_BUFFER_RECV;
     }
     add_at(builder, is_source, rank, buffer, 0);
 }
@@ -350,9 +350,9 @@ static void add_slot(builder_t *builder, bool is_source, unsigned owner,
 {
     plan_t *plan = builder->plan;
 
-    add_at(builder, is_source, owner, UCT_CUDA_COLL_SCRATCH, 0);
-    plan->places[plan->num_places - 1].slot = (uint16_t)(slot * MAX_RANKS +
-                                                         rank);
+    add_at(builder, is_source, owner, UCT_CUDA_BUFFER_SCRATCH, 0);
+    plan->list.places[plan->list.num_places - 1].slot =
+            (uint16_t)(slot * MAX_RANKS + rank);
 }
 
 /* Kernels run in odd waves. Ranks that push in turn begin with different ones,
@@ -381,8 +381,8 @@ static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
 {
     if (!has_sums(chunk->plan, chunk->slice, rank)) {
         add_place(chunk->builder, is_source, rank,
-                  is_leaf(chunk->slice, rank) ? UCT_CUDA_COLL_SEND :
-                                                UCT_CUDA_COLL_RECV);
+                  is_leaf(chunk->slice, rank) ? UCT_CUDA_BUFFER_SEND :
+                                                UCT_CUDA_BUFFER_RECV);
         return;
     }
 
@@ -399,7 +399,7 @@ static void add_source(chunk_t *chunk, unsigned from)
                           !uct_cuda_coll_kind_reduces(chunk->plan->kind);
 
     add_place(chunk->builder, true, from,
-              is_first ? UCT_CUDA_COLL_SEND : UCT_CUDA_COLL_RECV);
+              is_first ? UCT_CUDA_BUFFER_SEND : UCT_CUDA_BUFFER_RECV);
 }
 
 /* Over a relay: the one pushes, and the other pulls. @return The latter */
@@ -414,7 +414,7 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
     const slot_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
     uint32_t first, second;
 
-    first = add_step(chunk, UCT_CUDA_COLL_COPY, from,
+    first = add_step(chunk, UCT_CUDA_STEP_COPY, from,
                      QUEUE_RELAY(is_in, true, relay), wave);
     if (is_in) {
         add_handed(chunk, true, from);
@@ -427,14 +427,14 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
     uct_cuda_coll_builder_wait(builder, (is_in ? chunk->slots->in :
                                                  chunk->slots->out)[child]);
 
-    second = add_step(chunk, UCT_CUDA_COLL_COPY, to,
+    second = add_step(chunk, UCT_CUDA_STEP_COPY, to,
                       QUEUE_RELAY(is_in, false, relay), wave);
     add_slot(builder, true, chunk->num_ranks + relay, slot, child);
     if (is_in) {
         add_slot(builder, false, to, SLOT_SENT, from);
         uct_cuda_coll_builder_wait(builder, chunk->slots->sums[to]);
     } else {
-        add_place(builder, false, to, UCT_CUDA_COLL_RECV);
+        add_place(builder, false, to, UCT_CUDA_BUFFER_RECV);
     }
     uct_cuda_coll_builder_wait(builder, first);
     (is_in ? chunk->in : chunk->out)[child] = second;
@@ -460,7 +460,7 @@ static void fetch(chunk_t *chunk, unsigned rank)
         }
 
         chunk->copies[child] = add_step(
-                chunk, UCT_CUDA_COLL_COPY, in_turn ? child : rank,
+                chunk, UCT_CUDA_STEP_COPY, in_turn ? child : rank,
                 in_turn ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
                 wave);
         chunk->reads[child] = chunk->copies[child];
@@ -491,7 +491,7 @@ static void add_sum(chunk_t *chunk, unsigned rank)
         to |= chunk->slice->out[rank];
     }
     while (to != 0) {
-        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_COLL_RECV);
+        add_place(chunk->builder, false, take_first(&to), UCT_CUDA_BUFFER_RECV);
     }
 }
 
@@ -503,12 +503,12 @@ static void add(chunk_t *chunk, unsigned rank)
     unsigned peer;
 
     chunk->sums[rank] = add_step(
-            chunk, UCT_CUDA_COLL_REDUCE, rank, QUEUE_KERNELS,
+            chunk, UCT_CUDA_STEP_REDUCE, rank, QUEUE_KERNELS,
             wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
     while (from != 0) {
         peer = take_first(&from);
         if (peer == rank) {
-            add_place(builder, true, rank, UCT_CUDA_COLL_SEND);
+            add_place(builder, true, rank, UCT_CUDA_BUFFER_SEND);
         } else if (chunk->kernels) {
             add_handed(chunk, true, peer);
             uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
@@ -568,7 +568,7 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
      * this one's sum */
     step = add_step(
             chunk,
-            chunk->kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, from,
+            chunk->kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, from,
             chunk->kernels ? QUEUE_KERNELS :
             in_turn        ? QUEUE_PUSHES :
                              queue_of(chunk, QUEUE_TO(to)),
@@ -579,7 +579,7 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                      ((uint64_t)(is_first && has_own_copy(plan)) << from);
     }
     while (receivers != 0) {
-        add_place(builder, false, take_first(&receivers), UCT_CUDA_COLL_RECV);
+        add_place(builder, false, take_first(&receivers), UCT_CUDA_BUFFER_RECV);
     }
     uct_cuda_coll_builder_wait(builder, arrived);
     return step;
@@ -596,7 +596,7 @@ static void emit_out(chunk_t *chunk)
     uint32_t step;
 
     if (has_own_copy(chunk->plan) && !chunk->kernels) {
-        push(chunk, tree->root, tree->root, 0, UCT_CUDA_COLL_NO_STEP);
+        push(chunk, tree->root, tree->root, 0, UCT_CUDA_NO_STEP);
     }
 
     /* Ranks in the order in which they get it */
@@ -605,14 +605,14 @@ static void emit_out(chunk_t *chunk)
     level[tree->root]   = chunk->slice->depth[tree->root];
     for (first = 0; first < count; ++first) {
         from = queue[first];
-        step = UCT_CUDA_COLL_NO_STEP;
+        step = UCT_CUDA_NO_STEP;
         if (chunk->kernels && (from == tree->root)) {
             step = chunk->sums[from]; /* has written to them */
         }
 
         for (children = chunk->slice->out[from]; children != 0;) {
             to = take_first(&children);
-            if (!chunk->kernels || (step == UCT_CUDA_COLL_NO_STEP)) {
+            if (!chunk->kernels || (step == UCT_CUDA_NO_STEP)) {
                 step = push(chunk, from, to, level[from], arrived[from]);
             }
             arrived[to]    = step;
@@ -666,11 +666,12 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
         }
 
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
-        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, rank,
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_STEP_COPY, rank,
                                    QUEUE_TO(rank), bytes, LAST_WAVE(plan));
-        uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_COLL_SCRATCH,
+        uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_BUFFER_SCRATCH,
                                      results[rank]);
-        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_COLL_RECV, 0);
+        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_BUFFER_RECV,
+                                          0);
         for (t = 0; t < trees->count; ++t) {
             if ((last[t] != NULL) && ((slices[t].offset < bytes) ||
                                       (trees->trees[t].root == rank))) {
@@ -708,20 +709,20 @@ static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
                              unsigned chunk, uint64_t offset,
                              const uint64_t *results,
-                             const uct_cuda_coll_place_t *place)
+                             const uct_cuda_place_t *place)
 {
     const unsigned slot = place->slot / MAX_RANKS;
     const unsigned rank = place->slot % MAX_RANKS;
 
-    if (place->buffer == UCT_CUDA_COLL_SCRATCH) {
+    if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
         return (slot == SLOT_RESULT) ?
                        results[rank] + offset - plan->blocks[rank] :
                        slice->slots[slot][rank] + chunk % SLOTS * slice->slot;
     } else if (((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) &&
-                (place->buffer == UCT_CUDA_COLL_SEND)) ||
+                (place->buffer == UCT_CUDA_BUFFER_SEND)) ||
                ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
-                (place->buffer == UCT_CUDA_COLL_RECV))) {
-        return offset - plan->blocks[place->rank];
+                (place->buffer == UCT_CUDA_BUFFER_RECV))) {
+        return offset - plan->blocks[place->owner];
     }
     return offset;
 }
@@ -729,21 +730,22 @@ static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
 /* Lengths and places of all steps that are for slices */
 static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
 {
-    uct_cuda_coll_place_t *place;
-    uct_cuda_coll_step_t *step;
+    uct_cuda_place_t *place;
+    uct_cuda_step_t *step;
     const slice_t *slice;
     uint64_t before;
     unsigned p;
 
-    for (step = plan->steps; step < plan->steps + plan->num_steps; ++step) {
-        if (step->tree == UCT_CUDA_COLL_NO_TREE) {
+    for (step = plan->list.steps;
+         step < plan->list.steps + plan->list.num_steps; ++step) {
+        if (step->part == UCT_CUDA_STEP_NO_PART) {
             continue;
         }
 
-        slice       = &slices[step->tree];
+        slice       = &slices[step->part];
         before      = step->chunk * slice->chunk;
         step->bytes = ucs_min(slice->chunk, slice->bytes - before);
-        place       = &plan->places[step->places];
+        place       = &plan->list.places[step->places];
         for (p = 0; p < step->num_sources + step->num_destinations; ++p) {
             place[p].offset = place_offset(plan, slice, step->chunk,
                                            slice->offset + before, results,
@@ -756,14 +758,15 @@ static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
 static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
 {
     unsigned chunks[UCT_CUDA_COLL_MAX_TREES] = {0};
-    const uct_cuda_coll_step_t *step;
+    const uct_cuda_step_t *step;
     unsigned t;
 
-    for (step = like->steps; step < like->steps + like->num_steps; ++step) {
-        if (step->tree == UCT_CUDA_COLL_NO_TREE) {
+    for (step = like->list.steps;
+         step < like->list.steps + like->list.num_steps; ++step) {
+        if (step->part == UCT_CUDA_STEP_NO_PART) {
             return false;
         }
-        chunks[step->tree] = ucs_max(chunks[step->tree], step->chunk + 1u);
+        chunks[step->part] = ucs_max(chunks[step->part], step->chunk + 1u);
     }
 
     for (t = 0; (t < count) && (chunks[t] == slices[t].chunks); ++t) {
@@ -789,15 +792,15 @@ static void emit_block(builder_t *builder, bool kernels, bool in_turn,
     }
 
     uct_cuda_coll_builder_step(
-            builder, kernels ? UCT_CUDA_COLL_REDUCE : UCT_CUDA_COLL_COPY, mover,
+            builder, kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, mover,
             kernels                    ? QUEUE_KERNELS :
             (in_turn && (from != to)) ? QUEUE_PUSHES :
             (mover == from)            ? QUEUE_TO(to) :
                                          QUEUE_FROM(from),
             bytes, turn);
-    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_COLL_SEND,
+    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_BUFFER_SEND,
                                  is_gather ? 0 : plan->blocks[to]);
-    uct_cuda_coll_builder_destination(builder, to, UCT_CUDA_COLL_RECV,
+    uct_cuda_coll_builder_destination(builder, to, UCT_CUDA_BUFFER_RECV,
                                       is_scatter ? 0 : plan->blocks[from]);
 }
 
@@ -827,10 +830,10 @@ static void emit_alone(builder_t *builder)
 
     if (!plan->is_in_place && (plan->bytes > 0) &&
         (plan->kind != UCT_CUDA_COLL_KIND_BCAST)) {
-        uct_cuda_coll_builder_step(builder, UCT_CUDA_COLL_COPY, 0, 0,
+        uct_cuda_coll_builder_step(builder, UCT_CUDA_STEP_COPY, 0, 0,
                                    plan->bytes, 0);
-        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_COLL_SEND, 0);
-        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_COLL_RECV, 0);
+        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_BUFFER_SEND, 0);
+        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_BUFFER_RECV, 0);
     }
 }
 
@@ -865,13 +868,13 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
     }
 
     if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
-        memset(plan, 0, sizeof(*plan));
         status = UCS_ERR_NO_RESOURCE;
         goto out;
     }
 
     if ((like != NULL) && is_like(like, slices, trees->count)) {
-        status = uct_cuda_coll_plan_copy_steps(like, plan);
+        plan->num_queues = like->num_queues;
+        status           = uct_cuda_steps_copy(&like->list, &plan->list);
         goto out_fill;
     }
 
@@ -902,6 +905,9 @@ out_fill:
         fill(plan, slices, results);
     }
 out:
+    if (status != UCS_OK) {
+        uct_cuda_coll_plan_release(plan);
+    }
     free(slices);
     return status;
 }

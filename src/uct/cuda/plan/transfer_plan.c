@@ -9,20 +9,14 @@
 #define MEGA 1e6
 
 
-static bool place_equal(const uct_cuda_mp_place_t *a,
-                        const uct_cuda_mp_place_t *b)
+void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
+                           uct_cuda_mp_plan_t *to)
 {
-    return (a->type == b->type) && (a->owner == b->owner) &&
-           (a->slot == b->slot);
-}
-
-static bool step_equal(const uct_cuda_mp_step_t *a, const uct_cuda_mp_step_t *b)
-{
-    return place_equal(&a->from, &b->from) && place_equal(&a->to, &b->to) &&
-           (a->path == b->path) && (a->lane == b->lane) &&
-           (a->wait == b->wait) &&
-           (a->from_offset == b->from_offset) &&
-           (a->to_offset == b->to_offset) && (a->bytes == b->bytes);
+    memcpy(to, from, offsetof(uct_cuda_mp_plan_t, steps));
+    memcpy(to->steps, from->steps, from->num_steps * sizeof(to->steps[0]));
+    memcpy(to->places, from->places,
+           2 * from->num_steps * sizeof(to->places[0]));
+    memcpy(to->waits, from->waits, from->num_steps * sizeof(to->waits[0]));
 }
 
 unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
@@ -60,24 +54,15 @@ uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
 bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b)
 {
-    unsigned i;
+    const uct_cuda_steps_t steps = uct_cuda_mp_plan_list(a);
+    const uct_cuda_steps_t other = uct_cuda_mp_plan_list(b);
 
-    if (!uct_cuda_end_equal(a->src, b->src) ||
-        !uct_cuda_end_equal(a->dst, b->dst) ||
-        !uct_cuda_end_equal(a->remote, b->remote) || (a->numa != b->numa) ||
-        (a->size != b->size) || (a->slot_size != b->slot_size) ||
-        (a->num_paths != b->num_paths) ||
-        (a->num_steps != b->num_steps)) {
-        return false;
-    }
-
-    for (i = 0; i < a->num_steps; ++i) {
-        if (!step_equal(&a->steps[i], &b->steps[i])) {
-            return false;
-        }
-    }
-
-    return true;
+    return uct_cuda_end_equal(a->src, b->src) &&
+           uct_cuda_end_equal(a->dst, b->dst) &&
+           uct_cuda_end_equal(a->remote, b->remote) && (a->numa == b->numa) &&
+           (a->size == b->size) && (a->slot_size == b->slot_size) &&
+           (a->num_paths == b->num_paths) &&
+           uct_cuda_steps_equal(&steps, &other);
 }
 
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
@@ -93,19 +78,36 @@ const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
     return buffer;
 }
 
-static const char *place_str(const uct_cuda_mp_place_t *place, uint64_t offset,
+static const char *queue_str(const void *plan, const uct_cuda_step_t *step,
                              char *buffer, size_t size)
 {
-    static const char *names[] = {"source", "destination", "gpu", "numa"};
-    unsigned long long at      = offset;
+    char from[16], to[16];
 
-    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
-        snprintf(buffer, size, "%s+%llu", names[place->type], at);
+    snprintf(buffer, size, "%5s > %-5s",
+             uct_cuda_end_str(uct_cuda_mp_lane_from(step->queue), from,
+                              sizeof(from)),
+             uct_cuda_end_str(uct_cuda_mp_lane_to(step->queue), to,
+                              sizeof(to)));
+    return buffer;
+}
+
+static const char *place_str(const void *plan, const uct_cuda_place_t *place,
+                             char *buffer, size_t size)
+{
+    const unsigned long long at = place->offset;
+    char end[16];
+
+    if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
+        snprintf(buffer, size, "%s.slot%u+%llu",
+                 uct_cuda_end_str(uct_cuda_end_at(place->owner), end,
+                                  sizeof(end)),
+                 place->slot, at);
     } else {
-        snprintf(buffer, size, "%s%d.slot%d+%llu", names[place->type & 3],
-                 place->owner, place->slot, at);
+        snprintf(buffer, size, "%s+%llu",
+                 (place->buffer == UCT_CUDA_BUFFER_SEND) ? "source" :
+                                                           "destination",
+                 at);
     }
-
     return buffer;
 }
 
@@ -113,8 +115,8 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
                             FILE *stream)
 {
     const uct_cuda_mp_plan_path_t *path;
-    const uct_cuda_mp_step_t *step;
-    char from[64], to[64], name[16];
+    char from[16], to[16], name[16];
+    uct_cuda_steps_t list;
     unsigned i;
 
     fprintf(stream, "%s -> %s, %llu bytes: ",
@@ -147,21 +149,8 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
         fprintf(stream, "\n");
     }
 
-    for (i = 0; steps && (i < plan->num_steps); ++i) {
-        step = &plan->steps[i];
-        fprintf(stream, "  %4u  %5s > %-5s  %llu bytes", i,
-                uct_cuda_end_str(uct_cuda_mp_lane_from(step->lane), from,
-                             sizeof(from)),
-                uct_cuda_end_str(uct_cuda_mp_lane_to(step->lane), to,
-                                 sizeof(to)),
-                (unsigned long long)step->bytes);
-        fprintf(stream, "  %s", place_str(&step->from, step->from_offset, from,
-                                          sizeof(from)));
-        fprintf(stream, " -> %s",
-                place_str(&step->to, step->to_offset, to, sizeof(to)));
-        if (step->wait != UCT_CUDA_MP_NO_STEP) {
-            fprintf(stream, ", after %d", step->wait);
-        }
-        fprintf(stream, "\n");
+    if (steps) {
+        list = uct_cuda_mp_plan_list(plan);
+        uct_cuda_steps_print(&list, plan, queue_str, place_str, stream);
     }
 }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A plan: how one transfer is cut up and which way every piece takes. Plain
- * data, without pointers; it can be printed, compared, checked and carried out.
- *
- * Steps are in the order of submission. A lane is a directed link and works
- * through its steps one at a time in that order; a step also waits until the
- * earlier step that it names has ended.
+ * The plan of a transfer: how it is cut up and which way every piece takes
+ * (plan/steps.h). Its queues are lanes, which are directed links; its parts are
+ * paths. A step waits for one other at most.
  */
 #ifndef UCT_CUDA_MP_PLAN_H
 #define UCT_CUDA_MP_PLAN_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/config.h>
+#include <uct/cuda/plan/steps.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,41 +33,8 @@ BEGIN_C_DECLS
 /** Lanes of one path. */
 #define UCT_CUDA_MP_MAX_HOPS 2
 
-/** "Waits for nothing". */
-#define UCT_CUDA_MP_NO_STEP (-1)
-
 /** Lanes from each end to each. */
 #define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
-
-
-typedef enum {
-    UCT_CUDA_MP_PLACE_SOURCE,
-    UCT_CUDA_MP_PLACE_DESTINATION,
-    UCT_CUDA_MP_PLACE_STAGING_GPU, /**< Slot of the staging memory of a GPU */
-    UCT_CUDA_MP_PLACE_STAGING_HOST /**< Slot of page-locked memory of a NUMA
-                                        node */
-} uct_cuda_mp_place_type_t;
-
-
-typedef struct {
-    uint8_t type;   /**< uct_cuda_mp_place_type_t */
-    uint8_t owner;  /**< GPU or NUMA node; 0 for source and destination */
-    uint8_t slot;   /**< Of the plan: 0, 1, ...; which piece of memory that is,
-                         the executor decides */
-} uct_cuda_mp_place_t;
-
-
-/** One copy. */
-typedef struct {
-    uct_cuda_mp_place_t from;
-    uct_cuda_mp_place_t to;
-    uint8_t             path;        /**< Index into the plan's paths */
-    uint16_t            lane;        /**< uct_cuda_mp_lane() */
-    int16_t             wait;        /**< Earlier step, or NO_STEP */
-    uint64_t            from_offset; /**< Bytes from the place's start */
-    uint64_t            to_offset;
-    uint64_t            bytes;
-} uct_cuda_mp_step_t;
 
 
 typedef struct {
@@ -103,8 +68,48 @@ typedef struct {
     double                  seconds;   /**< What the model expects */
     double                  single_seconds; /**< ... and of one plain copy */
     uct_cuda_mp_plan_path_t paths[UCT_CUDA_MP_MAX_PATHS];
-    uct_cuda_mp_step_t      steps[UCT_CUDA_MP_MAX_STEPS];
+    uct_cuda_step_t         steps[UCT_CUDA_MP_MAX_STEPS];
+    uct_cuda_place_t        places[2 * UCT_CUDA_MP_MAX_STEPS];
+    uint32_t                waits[UCT_CUDA_MP_MAX_STEPS];
 } uct_cuda_mp_plan_t;
+
+
+/** Its steps, as all plans have them; they stay the plan's. */
+static inline uct_cuda_steps_t
+uct_cuda_mp_plan_list(const uct_cuda_mp_plan_t *plan)
+{
+    const uct_cuda_steps_t list = {
+        .num_steps  = plan->num_steps,
+        .num_places = 2u * plan->num_steps,
+        .num_waits  = plan->num_steps,
+        .steps      = (uct_cuda_step_t*)plan->steps,
+        .places     = (uct_cuda_place_t*)plan->places,
+        .waits      = (uint32_t*)plan->waits
+    };
+
+    return list;
+}
+
+/** Where a step copies from and to, and the step that it waits for: those of
+ *  step i are at the same place in their arrays. */
+static inline const uct_cuda_place_t *
+uct_cuda_mp_plan_from(const uct_cuda_mp_plan_t *plan, unsigned step)
+{
+    return &plan->places[2 * step];
+}
+
+static inline const uct_cuda_place_t *
+uct_cuda_mp_plan_to(const uct_cuda_mp_plan_t *plan, unsigned step)
+{
+    return &plan->places[2 * step + 1];
+}
+
+static inline uint32_t
+uct_cuda_mp_plan_wait(const uct_cuda_mp_plan_t *plan, unsigned step)
+{
+    return (plan->steps[step].num_waits > 0) ? plan->waits[step] :
+                                               UCT_CUDA_NO_STEP;
+}
 
 
 /** The lane from one end to another; both have an index. */
@@ -127,10 +132,10 @@ static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
 
 /** Does a step wait for one of another lane? Lanes keep their own order. */
 static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
-                                               const uct_cuda_mp_step_t *step)
+                                               unsigned step)
 {
-    return (step->wait != UCT_CUDA_MP_NO_STEP) &&
-           (plan->steps[step->wait].lane != step->lane);
+    return (plan->steps[step].num_waits > 0) &&
+           (plan->steps[plan->waits[step]].queue != plan->steps[step].queue);
 }
 
 
@@ -145,12 +150,9 @@ uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
 }
 
 
-/** Bytes of a plan that hold something; the rest of the steps is undefined. */
-static inline size_t uct_cuda_mp_plan_bytes(const uct_cuda_mp_plan_t *plan)
-{
-    return offsetof(uct_cuda_mp_plan_t, steps) +
-           plan->num_steps * sizeof(plan->steps[0]);
-}
+/** One for another; arrays as far as they are filled. */
+void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
+                           uct_cuda_mp_plan_t *to);
 
 
 /** Is a GPU an end with memory of this process? */

@@ -451,70 +451,87 @@ typedef struct {
     uct_cuda_mp_plan_t        *plan;
     const uct_cuda_mp_split_t *split;
     uint64_t                  offsets[UCT_CUDA_MP_MAX_PATHS]; /* of the parts */
-    int16_t                   drains[UCT_CUDA_MP_MAX_PATHS]
+    uint32_t                  drains[UCT_CUDA_MP_MAX_PATHS]
                                     [UCT_CUDA_MP_MAX_CHUNKS];
-    int16_t                   fills[UCT_CUDA_MP_MAX_PATHS];
+    uint32_t                  fills[UCT_CUDA_MP_MAX_PATHS];
 } writer_t;
 
 
-static int16_t
-add_step(uct_cuda_mp_plan_t *plan, const uct_cuda_mp_step_t *step)
+/* A copy of a chunk of a path. @return Its number. */
+static uint32_t
+add_step(uct_cuda_mp_plan_t *plan, unsigned path, unsigned chunk,
+         uint64_t bytes, uct_cuda_place_t from, uct_cuda_place_t to,
+         uint32_t wait)
 {
-    plan->steps[plan->num_steps] = *step;
-    return (int16_t)plan->num_steps++;
+    const uint16_t number = plan->num_steps++;
+
+    plan->steps[number] =
+        (uct_cuda_step_t){.bytes            = bytes,
+                          .places           = 2u * number,
+                          .waits            = number,
+                          .num_waits        = (wait != UCT_CUDA_NO_STEP),
+                          .num_sources      = 1,
+                          .num_destinations = 1,
+                          .type             = UCT_CUDA_STEP_COPY,
+        .queue = uct_cuda_mp_lane(uct_cuda_end_at(from.owner),
+                                  uct_cuda_end_at(to.owner)),
+        .part = (uint8_t)path, .chunk = (uint8_t)chunk
+    };
+    plan->places[2 * number]     = from;
+    plan->places[2 * number + 1] = to;
+    plan->waits[number]          = wait;
+    return number;
 }
 
-/* A part in one copy */
-static void add_direct(uct_cuda_mp_plan_t *plan, unsigned path, uint16_t lane,
-                       uint64_t offset)
+static uct_cuda_place_t
+end_place(uct_cuda_end_t end, uct_cuda_buffer_t buffer, uint64_t offset)
 {
-    const uct_cuda_mp_step_t step = {
-        .from        = {.type = UCT_CUDA_MP_PLACE_SOURCE},
-        .to          = {.type = UCT_CUDA_MP_PLACE_DESTINATION},
-        .path        = (uint8_t)path,
-        .lane        = lane,
-        .wait        = UCT_CUDA_MP_NO_STEP,
-        .from_offset = offset,
-        .to_offset   = offset,
-        .bytes       = plan->paths[path].bytes
+    const uct_cuda_place_t place = {
+        .offset = offset, .owner = (uint8_t)uct_cuda_end_index(end),
+        .buffer = (uint8_t)buffer
     };
 
-    add_step(plan, &step);
+    return place;
 }
 
-/* A chunk's first hop, into a slot, which waits until the chunk before it has
- * left that; or its second, which waits for the first */
+/* A part in one copy; or a chunk's first hop, into a slot, which waits until
+ * the chunk before it has left that, or its second, which waits for the
+ * first */
 static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
 {
-    const uct_cuda_mp_plan_path_t *part = &writer->plan->paths[p];
-    const bool is_host       = (part->path.route == UCT_CUDA_MP_ROUTE_HOST);
-    const uint64_t begin     = chunk * part->chunk;
-    uct_cuda_mp_place_t slot = {
-        .type  = is_host ? UCT_CUDA_MP_PLACE_STAGING_HOST :
-                           UCT_CUDA_MP_PLACE_STAGING_GPU,
-        .owner = (uint8_t)(is_host ? writer->plan->numa : part->path.gpu),
-        .slot  = (uint8_t)(chunk % part->slots)
-    };
-    uct_cuda_mp_step_t step  = {
-        .path  = (uint8_t)p,
-        .lane  = writer->split->paths[p]->lanes[hop],
-        .bytes = ucs_min(part->bytes - begin, part->chunk)
-    };
+    const uct_cuda_mp_plan_t *plan      = writer->plan;
+    const uct_cuda_mp_plan_path_t *part = &plan->paths[p];
+    const uint64_t begin                = chunk * part->chunk;
+    const uint64_t bytes                = ucs_min(part->bytes - begin,
+                                                  part->chunk);
+    const uct_cuda_place_t source       = end_place(plan->src,
+                                                    UCT_CUDA_BUFFER_SEND,
+                                                    writer->offsets[p] + begin);
+    const uct_cuda_place_t destination  = end_place(plan->dst,
+                                                    UCT_CUDA_BUFFER_RECV,
+                                                    writer->offsets[p] + begin);
+    uct_cuda_place_t slot;
 
+    if (part->slots == 0) {
+        add_step(writer->plan, p, chunk, bytes, source, destination,
+                 UCT_CUDA_NO_STEP);
+        return;
+    }
+
+    slot      = end_place(uct_cuda_mp_path_via(&part->path),
+                          UCT_CUDA_BUFFER_SCRATCH, 0);
+    slot.slot = (uint16_t)(chunk % part->slots);
     if (hop == 0) {
-        step.from.type       = UCT_CUDA_MP_PLACE_SOURCE;
-        step.from_offset     = writer->offsets[p] + begin;
-        step.to              = slot;
-        step.wait            = (chunk >= part->slots) ?
-                                       writer->drains[p][chunk - part->slots] :
-                                       UCT_CUDA_MP_NO_STEP;
-        writer->fills[p]     = add_step(writer->plan, &step);
+        writer->fills[p] = add_step(writer->plan, p, chunk, bytes, source,
+                                    slot,
+                                    (chunk >= part->slots) ?
+                                            writer->drains[p][chunk -
+                                                              part->slots] :
+                                            UCT_CUDA_NO_STEP);
     } else {
-        step.from                = slot;
-        step.to.type             = UCT_CUDA_MP_PLACE_DESTINATION;
-        step.to_offset           = writer->offsets[p] + begin;
-        step.wait                = writer->fills[p];
-        writer->drains[p][chunk] = add_step(writer->plan, &step);
+        writer->drains[p][chunk] = add_step(writer->plan, p, chunk, bytes,
+                                            slot, destination,
+                                            writer->fills[p]);
     }
 }
 
@@ -528,8 +545,7 @@ static void write_steps(writer_t *writer)
 
     for (p = 0; p < plan->num_paths; ++p) {
         if (plan->paths[p].slots == 0) {
-            add_direct(plan, p, writer->split->paths[p]->lanes[0],
-                       writer->offsets[p]);
+            add_hop(writer, p, 0, 0);
         } else {
             last = ucs_max(last, plan->paths[p].chunks);
         }
@@ -1058,7 +1074,8 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
     part->bytes      = part->chunk = size;
     part->chunks     = 1;
     part->slots      = 0;
-    add_direct(plan, 0, uct_cuda_mp_lane(src, dst), 0);
+    add_step(plan, 0, 0, size, end_place(src, UCT_CUDA_BUFFER_SEND, 0),
+             end_place(dst, UCT_CUDA_BUFFER_RECV, 0), UCT_CUDA_NO_STEP);
 }
 
 /* Does any pair of GPUs, or host memory and any GPU, get a plan for this

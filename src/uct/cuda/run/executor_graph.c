@@ -150,14 +150,20 @@ static ucs_status_t ordering_event(graphs_t *graphs, int device, uint16_t lane,
     return UCS_OK;
 }
 
+static bool is_host_staging(const uct_cuda_place_t *place)
+{
+    return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
+           uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
+}
+
 /* Copies of a graph that is to be updated later have one dimension (CUDA driver
  * API, cuGraphExecMemcpyNodeSetParams) */
-static void copy_params(const uct_cuda_mp_step_t *step,
+static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
                         const uct_cuda_mp_graph_node_t *node,
                         CUDA_MEMCPY3D *copy)
 {
     memset(copy, 0, sizeof(*copy));
-    if (step->from.type == UCT_CUDA_MP_PLACE_STAGING_HOST) {
+    if (is_host_staging(uct_cuda_mp_plan_from(plan, step))) {
         copy->srcMemoryType = CU_MEMORYTYPE_HOST;
         copy->srcHost       = (const void*)node->from;
     } else {
@@ -165,7 +171,7 @@ static void copy_params(const uct_cuda_mp_step_t *step,
         copy->srcDevice     = node->from;
     }
 
-    if (step->to.type == UCT_CUDA_MP_PLACE_STAGING_HOST) {
+    if (is_host_staging(uct_cuda_mp_plan_to(plan, step))) {
         copy->dstMemoryType = CU_MEMORYTYPE_HOST;
         copy->dstHost       = (void*)node->to;
     } else {
@@ -173,7 +179,7 @@ static void copy_params(const uct_cuda_mp_step_t *step,
         copy->dstDevice     = node->to;
     }
 
-    copy->WidthInBytes = step->bytes;
+    copy->WidthInBytes = plan->steps[step].bytes;
     copy->Height       = 1;
     copy->Depth        = 1;
 }
@@ -186,8 +192,8 @@ static void set_addresses(graphs_t *graphs,
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        uct_cuda_mp_rsc_addresses(graphs->super.rsc, plan, &plan->steps[i],
-                                  memory, &graphs->nodes[i].from,
+        uct_cuda_mp_rsc_addresses(graphs->super.rsc, plan, i, memory,
+                                  &graphs->nodes[i].from,
                                   &graphs->nodes[i].to);
     }
 }
@@ -200,15 +206,15 @@ static unsigned step_dependencies(const uct_cuda_mp_plan_t *plan,
                                   const CUgraphNode *lane_last,
                                   CUgraphNode *dependencies)
 {
-    const uct_cuda_mp_step_t *step = &plan->steps[number];
-    unsigned count                 = 0;
+    const uint16_t lane = plan->steps[number].queue;
+    unsigned count      = 0;
 
-    if (lane_last[step->lane] != NULL) {
-        dependencies[count++] = lane_last[step->lane];
+    if (lane_last[lane] != NULL) {
+        dependencies[count++] = lane_last[lane];
     }
 
-    if (uct_cuda_mp_plan_step_waits(plan, step)) {
-        dependencies[count++] = graph->nodes[step->wait].node;
+    if (uct_cuda_mp_plan_step_waits(plan, number)) {
+        dependencies[count++] = graph->nodes[plan->waits[number]].node;
     }
 
     return count;
@@ -249,7 +255,7 @@ static ucs_status_t add_order_records(graphs_t *graphs,
     CUevent event;
 
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        lane = plan->steps[i].lane;
+        lane = plan->steps[i].queue;
         if (lane_last[lane] != graph->nodes[i].node) {
             continue;
         }
@@ -272,31 +278,30 @@ static ucs_status_t graph_build(graphs_t *graphs,
 {
     CUgraphNode lane_last[UCT_CUDA_MP_NUM_LANES] = {NULL};
     CUgraphNode dependencies[MAX_DEPENDENCIES];
-    const uct_cuda_mp_step_t *step;
     CUDA_MEMCPY3D copy;
     ucs_status_t status;
     unsigned i, count;
+    uint16_t lane;
 
     status = UCT_CUDA_CALL(cuGraphCreate, &graph->graph, 0);
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        step = &plan->steps[i];
-        if (graph->key.is_ordered && (lane_last[step->lane] == NULL)) {
-            status = add_order_wait(graphs, plan, step->lane, current,
-                                   graph->graph, &lane_last[step->lane]);
+        lane = plan->steps[i].queue;
+        if (graph->key.is_ordered && (lane_last[lane] == NULL)) {
+            status = add_order_wait(graphs, plan, lane, current, graph->graph,
+                                    &lane_last[lane]);
             if (status != UCS_OK) {
                 return status;
             }
         }
 
-        copy_params(step, &graph->nodes[i], &copy);
+        copy_params(plan, i, &graph->nodes[i], &copy);
         count  = step_dependencies(plan, i, graph, lane_last, dependencies);
         status = UCT_CUDA_CALL(
                 cuGraphAddMemcpyNode, &graph->nodes[i].node, graph->graph,
                 dependencies, count, &copy,
                 uct_cuda_mp_rsc_ctx(graphs->super.rsc,
-                                    uct_cuda_mp_plan_lane_device(plan,
-                                                                 step->lane)));
-        lane_last[step->lane] = graph->nodes[i].node;
+                                    uct_cuda_mp_plan_lane_device(plan, lane)));
+        lane_last[lane] = graph->nodes[i].node;
     }
 
     if ((status == UCS_OK) && graph->key.is_ordered) {
@@ -330,14 +335,14 @@ graph_retarget(graphs_t *graphs, uct_cuda_mp_graph_t *graph)
             continue;
         }
 
-        copy_params(&plan->steps[i], wanted, &copy);
+        copy_params(plan, i, wanted, &copy);
         /* Refused where memory is of another kind than before: there is a way
          * on, so no error */
         status = UCT_CUDA_CALL_NOLOG(
                 cuGraphExecMemcpyNodeSetParams, graph->exec, node->node, &copy,
                 uct_cuda_mp_rsc_ctx(graphs->super.rsc,
                                     uct_cuda_mp_plan_lane_device(
-                                            plan, plan->steps[i].lane)));
+                                            plan, plan->steps[i].queue)));
         if (status != UCS_OK) {
             return status;
         }
@@ -379,7 +384,7 @@ static uint32_t plan_devices(const uct_cuda_mp_plan_t *plan)
 
     for (i = 0; i < plan->num_steps; ++i) {
         devices |= 1u << uct_cuda_mp_plan_lane_device(plan,
-                                                      plan->steps[i].lane);
+                                                      plan->steps[i].queue);
     }
 
     return devices;

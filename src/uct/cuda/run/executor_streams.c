@@ -34,15 +34,16 @@ static void streams_destroy(uct_cuda_mp_executor_t *executor)
 }
 
 static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
-                                      const uct_cuda_mp_place_t *place)
+                                      const uct_cuda_mp_plan_t *plan,
+                                      const uct_cuda_place_t *place)
 {
     uct_cuda_mp_staging_t *staging;
 
-    if (place->type <= UCT_CUDA_MP_PLACE_DESTINATION) {
+    if (place->buffer != UCT_CUDA_BUFFER_SCRATCH) {
         return NULL;
     }
 
-    staging = uct_cuda_mp_rsc_staging(streams->super.rsc, place);
+    staging = uct_cuda_mp_rsc_staging(streams->super.rsc, plan, place);
     return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
 }
 
@@ -50,15 +51,15 @@ static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
  * transfer that had the slot before */
 static ucs_status_t submit_waits(streams_t *streams,
                                  const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_step_t *step,
-                                 CUstream stream)
+                                 unsigned step, CUstream stream)
 {
-    const uct_cuda_mp_slot_t *slot = place_slot(streams, &step->to);
+    const uct_cuda_mp_slot_t *slot = place_slot(
+            streams, plan, uct_cuda_mp_plan_to(plan, step));
     ucs_status_t status;
 
     if (uct_cuda_mp_plan_step_waits(plan, step)) {
         status = UCT_CUDA_CALL(cuStreamWaitEvent, stream,
-                               streams->events[step->wait], 0);
+                               streams->events[plan->waits[step]], 0);
         if (status != UCS_OK) {
             return status;
         }
@@ -86,17 +87,18 @@ static size_t until_boundary(const uct_cuda_mp_memory_t *memory, size_t begin,
 }
 
 /* One copy, or where it touches several registrations, one each */
-static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
+static ucs_status_t submit_copies(const uct_cuda_mp_plan_t *plan, unsigned step,
                                   const uct_cuda_mp_memory_t *memory,
                                   CUdeviceptr from, CUdeviceptr to,
                                   CUstream stream)
 {
-    const bool is_from = uct_cuda_end_is_host(
-            uct_cuda_mp_lane_from(step->lane));
-    const bool is_to   = uct_cuda_end_is_host(uct_cuda_mp_lane_to(step->lane));
-    size_t begin       = memory->offset +
-                         (is_from ? step->from_offset : step->to_offset);
-    size_t left        = step->bytes;
+    const uint16_t lane = plan->steps[step].queue;
+    const bool is_from  = uct_cuda_end_is_host(uct_cuda_mp_lane_from(lane));
+    const bool is_to    = uct_cuda_end_is_host(uct_cuda_mp_lane_to(lane));
+    size_t begin        = memory->offset +
+                   (is_from ? uct_cuda_mp_plan_from(plan, step)->offset :
+                              uct_cuda_mp_plan_to(plan, step)->offset);
+    size_t left         = plan->steps[step].bytes;
     ucs_status_t status;
     size_t bytes;
 
@@ -115,15 +117,15 @@ static ucs_status_t submit_copies(const uct_cuda_mp_step_t *step,
 
 static void trace_step(uct_cuda_trace_copy_t *copy, CUstream stream,
                        const uct_cuda_mp_plan_t *plan,
-                       const uct_cuda_mp_step_t *step)
+                       const uct_cuda_step_t *step)
 {
     char path[16];
 
     if (copy != NULL) {
-        uct_cuda_mp_path_str(&plan->paths[step->path].path, path,
+        uct_cuda_mp_path_str(&plan->paths[step->part].path, path,
                              sizeof(path));
-        uct_cuda_trace_end(copy, stream, uct_cuda_mp_lane_from(step->lane),
-                           uct_cuda_mp_lane_to(step->lane), step->bytes, path);
+        uct_cuda_trace_end(copy, stream, uct_cuda_mp_lane_from(step->queue),
+                           uct_cuda_mp_lane_to(step->queue), step->bytes, path);
     }
 }
 
@@ -134,32 +136,33 @@ static ucs_status_t submit_step(streams_t *streams,
 {
     uct_cuda_mp_rsc_t *rsc         = streams->super.rsc;
     const uct_cuda_mp_plan_t *plan = work->plan;
-    const uct_cuda_mp_step_t *step = &plan->steps[number];
+    const uct_cuda_step_t *step    = &plan->steps[number];
     const int device               = uct_cuda_mp_plan_lane_device(plan,
-                                                                  step->lane);
+                                                                  step->queue);
     uct_cuda_trace_copy_t *copy;
     CUdeviceptr from, to;
     ucs_status_t status;
     CUstream stream;
     CUevent event;
 
-    status = uct_cuda_mp_lane_to_stream(rsc, device, step->lane, current,
+    status = uct_cuda_mp_lane_to_stream(rsc, device, step->queue, current,
                                         &stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = submit_waits(streams, plan, step, stream);
+    status = submit_waits(streams, plan, number, stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_mp_rsc_addresses(rsc, plan, step, memory, &from, &to);
+    uct_cuda_mp_rsc_addresses(rsc, plan, number, memory, &from, &to);
     uct_cuda_mp_used_add(work->used, device, stream,
-                         step->to.type == UCT_CUDA_MP_PLACE_DESTINATION);
+                         uct_cuda_mp_plan_to(plan, number)->buffer ==
+                                 UCT_CUDA_BUFFER_RECV);
     copy   = uct_cuda_trace_begin(stream);
     status = (memory->num_boundaries > 0) ?
-                     submit_copies(step, memory, from, to, stream) :
+                     submit_copies(plan, number, memory, from, to, stream) :
                      UCT_CUDA_CALL(cuMemcpyAsync, to, from, step->bytes,
                                    stream);
     trace_step(copy, stream, plan, step);
@@ -181,16 +184,14 @@ static ucs_status_t submit_step(streams_t *streams,
 static void mark_awaited(streams_t *streams,
                          const uct_cuda_mp_plan_t *plan)
 {
-    const uct_cuda_mp_step_t *step;
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        step                   = &plan->steps[i];
         streams->events[i]     = NULL;
-        streams->is_awaited[i] = (step->from.type >
-                                  UCT_CUDA_MP_PLACE_DESTINATION);
-        if (uct_cuda_mp_plan_step_waits(plan, step)) {
-            streams->is_awaited[step->wait] = true;
+        streams->is_awaited[i] = (uct_cuda_mp_plan_from(plan, i)->buffer ==
+                                  UCT_CUDA_BUFFER_SCRATCH);
+        if (uct_cuda_mp_plan_step_waits(plan, i)) {
+            streams->is_awaited[plan->waits[i]] = true;
         }
     }
 }
@@ -200,21 +201,19 @@ static void mark_awaited(streams_t *streams,
 static void settle_events(streams_t *streams,
                           const uct_cuda_mp_plan_t *plan)
 {
-    const uct_cuda_mp_step_t *step;
     uct_cuda_mp_slot_t *slot;
     CUevent event;
     unsigned i;
     int device;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        step  = &plan->steps[i];
         event = streams->events[i];
         if (event == NULL) {
             continue;
         }
 
-        device = uct_cuda_mp_plan_lane_device(plan, step->lane);
-        slot   = place_slot(streams, &step->from);
+        device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
+        slot   = place_slot(streams, plan, uct_cuda_mp_plan_from(plan, i));
         if (slot != NULL) {
             uct_cuda_mp_rsc_set_drained(streams->super.rsc, slot, event, device,
                                         false);

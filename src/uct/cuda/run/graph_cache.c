@@ -44,7 +44,7 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
 {
     const uct_cuda_mp_plan_t *plan = key->plan;
     uint64_t hash                  = UCT_CUDA_HASH64;
-    const uct_cuda_mp_step_t *step;
+    const uct_cuda_step_t *step;
     unsigned i;
 
     hash = uct_cuda_hash64(hash, uct_cuda_mp_lane(plan->src, plan->dst));
@@ -54,7 +54,7 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     hash = uct_cuda_hash64(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
-        hash = uct_cuda_hash64(hash, step->lane);
+        hash = uct_cuda_hash64(hash, step->queue);
         hash = uct_cuda_hash64(hash, step->bytes);
     }
 
@@ -155,20 +155,19 @@ uct_cuda_mp_graph_t *
 uct_cuda_mp_graph_alloc(const uct_cuda_mp_graph_key_t *key, uint64_t hash,
                         const uct_cuda_mp_graph_node_t *nodes)
 {
-    const size_t bytes = uct_cuda_mp_plan_bytes(key->plan);
-    const size_t size  = key->plan->num_steps * sizeof(*nodes);
+    const size_t size = key->plan->num_steps * sizeof(*nodes);
     uct_cuda_mp_graph_t *graph;
-    void *plan;
+    uct_cuda_mp_plan_t *plan;
 
     graph = calloc(1, sizeof(*graph) + size);
-    plan  = malloc(bytes);
+    plan  = malloc(sizeof(*plan));
     if ((graph == NULL) || (plan == NULL)) {
         free(graph);
         free(plan);
         return NULL;
     }
 
-    memcpy(plan, key->plan, bytes);
+    uct_cuda_mp_plan_copy(key->plan, plan);
     memcpy(graph->nodes, nodes, size);
     graph->key      = *key;
     graph->key.plan = plan;

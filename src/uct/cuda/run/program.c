@@ -31,7 +31,7 @@ typedef struct {
 } remote_wait_t;
 
 typedef struct {
-    const uct_cuda_coll_step_t *step;
+    const uct_cuda_step_t *step;
     uint32_t                   next;      /* own step of this queue, NO_STEP */
     uint32_t                   ordinal;   /* in the queue, from 1 */
     uint32_t                   event;     /* its number, NO_STEP: has none */
@@ -95,12 +95,12 @@ static void program_number(uct_cuda_coll_program_t *program, uint32_t *ordinals,
                            uint32_t *own)
 {
     uint32_t counts[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
-    const uct_cuda_coll_step_t *step;
+    const uct_cuda_step_t *step;
     uint32_t i;
 
     memset(counts, 0, sizeof(counts));
-    for (i = 0; i < program->plan.num_steps; ++i) {
-        step        = &program->plan.steps[i];
+    for (i = 0; i < program->plan.list.num_steps; ++i) {
+        step        = &program->plan.list.steps[i];
         ordinals[i] = ++counts[step->rank][step->queue];
         own[i]      = NO_STEP;
         if (step->rank == program->rank) {
@@ -114,10 +114,10 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
                         uint32_t *num_local, uint32_t *num_remote)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
-    const uct_cuda_coll_step_t *step = &plan->steps[index];
-    const uint32_t *waits            = uct_cuda_coll_step_waits(plan, step);
+    const uct_cuda_step_t *step = &plan->list.steps[index];
+    const uint32_t *waits            = uct_cuda_step_waits(&plan->list, step);
     own_step_t *self                 = &program->steps[own[index]];
-    const uct_cuda_coll_step_t *before;
+    const uct_cuda_step_t *before;
     remote_wait_t *remote;
     unsigned i;
 
@@ -128,7 +128,7 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
     self->local   = *num_local;
     self->remote  = *num_remote;
     for (i = 0; i < step->num_waits; ++i) {
-        before = &plan->steps[waits[i]];
+        before = &plan->list.steps[waits[i]];
         if (before->rank != program->rank) {
             remote        = &program->remote[(*num_remote)++];
             remote->rank  = before->rank;
@@ -184,14 +184,14 @@ static void program_queue(uct_cuda_coll_program_t *program)
 static void program_share(uct_cuda_coll_program_t *program, const uint32_t *own)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
-    const uct_cuda_coll_step_t *step;
+    const uct_cuda_step_t *step;
     const uint32_t *waits;
     uint32_t i;
     unsigned w;
 
-    for (i = 0; i < plan->num_steps; ++i) {
-        step  = &plan->steps[i];
-        waits = uct_cuda_coll_step_waits(plan, step);
+    for (i = 0; i < plan->list.num_steps; ++i) {
+        step  = &plan->list.steps[i];
+        waits = uct_cuda_step_waits(&plan->list, step);
         for (w = 0; (step->rank != program->rank) && (w < step->num_waits);
              ++w) {
             if (own[waits[w]] != NO_STEP) {
@@ -206,9 +206,9 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
                                           uct_cuda_coll_program_t **program_p)
 {
     uct_cuda_coll_program_t *program = calloc(1, sizeof(*program));
-    uint32_t *ordinals               = malloc((plan->num_steps + 1) *
+    uint32_t *ordinals               = malloc((plan->list.num_steps + 1) *
                                               sizeof(*ordinals));
-    uint32_t *own                    = malloc((plan->num_steps + 1) *
+    uint32_t *own                    = malloc((plan->list.num_steps + 1) *
                                               sizeof(*own));
     ucs_status_t status              = UCS_ERR_NO_MEMORY;
     uint32_t num_local               = 0;
@@ -226,9 +226,9 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
     memset(plan, 0, sizeof(*plan));
     program_number(program, ordinals, own);
     program->steps  = calloc(program->num_steps + 1, sizeof(*program->steps));
-    program->local  = calloc(program->plan.num_waits + 1,
+    program->local  = calloc(program->plan.list.num_waits + 1,
                              sizeof(*program->local));
-    program->remote = calloc(program->plan.num_waits + 1,
+    program->remote = calloc(program->plan.list.num_waits + 1,
                              sizeof(*program->remote));
     if ((program->steps == NULL) || (program->local == NULL) ||
         (program->remote == NULL)) {
@@ -236,7 +236,7 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
         goto out;
     }
 
-    for (i = 0; i < program->plan.num_steps; ++i) {
+    for (i = 0; i < program->plan.list.num_steps; ++i) {
         if (own[i] != NO_STEP) {
             program_add(program, i, ordinals, own, &num_local, &num_remote);
         }
@@ -324,34 +324,34 @@ uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
 }
 
 static CUdeviceptr place_address(const uct_cuda_coll_run_t *run,
-                                 const uct_cuda_coll_place_t *place)
+                                 const uct_cuda_place_t *place)
 {
-    return run->places[place->rank][place->buffer] + place->offset;
+    return run->places[place->owner][place->buffer] + place->offset;
 }
 
 static ucs_status_t submit_copy(const uct_cuda_coll_program_t *program,
                                 const uct_cuda_coll_run_t *run,
-                                const uct_cuda_coll_step_t *step,
+                                const uct_cuda_step_t *step,
                                 CUstream stream)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
 
     return UCT_CUDA_CALL(
             cuMemcpyAsync,
-            place_address(run, uct_cuda_coll_step_destinations(plan, step)),
-            place_address(run, uct_cuda_coll_step_sources(plan, step)),
+            place_address(run, uct_cuda_step_destinations(&plan->list, step)),
+            place_address(run, uct_cuda_step_sources(&plan->list, step)),
             step->bytes, stream);
 }
 
 static ucs_status_t submit_reduce(const uct_cuda_coll_program_t *program,
                                   const uct_cuda_coll_run_t *run,
-                                  const uct_cuda_coll_step_t *step,
+                                  const uct_cuda_step_t *step,
                                   CUstream stream)
 {
-    const uct_cuda_coll_place_t *sources =
-            uct_cuda_coll_step_sources(&program->plan, step);
-    const uct_cuda_coll_place_t *destinations =
-            uct_cuda_coll_step_destinations(&program->plan, step);
+    const uct_cuda_place_t *sources =
+            uct_cuda_step_sources(&program->plan.list, step);
+    const uct_cuda_place_t *destinations =
+            uct_cuda_step_destinations(&program->plan.list, step);
     ucx_mp_reduce_args_t args;
     unsigned i;
 
@@ -395,7 +395,7 @@ static bool may_submit(const uct_cuda_coll_program_t *program,
 static void tell_step(const uct_cuda_coll_program_t *program,
                       const uct_cuda_coll_run_t *run, const own_step_t *step)
 {
-    const unsigned index = (unsigned)(step->step - program->plan.steps);
+    const unsigned index = (unsigned)(step->step - program->plan.list.steps);
     const remote_wait_t *remote;
     uint32_t i, done;
 
@@ -427,7 +427,7 @@ static void tell_waits(const uct_cuda_coll_program_t *program,
             uct_cuda_debug("collective %lu: step %u of rank %u is in a stream "
                            "of the GPU's, which has not ended it for a second",
                            (unsigned long)run->sequence,
-                           (unsigned)(step->step - program->plan.steps),
+                           (unsigned)(step->step - program->plan.list.steps),
                            program->rank);
         } else if (queue->next != NO_STEP) {
             tell_step(program, run, &program->steps[queue->next]);
@@ -454,7 +454,7 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
         }
     }
 
-    status = (step->step->type == UCT_CUDA_COLL_COPY) ?
+    status = (step->step->type == UCT_CUDA_STEP_COPY) ?
                      submit_copy(program, run, step->step, stream) :
                      submit_reduce(program, run, step->step, stream);
     if ((status == UCS_OK) &&

@@ -40,7 +40,7 @@ typedef struct {
     ucx_mp_op_t            op;
     ucx_mp_type_t          type;
     CUdeviceptr            places[UCT_CUDA_COLL_MAX_MEMBERS]
-                                 [UCT_CUDA_COLL_BUFFER_LAST];
+                                 [UCT_CUDA_BUFFER_LAST];
 
     /** There is nothing to do at the moment. Anything but UCS_OK ends the call
      *  with this status. */

@@ -234,14 +234,6 @@ static uct_cuda_mp_staging_t *renewed(uct_cuda_mp_rsc_t *rsc,
     return staging;
 }
 
-uct_cuda_mp_staging_t *uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
-                                               const uct_cuda_mp_place_t *place)
-{
-    return renewed(rsc, (place->type == UCT_CUDA_MP_PLACE_STAGING_GPU) ?
-                                &rsc->gpu_staging[place->owner] :
-                                &rsc->host_staging[place->owner]);
-}
-
 /* Wait for whatever still uses the slots, and free the memory */
 static void release_staging(uct_cuda_mp_rsc_t *rsc,
                             uct_cuda_mp_staging_t *staging)
@@ -267,6 +259,14 @@ static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
            (uct_cuda_end_is_host(via) && (numa < UCT_CUDA_TOPO_MAX_NUMA)) ?
                    &rsc->host_staging[numa] :
                    NULL;
+}
+
+uct_cuda_mp_staging_t *
+uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
+                        const uct_cuda_place_t *place)
+{
+    return renewed(rsc, find_staging(rsc, uct_cuda_end_at(place->owner),
+                                     plan->numa));
 }
 
 static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
@@ -501,36 +501,40 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
 
 static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_place_t *place,
+                                 const uct_cuda_place_t *place,
                                  const uct_cuda_mp_memory_t *memory, int device)
 {
-    const bool is_src = (place->type == UCT_CUDA_MP_PLACE_SOURCE);
+    const bool is_src = (place->buffer == UCT_CUDA_BUFFER_SEND);
     uct_cuda_mp_staging_t *staging;
+    CUdeviceptr base;
 
-    if (place->type > UCT_CUDA_MP_PLACE_DESTINATION) {
-        staging = uct_cuda_mp_rsc_staging(rsc, place);
-        return staging->base + uct_cuda_mp_staging_slot(staging, place->slot) *
-                                       staging->slot_size;
+    if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
+        staging = uct_cuda_mp_rsc_staging(rsc, plan, place);
+        base    = staging->base +
+               uct_cuda_mp_staging_slot(staging, place->slot) *
+                       staging->slot_size;
     } else if (uct_cuda_end_equal(plan->remote,
                                   is_src ? plan->src : plan->dst)) {
-        return memory->mapped[device] + memory->offset;
+        base = memory->mapped[device] + memory->offset;
+    } else {
+        base = (is_src ? memory->src : memory->dst) + memory->offset;
     }
 
-    return (is_src ? memory->src : memory->dst) + memory->offset;
+    return base + place->offset;
 }
 
 void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
-                               const uct_cuda_mp_plan_t *plan,
-                               const uct_cuda_mp_step_t *step,
+                               const uct_cuda_mp_plan_t *plan, unsigned step,
                                const uct_cuda_mp_memory_t *memory,
                                CUdeviceptr *from_p, CUdeviceptr *to_p)
 {
-    const int device = uct_cuda_mp_plan_lane_device(plan, step->lane);
+    const int device = uct_cuda_mp_plan_lane_device(plan,
+                                                    plan->steps[step].queue);
 
-    *from_p = place_address(rsc, plan, &step->from, memory, device) +
-              step->from_offset;
-    *to_p   = place_address(rsc, plan, &step->to, memory, device) +
-            step->to_offset;
+    *from_p = place_address(rsc, plan, uct_cuda_mp_plan_from(plan, step),
+                            memory, device);
+    *to_p   = place_address(rsc, plan, uct_cuda_mp_plan_to(plan, step), memory,
+                            device);
 }
 
 void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)

@@ -154,17 +154,16 @@ uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
 
 /** Where a step of a plan copies from and to, for the context of its lane. */
 void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
-                               const uct_cuda_mp_plan_t *plan,
-                               const uct_cuda_mp_step_t *step,
+                               const uct_cuda_mp_plan_t *plan, unsigned step,
                                const uct_cuda_mp_memory_t *memory,
                                CUdeviceptr *from_p, CUdeviceptr *to_p);
 
 
-/** Staging memory that a staging place, or a path of a plan, is in; NULL for a
- *  direct path. */
+/** Staging memory that a place in SCRATCH, or a path of a plan, is in; NULL for
+ *  a direct path. */
 uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc,
-                              const uct_cuda_mp_place_t *place);
+uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
+                        const uct_cuda_place_t *place);
 
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
