@@ -134,6 +134,8 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
         fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
                 error);
         tuning = NULL;
+    } else if (error[0] != '\0') {
+        fprintf(stderr, "ucx_mp_topo: %s\n", error);
     }
 
     know.tuning  = tuning;
@@ -146,7 +148,9 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                           &plan->plan);
     free(tuning);
     /* What a variable or the hardware says is the plan's own reason */
-    if ((reason != UCT_CUDA_MP_ADMITTED) && (plan->plan.num_paths > 0)) {
+    if ((reason != UCT_CUDA_MP_ADMITTED) &&
+        ((plan->plan.num_paths > 0) ||
+         (plan->plan.reason == UCT_CUDA_MP_NO_GAIN))) {
         plan->plan.reason    = (uint8_t)reason;
         plan->plan.num_paths = 0;
         plan->plan.num_steps = 0;
@@ -207,12 +211,6 @@ static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
             ((plan->num_paths == 0) && (set->count == 1)));
 }
 
-/* All of it, shares and chunks */
-static bool is_by_model(const ucx_mp_topo_plan_t *plan)
-{
-    return !plan->plan.is_tuned && (plan->config.num_shares == 0);
-}
-
 static const char *
 find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
 {
@@ -256,6 +254,7 @@ static void set_cost(const uct_cuda_topo_t *topo,
     config.host       = UCT_CUDA_MP_AUTO;
     config.min_size   = 0;
     config.num_shares = 0;
+    config.num_chunks = (config.num_chunks == 1); /* not those of a list */
     config.num_paths  = set->count;
     memcpy(config.paths, set->paths, sizeof(config.paths));
     uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
@@ -266,7 +265,7 @@ static void set_cost(const uct_cuda_topo_t *topo,
      * order, which is worth a little. Who would have less than a page is left
      * out, and that is another set. */
     set->seconds   = (set->count == 1) ? plan->plan.single_seconds :
-                     (set->is_chosen && is_by_model(plan)) ?
+                     (set->is_chosen && (plan->config.num_shares == 0)) ?
                                          plan->plan.seconds :
                      (scratch.num_paths == set->count) ? scratch.seconds :
                                                          0;
@@ -278,7 +277,7 @@ static bool is_passed_over(const ucx_mp_topo_plan_t *plan,
                            const path_set_t *set)
 {
     return (plan->plan.num_paths > 0) && (plan->config.num_paths == 0) &&
-           (plan->config.enable == UCT_CUDA_MP_AUTO) && is_by_model(plan) &&
+           (plan->config.enable == UCT_CUDA_MP_AUTO) &&
            (set->seconds < plan->plan.seconds);
 }
 
@@ -428,8 +427,6 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
 
     if (reason != UCT_CUDA_MP_ADMITTED) {
         fprintf(stream, "why: %s\n", uct_cuda_mp_reason_str(reason));
-    } else if (plan->plan.is_tuned) {
-        fprintf(stream, "why: the tuning table has a line for it\n");
     } else {
         fprintf(stream, "why: %s\n",
                 (config->num_shares > 0) ? "paths and shares are given" :

@@ -2244,7 +2244,7 @@ TEST_P(test_engine_graphs, pieces)
     EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
 }
 
-/* A tuning table's word counts where the user has none */
+/* The constants of a tuning table */
 class test_engine_tuning : public test_engine_graphs
 {
 protected:
@@ -2295,37 +2295,35 @@ protected:
     char m_name[64];
 };
 
+/* Of a table of before, with one sentence about its rows */
 TEST_P(test_engine_tuning, is_followed)
 {
-    for (std::string executor : {"graph", "streams"}) {
-        messages.clear();
-        table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
-              "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 " + executor);
-        create("64");
-        for (int i = 0; i < 3; ++i) {
-            transfer(0, 1, 4 * MiB);
-        }
-        EXPECT_EQ(3 * 3 * MiB, bytes(0, 1));
-        EXPECT_EQ(3 * MiB, bytes(3, 1));
-        EXPECT_EQ(0u, bytes(2, 1));
-        EXPECT_EQ(0u, count_messages("W "));
-        EXPECT_EQ((executor == "graph") ? (Counters{0, 1, 2, 0, 0}) :
-                                          (Counters{0, 0, 0, 0, 0}),
-                  counters());
-        set_node(beluga(), 4);
+    messages.clear();
+    table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
+          "model min_gain 5\n"
+          "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 auto");
+    create("64");
+    for (int i = 0; i < 2; ++i) {
+        Transfer t = start(0, 1, 4 * MiB);
+
+        EXPECT_EQ(nullptr, t.transfer);
     }
+    EXPECT_EQ(1u, count_messages("W "));
+    EXPECT_EQ(1u, count_messages(std::string("W ") + m_name +
+                                 ":5: rows of paths, shares and chunks are "
+                                 "passed over, the constants count"));
 }
 
 /* Streams or graphs is a question to the node's constants, too: as in
  * built_behind_streams, or never */
 TEST_P(test_engine_tuning, says_what_graphs_cost)
 {
+    m_config.set("_PATHS", "direct,gpu3").set("_SHARES", "1,1");
+    m_config.set("_CHUNKS", "16");
     for (std::string cost : {"1", "20"}) {
         messages.clear();
         table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
-              "model graph " + cost +
-                      "\n48.0:48.0,48.0:12.0 1m 16m "
-                      "direct:.5,relay2:.5:16 auto");
+              "model graph " + cost);
         create("64");
         for (int i = 0; i < 4; ++i) {
             transfer(0, 1, 12 * MiB);
@@ -2344,8 +2342,8 @@ TEST_P(test_engine_tuning, is_refused)
 
     table("8 gpus, 56 x 48.0:48.0:12.0", "");
     refused(":2: made for another node");
-    table(node, "48.0:48.0,48.0:12.0 1m 8m direct:1,relay2:1 graph");
-    refused(":4: the shares' sum is 2, not 1");
+    table(node, "model gap_gpu fast");
+    refused(":4: \"fast\" is no value for \"gap_gpu\"");
     table(node + "\nucx-mp-tuning 2", "");
     refused(":3: not \"date ...\"");
 

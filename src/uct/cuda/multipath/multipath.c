@@ -216,6 +216,8 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
                                sizeof(error), &core->tuning) != UCS_OK) {
         uct_cuda_warn("the tuning table is not used, a model of the node is: "
                       "%s", error);
+    } else if (error[0] != '\0') {
+        uct_cuda_warn("%s", error);
     }
 
     core->topo = topo;

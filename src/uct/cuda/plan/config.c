@@ -37,7 +37,9 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
      "Stage a part in host memory: \"auto\" only while nothing runs the other "
      "way on the whole node, as far as that is known."},
     {"MULTIPATH_CHUNKS", "auto",
-     "Chunks that a staged path's part is cut into."},
+     "Chunks that a staged path's part is cut into: one number, or one for "
+     "each of MULTIPATH_PATHS, of which those of a direct path mean nothing. "
+     "For example: 1,8,8,4."},
     {"MULTIPATH_CHUNK_SIZE", "auto", "Size of a chunk; overrides "
                                      "MULTIPATH_CHUNKS."},
     {"MULTIPATH_MAX_CHUNKS", "32", "Most chunks when their number is chosen. "
@@ -60,11 +62,9 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_GRAPH_MIN_SIZE", "auto", "Smaller messages use streams."},
     {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},
     {"MULTIPATH_TUNING_FILE", "auto",
-     "Table of paths, shares, chunks and executors that were found best on "
-     "nodes of this kind. What these variables leave open goes by it, and "
-     "what it leaves open by a model of the node, whose constants it may "
-     "hold. \"auto\" is one that was installed for nodes like this, if there "
-     "is any; empty is none."},
+     "Table of the model's constants as measured on nodes of this kind; the "
+     "model decides what these variables leave open. \"auto\" is one that was "
+     "installed for nodes like this, if there is any; empty is none."},
     {"MULTIPATH_LEDGER", "auto",
      "Directory, shared by all processes of the node, for the page in which "
      "they tell each other which links they use. \"auto\" is "
@@ -265,6 +265,28 @@ static bool parse_shares(const char *text, uct_cuda_mp_config_t *config)
     return true;
 }
 
+static bool parse_chunks(const char *text, uct_cuda_mp_config_t *config)
+{
+    unsigned count = 0;
+    char item[LIST_ITEM_MAX];
+
+    if (strcasecmp(text, "auto") == 0) {
+        config->num_chunks = 0;
+        return true;
+    }
+
+    for (; text != NULL; ++count) {
+        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item) ||
+            !parse_unsigned(item, false, 1, UCT_CUDA_MP_MAX_CHUNKS,
+                            &config->chunks[count])) {
+            return false;
+        }
+    }
+
+    config->num_chunks = count;
+    return true;
+}
+
 static bool parse_text(const char *text, char *value, size_t size)
 {
     return (size_t)snprintf(value, size, "%s", text) < size;
@@ -343,9 +365,9 @@ static bool config_read(uct_cuda_mp_config_t *config, const char *name,
         return parse_unsigned(value, false, 1, UCT_CUDA_MP_MAX_PATHS,
                               &config->max_gpu_paths);
     } else if (strcmp(name, "_CHUNKS") == 0) {
-        *expected_p = "a number from 1 to 64, or auto";
-        return parse_unsigned(value, true, 1, UCT_CUDA_MP_MAX_CHUNKS,
-                              &config->chunks);
+        *expected_p = "auto, or up to 8 numbers from 1 to 64, with commas "
+                      "between";
+        return parse_chunks(value, config);
     } else if (strcmp(name, "_MAX_CHUNKS") == 0) {
         *expected_p = "a number from 1 to 64";
         return parse_unsigned(value, false, 1, UCT_CUDA_MP_MAX_CHUNKS,
@@ -426,6 +448,15 @@ ucs_status_t uct_cuda_mp_config_check(const uct_cuda_mp_config_t *config,
                  "MULTIPATH_SHARES names %u shares but MULTIPATH_PATHS names "
                  "%u paths",
                  config->num_shares, config->num_paths);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((config->num_chunks > 1) &&
+        (config->num_chunks != config->num_paths)) {
+        snprintf(error, error_size,
+                 "MULTIPATH_CHUNKS names chunks of %u paths but "
+                 "MULTIPATH_PATHS names %u paths",
+                 config->num_chunks, config->num_paths);
         return UCS_ERR_INVALID_PARAM;
     }
 

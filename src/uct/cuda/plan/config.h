@@ -68,7 +68,9 @@ typedef struct {
     uct_cuda_mp_path_t    paths[UCT_CUDA_MP_MAX_PATHS];
     unsigned              max_gpu_paths;  /**< The direct one included */
     uct_cuda_mp_ternary_t host;           /**< Staging through the host */
-    unsigned              chunks;         /**< Of a staged path; 0: choose */
+    unsigned              num_chunks;     /**< Explicit counts of chunks; 0:
+                                               choose; 1: for every path */
+    unsigned              chunks[UCT_CUDA_MP_MAX_PATHS];
     size_t                chunk_size;     /**< SIZE_AUTO: from chunks */
     unsigned              max_chunks;     /**< When chunks are chosen */
     unsigned              num_shares;     /**< Explicit shares; 0: choose */

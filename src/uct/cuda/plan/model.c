@@ -530,13 +530,6 @@ static double staged_bytes(const staged_t *staged, unsigned chunks,
     return least;
 }
 
-/* Chunks that somebody has asked for, or 0 */
-static unsigned given_chunks(const query_t *query, const candidate_t *path)
-{
-    return (query->config->chunks > 0) ? query->config->chunks :
-                                           path->chunks;
-}
-
 /* Chunks of a part of these bytes, as they have to fit into slots */
 static unsigned least_chunks(const query_t *query, double bytes)
 {
@@ -588,7 +581,7 @@ most_chunks(const staged_t *staged, double seconds, double start)
 static void
 staged_choose(const staged_t *staged, double seconds, line_t *line)
 {
-    unsigned chunks = given_chunks(staged->query, staged->path);
+    unsigned chunks = staged->path->chunks;
     double bytes, fewer;
     unsigned least;
     line_t other;
@@ -797,8 +790,7 @@ static void turn_times(const query_t *query, split_t *split, unsigned path,
 
     if (candidate->hops > 1) {
         least  = least_chunks(query, query->size);
-        chunks = given_chunks(query, candidate);
-        chunks = (chunks < least) ? least : chunks;
+        chunks = ucs_max(candidate->chunks, least);
     }
 
     split->bytes[path]  = query->size;

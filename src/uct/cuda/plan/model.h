@@ -160,8 +160,8 @@ typedef struct {
     bool               is_busy; /**< Others use one of its lanes */
     bool               is_taken; /**< ... between their own ends, or what it
                                       shares with such a lane */
-    double             share;   /**< Configured or from a table, or 0 */
-    unsigned           chunks;  /**< From a table, or 0 */
+    double             share;   /**< Configured, or 0 */
+    unsigned           chunks;  /**< Configured, or 0 */
 } uct_cuda_mp_model_path_t;
 
 
