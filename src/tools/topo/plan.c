@@ -232,7 +232,7 @@ find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
             (config->ledger[0] == '\0')) ?
                    "not without a ledger" :
            (gpu_paths > config->max_gpu_paths) ?
-                   "not by " VAR_PREFIX "MULTIPATH_MAX_GPU_PATHS" :
+                   "not by " VAR_PREFIX "MULTIPATH_PATHS" :
                    NULL;
 }
 

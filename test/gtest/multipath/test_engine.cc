@@ -349,8 +349,7 @@ TEST_P(test_engine, one_pair_completes_in_order)
  * they come by streams, as graphs, or as both in turns */
 TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 {
-    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set("_GRAPH_CACHE_SIZE",
-                                                        "3");
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set_graphs(3);
     for (unsigned seed = 1; seed <= 10; ++seed) {
         std::vector<Transfer> window;
 
@@ -1423,7 +1422,7 @@ TEST_P(test_engine_start, no_wait_for_the_first_gpu)
  * no others instead of them */
 TEST_P(test_engine_start, no_other_relays_instead)
 {
-    m_config.set("_MAX_GPU_PATHS", "2");
+    m_config.set("_PATHS", "2");
     m_node->hold_context(2);
     create_with_contexts({0, 1});
     for (int i = 0; i < 3; ++i) {
@@ -1454,7 +1453,7 @@ TEST_P(test_engine_start, nothing_is_there)
 
 TEST_P(test_engine_start, host_staging)
 {
-    m_config.set("_HOST", "y").set("_MAX_GPU_PATHS", "1");
+    m_config.set("_HOST", "y").set("_PATHS", "1");
     create_with_contexts({0, 1});
     EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
     await([&] { return num_steps(0, 1, 64 * MiB) > 0; });
@@ -2087,9 +2086,9 @@ protected:
         m_config.set("_PATHS", "direct,gpu2").set("_CHUNKS", "2");
     }
 
-    void create(const char *cache_size)
+    void create(unsigned cache_size)
     {
-        m_config.set("_GRAPH_CACHE_SIZE", cache_size);
+        m_config.set_graphs(cache_size);
         test_engine::create();
     }
 
@@ -2138,7 +2137,7 @@ protected:
 /* Banks of staging memory take turns, with a graph for each */
 TEST_P(test_engine_graphs, same_addresses)
 {
-    create("64");
+    create(64);
     Transfer t = start(0, 1, MiB);
 
     wait(t);
@@ -2150,7 +2149,7 @@ TEST_P(test_engine_graphs, same_addresses)
 
 TEST_P(test_engine_graphs, other_addresses)
 {
-    create("64");
+    create(64);
     for (int i = 0; i < 6; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2161,7 +2160,7 @@ TEST_P(test_engine_graphs, other_addresses)
 TEST_P(test_engine_graphs, none_where_streams_keep_up)
 {
     m_config.set("_GRAPH", "auto").set("_STAGING_SIZE", "64m");
-    create("64");
+    create(64);
     Transfer first  = start(0, 1, 8 * MiB);
     Transfer second = start(0, 1, 8 * MiB);
 
@@ -2180,7 +2179,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
 {
     m_config.set("_GRAPH", "auto").set("_CHUNKS", "16");
     m_config.set("_STAGING_SIZE", "64m");
-    create("64");
+    create(64);
     Transfer t = start(0, 1, 12 * MiB);
 
     wait(t);
@@ -2199,7 +2198,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
 
 TEST_P(test_engine_graphs, cache_of_one)
 {
-    create("1");
+    create(1);
     Transfer t = start(0, 1, MiB);
 
     wait(t);
@@ -2211,7 +2210,7 @@ TEST_P(test_engine_graphs, cache_of_one)
 
 TEST_P(test_engine_graphs, no_cache)
 {
-    create("0");
+    create(0);
     for (int i = 0; i < 4; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2224,7 +2223,7 @@ TEST_P(test_engine_graphs, window)
 {
     std::vector<Transfer> window;
 
-    create("4");
+    create(4);
     for (int i = 0; i < 10; ++i) {
         window.push_back(start(0, 1, MiB));
         ASSERT_NE(nullptr, window.back().transfer);
@@ -2238,7 +2237,7 @@ TEST_P(test_engine_graphs, window)
 /* A message of several plans is a graph each */
 TEST_P(test_engine_graphs, pieces)
 {
-    create("64");
+    create(64);
     transfer(0, 1, 16 * MiB); /* two of 8 MiB */
     transfer(0, 1, 16 * MiB);
     EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
@@ -2278,7 +2277,7 @@ protected:
     void refused(const char *because)
     {
         messages.clear();
-        create("64");
+        create(64);
         transfer(0, 1, 4 * MiB);
         transfer(1, 0, 4 * MiB);
         EXPECT_GT(bytes(2, 1), 0u);
@@ -2302,7 +2301,7 @@ TEST_P(test_engine_tuning, is_followed)
     table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
           "model min_gain 5\n"
           "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 auto");
-    create("64");
+    create(64);
     for (int i = 0; i < 2; ++i) {
         Transfer t = start(0, 1, 4 * MiB);
 
@@ -2324,7 +2323,7 @@ TEST_P(test_engine_tuning, says_what_graphs_cost)
         messages.clear();
         table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
               "model graph " + cost);
-        create("64");
+        create(64);
         for (int i = 0; i < 4; ++i) {
             transfer(0, 1, 12 * MiB);
         }
@@ -2363,7 +2362,7 @@ TEST_P(test_engine_graphs, a_failure_to_build)
                                  "cuGraphInstantiateWithFlags"}) {
         set_node(beluga(), 4);
         messages.clear();
-        create("64");
+        create(64);
         m_node->fail_function = function;
         m_node->fail_call(1);
         transfer(0, 1, MiB);
@@ -2383,7 +2382,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_bank)
     size_t host;
 
     m_config.set("_PATHS", "direct,gpu2,host").set("_MIN_SIZE", "16k");
-    create("64");
+    create(64);
     transfer(0, 1, MiB);
     host = bytes(0, -1);
     ASSERT_GT(host, 0u);
@@ -2411,7 +2410,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_bank)
 TEST_P(test_engine_graphs, alone)
 {
     m_node->refuse_event_nodes = true;
-    create("64");
+    create(64);
     for (int i = 0; i < 6; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2421,7 +2420,7 @@ TEST_P(test_engine_graphs, alone)
 /* ... and whoever comes all the same waits for their lanes */
 TEST_P(test_engine_graphs, not_as_alone_as_believed)
 {
-    create("64");
+    create(64);
     transfer(0, 1, MiB);
 
     m_node->stuck  = {2, 1};
@@ -2447,7 +2446,7 @@ TEST_P(test_engine_graphs, no_event_nodes)
     std::vector<Transfer> window;
 
     m_node->drop_event_nodes();
-    create("64");
+    create(64);
     for (int i = 0; i < 6; ++i) {
         window.push_back(start(0, 1, MiB));
         ASSERT_NE(nullptr, window.back().transfer);
@@ -2463,7 +2462,7 @@ TEST_P(test_engine_graphs, no_event_nodes)
 TEST_P(test_engine_graphs, refused_event_nodes)
 {
     m_node->refuse_event_nodes = true;
-    create("64");
+    create(64);
     for (int i = 0; i < 4; ++i) {
         window(2);
     }
@@ -2476,7 +2475,7 @@ TEST_P(test_engine_graphs, refused_event_nodes)
 /* An update that the driver refuses is no error: the graph is built anew */
 TEST_P(test_engine_graphs, a_refused_update)
 {
-    create("64");
+    create(64);
     transfer(0, 1, MiB);
     transfer(0, 1, MiB);
     m_node->fail_function = "cuGraphExecMemcpyNodeSetParams";

@@ -257,7 +257,7 @@ TEST_F(test_planner, faster_relays_first)
     EXPECT_EQ("direct,gpu3,gpu2,gpu4", paths());
     EXPECT_NEAR(2, share(1) / share(2), .1);
 
-    plan(node, Config().set("_MAX_GPU_PATHS", "2"), 0, 1, 64 * MiB);
+    plan(node, Config().set("_PATHS", "2"), 0, 1, 64 * MiB);
     EXPECT_EQ("direct,gpu3", paths());
 }
 
@@ -334,8 +334,8 @@ TEST_F(test_planner, chunks)
     EXPECT_EQ(1u, m_plan->paths[1].chunks);
     EXPECT_EQ(4u, m_plan->paths[2].chunks);
     config.set("_PATHS", "direct,gpu2").set("_SHARES", "1,1");
-    config.set("_CHUNKS", "10");
 
+    config.set("_CHUNKS", "10");
     plan(beluga(), config, 0, 1, 10 * MiB);
     EXPECT_EQ(10u, m_plan->paths[1].chunks);
     /* One bank of the staging memory's two */
@@ -347,17 +347,6 @@ TEST_F(test_planner, chunks)
     EXPECT_EQ(256 * KiB, m_plan->paths[1].chunk);
     EXPECT_EQ(20u, m_plan->paths[1].chunks);
     EXPECT_EQ(4u, m_plan->paths[1].slots);
-
-    for (const char *size : {"inf", "8e18", "256k"}) {
-        config.set("_CHUNK_SIZE", size);
-        plan(beluga(), config, 0, 1, 10 * MiB);
-        EXPECT_EQ(256 * KiB, m_plan->paths[1].chunk) << size;
-    }
-
-    /* 64 chunks at most, however small they were wanted */
-    config.set("_CHUNK_SIZE", "4k");
-    plan(beluga(), config, 0, 1, 10 * MiB);
-    EXPECT_EQ(80 * KiB, m_plan->paths[1].chunk);
 }
 
 TEST_F(test_planner, smallest_chunks_still_fit)
@@ -372,7 +361,7 @@ TEST_F(test_planner, smallest_chunks_still_fit)
     EXPECT_EQ("gpu2", paths());
     EXPECT_EQ(64u, m_plan->paths[0].chunks);
 
-    plan(beluga(), config.set("_CHUNK_SIZE", "4k").set("_MIN_SIZE", "0"), 0, 1,
+    plan(beluga(), config.set("_CHUNKS", "64").set("_MIN_SIZE", "0"), 0, 1,
          64 * 4 * KiB + 1);
     EXPECT_EQ("gpu2", paths());
 
@@ -648,7 +637,7 @@ TEST_F(test_planner, host_relays_behind_other_switches_come_first)
     EXPECT_EQ(0u, paths().find("direct,gpu2,gpu4"));
     plan(node, Config(), 3, -1, 64 * MiB);
     EXPECT_EQ(0u, paths().find("direct,gpu4,gpu0"));
-    plan(node, Config().set("_MAX_GPU_PATHS", "2"), 3, -1, 64 * MiB);
+    plan(node, Config().set("_PATHS", "2"), 3, -1, 64 * MiB);
     EXPECT_EQ("direct,gpu4", paths());
 
     /* Three times 12 GB/s */
@@ -704,7 +693,7 @@ TEST_F(test_planner, variables_are_for_host_memory_too)
     EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
     plan(hgx(), Config().set("_HOST", "y"), 1, -1, 64 * MiB);
     EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
-    plan(hgx(), Config().set("_MAX_GPU_PATHS", "2"), 1, -1, 64 * MiB);
+    plan(hgx(), Config().set("_PATHS", "2"), 1, -1, 64 * MiB);
     EXPECT_EQ("direct,gpu2", paths());
     plan(hgx(), Config().set("_MIN_SIZE", "128m"), 1, -1, 64 * MiB);
     EXPECT_EQ("", paths());
@@ -800,7 +789,7 @@ TEST_F(test_planner, turns_keep_to_the_users_paths)
     load.ahead[uct_cuda_mp_lane(End(HOST), End(2))] = 64 * MiB;
     plan(hgx(), Config(), -1, 1, MiB, &load);
     EXPECT_EQ("gpu3", paths());
-    plan(hgx(), Config().set("_MAX_GPU_PATHS", "2"), -1, 1, MiB, &load);
+    plan(hgx(), Config().set("_PATHS", "2"), -1, 1, MiB, &load);
     EXPECT_EQ(std::string::npos, paths().find("gpu3"));
     plan(hgx(), Config().set("_PATHS", "direct,gpu2"), -1, 1, MiB, &load);
     EXPECT_EQ("direct,gpu2", paths());
@@ -1006,18 +995,14 @@ protected:
         m_config = Config();
         m_config.set("", one_in(2) ? "y" : "auto");
         m_config.set("_HOST", words[pick(0, 2)]);
-        m_config.set("_MAX_GPU_PATHS", std::to_string(pick(1, 8)));
+        m_config.set("_PATHS", std::to_string(pick(1, 8)));
         m_config.set("_MIN_SIZE", one_in(4) ? "auto" : "0");
-        m_config.set("_MAX_CHUNKS", std::to_string(pick(1, 64)));
         if (one_in(2)) {
             m_config.set("_STAGING_SIZE",
                          std::to_string(pick(256, 20000) * 4096ul));
         }
         if (one_in(3)) {
             m_config.set("_CHUNKS", std::to_string(pick(1, 64)));
-        }
-        if (one_in(3)) {
-            m_config.set("_CHUNK_SIZE", std::to_string(pick(4096, 5000000)));
         }
         if (one_in(4)) {
             std::string chunks;
