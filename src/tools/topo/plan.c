@@ -402,20 +402,6 @@ static void print_sets(const uct_cuda_topo_t *topo,
 
 /* ------------------------------------------------------------ why this plan */
 
-/* Between GPUs, over memory of the host */
-static bool uses_host(const ucx_mp_topo_plan_t *plan)
-{
-    unsigned i;
-
-    for (i = 0; i < plan->plan.num_paths; ++i) {
-        if (plan->plan.paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
-            return true;
-        }
-    }
-
-    return false;
-}
-
 static void print_reasons(const ucx_mp_topo_options_t *options,
                           const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
@@ -465,13 +451,6 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
     if (config->ledger[0] != '\0') {
         fprintf(stream, "     on an idle node; what other processes move is "
                         "reckoned with by the node's ledger\n");
-        if ((config->num_paths == 0) && (config->host == UCT_CUDA_MP_AUTO) &&
-            uses_host(plan)) {
-            fprintf(stream, "     the first %d messages of a pair go without "
-                            "the host's path: only then it is known whether "
-                            "the other direction needs it\n",
-                    UCT_CUDA_MP_LOAD_SURE);
-        }
     } else if ((config->num_paths == 0) &&
                (config->host == UCT_CUDA_MP_AUTO) &&
                !uct_cuda_mp_plan_is_host(&plan->plan)) {

@@ -283,18 +283,6 @@ static void counted_flow(uint16_t counted, uct_cuda_mp_flow_t *flow)
                             (counted & COUNTED_LARGE) != 0, flow);
 }
 
-void uct_cuda_mp_single_look(uct_cuda_mp_engine_t *super, uint16_t counted)
-{
-    uct_cuda_mp_flow_t flow;
-
-    if ((counted == UCT_CUDA_MP_NOT_COUNTED) || !(counted & COUNTED_LARGE)) {
-        return;
-    }
-
-    counted_flow(counted, &flow);
-    uct_cuda_mp_traffic_look(uct_cuda_mp_core(super)->traffic, &flow);
-}
-
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
 {
     uct_cuda_mp_flow_t flow;

@@ -83,11 +83,7 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
 /* Host staging pays only while nothing comes to the source nor leaves the
  * destination, and one process alone cannot know that. In a ring it is the
  * neighbours' messages that do, not those of the pair: 4 H200 lost 13 % with
- * windows of one message, when all of a ring took to the host at once.
- *
- * Nor before it is sure that the next messages will find it so: the path takes
- * a context on the peer's GPU and page-locked memory for good, which a program
- * whose messages always meet is not to be given for the one that does not. */
+ * windows of one message, when all of a ring took to the host at once. */
 static bool host_is_free(const uct_cuda_mp_query_t *query)
 {
     const uct_cuda_mp_load_t *load = query->load;
@@ -96,7 +92,7 @@ static bool host_is_free(const uct_cuda_mp_query_t *query)
         return query->config->host == UCT_CUDA_MP_YES;
     }
 
-    return (load != NULL) && load->is_known && !load->is_unsure &&
+    return (load != NULL) && load->is_known &&
            !uct_cuda_mp_load_is_crossed(load, query->src, query->dst);
 }
 
