@@ -495,7 +495,7 @@ int main(int argc, char **argv)
 
     /* A cache that cannot keep one graph for each pair of buffers and bank */
     uct_cuda_mp_engine_destroy(engine);
-    set(&config, "MULTIPATH_GRAPH_CACHE_SIZE", "2");
+    config.graph_cache_size = 2;
     engine = engine_create(&config);
     for (i = 0; i < 20; ++i) {
         (void)engine_launch(engine, 0);

@@ -13,7 +13,7 @@ sabotaged() {
     UCX_CUDA_IPC_MULTIPATH_SHARES=0.5,0.5 \
     UCX_CUDA_IPC_MULTIPATH_CHUNKS=64 \
     UCX_CUDA_IPC_MULTIPATH_STAGING_SIZE=4m \
-    UCX_CUDA_IPC_MULTIPATH_GRAPH=$2 UCX_CUDA_IPC_MULTIPATH_GRAPH_MIN_SIZE=0 \
+    UCX_CUDA_IPC_MULTIPATH_GRAPH=$2 \
     CUEMU_SABOTAGE=$1 LD_PRELOAD=$lib \
         "$mpi_run" --emulate "$ucx_mp_top/test/faults/$node.xml" \
         --multipath y "$mpirun" -n 2 "$programs/ucx_mp_checked" \
@@ -181,7 +181,7 @@ faults_sanitized() {
 step faults full 120 "faults_are_survived --max-calls 12" \
      "every driver call of the engine fails once"
 step faults-graph full 120 "faults_are_survived --max-calls 12 --set
-     MULTIPATH_GRAPH=y --set MULTIPATH_GRAPH_MIN_SIZE=0" \
+     MULTIPATH_GRAPH=y" \
      "the same with graphs"
 step faults-sanitized full 180 faults_sanitized \
      "the same under ASAN and UBSAN"

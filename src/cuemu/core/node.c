@@ -84,8 +84,8 @@ cuemu_build_link(cuemu_build_t *b, double gbps, const char *format, ...)
 
 /* ------------------------------------------------------------------ GPUs */
 
-/* A mark, so that nothing that was learnt here is taken for a real node's
- * (src/uct/cuda/plan/tuning.c), the node's name, the GPU's own bytes */
+/* A mark, by which people tell it from a real one's, the node's name, the GPU's
+ * own bytes */
 static void cuemu_gpu_uuid(const char *node, const char *busid, uint8_t *uuid)
 {
     uint64_t hash = 0xcbf29ce484222325ul; /* FNV-1a */

@@ -23,12 +23,11 @@ void ucx_mp_perf_calibrate(const char *file)
         path[length] = '\0';
         name         = strrchr(path, '/') + 1;
         strcpy(name, TUNE);
-        (void)execl(path, TUNE, "--calibrate", "--no-search", "--output", file,
+        (void)execl(path, TUNE, "--calibrate", "--output", file,
                     (char*)NULL);
     }
 
-    (void)execlp(TUNE, TUNE, "--calibrate", "--no-search", "--output", file,
-                 (char*)NULL);
+    (void)execlp(TUNE, TUNE, "--calibrate", "--output", file, (char*)NULL);
     ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be started: %s", TUNE,
                     strerror(errno));
 }

@@ -16,6 +16,8 @@
 #define CHUNKS    16u /* of a staged path, but a plan's */
 #define WARM_UP   2u
 
+#define TUNING_FILE "UCX_CUDA_IPC_MULTIPATH_TUNING_FILE"
+
 
 /* A way from one GPU to another */
 typedef struct {
@@ -285,13 +287,14 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
     }
 }
 
-/* By the plan that a message gets which is alone, of this node's table or of
- * the model; where one path is best, by that one */
+/* By the plan that a message gets which is alone, with the constants of this
+ * node's table if it has one; where one path is best, by that one */
 static void measure_planned(int src, int dst)
 {
     static uct_cuda_mp_plan_t plan;
     static uct_cuda_mp_config_t config;
     const uct_cuda_mp_load_t idle = {.is_known = true};
+    const char *table             = getenv(TUNING_FILE);
     uct_cuda_mp_tuning_t *tuning  = NULL;
     uct_cuda_mp_knowledge_t know  = {
         .topo = topo, .config = &config, .load = &idle
@@ -303,8 +306,8 @@ static void measure_planned(int src, int dst)
     unsigned i, n;
 
     uct_cuda_mp_config_init(&config);
-    (void)uct_cuda_mp_tuning_get(config.tuning_file, topo, error,
-                                 sizeof(error), &tuning);
+    (void)uct_cuda_mp_tuning_get((table != NULL) ? table : config.tuning_file,
+                                 topo, error, sizeof(error), &tuning);
     know.tuning = tuning;
     for (n = 0; n < options->num_sizes; ++n) {
         if (options->sizes[n] > uct_cuda_mp_plan_max_size(&config)) {

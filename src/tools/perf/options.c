@@ -42,7 +42,7 @@ static const char *help_text =
 "  --plot FILE      the matrices as a picture (SVG)\n"
 "  --calibrate FILE instead of all this: the planner's constants for this\n"
 "                   node, from messages of two MPI processes, as a table\n"
-"                   (ucx_mp_tune --calibrate --no-search)\n"
+"                   (ucx_mp_tune --calibrate)\n"
 "  --help, --version\n"
 "\n"
 "A figure is the median, with the smallest and the largest. No GPU at hand:\n"

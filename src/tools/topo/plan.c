@@ -134,6 +134,8 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
         fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
                 error);
         tuning = NULL;
+    } else if (error[0] != '\0') {
+        fprintf(stderr, "ucx_mp_topo: %s\n", error);
     }
 
     know.tuning  = tuning;
@@ -146,7 +148,9 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                           &plan->plan);
     free(tuning);
     /* What a variable or the hardware says is the plan's own reason */
-    if ((reason != UCT_CUDA_MP_ADMITTED) && (plan->plan.num_paths > 0)) {
+    if ((reason != UCT_CUDA_MP_ADMITTED) &&
+        ((plan->plan.num_paths > 0) ||
+         (plan->plan.reason == UCT_CUDA_MP_NO_GAIN))) {
         plan->plan.reason    = (uint8_t)reason;
         plan->plan.num_paths = 0;
         plan->plan.num_steps = 0;
@@ -207,12 +211,6 @@ static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
             ((plan->num_paths == 0) && (set->count == 1)));
 }
 
-/* All of it, shares and chunks */
-static bool is_by_model(const ucx_mp_topo_plan_t *plan)
-{
-    return !plan->plan.is_tuned && (plan->config.num_shares == 0);
-}
-
 static const char *
 find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
 {
@@ -234,7 +232,7 @@ find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
             (config->ledger[0] == '\0')) ?
                    "not without a ledger" :
            (gpu_paths > config->max_gpu_paths) ?
-                   "not by " VAR_PREFIX "MULTIPATH_MAX_GPU_PATHS" :
+                   "not by " VAR_PREFIX "MULTIPATH_PATHS" :
                    NULL;
 }
 
@@ -256,6 +254,7 @@ static void set_cost(const uct_cuda_topo_t *topo,
     config.host       = UCT_CUDA_MP_AUTO;
     config.min_size   = 0;
     config.num_shares = 0;
+    config.num_chunks = (config.num_chunks == 1); /* not those of a list */
     config.num_paths  = set->count;
     memcpy(config.paths, set->paths, sizeof(config.paths));
     uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
@@ -266,7 +265,7 @@ static void set_cost(const uct_cuda_topo_t *topo,
      * order, which is worth a little. Who would have less than a page is left
      * out, and that is another set. */
     set->seconds   = (set->count == 1) ? plan->plan.single_seconds :
-                     (set->is_chosen && is_by_model(plan)) ?
+                     (set->is_chosen && (plan->config.num_shares == 0)) ?
                                          plan->plan.seconds :
                      (scratch.num_paths == set->count) ? scratch.seconds :
                                                          0;
@@ -278,7 +277,7 @@ static bool is_passed_over(const ucx_mp_topo_plan_t *plan,
                            const path_set_t *set)
 {
     return (plan->plan.num_paths > 0) && (plan->config.num_paths == 0) &&
-           (plan->config.enable == UCT_CUDA_MP_AUTO) && is_by_model(plan) &&
+           (plan->config.enable == UCT_CUDA_MP_AUTO) &&
            (set->seconds < plan->plan.seconds);
 }
 
@@ -403,20 +402,6 @@ static void print_sets(const uct_cuda_topo_t *topo,
 
 /* ------------------------------------------------------------ why this plan */
 
-/* Between GPUs, over memory of the host */
-static bool uses_host(const ucx_mp_topo_plan_t *plan)
-{
-    unsigned i;
-
-    for (i = 0; i < plan->plan.num_paths; ++i) {
-        if (plan->plan.paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
-            return true;
-        }
-    }
-
-    return false;
-}
-
 static void print_reasons(const ucx_mp_topo_options_t *options,
                           const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
@@ -428,8 +413,6 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
 
     if (reason != UCT_CUDA_MP_ADMITTED) {
         fprintf(stream, "why: %s\n", uct_cuda_mp_reason_str(reason));
-    } else if (plan->plan.is_tuned) {
-        fprintf(stream, "why: the tuning table has a line for it\n");
     } else {
         fprintf(stream, "why: %s\n",
                 (config->num_shares > 0) ? "paths and shares are given" :
@@ -468,13 +451,6 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
     if (config->ledger[0] != '\0') {
         fprintf(stream, "     on an idle node; what other processes move is "
                         "reckoned with by the node's ledger\n");
-        if ((config->num_paths == 0) && (config->host == UCT_CUDA_MP_AUTO) &&
-            uses_host(plan)) {
-            fprintf(stream, "     the first %d messages of a pair go without "
-                            "the host's path: only then it is known whether "
-                            "the other direction needs it\n",
-                    UCT_CUDA_MP_LOAD_SURE);
-        }
     } else if ((config->num_paths == 0) &&
                (config->host == UCT_CUDA_MP_AUTO) &&
                !uct_cuda_mp_plan_is_host(&plan->plan)) {

@@ -27,8 +27,6 @@ typedef struct {
     int        src; /* or -1: one pair of each class */
     int        dst;
     bool       is_search;
-    bool       is_tuned;
-    const char *constants;
 } options_t;
 
 typedef struct {
@@ -50,12 +48,11 @@ static void usage(FILE *stream)
             "  --pair SRC,DST   only from one GPU to another (one pair of each "
             "class)\n"
             "  --no-search      only the module's own plans\n"
-            "  --tuned          the tuning table's lines as well, not only its "
-            "constants\n"
-            "  --model N=V,...  constants of the model: gap_host=3e-6,...\n"
             "  --help           this text\n\n"
             "UCX_CUDA_IPC_MULTIPATH_* variables hold as they do in the "
-            "module; plans go\nthrough streams.\n");
+            "module; plans go\nthrough streams. A plan is printed as what "
+            "UCX_CUDA_IPC_MULTIPATH_PATHS, _SHARES\nand _CHUNKS would have "
+            "to say, beside UCX_CUDA_IPC_MULTIPATH=y.\n");
 }
 
 static void parse_sizes(const char *text, options_t *options)
@@ -77,38 +74,6 @@ static void parse_sizes(const char *text, options_t *options)
     }
 }
 
-static void parse_model(const char *text, uct_cuda_mp_model_t *model)
-{
-    const uct_cuda_mp_model_constant_t *names = uct_cuda_mp_model_constants;
-    char *copy                                = strdup(text);
-    char *item, *value, *rest;
-    unsigned i;
-
-    for (item = strtok_r(copy, ",", &rest); item != NULL;
-         item = strtok_r(NULL, ",", &rest)) {
-        value = strchr(item, '=');
-        if (value == NULL) {
-            ucx_mp_tune_die("--model: '%s' is not NAME=VALUE", item);
-        }
-
-        *value++ = '\0';
-        for (i = 0; (names[i].name != NULL) &&
-                    (strcmp(names[i].name, item) != 0);
-             ++i) {
-        }
-
-        if (names[i].name == NULL) {
-            ucx_mp_tune_die("--model: no constant is called '%s'", item);
-        }
-
-        if (!uct_cuda_mp_model_set(model, i, value)) {
-            ucx_mp_tune_die("--model: '%s' is no value for '%s'", value, item);
-        }
-    }
-
-    free(copy);
-}
-
 static void options_read(int argc, char **argv, options_t *options)
 {
     static const struct option names[] = {
@@ -116,8 +81,6 @@ static void options_read(int argc, char **argv, options_t *options)
         {"factor", required_argument, NULL, 'f'},
         {"pair", required_argument, NULL, 'p'},
         {"no-search", no_argument, NULL, 'n'},
-        {"tuned", no_argument, NULL, 't'},
-        {"model", required_argument, NULL, 'm'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
@@ -147,12 +110,6 @@ static void options_read(int argc, char **argv, options_t *options)
             break;
         case 'n':
             options->is_search = false;
-            break;
-        case 't':
-            options->is_tuned = true;
-            break;
-        case 'm':
-            options->constants = optarg;
             break;
         case 'h':
             usage(stdout);
@@ -241,9 +198,9 @@ static unsigned list_cells(const uct_cuda_topo_t *topo,
 
 static void print_choice(const char *name, const ucx_mp_tune_choice_t *choice)
 {
-    printf("\"%s\": {\"paths\": \"", name);
+    printf("\"%s\": {", name);
     ucx_mp_tune_choice_print(choice, stdout);
-    printf("\", \"seconds\": %.9f}", choice->seconds);
+    printf(", \"seconds\": %.9f}", choice->seconds);
 }
 
 static void print_cell(const cuemu_node_t *node,
@@ -266,11 +223,9 @@ static void print_cell(const cuemu_node_t *node,
     fflush(stdout);
 }
 
-/* The table that the configuration names, or one without lines;the options'
- * constants go before its own */
+/* The table that the configuration names, or one that sets no constant */
 static uct_cuda_mp_tuning_t *
-table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config,
-           const options_t *options)
+table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config)
 {
     uct_cuda_mp_tuning_t *table;
     char error[512];
@@ -283,14 +238,6 @@ table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config,
     if ((table == NULL) &&
         ((table = uct_cuda_mp_tuning_create(topo)) == NULL)) {
         ucx_mp_tune_die("out of memory");
-    }
-
-    if (!options->is_tuned) {
-        table->num_lines = 0;
-    }
-
-    if (options->constants != NULL) {
-        parse_model(options->constants, &table->model);
     }
 
     return table;
@@ -338,7 +285,7 @@ int main(int argc, char **argv)
         ucx_mp_tune_die("the module sees no GPU");
     }
 
-    table = table_read(topo, &config, &options);
+    table = table_read(topo, &config);
     count = list_cells(topo, table, &options, cells);
     if (count == 0) {
         ucx_mp_tune_die("no such pair of peers");

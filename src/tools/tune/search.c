@@ -26,11 +26,10 @@ typedef ucx_mp_tune_choice_t choice_t;
 
 typedef struct {
     const ucx_mp_tune_case_t *tune;
-    uct_cuda_mp_config_t     config; /* allows every path */
-    uct_cuda_mp_tuning_t     *table; /* with one line: what is to be tried */
+    uct_cuda_mp_config_t     config; /* names what is to be tried */
     uct_cuda_mp_plan_t       plan;
     unsigned                 num_relays;
-    int                      relays[UCT_CUDA_MAX_GPUS]; /* by rank - 1 */
+    int                      relays[UCT_CUDA_MAX_GPUS]; /* the best first */
     bool                     has_host;
     unsigned long            plays;
 } search_t;
@@ -53,7 +52,7 @@ static double relay_bandwidth(const ucx_mp_tune_case_t *tune, int relay)
                       tune->topo->links[relay][tune->dst].bandwidth);
 }
 
-/* Relays as tables count them: by bandwidth, then as they follow the source */
+/* By bandwidth, then as they follow the source */
 static void find_relays(search_t *search)
 {
     const ucx_mp_tune_case_t *tune = search->tune;
@@ -81,34 +80,17 @@ static search_t *search_create(const ucx_mp_tune_case_t *tune)
 {
     search_t *search = calloc(1, sizeof(*search));
 
-    if ((search == NULL) ||
-        ((search->table = uct_cuda_mp_tuning_create(tune->topo)) == NULL)) {
+    if (search == NULL) {
         ucx_mp_tune_die("out of memory");
     }
 
-    search->tune                 = tune;
-    search->config               = *tune->config;
-    search->config.max_gpu_paths = UCT_CUDA_MP_MAX_PATHS;
-    search->has_host             = tune->config->host != UCT_CUDA_MP_NO;
-    search->table->num_lines     = 1;
+    search->tune            = tune;
+    search->config          = *tune->config;
+    search->config.enable   = UCT_CUDA_MP_YES;
+    search->config.min_size = 0;
+    search->has_host        = tune->config->host != UCT_CUDA_MP_NO;
     find_relays(search);
     return search;
-}
-
-static void search_destroy(search_t *search)
-{
-    free(search->table);
-    free(search);
-}
-
-static unsigned path_rank(const search_t *search, int gpu)
-{
-    unsigned i;
-
-    for (i = 0; search->relays[i] != gpu; ++i) {
-    }
-
-    return i + 1;
 }
 
 /* What a plan has of a choice */
@@ -134,22 +116,18 @@ static void choice_of_plan(const search_t *search, choice_t *choice)
         if (part->slots > 0) {
             choice->chunks[i] = part->chunks;
         }
-        if (part->path.route == UCT_CUDA_MP_ROUTE_GPU) {
-            choice->paths[i].gpu = (int)path_rank(search, part->path.gpu);
-        }
     }
 }
 
 /* The whole transfer, piece by piece as the engine cuts it. Seconds; and, in
  * path_p unless NULL, when the paths end. The last plan stays. */
 static double play(search_t *search, const uct_cuda_mp_config_t *config,
-                   const uct_cuda_mp_tuning_t *table, double *predicted_p,
-                   double *path_p)
+                   double *predicted_p, double *path_p)
 {
     const uct_cuda_mp_load_t idle      = {.is_known = true};
     const uct_cuda_mp_knowledge_t know = {
         .topo = search->tune->topo, .config = config, .load = &idle,
-        .tuning = table, .model = &search->tune->table->model
+        .tuning = search->tune->table
     };
     const ucx_mp_tune_case_t *tune = search->tune;
     const uct_cuda_end_t src       = uct_cuda_end_gpu(tune->src);
@@ -195,22 +173,16 @@ static double play(search_t *search, const uct_cuda_mp_config_t *config,
 /* Play a choice; false if the planner would not have it */
 static bool play_choice(search_t *search, choice_t *choice, double *path_p)
 {
-    const ucx_mp_tune_case_t *tune  = search->tune;
-    uct_cuda_mp_tuning_line_t *line = &search->table->lines[0];
+    uct_cuda_mp_config_t *config = &search->config;
     double predicted;
 
-    line->pair_class = search->table->class_of[tune->src][tune->dst];
-    line->min_size   = 0;
-    line->max_size   = SIZE_MAX;
-    line->num_paths  = choice->count;
-    line->graph      = UCT_CUDA_MP_AUTO;
-    memcpy(line->paths, choice->paths, sizeof(line->paths));
-    memcpy(line->shares, choice->shares, sizeof(line->shares));
-    memcpy(line->chunks, choice->chunks, sizeof(line->chunks));
-    choice->seconds = play(search, &search->config, search->table, &predicted,
-                           path_p);
-    return search->plan.is_tuned &&
-           ((search->plan.num_paths == choice->count) || (choice->count == 1));
+    config->num_paths = config->num_shares = choice->count;
+    config->num_chunks                     = choice->count;
+    memcpy(config->paths, choice->paths, sizeof(config->paths));
+    memcpy(config->shares, choice->shares, sizeof(config->shares));
+    memcpy(config->chunks, choice->chunks, sizeof(config->chunks));
+    choice->seconds = play(search, config, &predicted, path_p);
+    return (search->plan.num_paths == choice->count) || (choice->count == 1);
 }
 
 void ucx_mp_tune_model(const ucx_mp_tune_case_t *tune,
@@ -219,15 +191,14 @@ void ucx_mp_tune_model(const ucx_mp_tune_case_t *tune,
     search_t *search = search_create(tune);
     double seconds;
 
-    seconds = play(search, tune->config, tune->table, &found->predicted,
-                   NULL);
+    seconds = play(search, tune->config, &found->predicted, NULL);
     choice_of_plan(search, &found->model);
     found->model.seconds = seconds;
     found->best          = found->model;
     found->single        = ucx_mp_player_single(tune->player, tune->src,
                                                 tune->dst, tune->size);
     found->plays         = search->plays;
-    search_destroy(search);
+    free(search);
 }
 
 
@@ -409,17 +380,17 @@ static void search_deep(search_t *search, choice_t *best)
     }
 }
 
-static void add_path(choice_t *choice, uct_cuda_mp_route_t route, int rank,
+static void add_path(choice_t *choice, uct_cuda_mp_route_t route, int gpu,
                      unsigned chunks)
 {
     choice->paths[choice->count].route = route;
-    choice->paths[choice->count].gpu   = rank;
+    choice->paths[choice->count].gpu   = gpu;
     choice->shares[choice->count]      = 1;
     choice->chunks[choice->count]      = chunks;
     ++choice->count;
 }
 
-/* All paths whose bit is set: direct, host, relays by rank */
+/* All paths whose bit is set: direct, host, relays in their order */
 static bool make_set(const search_t *search, unsigned bits, unsigned chunks,
                      choice_t *choice)
 {
@@ -432,7 +403,7 @@ static bool make_set(const search_t *search, unsigned bits, unsigned chunks,
 
     for (i = 0; (i < search->num_relays) && (i < MAX_RELAYS); ++i) {
         if (bits & (4u << i)) {
-            add_path(choice, UCT_CUDA_MP_ROUTE_GPU, (int)i + 1, chunks);
+            add_path(choice, UCT_CUDA_MP_ROUTE_GPU, search->relays[i], chunks);
         }
     }
 
@@ -473,7 +444,9 @@ void ucx_mp_tune_search(const ucx_mp_tune_case_t *tune,
     unsigned bits, i;
 
     for (bits = 1; bits < (4u << relays); ++bits) {
-        if ((bits & 2) && !search->has_host) {
+        if (((bits & 2) && !search->has_host) ||
+            ((unsigned)__builtin_popcount(bits & ~2u) >
+             tune->config->max_gpu_paths)) {
             continue;
         }
 
@@ -508,29 +481,30 @@ void ucx_mp_tune_search(const ucx_mp_tune_case_t *tune,
     }
 
     found->plays += search->plays;
-    search_destroy(search);
+    free(search);
 }
 
 void ucx_mp_tune_choice_print(const ucx_mp_tune_choice_t *choice, FILE *stream)
 {
+    char name[16];
     unsigned i;
 
+    fprintf(stream, "\"paths\": \"");
     for (i = 0; i < choice->count; ++i) {
-        fprintf(stream, "%s", (i > 0) ? "," : "");
-        switch (choice->paths[i].route) {
-        case UCT_CUDA_MP_ROUTE_DIRECT:
-            fprintf(stream, "direct");
-            break;
-        case UCT_CUDA_MP_ROUTE_HOST:
-            fprintf(stream, "host");
-            break;
-        default:
-            fprintf(stream, "relay%d", choice->paths[i].gpu);
-        }
-
-        fprintf(stream, ":%.4f", choice->shares[i]);
-        if (choice->chunks[i] > 0) {
-            fprintf(stream, ":%u", choice->chunks[i]);
-        }
+        fprintf(stream, "%s%s", (i > 0) ? "," : "",
+                uct_cuda_mp_path_str(&choice->paths[i], name, sizeof(name)));
     }
+
+    fprintf(stream, "\", \"shares\": \"");
+    for (i = 0; i < choice->count; ++i) {
+        fprintf(stream, "%s%.4f", (i > 0) ? "," : "", choice->shares[i]);
+    }
+
+    fprintf(stream, "\", \"chunks\": \"");
+    for (i = 0; i < choice->count; ++i) {
+        fprintf(stream, "%s%u", (i > 0) ? "," : "",
+                (choice->chunks[i] > 0) ? choice->chunks[i] : 1);
+    }
+
+    fprintf(stream, "\"");
 }

@@ -27,10 +27,10 @@ typedef struct {
 } ucx_mp_tune_case_t;
 
 
-/** Paths, shares and chunks, as a line of a tuning table has them. */
+/** Paths, shares and chunks, as variables name them. */
 typedef struct {
     unsigned           count;
-    uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS]; /**< gpu: relay's rank */
+    uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS];
     double             shares[UCT_CUDA_MP_MAX_PATHS];
     unsigned           chunks[UCT_CUDA_MP_MAX_PATHS]; /**< 0 of direct */
     double             seconds;                       /**< As played */
@@ -53,9 +53,10 @@ void ucx_mp_tune_model(const ucx_mp_tune_case_t *tune,
 
 
 /**
- * The best choice that can be written into a tuning table: all sets of paths,
- * each with shares that let its paths end together; the best sets then by
- * moving shares, first 2 then 0.5 % at a time, and chunks. Deterministic.
+ * The best choice that variables can ask for: all sets of paths that the
+ * user's allow, each with shares that let its paths end together; the best sets
+ * then by moving shares, first 2 then 0.5 % at a time, and chunks.
+ * Deterministic.
  *
  * @param found  Of ucx_mp_tune_model(), which the search begins with.
  */
@@ -63,7 +64,7 @@ void ucx_mp_tune_search(const ucx_mp_tune_case_t *tune,
                         ucx_mp_tune_found_t *found);
 
 
-/** "direct:0.4,relay1:0.6:8" */
+/** "paths": "direct,gpu2", "shares": "0.4000,0.6000", "chunks": "1,8" */
 void ucx_mp_tune_choice_print(const ucx_mp_tune_choice_t *choice, FILE *stream);
 
 #endif

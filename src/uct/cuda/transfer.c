@@ -37,11 +37,6 @@ static ucs_status_t engine_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
     return uct_cuda_mp_notify(op->work, func, arg);
 }
 
-static void engine_look(uct_cuda_op_t *op)
-{
-    uct_cuda_mp_look(op->work);
-}
-
 static void engine_release(uct_cuda_op_t *op)
 {
     uct_cuda_mp_release(op->work);
@@ -109,7 +104,6 @@ start_engine(uct_cuda_mp_engine_t *engine, const uct_cuda_mp_request_t *request,
     op->work    = work;
     op->test    = engine_test;
     op->notify  = engine_notify;
-    op->look    = engine_look;
     op->release = engine_release;
     op->steps   = uct_cuda_mp_num_steps(work);
     return true;
@@ -170,18 +164,12 @@ static void uncount(uct_cuda_op_t *op)
     uct_cuda_mp_single_end(op->work, op->counted);
 }
 
-static void look(uct_cuda_op_t *op)
-{
-    uct_cuda_mp_single_look(op->work, op->counted);
-}
-
 void uct_cuda_op_count(uct_cuda_op_t *op, uct_cuda_mp_engine_t *engine,
                        uct_cuda_end_t src, uct_cuda_end_t dst, size_t size)
 {
     op->work    = engine;
     op->counted = uct_cuda_mp_single_begin(engine, src, dst, size);
     op->release = uncount;
-    op->look    = look;
 }
 
 static bool get_slot(uct_cuda_transfer_t *transfer)

@@ -86,35 +86,6 @@ TEST_F(Queue, completes_in_stream_order_and_across_streams_in_any)
     EXPECT_EQ(1, b.calls);
 }
 
-/* Now and then, of what is first in its stream, until it is over */
-TEST_F(Queue, looks_around_while_an_operation_is_under_way)
-{
-    static std::vector<uct_cuda_op_t*> looks;
-    uct_cuda_op_t *first  = post(0, nullptr);
-    uct_cuda_op_t *second = post(0, nullptr);
-
-    looks.clear();
-    first->look = second->look = [](uct_cuda_op_t *op) { looks.push_back(op); };
-    for (int i = 0; i < 100; ++i) {
-        EXPECT_EQ(0u, uct_cuda_queue_progress(&queue));
-    }
-    EXPECT_LE(3u, looks.size());
-    EXPECT_GE(10u, looks.size());
-    EXPECT_EQ(0, std::count(looks.begin(), looks.end(), second));
-
-    finish(first);
-    finish(second);
-    EXPECT_EQ(2u, uct_cuda_queue_progress(&queue));
-    uct_cuda_op_t *next = post(0, nullptr);
-    looks.clear();
-    for (int i = 0; i < 100; ++i) {
-        uct_cuda_queue_progress(&queue);
-    }
-    EXPECT_TRUE(looks.empty()) << "of the operation that had its place";
-    finish(next);
-    EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
-}
-
 TEST_F(Queue, streams_and_events_are_reused)
 {
     for (int i = 0; i < 10; ++i) {

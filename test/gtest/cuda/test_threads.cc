@@ -280,7 +280,6 @@ TEST_F(Threads, traffic)
                                      &queued, &window);
             EXPECT_LE(queued, (unsigned)num_threads);
             uct_cuda_mp_traffic_load(traffic, End(src), End(dst), &met);
-            uct_cuda_mp_traffic_look(traffic, &flow);
             uct_cuda_mp_traffic_end(traffic, &flow);
         }
     });

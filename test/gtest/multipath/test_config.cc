@@ -45,9 +45,7 @@ TEST_F(test_config, defaults)
     EXPECT_EQ(0u, m_config.num_paths);
     EXPECT_EQ(4u, m_config.max_gpu_paths);
     EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.host);
-    EXPECT_EQ(0u, m_config.chunks);
-    EXPECT_EQ(UCT_CUDA_MP_SIZE_AUTO, m_config.chunk_size);
-    EXPECT_EQ(32u, m_config.max_chunks);
+    EXPECT_EQ(0u, m_config.num_chunks);
     EXPECT_EQ(64 * MiB, m_config.staging_size);
     EXPECT_EQ(UCT_CUDA_MP_START_AUTO, m_config.start);
     EXPECT_STREQ("auto", m_config.tuning_file);
@@ -95,19 +93,32 @@ TEST_F(test_config, sizes)
     refused("MULTIPATH_MIN_SIZE", "1e30");
     refused("MULTIPATH_STAGING_SIZE", "auto");
     refused("MULTIPATH_STAGING_SIZE", "64k");
-    refused("MULTIPATH_CHUNK_SIZE", "0");
 }
 
 TEST_F(test_config, numbers)
 {
     EXPECT_EQ(UCS_OK, set("MULTIPATH_CHUNKS", "64"));
-    EXPECT_EQ(64u, m_config.chunks);
+    EXPECT_EQ(1u, m_config.num_chunks);
+    EXPECT_EQ(64u, m_config.chunks[0]);
     refused("MULTIPATH_CHUNKS", "65");
     refused("MULTIPATH_CHUNKS", "0");
-    refused("MULTIPATH_MAX_CHUNKS", "auto");
-    refused("MULTIPATH_MAX_GPU_PATHS", "0");
-    refused("MULTIPATH_MAX_GPU_PATHS", "3 ");
-    refused("MULTIPATH_GRAPH_CACHE_SIZE", "99999999999999999999");
+    refused("MULTIPATH_CHUNKS", "8,auto");
+    refused("MULTIPATH_CHUNKS", "8,");
+    refused("MULTIPATH_CHUNKS", "1,2,3,4,5,6,7,8,9");
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_CHUNKS", "auto"));
+    EXPECT_EQ(0u, m_config.num_chunks);
+
+    /* One for all, or as many as paths */
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_CHUNKS", "1, 8"));
+    EXPECT_EQ(2u, m_config.num_chunks);
+    EXPECT_EQ(8u, m_config.chunks[1]);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+    EXPECT_NE(nullptr, strstr(m_error, "MULTIPATH_CHUNKS"));
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct,host"));
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+    refused("MULTIPATH_CHUNKS", "99999999999999999999");
 }
 
 TEST_F(test_config, paths)
@@ -130,8 +141,17 @@ TEST_F(test_config, paths)
     refused("MULTIPATH_PATHS", "nvlink");
     refused("MULTIPATH_PATHS", "direct,");
 
+    /* How many, and not which */
+    EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "2"));
+    EXPECT_EQ(0u, m_config.num_paths);
+    EXPECT_EQ(2u, m_config.max_gpu_paths);
+    refused("MULTIPATH_PATHS", "0");
+    refused("MULTIPATH_PATHS", "9");
+    refused("MULTIPATH_PATHS", "3 ");
+    refused("MULTIPATH_PATHS", "2,host");
     EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "auto"));
     EXPECT_EQ(0u, m_config.num_paths);
+    EXPECT_EQ(4u, m_config.max_gpu_paths);
 }
 
 TEST_F(test_config, shares)

@@ -138,18 +138,13 @@ TEST_F(test_cost, variables)
     EXPECT_TRUE(wants());
     EXPECT_EQ(0u, m_threshold);
 
-    m_config.set("_GRAPH_MIN_SIZE", "65m");
-    EXPECT_FALSE(wants());
-    m_config.set("_GRAPH_MIN_SIZE", "64m");
-    EXPECT_TRUE(wants());
-
-    m_config.set("_GRAPH_CACHE_SIZE", "0");
+    m_config.set_graphs(0);
     EXPECT_TRUE(wants());
     m_config.set("_GRAPH", "auto");
     m_plan->num_steps = 64;
     EXPECT_FALSE(wants()); /* never launched again */
 
-    m_config.set("_GRAPH_CACHE_SIZE", "64").set("_GRAPH", "n");
+    m_config.set_graphs(64).set("_GRAPH", "n");
     EXPECT_FALSE(wants());
 }
 

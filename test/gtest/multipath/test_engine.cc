@@ -81,14 +81,6 @@ protected:
                                                         End(dst), 64 * MiB));
     }
 
-    /* As many as show that nothing crosses a pair's transfers */
-    void go_sure(int src, int dst)
-    {
-        for (int i = 0; i < UCT_CUDA_MP_LOAD_SURE; ++i) {
-            go_before(src, dst);
-        }
-    }
-
     void set_node(const uct_cuda_topo_t &topo, int num_gpus, unsigned seed = 1)
     {
         destroy();
@@ -349,8 +341,7 @@ TEST_P(test_engine, one_pair_completes_in_order)
  * they come by streams, as graphs, or as both in turns */
 TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 {
-    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set("_GRAPH_CACHE_SIZE",
-                                                        "3");
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set_graphs(3);
     for (unsigned seed = 1; seed <= 10; ++seed) {
         std::vector<Transfer> window;
 
@@ -814,7 +805,6 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     EXPECT_FALSE(may_split(0, 1, 32 * MiB));
     EXPECT_TRUE(may_split(0, 1, 256 * MiB));
 
-    go_sure(0, 1);
     uint16_t small = uct_cuda_mp_single_begin(m_engine, End(0), End(1), MiB);
     t              = start(0, 1, 32 * MiB);
     EXPECT_EQ(nullptr, t.transfer);
@@ -839,84 +829,6 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
 }
 
-/* Whether the other way is quiet is to be seen first: the path costs a context
- * and page-locked memory, for good */
-TEST_P(test_engine, the_first_of_a_pair_leave_the_host_alone)
-{
-    char dir[] = "/tmp/test_engine.XXXXXX";
-
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir));
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
-    create();
-    for (int i = 1; i < UCT_CUDA_MP_LOAD_SURE; ++i) {
-        go_before(0, 1);
-        EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer) << i;
-    }
-
-    uint16_t last = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
-                                             64 * MiB);
-    EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer) << "it has not ended";
-    EXPECT_FALSE(m_node->has_context(0));
-    uct_cuda_mp_single_end(m_engine, last);
-
-    Transfer t = start(0, 1, 64 * MiB);
-    ASSERT_NE(nullptr, t.transfer);
-    wait(t);
-    EXPECT_EQ(nullptr, start(1, 0, 64 * MiB).transfer) << "another pair";
-    destroy();
-    EXPECT_EQ(0, rmdir(dir));
-}
-
-/* One that begins after a transfer and ends before it is seen meanwhile */
-TEST_P(test_engine, whom_a_transfer_meets_midway)
-{
-    char dir[] = "/tmp/test_engine.XXXXXX";
-    uct_cuda_mp_engine_t *other;
-    uint16_t ours, theirs;
-
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir));
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
-    create();
-    ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
-    go_sure(0, 1);
-    go_sure(2, 3);
-
-    /* A plain copy */
-    ours   = uct_cuda_mp_single_begin(m_engine, End(0), End(1), 64 * MiB);
-    theirs = uct_cuda_mp_single_begin(other, End(1), End(0), 64 * MiB);
-    uct_cuda_mp_single_look(m_engine, ours);
-    uct_cuda_mp_single_end(other, theirs);
-    uct_cuda_mp_single_end(m_engine, ours);
-    EXPECT_EQ(nullptr, start(0, 1, 64 * MiB).transfer);
-
-    /* Several paths, as the front of all copies starts them */
-    request_t request = {};
-    uct_cuda_transfer_t transfer;
-    uct_cuda_op_t op = {};
-
-    request.src         = (CUdeviceptr)m_node->alloc(2, 64 * MiB);
-    request.dst         = (CUdeviceptr)m_node->alloc(3, 64 * MiB);
-    request.src_end     = End(2);
-    request.dst_end     = End(3);
-    request.size        = 64 * MiB;
-    request.is_mappable = true;
-    ASSERT_EQ(UCS_OK, uct_cuda_transfer_start(m_engine, &request, &request,
-                                              &transfer, &op));
-    ASSERT_EQ(UCT_CUDA_BY_ENGINE, transfer.way);
-    theirs = uct_cuda_mp_single_begin(other, End(3), End(2), 64 * MiB);
-    ASSERT_NE(nullptr, op.look);
-    op.look(&op);
-    uct_cuda_mp_single_end(other, theirs);
-    op.release(&op);
-    EXPECT_EQ(nullptr, start(2, 3, 64 * MiB).transfer);
-
-    uct_cuda_mp_engine_destroy(other);
-    destroy();
-    EXPECT_EQ(0, rmdir(dir));
-}
-
 /* Two processes, as far as the engines know: the one that comes second, and
  * goes the other way, leaves the host to the first */
 TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
@@ -930,11 +842,6 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
-    go_sure(0, 1);
-    std::swap(m_engine, other);
-    go_sure(1, 0);
-    go_sure(3, 2);
-    std::swap(m_engine, other);
     Transfer first = start(0, 1, 64 * MiB);
     ASSERT_NE(nullptr, first.transfer);
     std::swap(m_engine, other);
@@ -987,7 +894,6 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
-    go_sure(0, 1);
     Transfer t = start(0, 1, 64 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     wait(t);
@@ -1007,7 +913,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     };
     /* After some by itself it takes several, and we start one more */
     auto forget = [&] {
-        for (int i = 0; i < UCT_CUDA_MP_LOAD_SURE; ++i) {
+        for (int i = 0; i < 2; ++i) {
             usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
             EXPECT_TRUE(is_yielding()) << i;
         }
@@ -1029,13 +935,6 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     uct_cuda_mp_release(t.transfer);
     forget();
 
-    /* They come and go while ours is on its way */
-    counted = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
-    uct_cuda_mp_look(t.transfer);
-    uct_cuda_mp_single_end(other, counted);
-    await(t.transfer);
-    uct_cuda_mp_release(t.transfer);
-    forget();
     await(t.transfer);
     uct_cuda_mp_release(t.transfer);
 
@@ -1423,7 +1322,7 @@ TEST_P(test_engine_start, no_wait_for_the_first_gpu)
  * no others instead of them */
 TEST_P(test_engine_start, no_other_relays_instead)
 {
-    m_config.set("_MAX_GPU_PATHS", "2");
+    m_config.set("_PATHS", "2");
     m_node->hold_context(2);
     create_with_contexts({0, 1});
     for (int i = 0; i < 3; ++i) {
@@ -1454,7 +1353,7 @@ TEST_P(test_engine_start, nothing_is_there)
 
 TEST_P(test_engine_start, host_staging)
 {
-    m_config.set("_HOST", "y").set("_MAX_GPU_PATHS", "1");
+    m_config.set("_HOST", "y").set("_PATHS", "1");
     create_with_contexts({0, 1});
     EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
     await([&] { return num_steps(0, 1, 64 * MiB) > 0; });
@@ -1469,7 +1368,6 @@ TEST_P(test_engine_start, the_hosts_path_by_itself)
     use_switch(mkdtemp(dir));
     m_node->hold_context(1);
     create_with_contexts({0});
-    go_sure(0, 1);
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
     }
@@ -1490,7 +1388,6 @@ TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
     create_with_contexts({0});
     m_node->fail_function = "cuDevicePrimaryCtxRetain";
     m_node->fail_call(1, CUDA_ERROR_UNKNOWN);
-    go_sure(0, 1);
     await([&] {
         EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
         return count_messages("could not be set up") > 0;
@@ -2087,9 +1984,9 @@ protected:
         m_config.set("_PATHS", "direct,gpu2").set("_CHUNKS", "2");
     }
 
-    void create(const char *cache_size)
+    void create(unsigned cache_size)
     {
-        m_config.set("_GRAPH_CACHE_SIZE", cache_size);
+        m_config.set_graphs(cache_size);
         test_engine::create();
     }
 
@@ -2138,7 +2035,7 @@ protected:
 /* Banks of staging memory take turns, with a graph for each */
 TEST_P(test_engine_graphs, same_addresses)
 {
-    create("64");
+    create(64);
     Transfer t = start(0, 1, MiB);
 
     wait(t);
@@ -2150,7 +2047,7 @@ TEST_P(test_engine_graphs, same_addresses)
 
 TEST_P(test_engine_graphs, other_addresses)
 {
-    create("64");
+    create(64);
     for (int i = 0; i < 6; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2161,7 +2058,7 @@ TEST_P(test_engine_graphs, other_addresses)
 TEST_P(test_engine_graphs, none_where_streams_keep_up)
 {
     m_config.set("_GRAPH", "auto").set("_STAGING_SIZE", "64m");
-    create("64");
+    create(64);
     Transfer first  = start(0, 1, 8 * MiB);
     Transfer second = start(0, 1, 8 * MiB);
 
@@ -2180,7 +2077,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
 {
     m_config.set("_GRAPH", "auto").set("_CHUNKS", "16");
     m_config.set("_STAGING_SIZE", "64m");
-    create("64");
+    create(64);
     Transfer t = start(0, 1, 12 * MiB);
 
     wait(t);
@@ -2199,7 +2096,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
 
 TEST_P(test_engine_graphs, cache_of_one)
 {
-    create("1");
+    create(1);
     Transfer t = start(0, 1, MiB);
 
     wait(t);
@@ -2211,7 +2108,7 @@ TEST_P(test_engine_graphs, cache_of_one)
 
 TEST_P(test_engine_graphs, no_cache)
 {
-    create("0");
+    create(0);
     for (int i = 0; i < 4; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2224,7 +2121,7 @@ TEST_P(test_engine_graphs, window)
 {
     std::vector<Transfer> window;
 
-    create("4");
+    create(4);
     for (int i = 0; i < 10; ++i) {
         window.push_back(start(0, 1, MiB));
         ASSERT_NE(nullptr, window.back().transfer);
@@ -2238,13 +2135,13 @@ TEST_P(test_engine_graphs, window)
 /* A message of several plans is a graph each */
 TEST_P(test_engine_graphs, pieces)
 {
-    create("64");
+    create(64);
     transfer(0, 1, 16 * MiB); /* two of 8 MiB */
     transfer(0, 1, 16 * MiB);
     EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
 }
 
-/* A tuning table's word counts where the user has none */
+/* The constants of a tuning table */
 class test_engine_tuning : public test_engine_graphs
 {
 protected:
@@ -2278,7 +2175,7 @@ protected:
     void refused(const char *because)
     {
         messages.clear();
-        create("64");
+        create(64);
         transfer(0, 1, 4 * MiB);
         transfer(1, 0, 4 * MiB);
         EXPECT_GT(bytes(2, 1), 0u);
@@ -2295,38 +2192,36 @@ protected:
     char m_name[64];
 };
 
+/* Of a table of before, with one sentence about its rows */
 TEST_P(test_engine_tuning, is_followed)
 {
-    for (std::string executor : {"graph", "streams"}) {
-        messages.clear();
-        table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
-              "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 " + executor);
-        create("64");
-        for (int i = 0; i < 3; ++i) {
-            transfer(0, 1, 4 * MiB);
-        }
-        EXPECT_EQ(3 * 3 * MiB, bytes(0, 1));
-        EXPECT_EQ(3 * MiB, bytes(3, 1));
-        EXPECT_EQ(0u, bytes(2, 1));
-        EXPECT_EQ(0u, count_messages("W "));
-        EXPECT_EQ((executor == "graph") ? (Counters{0, 1, 2, 0, 0}) :
-                                          (Counters{0, 0, 0, 0, 0}),
-                  counters());
-        set_node(beluga(), 4);
+    messages.clear();
+    table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
+          "model min_gain 5\n"
+          "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 auto");
+    create(64);
+    for (int i = 0; i < 2; ++i) {
+        Transfer t = start(0, 1, 4 * MiB);
+
+        EXPECT_EQ(nullptr, t.transfer);
     }
+    EXPECT_EQ(1u, count_messages("W "));
+    EXPECT_EQ(1u, count_messages(std::string("W ") + m_name +
+                                 ":5: rows of paths, shares and chunks are "
+                                 "passed over, the constants count"));
 }
 
 /* Streams or graphs is a question to the node's constants, too: as in
  * built_behind_streams, or never */
 TEST_P(test_engine_tuning, says_what_graphs_cost)
 {
+    m_config.set("_PATHS", "direct,gpu3").set("_SHARES", "1,1");
+    m_config.set("_CHUNKS", "16");
     for (std::string cost : {"1", "20"}) {
         messages.clear();
         table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
-              "model graph " + cost +
-                      "\n48.0:48.0,48.0:12.0 1m 16m "
-                      "direct:.5,relay2:.5:16 auto");
-        create("64");
+              "model graph " + cost);
+        create(64);
         for (int i = 0; i < 4; ++i) {
             transfer(0, 1, 12 * MiB);
         }
@@ -2344,8 +2239,8 @@ TEST_P(test_engine_tuning, is_refused)
 
     table("8 gpus, 56 x 48.0:48.0:12.0", "");
     refused(":2: made for another node");
-    table(node, "48.0:48.0,48.0:12.0 1m 8m direct:1,relay2:1 graph");
-    refused(":4: the shares' sum is 2, not 1");
+    table(node, "model gap_gpu fast");
+    refused(":4: \"fast\" is no value for \"gap_gpu\"");
     table(node + "\nucx-mp-tuning 2", "");
     refused(":3: not \"date ...\"");
 
@@ -2365,7 +2260,7 @@ TEST_P(test_engine_graphs, a_failure_to_build)
                                  "cuGraphInstantiateWithFlags"}) {
         set_node(beluga(), 4);
         messages.clear();
-        create("64");
+        create(64);
         m_node->fail_function = function;
         m_node->fail_call(1);
         transfer(0, 1, MiB);
@@ -2385,7 +2280,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_bank)
     size_t host;
 
     m_config.set("_PATHS", "direct,gpu2,host").set("_MIN_SIZE", "16k");
-    create("64");
+    create(64);
     transfer(0, 1, MiB);
     host = bytes(0, -1);
     ASSERT_GT(host, 0u);
@@ -2413,7 +2308,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_bank)
 TEST_P(test_engine_graphs, alone)
 {
     m_node->refuse_event_nodes = true;
-    create("64");
+    create(64);
     for (int i = 0; i < 6; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2423,7 +2318,7 @@ TEST_P(test_engine_graphs, alone)
 /* ... and whoever comes all the same waits for their lanes */
 TEST_P(test_engine_graphs, not_as_alone_as_believed)
 {
-    create("64");
+    create(64);
     transfer(0, 1, MiB);
 
     m_node->stuck  = {2, 1};
@@ -2449,7 +2344,7 @@ TEST_P(test_engine_graphs, no_event_nodes)
     std::vector<Transfer> window;
 
     m_node->drop_event_nodes();
-    create("64");
+    create(64);
     for (int i = 0; i < 6; ++i) {
         window.push_back(start(0, 1, MiB));
         ASSERT_NE(nullptr, window.back().transfer);
@@ -2465,7 +2360,7 @@ TEST_P(test_engine_graphs, no_event_nodes)
 TEST_P(test_engine_graphs, refused_event_nodes)
 {
     m_node->refuse_event_nodes = true;
-    create("64");
+    create(64);
     for (int i = 0; i < 4; ++i) {
         window(2);
     }
@@ -2478,7 +2373,7 @@ TEST_P(test_engine_graphs, refused_event_nodes)
 /* An update that the driver refuses is no error: the graph is built anew */
 TEST_P(test_engine_graphs, a_refused_update)
 {
-    create("64");
+    create(64);
     transfer(0, 1, MiB);
     transfer(0, 1, MiB);
     m_node->fail_function = "cuGraphExecMemcpyNodeSetParams";

@@ -861,7 +861,6 @@ TEST_F(test_traffic, lanes_of_a_plan)
         EXPECT_EQ(1u, on(seen, lane.first, lane.second));
     }
     EXPECT_EQ(0u, on(seen, 1, 0));
-    uct_cuda_mp_traffic_look(a, &there);
     uct_cuda_mp_traffic_end(a, &there);
 }
 
@@ -908,53 +907,6 @@ TEST_F(test_traffic, windows_are_as_they_were)
     EXPECT_EQ(4u, load(a, -1, 1).window);
     uct_cuda_mp_traffic_end(a, &there);
     EXPECT_EQ(1u, load(a, -1, 1).window);
-}
-
-/* What was under way when something crossed it counts for nothing, nor does
- * what goes elsewhere or the same way */
-TEST_F(test_traffic, sure_after_some_that_nothing_crossed)
-{
-    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
-    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
-    uct_cuda_mp_flow_t there = flow(0, 1, true);
-    uct_cuda_mp_flow_t small = flow(0, 1);
-
-    auto go = [&](const uct_cuda_mp_flow_t &flow) {
-        uct_cuda_mp_traffic_begin(a, &flow);
-        uct_cuda_mp_traffic_end(a, &flow);
-    };
-    auto needed = [&] {
-        int count;
-        for (count = 0; load(a, 0, 1).is_unsure && (count < 100); ++count) {
-            go(small);
-            go(there);
-        }
-        return count;
-    };
-
-    EXPECT_EQ(UCT_CUDA_MP_LOAD_SURE, needed());
-    EXPECT_EQ(0, needed());
-    EXPECT_TRUE(load(a, 1, 0).is_unsure) << "the other way";
-    for (auto ends : {std::make_pair(1, 0), std::make_pair(2, 0),
-                      std::make_pair(1, HOST)}) {
-        uct_cuda_mp_flow_t across = flow(ends.first, ends.second);
-        uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_begin(b, &across);
-        uct_cuda_mp_traffic_begin(a, &there); /* it sees it */
-        uct_cuda_mp_traffic_end(b, &across);
-        uct_cuda_mp_traffic_end(a, &there);
-        uct_cuda_mp_traffic_end(a, &there);
-        EXPECT_EQ(UCT_CUDA_MP_LOAD_SURE, needed());
-    }
-
-    for (auto ends : {std::make_pair(0, 1), std::make_pair(0, 2),
-                      std::make_pair(2, 1), std::make_pair(3, 2)}) {
-        uct_cuda_mp_flow_t beside = flow(ends.first, ends.second);
-        uct_cuda_mp_traffic_begin(b, &beside);
-        go(there);
-        uct_cuda_mp_traffic_end(b, &beside);
-        EXPECT_EQ(0, needed());
-    }
 }
 
 /* Only that of which the lane joins the ends counts as direct */
@@ -1041,11 +993,9 @@ TEST_F(test_traffic, ping_pong_meets_nobody)
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0));
         uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_look(a, &there);
         uct_cuda_mp_traffic_end(a, &there);
         EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
         uct_cuda_mp_traffic_begin(b, &back);
-        uct_cuda_mp_traffic_look(b, &back);
         uct_cuda_mp_traffic_end(b, &back);
     }
 }

@@ -5,7 +5,6 @@
 
 #include <check/transfer_check.h>
 #include <uct/cuda/plan/tuning.h>
-#include <uct/cuda/run/graph_cost.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -54,35 +53,7 @@ protected:
             }
         }
 
-        for (unsigned i = 0; i < m_table->num_lines; ++i) {
-            print_line(text, m_table->lines[i]);
-        }
-
         return text.str();
-    }
-
-    void print_line(std::ostream &text,
-                    const uct_cuda_mp_tuning_line_t &line) const
-    {
-        static const char *executors[] = {"streams", "graph", "auto"};
-
-        text << m_table->classes[line.pair_class] << " " << line.min_size
-             << " " << line.max_size << " ";
-        for (unsigned p = 0; p < line.num_paths; ++p) {
-            const uct_cuda_mp_path_t &path = line.paths[p];
-
-            text << ((p == 0) ? "" : ",")
-                 << ((path.route == UCT_CUDA_MP_ROUTE_GPU) ?
-                             "relay" + std::to_string(path.gpu) :
-                     (path.route == UCT_CUDA_MP_ROUTE_HOST) ? "host" :
-                                                              "direct")
-                 << ":" << line.shares[p];
-            if (line.chunks[p] > 0) {
-                text << ":" << line.chunks[p];
-            }
-        }
-
-        text << " " << executors[line.graph] << "\n";
     }
 
     void refused(const std::string &line, const char *because)
@@ -106,13 +77,6 @@ protected:
         ASSERT_EQ(UCS_OK, read(std::string("ucx-mp-tuning 1\nnode ") +
                                empty->node + "\ndate 2026-11-21\n" + lines))
                 << m_error;
-    }
-
-    bool wants_graph(const Config &config, unsigned *threshold_p = NULL)
-    {
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), config,
-                                            &uct_cuda_mp_model_builtin,
-                                            threshold_p);
     }
 
     void plan(const Config &config, int src, int dst, size_t size,
@@ -141,7 +105,6 @@ protected:
     }
 
     static const std::string            HEAD;
-    static const std::string            PAIR;
     uct_cuda_topo_t                     m_node;
     std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
     table_t                             m_table;
@@ -149,7 +112,6 @@ protected:
 };
 
 /* Two NVLinks of 24 GB/s to each of three others, PCIe 3 */
-const std::string test_tuning::PAIR = "48.0:48.0,48.0:12.0";
 const std::string test_tuning::HEAD =
         "ucx-mp-tuning 1\nnode 4 gpus, 12 x 48.0:48.0,48.0:12.0\n"
         "date 2026-11-21\n";
@@ -157,45 +119,34 @@ const std::string test_tuning::HEAD =
 
 TEST_F(test_tuning, reads_what_people_write)
 {
-    ASSERT_EQ(UCS_OK, read("# mine\n\n" + HEAD + "# small\n" + PAIR +
-                           " 64k 1m direct:1 auto  \r\n" + PAIR + "\t1048577 " +
-                           "2G relay2:.25:32,direct:0.75 streams"))
-            << m_error;
-    ASSERT_EQ(2u, m_table->num_lines);
+    ASSERT_EQ(UCS_OK, read("# mine\n\n" + HEAD + "# chunks\nmodel gap_gpu "
+                           "4e-06  \r\nmodel\tjoin   .5e-6")) << m_error;
+    EXPECT_STREQ("", m_error);
     EXPECT_STREQ("2026-11-21", m_table->date);
-    EXPECT_EQ(64 * KiB, m_table->lines[0].min_size);
-    EXPECT_EQ(1 * MiB, m_table->lines[0].max_size);
-    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_table->lines[0].graph);
-    EXPECT_EQ(2048 * MiB, m_table->lines[1].max_size);
-    EXPECT_EQ(2, m_table->lines[1].paths[0].gpu);
-    EXPECT_EQ(.25, m_table->lines[1].shares[0]);
-    EXPECT_EQ(32u, m_table->lines[1].chunks[0]);
-    EXPECT_EQ(0u, m_table->lines[1].chunks[1]);
-    EXPECT_EQ(UCT_CUDA_MP_NO, m_table->lines[1].graph);
-}
-
-TEST_F(test_tuning, writes_what_it_reads)
-{
-    std::string text;
-
-    ASSERT_EQ(UCS_OK, read(HEAD + PAIR + " 1 2 direct:0.1,host:0.2:3,relay1:"
-                           "0.7:64 graph\n" + PAIR + " 3 4 direct:1 auto\n"))
-            << m_error;
-    text = print();
-    ASSERT_EQ(UCS_OK, read(text)) << m_error;
-    EXPECT_EQ(2u, m_table->num_lines);
-    EXPECT_EQ(.1, m_table->lines[0].shares[0]);
-    EXPECT_EQ(UCT_CUDA_MP_ROUTE_HOST, m_table->lines[0].paths[1].route);
-    EXPECT_EQ(64u, m_table->lines[0].chunks[2]);
-    EXPECT_EQ(UCT_CUDA_MP_YES, m_table->lines[0].graph);
-    EXPECT_EQ(text, print());
-}
-
-TEST_F(test_tuning, only_headers)
-{
+    EXPECT_EQ(4e-6, m_table->model.gap_gpu);
+    EXPECT_EQ(.5e-6, m_table->model.join);
     EXPECT_EQ(UCS_OK, read(HEAD)) << m_error;
-    EXPECT_EQ(NULL, uct_cuda_mp_tuning_find(m_table.get(), End(0), End(1),
-                                            MiB));
+    EXPECT_EQ(0u, m_table->model_set);
+}
+
+/* Tables of before had rows: they load, and a sentence names the first */
+TEST_F(test_tuning, rows_are_passed_over)
+{
+    ASSERT_EQ(UCS_OK, read(HEAD + "model gap_gpu 4e-05\n"
+                           "# 8m: one path 45.9, model 95.4, this 96.2 GB/s\n"
+                           "48.0:48.0,48.0:12.0 1m 16m direct:0.4,relay1:0.6:8 "
+                           "auto\nmodel join 1e-06\n"
+                           "48.0:48.0,48.0:12.0\t17m 1g direct:1 streams\n"))
+            << m_error;
+    EXPECT_STREQ("my.tune:6: rows of paths, shares and chunks are passed over, "
+                 "the constants count", m_error);
+    EXPECT_EQ(40e-6, m_table->model.gap_gpu);
+    EXPECT_EQ(1e-6, m_table->model.join);
+
+    /* What is wrong comes first */
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              read(HEAD + "48.0:48.0,48.0:12.0 1m 16m direct:1 auto\nx\n"));
+    EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: not three words"));
 }
 
 TEST_F(test_tuning, fingerprint_tells_nodes_apart)
@@ -216,39 +167,6 @@ TEST_F(test_tuning, fingerprint_tells_nodes_apart)
     uct_cuda_topo_set_link(&m_node, 3, 0, 0, -1, -1);
     table_t b(uct_cuda_mp_tuning_create(&m_node), free);
     EXPECT_STREQ(a->node, b->node);
-}
-
-/* As src/cuemu marks its GPUs */
-static void emulate(uct_cuda_topo_t *node, const char *name)
-{
-    for (int i = 0; i < node->num_gpus; ++i) {
-        memset(node->gpus[i].uuid, 0, sizeof(node->gpus[i].uuid));
-        memcpy(node->gpus[i].uuid, "emu", 3);
-        memcpy(node->gpus[i].uuid + 3, name, strlen(name));
-        node->gpus[i].uuid[15] = (uint8_t)(i + 1);
-    }
-}
-
-TEST_F(test_tuning, emulated_is_not_real)
-{
-    std::string head = HEAD;
-
-    head.insert(head.find("4 gpus"), "emulated beluga, ");
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(head));
-    EXPECT_EQ(m_error, strstr(m_error, "my.tune:2: made for another node"));
-
-    emulate(&m_node, "beluga");
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
-    EXPECT_EQ(UCS_OK, read(head)) << m_error;
-
-    /* Another node of the same links */
-    emulate(&m_node, "cedar");
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(head));
-
-    /* One GPU's UUID happens to begin so */
-    m_node = beluga();
-    memcpy(m_node.gpus[0].uuid, "emubeluga", 9);
-    EXPECT_EQ(UCS_OK, read(HEAD)) << m_error;
 }
 
 TEST_F(test_tuning, largest_node_fits)
@@ -284,41 +202,11 @@ TEST_F(test_tuning, headers)
 
 TEST_F(test_tuning, wrong_lines)
 {
-    refused("48.0:48.0,48.0:13.0 1 2 direct:1 auto", "is of class");
-    refused(PAIR + " 1 2 direct:1", "not five words");
-    refused(PAIR + " 1 2 direct:1 auto more", "not five words");
-    refused(PAIR + " 1 2 direct:1 auto more and more", "not five words");
-    refused("x", "not five words");
-    refused(PAIR + " 2 1 direct:1 auto", "no range");
-    refused(PAIR + " -1 1 direct:1 auto", "no range");
-    refused(PAIR + " 1 2x direct:1 auto", "no range");
-    refused(PAIR + " 1 2mm direct:1 auto", "no range");
-    refused(PAIR + " 1 99999999999g direct:1 auto", "no range");
-    refused(PAIR + " 1 99999999999999999999 direct:1 auto", "no range");
-    refused(PAIR + " 1 2 direct auto", "has no share");
-    refused(PAIR + " 1 2 direct:1,, auto", "empty path");
-    refused(PAIR + " 1 2 , auto", "empty path");
-    refused(PAIR + " 1 2 relay3:1 auto", "no path \"relay3\"");
-    refused(PAIR + " 1 2 relay0:1 auto", "no path \"relay0\"");
-    refused(PAIR + " 1 2 gpu2:1 auto", "no path \"gpu2\"");
-    refused(PAIR + " 1 2 direct:.5,direct:.5 auto", "twice");
-    refused(PAIR + " 1 2 direct:nan auto", "share \"nan\"");
-    refused(PAIR + " 1 2 direct:0,host:1 auto", "share \"0\"");
-    refused(PAIR + " 1 2 direct:-1 auto", "share \"-1\"");
-    refused(PAIR + " 1 2 direct:2 auto", "share \"2\"");
-    refused(PAIR + " 1 2 direct:.5 auto", "sum is 0.5");
-    refused(PAIR + " 1 2 direct:1:0 auto", "chunks \"0\"");
-    refused(PAIR + " 1 2 direct:1:65 auto", "chunks \"65\"");
-    refused(PAIR + " 1 2 direct:1:8:1 auto", "chunks \"8:1\"");
-    refused(PAIR + " 1 2 direct:1 maybe", "executor \"maybe\"");
+    refused("x", "not three words");
+    refused("48.0:48.0,48.0:12.0 1 2 direct:1", "not three words");
+    refused("48.0:48.0,48.0:12.0 1 2 direct:1 auto more", "not three words");
     refused(std::string("\0x", 2), "no line of text");
     refused(std::string(4096, 'x'), "no line of text");
-
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              read(HEAD + PAIR + " 1 9 direct:1 auto\n" + PAIR +
-                   " 9 10 direct:1 auto\n"));
-    EXPECT_EQ(m_error,
-              strstr(m_error, "my.tune:5: sizes that line 4 has already"));
 }
 
 TEST_F(test_tuning, no_file)
@@ -332,47 +220,6 @@ TEST_F(test_tuning, no_file)
     EXPECT_EQ(UCS_ERR_IO_ERROR,
               uct_cuda_mp_tuning_load("/", &m_node, m_error, sizeof(m_error),
                                       &table));
-}
-
-TEST_F(test_tuning, planner_follows)
-{
-    uct_cuda_mp_load_t load = {};
-
-    ASSERT_EQ(UCS_OK,
-              read(HEAD + PAIR + " 8m 16m direct:0.5,relay2:0.5:5 streams\n" +
-                   PAIR + " 32m 64m direct:1 auto\n" + PAIR +
-                   " 128m 256m direct:0.9,host:.1 auto\n"));
-    plan(Config(), 0, 1, 16 * MiB);
-    EXPECT_EQ("direct,gpu3", paths());
-    EXPECT_EQ(8 * MiB, m_plan->paths[0].bytes);
-    EXPECT_EQ(5u, m_plan->paths[1].chunks);
-
-    /* Ranks turn with the source */
-    plan(Config(), 1, 2, 16 * MiB);
-    EXPECT_EQ("direct,gpu0", paths());
-
-    /* One path by the table, several by the model */
-    plan(Config(), 0, 1, 64 * MiB);
-    EXPECT_EQ("", paths());
-    plan(Config(), 0, 1, 64 * MiB + 1);
-    EXPECT_EQ("direct,gpu2,gpu3", paths());
-
-    /* The user's word comes first */
-    plan(Config().set("_PATHS", "direct,gpu2"), 0, 1, 16 * MiB);
-    EXPECT_EQ("direct,gpu2", paths());
-    plan(Config().set("_CHUNKS", "7"), 0, 1, 16 * MiB);
-    EXPECT_EQ("direct,gpu3", paths());
-    EXPECT_EQ(7u, m_plan->paths[1].chunks);
-
-    /* ... and so does whether the host's path may be used */
-    plan(Config(), 0, 1, 128 * MiB);
-    EXPECT_EQ("direct,gpu2,gpu3", paths());
-    load.is_known = true;
-    plan(Config(), 0, 1, 128 * MiB, &load);
-    EXPECT_EQ("direct,host", paths());
-    load.active[uct_cuda_mp_lane(End(0), End(HOST))] = 1;
-    plan(Config(), 0, 1, 128 * MiB, &load);
-    EXPECT_NE("direct,host", paths());
 }
 
 TEST_F(test_tuning, constants_of_the_model)
@@ -389,7 +236,6 @@ TEST_F(test_tuning, constants_of_the_model)
 
     /* Where a chunk more costs 40 us, there are fewer of them */
     plan(Config(), 0, 1, 16 * MiB);
-    EXPECT_FALSE(m_plan->is_tuned);
     EXPECT_GE(2, m_plan->paths[1].chunks);
     m_table.reset();
     plan(Config(), 0, 1, 16 * MiB);
@@ -496,175 +342,6 @@ TEST_F(test_tuning, constants_of_submission)
     plan(Config(), 0, 1, 16 * MiB);
     EXPECT_NEAR(single + 2e-6, m_plan->single_seconds, 1e-9);
     EXPECT_LT(several + 2e-6, m_plan->seconds);
-}
-
-/* The user's variables, then the table, then the model: paths and shares */
-TEST_F(test_tuning, order_of_paths)
-{
-    ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
-                           " 1m 256m relay2:.6,direct:.4 auto\n"));
-
-    plan(Config(), 0, 1, 100 * MiB);
-    EXPECT_EQ("gpu3,direct", paths());
-    EXPECT_TRUE(m_plan->is_tuned);
-    EXPECT_NEAR(60. * MiB, m_plan->paths[0].bytes, 8 * KiB);
-    EXPECT_NEAR(40. * MiB, m_plan->paths[1].bytes, 8 * KiB);
-
-    plan(Config().set("_PATHS", "direct,gpu3"), 0, 1, 100 * MiB);
-    EXPECT_EQ("direct,gpu3", paths());
-    EXPECT_FALSE(m_plan->is_tuned);
-    EXPECT_GT(m_plan->paths[0].bytes, 50 * MiB);
-
-    plan(Config().set("_PATHS", "direct,gpu3").set("_SHARES", "3,1"), 0, 1,
-         100 * MiB);
-    EXPECT_NEAR(75. * MiB, m_plan->paths[0].bytes, 8 * KiB);
-
-    plan(Config().set("_MIN_SIZE", "101m"), 0, 1, 100 * MiB);
-    EXPECT_EQ("", paths());
-    plan(Config().set("", "n"), 0, 1, 100 * MiB);
-    EXPECT_EQ("", paths());
-
-    /* Two paths over GPUs are in the line */
-    plan(Config().set("_MAX_GPU_PATHS", "2"), 0, 1, 100 * MiB);
-    EXPECT_EQ("gpu3,direct", paths());
-    plan(Config().set("_MAX_GPU_PATHS", "1"), 0, 1, 100 * MiB);
-    EXPECT_EQ("", paths());
-
-    /* Beyond the table's sizes */
-    plan(Config(), 0, 1, 1 * MiB - 1);
-    EXPECT_FALSE(m_plan->is_tuned);
-}
-
-TEST_F(test_tuning, order_of_one_path)
-{
-    ASSERT_EQ(UCS_OK, read(HEAD + PAIR + " 1m 256m direct:1 auto\n"));
-
-    plan(Config(), 0, 1, 64 * MiB);
-    EXPECT_EQ("", paths());
-    EXPECT_TRUE(m_plan->is_tuned);
-    /* "y": wherever there is a second path */
-    plan(Config().set("", "y"), 0, 1, 64 * MiB);
-    EXPECT_EQ("direct,gpu2,gpu3", paths());
-    EXPECT_FALSE(m_plan->is_tuned);
-}
-
-TEST_F(test_tuning, order_of_chunks)
-{
-    ASSERT_EQ(UCS_OK,
-              read(HEAD + PAIR + " 1m 256m direct:.5,relay1:.25:40,relay2:.25 "
-                   "auto\n"));
-
-    plan(Config(), 0, 1, 32 * MiB);
-    ASSERT_EQ("direct,gpu2,gpu3", paths());
-    EXPECT_EQ(40u, m_plan->paths[1].chunks); /* more than _MAX_CHUNKS */
-    EXPECT_NE(40u, m_plan->paths[2].chunks); /* the model's */
-    EXPECT_GT(m_plan->paths[2].chunks, 1u);
-    EXPECT_LE(m_plan->paths[2].chunks, 32u);
-
-    plan(Config().set("_CHUNKS", "4"), 0, 1, 32 * MiB);
-    EXPECT_TRUE(m_plan->is_tuned);
-    EXPECT_EQ(4u, m_plan->paths[1].chunks);
-    EXPECT_EQ(4u, m_plan->paths[2].chunks);
-    plan(Config().set("_CHUNK_SIZE", "1m"), 0, 1, 32 * MiB);
-    EXPECT_TRUE(m_plan->is_tuned);
-    EXPECT_EQ(8u, m_plan->paths[1].chunks);
-}
-
-TEST_F(test_tuning, order_of_executors)
-{
-    unsigned threshold = 99;
-
-    ASSERT_EQ(UCS_OK,
-              read(HEAD + PAIR + " 1m 4m relay1:1:1 graph\n" +
-                   PAIR + " 16m 32m direct:.5,relay1:.5:16 streams\n" +
-                   PAIR + " 64m 128m direct:.2,relay1:.4:64,relay2:.4:64 "
-                   "auto\n"));
-
-    /* Two copies: by cost never a graph */
-    plan(Config(), 0, 1, 4 * MiB);
-    ASSERT_EQ(2, m_plan->num_steps);
-    EXPECT_TRUE(wants_graph(Config(), &threshold));
-    EXPECT_EQ(0u, threshold);
-    EXPECT_FALSE(wants_graph(Config().set("_GRAPH", "n")));
-    EXPECT_FALSE(wants_graph(Config().set("_GRAPH_MIN_SIZE", "5m")));
-    EXPECT_FALSE(wants_graph(Config().set("_GRAPH_CACHE_SIZE", "0")));
-    m_plan->graph = UCT_CUDA_MP_AUTO;
-    EXPECT_FALSE(wants_graph(Config()));
-
-    /* Many: by cost surely one, in time, for streams could not keep up */
-    plan(Config(), 0, 1, 32 * MiB);
-    EXPECT_FALSE(wants_graph(Config()));
-    EXPECT_TRUE(wants_graph(Config().set("_GRAPH", "y")));
-    plan(Config(), 0, 1, 64 * MiB);
-    EXPECT_TRUE(wants_graph(Config(), &threshold));
-    EXPECT_GT(threshold, 0u);
-
-    /* Not the line's plan, so not its executor either */
-    plan(Config().set("_PATHS", "direct,gpu2,gpu3").set("_CHUNKS", "20"), 0, 1,
-         32 * MiB);
-    EXPECT_TRUE(wants_graph(Config()));
-}
-
-/* A line was found with its links idle; and relays keep their rank when others
- * are busy */
-TEST_F(test_tuning, busy_links)
-{
-    uct_cuda_mp_load_t load = {};
-
-    ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
-                           " 1m 256m direct:.5,relay2:.5 auto\n"));
-    load.active[uct_cuda_mp_lane(End(0), End(2))] = 1;
-    plan(Config(), 0, 1, 64 * MiB, &load);
-    EXPECT_EQ("direct,gpu3", paths());
-    EXPECT_TRUE(m_plan->is_tuned);
-    load.active[uct_cuda_mp_lane(End(3), End(1))] = 1;
-    plan(Config(), 0, 1, 64 * MiB, &load);
-    EXPECT_FALSE(m_plan->is_tuned);
-}
-
-/* In a window other shares and chunks are best than alone */
-TEST_F(test_tuning, windows)
-{
-    uct_cuda_mp_load_t load = {};
-
-    ASSERT_EQ(UCS_OK, read(HEAD + PAIR +
-                           " 1m 256m direct:.5,relay2:.5 auto\n"));
-    plan(Config(), 0, 1, 64 * MiB, &load);
-    EXPECT_TRUE(m_plan->is_tuned);
-    load.queued = 1;
-    plan(Config(), 0, 1, 64 * MiB, &load);
-    EXPECT_FALSE(m_plan->is_tuned);
-    EXPECT_LT(2, m_plan->num_paths);
-}
-
-/* Lines below what the model would split, and of nodes where it never does */
-TEST_F(test_tuning, smallest_size)
-{
-    size_t untuned = uct_cuda_mp_plan_min_size(Know(m_node, Config()),
-                                               m_plan.get());
-
-    ASSERT_GT(untuned, 100 * KiB);
-    ASSERT_EQ(UCS_OK, read(HEAD + PAIR + " 100k 101k relay1:1 auto\n"));
-    EXPECT_EQ(100 * KiB,
-              uct_cuda_mp_plan_min_size(Know(m_node, Config(), NULL,
-                                             m_table.get()),
-                                        m_plan.get()));
-    EXPECT_EQ(untuned, uct_cuda_mp_plan_min_size(
-                               Know(m_node, Config().set("_MIN_SIZE", "102k"),
-                                    NULL, m_table.get()),
-                               m_plan.get()));
-
-    m_node = hgx();
-    m_table.reset(uct_cuda_mp_tuning_create(&m_node));
-    ASSERT_EQ(UCS_OK,
-              read("ucx-mp-tuning 1\nnode " + std::string(m_table->node) +
-                   "\ndate x\n" + m_table->classes[0] +
-                   " 5m 5m direct:.9,relay1:.1 auto\n"))
-            << m_error;
-    EXPECT_EQ(5 * MiB,
-              uct_cuda_mp_plan_min_size(Know(m_node, Config(), NULL,
-                                             m_table.get()),
-                                        m_plan.get()));
 }
 
 /* A folder of installed tables */

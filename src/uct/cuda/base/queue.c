@@ -17,9 +17,6 @@
 #include <unistd.h>
 
 
-/* Tests of an operation between two looks: some 20 us */
-#define TESTS_A_LOOK 16
-
 /* When who sleeps looks after what is still gathered, with nothing under way */
 #define GATHER_NS (50ul * 1000)
 
@@ -387,8 +384,6 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
     op->test      = NULL;
     op->notify    = NULL;
     op->release   = NULL;
-    op->look      = NULL;
-    op->num_tests = 0;
     op->done      = NULL;
     op->arg       = NULL;
     op->steps     = 0;
@@ -506,15 +501,7 @@ static ucs_status_t event_test(uct_cuda_op_t *op)
 
 static ucs_status_t op_test(uct_cuda_op_t *op)
 {
-    const ucs_status_t status = (op->test != NULL) ? op->test(op) :
-                                                     event_test(op);
-
-    if ((status == UCS_INPROGRESS) && (op->look != NULL) &&
-        ((++op->num_tests % TESTS_A_LOOK) == 0)) {
-        op->look(op);
-    }
-
-    return status;
+    return (op->test != NULL) ? op->test(op) : event_test(op);
 }
 
 ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,

@@ -55,9 +55,6 @@ struct uct_cuda_op {
     uct_cuda_op_test_t test;     /**< NULL: the event tells */
     uct_cuda_op_notify_t notify; /**< Goes with test */
     uct_cuda_op_done_t release;  /**< Gives work back; may be NULL */
-    uct_cuda_op_done_t look;     /**< Called now and then while it is under
-                                      way, some 20 us; may be NULL */
-    unsigned           num_tests; /**< For look */
     void               *work;    /**< What carries or counts it, for these */
     uint16_t           counted;  /**< ... where it is counted */
     unsigned           steps;    /**< Copies, where they are many */

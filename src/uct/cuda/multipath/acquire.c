@@ -75,7 +75,6 @@ static void constrain_path(uct_cuda_mp_core_t *core,
     } else if (uct_cuda_end_is_host(src)) {
         drop_relay(constraints, via, dst, false, status);
     } else {
-        constraints->no_lines = true;
         drop_relay(constraints, via, src, true, status);
     }
 
@@ -126,9 +125,8 @@ static void refuse_path(uct_cuda_mp_core_t *core,
                                          ~before.absent_lanes[i];
     }
 
-    refused->last.no_lines |= kind->constraints.no_lines && !before.no_lines;
-    refused->allocation     = allocation;
-    refused->is_pending     = true;
+    refused->allocation = allocation;
+    refused->is_pending = true;
 }
 
 /* Relays that have mapped a remote end can */
@@ -163,8 +161,7 @@ void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
         constraints->absent_lanes[i] &= ~refused->last.absent_lanes[i];
     }
 
-    constraints->no_lines = constraints->no_lines && !refused->last.no_lines;
-    refused->is_pending   = false;
+    refused->is_pending = false;
     memset(&refused->last, 0, sizeof(refused->last));
     uct_cuda_mp_core_update_min_size(core, kind);
 }

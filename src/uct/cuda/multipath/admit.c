@@ -35,7 +35,6 @@ const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason)
         [UCT_CUDA_MP_NO_GAIN] =
                 "no set of paths that may be used is sure to gain 2 % over one "
                 "path",
-        [UCT_CUDA_MP_NO_BY_LINE] = "the tuning table has a line for it",
         [UCT_CUDA_MP_NO_RESOURCES] = "what the paths need is not to be had"
     };
 

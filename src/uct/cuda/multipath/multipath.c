@@ -216,6 +216,8 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
                                sizeof(error), &core->tuning) != UCS_OK) {
         uct_cuda_warn("the tuning table is not used, a model of the node is: "
                       "%s", error);
+    } else if (error[0] != '\0') {
+        uct_cuda_warn("%s", error);
     }
 
     core->topo = topo;
@@ -279,18 +281,6 @@ static void counted_flow(uint16_t counted, uct_cuda_mp_flow_t *flow)
     uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(lane),
                             uct_cuda_mp_lane_to(lane),
                             (counted & COUNTED_LARGE) != 0, flow);
-}
-
-void uct_cuda_mp_single_look(uct_cuda_mp_engine_t *super, uint16_t counted)
-{
-    uct_cuda_mp_flow_t flow;
-
-    if ((counted == UCT_CUDA_MP_NOT_COUNTED) || !(counted & COUNTED_LARGE)) {
-        return;
-    }
-
-    counted_flow(counted, &flow);
-    uct_cuda_mp_traffic_look(uct_cuda_mp_core(super)->traffic, &flow);
 }
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)

@@ -126,11 +126,6 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer);
 
 
-/** See whom it meets, now and then while it is under way: one that begins after
- *  it and ends before it is not there when it begins and ends itself. */
-void uct_cuda_mp_look(uct_cuda_mp_transfer_t *transfer);
-
-
 /**
  * Have the driver call @a func(@a arg) once the transfer has ended, from a
  * thread of its own, in which no CUDA function may be called. For event-driven
@@ -170,9 +165,6 @@ unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
 uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine,
                                   uct_cuda_end_t src, uct_cuda_end_t dst,
                                   size_t size);
-
-/** As uct_cuda_mp_look(). */
-void uct_cuda_mp_single_look(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 

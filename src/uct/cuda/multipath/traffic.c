@@ -30,9 +30,6 @@ typedef struct {
     uint16_t expected; /* The load's window */
     unsigned lanes;    /* Sum of count */
     uint16_t lane;     /* From its one end to the other */
-    int      uncrossed; /* Large transfers that ended and that nothing crossed,
-                           in a row; below 0: as many are still under way that
-                           something did */
     uct_cuda_mp_meetings_t met;
 } pair_t;
 
@@ -218,25 +215,19 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
 }
 
 /* Remember whom a pair's transfer meets at this moment */
-static void look(uct_cuda_mp_traffic_t *traffic, const uct_cuda_mp_flow_t *flow,
-                 pair_t *pair)
+static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair)
 {
     const uint64_t now = uct_cuda_now_ns();
     uct_cuda_mp_load_t load;
 
     if ((pair != NULL) && look_around(traffic, pair, now, &load)) {
         uct_cuda_mp_meetings_add(&pair->met, &load, now);
-        if (uct_cuda_mp_load_is_crossed(&load, flow->src, flow->dst)) {
-            pair->uncrossed = -pair->queued;
-        }
     }
 }
 
 /* What is before a new transfer, and will be behind it */
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
-    load->is_unsure = (pair == NULL) ||
-                      (pair->uncrossed < UCT_CUDA_MP_LOAD_SURE);
     if (pair == NULL) {
         load->queued = 0;
         load->window = 1;
@@ -333,7 +324,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
         (*pair)->window += ((*pair)->window < UINT16_MAX);
         set_queued(*pair, (*pair)->queued + 1);
         uct_cuda_mp_meetings_begin(&(*pair)->met, uct_cuda_now_ns());
-        look(traffic, flow, *pair);
+        look(traffic, *pair);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -360,15 +351,12 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     pair = *find_pair(traffic, flow->src, flow->dst);
     if (flow->is_large) {
-        if (pair != NULL) {
-            pair->uncrossed += (pair->uncrossed < UCT_CUDA_MP_LOAD_SURE);
-            if (pair->queued > 0) {
-                set_queued(pair, pair->queued - 1);
-            }
+        if ((pair != NULL) && (pair->queued > 0)) {
+            set_queued(pair, pair->queued - 1);
         }
 
         /* A plain copy as well: in a ring, who starts first meets nobody */
-        look(traffic, flow, pair);
+        look(traffic, pair);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -384,14 +372,6 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         count_lane(traffic, flow, lane, -1);
     }
 
-    pthread_mutex_unlock(&traffic->lock);
-}
-
-void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
-                              const uct_cuda_mp_flow_t *flow)
-{
-    pthread_mutex_lock(&traffic->lock);
-    look(traffic, flow, *find_pair(traffic, flow->src, flow->dst));
     pthread_mutex_unlock(&traffic->lock);
 }
 

@@ -92,12 +92,6 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow);
 
 
-/** Remember whom a transfer meets, for the plans of the next ones. To be called
- *  now and then while it is under way. */
-void uct_cuda_mp_traffic_look(uct_cuda_mp_traffic_t *traffic,
-                              const uct_cuda_mp_flow_t *flow);
-
-
 /** Other processes that move data on this node: uct_cuda_mp_ledger_others(). */
 unsigned uct_cuda_mp_traffic_others(uct_cuda_mp_traffic_t *traffic,
                                     uint32_t *pids, unsigned max);

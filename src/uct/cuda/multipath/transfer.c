@@ -372,11 +372,6 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
     return transfer->status;
 }
 
-void uct_cuda_mp_look(uct_cuda_mp_transfer_t *transfer)
-{
-    uct_cuda_mp_traffic_look(transfer->core->traffic, &transfer->flow);
-}
-
 ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
                                 void *arg)
 {

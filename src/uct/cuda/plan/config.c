@@ -16,64 +16,22 @@
 
 /* Staging smaller than this holds no useful chunk in each of its slots */
 #define MIN_STAGING_SIZE (1ul << 20)
+#define MAX_STAGING_SIZE (1ul << 40)
+
+/* Unless the user says otherwise */
+#define MAX_GPU_PATHS 4u
+
+#define GRAPH_CACHE_SIZE 64u
 
 #define LIST_ITEM_MAX 32
 
+#define FIELD(_name) offsetof(uct_cuda_mp_config_t, _name)
 
-const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
-    {"MULTIPATH", "auto",
-     "Move large messages over several paths at once: \"auto\" where a model "
-     "of the node expects a gain, \"y\" wherever there is a second path, \"n\" "
-     "never."},
-    {"MULTIPATH_MIN_SIZE", "auto",
-     "Smaller messages take one path. \"auto\" leaves it to the model, and is "
-     "1m when MULTIPATH=y."},
-    {"MULTIPATH_PATHS", "auto",
-     "Paths to use, of: direct, gpu<N> (staged in the memory of GPU N of this "
-     "process), host. For example: direct,gpu2,gpu3,host."},
-    {"MULTIPATH_MAX_GPU_PATHS", "4",
-     "Most paths over GPUs, the direct one included."},
-    {"MULTIPATH_HOST", "auto",
-     "Stage a part in host memory: \"auto\" only while nothing runs the other "
-     "way on the whole node, as far as that is known."},
-    {"MULTIPATH_CHUNKS", "auto",
-     "Chunks that a staged path's part is cut into."},
-    {"MULTIPATH_CHUNK_SIZE", "auto", "Size of a chunk; overrides "
-                                     "MULTIPATH_CHUNKS."},
-    {"MULTIPATH_MAX_CHUNKS", "32", "Most chunks when their number is chosen. "
-                                   "More are used where a chunk would not fit "
-                                   "into a staging slot."},
-    {"MULTIPATH_SHARES", "auto",
-     "Share of each of MULTIPATH_PATHS, as numbers in proportion. For example: "
-     "0.6,0.3,0.1."},
-    {"MULTIPATH_STAGING_SIZE", "64m",
-     "Staging memory on each relay GPU, and in host memory. Allocated for the "
-     "first message that needs it (MULTIPATH_START)."},
-    {"MULTIPATH_START", "auto",
-     "The first message over a GPU needs a context and staging memory there, "
-     "which take the driver 0.1 s and more a GPU: \"wait\" lets it wait for "
-     "them; with \"background\" threads make them, and messages take the paths "
-     "that are ready; with \"auto\" threads make what the path through the "
-     "host needs, which adds least, unless MULTIPATH_HOST or MULTIPATH_PATHS "
-     "ask for it."},
-    {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph."},
-    {"MULTIPATH_GRAPH_MIN_SIZE", "auto", "Smaller messages use streams."},
-    {"MULTIPATH_GRAPH_CACHE_SIZE", "64", "Graphs kept; 0 keeps none."},
-    {"MULTIPATH_TUNING_FILE", "auto",
-     "Table of paths, shares, chunks and executors that were found best on "
-     "nodes of this kind. What these variables leave open goes by it, and "
-     "what it leaves open by a model of the node, whose constants it may "
-     "hold. \"auto\" is one that was installed for nodes like this, if there "
-     "is any; empty is none."},
-    {"MULTIPATH_LEDGER", "auto",
-     "Directory, shared by all processes of the node, for the page in which "
-     "they tell each other which links they use. \"auto\" is "
-     UCT_CUDA_MP_LEDGER_DIR ", \"n\" does without."},
-    {"MULTIPATH_TRACE", "",
-     "Directory for a trace of all copies, which ucx_mp_trace makes a timeline "
-     "of (ucx_mp_run --trace does both). Empty is none."},
-    {NULL, NULL, NULL}
-};
+
+typedef struct {
+    const char *name;
+    int        value;
+} value_name_t;
 
 
 static const char *skip_space(const char *text)
@@ -85,37 +43,62 @@ static const char *skip_space(const char *text)
     return text;
 }
 
-static bool parse_ternary(const char *text, uct_cuda_mp_ternary_t *value_p)
+static void *field_at(uct_cuda_mp_config_t *config, size_t offset)
 {
-    static const struct {
-        const char            *name;
-        uct_cuda_mp_ternary_t value;
-    } names[] = {
+    return (char*)config + offset;
+}
+
+/* The number that stands beside a name, or -1 */
+static int find_name(const char *text, const value_name_t *names, size_t count)
+{
+    size_t i;
+
+    for (i = 0; i < count; ++i) {
+        if (strcasecmp(text, names[i].name) == 0) {
+            return names[i].value;
+        }
+    }
+
+    return -1;
+}
+
+static bool read_ternary(const char *text, uct_cuda_mp_config_t *config,
+                         size_t offset)
+{
+    static const value_name_t names[] = {
         {"y", UCT_CUDA_MP_YES},     {"yes", UCT_CUDA_MP_YES},
         {"on", UCT_CUDA_MP_YES},    {"1", UCT_CUDA_MP_YES},
         {"n", UCT_CUDA_MP_NO},      {"no", UCT_CUDA_MP_NO},
         {"off", UCT_CUDA_MP_NO},    {"0", UCT_CUDA_MP_NO},
         {"auto", UCT_CUDA_MP_AUTO}, {"try", UCT_CUDA_MP_AUTO},
     };
-    size_t i;
+    const int value = find_name(text, names, ucs_static_array_size(names));
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        if (strcasecmp(text, names[i].name) == 0) {
-            *value_p = names[i].value;
-            return true;
-        }
-    }
-
-    return false;
+    *(uct_cuda_mp_ternary_t*)field_at(config, offset) =
+            (uct_cuda_mp_ternary_t)value;
+    return value >= 0;
 }
 
-/* Or "inf"; "auto" where that makes sense */
-static bool parse_size(const char *text, bool allow_auto, size_t *value_p)
+static bool read_start(const char *text, uct_cuda_mp_config_t *config,
+                       size_t offset)
 {
-    if (allow_auto && (strcasecmp(text, "auto") == 0)) {
-        *value_p = UCT_CUDA_MP_SIZE_AUTO;
-        return true;
-    }
+    static const value_name_t names[] = {
+        {"auto", UCT_CUDA_MP_START_AUTO},
+        {"wait", UCT_CUDA_MP_START_WAIT},
+        {"background", UCT_CUDA_MP_START_BACKGROUND}
+    };
+    const int value = find_name(text, names, ucs_static_array_size(names));
+
+    *(uct_cuda_mp_start_t*)field_at(config, offset) =
+            (uct_cuda_mp_start_t)value;
+    return value >= 0;
+}
+
+/* Or "inf" */
+static bool read_size(const char *text, uct_cuda_mp_config_t *config,
+                      size_t offset)
+{
+    size_t *value_p = field_at(config, offset);
 
     if (strcasecmp(text, "inf") == 0) {
         *value_p = UCT_CUDA_MP_SIZE_AUTO - 1;
@@ -125,16 +108,30 @@ static bool parse_size(const char *text, bool allow_auto, size_t *value_p)
     return uct_cuda_size_parse(text, NULL, value_p);
 }
 
-static bool parse_unsigned(const char *text, bool allow_auto, unsigned min,
-                           unsigned max, unsigned *value_p)
+static bool read_auto_size(const char *text, uct_cuda_mp_config_t *config,
+                           size_t offset)
+{
+    if (strcasecmp(text, "auto") == 0) {
+        *(size_t*)field_at(config, offset) = UCT_CUDA_MP_SIZE_AUTO;
+        return true;
+    }
+
+    return read_size(text, config, offset);
+}
+
+static bool read_staging_size(const char *text, uct_cuda_mp_config_t *config,
+                              size_t offset)
+{
+    return read_size(text, config, offset) &&
+           (config->staging_size >= MIN_STAGING_SIZE) &&
+           (config->staging_size <= MAX_STAGING_SIZE);
+}
+
+static bool parse_unsigned(const char *text, unsigned min, unsigned max,
+                           unsigned *value_p)
 {
     unsigned long value;
     char *end;
-
-    if (allow_auto && (strcasecmp(text, "auto") == 0)) {
-        *value_p = 0;
-        return true;
-    }
 
     if (!isdigit((unsigned char)text[0])) {
         return false;
@@ -183,8 +180,7 @@ static bool parse_path(const char *item, uct_cuda_mp_path_t *path)
     } else if (strcasecmp(item, "host") == 0) {
         path->route = UCT_CUDA_MP_ROUTE_HOST;
     } else if ((strncasecmp(item, "gpu", 3) == 0) &&
-               parse_unsigned(item + 3, false, 0, UCT_CUDA_MAX_GPUS - 1,
-                              &gpu)) {
+               parse_unsigned(item + 3, 0, UCT_CUDA_MAX_GPUS - 1, &gpu)) {
         path->route = UCT_CUDA_MP_ROUTE_GPU;
         path->gpu   = (int)gpu;
     } else {
@@ -194,15 +190,19 @@ static bool parse_path(const char *item, uct_cuda_mp_path_t *path)
     return true;
 }
 
-static bool parse_paths(const char *text, uct_cuda_mp_config_t *config)
+static bool read_paths(const char *text, uct_cuda_mp_config_t *config,
+                       size_t offset)
 {
     unsigned count = 0;
     uct_cuda_mp_path_t *path;
     char item[LIST_ITEM_MAX];
     unsigned i;
 
-    if (strcasecmp(text, "auto") == 0) {
-        config->num_paths = 0;
+    config->num_paths     = 0;
+    config->max_gpu_paths = MAX_GPU_PATHS;
+    if ((strcasecmp(text, "auto") == 0) ||
+        parse_unsigned(text, 1, UCT_CUDA_MP_MAX_PATHS,
+                       &config->max_gpu_paths)) {
         return true;
     }
 
@@ -226,7 +226,8 @@ static bool parse_paths(const char *text, uct_cuda_mp_config_t *config)
     return true;
 }
 
-static bool parse_shares(const char *text, uct_cuda_mp_config_t *config)
+static bool read_shares(const char *text, uct_cuda_mp_config_t *config,
+                        size_t offset)
 {
     unsigned count = 0;
     double sum     = 0;
@@ -265,114 +266,118 @@ static bool parse_shares(const char *text, uct_cuda_mp_config_t *config)
     return true;
 }
 
-static bool parse_text(const char *text, char *value, size_t size)
+static bool read_chunks(const char *text, uct_cuda_mp_config_t *config,
+                        size_t offset)
 {
-    return (size_t)snprintf(value, size, "%s", text) < size;
-}
+    unsigned count = 0;
+    char item[LIST_ITEM_MAX];
 
-static bool parse_ledger(const char *text, uct_cuda_mp_config_t *config)
-{
-    uct_cuda_mp_ternary_t value;
-
-    if (*text == '/') {
-        return parse_text(text, config->ledger, sizeof(config->ledger));
-    } else if (!parse_ternary(text, &value)) {
-        return false;
+    if (strcasecmp(text, "auto") == 0) {
+        config->num_chunks = 0;
+        return true;
     }
 
-    return parse_text((value == UCT_CUDA_MP_NO) ? "" : UCT_CUDA_MP_LEDGER_DIR,
-                      config->ledger, sizeof(config->ledger));
-}
-
-static bool parse_start(const char *text, uct_cuda_mp_start_t *value_p)
-{
-    static const char *names[] = {
-        [UCT_CUDA_MP_START_AUTO]       = "auto",
-        [UCT_CUDA_MP_START_WAIT]       = "wait",
-        [UCT_CUDA_MP_START_BACKGROUND] = "background"
-    };
-    size_t i;
-
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        if (strcasecmp(text, names[i]) == 0) {
-            *value_p = (uct_cuda_mp_start_t)i;
-            return true;
+    for (; text != NULL; ++count) {
+        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item) ||
+            !parse_unsigned(item, 1, UCT_CUDA_MP_MAX_CHUNKS,
+                            &config->chunks[count])) {
+            return false;
         }
     }
 
-    return false;
+    config->num_chunks = count;
+    return true;
 }
 
-static bool config_read(uct_cuda_mp_config_t *config, const char *name,
-                        const char *value, const char **expected_p)
+static bool read_name(const char *text, uct_cuda_mp_config_t *config,
+                      size_t offset)
 {
-    static const char *ternary = "y, n or auto";
-    static const char *size    = "a size such as 512k or 4m, or auto";
-
-    name += strlen("MULTIPATH");
-    *expected_p = ternary;
-    if (*name == '\0') {
-        return parse_ternary(value, &config->enable);
-    } else if (strcmp(name, "_HOST") == 0) {
-        return parse_ternary(value, &config->host);
-    } else if (strcmp(name, "_GRAPH") == 0) {
-        return parse_ternary(value, &config->graph);
-    }
-
-    *expected_p = "auto, wait or background";
-    if (strcmp(name, "_START") == 0) {
-        return parse_start(value, &config->start);
-    }
-
-    *expected_p = size;
-    if (strcmp(name, "_MIN_SIZE") == 0) {
-        return parse_size(value, true, &config->min_size);
-    } else if (strcmp(name, "_GRAPH_MIN_SIZE") == 0) {
-        return parse_size(value, true, &config->graph_min_size);
-    } else if (strcmp(name, "_CHUNK_SIZE") == 0) {
-        *expected_p = "a size of at least 4k, or auto";
-        return parse_size(value, true, &config->chunk_size) &&
-               (config->chunk_size >= 4096);
-    } else if (strcmp(name, "_STAGING_SIZE") == 0) {
-        *expected_p = "a size of at least 1m";
-        return parse_size(value, false, &config->staging_size) &&
-               (config->staging_size >= MIN_STAGING_SIZE) &&
-               (config->staging_size <= (1ul << 40));
-    } else if (strcmp(name, "_MAX_GPU_PATHS") == 0) {
-        *expected_p = "a number from 1 to 8";
-        return parse_unsigned(value, false, 1, UCT_CUDA_MP_MAX_PATHS,
-                              &config->max_gpu_paths);
-    } else if (strcmp(name, "_CHUNKS") == 0) {
-        *expected_p = "a number from 1 to 64, or auto";
-        return parse_unsigned(value, true, 1, UCT_CUDA_MP_MAX_CHUNKS,
-                              &config->chunks);
-    } else if (strcmp(name, "_MAX_CHUNKS") == 0) {
-        *expected_p = "a number from 1 to 64";
-        return parse_unsigned(value, false, 1, UCT_CUDA_MP_MAX_CHUNKS,
-                              &config->max_chunks);
-    } else if (strcmp(name, "_GRAPH_CACHE_SIZE") == 0) {
-        *expected_p = "a number up to 65536";
-        return parse_unsigned(value, false, 0, 65536,
-                              &config->graph_cache_size);
-    } else if (strcmp(name, "_PATHS") == 0) {
-        *expected_p = "auto, or up to 8 different ones of direct, gpu0 to "
-                      "gpu15, host, with commas between";
-        return parse_paths(value, config);
-    } else if (strcmp(name, "_SHARES") == 0) {
-        *expected_p = "auto, or up to 8 numbers that are not negative nor all "
-                      "0, with commas between";
-        return parse_shares(value, config);
-    } else if (strcmp(name, "_LEDGER") == 0) {
-        *expected_p = "auto, n, or a directory's path from the root on";
-        return parse_ledger(value, config);
-    } else if (strcmp(name, "_TRACE") == 0) {
-        *expected_p = "a path of less than 256 characters";
-        return parse_text(value, config->trace, sizeof(config->trace));
-    }
-
-    *expected_p = "a path of less than 256 characters";
-    return parse_text(value, config->tuning_file, sizeof(config->tuning_file));
+    return snprintf(field_at(config, offset), UCT_CUDA_MP_NAME_SIZE, "%s",
+                    text) < UCT_CUDA_MP_NAME_SIZE;
 }
+
+static bool read_ledger(const char *text, uct_cuda_mp_config_t *config,
+                        size_t offset)
+{
+    uct_cuda_mp_config_t ternary;
+
+    if (*text == '/') {
+        return read_name(text, config, offset);
+    }
+
+    return read_ternary(text, &ternary, FIELD(enable)) &&
+           read_name((ternary.enable == UCT_CUDA_MP_NO) ?
+                             "" :
+                             UCT_CUDA_MP_LEDGER_DIR,
+                     config, offset);
+}
+
+
+/* ------------------------------------------------------------ the variables */
+
+#define TERNARY "y, n or auto"
+#define NAME    "a path of less than 256 characters"
+
+const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
+    {"MULTIPATH", "auto",
+     "Move large messages over several paths at once: \"auto\" where a model "
+     "of the node expects a gain, \"y\" wherever there is a second path, \"n\" "
+     "never.", read_ternary, FIELD(enable), TERNARY},
+    {"MULTIPATH_MIN_SIZE", "auto",
+     "Smaller messages take one path. \"auto\" leaves it to the model, and is "
+     "1m when MULTIPATH=y.", read_auto_size, FIELD(min_size),
+     "a size such as 512k or 4m, or auto"},
+    {"MULTIPATH_PATHS", "auto",
+     "Paths to use, of: direct, gpu<N> (staged in the memory of GPU N of this "
+     "process), host. For example: direct,gpu2,gpu3,host. Or how many over "
+     "GPUs at most, the direct one included; \"auto\" is 4.", read_paths, 0,
+     "auto, a number from 1 to 8, or up to 8 different ones of direct, gpu0 to "
+     "gpu15, host, with commas between"},
+    {"MULTIPATH_HOST", "auto",
+     "Stage a part in host memory: \"auto\" only while nothing runs the other "
+     "way on the whole node, as far as that is known.", read_ternary,
+     FIELD(host), TERNARY},
+    {"MULTIPATH_CHUNKS", "auto",
+     "Chunks that a staged path's part is cut into: one number, or one for "
+     "each of MULTIPATH_PATHS, of which those of a direct path mean nothing. "
+     "For example: 1,8,8,4. More are used where a chunk would not fit into a "
+     "staging slot.", read_chunks, 0,
+     "auto, or up to 8 numbers from 1 to 64, with commas between"},
+    {"MULTIPATH_SHARES", "auto",
+     "Share of each of MULTIPATH_PATHS, as numbers in proportion. For example: "
+     "0.6,0.3,0.1.", read_shares, 0,
+     "auto, or up to 8 numbers that are not negative nor all 0, with commas "
+     "between"},
+    {"MULTIPATH_STAGING_SIZE", "64m",
+     "Staging memory on each relay GPU, and in host memory. Allocated for the "
+     "first message that needs it (MULTIPATH_START).", read_staging_size,
+     FIELD(staging_size), "a size of at least 1m"},
+    {"MULTIPATH_START", "auto",
+     "The first message over a GPU needs a context and staging memory there, "
+     "which take the driver 0.1 s and more a GPU: \"wait\" lets it wait for "
+     "them; with \"background\" threads make them, and messages take the paths "
+     "that are ready; with \"auto\" threads make what the path through the "
+     "host needs, which adds least, unless MULTIPATH_HOST or MULTIPATH_PATHS "
+     "ask for it.", read_start, FIELD(start), "auto, wait or background"},
+    {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph.", read_ternary,
+     FIELD(graph), TERNARY},
+    {"MULTIPATH_TUNING_FILE", "auto",
+     "Table of the model's constants as measured on nodes of this kind; the "
+     "model decides what these variables leave open. \"auto\" is one that was "
+     "installed for nodes like this, if there is any; empty is none.",
+     read_name, FIELD(tuning_file), NAME},
+    {"MULTIPATH_LEDGER", "auto",
+     "Directory, shared by all processes of the node, for the page in which "
+     "they tell each other which links they use. \"auto\" is "
+     UCT_CUDA_MP_LEDGER_DIR ", \"n\" does without.", read_ledger,
+     FIELD(ledger), "auto, n, or a directory's path from the root on"},
+    {"MULTIPATH_TRACE", "",
+     "Directory for a trace of all copies, which ucx_mp_trace makes a timeline "
+     "of (ucx_mp_run --trace does both). Empty is none.", read_name,
+     FIELD(trace), NAME},
+    {NULL, NULL, NULL, NULL, 0, NULL}
+};
+
 
 ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
                                     const char *name, const char *value,
@@ -380,7 +385,6 @@ ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
 {
     uct_cuda_mp_config_t changed = *config;
     const uct_cuda_mp_config_var_t *var;
-    const char *expected;
 
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         if (strcmp(var->name, name) == 0) {
@@ -392,11 +396,11 @@ ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
         return UCS_ERR_NO_ELEM;
     }
 
-    if (!config_read(&changed, name, skip_space(value), &expected)) {
+    if (!var->read(skip_space(value), &changed, var->offset)) {
         if (error != NULL) {
             snprintf(error, error_size,
                      "invalid value for %s: '%s'. Expected: %s", name, value,
-                     expected);
+                     var->expected);
         }
         return UCS_ERR_INVALID_PARAM;
     }
@@ -410,6 +414,7 @@ void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config)
     const uct_cuda_mp_config_var_t *var;
 
     memset(config, 0, sizeof(*config));
+    config->graph_cache_size = GRAPH_CACHE_SIZE;
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         (void)uct_cuda_mp_config_set(config, var->name, var->dfl, NULL, 0);
     }
@@ -426,6 +431,15 @@ ucs_status_t uct_cuda_mp_config_check(const uct_cuda_mp_config_t *config,
                  "MULTIPATH_SHARES names %u shares but MULTIPATH_PATHS names "
                  "%u paths",
                  config->num_shares, config->num_paths);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((config->num_chunks > 1) &&
+        (config->num_chunks != config->num_paths)) {
+        snprintf(error, error_size,
+                 "MULTIPATH_CHUNKS names chunks of %u paths but "
+                 "MULTIPATH_PATHS names %u paths",
+                 config->num_chunks, config->num_paths);
         return UCS_ERR_INVALID_PARAM;
     }
 

@@ -17,6 +17,7 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_MAX_PATHS  8  /**< Paths of one transfer */
 #define UCT_CUDA_MP_MAX_CHUNKS 64 /**< Chunks of one path */
 #define UCT_CUDA_MP_SIZE_AUTO  ((size_t)-1)
+#define UCT_CUDA_MP_NAME_SIZE  256 /**< Of a file's or directory's path */
 
 /** Where the ledger lies unless the user says otherwise. */
 #define UCT_CUDA_MP_LEDGER_DIR "/dev/shm"
@@ -64,24 +65,25 @@ typedef struct {
     uct_cuda_mp_ternary_t enable;         /**< MULTIPATH */
     size_t                min_size;       /**< Smaller ones take one path;
                                                SIZE_AUTO: the model decides */
-    unsigned              num_paths;      /**< Explicit paths; 0: choose */
+    unsigned              num_paths;      /**< Explicit paths; 0: choose ... */
     uct_cuda_mp_path_t    paths[UCT_CUDA_MP_MAX_PATHS];
-    unsigned              max_gpu_paths;  /**< The direct one included */
+    unsigned              max_gpu_paths;  /**< ... so many over GPUs, the direct
+                                               one included */
     uct_cuda_mp_ternary_t host;           /**< Staging through the host */
-    unsigned              chunks;         /**< Of a staged path; 0: choose */
-    size_t                chunk_size;     /**< SIZE_AUTO: from chunks */
-    unsigned              max_chunks;     /**< When chunks are chosen */
+    unsigned              num_chunks;     /**< Explicit counts of chunks; 0:
+                                               choose; 1: for every path */
+    unsigned              chunks[UCT_CUDA_MP_MAX_PATHS];
     unsigned              num_shares;     /**< Explicit shares; 0: choose */
     double                shares[UCT_CUDA_MP_MAX_PATHS]; /**< Sum is 1 */
     size_t                staging_size;   /**< A device, and for the host */
     uct_cuda_mp_start_t   start;
     uct_cuda_mp_ternary_t graph;
-    size_t                graph_min_size;
-    unsigned              graph_cache_size;
-    char                  tuning_file[256]; /**< Empty: none; "auto": one that
-                                                 is installed */
-    char                  ledger[256]; /**< Directory; empty: none */
-    char                  trace[256];  /**< Directory; empty: none */
+    unsigned              graph_cache_size; /**< Graphs kept: no variable */
+    /** Empty: none; "auto": one that is installed */
+    char                  tuning_file[UCT_CUDA_MP_NAME_SIZE];
+    /** Directory; empty: none */
+    char                  ledger[UCT_CUDA_MP_NAME_SIZE];
+    char                  trace[UCT_CUDA_MP_NAME_SIZE]; /**< Likewise */
 } uct_cuda_mp_config_t;
 
 
@@ -90,6 +92,12 @@ typedef struct {
     const char *name; /**< Such as "MULTIPATH_MIN_SIZE", without a prefix */
     const char *dfl;  /**< Default, as text */
     const char *doc;
+
+    /** Puts a value in its place. @return false if it is none */
+    bool       (*read)(const char *text, uct_cuda_mp_config_t *config,
+                       size_t offset);
+    size_t     offset;    /**< Of the field, for whom it is one */
+    const char *expected; /**< Values, for messages */
 } uct_cuda_mp_config_var_t;
 
 

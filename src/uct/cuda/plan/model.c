@@ -23,6 +23,9 @@
 /* Chunks are chosen for a time that depends on them; it settles at once */
 #define ROUNDS 3
 
+/* ... and no more of them */
+#define MAX_CHOSEN 32u
+
 
 typedef uct_cuda_mp_query_t      query_t;
 typedef uct_cuda_mp_model_path_t candidate_t;
@@ -405,15 +408,8 @@ uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config)
 uint64_t uct_cuda_mp_model_chunk(const query_t *query, uint64_t bytes,
                                  unsigned chunks)
 {
-    const uct_cuda_mp_config_t *config = query->config;
-    uint64_t slot                      = uct_cuda_mp_slot_size(config);
-    uint64_t chunk;
-
-    if (config->chunk_size != UCT_CUDA_MP_SIZE_AUTO) {
-        chunk = config->chunk_size;
-    } else {
-        chunk = bytes / chunks;
-    }
+    const uint64_t slot = uct_cuda_mp_slot_size(query->config);
+    uint64_t chunk      = bytes / chunks;
 
     /* Whatever was asked for: the plan holds so many, and a slot one chunk */
     chunk = ucs_max(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
@@ -530,13 +526,6 @@ static double staged_bytes(const staged_t *staged, unsigned chunks,
     return least;
 }
 
-/* Chunks that somebody has asked for, or 0 */
-static unsigned given_chunks(const query_t *query, const candidate_t *path)
-{
-    return (query->config->chunks > 0) ? query->config->chunks :
-                                           path->chunks;
-}
-
 /* Chunks of a part of these bytes, as they have to fit into slots */
 static unsigned least_chunks(const query_t *query, double bytes)
 {
@@ -554,7 +543,6 @@ most_chunks(const staged_t *staged, double seconds, double start)
 {
     const query_t *query    = staged->query;
     const candidate_t *path = staged->path;
-    const unsigned max      = query->config->max_chunks;
     unsigned chunks         = 1;
     double time, gap;
 
@@ -562,7 +550,7 @@ most_chunks(const staged_t *staged, double seconds, double start)
         /* One fill serves several transfers, their gaps count together; and no
          * more than the submitting processor can keep up with */
         gap = path->gap * num_piped(query);
-        while ((chunks < max) &&
+        while ((chunks < MAX_CHOSEN) &&
                ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
                ((chunks + 1) * query->model->submit_chunk *
                         staged->concurrency->staged <= seconds)) {
@@ -573,7 +561,7 @@ most_chunks(const staged_t *staged, double seconds, double start)
     }
 
     time = seconds - start;
-    while ((chunks < max) &&
+    while ((chunks < MAX_CHOSEN) &&
            ((chunks + 1.5) * (chunks + 1.5) * path->gap <=
             2 * path->gap + time)) {
         ++chunks;
@@ -588,7 +576,7 @@ most_chunks(const staged_t *staged, double seconds, double start)
 static void
 staged_choose(const staged_t *staged, double seconds, line_t *line)
 {
-    unsigned chunks = given_chunks(staged->query, staged->path);
+    unsigned chunks = staged->path->chunks;
     double bytes, fewer;
     unsigned least;
     line_t other;
@@ -797,8 +785,7 @@ static void turn_times(const query_t *query, split_t *split, unsigned path,
 
     if (candidate->hops > 1) {
         least  = least_chunks(query, query->size);
-        chunks = given_chunks(query, candidate);
-        chunks = (chunks < least) ? least : chunks;
+        chunks = ucs_max(candidate->chunks, least);
     }
 
     split->bytes[path]  = query->size;

@@ -115,9 +115,6 @@ double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index);
  *  other way as fast. */
 typedef struct {
     bool     is_known; /**< Covers the whole node, not only this process */
-    bool     is_unsure; /**< Of the last large transfers of this process, same
-                             GPUs, one was crossed, or fewer have ended than
-                             UCT_CUDA_MP_LOAD_SURE */
     uint16_t queued;   /**< Large transfers of this process, same GPUs, that
                             are ahead of this one: its own paths are filled
                             behind theirs */
@@ -129,11 +126,6 @@ typedef struct {
     uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued
                                                 and have plans, by lane */
 } uct_cuda_mp_load_t;
-
-
-/** After so many transfers in a row that nothing crossed the next one is taken
- *  to be like them. */
-#define UCT_CUDA_MP_LOAD_SURE 4
 
 
 /** Whether anything comes to a transfer's source or leaves its destination: it
@@ -160,8 +152,8 @@ typedef struct {
     bool               is_busy; /**< Others use one of its lanes */
     bool               is_taken; /**< ... between their own ends, or what it
                                       shares with such a lane */
-    double             share;   /**< Configured or from a table, or 0 */
-    unsigned           chunks;  /**< From a table, or 0 */
+    double             share;   /**< Configured, or 0 */
+    unsigned           chunks;  /**< Configured, or 0 */
 } uct_cuda_mp_model_path_t;
 
 

@@ -24,7 +24,6 @@ typedef enum {
     UCT_CUDA_MP_NO_MIN_SIZE,
     UCT_CUDA_MP_NO_LINK,
     UCT_CUDA_MP_NO_GAIN,
-    UCT_CUDA_MP_NO_BY_LINE,
     UCT_CUDA_MP_NO_RESOURCES,
     UCT_CUDA_MP_NO_LAST
 } uct_cuda_mp_reason_t;

@@ -59,10 +59,9 @@ typedef struct {
     int16_t                 numa;      /**< Node of the host staging slots */
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
-    bool                    is_tuned;  /**< As a line of a tuning table says */
     uint8_t                 reason;    /**< uct_cuda_mp_reason_t, why no plan */
-    uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: a tuning
-                                            table's word, otherwise AUTO */
+    uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: NO, or AUTO
+                                            for what is configured */
     uint64_t                size;      /**< Bytes of the transfer */
     uint64_t                slot_size; /**< Bytes a staging slot holds */
     double                  seconds;   /**< What the model expects */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Choosing paths, shares and chunks: as configured, from a tuning table, or the
- * best of what the model says; and writing the steps.
+ * Choosing paths, shares and chunks: as configured, or the best of what the
+ * model says; and writing the steps.
  */
 #include <uct/cuda/plan/transfer_planner.h>
 
@@ -57,9 +57,9 @@ static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
 }
 
 /* Consider a path, if the hardware has it. Returns whether it does. */
-static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
-                        double share)
+static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
 {
+    const uct_cuda_mp_config_t *config = problem->query.config;
     uct_cuda_mp_model_path_t *candidate =
             &problem->candidates[problem->num_candidates];
     unsigned hop;
@@ -75,7 +75,7 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
         }
     }
 
-    candidate->share = share;
+    candidate->chunks = (config->num_chunks == 1) ? config->chunks[0] : 0;
     ++problem->num_candidates;
     return true;
 }
@@ -83,11 +83,7 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path,
 /* Host staging pays only while nothing comes to the source nor leaves the
  * destination, and one process alone cannot know that. In a ring it is the
  * neighbours' messages that do, not those of the pair: 4 H200 lost 13 % with
- * windows of one message, when all of a ring took to the host at once.
- *
- * Nor before it is sure that the next messages will find it so: the path takes
- * a context on the peer's GPU and page-locked memory for good, which a program
- * whose messages always meet is not to be given for the one that does not. */
+ * windows of one message, when all of a ring took to the host at once. */
 static bool host_is_free(const uct_cuda_mp_query_t *query)
 {
     const uct_cuda_mp_load_t *load = query->load;
@@ -96,7 +92,7 @@ static bool host_is_free(const uct_cuda_mp_query_t *query)
         return query->config->host == UCT_CUDA_MP_YES;
     }
 
-    return (load != NULL) && load->is_known && !load->is_unsure &&
+    return (load != NULL) && load->is_known &&
            !uct_cuda_mp_load_is_crossed(load, query->src, query->dst);
 }
 
@@ -188,7 +184,7 @@ static void problem_add_relays(problem_t *problem)
 
     for (n = 1; n < query->topo->num_gpus; ++n) {
         path.gpu = (start + n) % query->topo->num_gpus;
-        if (!problem_add(problem, &path, 0)) {
+        if (!problem_add(problem, &path)) {
             continue;
         }
 
@@ -693,141 +689,31 @@ size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know)
     return uct_cuda_mp_plan_max_size(constrained_config(know, &scratch));
 }
 
-/* Paths and shares that the user has written down. Returns false if the
- * hardware has none of them. */
-static bool problem_set_paths(problem_t *problem, unsigned count,
-                              const uct_cuda_mp_path_t *paths,
-                              const double *shares)
+/* Paths, shares and chunks that the user has written down. Returns false if the
+ * hardware has none of the paths. */
+static bool problem_set_paths(problem_t *problem)
 {
+    const uct_cuda_mp_config_t *config = problem->query.config;
+    uct_cuda_mp_model_path_t *candidate;
     unsigned i;
 
     problem->num_candidates = 0;
-    for (i = 0; i < count; ++i) {
-        (void)problem_add(problem, &paths[i], (shares == NULL) ? 0 : shares[i]);
+    for (i = 0; i < config->num_paths; ++i) {
+        candidate = &problem->candidates[problem->num_candidates];
+        if (!problem_add(problem, &config->paths[i])) {
+            continue;
+        }
+
+        if (config->num_shares > 0) {
+            candidate->share = config->shares[i];
+        }
+
+        if (config->num_chunks > 1) {
+            candidate->chunks = config->chunks[i];
+        }
     }
 
     return problem->num_candidates > 0;
-}
-
-/* Does somebody else use a path, or what it shares with others? */
-static bool is_path_busy(const uct_cuda_mp_query_t *query,
-                         const uct_cuda_mp_model_path_t *path)
-{
-    unsigned i;
-
-    for (i = 0; (query->load != NULL) && (i < path->hops); ++i) {
-        if (query->load->active[path->lanes[i]] > 0) {
-            return true;
-        }
-    }
-
-    for (i = 0; i < path->num_limits; ++i) {
-        if (query->limits[path->limits[i]] <
-            uct_cuda_mp_model_limit(query, path->limits[i])) {
-            return true;
-        }
-    }
-
-    return false;
-}
-
-/* Bytes/s over a relay with nothing else going on */
-static double idle_bandwidth(const uct_cuda_mp_query_t *query, int relay)
-{
-    const int src = uct_cuda_end_device(query->src);
-    const int dst = uct_cuda_end_device(query->dst);
-    double in  = query->topo->links[src][relay].bandwidth;
-    double out = query->topo->links[relay][dst].bandwidth;
-
-    return (in < out) ? in : out;
-}
-
-static bool is_relay_before(const uct_cuda_mp_query_t *query, int a, int b)
-{
-    double of_a = idle_bandwidth(query, a);
-    double of_b = idle_bandwidth(query, b);
-    int num     = query->topo->num_gpus;
-    int src     = uct_cuda_end_device(query->src);
-
-    return (of_a > of_b) || (!(of_a < of_b) && ((a - src + num) % num <
-                                                (b - src + num) % num));
-}
-
-/* The relay of that rank, from 1 on, of those that follow the direct path, or
- * NULL. Their own order depends on what else is going on; a rank does not. */
-static const uct_cuda_mp_model_path_t *
-relay_of_rank(const problem_t *problem, unsigned num_relays, int rank)
-{
-    const uct_cuda_mp_model_path_t *relays = &problem->candidates[1];
-    unsigned i, j;
-    int before;
-
-    for (i = 0; i < num_relays; ++i) {
-        before = 0;
-        for (j = 0; j < num_relays; ++j) {
-            before += is_relay_before(&problem->query, relays[j].path.gpu,
-                                      relays[i].path.gpu);
-        }
-
-        if (before + 1 == rank) {
-            return &relays[i];
-        }
-    }
-
-    return NULL;
-}
-
-/* Take the candidates that a table's line names, with its shares and chunks.
- * False, and the candidates as they were, unless all are there, idle and
- * allowed by the user. Candidates: direct, relays, host. */
-static bool problem_take_line(problem_t *problem, bool has_host,
-                              const uct_cuda_mp_tuning_line_t *line)
-{
-    const uct_cuda_mp_config_t *config = problem->query.config;
-    unsigned relays    = problem->num_candidates - 1 - (has_host ? 1 : 0);
-    unsigned gpu_paths = 0;
-    uct_cuda_mp_model_path_t taken[UCT_CUDA_MP_MAX_PATHS];
-    const uct_cuda_mp_model_path_t *from;
-    unsigned i;
-
-    /* MULTIPATH=y is the user's word for more than one path */
-    if ((config->enable == UCT_CUDA_MP_YES) && (line->num_paths == 1) &&
-        (line->paths[0].route == UCT_CUDA_MP_ROUTE_DIRECT)) {
-        return false;
-    }
-
-    for (i = 0; i < line->num_paths; ++i) {
-        gpu_paths += (line->paths[i].route != UCT_CUDA_MP_ROUTE_HOST);
-    }
-
-    if (gpu_paths > config->max_gpu_paths) {
-        return false;
-    }
-
-    for (i = 0; i < line->num_paths; ++i) {
-        switch (line->paths[i].route) {
-        case UCT_CUDA_MP_ROUTE_DIRECT:
-            from = &problem->candidates[0];
-            break;
-        case UCT_CUDA_MP_ROUTE_HOST:
-            from = has_host ? &problem->candidates[1 + relays] : NULL;
-            break;
-        default:
-            from = relay_of_rank(problem, relays, line->paths[i].gpu);
-        }
-
-        if ((from == NULL) || is_path_busy(&problem->query, from)) {
-            return false;
-        }
-
-        taken[i]        = *from;
-        taken[i].share  = line->shares[i];
-        taken[i].chunks = line->chunks[i];
-    }
-
-    memcpy(problem->candidates, taken, line->num_paths * sizeof(taken[0]));
-    problem->num_candidates = line->num_paths;
-    return true;
 }
 
 static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
@@ -864,12 +750,6 @@ static int find_numa(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
     return know->topo
             ->gpus[uct_cuda_end_device(uct_cuda_mp_plan_gpu_end(src, dst))]
             .numa;
-}
-
-/* Behind others of its pair: lines of tables were measured alone */
-static bool is_queued(const uct_cuda_mp_load_t *load)
-{
-    return (load != NULL) && (load->queued > 0);
 }
 
 static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
@@ -923,31 +803,15 @@ problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
     uct_cuda_mp_model_start(query);
 }
 
-/* The line of a table for a plan, if there is one that counts: not behind
- * others, nor on a node that lacks relays */
-static const uct_cuda_mp_tuning_line_t *
-find_line(const uct_cuda_mp_knowledge_t *know, const uct_cuda_mp_plan_t *plan)
-{
-    if ((know->tuning == NULL) || uct_cuda_mp_plan_is_host(plan) ||
-        is_queued(know->load) || (know->absent != 0) ||
-        ((know->constraints != NULL) && know->constraints->no_lines)) {
-        return NULL;
-    }
-
-    return uct_cuda_mp_tuning_find(know->tuning, plan->src, plan->dst,
-                                   plan->size);
-}
-
 /* With the direct path as the first candidate. Returns whether it is a turn in
  * a window. */
 static bool choose_split(const uct_cuda_mp_knowledge_t *know,
                          problem_t *problem, uct_cuda_mp_plan_t *plan,
                          uct_cuda_mp_split_t *split)
 {
-    const uct_cuda_mp_config_t *config    = problem->query.config;
-    const uct_cuda_mp_path_t host         = {UCT_CUDA_MP_ROUTE_HOST, 0};
-    const bool is_host                    = uct_cuda_mp_plan_is_host(plan);
-    const uct_cuda_mp_tuning_line_t *line = find_line(know, plan);
+    const uct_cuda_mp_config_t *config = problem->query.config;
+    const uct_cuda_mp_path_t host      = {UCT_CUDA_MP_ROUTE_HOST, 0};
+    const bool is_host                 = uct_cuda_mp_plan_is_host(plan);
     bool has_host;
 
     problem_add_relays(problem);
@@ -956,14 +820,7 @@ static bool choose_split(const uct_cuda_mp_knowledge_t *know,
     }
 
     has_host = !is_host && host_is_free(&problem->query) &&
-               problem_add(problem, &host, 0);
-    if ((line != NULL) && problem_take_line(problem, has_host, line)) {
-        plan->is_tuned = true;
-        plan->graph    = (uint8_t)line->graph;
-        split_of_all(problem, split);
-        return false;
-    }
-
+               problem_add(problem, &host);
     problem_choose_relays(problem, has_host);
     if (config->enable == UCT_CUDA_MP_YES) {
         split_of_all(problem, split);
@@ -991,23 +848,21 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
     plan->numa = (int16_t)problem.query.numa;
 
     /* What one plain copy takes, to compare with */
-    (void)problem_add(&problem, &direct, 0);
+    (void)problem_add(&problem, &direct);
     split_of_all(&problem, &split);
     problem.single_seconds = uct_cuda_mp_model_single(&problem.query,
                                                       &split);
     plan->single_seconds   = problem.single_seconds;
     if (config->num_paths == 0) {
         is_turn = choose_split(know, &problem, plan, &split);
-    } else if (problem_set_paths(&problem, config->num_paths, config->paths,
-                                 (config->num_shares > 0) ? config->shares :
-                                                            NULL)) {
+    } else if (problem_set_paths(&problem)) {
         split_of_all(&problem, &split);
     } else {
         return false;
     }
 
     if ((split.count == 0) ||
-        (!plan->is_tuned && (config->enable == UCT_CUDA_MP_AUTO) &&
+        ((config->enable == UCT_CUDA_MP_AUTO) &&
          !is_worthwhile(&problem, &split))) {
         return false;
     }
@@ -1053,8 +908,7 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
     }
 
     if (!plan_split(know, config, plan) || (plan->num_paths == 0)) {
-        plan->reason    = plan->is_tuned ? UCT_CUDA_MP_NO_BY_LINE :
-                                           UCT_CUDA_MP_NO_GAIN;
+        plan->reason    = UCT_CUDA_MP_NO_GAIN;
         plan->num_paths = 0;
         plan->num_steps = 0;
     }
@@ -1100,29 +954,6 @@ static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
     return false;
 }
 
-/* A table's lines begin anywhere */
-static size_t least_tuned_size(const uct_cuda_mp_knowledge_t *know,
-                               size_t least, uct_cuda_mp_plan_t *scratch)
-{
-    const uct_cuda_mp_tuning_t *tuning = know->tuning;
-    size_t from = (know->config->min_size == UCT_CUDA_MP_SIZE_AUTO) ?
-                          2 * ALIGN :
-                          know->config->min_size;
-    size_t size;
-    unsigned i;
-
-    for (i = 0; (tuning != NULL) && (i < tuning->num_lines); ++i) {
-        size = (tuning->lines[i].min_size > from) ? tuning->lines[i].min_size :
-                                                    from;
-        if ((size < least) && (size <= tuning->lines[i].max_size) &&
-            any_plan(know, false, size, scratch)) {
-            least = size;
-        }
-    }
-
-    return least;
-}
-
 /* SIZE_MAX: none */
 static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
                          uct_cuda_mp_plan_t *scratch)
@@ -1156,7 +987,7 @@ static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
 size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
                                  uct_cuda_mp_plan_t *scratch)
 {
-    return least_tuned_size(know, least_size(know, false, scratch), scratch);
+    return least_size(know, false, scratch);
 }
 
 size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,

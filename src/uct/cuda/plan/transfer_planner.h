@@ -26,8 +26,6 @@ BEGIN_C_DECLS
 typedef struct {
     /** By where a lane begins: uct_cuda_end_bit() of where it ends */
     uint32_t absent_lanes[UCT_CUDA_NUM_ENDS];
-    bool     no_lines;     /**< Lines of a table do not count: its relays are
-                                told by their rank among all of them */
     size_t   staging_size; /**< Bytes a device at most; 0: as configured */
 } uct_cuda_mp_constraints_t;
 
@@ -63,10 +61,9 @@ size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know);
 
 
 /**
- * Plan a transfer between two GPUs: by the user's variables, then the tuning
- * table where it has a line for the pair and size, then the model. Or between
- * page-locked host memory and a GPU, whose relays bring in their PCIe links:
- * by the variables, then the model.
+ * Plan a transfer between two GPUs, or between page-locked host memory and a
+ * GPU, whose relays bring in their PCIe links: by the user's variables, then
+ * the model.
  *
  * Allocates nothing, asks nobody, and gives the same plan for the same
  * arguments. Takes about 2 us for 4 paths of 16 chunks.

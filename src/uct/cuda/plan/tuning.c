@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading, writing and asking the tuning table. */
+/* Reading the tuning table, and finding the one of a node. */
 #include <uct/cuda/plan/tuning.h>
-
-#include <uct/cuda/base/size.h>
 
 #include <ucs/sys/math.h>
 
@@ -19,27 +17,17 @@
 
 #define GIGA      1e9
 #define MAGIC     "ucx-mp-tuning"
-/* People write shares with few digits */
-#define SHARES_SLACK 1e-3
-
-#define EMULATED_MARK "emu"
-#define EMULATED_NAME 9 /* Bytes of a UUID */
 
 #define LINE_SIZE (UCT_CUDA_MP_NODE_SIZE + 64)
 
-
-/* By uct_cuda_mp_ternary_t: as a graph or not */
-static const char *executors[] = {
-    [UCT_CUDA_MP_NO] = "streams", [UCT_CUDA_MP_YES] = "graph",
-    [UCT_CUDA_MP_AUTO] = "auto"
-};
+/* Words of a row: class, smallest and largest size, paths, executor */
+#define ROW_WORDS 5
 
 
 typedef struct {
     uct_cuda_mp_tuning_t *tuning;
     const char           *name;
     unsigned             line;
-    unsigned             read_at[UCT_CUDA_MP_TUNING_MAX_LINES];
     char                 *error;
     size_t               error_size;
 } reader_t;
@@ -104,36 +92,10 @@ static int compare_text(const void *left, const void *right)
     return strcmp(left, right);
 }
 
-/* What a node is called if it is an emulated one: its GPUs' UUIDs begin alike,
- * with a mark and that name (src/cuemu). "" if it is not; those of real GPUs
- * are random. */
-static void emulated_name(const uct_cuda_topo_t *topo,
-                          char name[EMULATED_NAME + 1])
-{
-    const size_t mark   = strlen(EMULATED_MARK);
-    const uint8_t *uuid = topo->gpus[0].uuid;
-    int i;
-
-    name[0] = '\0';
-    for (i = 0; i < topo->num_gpus; ++i) {
-        if (memcmp(uuid, EMULATED_MARK, mark) ||
-            memcmp(uuid, topo->gpus[i].uuid, mark + EMULATED_NAME)) {
-            return;
-        }
-    }
-
-    for (i = 0; (i < EMULATED_NAME) && (uuid[mark + i] != 0); ++i) {
-        name[i] = isgraph(uuid[mark + i]) ? (char)uuid[mark + i] : '?';
-    }
-
-    name[i] = '\0';
-}
-
 uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
 {
     const size_t size = UCT_CUDA_MP_CLASS_SIZE;
     char(*all)[UCT_CUDA_MP_CLASS_SIZE];
-    char emulated[EMULATED_NAME + 1];
     uct_cuda_mp_tuning_t *tuning;
     size_t used = 0;
     int count   = 0;
@@ -158,12 +120,6 @@ uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
 
     /* Sorted, so that the order of the GPUs says nothing */
     qsort(all, count, size, compare_text);
-    emulated_name(topo, emulated);
-    if (emulated[0] != '\0') {
-        append(tuning->node, sizeof(tuning->node), &used, "emulated %s, ",
-               emulated);
-    }
-
     append(tuning->node, sizeof(tuning->node), &used, "%d gpus",
            topo->num_gpus);
     for (i = 0; i < count; i += same) {
@@ -201,30 +157,15 @@ refuse(const reader_t *reader, ucs_status_t status, const char *format, ...)
     size_t used = 0;
     va_list ap;
 
-    if (reader->error_size > 0) {
-        append(reader->error, reader->error_size, &used, "%s:%u: ",
-               reader->name, reader->line);
-        va_start(ap, format);
-        vsnprintf(reader->error + used, reader->error_size - used, format, ap);
-        va_end(ap);
-    }
-
+    append(reader->error, reader->error_size, &used, "%s:%u: ", reader->name,
+           reader->line);
+    va_start(ap, format);
+    vsnprintf(reader->error + used, reader->error_size - used, format, ap);
+    va_end(ap);
     return status;
 }
 
 #define wrong(_reader, ...) refuse(_reader, UCS_ERR_INVALID_PARAM, __VA_ARGS__)
-
-static bool parse_number(const char *text, double max, double *value_p)
-{
-    char *end;
-
-    if (!isdigit((unsigned char)text[0]) && (text[0] != '.')) {
-        return false;
-    }
-
-    *value_p = strtod(text, &end);
-    return (*end == '\0') && (*value_p <= max);
-}
 
 static bool parse_whole(const char *text, uint64_t max, uint64_t *value_p,
                         char **end_p)
@@ -236,87 +177,6 @@ static bool parse_whole(const char *text, uint64_t max, uint64_t *value_p,
     errno    = 0;
     *value_p = strtoull(text, end_p, 10);
     return (errno == 0) && (*value_p <= max);
-}
-
-/* How many relays a class has: numbers between its colons */
-static unsigned class_relays(const char *text)
-{
-    const char *at = strchr(text, ':') + 1;
-    unsigned count = (*at != ':');
-
-    for (; *at != ':'; ++at) {
-        count += (*at == ',');
-    }
-
-    return count;
-}
-
-/* "direct", "relay2" or "host", ":", share, and maybe ":", chunks */
-static ucs_status_t parse_path(const reader_t *reader, char *text,
-                               uct_cuda_mp_tuning_line_t *line)
-{
-    unsigned n               = line->num_paths;
-    unsigned relays          = class_relays(
-            reader->tuning->classes[line->pair_class]);
-    uct_cuda_mp_path_t *path = &line->paths[n];
-    char *end                = "";
-    uint64_t number;
-    char *share, *chunks;
-    unsigned i;
-
-    if (n == UCT_CUDA_MP_MAX_PATHS) {
-        return wrong(reader, "more than %d paths", UCT_CUDA_MP_MAX_PATHS);
-    }
-
-    share = strchr(text, ':');
-    if (share == NULL) {
-        return wrong(reader, "path \"%s\" has no share", text);
-    }
-
-    *share++ = '\0';
-    chunks   = strchr(share, ':');
-    if (chunks != NULL) {
-        *chunks++ = '\0';
-    }
-
-    path->gpu = 0;
-    if (strcmp(text, "direct") == 0) {
-        path->route = UCT_CUDA_MP_ROUTE_DIRECT;
-    } else if (strcmp(text, "host") == 0) {
-        path->route = UCT_CUDA_MP_ROUTE_HOST;
-    } else if ((strncmp(text, "relay", 5) == 0) &&
-               parse_whole(text + 5, relays, &number, &end) && (number > 0) &&
-               (*end == '\0')) {
-        path->route = UCT_CUDA_MP_ROUTE_GPU;
-        path->gpu   = (int)number;
-    } else {
-        return wrong(reader, "no path \"%s\": direct, relay1 to relay%u or "
-                     "host", text, relays);
-    }
-
-    for (i = 0; i < n; ++i) {
-        if (uct_cuda_mp_path_equal(&line->paths[i], path)) {
-            return wrong(reader, "path \"%s\" twice", text);
-        }
-    }
-
-    if (!parse_number(share, 1, &line->shares[n]) || !(line->shares[n] > 0)) {
-        return wrong(reader, "share \"%s\" is not above 0 and at most 1",
-                     share);
-    }
-
-    line->chunks[n] = 0;
-    if (chunks != NULL) {
-        if (!parse_whole(chunks, UCT_CUDA_MP_MAX_CHUNKS, &number, &end) ||
-            (*end != '\0') || (number == 0)) {
-            return wrong(reader, "chunks \"%s\" are not 1 to %d", chunks,
-                         UCT_CUDA_MP_MAX_CHUNKS);
-        }
-        line->chunks[n] = (unsigned)number;
-    }
-
-    ++line->num_paths;
-    return UCS_OK;
 }
 
 /* "model", the name of a constant and its value */
@@ -359,6 +219,19 @@ static ucs_status_t parse_constant(reader_t *reader, char *text)
     return UCS_OK;
 }
 
+static unsigned count_words(const char *text)
+{
+    unsigned count = 0;
+
+    for (text += strspn(text, " \t"); *text != '\0';
+         text += strspn(text, " \t")) {
+        text += strcspn(text, " \t");
+        ++count;
+    }
+
+    return count;
+}
+
 static bool is_constant(const char *text)
 {
     const size_t length = strlen("model");
@@ -367,94 +240,23 @@ static bool is_constant(const char *text)
            isspace((unsigned char)text[length]);
 }
 
+/* A constant, or a row of those that tables had before the model's plans were
+ * as good: one sentence tells of them all */
 static ucs_status_t parse_line(reader_t *reader, char *text)
 {
-    uct_cuda_mp_tuning_t *tuning   = reader->tuning;
-    uct_cuda_mp_tuning_line_t line = {0};
-    const uct_cuda_mp_tuning_line_t *other;
-    char *words[6], *rest, *path;
-    unsigned count = 0;
-    double sum     = 0;
-    ucs_status_t status;
-    unsigned i;
-
-    for (words[0] = strtok_r(text, " \t", &rest);
-         (count < 6) && (words[count] != NULL);) {
-        if (++count < 6) {
-            words[count] = strtok_r(NULL, " \t", &rest);
-        }
+    if (is_constant(text)) {
+        return parse_constant(reader, text);
     }
 
-    if (count != 5) {
-        return wrong(reader, "not five words: class, smallest and largest "
-                     "size, paths, executor");
+    if (count_words(text) != ROW_WORDS) {
+        return wrong(reader, "not three words: model, a constant's name and "
+                     "its value");
     }
 
-    for (line.pair_class = 0; line.pair_class < tuning->num_classes;
-         ++line.pair_class) {
-        if (strcmp(words[0], tuning->classes[line.pair_class]) == 0) {
-            break;
-        }
-    }
-
-    if (line.pair_class == tuning->num_classes) {
-        return wrong(reader, "no pair of this node is of class \"%s\"",
-                     words[0]);
-    }
-
-    if (!uct_cuda_size_parse(words[1], NULL, &line.min_size) ||
-        !uct_cuda_size_parse(words[2], NULL, &line.max_size) ||
-        (line.min_size > line.max_size)) {
-        return wrong(reader, "\"%s %s\" is no range of sizes", words[1],
-                     words[2]);
-    }
-
-    path = words[3];
-    if ((path[0] == ',') || (path[strlen(path) - 1] == ',') ||
-        (strstr(path, ",,") != NULL)) {
-        return wrong(reader, "an empty path in \"%s\"", path);
-    }
-
-    for (path = strtok_r(words[3], ",", &rest); path != NULL;
-         path = strtok_r(NULL, ",", &rest)) {
-        status = parse_path(reader, path, &line);
-        if (status != UCS_OK) {
-            return status;
-        }
-        sum += line.shares[line.num_paths - 1];
-    }
-
-    if ((sum < 1 - SHARES_SLACK) || (sum > 1 + SHARES_SLACK)) {
-        return wrong(reader, "the shares' sum is %g, not 1", sum);
-    }
-
-    for (i = 0; (i < 3) && (strcmp(words[4], executors[i]) != 0); ++i) {
-    }
-
-    if (i == 3) {
-        return wrong(reader, "executor \"%s\" is not streams, graph or auto",
-                     words[4]);
-    }
-
-    line.graph = (uct_cuda_mp_ternary_t)i;
-    for (i = 0; i < tuning->num_lines; ++i) {
-        other = &tuning->lines[i];
-        if ((other->pair_class == line.pair_class) &&
-            (other->min_size <= line.max_size) &&
-            (line.min_size <= other->max_size)) {
-            return wrong(reader, "sizes that line %u has already",
-                         reader->read_at[i]);
-        }
-    }
-
-    if (tuning->num_lines == UCT_CUDA_MP_TUNING_MAX_LINES) {
-        return wrong(reader, "more than %d lines",
-                     UCT_CUDA_MP_TUNING_MAX_LINES);
-    }
-
-    reader->read_at[tuning->num_lines]   = reader->line;
-    tuning->lines[tuning->num_lines++] = line;
-    return UCS_OK;
+    return (reader->error[0] != '\0') ?
+                   UCS_OK :
+                   refuse(reader, UCS_OK, "rows of paths, shares and chunks "
+                          "are passed over, the constants count");
 }
 
 /* The value if a line is this header, else NULL */
@@ -537,9 +339,8 @@ static ucs_status_t read_lines(reader_t *reader, FILE *stream)
             continue;
         }
 
-        status = (headers < 3)       ? parse_header(reader, text, &headers) :
-                 is_constant(text) ? parse_constant(reader, text) :
-                                     parse_line(reader, text);
+        status = (headers < 3) ? parse_header(reader, text, &headers) :
+                                 parse_line(reader, text);
     }
 
     if (status != UCS_OK) {
@@ -563,6 +364,7 @@ ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
     reader_t reader = {.name = name, .error = error, .error_size = error_size};
     ucs_status_t status;
 
+    error[0]      = '\0';
     reader.tuning = uct_cuda_mp_tuning_create(topo);
     if (reader.tuning == NULL) {
         return refuse(&reader, UCS_ERR_NO_MEMORY, "out of memory");
@@ -697,6 +499,7 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
     char path[512];
 
     *tuning_p = NULL;
+    error[0]  = '\0';
     if ((setting[0] == '\0') ||
         (is_auto && !find_installed(topo, path, sizeof(path)))) {
         return UCS_OK;
@@ -704,23 +507,4 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
 
     return uct_cuda_mp_tuning_load(is_auto ? path : setting, topo, error,
                                    error_size, tuning_p);
-}
-
-const uct_cuda_mp_tuning_line_t *
-uct_cuda_mp_tuning_find(const uct_cuda_mp_tuning_t *tuning, uct_cuda_end_t src,
-                        uct_cuda_end_t dst, size_t size)
-{
-    int pair_class = tuning->class_of[uct_cuda_end_device(src)]
-                                     [uct_cuda_end_device(dst)];
-    const uct_cuda_mp_tuning_line_t *line;
-
-    for (line = tuning->lines; line < tuning->lines + tuning->num_lines;
-         ++line) {
-        if ((line->pair_class == pair_class) && (size >= line->min_size) &&
-            (size <= line->max_size)) {
-            return line;
-        }
-    }
-
-    return NULL;
 }

@@ -99,9 +99,7 @@ bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
     }
 
     if ((graph == UCT_CUDA_MP_NO) || (plan->num_steps < 2) ||
-        uct_cuda_mp_plan_is_host(plan) ||
-        ((config->graph_min_size != UCT_CUDA_MP_SIZE_AUTO) &&
-         (plan->size < config->graph_min_size))) {
+        uct_cuda_mp_plan_is_host(plan)) {
         return false;
     }
 

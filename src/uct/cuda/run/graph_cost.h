@@ -50,9 +50,8 @@ unsigned uct_cuda_mp_cost_build_threshold(const uct_cuda_mp_model_t *model,
 
 /**
  * Is a plan to be carried out as a graph, once there is one of its shape?
- * MULTIPATH_GRAPH=y: from MULTIPATH_GRAPH_MIN_SIZE on. AUTO: where launches are
- * kept, and the plan's tuning line says so, or without one where they are
- * cheaper than streams: not where streams submit the chunks well before the
+ * MULTIPATH_GRAPH=y: always. AUTO: where launches are kept and cheaper than
+ * streams: not where streams submit the chunks well before the
  * links can take them. Nothing of a graph moves before all of it is submitted,
  * nor before the graph ahead has ended; the direct copy of streams does. Lone
  * puts of 64 MiB with a host path of 4 chunks took 168 us, by graphs 175, and
