@@ -1119,11 +1119,11 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
     /* Nothing of what was there before is left */
     memset((void*)&trees, 0xff, sizeof(trees));
     ASSERT_TRUE(uct_cuda_coll_trees_ring(&ranks, 1, &trees));
-    EXPECT_FALSE(trees.in_turn);
+    EXPECT_FALSE(trees.rotates);
 
     memset((void*)&trees, 0xff, sizeof(trees));
     ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, 2, 2, &trees));
-    EXPECT_FALSE(trees.in_turn);
+    EXPECT_FALSE(trees.rotates);
     ASSERT_EQ(8u, trees.count);
     for (unsigned t = 0; t < trees.count; ++t) {
         unsigned in = 0, out = 0;
@@ -1211,7 +1211,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
 
 /* Behind a switch: whatever the i-th copy of each rank is, no two go to one
  * GPU, and each is pushed from the submitting rank's memory */
-TEST_F(CollPlan, ranks_behind_a_switch_push_in_turn)
+TEST_F(CollPlan, pushes_of_ranks_behind_a_switch_rotate)
 {
     const uct_cuda_topo_t topo = hgx();
 

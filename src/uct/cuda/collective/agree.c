@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks tell each other on the page, and read there. */
 #include <uct/cuda/collective/agree.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/run/program.h>
 
 #include <sched.h>
 #include <stdarg.h>
@@ -27,14 +27,29 @@
 #define UNKNOWN_BANDWIDTH 20e9
 
 
+typedef uct_cuda_coll_agreement_t agreement_t;
+
+
+void uct_cuda_coll_agree_begin(agreement_t *agreement,
+                               const uct_cuda_coll_call_t *call, char *why,
+                               size_t why_size)
+{
+    ++agreement->sequence;
+    agreement->call     = call;
+    agreement->looked   = 0;
+    agreement->why      = why;
+    agreement->why_size = why_size;
+    agreement->why[0]   = '\0';
+}
+
 __attribute__((format(printf, 2, 3))) static void
-call_explain(call_t *call, const char *format, ...)
+explain(agreement_t *agreement, const char *format, ...)
 {
     va_list ap;
 
-    if (call->why[0] == '\0') { /* the first reason is the one */
+    if (agreement->why[0] == '\0') { /* the first reason is the one */
         va_start(ap, format);
-        vsnprintf(call->why, call->why_size, format, ap);
+        vsnprintf(agreement->why, agreement->why_size, format, ap);
         va_end(ap);
     }
 }
@@ -52,43 +67,42 @@ static void cpu_relax(void)
 }
 
 /* What the next waiting is for: a rank that has not done something */
-void uct_cuda_coll_agree_waits(call_t *call, unsigned rank, const char *wanted)
+static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 {
-    call->waits_for = rank;
-    call->wanted    = wanted;
-    call->began     = 0;
+    agreement->waits_for = rank;
+    agreement->wanted    = wanted;
+    agreement->began     = 0;
 }
 
 /* Of what hangs somebody wants to know where: once a waiting */
-static void call_tell_wait(call_t *call, uint64_t now)
+static void tell_wait(agreement_t *agreement, uint64_t now)
 {
-    if (call->began == 0) {
-        call->began = now;
-    } else if ((call->wanted != NULL) &&
-               (now - call->began >= UCT_CUDA_COLL_TOLD_NS)) {
+    if (agreement->began == 0) {
+        agreement->began = now;
+    } else if ((agreement->wanted != NULL) &&
+               (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
         uct_cuda_debug("collective %lu waits for rank %u, which has not %s "
                        "for a second",
-                       (unsigned long)call->group->sequence, call->waits_for,
-                       call->wanted);
-        call->wanted = NULL;
+                       (unsigned long)agreement->sequence,
+                       agreement->waits_for, agreement->wanted);
+        agreement->wanted = NULL;
     }
 }
 
-static ucs_status_t call_look(call_t *call)
+static ucs_status_t look(agreement_t *agreement)
 {
-    uct_cuda_coll_group_t *group = call->group;
-    uint64_t now                 = uct_cuda_now_ns();
+    const uint64_t now = uct_cuda_now_ns();
     unsigned rank;
 
-    call_tell_wait(call, now);
+    tell_wait(agreement, now);
 
-    if (call->looked == 0) {
-        call->looked = now;
-    } else if (now - call->looked > ALIVE_INTERVAL) {
-        call->looked = now;
-        for (rank = 0; rank < group->size; ++rank) {
-            if (!uct_cuda_coll_page_is_alive(group->page, rank)) {
-                call_explain(call, "the process of rank %u has ended", rank);
+    if (agreement->looked == 0) {
+        agreement->looked = now;
+    } else if (now - agreement->looked > ALIVE_INTERVAL) {
+        agreement->looked = now;
+        for (rank = 0; rank < agreement->size; ++rank) {
+            if (!uct_cuda_coll_page_is_alive(agreement->page, rank)) {
+                explain(agreement, "the process of rank %u has ended", rank);
                 return UCS_ERR_ENDPOINT_TIMEOUT;
             }
         }
@@ -97,161 +111,169 @@ static ucs_status_t call_look(call_t *call)
 }
 
 /* One round of waiting for others, or for the GPU */
-static ucs_status_t call_idle(call_t *call)
+static ucs_status_t idle(agreement_t *agreement)
 {
-    if (++call->spins < SPINS_BEFORE_PROGRESS) {
+    if (++agreement->spins < SPINS_BEFORE_PROGRESS) {
         cpu_relax();
         return UCS_OK;
     }
 
-    if (call->spins >= SPINS_BEFORE_YIELD) {
+    if (agreement->spins >= SPINS_BEFORE_YIELD) {
         sched_yield();
     }
 
-    if ((call->spins % SPINS_A_PROGRESS) != 0) {
+    if ((agreement->spins % SPINS_A_PROGRESS) != 0) {
         return UCS_OK;
     }
 
-    if (call->what->progress != NULL) {
-        call->what->progress(call->what->arg);
+    if (agreement->call->progress != NULL) {
+        agreement->call->progress(agreement->call->arg);
     }
-    return call_look(call);
+    return look(agreement);
 }
 
-/* Waits until all ranks have got there. @return the first failure of any, the
-   same on all ranks unless one has died. */
-ucs_status_t uct_cuda_coll_agree_meet(call_t *call, uct_cuda_coll_phase_t phase,
-                              ucs_status_t status)
+static ucs_status_t reached(const agreement_t *agreement, unsigned rank,
+                            uct_cuda_coll_phase_t phase)
 {
-    uct_cuda_coll_group_t *group = call->group;
-    ucs_status_t result          = UCS_OK;
-    ucs_status_t reached, idle;
+    return uct_cuda_coll_page_reached(agreement->page, rank, phase,
+                                      agreement->sequence);
+}
+
+ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
+                                      uct_cuda_coll_phase_t phase,
+                                      ucs_status_t status)
+{
+    ucs_status_t result = UCS_OK;
+    ucs_status_t waited;
     unsigned rank;
 
-    uct_cuda_coll_page_reach(group->page, phase, group->sequence, status);
-    call->spins = 0;
-    for (rank = 0; rank < group->size; ++rank) {
-        uct_cuda_coll_agree_waits(call, rank,
-                   (phase == UCT_CUDA_COLL_PHASE_DONE) ? "ended its steps" :
-                                                         "prepared its own");
-        do {
-            reached = uct_cuda_coll_page_reached(group->page, rank, phase,
-                                                 group->sequence);
-            idle    = (reached == UCS_INPROGRESS) ? call_idle(call) : UCS_OK;
-            if (idle != UCS_OK) {
-                /* Who has seen everybody here may have left since */
-                reached = uct_cuda_coll_page_reached(group->page, rank, phase,
-                                                     group->sequence);
-                if (reached == UCS_INPROGRESS) {
-                    return idle;
-                }
-                call->why[0] = '\0';
+    uct_cuda_coll_page_reach(agreement->page, phase, agreement->sequence,
+                             status);
+    agreement->spins = 0;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        wait_for(agreement, rank,
+                 (phase == UCT_CUDA_COLL_PHASE_DONE) ? "ended its steps" :
+                                                       "prepared its own");
+        while ((status = reached(agreement, rank, phase)) == UCS_INPROGRESS) {
+            waited = idle(agreement);
+            if (waited == UCS_OK) {
+                continue;
             }
-        } while (reached == UCS_INPROGRESS);
 
-        if ((reached != UCS_OK) && (result == UCS_OK)) {
-            call_explain(call, "rank %u could not go on", rank);
-            result = reached;
+            /* Who has seen everybody here may have left since */
+            if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
+                return waited;
+            }
+            agreement->why[0] = '\0';
+        }
+
+        if ((status != UCS_OK) && (result == UCS_OK)) {
+            explain(agreement, "rank %u could not go on", rank);
+            result = status;
         }
     }
     return result;
 }
 
-/* Steps of others that are waited for may never end */
+void uct_cuda_coll_agree_run(agreement_t *agreement)
+{
+    agreement->spins = 0;
+    wait_for(agreement, agreement->rank, NULL); /* the program says for what */
+}
+
 ucs_status_t uct_cuda_coll_agree_idle(void *arg)
 {
-    call_t *call                 = arg;
-    uct_cuda_coll_group_t *group = call->group;
-    ucs_status_t status          = call_idle(call);
-    ucs_status_t reached;
+    agreement_t *agreement = arg;
+    ucs_status_t status    = idle(agreement);
     unsigned rank;
 
-    for (rank = 0; (status == UCS_OK) && (rank < group->size) &&
-                   ((call->spins % SPINS_A_PROGRESS) == 0);
+    for (rank = 0; (status == UCS_OK) && (rank < agreement->size) &&
+                   ((agreement->spins % SPINS_A_PROGRESS) == 0);
          ++rank) {
-        reached = uct_cuda_coll_page_reached(group->page, rank,
-                                             UCT_CUDA_COLL_PHASE_DONE,
-                                             group->sequence);
-        if (reached < UCS_OK) {
-            call_explain(call, "rank %u could not go on", rank);
-            status = reached;
+        status = reached(agreement, rank, UCT_CUDA_COLL_PHASE_DONE);
+        if (status < UCS_OK) {
+            explain(agreement, "rank %u could not go on", rank);
+        } else {
+            status = UCS_OK; /* or not yet */
         }
     }
     return status;
 }
 
-/* --------------------------------------------------------------- agreement */
 
-/* Has every rank come to the page before this call, so that it says there what
-   it does? The first call with GPU buffers gives the others' first ones a
-   moment: who sees them on all ranks at once need stage none. A rank whose
-   buffers are in host memory may not come. */
-bool uct_cuda_coll_agree_is_whole(call_t *call)
+/* ---------------------------------------------------------------- the call */
+
+void uct_cuda_coll_agree_pass(agreement_t *agreement)
 {
-    uct_cuda_coll_group_t *group = call->group;
+    uct_cuda_coll_page_pass(agreement->page, agreement->sequence);
+}
+
+bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
+{
     uint64_t first;
     unsigned rank;
 
-    if (group->is_whole) {
+    if (agreement->is_whole) {
         return true;
     }
 
-    if (group->deadline == 0) {
-        group->deadline = uct_cuda_now_ns() + JOIN_TIME;
+    if (agreement->deadline == 0) {
+        agreement->deadline = uct_cuda_now_ns() + JOIN_TIME;
     }
 
-    call->spins = 0;
-    for (rank = 0; rank < group->size; ++rank) {
-        uct_cuda_coll_agree_waits(call, rank,
-                                  "brought GPU memory to the communicator");
-        while (((first = uct_cuda_coll_page_joined(group->page, rank)) == 0) &&
-               (uct_cuda_now_ns() < group->deadline) &&
-               (call_idle(call) == UCS_OK)) {
+    agreement->spins = 0;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        wait_for(agreement, rank, "brought GPU memory to the communicator");
+        while (((first = uct_cuda_coll_page_joined(agreement->page, rank)) ==
+                0) &&
+               (uct_cuda_now_ns() < agreement->deadline) &&
+               (idle(agreement) == UCS_OK)) {
         }
-        call->why[0] = '\0'; /* the MPI finds out who has ended */
-        if ((first == 0) || (first > group->sequence)) {
+        agreement->why[0] = '\0'; /* the MPI finds out who has ended */
+        if ((first == 0) || (first > agreement->sequence)) {
             return false;
         }
     }
-    group->is_whole = true;
+    agreement->is_whole = true;
     return true;
 }
 
-/* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
-static uct_cuda_coll_result_t call_compare(call_t *call)
+static unsigned long long post_bytes(const uct_cuda_coll_post_t *post)
 {
-    const uct_cuda_coll_post_t *first = &call->posts[0];
+    return post->count * ucx_mp_type_size(post->type);
+}
+
+/* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
+static uct_cuda_coll_result_t compare(agreement_t *agreement)
+{
+    const uct_cuda_coll_post_t *first = &agreement->posts[0];
     uct_cuda_coll_result_t result     = UCT_CUDA_COLL_DONE;
-    const bool has_root = uct_cuda_coll_kind_has_root(call->shape.kind);
+    const bool has_root = uct_cuda_coll_kind_has_root(first->call);
     const uct_cuda_coll_post_t *post;
-    uint64_t bytes[2];
     unsigned rank;
 
-    bytes[0] = first->count * ucx_mp_type_size(first->type);
-    for (rank = 0; rank < call->group->size; ++rank) {
-        post     = &call->posts[rank];
-        bytes[1] = post->count * ucx_mp_type_size(post->type);
+    for (rank = 0; rank < agreement->size; ++rank) {
+        post = &agreement->posts[rank];
         if (post->is_short) {
-            call_explain(call, "rank %u's buffer ends before the %llu bytes do",
-                         rank, (unsigned long long)bytes[1]);
+            explain(agreement, "rank %u's buffer ends before the %llu bytes do",
+                    rank, post_bytes(post));
         } else if (post->call != first->call) {
-            call_explain(call, "rank 0 calls %s, and rank %u %s",
-                         uct_cuda_coll_kind_str(first->call), rank,
-                         uct_cuda_coll_kind_str(post->call));
+            explain(agreement, "rank 0 calls %s, and rank %u %s",
+                    uct_cuda_coll_kind_str(first->call), rank,
+                    uct_cuda_coll_kind_str(post->call));
         } else if (post->root != first->root) {
-            call_explain(call, "rank 0 calls with root %u, and rank %u with %u",
-                         first->root, rank, post->root);
-        } else if (bytes[1] != bytes[0]) {
-            call_explain(call, "rank 0 calls with %llu bytes, and rank %u with "
-                         "%llu", (unsigned long long)bytes[0], rank,
-                         (unsigned long long)bytes[1]);
+            explain(agreement, "rank 0 calls with root %u, and rank %u with %u",
+                    first->root, rank, post->root);
+        } else if (post_bytes(post) != post_bytes(first)) {
+            explain(agreement, "rank 0 calls with %llu bytes, and rank %u with "
+                    "%llu", post_bytes(first), rank, post_bytes(post));
         } else if (post->counts != first->counts) {
-            call_explain(call, "ranks 0 and %u call with other counts", rank);
+            explain(agreement, "ranks 0 and %u call with other counts", rank);
         } else if ((post->op != first->op) || (post->type != first->type) ||
                    (!has_root && (post->is_in_place != first->is_in_place))) {
             result = UCT_CUDA_COLL_STAGE;
         }
-        if (call->why[0] != '\0') {
+        if (agreement->why[0] != '\0') {
             return UCT_CUDA_COLL_DIFFERS;
         }
     }
@@ -260,14 +282,13 @@ static uct_cuda_coll_result_t call_compare(call_t *call)
 
 /* Has a rank said that it passes? Then all do it another way, and it may have
    left the group since. */
-static bool call_is_passed(const call_t *call)
+static bool is_passed(const agreement_t *agreement)
 {
-    const uct_cuda_coll_group_t *group = call->group;
     uct_cuda_coll_post_t post;
     unsigned rank;
 
-    for (rank = 0; rank < group->size; ++rank) {
-        if (uct_cuda_coll_page_read(group->page, rank, group->sequence,
+    for (rank = 0; rank < agreement->size; ++rank) {
+        if (uct_cuda_coll_page_read(agreement->page, rank, agreement->sequence,
                                     &post) &&
             (post.kind != UCT_CUDA_COLL_POST_GPU)) {
             return true;
@@ -276,39 +297,41 @@ static bool call_is_passed(const call_t *call)
     return false;
 }
 
-/* What all ranks do in this call. DONE: by GPUs. */
-uct_cuda_coll_result_t uct_cuda_coll_agree(call_t *call)
+uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
+                                           const uct_cuda_coll_post_t *post)
 {
-    uct_cuda_coll_group_t *group = call->group;
     unsigned rank;
 
-    call->spins = 0;
-    for (rank = 0; rank < group->size; ++rank) {
-        uct_cuda_coll_agree_waits(call, rank, "come to this call");
-        while (!uct_cuda_coll_page_read(group->page, rank, group->sequence,
-                                        &call->posts[rank])) {
-            if (call_idle(call) == UCS_OK) {
+    uct_cuda_coll_page_post(agreement->page, agreement->sequence, post);
+    agreement->spins = 0;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        wait_for(agreement, rank, "come to this call");
+        while (!uct_cuda_coll_page_read(agreement->page, rank,
+                                        agreement->sequence,
+                                        &agreement->posts[rank])) {
+            if (idle(agreement) == UCS_OK) {
                 continue;
-            } else if (!call_is_passed(call)) {
+            } else if (!is_passed(agreement)) {
                 return UCT_CUDA_COLL_FAILED;
             }
-            call->why[0] = '\0';
+            agreement->why[0] = '\0';
             return UCT_CUDA_COLL_STAGE;
         }
 
-        if (call->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
+        if (agreement->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
             return UCT_CUDA_COLL_STAGE;
         }
     }
-    return call_compare(call);
+    return compare(agreement);
 }
+
 
 /* -------------------------------------------------------------------- GPUs */
 
-/* Rank 0 sees the node for all */
-void uct_cuda_coll_agree_tell_topo(uct_cuda_coll_group_t *group)
+void uct_cuda_coll_agree_tell_topo(agreement_t *agreement)
 {
-    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(group->page);
+    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
+            agreement->page);
     const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
 
     if ((topo != NULL) && !common->has_topo) {
@@ -331,52 +354,67 @@ static int topo_find(const uct_cuda_topo_t *topo, const uint8_t *uuid)
     return -1;
 }
 
-/* The node as rank 0 sees it; or, if that does not see all ranks' GPUs, these
-   with links that are all alike. Whether they are peers mapping will show. */
-void uct_cuda_coll_agree_find_gpus(uct_cuda_coll_group_t *group)
+/* One more, with links to all others. @return Its number; -1: no room */
+static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid)
+{
+    const int gpu = topo->num_gpus;
+    int peer;
+
+    if (gpu == UCT_CUDA_MAX_GPUS) {
+        return -1;
+    }
+
+    ++topo->num_gpus;
+    memcpy(topo->gpus[gpu].uuid, uuid, sizeof(topo->gpus[gpu].uuid));
+    for (peer = 0; peer < gpu; ++peer) {
+        uct_cuda_topo_set_link(topo, gpu, peer, UNKNOWN_BANDWIDTH,
+                               UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT);
+        uct_cuda_topo_set_link(topo, peer, gpu, UNKNOWN_BANDWIDTH,
+                               UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT);
+    }
+    return gpu;
+}
+
+/* If rank 0 does not see all ranks' GPUs it is these, with links that are all
+   alike. Whether they are peers mapping will show. */
+bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
 {
     const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
-            group->page);
-    bool is_known = common->has_topo;
+            agreement->page);
+    uct_cuda_topo_t *topo = &agreement->topo;
+    bool is_known         = common->has_topo;
     const uint8_t *uuid;
     unsigned rank;
-    int gpu, peer;
+    int gpu;
 
-    group->topo = common->topo;
-    for (rank = 0; rank < group->size; ++rank) {
-        group->gpus[rank] = topo_find(&group->topo,
-                                      uct_cuda_coll_page_gpu(group->page,
-                                                             rank));
-        is_known         &= (group->gpus[rank] >= 0);
+    *topo = common->topo;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        uuid                  = uct_cuda_coll_page_gpu(agreement->page, rank);
+        agreement->gpus[rank] = topo_find(topo, uuid);
+        is_known             &= (agreement->gpus[rank] >= 0);
     }
     if (is_known) {
-        return;
+        return true;
     }
 
-    uct_cuda_topo_init(&group->topo, 0);
-    for (rank = 0; rank < group->size; ++rank) {
-        uuid = uct_cuda_coll_page_gpu(group->page, rank);
-        gpu  = topo_find(&group->topo, uuid);
-        if ((gpu < 0) && (group->topo.num_gpus == UCT_CUDA_MAX_GPUS)) {
-            group->is_off = true; /* more than plans know; on all ranks */
-            return;
-        }
-
+    uct_cuda_topo_init(topo, 0);
+    for (rank = 0; rank < agreement->size; ++rank) {
+        uuid = uct_cuda_coll_page_gpu(agreement->page, rank);
+        gpu  = topo_find(topo, uuid);
+        gpu  = (gpu < 0) ? topo_add(topo, uuid) : gpu;
         if (gpu < 0) {
-            gpu = group->topo.num_gpus++;
-            memcpy(group->topo.gpus[gpu].uuid, uuid,
-                   sizeof(group->topo.gpus[gpu].uuid));
-            for (peer = 0; peer < gpu; ++peer) {
-                uct_cuda_topo_set_link(&group->topo, gpu, peer,
-                                       UNKNOWN_BANDWIDTH,
-                                       UCT_CUDA_TOPO_NO_LIMIT,
-                                       UCT_CUDA_TOPO_NO_LIMIT);
-                uct_cuda_topo_set_link(&group->topo, peer, gpu,
-                                       UNKNOWN_BANDWIDTH,
-                                       UCT_CUDA_TOPO_NO_LIMIT,
-                                       UCT_CUDA_TOPO_NO_LIMIT);
-            }
+            return false;
         }
-        group->gpus[rank] = gpu;
+        agreement->gpus[rank] = gpu;
     }
+    return true;
+}
+
+bool uct_cuda_coll_agree_is_peer(const agreement_t *agreement, unsigned rank)
+{
+    const int own = agreement->gpus[agreement->rank];
+    const int gpu = agreement->gpus[rank];
+
+    return (own == gpu) || (agreement->topo.links[own][gpu].bandwidth > 0) ||
+           (agreement->topo.links[gpu][own].bandwidth > 0);
 }

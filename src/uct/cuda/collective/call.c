@@ -8,14 +8,10 @@
 #include <uct/cuda/collective/call.h>
 
 #include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/memory.h>
-#include <uct/cuda/collective/agree.h>
-#include <uct/cuda/collective/memory.h>
-#include <ucs/sys/math.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 
@@ -24,6 +20,22 @@
 
 /* After so many calls in which something could not be had, no more are tried */
 #define MAX_FAILURES 3
+
+
+/* What is asked for, as this rank calls it and then as all have agreed on it */
+typedef struct {
+    uct_cuda_coll_group_t      *group;
+    const uct_cuda_coll_call_t *what;
+    uct_cuda_coll_request_t    request;
+    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
+    uct_cuda_coll_plan_t       frame; /* of its plan */
+    ucx_mp_op_t                op;
+    ucx_mp_type_t              type;
+    uct_cuda_coll_post_t       post;   /* of this rank */
+    uct_cuda_gpu_context_t     pushed; /* its buffers' */
+    const uct_cuda_coll_plan_t *plan;  /* that was carried out, or NULL */
+} call_t;
+
 
 static struct {
     uint64_t done, staged;
@@ -36,10 +48,10 @@ void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p)
 }
 
 
-/* ----------------------------------------------------------------- plans */
+/* ------------------------------------------------------------------- plans */
 
-static bool program_fits(const cached_program_t *entry,
-                         const uct_cuda_coll_plan_t *shape)
+static bool program_fits(const uct_cuda_coll_kept_program_t *entry,
+                         const uct_cuda_coll_plan_t *frame)
 {
     const uct_cuda_coll_plan_t *plan;
 
@@ -48,24 +60,26 @@ static bool program_fits(const cached_program_t *entry,
     }
 
     plan = uct_cuda_coll_program_plan(entry->program);
-    return (plan->kind == shape->kind) && (plan->root == shape->root) &&
-           (plan->bytes == shape->bytes) && (plan->element == shape->element) &&
-           (plan->is_in_place == shape->is_in_place) &&
-           (memcmp(plan->blocks, shape->blocks, sizeof(plan->blocks)) == 0);
+    return (plan->kind == frame->kind) && (plan->root == frame->root) &&
+           (plan->bytes == frame->bytes) && (plan->element == frame->element) &&
+           (plan->is_in_place == frame->is_in_place) &&
+           (memcmp(plan->blocks, frame->blocks, sizeof(plan->blocks)) == 0);
 }
 
 /* What is to be planned, in elements of so many bytes */
 static ucs_status_t call_request(call_t *call, uint32_t element,
                                  bool is_in_place)
 {
-    const uct_cuda_coll_group_t *group = call->group;
-    const uct_cuda_coll_call_t *what   = call->what;
-    const uint32_t size                = ucx_mp_type_size(what->type);
-    uct_cuda_coll_request_t *request   = &call->request;
+    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+    const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
+            agreement->page);
+    const uct_cuda_coll_call_t *what     = call->what;
+    const uint32_t size                  = ucx_mp_type_size(what->type);
+    uct_cuda_coll_request_t *request     = &call->request;
     unsigned rank;
 
-    request->topo        = &group->topo;
-    request->num_ranks   = group->size;
+    request->topo        = &agreement->topo;
+    request->num_ranks   = agreement->size;
     request->kind        = what->kind;
     request->root        = uct_cuda_coll_kind_has_root(what->kind) ?
                                    what->root :
@@ -74,14 +88,11 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
     request->element     = element;
     request->is_in_place = is_in_place;
     request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-    request->algorithm   = uct_cuda_coll_page_common(group->page)->algorithm;
+    request->algorithm   = common->algorithm;
     request->chunks      = UCT_CUDA_COLL_AUTO;
-    request->multipath   = group->has_no_relays ?
-                                   0 :
-                                   uct_cuda_coll_page_common(group->page)
-                                           ->multipath;
-    memcpy(request->gpus, group->gpus, sizeof(request->gpus));
-    for (rank = 0; (what->counts != NULL) && (rank < group->size); ++rank) {
+    request->multipath   = call->group->has_no_relays ? 0 : common->multipath;
+    memcpy(request->gpus, agreement->gpus, sizeof(request->gpus));
+    for (rank = 0; (what->counts != NULL) && (rank < agreement->size); ++rank) {
         if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
             return UCS_ERR_INVALID_PARAM;
         }
@@ -90,21 +101,21 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
     }
     return (what->count > UCT_CUDA_COLL_MAX_COUNT) ?
                    UCS_ERR_INVALID_PARAM :
-                   uct_cuda_coll_shape(request, &call->shape);
+                   uct_cuda_coll_frame(request, &call->frame);
 }
 
 /* The plan of this call, from those that were made already if it is there */
 static ucs_status_t call_program(call_t *call,
                                  uct_cuda_coll_program_t **program_p)
 {
-    uct_cuda_coll_group_t *group = call->group;
-    cached_program_t *entry      = &group->programs[0];
+    uct_cuda_coll_group_t *group        = call->group;
+    uct_cuda_coll_kept_program_t *entry = &group->programs[0];
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
     unsigned i;
 
-    for (i = 0; i < NUM_PROGRAMS; ++i) {
-        if (program_fits(&group->programs[i], &call->shape)) {
+    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
+        if (program_fits(&group->programs[i], &call->frame)) {
             entry = &group->programs[i];
             goto out;
         }
@@ -125,27 +136,81 @@ static ucs_status_t call_program(call_t *call,
         uct_cuda_coll_program_destroy(entry->program);
         entry->program = NULL;
     }
-    status = uct_cuda_coll_program_create(&plan, group->rank, &entry->program);
+    status = uct_cuda_coll_program_create(&plan, group->agreement.rank,
+                                          &entry->program);
     if (status != UCS_OK) {
         return status;
     }
 
 out:
-    entry->used = group->sequence;
+    entry->used = group->agreement.sequence;
     *program_p  = entry->program;
     return UCS_OK;
 }
 
 
-/* ------------------------------------------------------------------ calls */
+/* Elements of a copy are as wide as all buffers and blocks are aligned */
+static uint32_t call_element(const call_t *call)
+{
+    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+    uint64_t bits                              = MAX_COPY_ELEMENT |
+                                                 call->frame.bytes;
+    unsigned rank;
+
+    for (rank = 0; rank < agreement->size; ++rank) {
+        bits |= agreement->posts[rank].send.offset |
+                agreement->posts[rank].recv.offset | call->frame.blocks[rank];
+    }
+    return (uint32_t)(bits & -bits);
+}
+
+/* The plan's request, as all ranks have it */
+static ucs_status_t call_settle(call_t *call)
+{
+    static const ucx_mp_type_t copies[] = {
+        [1] = UCX_MP_TYPE_U8, [2] = UCX_MP_TYPE_U16, [4] = UCX_MP_TYPE_U32,
+        [8] = UCX_MP_TYPE_U64
+    };
+    const uct_cuda_coll_call_t *what = call->what;
+    const bool reduces               = uct_cuda_coll_kind_reduces(what->kind);
+    const uint32_t element           = reduces ? call->frame.element :
+                                                 call_element(call);
+    const uct_cuda_coll_post_t *post;
+
+    call->op   = UCX_MP_OP_BOR; /* of one source: none */
+    call->type = copies[reduces ? 1 : element];
+    if (reduces) {
+        call->op   = (ucx_mp_op_t)what->op;
+        call->type = (ucx_mp_type_t)what->type;
+    }
+    post = &call->group->agreement.posts[call->frame.root];
+    return call_request(call, element, post->is_in_place);
+}
+
+void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
+        if (group->programs[i].program != NULL) {
+            uct_cuda_coll_program_destroy(group->programs[i].program);
+        }
+    }
+    memset(group->programs, 0, sizeof(group->programs));
+    uct_cuda_coll_book_destroy(group->book);
+    group->book = NULL;
+}
+
+
+/* -------------------------------------------------------- what a rank does */
 
 /* A buffer of this rank's, if it has one in this collective. @return Whether it
    is on a GPU, or not there. */
 static bool call_query(const call_t *call, uct_cuda_coll_buffer_t buffer,
                        const void *address, uct_cuda_memory_t *memory)
 {
-    const uint64_t bytes = uct_cuda_coll_plan_size(&call->shape,
-                                                   call->group->rank, buffer);
+    const uint64_t bytes = uct_cuda_coll_plan_size(
+            &call->frame, call->group->agreement.rank, buffer);
 
     memory->type = UCS_MEMORY_TYPE_UNKNOWN;
     if (bytes == 0) {
@@ -165,7 +230,7 @@ static uint32_t call_counts(const call_t *call)
     uint32_t hash = UCT_CUDA_HASH32;
     unsigned rank;
 
-    for (rank = 0; rank < call->group->size; ++rank) {
+    for (rank = 0; rank < call->group->agreement.size; ++rank) {
         hash = uct_cuda_hash32(hash, (uint32_t)call->what->counts[rank]);
         hash = uct_cuda_hash32(hash,
                                (uint32_t)(call->what->counts[rank] >> 32));
@@ -173,40 +238,50 @@ static uint32_t call_counts(const call_t *call)
     return (hash == 0) ? 1 : hash;
 }
 
+static ucs_status_t call_show(call_t *call, uct_cuda_coll_buffer_t buffer,
+                              const void *address,
+                              const uct_cuda_memory_t *allocation,
+                              uct_cuda_coll_shown_t *shown)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    const uint64_t bytes = uct_cuda_coll_plan_size(
+            &call->frame, group->agreement.rank, buffer);
+
+    return uct_cuda_coll_memory_show(&group->memory, address, bytes, allocation,
+                                     &call->post, shown);
+}
+
 /* Says what this rank does, and shows its memory */
 static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
                               const uct_cuda_memory_t *recv)
 {
-    const uct_cuda_coll_call_t *what = call->what;
-    const unsigned rank              = call->group->rank;
-    uct_cuda_coll_post_t *post       = &call->post;
-    const bool has_recv              = (recv->type == UCS_MEMORY_TYPE_CUDA);
-    const bool has_send              = (send->type == UCS_MEMORY_TYPE_CUDA) &&
-                          !uct_cuda_coll_plan_is_same(&call->shape, rank);
-    ucs_status_t status              = UCS_OK;
+    const uct_cuda_coll_call_t *what  = call->what;
+    const uct_cuda_coll_plan_t *frame = &call->frame;
+    uct_cuda_coll_post_t *post        = &call->post;
+    const bool has_recv               = (recv->type == UCS_MEMORY_TYPE_CUDA);
+    const bool has_send               = (send->type == UCS_MEMORY_TYPE_CUDA) &&
+                          !uct_cuda_coll_plan_is_same(
+                                  frame, call->group->agreement.rank);
+    ucs_status_t status               = UCS_OK;
 
     post->kind        = UCT_CUDA_COLL_POST_GPU;
-    post->call        = (uint8_t)call->shape.kind;
-    post->root        = call->shape.root;
-    post->count       = (what->counts == NULL) ?
-                                what->count :
-                                call->shape.bytes / call->shape.element;
+    post->call        = frame->kind;
+    post->root        = frame->root;
+    post->count       = (what->counts == NULL) ? what->count :
+                                                 frame->bytes / frame->element;
     post->counts      = (what->counts == NULL) ? 0 : call_counts(call);
     post->op          = uct_cuda_coll_kind_reduces(what->kind) ?
                                 (uint8_t)what->op :
                                 0;
     post->type        = (uint8_t)what->type;
-    post->is_in_place = call->shape.is_in_place;
+    post->is_in_place = frame->is_in_place;
+    post->is_lost     = call->group->memory.is_lost;
     if (has_recv) {
-        status = uct_cuda_coll_memory_show(call, what->recvbuf, recv,
-                           uct_cuda_coll_plan_size(&call->shape, rank,
-                                                   UCT_CUDA_COLL_RECV),
+        status = call_show(call, UCT_CUDA_COLL_RECV, what->recvbuf, recv,
                            &post->recv);
     }
     if ((status == UCS_OK) && has_send) {
-        status = uct_cuda_coll_memory_show(call, what->sendbuf, send,
-                           uct_cuda_coll_plan_size(&call->shape, rank,
-                                                   UCT_CUDA_COLL_SEND),
+        status = call_show(call, UCT_CUDA_COLL_SEND, what->sendbuf, send,
                            &post->send);
     }
 
@@ -216,7 +291,6 @@ static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
     } else if (!has_recv) {
         post->recv = post->send;
     }
-    post->is_lost = call->group->is_lost;
     return status;
 }
 
@@ -226,7 +300,7 @@ static bool call_may_load(const call_t *call)
 {
     const bool reduces = uct_cuda_coll_kind_reduces(call->what->kind);
 
-    return uct_cuda_coll_device_load(call->group->device,
+    return uct_cuda_coll_device_load(call->group->memory.device,
                                      reduces ? (ucx_mp_op_t)call->what->op :
                                                UCX_MP_OP_BOR,
                                      reduces ? (ucx_mp_type_t)call->what->type :
@@ -246,11 +320,11 @@ static bool call_describe(call_t *call)
          !ucx_mp_kernel_is_known(what->op, what->type)) ||
         (call_request(call, ucx_mp_type_size(what->type),
                       what->is_in_place) != UCS_OK) ||
-        (call->shape.bytes == 0) ||
+        (call->frame.bytes == 0) ||
         !call_query(call, UCT_CUDA_COLL_RECV, what->recvbuf, &recv) ||
         !call_query(call, UCT_CUDA_COLL_SEND,
-                    uct_cuda_coll_plan_is_same(&call->shape,
-                                               call->group->rank) ?
+                    uct_cuda_coll_plan_is_same(&call->frame,
+                                               call->group->agreement.rank) ?
                             what->recvbuf :
                             what->sendbuf,
                     &send)) {
@@ -267,7 +341,7 @@ static bool call_describe(call_t *call)
         return false;
     }
 
-    if ((uct_cuda_coll_memory_enter(call->group,
+    if ((uct_cuda_coll_memory_enter(&call->group->memory,
                                     uct_cuda_end_device(one->end)) !=
          UCS_OK) ||
         !call_may_load(call) || (call_fill(call, &send, &recv) != UCS_OK)) {
@@ -277,73 +351,29 @@ static bool call_describe(call_t *call)
     return true;
 }
 
-/* Elements of a copy are as wide as all buffers and blocks are aligned */
-static uint32_t call_element(const call_t *call)
-{
-    const uct_cuda_coll_plan_t *shape = &call->shape;
-    uint64_t bits                     = MAX_COPY_ELEMENT |
-                                        shape->bytes;
-    unsigned rank;
 
-    for (rank = 0; rank < call->group->size; ++rank) {
-        bits |= call->posts[rank].send.offset |
-                call->posts[rank].recv.offset | shape->blocks[rank];
-    }
-    return (uint32_t)(bits & -bits);
-}
-
-/* The plan's request, as all ranks have it */
-static ucs_status_t call_settle(call_t *call)
-{
-    static const ucx_mp_type_t copies[] = {
-        [1] = UCX_MP_TYPE_U8, [2] = UCX_MP_TYPE_U16, [4] = UCX_MP_TYPE_U32,
-        [8] = UCX_MP_TYPE_U64
-    };
-    const uct_cuda_coll_call_t *what = call->what;
-    const bool reduces               = uct_cuda_coll_kind_reduces(what->kind);
-    const uint32_t element           = reduces ? call->shape.element :
-                                                 call_element(call);
-
-    call->op   = UCX_MP_OP_BOR; /* of one source: none */
-    call->type = copies[reduces ? 1 : element];
-    if (reduces) {
-        call->op   = (ucx_mp_op_t)what->op;
-        call->type = (ucx_mp_type_t)what->type;
-    }
-    return call_request(call, element,
-                        call->posts[call->shape.root].is_in_place);
-}
-
-void uct_cuda_coll_programs_drop(uct_cuda_coll_group_t *group)
-{
-    unsigned i;
-
-    for (i = 0; i < NUM_PROGRAMS; ++i) {
-        if (group->programs[i].program != NULL) {
-            uct_cuda_coll_program_destroy(group->programs[i].program);
-        }
-    }
-    memset(group->programs, 0, sizeof(group->programs));
-    uct_cuda_coll_book_destroy(group->book);
-    group->book = NULL;
-}
+/* ----------------------------------------------------------------- the call */
 
 /* A rank has another context than before, and nothing that was mapped in it or
    made for it; on all ranks */
 static void group_forget(uct_cuda_coll_group_t *group)
 {
-    unsigned i;
+    memset(group->has_kernel, 0, sizeof(group->has_kernel));
+    uct_cuda_coll_memory_forget(&group->memory);
+    uct_cuda_coll_group_drop_programs(group);
+    group->is_off = !uct_cuda_coll_agree_find_gpus(&group->agreement);
+}
 
-    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
-        group->exports[i].is_known = false;
+static bool group_has_lost(const uct_cuda_coll_group_t *group)
+{
+    unsigned rank;
+
+    for (rank = 0; rank < group->agreement.size; ++rank) {
+        if (group->agreement.posts[rank].is_lost) {
+            return true;
+        }
     }
-    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
-        group->relays[i].agreed = 0;
-    }
-    memset(group->agreed_kernels, 0, sizeof(group->agreed_kernels));
-    group->agreed_scratch = 0;
-    uct_cuda_coll_programs_drop(group);
-    uct_cuda_coll_agree_find_gpus(group);
+    return false;
 }
 
 /* Has something to be made or mapped before this call can be carried out? The
@@ -351,19 +381,15 @@ static void group_forget(uct_cuda_coll_group_t *group)
 static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
 {
     const uct_cuda_coll_group_t *group = call->group;
-    bool is_new                        = false;
-    unsigned rank, i;
+    unsigned rank;
 
-    for (rank = 0; rank < group->size; ++rank) {
-        is_new |= call->posts[rank].is_new || call->posts[rank].is_lost;
+    for (rank = 0; rank < group->agreement.size; ++rank) {
+        if (group->agreement.posts[rank].is_new) {
+            return true;
+        }
     }
-    for (i = 0; i < plan->num_relays; ++i) {
-        is_new |= (plan->relay_scratch > group->relays[plan->relays[i]].agreed);
-    }
-
-    return is_new ||
-           !group->agreed_kernels[call->op][call->type] ||
-           (plan->scratch > group->agreed_scratch);
+    return group_has_lost(group) || !group->has_kernel[call->op][call->type] ||
+           !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
 /* Nobody runs before everybody has what it takes */
@@ -371,48 +397,28 @@ static ucs_status_t call_prepare(call_t *call,
                                  const uct_cuda_coll_program_t *program,
                                  const uct_cuda_coll_run_t *run)
 {
-    uct_cuda_coll_group_t *group = call->group;
+    uct_cuda_coll_group_t *group         = call->group;
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
     const uct_cuda_coll_plan_t *plan = uct_cuda_coll_program_plan(program);
     ucs_status_t status;
-    relay_t *relay;
-    unsigned i;
 
-    status = uct_cuda_coll_memory_make_scratch(group, plan->scratch);
+    status = uct_cuda_coll_memory_make(&group->memory, plan);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_memory_make_relays(group, plan);
-    }
-    if (status == UCS_OK) {
-        status = uct_cuda_coll_device_load(group->device, call->op,
-                                           call->type);
+        status = uct_cuda_coll_device_load(run->device, run->op, run->type);
     }
     if (status == UCS_OK) {
         status = uct_cuda_coll_program_prepare(program, run);
     }
-    status = uct_cuda_coll_agree_meet(call, UCT_CUDA_COLL_PHASE_MADE, status);
+    status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_MADE,
+                                      status);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_agree_meet(call, UCT_CUDA_COLL_PHASE_READY,
-                           uct_cuda_coll_memory_map(call, plan));
+        status = uct_cuda_coll_memory_map(&group->memory, plan);
+        status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_READY,
+                                          status);
     }
-
-    if (status != UCS_OK) {
-        /* Some have other scratch than before, or none, and not all of the
-           others have mapped it */
-        group->agreed_scratch = 0;
-        return status;
-    }
-
-    group->agreed_kernels[call->op][call->type]    = true;
-    group->exports[call->post.recv.index].is_known = true;
-    group->exports[call->post.send.index].is_known = true;
-    group->is_lost                                 = false;
-    if (plan->scratch > group->agreed_scratch) {
-        group->agreed_scratch = plan->scratch;
-    }
-    for (i = 0; i < plan->num_relays; ++i) {
-        relay         = &group->relays[plan->relays[i]];
-        relay->agreed = ucs_max(relay->agreed, plan->relay_scratch);
-    }
-    return UCS_OK;
+    uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
+    group->has_kernel[run->op][run->type] |= (status == UCS_OK);
+    return status;
 }
 
 /* Something could not be had; on all ranks. Relays are done without then. */
@@ -424,8 +430,8 @@ static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
         (uct_cuda_coll_program_plan(program)->num_relays > 0)) {
         uct_cuda_debug("collectives: no copies over other GPUs from here on");
         group->has_no_relays = true;
-        uct_cuda_coll_memory_free_relays(group);
-        uct_cuda_coll_programs_drop(group);
+        uct_cuda_coll_memory_free_relays(&group->memory);
+        uct_cuda_coll_group_drop_programs(group);
         return;
     }
 
@@ -436,19 +442,20 @@ static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
    overlaps the other one; the same answer on all ranks. */
 static bool call_overwrites(const call_t *call)
 {
+    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
     const uct_cuda_coll_post_t *post;
     uint64_t sent, received;
     unsigned rank;
 
-    if (!uct_cuda_coll_kind_reduces(call->shape.kind)) {
+    if (!uct_cuda_coll_kind_reduces(call->frame.kind)) {
         return false;
     }
 
-    for (rank = 0; rank < call->group->size; ++rank) {
-        post     = &call->posts[rank];
-        sent     = uct_cuda_coll_plan_size(&call->shape, rank,
+    for (rank = 0; rank < agreement->size; ++rank) {
+        post     = &agreement->posts[rank];
+        sent     = uct_cuda_coll_plan_size(&call->frame, rank,
                                            UCT_CUDA_COLL_SEND);
-        received = uct_cuda_coll_plan_size(&call->shape, rank,
+        received = uct_cuda_coll_plan_size(&call->frame, rank,
                                            UCT_CUDA_COLL_RECV);
         if (post->is_in_place ||
             ((post->send.index == post->recv.index) &&
@@ -460,27 +467,28 @@ static bool call_overwrites(const call_t *call)
     return false;
 }
 
+static ucs_status_t call_carry_out(call_t *call,
+                                   uct_cuda_coll_program_t *program,
+                                   uct_cuda_coll_run_t *run)
+{
+    uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+
+    call->plan = uct_cuda_coll_program_plan(program);
+    uct_cuda_coll_memory_place(&call->group->memory, call->plan, run);
+    uct_cuda_coll_agree_run(agreement);
+    return uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_DONE,
+                                    uct_cuda_coll_program_run(program, run));
+}
+
 static uct_cuda_coll_result_t call_run(call_t *call)
 {
-    uct_cuda_coll_group_t *group = call->group;
-    uct_cuda_coll_run_t run      = {
-        .device   = group->device,
-        .events   = &group->events,
-        .page     = group->page,
-        .sequence = group->sequence,
-        .idle     = uct_cuda_coll_agree_idle,
-        .arg      = call
-    };
+    uct_cuda_coll_group_t *group     = call->group;
     uct_cuda_coll_program_t *program = NULL;
-    const uct_cuda_coll_plan_t *plan;
+    uct_cuda_coll_run_t run;
     ucs_status_t status;
-    unsigned rank, buffer, i;
 
-    for (rank = 0; rank < group->size; ++rank) {
-        if (call->posts[rank].is_lost) {
-            group_forget(group);
-            break;
-        }
+    if (group_has_lost(group)) {
+        group_forget(group);
     }
 
     if (group->is_off) {
@@ -494,35 +502,25 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     if (status == UCS_ERR_UNSUPPORTED) {
         return UCT_CUDA_COLL_STAGE; /* others may have a plan on these GPUs */
     } else if (status != UCS_OK) {
-        program = NULL;
+        call_give_up(call, NULL);
+        return UCT_CUDA_COLL_STAGE;
     }
-    run.op   = call->op;
-    run.type = call->type;
 
-    if ((program == NULL) ||
-        (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
-         (call_prepare(call, program, &run) != UCS_OK))) {
+    run.device   = group->memory.device;
+    run.events   = &group->memory.events;
+    run.page     = group->agreement.page;
+    run.sequence = group->agreement.sequence;
+    run.op       = call->op;
+    run.type     = call->type;
+    run.idle     = uct_cuda_coll_agree_idle;
+    run.arg      = &group->agreement;
+    if (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
+        (call_prepare(call, program, &run) != UCS_OK)) {
         call_give_up(call, program);
         return UCT_CUDA_COLL_STAGE;
     }
 
-    for (rank = 0; rank < group->size; ++rank) {
-        for (buffer = 0; buffer < UCT_CUDA_COLL_BUFFER_LAST; ++buffer) {
-            run.places[rank][buffer] = uct_cuda_coll_memory_address(call, rank,
-                                                                    buffer);
-        }
-    }
-    call->plan = plan = uct_cuda_coll_program_plan(program);
-    for (i = 0; i < plan->num_relays; ++i) {
-        run.places[group->size + i][UCT_CUDA_COLL_SCRATCH] =
-                uct_cuda_coll_memory_relay(group, plan->relays[i]);
-    }
-
-    call->spins = 0;
-    /* the program says for which step */
-    uct_cuda_coll_agree_waits(call, group->rank, NULL);
-    status      = uct_cuda_coll_agree_meet(call, UCT_CUDA_COLL_PHASE_DONE,
-                            uct_cuda_coll_program_run(program, &run));
+    status = call_carry_out(call, program, &run);
     if (status == UCS_OK) {
         return UCT_CUDA_COLL_DONE;
     }
@@ -540,47 +538,73 @@ static uct_cuda_coll_result_t call_run(call_t *call)
    so nothing is agreed on; who does not know the GPUs yet sees it pass. */
 static bool call_is_left(const call_t *call)
 {
-    static const uint64_t most         = 16 << 10;
-    const uct_cuda_coll_call_t *what   = call->what;
-    const uct_cuda_coll_group_t *group = call->group;
-    uint64_t blocks                    = 1;
+    static const uint64_t most                 = 16 << 10;
+    const uct_cuda_coll_call_t *what           = call->what;
+    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+    uint64_t blocks                            = 1;
 
     if (what->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) {
-        blocks = group->size;
+        blocks = agreement->size;
     } else if (what->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) {
         return false;
     }
 
     return what->has_own_way && (what->counts == NULL) &&
            (what->count <= most / blocks / ucx_mp_type_size(what->type)) &&
-           (group->topo.num_gpus > 0) &&
-           uct_cuda_coll_shares_gpus(group->gpus, group->size);
+           (agreement->topo.num_gpus > 0) &&
+           uct_cuda_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
 /* A line a call, as a message has one */
 static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
                       uint64_t taken)
 {
-    const uct_cuda_coll_plan_t *plan = call->plan;
+    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+    const uct_cuda_coll_plan_t *plan           = call->plan;
     const char *kind = uct_cuda_coll_kind_str(call->what->kind);
 
     if ((result != UCT_CUDA_COLL_DONE) || (plan == NULL)) {
         uct_cuda_debug("collective %lu: %s %s%s%s",
-                       (unsigned long)call->group->sequence, kind,
+                       (unsigned long)agreement->sequence, kind,
                        (result == UCT_CUDA_COLL_FAILED) ?
                                "failed" :
                                "goes by way of the host",
-                       (call->why[0] == '\0') ? "" : ": ", call->why);
+                       (agreement->why[0] == '\0') ? "" : ": ",
+                       agreement->why);
         return;
     }
 
     uct_cuda_debug("collective %lu: %s of %lu bytes, %u ranks: %s, %u step%s, "
                    "%.1f us expected, %.1f us taken",
-                   (unsigned long)call->group->sequence, kind,
-                   (unsigned long)plan->bytes, call->group->size,
+                   (unsigned long)agreement->sequence, kind,
+                   (unsigned long)plan->bytes, agreement->size,
                    uct_cuda_coll_algorithm_str(plan->algorithm),
                    plan->num_steps, (plan->num_steps == 1) ? "" : "s",
                    plan->seconds * 1e6, (double)taken / 1e3);
+}
+
+static uct_cuda_coll_result_t call_decide(call_t *call)
+{
+    uct_cuda_coll_group_t *group  = call->group;
+    uct_cuda_coll_result_t result = UCT_CUDA_COLL_STAGE;
+
+    if (call_is_left(call) || !call_describe(call)) {
+        uct_cuda_coll_agree_pass(&group->agreement);
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    if (uct_cuda_coll_agree_is_whole(&group->agreement)) {
+        result = uct_cuda_coll_agree(&group->agreement, &call->post);
+    } else {
+        uct_cuda_coll_agree_pass(&group->agreement);
+    }
+    if (result == UCT_CUDA_COLL_DONE) {
+        uct_cuda_ipc_cache_collective(true);
+        result = call_run(call);
+        uct_cuda_ipc_cache_collective(false);
+    }
+    uct_cuda_gpu_context_pop(&call->pushed);
+    return result;
 }
 
 uct_cuda_coll_result_t
@@ -588,13 +612,9 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
                                const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size)
 {
-    call_t call = {.group    = group,
-                   .what     = what,
-                   .posts    = group->posts,
-                   .why      = why,
-                   .why_size = why_size};
-    uct_cuda_coll_result_t result;
+    call_t call    = {.group = group, .what = what};
     uint64_t began = 0;
+    uct_cuda_coll_result_t result;
 
     why[0] = '\0';
     if (group->is_off) {
@@ -604,30 +624,8 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
         began = uct_cuda_now_ns();
     }
-    ++group->sequence;
-    if (call_is_left(&call) || !call_describe(&call)) {
-        goto out_pass;
-    }
-
-    if (!uct_cuda_coll_agree_is_whole(&call)) {
-        uct_cuda_gpu_context_pop(&call.pushed);
-        goto out_pass;
-    }
-
-    uct_cuda_coll_page_post(group->page, group->sequence, &call.post);
-    result = uct_cuda_coll_agree(&call);
-    if (result == UCT_CUDA_COLL_DONE) {
-        uct_cuda_ipc_cache_collective(true);
-        result = call_run(&call);
-        uct_cuda_ipc_cache_collective(false);
-    }
-    uct_cuda_gpu_context_pop(&call.pushed);
-    goto out;
-
-out_pass:
-    uct_cuda_coll_page_pass(group->page, group->sequence);
-    result = UCT_CUDA_COLL_STAGE;
-out:
+    uct_cuda_coll_agree_begin(&group->agreement, what, why, why_size);
+    result = call_decide(&call);
     __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
                                                         &totals.staged,
                        1, __ATOMIC_RELAXED);
@@ -640,6 +638,7 @@ out:
 void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group)
 {
     if (!group->is_off) {
-        uct_cuda_coll_page_pass(group->page, ++group->sequence);
+        ++group->agreement.sequence;
+        uct_cuda_coll_agree_pass(&group->agreement);
     }
 }

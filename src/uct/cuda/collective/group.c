@@ -5,7 +5,6 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/memory.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -88,17 +87,14 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
 {
     uct_cuda_coll_group_t *group = calloc(1, sizeof(*group));
     uct_cuda_coll_common_t *common;
+    uct_cuda_coll_page_t *page;
     ucs_status_t status;
 
     if (group == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    group->rank     = rank;
-    group->size     = size;
-    group->sequence = calls;
-    status          = uct_cuda_coll_page_open(board, key, rank, size, members,
-                                              &group->page);
+    status = uct_cuda_coll_page_open(board, key, rank, size, members, &page);
     if (status != UCS_OK) {
         uct_cuda_debug("rank %u of %u has no page for collectives (%d)", rank,
                        size, status);
@@ -106,25 +102,25 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
         return status;
     }
 
+    group->agreement.page     = page;
+    group->agreement.rank     = rank;
+    group->agreement.size     = size;
+    group->agreement.sequence = calls;
+    group->memory.agreement   = &group->agreement;
     if (rank == 0) {
-        common            = uct_cuda_coll_page_common(group->page);
+        common            = uct_cuda_coll_page_common(page);
         common->algorithm = config.said.algorithm;
         common->multipath = config.said.multipath;
     }
-    uct_cuda_coll_page_join(group->page, calls + 1);
+    uct_cuda_coll_page_join(page, calls + 1);
     *group_p = group;
     return UCS_OK;
 }
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group)
 {
-    unsigned i;
-
-    uct_cuda_coll_memory_leave(group);
-    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
-        uct_cuda_coll_memory_hide(group, i);
-    }
-    uct_cuda_coll_programs_drop(group);
-    uct_cuda_coll_page_close(group->page);
+    uct_cuda_coll_memory_release(&group->memory);
+    uct_cuda_coll_group_drop_programs(group);
+    uct_cuda_coll_page_close(group->agreement.page);
     free(group);
 }

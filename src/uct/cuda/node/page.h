@@ -36,7 +36,7 @@ typedef struct {
     uint32_t index;      /**< Which of them */
     uint32_t generation; /**< Which one that has been there */
     uint64_t offset;     /**< Bytes */
-} uct_cuda_coll_memory_t;
+} uct_cuda_coll_shown_t;
 
 
 typedef enum {
@@ -64,8 +64,8 @@ typedef struct {
     uint8_t                reserved[3];
     uint32_t               counts;   /**< What tells blocks' counts apart; 0:
                                           they are all alike */
-    uct_cuda_coll_memory_t send;     /**< As recv if in place */
-    uct_cuda_coll_memory_t recv;
+    uct_cuda_coll_shown_t  send;     /**< As recv if in place */
+    uct_cuda_coll_shown_t  recv;
 } uct_cuda_coll_post_t;
 
 

@@ -118,7 +118,7 @@ typedef struct {
  * @param plan  Filled, but for how it is done.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM.
  */
-ucs_status_t uct_cuda_coll_shape(const uct_cuda_coll_request_t *request,
+ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
                                  uct_cuda_coll_plan_t *plan);
 
 

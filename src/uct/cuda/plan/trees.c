@@ -109,7 +109,7 @@ void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
     unsigned t, root;
 
     trees->algorithm  = UCT_CUDA_COLL_ONE_KERNEL;
-    trees->in_turn    = false;
+    trees->rotates    = false;
     trees->num_relays = 0;
     trees->count     = uct_cuda_coll_kind_has_root(ranks->kind) ?
                                1 :
@@ -134,7 +134,7 @@ void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     if (num_ranks <= 2) {
         return;
     } else if (!uct_cuda_coll_kind_has_root(ranks->kind)) {
-        trees->in_turn = uct_cuda_coll_trees_is_switched(ranks);
+        trees->rotates = uct_cuda_coll_trees_is_switched(ranks);
         return;
     }
 
@@ -730,7 +730,7 @@ static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
     }
 
     trees->algorithm  = among.algorithm;
-    trees->in_turn    = false;
+    trees->rotates    = false;
     trees->num_relays = among.num_relays;
     memcpy(trees->relays, among.relays, sizeof(trees->relays));
     trees->count      = are_few ? among.count : ranks->num_ranks * per_rank;
@@ -958,7 +958,7 @@ static void follow_rings(const rings_t *rings, trees_t *trees)
 
     trees->algorithm  = UCT_CUDA_COLL_RING;
     trees->num_relays = 0;
-    trees->in_turn    = false;
+    trees->rotates    = false;
     trees->count      = rings->count * chains;
     for (i = 0; i < rings->count; ++i) {
         follow_ring(ranks, rings->rings[i], around);
