@@ -10,7 +10,9 @@ extern "C" {
 #include <uct/cuda/base/topo.h>
 }
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 
 
 class Gpus : public FakeNode
@@ -27,11 +29,19 @@ public:
         ++epoch;
         context_id        = table->cuCtxGetId;
         wait              = table->cuLaunchHostFunc;
+        copy_async        = table->cuMemcpyAsync;
         node              = this;
         table->cuCtxGetId = [](CUcontext context, unsigned long long *id) {
             const CUresult result = context_id(context, id);
             *id += epoch << 8;
             return result;
+        };
+        table->cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src,
+                                  size_t bytes, CUstream stream) {
+            if (node->on_copy) {
+                node->on_copy();
+            }
+            return copy_async(dst, src, bytes, stream);
         };
         table->cuDeviceGetAttribute = [](int *value, CUdevice_attribute,
                                          CUdevice) {
@@ -71,8 +81,11 @@ public:
         }
     }
 
-    unsigned launches = 0;
-    bool exports      = true; /* memory can be shown to other processes */
+    std::atomic<unsigned> launches{0};
+    bool exports = true; /* memory can be shown to other processes */
+
+    /* When a copy is submitted, in any thread */
+    std::function<void()> on_copy;
 
     /* All joined to each other */
     static uct_cuda_topo_t topo(int num_gpus)
@@ -112,6 +125,8 @@ private:
     static inline unsigned long long epoch                         = 0;
     static inline decltype(uct_cuda_driver_t::cuCtxGetId) context_id = nullptr;
     static inline decltype(uct_cuda_driver_t::cuLaunchHostFunc) wait = nullptr;
+    static inline decltype(uct_cuda_driver_t::cuMemcpyAsync) copy_async =
+            nullptr;
 };
 
 #endif

@@ -230,6 +230,7 @@ TEST_F(Agreement, all_have_joined_before_the_call)
     EXPECT_EQ(3u, rounds);
 
     /* ... and need not be asked again */
+    uct_cuda_coll_page_join(pages[2], 100);
     begin();
     EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
     EXPECT_EQ(0u, rounds);
@@ -348,6 +349,63 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     }
     EXPECT_EQ(UCS_ERR_IO_ERROR, status);
     EXPECT_STREQ("rank 2 could not go on", why);
+}
+
+/* What rank 0 knows of the node all ranks plan by, whatever they know */
+TEST_F(Agreement, the_first_rank_knows_the_node_for_all)
+{
+    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(pages[1]);
+    uint8_t uuid[16]               = {};
+
+    self.rank = 1; /* of the others' words */
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        uuid[0] = (uint8_t)(rank + 1);
+        uct_cuda_coll_page_set_gpu((rank == 0) ? self.page : pages[rank], uuid);
+        uct_cuda_topo_init(&common->topo, SIZE);
+    }
+    for (unsigned gpu = 0; gpu < SIZE; ++gpu) {
+        common->topo.gpus[gpu].uuid[0] = (uint8_t)(SIZE - gpu);
+    }
+    common->transfers              = uct_cuda_mp_model_builtin;
+    common->transfers.submit_chunk = 1e-3;
+
+    /* ... once it has said so, and if that is where the ranks are */
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
+              self.transfers.submit_chunk);
+    EXPECT_EQ(0, self.gpus[0]);
+    EXPECT_TRUE(uct_cuda_coll_agree_is_peer(&self, 2));
+    common->has_topo = true;
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    EXPECT_EQ(1e-3, self.transfers.submit_chunk);
+    EXPECT_EQ((int)SIZE - 1, self.gpus[0]);
+    EXPECT_FALSE(uct_cuda_coll_agree_is_peer(&self, 2)); /* no links */
+    common->topo.gpus[1].uuid[0] = 77;
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
+              self.transfers.submit_chunk);
+}
+
+TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)
+{
+    const unsigned many = UCT_CUDA_MAX_GPUS + 1;
+    uct_cuda_coll_agreement_t other = {};
+    std::vector<unsigned> members(many, 0);
+
+    other.size = many;
+    for (unsigned rank = 0; rank < many; ++rank) {
+        uct_cuda_coll_page_t *page;
+        const uint8_t uuid[16] = {(uint8_t)(rank + 1)};
+
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_page_open(board, KEY + 1, rank, many,
+                                                  members.data(), &page));
+        uct_cuda_coll_page_set_gpu(page, uuid);
+        pages.push_back(page);
+        other.page = page;
+    }
+    EXPECT_FALSE(uct_cuda_coll_agree_find_gpus(&other));
+    other.size = many - 1;
+    EXPECT_TRUE(uct_cuda_coll_agree_find_gpus(&other));
 }
 
 /* A word of the page has 40 bits for the number of a call */

@@ -8,10 +8,14 @@ extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/plan/collective_planner.h>
 }
 
 #include <memory>
+#include <mutex>
+#include <sys/stat.h>
 #include <thread>
 
 
@@ -19,9 +23,13 @@ class Call : public Ranks
 {
 protected:
     enum : unsigned { SIZE = 2, COUNT = 1000, BYTES = SIZE * COUNT };
+    enum : int { GPUS = 3 }; /* one of them no rank's */
+
+    /* Of the process, whose first word counts */
+    static uct_cuda_mp_config_t config;
 
     std::unique_ptr<Gpus> gpus;
-    uct_cuda_topo_t topo = Gpus::topo(SIZE);
+    uct_cuda_topo_t topo = Gpus::topo(GPUS);
     uct_cuda_coll_group_t *groups[SIZE];
     uint8_t *sends[SIZE], *recvs[SIZE]; /* of BYTES */
     uct_cuda_coll_call_t calls[SIZE]       = {};
@@ -33,8 +41,9 @@ protected:
         const unsigned members[SIZE] = {0, 0};
 
         Ranks::SetUp();
-        gpus.reset(new Gpus(SIZE, false));
+        gpus.reset(new Gpus(GPUS, false));
         uct_cuda_topo_override(&topo);
+        uct_cuda_coll_configure_node(&config);
         for (unsigned rank = 0; rank < SIZE; ++rank) {
             CUcontext context;
             ucs_status_t status;
@@ -64,6 +73,24 @@ protected:
         uct_cuda_topo_override(nullptr);
         gpus.reset();
         Ranks::TearDown();
+    }
+
+    static void SetUpTestSuite()
+    {
+        char path[] = "/tmp/coll-ledger-XXXXXX";
+
+        if (config.ledger[0] == '\0') {
+            uct_cuda_mp_config_init(&config);
+            strcpy(config.ledger, mkdtemp(path));
+            config.tuning_file[0] = '\0';
+        } else {
+            mkdir(config.ledger, 0700);
+        }
+    }
+
+    static void TearDownTestSuite()
+    {
+        EXPECT_EQ(0, rmdir(config.ledger)) << "somebody is still there";
     }
 
     void use(int algorithm)
@@ -134,6 +161,8 @@ protected:
         return true;
     }
 };
+
+uct_cuda_mp_config_t Call::config;
 
 TEST_F(Call, bytes_arrive)
 {
@@ -236,6 +265,26 @@ TEST_F(Call, scratch_memory_that_comes_back_is_used)
     EXPECT_EQ(SIZE, gpus->launches);
 }
 
+/* ... and what was there before is gone for it */
+TEST_F(Call, scratch_memory_is_made_anew_after_a_failure)
+{
+    auto set_count = [this](unsigned count) {
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = count;
+        }
+    };
+
+    all_reduce(false);
+    set_count(COUNT / 2);
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    gpus->gpu_memory = 2 * BYTES;
+    set_count(BYTES);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    gpus->gpu_memory = 1ul << 40;
+    set_count(COUNT / 2);
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
 /* What was sent is still there: the MPI can do it */
 TEST_F(Call, a_failing_copy_goes_another_way)
 {
@@ -325,4 +374,121 @@ TEST_F(Call, memory_that_was_freed_is_shown_anew)
         ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
         ASSERT_TRUE(are_gathered()) << i;
     }
+}
+
+/* A transfer from the third GPU, which goes over the first one as well while
+ * nothing else is under way there */
+class Lanes : public Call
+{
+protected:
+    enum : unsigned { MANY = 512 << 10 };
+
+    uct_cuda_mp_traffic_t *traffic = nullptr;
+    std::mutex lock;
+    unsigned most_paths = 0, fewest_paths = 100;
+    bool had_there = false, had_back = false, had_other = false;
+
+    void SetUp() override
+    {
+        Call::SetUp();
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_traffic_create(config.ledger, &traffic));
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            sends[rank] = gpus->alloc((int)rank, MANY);
+            recvs[rank] = gpus->alloc((int)rank, SIZE * MANY);
+        }
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_mp_traffic_destroy(traffic);
+        Call::TearDown();
+    }
+
+    void gather(unsigned count)
+    {
+        all_gather();
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = count;
+        }
+    }
+
+    /* What a transfer meets, and how many paths it gets */
+    void plan()
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        const uct_cuda_end_t src = uct_cuda_end_gpu(2);
+        const uct_cuda_end_t dst = uct_cuda_end_gpu(1);
+        uct_cuda_mp_knowledge_t know = {};
+        uct_cuda_mp_load_t load      = {};
+        uct_cuda_mp_plan_t plan;
+
+        uct_cuda_mp_traffic_load(traffic, src, dst, &load);
+        know.topo   = &topo;
+        know.config = &config;
+        know.load   = &load;
+        uct_cuda_mp_plan_make(&know, src, dst, 64ul << 20, &plan);
+        most_paths   = std::max(most_paths, plan.num_paths + 0u);
+        fewest_paths = std::min(fewest_paths, plan.num_paths + 0u);
+        had_there   |= is_taken(load, 0, 1);
+        had_back    |= is_taken(load, 1, 0);
+        had_other   |= is_taken(load, 2, 0) || is_taken(load, 0, 2);
+    }
+
+    static bool is_taken(const uct_cuda_mp_load_t &load, int from, int to)
+    {
+        const uint16_t lane = uct_cuda_mp_lane(uct_cuda_end_gpu(from),
+                                               uct_cuda_end_gpu(to));
+        return (load.active[lane] > 0) && (load.direct[lane] > 0);
+    }
+};
+
+TEST_F(Lanes, transfers_see_what_collectives_use)
+{
+    plan();
+    EXPECT_EQ(2u, fewest_paths);
+    for (unsigned again = 0; again < 3; ++again) {
+        fewest_paths  = 100;
+        had_there     = false;
+        had_back      = false;
+        gpus->on_copy = [this] { plan(); };
+        gather(MANY);
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        EXPECT_LT(fewest_paths, 2u);
+        EXPECT_TRUE(had_there && had_back);
+        EXPECT_FALSE(had_other);
+
+        /* ... until they have ended */
+        gpus->on_copy = nullptr;
+        fewest_paths  = 100;
+        plan();
+        EXPECT_EQ(2u, fewest_paths);
+    }
+}
+
+/* However they end */
+TEST_F(Lanes, failures_leave_no_lane_taken)
+{
+    gather(MANY);
+    gpus->fail_function = "cuMemcpyAsync";
+    gpus->fail_call(1);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    plan();
+    EXPECT_EQ(2u, fewest_paths);
+}
+
+/* Of what is gone before anybody could heed it nothing is told */
+TEST_F(Lanes, small_collectives_cost_nothing)
+{
+    unsigned copies = 0;
+
+    gpus->on_copy = [this, &copies] {
+        plan();
+        const std::lock_guard<std::mutex> guard(lock);
+        ++copies;
+    };
+    gather(COUNT);
+    ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_FALSE(had_there || had_back);
+    EXPECT_EQ(2u, fewest_paths);
+    EXPECT_GT(copies, 0u);
 }

@@ -3,6 +3,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/collective/settings.h>
 #include <uct/cuda/run/program.h>
 
 #include <sched.h>
@@ -328,15 +329,16 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
 
 /* -------------------------------------------------------------------- GPUs */
 
-void uct_cuda_coll_agree_tell_topo(agreement_t *agreement)
+void uct_cuda_coll_agree_tell_node(agreement_t *agreement)
 {
     uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
             agreement->page);
     const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
 
     if ((topo != NULL) && !common->has_topo) {
-        common->topo     = *topo;
-        common->has_topo = true;
+        common->topo      = *topo;
+        common->transfers = *uct_cuda_coll_constants(topo);
+        common->has_topo  = true;
     }
 }
 
@@ -387,7 +389,8 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
     unsigned rank;
     int gpu;
 
-    *topo = common->topo;
+    *topo                = common->topo;
+    agreement->transfers = common->transfers;
     for (rank = 0; rank < agreement->size; ++rank) {
         uuid                  = uct_cuda_coll_page_gpu(agreement->page, rank);
         agreement->gpus[rank] = topo_find(topo, uuid);
@@ -397,6 +400,7 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
         return true;
     }
 
+    agreement->transfers = uct_cuda_mp_model_builtin;
     uct_cuda_topo_init(topo, 0);
     for (rank = 0; rank < agreement->size; ++rank) {
         uuid = uct_cuda_coll_page_gpu(agreement->page, rank);

@@ -26,6 +26,7 @@ typedef struct {
     /** The node and the ranks' GPUs in it, the same on all ranks; no GPUs: not
      *  known yet */
     uct_cuda_topo_t            topo;
+    uct_cuda_mp_model_t        transfers; /**< Constants of it */
     int                        gpus[UCT_CUDA_COLL_MAX_RANKS];
 
     bool                       is_whole; /**< All joined before this call */
@@ -89,7 +90,7 @@ ucs_status_t uct_cuda_coll_agree_idle(void *agreement);
 
 
 /** Rank 0 sees the node for all, before it says what it does in a call. */
-void uct_cuda_coll_agree_tell_topo(uct_cuda_coll_agreement_t *agreement);
+void uct_cuda_coll_agree_tell_node(uct_cuda_coll_agreement_t *agreement);
 
 /** Fill in the node, as rank 0 sees it, and the GPUs that all ranks have said.
  *  @return false: these are more than plans know; on all ranks. */

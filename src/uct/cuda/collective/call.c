@@ -34,6 +34,7 @@ typedef struct {
     uct_cuda_coll_post_t       post;   /* of this rank */
     uct_cuda_gpu_context_t     pushed; /* its buffers' */
     const uct_cuda_coll_plan_t *plan;  /* that was carried out, or NULL */
+    const uct_cuda_coll_lanes_t *lanes; /* of this rank's part of it */
 } call_t;
 
 
@@ -91,6 +92,7 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
     request->algorithm   = common->algorithm;
     request->chunks      = UCT_CUDA_COLL_AUTO;
     request->multipath   = call->group->has_no_relays ? 0 : common->multipath;
+    request->transfers   = &agreement->transfers;
     memcpy(request->gpus, agreement->gpus, sizeof(request->gpus));
     for (rank = 0; (what->counts != NULL) && (rank < agreement->size); ++rank) {
         if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
@@ -141,9 +143,13 @@ static ucs_status_t call_program(call_t *call,
     if (status != UCS_OK) {
         return status;
     }
+    uct_cuda_coll_lanes_find(uct_cuda_coll_program_plan(entry->program),
+                             group->agreement.rank, &group->agreement.topo,
+                             group->agreement.gpus, &entry->lanes);
 
 out:
     entry->used = group->agreement.sequence;
+    call->lanes = &entry->lanes;
     *program_p  = entry->program;
     return UCS_OK;
 }
@@ -362,6 +368,10 @@ static void group_forget(uct_cuda_coll_group_t *group)
     uct_cuda_coll_memory_forget(&group->memory);
     uct_cuda_coll_group_drop_programs(group);
     group->is_off = !uct_cuda_coll_agree_find_gpus(&group->agreement);
+    if (!group->is_off && !group->has_lanes) {
+        uct_cuda_coll_lanes_get(&group->agreement.topo);
+        group->has_lanes = true;
+    }
 }
 
 static bool group_has_lost(const uct_cuda_coll_group_t *group)
@@ -472,12 +482,16 @@ static ucs_status_t call_carry_out(call_t *call,
                                    uct_cuda_coll_run_t *run)
 {
     uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+    ucs_status_t status;
 
     call->plan = uct_cuda_coll_program_plan(program);
     uct_cuda_coll_memory_place(&call->group->memory, call->plan, run);
     uct_cuda_coll_agree_run(agreement);
+    uct_cuda_coll_lanes_begin(call->lanes);
+    status = uct_cuda_coll_program_run(program, run);
+    uct_cuda_coll_lanes_end(call->lanes);
     return uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_DONE,
-                                    uct_cuda_coll_program_run(program, run));
+                                    status);
 }
 
 static uct_cuda_coll_result_t call_run(call_t *call)

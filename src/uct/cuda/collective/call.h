@@ -5,6 +5,7 @@
 
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/lanes.h>
 #include <uct/cuda/collective/memory.h>
 #include <uct/cuda/plan/book.h>
 #include <uct/cuda/run/program.h>
@@ -19,6 +20,7 @@ BEGIN_C_DECLS
 typedef struct {
     uct_cuda_coll_program_t *program; /**< Or NULL */
     uint64_t                used;     /**< Sequence of the last call */
+    uct_cuda_coll_lanes_t   lanes;
 } uct_cuda_coll_kept_program_t;
 
 
@@ -30,6 +32,7 @@ struct uct_cuda_coll_group {
     bool                         is_off;
     unsigned                     failures;
     bool                         has_no_relays; /**< They could not be had */
+    bool                         has_lanes;     /**< To be put */
     bool                         has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
 
     /** Of the agreement's GPUs; NULL: none yet */

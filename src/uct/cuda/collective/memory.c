@@ -519,7 +519,7 @@ ucs_status_t uct_cuda_coll_memory_enter(memory_t *memory, int device)
     memory->context_id  = id;
     memory->cuda_device = device;
     if (agreement->rank == 0) {
-        uct_cuda_coll_agree_tell_topo(agreement);
+        uct_cuda_coll_agree_tell_node(agreement);
     }
     return UCS_OK;
 }

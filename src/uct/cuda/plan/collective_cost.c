@@ -55,12 +55,19 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
 };
 
 
-/* H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what is lost
- * (H200, copies inside it: 4.3 of 4.8) */
-void uct_cuda_coll_model_behind_switch(double ports,
-                                       uct_cuda_coll_model_t *model)
+/* A chunk of a transfer is two copies and four event operations, a step half of
+ * that; what its copies get of a link more or less than it says, others do.
+ *
+ * memory: H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what
+ * is lost (H200, copies inside it: 4.3 of 4.8) */
+void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
+                            uct_cuda_coll_model_t *model)
 {
-    *model = uct_cuda_coll_model_builtin;
+    *model              = uct_cuda_coll_model_builtin;
+    model->submit       = transfers->submit_chunk / 2;
+    model->word         = transfers->submit_copy;
+    model->copy_rate   *= transfers->gpu_efficiency;
+    model->kernel_rate *= transfers->gpu_efficiency;
     if (ports > 350e9) {
         model->memory = 2.9e12;
     } else if (ports > 200e9) {

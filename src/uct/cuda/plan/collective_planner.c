@@ -194,6 +194,7 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
                          uct_cuda_coll_forests_t *forests)
 {
     ucs_status_t status;
+    double ports;
 
     memset(planner, 0, sizeof(*planner));
     status = uct_cuda_coll_frame(request, &planner->frame);
@@ -206,8 +207,6 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
     planner->request = request;
     planner->forests = forests;
-    planner->model   = (request->model == NULL) ? &uct_cuda_coll_model_builtin :
-                                                  request->model;
     planner->ranks.topo       = request->topo;
     planner->ranks.num_ranks  = request->num_ranks;
     planner->ranks.gpus       = request->gpus;
@@ -220,11 +219,15 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
     planner->are_all_peers    = are_all_peers(request);
     planner->is_switched      = uct_cuda_coll_trees_is_switched(
             &planner->ranks);
-    if ((request->model == NULL) && planner->is_switched) {
-        uct_cuda_coll_model_behind_switch(
-                request->topo->links[request->gpus[0]][request->gpus[1]]
-                        .bandwidth,
-                &planner->constants);
+    planner->model            = request->model;
+    if (request->model == NULL) {
+        ports = request->topo->links[request->gpus[0]][request->gpus[1]]
+                        .bandwidth;
+        uct_cuda_coll_model_of((request->transfers == NULL) ?
+                                       &uct_cuda_mp_model_builtin :
+                                       request->transfers,
+                               planner->is_switched ? ports : 0,
+                               &planner->constants);
         planner->model = &planner->constants;
     }
 
