@@ -186,14 +186,16 @@ tuned_plans() {
     local log=$ucx_mp_build/log/collectives-tuned-$1.out
     local variable=UCX_CUDA_IPC_MULTIPATH_TUNING_FILE
     local what="--max-size 16M --calls 2 --on-gpus 100"
+    rm -f "$log".*
     # shellcheck disable=SC2086
-    UCX_LOG_LEVEL=debug timeout 60 "$mpi_run" --quiet --emulate beluga \
-        --collectives y "$mpirun" -x UCX_LOG_LEVEL --oversubscribe \
+    UCX_LOG_LEVEL=debug UCX_LOG_FILE=$log.%p timeout 60 "$mpi_run" --quiet \
+        --emulate beluga --collectives y "$mpirun" -x UCX_LOG_LEVEL \
+        -x UCX_LOG_FILE --oversubscribe \
         -n 1 -x "$variable=$2" "$programs/ucx_mp_allreduce_checked" $what : \
         -n 3 -x "$variable=" "$programs/ucx_mp_allreduce_checked" $what \
         > "$log" 2>&1 || { tail -n 20 "$log" >&2; return 1; }
-    grep -oE 'collective [0-9]+: all-reduce .* expected' "$log" | sort |
-        uniq -c | awk -v name="$1" '
+    cat "$log".* | grep -oE 'collective [0-9]+: all-reduce .* expected' |
+        sort | uniq -c | awk -v name="$1" '
             $1 != 4 { print "not on all ranks: " $0 > "/dev/stderr"; bad = 1 }
             { $1 = ""; print }
             END { if (NR < 5) print "few calls: " name > "/dev/stderr"

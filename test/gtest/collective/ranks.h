@@ -13,6 +13,7 @@ extern "C" {
 
 #include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -27,8 +28,9 @@ protected:
     std::vector<uct_cuda_coll_page_t*> pages; /* of ranks that are played */
     std::string dir;
 
-    /* Messages at debug level */
+    /* Messages at debug level, of all threads */
     static std::string log;
+    static std::mutex log_lock;
 
     void SetUp() override
     {
@@ -42,7 +44,10 @@ protected:
         log.clear();
         uct_cuda_log_set(
                 [](uct_cuda_log_level_t, const char*, unsigned, const char*,
-                   const char *message) { log += std::string(message) + "\n"; },
+                   const char *message) {
+                    const std::lock_guard<std::mutex> guard(log_lock);
+                    log += std::string(message) + "\n";
+                },
                 UCT_CUDA_LOG_DEBUG);
     }
 
@@ -86,6 +91,8 @@ protected:
 
     static bool has_logged(const char *text)
     {
+        const std::lock_guard<std::mutex> guard(log_lock);
+
         return log.find(text) != std::string::npos;
     }
 };

@@ -10,6 +10,7 @@ extern "C" {
 #include <cstring>
 
 std::string Ranks::log;
+std::mutex Ranks::log_lock;
 
 class Agreement : public Ranks
 {

@@ -144,7 +144,9 @@ protected:
             thread.join();
         }
         EXPECT_EQ(results[0], results[1]);
-        EXPECT_STREQ(whys[0], whys[1]);
+        if (results[0] == UCT_CUDA_COLL_DIFFERS) {
+            EXPECT_STREQ(whys[0], whys[1]);
+        }
         return results[0];
     }
 
@@ -291,7 +293,6 @@ TEST_F(Call, a_failing_copy_goes_another_way)
     gpus->fail_function = "cuMemcpyAsync";
     gpus->fail_call(1);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
-    EXPECT_STREQ("", whys[0] + strlen(whys[0]));
     EXPECT_TRUE(gpus->is_idle());
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
     EXPECT_TRUE(are_gathered());
