@@ -30,7 +30,7 @@ typedef struct {
     uct_cuda_ipc_handle_t handle;
     uint32_t              generation;
     uint32_t              is_there;
-} export_t;
+} shown_t;
 
 typedef struct {
     uint64_t phases[UCT_CUDA_COLL_PHASE_LAST] LINE_ALIGNED;
@@ -46,7 +46,7 @@ typedef struct {
     uint32_t             is_gone;
     uint8_t              gpu[16];
     uint64_t             steps[UCT_CUDA_COLL_MAX_QUEUES] LINE_ALIGNED;
-    export_t             exports[UCT_CUDA_COLL_PAGE_EXPORTS] LINE_ALIGNED;
+    shown_t              exports[UCT_CUDA_COLL_PAGE_EXPORTS] LINE_ALIGNED;
 } rank_t;
 
 typedef struct {
@@ -278,7 +278,7 @@ uint32_t uct_cuda_coll_page_steps(const uct_cuda_coll_page_t *page,
 uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
                                  const uct_cuda_ipc_handle_t *handle)
 {
-    export_t *export = &page_self(page)->exports[index];
+    shown_t *export = &page_self(page)->exports[index];
 
     export->is_there = (handle != NULL);
     if (handle != NULL) {
@@ -291,7 +291,7 @@ const uct_cuda_ipc_handle_t *
 uct_cuda_coll_page_shown(const uct_cuda_coll_page_t *page, unsigned rank,
                          unsigned index, uint32_t *generation_p)
 {
-    const export_t *export =
+    const shown_t *export =
             &page->shared->ranks[rank]
                      .exports[index % UCT_CUDA_COLL_PAGE_EXPORTS];
 

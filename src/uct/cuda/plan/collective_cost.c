@@ -99,7 +99,7 @@ typedef struct {
     double   start;       /* seconds: not before */
     uint32_t waits;       /* steps it still waits for */
     uint32_t flows;       /* that have not ended */
-} state_t;
+} phase_t;
 
 
 typedef struct {
@@ -117,7 +117,7 @@ typedef struct {
     int16_t  old[NUM_RESOURCES];
     unsigned num_old;
     double   now;
-    state_t  *states;
+    phase_t  *states;
     uint32_t *first;      /* successors of a step: from here to the next's */
     uint32_t *successors;
     uint32_t *ready;      /* a heap of steps that wait for their start only */
@@ -442,7 +442,7 @@ static void end_step(sim_t *sim, uint32_t index)
 {
     const uct_cuda_coll_step_t *steps = sim->plan->steps;
     const uct_cuda_coll_model_t *model = sim->model;
-    state_t *state;
+    phase_t *state;
     uint32_t s, next;
     double delay;
 

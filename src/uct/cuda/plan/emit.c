@@ -53,7 +53,7 @@ typedef enum {
     SLOT_LAST,
     SLOT_RESULT = SLOT_LAST /* its block, once all have read what it goes on top
                                of; of all slices */
-} slot_t;
+} room_t;
 
 
 /* One slice on its way */
@@ -346,7 +346,7 @@ static void add_place(builder_t *builder, bool is_source, unsigned rank,
 
 /* ... in a rank's or relay's scratch, in the slot of a rank */
 static void add_slot(builder_t *builder, bool is_source, unsigned owner,
-                     slot_t slot, unsigned rank)
+                     room_t slot, unsigned rank)
 {
     plan_t *plan = builder->plan;
 
@@ -411,7 +411,7 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
     const unsigned child             = is_in ? from : to;
     const unsigned relay             = is_in ? tree->in_over[child] :
                                                tree->out_over[child];
-    const slot_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
+    const room_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
     uint32_t first, second;
 
     first = add_step(chunk, UCT_CUDA_COLL_COPY, from,
