@@ -43,7 +43,8 @@ void uct_cuda_coll_lanes_find(const uct_cuda_coll_plan_t *plan, unsigned rank,
                               uct_cuda_coll_lanes_t *lanes);
 
 
-/** The steps are about to be carried out; have ended. Some 20 ns a lane. */
+/** The steps are about to be carried out; have ended. Both together take 0.1 us
+ *  for 14 lanes. */
 void uct_cuda_coll_lanes_begin(const uct_cuda_coll_lanes_t *lanes);
 void uct_cuda_coll_lanes_end(const uct_cuda_coll_lanes_t *lanes);
 
