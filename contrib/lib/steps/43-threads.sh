@@ -12,7 +12,7 @@
 threads_sanitized() {
     local filter='Threads.*:Queue.*:Ipc*:Host*:Ctx.*:Copy*:*layout*:*.threads*'
     filter+=':*test_engine_start*:test_ledger*:test_traffic*:*test_copy_host*'
-    filter+=':CollPage*:CollRanks*'
+    filter+=':CollPage*:CollRanks*:Call*:Lanes*'
     variant threads src -- --enable-werror --enable-tsan CC=gcc CXX=g++ \
         CFLAGS="-g -O1" CXXFLAGS="-g -O0" || return
     TSAN_OPTIONS="die_after_fork=0 second_deadlock_stack=1" \

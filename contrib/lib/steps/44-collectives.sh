@@ -180,6 +180,43 @@ collectives_tell() {
             "$log"
 }
 
+# tuned_plans NAME FILE: the plans of all-reduces on two GPUs, the first rank with
+# one tuning table and the other with none; a line a call, the same on both
+tuned_plans() {
+    local log=$ucx_mp_build/log/collectives-tuned-$1.out
+    local variable=UCX_CUDA_IPC_MULTIPATH_TUNING_FILE
+    local what="--max-size 16M --calls 2 --on-gpus 100"
+    rm -f "$log".*
+    # shellcheck disable=SC2086
+    UCX_LOG_LEVEL=debug UCX_LOG_FILE=$log.%p timeout 60 "$mpi_run" --quiet \
+        --emulate beluga --collectives y "$mpirun" -x UCX_LOG_LEVEL \
+        -x UCX_LOG_FILE \
+        -n 1 -x "$variable=$2" "$programs/ucx_mp_allreduce_checked" $what : \
+        -n 1 -x "$variable=" "$programs/ucx_mp_allreduce_checked" $what \
+        > "$log" 2>&1 || { tail -n 20 "$log" >&2; return 1; }
+    cat "$log".* | grep -oE 'collective [0-9]+: all-reduce .* expected' |
+        sort | uniq -c | awk -v name="$1" '
+            $1 != 2 { print "not on both ranks: " $0 > "/dev/stderr"; bad = 1 }
+            { $1 = ""; sub(", [0-9.]+ us expected", ""); print }
+            END { if (NR < 5) print "few calls: " name > "/dev/stderr"
+                  exit bad || (NR < 5) }'
+}
+
+# collectives_tuned: what the first rank knows of the node is what all go by
+collectives_tuned() {
+    local mpirun programs
+    local table=$ucx_mp_build/log/collectives-tuned.tune
+    local plans=$ucx_mp_build/log/collectives-tuned
+    mpi_tools distribution || return
+    sed 's/^model submit_chunk .*/model submit_chunk 0.0005/' \
+        "$ucx_mp_top/contrib/tuning/beluga.tune" > "$table"
+    tuned_plans without "" > "$plans-without.txt" &&
+        tuned_plans with "$table" > "$plans-with.txt" || return
+    diff "$plans-without.txt" "$plans-with.txt" > "$plans.diff" &&
+        { say "the table changes no plan"; return 1; }
+    tail -n 2 "$plans.diff"
+}
+
 # collectives_one_gpu: ranks that see one GPU each, of which the other knows
 # nothing
 collectives_one_gpu() {
@@ -409,6 +446,8 @@ step halo full 60 "halo distribution" \
 step halo-openmpi5 long 60 "halo openmpi5" "the same under Open MPI 5"
 step collectives-tell full 60 collectives_tell \
      "a line a call at debug level, and one of whom a call waits for"
+step collectives-tuned full 60 collectives_tuned \
+     "a tuning table of the first rank changes plans, alike on all ranks"
 step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
 step comms full 60 "comms_mixed distribution 3" \

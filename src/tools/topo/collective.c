@@ -67,12 +67,19 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                  ucx_mp_topo_collective_t *collective)
 {
     uct_cuda_coll_request_t *request = &collective->request;
+    uct_cuda_mp_tuning_t *tuning;
+    uct_cuda_mp_config_t config;
     char error[512];
     ucs_status_t status;
     unsigned parts;
     int gpu;
 
+    ucx_mp_topo_config_read(&config);
+    tuning = ucx_mp_topo_tuning_read(&config, topo);
     memset(collective, 0, sizeof(*collective));
+    collective->transfers = *uct_cuda_mp_tuning_model(tuning);
+    free(tuning);
+    request->transfers   = &collective->transfers;
     request->topo        = topo;
     request->kind        = options->kind;
     request->is_in_place = (options->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);

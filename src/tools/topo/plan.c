@@ -117,28 +117,38 @@ static uct_cuda_mp_reason_t admit(const uct_cuda_mp_knowledge_t *know,
     return uct_cuda_mp_admit_by(&thresholds, &request);
 }
 
+uct_cuda_mp_tuning_t *
+ucx_mp_topo_tuning_read(const uct_cuda_mp_config_t *config,
+                        const uct_cuda_topo_t *topo)
+{
+    uct_cuda_mp_tuning_t *tuning = NULL;
+    char error[512];
+
+    if (uct_cuda_mp_tuning_get(config->tuning_file, topo, error, sizeof(error),
+                               &tuning) != UCS_OK) {
+        fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
+                error);
+        return NULL;
+    }
+    if (error[0] != '\0') {
+        fprintf(stderr, "ucx_mp_topo: %s\n", error);
+    }
+    return tuning;
+}
+
 void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            ucx_mp_topo_plan_t *plan)
 {
     const uct_cuda_mp_load_t idle = idle_load(&plan->config);
-    uct_cuda_mp_tuning_t *tuning  = NULL;
+    uct_cuda_mp_tuning_t *tuning  = ucx_mp_topo_tuning_read(&plan->config,
+                                                            topo);
     uct_cuda_mp_knowledge_t know  = {
-        .topo = topo, .config = &plan->config, .load = &idle
+        .topo = topo, .config = &plan->config, .load = &idle, .tuning = tuning
     };
     uct_cuda_mp_reason_t reason;
     char error[512];
 
-    if (uct_cuda_mp_tuning_get(plan->config.tuning_file, topo, error,
-                               sizeof(error), &tuning) != UCS_OK) {
-        fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
-                error);
-        tuning = NULL;
-    } else if (error[0] != '\0') {
-        fprintf(stderr, "ucx_mp_topo: %s\n", error);
-    }
-
-    know.tuning  = tuning;
     plan->model  = *uct_cuda_mp_tuning_model(tuning);
     plan->piece  = uct_cuda_mp_plan_piece_size(
             options->size, uct_cuda_mp_plan_max_size(&plan->config));

@@ -10,6 +10,7 @@
 #include <uct/cuda/plan/collective_planner.h>
 #include <uct/cuda/plan/model.h>
 #include <uct/cuda/plan/transfer_plan.h>
+#include <uct/cuda/plan/tuning.h>
 
 #include <limits.h>
 #include <stdbool.h>
@@ -137,6 +138,7 @@ typedef struct {
 /** The plan of a collective with what led to it. */
 typedef struct {
     uct_cuda_coll_request_t request;
+    uct_cuda_mp_model_t     transfers; /**< Constants that it goes by */
     uct_cuda_coll_choice_t  choice;
     uct_cuda_coll_plan_t    plan;
 } ucx_mp_topo_collective_t;
@@ -159,6 +161,11 @@ void ucx_mp_topo_svg(const ucx_mp_topo_node_t *node,
 /** UCX_CUDA_IPC_MULTIPATH* of the environment; ends the program with variable
  *  and value when one is wrong. */
 void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config);
+
+/** The tuning table that this names, or NULL; to be freed. */
+uct_cuda_mp_tuning_t *
+ucx_mp_topo_tuning_read(const uct_cuda_mp_config_t *config,
+                        const uct_cuda_topo_t *topo);
 
 
 /** The plan that a transfer would get. */

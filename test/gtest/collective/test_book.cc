@@ -135,7 +135,8 @@ double seconds_of(const uct_cuda_coll_request_t &request,
     ranks.num_ranks = request.num_ranks;
     ranks.gpus      = request.gpus;
     if (uct_cuda_coll_trees_is_switched(&ranks)) {
-        uct_cuda_coll_model_behind_switch(link.bandwidth, &model);
+        uct_cuda_coll_model_of(&uct_cuda_mp_model_builtin, link.bandwidth,
+                               &model);
     }
     EXPECT_EQ(UCS_OK, uct_cuda_coll_cost(&plan, request.topo, request.gpus,
                                          &model, &seconds));

@@ -1120,11 +1120,11 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
     /* Nothing of what was there before is left */
     memset((void*)&trees, 0xff, sizeof(trees));
     ASSERT_TRUE(uct_cuda_coll_trees_ring(&ranks, 1, &trees));
-    EXPECT_FALSE(trees.in_turn);
+    EXPECT_FALSE(trees.rotates);
 
     memset((void*)&trees, 0xff, sizeof(trees));
     ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, 2, 2, &trees));
-    EXPECT_FALSE(trees.in_turn);
+    EXPECT_FALSE(trees.rotates);
     ASSERT_EQ(8u, trees.count);
     for (unsigned t = 0; t < trees.count; ++t) {
         unsigned in = 0, out = 0;
@@ -1212,7 +1212,40 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
 
 /* Behind a switch: whatever the i-th copy of each rank is, no two go to one
  * GPU, and each is pushed from the submitting rank's memory */
-TEST_F(CollPlan, ranks_behind_a_switch_push_in_turn)
+/* Who has measured transfers on a node has measured copies of collectives */
+TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
+{
+    const uct_cuda_topo_t topo      = beluga();
+    uct_cuda_mp_model_t transfers   = uct_cuda_mp_model_builtin;
+    uct_cuda_coll_request_t request = request_of(topo, 4, 64ul << 18, 4,
+                                                 UCT_CUDA_COLL_AUTO);
+    uct_cuda_coll_choice_t unknown, same, slow;
+    uct_cuda_coll_model_t model;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &unknown));
+    request.transfers = &transfers;
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &same));
+    EXPECT_TRUE(uct_cuda_coll_choice_is_same(&unknown, &same));
+    EXPECT_EQ(unknown.seconds, same.seconds);
+
+    /* Submitting takes long: fewer copies */
+    transfers.submit_chunk = 1e-3;
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &slow));
+    EXPECT_FALSE(uct_cuda_coll_choice_is_same(&unknown, &slow));
+    EXPECT_TRUE(slow.kernels);
+
+    /* The built-in constants of both are of one machine */
+    uct_cuda_coll_model_of(&uct_cuda_mp_model_builtin, 0, &model);
+    EXPECT_NEAR(uct_cuda_coll_model_builtin.submit, model.submit, 1e-12);
+    EXPECT_EQ(uct_cuda_coll_model_builtin.word, model.word);
+    EXPECT_EQ(uct_cuda_coll_model_builtin.copy_rate, model.copy_rate);
+    transfers.gpu_efficiency = 0.5;
+    uct_cuda_coll_model_of(&transfers, 0, &model);
+    EXPECT_EQ(uct_cuda_coll_model_builtin.copy_rate / 2, model.copy_rate);
+    EXPECT_EQ(uct_cuda_coll_model_builtin.kernel_rate / 2, model.kernel_rate);
+}
+
+TEST_F(CollPlan, pushes_of_ranks_behind_a_switch_rotate)
 {
     const uct_cuda_topo_t topo = hgx();
 

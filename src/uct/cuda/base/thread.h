@@ -29,6 +29,7 @@ BEGIN_C_DECLS
  *      run/background.c              threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *      run/device.c                  streams and kernels of collectives
+ *      collective/lanes.c            what these use of the links
  *      base/trace.c                  copies of a timeline, while there is one
  *   4. base/topo_probe.c             the node's topology
  *      base/ctx.c                    contexts that are kept; one lock for
@@ -37,7 +38,7 @@ BEGIN_C_DECLS
  *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      collective/group.c, node/process.c, cuda_ipc/cuda_ipc_iface.c,
+ *      collective/settings.c, node/process.c, cuda_ipc/cuda_ipc_iface.c,
  *      cuda_cma/cuda_cma_ranges.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *   7. base/host/host_registry.c     last: the hook that takes it runs inside

@@ -13,26 +13,6 @@
 BEGIN_C_DECLS
 
 
-/** What the user says: UCX_CUDA_IPC_COLLECTIVES* */
-typedef struct {
-    int  is_on;     /**< uct_cuda_coll_is_on(); not before somebody has said
-                         so */
-    int  algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO; of a group, its
-                         first rank's */
-    int  multipath; /**< Copies over GPUs that no rank has: 0, 1 (where they
-                         can), or AUTO; likewise */
-} uct_cuda_coll_config_t;
-
-
-/** Number of an algorithm by its name ("auto", "kernel", "flat",
- *  "hierarchical", "ring"); UCS_ERR_INVALID_PARAM. */
-ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
-
-/** For all groups of the process; the first word counts. */
-void uct_cuda_coll_configure(const uct_cuda_coll_config_t *config);
-
-int uct_cuda_coll_is_on(void);
-
 void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
 
 /** @return As uct_cuda_coll_board_open(). */

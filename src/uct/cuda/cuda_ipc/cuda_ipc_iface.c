@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/collective/settings.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
@@ -379,6 +380,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     ucs_status_t status;
 
     config_read_multipath(config, &multipath);
+    uct_cuda_coll_configure_node(&multipath);
     status = uct_cuda_mp_engine_get(&multipath, &engine);
     if (status != UCS_OK) {
         return status;

@@ -8,7 +8,7 @@
 #include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/settings.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/node/exports.h>

@@ -45,10 +45,10 @@ typedef struct {
     uint32_t num_entries; /* the others were never used */
     uint64_t end;         /* of the file, bytes */
     entry_t  entries[UCT_CUDA_COLL_BOARD_PAGES];
-} shared_t;
+} layout_t;
 
 struct uct_cuda_coll_board {
-    shared_t        *shared;
+    layout_t        *shared;
     pthread_mutex_t lock; /* threads of a process share its locks of the file */
     unsigned        rank;
     int             fd;
@@ -95,7 +95,7 @@ static ucs_status_t board_make(uct_cuda_coll_board_t *board, const char *dir,
     }
 
     /* A full file system is told now, and not by a signal later */
-    return (posix_fallocate(board->fd, 0, sizeof(shared_t)) == 0) ?
+    return (posix_fallocate(board->fd, 0, sizeof(layout_t)) == 0) ?
                UCS_OK :
                UCS_ERR_NO_RESOURCE;
 }
@@ -118,7 +118,7 @@ static ucs_status_t board_find(uct_cuda_coll_board_t *board, const char *dir,
 
     board->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if ((board->fd < 0) || (fstat(board->fd, &st) != 0) ||
-        (st.st_uid != geteuid()) || (st.st_size < (off_t)sizeof(shared_t))) {
+        (st.st_uid != geteuid()) || (st.st_size < (off_t)sizeof(layout_t))) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -154,14 +154,14 @@ static void *board_map(const uct_cuda_coll_board_t *board, size_t bytes,
 
 static ucs_status_t board_begin(uct_cuda_coll_board_t *board, unsigned size)
 {
-    board->shared = board_map(board, sizeof(shared_t), 0);
+    board->shared = board_map(board, sizeof(layout_t), 0);
     if (board->shared == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
     if (board->rank == 0) {
         board->shared->num_ranks = size;
-        board->shared->end = ALIGN_UP(sizeof(shared_t));
+        board->shared->end = ALIGN_UP(sizeof(layout_t));
         __atomic_store_n(&board->shared->magic, MAGIC, __ATOMIC_RELEASE);
     } else if ((__atomic_load_n(&board->shared->magic, __ATOMIC_ACQUIRE) !=
                 MAGIC) ||
@@ -224,7 +224,7 @@ void uct_cuda_coll_board_close(uct_cuda_coll_board_t *board)
 {
     uct_cuda_coll_board_unlink(board);
     if (board->shared != NULL) {
-        munmap(board->shared, sizeof(shared_t));
+        munmap(board->shared, sizeof(layout_t));
     }
     if (board->fd >= 0) {
         close(board->fd);
@@ -255,7 +255,7 @@ const uint32_t *uct_cuda_coll_board_word(const uct_cuda_coll_board_t *board)
 
 static entry_t *board_entry(const uct_cuda_coll_board_t *board, uint64_t key)
 {
-    shared_t *shared   = board->shared;
+    layout_t *shared   = board->shared;
     const uint32_t end = __atomic_load_n(&shared->num_entries,
                                          __ATOMIC_ACQUIRE);
     entry_t *entry;
@@ -280,7 +280,7 @@ bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key)
 static ucs_status_t board_add(uct_cuda_coll_board_t *board, size_t bytes,
                               entry_t **entry_p)
 {
-    shared_t *shared = board->shared;
+    layout_t *shared = board->shared;
     entry_t *entry;
     uint32_t i;
 

@@ -19,11 +19,18 @@ static uint64_t word_of(uint64_t sequence, uint32_t beside)
     return (sequence << WORD_BITS) | beside;
 }
 
+/* Calls that a word is ahead of this one; below 0: behind. Numbers go round, in
+   weeks. */
+static int64_t word_ahead(uint64_t word, uint64_t sequence)
+{
+    return (int64_t)(word - word_of(sequence, 0)) >> WORD_BITS;
+}
+
 typedef struct {
     uct_cuda_ipc_handle_t handle;
     uint32_t              generation;
     uint32_t              is_there;
-} export_t;
+} shown_t;
 
 typedef struct {
     uint64_t phases[UCT_CUDA_COLL_PHASE_LAST] LINE_ALIGNED;
@@ -39,7 +46,7 @@ typedef struct {
     uint32_t             is_gone;
     uint8_t              gpu[16];
     uint64_t             steps[UCT_CUDA_COLL_MAX_QUEUES] LINE_ALIGNED;
-    export_t             exports[UCT_CUDA_COLL_PAGE_EXPORTS] LINE_ALIGNED;
+    shown_t              exports[UCT_CUDA_COLL_PAGE_EXPORTS] LINE_ALIGNED;
 } rank_t;
 
 typedef struct {
@@ -111,10 +118,23 @@ uct_cuda_coll_common_t *uct_cuda_coll_page_common(uct_cuda_coll_page_t *page)
     return &page->shared->common;
 }
 
+/* Nothing that it has not said yet may look as if it were of a later call */
 void uct_cuda_coll_page_join(uct_cuda_coll_page_t *page, uint64_t first)
 {
-    __atomic_store_n(&page->shared->ranks[page->rank].first, first,
-                     __ATOMIC_RELEASE);
+    const uint64_t before = word_of(first - 1, UCT_CUDA_COLL_POST_PASS);
+    rank_t *self          = &page->shared->ranks[page->rank];
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        __atomic_store_n(&self->posts[i][0], before, __ATOMIC_RELAXED);
+    }
+    for (i = 0; i < UCT_CUDA_COLL_PHASE_LAST; ++i) {
+        __atomic_store_n(&self->progress.phases[i], before, __ATOMIC_RELAXED);
+    }
+    for (i = 0; i < UCT_CUDA_COLL_MAX_QUEUES; ++i) {
+        __atomic_store_n(&self->steps[i], before, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&self->first, first, __ATOMIC_RELEASE);
 }
 
 uint64_t uct_cuda_coll_page_joined(const uct_cuda_coll_page_t *page,
@@ -188,9 +208,10 @@ bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
     }
 
     return (words[0] == word_of(sequence, UCT_CUDA_COLL_POST_PASS)) ||
-           ((words[0] >> WORD_BITS) > sequence) ||
-           ((__atomic_load_n(&other->posts[(sequence + 1) % 2][0],
-                             __ATOMIC_ACQUIRE) >> WORD_BITS) > sequence);
+           (word_ahead(words[0], sequence) > 0) ||
+           (word_ahead(__atomic_load_n(&other->posts[(sequence + 1) % 2][0],
+                                       __ATOMIC_ACQUIRE),
+                       sequence) > 0);
 }
 
 void uct_cuda_coll_page_reach(uct_cuda_coll_page_t *page,
@@ -211,9 +232,11 @@ ucs_status_t uct_cuda_coll_page_reached(const uct_cuda_coll_page_t *page,
             &page->shared->ranks[rank].progress.phases[phase],
             __ATOMIC_ACQUIRE);
 
-    if ((word >> WORD_BITS) != sequence) {
+    const int64_t ahead = word_ahead(word, sequence);
+
+    if (ahead != 0) {
         /* Further already: then it went well, or it would be here */
-        return ((word >> WORD_BITS) > sequence) ? UCS_OK : UCS_INPROGRESS;
+        return (ahead > 0) ? UCS_OK : UCS_INPROGRESS;
     }
 
     return (ucs_status_t) - (int)(uint8_t)word;
@@ -245,16 +268,17 @@ uint32_t uct_cuda_coll_page_steps(const uct_cuda_coll_page_t *page,
     const uint64_t word = __atomic_load_n(
             &page->shared->ranks[rank].steps[queue], __ATOMIC_ACQUIRE);
 
-    return ((word >> WORD_BITS) == sequence) ?
-                   (uint32_t)word & ((1u << WORD_BITS) - 1) :
-           ((word >> WORD_BITS) > sequence) ? UINT32_MAX :
-                                              0;
+    const int64_t ahead = word_ahead(word, sequence);
+
+    return (ahead == 0) ? (uint32_t)word & ((1u << WORD_BITS) - 1) :
+           (ahead > 0)  ? UINT32_MAX :
+                          0;
 }
 
 uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
                                  const uct_cuda_ipc_handle_t *handle)
 {
-    export_t *export = &page_self(page)->exports[index];
+    shown_t *export = &page_self(page)->exports[index];
 
     export->is_there = (handle != NULL);
     if (handle != NULL) {
@@ -267,7 +291,7 @@ const uct_cuda_ipc_handle_t *
 uct_cuda_coll_page_shown(const uct_cuda_coll_page_t *page, unsigned rank,
                          unsigned index, uint32_t *generation_p)
 {
-    const export_t *export =
+    const shown_t *export =
             &page->shared->ranks[rank]
                      .exports[index % UCT_CUDA_COLL_PAGE_EXPORTS];
 

@@ -19,6 +19,7 @@
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/node/board.h>
 #include <uct/cuda/node/handle.h>
+#include <uct/cuda/plan/model.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,7 +37,7 @@ typedef struct {
     uint32_t index;      /**< Which of them */
     uint32_t generation; /**< Which one that has been there */
     uint64_t offset;     /**< Bytes */
-} uct_cuda_coll_memory_t;
+} uct_cuda_coll_shown_t;
 
 
 typedef enum {
@@ -64,8 +65,8 @@ typedef struct {
     uint8_t                reserved[3];
     uint32_t               counts;   /**< What tells blocks' counts apart; 0:
                                           they are all alike */
-    uct_cuda_coll_memory_t send;     /**< As recv if in place */
-    uct_cuda_coll_memory_t recv;
+    uct_cuda_coll_shown_t  send;     /**< As recv if in place */
+    uct_cuda_coll_shown_t  recv;
 } uct_cuda_coll_post_t;
 
 
@@ -102,13 +103,14 @@ void uct_cuda_coll_page_join(uct_cuda_coll_page_t *page, uint64_t first);
 uint64_t uct_cuda_coll_page_joined(const uct_cuda_coll_page_t *page,
                                    unsigned rank);
 
-/** What rank 0 says for all, before it joins; of the topology, before it posts
- *  its first call on GPUs. */
+/** What rank 0 says for all, before it joins; of the node, before it posts its
+ *  first call on GPUs. */
 typedef struct {
     int32_t         algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO */
     int32_t         multipath; /**< 0, 1, or AUTO */
     bool            has_topo;
     uct_cuda_topo_t topo;      /**< The node as rank 0 sees it */
+    uct_cuda_mp_model_t transfers; /**< Their constants on it, likewise */
 } uct_cuda_coll_common_t;
 
 uct_cuda_coll_common_t *

@@ -53,7 +53,7 @@ typedef struct {
 
 /* A plan of many steps that others are made like */
 typedef struct {
-    uint64_t             turn; /* of the last use; 0: none */
+    uint64_t             used; /* the last time; 0: none */
     choice_t             choice;
     bool                 is_in_place;
     uct_cuda_coll_plan_t plan;
@@ -64,7 +64,7 @@ typedef struct {
     bool                    is_used;
     int                     kind;
     unsigned                root;
-    uint64_t                turn;                   /* of the last use */
+    uint64_t                used;                   /* the last time */
     uct_cuda_coll_forests_t forests;
     point_t                 points[2][NUM_POINTS];  /* in place, too */
     kept_t                  kept[NUM_KEPT];
@@ -72,7 +72,7 @@ typedef struct {
 
 
 struct uct_cuda_coll_book {
-    uint64_t turn;
+    uint64_t uses;
     page_t   pages[NUM_PAGES];
 };
 
@@ -115,14 +115,14 @@ static page_t *find_page(uct_cuda_coll_book_t *book, const request_t *request)
     page_t *page = &book->pages[0];
     unsigned i;
 
-    ++book->turn;
+    ++book->uses;
     for (i = 0; i < NUM_PAGES; ++i) {
         if (book->pages[i].is_used && (book->pages[i].kind == request->kind) &&
             (book->pages[i].root == request->root)) {
             page = &book->pages[i];
             goto out;
         }
-        if (book->pages[i].turn < page->turn) {
+        if (book->pages[i].used < page->used) {
             page = &book->pages[i];
         }
     }
@@ -133,7 +133,7 @@ static page_t *find_page(uct_cuda_coll_book_t *book, const request_t *request)
     page->root    = request->root;
 
 out:
-    page->turn = book->turn;
+    page->used = book->uses;
     return page;
 }
 
@@ -305,13 +305,13 @@ static kept_t *find_kept(page_t *page, const request_t *request,
     kept_t *entry;
 
     for (entry = page->kept; entry < page->kept + NUM_KEPT; ++entry) {
-        if ((entry->turn > 0) &&
+        if ((entry->used > 0) &&
             uct_cuda_coll_choice_is_same(&entry->choice, choice) &&
             (entry->is_in_place == request->is_in_place)) {
             kept = entry;
             goto out;
         }
-        if (entry->turn < kept->turn) {
+        if (entry->used < kept->used) {
             kept = entry;
         }
     }
@@ -321,7 +321,7 @@ static kept_t *find_kept(page_t *page, const request_t *request,
     kept->is_in_place = request->is_in_place;
 
 out:
-    kept->turn = page->turn;
+    kept->used = page->used;
     return kept;
 }
 
@@ -340,7 +340,7 @@ static ucs_status_t make(page_t *page, const request_t *request,
         uct_cuda_coll_plan_release(&kept->plan);
         kept->plan.num_queues = plan->num_queues;
         if (uct_cuda_steps_copy(&plan->list, &kept->plan.list) != UCS_OK) {
-            kept->turn = 0;
+            kept->used = 0;
         }
     }
     return status;
@@ -350,17 +350,17 @@ static ucs_status_t plan_by(page_t *page, const request_t *request,
                             uct_cuda_coll_plan_t *plan)
 {
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    uct_cuda_coll_plan_t shape;
+    uct_cuda_coll_plan_t frame;
     choice_t choice;
 
     memset(plan, 0, sizeof(*plan));
-    status = uct_cuda_coll_shape(request, &shape);
+    status = uct_cuda_coll_frame(request, &frame);
     if (status != UCS_OK) {
         return status;
     }
 
-    if ((shape.bytes > 0) && !is_uneven(request, shape.bytes)) {
-        status = choose(page, request, shape.bytes, &choice);
+    if ((frame.bytes > 0) && !is_uneven(request, frame.bytes)) {
+        status = choose(page, request, frame.bytes, &choice);
         if (status == UCS_OK) {
             status = make(page, request, &choice, plan);
         }

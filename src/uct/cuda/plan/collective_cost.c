@@ -55,12 +55,19 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
 };
 
 
-/* H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what is lost
- * (H200, copies inside it: 4.3 of 4.8) */
-void uct_cuda_coll_model_behind_switch(double ports,
-                                       uct_cuda_coll_model_t *model)
+/* A chunk of a transfer is two copies and four event operations, a step half of
+ * that; what its copies get of a link more or less than it says, others do.
+ *
+ * memory: H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what
+ * is lost (H200, copies inside it: 4.3 of 4.8) */
+void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
+                            uct_cuda_coll_model_t *model)
 {
-    *model = uct_cuda_coll_model_builtin;
+    *model              = uct_cuda_coll_model_builtin;
+    model->submit       = transfers->submit_chunk / 2;
+    model->word         = transfers->submit_copy;
+    model->copy_rate   *= transfers->gpu_efficiency;
+    model->kernel_rate *= transfers->gpu_efficiency;
     if (ports > 350e9) {
         model->memory = 2.9e12;
     } else if (ports > 200e9) {
@@ -92,7 +99,7 @@ typedef struct {
     double   start;       /* seconds: not before */
     uint32_t waits;       /* steps it still waits for */
     uint32_t flows;       /* that have not ended */
-} state_t;
+} phase_t;
 
 
 typedef struct {
@@ -110,7 +117,7 @@ typedef struct {
     int16_t  old[NUM_RESOURCES];
     unsigned num_old;
     double   now;
-    state_t  *states;
+    phase_t  *states;
     uint32_t *first;      /* successors of a step: from here to the next's */
     uint32_t *successors;
     uint32_t *ready;      /* a heap of steps that wait for their start only */
@@ -435,7 +442,7 @@ static void end_step(sim_t *sim, uint32_t index)
 {
     const uct_cuda_step_t *steps = sim->plan->list.steps;
     const uct_cuda_coll_model_t *model = sim->model;
-    state_t *state;
+    phase_t *state;
     uint32_t s, next;
     double delay;
 

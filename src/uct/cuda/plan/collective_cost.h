@@ -9,6 +9,7 @@
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/collective_plan.h>
+#include <uct/cuda/plan/model.h>
 
 BEGIN_C_DECLS
 
@@ -41,10 +42,15 @@ typedef struct {
 extern const uct_cuda_coll_model_t uct_cuda_coll_model_builtin;
 
 
-/** ... and its GPUs have ports of so many bytes/s to a switch, which tell their
- *  generation, to all ranks alike. */
-void uct_cuda_coll_model_behind_switch(double ports,
-                                       uct_cuda_coll_model_t *model);
+/**
+ * ... and somebody has measured transfers on it.
+ *
+ * @param transfers  Their constants.
+ * @param ports      Bytes/s that its GPUs have to a switch, which tell their
+ *                   generation; 0: there is no switch.
+ */
+void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
+                            uct_cuda_coll_model_t *model);
 
 
 /**

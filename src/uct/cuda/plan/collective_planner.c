@@ -56,7 +56,7 @@ typedef struct {
     const request_t             *request;
     const uct_cuda_coll_model_t *model;
     uct_cuda_coll_model_t       constants; /* ... of this node */
-    uct_cuda_coll_plan_t        shape;
+    uct_cuda_coll_plan_t        frame;
     uct_cuda_coll_ranks_t       ranks;
     uct_cuda_coll_forests_t     *forests;
     uct_cuda_coll_trials_t      *trials;
@@ -72,7 +72,7 @@ typedef struct {
 } planner_t;
 
 
-ucs_status_t uct_cuda_coll_shape(const request_t *request,
+ucs_status_t uct_cuda_coll_frame(const request_t *request,
                                  uct_cuda_coll_plan_t *plan)
 {
     const bool has_blocks = uct_cuda_coll_kind_has_blocks(request->kind);
@@ -165,8 +165,8 @@ static bool are_all_peers(const request_t *request)
 /* Without trees: each block goes from one rank to one other */
 static bool has_trees(const planner_t *planner)
 {
-    return uct_cuda_coll_kind_reduces(planner->shape.kind) ||
-           uct_cuda_coll_kind_spreads(planner->shape.kind);
+    return uct_cuda_coll_kind_reduces(planner->frame.kind) ||
+           uct_cuda_coll_kind_spreads(planner->frame.kind);
 }
 
 /* GPUs that no rank has */
@@ -194,9 +194,10 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
                          uct_cuda_coll_forests_t *forests)
 {
     ucs_status_t status;
+    double ports;
 
     memset(planner, 0, sizeof(*planner));
-    status = uct_cuda_coll_shape(request, &planner->shape);
+    status = uct_cuda_coll_frame(request, &planner->frame);
     if (status == UCS_OK) {
         status = check(request);
     }
@@ -206,13 +207,11 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
     planner->request = request;
     planner->forests = forests;
-    planner->model   = (request->model == NULL) ? &uct_cuda_coll_model_builtin :
-                                                  request->model;
     planner->ranks.topo       = request->topo;
     planner->ranks.num_ranks  = request->num_ranks;
     planner->ranks.gpus       = request->gpus;
-    planner->ranks.kind       = planner->shape.kind;
-    planner->ranks.root       = planner->shape.root;
+    planner->ranks.kind       = planner->frame.kind;
+    planner->ranks.root       = planner->frame.root;
     planner->scratch          = (request->max_scratch == 0) ?
                                         UINT64_MAX :
                                         request->max_scratch;
@@ -220,11 +219,15 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
     planner->are_all_peers    = are_all_peers(request);
     planner->is_switched      = uct_cuda_coll_trees_is_switched(
             &planner->ranks);
-    if ((request->model == NULL) && planner->is_switched) {
-        uct_cuda_coll_model_behind_switch(
-                request->topo->links[request->gpus[0]][request->gpus[1]]
-                        .bandwidth,
-                &planner->constants);
+    planner->model            = request->model;
+    if (request->model == NULL) {
+        ports = request->topo->links[request->gpus[0]][request->gpus[1]]
+                        .bandwidth;
+        uct_cuda_coll_model_of((request->transfers == NULL) ?
+                                       &uct_cuda_mp_model_builtin :
+                                       request->transfers,
+                               planner->is_switched ? ports : 0,
+                               &planner->constants);
         planner->model = &planner->constants;
     }
 
@@ -248,7 +251,7 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
 static bool has_root(const planner_t *planner)
 {
-    return uct_cuda_coll_kind_has_root(planner->shape.kind);
+    return uct_cuda_coll_kind_has_root(planner->frame.kind);
 }
 
 static bool pack_trees(const planner_t *planner, const choice_t *choice,
@@ -282,7 +285,7 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
     case UCT_CUDA_COLL_FLAT:
         if (has_trees(planner) &&
             (planner->ranks.num_ranks > UCT_CUDA_COLL_MAX_FAN) &&
-            (uct_cuda_coll_kind_reduces(planner->shape.kind) ||
+            (uct_cuda_coll_kind_reduces(planner->frame.kind) ||
              (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL))) {
             return false;
         }
@@ -291,7 +294,7 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
         } else {
             uct_cuda_coll_trees_flat(&planner->ranks, trees);
         }
-        trees->in_turn &= !choice->kernels;
+        trees->rotates &= !choice->kernels;
         trees->count    = has_trees(planner) ? trees->count : 0;
         return planner->are_all_peers;
     case UCT_CUDA_COLL_HIERARCHICAL:
@@ -379,7 +382,7 @@ static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
                          const uct_cuda_coll_plan_t *like,
                          uct_cuda_coll_plan_t *plan)
 {
-    return uct_cuda_coll_emit(&planner->shape, trees,
+    return uct_cuda_coll_emit(&planner->frame, trees,
                               choice->kernels || (choice->algorithm ==
                                                   UCT_CUDA_COLL_ONE_KERNEL),
                               choice->chunks, planner->scratch, like, plan);
@@ -456,9 +459,9 @@ static ucs_status_t price_chunks(const planner_t *planner,
     unsigned rank;
 
     fewer.chunks      = chunks;
-    part.shape.bytes = planner->shape.bytes / choice->chunks * chunks;
+    part.frame.bytes = planner->frame.bytes / choice->chunks * chunks;
     for (rank = 0; rank <= request->num_ranks; ++rank) {
-        part.shape.blocks[rank] = planner->shape.blocks[rank] /
+        part.frame.blocks[rank] = planner->frame.blocks[rank] /
                                   choice->chunks * chunks;
     }
 
@@ -475,9 +478,9 @@ static ucs_status_t price_chunks(const planner_t *planner,
 static uint32_t count_steps(const planner_t *planner,
                             const uct_cuda_coll_trees_t *trees)
 {
-    return trees->count * planner->shape.num_ranks *
-           (uct_cuda_coll_kind_reduces(planner->shape.kind) +
-            uct_cuda_coll_kind_spreads(planner->shape.kind));
+    return trees->count * planner->frame.num_ranks *
+           (uct_cuda_coll_kind_reduces(planner->frame.kind) +
+            uct_cuda_coll_kind_spreads(planner->frame.kind));
 }
 
 static ucs_status_t price(const planner_t *planner, const choice_t *choice,
@@ -580,7 +583,7 @@ static bool is_too_long(const planner_t *planner, unsigned chunks,
                         unsigned num_trees, uint32_t num_steps)
 {
     return (num_steps > MAX_STEPS) ||
-           ((double)planner->shape.bytes <
+           ((double)planner->frame.bytes <
             (double)MIN_CHUNK * num_trees * chunks) ||
            (num_steps * planner->model->submit / planner->request->num_ranks >
             NEAR * planner->best.seconds);
@@ -687,9 +690,9 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 {
     const request_t *request           = planner->request;
     const uct_cuda_coll_model_t *model = planner->model;
-    const double bytes                 = (double)planner->shape.bytes;
-    const int copies = uct_cuda_coll_kind_reduces(planner->shape.kind) +
-                       uct_cuda_coll_kind_spreads(planner->shape.kind);
+    const double bytes                 = (double)planner->frame.bytes;
+    const int copies = uct_cuda_coll_kind_reduces(planner->frame.kind) +
+                       uct_cuda_coll_kind_spreads(planner->frame.kind);
     choice_t trial   = *choice;
     const uct_cuda_coll_trees_t *trees;
     uct_cuda_coll_trees_t own;
@@ -709,7 +712,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 
     /* A kernel, copies in and out, and the fullest link */
     least = model->begin + model->end + model->submit +
-            (uct_cuda_coll_kind_reduces(planner->shape.kind) ? model->start :
+            (uct_cuda_coll_kind_reduces(planner->frame.kind) ? model->start :
                                                                0) +
             (choice->kernels ? 0 : copies * model->copy_start) +
             bytes * load /

@@ -107,7 +107,10 @@ typedef struct {
     int      chunks;      /**< Pieces of a slice, or AUTO */
     int      multipath;   /**< Whether copies may go over GPUs that no rank has:
                                0, 1 where they can, or AUTO: where it gains */
-    const uct_cuda_coll_model_t *model; /**< NULL: the built-in one */
+    const uct_cuda_mp_model_t *transfers; /**< Constants that were measured on
+                               this node, the same on all ranks; NULL: the
+                               built-in ones */
+    const uct_cuda_coll_model_t *model; /**< NULL: what follows from these */
 } uct_cuda_coll_request_t;
 
 
@@ -118,7 +121,7 @@ typedef struct {
  * @param plan  Filled, but for how it is done.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM.
  */
-ucs_status_t uct_cuda_coll_shape(const uct_cuda_coll_request_t *request,
+ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
                                  uct_cuda_coll_plan_t *plan);
 
 

@@ -53,7 +53,7 @@ typedef enum {
     SLOT_LAST,
     SLOT_RESULT = SLOT_LAST /* its block, once all have read what it goes on top
                                of; of all slices */
-} slot_t;
+} room_t;
 
 
 /* One slice on its way */
@@ -233,7 +233,7 @@ static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
 
 /* The plan but for its steps: slices with their chunks, and scratch.
  * `results`: in each rank's scratch, of a reduce-scatter in place */
-static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
+static void lay_out(const plan_t *frame, const uct_cuda_coll_trees_t *trees,
                     bool kernels, unsigned chunks, slice_t *slices,
                     uint64_t *results, plan_t *plan)
 {
@@ -243,7 +243,7 @@ static void lay_out(const plan_t *shape, const uct_cuda_coll_trees_t *trees,
     uint64_t unit;
     unsigned t, rank;
 
-    *plan               = *shape;
+    *plan               = *frame;
     plan->algorithm     = (uint8_t)trees->algorithm;
     plan->num_relays    = trees->num_relays;
     memcpy(plan->relays, trees->relays, sizeof(plan->relays));
@@ -346,7 +346,7 @@ static void add_place(builder_t *builder, bool is_source, unsigned rank,
 
 /* ... in a rank's or relay's scratch, in the slot of a rank */
 static void add_slot(builder_t *builder, bool is_source, unsigned owner,
-                     slot_t slot, unsigned rank)
+                     room_t slot, unsigned rank)
 {
     plan_t *plan = builder->plan;
 
@@ -355,15 +355,15 @@ static void add_slot(builder_t *builder, bool is_source, unsigned owner,
             (uint16_t)(slot * MAX_RANKS + rank);
 }
 
-/* Kernels run in odd waves. Ranks that push in turn begin with different ones,
- * each with the next rank. */
+/* Kernels run in odd waves. Ranks whose pushes rotate begin with different
+ * ones, each with the next rank. */
 static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
                         unsigned to)
 {
-    const unsigned turn = (to + chunk->num_ranks - from) % chunk->num_ranks;
+    const unsigned away = (to + chunk->num_ranks - from) % chunk->num_ranks;
 
     return (wave + 2 * chunk->index) * chunk->num_ranks +
-           (chunk->trees->in_turn ? turn : 0);
+           (chunk->trees->rotates ? away : 0);
 }
 
 /* Around rings, every other chunk has queues of its own: a link goes on with
@@ -411,7 +411,7 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
     const unsigned child             = is_in ? from : to;
     const unsigned relay             = is_in ? tree->in_over[child] :
                                                tree->out_over[child];
-    const slot_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
+    const room_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
     uint32_t first, second;
 
     first = add_step(chunk, UCT_CUDA_STEP_COPY, from,
@@ -445,7 +445,7 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
 static void fetch(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
-    const bool in_turn = chunk->trees->in_turn;
+    const bool rotates = chunk->trees->rotates;
     uint64_t children  = chunk->slice->in[rank];
     unsigned child, wave;
 
@@ -460,8 +460,8 @@ static void fetch(chunk_t *chunk, unsigned rank)
         }
 
         chunk->copies[child] = add_step(
-                chunk, UCT_CUDA_STEP_COPY, in_turn ? child : rank,
-                in_turn ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
+                chunk, UCT_CUDA_STEP_COPY, rotates ? child : rank,
+                rotates ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
                 wave);
         chunk->reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
@@ -553,7 +553,7 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
     const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
     const plan_t *plan               = chunk->plan;
     builder_t *builder               = chunk->builder;
-    const bool in_turn               = chunk->trees->in_turn && (from != to);
+    const bool rotates               = chunk->trees->rotates && (from != to);
     const bool is_first              = (from == tree->root) &&
                                        !uct_cuda_coll_kind_reduces(plan->kind);
     uint64_t receivers               = 1ull << to;
@@ -564,15 +564,15 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                        wave_of(chunk, 2 * level, from, to), arrived);
     }
 
-    /* In turn, the next chunk's way in goes first: nobody has to wait then for
+    /* Rotating, the next chunk's way in goes first: nobody has to wait then for
      * this one's sum */
     step = add_step(
             chunk,
             chunk->kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, from,
             chunk->kernels ? QUEUE_KERNELS :
-            in_turn        ? QUEUE_PUSHES :
+            rotates        ? QUEUE_PUSHES :
                              queue_of(chunk, QUEUE_TO(to)),
-            wave_of(chunk, 2 * level + in_turn, from, to));
+            wave_of(chunk, 2 * level + rotates, from, to));
     add_source(chunk, from);
     if (chunk->kernels) {
         receivers |= chunk->slice->out[from] |
@@ -774,16 +774,16 @@ static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
     return t == count;
 }
 
-/* A block of one rank to one rank, of the same one too: those that push do so
- * in turn where that is wanted */
-static void emit_block(builder_t *builder, bool kernels, bool in_turn,
+/* A block of one rank to one rank, of the same one too: pushes rotate where
+ * that is wanted */
+static void emit_block(builder_t *builder, bool kernels, bool rotates,
                        unsigned from, unsigned to)
 {
     const plan_t *plan    = builder->plan;
     const bool is_gather  = (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
     const bool is_scatter = (plan->kind == UCT_CUDA_COLL_KIND_SCATTER);
-    const unsigned mover  = is_scatter && (kernels || !in_turn) ? to : from;
-    const unsigned turn   = (to + plan->num_ranks - from) % plan->num_ranks;
+    const unsigned mover  = is_scatter && (kernels || !rotates) ? to : from;
+    const unsigned away   = (to + plan->num_ranks - from) % plan->num_ranks;
     const unsigned block  = is_gather ? from : to;
     const uint64_t bytes  = plan->blocks[block + 1] - plan->blocks[block];
 
@@ -794,17 +794,17 @@ static void emit_block(builder_t *builder, bool kernels, bool in_turn,
     uct_cuda_coll_builder_step(
             builder, kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, mover,
             kernels                    ? QUEUE_KERNELS :
-            (in_turn && (from != to)) ? QUEUE_PUSHES :
+            (rotates && (from != to))  ? QUEUE_PUSHES :
             (mover == from)            ? QUEUE_TO(to) :
                                          QUEUE_FROM(from),
-            bytes, turn);
+            bytes, away);
     uct_cuda_coll_builder_source(builder, from, UCT_CUDA_BUFFER_SEND,
                                  is_gather ? 0 : plan->blocks[to]);
     uct_cuda_coll_builder_destination(builder, to, UCT_CUDA_BUFFER_RECV,
                                       is_scatter ? 0 : plan->blocks[from]);
 }
 
-static void emit_blocks(builder_t *builder, bool kernels, bool in_turn)
+static void emit_blocks(builder_t *builder, bool kernels, bool rotates)
 {
     const plan_t *plan = builder->plan;
     unsigned from, to;
@@ -818,7 +818,7 @@ static void emit_blocks(builder_t *builder, bool kernels, bool in_turn)
                 (plan->is_in_place && (from == to))) {
                 continue;
             }
-            emit_block(builder, kernels, in_turn, from, to);
+            emit_block(builder, kernels, rotates, from, to);
         }
     }
 }
@@ -837,14 +837,14 @@ static void emit_alone(builder_t *builder)
     }
 }
 
-ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
                                 const uct_cuda_coll_trees_t *trees,
                                 bool kernels, unsigned chunks,
                                 uint64_t max_scratch,
                                 const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan)
 {
-    const size_t num_ranks = shape->num_ranks;
+    const size_t num_ranks = frame->num_ranks;
     slots_t(*slots)[SLOTS];
     slice_t *slices = malloc((trees->count + 1) *
                              (sizeof(*slices) + sizeof(*slots)));
@@ -860,11 +860,11 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
 
     slots = (void*)&slices[trees->count + 1];
 
-    lay_out(shape, trees, kernels, chunks, slices, results, plan);
+    lay_out(frame, trees, kernels, chunks, slices, results, plan);
     while ((ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) &&
            (chunks < UCT_CUDA_COLL_MAX_CHUNKS)) {
         chunks = ucs_min(2 * chunks, UCT_CUDA_COLL_MAX_CHUNKS);
-        lay_out(shape, trees, kernels, chunks, slices, results, plan);
+        lay_out(frame, trees, kernels, chunks, slices, results, plan);
     }
 
     if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
@@ -894,7 +894,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
     if (num_ranks == 1) {
         emit_alone(&builder);
     } else if (trees->count == 0) {
-        emit_blocks(&builder, kernels, trees->in_turn);
+        emit_blocks(&builder, kernels, trees->rotates);
     } else {
         emit_trees(&builder, trees, slices, slots, results, kernels);
     }

@@ -26,7 +26,7 @@ BEGIN_C_DECLS
  * more.
  *
  * With copy engines a rank pulls what its children have into scratch, and its
- * kernel adds that; it pushes the sum on. Of trees in turn the children push,
+ * kernel adds that; it pushes the sum on. Where trees rotate the children push,
  * and all that a rank pushes is in one queue. Without copy engines its kernel
  * reads what the children have, and writes to them: of stars that is one kernel
  * a rank, which waits for nothing.
@@ -37,7 +37,7 @@ BEGIN_C_DECLS
  * Collectives in which each block goes from one rank to one other have no
  * trees; a rank other than the root moves its block, or pushes all of its own.
  *
- * @param shape        What of the plan says which collective it is, up to
+ * @param frame        What of the plan says which collective it is, up to
  *                     element, bytes and blocks; the rest does not count.
  * @param kernels      Kernels alone.
  * @param chunks       Pieces of each slice, from 1 on; slices too short for so
@@ -49,7 +49,7 @@ BEGIN_C_DECLS
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
  *         makes do with @a max_scratch. The plan is zeroed then.
  */
-ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *shape,
+ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
                                 const uct_cuda_coll_trees_t *trees,
                                 bool kernels, unsigned chunks,
                                 uint64_t max_scratch,

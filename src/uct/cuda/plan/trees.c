@@ -109,7 +109,7 @@ void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
     unsigned t, root;
 
     trees->algorithm  = UCT_CUDA_COLL_ONE_KERNEL;
-    trees->in_turn    = false;
+    trees->rotates    = false;
     trees->num_relays = 0;
     trees->count     = uct_cuda_coll_kind_has_root(ranks->kind) ?
                                1 :
@@ -134,7 +134,7 @@ void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     if (num_ranks <= 2) {
         return;
     } else if (!uct_cuda_coll_kind_has_root(ranks->kind)) {
-        trees->in_turn = uct_cuda_coll_trees_is_switched(ranks);
+        trees->rotates = uct_cuda_coll_trees_is_switched(ranks);
         return;
     }
 
@@ -604,10 +604,10 @@ typedef struct {
     uint8_t  place[MAX_RANKS];              /* ... and the how many-th it is */
     uint8_t  count[MAX_GPUS];               /* of a GPU */
     uint8_t  members[MAX_GPUS][MAX_RANKS];
-} shared_t;
+} sharing_t;
 
 
-static void find_shared(const ranks_t *ranks, shared_t *shared)
+static void find_shared(const ranks_t *ranks, sharing_t *shared)
 {
     unsigned rank, gpu;
 
@@ -652,7 +652,7 @@ count_children(const uint8_t *parents, unsigned num, unsigned of)
 /* A tree of GPUs as one of ranks: one of each GPU, others' by their place, is
  * in the tree, and those on the same GPU are below it; or, if it is to be low,
  * its siblings. @return False: somebody has too many children */
-static bool spread_tree(const shared_t *shared, const tree_t *among,
+static bool spread_tree(const sharing_t *shared, const tree_t *among,
                         unsigned num_ranks, unsigned root, unsigned place,
                         bool is_low, tree_t *tree)
 {
@@ -714,7 +714,7 @@ static bool is_of_gpus(const ranks_t *ranks)
 
 /* Trees among the GPUs; if there are hops enough, each of these gets a byte
  * once. Roots of an all-reduce are ranks of each GPU in turn. */
-static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
+static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
                         unsigned per_rank, unsigned max_depth, trees_t *trees)
 {
     const unsigned num_gpus = shared->gpus.num_ranks;
@@ -730,7 +730,7 @@ static bool pack_shared(const ranks_t *ranks, const shared_t *shared,
     }
 
     trees->algorithm  = among.algorithm;
-    trees->in_turn    = false;
+    trees->rotates    = false;
     trees->num_relays = among.num_relays;
     memcpy(trees->relays, among.relays, sizeof(trees->relays));
     trees->count      = are_few ? among.count : ranks->num_ranks * per_rank;
@@ -762,7 +762,7 @@ unsigned uct_cuda_coll_trees_deepest(const ranks_t *ranks)
 bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
                               unsigned max_depth, trees_t *trees)
 {
-    shared_t shared;
+    sharing_t shared;
 
     if (is_thorough(ranks)) {
         return pack_ranks(ranks, per_rank, max_depth, trees);
@@ -958,7 +958,7 @@ static void follow_rings(const rings_t *rings, trees_t *trees)
 
     trees->algorithm  = UCT_CUDA_COLL_RING;
     trees->num_relays = 0;
-    trees->in_turn    = false;
+    trees->rotates    = false;
     trees->count      = rings->count * chains;
     for (i = 0; i < rings->count; ++i) {
         follow_ring(ranks, rings->rings[i], around);

@@ -40,8 +40,9 @@ typedef struct {
 /** Trees of a plan, of equal slices. */
 typedef struct {
     uct_cuda_coll_algorithm_t algorithm;
-    bool                      in_turn; /**< Copy engines push to one rank after
-                                            the other */
+    bool                      rotates; /**< Copy engines push to one rank after
+                                            the other, each beginning with
+                                            another one */
     unsigned                  count;
     uint8_t                   num_relays; /**< That they go over */
     uint8_t                   relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs */
@@ -78,14 +79,14 @@ void uct_cuda_coll_trees_star(const uct_cuda_coll_ranks_t *ranks,
 
 /**
  * Stars around every rank, all alike. With three ranks or more behind a switch
- * they are in turn: on 4 H200 each GPU got 355 GB/s where all pushed to one
- * after the other (256 MiB in all, beginning with different ones), 275 where
- * they pushed to all at once, and 192 and 124 where they pulled.
+ * they rotate: on 4 H200 each GPU got 355 GB/s where all pushed to one after
+ * the other (256 MiB in all, beginning with different ones), 275 where they
+ * pushed to all at once, and 192 and 124 where they pulled.
  *
  * Where there is a root, each other rank is the middle of a star instead, at
  * whose end the root is: what goes from or to the root crosses its links once
- * then, and not once a rank. Not in turn: the root would stop a rank that it
- * sends to from getting anything of others.
+ * then, and not once a rank. These do not rotate: the root would stop a rank
+ * that it sends to from getting anything of others.
  */
 void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
                               uct_cuda_coll_trees_t *trees);

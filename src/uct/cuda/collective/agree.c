@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <uct/cuda/collective/agree.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/run/program.h>
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+
+/* Idle rounds until the MPI is given a chance, between two of these, and until
+ * other processes are given the processor */
+#define SPINS_BEFORE_PROGRESS 256
+#define SPINS_A_PROGRESS      64
+#define SPINS_BEFORE_YIELD    4096
+
+/* Time between two looks at whether others are there, ns */
+#define ALIVE_INTERVAL 100000000ul
+
+/* Time that the first call with GPU buffers waits for others' first one, ns */
+#define JOIN_TIME 200000000ul
+
+/* Of links between GPUs that rank 0 does not see, bytes/s */
+#define UNKNOWN_BANDWIDTH 20e9
+
+
+typedef uct_cuda_coll_agreement_t agreement_t;
+
+
+void uct_cuda_coll_agree_begin(agreement_t *agreement,
+                               const uct_cuda_coll_call_t *call, char *why,
+                               size_t why_size)
+{
+    ++agreement->sequence;
+    agreement->call     = call;
+    agreement->looked   = 0;
+    agreement->why      = why;
+    agreement->why_size = why_size;
+    agreement->why[0]   = '\0';
+}
+
+__attribute__((format(printf, 2, 3))) static void
+explain(agreement_t *agreement, const char *format, ...)
+{
+    va_list ap;
+
+    if (agreement->why[0] == '\0') { /* the first reason is the one */
+        va_start(ap, format);
+        vsnprintf(agreement->why, agreement->why_size, format, ap);
+        va_end(ap);
+    }
+}
+
+
+/* ---------------------------------------------------------------- waiting */
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* What the next waiting is for: a rank that has not done something */
+static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
+{
+    agreement->waits_for = rank;
+    agreement->wanted    = wanted;
+    agreement->began     = 0;
+}
+
+/* Of what hangs somebody wants to know where: once a waiting */
+static void tell_wait(agreement_t *agreement, uint64_t now)
+{
+    if (agreement->began == 0) {
+        agreement->began = now;
+    } else if ((agreement->wanted != NULL) &&
+               (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
+        uct_cuda_debug("collective %lu waits for rank %u, which has not %s "
+                       "for a second",
+                       (unsigned long)agreement->sequence,
+                       agreement->waits_for, agreement->wanted);
+        agreement->wanted = NULL;
+    }
+}
+
+static ucs_status_t look(agreement_t *agreement)
+{
+    const uint64_t now = uct_cuda_now_ns();
+    unsigned rank;
+
+    tell_wait(agreement, now);
+
+    if (agreement->looked == 0) {
+        agreement->looked = now;
+    } else if (now - agreement->looked > ALIVE_INTERVAL) {
+        agreement->looked = now;
+        for (rank = 0; rank < agreement->size; ++rank) {
+            if (!uct_cuda_coll_page_is_alive(agreement->page, rank)) {
+                explain(agreement, "the process of rank %u has ended", rank);
+                return UCS_ERR_ENDPOINT_TIMEOUT;
+            }
+        }
+    }
+    return UCS_OK;
+}
+
+/* One round of waiting for others, or for the GPU */
+static ucs_status_t idle(agreement_t *agreement)
+{
+    if (++agreement->spins < SPINS_BEFORE_PROGRESS) {
+        cpu_relax();
+        return UCS_OK;
+    }
+
+    if (agreement->spins >= SPINS_BEFORE_YIELD) {
+        sched_yield();
+    }
+
+    if ((agreement->spins % SPINS_A_PROGRESS) != 0) {
+        return UCS_OK;
+    }
+
+    if (agreement->call->progress != NULL) {
+        agreement->call->progress(agreement->call->arg);
+    }
+    return look(agreement);
+}
+
+static ucs_status_t reached(const agreement_t *agreement, unsigned rank,
+                            uct_cuda_coll_phase_t phase)
+{
+    return uct_cuda_coll_page_reached(agreement->page, rank, phase,
+                                      agreement->sequence);
+}
+
+ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
+                                      uct_cuda_coll_phase_t phase,
+                                      ucs_status_t status)
+{
+    ucs_status_t result = UCS_OK;
+    ucs_status_t waited;
+    unsigned rank;
+
+    uct_cuda_coll_page_reach(agreement->page, phase, agreement->sequence,
+                             status);
+    agreement->spins = 0;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        wait_for(agreement, rank,
+                 (phase == UCT_CUDA_COLL_PHASE_DONE) ? "ended its steps" :
+                                                       "prepared its own");
+        while ((status = reached(agreement, rank, phase)) == UCS_INPROGRESS) {
+            waited = idle(agreement);
+            if (waited == UCS_OK) {
+                continue;
+            }
+
+            /* Who has seen everybody here may have left since */
+            if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
+                return waited;
+            }
+            agreement->why[0] = '\0';
+        }
+
+        if ((status != UCS_OK) && (result == UCS_OK)) {
+            explain(agreement, "rank %u could not go on", rank);
+            result = status;
+        }
+    }
+    return result;
+}
+
+void uct_cuda_coll_agree_run(agreement_t *agreement)
+{
+    agreement->spins = 0;
+    wait_for(agreement, agreement->rank, NULL); /* the program says for what */
+}
+
+ucs_status_t uct_cuda_coll_agree_idle(void *arg)
+{
+    agreement_t *agreement = arg;
+    ucs_status_t status    = idle(agreement);
+    unsigned rank;
+
+    for (rank = 0; (status == UCS_OK) && (rank < agreement->size) &&
+                   ((agreement->spins % SPINS_A_PROGRESS) == 0);
+         ++rank) {
+        status = reached(agreement, rank, UCT_CUDA_COLL_PHASE_DONE);
+        if (status < UCS_OK) {
+            explain(agreement, "rank %u could not go on", rank);
+        } else {
+            status = UCS_OK; /* or not yet */
+        }
+    }
+    return status;
+}
+
+
+/* ---------------------------------------------------------------- the call */
+
+void uct_cuda_coll_agree_pass(agreement_t *agreement)
+{
+    uct_cuda_coll_page_pass(agreement->page, agreement->sequence);
+}
+
+bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
+{
+    uint64_t first;
+    unsigned rank;
+
+    if (agreement->is_whole) {
+        return true;
+    }
+
+    if (agreement->deadline == 0) {
+        agreement->deadline = uct_cuda_now_ns() + JOIN_TIME;
+    }
+
+    agreement->spins = 0;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        wait_for(agreement, rank, "brought GPU memory to the communicator");
+        while (((first = uct_cuda_coll_page_joined(agreement->page, rank)) ==
+                0) &&
+               (uct_cuda_now_ns() < agreement->deadline) &&
+               (idle(agreement) == UCS_OK)) {
+        }
+        agreement->why[0] = '\0'; /* the MPI finds out who has ended */
+        if ((first == 0) || (first > agreement->sequence)) {
+            return false;
+        }
+    }
+    agreement->is_whole = true;
+    return true;
+}
+
+static unsigned long long post_bytes(const uct_cuda_coll_post_t *post)
+{
+    return post->count * ucx_mp_type_size(post->type);
+}
+
+/* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
+static uct_cuda_coll_result_t compare(agreement_t *agreement)
+{
+    const uct_cuda_coll_post_t *first = &agreement->posts[0];
+    uct_cuda_coll_result_t result     = UCT_CUDA_COLL_DONE;
+    const bool has_root = uct_cuda_coll_kind_has_root(first->call);
+    const uct_cuda_coll_post_t *post;
+    unsigned rank;
+
+    for (rank = 0; rank < agreement->size; ++rank) {
+        post = &agreement->posts[rank];
+        if (post->is_short) {
+            explain(agreement, "rank %u's buffer ends before the %llu bytes do",
+                    rank, post_bytes(post));
+        } else if (post->call != first->call) {
+            explain(agreement, "rank 0 calls %s, and rank %u %s",
+                    uct_cuda_coll_kind_str(first->call), rank,
+                    uct_cuda_coll_kind_str(post->call));
+        } else if (post->root != first->root) {
+            explain(agreement, "rank 0 calls with root %u, and rank %u with %u",
+                    first->root, rank, post->root);
+        } else if (post_bytes(post) != post_bytes(first)) {
+            explain(agreement, "rank 0 calls with %llu bytes, and rank %u with "
+                    "%llu", post_bytes(first), rank, post_bytes(post));
+        } else if (post->counts != first->counts) {
+            explain(agreement, "ranks 0 and %u call with other counts", rank);
+        } else if ((post->op != first->op) || (post->type != first->type) ||
+                   (!has_root && (post->is_in_place != first->is_in_place))) {
+            result = UCT_CUDA_COLL_STAGE;
+        }
+        if (agreement->why[0] != '\0') {
+            return UCT_CUDA_COLL_DIFFERS;
+        }
+    }
+    return result;
+}
+
+/* Has a rank said that it passes? Then all do it another way, and it may have
+   left the group since. */
+static bool is_passed(const agreement_t *agreement)
+{
+    uct_cuda_coll_post_t post;
+    unsigned rank;
+
+    for (rank = 0; rank < agreement->size; ++rank) {
+        if (uct_cuda_coll_page_read(agreement->page, rank, agreement->sequence,
+                                    &post) &&
+            (post.kind != UCT_CUDA_COLL_POST_GPU)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
+                                           const uct_cuda_coll_post_t *post)
+{
+    unsigned rank;
+
+    uct_cuda_coll_page_post(agreement->page, agreement->sequence, post);
+    agreement->spins = 0;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        wait_for(agreement, rank, "come to this call");
+        while (!uct_cuda_coll_page_read(agreement->page, rank,
+                                        agreement->sequence,
+                                        &agreement->posts[rank])) {
+            if (idle(agreement) == UCS_OK) {
+                continue;
+            } else if (!is_passed(agreement)) {
+                return UCT_CUDA_COLL_FAILED;
+            }
+            agreement->why[0] = '\0';
+            return UCT_CUDA_COLL_STAGE;
+        }
+
+        if (agreement->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
+            return UCT_CUDA_COLL_STAGE;
+        }
+    }
+    return compare(agreement);
+}
+
+
+/* -------------------------------------------------------------------- GPUs */
+
+void uct_cuda_coll_agree_tell_node(agreement_t *agreement)
+{
+    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
+            agreement->page);
+    const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
+
+    if ((topo != NULL) && !common->has_topo) {
+        common->topo      = *topo;
+        common->transfers = *uct_cuda_coll_constants(topo);
+        common->has_topo  = true;
+    }
+}
+
+/* Number of a rank's GPU in the topology, or -1 */
+static int topo_find(const uct_cuda_topo_t *topo, const uint8_t *uuid)
+{
+    int i;
+
+    for (i = 0; i < topo->num_gpus; ++i) {
+        if (memcmp(topo->gpus[i].uuid, uuid, sizeof(topo->gpus[i].uuid)) ==
+            0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* One more, with links to all others. @return Its number; -1: no room */
+static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid)
+{
+    const int gpu = topo->num_gpus;
+    int peer;
+
+    if (gpu == UCT_CUDA_MAX_GPUS) {
+        return -1;
+    }
+
+    ++topo->num_gpus;
+    memcpy(topo->gpus[gpu].uuid, uuid, sizeof(topo->gpus[gpu].uuid));
+    for (peer = 0; peer < gpu; ++peer) {
+        uct_cuda_topo_set_link(topo, gpu, peer, UNKNOWN_BANDWIDTH,
+                               UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT);
+        uct_cuda_topo_set_link(topo, peer, gpu, UNKNOWN_BANDWIDTH,
+                               UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT);
+    }
+    return gpu;
+}
+
+/* If rank 0 does not see all ranks' GPUs it is these, with links that are all
+   alike. Whether they are peers mapping will show. */
+bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
+{
+    const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
+            agreement->page);
+    uct_cuda_topo_t *topo = &agreement->topo;
+    bool is_known         = common->has_topo;
+    const uint8_t *uuid;
+    unsigned rank;
+    int gpu;
+
+    *topo                = common->topo;
+    agreement->transfers = common->transfers;
+    for (rank = 0; rank < agreement->size; ++rank) {
+        uuid                  = uct_cuda_coll_page_gpu(agreement->page, rank);
+        agreement->gpus[rank] = topo_find(topo, uuid);
+        is_known             &= (agreement->gpus[rank] >= 0);
+    }
+    if (is_known) {
+        return true;
+    }
+
+    agreement->transfers = uct_cuda_mp_model_builtin;
+    uct_cuda_topo_init(topo, 0);
+    for (rank = 0; rank < agreement->size; ++rank) {
+        uuid = uct_cuda_coll_page_gpu(agreement->page, rank);
+        gpu  = topo_find(topo, uuid);
+        gpu  = (gpu < 0) ? topo_add(topo, uuid) : gpu;
+        if (gpu < 0) {
+            return false;
+        }
+        agreement->gpus[rank] = gpu;
+    }
+    return true;
+}
+
+bool uct_cuda_coll_agree_is_peer(const agreement_t *agreement, unsigned rank)
+{
+    const int own = agreement->gpus[agreement->rank];
+    const int gpu = agreement->gpus[rank];
+
+    return (own == gpu) || (agreement->topo.links[own][gpu].bandwidth > 0) ||
+           (agreement->topo.links[gpu][own].bandwidth > 0);
+}

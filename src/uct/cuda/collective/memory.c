@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <uct/cuda/collective/memory.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/device_memory.h>
+#include <uct/cuda/base/mapped.h>
+#include <uct/cuda/node/exports.h>
+#include <ucs/sys/math.h>
+
+#include <string.h>
+
+
+/* Behind the program's allocations a rank shows its scratch memory, and the
+ * first rank that of relays */
+#define NUM_EXPORTS (UCT_CUDA_COLL_PAGE_EXPORTS - UCT_CUDA_MAX_GPUS - 1)
+#define SCRATCH     NUM_EXPORTS
+#define RELAY(_gpu) (SCRATCH + 1 + (_gpu))
+#define RELAYS_RANK 0
+
+
+typedef uct_cuda_coll_memory_t memory_t;
+typedef uct_cuda_coll_export_t export_t;
+typedef uct_cuda_coll_import_t import_t;
+typedef uct_cuda_coll_relay_t  relay_t;
+
+
+/* -------------------------------------------------------------- own memory */
+
+static void export_drop(memory_t *memory, unsigned index)
+{
+    export_t *export = &memory->exports[index];
+
+    if (export->is_there) {
+        /* The program's may live on; what this group has made is about to go */
+        if (index < NUM_EXPORTS) {
+            uct_cuda_ipc_exports_put(&export->handle);
+        } else {
+            uct_cuda_ipc_exports_end(&export->handle);
+        }
+        export->generation = uct_cuda_coll_page_show(memory->agreement->page,
+                                                     index, NULL);
+        export->is_there   = false;
+    }
+    export->is_known = false;
+}
+
+/* Is the allocation still the one that was shown? */
+static bool export_is_current(const export_t *export)
+{
+    uct_cuda_memory_t now;
+
+    uct_cuda_memory_query((void*)export->handle.base, 1, &now);
+    return (now.type == UCS_MEMORY_TYPE_CUDA) &&
+           (now.buffer_id == export->handle.buffer_id);
+}
+
+static ucs_status_t export_add(memory_t *memory, unsigned index,
+                               CUdeviceptr address)
+{
+    export_t *export = &memory->exports[index];
+    uct_cuda_memory_t allocation;
+    ucs_status_t status;
+
+    export_drop(memory, index);
+    uct_cuda_memory_query((void*)address, 1, &allocation);
+    status = uct_cuda_ipc_exports_get((void*)address, &allocation,
+                                      &export->handle);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (export->handle.type == UCT_CUDA_IPC_HANDLE_NONE) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    export->is_there   = true;
+    export->generation = uct_cuda_coll_page_show(memory->agreement->page, index,
+                                                 &export->handle);
+    return UCS_OK;
+}
+
+static int export_find(const memory_t *memory,
+                       const uct_cuda_memory_t *allocation)
+{
+    const export_t *export;
+    int i;
+
+    for (i = 0; i < NUM_EXPORTS; ++i) {
+        export = &memory->exports[i];
+        if (export->is_there && (export->handle.base == allocation->base) &&
+            (export->handle.length == allocation->length) &&
+            (export->handle.buffer_id == allocation->buffer_id)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* A place for one more: a free one, or that which was used longest ago. Those
+   whose memory was freed go, as do others' mappings of it then. */
+static int export_place(memory_t *memory)
+{
+    int oldest = 0;
+    int i;
+
+    for (i = 0; i < NUM_EXPORTS; ++i) {
+        if (memory->exports[i].is_there &&
+            !export_is_current(&memory->exports[i])) {
+            export_drop(memory, i);
+        }
+    }
+
+    for (i = 0; i < NUM_EXPORTS; ++i) {
+        if (!memory->exports[i].is_there) {
+            return i;
+        }
+        if (memory->exports[i].used < memory->exports[oldest].used) {
+            oldest = i;
+        }
+    }
+    return oldest;
+}
+
+ucs_status_t uct_cuda_coll_memory_show(memory_t *memory, const void *address,
+                                       size_t bytes,
+                                       const uct_cuda_memory_t *allocation,
+                                       uct_cuda_coll_post_t *post,
+                                       uct_cuda_coll_shown_t *shown)
+{
+    const uint64_t offset = (CUdeviceptr)address - allocation->base;
+    int index             = export_find(memory, allocation);
+    ucs_status_t status;
+
+    if ((offset > allocation->length) ||
+        (bytes > allocation->length - offset)) {
+        /* what is mapped into a reservation may go on in the next piece */
+        if (allocation->context == NULL) {
+            return UCS_ERR_UNSUPPORTED;
+        }
+        post->is_short = 1;
+    }
+
+    if (index < 0) {
+        index  = export_place(memory);
+        status = export_add(memory, index, (CUdeviceptr)address);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    memory->exports[index].used = memory->agreement->sequence;
+    post->is_new               |= !memory->exports[index].is_known;
+    shown->index                = index;
+    shown->generation           = memory->exports[index].generation;
+    shown->offset               = offset;
+    return UCS_OK;
+}
+
+
+/* ---------------------------------------------------------- others' memory */
+
+static void import_drop(import_t *import)
+{
+    if (import->mapping != NULL) {
+        uct_cuda_ipc_cache_unlend(import->mapping);
+        import->mapping = NULL;
+    }
+}
+
+static void imports_drop(memory_t *memory)
+{
+    unsigned rank, index;
+
+    for (rank = 0; rank < memory->agreement->size; ++rank) {
+        for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
+            import_drop(&memory->imports[rank][index]);
+        }
+    }
+}
+
+/* Lets go of what others show no more */
+static void imports_sweep(memory_t *memory)
+{
+    unsigned rank, index;
+    uint32_t generation;
+    import_t *import;
+
+    for (rank = 0; rank < memory->agreement->size; ++rank) {
+        for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
+            import = &memory->imports[rank][index];
+            if (import->mapping != NULL) {
+                (void)uct_cuda_coll_page_shown(memory->agreement->page, rank,
+                                               index, &generation);
+                if (generation != import->generation) {
+                    import_drop(import);
+                }
+            }
+        }
+    }
+}
+
+static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
+{
+    const uct_cuda_ipc_handle_t *handle;
+    ucs_status_t status;
+    import_t *import;
+
+    if (index >= UCT_CUDA_COLL_PAGE_EXPORTS) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    import = &memory->imports[rank][index];
+    if ((rank == memory->agreement->rank) || (import->mapping != NULL)) {
+        return UCS_OK;
+    }
+
+    handle = uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
+                                      &import->generation);
+    if (handle == NULL) {
+        return UCS_ERR_NO_ELEM;
+    }
+
+    /* What a rank has freed it names no more: it need not be kept until the
+     * next call, which may never come */
+    status = uct_cuda_ipc_cache_get_in(handle, memory->cuda_device,
+                                       memory->context, memory->context_id,
+                                       &import->mapping);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    uct_cuda_ipc_cache_lend(import->mapping);
+    if (!uct_cuda_ipc_mapping_is_in(import->mapping, memory->context_id)) {
+        import_drop(import);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
+                                      const uct_cuda_coll_plan_t *plan)
+{
+    const uct_cuda_coll_agreement_t *agreement = memory->agreement;
+    ucs_status_t status                        = UCS_OK;
+    unsigned rank, i;
+
+    imports_sweep(memory);
+    for (rank = 0; (rank < agreement->size) && (status == UCS_OK); ++rank) {
+        /* No plan has a step between ranks that are no peers */
+        if (!uct_cuda_coll_agree_is_peer(agreement, rank)) {
+            continue;
+        }
+
+        status = import_map(memory, rank, agreement->posts[rank].recv.index);
+        if (status == UCS_OK) {
+            status = import_map(memory, rank,
+                                agreement->posts[rank].send.index);
+        }
+        if ((status == UCS_OK) && (plan->scratch > 0)) {
+            status = import_map(memory, rank, SCRATCH);
+        }
+    }
+    for (i = 0; (i < plan->num_relays) && (status == UCS_OK); ++i) {
+        status = import_map(memory, RELAYS_RANK, RELAY(plan->relays[i]));
+    }
+    return status;
+}
+
+
+/* ---------------------------------------------------------- scratch memory */
+
+static void scratch_free(memory_t *memory, bool is_alive)
+{
+    export_drop(memory, SCRATCH);
+    if (is_alive && (memory->scratch != 0)) {
+        uct_cuda_device_memory_free(memory->scratch);
+    }
+    memory->scratch      = 0;
+    memory->scratch_size = 0;
+}
+
+static ucs_status_t scratch_make(memory_t *memory, uint64_t size)
+{
+    ucs_status_t status;
+
+    if (size <= memory->scratch_size) {
+        return UCS_OK;
+    }
+
+    scratch_free(memory, true);
+    status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &memory->scratch, size);
+    if (status != UCS_OK) {
+        memory->scratch = 0;
+        return status;
+    }
+
+    status = export_add(memory, SCRATCH, memory->scratch);
+    if (status != UCS_OK) {
+        scratch_free(memory, true);
+        return status;
+    }
+
+    memory->scratch_size = size;
+    return UCS_OK;
+}
+
+/* Memory made with cuMemCreate is no context's */
+static void relay_free(memory_t *memory, int gpu)
+{
+    relay_t *relay = &memory->relays[gpu];
+
+    export_drop(memory, RELAY(gpu));
+    if (relay->base != 0) {
+        uct_cuda_mapped_free(relay->base, relay->size);
+    }
+    relay->base = 0;
+    relay->size = 0;
+}
+
+void uct_cuda_coll_memory_free_relays(memory_t *memory)
+{
+    int gpu;
+
+    for (gpu = 0; gpu < UCT_CUDA_MAX_GPUS; ++gpu) {
+        relay_free(memory, gpu);
+        memory->relays[gpu].agreed = 0;
+    }
+}
+
+static ucs_status_t relay_make(memory_t *memory, int gpu, uint64_t size)
+{
+    relay_t *relay = &memory->relays[gpu];
+    ucs_status_t status;
+
+    if (relay->size >= size) {
+        return UCS_OK;
+    }
+
+    relay_free(memory, gpu);
+    relay->size = size;
+    status      = uct_cuda_mapped_alloc(
+            gpu, memory->cuda_device,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &relay->size,
+            &relay->base);
+    if (status != UCS_OK) {
+        relay->base = 0;
+        relay->size = 0;
+        return status;
+    }
+    return export_add(memory, RELAY(gpu), relay->base);
+}
+
+ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
+                                       const uct_cuda_coll_plan_t *plan)
+{
+    ucs_status_t status = scratch_make(memory, plan->scratch);
+    unsigned i;
+
+    /* Relays' is made by one rank for all */
+    for (i = 0; (memory->agreement->rank == RELAYS_RANK) &&
+                (i < plan->num_relays) && (status == UCS_OK);
+         ++i) {
+        status = relay_make(memory, plan->relays[i], plan->relay_scratch);
+    }
+    return status;
+}
+
+
+/* ------------------------------------------------------ what all ranks have */
+
+bool uct_cuda_coll_memory_has(const memory_t *memory,
+                              const uct_cuda_coll_plan_t *plan)
+{
+    unsigned i;
+
+    for (i = 0; i < plan->num_relays; ++i) {
+        if (plan->relay_scratch > memory->relays[plan->relays[i]].agreed) {
+            return false;
+        }
+    }
+    return plan->scratch <= memory->agreed_scratch;
+}
+
+void uct_cuda_coll_memory_mapped(memory_t *memory,
+                                 const uct_cuda_coll_plan_t *plan, bool is_done)
+{
+    const uct_cuda_coll_post_t *post =
+            &memory->agreement->posts[memory->agreement->rank];
+    relay_t *relay;
+    unsigned i;
+
+    if (!is_done) {
+        /* Some have other scratch than before, or none, and not all of the
+           others have mapped it */
+        memory->agreed_scratch = 0;
+        return;
+    }
+
+    memory->exports[post->recv.index].is_known = true;
+    memory->exports[post->send.index].is_known = true;
+    memory->is_lost                            = false;
+    memory->agreed_scratch = ucs_max(memory->agreed_scratch, plan->scratch);
+    for (i = 0; i < plan->num_relays; ++i) {
+        relay         = &memory->relays[plan->relays[i]];
+        relay->agreed = ucs_max(relay->agreed, plan->relay_scratch);
+    }
+}
+
+void uct_cuda_coll_memory_forget(memory_t *memory)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
+        memory->exports[i].is_known = false;
+    }
+    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
+        memory->relays[i].agreed = 0;
+    }
+    memory->agreed_scratch = 0;
+}
+
+/* Of another rank's export; 0: not mapped, and no step goes there */
+static CUdeviceptr import_address(const memory_t *memory, unsigned rank,
+                                  unsigned index)
+{
+    const uct_cuda_ipc_mapping_t *mapping =
+            memory->imports[rank][index].mapping;
+
+    return (mapping == NULL) ? 0 : mapping->mapped;
+}
+
+static CUdeviceptr shown_address(const memory_t *memory, unsigned rank,
+                                 const uct_cuda_coll_shown_t *shown)
+{
+    return ((rank == memory->agreement->rank) ?
+                    memory->exports[shown->index].handle.base :
+                    import_address(memory, rank, shown->index)) +
+           shown->offset;
+}
+
+void uct_cuda_coll_memory_place(const memory_t *memory,
+                                const uct_cuda_coll_plan_t *plan,
+                                uct_cuda_coll_run_t *run)
+{
+    const uct_cuda_coll_agreement_t *agreement = memory->agreement;
+    CUdeviceptr *places;
+    unsigned rank, i;
+    int gpu;
+
+    for (rank = 0; rank < agreement->size; ++rank) {
+        places                        = run->places[rank];
+        places[UCT_CUDA_BUFFER_SEND]    = shown_address(
+                memory, rank, &agreement->posts[rank].send);
+        places[UCT_CUDA_BUFFER_RECV]    = shown_address(
+                memory, rank, &agreement->posts[rank].recv);
+        places[UCT_CUDA_BUFFER_SCRATCH] = (rank == agreement->rank) ?
+                                                memory->scratch :
+                                                import_address(memory, rank,
+                                                               SCRATCH);
+    }
+    for (i = 0; i < plan->num_relays; ++i) {
+        gpu = plan->relays[i];
+        run->places[agreement->size + i][UCT_CUDA_BUFFER_SCRATCH] =
+                (agreement->rank == RELAYS_RANK) ?
+                        memory->relays[gpu].base :
+                        import_address(memory, RELAYS_RANK, RELAY(gpu));
+    }
+}
+
+
+/* ----------------------------------------------------------------- context */
+
+static void leave_context(memory_t *memory)
+{
+    const bool is_alive = (memory->context != NULL) &&
+                          uct_cuda_ctx_push_alive(memory->context,
+                                                  memory->context_id);
+
+    imports_drop(memory);
+    uct_cuda_coll_memory_free_relays(memory);
+    scratch_free(memory, is_alive);
+    uct_cuda_coll_events_release(&memory->events, memory->device, is_alive);
+    if (is_alive) {
+        uct_cuda_ctx_pop();
+    }
+    memory->context = NULL;
+    memory->device  = NULL;
+}
+
+ucs_status_t uct_cuda_coll_memory_enter(memory_t *memory, int device)
+{
+    uct_cuda_coll_agreement_t *agreement = memory->agreement;
+    unsigned long long id;
+    ucs_status_t status;
+    CUcontext context;
+    CUuuid uuid;
+
+    status = uct_cuda_ctx_current(&context, &id);
+    if ((status != UCS_OK) || ((context == memory->context) &&
+                               (id == memory->context_id))) {
+        return status;
+    }
+
+    leave_context(memory);
+    memory->is_lost = true;
+    status          = UCT_CUDA_CALL(cuDeviceGetUuid, &uuid, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_coll_device_get(device, context, id, &memory->device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    uct_cuda_coll_page_set_gpu(agreement->page, (const uint8_t*)uuid.bytes);
+    memory->context     = context;
+    memory->context_id  = id;
+    memory->cuda_device = device;
+    if (agreement->rank == 0) {
+        uct_cuda_coll_agree_tell_node(agreement);
+    }
+    return UCS_OK;
+}
+
+void uct_cuda_coll_memory_release(memory_t *memory)
+{
+    unsigned i;
+
+    leave_context(memory);
+    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
+        export_drop(memory, i);
+    }
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <uct/cuda/collective/settings.h>
+
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/plan/collective_planner.h>
+#include <uct/cuda/plan/tuning.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+static struct {
+    pthread_mutex_t        lock; /* order: base/thread.h */
+    bool                   is_said;
+    uct_cuda_coll_config_t said;
+    int                    is_on; /* of it, read without the lock */
+    bool                   is_node_said;
+    uct_cuda_mp_config_t   node;
+    bool                   is_known;
+    uct_cuda_mp_model_t    constants;
+} config = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
+{
+    static const char *names[] = {
+        [UCT_CUDA_COLL_ONE_KERNEL]   = "kernel",
+        [UCT_CUDA_COLL_FLAT]         = "flat",
+        [UCT_CUDA_COLL_HIERARCHICAL] = "hierarchical",
+        [UCT_CUDA_COLL_RING]         = "ring"
+    };
+    int i;
+
+    *algorithm_p = UCT_CUDA_COLL_AUTO;
+    if (strcmp(name, "auto") == 0) {
+        return UCS_OK;
+    }
+
+    for (i = 0; i < UCT_CUDA_COLL_ALGORITHM_LAST; ++i) {
+        if (strcmp(name, names[i]) == 0) {
+            *algorithm_p = i;
+            return UCS_OK;
+        }
+    }
+    return UCS_ERR_INVALID_PARAM;
+}
+
+void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
+{
+    pthread_mutex_lock(&config.lock);
+    if (!config.is_said) {
+        config.is_said = true;
+        config.said    = *user;
+        __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
+    } else if ((config.said.is_on != user->is_on) ||
+               (config.said.algorithm != user->algorithm) ||
+               (config.said.multipath != user->multipath)) {
+        uct_cuda_info("UCX_CUDA_IPC_COLLECTIVES* stay as they were when the "
+                      "first memory domain was opened");
+    }
+    pthread_mutex_unlock(&config.lock);
+}
+
+int uct_cuda_coll_is_on(void)
+{
+    const int is_on = __atomic_load_n(&config.is_on, __ATOMIC_ACQUIRE);
+
+    return ((is_on != 0) && (uct_cuda_gpu_count() > 0)) ? is_on : 0;
+}
+
+const uct_cuda_coll_config_t *uct_cuda_coll_config(void)
+{
+    return &config.said;
+}
+
+void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *user)
+{
+    pthread_mutex_lock(&config.lock);
+    if (!config.is_node_said) {
+        config.is_node_said = true;
+        config.node         = *user;
+    }
+    pthread_mutex_unlock(&config.lock);
+}
+
+/* Nobody says so where no interface was opened */
+static const uct_cuda_mp_config_t *node_config(void)
+{
+    uct_cuda_mp_config_t unsaid;
+
+    uct_cuda_mp_config_init(&unsaid);
+    uct_cuda_coll_configure_node(&unsaid);
+    return &config.node;
+}
+
+const char *uct_cuda_coll_ledger(void)
+{
+    return node_config()->ledger;
+}
+
+const uct_cuda_mp_model_t *uct_cuda_coll_constants(const uct_cuda_topo_t *topo)
+{
+    const char *file             = node_config()->tuning_file;
+    uct_cuda_mp_tuning_t *tuning = NULL;
+    char error[512];
+
+    pthread_mutex_lock(&config.lock);
+    if (!config.is_known) {
+        if (uct_cuda_mp_tuning_get(file, topo, error, sizeof(error),
+                                   &tuning) != UCS_OK) {
+            uct_cuda_debug("collectives are planned by the model: %s", error);
+        }
+        config.constants = *uct_cuda_mp_tuning_model(tuning);
+        config.is_known  = true;
+        free(tuning);
+    }
+    pthread_mutex_unlock(&config.lock);
+    return &config.constants;
+}

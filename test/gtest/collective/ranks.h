@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks of a group in one process: each has the page mapped, and a test says
+ * what those do that it plays. */
+#ifndef TEST_COLLECTIVE_RANKS_H
+#define TEST_COLLECTIVE_RANKS_H
+
+extern "C" {
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/node/page.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+
+class Ranks : public ::testing::Test
+{
+protected:
+    enum : uint64_t { KEY = 17 };
+
+    uct_cuda_coll_board_t *board = nullptr;
+    std::vector<uct_cuda_coll_page_t*> pages; /* of ranks that are played */
+    std::string dir;
+
+    /* Messages at debug level, of all threads */
+    static std::string log;
+    static std::mutex log_lock;
+
+    void SetUp() override
+    {
+        char path[]                         = "/tmp/coll-ranks-XXXXXX";
+        char name[UCT_CUDA_COLL_BOARD_NAME] = "";
+
+        dir = mkdtemp(path);
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_board_open(dir.c_str(), 0, 2, name,
+                                                   &board));
+        uct_cuda_coll_board_unlink(board);
+        log.clear();
+        uct_cuda_log_set(
+                [](uct_cuda_log_level_t, const char*, unsigned, const char*,
+                   const char *message) {
+                    const std::lock_guard<std::mutex> guard(log_lock);
+                    log += std::string(message) + "\n";
+                },
+                UCT_CUDA_LOG_DEBUG);
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_log_set(nullptr, UCT_CUDA_LOG_WARN);
+        for (uct_cuda_coll_page_t *page : pages) {
+            if (page != nullptr) {
+                uct_cuda_coll_page_close(page);
+            }
+        }
+        uct_cuda_coll_board_close(board);
+        rmdir(dir.c_str());
+    }
+
+    /* All are this process, whose end nobody waits for */
+    uct_cuda_coll_page_t *open_page(unsigned rank, unsigned size)
+    {
+        const std::vector<unsigned> members(size, 0);
+        uct_cuda_coll_page_t *page = nullptr;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_coll_page_open(board, KEY, rank, size,
+                                                  members.data(), &page));
+        return page;
+    }
+
+    /* Ranks from 1 on are played */
+    void play(unsigned size)
+    {
+        pages.assign(size, nullptr);
+        for (unsigned rank = 1; rank < size; ++rank) {
+            pages[rank] = open_page(rank, size);
+        }
+    }
+
+    void leave(unsigned rank)
+    {
+        uct_cuda_coll_page_close(pages[rank]);
+        pages[rank] = nullptr;
+    }
+
+    static bool has_logged(const char *text)
+    {
+        const std::lock_guard<std::mutex> guard(log_lock);
+
+        return log.find(text) != std::string::npos;
+    }
+};
+
+#endif

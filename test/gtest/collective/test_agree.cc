@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank makes of what the others say: the others are played. */
+#include "ranks.h"
+
+extern "C" {
+#include <kernels/kernels.h>
+#include <uct/cuda/collective/agree.h>
+}
+
+#include <cstring>
+
+std::string Ranks::log;
+std::mutex Ranks::log_lock;
+
+class Agreement : public Ranks
+{
+protected:
+    enum : unsigned { SIZE = 3 };
+
+    uct_cuda_coll_agreement_t self = {};
+    uct_cuda_coll_call_t call      = {};
+    uct_cuda_coll_post_t post      = {}; /* what all say */
+    char why[256]                  = "";
+
+    /* What the others do while this rank waits, by its rounds */
+    std::function<void()> others = [] {};
+    unsigned rounds              = 0;
+
+    void SetUp() override
+    {
+        Ranks::SetUp();
+        play(SIZE);
+        self.page     = open_page(0, SIZE);
+        self.rank     = 0;
+        self.size     = SIZE;
+        call.progress = [](void *arg) {
+            Agreement *test = static_cast<Agreement*>(arg);
+            ++test->rounds;
+            test->others();
+        };
+        call.arg   = this;
+        post.kind  = UCT_CUDA_COLL_POST_GPU;
+        post.call  = UCT_CUDA_COLL_KIND_ALLREDUCE;
+        post.type  = UCX_MP_TYPE_F32;
+        post.count = 1000;
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_coll_page_close(self.page);
+        Ranks::TearDown();
+    }
+
+    void begin()
+    {
+        uct_cuda_coll_agree_begin(&self, &call, why, sizeof(why));
+        rounds = 0;
+    }
+
+    void say(unsigned rank, const uct_cuda_coll_post_t &what)
+    {
+        uct_cuda_coll_page_post(pages[rank], self.sequence, &what);
+    }
+
+    uct_cuda_coll_result_t agree()
+    {
+        return uct_cuda_coll_agree(&self, &post);
+    }
+
+    /* Rank 2 alone says something else */
+    template<typename F> uct_cuda_coll_result_t differ(F change)
+    {
+        uct_cuda_coll_post_t other = post;
+
+        begin();
+        change(other);
+        say(1, post);
+        say(2, other);
+        return agree();
+    }
+};
+
+TEST_F(Agreement, all_do_the_same)
+{
+    begin();
+    say(1, post);
+    say(2, post);
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
+    EXPECT_STREQ("", why);
+    EXPECT_EQ(1000u, self.posts[2].count);
+}
+
+TEST_F(Agreement, one_passes)
+{
+    begin();
+    say(2, post);
+    uct_cuda_coll_page_pass(pages[1], self.sequence);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
+    EXPECT_STREQ("", why);
+
+    /* ... of whom nobody waits for the others */
+    begin();
+    uct_cuda_coll_page_pass(pages[1], self.sequence);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
+    EXPECT_EQ(0u, rounds);
+}
+
+TEST_F(Agreement, this_rank_passes_for_all)
+{
+    uct_cuda_coll_post_t read;
+
+    begin();
+    uct_cuda_coll_agree_pass(&self);
+    ASSERT_TRUE(uct_cuda_coll_page_read(pages[1], 0, self.sequence, &read));
+    EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, read.kind);
+}
+
+TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
+{
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
+              differ([](uct_cuda_coll_post_t &p) { p.count = 1001; }));
+    EXPECT_STREQ("rank 0 calls with 4000 bytes, and rank 2 with 4004", why);
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
+              differ([](uct_cuda_coll_post_t &p) {
+                  p.call = UCT_CUDA_COLL_KIND_ALLGATHER;
+              }));
+    EXPECT_STREQ("rank 0 calls all-reduce, and rank 2 all-gather", why);
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
+              differ([](uct_cuda_coll_post_t &p) { p.root = 2; }));
+    EXPECT_STREQ("rank 0 calls with root 0, and rank 2 with 2", why);
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
+              differ([](uct_cuda_coll_post_t &p) { p.counts = 5; }));
+    EXPECT_STREQ("ranks 0 and 2 call with other counts", why);
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
+              differ([](uct_cuda_coll_post_t &p) { p.is_short = 1; }));
+    EXPECT_STREQ("rank 2's buffer ends before the 4000 bytes do", why);
+
+    /* ... of this call alone */
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, differ([](uct_cuda_coll_post_t&) {}));
+    EXPECT_STREQ("", why);
+}
+
+/* The MPI's own way has its own rules for it */
+TEST_F(Agreement, another_operation_goes_another_way)
+{
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
+              differ([](uct_cuda_coll_post_t &p) { p.op = UCX_MP_OP_MAX; }));
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
+              differ([](uct_cuda_coll_post_t &p) {
+                  p.type = UCX_MP_TYPE_I32; /* as wide */
+              }));
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
+              differ([](uct_cuda_coll_post_t &p) { p.is_in_place = 1; }));
+    EXPECT_STREQ("", why);
+
+    /* Where there is a root its word counts */
+    post.call = UCT_CUDA_COLL_KIND_GATHER;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE,
+              differ([](uct_cuda_coll_post_t &p) { p.is_in_place = 1; }));
+}
+
+TEST_F(Agreement, who_comes_late_is_waited_for)
+{
+    begin();
+    say(1, post);
+    others = [this] {
+        if (rounds == 5) {
+            say(2, post);
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
+    EXPECT_EQ(5u, rounds); /* the MPI had its chance meanwhile */
+}
+
+TEST_F(Agreement, who_has_left_is_an_error)
+{
+    begin();
+    say(1, post);
+    others = [this] {
+        if (rounds == 1) {
+            leave(2);
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_FAILED, agree());
+    EXPECT_STREQ("the process of rank 2 has ended", why);
+}
+
+/* It did not wait for those who are still to come */
+TEST_F(Agreement, who_has_passed_may_leave)
+{
+    begin();
+    others = [this] {
+        if (rounds == 1) {
+            uct_cuda_coll_page_pass(pages[2], self.sequence);
+            leave(2);
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
+    EXPECT_STREQ("", why);
+}
+
+TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
+{
+    uint64_t second = 0;
+
+    begin();
+    say(1, post);
+    others = [this, &second] {
+        second += !has_logged("for a second") ? 0 : 1;
+        if (second == 3) {
+            say(2, post);
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
+    EXPECT_EQ("collective 1 waits for rank 2, which has not come to this call "
+              "for a second\n",
+              log);
+}
+
+TEST_F(Agreement, all_have_joined_before_the_call)
+{
+    begin();
+    uct_cuda_coll_page_join(self.page, 1);
+    uct_cuda_coll_page_join(pages[1], 1);
+    others = [this] {
+        if (rounds == 3) {
+            uct_cuda_coll_page_join(pages[2], 1);
+        }
+    };
+    EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_EQ(3u, rounds);
+
+    /* ... and need not be asked again */
+    uct_cuda_coll_page_join(pages[2], 100);
+    begin();
+    EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_EQ(0u, rounds);
+}
+
+/* The first call waits a moment for it, the next ones do not */
+TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
+{
+    begin();
+    uct_cuda_coll_page_join(self.page, 1);
+    uct_cuda_coll_page_join(pages[1], 1);
+    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_GT(rounds, 0u);
+    begin();
+    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_EQ(0u, rounds);
+
+    /* It has come, but says nothing of this call */
+    uct_cuda_coll_page_join(pages[2], 3);
+    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    begin();
+    EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+}
+
+TEST_F(Agreement, a_phase_ends_with_the_first_failure)
+{
+    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_MADE;
+
+    begin();
+    uct_cuda_coll_page_reach(pages[1], phase, self.sequence, UCS_OK);
+    others = [this] {
+        uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
+    };
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_page_reached(pages[1], 0, phase,
+                                                 self.sequence));
+
+    begin();
+    uct_cuda_coll_page_reach(pages[1], phase, self.sequence,
+                             UCS_ERR_NO_MEMORY);
+    others = [this] {
+        uct_cuda_coll_page_reach(pages[2], phase, self.sequence,
+                                 UCS_ERR_IO_ERROR);
+    };
+    EXPECT_EQ(UCS_ERR_NO_MEMORY,
+              uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+    EXPECT_STREQ("rank 1 could not go on", why);
+}
+
+/* All others are waited for: what has failed may not be given back before */
+TEST_F(Agreement, a_failure_of_ones_own_waits_for_the_others)
+{
+    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+
+    begin();
+    uct_cuda_coll_page_reach(pages[1], phase, self.sequence,
+                             UCS_ERR_ENDPOINT_TIMEOUT);
+    others = [this] {
+        if (rounds == 4) {
+            uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
+        }
+    };
+    EXPECT_EQ(UCS_ERR_NO_MEMORY,
+              uct_cuda_coll_agree_meet(&self, phase, UCS_ERR_NO_MEMORY));
+    EXPECT_EQ(4u, rounds);
+}
+
+TEST_F(Agreement, who_ends_on_the_way_is_an_error)
+{
+    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+
+    begin();
+    uct_cuda_coll_page_reach(pages[1], phase, self.sequence, UCS_OK);
+    others = [this] {
+        if (rounds == 1) {
+            leave(2);
+        }
+    };
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+    EXPECT_STREQ("the process of rank 2 has ended", why);
+}
+
+/* Who has seen all others there may leave before this rank looks again */
+TEST_F(Agreement, who_has_left_behind_a_phase_has_reached_it)
+{
+    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+
+    begin();
+    uct_cuda_coll_page_reach(pages[1], phase, self.sequence, UCS_OK);
+    others = [this] {
+        uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
+        leave(2);
+        self.looked = 1; /* so that it is found out at once */
+    };
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+    EXPECT_STREQ("", why);
+}
+
+TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    begin();
+    uct_cuda_coll_agree_run(&self);
+    uct_cuda_coll_page_reach(pages[1], UCT_CUDA_COLL_PHASE_DONE, self.sequence,
+                             UCS_OK);
+    for (i = 0; i < 1000; ++i) {
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_agree_idle(&self));
+    }
+    uct_cuda_coll_page_reach(pages[2], UCT_CUDA_COLL_PHASE_DONE, self.sequence,
+                             UCS_ERR_IO_ERROR);
+    for (i = 0; (i < 1000) && (status == UCS_OK); ++i) {
+        status = uct_cuda_coll_agree_idle(&self);
+    }
+    EXPECT_EQ(UCS_ERR_IO_ERROR, status);
+    EXPECT_STREQ("rank 2 could not go on", why);
+}
+
+/* What rank 0 knows of the node all ranks plan by, whatever they know */
+TEST_F(Agreement, the_first_rank_knows_the_node_for_all)
+{
+    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(pages[1]);
+    uint8_t uuid[16]               = {};
+
+    self.rank = 1; /* of the others' words */
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        uuid[0] = (uint8_t)(rank + 1);
+        uct_cuda_coll_page_set_gpu((rank == 0) ? self.page : pages[rank], uuid);
+        uct_cuda_topo_init(&common->topo, SIZE);
+    }
+    for (unsigned gpu = 0; gpu < SIZE; ++gpu) {
+        common->topo.gpus[gpu].uuid[0] = (uint8_t)(SIZE - gpu);
+    }
+    common->transfers              = uct_cuda_mp_model_builtin;
+    common->transfers.submit_chunk = 1e-3;
+
+    /* ... once it has said so, and if that is where the ranks are */
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
+              self.transfers.submit_chunk);
+    EXPECT_EQ(0, self.gpus[0]);
+    EXPECT_TRUE(uct_cuda_coll_agree_is_peer(&self, 2));
+    common->has_topo = true;
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    EXPECT_EQ(1e-3, self.transfers.submit_chunk);
+    EXPECT_EQ((int)SIZE - 1, self.gpus[0]);
+    EXPECT_FALSE(uct_cuda_coll_agree_is_peer(&self, 2)); /* no links */
+    common->topo.gpus[1].uuid[0] = 77;
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
+              self.transfers.submit_chunk);
+}
+
+TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)
+{
+    const unsigned many = UCT_CUDA_MAX_GPUS + 1;
+    uct_cuda_coll_agreement_t other = {};
+    std::vector<unsigned> members(many, 0);
+
+    other.size = many;
+    for (unsigned rank = 0; rank < many; ++rank) {
+        uct_cuda_coll_page_t *page;
+        const uint8_t uuid[16] = {(uint8_t)(rank + 1)};
+
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_page_open(board, KEY + 1, rank, many,
+                                                  members.data(), &page));
+        uct_cuda_coll_page_set_gpu(page, uuid);
+        pages.push_back(page);
+        other.page = page;
+    }
+    EXPECT_FALSE(uct_cuda_coll_agree_find_gpus(&other));
+    other.size = many - 1;
+    EXPECT_TRUE(uct_cuda_coll_agree_find_gpus(&other));
+}
+
+/* A word of the page has 40 bits for the number of a call */
+TEST_F(Agreement, numbers_of_calls_go_round)
+{
+    const uint64_t last = (1ul << 40) - 1;
+
+    self.sequence = last - 1;
+    for (unsigned rank = 1; rank < SIZE; ++rank) {
+        uct_cuda_coll_page_join(pages[rank], last - 2);
+    }
+    uct_cuda_coll_page_join(self.page, last - 2);
+    for (unsigned i = 0; i < 4; ++i) {
+        begin();
+        others = [this] {
+            if (rounds == 2) {
+                say(1, post);
+                say(2, post);
+            }
+        };
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, agree()) << i;
+        EXPECT_EQ(2u, rounds) << i; /* nobody had come before */
+        others = [this] {
+            for (unsigned rank = 1; rank < SIZE; ++rank) {
+                uct_cuda_coll_page_reach(pages[rank], UCT_CUDA_COLL_PHASE_DONE,
+                                         self.sequence, UCS_OK);
+            }
+        };
+        rounds = 0;
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_agree_meet(
+                                  &self, UCT_CUDA_COLL_PHASE_DONE, UCS_OK));
+        EXPECT_GT(rounds, 0u) << i;
+    }
+}
+
+TEST_F(Agreement, who_is_ahead_across_the_round_is_ahead)
+{
+    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+    uint64_t ahead;
+
+    self.sequence = (1ul << 40) - 2;
+    begin();
+    ahead = self.sequence + 1;
+    say(2, post);
+    uct_cuda_coll_page_pass(pages[1], ahead);
+    uct_cuda_coll_page_reach(pages[1], phase, ahead, UCS_ERR_IO_ERROR);
+    uct_cuda_coll_page_step(pages[1], 3, ahead, 1);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_page_reached(self.page, 1, phase,
+                                                 self.sequence));
+    EXPECT_EQ(UINT32_MAX, uct_cuda_coll_page_steps(self.page, 1, 3,
+                                                   self.sequence));
+    EXPECT_EQ(1u, uct_cuda_coll_page_steps(self.page, 1, 3, ahead));
+    EXPECT_EQ(0u, uct_cuda_coll_page_steps(self.page, 1, 3, ahead + 1));
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls of two ranks, threads of one process with a GPU each: what is carried
+ * out, what goes another way on all ranks, and what is an error on all. */
+#include "gpus.h"
+#include "ranks.h"
+
+extern "C" {
+#include <kernels/kernels.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/plan/collective_planner.h>
+}
+
+#include <memory>
+#include <mutex>
+#include <sys/stat.h>
+#include <thread>
+
+
+class Call : public Ranks
+{
+protected:
+    enum : unsigned { SIZE = 2, COUNT = 1000, BYTES = SIZE * COUNT };
+    enum : int { GPUS = 3 }; /* one of them no rank's */
+
+    /* Of the process, whose first word counts */
+    static uct_cuda_mp_config_t config;
+
+    std::unique_ptr<Gpus> gpus;
+    uct_cuda_topo_t topo = Gpus::topo(GPUS);
+    uct_cuda_coll_group_t *groups[SIZE];
+    uint8_t *sends[SIZE], *recvs[SIZE]; /* of BYTES */
+    uct_cuda_coll_call_t calls[SIZE]       = {};
+    uct_cuda_coll_result_t results[SIZE];
+    char whys[SIZE][256];
+
+    void SetUp() override
+    {
+        const unsigned members[SIZE] = {0, 0};
+
+        Ranks::SetUp();
+        gpus.reset(new Gpus(GPUS, false));
+        uct_cuda_topo_override(&topo);
+        uct_cuda_coll_configure_node(&config);
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            CUcontext context;
+            ucs_status_t status;
+
+            ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain((int)rank, true, &context));
+            status = uct_cuda_coll_group_create(board, KEY, rank, SIZE, members,
+                                                0, &groups[rank]);
+            ASSERT_EQ(UCS_OK, status);
+            sends[rank] = gpus->alloc((int)rank, BYTES);
+            recvs[rank] = gpus->alloc((int)rank, BYTES);
+        }
+        /* To see, and set, what they share */
+        pages = {open_page(0, SIZE)};
+        use(UCT_CUDA_COLL_FLAT); /* copies */
+        all_gather();
+    }
+
+    void TearDown() override
+    {
+        for (uct_cuda_coll_group_t *group : groups) {
+            uct_cuda_coll_group_destroy(group);
+        }
+        for (int gpu = 0; gpu < (int)SIZE; ++gpu) {
+            uct_cuda_ctx_release(gpu);
+        }
+        EXPECT_EQ(std::vector<std::string>(), gpus->complaints);
+        uct_cuda_topo_override(nullptr);
+        gpus.reset();
+        Ranks::TearDown();
+    }
+
+    static void SetUpTestSuite()
+    {
+        char path[] = "/tmp/coll-ledger-XXXXXX";
+
+        if (config.ledger[0] == '\0') {
+            uct_cuda_mp_config_init(&config);
+            strcpy(config.ledger, mkdtemp(path));
+            config.tuning_file[0] = '\0';
+        } else {
+            mkdir(config.ledger, 0700);
+        }
+    }
+
+    static void TearDownTestSuite()
+    {
+        EXPECT_EQ(0, rmdir(config.ledger)) << "somebody is still there";
+    }
+
+    void use(int algorithm)
+    {
+        uct_cuda_coll_page_common(pages[0])->algorithm = algorithm;
+    }
+
+    void set(uct_cuda_coll_kind_t kind)
+    {
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            calls[rank]         = {};
+            calls[rank].kind    = kind;
+            calls[rank].sendbuf = sends[rank];
+            calls[rank].recvbuf = recvs[rank];
+            calls[rank].count   = COUNT;
+            calls[rank].type    = UCX_MP_TYPE_U8;
+            memset(sends[rank], 'a' + (int)rank, BYTES);
+            memset(recvs[rank], 0, BYTES);
+        }
+    }
+
+    void all_gather()
+    {
+        set(UCT_CUDA_COLL_KIND_ALLGATHER);
+    }
+
+    /* Sums, of which each rank has a part for the other in scratch memory */
+    void all_reduce(bool is_in_place)
+    {
+        set(UCT_CUDA_COLL_KIND_ALLREDUCE);
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.op          = UCX_MP_OP_SUM;
+            call.is_in_place = is_in_place;
+        }
+    }
+
+    /* All ranks, each in a thread. @return What it was, the same on all */
+    uct_cuda_coll_result_t run()
+    {
+        std::vector<std::thread> threads;
+
+        log.clear();
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            threads.emplace_back([this, rank] {
+                results[rank] = uct_cuda_coll_group_collective(
+                        groups[rank], &calls[rank], whys[rank],
+                        sizeof(whys[rank]));
+            });
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+        EXPECT_EQ(results[0], results[1]);
+        if (results[0] == UCT_CUDA_COLL_DIFFERS) {
+            EXPECT_STREQ(whys[0], whys[1]);
+        }
+        return results[0];
+    }
+
+    bool are_gathered() const
+    {
+        const std::string expected = std::string(COUNT, 'a') +
+                                     std::string(COUNT, 'b');
+
+        for (const uint8_t *recv : recvs) {
+            if (std::string((const char*)recv, BYTES) != expected) {
+                return false;
+            }
+        }
+        return true;
+    }
+};
+
+uct_cuda_mp_config_t Call::config;
+
+TEST_F(Call, bytes_arrive)
+{
+    uint64_t done, staged, done_before, staged_before;
+
+    uct_cuda_coll_counts(&done_before, &staged_before);
+    for (unsigned i = 0; i < 20; ++i) {
+        all_gather();
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        ASSERT_TRUE(are_gathered());
+    }
+    uct_cuda_coll_counts(&done, &staged);
+    EXPECT_EQ(20 * SIZE, done - done_before);
+    EXPECT_EQ(0u, staged - staged_before);
+    EXPECT_TRUE(has_logged("collective 20: all-gather of 2000 bytes, 2 ranks"));
+}
+
+TEST_F(Call, host_memory_goes_another_way)
+{
+    calls[1].recvbuf = gpus->alloc_pageable(4096);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    EXPECT_STREQ("", whys[0]);
+    EXPECT_TRUE(gpus->copied.empty());
+    EXPECT_TRUE(has_logged("collective 1: all-gather goes by way of the host"));
+
+    /* ... in this call */
+    all_gather();
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_TRUE(are_gathered());
+}
+
+TEST_F(Call, who_passes_is_not_waited_for)
+{
+    uct_cuda_coll_group_pass(groups[1]);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
+              uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
+                                             sizeof(whys[0])));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
+TEST_F(Call, elements_that_lie_askew_go_another_way)
+{
+    calls[0].type    = UCX_MP_TYPE_U32;
+    calls[1].type    = UCX_MP_TYPE_U32;
+    calls[0].count   = COUNT / 8;
+    calls[1].count   = COUNT / 8;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    calls[1].recvbuf = recvs[1] + 2;
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+}
+
+TEST_F(Call, memory_that_cannot_be_shown_goes_another_way)
+{
+    gpus->exports = false;
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    EXPECT_STREQ("", whys[0]);
+    EXPECT_TRUE(gpus->copied.empty());
+    gpus->exports = true;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_TRUE(are_gathered());
+}
+
+TEST_F(Call, a_buffer_that_ends_too_early_is_an_error)
+{
+    calls[1].recvbuf = recvs[1] + 1;
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, run());
+    EXPECT_STREQ("rank 1's buffer ends before the 1000 bytes do", whys[0]);
+    EXPECT_TRUE(gpus->copied.empty());
+}
+
+TEST_F(Call, other_counts_are_an_error)
+{
+    calls[1].count = COUNT - 1;
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, run());
+    EXPECT_STREQ("rank 0 calls with 1000 bytes, and rank 1 with 999", whys[0]);
+}
+
+/* Three times something could not be had: no more is tried */
+TEST_F(Call, scratch_memory_that_is_not_there_goes_another_way)
+{
+    all_reduce(false);
+    gpus->gpu_memory = 2 * BYTES;
+    for (unsigned i = 0; i < 3; ++i) {
+        EXPECT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
+        EXPECT_EQ(0u, gpus->launches);
+    }
+    gpus->gpu_memory = 1ul << 40;
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    EXPECT_EQ(0u, gpus->launches);
+    EXPECT_FALSE(has_logged("collective"));
+}
+
+TEST_F(Call, scratch_memory_that_comes_back_is_used)
+{
+    all_reduce(false);
+    gpus->gpu_memory = 2 * BYTES;
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    gpus->gpu_memory = 1ul << 40;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_EQ(SIZE, gpus->launches);
+}
+
+/* ... and what was there before is gone for it */
+TEST_F(Call, scratch_memory_is_made_anew_after_a_failure)
+{
+    auto set_count = [this](unsigned count) {
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = count;
+        }
+    };
+
+    all_reduce(false);
+    set_count(COUNT / 2);
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    gpus->gpu_memory = 2 * BYTES;
+    set_count(BYTES);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    gpus->gpu_memory = 1ul << 40;
+    set_count(COUNT / 2);
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
+/* What was sent is still there: the MPI can do it */
+TEST_F(Call, a_failing_copy_goes_another_way)
+{
+    gpus->fail_function = "cuMemcpyAsync";
+    gpus->fail_call(1);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    EXPECT_TRUE(gpus->is_idle());
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_TRUE(are_gathered());
+}
+
+/* ... and here sums may stand where terms were */
+TEST_F(Call, a_copy_that_fails_in_place_is_an_error)
+{
+    for (bool is_in_place : {false, true}) {
+        all_reduce(is_in_place);
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        gpus->fail_function = "cuMemcpyAsync";
+        gpus->fail_call(1);
+        EXPECT_EQ(is_in_place ? UCT_CUDA_COLL_FAILED : UCT_CUDA_COLL_STAGE,
+                  run());
+    }
+}
+
+/* A sum that begins where the other buffer does, or in it */
+TEST_F(Call, buffers_that_overlap_are_in_place)
+{
+    all_reduce(false);
+    for (uct_cuda_coll_call_t &call : calls) {
+        call.recvbuf = (uint8_t*)call.sendbuf + COUNT - 8;
+    }
+    gpus->fail_function = "cuMemcpyAsync";
+    gpus->fail_call(1);
+    EXPECT_EQ(UCT_CUDA_COLL_FAILED, run());
+    for (uct_cuda_coll_call_t &call : calls) {
+        call.recvbuf = (uint8_t*)call.sendbuf + COUNT;
+    }
+    gpus->fail_call(1);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+}
+
+/* All that was made in it is gone, and known to be on all ranks */
+TEST_F(Call, a_context_that_is_gone_is_entered_anew)
+{
+    CUcontext context;
+
+    all_reduce(false);
+    ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+    gpus->reset_context(1);
+    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(1, true, &context));
+    all_gather();
+    ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_TRUE(are_gathered());
+    all_reduce(false);
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    uct_cuda_ctx_release(1);
+}
+
+/* Small sums of ranks that share a GPU are left to an MPI that can do them */
+TEST_F(Call, what_the_mpi_does_as_fast_is_left_to_it)
+{
+    all_reduce(false);
+    for (uct_cuda_coll_call_t &call : calls) {
+        call.has_own_way = 1;
+        call.sendbuf     = sends[0];
+        call.recvbuf     = recvs[0];
+    }
+    /* that they share one they know once they have met */
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    for (uct_cuda_coll_call_t &call : calls) {
+        call.has_own_way = 0;
+    }
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
+/* What was freed is shown no more: the other rank would read what is not there
+   any more, or another's */
+TEST_F(Call, memory_that_was_freed_is_shown_anew)
+{
+    for (unsigned i = 0; i < 100; ++i) {
+        const int other  = (int)(i % 2);
+        sends[other]     = gpus->alloc(other, BYTES);
+        recvs[1 - other] = gpus->alloc(1 - other, BYTES);
+        all_gather();
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        ASSERT_TRUE(are_gathered()) << i;
+    }
+}
+
+/* A transfer from the third GPU, which goes over the first one as well while
+ * nothing else is under way there */
+class Lanes : public Call
+{
+protected:
+    enum : unsigned { MANY = 512 << 10 };
+
+    uct_cuda_mp_traffic_t *traffic = nullptr;
+    std::mutex lock;
+    unsigned most_paths = 0, fewest_paths = 100;
+    bool had_there = false, had_back = false, had_other = false;
+
+    void SetUp() override
+    {
+        Call::SetUp();
+        ASSERT_EQ(UCS_OK, uct_cuda_mp_traffic_create(config.ledger, &traffic));
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            sends[rank] = gpus->alloc((int)rank, MANY);
+            recvs[rank] = gpus->alloc((int)rank, SIZE * MANY);
+        }
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_mp_traffic_destroy(traffic);
+        Call::TearDown();
+    }
+
+    void gather(unsigned count)
+    {
+        all_gather();
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = count;
+        }
+    }
+
+    /* What a transfer meets, and how many paths it gets */
+    void plan()
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        const uct_cuda_end_t src = uct_cuda_end_gpu(2);
+        const uct_cuda_end_t dst = uct_cuda_end_gpu(1);
+        uct_cuda_mp_knowledge_t know = {};
+        uct_cuda_mp_load_t load      = {};
+        uct_cuda_mp_plan_t plan;
+
+        uct_cuda_mp_traffic_load(traffic, src, dst, &load);
+        know.topo   = &topo;
+        know.config = &config;
+        know.load   = &load;
+        uct_cuda_mp_plan_make(&know, src, dst, 64ul << 20, &plan);
+        most_paths   = std::max(most_paths, plan.num_paths + 0u);
+        fewest_paths = std::min(fewest_paths, plan.num_paths + 0u);
+        had_there   |= is_taken(load, 0, 1);
+        had_back    |= is_taken(load, 1, 0);
+        had_other   |= is_taken(load, 2, 0) || is_taken(load, 0, 2);
+    }
+
+    static bool is_taken(const uct_cuda_mp_load_t &load, int from, int to)
+    {
+        const uint16_t lane = uct_cuda_mp_lane(uct_cuda_end_gpu(from),
+                                               uct_cuda_end_gpu(to));
+        return (load.active[lane] > 0) && (load.direct[lane] > 0);
+    }
+};
+
+TEST_F(Lanes, transfers_see_what_collectives_use)
+{
+    plan();
+    EXPECT_EQ(2u, fewest_paths);
+    for (unsigned again = 0; again < 3; ++again) {
+        fewest_paths  = 100;
+        had_there     = false;
+        had_back      = false;
+        gpus->on_copy = [this] { plan(); };
+        gather(MANY);
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        EXPECT_LT(fewest_paths, 2u);
+        EXPECT_TRUE(had_there && had_back);
+        EXPECT_FALSE(had_other);
+
+        /* ... until they have ended */
+        gpus->on_copy = nullptr;
+        fewest_paths  = 100;
+        plan();
+        EXPECT_EQ(2u, fewest_paths);
+    }
+}
+
+/* However they end */
+TEST_F(Lanes, failures_leave_no_lane_taken)
+{
+    gather(MANY);
+    gpus->fail_function = "cuMemcpyAsync";
+    gpus->fail_call(1);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    plan();
+    EXPECT_EQ(2u, fewest_paths);
+}
+
+/* Of what is gone before anybody could heed it nothing is told */
+TEST_F(Lanes, small_collectives_cost_nothing)
+{
+    unsigned copies = 0;
+
+    gpus->on_copy = [this, &copies] {
+        plan();
+        const std::lock_guard<std::mutex> guard(lock);
+        ++copies;
+    };
+    gather(COUNT);
+    ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_FALSE(had_there || had_back);
+    EXPECT_EQ(2u, fewest_paths);
+    EXPECT_GT(copies, 0u);
+}

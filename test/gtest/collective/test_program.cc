@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank's part of a plan on GPUs that run late and in any order: what it waits
+ * for, and what it does when something goes wrong. The other rank is played. */
+#include "gpus.h"
+#include "ranks.h"
+
+extern "C" {
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/plan/builder.h>
+#include <uct/cuda/run/program.h>
+}
+
+#include <memory>
+
+
+class Program : public Ranks, public ::testing::WithParamInterface<bool>
+{
+protected:
+    enum : unsigned { SIZE = 2, BYTES = 1000, SEQUENCE = 5 };
+
+    std::unique_ptr<Gpus> gpus;
+    uct_cuda_coll_plan_t plan       = {};
+    uct_cuda_coll_builder_t builder = {};
+    uct_cuda_coll_events_t events   = {};
+    uct_cuda_coll_run_t run         = {};
+    uct_cuda_coll_program_t *program = nullptr;
+    CUcontext context               = nullptr;
+
+    /* What happens while there is nothing to do */
+    std::function<ucs_status_t()> idle = [] { return UCS_OK; };
+    unsigned idles                     = 0;
+
+    void SetUp() override
+    {
+        Ranks::SetUp();
+        play(SIZE);
+        run.page = open_page(0, SIZE);
+        start(1);
+    }
+
+    void TearDown() override
+    {
+        stop();
+        uct_cuda_coll_page_close(run.page);
+        Ranks::TearDown();
+    }
+
+    /* Empty buffers of both ranks, and a plan without steps */
+    void start(unsigned seed)
+    {
+        unsigned long long id;
+
+        gpus.reset(new Gpus(SIZE, GetParam(), seed));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(0, true, &context));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(context));
+        ASSERT_EQ(UCS_OK, uct_cuda_ctx_current(&context, &id));
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_coll_device_get(0, context, id, &run.device));
+        run.events   = &events;
+        run.sequence = SEQUENCE;
+        run.op       = UCX_MP_OP_BOR;
+        run.type     = UCX_MP_TYPE_U8;
+        run.idle     = [](void *arg) {
+            Program *test = static_cast<Program*>(arg);
+            ++test->idles;
+            return test->idle();
+        };
+        run.arg = this;
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            for (CUdeviceptr &place : run.places[rank]) {
+                place = (CUdeviceptr)gpus->alloc((int)rank, BYTES);
+                memset((void*)place, 0, BYTES);
+            }
+        }
+        memset((void*)run.places[0][UCT_CUDA_BUFFER_SEND], 'a', BYTES);
+        plan           = {};
+        plan.num_ranks = SIZE;
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_coll_builder_init(&builder, &plan, 10, 20, 20));
+    }
+
+    void stop()
+    {
+        if (program != nullptr) {
+            uct_cuda_coll_program_destroy(program);
+            program = nullptr;
+        }
+        uct_cuda_coll_events_release(&events, run.device, true);
+        uct_cuda_ctx_pop();
+        uct_cuda_ctx_release(0);
+        EXPECT_EQ(std::vector<std::string>(), gpus->complaints);
+        gpus.reset();
+    }
+
+    uint8_t *place(unsigned rank, uct_cuda_buffer_t buffer)
+    {
+        return (uint8_t*)run.places[rank][buffer];
+    }
+
+    /* A copy by a rank from anywhere to anywhere */
+    uint32_t copy(unsigned rank, unsigned queue, unsigned from,
+                  uct_cuda_buffer_t source, unsigned to,
+                  uct_cuda_buffer_t destination, unsigned wave,
+                  uint32_t wait = UCT_CUDA_NO_STEP)
+    {
+        const uint32_t step = uct_cuda_coll_builder_step(
+                &builder, UCT_CUDA_STEP_COPY, rank, queue, BYTES, wave);
+
+        uct_cuda_coll_builder_source(&builder, from, source, 0);
+        uct_cuda_coll_builder_destination(&builder, to, destination, 0);
+        uct_cuda_coll_builder_wait(&builder, wait);
+        return step;
+    }
+
+    void make()
+    {
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_builder_finish(&builder));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_program_create(&plan, 0, &program));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_program_prepare(program, &run));
+    }
+
+    ucs_status_t carry_out()
+    {
+        return uct_cuda_coll_program_run(program, &run);
+    }
+
+    static bool is_all(const uint8_t *memory, char value)
+    {
+        return std::string((const char*)memory, BYTES) ==
+               std::string(BYTES, value);
+    }
+
+    /* Over a link that can be blocked: to the other GPU and back */
+    void make_there_and_back()
+    {
+        const uint32_t there = copy(0, 0, 0, UCT_CUDA_BUFFER_SEND, 1,
+                                    UCT_CUDA_BUFFER_SCRATCH, 0);
+
+        copy(0, 1, 1, UCT_CUDA_BUFFER_SCRATCH, 0, UCT_CUDA_BUFFER_RECV, 1,
+             there);
+        make();
+    }
+
+    /* From what the other rank brings */
+    void make_remote()
+    {
+        const uint32_t brought = copy(1, 2, 1, UCT_CUDA_BUFFER_SEND, 1,
+                                      UCT_CUDA_BUFFER_SCRATCH, 0);
+
+        copy(0, 0, 1, UCT_CUDA_BUFFER_SCRATCH, 0, UCT_CUDA_BUFFER_RECV, 1,
+             brought);
+        make();
+    }
+
+    void bring()
+    {
+        memset(place(1, UCT_CUDA_BUFFER_SCRATCH), 'b', BYTES);
+        uct_cuda_coll_page_step(pages[1], 0, SEQUENCE, 1);
+    }
+};
+
+/* Of another queue: by an event, which the GPU waits for */
+TEST_P(Program, own_steps_wait_for_each_other)
+{
+    for (unsigned seed = 1; seed < 20; ++seed) {
+        stop();
+        start(seed);
+        make_there_and_back();
+        for (unsigned again = 0; again < 3; ++again) {
+            memset(place(0, UCT_CUDA_BUFFER_SEND), 'c' + (int)again, BYTES);
+            ASSERT_EQ(UCS_OK, carry_out());
+            ASSERT_TRUE(is_all(place(0, UCT_CUDA_BUFFER_RECV),
+                               (char)('c' + again)))
+                    << "seed " << seed;
+        }
+        EXPECT_TRUE(gpus->is_idle());
+    }
+}
+
+TEST_P(Program, others_steps_are_waited_for)
+{
+    make_remote();
+    idle = [this] {
+        if (idles == 100) {
+            EXPECT_TRUE(gpus->copied.empty()) << "before it was there";
+            uct_cuda_coll_page_step(pages[1], 0, SEQUENCE - 1, 1);
+            uct_cuda_coll_page_step(pages[1], 1, SEQUENCE, 1);
+        } else if (idles == 200) {
+            EXPECT_TRUE(gpus->copied.empty()) << "another call, another queue";
+            bring();
+        }
+        return UCS_OK;
+    };
+    ASSERT_EQ(UCS_OK, carry_out());
+    EXPECT_GE(idles, 200u);
+    EXPECT_TRUE(is_all(place(0, UCT_CUDA_BUFFER_RECV), 'b'));
+}
+
+/* ... and hold up nothing else */
+TEST_P(Program, another_queue_goes_on_meanwhile)
+{
+    copy(0, 1, 0, UCT_CUDA_BUFFER_SEND, 0, UCT_CUDA_BUFFER_SCRATCH, 2);
+    make_remote();
+    idle = [this] {
+        if ((idles > 1000) &&
+            is_all(place(0, UCT_CUDA_BUFFER_SCRATCH), 'a')) {
+            bring();
+        }
+        gpus->run_others();
+        return (idles < 1000000) ? UCS_OK : UCS_ERR_TIMED_OUT;
+    };
+    ASSERT_EQ(UCS_OK, carry_out());
+    EXPECT_TRUE(is_all(place(0, UCT_CUDA_BUFFER_RECV), 'b'));
+}
+
+/* What others wait for is told when it has ended, and not before */
+TEST_P(Program, own_steps_are_told)
+{
+    bool was_told = false;
+
+    const uint32_t first = copy(0, 0, 0, UCT_CUDA_BUFFER_SEND, 1,
+                                UCT_CUDA_BUFFER_SCRATCH, 0);
+    copy(1, 0, 1, UCT_CUDA_BUFFER_SCRATCH, 1, UCT_CUDA_BUFFER_RECV, 1, first);
+    make();
+    gpus->stuck = {0, 1};
+    idle        = [&] {
+        was_told |= (uct_cuda_coll_page_steps(pages[1], 0, 0, SEQUENCE) > 0);
+        if (idles == 100) {
+            EXPECT_FALSE(was_told);
+            gpus->stuck = {-2, -2};
+        }
+        return UCS_OK;
+    };
+    ASSERT_EQ(UCS_OK, carry_out());
+    EXPECT_EQ(1u, uct_cuda_coll_page_steps(pages[1], 0, 0, SEQUENCE));
+    EXPECT_TRUE(is_all(place(1, UCT_CUDA_BUFFER_SCRATCH), 'a'));
+}
+
+/* A step that was not submitted, or an end that cannot be had: nothing is under
+ * way any more when the call returns, and the next one works */
+TEST_P(Program, a_failing_call_leaves_nothing_behind)
+{
+    unsigned failures = 0;
+
+    make_there_and_back();
+    for (const char *function :
+         {"cuMemcpyAsync", "cuEventRecord", "cuStreamWaitEvent",
+          "cuEventQuery", "cuLaunchHostFunc"}) {
+        gpus->fail_function = function;
+        for (unsigned n = 1; n < 3; ++n) {
+            gpus->failed_function.clear();
+            gpus->fail_call(n);
+            const ucs_status_t status = carry_out();
+            if (gpus->failed_function.empty()) {
+                EXPECT_EQ(UCS_OK, status);
+            } else {
+                ++failures;
+                EXPECT_EQ(UCS_ERR_IO_ERROR, status) << function;
+            }
+            EXPECT_TRUE(gpus->is_idle()) << function;
+        }
+        gpus->fail_call(1000000);
+        ASSERT_EQ(UCS_OK, carry_out());
+    }
+    EXPECT_GE(failures, 6u);
+}
+
+/* Without its context nothing more can be done in this process */
+TEST_P(Program, a_context_that_fails_is_of_no_use)
+{
+    make_there_and_back();
+    gpus->fail_function = "cuStreamSynchronize";
+    gpus->fail_call(1);
+    gpus->stuck = {0, 1};
+    idle        = [this] {
+        gpus->stuck = {-2, -2};
+        return UCS_ERR_CANCELED;
+    };
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, carry_out());
+}
+
+TEST_P(Program, a_rank_that_never_ends_its_step_is_named)
+{
+    make_remote();
+    idle = [] { return has_logged("waits") ? UCS_ERR_TIMED_OUT : UCS_OK; };
+    EXPECT_EQ(UCS_ERR_TIMED_OUT, carry_out());
+    EXPECT_EQ("collective 5: step 1 of rank 0 waits for rank 1, of whose queue "
+              "0 0 steps of 1 have ended\n",
+              log);
+    EXPECT_TRUE(gpus->copied.empty());
+}
+
+TEST_P(Program, a_step_that_the_gpu_never_ends_is_named)
+{
+    make_there_and_back();
+    gpus->stuck = {0, 1};
+    idle        = [this] {
+        if (!has_logged("a stream of the GPU's")) {
+            return UCS_OK;
+        }
+        gpus->stuck = {-2, -2};
+        return UCS_ERR_TIMED_OUT;
+    };
+    EXPECT_EQ(UCS_ERR_TIMED_OUT, carry_out());
+    EXPECT_TRUE(has_logged("collective 5: step 0 of rank 0 is in a stream"));
+    EXPECT_TRUE(gpus->is_idle());
+}
+
+INSTANTIATE_TEST_SUITE_P(asked, Program, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(words, Program, ::testing::Values(true));
