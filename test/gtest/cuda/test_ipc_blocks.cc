@@ -49,7 +49,7 @@ protected:
     void SetUp() override
     {
         static unsigned long long id = 9000;
-        uct_cuda_ipc_iface_addr_t self;
+        uct_cuda_node_iface_addr_t self;
 
         driver.ctx_id = ++id;
         uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
@@ -98,8 +98,8 @@ protected:
             return CUDA_SUCCESS;
         };
 
-        uct_cuda_ipc_iface_addr_self(&self);
-        rkey.handle.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        uct_cuda_node_iface_addr_self(&self);
+        rkey.handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
         rkey.handle.pid       = self.pid;
         rkey.handle.pid_ns    = self.pid_ns;
         rkey.handle.base      = (uintptr_t)remote;

@@ -187,7 +187,7 @@ TEST_F(IpcEp, host_memory_made_by_handle)
     };
     ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create(memory, 8192, &memh));
     ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, memory, 4096, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, packed.handle.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, packed.handle.type);
     ++packed.handle.pid;
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
               uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(), &rkey));
@@ -204,9 +204,9 @@ TEST_F(IpcEp, host_memory_made_by_handle)
               put((uint8_t*)memory + 1, (uct_rkey_t)rkey));
 
     /* The address of a peer's memory: mapped where the copy runs */
-    rkey->is_own             = false;
-    rkey->handle.type        = UCT_CUDA_IPC_HANDLE_LEGACY;
-    rkey->handle.pid         = 1;
+    rkey->is_own      = false;
+    rkey->handle.type = UCT_CUDA_NODE_HANDLE_LEGACY;
+    rkey->handle.pid  = 1;
     driver.table.cuIpcOpenMemHandle = [](CUdeviceptr *address, CUipcMemHandle,
                                          unsigned) {
         *address = (CUdeviceptr)remote;
@@ -298,13 +298,13 @@ TEST_F(IpcEp, access_between_own_gpus)
 /* Their tests change the pid alone, in a buffer that holds noise otherwise */
 TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
 {
-    uct_cuda_ipc_device_addr_t device;
-    char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX];
+    uct_cuda_node_device_addr_t device;
+    char addr[UCT_CUDA_NODE_IFACE_ADDR_MAX];
     uct_abi_ep_params_t peer = {};
 
-    uct_cuda_ipc_device_addr_self(&device, NULL);
-    uct_cuda_ipc_iface_addr_self(&ep.peer);
-    uct_cuda_ipc_iface_addr_pack(&ep.peer, addr);
+    uct_cuda_node_device_addr_self(&device, NULL);
+    uct_cuda_node_iface_addr_self(&ep.peer);
+    uct_cuda_node_iface_addr_pack(&ep.peer, addr);
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
     peer.iface_addr = (uct_iface_addr_t*)addr;
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
@@ -315,7 +315,7 @@ TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
     memset(addr, 0x33, sizeof(addr));
     memcpy(addr, &pid, sizeof(pid));
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
-    uct_cuda_ipc_iface_addr_unpack(&device, addr, &ep.peer);
+    uct_cuda_node_iface_addr_unpack(&device, addr, &ep.peer);
     memset(addr, 0x44, sizeof(addr));
     memcpy(addr, &pid, sizeof(pid));
     EXPECT_TRUE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));

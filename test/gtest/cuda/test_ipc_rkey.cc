@@ -67,8 +67,8 @@ protected:
     void TearDown() override
     {
         uct_cuda_ipc_memh_destroy(memh);
-        uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
-        uct_cuda_ipc_unmap_all();
+        uct_cuda_node_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+        uct_cuda_node_unmap_all();
     }
 
     void pack(void *address = nullptr)
@@ -214,7 +214,7 @@ TEST_F(IpcRkey, each_pid_namespace_is_tried)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     EXPECT_EQ(UCS_OK, unpack());
     EXPECT_EQ(2u, driver.opens);
-    uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns - 1, packed.handle.pid);
+    uct_cuda_node_cache_purge_peer(packed.handle.pid_ns - 1, packed.handle.pid);
 }
 
 /* A key is whatever bytes a peer sent: a stock one's, a newer one's, noise */
@@ -263,12 +263,12 @@ TEST_F(IpcRkey, buffer_in_several_mappings_is_not_for_peers)
             };
     void *last = (void*)(base + length - 4096);
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, last, 4096, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, packed.handle.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, last, 4097, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, packed.handle.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, packed.handle.type);
     /* before UCX 1.16 it is not told what for: all that is registered */
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, 0, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, packed.handle.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
 }
 
 /* UCX may round the length of other memory up */
@@ -276,7 +276,7 @@ TEST_F(IpcRkey, length_beyond_plain_memory_is_not_minded)
 {
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, (void*)base, length + 15,
                                              &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_LEGACY, packed.handle.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_LEGACY, packed.handle.type);
 }
 
 TEST_F(IpcRkey, memory_is_mapped_for_a_context)
@@ -324,10 +324,10 @@ TEST_F(IpcRkey, memory_that_was_given_out_belongs_to_its_key)
     ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
                                                uct_cuda_end_none(), &rkey));
     EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
-    uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+    uct_cuda_node_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
     EXPECT_EQ(1u, driver.mapped.count(mapped));
     uct_cuda_ipc_rkey_destroy(rkey);
-    EXPECT_EQ(1u, uct_cuda_ipc_unmap_all());
+    EXPECT_EQ(1u, uct_cuda_node_unmap_all());
     EXPECT_EQ(0u, driver.mapped.size());
 }
 
@@ -378,7 +378,7 @@ protected:
                 };
     }
 
-    uct_cuda_ipc_handle_t pack_range(CUdeviceptr address, size_t size)
+    uct_cuda_node_handle_t pack_range(CUdeviceptr address, size_t size)
     {
         EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, (void*)address, size,
                                                  &packed));
@@ -388,10 +388,10 @@ protected:
 
 TEST_F(IpcRkeyMapped, pieces_have_keys_of_their_own)
 {
-    const CUdeviceptr second           = base + 2 * chunk;
-    const uct_cuda_ipc_handle_t before = pack_range(base + chunk + 5, 100);
+    const CUdeviceptr second            = base + 2 * chunk;
+    const uct_cuda_node_handle_t before = pack_range(base + chunk + 5, 100);
 
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, before.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, before.type);
     EXPECT_EQ(base + chunk, before.base);
     EXPECT_EQ(chunk, before.length);
     driver.buffer_id = first_id + 1;
@@ -405,9 +405,9 @@ TEST_F(IpcRkeyMapped, pieces_have_keys_of_their_own)
 
 TEST_F(IpcRkeyMapped, a_range_over_two_pieces_goes_another_way)
 {
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE,
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE,
               pack_range(base + 2 * chunk - 1, 2).type);
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, pack_range(0, 0).type); /* all of it */
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD,
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, pack_range(0, 0).type); /* all of it */
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD,
               pack_range(base + 2 * chunk - 1, 1).type);
 }

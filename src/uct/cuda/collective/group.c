@@ -68,17 +68,17 @@
 
 /* An allocation of this rank's */
 typedef struct {
-    uct_cuda_ipc_handle_t handle;
-    uint32_t              generation;
-    uint64_t              used;    /* sequence of the last call */
-    bool                  is_there;
-    bool                  is_known; /* all others have mapped it */
+    uct_cuda_node_handle_t handle;
+    uint32_t               generation;
+    uint64_t               used;    /* sequence of the last call */
+    bool                   is_there;
+    bool                   is_known; /* all others have mapped it */
 } export_t;
 
 /* One of another rank's */
 typedef struct {
-    uint32_t               generation;
-    uct_cuda_ipc_mapping_t *mapping; /* or NULL */
+    uint32_t                generation;
+    uct_cuda_node_mapping_t *mapping; /* or NULL */
 } import_t;
 
 /* Memory of a GPU that no rank has */
@@ -380,9 +380,9 @@ static void export_drop(uct_cuda_coll_group_t *group, unsigned index)
     if (export->is_there) {
         /* The program's may live on; what this group has made is about to go */
         if (index < NUM_EXPORTS) {
-            uct_cuda_ipc_exports_put(&export->handle);
+            uct_cuda_node_exports_put(&export->handle);
         } else {
-            uct_cuda_ipc_exports_end(&export->handle);
+            uct_cuda_node_exports_end(&export->handle);
         }
         export->generation = uct_cuda_coll_page_show(group->page, index, NULL);
         export->is_there   = false;
@@ -409,12 +409,12 @@ static ucs_status_t export_add(uct_cuda_coll_group_t *group, unsigned index,
 
     export_drop(group, index);
     uct_cuda_memory_query(address, 1, &memory);
-    status = uct_cuda_ipc_exports_get(address, &memory, &export->handle);
+    status = uct_cuda_node_exports_get(address, &memory, &export->handle);
     if (status != UCS_OK) {
         return status;
     }
 
-    if (export->handle.type == UCT_CUDA_IPC_HANDLE_NONE) {
+    if (export->handle.type == UCT_CUDA_NODE_HANDLE_NONE) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -506,7 +506,7 @@ static ucs_status_t call_show(call_t *call, const void *address,
 static void import_drop(import_t *import)
 {
     if (import->mapping != NULL) {
-        uct_cuda_ipc_cache_unlend(import->mapping);
+        uct_cuda_node_cache_unlend(import->mapping);
         import->mapping = NULL;
     }
 }
@@ -547,7 +547,7 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
                                unsigned index)
 {
     import_t *import;
-    const uct_cuda_ipc_handle_t *handle;
+    const uct_cuda_node_handle_t *handle;
     ucs_status_t status;
 
     if (index >= UCT_CUDA_COLL_PAGE_EXPORTS) {
@@ -567,15 +567,15 @@ static ucs_status_t import_map(uct_cuda_coll_group_t *group, unsigned rank,
 
     /* What a rank has freed it names no more: it need not be kept until the
      * next call, which may never come */
-    status = uct_cuda_ipc_cache_get_in(handle, group->cuda_device,
-                                       group->context, group->context_id,
-                                       &import->mapping);
+    status = uct_cuda_node_cache_get_in(handle, group->cuda_device,
+                                        group->context, group->context_id,
+                                        &import->mapping);
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_ipc_cache_lend(import->mapping);
-    if (!uct_cuda_ipc_mapping_is_in(import->mapping, group->context_id)) {
+    uct_cuda_node_cache_lend(import->mapping);
+    if (!uct_cuda_node_mapping_is_in(import->mapping, group->context_id)) {
         import_drop(import);
         return UCS_ERR_UNREACHABLE;
     }
@@ -1568,9 +1568,9 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     uct_cuda_coll_page_post(group->page, group->sequence, &call.post);
     result = call_agree(&call);
     if (result == UCT_CUDA_COLL_DONE) {
-        uct_cuda_ipc_cache_collective(true);
+        uct_cuda_node_cache_collective(true);
         result = call_run(&call);
-        uct_cuda_ipc_cache_collective(false);
+        uct_cuda_node_cache_collective(false);
     }
     uct_cuda_gpu_context_pop(&call.pushed);
     goto out;

@@ -524,7 +524,7 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
 
     key = uct_cuda_cma_keys_get(&channel->keys, copy->local, copy->length);
     if ((key == NULL) || is_refused(key) ||
-        (key->packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
+        (key->packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
         !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
     }

@@ -59,7 +59,7 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
 {
     uct_cuda_iface_query(attr);
 
-    attr->device_addr_len  = uct_cuda_ipc_device_addr_length(NULL);
+    attr->device_addr_len  = uct_cuda_node_device_addr_length(NULL);
     attr->iface_addr_len   = sizeof(uct_cuda_cma_addr_t);
     attr->cap.flags       |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
     attr->latency.c        = LATENCY;
@@ -89,10 +89,10 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 static ucs_status_t get_device_address(uct_iface_h iface,
                                        uct_device_addr_t *addr)
 {
-    uct_cuda_ipc_device_addr_t self;
+    uct_cuda_node_device_addr_t self;
 
-    uct_cuda_ipc_device_addr_self(&self, NULL);
-    memcpy(addr, &self, uct_cuda_ipc_device_addr_length(NULL));
+    uct_cuda_node_device_addr_self(&self, NULL);
+    memcpy(addr, &self, uct_cuda_node_device_addr_length(NULL));
     return UCS_OK;
 }
 
@@ -119,7 +119,7 @@ static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
 static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
     const uint32_t number = ((uct_cuda_cma_iface_t*)tl_iface)->super.number;
-    uct_cuda_ipc_device_addr_t device, own_device;
+    uct_cuda_node_device_addr_t device, own_device;
     uct_cuda_cma_peer_t *process;
     uct_cuda_cma_addr_t addr;
 
@@ -128,16 +128,16 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
         return 0;
     }
 
-    uct_cuda_ipc_device_addr_self(&own_device, NULL);
-    memcpy(&device, peer->dev_addr, uct_cuda_ipc_device_addr_length(NULL));
+    uct_cuda_node_device_addr_self(&own_device, NULL);
+    memcpy(&device, peer->dev_addr, uct_cuda_node_device_addr_length(NULL));
     memcpy(&addr, peer->iface_addr, sizeof(addr));
-    if (memcmp(&device, &own_device, uct_cuda_ipc_device_addr_length(NULL)) !=
+    if (memcmp(&device, &own_device, uct_cuda_node_device_addr_length(NULL)) !=
         0) {
         peer->reason = "different machine";
         return 0;
     }
 
-    if (uct_cuda_ipc_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+    if (uct_cuda_node_is_own_process(addr.process.pid, addr.process.pid_ns)) {
         peer->reason = (addr.process.iface == number) ? "same interface" : NULL;
         return peer->reason == NULL;
     }
@@ -228,7 +228,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     }
 
     iface                  = (uct_cuda_cma_iface_t*)*iface_p;
-    iface->super.number    = uct_cuda_ipc_iface_number();
+    iface->super.number    = uct_cuda_node_iface_number();
     iface->super.bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
                                      threads_bandwidth() :
                                      config->bandwidth;

@@ -77,7 +77,7 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     (void)__atomic_compare_exchange_n(&number, &expected, random, false,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     memset(addr, 0, sizeof(*addr));
-    uct_cuda_ipc_iface_addr_self(&addr->process);
+    uct_cuda_node_iface_addr_self(&addr->process);
     addr->process.iface = iface;
     addr->start_time    = uct_cuda_cma_start_time(addr->process.pid);
     addr->place         = (uintptr_t)&number;
@@ -164,7 +164,7 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    uct_cuda_cma_peer_t **peer_p,
                                    const char **reason_p)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
     uct_cuda_cma_peer_t *peer;
     const char *reason;
 
@@ -173,7 +173,7 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
         return UCS_ERR_NO_MEMORY;
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     peer->addr  = *addr;
     peer->users = 1;
 

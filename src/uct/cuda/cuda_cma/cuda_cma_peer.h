@@ -27,10 +27,10 @@ BEGIN_C_DECLS
 
 /** Interface address, as peers are told. */
 typedef struct {
-    uct_cuda_ipc_iface_addr_t process;
-    uint64_t                  start_time; /**< Clock ticks since boot */
-    uint64_t                  place;      /**< Where in its memory it has ... */
-    uint64_t                  number;     /**< ... this random number */
+    uct_cuda_node_iface_addr_t process;
+    uint64_t                   start_time; /**< Clock ticks since boot */
+    uint64_t                   place;      /**< Where its memory has ... */
+    uint64_t                   number;     /**< ... this random number */
 } uct_cuda_cma_addr_t;
 
 

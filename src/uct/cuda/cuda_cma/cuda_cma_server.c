@@ -294,7 +294,7 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
  * without the memory, or is no more, gets it back by that alone */
 static void let_go_of(int32_t pid)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
@@ -304,8 +304,8 @@ static void let_go_of(int32_t pid)
         }
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
-    uct_cuda_ipc_cache_purge_peer(self.pid_ns, pid);
+    uct_cuda_node_iface_addr_self(&self);
+    uct_cuda_node_cache_purge_peer(self.pid_ns, pid);
 }
 
 /* The peer has gone, or has no use for it any more; nothing is under way */
@@ -440,7 +440,7 @@ static void *serve(void *arg)
                    (now - round >= ROUND_NS);
         if (is_round) {
             round = now;
-            uct_cuda_ipc_cache_look();
+            uct_cuda_node_cache_look();
         }
 
         if (take_all(is_round) > 0) {

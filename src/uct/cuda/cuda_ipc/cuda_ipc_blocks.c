@@ -88,10 +88,10 @@ struct uct_cuda_ipc_group {
     uct_cuda_ipc_launch_t  launch;
 
     uct_cuda_ipc_copy_list_t copies;
-    unsigned               num_blocks;
-    uct_completion_t       *comps[UCT_CUDA_IPC_BLOCKS_MAX_ALIKE];
-    unsigned               num_mappings;
-    uct_cuda_ipc_mapping_t *mappings[UCT_CUDA_IPC_BLOCKS_MAX_ALIKE];
+    unsigned                num_blocks;
+    uct_completion_t        *comps[UCT_CUDA_IPC_BLOCKS_MAX_ALIKE];
+    unsigned                num_mappings;
+    uct_cuda_node_mapping_t *mappings[UCT_CUDA_IPC_BLOCKS_MAX_ALIKE];
 };
 
 
@@ -122,8 +122,8 @@ static void group_unmap(uct_cuda_op_t *op)
     uct_cuda_ipc_group_t *group = op->arg;
 
     while (group->num_mappings > 0) {
-        uct_cuda_ipc_cache_put(group->mappings[--group->num_mappings],
-                               group->iface->enable_cache);
+        uct_cuda_node_cache_put(group->mappings[--group->num_mappings],
+                                group->iface->enable_cache);
     }
 }
 
@@ -697,9 +697,9 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
                                 const uct_cuda_ipc_block_t *block,
                                 bool has_more, bool is_next)
 {
-    uct_cuda_ipc_group_t *group         = iface->blocks.open;
-    const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
-    const CUdeviceptr local             = (CUdeviceptr)block->local;
+    uct_cuda_ipc_group_t *group          = iface->blocks.open;
+    const uct_cuda_node_handle_t *handle = &block->rkey->handle;
+    const CUdeviceptr local              = (CUdeviceptr)block->local;
 
     /* The key may be another one that was unpacked to the same place */
     if ((group == NULL) || (group->rkey != block->rkey) ||
@@ -723,9 +723,9 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      const uct_cuda_ipc_block_t *block,
                                      bool has_more)
 {
-    const uct_cuda_ipc_handle_t *handle = &block->rkey->handle;
-    const uct_cuda_end_t remote_end     = block->rkey->gpu;
-    uct_cuda_ipc_group_t *group         = iface->blocks.open;
+    const uct_cuda_node_handle_t *handle = &block->rkey->handle;
+    const uct_cuda_end_t remote_end      = block->rkey->gpu;
+    uct_cuda_ipc_group_t *group          = iface->blocks.open;
     CUdeviceptr local_begin;
     size_t local_size;
     ucs_status_t status;
@@ -758,11 +758,11 @@ ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
     }
 
     group  = iface->blocks.open;
-    status = uct_cuda_ipc_cache_get_in(handle, device, stream->context->cuda,
-                                       stream->context->id,
-                                       &group->mappings[group->num_mappings]);
+    status = uct_cuda_node_cache_get_in(handle, device, stream->context->cuda,
+                                        stream->context->id,
+                                        &group->mappings[group->num_mappings]);
     if (status != UCS_OK) {
-        uct_cuda_ipc_cache_tell_failure(handle);
+        uct_cuda_node_cache_tell_failure(handle);
         if (group->num_blocks == 0) {
             uct_cuda_op_put(group->op);
             group->next_idle                 = iface->blocks.idle;

@@ -72,7 +72,7 @@ bool uct_cuda_ipc_blocks_follow(uct_cuda_ipc_iface_t *iface,
  * @param has_more  Others follow for sure, so the first one waits for them too.
  *
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: it goes by itself, behind all
- *         that were gathered; or as uct_cuda_ipc_cache_get().
+ *         that were gathered; or as uct_cuda_node_cache_get().
  */
 ucs_status_t uct_cuda_ipc_blocks_add(uct_cuda_ipc_iface_t *iface,
                                      uct_cuda_stream_t *stream, int device,

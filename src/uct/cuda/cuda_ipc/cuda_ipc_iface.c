@@ -244,13 +244,13 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
     const uct_cuda_fabric_t *fabric   = uct_cuda_ipc_md_fabric(tl_iface->md);
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     uct_cuda_iface_query(attr);
 
-    attr->device_addr_len   = uct_cuda_ipc_device_addr_length(fabric);
-    attr->iface_addr_len    = uct_cuda_ipc_iface_addr_length(&self);
+    attr->device_addr_len   = uct_cuda_node_device_addr_length(fabric);
+    attr->iface_addr_len    = uct_cuda_node_iface_addr_length(&self);
     attr->cap.flags        |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
                               uct_abi_iface_flags(
                                       UCT_ABI_IFACE_FLAG_DEVICE_EP |
@@ -310,20 +310,20 @@ static ucs_status_t get_device_address(uct_iface_h iface,
 {
     const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(
             ((uct_abi_iface_t*)iface)->md);
-    uct_cuda_ipc_device_addr_t self;
+    uct_cuda_node_device_addr_t self;
 
-    uct_cuda_ipc_device_addr_self(&self, fabric);
-    memcpy(addr, &self, uct_cuda_ipc_device_addr_length(fabric));
+    uct_cuda_node_device_addr_self(&self, fabric);
+    memcpy(addr, &self, uct_cuda_node_device_addr_length(fabric));
     return UCS_OK;
 }
 
 static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     self.iface = ((uct_cuda_ipc_iface_t*)iface)->number;
-    uct_cuda_ipc_iface_addr_pack(&self, addr);
+    uct_cuda_node_iface_addr_pack(&self, addr);
     return UCS_OK;
 }
 
@@ -331,9 +331,9 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
 
-    peer->reason = uct_cuda_ipc_addr_obstacle(peer->dev_addr, peer->iface_addr,
-                                              iface->number,
-                                              uct_cuda_ipc_md_fabric(
+    peer->reason = uct_cuda_node_addr_obstacle(peer->dev_addr, peer->iface_addr,
+                                               iface->number,
+                                               uct_cuda_ipc_md_fabric(
                                                       tl_iface->md));
     return peer->reason == NULL;
 }
@@ -396,7 +396,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
      * for memory of the host's, too, and then finds none (UCX's own
      * test_ucp_mmap of 1.20): who wants it says so */
     iface->number           = (config->enable_same_process || is_nixl) ?
-                                      uct_cuda_ipc_iface_number() :
+                                      uct_cuda_node_iface_number() :
                                       0;
     iface->engine           = engine;
     iface->max_streams      = (config->max_streams > 0) ? config->max_streams :

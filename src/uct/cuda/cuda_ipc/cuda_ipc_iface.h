@@ -52,7 +52,7 @@ typedef struct {
 
 typedef struct {
     uct_cuda_iface_t     super;
-    uint32_t             number; /**< See uct_cuda_ipc_iface_number() */
+    uint32_t             number; /**< See uct_cuda_node_iface_number() */
     unsigned             max_streams;
     unsigned             kernel_blocks; /**< Over PCIe; else twice that */
     bool                 enable_cache;

@@ -109,7 +109,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
 static void md_close(uct_abi_md_t *md)
 {
     uct_cuda_host_settings_close();
-    uct_cuda_ipc_cache_unlimit();
+    uct_cuda_node_cache_unlimit();
     free(md);
 }
 
@@ -166,7 +166,7 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 
     /* A peer's mapping outlives this, since the memory may; where UCX sees it
      * being freed, others' that was freed before can be told of by now */
-    uct_cuda_ipc_exports_check();
+    uct_cuda_node_exports_check();
     uct_abi_completion_update(comp, 1, UCS_OK);
     return UCS_OK;
 }
@@ -295,7 +295,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
         return UCS_ERR_NO_MEMORY;
     }
 
-    uct_cuda_ipc_cache_limit(
+    uct_cuda_node_cache_limit(
             (config->cache_max_regions >= UCT_ABI_ULUNITS_AUTO) ?
                     ULONG_MAX :
                     config->cache_max_regions,

@@ -29,9 +29,9 @@
 typedef struct exported exported_t;
 
 struct exported {
-    exported_t            *next;
-    uct_cuda_ipc_handle_t handle;
-    CUcontext             context;    /* that it goes with; NULL: none ... */
+    exported_t             *next;
+    uct_cuda_node_handle_t handle;
+    CUcontext              context;    /* that it goes with; NULL: none ... */
     unsigned long long    context_id; /* ... and its number */
 };
 
@@ -88,7 +88,7 @@ void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh)
 
     while ((exported = memh->exported) != NULL) {
         memh->exported = exported->next;
-        uct_cuda_ipc_exports_put(&exported->handle);
+        uct_cuda_node_exports_put(&exported->handle);
         free(exported);
     }
 
@@ -105,7 +105,7 @@ static bool is_current(const exported_t *exported,
     return (exported->handle.base == memory->base) &&
            (exported->handle.length == memory->length) &&
            (exported->handle.buffer_id == memory->buffer_id) &&
-           !uct_cuda_ipc_board_is_over(&exported->handle.notice);
+           !uct_cuda_node_notices_is_over(&exported->handle.notice);
 }
 
 /* The handle of what was at this address when it was asked for. Good only where
@@ -122,7 +122,7 @@ static const exported_t *memh_find(const uct_cuda_ipc_memh_t *memh,
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
             /* Nobody is told of what goes by a reset of the device */
-            return (!uct_cuda_ipc_board_is_over(&exported->handle.notice) &&
+            return (!uct_cuda_node_notices_is_over(&exported->handle.notice) &&
                     ((exported->context == NULL) ||
                      uct_cuda_ctx_is_alive(exported->context,
                                            exported->context_id))) ?
@@ -135,14 +135,14 @@ static const exported_t *memh_find(const uct_cuda_ipc_memh_t *memh,
 }
 
 /* Made with cuMemCreate */
-static bool is_vmm(const uct_cuda_ipc_handle_t *handle)
+static bool is_vmm(const uct_cuda_node_handle_t *handle)
 {
-    return (handle->type == UCT_CUDA_IPC_HANDLE_FABRIC) ||
-           (handle->type == UCT_CUDA_IPC_HANDLE_FD);
+    return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_FD);
 }
 
 static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
-                                uct_cuda_ipc_handle_t *handle_p)
+                                uct_cuda_node_handle_t *handle_p)
 {
     exported_t **link = &memh->exported;
     const exported_t *known;
@@ -169,11 +169,11 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
             return UCS_OK;
         }
 
-        if (uct_cuda_ipc_board_is_over(&exported->handle.notice) ||
+        if (uct_cuda_node_notices_is_over(&exported->handle.notice) ||
             ((exported->handle.base < memory.base + memory.length) &&
              (exported->handle.base + exported->handle.length > memory.base))) {
             *link = exported->next;
-            uct_cuda_ipc_exports_put(&exported->handle);
+            uct_cuda_node_exports_put(&exported->handle);
             free(exported);
         } else {
             link = &exported->next;
@@ -185,7 +185,7 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = uct_cuda_ipc_exports_get(address, &memory, &exported->handle);
+    status = uct_cuda_node_exports_get(address, &memory, &exported->handle);
     if (status != UCS_OK) {
         free(exported);
         return status;
@@ -203,7 +203,7 @@ static ucs_status_t memh_export(uct_cuda_ipc_memh_t *memh, void *address,
 
 /* Does memory made with cuMemCreate go on in another mapping? Of other memory
  * UCX may round a length up beyond its end. */
-static bool spans_mappings(const uct_cuda_ipc_handle_t *handle,
+static bool spans_mappings(const uct_cuda_node_handle_t *handle,
                            const void *address, size_t length)
 {
     return is_vmm(handle) &&
@@ -238,7 +238,7 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
             uct_cuda_debug("%zu bytes at %p are in several mappings: not for "
                            "other processes",
                            length, address);
-            packed.handle.type = UCT_CUDA_IPC_HANDLE_NONE;
+            packed.handle.type = UCT_CUDA_NODE_HANDLE_NONE;
         }
         memcpy(buffer, &packed, sizeof(packed));
     }
@@ -247,20 +247,20 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
 }
 
 /* Maps the memory once; the mapping stays for the transfer to come */
-static bool try_to_map(const uct_cuda_ipc_handle_t *handle, int device)
+static bool try_to_map(const uct_cuda_node_handle_t *handle, int device)
 {
-    uct_cuda_ipc_mapping_t *mapping;
+    uct_cuda_node_mapping_t *mapping;
 
-    if (uct_cuda_ipc_cache_get(handle, device, &mapping) != UCS_OK) {
+    if (uct_cuda_node_cache_get(handle, device, &mapping) != UCS_OK) {
         return false;
     }
 
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
     return true;
 }
 
 /* Finds or makes what is known of a peer; call with the lock held */
-static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
+static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
 {
     reach_t *peer;
 
@@ -291,8 +291,8 @@ static reach_t *reach_get(const uct_cuda_ipc_handle_t *handle, int device)
 }
 
 /* Said once for each peer: somebody may wonder why messages are slow */
-static void tell_unreachable(reach_t *peer, const uct_cuda_ipc_handle_t *handle,
-                             int device)
+static void tell_unreachable(reach_t *peer,
+                             const uct_cuda_node_handle_t *handle, int device)
 {
     const uct_cuda_end_t gpu = uct_cuda_gpu_by_uuid(handle->gpu);
     int can_access           = 1;
@@ -317,7 +317,7 @@ static void tell_unreachable(reach_t *peer, const uct_cuda_ipc_handle_t *handle,
 }
 
 /* A stream of its own for this process's GPU: nothing is to be mapped */
-static ucs_status_t own_stream(const uct_cuda_ipc_handle_t *handle,
+static ucs_status_t own_stream(const uct_cuda_node_handle_t *handle,
                                unsigned *stream_p)
 {
     const reach_t *self;
@@ -333,8 +333,8 @@ static ucs_status_t own_stream(const uct_cuda_ipc_handle_t *handle,
 
 /* One success stands for all of a peer's memory on a GPU. A failure does not:
  * that allocation may have been freed since its key was packed. */
-static ucs_status_t reach_check(const uct_cuda_ipc_handle_t *handle, int device,
-                                unsigned *stream_p)
+static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
+                                int device, unsigned *stream_p)
 {
     ucs_status_t status = UCS_OK;
     reach_t *peer;
@@ -417,10 +417,10 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
         return UCS_ERR_UNREACHABLE;
     }
 
-    is_own = uct_cuda_ipc_is_own_process(packed.handle.pid,
-                                         packed.handle.pid_ns);
-    if (!is_own && ((packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
-                    (packed.handle.type >= UCT_CUDA_IPC_HANDLE_LAST))) {
+    is_own = uct_cuda_node_is_own_process(packed.handle.pid,
+                                          packed.handle.pid_ns);
+    if (!is_own && ((packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
+                    (packed.handle.type >= UCT_CUDA_NODE_HANDLE_LAST))) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -457,7 +457,7 @@ out:
     rkey->handle     = packed.handle;
     if (is_own) {
         /* there is nothing that relays could open */
-        rkey->handle.type = UCT_CUDA_IPC_HANDLE_NONE;
+        rkey->handle.type = UCT_CUDA_NODE_HANDLE_NONE;
     }
     rkey->gpu        = uct_cuda_gpu_by_uuid(packed.handle.gpu);
     *rkey_p          = rkey;
@@ -473,7 +473,7 @@ ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
                                    CUdeviceptr *mapped_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    uct_cuda_ipc_mapping_t *mapping;
+    uct_cuda_node_mapping_t *mapping;
     unsigned long long id;
     ucs_status_t status;
     CUcontext context;
@@ -495,25 +495,25 @@ ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
 
     status = uct_cuda_ctx_current(&context, &id);
     if (status == UCS_OK) {
-        status = uct_cuda_ipc_cache_get_in(&rkey->handle, device, context, id,
-                                           &mapping);
+        status = uct_cuda_node_cache_get_in(&rkey->handle, device, context, id,
+                                            &mapping);
     }
     if (status != UCS_OK) {
         return status;
     }
 
-    if (!uct_cuda_ipc_mapping_is_in(mapping, id)) {
-        uct_cuda_ipc_cache_put(mapping, true);
+    if (!uct_cuda_node_mapping_is_in(mapping, id)) {
+        uct_cuda_node_cache_put(mapping, true);
         return UCS_ERR_UNREACHABLE;
     }
 
     *mapped_p = mapping->mapped + (remote_addr - rkey->handle.base);
-    return uct_cuda_ipc_cache_pin(mapping, &rkey->pins);
+    return uct_cuda_node_cache_pin(mapping, &rkey->pins);
 }
 
 void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey)
 {
-    uct_cuda_ipc_cache_unpin(rkey->pins);
+    uct_cuda_node_cache_unpin(rkey->pins);
     rkey->magic = 0;
     free(rkey);
 }

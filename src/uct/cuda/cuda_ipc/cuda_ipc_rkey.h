@@ -15,8 +15,8 @@ typedef struct uct_cuda_ipc_memh uct_cuda_ipc_memh_t;
 
 /** Wire format of a key. The magic tells it from any other module's. */
 typedef struct {
-    uint64_t              magic;
-    uct_cuda_ipc_handle_t handle;
+    uint64_t               magic;
+    uct_cuda_node_handle_t handle;
 } uct_cuda_ipc_packed_rkey_t;
 
 
@@ -30,18 +30,18 @@ typedef struct {
 
 /** Unpacked remote key. */
 typedef struct {
-    uint64_t              magic;      /**< See uct_cuda_ipc_rkey_get() */
-    bool                  is_own;     /**< Memory of this process ... */
-    uct_cuda_ipc_own_t    own;        /**< ... for uct_cuda_ipc_own_instead() */
-    uct_cuda_ipc_handle_t handle;
-    unsigned              stream;     /**< Number; one GPU's transfers share
+    uint64_t               magic;      /**< See uct_cuda_ipc_rkey_get() */
+    bool                   is_own;     /**< Memory of this process ... */
+    uct_cuda_ipc_own_t     own;        /**< For uct_cuda_ipc_own_instead() */
+    uct_cuda_node_handle_t handle;
+    unsigned               stream;     /**< Number; one GPU's transfers share
                                            one */
-    uct_cuda_end_t        gpu;        /**< Exporter's, or hidden */
-    uct_cuda_end_t        from;       /**< That has mapped its memory */
-    uint32_t              reached;    /**< By these, for
+    uct_cuda_end_t         gpu;        /**< Exporter's, or hidden */
+    uct_cuda_end_t         from;       /**< That has mapped its memory */
+    uint32_t               reached;    /**< By these, for
                                            uct_cuda_ipc_rkey_reaches() ... */
-    uint32_t              unreached;  /**< ... and not by these */
-    uct_cuda_ipc_pin_t    *pins;      /**< What uct_cuda_ipc_rkey_map() has
+    uint32_t               unreached;  /**< ... and not by these */
+    uct_cuda_node_pin_t    *pins;      /**< What uct_cuda_ipc_rkey_map() has
                                            given out */
 } uct_cuda_ipc_rkey_t;
 
@@ -94,7 +94,7 @@ bool uct_cuda_ipc_rkey_reaches(uct_cuda_ipc_rkey_t *rkey, int device);
  * @param remote_addr  Within the peer's memory.
  *
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (outside), UCS_ERR_NO_DEVICE (no
- *         current context), or as uct_cuda_ipc_cache_get().
+ *         current context), or as uct_cuda_node_cache_get().
  */
 ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
                                    uint64_t remote_addr,

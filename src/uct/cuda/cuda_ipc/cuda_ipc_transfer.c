@@ -36,7 +36,7 @@ typedef struct {
     const uct_cuda_context_t   *context; /* Of a copy by one path ... */
     int                        device;   /* ... and its device */
     unsigned                   num_mappings;
-    uct_cuda_ipc_mapping_t     *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_node_mapping_t    *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
 } peer_memory_t;
 
 /* What an operation keeps until its end */
@@ -66,8 +66,8 @@ typedef struct {
 static void peer_unmap(peer_memory_t *peer)
 {
     while (peer->num_mappings > 0) {
-        uct_cuda_ipc_cache_put(peer->mappings[--peer->num_mappings],
-                               peer->keep);
+        uct_cuda_node_cache_put(peer->mappings[--peer->num_mappings],
+                                peer->keep);
     }
 }
 
@@ -76,16 +76,16 @@ static ucs_status_t
 peer_map_in(peer_memory_t *peer, int device, CUcontext context,
             unsigned long long context_id, CUdeviceptr *ptr_p)
 {
-    const uct_cuda_ipc_handle_t *handle = &peer->block->rkey->handle;
-    uct_cuda_ipc_mapping_t **mapping    = &peer->mappings[peer->num_mappings];
+    const uct_cuda_node_handle_t *handle = &peer->block->rkey->handle;
+    uct_cuda_node_mapping_t **mapping    = &peer->mappings[peer->num_mappings];
     ucs_status_t status;
 
     if (peer->num_mappings == ucs_static_array_size(peer->mappings)) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    status = uct_cuda_ipc_cache_get_in(handle, device, context, context_id,
-                                       mapping);
+    status = uct_cuda_node_cache_get_in(handle, device, context, context_id,
+                                        mapping);
     if (status == UCS_OK) {
         ++peer->num_mappings;
         *ptr_p = (*mapping)->mapped + (peer->block->remote_addr - handle->base);
@@ -117,7 +117,7 @@ static ucs_status_t peer_map_one(uct_cuda_mp_memory_t *memory)
                          peer->context->id,
                          peer->block->is_put ? &memory->dst : &memory->src);
     if (status != UCS_OK) {
-        uct_cuda_ipc_cache_tell_failure(&peer->block->rkey->handle);
+        uct_cuda_node_cache_tell_failure(&peer->block->rkey->handle);
     }
 
     return status;
@@ -155,7 +155,7 @@ static ucs_status_t transfer_start(uct_cuda_op_t *op, void *arg)
         .dst_end     = block->is_put ? rkey->gpu : start->local_end,
         .size        = block->length,
         .remote      = is_own ? uct_cuda_end_none() : rkey->gpu,
-        .is_mappable = (rkey->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) &&
+        .is_mappable = (rkey->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
                        (!is_own || rkey->own.is_reached) && !is_elsewhere
     };
     uct_cuda_mp_memory_t memory       = {
@@ -369,7 +369,7 @@ static ucs_status_t own_host_copy(const uct_cuda_ipc_block_t *block)
 /* Refuses what has no key, or leaves the key's memory */
 static ucs_status_t check(const uct_cuda_ipc_block_t *block)
 {
-    const uct_cuda_ipc_handle_t *handle;
+    const uct_cuda_node_handle_t *handle;
 
     if (block->rkey == NULL) {
         uct_cuda_error("transfer of %zu bytes at %#lx without a valid key",

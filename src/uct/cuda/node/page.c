@@ -20,9 +20,9 @@ static uint64_t word_of(uint64_t sequence, uint32_t beside)
 }
 
 typedef struct {
-    uct_cuda_ipc_handle_t handle;
-    uint32_t              generation;
-    uint32_t              is_there;
+    uct_cuda_node_handle_t handle;
+    uint32_t               generation;
+    uint32_t               is_there;
 } export_t;
 
 typedef struct {
@@ -252,7 +252,7 @@ uint32_t uct_cuda_coll_page_steps(const uct_cuda_coll_page_t *page,
 }
 
 uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
-                                 const uct_cuda_ipc_handle_t *handle)
+                                 const uct_cuda_node_handle_t *handle)
 {
     export_t *export = &page_self(page)->exports[index];
 
@@ -263,7 +263,7 @@ uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
     return ++export->generation;
 }
 
-const uct_cuda_ipc_handle_t *
+const uct_cuda_node_handle_t *
 uct_cuda_coll_page_shown(const uct_cuda_coll_page_t *page, unsigned rank,
                          unsigned index, uint32_t *generation_p)
 {
