@@ -7,10 +7,10 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/queue.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
+#include <uct/cuda/node/rkey.h>
 #include <uct/cuda/node/unmap.h>
 #include <multipath/end.h>
 }
@@ -140,7 +140,7 @@ TEST_F(Threads, mappings)
 TEST_F(Threads, keys)
 {
     static const CUdeviceptr base = 0x7f0000000000;
-    uct_cuda_ipc_memh_t *memh;
+    uct_cuda_node_memh_t *memh;
 
     driver.offer_gpu_memory(base, 1 << 20);
     driver.table.cuPointerGetAttributes =
@@ -183,22 +183,22 @@ TEST_F(Threads, keys)
         return CUDA_SUCCESS;
     };
 
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)base, 4096, &memh));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create((void*)base, 4096, &memh));
     run([memh](int number, std::mt19937 &random) {
-        uct_cuda_ipc_packed_rkey_t packed;
-        uct_cuda_ipc_rkey_t *rkey;
+        uct_cuda_node_packed_rkey_t packed;
+        uct_cuda_node_rkey_t *rkey;
 
         for (int i = 0; i < 300; ++i) {
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, 0, &packed));
+            ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, NULL, 0, &packed));
             EXPECT_EQ(base, packed.handle.base);
             packed.handle.pid    = 42 + random() % 2;
             packed.handle.pid_ns = random() % 2;
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+            ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
                                                uct_cuda_end_none(), &rkey));
-            uct_cuda_ipc_rkey_destroy(rkey);
+            uct_cuda_node_rkey_destroy(rkey);
         }
     });
-    uct_cuda_ipc_memh_destroy(memh);
+    uct_cuda_node_memh_destroy(memh);
     purge_all();
 }
 

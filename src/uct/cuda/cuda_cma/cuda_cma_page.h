@@ -16,7 +16,7 @@
 #ifndef UCT_CUDA_CMA_PAGE_H
 #define UCT_CUDA_CMA_PAGE_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/node/memh.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,8 +53,8 @@ typedef struct {
 /** An allocation of the peer's; written while no request that is under way
  *  names it. */
 typedef struct {
-    uint32_t                   serial; /**< Another for each allocation */
-    uct_cuda_ipc_packed_rkey_t packed;
+    uint32_t                    serial; /**< Another for each allocation */
+    uct_cuda_node_packed_rkey_t packed;
 } uct_cuda_cma_page_key_t;
 
 

@@ -10,9 +10,9 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/rkey.h>
 #include <uct/cuda/plan/collective_planner.h>
 
 #include <limits.h>
@@ -136,7 +136,7 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
                              (((md_t*)md)->host_zcopy ?
                                       UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) :
                                       0);
-    attr->rkey_packed_size = sizeof(uct_cuda_ipc_packed_rkey_t);
+    attr->rkey_packed_size = sizeof(uct_cuda_node_packed_rkey_t);
 
     /* UCP has no way for memory that is registered and not cached (it asserts),
      * so that handles outlive what they were made for: see packing */
@@ -148,10 +148,10 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p)
 {
-    uct_cuda_ipc_memh_t *memh;
+    uct_cuda_node_memh_t *memh;
     ucs_status_t status;
 
-    status = uct_cuda_ipc_memh_create(address, length, &memh);
+    status = uct_cuda_node_memh_create(address, length, &memh);
     if (status == UCS_OK) {
         *memh_p = memh;
     }
@@ -162,7 +162,7 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
 static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
                               uct_completion_t *comp)
 {
-    uct_cuda_ipc_memh_destroy(memh);
+    uct_cuda_node_memh_destroy(memh);
 
     /* A peer's mapping outlives this, since the memory may; where UCX sees it
      * being freed, others' that was freed before can be told of by now */
@@ -174,14 +174,14 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
                               size_t length, unsigned flags, void *buffer)
 {
-    return uct_cuda_ipc_rkey_pack(memh, address, length, buffer);
+    return uct_cuda_node_rkey_pack(memh, address, length, buffer);
 }
 
 /* What UCX's device header adds to the peer's address, as a GPU knows it */
 static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
                                   uct_rkey_t uct_rkey, void *mem_elem)
 {
-    uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
+    uct_cuda_node_rkey_t *rkey = uct_cuda_node_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
     ptrdiff_t offset;
@@ -195,7 +195,7 @@ static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_cuda_ipc_rkey_map(rkey, rkey->handle.base, &mapped);
+    status = uct_cuda_node_rkey_map(rkey, rkey->handle.base, &mapped);
     if (status == UCS_OK) {
         offset = (ptrdiff_t)(mapped - rkey->handle.base);
         memcpy(mem_elem, &offset, sizeof(offset));
@@ -321,12 +321,12 @@ static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
                                 const void *buffer, ucs_sys_device_t sys_dev,
                                 uct_rkey_t *rkey_p, void **handle_p)
 {
-    uct_cuda_ipc_rkey_t *rkey;
+    uct_cuda_node_rkey_t *rkey;
     ucs_status_t status;
 
-    status = uct_cuda_ipc_rkey_unpack(buffer,
-                                      uct_cuda_gpu_by_sys_device(sys_dev),
-                                      &rkey);
+    status = uct_cuda_node_rkey_unpack(buffer,
+                                       uct_cuda_gpu_by_sys_device(sys_dev),
+                                       &rkey);
     if (status == UCS_OK) {
         *rkey_p   = (uintptr_t)rkey;
         *handle_p = NULL;
@@ -339,7 +339,7 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
                              uct_rkey_t uct_rkey, void *handle,
                              uint64_t remote_address, void **address_p)
 {
-    uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
+    uct_cuda_node_rkey_t *rkey = uct_cuda_node_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
 
@@ -347,7 +347,7 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_cuda_ipc_rkey_map(rkey, remote_address, &mapped);
+    status = uct_cuda_node_rkey_map(rkey, remote_address, &mapped);
     if (status == UCS_OK) {
         *address_p = (void*)mapped;
     }
@@ -358,13 +358,13 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
 static ucs_status_t rkey_release(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle)
 {
-    uct_cuda_ipc_rkey_t *known = uct_cuda_ipc_rkey_get(rkey);
+    uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
 
     if (known == NULL) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    uct_cuda_ipc_rkey_destroy(known);
+    uct_cuda_node_rkey_destroy(known);
     return UCS_OK;
 }
 

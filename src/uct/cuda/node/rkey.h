@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys of cuda_ipc: local (memory handle), packed (on the wire), remote. */
-#ifndef UCT_CUDA_IPC_RKEY_H
-#define UCT_CUDA_IPC_RKEY_H
+/* A peer's keys, unpacked (memh.h has them packed). */
+#ifndef UCT_CUDA_NODE_RKEY_H
+#define UCT_CUDA_NODE_RKEY_H
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/end.h>
 #include <uct/cuda/node/handle.h>
 #include <uct/cuda/node/mappings.h>
-
-
-/** Memory handle. What it covers is exported when a key is first packed. */
-typedef struct uct_cuda_ipc_memh uct_cuda_ipc_memh_t;
-
-
-/** Wire format of a key. The magic tells it from any other module's. */
-typedef struct {
-    uint64_t               magic;
-    uct_cuda_node_handle_t handle;
-} uct_cuda_ipc_packed_rkey_t;
+#include <uct/cuda/node/memh.h>
 
 
 /** What has been found out of memory of this process. */
@@ -25,43 +15,26 @@ typedef struct {
     unsigned long long context_id; /**< From this context; 0: none yet */
     bool               is_reached; /**< ... copies go there directly, */
     CUcontext          instead;    /**< ... or from this one; may be NULL */
-} uct_cuda_ipc_own_t;
+} uct_cuda_node_own_t;
 
 
 /** Unpacked remote key. */
 typedef struct {
-    uint64_t               magic;      /**< See uct_cuda_ipc_rkey_get() */
+    uint64_t               magic;      /**< See uct_cuda_node_rkey_get() */
     bool                   is_own;     /**< Memory of this process ... */
-    uct_cuda_ipc_own_t     own;        /**< For uct_cuda_ipc_own_instead() */
+    uct_cuda_node_own_t    own;        /**< For uct_cuda_node_own_instead() */
     uct_cuda_node_handle_t handle;
     unsigned               stream;     /**< Number; one GPU's transfers share
                                            one */
     uct_cuda_end_t         gpu;        /**< Exporter's, or hidden */
     uct_cuda_end_t         from;       /**< That has mapped its memory */
     uint32_t               reached;    /**< By these, for
-                                           uct_cuda_ipc_rkey_reaches() ... */
+                                           uct_cuda_node_rkey_reaches() ... */
     uint32_t               unreached;  /**< ... and not by these */
-    uct_cuda_node_pin_t    *pins;      /**< What uct_cuda_ipc_rkey_map() has
+    uct_cuda_node_pin_t    *pins;      /**< What uct_cuda_node_rkey_map() has
                                            given out */
-} uct_cuda_ipc_rkey_t;
+} uct_cuda_node_rkey_t;
 
-
-ucs_status_t uct_cuda_ipc_memh_create(void *address, size_t length,
-                                      uct_cuda_ipc_memh_t **memh_p);
-
-void uct_cuda_ipc_memh_destroy(uct_cuda_ipc_memh_t *memh);
-
-/**
- * Pack the key of the allocation that holds @a address. Of memory that goes on
- * behind the end of it, in another mapping, no peer can do anything with the
- * key: it takes another transport.
- *
- * @param address  Within the registered memory; NULL means all of it.
- * @param length   Bytes that the key is for.
- * @param buffer   Room for a uct_cuda_ipc_packed_rkey_t, any alignment.
- */
-ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
-                                    size_t length, void *buffer);
 
 /**
  * Unpack a key and find out, once a peer process and pair of GPUs, whether the
@@ -71,8 +44,8 @@ ucs_status_t uct_cuda_ipc_rkey_pack(uct_cuda_ipc_memh_t *memh, void *address,
  * @return UCS_OK, UCS_ERR_UNREACHABLE (not ours, not on this node, not
  *         shareable, no context to map it in) or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
-                                      uct_cuda_ipc_rkey_t **rkey_p);
+ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
+                                       uct_cuda_node_rkey_t **rkey_p);
 
 /**
  * Can a GPU of this process map the memory behind a key? Releases before 1.19
@@ -83,7 +56,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
  * @param rkey    Of another process; one thread at a time.
  * @param device  Of the context.
  */
-bool uct_cuda_ipc_rkey_reaches(uct_cuda_ipc_rkey_t *rkey, int device);
+bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device);
 
 /**
  * Where memory behind a key appears in this process, for whoever is to touch it
@@ -96,14 +69,14 @@ bool uct_cuda_ipc_rkey_reaches(uct_cuda_ipc_rkey_t *rkey, int device);
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (outside), UCS_ERR_NO_DEVICE (no
  *         current context), or as uct_cuda_node_cache_get().
  */
-ucs_status_t uct_cuda_ipc_rkey_map(uct_cuda_ipc_rkey_t *rkey,
-                                   uint64_t remote_addr,
-                                   CUdeviceptr *mapped_p);
+ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
+                                    uint64_t remote_addr,
+                                    CUdeviceptr *mapped_p);
 
-void uct_cuda_ipc_rkey_destroy(uct_cuda_ipc_rkey_t *rkey);
+void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey);
 
 /** The key that UCT handed in, or NULL: UCT_INVALID_RKEY, or memory that holds
  *  no key (any more). An address where there is no memory is not noticed. */
-uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey_get(uct_rkey_t rkey);
+uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t rkey);
 
 #endif
