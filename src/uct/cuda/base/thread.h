@@ -37,7 +37,7 @@ BEGIN_C_DECLS
  *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      collective/group.c, node/process.c, port.c,
+ *      collective/group.c, node/alive.c, node/process.c, port.c,
  *      cuda_cma/cuda_cma_ranges.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *   7. base/host/host_registry.c     last: the hook that takes it runs inside

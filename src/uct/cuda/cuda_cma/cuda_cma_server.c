@@ -76,6 +76,7 @@ static struct {
     pthread_t                thread;
     uct_cuda_cma_server_id_t id;
     uct_cuda_cma_page_t      *page;
+    uct_cuda_node_alive_t    *alive; /* Of peers: who has a slot */
 
     /* The thread's */
     uct_cuda_queue_t         queue;
@@ -331,16 +332,9 @@ static void slot_clear(unsigned i)
     }
     /* The next peer counts its allocations from the same number on */
     memset(slot->keys, 0, sizeof(slot->keys));
-    slot->start_time = 0;
-    slot->is_over    = 0;
+    slot->is_over = 0;
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
     let_go_of(pid);
-}
-
-static bool is_orphaned(const uct_cuda_cma_slot_t *slot, int32_t pid)
-{
-    return uct_cuda_cma_process_is_gone(pid, __atomic_load_n(&slot->start_time,
-                                                             __ATOMIC_RELAXED));
 }
 
 /* All that is there to take; @a is_round: and see whose owners are gone */
@@ -375,7 +369,8 @@ static unsigned take_all(bool is_round)
         }
         if ((server.views[i]->under_way == 0) &&
             (__atomic_load_n(&slot->is_over, __ATOMIC_ACQUIRE) ||
-             (is_round && is_orphaned(slot, pid)))) {
+             (is_round &&
+              !uct_cuda_node_alive_is_there(server.alive, i)))) {
             slot_clear(i);
         }
     }
@@ -523,13 +518,19 @@ static void start(void)
         goto err_port;
     }
 
-    if (!uct_cuda_thread_start(serve, NULL, &server.thread)) {
+    if (uct_cuda_node_alive_open(server.id.fd, &server.alive) != UCS_OK) {
         goto err_page;
+    }
+
+    if (!uct_cuda_thread_start(serve, NULL, &server.thread)) {
+        goto err_alive;
     }
 
     uct_cuda_debug("peers may ask for copies to and from page-locked memory");
     return;
 
+err_alive:
+    uct_cuda_node_alive_close(server.alive);
 err_page:
     close(server.id.fd);
     uct_cuda_cma_page_close(server.page);
