@@ -5,7 +5,6 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
@@ -405,18 +404,12 @@ static bool is_small(const uct_cuda_gather_t *gather, size_t length,
                      uct_cuda_mp_wants_host(gather->engine, length));
 }
 
-/*
- * What the local memory was locked with, all of it, so that no copy leaves
- * that. Not of what the module locks itself, which it may unlock.
- */
+/* What the local memory was locked with, all of it, so that no copy leaves
+ * that */
 static bool find_locked(const uct_cuda_block_t *block,
                         CUdeviceptr *begin_p, size_t *size_p)
 {
     uct_cuda_memory_t memory;
-
-    if (uct_cuda_host_registry_count() > 0) {
-        return false;
-    }
 
     uct_cuda_memory_query(block->local, block->length, &memory);
     *begin_p = memory.base;

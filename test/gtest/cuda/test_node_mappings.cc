@@ -284,26 +284,7 @@ TEST_F(IpcCache, limit_of_regions_drops_the_least_recently_used)
     EXPECT_EQ(3u, driver.opens);
     uct_cuda_node_cache_put(get(handle(0x20000, 2)), true);
     EXPECT_EQ(4u, driver.opens);
-    uct_cuda_node_cache_unlimit();
-}
-
-/* In whatever order, and as long as one of them is there */
-TEST_F(IpcCache, of_several_limits_the_tightest_holds)
-{
-    for (int i = 0; i < 4; ++i) {
-        uct_cuda_node_cache_limit((i % 2) ? ULONG_MAX : 2, SIZE_MAX);
-        uct_cuda_node_cache_limit((i % 2) ? 2 : ULONG_MAX, SIZE_MAX);
-        for (int k = 1; k < 4; ++k) {
-            uct_cuda_node_cache_put(get(handle(k * 0x10000, k)), true);
-        }
-        EXPECT_EQ(2u, uct_cuda_node_cache_count());
-        uct_cuda_node_cache_unlimit();
-        uct_cuda_node_cache_put(get(handle(0x40000, 4)), true);
-        EXPECT_EQ(2u, uct_cuda_node_cache_count());
-        uct_cuda_node_cache_unlimit();
-        uct_cuda_node_cache_put(get(handle(0x50000, 5)), true);
-        EXPECT_EQ(3u, uct_cuda_node_cache_count());
-    }
+    uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
 }
 
 TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
@@ -331,7 +312,7 @@ TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
         EXPECT_EQ(UCS_OK, uct_cuda_node_cache_pin(pinned, &others));
     }
     uct_cuda_node_cache_put(get(handle(0x20000, 2)), true);
-    uct_cuda_node_cache_unlimit();
+    uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
     uct_cuda_node_cache_purge_peer(0, 42);
     uct_cuda_node_unmap_all();

@@ -130,7 +130,7 @@ TEST_F(Threads, mappings)
                 uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
             } else if (random() % 16 == 0) {
                 uct_cuda_node_cache_limit(1 + random() % 8, SIZE_MAX);
-                uct_cuda_node_cache_unlimit();
+                uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
             }
         }
     });

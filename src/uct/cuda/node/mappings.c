@@ -34,7 +34,6 @@ static struct {
     unsigned                count;
     uint64_t                num_mapped; /* so far */
     unsigned                num_asked;  /* calls for a mapping */
-    unsigned                num_limits; /* that are held */
     unsigned long           max_regions;
     size_t                  max_size;
 } cache = {
@@ -573,23 +572,8 @@ void uct_cuda_node_cache_unpin(uct_cuda_node_pin_t *pins)
 void uct_cuda_node_cache_limit(unsigned long max_regions, size_t max_size)
 {
     pthread_mutex_lock(&cache.lock);
-    ++cache.num_limits;
-    if (max_regions < cache.max_regions) {
-        cache.max_regions = max_regions;
-    }
-    if (max_size < cache.max_size) {
-        cache.max_size = max_size;
-    }
-    pthread_mutex_unlock(&cache.lock);
-}
-
-void uct_cuda_node_cache_unlimit(void)
-{
-    pthread_mutex_lock(&cache.lock);
-    if (--cache.num_limits == 0) {
-        cache.max_regions = ULONG_MAX;
-        cache.max_size    = SIZE_MAX;
-    }
+    cache.max_regions = max_regions;
+    cache.max_size    = max_size;
     pthread_mutex_unlock(&cache.lock);
 }
 

@@ -103,13 +103,9 @@ ucs_status_t uct_cuda_node_cache_pin(uct_cuda_node_mapping_t *mapping,
 /** Nobody uses what is in the list any more; frees it. */
 void uct_cuda_node_cache_unpin(uct_cuda_node_pin_t *pins);
 
-/** Limits a peer: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE (bytes). There is
- *  one cache, so that of several memory domains the tightest limits hold,
- *  whichever was opened first, until all have gone. */
+/** What is kept of a peer's, at most: UCX_CUDA_IPC_CACHE_MAX_REGIONS, _MAX_SIZE
+ *  (bytes). No limits to begin with. */
 void uct_cuda_node_cache_limit(unsigned long max_regions, size_t max_size);
-
-/** A memory domain has gone: undoes one uct_cuda_node_cache_limit(). */
-void uct_cuda_node_cache_unlimit(void);
 
 /** Close one peer's mappings (it has disconnected): those in use with their
  *  last user. */
