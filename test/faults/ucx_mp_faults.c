@@ -201,6 +201,12 @@ static uint64_t sum(const uint8_t *buffer)
     return total;
 }
 
+static void read_back(void *host, CUdeviceptr ptr, size_t size)
+{
+    CHECKED(cuMemcpyDtoHAsync, host, ptr, size, NULL);
+    CHECKED(cuStreamSynchronize, NULL);
+}
+
 /* The last bytes may be on their way still when the first call returns: the
  * engine's callers see to it that they are there (uct_cuda_memory_sync()) */
 static void gpu_fill(CUdeviceptr ptr, uint64_t seed)
@@ -209,12 +215,12 @@ static void gpu_fill(CUdeviceptr ptr, uint64_t seed)
 
     fill(faults.host, seed);
     CHECKED(cuMemcpyHtoD, ptr, faults.host, FAULTS_SIZE);
-    CHECKED(cuMemcpyDtoH, &byte, ptr + FAULTS_SIZE - 1, 1);
+    read_back(&byte, ptr + FAULTS_SIZE - 1, 1);
 }
 
 static uint64_t gpu_sum(CUdeviceptr ptr)
 {
-    CHECKED(cuMemcpyDtoH, faults.host, ptr, FAULTS_SIZE);
+    read_back(faults.host, ptr, FAULTS_SIZE);
     return sum(faults.host);
 }
 

@@ -55,9 +55,7 @@ typedef enum {
                                     host's own parser, "try" on 1.13 to 1.15
                                     is taken as well */
     UCT_ABI_CONFIG_ON_OFF_AUTO,  /* on|off|auto [int, uct_abi_on_off_auto_t] */
-    UCT_ABI_CONFIG_INT,          /* [int] */
     UCT_ABI_CONFIG_UINT,         /* number or "inf" = UINT_MAX [unsigned] */
-    UCT_ABI_CONFIG_ULONG,        /* [unsigned long] */
     UCT_ABI_CONFIG_ULUNITS,      /* number, "inf" or "auto" [unsigned long];
                                     UCT_ABI_ULUNITS_{INF,AUTO} */
     UCT_ABI_CONFIG_MEMUNITS,     /* bytes with unit, "inf" or "auto" [size_t];
@@ -67,8 +65,7 @@ typedef enum {
     UCT_ABI_CONFIG_BW,           /* bytes/s, "10GBs" or "auto" [double];
                                     UCT_ABI_DOUBLE_AUTO */
     UCT_ABI_CONFIG_ENUM,         /* one of .names [int, its index] */
-    UCT_ABI_CONFIG_STRING,       /* [char *] */
-    UCT_ABI_CONFIG_STRING_ARRAY  /* comma list [uct_abi_string_array_t] */
+    UCT_ABI_CONFIG_STRING        /* [char *] */
 } uct_abi_config_type_t;
 
 #define UCT_ABI_ULUNITS_INF  ((unsigned long)-1)
@@ -89,12 +86,6 @@ typedef enum {
     UCT_ABI_ON          = 1,
     UCT_ABI_ON_OFF_AUTO = 2
 } uct_abi_on_off_auto_t;
-
-typedef struct {
-    char     **names;
-    unsigned count;
-    unsigned pad;
-} uct_abi_string_array_t;
 
 /* One variable: UCX_<prefix><name>. Strings must live as long as the module. */
 typedef struct {
@@ -437,7 +428,6 @@ struct uct_abi_iface_ops {
 
     ucs_status_t (*estimate_perf)(uct_abi_iface_t *iface,
                                   uct_abi_perf_attr_t *attr);
-    void (*iface_vfs_refresh)(uct_abi_iface_t *iface); /* NULL: nothing */
 };
 
 /* Interface flags that came after 1.13; 0 where the running UCX has none. */
