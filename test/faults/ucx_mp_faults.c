@@ -201,10 +201,19 @@ static uint64_t sum(const uint8_t *buffer)
     return total;
 }
 
+/* By a function that the module does not call, so that it is none of those that
+ * fail */
 static void read_back(void *host, CUdeviceptr ptr, size_t size)
 {
-    CHECKED(cuMemcpyDtoHAsync, host, ptr, size, NULL);
-    CHECKED(cuStreamSynchronize, NULL);
+    static CUresult (*read)(void*, CUdeviceptr, size_t);
+
+    if (read == NULL) {
+        *(void**)&read = dlsym(dlopen("libcuda.so.1", RTLD_NOW),
+                               "cuMemcpyDtoH_v2");
+    }
+    if ((read == NULL) || (read(host, ptr, size) != CUDA_SUCCESS)) {
+        die("cuMemcpyDtoH failed");
+    }
 }
 
 /* The last bytes may be on their way still when the first call returns: the
