@@ -8,6 +8,7 @@
 #ifndef UCX_MP_MPI_MEMBER_H_
 #define UCX_MP_MPI_MEMBER_H_
 
+#include <mpi/nodes.h>
 #include <mpi/real.h>
 
 #include <uct/cuda/collective_api.h>
@@ -15,8 +16,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-
-typedef struct ucx_mp_mpi_nodes ucx_mp_mpi_nodes_t;
 
 typedef struct {
     uint64_t              key;    /* the communicator's, on all its ranks */

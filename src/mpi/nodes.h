@@ -15,9 +15,12 @@
 #define UCX_MP_MPI_NODES_H_
 
 #include <mpi/collective.h>
-#include <mpi/member.h>
 
+#include <stdbool.h>
 #include <stdint.h>
+
+
+typedef struct ucx_mp_mpi_nodes ucx_mp_mpi_nodes_t;
 
 
 /* Of a communicator over several nodes, on each of its ranks. @return NULL: no

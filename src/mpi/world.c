@@ -8,6 +8,7 @@
 #include <mpi/module.h>
 #include <mpi/roster.h>
 #include <mpi/world.h>
+#include <uct/cuda/base/hash.h>
 
 #include <fcntl.h>
 #include <limits.h>
@@ -33,7 +34,7 @@ bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
 
 int ucx_mp_mpi_machine_color(void)
 {
-    unsigned hash  = 2166136261u;
+    uint32_t hash  = UCT_CUDA_HASH32;
     char text[512] = "";
     ssize_t length = 0;
     const char *p;
@@ -48,9 +49,9 @@ int ucx_mp_mpi_machine_color(void)
 
     (void)gethostname(text + length, sizeof(text) / 2);
     for (p = text; *p != '\0'; ++p) {
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
+        hash = uct_cuda_hash32(hash, (unsigned char)*p);
     }
-    return hash & INT_MAX;
+    return (int)(hash & INT_MAX);
 }
 
 /* Numbers of a communicator's ranks in a group; MPI_UNDEFINED: not in it.

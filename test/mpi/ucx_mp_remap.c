@@ -2,10 +2,10 @@
 
 /*
  * Host memory of rank 0 that is sent to and received from a GPU buffer of rank
- * 1 again and again, so that a transport page-locks it; then it goes, in each
- * way that memory can go, and other memory comes to the same address. Compares
- * every byte, and asks the driver whether the new memory passes for locked:
- * then copies would go to and from the old pages.
+ * 1 again and again, so that a transport might page-lock it; then it goes, in
+ * each way that memory can go, and other memory comes to the same address.
+ * Compares every byte, and asks the driver whether memory passes for locked:
+ * the new one would be copied to and from the old pages.
  */
 #define _GNU_SOURCE
 #include "gpu.h"

@@ -195,17 +195,17 @@ mpi_self_at() {
 }
 
 # mpi_self_host: between host memory and the GPUs of one process, page-locked by
-# the program, or by the module if it is asked to: 98 % of what the host's memory
-# gives and takes there (158 and 132 GB/s), more than the one link that
-# stock UCX's copies take, at 55 GB/s, and 12 in pageable memory. Then one copy,
-# as that is asked for; and pageable memory that stays so, by threads.
+# the program: 98 % of what the host's memory gives and takes there (158 and 132
+# GB/s), more than the one link that stock UCX's copies take, at 55 GB/s, and 12 in
+# pageable memory. Then one copy, as that is asked for; and pageable memory, by
+# threads. A variable that is gone does nothing.
 mpi_self_host() {
     local mpirun programs
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
     UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=auto \
-        mpi_self_rate cu12 154 H D || return
+        mpi_self_rate cu12 154 P D || return
     mpi_self_rate cu12 129 D P || return
     UCX_CUDA_IPC_HOST_ZCOPY=n mpi_self_rate cu12 55 P D || return
     UCX_CUDA_IPC_HOST_COPY_THREADS=2 mpi_self_rate cu12 48 D H || return
@@ -222,25 +222,17 @@ mpi_self_rate() {
         "$programs/ucx_mp_self" "$3" "$4"
 }
 
-# mpi_remap: page-locked host memory goes, other memory comes to its address. By
-# the module, if it is asked to lock; if not it locks nothing.
+# mpi_remap: host memory that was sent goes, other memory comes to its address; it
+# is never locked
 mpi_remap() {
     local mpirun programs
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    mpi_remap_locks 6 auto || return
-    mpi_remap_locks 0 0
-}
-
-# mpi_remap_locks WAYS SIZE: so many ways with locked memory where as much may
-# be locked
-mpi_remap_locks() {
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
         UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
-        UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=$2 \
         passing_on \
-        "^ucx_mp_remap: 6 ways, $1 of them with locked memory, 0 wrong" \
+        "^ucx_mp_remap: 6 ways, 0 of them with locked memory, 0 wrong" \
         "$mpi_run" --quiet --emulate hgx-h200 "$mpirun" -n 2 \
         "$programs/ucx_mp_remap"
 }
@@ -268,18 +260,16 @@ mpi_host_run() {
 
 # mpi_host: host memory at one end: small messages, which from a GPU come by way
 # of locked memory; large ones, page-locked by the program, over the links of all
-# GPUs; the same where the module locks them, in two pieces, which no copy may
-# cross; then four ranks with more copies at
-# once than streams take, so that some wait
+# GPUs; then four ranks with more copies at once than streams take, so that some
+# wait
 mpi_host() {
     local mpirun programs sides
     mpi_tools distribution || return
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
-    for sides in "P D" "D P" "H D"; do
+    for sides in "P D" "D P"; do
         # shellcheck disable=SC2086
-        UCX_CUDA_IPC_HOST_REGISTER_MAX_SIZE=auto \
-            mpi_host_run '^ +100663296 .* right' auto 2 "$programs/ucx_mp_bw" \
+        mpi_host_run '^ +100663296 .* right' auto 2 "$programs/ucx_mp_bw" \
             --benchmark bw --window 2 --sizes 8,4K,64K,96M --iterations 3 \
             --warmup 3 --repeats 1 --validate $sides || return
     done
@@ -414,5 +404,5 @@ step mpi-host-pageable full 60 mpi_host_pageable \
 step mpi-eager full 120 mpi_eager \
      "small sends that wait for no receive are those of stock's module"
 step mpi-remap full 60 mpi_remap \
-     "page-locked host memory is unmapped and mapped anew"
+     "host memory that was sent is unmapped and mapped anew"
 alone mpi-bw mpi-host mpi-speedup mpi-self mpi-self-host

@@ -55,9 +55,7 @@ typedef enum {
                                     host's own parser, "try" on 1.13 to 1.15
                                     is taken as well */
     UCT_ABI_CONFIG_ON_OFF_AUTO,  /* on|off|auto [int, uct_abi_on_off_auto_t] */
-    UCT_ABI_CONFIG_INT,          /* [int] */
     UCT_ABI_CONFIG_UINT,         /* number or "inf" = UINT_MAX [unsigned] */
-    UCT_ABI_CONFIG_ULONG,        /* [unsigned long] */
     UCT_ABI_CONFIG_ULUNITS,      /* number, "inf" or "auto" [unsigned long];
                                     UCT_ABI_ULUNITS_{INF,AUTO} */
     UCT_ABI_CONFIG_MEMUNITS,     /* bytes with unit, "inf" or "auto" [size_t];
@@ -67,8 +65,7 @@ typedef enum {
     UCT_ABI_CONFIG_BW,           /* bytes/s, "10GBs" or "auto" [double];
                                     UCT_ABI_DOUBLE_AUTO */
     UCT_ABI_CONFIG_ENUM,         /* one of .names [int, its index] */
-    UCT_ABI_CONFIG_STRING,       /* [char *] */
-    UCT_ABI_CONFIG_STRING_ARRAY  /* comma list [uct_abi_string_array_t] */
+    UCT_ABI_CONFIG_STRING        /* [char *] */
 } uct_abi_config_type_t;
 
 #define UCT_ABI_ULUNITS_INF  ((unsigned long)-1)
@@ -89,12 +86,6 @@ typedef enum {
     UCT_ABI_ON          = 1,
     UCT_ABI_ON_OFF_AUTO = 2
 } uct_abi_on_off_auto_t;
-
-typedef struct {
-    char     **names;
-    unsigned count;
-    unsigned pad;
-} uct_abi_string_array_t;
 
 /* One variable: UCX_<prefix><name>. Strings must live as long as the module. */
 typedef struct {
@@ -437,7 +428,6 @@ struct uct_abi_iface_ops {
 
     ucs_status_t (*estimate_perf)(uct_abi_iface_t *iface,
                                   uct_abi_perf_attr_t *attr);
-    void (*iface_vfs_refresh)(uct_abi_iface_t *iface); /* NULL: nothing */
 };
 
 /* Interface flags that came after 1.13; 0 where the running UCX has none. */
@@ -710,6 +700,23 @@ void uct_abi_displace(const void *caller_address);
 
 /* Text for messages: "UCX 1.20 (/path/libucs.so.0)" or "no UCX". */
 const char *uct_abi_host_name(void);
+
+/*
+ * Is it the UCX that a NIXL wheel carries? For its programs the module offers
+ * what would change others': ways to workers of the same process, where an MPI
+ * or a UCP of protocols v1 takes the lane for memory of the host's, and finds
+ * none; and keys for host memory, which would give messages between hosts other
+ * lanes and longer keys.
+ *
+ * What really decides is what the program does with UCX: one-sided transfers of
+ * memory that it has registered, by protocols v2. But a memory domain, which
+ * has to say whether it has devices, is opened without a word of that (features
+ * come with an interface, the protocols' version with neither). Nor is that UCX
+ * another one by what it offers: release, symbols and modules are UCX's own. So
+ * it is the wheel's folder that tells, and who builds NIXL on another UCX says
+ * so: UCX_CUDA_IPC_ENABLE_SAME_PROCESS=y, UCX_CUDA_CMA_ENABLE=y.
+ */
+int uct_abi_host_is_nixl(void);
 
 #ifdef __cplusplus
 }

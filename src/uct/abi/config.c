@@ -36,11 +36,8 @@ static const uct_abi_config_parser_t uct_abi_config_parsers[] = {
                                                   "<yes|no|try|auto>"),
     [UCT_ABI_CONFIG_ON_OFF_AUTO] = UCT_ABI_PLAIN("on_off_auto", "on_off_auto",
                                                  "int", "<on|off|auto>"),
-    [UCT_ABI_CONFIG_INT] = UCT_ABI_PLAIN("int", "int", "int", "integer"),
     [UCT_ABI_CONFIG_UINT] = UCT_ABI_PLAIN("uint", "uint", "uint",
                                           "unsigned integer or \"inf\""),
-    [UCT_ABI_CONFIG_ULONG] = UCT_ABI_PLAIN("ulong", "ulong", "ulong",
-                                           "unsigned long"),
     [UCT_ABI_CONFIG_ULUNITS] = UCT_ABI_PLAIN("ulunits", "ulunits", "ulong",
                                              "number, \"inf\" or \"auto\""),
     [UCT_ABI_CONFIG_MEMUNITS] = UCT_ABI_PLAIN(
@@ -57,10 +54,7 @@ static const uct_abi_config_parser_t uct_abi_config_parsers[] = {
                              "release_nop", "help_enum", NULL},
     [UCT_ABI_CONFIG_STRING] = {"sscanf_string", "sprintf_string",
                                "clone_string", "release_string",
-                               "help_generic", "string"},
-    [UCT_ABI_CONFIG_STRING_ARRAY] = {"sscanf_array", "sprintf_array",
-                                     "clone_array", "release_array",
-                                     "help_array", NULL}
+                               "help_generic", "string"}
 };
 
 static const uct_abi_config_parser_t uct_abi_config_parser_table =
@@ -144,8 +138,6 @@ void *uct_abi_config_emit(const uct_abi_host_t *host,
     for (field = config->fields; count > 0; --count, ++field, next += size) {
         if (field->type == UCT_ABI_CONFIG_ENUM) {
             arg = field->names;
-        } else if (field->type == UCT_ABI_CONFIG_STRING_ARRAY) {
-            arg = dlsym(libucs, "ucs_config_array_string");
         } else {
             arg = uct_abi_config_parsers[field->type].text;
         }

@@ -283,13 +283,9 @@ uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
     return UCS_OK;
 }
 
+/* There is nothing in the virtual file system of ours */
 static void uct_abi_iface_vfs_refresh(uct_iface_h tl_iface)
 {
-    uct_abi_iface_t *iface = uct_abi_iface(tl_iface);
-
-    if (iface->ops->iface_vfs_refresh != NULL) {
-        iface->ops->iface_vfs_refresh(iface);
-    }
 }
 
 static ucs_status_t uct_abi_ep_get_device_ep(uct_ep_h ep, void **device_ep_p)

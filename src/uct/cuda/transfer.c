@@ -136,19 +136,16 @@ void uct_cuda_op_follow_job(uct_cuda_op_t *op, uct_cuda_host_job_t *job)
     op->release = job_release;
 }
 
-/* Has threads copy the memory, if most of it is not locked, or if the driver
- * must not touch it */
+/* Has threads copy the memory, if most of it is not locked */
 static bool start_threads(const uct_cuda_transfer_t *transfer, CUdeviceptr gpu,
                           bool to_gpu, uct_cuda_op_t *op)
 {
     uct_cuda_host_job_t *job;
 
     if ((transfer->slot != NULL) ||
-        (!transfer->pieces.is_busy &&
-         (transfer->pieces.pageable <= transfer->size / 2)) ||
+        (transfer->pieces.pageable <= transfer->size / 2) ||
         (uct_cuda_host_pipeline_start(gpu, transfer->host, transfer->size,
-                                      to_gpu, transfer->pieces.is_busy,
-                                      &job) != UCS_OK)) {
+                                      to_gpu, &job) != UCS_OK)) {
         return false;
     }
 
@@ -276,8 +273,8 @@ static void give_back(uct_cuda_transfer_t *transfer)
 }
 
 /* Host memory at one end: a slot, or what of it is locked */
-static ucs_status_t hold_host(const uct_cuda_mp_request_t *request,
-                              uct_cuda_transfer_t *transfer)
+static ucs_status_t look_at_host(const uct_cuda_mp_request_t *request,
+                                 uct_cuda_transfer_t *transfer)
 {
     const bool to_gpu = uct_cuda_end_is_host(request->src_end);
 
@@ -287,8 +284,8 @@ static ucs_status_t hold_host(const uct_cuda_mp_request_t *request,
         return UCS_OK;
     }
 
-    return uct_cuda_host_pieces_hold(&transfer->pieces, transfer->host,
-                                     request->size, to_gpu);
+    return uct_cuda_host_pieces_find(&transfer->pieces, transfer->host,
+                                     request->size);
 }
 
 static ucs_status_t
@@ -349,7 +346,7 @@ ucs_status_t uct_cuda_transfer_start(uct_cuda_mp_engine_t *engine,
     uct_cuda_host_pieces_init(&transfer->pieces);
 
     if (transfer->host != NULL) {
-        status = hold_host(request, transfer);
+        status = look_at_host(request, transfer);
     }
 
     if (status == UCS_OK) {

@@ -44,14 +44,14 @@ typedef struct {
     void                   *host;  /**< The end that is host memory, or NULL */
     void                   *slot;  /**< It comes here first; or NULL */
     uint64_t               begin;  /**< For a timeline */
-    uct_cuda_host_pieces_t pieces; /**< Held; none if it was not looked at */
+    uct_cuda_host_pieces_t pieces; /**< None if it was not looked at */
 } uct_cuda_transfer_t;
 
 
 /**
  * Submit a copy to the operation's stream, whose context is current, or have it
  * carried out otherwise; the operation is to be posted then, and its done() to
- * end the transfer. What of host memory is page-locked stays so until then.
+ * end the transfer.
  *
  * @param engine   NULL: there is none.
  * @param request  At least one byte. Without a remote end, both are of this

@@ -18,21 +18,18 @@
 #define FAKE_MAGIC     UINT64_C(0x464b4d50)
 
 typedef struct {
-    int                    yes_no;
-    int                    ternary;
-    int                    ternary_auto;
-    int                    on_off_auto;
-    int                    integer;
-    unsigned               uint;
-    unsigned long          ulong;
-    unsigned long          ulunits;
-    size_t                 memunits;
-    double                 number;
-    double                 time;
-    double                 bw;
-    int                    choice;
-    char                   *string;
-    uct_abi_string_array_t list;
+    int           yes_no;
+    int           ternary;
+    int           ternary_auto;
+    int           on_off_auto;
+    unsigned      uint;
+    unsigned long ulunits;
+    size_t        memunits;
+    double        number;
+    double        time;
+    double        bw;
+    int           choice;
+    char          *string;
 } fake_md_config_t;
 
 typedef struct {
@@ -62,9 +59,7 @@ static const uct_abi_config_field_t fake_md_config_fields[] = {
     FAKE_FIELD("FAKE_TERNARY", "try", TERNARY, ternary),
     FAKE_FIELD("FAKE_TERNARY_AUTO", "auto", TERNARY_AUTO, ternary_auto),
     FAKE_FIELD("FAKE_ON_OFF_AUTO", "auto", ON_OFF_AUTO, on_off_auto),
-    FAKE_FIELD("FAKE_INT", "-7", INT, integer),
     FAKE_FIELD("FAKE_UINT", "inf", UINT, uint),
-    FAKE_FIELD("FAKE_ULONG", "77", ULONG, ulong),
     FAKE_FIELD("FAKE_ULUNITS", "inf", ULUNITS, ulunits),
     FAKE_FIELD("FAKE_MEMUNITS", "4mb", MEMUNITS, memunits),
     FAKE_FIELD("FAKE_DOUBLE", "0.5", DOUBLE, number),
@@ -73,7 +68,6 @@ static const uct_abi_config_field_t fake_md_config_fields[] = {
     {"FAKE_ENUM", "green", "doc of FAKE_ENUM",
      offsetof(fake_md_config_t, choice), UCT_ABI_CONFIG_ENUM, fake_choices},
     FAKE_FIELD("FAKE_STRING", "some text", STRING, string),
-    FAKE_FIELD("FAKE_LIST", "a,b,c", STRING_ARRAY, list),
     {NULL, NULL, NULL, 0, UCT_ABI_CONFIG_END, NULL}
 };
 
@@ -215,18 +209,14 @@ static unsigned fake_config_check(const fake_md_config_t *config)
     wrong |= (unsigned)(config->ternary != UCT_ABI_TRY) << 1;
     wrong |= (unsigned)(config->ternary_auto != UCT_ABI_AUTO) << 2;
     wrong |= (unsigned)(config->on_off_auto != UCT_ABI_ON_OFF_AUTO) << 3;
-    wrong |= (unsigned)(config->integer != -7) << 4;
-    wrong |= (unsigned)(config->uint != UINT32_MAX) << 5;
-    wrong |= (unsigned)(config->ulong != 77) << 6;
-    wrong |= (unsigned)(config->ulunits != UCT_ABI_ULUNITS_INF) << 7;
-    wrong |= (unsigned)(config->memunits != (4 << 20)) << 8;
-    wrong |= (unsigned)(config->number != 0.5) << 9;
-    wrong |= (unsigned)(!fake_near(config->time, 5e-6)) << 10;
-    wrong |= (unsigned)(!uct_abi_double_is_auto(config->bw)) << 11;
-    wrong |= (unsigned)(config->choice != 1) << 12;
-    wrong |= (unsigned)(strcmp(config->string, "some text") != 0) << 13;
-    wrong |= (unsigned)((config->list.count != 3) ||
-                        (strcmp(config->list.names[2], "c") != 0)) << 14;
+    wrong |= (unsigned)(config->uint != UINT32_MAX) << 4;
+    wrong |= (unsigned)(config->ulunits != UCT_ABI_ULUNITS_INF) << 5;
+    wrong |= (unsigned)(config->memunits != (4 << 20)) << 6;
+    wrong |= (unsigned)(config->number != 0.5) << 7;
+    wrong |= (unsigned)(!fake_near(config->time, 5e-6)) << 8;
+    wrong |= (unsigned)(!uct_abi_double_is_auto(config->bw)) << 9;
+    wrong |= (unsigned)(config->choice != 1) << 10;
+    wrong |= (unsigned)(strcmp(config->string, "some text") != 0) << 11;
     return wrong;
 }
 

@@ -356,12 +356,12 @@ TEST_F(CollPage, what_is_shown_has_a_generation)
     uint32_t generation, next;
 
     EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        uct_cuda_ipc_handle_t handle;
+        uct_cuda_node_handle_t handle;
         memset(&handle, 0, sizeof(handle));
         handle.base = 0x1000;
         return (int)uct_cuda_coll_page_show(mine, 2, &handle) - 1;
     }));
-    const uct_cuda_ipc_handle_t *shown =
+    const uct_cuda_node_handle_t *shown =
             uct_cuda_coll_page_shown(page, 1, 2, &generation);
     ASSERT_NE(nullptr, shown);
     EXPECT_EQ(0x1000u, shown->base);
@@ -631,14 +631,14 @@ protected:
 
     void work(uct_cuda_coll_page_t *page, unsigned rank, uint64_t call)
     {
-        uct_cuda_ipc_handle_t handle = {};
+        uct_cuda_node_handle_t handle = {};
         uint32_t generation;
 
         memcpy(&handle, &call, sizeof(call));
         (void)uct_cuda_coll_page_show(page, 3, &handle);
         reach(page, rank, call, UCT_CUDA_COLL_PHASE_MADE);
         for (unsigned other = 0; other < RANKS; ++other) {
-            const uct_cuda_ipc_handle_t *shown =
+            const uct_cuda_node_handle_t *shown =
                     uct_cuda_coll_page_shown(page, other, 3, &generation);
 
             wrong[rank] += (shown == nullptr) ||

@@ -70,7 +70,7 @@ protected:
         iov.count            = 1;
         ep.super.super.iface = (uct_iface_h)&iface;
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_queue_init(&iface.super.super.queue, 16, UINT_MAX));
+                  uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
 
         ASSERT_EQ(UCS_OK, component->md_open(component, "cuda_cma", on, &md));
         ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, host.data(), host.size(), NULL,
@@ -88,7 +88,7 @@ protected:
                                             handle);
         md->ops->close(md);
         driver.done = driver.events;
-        uct_cuda_queue_cleanup(&iface.super.super.queue);
+        uct_cuda_queue_cleanup(&iface.super.queue);
     }
 
     ucs_status_t put(uint64_t remote, uct_rkey_t key, uct_completion_t *comp)
@@ -116,10 +116,10 @@ protected:
         ASSERT_EQ(UCS_INPROGRESS,
                   is_put ? put((uintptr_t)host.data(), rkey, &told) :
                            get((uintptr_t)host.data(), rkey, &told));
-        uct_cuda_queue_progress(&iface.super.super.queue);
+        uct_cuda_queue_progress(&iface.super.queue);
         EXPECT_EQ(0u, told.count_told);
         driver.done = driver.events;
-        uct_cuda_queue_progress(&iface.super.super.queue);
+        uct_cuda_queue_progress(&iface.super.queue);
         EXPECT_EQ(1u, told.count_told);
         EXPECT_EQ(UCS_OK, told.status);
     }
@@ -189,11 +189,11 @@ TEST_F(CmaEp, who_is_not_there_is_no_peer)
     uct_ep_h made = nullptr;
 
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_cma_ep_create(&iface.super.super.super, &params, &made));
+              uct_cuda_cma_ep_create(&iface.super.super, &params, &made));
     uct_cuda_cma_addr_self(1, &addr);
     addr.process.pid  = 4194000;
     params.iface_addr = (uct_iface_addr_t*)&addr;
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
-              uct_cuda_cma_ep_create(&iface.super.super.super, &params, &made));
+              uct_cuda_cma_ep_create(&iface.super.super, &params, &made));
     EXPECT_EQ(nullptr, made);
 }

@@ -4,10 +4,10 @@
 
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
-#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/settings.h>
 }
 
 #include <gtest/gtest.h>
@@ -253,13 +253,14 @@ static ucs_status_t short_get(uct_ep_h ep, const void *buffer, unsigned length,
  * each, not the CPU's and not by a slot, whatever is at the other end */
 TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
 {
-    const uct_cuda_host_settings_t settings = {true, 0, 1};
+    const uct_cuda_settings_t settings = {true,     1, ULONG_MAX,
+                                          SIZE_MAX, 1, 0, 0};
     static const size_t large = 4 << 20;
     const CUdeviceptr memory  = driver.offer_host_vmm(large);
     std::vector<uint8_t> other(large);
     uct_iov_t iov = {other.data(), 0, NULL, 0, 1};
 
-    uct_cuda_host_settings_open(&settings);
+    uct_cuda_settings_open(&settings);
     for (size_t length : {size_t(8), size_t(bounced + 1), large}) {
         for (bool is_zcopy : {false, true}) {
             for (bool is_put : {true, false}) {
@@ -290,5 +291,5 @@ TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
               uct_cuda_copy_ep_put_short(&ep, (void*)memory, 64, memory + 4096,
                                          0));
     EXPECT_EQ(2u, driver.any_copies);
-    uct_cuda_host_settings_close();
+    uct_cuda_settings_close();
 }

@@ -103,7 +103,7 @@ protected:
     {
         return uct_cuda_host_pipeline_start(
                 reinterpret_cast<CUdeviceptr>(gpu.data()) + offset,
-                host.data() + offset, length, to_gpu, false, job_p);
+                host.data() + offset, length, to_gpu, job_p);
     }
 
     static ucs_status_t wait(uct_cuda_host_job_t *job)
@@ -376,7 +376,7 @@ TEST_F(HostPipeline, faults_of_threads_are_the_programs_to_mend)
     sigaction(SIGSEGV, &action, &before);
     ASSERT_EQ(UCS_OK, uct_cuda_host_pipeline_start(
                               reinterpret_cast<CUdeviceptr>(gpu.data()), host,
-                              size, false, false, &job));
+                              size, false, &job));
     EXPECT_EQ(UCS_OK, wait(job));
     sigaction(SIGSEGV, &before, NULL);
     EXPECT_EQ(size / 4096, mended);
@@ -389,6 +389,15 @@ TEST_F(HostPipeline, a_copy_without_another_way_has_a_thread)
 {
     std::vector<char> from(100), to(100);
     uct_cuda_host_job_t *job;
+    uct_cuda_host_remote_t remote = {};
+
+    remote.copy = [](void*, void *local, uint64_t address, size_t length,
+                     bool to_local) {
+        void *there = reinterpret_cast<void*>(address);
+
+        memcpy(to_local ? local : there, to_local ? there : local, length);
+        return UCS_OK;
+    };
 
     uct_cuda_host_pipeline_enable(0);
     for (bool to_gpu : {false, true}) {
@@ -397,10 +406,10 @@ TEST_F(HostPipeline, a_copy_without_another_way_has_a_thread)
         fill(from, 3 + to_gpu);
         EXPECT_EQ(UCS_ERR_UNSUPPORTED,
                   start(gpu, host, 0, gpu.size(), to_gpu, &job));
-        ASSERT_EQ(UCS_OK, uct_cuda_host_pipeline_start(
+        ASSERT_EQ(UCS_OK, uct_cuda_host_pipeline_start_remote(
                                   reinterpret_cast<CUdeviceptr>(gpu.data()),
-                                  host.data(), host.size(), to_gpu, true,
-                                  &job));
+                                  reinterpret_cast<uint64_t>(host.data()),
+                                  host.size(), to_gpu, &remote, &job));
         EXPECT_EQ(UCS_OK, wait(job));
         EXPECT_EQ(from, to);
     }

@@ -5,7 +5,6 @@
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/host/host_registry.h>
 #include <uct/cuda/transfer.h>
 }
 
@@ -96,7 +95,6 @@ protected:
             strcpy(text, "0000:00:00.0"); /* nothing is near it */
             return CUDA_SUCCESS;
         };
-        uct_cuda_host_registry_limit(0);
         uct_cuda_host_pipeline_enable(3);
         ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
     }

@@ -7,9 +7,9 @@ extern "C" {
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+#include <uct/cuda/node/own.h>
+#include <uct/cuda/node/rkey.h>
 }
 
 #include <gtest/gtest.h>
@@ -54,8 +54,6 @@ protected:
         driver.table.cuStreamSynchronize = [](CUstream) {
             return CUDA_SUCCESS;
         };
-        iface.max_streams    = 4;
-        iface.engine         = &engine;
         ep.super.super.iface = (uct_iface_h)&iface;
         ep.is_own            = true;
         iov.buffer           = local.data();
@@ -63,6 +61,9 @@ protected:
         iov.count            = 1;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
+        iface.port.max_streams   = 4;
+        iface.port.gather.engine = &engine;
+        iface.port.gather.queue  = &iface.super.queue;
     }
 
     void TearDown() override
@@ -131,9 +132,9 @@ TEST_F(IpcEp, host_memory_that_is_not_there_is_told)
 /* GPU memory behind a key of this process: a copy between plain addresses */
 TEST_F(IpcEp, key_of_the_own_process)
 {
-    uct_cuda_ipc_packed_rkey_t packed;
-    uct_cuda_ipc_rkey_t *rkey;
-    uct_cuda_ipc_memh_t *memh;
+    uct_cuda_node_packed_rkey_t packed;
+    uct_cuda_node_rkey_t *rkey;
+    uct_cuda_node_memh_t *memh;
 
     driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
         memset(uuid, 0x11, sizeof(*uuid));
@@ -146,10 +147,10 @@ TEST_F(IpcEp, key_of_the_own_process)
         *count = 0;
         return CUDA_SUCCESS;
     };
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create(gpu, sizeof(gpu), &memh));
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, gpu, 8192, &packed));
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
-                                               uct_cuda_end_none(), &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create(gpu, sizeof(gpu), &memh));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, gpu, 8192, &packed));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
+                                                uct_cuda_end_none(), &rkey));
 
     memset(gpu, 'g', sizeof(gpu));
     iov.buffer = gpu + 4096;
@@ -164,8 +165,8 @@ TEST_F(IpcEp, key_of_the_own_process)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(gpu + 4097, (uct_rkey_t)rkey));
     EXPECT_EQ(0u, driver.opens);
 
-    uct_cuda_ipc_rkey_destroy(rkey);
-    uct_cuda_ipc_memh_destroy(memh);
+    uct_cuda_node_rkey_destroy(rkey);
+    uct_cuda_node_memh_destroy(memh);
 }
 
 /* Host memory made with cuMemCreate is no other process's to map, which learns
@@ -174,9 +175,9 @@ TEST_F(IpcEp, key_of_the_own_process)
 TEST_F(IpcEp, host_memory_made_by_handle)
 {
     static uint8_t remote[4096];
-    uct_cuda_ipc_packed_rkey_t packed;
-    uct_cuda_ipc_rkey_t *rkey;
-    uct_cuda_ipc_memh_t *memh;
+    uct_cuda_node_packed_rkey_t packed;
+    uct_cuda_node_rkey_t *rkey;
+    uct_cuda_node_memh_t *memh;
 
     void *const memory     = (void*)driver.offer_host_vmm(8192);
     void *const second     = (void*)(driver.gpu_base + 4096);
@@ -185,15 +186,15 @@ TEST_F(IpcEp, host_memory_made_by_handle)
         *count = 0;
         return CUDA_SUCCESS;
     };
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create(memory, 8192, &memh));
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, memory, 4096, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, packed.handle.type);
+    ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create(memory, 8192, &memh));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, memory, 4096, &packed));
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, packed.handle.type);
     ++packed.handle.pid;
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
-              uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(), &rkey));
+              uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(), &rkey));
     --packed.handle.pid;
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(),
-                                               &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                &rkey));
 
     memset(bytes, 'g', 4096);
     memset(bytes + 4096, 'h', 4096);
@@ -204,9 +205,9 @@ TEST_F(IpcEp, host_memory_made_by_handle)
               put((uint8_t*)memory + 1, (uct_rkey_t)rkey));
 
     /* The address of a peer's memory: mapped where the copy runs */
-    rkey->is_own             = false;
-    rkey->handle.type        = UCT_CUDA_IPC_HANDLE_LEGACY;
-    rkey->handle.pid         = 1;
+    rkey->is_own      = false;
+    rkey->handle.type = UCT_CUDA_NODE_HANDLE_LEGACY;
+    rkey->handle.pid  = 1;
     driver.table.cuIpcOpenMemHandle = [](CUdeviceptr *address, CUipcMemHandle,
                                          unsigned) {
         *address = (CUdeviceptr)remote;
@@ -219,8 +220,8 @@ TEST_F(IpcEp, host_memory_made_by_handle)
     driver.done = driver.events;
     uct_cuda_queue_progress(&iface.super.queue);
 
-    uct_cuda_ipc_rkey_destroy(rkey);
-    uct_cuda_ipc_memh_destroy(memh);
+    uct_cuda_node_rkey_destroy(rkey);
+    uct_cuda_node_memh_destroy(memh);
 }
 
 static const CUcontext OWN_CONTEXT = (CUcontext)0x5000;
@@ -235,7 +236,7 @@ TEST_F(IpcEp, access_between_own_gpus)
 {
     const int device           = UCT_CUDA_MAX_GPUS - 1; /* no other test's */
     uct_cuda_context_t context = {};
-    uct_cuda_ipc_rkey_t rkey   = {};
+    uct_cuda_node_rkey_t rkey  = {};
 
     driver.table.cuCtxCreate_v2 = [](CUcontext *ctx, unsigned, CUdevice) {
         *ctx = OWN_CONTEXT;
@@ -266,14 +267,14 @@ TEST_F(IpcEp, access_between_own_gpus)
     rkey.handle.base = (uintptr_t)gpu;
     context.cuda     = (CUcontext)0x2000;
     context.id       = 1;
-    EXPECT_EQ(nullptr, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
     EXPECT_TRUE(rkey.own.is_reached);
     EXPECT_EQ(0u, enabled_in.size());
 
     context.cuda = (CUcontext)0x3000;
     context.id   = 2;
-    EXPECT_EQ(OWN_CONTEXT, uct_cuda_ipc_own_instead(&rkey, &context, device));
-    EXPECT_EQ(OWN_CONTEXT, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_EQ(OWN_CONTEXT, uct_cuda_node_own_instead(&rkey, &context, device));
+    EXPECT_EQ(OWN_CONTEXT, uct_cuda_node_own_instead(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
     EXPECT_EQ(std::vector<CUcontext>{OWN_CONTEXT}, enabled_in);
     EXPECT_EQ(driver.context, enabled_to);
@@ -284,13 +285,13 @@ TEST_F(IpcEp, access_between_own_gpus)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     };
     context.id = 3;
-    EXPECT_EQ(nullptr, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
 
     /* Host memory, to the fake driver: of no context */
     context.id       = 4;
     rkey.handle.base = (uintptr_t)local.data();
-    EXPECT_EQ(nullptr, uct_cuda_ipc_own_instead(&rkey, &context, device));
+    EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
     EXPECT_EQ(1u, enabled_in.size());
 }
@@ -298,13 +299,13 @@ TEST_F(IpcEp, access_between_own_gpus)
 /* Their tests change the pid alone, in a buffer that holds noise otherwise */
 TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
 {
-    uct_cuda_ipc_device_addr_t device;
-    char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX];
+    uct_cuda_node_device_addr_t device;
+    char addr[UCT_CUDA_NODE_IFACE_ADDR_MAX];
     uct_abi_ep_params_t peer = {};
 
-    uct_cuda_ipc_device_addr_self(&device, NULL);
-    uct_cuda_ipc_iface_addr_self(&ep.peer);
-    uct_cuda_ipc_iface_addr_pack(&ep.peer, addr);
+    uct_cuda_node_device_addr_self(&device, NULL);
+    uct_cuda_node_iface_addr_self(&ep.peer);
+    uct_cuda_node_iface_addr_pack(&ep.peer, addr);
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
     peer.iface_addr = (uct_iface_addr_t*)addr;
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
@@ -315,7 +316,7 @@ TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
     memset(addr, 0x33, sizeof(addr));
     memcpy(addr, &pid, sizeof(pid));
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
-    uct_cuda_ipc_iface_addr_unpack(&device, addr, &ep.peer);
+    uct_cuda_node_iface_addr_unpack(&device, addr, &ep.peer);
     memset(addr, 0x44, sizeof(addr));
     memcpy(addr, &pid, sizeof(pid));
     EXPECT_TRUE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));

@@ -5,10 +5,11 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+#include <uct/cuda/gather.h>
+#include <uct/cuda/node/rkey.h>
 }
 
 #include <gtest/gtest.h>
@@ -33,8 +34,8 @@ protected:
     uct_cuda_mp_engine_t    engine = {SIZE_MAX, SIZE_MAX};
     uct_cuda_ipc_iface_t    iface  = {};
     uct_cuda_ipc_ep_t       ep     = {};
-    uct_cuda_ipc_rkey_t     *rkey  = NULL;
-    uct_cuda_ipc_memh_t     *memh  = NULL;
+    uct_cuda_node_rkey_t    *rkey  = NULL;
+    uct_cuda_node_memh_t    *memh  = NULL;
     Told                    told   = {};
     std::vector<void*>      buffers;
     std::vector<size_t>     lengths;
@@ -44,7 +45,7 @@ protected:
     void SetUp() override
     {
         static unsigned long long id = 15000;
-        uct_cuda_ipc_packed_rkey_t packed;
+        uct_cuda_node_packed_rkey_t packed;
 
         driver.ctx_id = ++id;
         uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
@@ -97,19 +98,20 @@ protected:
             return CUDA_SUCCESS;
         };
 
-        iface.max_streams    = 4;
-        iface.engine         = &engine;
-        iface.enable_cache   = true;
         ep.super.super.iface = (uct_iface_h)&iface;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
-        uct_cuda_ipc_blocks_init(&iface);
+        iface.port.max_streams         = 4;
+        iface.port.gather.engine       = &engine;
+        iface.port.gather.enable_cache = true;
+        uct_cuda_gather_init(&iface.port.gather, &iface.super.queue);
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_ipc_memh_create(gpu + half, half, &memh));
+                  uct_cuda_node_memh_create(gpu + half, half, &memh));
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_ipc_rkey_pack(memh, gpu + half, half, &packed));
-        ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(),
-                                                   &rkey));
+                  uct_cuda_node_rkey_pack(memh, gpu + half, half, &packed));
+        ASSERT_EQ(UCS_OK,
+                  uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                            &rkey));
 
         for (size_t i = 0; i < count; ++i) {
             memset(gpu + i * step, (int)i, step);
@@ -131,9 +133,9 @@ protected:
     {
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.super.queue);
-        uct_cuda_ipc_blocks_cleanup(&iface);
-        uct_cuda_ipc_rkey_destroy(rkey);
-        uct_cuda_ipc_memh_destroy(memh);
+        uct_cuda_gather_cleanup(&iface.port.gather);
+        uct_cuda_node_rkey_destroy(rkey);
+        uct_cuda_node_memh_destroy(memh);
     }
 
     ucs_status_t put(size_t num = count)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which pages are remembered as the host's. */
 extern "C" {
+#include <uct/abi/abi.h>
 #include <uct/cuda/base/memory_cache.h>
 }
 
@@ -10,6 +11,12 @@ extern "C" {
 
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* As if there were a UCX: the linker has the module call this (--wrap) */
+extern "C" ucs_status_t __wrap_uct_abi_on_unmap(uct_abi_unmap_cb_t)
+{
+    return UCS_OK;
+}
 
 class MemoryCache : public ::testing::Test
 {

@@ -84,8 +84,8 @@ protected:
     void TearDown() override
     {
         allocations.clear();
-        while (uct_cuda_ipc_exports_count() > 0) {
-            uct_cuda_ipc_exports_check();
+        while (uct_cuda_node_exports_count() > 0) {
+            uct_cuda_node_exports_check();
         }
     }
 
@@ -97,17 +97,17 @@ protected:
         return base;
     }
 
-    static uct_cuda_ipc_handle_t get(CUdeviceptr base)
+    static uct_cuda_node_handle_t get(CUdeviceptr base)
     {
-        uct_cuda_ipc_handle_t handle;
+        uct_cuda_node_handle_t handle;
         uct_cuda_memory_t memory;
 
         memset(&memory, 0, sizeof(memory));
         memory.base      = base;
         memory.length    = length;
         memory.buffer_id = allocations[base];
-        EXPECT_EQ(UCS_OK, uct_cuda_ipc_exports_get((void*)base, &memory,
-                                                   &handle));
+        EXPECT_EQ(UCS_OK, uct_cuda_node_exports_get((void*)base, &memory,
+                                                    &handle));
         return handle;
     }
 
@@ -119,43 +119,43 @@ protected:
 
 TEST_F(IpcExports, an_allocation_has_one_handle)
 {
-    uct_cuda_ipc_handle_t first  = get(alloc(0x10000));
-    uct_cuda_ipc_handle_t second = get(0x10000);
+    uct_cuda_node_handle_t first  = get(alloc(0x10000));
+    uct_cuda_node_handle_t second = get(0x10000);
 
     EXPECT_EQ(0, memcmp(&first, &second, sizeof(first)));
-    EXPECT_EQ(1u, uct_cuda_ipc_exports_count());
-    uct_cuda_ipc_exports_put(&first);
+    EXPECT_EQ(1u, uct_cuda_node_exports_count());
+    uct_cuda_node_exports_put(&first);
     EXPECT_TRUE(is_open(second.os.fd));
 }
 
 /* A descriptor keeps memory in use as a mapping does */
 TEST_F(IpcExports, freed_memory_is_noticed)
 {
-    uct_cuda_ipc_handle_t handle = get(alloc(0x10000));
+    uct_cuda_node_handle_t handle = get(alloc(0x10000));
 
-    uct_cuda_ipc_exports_check();
-    EXPECT_FALSE(uct_cuda_ipc_board_is_over(&handle.notice));
+    uct_cuda_node_exports_check();
+    EXPECT_FALSE(uct_cuda_node_notices_is_over(&handle.notice));
     EXPECT_TRUE(is_open(handle.os.fd));
     allocations.erase(0x10000);
-    uct_cuda_ipc_exports_check();
-    EXPECT_TRUE(uct_cuda_ipc_board_is_over(&handle.notice));
+    uct_cuda_node_exports_check();
+    EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
     EXPECT_FALSE(is_open(handle.os.fd));
 
     /* Another allocation at the address has another handle */
-    uct_cuda_ipc_handle_t other = get(alloc(0x10000));
-    EXPECT_FALSE(uct_cuda_ipc_board_is_over(&other.notice));
-    EXPECT_TRUE(uct_cuda_ipc_board_is_over(&handle.notice));
+    uct_cuda_node_handle_t other = get(alloc(0x10000));
+    EXPECT_FALSE(uct_cuda_node_notices_is_over(&other.notice));
+    EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
 }
 
 TEST_F(IpcExports, what_is_about_to_go_is_ended_at_once)
 {
-    uct_cuda_ipc_handle_t handle = get(alloc(0x10000));
+    uct_cuda_node_handle_t handle = get(alloc(0x10000));
 
-    uct_cuda_ipc_exports_end(&handle);
-    EXPECT_TRUE(uct_cuda_ipc_board_is_over(&handle.notice));
+    uct_cuda_node_exports_end(&handle);
+    EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
     EXPECT_FALSE(is_open(handle.os.fd));
-    uct_cuda_ipc_exports_end(&handle); /* somebody else's turn */
-    EXPECT_EQ(0u, uct_cuda_ipc_exports_count());
+    uct_cuda_node_exports_end(&handle); /* somebody else's turn */
+    EXPECT_EQ(0u, uct_cuda_node_exports_count());
 }
 
 /* However fast they come and go, what is gone does not outnumber what lives, by
@@ -171,16 +171,16 @@ TEST_F(IpcExports, the_table_does_not_grow)
         if (i >= live) {
             allocations.erase(next - (live + 1) * length);
         }
-        ASSERT_GE(2 * live, uct_cuda_ipc_exports_count());
+        ASSERT_GE(2 * live, uct_cuda_node_exports_count());
     }
 
     driver.table.cuPointerGetAttributes = [](unsigned, CUpointer_attribute*,
                                              void**, CUdeviceptr) {
         return CUDA_ERROR_DEINITIALIZED;
     };
-    const unsigned before = uct_cuda_ipc_exports_count();
-    uct_cuda_ipc_exports_check();
-    EXPECT_EQ(before, uct_cuda_ipc_exports_count());
+    const unsigned before = uct_cuda_node_exports_count();
+    uct_cuda_node_exports_check();
+    EXPECT_EQ(before, uct_cuda_node_exports_count());
     SetUp();
 }
 
@@ -191,7 +191,7 @@ protected:
     FakeDriver driver;
     int to_peer[2], from_peer[2];
     pid_t pid;
-    uct_cuda_ipc_notice_t notices[4];
+    uct_cuda_node_notice_t notices[4];
 
     void SetUp() override
     {
@@ -211,9 +211,9 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_ipc_cache_purge_peer(handle(0).pid_ns, pid);
-        EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
-        uct_cuda_ipc_unmap_all();
+        uct_cuda_node_cache_purge_peer(handle(0).pid_ns, pid);
+        EXPECT_EQ(0u, uct_cuda_node_cache_count());
+        uct_cuda_node_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
         close(to_peer[1]);
         close(from_peer[0]);
@@ -226,13 +226,13 @@ protected:
 
         close(to_peer[1]);
         for (slot = 0; slot < 4; ++slot) {
-            uct_cuda_ipc_board_begin(slot, &notices[slot]);
+            uct_cuda_node_notices_begin(slot, &notices[slot]);
         }
         if (write(from_peer[1], notices, sizeof(notices)) < 0) {
             return;
         }
         while (read(to_peer[0], &slot, sizeof(slot)) == sizeof(slot)) {
-            uct_cuda_ipc_board_end(slot);
+            uct_cuda_node_notices_end(slot);
             if (write(from_peer[1], &slot, sizeof(slot)) < 0) {
                 return;
             }
@@ -247,15 +247,15 @@ protected:
                   read(from_peer[0], &slot, sizeof(slot)));
     }
 
-    uct_cuda_ipc_handle_t handle(uint32_t slot)
+    uct_cuda_node_handle_t handle(uint32_t slot)
     {
-        uct_cuda_ipc_iface_addr_t self;
-        uct_cuda_ipc_handle_t h;
+        uct_cuda_node_iface_addr_t self;
+        uct_cuda_node_handle_t h;
 
-        uct_cuda_ipc_iface_addr_self(&self);
+        uct_cuda_node_iface_addr_self(&self);
         memset(&h, 0, sizeof(h));
-        h.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
-        h.machine   = uct_cuda_ipc_machine_self();
+        h.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
+        h.machine   = uct_cuda_node_machine_self();
         h.pid       = pid;
         h.pid_ns    = self.pid_ns;
         h.base      = 0x10000 * (slot + 1);
@@ -265,74 +265,74 @@ protected:
         return h;
     }
 
-    uct_cuda_ipc_mapping_t *get(const uct_cuda_ipc_handle_t &h)
+    uct_cuda_node_mapping_t *get(const uct_cuda_node_handle_t &h)
     {
-        uct_cuda_ipc_mapping_t *mapping = nullptr;
-        EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_get(&h, 0, &mapping));
+        uct_cuda_node_mapping_t *mapping = nullptr;
+        EXPECT_EQ(UCS_OK, uct_cuda_node_cache_get(&h, 0, &mapping));
         return mapping;
     }
 };
 
 TEST_F(IpcBoard, freed_memory_is_let_go_of)
 {
-    uct_cuda_ipc_cache_put(get(handle(0)), true);
-    uct_cuda_ipc_cache_put(get(handle(1)), true);
+    uct_cuda_node_cache_put(get(handle(0)), true);
+    uct_cuda_node_cache_put(get(handle(1)), true);
     EXPECT_EQ(2u, driver.mapped.size());
     end(0);
-    uct_cuda_ipc_cache_put(get(handle(1)), true); /* no other one is mapped */
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(get(handle(1)), true); /* no other one is mapped */
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, driver.opens);
 }
 
 TEST_F(IpcBoard, what_is_in_use_goes_with_its_last_user)
 {
-    uct_cuda_ipc_mapping_t *mapping = get(handle(0));
+    uct_cuda_node_mapping_t *mapping = get(handle(0));
 
     end(0);
-    uct_cuda_ipc_cache_put(get(handle(1)), true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(get(handle(1)), true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size());
-    uct_cuda_ipc_cache_put(mapping, true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(mapping, true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
 }
 
 /* A communicator that is not used any more does not keep what peers free */
 TEST_F(IpcBoard, a_loan_ends_with_the_memory)
 {
-    uct_cuda_ipc_mapping_t *lent = get(handle(0)), *used;
+    uct_cuda_node_mapping_t *lent = get(handle(0)), *used;
 
-    uct_cuda_ipc_cache_lend(lent);
+    uct_cuda_node_cache_lend(lent);
     used = get(handle(0));
     EXPECT_EQ(lent, used);
     end(0);
-    uct_cuda_ipc_cache_put(get(handle(1)), true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(get(handle(1)), true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size()) << "a transfer is under way";
-    uct_cuda_ipc_cache_put(used, true);
+    uct_cuda_node_cache_put(used, true);
     end(3);
-    uct_cuda_ipc_cache_put(get(handle(1)), true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(get(handle(1)), true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
-    uct_cuda_ipc_cache_unlend(lent);
-    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
+    uct_cuda_node_cache_unlend(lent);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
 /* Who sees no board lets go of what was not used while many others were */
 TEST_F(IpcBoard, peers_without_one)
 {
-    uct_cuda_ipc_handle_t h = handle(0), first = h;
+    uct_cuda_node_handle_t h = handle(0), first = h;
 
     first.notice.board = 0;
     for (unsigned i = 0; i < 1000; ++i) {
         h.base        += 0x10000;
         h.buffer_id    = 100 + i;
         h.notice.board = (i & 1) ? 0 : notices[0].board + 2;
-        uct_cuda_ipc_cache_put(get(first), true);
-        uct_cuda_ipc_cache_put(get(h), true);
-        (void)uct_cuda_ipc_unmap_all();
+        uct_cuda_node_cache_put(get(first), true);
+        uct_cuda_node_cache_put(get(h), true);
+        (void)uct_cuda_node_unmap_all();
         ASSERT_GE(300u, driver.mapped.size());
     }
     EXPECT_EQ(1001u, driver.opens);

@@ -33,13 +33,13 @@ class IpcHandle : public ::testing::Test
 {
 protected:
     FakeDriver driver;
-    uct_cuda_ipc_handle_t handle;
+    uct_cuda_node_handle_t handle;
     pid_t child = -1;
 
     /* A peer, and a descriptor of it that is another file's in this process */
     void SetUp() override
     {
-        uct_cuda_ipc_iface_addr_t self;
+        uct_cuda_node_iface_addr_t self;
         int ready[2];
         char byte;
 
@@ -72,7 +72,7 @@ protected:
         };
 
         memset(&handle, 0, sizeof(handle));
-        handle.type   = UCT_CUDA_IPC_HANDLE_FD;
+        handle.type   = UCT_CUDA_NODE_HANDLE_FD;
         handle.length = 4096;
         handle.os.fd  = memfd_create("own", MFD_CLOEXEC);
         ASSERT_EQ(3, write(handle.os.fd, "own", 3));
@@ -93,10 +93,10 @@ protected:
         ASSERT_EQ(1, read(ready[0], &byte, 1));
         close(ready[0]);
 
-        uct_cuda_ipc_iface_addr_self(&self);
+        uct_cuda_node_iface_addr_self(&self);
         handle.pid     = child;
         handle.pid_ns  = self.pid_ns;
-        handle.machine = uct_cuda_ipc_machine_self();
+        handle.machine = uct_cuda_node_machine_self();
     }
 
     void TearDown() override
@@ -110,7 +110,7 @@ protected:
     {
         CUdeviceptr mapped;
 
-        return uct_cuda_ipc_handle_open(&handle, 0, &mapped);
+        return uct_cuda_node_handle_open(&handle, 0, &mapped);
     }
 
     /* Does the kernel let this process have another's descriptors? */
@@ -157,7 +157,7 @@ TEST_F(IpcHandle, of_another_machine_is_not_tried)
 {
     handle.machine ^= 1;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
-    handle.type = UCT_CUDA_IPC_HANDLE_LEGACY;
+    handle.type = UCT_CUDA_NODE_HANDLE_LEGACY;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
     EXPECT_EQ(0u, imports);
     EXPECT_EQ(0u, driver.opens);
@@ -175,8 +175,8 @@ TEST_F(IpcHandle, for_the_fabric_is_tried_from_any_machine)
                 return CUDA_SUCCESS;
             };
     handle.machine ^= 1;
-    handle.pid_ns  += 1;
-    handle.type     = UCT_CUDA_IPC_HANDLE_FABRIC;
+    handle.pid_ns += 1;
+    handle.type    = UCT_CUDA_NODE_HANDLE_FABRIC;
     EXPECT_EQ(UCS_OK, open());
     EXPECT_EQ(8, (int)asked);
 }
@@ -191,7 +191,7 @@ class IpcPool : public ::testing::Test
 {
 protected:
     FakeDriver driver;
-    uct_cuda_ipc_handle_t handle;
+    uct_cuda_node_handle_t handle;
 
     void SetUp() override
     {
@@ -232,7 +232,7 @@ protected:
                                            CUDA_ERROR_INVALID_VALUE;
         };
         memset(&handle, 0, sizeof(handle));
-        handle.type     = UCT_CUDA_IPC_HANDLE_POOL_FABRIC;
+        handle.type     = UCT_CUDA_NODE_HANDLE_POOL_FABRIC;
         handle.length   = 4096;
         handle.place[0] = 1;
     }
@@ -243,7 +243,7 @@ protected:
         CUdeviceptr mapped = 0;
 
         handle.place[0] = place;
-        EXPECT_EQ(status, uct_cuda_ipc_handle_open(&handle, device, &mapped));
+        EXPECT_EQ(status, uct_cuda_node_handle_open(&handle, device, &mapped));
         return mapped;
     }
 };
@@ -253,12 +253,12 @@ TEST_F(IpcPool, memory_opened_twice_stays_until_it_is_closed_twice)
     CUdeviceptr one = open(1), again = open(1), other = open(2);
 
     EXPECT_EQ(one, again);
-    uct_cuda_ipc_handle_close(&handle, one);
+    uct_cuda_node_handle_close(&handle, one);
     EXPECT_EQ(1u, places.count(one));
-    uct_cuda_ipc_handle_close(&handle, again);
+    uct_cuda_node_handle_close(&handle, again);
     EXPECT_EQ(0u, places.count(one));
     EXPECT_EQ(3, pool_imports) << "there is memory of it left";
-    uct_cuda_ipc_handle_close(&handle, other);
+    uct_cuda_node_handle_close(&handle, other);
     EXPECT_TRUE(places.empty());
     EXPECT_EQ(0, pool_imports);
     EXPECT_EQ(0, pool_is_refused);

@@ -21,13 +21,13 @@ class IpcCache : public ::testing::Test
 protected:
     FakeDriver driver;
 
-    static uct_cuda_ipc_handle_t handle(uint64_t base, uint64_t buffer_id,
-                                        int pid = 42, uint64_t length = 4096)
+    static uct_cuda_node_handle_t handle(uint64_t base, uint64_t buffer_id,
+                                         int pid = 42, uint64_t length = 4096)
     {
-        uct_cuda_ipc_handle_t h;
+        uct_cuda_node_handle_t h;
         memset(&h, 0, sizeof(h));
-        h.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
-        h.machine   = uct_cuda_ipc_machine_self();
+        h.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
+        h.machine   = uct_cuda_node_machine_self();
         h.pid       = pid;
         h.base      = base;
         h.length    = length;
@@ -35,75 +35,75 @@ protected:
         return h;
     }
 
-    static uct_cuda_ipc_mapping_t *get(const uct_cuda_ipc_handle_t &h)
+    static uct_cuda_node_mapping_t *get(const uct_cuda_node_handle_t &h)
     {
-        uct_cuda_ipc_mapping_t *mapping = nullptr;
-        EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_get(&h, 0, &mapping));
+        uct_cuda_node_mapping_t *mapping = nullptr;
+        EXPECT_EQ(UCS_OK, uct_cuda_node_cache_get(&h, 0, &mapping));
         return mapping;
     }
 
     void TearDown() override
     {
-        uct_cuda_ipc_cache_purge_peer(0, 42);
-        uct_cuda_ipc_cache_purge_peer(0, 43);
-        EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
-        uct_cuda_ipc_unmap_all();
+        uct_cuda_node_cache_purge_peer(0, 42);
+        uct_cuda_node_cache_purge_peer(0, 43);
+        EXPECT_EQ(0u, uct_cuda_node_cache_count());
+        uct_cuda_node_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
     }
 };
 
 TEST_F(IpcCache, second_use_finds_the_mapping)
 {
-    uct_cuda_ipc_mapping_t *first = get(handle(0x10000, 1));
-    uct_cuda_ipc_cache_put(first, true);
-    uct_cuda_ipc_mapping_t *second = get(handle(0x10000, 1));
+    uct_cuda_node_mapping_t *first = get(handle(0x10000, 1));
+    uct_cuda_node_cache_put(first, true);
+    uct_cuda_node_mapping_t *second = get(handle(0x10000, 1));
     EXPECT_EQ(first, second);
     EXPECT_EQ(1u, driver.opens);
-    uct_cuda_ipc_cache_put(second, true);
+    uct_cuda_node_cache_put(second, true);
 }
 
 TEST_F(IpcCache, memory_freed_and_allocated_again_is_mapped_anew)
 {
-    uct_cuda_ipc_mapping_t *old_one = get(handle(0x10000, 1));
-    CUdeviceptr old_address         = old_one->mapped;
-    uct_cuda_ipc_cache_put(old_one, true);
+    uct_cuda_node_mapping_t *old_one = get(handle(0x10000, 1));
+    CUdeviceptr old_address          = old_one->mapped;
+    uct_cuda_node_cache_put(old_one, true);
 
-    uct_cuda_ipc_mapping_t *new_one = get(handle(0x10000, 2));
+    uct_cuda_node_mapping_t *new_one = get(handle(0x10000, 2));
     EXPECT_NE(old_address, new_one->mapped);
     EXPECT_EQ(2u, driver.opens);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(0u, driver.mapped.count(old_address)) << "stale mapping is open";
-    uct_cuda_ipc_cache_put(new_one, true);
+    uct_cuda_node_cache_put(new_one, true);
 }
 
 TEST_F(IpcCache, mapping_in_use_outlives_its_allocation)
 {
-    uct_cuda_ipc_mapping_t *in_use = get(handle(0x10000, 1));
-    CUdeviceptr address            = in_use->mapped;
-    uct_cuda_ipc_mapping_t *other  = get(handle(0x10000, 2));
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_mapping_t *in_use = get(handle(0x10000, 1));
+    CUdeviceptr address             = in_use->mapped;
+    uct_cuda_node_mapping_t *other  = get(handle(0x10000, 2));
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.count(address));
-    uct_cuda_ipc_cache_put(in_use, true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(in_use, true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(0u, driver.mapped.count(address));
-    uct_cuda_ipc_cache_put(other, true);
+    uct_cuda_node_cache_put(other, true);
 }
 
 TEST_F(IpcCache, new_allocation_over_old_ones_retires_them)
 {
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
-    uct_cuda_ipc_cache_put(get(handle(0x11000, 2)), true);
-    uct_cuda_ipc_cache_put(get(handle(0x40000, 3)), true);
-    uct_cuda_ipc_cache_put(get(handle(0xf000, 4, 42, 0x4000)), true);
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_node_cache_put(get(handle(0x11000, 2)), true);
+    uct_cuda_node_cache_put(get(handle(0x40000, 3)), true);
+    uct_cuda_node_cache_put(get(handle(0xf000, 4, 42, 0x4000)), true);
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
 }
 
 TEST_F(IpcCache, peers_are_told_apart)
 {
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 42)), true);
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1, 43)), true);
+    uct_cuda_node_cache_put(get(handle(0x10000, 1, 42)), true);
+    uct_cuda_node_cache_put(get(handle(0x10000, 1, 43)), true);
     EXPECT_EQ(2u, driver.opens);
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
 }
 
 /* "May only be opened by one CUcontext per CUdevice", of what a process has on
@@ -118,23 +118,23 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
         *id = reinterpret_cast<uintptr_t>(context);
         return CUDA_SUCCESS;
     };
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
-    driver.context                  = other;
-    uct_cuda_ipc_mapping_t *mapping = get(handle(0x10000, 1));
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
+    driver.context                   = other;
+    uct_cuda_node_mapping_t *mapping = get(handle(0x10000, 1));
     EXPECT_EQ(first, mapping->context);
     EXPECT_EQ(1u, driver.opens);
     EXPECT_EQ(other, driver.context);
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
 
     /* more of it, and of another of the peer's GPUs */
     mapping = get(handle(0x18000, 3));
     EXPECT_EQ(first, mapping->context);
     EXPECT_EQ(other, driver.context);
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
     elsewhere.gpu[0] = 1;
     mapping          = get(elsewhere);
     EXPECT_EQ(other, mapping->context);
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
 
     /* ... also where memory of one comes to be at an address of the other's */
     elsewhere      = handle(0x10000, 5);
@@ -142,11 +142,11 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
     driver.context   = first;
     mapping          = get(elsewhere);
     EXPECT_EQ(other, mapping->context);
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
     driver.context = other;
     mapping        = get(handle(0x20000, 6));
     EXPECT_EQ(first, mapping->context);
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
     driver.context = first;
 }
 
@@ -162,155 +162,137 @@ TEST_F(IpcCache, a_context_that_is_gone_opens_nothing)
         return (context == gone) ? CUDA_ERROR_CONTEXT_IS_DESTROYED :
                                    CUDA_SUCCESS;
     };
-    uct_cuda_ipc_mapping_t *used = get(handle(0x10000, 1));
-    gone                         = driver.context;
-    driver.context               = other;
+    uct_cuda_node_mapping_t *used = get(handle(0x10000, 1));
+    gone                          = driver.context;
+    driver.context                = other;
     for (uint64_t base : {0x10000, 0x20000}) {
-        uct_cuda_ipc_mapping_t *mapping = get(handle(base, 1 + base / 0x20000));
+        uct_cuda_node_mapping_t *mapping =
+            get(handle(base, 1 + base / 0x20000));
         EXPECT_EQ(other, mapping->context) << base;
-        uct_cuda_ipc_cache_put(mapping, true);
+        uct_cuda_node_cache_put(mapping, true);
     }
     gone = nullptr; /* so that the driver below knows it, too */
-    uct_cuda_ipc_cache_put(used, true);
+    uct_cuda_node_cache_put(used, true);
 }
 
 /* Containers have processes of one number each */
 TEST_F(IpcCache, pid_namespaces_are_told_apart)
 {
-    uct_cuda_ipc_handle_t one = handle(0x10000, 1), other = one;
+    uct_cuda_node_handle_t one = handle(0x10000, 1), other = one;
 
     other.pid_ns = 7;
-    uct_cuda_ipc_cache_put(get(one), true);
-    uct_cuda_ipc_mapping_t *mapping = get(other);
+    uct_cuda_node_cache_put(get(one), true);
+    uct_cuda_node_mapping_t *mapping = get(other);
     EXPECT_EQ(7u, mapping->handle.pid_ns);
-    uct_cuda_ipc_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
     EXPECT_EQ(2u, driver.opens);
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
-    uct_cuda_ipc_cache_put(get(one), true);
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
+    uct_cuda_node_cache_put(get(one), true);
     EXPECT_EQ(2u, driver.opens);
 
     /* Overlapping memory of the one is none of the other's */
     other.base      -= 4096;
     other.length    *= 4;
     other.buffer_id  = 2;
-    uct_cuda_ipc_cache_put(get(other), true);
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
-    uct_cuda_ipc_cache_put(get(one), true);
+    uct_cuda_node_cache_put(get(other), true);
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
+    uct_cuda_node_cache_put(get(one), true);
     EXPECT_EQ(3u, driver.opens);
 
-    uct_cuda_ipc_cache_purge_peer(7, 42);
-    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+    uct_cuda_node_cache_purge_peer(7, 42);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
 /* A process may get the pid of one that is gone, and the same address, and the
  * same buffer id, which each counts for itself */
 TEST_F(IpcCache, other_handle_or_gpu_is_other_memory)
 {
-    uct_cuda_ipc_handle_t first = handle(0x10000, 1), second = first;
+    uct_cuda_node_handle_t first = handle(0x10000, 1), second = first;
 
     second.os.bytes[40] = 1;
-    uct_cuda_ipc_cache_put(get(first), true);
-    uct_cuda_ipc_cache_put(get(second), true);
+    uct_cuda_node_cache_put(get(first), true);
+    uct_cuda_node_cache_put(get(second), true);
     EXPECT_EQ(2u, driver.opens);
 
     first         = second;
     second.gpu[3] = 1;
-    uct_cuda_ipc_cache_put(get(first), true);
+    uct_cuda_node_cache_put(get(first), true);
     EXPECT_EQ(2u, driver.opens);
-    uct_cuda_ipc_cache_put(get(second), true);
+    uct_cuda_node_cache_put(get(second), true);
     EXPECT_EQ(3u, driver.opens);
-    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
 TEST_F(IpcCache, what_is_in_use_goes_with_its_last_user)
 {
-    uct_cuda_ipc_mapping_t *first  = get(handle(0x10000, 1));
-    uct_cuda_ipc_mapping_t *second = get(handle(0x10000, 1));
-    uct_cuda_ipc_mapping_t *other  = get(handle(0x10000, 1, 43));
+    uct_cuda_node_mapping_t *first  = get(handle(0x10000, 1));
+    uct_cuda_node_mapping_t *second = get(handle(0x10000, 1));
+    uct_cuda_node_mapping_t *other  = get(handle(0x10000, 1, 43));
 
-    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
-    uct_cuda_ipc_cache_purge_peer(0, 42);
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
-    uct_cuda_ipc_cache_put(first, true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_node_cache_purge_peer(0, 42);
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
+    uct_cuda_node_cache_put(first, true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size());
-    uct_cuda_ipc_cache_put(second, true);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(second, true);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
-    uct_cuda_ipc_cache_put(other, true);
-    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+    uct_cuda_node_cache_put(other, true);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
 TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
 {
-    uct_cuda_ipc_cache_put(get(handle(0x90000, 1)), true);
+    uct_cuda_node_cache_put(get(handle(0x90000, 1)), true);
     driver.fail      = "cuIpcOpenMemHandle";
     driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 2)), true);
-    EXPECT_EQ(1u, uct_cuda_ipc_cache_count());
+    uct_cuda_node_cache_put(get(handle(0x10000, 2)), true);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
 TEST_F(IpcCache, handle_that_cannot_be_opened_is_unreachable)
 {
-    uct_cuda_ipc_mapping_t *mapping = nullptr;
-    uct_cuda_ipc_handle_t h         = handle(0x10000, 1);
+    uct_cuda_node_mapping_t *mapping = nullptr;
+    uct_cuda_node_handle_t h         = handle(0x10000, 1);
 
     driver.fail      = "cuIpcOpenMemHandle";
     driver.fail_with = CUDA_ERROR_INVALID_VALUE;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_ipc_cache_get(&h, 0, &mapping));
-    EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
-    uct_cuda_ipc_cache_put(get(h), true); /* the next one works */
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_node_cache_get(&h, 0, &mapping));
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
+    uct_cuda_node_cache_put(get(h), true); /* the next one works */
 }
 
 TEST_F(IpcCache, without_cache_nothing_stays)
 {
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), false);
-    EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), false);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
+    uct_cuda_node_unmap_all();
     EXPECT_TRUE(driver.mapped.empty());
 }
 
 TEST_F(IpcCache, limit_of_regions_drops_the_least_recently_used)
 {
-    uct_cuda_ipc_cache_limit(2, SIZE_MAX);
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
-    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true); /* used again */
-    uct_cuda_ipc_cache_put(get(handle(0x30000, 3)), true); /* drops 0x20000 */
-    EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
+    uct_cuda_node_cache_limit(2, SIZE_MAX);
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_node_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true); /* used again */
+    uct_cuda_node_cache_put(get(handle(0x30000, 3)), true); /* drops 0x20000 */
+    EXPECT_EQ(2u, uct_cuda_node_cache_count());
     EXPECT_EQ(3u, driver.opens);
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
     EXPECT_EQ(3u, driver.opens);
-    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_node_cache_put(get(handle(0x20000, 2)), true);
     EXPECT_EQ(4u, driver.opens);
-    uct_cuda_ipc_cache_unlimit();
-}
-
-/* In whatever order, and as long as one of them is there */
-TEST_F(IpcCache, of_several_limits_the_tightest_holds)
-{
-    for (int i = 0; i < 4; ++i) {
-        uct_cuda_ipc_cache_limit((i % 2) ? ULONG_MAX : 2, SIZE_MAX);
-        uct_cuda_ipc_cache_limit((i % 2) ? 2 : ULONG_MAX, SIZE_MAX);
-        for (int k = 1; k < 4; ++k) {
-            uct_cuda_ipc_cache_put(get(handle(k * 0x10000, k)), true);
-        }
-        EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
-        uct_cuda_ipc_cache_unlimit();
-        uct_cuda_ipc_cache_put(get(handle(0x40000, 4)), true);
-        EXPECT_EQ(2u, uct_cuda_ipc_cache_count());
-        uct_cuda_ipc_cache_unlimit();
-        uct_cuda_ipc_cache_put(get(handle(0x50000, 5)), true);
-        EXPECT_EQ(3u, uct_cuda_ipc_cache_count());
-    }
+    uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
 }
 
 TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
 {
-    uct_cuda_ipc_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
     driver.ctx_id = 7; /* another context at the same address */
-    uct_cuda_ipc_cache_purge_peer(0, 42);
-    EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
+    uct_cuda_node_cache_purge_peer(0, 42);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
     EXPECT_EQ(1u, driver.mapped.size()) << "closed in a context not its own";
     driver.mapped.clear();
 }
@@ -320,27 +302,27 @@ TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
  * goes */
 TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
 {
-    uct_cuda_ipc_pin_t *pins = nullptr, *others = nullptr;
+    uct_cuda_node_pin_t *pins = nullptr, *others = nullptr;
 
-    uct_cuda_ipc_cache_limit(1, SIZE_MAX);
-    uct_cuda_ipc_mapping_t *pinned = get(handle(0x10000, 1));
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_pin(pinned, &pins));
+    uct_cuda_node_cache_limit(1, SIZE_MAX);
+    uct_cuda_node_mapping_t *pinned = get(handle(0x10000, 1));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_cache_pin(pinned, &pins));
     for (int i = 0; i < 2; ++i) {
         EXPECT_EQ(pinned, get(handle(0x10000, 1)));
-        EXPECT_EQ(UCS_OK, uct_cuda_ipc_cache_pin(pinned, &others));
+        EXPECT_EQ(UCS_OK, uct_cuda_node_cache_pin(pinned, &others));
     }
-    uct_cuda_ipc_cache_put(get(handle(0x20000, 2)), true);
-    uct_cuda_ipc_cache_unlimit();
+    uct_cuda_node_cache_put(get(handle(0x20000, 2)), true);
+    uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
-    uct_cuda_ipc_cache_purge_peer(0, 42);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_purge_peer(0, 42);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.count(pinned->mapped));
     EXPECT_EQ(1u, driver.mapped.size());
-    uct_cuda_ipc_cache_unpin(pins);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_unpin(pins);
+    uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
-    uct_cuda_ipc_cache_unpin(others);
-    uct_cuda_ipc_unmap_all();
+    uct_cuda_node_cache_unpin(others);
+    uct_cuda_node_unmap_all();
     EXPECT_TRUE(driver.mapped.empty());
 }
 
@@ -349,7 +331,7 @@ TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
 TEST_F(IpcCache, two_threads_map_memory_once)
 {
     static std::atomic<int> inside;
-    uct_cuda_ipc_mapping_t *one = nullptr, *other = nullptr;
+    uct_cuda_node_mapping_t *one = nullptr, *other = nullptr;
 
     inside                          = 0;
     driver.table.cuIpcOpenMemHandle = [](CUdeviceptr *mapped, CUipcMemHandle,
@@ -367,13 +349,13 @@ TEST_F(IpcCache, two_threads_map_memory_once)
 
     std::thread thread([&one] {
         one = get(handle(0x10000, 1));
-        uct_cuda_ipc_cache_put(one, true);
+        uct_cuda_node_cache_put(one, true);
     });
     while (inside == 0) {
         std::this_thread::yield();
     }
     other = get(handle(0x10000, 1));
-    uct_cuda_ipc_cache_put(other, true);
+    uct_cuda_node_cache_put(other, true);
     thread.join();
     EXPECT_EQ(1, inside);
     EXPECT_EQ(one, other);

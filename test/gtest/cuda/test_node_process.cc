@@ -20,23 +20,23 @@ extern "C" {
 class IpcAddress : public ::testing::Test
 {
 protected:
-    uct_cuda_ipc_device_addr_t device;
-    uct_cuda_ipc_iface_addr_t iface;
+    uct_cuda_node_device_addr_t device;
+    uct_cuda_node_iface_addr_t iface;
 
     void SetUp() override
     {
-        uct_cuda_ipc_device_addr_self(&device, NULL);
-        uct_cuda_ipc_iface_addr_self(&iface);
+        uct_cuda_node_device_addr_self(&device, NULL);
+        uct_cuda_node_iface_addr_self(&iface);
     }
 
     /* Why a peer is out of reach; "" if it is not */
     std::string obstacle(const void *device_addr,
                          const uct_cuda_fabric_t *fabric = NULL)
     {
-        char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX];
-        uct_cuda_ipc_iface_addr_pack(&iface, addr);
-        const char *text = uct_cuda_ipc_addr_obstacle(device_addr, addr, 5,
-                                                      fabric);
+        char addr[UCT_CUDA_NODE_IFACE_ADDR_MAX];
+        uct_cuda_node_iface_addr_pack(&iface, addr);
+        const char *text = uct_cuda_node_addr_obstacle(device_addr, addr, 5,
+                                                       fabric);
         return (text == NULL) ? "" : text;
     }
 };
@@ -54,7 +54,7 @@ TEST_F(IpcAddress, own_interface_is_not)
 
 TEST_F(IpcAddress, other_interface_of_the_process_is)
 {
-    for (uint32_t number : {1, 4, 6, UCT_CUDA_IPC_IFACE_MAX}) {
+    for (uint32_t number : {1, 4, 6, UCT_CUDA_NODE_IFACE_MAX}) {
         iface.iface = number;
         EXPECT_EQ("", obstacle(&device)) << number;
     }
@@ -64,11 +64,11 @@ TEST_F(IpcAddress, interfaces_are_numbered)
 {
     std::set<uint32_t> numbers;
 
-    for (int i = 0; i < UCT_CUDA_IPC_IFACE_MAX; ++i) {
-        const uint32_t number = uct_cuda_ipc_iface_number();
+    for (int i = 0; i < UCT_CUDA_NODE_IFACE_MAX; ++i) {
+        const uint32_t number = uct_cuda_node_iface_number();
 
         EXPECT_GE(number, 1u);
-        EXPECT_LE(number, (uint32_t)UCT_CUDA_IPC_IFACE_MAX);
+        EXPECT_LE(number, (uint32_t)UCT_CUDA_NODE_IFACE_MAX);
         EXPECT_TRUE(numbers.insert(number).second);
     }
 }
@@ -117,8 +117,8 @@ TEST_F(IpcAddress, child_of_a_fork_has_its_own)
     int status;
     pid_t child = fork();
     if (child == 0) {
-        uct_cuda_ipc_iface_addr_t own;
-        uct_cuda_ipc_iface_addr_self(&own);
+        uct_cuda_node_iface_addr_t own;
+        uct_cuda_node_iface_addr_self(&own);
         _exit((own.pid == getpid()) && (own.pid != iface.pid) ? 0 : 1);
     }
     ASSERT_EQ(child, waitpid(child, &status, 0));
@@ -169,9 +169,9 @@ int __wrap_stat(const char *path, struct stat *st)
 
 static void *ask(void *)
 {
-    uct_cuda_ipc_iface_addr_t own;
+    uct_cuda_node_iface_addr_t own;
 
-    uct_cuda_ipc_iface_addr_self(&own);
+    uct_cuda_node_iface_addr_self(&own);
     return (own.pid_ns == 0) ? &num_looks : NULL;
 }
 
@@ -212,8 +212,8 @@ TEST_F(IpcAddress, endpoint_knows_its_peer)
     uct_cuda_ipc_ep_t ep     = {};
     uint8_t packed[64]       = {};
 
-    uct_cuda_ipc_iface_addr_pack(&iface, packed);
-    uct_cuda_ipc_iface_addr_unpack(&device, packed, &ep.peer);
+    uct_cuda_node_iface_addr_pack(&iface, packed);
+    uct_cuda_node_iface_addr_unpack(&device, packed, &ep.peer);
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
     peer.dev_addr   = (const uct_device_addr_t*)&device;
     peer.iface_addr = (const uct_iface_addr_t*)packed;
@@ -225,32 +225,32 @@ TEST_F(IpcAddress, endpoint_knows_its_peer)
 TEST_F(IpcAddress, missing_addresses_are_not)
 {
     EXPECT_NE("", obstacle(NULL));
-    EXPECT_NE(nullptr, uct_cuda_ipc_addr_obstacle(&device, NULL, 5, NULL));
+    EXPECT_NE(nullptr, uct_cuda_node_addr_obstacle(&device, NULL, 5, NULL));
 }
 
 /* Who changes the pid alone, as UCX's tests do, has changed the process */
 TEST_F(IpcAddress, packed_begins_with_the_pid_and_is_no_longer_than_it_says)
 {
-    const uint64_t first = 0xeffffffc ^ uct_cuda_ipc_machine_self();
+    const uint64_t first = 0xeffffffc ^ uct_cuda_node_machine_self();
     for (uint64_t ns : {first, first + 12345}) {
-        char addr[UCT_CUDA_IPC_IFACE_ADDR_MAX + 1];
-        uct_cuda_ipc_iface_addr_t process = {}, copy;
+        char addr[UCT_CUDA_NODE_IFACE_ADDR_MAX + 1];
+        uct_cuda_node_iface_addr_t process = {}, copy;
         int32_t pid = 4194303;
         memset(addr, 0x77, sizeof(addr));
         process.pid    = pid;
         process.pid_ns = ns;
-        process.iface  = UCT_CUDA_IPC_IFACE_MAX;
-        uct_cuda_ipc_iface_addr_pack(&process, addr);
-        uct_cuda_ipc_iface_addr_unpack(&device, addr, &copy);
-        EXPECT_TRUE(uct_cuda_ipc_is_same_process(&process, &copy));
+        process.iface  = UCT_CUDA_NODE_IFACE_MAX;
+        uct_cuda_node_iface_addr_pack(&process, addr);
+        uct_cuda_node_iface_addr_unpack(&device, addr, &copy);
+        EXPECT_TRUE(uct_cuda_node_is_same_process(&process, &copy));
         EXPECT_EQ(process.iface, copy.iface);
         EXPECT_EQ((ns == first) ? 4u : 12u,
-                  uct_cuda_ipc_iface_addr_length(&process));
-        EXPECT_EQ(0x77, addr[uct_cuda_ipc_iface_addr_length(&process)]);
+                  uct_cuda_node_iface_addr_length(&process));
+        EXPECT_EQ(0x77, addr[uct_cuda_node_iface_addr_length(&process)]);
 
         pid = 12345;
         memcpy(addr, &pid, sizeof(pid));
-        uct_cuda_ipc_iface_addr_unpack(&device, addr, &copy);
+        uct_cuda_node_iface_addr_unpack(&device, addr, &copy);
         EXPECT_EQ(12345, copy.pid);
         EXPECT_EQ(first, copy.pid_ns);
     }
@@ -259,11 +259,11 @@ TEST_F(IpcAddress, packed_begins_with_the_pid_and_is_no_longer_than_it_says)
 /* The first pid namespace of another machine is another one */
 TEST_F(IpcAddress, unpacked_with_its_machine)
 {
-    uct_cuda_ipc_iface_addr_t here, there;
+    uct_cuda_node_iface_addr_t here, there;
     const int32_t pid = 7;
-    uct_cuda_ipc_iface_addr_unpack(&device, &pid, &here);
+    uct_cuda_node_iface_addr_unpack(&device, &pid, &here);
     device.machine[0] ^= 1;
-    uct_cuda_ipc_iface_addr_unpack(&device, &pid, &there);
+    uct_cuda_node_iface_addr_unpack(&device, &pid, &there);
     EXPECT_EQ(here.pid, there.pid);
     EXPECT_NE(here.pid_ns, there.pid_ns);
 }
@@ -271,10 +271,10 @@ TEST_F(IpcAddress, unpacked_with_its_machine)
 /* Nor is one whose namespace nobody knows */
 TEST_F(IpcAddress, own_process_is_known_for_certain)
 {
-    EXPECT_TRUE(uct_cuda_ipc_is_own_process(iface.pid, iface.pid_ns));
-    EXPECT_FALSE(uct_cuda_ipc_is_own_process(iface.pid + 1, iface.pid_ns));
-    EXPECT_FALSE(uct_cuda_ipc_is_own_process(iface.pid, iface.pid_ns + 1));
-    EXPECT_FALSE(uct_cuda_ipc_is_own_process(iface.pid, 0));
+    EXPECT_TRUE(uct_cuda_node_is_own_process(iface.pid, iface.pid_ns));
+    EXPECT_FALSE(uct_cuda_node_is_own_process(iface.pid + 1, iface.pid_ns));
+    EXPECT_FALSE(uct_cuda_node_is_own_process(iface.pid, iface.pid_ns + 1));
+    EXPECT_FALSE(uct_cuda_node_is_own_process(iface.pid, 0));
 }
 
 /* Machines that share memory over NVLink */
@@ -289,8 +289,8 @@ protected:
         memset(&fabric, 0, sizeof(fabric));
         fabric.cluster[3] = 5;
         fabric.clique     = 2;
-        uct_cuda_ipc_device_addr_self(&device, &fabric);
-        uct_cuda_ipc_iface_addr_self(&iface);
+        uct_cuda_node_device_addr_self(&device, &fabric);
+        uct_cuda_node_iface_addr_self(&iface);
         device.machine[15] ^= 1;
         iface.pid_ns       ^= 1;
     }
@@ -309,7 +309,7 @@ TEST_F(IpcFabric, other_machine_is)
 TEST_F(IpcFabric, both_have_to_be_of_it)
 {
     EXPECT_FALSE(is_reachable(NULL));
-    uct_cuda_ipc_device_addr_self(&device, NULL);
+    uct_cuda_node_device_addr_self(&device, NULL);
     device.machine[15] ^= 1;
     EXPECT_FALSE(is_reachable(&fabric));
 }
@@ -325,8 +325,8 @@ TEST_F(IpcFabric, other_cluster_and_other_clique_are_not)
 
 TEST_F(IpcFabric, address_is_longer_by_it)
 {
-    EXPECT_EQ(28u, uct_cuda_ipc_device_addr_length(&fabric));
-    EXPECT_EQ(24u, uct_cuda_ipc_device_addr_length(NULL));
+    EXPECT_EQ(28u, uct_cuda_node_device_addr_length(&fabric));
+    EXPECT_EQ(24u, uct_cuda_node_device_addr_length(NULL));
 }
 
 /* Pids, and numbers of pid namespaces, are the same on many machines */
@@ -335,7 +335,7 @@ TEST_F(IpcFabric, processes_of_other_machines_are_others)
     struct stat st;
 
     ASSERT_EQ(0, stat("/proc/self/ns/pid", &st));
-    uct_cuda_ipc_iface_addr_self(&iface);
-    EXPECT_EQ(st.st_ino ^ uct_cuda_ipc_machine_self(), iface.pid_ns);
-    EXPECT_NE(0u, uct_cuda_ipc_machine_self());
+    uct_cuda_node_iface_addr_self(&iface);
+    EXPECT_EQ(st.st_ino ^ uct_cuda_node_machine_self(), iface.pid_ns);
+    EXPECT_NE(0u, uct_cuda_node_machine_self());
 }

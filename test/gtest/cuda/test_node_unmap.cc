@@ -53,15 +53,15 @@ public:
     }
 
     void unmap(size_t length,
-               uct_cuda_ipc_handle_type_t type = UCT_CUDA_IPC_HANDLE_LEGACY)
+               uct_cuda_node_handle_type_t type = UCT_CUDA_NODE_HANDLE_LEGACY)
     {
-        uct_cuda_ipc_handle_t handle;
+        uct_cuda_node_handle_t handle;
 
         memset(&handle, 0, sizeof(handle));
         handle.type         = type;
         handle.length       = length;
         driver.mapped[next] = "";
-        uct_cuda_ipc_unmap(&handle, next, driver.context, driver.ctx_id);
+        uct_cuda_node_unmap(&handle, next, driver.context, driver.ctx_id);
         next += 0x10000;
     }
 
@@ -75,7 +75,7 @@ public:
 
     void TearDown() override
     {
-        uct_cuda_ipc_unmap_all();
+        uct_cuda_node_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
     }
 };
@@ -89,7 +89,7 @@ TEST_F(IpcUnmap, what_does_not_wait_goes_at_once)
     driver.table.cuMemAddressFree = [](CUdeviceptr, size_t) {
         return CUDA_SUCCESS;
     };
-    unmap(4096, UCT_CUDA_IPC_HANDLE_FD);
+    unmap(4096, UCT_CUDA_NODE_HANDLE_FD);
     EXPECT_TRUE(driver.mapped.empty());
     unmap(4096);
     EXPECT_EQ(1u, driver.mapped.size());
@@ -98,13 +98,13 @@ TEST_F(IpcUnmap, what_does_not_wait_goes_at_once)
 TEST_F(IpcUnmap, a_little_is_kept_and_the_oldest_goes_first)
 {
     idle();
-    unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT);
-    uct_cuda_ipc_unmap_due(false);
-    EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
+    unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT);
+    uct_cuda_node_unmap_due(false);
+    EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
     EXPECT_EQ(1u, driver.mapped.count(0x10000));
     unmap(1); /* small ones take what an allocation takes at least */
-    uct_cuda_ipc_unmap_due(false);
-    EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
+    uct_cuda_node_unmap_due(false);
+    EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
     EXPECT_EQ(0u, driver.mapped.count(0x10000));
 }
 
@@ -112,14 +112,14 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
 {
     for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
         (this->*how)();
-        unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT + 16 * MiB);
-        uct_cuda_ipc_unmap_due(true);
-        EXPECT_EQ(UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB) + 1,
+        unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT + 16 * MiB);
+        uct_cuda_node_unmap_due(true);
+        EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB) + 1,
                   driver.mapped.size());
-        unmap_up_to(UCT_CUDA_IPC_UNMAP_MAX - UCT_CUDA_IPC_UNMAP_KEPT);
-        uct_cuda_ipc_unmap_due(true);
-        EXPECT_EQ(UCT_CUDA_IPC_UNMAP_MAX / (16 * MiB), driver.mapped.size());
-        uct_cuda_ipc_unmap_all();
+        unmap_up_to(UCT_CUDA_NODE_UNMAP_MAX - UCT_CUDA_NODE_UNMAP_KEPT);
+        uct_cuda_node_unmap_due(true);
+        EXPECT_EQ(UCT_CUDA_NODE_UNMAP_MAX / (16 * MiB), driver.mapped.size());
+        uct_cuda_node_unmap_all();
     }
 }
 
@@ -127,7 +127,7 @@ TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
 {
     unmap(4096);
     driver.ctx_id = 7;
-    EXPECT_EQ(1u, uct_cuda_ipc_unmap_all());
+    EXPECT_EQ(1u, uct_cuda_node_unmap_all());
     EXPECT_EQ(1u, driver.mapped.size());
     driver.mapped.clear();
 }
@@ -136,24 +136,24 @@ TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
  * found */
 TEST_F(IpcUnmap, messages_ask_about_the_legacy_stream_alone)
 {
-    const size_t kept = UCT_CUDA_IPC_UNMAP_KEPT / (16 * MiB);
+    const size_t kept = UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB);
 
     idle();
-    unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT + 16 * MiB);
-    uct_cuda_ipc_unmap_due(true);
+    unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT + 16 * MiB);
+    uct_cuda_node_unmap_due(true);
     EXPECT_EQ(kept / 2, driver.mapped.size());
 
-    unmap_up_to(UCT_CUDA_IPC_UNMAP_KEPT / 2 + 16 * MiB);
+    unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT / 2 + 16 * MiB);
     driver.table.cuCtxRecordEvent = [](CUcontext, CUevent) {
         ADD_FAILURE() << "a capture may be under way";
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     };
-    uct_cuda_ipc_unmap_due(false);
+    uct_cuda_node_unmap_due(false);
     EXPECT_EQ(kept, driver.mapped.size());
 
     unmap(16 * MiB);
     busy_elsewhere();
-    uct_cuda_ipc_unmap_due(true);
-    uct_cuda_ipc_unmap_due(false);
+    uct_cuda_node_unmap_due(true);
+    uct_cuda_node_unmap_due(false);
     EXPECT_EQ(kept + 1, driver.mapped.size());
 }

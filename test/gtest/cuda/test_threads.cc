@@ -7,10 +7,10 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/queue.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
+#include <uct/cuda/node/rkey.h>
 #include <uct/cuda/node/unmap.h>
 #include <multipath/end.h>
 }
@@ -86,13 +86,13 @@ protected:
         }
     }
 
-    static uct_cuda_ipc_handle_t random_handle(std::mt19937 &random)
+    static uct_cuda_node_handle_t random_handle(std::mt19937 &random)
     {
-        uct_cuda_ipc_handle_t handle;
+        uct_cuda_node_handle_t handle;
 
         memset(&handle, 0, sizeof(handle));
-        handle.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
-        handle.machine   = uct_cuda_ipc_machine_self();
+        handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
+        handle.machine   = uct_cuda_node_machine_self();
         handle.pid       = 42 + random() % 2;
         handle.pid_ns    = random() % 2;
         handle.base      = 0x10000 * (1 + random() % 4);
@@ -107,11 +107,11 @@ protected:
     void purge_all()
     {
         for (int pid = 42; pid < 44; ++pid) {
-            uct_cuda_ipc_cache_purge_peer(0, pid);
-            uct_cuda_ipc_cache_purge_peer(1, pid);
+            uct_cuda_node_cache_purge_peer(0, pid);
+            uct_cuda_node_cache_purge_peer(1, pid);
         }
-        EXPECT_EQ(0u, uct_cuda_ipc_cache_count());
-        uct_cuda_ipc_unmap_all();
+        EXPECT_EQ(0u, uct_cuda_node_cache_count());
+        uct_cuda_node_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
     }
 };
@@ -120,17 +120,17 @@ TEST_F(Threads, mappings)
 {
     run([](int number, std::mt19937 &random) {
         for (int i = 0; i < 2000; ++i) {
-            uct_cuda_ipc_handle_t handle = random_handle(random);
-            uct_cuda_ipc_mapping_t *mapping;
+            uct_cuda_node_handle_t handle = random_handle(random);
+            uct_cuda_node_mapping_t *mapping;
 
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_cache_get(&handle, 0, &mapping));
+            ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&handle, 0, &mapping));
             EXPECT_EQ(0, memcmp(&handle, &mapping->handle, sizeof(handle)));
-            uct_cuda_ipc_cache_put(mapping, random() % 4 != 0);
+            uct_cuda_node_cache_put(mapping, random() % 4 != 0);
             if (random() % 16 == 0) {
-                uct_cuda_ipc_cache_purge_peer(handle.pid_ns, handle.pid);
+                uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
             } else if (random() % 16 == 0) {
-                uct_cuda_ipc_cache_limit(1 + random() % 8, SIZE_MAX);
-                uct_cuda_ipc_cache_unlimit();
+                uct_cuda_node_cache_limit(1 + random() % 8, SIZE_MAX);
+                uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
             }
         }
     });
@@ -140,7 +140,7 @@ TEST_F(Threads, mappings)
 TEST_F(Threads, keys)
 {
     static const CUdeviceptr base = 0x7f0000000000;
-    uct_cuda_ipc_memh_t *memh;
+    uct_cuda_node_memh_t *memh;
 
     driver.offer_gpu_memory(base, 1 << 20);
     driver.table.cuPointerGetAttributes =
@@ -183,22 +183,22 @@ TEST_F(Threads, keys)
         return CUDA_SUCCESS;
     };
 
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)base, 4096, &memh));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create((void*)base, 4096, &memh));
     run([memh](int number, std::mt19937 &random) {
-        uct_cuda_ipc_packed_rkey_t packed;
-        uct_cuda_ipc_rkey_t *rkey;
+        uct_cuda_node_packed_rkey_t packed;
+        uct_cuda_node_rkey_t *rkey;
 
         for (int i = 0; i < 300; ++i) {
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, 0, &packed));
+            ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, NULL, 0, &packed));
             EXPECT_EQ(base, packed.handle.base);
             packed.handle.pid    = 42 + random() % 2;
             packed.handle.pid_ns = random() % 2;
-            ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
+            ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
                                                uct_cuda_end_none(), &rkey));
-            uct_cuda_ipc_rkey_destroy(rkey);
+            uct_cuda_node_rkey_destroy(rkey);
         }
     });
-    uct_cuda_ipc_memh_destroy(memh);
+    uct_cuda_node_memh_destroy(memh);
     purge_all();
 }
 

@@ -9,12 +9,11 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/host/host_registry.h>
-#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
+#include <uct/cuda/settings.h>
 #include <uct/cuda/transfer.h>
 }
 
@@ -77,7 +76,6 @@ protected:
         uct_cuda_ctx_pop();
         uct_cuda_ctx_release(gpu);
         EXPECT_EQ("", m_node->leaks());
-        EXPECT_EQ(0u, uct_cuda_host_registry_count());
         for (const std::string &complaint : m_node->complaints) {
             ADD_FAILURE() << complaint;
         }
@@ -338,10 +336,12 @@ TEST_P(test_copy_host, failures_are_gone_around)
 
     uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
                         const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
-    uct_cuda_host_settings_t settings = {};
-    settings.is_direct                = true;
-    uct_cuda_host_settings_open(&settings);
-    uct_cuda_host_settings_close(); /* stays in force */
+    uct_cuda_settings_t settings = {};
+    settings.host_zcopy          = true;
+    settings.cache_max_regions   = ULONG_MAX;
+    settings.cache_max_size      = SIZE_MAX;
+    uct_cuda_settings_open(&settings);
+    uct_cuda_settings_close(); /* stays in force */
     for (const char *function :
          {"none", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync",
           "cuMemcpyDtoHAsync", "cuEventRecord"}) {

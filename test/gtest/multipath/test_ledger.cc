@@ -8,6 +8,7 @@
 
 #include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/node/alive.h>
 #include <uct/cuda/node/ledger.h>
 
 #include <algorithm>
@@ -18,7 +19,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -183,6 +183,18 @@ protected:
 
         file >> pid >> name >> state;
         return state.at(0);
+    }
+
+    /* As a process that is stopped in the middle of coming or going */
+    static uct_cuda_node_alive_t *lock_page(const std::string &path)
+    {
+        const int fd                 = ::open(path.c_str(), O_RDWR);
+        uct_cuda_node_alive_t *alive = NULL;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_node_alive_open(fd, &alive));
+        ::close(fd);
+        EXPECT_TRUE(uct_cuda_node_alive_take(alive, UCT_CUDA_NODE_ALIVE_FILE));
+        return alive;
     }
 
     static void reap(pid_t pid)
@@ -414,13 +426,12 @@ TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
 
-    int fd = ::open(path.c_str(), O_RDWR);
-    ASSERT_EQ(0, flock(fd, LOCK_EX));
+    uct_cuda_node_alive_t *alive = lock_page(path);
     for (int i = 0; i < 3; ++i) {
         m_now += UCT_CUDA_MP_LEDGER_STALE;
         EXPECT_EQ(1u, others(a, 0, 1));
     }
-    ::close(fd);
+    uct_cuda_node_alive_close(alive);
     m_now += UCT_CUDA_MP_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
@@ -464,24 +475,84 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
         return true;
     });
 
-    /* As if this process had the number of one that was started earlier: the
-     * slot's second word of 8 bytes is the start */
-    int fd         = ::open(path.c_str(), O_RDWR);
-    uint64_t start = 1;
+    EXPECT_EQ(1u, others(a, 0, 1));
+    reap(pid);
+
+    /* As if a process that lives had got its number */
+    int fd              = ::open(path.c_str(), O_RDWR);
+    const pid_t another = getppid();
     char page[PAGE_BYTES];
     ASSERT_EQ((ssize_t)sizeof(page), pread(fd, page, sizeof(page), 0));
     for (size_t at = 0; at < sizeof(page); at += 64) {
         if (memcmp(page + at, &pid, sizeof(pid)) == 0) {
-            ASSERT_EQ(8, pwrite(fd, &start, sizeof(start), (off_t)at + 8));
+            ASSERT_EQ((ssize_t)sizeof(another),
+                      pwrite(fd, &another, sizeof(another), (off_t)at));
         }
     }
     ::close(fd);
 
-    EXPECT_EQ(1u, others(a, 0, 1));
     m_now += UCT_CUDA_MP_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
+}
+
+/* Two copies of the module in one process, of which one is unloaded */
+TEST_F(test_ledger, the_same_process_twice)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid               = spawn([&] {
+        uct_cuda_mp_ledger_t *first, *second;
+
+        if ((try_open(Gpus{1, 2}, &first) != UCS_OK) ||
+            (try_open(Gpus{1, 2}, &second) != UCS_OK)) {
+            return false;
+        }
+        uct_cuda_mp_ledger_close(second);
+        set(first, 0, 1, true);
+        return true;
+    });
+
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(1u, others(a, 0, 1));
+        m_now += UCT_CUDA_MP_LEDGER_STALE;
+    }
     reap(pid);
+}
+
+/* ... and a child of which, forked off, lives on */
+TEST_F(test_ledger, process_killed_whose_child_is_not)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    int wire[2];
+    ASSERT_EQ(0, pipe(wire));
+    pid_t pid               = spawn([&] {
+        uct_cuda_mp_ledger_t *ledger;
+        pid_t child;
+
+        if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
+            return false;
+        }
+        set(ledger, 0, 1, true);
+        if (fork() == 0) {
+            child = getpid();
+            if (write(wire[1], &child, sizeof(child)) == sizeof(child)) {
+                pause();
+            }
+            _exit(0);
+        }
+        return true;
+    });
+    pid_t child;
+
+    ASSERT_EQ((ssize_t)sizeof(child), read(wire[0], &child, sizeof(child)));
+    EXPECT_EQ(1u, others(a, 0, 1));
+    reap(pid);
+    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    (void)others(a, 0, 1);
+    EXPECT_EQ(0u, others(a, 0, 1));
+    kill(child, SIGKILL);
+    ::close(wire[0]);
+    ::close(wire[1]);
 }
 
 TEST_F(test_ledger, forked_child_leaves_the_slot_alone)
@@ -610,15 +681,21 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
     std::string path             = page_path();
     uct_cuda_mp_ledger_t *ledger = open(Gpus{1, 2});
     uct_cuda_mp_load_t load;
-    std::string nonsense(PAGE_BYTES - 20, '\0');
+    std::string nonsense(PAGE_BYTES, '\0');
+    const size_t own = PAGE_BYTES - UCT_CUDA_MP_LEDGER_MAX_SLOTS * 128;
 
     for (size_t i = 0; i < nonsense.size(); ++i) {
         nonsense[i] = (char)(i * 2654435761u >> 7);
     }
 
+    /* All but the layout, and the slot of the one who lives */
     int fd = ::open(path.c_str(), O_RDWR);
-    ASSERT_EQ((ssize_t)nonsense.size(),
-              pwrite(fd, nonsense.data(), nonsense.size(), 20));
+    for (auto range : {std::make_pair((size_t)20, own),
+                       std::make_pair(own + 128, PAGE_BYTES)}) {
+        const size_t bytes = range.second - range.first;
+        ASSERT_EQ((ssize_t)bytes, pwrite(fd, nonsense.data() + range.first,
+                                         bytes, (off_t)range.first));
+    }
     ::close(fd);
 
     for (int i = 0; i < 4; ++i) {
@@ -696,12 +773,11 @@ TEST_F(test_ledger, lock_that_never_comes_free)
     std::string path        = page_path();
     uct_cuda_mp_ledger_t *a = open(Gpus{1});
     uct_cuda_mp_ledger_t *ledger;
-    int fd = ::open(path.c_str(), O_RDWR);
+    uct_cuda_node_alive_t *alive = lock_page(path);
 
-    ASSERT_EQ(0, flock(fd, LOCK_EX));
     EXPECT_EQ(UCS_ERR_BUSY, try_open(Gpus{1}, &ledger));
     close(a);
-    ::close(fd);
+    uct_cuda_node_alive_close(alive);
 }
 
 /* Processes that come, work and go as fast as they can, some of them killed */
@@ -1006,12 +1082,11 @@ TEST_F(test_traffic, a_ledger_that_was_busy_is_asked_for_again)
     const std::string path  = page_path();
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4});
     uct_cuda_mp_traffic_t *traffic;
-    int fd = ::open(path.c_str(), O_RDWR);
+    uct_cuda_node_alive_t *alive = lock_page(path);
 
-    ASSERT_EQ(0, flock(fd, LOCK_EX));
     traffic = create(m_dir.c_str());
     EXPECT_FALSE(load(traffic, 0, 1).is_known);
-    ::close(fd);
+    uct_cuda_node_alive_close(alive);
     EXPECT_FALSE(load(traffic, 0, 1).is_known) << "not with every transfer";
     usleep(250000);
     EXPECT_TRUE(load(traffic, 0, 1).is_known);

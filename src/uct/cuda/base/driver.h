@@ -165,7 +165,6 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
          (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
     _req(cuMemcpyHtoD, "cuMemcpyHtoD_v2", \
          (CUdeviceptr, const void*, size_t)) \
-    _req(cuMemcpyDtoH, "cuMemcpyDtoH_v2", (void*, CUdeviceptr, size_t)) \
     _req(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", \
          (CUdeviceptr, const void*, size_t, CUstream)) \
     _req(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", \

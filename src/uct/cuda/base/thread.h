@@ -18,14 +18,15 @@ BEGIN_C_DECLS
  * is called back, with a completion, a pending request or a purged one.
  *
  *   0. cuda_cma/cuda_cma_server.c    starting and ending the one server
+ *      settings.c                    what memory domains say for the process
  *   1. multipath/registry.c          making and destroying of engines
  *   2. multipath/transfer.c          an engine: plans, submits, releases
- *      cuda_ipc/cuda_ipc_rkey.c      which peers can be reached; a memory
- *                                    handle's exports
+ *      node/rkey.c                   which peers can be reached
+ *      node/memh.c                   a memory handle's exports
  *   3. node/mappings.c               mappings of peers' memory, and what
  *                                    they tell of it
  *      node/exports.c                what others have handles of
- *      cuda_ipc/cuda_ipc_copier.c    kernels by context
+ *      run/copier.c                  kernels by context
  *      run/background.c              threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *      run/device.c                  streams and kernels of collectives
@@ -35,19 +36,14 @@ BEGIN_C_DECLS
  *      base/ctx.c                    contexts that are kept; one lock for
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
- *      base/host/host_settings.c     what memory domains say of host memory
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      collective/settings.c, node/process.c, cuda_ipc/cuda_ipc_iface.c,
+ *      collective/settings.c, node/alive.c, node/process.c, port.c,
  *      cuda_cma/cuda_cma_ranges.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
- *   7. base/host/host_registry.c     last: the hook that takes it runs inside
- *                                    munmap(), which free() may call with any
- *                                    of the others held. Under it nothing is
- *                                    allocated or freed, and no driver called.
  *
- * The driver is called with any of them but the last held. What it calls back
- * (the queue's wake-up) takes none, nor does the hook on its first use.
+ * The driver is called with any of them held. What it calls back (the queue's
+ * wake-up) takes none, nor do the hooks on its first use and on unmapping.
  */
 
 

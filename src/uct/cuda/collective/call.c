@@ -613,9 +613,9 @@ static uct_cuda_coll_result_t call_decide(call_t *call)
         uct_cuda_coll_agree_pass(&group->agreement);
     }
     if (result == UCT_CUDA_COLL_DONE) {
-        uct_cuda_ipc_cache_collective(true);
+        uct_cuda_node_cache_collective(true);
         result = call_run(call);
-        uct_cuda_ipc_cache_collective(false);
+        uct_cuda_node_cache_collective(false);
     }
     uct_cuda_gpu_context_pop(&call->pushed);
     return result;

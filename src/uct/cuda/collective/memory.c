@@ -33,9 +33,9 @@ static void export_drop(memory_t *memory, unsigned index)
     if (export->is_there) {
         /* The program's may live on; what this group has made is about to go */
         if (index < NUM_EXPORTS) {
-            uct_cuda_ipc_exports_put(&export->handle);
+            uct_cuda_node_exports_put(&export->handle);
         } else {
-            uct_cuda_ipc_exports_end(&export->handle);
+            uct_cuda_node_exports_end(&export->handle);
         }
         export->generation = uct_cuda_coll_page_show(memory->agreement->page,
                                                      index, NULL);
@@ -63,13 +63,13 @@ static ucs_status_t export_add(memory_t *memory, unsigned index,
 
     export_drop(memory, index);
     uct_cuda_memory_query((void*)address, 1, &allocation);
-    status = uct_cuda_ipc_exports_get((void*)address, &allocation,
+    status = uct_cuda_node_exports_get((void*)address, &allocation,
                                       &export->handle);
     if (status != UCS_OK) {
         return status;
     }
 
-    if (export->handle.type == UCT_CUDA_IPC_HANDLE_NONE) {
+    if (export->handle.type == UCT_CUDA_NODE_HANDLE_NONE) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -162,7 +162,7 @@ ucs_status_t uct_cuda_coll_memory_show(memory_t *memory, const void *address,
 static void import_drop(import_t *import)
 {
     if (import->mapping != NULL) {
-        uct_cuda_ipc_cache_unlend(import->mapping);
+        uct_cuda_node_cache_unlend(import->mapping);
         import->mapping = NULL;
     }
 }
@@ -201,7 +201,7 @@ static void imports_sweep(memory_t *memory)
 
 static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
 {
-    const uct_cuda_ipc_handle_t *handle;
+    const uct_cuda_node_handle_t *handle;
     ucs_status_t status;
     import_t *import;
 
@@ -222,15 +222,15 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
 
     /* What a rank has freed it names no more: it need not be kept until the
      * next call, which may never come */
-    status = uct_cuda_ipc_cache_get_in(handle, memory->cuda_device,
+    status = uct_cuda_node_cache_get_in(handle, memory->cuda_device,
                                        memory->context, memory->context_id,
                                        &import->mapping);
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_ipc_cache_lend(import->mapping);
-    if (!uct_cuda_ipc_mapping_is_in(import->mapping, memory->context_id)) {
+    uct_cuda_node_cache_lend(import->mapping);
+    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context_id)) {
         import_drop(import);
         return UCS_ERR_UNREACHABLE;
     }
@@ -424,7 +424,7 @@ void uct_cuda_coll_memory_forget(memory_t *memory)
 static CUdeviceptr import_address(const memory_t *memory, unsigned rank,
                                   unsigned index)
 {
-    const uct_cuda_ipc_mapping_t *mapping =
+    const uct_cuda_node_mapping_t *mapping =
             memory->imports[rank][index].mapping;
 
     return (mapping == NULL) ? 0 : mapping->mapped;

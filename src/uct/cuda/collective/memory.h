@@ -19,7 +19,7 @@ BEGIN_C_DECLS
 
 /** An allocation of this rank's. */
 typedef struct {
-    uct_cuda_ipc_handle_t handle;
+    uct_cuda_node_handle_t handle;
     uint32_t              generation;
     uint64_t              used;     /**< Sequence of the last call */
     bool                  is_there;
@@ -30,7 +30,7 @@ typedef struct {
 /** One of another rank's. */
 typedef struct {
     uint32_t               generation;
-    uct_cuda_ipc_mapping_t *mapping; /**< Or NULL */
+    uct_cuda_node_mapping_t *mapping; /**< Or NULL */
 } uct_cuda_coll_import_t;
 
 

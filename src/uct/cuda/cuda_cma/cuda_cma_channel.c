@@ -71,6 +71,7 @@ struct uct_cuda_cma_channel {
     uct_cuda_cma_peer_t  *peer;
     uct_cuda_cma_page_t  *page;
     uct_cuda_cma_slot_t  *slot;
+    uct_cuda_node_alive_t *alive;    /* Has its number */
     pid_t                owner;      /* The process that has taken it */
     unsigned             stream;
     unsigned             head;       /* The next request goes there */
@@ -89,20 +90,25 @@ struct uct_cuda_cma_channel {
 /* ------------------------------------------------------------------- slots */
 
 /* One that nobody has */
-static uct_cuda_cma_slot_t *find_slot(uct_cuda_cma_page_t *page, pid_t pid)
+static uct_cuda_cma_slot_t *
+find_slot(uct_cuda_cma_page_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
 {
     int32_t expected;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
+        if (!uct_cuda_node_alive_take(alive, i)) {
+            continue;
+        }
+
         expected = 0;
         if (__atomic_compare_exchange_n(&page->slots[i].pid, &expected, pid,
                                         false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
-            __atomic_store_n(&page->slots[i].start_time,
-                             uct_cuda_cma_start_time(pid), __ATOMIC_RELAXED);
             return &page->slots[i];
         }
+
+        uct_cuda_node_alive_drop(alive, i);
     }
 
     /* Some may be of processes that have gone */
@@ -124,7 +130,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
         return NULL;
     }
 
-    channel->page = uct_cuda_cma_page_open(pid, id);
+    channel->page = uct_cuda_cma_page_open(pid, id, &channel->alive);
     if (channel->page == NULL) {
         goto err_free;
     }
@@ -134,7 +140,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
     }
 
     channel->owner = getpid();
-    channel->slot  = find_slot(channel->page, channel->owner);
+    channel->slot  = find_slot(channel->page, channel->alive, channel->owner);
     if (channel->slot == NULL) {
         uct_cuda_debug("process %d copies for too many peers", (int)pid);
         goto err_close;
@@ -151,6 +157,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
     return channel;
 
 err_close:
+    uct_cuda_node_alive_close(channel->alive);
     uct_cuda_cma_page_close(channel->page);
 err_free:
     free(channel);
@@ -170,6 +177,7 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
         __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
         uct_cuda_cma_page_wake(channel->page);
     }
+    uct_cuda_node_alive_close(channel->alive);
     uct_cuda_cma_page_close(channel->page);
     uct_cuda_cma_peer_put(channel->peer);
     uct_cuda_cma_keys_cleanup(&channel->keys);
@@ -524,7 +532,7 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
 
     key = uct_cuda_cma_keys_get(&channel->keys, copy->local, copy->length);
     if ((key == NULL) || is_refused(key) ||
-        (key->packed.handle.type == UCT_CUDA_IPC_HANDLE_NONE) ||
+        (key->packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
         !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
     }

@@ -12,7 +12,7 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+#include <uct/cuda/port.h>
 #include <uct/cuda/transfer.h>
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
     }
 
     memcpy(&addr, params->iface_addr, sizeof(addr));
-    if (!uct_cuda_ipc_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+    if (!uct_cuda_node_is_own_process(addr.process.pid, addr.process.pid_ns)) {
         status = uct_cuda_cma_peer_get(&addr, &peer, NULL);
         if (status != UCS_OK) {
             return status;
@@ -167,10 +167,10 @@ static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
 
 /* Page-locked memory of this process, as a put or get of its GPU memory, with
  * which small blocks go together */
-static uct_cuda_ipc_block_t
+static uct_cuda_block_t
 own_block(const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
 {
-    uct_cuda_ipc_block_t block;
+    uct_cuda_block_t block;
 
     block.rkey        = NULL;
     block.local       = (void*)(uintptr_t)copy->remote;
@@ -187,7 +187,7 @@ static ucs_status_t
 own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
            uct_completion_t *comp)
 {
-    uct_cuda_ipc_block_t block = own_block(copy, comp);
+    uct_cuda_block_t block = own_block(copy, comp);
 
     /* As in uct_cuda_cma_channel_follow() */
     if ((ep->last == NULL) || (ep->last->is_unowned && copy->is_put) ||
@@ -197,8 +197,8 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
 
     block.rkey = ep->last->rkey;
     return ((block.rkey != NULL) &&
-            uct_cuda_ipc_blocks_follow(&ep_iface(ep)->super, &block, false,
-                                       false)) ?
+            uct_cuda_gather_follow(&ep_iface(ep)->port.gather, &block, false,
+                                   false)) ?
                    UCS_INPROGRESS :
                    UCS_ERR_UNSUPPORTED;
 }
@@ -208,7 +208,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
            uct_completion_t *comp)
 {
     uct_cuda_cma_iface_t *iface = ep_iface(ep);
-    uct_cuda_ipc_block_t block  = own_block(copy, comp);
+    uct_cuda_block_t     block  = own_block(copy, comp);
     uct_cuda_cma_key_t *key;
 
     if (uct_cuda_cma_iface_lend(iface) != UCS_OK) {
@@ -227,7 +227,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
     block.rkey = (key == NULL) ? NULL : uct_cuda_cma_key_own(key);
     return (block.rkey == NULL) ?
                    UCS_ERR_UNSUPPORTED :
-                   uct_cuda_ipc_transfer(&iface->super, &block, false);
+                   uct_cuda_port_transfer(&iface->port, &block, false);
 }
 
 /* By the peer's GPU */

@@ -59,12 +59,12 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
 {
     uct_cuda_iface_query(attr);
 
-    attr->device_addr_len  = uct_cuda_ipc_device_addr_length(NULL);
+    attr->device_addr_len  = uct_cuda_node_device_addr_length(NULL);
     attr->iface_addr_len   = sizeof(uct_cuda_cma_addr_t);
     attr->cap.flags       |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
     attr->latency.c        = LATENCY;
     attr->latency.m        = 0;
-    attr->bandwidth.shared = iface_of(tl_iface)->super.bandwidth;
+    attr->bandwidth.shared = iface_of(tl_iface)->bandwidth;
     attr->overhead         = OVERHEAD;
     return UCS_OK;
 }
@@ -79,7 +79,7 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    attr->bandwidth.shared  = iface_of(tl_iface)->super.bandwidth;
+    attr->bandwidth.shared  = iface_of(tl_iface)->bandwidth;
     attr->path_bandwidth    = attr->bandwidth;
     attr->send_pre_overhead = OVERHEAD;
     attr->latency.c         = LATENCY;
@@ -89,10 +89,10 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 static ucs_status_t get_device_address(uct_iface_h iface,
                                        uct_device_addr_t *addr)
 {
-    uct_cuda_ipc_device_addr_t self;
+    uct_cuda_node_device_addr_t self;
 
-    uct_cuda_ipc_device_addr_self(&self, NULL);
-    memcpy(addr, &self, uct_cuda_ipc_device_addr_length(NULL));
+    uct_cuda_node_device_addr_self(&self, NULL);
+    memcpy(addr, &self, uct_cuda_node_device_addr_length(NULL));
     return UCS_OK;
 }
 
@@ -100,7 +100,7 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 {
     uct_cuda_cma_addr_t self;
 
-    uct_cuda_cma_addr_self(((uct_cuda_cma_iface_t*)iface)->super.number, &self);
+    uct_cuda_cma_addr_self(((uct_cuda_cma_iface_t*)iface)->number, &self);
     memcpy(addr, &self, sizeof(self));
     return UCS_OK;
 }
@@ -118,8 +118,8 @@ static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
 
 static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
-    const uint32_t number = ((uct_cuda_cma_iface_t*)tl_iface)->super.number;
-    uct_cuda_ipc_device_addr_t device, own_device;
+    const uint32_t number = ((uct_cuda_cma_iface_t*)tl_iface)->number;
+    uct_cuda_node_device_addr_t device, own_device;
     uct_cuda_cma_peer_t *process;
     uct_cuda_cma_addr_t addr;
 
@@ -128,16 +128,16 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
         return 0;
     }
 
-    uct_cuda_ipc_device_addr_self(&own_device, NULL);
-    memcpy(&device, peer->dev_addr, uct_cuda_ipc_device_addr_length(NULL));
+    uct_cuda_node_device_addr_self(&own_device, NULL);
+    memcpy(&device, peer->dev_addr, uct_cuda_node_device_addr_length(NULL));
     memcpy(&addr, peer->iface_addr, sizeof(addr));
-    if (memcmp(&device, &own_device, uct_cuda_ipc_device_addr_length(NULL)) !=
+    if (memcmp(&device, &own_device, uct_cuda_node_device_addr_length(NULL)) !=
         0) {
         peer->reason = "different machine";
         return 0;
     }
 
-    if (uct_cuda_ipc_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+    if (uct_cuda_node_is_own_process(addr.process.pid, addr.process.pid_ns)) {
         peer->reason = (addr.process.iface == number) ? "same interface" : NULL;
         return peer->reason == NULL;
     }
@@ -157,7 +157,7 @@ static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
     uct_cuda_cma_iface_t *iface =
             (uct_cuda_cma_iface_t*)((char*)queue -
                                     offsetof(uct_cuda_cma_iface_t,
-                                             super.super.queue));
+                                             super.queue));
 
     iface->epoch += is_all;
     if (iface->submit_gathered != NULL) {
@@ -167,7 +167,7 @@ static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
 
 void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface)
 {
-    uct_cuda_queue_t *queue = &iface->super.super.queue;
+    uct_cuda_queue_t *queue = &iface->super.queue;
 
     iface->submit_gathered = queue->submit_gathered;
     queue->submit_gathered = submit_gathered;
@@ -177,11 +177,11 @@ ucs_status_t uct_cuda_cma_iface_lend(uct_cuda_cma_iface_t *iface)
 {
     ucs_status_t status;
 
-    if (iface->super.engine != NULL) {
+    if (iface->port.gather.engine != NULL) {
         return UCS_OK;
     }
 
-    status = uct_cuda_ipc_iface_lend(&iface->super);
+    status = uct_cuda_port_lend(&iface->port, &iface->super.queue);
     if (status == UCS_OK) {
         uct_cuda_cma_iface_count_epochs(iface);
     }
@@ -193,8 +193,8 @@ static void iface_close(uct_iface_h tl_iface)
 {
     uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)tl_iface;
 
-    uct_cuda_iface_cleanup(&iface->super.super);
-    uct_cuda_ipc_iface_unlend(&iface->super);
+    uct_cuda_iface_cleanup(&iface->super);
+    uct_cuda_port_close(&iface->port);
     free(iface);
 }
 
@@ -227,11 +227,11 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface                  = (uct_cuda_cma_iface_t*)*iface_p;
-    iface->super.number    = uct_cuda_ipc_iface_number();
-    iface->super.bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
-                                     threads_bandwidth() :
-                                     config->bandwidth;
+    iface            = (uct_cuda_cma_iface_t*)*iface_p;
+    iface->number    = uct_cuda_node_iface_number();
+    iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
+                               threads_bandwidth() :
+                               config->bandwidth;
     uct_cuda_cma_iface_count_epochs(iface);
     return UCS_OK;
 }

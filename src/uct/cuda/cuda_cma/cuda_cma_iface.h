@@ -3,7 +3,8 @@
 #ifndef UCT_CUDA_CMA_IFACE_H
 #define UCT_CUDA_CMA_IFACE_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/port.h>
 
 
 typedef struct {
@@ -13,19 +14,20 @@ typedef struct {
 } uct_cuda_cma_iface_config_t;
 
 
-/** A cuda_ipc interface inside, for copies within this process. */
 typedef struct {
-    uct_cuda_ipc_iface_t super;
-    uint64_t             epoch; /**< Another behind each flush and fence */
-    void                 (*submit_gathered)(uct_cuda_queue_t *queue,
-                                            bool is_all);
+    uct_cuda_iface_t super;
+    uint32_t         number; /**< See uct_cuda_node_iface_number() */
+    double           bandwidth;
+    uct_cuda_port_t  port;   /**< For copies within this process */
+    uint64_t         epoch;  /**< Another behind each flush and fence */
+    void             (*submit_gathered)(uct_cuda_queue_t *queue, bool is_all);
 } uct_cuda_cma_iface_t;
 
 
 /** Have the epochs counted; the queue is there already. */
 void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface);
 
-/** As uct_cuda_ipc_iface_lend(). */
+/** As uct_cuda_port_lend(), with the interface's. */
 ucs_status_t uct_cuda_cma_iface_lend(uct_cuda_cma_iface_t *iface);
 
 

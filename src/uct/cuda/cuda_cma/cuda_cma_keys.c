@@ -11,10 +11,10 @@
 static void key_clear(uct_cuda_cma_key_t *key)
 {
     if (key->rkey != NULL) {
-        uct_cuda_ipc_rkey_destroy(key->rkey);
+        uct_cuda_node_rkey_destroy(key->rkey);
     }
     if (key->memh != NULL) {
-        uct_cuda_ipc_memh_destroy(key->memh);
+        uct_cuda_node_memh_destroy(key->memh);
     }
     memset(key, 0, sizeof(*key));
 }
@@ -23,13 +23,13 @@ static bool key_fill(uct_cuda_cma_keys_t *keys, uct_cuda_cma_key_t *key,
                      const uct_cuda_memory_t *memory)
 {
     key_clear(key);
-    if (uct_cuda_ipc_memh_create((void*)memory->base, memory->length,
-                                 &key->memh) != UCS_OK) {
+    if (uct_cuda_node_memh_create((void*)memory->base, memory->length,
+                                  &key->memh) != UCS_OK) {
         key->memh = NULL;
         return false;
     }
 
-    if (uct_cuda_ipc_rkey_pack(key->memh, NULL, 0, &key->packed) != UCS_OK) {
+    if (uct_cuda_node_rkey_pack(key->memh, NULL, 0, &key->packed) != UCS_OK) {
         key_clear(key);
         return false;
     }
@@ -123,11 +123,11 @@ bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
                                 length);
 }
 
-const uct_cuda_ipc_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)
+const uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)
 {
     if ((key->rkey == NULL) &&
-        (uct_cuda_ipc_rkey_unpack(&key->packed, uct_cuda_end_none(),
-                                  &key->rkey) != UCS_OK)) {
+        (uct_cuda_node_rkey_unpack(&key->packed, uct_cuda_end_none(),
+                                   &key->rkey) != UCS_OK)) {
         key->rkey = NULL;
     }
 

@@ -5,21 +5,22 @@
 #define UCT_CUDA_CMA_KEYS_H
 
 #include <uct/cuda/cuda_cma/cuda_cma_page.h>
+#include <uct/cuda/node/rkey.h>
 
 
 /** An allocation of this process. */
 typedef struct {
-    CUdeviceptr                begin;
-    size_t                     size;        /**< 0: none yet */
+    CUdeviceptr                 begin;
+    size_t                      size;        /**< 0: none yet */
     unsigned long long         buffer_id;
-    unsigned                   outstanding; /**< Of transfers, by the user */
-    uint64_t                   last_use;
-    uint32_t                   serial;      /**< Another for each allocation */
-    uint64_t                   refused;     /**< When, or 0: by the user */
-    bool                       is_unowned;  /**< Of no context */
-    uct_cuda_ipc_memh_t        *memh;
-    uct_cuda_ipc_packed_rkey_t packed;
-    uct_cuda_ipc_rkey_t        *rkey;       /**< Of uct_cuda_cma_key_own() */
+    unsigned                    outstanding; /**< Of transfers, by the user */
+    uint64_t                    last_use;
+    uint32_t                    serial;      /**< Another for each allocation */
+    uint64_t                    refused;     /**< When, or 0: by the user */
+    bool                        is_unowned;  /**< Of no context */
+    uct_cuda_node_memh_t        *memh;
+    uct_cuda_node_packed_rkey_t packed;
+    uct_cuda_node_rkey_t        *rkey;       /**< Of uct_cuda_cma_key_own() */
 } uct_cuda_cma_key_t;
 
 
@@ -49,7 +50,7 @@ bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
                              const void *address, size_t length);
 
 /** For copies within this process; NULL if there is none. */
-const uct_cuda_ipc_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);
+const uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);
 
 void uct_cuda_cma_keys_cleanup(uct_cuda_cma_keys_t *keys);
 

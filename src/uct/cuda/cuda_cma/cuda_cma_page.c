@@ -82,7 +82,8 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
 }
 
 uct_cuda_cma_page_t *
-uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id)
+uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
+                       uct_cuda_node_alive_t **alive_p)
 {
     uct_cuda_cma_page_t *page = NULL;
     struct stat file;
@@ -101,13 +102,14 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id)
         (fcntl(fd, F_GET_SEALS) == SEALS)) {
         page = map(fd);
     }
-    close(fd);
 
     if ((page != NULL) &&
-        ((page->token != id->token) || (page->size != sizeof(*page)))) {
+        ((page->token != id->token) || (page->size != sizeof(*page)) ||
+         (uct_cuda_node_alive_open(fd, alive_p) != UCS_OK))) {
         uct_cuda_cma_page_close(page);
-        return NULL;
+        page = NULL;
     }
+    close(fd);
 
     return page;
 }

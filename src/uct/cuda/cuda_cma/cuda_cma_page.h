@@ -4,9 +4,10 @@
  * have a GPU of its own copy between that memory and theirs. A file without a
  * name; a key says by which descriptor the process has it.
  *
- * A peer takes a slot, writes requests into its ring one after the other, and
- * looks at their states. A state is a request's owner: what the peer writes
- * with it (POSTED) is the server's to read once it has taken it.
+ * A peer holds the number of a slot (node/alive.h), takes it, writes requests
+ * into its ring one after the other, and looks at their states. A state is a
+ * request's owner: what the peer writes with it (POSTED) is for the server to
+ * read once it has taken it.
  *
  * Words that say that there is something to do, and the one that says that the
  * server sleeps, are sequentially consistent: who posts looks at the latter
@@ -16,7 +17,8 @@
 #ifndef UCT_CUDA_CMA_PAGE_H
 #define UCT_CUDA_CMA_PAGE_H
 
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/node/alive.h>
+#include <uct/cuda/node/memh.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,15 +55,14 @@ typedef struct {
 /** An allocation of the peer's; written while no request that is under way
  *  names it. */
 typedef struct {
-    uint32_t                   serial; /**< Another for each allocation */
-    uct_cuda_ipc_packed_rkey_t packed;
+    uint32_t                    serial; /**< Another for each allocation */
+    uct_cuda_node_packed_rkey_t packed;
 } uct_cuda_cma_page_key_t;
 
 
 typedef struct {
-    int32_t                 pid;        /**< Of the peer; 0: nobody has it */
-    uint32_t                is_over;    /**< The peer has no use for it */
-    uint64_t                start_time; /**< Of the peer, or 0 at first */
+    int32_t                 pid;     /**< Of the peer; 0: nobody has it */
+    uint32_t                is_over; /**< The peer has no use for it */
     uct_cuda_cma_page_key_t keys[UCT_CUDA_CMA_KEYS];
     uct_cuda_cma_request_t  requests[UCT_CUDA_CMA_REQUESTS];
 } uct_cuda_cma_slot_t;
@@ -90,9 +91,11 @@ typedef struct {
 uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p);
 
 /** Map that of a process whose memory may be read (cuda_cma_peer.h).
+ *  @param alive_p  To be closed with it.
  *  @return NULL: it has none, or not any more. */
 uct_cuda_cma_page_t *
-uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id);
+uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
+                       uct_cuda_node_alive_t **alive_p);
 
 void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page);
 

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,7 @@ static uint64_t number;
 
 /* Field 22 of /proc/PID/stat, or 0. The name of the
  * program, in brackets, may hold blanks and brackets. */
-uint64_t uct_cuda_cma_start_time(int32_t pid)
+static uint64_t find_start_time(int32_t pid)
 {
     unsigned long long start = 0;
     char path[64], text[1024];
@@ -77,34 +76,27 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     (void)__atomic_compare_exchange_n(&number, &expected, random, false,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     memset(addr, 0, sizeof(*addr));
-    uct_cuda_ipc_iface_addr_self(&addr->process);
+    uct_cuda_node_iface_addr_self(&addr->process);
     addr->process.iface = iface;
-    addr->start_time    = uct_cuda_cma_start_time(addr->process.pid);
+    addr->start_time    = find_start_time(addr->process.pid);
     addr->place         = (uintptr_t)&number;
     addr->number        = __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
 
-bool uct_cuda_cma_process_is_gone(int32_t pid, uint64_t start_time)
-{
-    const uint64_t found = uct_cuda_cma_start_time(pid);
-
-    if (found == 0) {
-        return (kill(pid, 0) != 0) && (errno == ESRCH);
-    }
-
-    return (start_time != 0) && (start_time != found);
-}
-
+/* Without a pidfd, what cannot be seen is left to the copies to find out */
 static bool is_alive(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
     struct pollfd poll_fd           = {.fd = peer->pidfd, .events = POLLIN};
+    uint64_t start_time;
 
-    /* A pidfd becomes readable when its process ends */
-    return (peer->pidfd >= 0) ?
-                   (poll(&poll_fd, 1, 0) == 0) :
-                   !uct_cuda_cma_process_is_gone(addr->process.pid,
-                                                 addr->start_time);
+    if (peer->pidfd >= 0) {
+        /* It becomes readable when its process ends */
+        return poll(&poll_fd, 1, 0) == 0;
+    }
+
+    start_time = find_start_time(addr->process.pid);
+    return (start_time == 0) || (start_time == addr->start_time);
 }
 
 static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
@@ -147,7 +139,7 @@ static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
     uint64_t found;
 
     if ((addr->start_time == 0) ||
-        (uct_cuda_cma_start_time(addr->process.pid) != addr->start_time)) {
+        (find_start_time(addr->process.pid) != addr->start_time)) {
         return "the process is gone, or not to be seen";
     }
 
@@ -164,7 +156,7 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    uct_cuda_cma_peer_t **peer_p,
                                    const char **reason_p)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
     uct_cuda_cma_peer_t *peer;
     const char *reason;
 
@@ -173,7 +165,7 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
         return UCS_ERR_NO_MEMORY;
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     peer->addr  = *addr;
     peer->users = 1;
 

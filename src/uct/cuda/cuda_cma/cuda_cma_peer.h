@@ -27,10 +27,10 @@ BEGIN_C_DECLS
 
 /** Interface address, as peers are told. */
 typedef struct {
-    uct_cuda_ipc_iface_addr_t process;
-    uint64_t                  start_time; /**< Clock ticks since boot */
-    uint64_t                  place;      /**< Where in its memory it has ... */
-    uint64_t                  number;     /**< ... this random number */
+    uct_cuda_node_iface_addr_t process;
+    uint64_t                   start_time; /**< Clock ticks since boot */
+    uint64_t                   place;      /**< Where its memory has ... */
+    uint64_t                   number;     /**< ... this random number */
 } uct_cuda_cma_addr_t;
 
 
@@ -51,16 +51,6 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr);
 ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    uct_cuda_cma_peer_t **peer_p,
                                    const char **reason_p);
-
-/** When a process of this namespace began, clock ticks since boot; 0: there is
- *  none, or it cannot be seen. */
-uint64_t uct_cuda_cma_start_time(int32_t pid);
-
-/** Has a process ended, or another one got its number? Not where it cannot be
- *  seen: no descriptor is left, or /proc is hidden.
- *
- *  @param start_time  Of the one that is meant; 0: not known. */
-bool uct_cuda_cma_process_is_gone(int32_t pid, uint64_t start_time);
 
 /** Has it ended, or given way to another image? Not where the kernel does not
  *  let us look any more. 1 us. */

@@ -19,10 +19,9 @@
 #include <uct/cuda/base/thread.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/mappings.h>
+#include <uct/cuda/port.h>
+#include <uct/cuda/run/copier.h>
 
 #include <ucs/sys/math.h>
 
@@ -61,11 +60,11 @@ typedef struct {
 
 /* The thread's side of a slot */
 typedef struct {
-    unsigned            tail;      /* The next request is here */
-    unsigned            under_way;
-    uint32_t            serials[UCT_CUDA_CMA_KEYS];
-    uct_cuda_ipc_rkey_t *rkeys[UCT_CUDA_CMA_KEYS];
-    work_t              work[UCT_CUDA_CMA_REQUESTS];
+    unsigned             tail;      /* The next request is here */
+    unsigned             under_way;
+    uint32_t             serials[UCT_CUDA_CMA_KEYS];
+    uct_cuda_node_rkey_t *rkeys[UCT_CUDA_CMA_KEYS];
+    work_t               work[UCT_CUDA_CMA_REQUESTS];
 } view_t;
 
 static struct {
@@ -77,9 +76,11 @@ static struct {
     pthread_t                thread;
     uct_cuda_cma_server_id_t id;
     uct_cuda_cma_page_t      *page;
+    uct_cuda_node_alive_t    *alive; /* Of peers: who has a slot */
 
     /* The thread's */
-    uct_cuda_ipc_iface_t     iface;
+    uct_cuda_queue_t         queue;
+    uct_cuda_port_t          port;
     view_t                   *views[UCT_CUDA_CMA_SLOTS];
     bool                     is_starved; /* Of memory for a view */
     bool                     has_asked;  /* The driver, this time */
@@ -138,20 +139,20 @@ static bool open_host(uint64_t address, uint64_t length)
 
 /* From the peer's GPU, if there is a context on it, else from any. Never a key
  * of this process's own memory, which no peer has. */
-static uct_cuda_ipc_rkey_t *unpack(const uct_cuda_ipc_packed_rkey_t *packed)
+static uct_cuda_node_rkey_t *unpack(const uct_cuda_node_packed_rkey_t *packed)
 {
-    const uct_cuda_end_t gpu  = uct_cuda_gpu_by_uuid(packed->handle.gpu);
-    uct_cuda_ipc_rkey_t *rkey = NULL;
+    const uct_cuda_end_t gpu   = uct_cuda_gpu_by_uuid(packed->handle.gpu);
+    uct_cuda_node_rkey_t *rkey = NULL;
 
     if (((!uct_cuda_end_is_gpu(gpu) ||
-          (uct_cuda_ipc_rkey_unpack(packed, gpu, &rkey) != UCS_OK)) &&
-         (uct_cuda_ipc_rkey_unpack(packed, uct_cuda_end_none(), &rkey) !=
+          (uct_cuda_node_rkey_unpack(packed, gpu, &rkey) != UCS_OK)) &&
+         (uct_cuda_node_rkey_unpack(packed, uct_cuda_end_none(), &rkey) !=
           UCS_OK))) {
         return NULL;
     }
 
     if (rkey->is_own) {
-        uct_cuda_ipc_rkey_destroy(rkey);
+        uct_cuda_node_rkey_destroy(rkey);
         return NULL;
     }
 
@@ -159,12 +160,12 @@ static uct_cuda_ipc_rkey_t *unpack(const uct_cuda_ipc_packed_rkey_t *packed)
 }
 
 /* NULL: it is not to be had */
-static const uct_cuda_ipc_rkey_t *
+static const uct_cuda_node_rkey_t *
 find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
           const uct_cuda_cma_request_t *request)
 {
     const unsigned i = request->key;
-    uct_cuda_ipc_packed_rkey_t packed;
+    uct_cuda_node_packed_rkey_t packed;
 
     if (i >= UCT_CUDA_CMA_KEYS) {
         return NULL;
@@ -175,7 +176,7 @@ find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
     }
 
     if (view->rkeys[i] != NULL) {
-        uct_cuda_ipc_rkey_destroy(view->rkeys[i]);
+        uct_cuda_node_rkey_destroy(view->rkeys[i]);
         view->rkeys[i] = NULL;
     }
 
@@ -198,8 +199,8 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
               const uct_cuda_cma_request_t *request, uct_completion_t *comp,
               bool has_more)
 {
-    uct_cuda_queue_t *queue    = &server.iface.super.queue;
-    uct_cuda_ipc_block_t block = {
+    uct_cuda_queue_t *queue = &server.queue;
+    uct_cuda_block_t block  = {
         .rkey        = find_rkey(view, slot, request),
         .local       = (void*)(uintptr_t)request->host,
         .remote_addr = request->gpu,
@@ -215,7 +216,7 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
     }
 
     for (;;) {
-        status = uct_cuda_ipc_transfer(&server.iface, &block, has_more);
+        status = uct_cuda_port_transfer(&server.port, &block, has_more);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
         }
@@ -258,7 +259,7 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
          * waits for these bytes, and holds up ours */
         if (!server.has_asked) {
             server.has_asked = true;
-            uct_cuda_queue_wait_for_driver(&server.iface.super.queue);
+            uct_cuda_queue_wait_for_driver(&server.queue);
         }
 
         if (!uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN)) {
@@ -294,7 +295,7 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
  * without the memory, or is no more, gets it back by that alone */
 static void let_go_of(int32_t pid)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
@@ -304,8 +305,8 @@ static void let_go_of(int32_t pid)
         }
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
-    uct_cuda_ipc_cache_purge_peer(self.pid_ns, pid);
+    uct_cuda_node_iface_addr_self(&self);
+    uct_cuda_node_cache_purge_peer(self.pid_ns, pid);
 }
 
 /* The peer has gone, or has no use for it any more; nothing is under way */
@@ -319,7 +320,7 @@ static void slot_clear(unsigned i)
     if (view != NULL) {
         for (k = 0; k < UCT_CUDA_CMA_KEYS; ++k) {
             if (view->rkeys[k] != NULL) {
-                uct_cuda_ipc_rkey_destroy(view->rkeys[k]);
+                uct_cuda_node_rkey_destroy(view->rkeys[k]);
             }
         }
         free(view);
@@ -331,16 +332,9 @@ static void slot_clear(unsigned i)
     }
     /* The next peer counts its allocations from the same number on */
     memset(slot->keys, 0, sizeof(slot->keys));
-    slot->start_time = 0;
-    slot->is_over    = 0;
+    slot->is_over = 0;
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
     let_go_of(pid);
-}
-
-static bool is_orphaned(const uct_cuda_cma_slot_t *slot, int32_t pid)
-{
-    return uct_cuda_cma_process_is_gone(pid, __atomic_load_n(&slot->start_time,
-                                                             __ATOMIC_RELAXED));
 }
 
 /* All that is there to take; @a is_round: and see whose owners are gone */
@@ -375,7 +369,8 @@ static unsigned take_all(bool is_round)
         }
         if ((server.views[i]->under_way == 0) &&
             (__atomic_load_n(&slot->is_over, __ATOMIC_ACQUIRE) ||
-             (is_round && is_orphaned(slot, pid)))) {
+             (is_round &&
+              !uct_cuda_node_alive_is_there(server.alive, i)))) {
             slot_clear(i);
         }
     }
@@ -429,7 +424,7 @@ static void pause_between_looks(void)
 static void *serve(void *arg)
 {
     uct_cuda_cma_page_t *page = server.page;
-    uct_cuda_queue_t *queue   = &server.iface.super.queue;
+    uct_cuda_queue_t *queue   = &server.queue;
     uint64_t last             = uct_cuda_now_ns(), round = last, now;
     bool is_round;
 
@@ -440,7 +435,7 @@ static void *serve(void *arg)
                    (now - round >= ROUND_NS);
         if (is_round) {
             round = now;
-            uct_cuda_ipc_cache_look();
+            uct_cuda_node_cache_look();
         }
 
         if (take_all(is_round) > 0) {
@@ -472,7 +467,7 @@ static void *serve(void *arg)
         pause_between_looks();
     }
     uct_cuda_queue_cleanup(queue);
-    uct_cuda_ipc_iface_unlend(&server.iface);
+    uct_cuda_port_close(&server.port);
     return NULL;
 }
 
@@ -503,41 +498,47 @@ static void start(void)
     }
 
     has_handler = true;
-    memset(&server.iface, 0, sizeof(server.iface));
+    memset(&server.port, 0, sizeof(server.port));
     memset(server.views, 0, sizeof(server.views));
-    if (uct_cuda_queue_init(&server.iface.super.queue, MAX_POLL, UINT_MAX) !=
+    if (uct_cuda_queue_init(&server.queue, MAX_POLL, UINT_MAX) !=
         UCS_OK) {
         return;
     }
 
-    if (uct_cuda_ipc_iface_lend(&server.iface) != UCS_OK) {
+    if (uct_cuda_port_lend(&server.port, &server.queue) != UCS_OK) {
         goto err_queue; /* Perhaps there is one the next time */
     }
 
     /* A first kernel may end a capture (base/ctx.h): not for a peer's sake */
-    server.iface.blocks.loads_kernels = false;
+    server.port.gather.loads_kernels = false;
 
     server.is_tried = true;
     server.page = uct_cuda_cma_page_create(&server.id);
     if (server.page == NULL) {
-        goto err_unlend;
+        goto err_port;
+    }
+
+    if (uct_cuda_node_alive_open(server.id.fd, &server.alive) != UCS_OK) {
+        goto err_page;
     }
 
     if (!uct_cuda_thread_start(serve, NULL, &server.thread)) {
-        goto err_page;
+        goto err_alive;
     }
 
     uct_cuda_debug("peers may ask for copies to and from page-locked memory");
     return;
 
+err_alive:
+    uct_cuda_node_alive_close(server.alive);
 err_page:
     close(server.id.fd);
     uct_cuda_cma_page_close(server.page);
     server.page = NULL;
-err_unlend:
-    uct_cuda_ipc_iface_unlend(&server.iface);
+err_port:
+    uct_cuda_port_close(&server.port);
 err_queue:
-    uct_cuda_queue_cleanup(&server.iface.super.queue);
+    uct_cuda_queue_cleanup(&server.queue);
 }
 
 bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
@@ -566,7 +567,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
         now   = uct_cuda_now_ns();
         if ((server.prepared == 0) || (now - server.prepared >= ROUND_NS)) {
             server.prepared = now;
-            uct_cuda_ipc_copier_prepare();
+            uct_cuda_copier_prepare();
         }
     }
     pthread_mutex_unlock(&server.lock);

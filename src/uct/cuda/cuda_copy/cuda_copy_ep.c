@@ -8,11 +8,11 @@
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>
-#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/settings.h>
 #include <uct/cuda/transfer.h>
 
 #include <string.h>
@@ -334,7 +334,7 @@ static ucs_status_t copy_start(uct_cuda_op_t *op, void *arg)
 
     if (has_host(copy)) {
         if ((copy->length >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
-            uct_cuda_host_is_direct()) {
+            uct_cuda_settings_host_zcopy()) {
             return transfer_start(find_engine(copy->ep), copy, op);
         }
     } else if ((copy->length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&

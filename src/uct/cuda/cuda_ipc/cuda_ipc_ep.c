@@ -33,9 +33,9 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
     }
 
     ep = (uct_cuda_ipc_ep_t*)*ep_p;
-    uct_cuda_ipc_iface_addr_unpack(params->dev_addr, params->iface_addr,
-                                   &ep->peer);
-    ep->is_own = uct_cuda_ipc_is_own_process(ep->peer.pid, ep->peer.pid_ns);
+    uct_cuda_node_iface_addr_unpack(params->dev_addr, params->iface_addr,
+                                    &ep->peer);
+    ep->is_own = uct_cuda_node_is_own_process(ep->peer.pid, ep->peer.pid_ns);
     return UCS_OK;
 }
 
@@ -43,7 +43,7 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
 {
     uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
 
-    uct_cuda_ipc_cache_purge_peer(ep->peer.pid_ns, ep->peer.pid);
+    uct_cuda_node_cache_purge_peer(ep->peer.pid_ns, ep->peer.pid);
     if ((ep->device_ep != 0) &&
         uct_cuda_ctx_push_alive(ep->device_ep_context,
                                 ep->device_ep_context_id)) {
@@ -108,12 +108,12 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
                                  const uct_abi_ep_params_t *peer)
 {
     const uct_cuda_ipc_ep_t *ep = (const uct_cuda_ipc_ep_t*)tl_ep;
-    uct_cuda_ipc_iface_addr_t process;
+    uct_cuda_node_iface_addr_t process;
 
     if ((peer->iface_addr == NULL) || (peer->dev_addr == NULL)) {
         return 0;
     }
 
-    uct_cuda_ipc_iface_addr_unpack(peer->dev_addr, peer->iface_addr, &process);
-    return uct_cuda_ipc_is_same_process(&ep->peer, &process);
+    uct_cuda_node_iface_addr_unpack(peer->dev_addr, peer->iface_addr, &process);
+    return uct_cuda_node_is_same_process(&ep->peer, &process);
 }

@@ -10,12 +10,12 @@
 
 
 typedef struct {
-    uct_abi_ep_t              super;
-    uct_cuda_ipc_iface_addr_t peer;
-    bool                      is_own; /**< The peer is this process */
-    CUdeviceptr               device_ep; /**< What code on GPUs takes for it, or
-                                              0; in this context: */
-    CUcontext                 device_ep_context;
+    uct_abi_ep_t               super;
+    uct_cuda_node_iface_addr_t peer;
+    bool                       is_own; /**< The peer is this process */
+    CUdeviceptr                device_ep; /**< What code on GPUs takes for it,
+                                               or 0; in this context: */
+    CUcontext                  device_ep_context;
     unsigned long long        device_ep_context_id;
 } uct_cuda_ipc_ep_t;
 

@@ -5,10 +5,8 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/settings.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/process.h>
 
@@ -73,15 +71,6 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
                  "a kernel",
                  UCT_ABI_CONFIG_UINT, kernel_blocks),
 };
-
-
-/* Of the interface that was opened last, for uct_cuda_ipc_iface_lend() */
-static struct {
-    pthread_mutex_t lock; /* takes no other */
-    unsigned        max_streams;
-    unsigned        kernel_blocks;
-    bool            enable_cache;
-} last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 /* The engine parses its variables itself: UCX hands their text through */
@@ -245,13 +234,13 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
     const uct_cuda_fabric_t *fabric   = uct_cuda_ipc_md_fabric(tl_iface->md);
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     uct_cuda_iface_query(attr);
 
-    attr->device_addr_len   = uct_cuda_ipc_device_addr_length(fabric);
-    attr->iface_addr_len    = uct_cuda_ipc_iface_addr_length(&self);
+    attr->device_addr_len   = uct_cuda_node_device_addr_length(fabric);
+    attr->iface_addr_len    = uct_cuda_node_iface_addr_length(&self);
     attr->cap.flags        |= UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
                               uct_abi_iface_flags(
                                       UCT_ABI_IFACE_FLAG_DEVICE_EP |
@@ -311,20 +300,20 @@ static ucs_status_t get_device_address(uct_iface_h iface,
 {
     const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(
             ((uct_abi_iface_t*)iface)->md);
-    uct_cuda_ipc_device_addr_t self;
+    uct_cuda_node_device_addr_t self;
 
-    uct_cuda_ipc_device_addr_self(&self, fabric);
-    memcpy(addr, &self, uct_cuda_ipc_device_addr_length(fabric));
+    uct_cuda_node_device_addr_self(&self, fabric);
+    memcpy(addr, &self, uct_cuda_node_device_addr_length(fabric));
     return UCS_OK;
 }
 
 static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     self.iface = ((uct_cuda_ipc_iface_t*)iface)->number;
-    uct_cuda_ipc_iface_addr_pack(&self, addr);
+    uct_cuda_node_iface_addr_pack(&self, addr);
     return UCS_OK;
 }
 
@@ -332,9 +321,9 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
     const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
 
-    peer->reason = uct_cuda_ipc_addr_obstacle(peer->dev_addr, peer->iface_addr,
-                                              iface->number,
-                                              uct_cuda_ipc_md_fabric(
+    peer->reason = uct_cuda_node_addr_obstacle(peer->dev_addr, peer->iface_addr,
+                                               iface->number,
+                                               uct_cuda_ipc_md_fabric(
                                                       tl_iface->md));
     return peer->reason == NULL;
 }
@@ -345,8 +334,7 @@ static void iface_close(uct_iface_h tl_iface)
 
     /* Transfers are operations of the queue: it waits for them */
     uct_cuda_iface_cleanup(&iface->super);
-    uct_cuda_ipc_blocks_cleanup(iface);
-    uct_cuda_mp_engine_put(iface->engine);
+    uct_cuda_port_close(&iface->port);
     free(iface);
 }
 
@@ -373,7 +361,11 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
     const uct_cuda_ipc_iface_config_t *config =
             (const uct_cuda_ipc_iface_config_t*)args->config;
-    const bool is_nixl = uct_cuda_ipc_own_is_nixl();
+    const uct_cuda_port_settings_t settings = {
+        .max_streams   = config->max_streams,
+        .kernel_blocks = config->kernel_blocks,
+        .enable_cache  = config->enable_cache
+    };
     uct_cuda_mp_config_t multipath;
     uct_cuda_mp_engine_t *engine;
     uct_cuda_ipc_iface_t *iface;
@@ -397,15 +389,10 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     /* A UCP of protocols v1 that reaches its own process here takes this lane
      * for memory of the host's, too, and then finds none (UCX's own
      * test_ucp_mmap of 1.20): who wants it says so */
-    iface->number           = (config->enable_same_process || is_nixl) ?
-                                      uct_cuda_ipc_iface_number() :
+    iface->number           = (config->enable_same_process ||
+                               uct_abi_host_is_nixl()) ?
+                                      uct_cuda_node_iface_number() :
                                       0;
-    iface->engine           = engine;
-    iface->max_streams      = (config->max_streams > 0) ? config->max_streams :
-                                                          1;
-    iface->kernel_blocks    = ucs_min(config->kernel_blocks,
-                                      UCT_CUDA_IPC_COPIER_MAX_BLOCKS / 2);
-    iface->enable_cache     = config->enable_cache;
     iface->enable_get_zcopy = config->enable_get_zcopy;
     iface->uses             = uct_abi_iface_uses(args);
     iface->latency          = config->latency;
@@ -413,46 +400,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?
                                       generation_bandwidth() :
                                       config->bandwidth;
-    uct_cuda_ipc_blocks_init(iface);
-
-    pthread_mutex_lock(&last.lock);
-    last.max_streams   = iface->max_streams;
-    last.kernel_blocks = iface->kernel_blocks;
-    last.enable_cache  = iface->enable_cache;
-    pthread_mutex_unlock(&last.lock);
+    uct_cuda_port_open(&iface->port, &iface->super.queue, engine, &settings);
     return UCS_OK;
-}
-
-ucs_status_t uct_cuda_ipc_iface_lend(uct_cuda_ipc_iface_t *iface)
-{
-    ucs_status_t status;
-
-    if (iface->engine != NULL) {
-        return UCS_OK;
-    }
-
-    status = uct_cuda_mp_engine_get_any(&iface->engine);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    pthread_mutex_lock(&last.lock);
-    iface->max_streams   = ucs_max(last.max_streams, 1); /* an engine may be
-                                                            there before */
-    iface->kernel_blocks = last.kernel_blocks;
-    iface->enable_cache  = last.enable_cache;
-    pthread_mutex_unlock(&last.lock);
-    uct_cuda_ipc_blocks_init(iface);
-    return UCS_OK;
-}
-
-void uct_cuda_ipc_iface_unlend(uct_cuda_ipc_iface_t *iface)
-{
-    if (iface->engine != NULL) {
-        uct_cuda_ipc_blocks_cleanup(iface);
-        uct_cuda_mp_engine_put(iface->engine);
-        iface->engine = NULL;
-    }
 }
 
 static ucs_status_t query_devices(uct_abi_md_t *md,

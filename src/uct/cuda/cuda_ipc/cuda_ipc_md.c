@@ -5,20 +5,20 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/settings.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/node/exports.h>
-#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/rkey.h>
 #include <uct/cuda/plan/collective_planner.h>
+#include <uct/cuda/settings.h>
+
+#include <ucs/sys/math.h>
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 
 /* UCX_CUDA_IPC_* of the memory domain; names and defaults as stock UCX's */
@@ -27,7 +27,6 @@ typedef struct {
     unsigned long cache_max_regions;
     size_t        cache_max_size;
     int           host_zcopy;
-    size_t        host_max_size;
     unsigned long host_copy_threads;
     char          *collectives;
     char          *collectives_algorithm;
@@ -65,14 +64,6 @@ static const uct_abi_config_field_t md_config_fields[] = {
                "take several links",
      .type   = UCT_ABI_CONFIG_BOOL,
      .offset = offsetof(md_config_t, host_zcopy)},
-    {.name   = "HOST_REGISTER_MAX_SIZE",
-     .dfl    = "0",
-     .doc    = "Page-lock host memory that is copied often, up to so many "
-               "bytes (auto: a sixteenth of the memory), where the program "
-               "neither locks nor registers memory itself and no kernel waits "
-               "for a message",
-     .type   = UCT_ABI_CONFIG_MEMUNITS,
-     .offset = offsetof(md_config_t, host_max_size)},
     {.name   = "HOST_COPY_THREADS",
      .dfl    = "auto",
      .doc    = "Threads that copy host memory which is not page-locked, 8 at "
@@ -108,8 +99,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
 
 static void md_close(uct_abi_md_t *md)
 {
-    uct_cuda_host_settings_close();
-    uct_cuda_ipc_cache_unlimit();
+    uct_cuda_settings_close();
     free(md);
 }
 
@@ -136,7 +126,7 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
                              (((md_t*)md)->host_zcopy ?
                                       UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) :
                                       0);
-    attr->rkey_packed_size = sizeof(uct_cuda_ipc_packed_rkey_t);
+    attr->rkey_packed_size = sizeof(uct_cuda_node_packed_rkey_t);
 
     /* UCP has no way for memory that is registered and not cached (it asserts),
      * so that handles outlive what they were made for: see packing */
@@ -148,10 +138,10 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p)
 {
-    uct_cuda_ipc_memh_t *memh;
+    uct_cuda_node_memh_t *memh;
     ucs_status_t status;
 
-    status = uct_cuda_ipc_memh_create(address, length, &memh);
+    status = uct_cuda_node_memh_create(address, length, &memh);
     if (status == UCS_OK) {
         *memh_p = memh;
     }
@@ -162,11 +152,11 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
 static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
                               uct_completion_t *comp)
 {
-    uct_cuda_ipc_memh_destroy(memh);
+    uct_cuda_node_memh_destroy(memh);
 
     /* A peer's mapping outlives this, since the memory may; where UCX sees it
      * being freed, others' that was freed before can be told of by now */
-    uct_cuda_ipc_exports_check();
+    uct_cuda_node_exports_check();
     uct_abi_completion_update(comp, 1, UCS_OK);
     return UCS_OK;
 }
@@ -174,14 +164,14 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
                               size_t length, unsigned flags, void *buffer)
 {
-    return uct_cuda_ipc_rkey_pack(memh, address, length, buffer);
+    return uct_cuda_node_rkey_pack(memh, address, length, buffer);
 }
 
 /* What UCX's device header adds to the peer's address, as a GPU knows it */
 static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
                                   uct_rkey_t uct_rkey, void *mem_elem)
 {
-    uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
+    uct_cuda_node_rkey_t *rkey = uct_cuda_node_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
     ptrdiff_t offset;
@@ -195,7 +185,7 @@ static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_cuda_ipc_rkey_map(rkey, rkey->handle.base, &mapped);
+    status = uct_cuda_node_rkey_map(rkey, rkey->handle.base, &mapped);
     if (status == UCS_OK) {
         offset = (ptrdiff_t)(mapped - rkey->handle.base);
         memcpy(mem_elem, &offset, sizeof(offset));
@@ -213,57 +203,30 @@ static const uct_abi_md_ops_t md_ops = {
     .mem_elem_pack = mem_elem_pack
 };
 
-static size_t host_max_size_auto(void)
-{
-    const long pages     = sysconf(_SC_PHYS_PAGES);
-    const long page_size = sysconf(_SC_PAGESIZE);
-
-    return ((pages > 0) && (page_size > 0)) ?
-                   (size_t)pages / 16 * (size_t)page_size :
-                   0;
-}
-
-static void host_settings_open(const md_config_t *config)
-{
-    const uct_cuda_host_settings_t settings = {
-        .is_direct   = config->host_zcopy,
-        .max_locked  = !config->host_zcopy ? 0 :
-                       (config->host_max_size == UCT_ABI_MEMUNITS_AUTO) ?
-                                             host_max_size_auto() :
-                                             config->host_max_size,
-        .num_threads = (config->host_copy_threads == UCT_ABI_ULUNITS_AUTO) ?
-                               UCT_CUDA_HOST_PIPELINE_AUTO :
-                       (config->host_copy_threads > UCT_CUDA_HOST_MAX_THREADS) ?
-                               UCT_CUDA_HOST_MAX_THREADS :
-                               (unsigned)config->host_copy_threads
-    };
-
-    uct_cuda_host_settings_open(&settings);
-}
-
 /* A value that cannot be costs a sentence, once a process, and no transport */
-static void collectives_open(const md_config_t *config)
+static void
+read_collectives(const md_config_t *config, uct_cuda_settings_t *settings)
 {
     static bool is_told;
-    uct_cuda_coll_config_t collectives = {
-        .is_on     = (strcmp(config->collectives, "n") == 0) ? 0 :
-                     (strcmp(config->collectives, "y") == 0) ? 2 :
-                                                               1,
-        .multipath = (config->collectives_multipath <= UCT_ABI_YES) ?
-                             config->collectives_multipath :
-                             UCT_CUDA_COLL_AUTO
-    };
-    const bool is_wrong = (collectives.is_on == 1) &&
+    const bool is_on    = (strcmp(config->collectives, "y") == 0);
+    const bool is_off   = (strcmp(config->collectives, "n") == 0);
+    const bool is_wrong = !is_on && !is_off &&
                           (strcmp(config->collectives, "auto") != 0);
     const bool is_wrong_algorithm =
             uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
-                                          &collectives.algorithm) != UCS_OK;
+                                          &settings->collectives_algorithm) !=
+            UCS_OK;
 
+    settings->collectives           = is_off ? 0 : is_on ? 2 : 1;
+    settings->collectives_multipath =
+            (config->collectives_multipath <= UCT_ABI_YES) ?
+                    config->collectives_multipath :
+                    UCT_CUDA_COLL_AUTO;
     if (is_wrong_algorithm) {
-        (void)uct_cuda_coll_algorithm_parse("auto", &collectives.algorithm);
+        (void)uct_cuda_coll_algorithm_parse("auto",
+                                            &settings->collectives_algorithm);
     }
 
-    uct_cuda_coll_configure(&collectives);
     if ((!is_wrong && !is_wrong_algorithm) ||
         __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
         return;
@@ -282,6 +245,29 @@ static void collectives_open(const md_config_t *config)
     }
 }
 
+static void open_settings(const md_config_t *config)
+{
+    uct_cuda_settings_t settings = {
+        .host_zcopy        = config->host_zcopy,
+        .host_copy_threads =
+                (config->host_copy_threads == UCT_ABI_ULUNITS_AUTO) ?
+                        UCT_CUDA_HOST_PIPELINE_AUTO :
+                        (unsigned)ucs_min(config->host_copy_threads,
+                                  (unsigned long)UCT_CUDA_HOST_MAX_THREADS),
+        .cache_max_regions = (config->cache_max_regions >=
+                              UCT_ABI_ULUNITS_AUTO) ?
+                        ULONG_MAX :
+                        config->cache_max_regions,
+        .cache_max_size    =
+                (config->cache_max_size >= UCT_ABI_MEMUNITS_AUTO) ?
+                        SIZE_MAX :
+                        config->cache_max_size
+    };
+
+    read_collectives(config, &settings);
+    uct_cuda_settings_open(&settings);
+}
+
 static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
@@ -289,21 +275,12 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     const md_config_t *config = tl_config;
     md_t *md;
 
-    collectives_open(config);
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    uct_cuda_ipc_cache_limit(
-            (config->cache_max_regions >= UCT_ABI_ULUNITS_AUTO) ?
-                    ULONG_MAX :
-                    config->cache_max_regions,
-            (config->cache_max_size >= UCT_ABI_MEMUNITS_AUTO) ?
-                    SIZE_MAX :
-                    config->cache_max_size);
-
-    host_settings_open(config);
+    open_settings(config);
     md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
                      uct_cuda_fabric_find(&md->fabric);
     if ((config->enable_mnnvl == UCT_ABI_YES) && !md->has_fabric) {
@@ -321,12 +298,12 @@ static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
                                 const void *buffer, ucs_sys_device_t sys_dev,
                                 uct_rkey_t *rkey_p, void **handle_p)
 {
-    uct_cuda_ipc_rkey_t *rkey;
+    uct_cuda_node_rkey_t *rkey;
     ucs_status_t status;
 
-    status = uct_cuda_ipc_rkey_unpack(buffer,
-                                      uct_cuda_gpu_by_sys_device(sys_dev),
-                                      &rkey);
+    status = uct_cuda_node_rkey_unpack(buffer,
+                                       uct_cuda_gpu_by_sys_device(sys_dev),
+                                       &rkey);
     if (status == UCS_OK) {
         *rkey_p   = (uintptr_t)rkey;
         *handle_p = NULL;
@@ -339,7 +316,7 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
                              uct_rkey_t uct_rkey, void *handle,
                              uint64_t remote_address, void **address_p)
 {
-    uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey_get(uct_rkey);
+    uct_cuda_node_rkey_t *rkey = uct_cuda_node_rkey_get(uct_rkey);
     CUdeviceptr mapped;
     ucs_status_t status;
 
@@ -347,7 +324,7 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_cuda_ipc_rkey_map(rkey, remote_address, &mapped);
+    status = uct_cuda_node_rkey_map(rkey, remote_address, &mapped);
     if (status == UCS_OK) {
         *address_p = (void*)mapped;
     }
@@ -358,13 +335,13 @@ static ucs_status_t rkey_ptr(const uct_abi_component_t *component,
 static ucs_status_t rkey_release(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle)
 {
-    uct_cuda_ipc_rkey_t *known = uct_cuda_ipc_rkey_get(rkey);
+    uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
 
     if (known == NULL) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    uct_cuda_ipc_rkey_destroy(known);
+    uct_cuda_node_rkey_destroy(known);
     return UCS_OK;
 }
 

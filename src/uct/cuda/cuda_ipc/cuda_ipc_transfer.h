@@ -4,9 +4,6 @@
 #define UCT_CUDA_IPC_TRANSFER_H
 
 #include <uct/abi/abi.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
-
-#include <stdbool.h>
 
 
 /**
@@ -39,15 +36,5 @@ ucs_status_t uct_cuda_ipc_ep_put_list(uct_ep_h ep, const uct_abi_list_t *list,
 
 ucs_status_t uct_cuda_ipc_ep_get_list(uct_ep_h ep, const uct_abi_list_t *list,
                                       uct_completion_t *comp);
-
-/**
- * One block, of which nothing is known yet, for who has no endpoint.
- *
- * @param has_more  Others follow for sure.
- * @return As uct_cuda_ipc_ep_put_zcopy().
- */
-ucs_status_t uct_cuda_ipc_transfer(uct_cuda_ipc_iface_t *iface,
-                                   const uct_cuda_ipc_block_t *block,
-                                   bool has_more);
 
 #endif

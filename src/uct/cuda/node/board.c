@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every process holds a lock on the byte of its rank, which goes with it
- * however it ends; another byte's lock is held while pages are handed out. */
+/* Every process holds the number of its rank (alive.h), and that of the file
+ * while pages are handed out. */
 #include <uct/cuda/node/board.h>
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/node/alive.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +25,6 @@
 #define ALIGNMENT ((size_t)64 << 10)
 
 #define ALIGN_UP(_bytes) (((_bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
-
-/* Behind the ranks' */
-#define LOCK_OF_PAGES ((off_t)1 << 30)
 
 
 /* Memory that is, or was, a page's */
@@ -48,12 +46,14 @@ typedef struct {
 } layout_t;
 
 struct uct_cuda_coll_board {
-    layout_t        *shared;
-    pthread_mutex_t lock; /* threads of a process share its locks of the file */
-    unsigned        rank;
-    int             fd;
-    pid_t           owner;    /* What forks off leaves it as it is */
-    char            path[256]; /* Empty: has no name */
+    layout_t              *shared;
+    uct_cuda_node_alive_t *alive;
+    pthread_mutex_t       lock;  /* threads of a process hold its numbers
+                                    together */
+    unsigned              rank;
+    int                   fd;
+    pid_t                 owner; /* What forks off leaves it as it is */
+    char                  path[256]; /* Empty: has no name */
 };
 
 
@@ -125,24 +125,6 @@ static ucs_status_t board_find(uct_cuda_coll_board_t *board, const char *dir,
     return UCS_OK;
 }
 
-static int board_lock(const uct_cuda_coll_board_t *board, int command,
-                      short type, off_t byte)
-{
-    struct flock lock = {.l_type   = type,
-                         .l_whence = SEEK_SET,
-                         .l_start  = byte,
-                         .l_len    = 1};
-    int result;
-
-    do {
-        result = fcntl(board->fd, command, &lock);
-    } while ((result != 0) && (errno == EINTR));
-
-    /* that of a question is what it found */
-    return ((result == 0) && (command == F_GETLK)) ? (lock.l_type != F_UNLCK) :
-                                                     result;
-}
-
 static void *board_map(const uct_cuda_coll_board_t *board, size_t bytes,
                        off_t offset)
 {
@@ -169,9 +151,10 @@ static ucs_status_t board_begin(uct_cuda_coll_board_t *board, unsigned size)
         return UCS_ERR_UNREACHABLE;
     }
 
-    return (board_lock(board, F_SETLK, F_WRLCK, board->rank) == 0) ?
-               UCS_OK :
-               UCS_ERR_NO_RESOURCE;
+    return ((uct_cuda_node_alive_open(board->fd, &board->alive) == UCS_OK) &&
+            uct_cuda_node_alive_take(board->alive, board->rank)) ?
+                   UCS_OK :
+                   UCS_ERR_NO_RESOURCE;
 }
 
 ucs_status_t uct_cuda_coll_board_open(const char *dir, unsigned rank,
@@ -226,6 +209,9 @@ void uct_cuda_coll_board_close(uct_cuda_coll_board_t *board)
     if (board->shared != NULL) {
         munmap(board->shared, sizeof(layout_t));
     }
+    if (board->alive != NULL) {
+        uct_cuda_node_alive_close(board->alive);
+    }
     if (board->fd >= 0) {
         close(board->fd);
     }
@@ -242,7 +228,7 @@ bool uct_cuda_coll_board_is_alive(const uct_cuda_coll_board_t *board,
                                   unsigned rank)
 {
     return (rank == board->rank) ||
-           (board_lock(board, F_GETLK, F_WRLCK, rank) != 0);
+           uct_cuda_node_alive_is_there(board->alive, rank);
 }
 
 
@@ -341,15 +327,15 @@ static ucs_status_t board_take(uct_cuda_coll_board_t *board, uint64_t key,
     return UCS_OK;
 }
 
-static int board_enter(uct_cuda_coll_board_t *board)
+static bool board_enter(uct_cuda_coll_board_t *board)
 {
     pthread_mutex_lock(&board->lock);
-    return board_lock(board, F_SETLKW, F_WRLCK, LOCK_OF_PAGES);
+    return uct_cuda_node_alive_wait(board->alive, UCT_CUDA_NODE_ALIVE_FILE);
 }
 
 static void board_leave(uct_cuda_coll_board_t *board)
 {
-    (void)board_lock(board, F_SETLK, F_UNLCK, LOCK_OF_PAGES);
+    uct_cuda_node_alive_drop(board->alive, UCT_CUDA_NODE_ALIVE_FILE);
     pthread_mutex_unlock(&board->lock);
 }
 
@@ -358,7 +344,7 @@ ucs_status_t uct_cuda_coll_board_get(uct_cuda_coll_board_t *board, uint64_t key,
 {
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
-    if (board_enter(board) == 0) {
+    if (board_enter(board)) {
         status = board_take(board, key, bytes, memory_p);
     }
     board_leave(board);
@@ -375,7 +361,7 @@ void uct_cuda_coll_board_put(uct_cuda_coll_board_t *board, uint64_t key,
         return;
     }
 
-    if (board_enter(board) == 0) {
+    if (board_enter(board)) {
         entry = board_entry(board, key);
         if (entry != NULL) {
             __atomic_fetch_sub(&entry->users, 1, __ATOMIC_RELEASE);

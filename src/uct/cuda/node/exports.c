@@ -13,13 +13,13 @@
  * the table is there at least, however fast allocations come and go. */
 #define CHECKS 4
 
-#define NO_SLOT UCT_CUDA_IPC_BOARD_NO_SLOT
+#define NO_SLOT UCT_CUDA_NODE_NOTICES_NO_SLOT
 
 
 typedef struct {
-    uct_cuda_ipc_handle_t handle;
-    bool                  is_there;
-    uint32_t              next_free;
+    uct_cuda_node_handle_t handle;
+    bool                   is_there;
+    uint32_t               next_free;
 } export_t;
 
 static struct {
@@ -36,9 +36,9 @@ static struct {
 /* A child's are none of its parent's, whose memory it cannot use */
 static void notice_fork(void)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     if (exports.pid != self.pid) {
         free(exports.slots);
         exports.slots     = NULL;
@@ -52,7 +52,7 @@ static void notice_fork(void)
 
 /* A driver that does not answer, as at the end of a process, has not said that
  * it is gone */
-static bool is_gone(const uct_cuda_ipc_handle_t *handle)
+static bool is_gone(const uct_cuda_node_handle_t *handle)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
     unsigned long long id         = 0;
@@ -69,8 +69,8 @@ static void slot_end(uint32_t slot)
 {
     export_t *export = &exports.slots[slot];
 
-    uct_cuda_ipc_board_end(slot);
-    uct_cuda_ipc_handle_release(&export->handle);
+    uct_cuda_node_notices_end(slot);
+    uct_cuda_node_handle_release(&export->handle);
     export->is_there  = false;
     export->next_free = exports.free;
     exports.free      = slot;
@@ -99,7 +99,7 @@ static void grow(void)
     uint32_t count = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
     export_t *slots;
 
-    if (count > UCT_CUDA_IPC_BOARD_SLOTS) {
+    if (count > UCT_CUDA_NODE_NOTICES_SLOTS) {
         return;
     }
 
@@ -134,12 +134,12 @@ static const export_t *find(const uct_cuda_memory_t *memory)
     return NULL;
 }
 
-static ucs_status_t add(const void *address, uct_cuda_ipc_handle_t *handle_p)
+static ucs_status_t add(const void *address, uct_cuda_node_handle_t *handle_p)
 {
-    ucs_status_t status = uct_cuda_ipc_handle_export(address, handle_p);
+    ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
     uint32_t slot;
 
-    if ((status != UCS_OK) || (handle_p->type == UCT_CUDA_IPC_HANDLE_NONE)) {
+    if ((status != UCS_OK) || (handle_p->type == UCT_CUDA_NODE_HANDLE_NONE)) {
         return status;
     }
 
@@ -152,7 +152,7 @@ static ucs_status_t add(const void *address, uct_cuda_ipc_handle_t *handle_p)
         return UCS_OK;
     }
 
-    uct_cuda_ipc_board_begin(slot, &handle_p->notice);
+    uct_cuda_node_notices_begin(slot, &handle_p->notice);
     exports.free                 = exports.slots[slot].next_free;
     exports.slots[slot].handle   = *handle_p;
     exports.slots[slot].is_there = true;
@@ -160,9 +160,9 @@ static ucs_status_t add(const void *address, uct_cuda_ipc_handle_t *handle_p)
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_ipc_exports_get(const void *address,
-                                      const uct_cuda_memory_t *memory,
-                                      uct_cuda_ipc_handle_t *handle_p)
+ucs_status_t uct_cuda_node_exports_get(const void *address,
+                                       const uct_cuda_memory_t *memory,
+                                       uct_cuda_node_handle_t *handle_p)
 {
     ucs_status_t status = UCS_OK;
     const export_t *known;
@@ -180,30 +180,30 @@ ucs_status_t uct_cuda_ipc_exports_get(const void *address,
     return status;
 }
 
-void uct_cuda_ipc_exports_put(uct_cuda_ipc_handle_t *handle)
+void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)
 {
     if (handle->notice.slot == NO_SLOT) {
-        uct_cuda_ipc_handle_release(handle);
+        uct_cuda_node_handle_release(handle);
     }
 }
 
-void uct_cuda_ipc_exports_end(uct_cuda_ipc_handle_t *handle)
+void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle)
 {
     if (handle->notice.slot == NO_SLOT) {
-        uct_cuda_ipc_handle_release(handle);
+        uct_cuda_node_handle_release(handle);
         return;
     }
 
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     if ((handle->notice.slot < exports.num_slots) &&
-        !uct_cuda_ipc_board_is_over(&handle->notice)) {
+        !uct_cuda_node_notices_is_over(&handle->notice)) {
         slot_end(handle->notice.slot);
     }
     pthread_mutex_unlock(&exports.lock);
 }
 
-void uct_cuda_ipc_exports_check(void)
+void uct_cuda_node_exports_check(void)
 {
     pthread_mutex_lock(&exports.lock);
     notice_fork();
@@ -211,7 +211,7 @@ void uct_cuda_ipc_exports_check(void)
     pthread_mutex_unlock(&exports.lock);
 }
 
-unsigned uct_cuda_ipc_exports_count(void)
+unsigned uct_cuda_node_exports_count(void)
 {
     unsigned count;
 

@@ -17,23 +17,23 @@
  *
  * @param address  In the allocation.
  * @param memory   What the driver says of the address.
- * @return As uct_cuda_ipc_handle_export().
+ * @return As uct_cuda_node_handle_export().
  */
-ucs_status_t uct_cuda_ipc_exports_get(const void *address,
-                                      const uct_cuda_memory_t *memory,
-                                      uct_cuda_ipc_handle_t *handle_p);
+ucs_status_t uct_cuda_node_exports_get(const void *address,
+                                       const uct_cuda_memory_t *memory,
+                                       uct_cuda_node_handle_t *handle_p);
 
 /** It is not used any more by who has got it. The allocation may live on. */
-void uct_cuda_ipc_exports_put(uct_cuda_ipc_handle_t *handle);
+void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle);
 
 /** The allocation is about to be freed: whoever has its handle puts it back, or
  *  has done so. */
-void uct_cuda_ipc_exports_end(uct_cuda_ipc_handle_t *handle);
+void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle);
 
 /** Ask about a few allocations: are they still there? Some 0.2 us each. */
-void uct_cuda_ipc_exports_check(void);
+void uct_cuda_node_exports_check(void);
 
 /** How many there are, for tests. */
-unsigned uct_cuda_ipc_exports_count(void);
+unsigned uct_cuda_node_exports_count(void);
 
 #endif

@@ -64,7 +64,7 @@ static struct {
 
 /* Exports memory made with cuMemCreate in one of the ways it was made for */
 static ucs_status_t export_vmm(const void *address, uint64_t allowed,
-                               uct_cuda_ipc_handle_t *handle)
+                               uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemGenericAllocationHandle allocation;
@@ -81,7 +81,7 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
         (driver->cuMemExportToShareableHandle(handle->os.bytes, allocation,
                                               HANDLE_TYPE_FABRIC, 0) ==
          CUDA_SUCCESS)) {
-        handle->type = UCT_CUDA_IPC_HANDLE_FABRIC;
+        handle->type = UCT_CUDA_NODE_HANDLE_FABRIC;
         status       = UCS_OK;
         goto out;
     }
@@ -91,7 +91,7 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
                  &fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                  0) == CUDA_SUCCESS)) {
         handle->os.fd = fd;
-        handle->type  = UCT_CUDA_IPC_HANDLE_FD;
+        handle->type  = UCT_CUDA_NODE_HANDLE_FD;
         status        = UCS_OK;
         goto out;
     }
@@ -103,7 +103,7 @@ out:
 
 /* Exports memory of a pool that was made to be shared */
 static ucs_status_t export_pool(const void *address, uint64_t allowed,
-                                uct_cuda_ipc_handle_t *handle)
+                                uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemoryPool pool               = NULL;
@@ -130,7 +130,7 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
         (driver->cuMemPoolExportToShareableHandle(handle->os.bytes, pool,
                                                   HANDLE_TYPE_FABRIC, 0) ==
          CUDA_SUCCESS)) {
-        handle->type = UCT_CUDA_IPC_HANDLE_POOL_FABRIC;
+        handle->type = UCT_CUDA_NODE_HANDLE_POOL_FABRIC;
         return UCS_OK;
     }
 
@@ -139,20 +139,20 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
                  &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
          CUDA_SUCCESS)) {
         handle->os.fd = fd;
-        handle->type  = UCT_CUDA_IPC_HANDLE_POOL_FD;
+        handle->type  = UCT_CUDA_NODE_HANDLE_POOL_FD;
         return UCS_OK;
     }
 
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t uct_cuda_ipc_handle_export(const void *address,
-                                        uct_cuda_ipc_handle_t *handle_p)
+ucs_status_t uct_cuda_node_handle_export(const void *address,
+                                         uct_cuda_node_handle_t *handle_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     int legacy_capable              = 1;
     uint64_t allowed                = 0;
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
     uct_cuda_memory_t memory;
     CUipcMemHandle legacy;
     CUdeviceptr base;
@@ -160,23 +160,23 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
     size_t length;
 
     memset(handle_p, 0, sizeof(*handle_p));
-    handle_p->notice.slot = UCT_CUDA_IPC_BOARD_NO_SLOT;
+    handle_p->notice.slot = UCT_CUDA_NODE_NOTICES_NO_SLOT;
 
     uct_cuda_memory_query(address, 0, &memory);
     if ((memory.type != UCS_MEMORY_TYPE_CUDA) || (driver == NULL)) {
         return UCS_ERR_INVALID_ADDR;
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     handle_p->pid       = self.pid;
     handle_p->pid_ns    = self.pid_ns;
-    handle_p->machine   = uct_cuda_ipc_machine_self();
+    handle_p->machine   = uct_cuda_node_machine_self();
     handle_p->buffer_id = memory.buffer_id;
 
     /* Where its mapping begins the driver does not tell, and so not what an
      * importer would have in front of the address */
     if (uct_cuda_end_is_host_vmm(memory.end)) {
-        handle_p->type   = UCT_CUDA_IPC_HANDLE_NONE;
+        handle_p->type   = UCT_CUDA_NODE_HANDLE_NONE;
         handle_p->base   = memory.base;
         handle_p->length = memory.length;
         uct_cuda_debug("host memory at %p, made with cuMemCreate, is not for "
@@ -220,10 +220,10 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
     if (legacy_capable &&
         (driver->cuIpcGetMemHandle(&legacy, (CUdeviceptr)address) ==
          CUDA_SUCCESS)) {
-        handle_p->type = UCT_CUDA_IPC_HANDLE_LEGACY;
+        handle_p->type = UCT_CUDA_NODE_HANDLE_LEGACY;
         memcpy(handle_p->os.bytes, &legacy, sizeof(legacy));
     } else {
-        handle_p->type = UCT_CUDA_IPC_HANDLE_NONE;
+        handle_p->type = UCT_CUDA_NODE_HANDLE_NONE;
         uct_cuda_debug("memory at %p cannot be shared with other processes",
                        address);
     }
@@ -231,10 +231,10 @@ ucs_status_t uct_cuda_ipc_handle_export(const void *address,
     return UCS_OK;
 }
 
-void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle)
+void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle)
 {
-    if ((handle->type == UCT_CUDA_IPC_HANDLE_FD) ||
-        (handle->type == UCT_CUDA_IPC_HANDLE_POOL_FD)) {
+    if ((handle->type == UCT_CUDA_NODE_HANDLE_FD) ||
+        (handle->type == UCT_CUDA_NODE_HANDLE_POOL_FD)) {
         close(handle->os.fd);
     }
 }
@@ -244,12 +244,12 @@ void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle)
  * takes a pid for one of this process's namespace: another container's may be
  * some other process here, with other memory behind that number.
  */
-static int fetch_fd(const uct_cuda_ipc_handle_t *handle)
+static int fetch_fd(const uct_cuda_node_handle_t *handle)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
     int pidfd, fd;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     if ((handle->pid_ns == 0) || (handle->pid_ns != self.pid_ns)) {
         return -1;
     }
@@ -264,7 +264,7 @@ static int fetch_fd(const uct_cuda_ipc_handle_t *handle)
     return fd;
 }
 
-static ucs_status_t open_legacy(const uct_cuda_ipc_handle_t *handle,
+static ucs_status_t open_legacy(const uct_cuda_node_handle_t *handle,
                                 CUdeviceptr *mapped_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -297,11 +297,11 @@ static CUmemAccessDesc access_of(CUdevice device)
 }
 
 /* What the driver is to import. *fd_p: to be closed after, or -1. */
-static ucs_status_t os_handle_get(const uct_cuda_ipc_handle_t *handle,
+static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
                                   CUmemAllocationHandleType *type_p,
                                   void **os_handle_p, int *fd_p)
 {
-    if (uct_cuda_ipc_handle_is_fabric(handle)) {
+    if (uct_cuda_node_handle_is_fabric(handle)) {
         *type_p      = HANDLE_TYPE_FABRIC;
         *os_handle_p = (void*)handle->os.bytes;
         *fd_p        = -1;
@@ -314,7 +314,7 @@ static ucs_status_t os_handle_get(const uct_cuda_ipc_handle_t *handle,
     return (*fd_p < 0) ? UCS_ERR_UNREACHABLE : UCS_OK;
 }
 
-static ucs_status_t open_vmm(const uct_cuda_ipc_handle_t *handle,
+static ucs_status_t open_vmm(const uct_cuda_node_handle_t *handle,
                              CUdevice device, CUdeviceptr *mapped_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -444,7 +444,7 @@ static ucs_status_t place_get(pool_t *pool, CUdeviceptr mapped)
     return UCS_OK;
 }
 
-static ucs_status_t open_pool(const uct_cuda_ipc_handle_t *handle,
+static ucs_status_t open_pool(const uct_cuda_node_handle_t *handle,
                               CUdevice device, CUdeviceptr *mapped_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -523,39 +523,39 @@ static void close_pool(CUdeviceptr mapped)
     pthread_mutex_unlock(&pools.lock);
 }
 
-ucs_status_t uct_cuda_ipc_handle_open(const uct_cuda_ipc_handle_t *handle,
-                                      CUdevice device, CUdeviceptr *mapped_p)
+ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
+                                       CUdevice device, CUdeviceptr *mapped_p)
 {
-    if (!uct_cuda_ipc_handle_is_fabric(handle) &&
-        (handle->machine != uct_cuda_ipc_machine_self())) {
+    if (!uct_cuda_node_handle_is_fabric(handle) &&
+        (handle->machine != uct_cuda_node_machine_self())) {
         return UCS_ERR_UNREACHABLE;
     }
 
     switch (handle->type) {
-    case UCT_CUDA_IPC_HANDLE_LEGACY:
+    case UCT_CUDA_NODE_HANDLE_LEGACY:
         return open_legacy(handle, mapped_p);
-    case UCT_CUDA_IPC_HANDLE_FABRIC:
-    case UCT_CUDA_IPC_HANDLE_FD:
+    case UCT_CUDA_NODE_HANDLE_FABRIC:
+    case UCT_CUDA_NODE_HANDLE_FD:
         return open_vmm(handle, device, mapped_p);
-    case UCT_CUDA_IPC_HANDLE_POOL_FABRIC:
-    case UCT_CUDA_IPC_HANDLE_POOL_FD:
+    case UCT_CUDA_NODE_HANDLE_POOL_FABRIC:
+    case UCT_CUDA_NODE_HANDLE_POOL_FD:
         return open_pool(handle, device, mapped_p);
     default:
         return UCS_ERR_UNREACHABLE;
     }
 }
 
-void uct_cuda_ipc_handle_close(const uct_cuda_ipc_handle_t *handle,
-                               CUdeviceptr mapped)
+void uct_cuda_node_handle_close(const uct_cuda_node_handle_t *handle,
+                                CUdeviceptr mapped)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
     switch (handle->type) {
-    case UCT_CUDA_IPC_HANDLE_LEGACY:
+    case UCT_CUDA_NODE_HANDLE_LEGACY:
         (void)driver->cuIpcCloseMemHandle(mapped);
         break;
-    case UCT_CUDA_IPC_HANDLE_FABRIC:
-    case UCT_CUDA_IPC_HANDLE_FD:
+    case UCT_CUDA_NODE_HANDLE_FABRIC:
+    case UCT_CUDA_NODE_HANDLE_FD:
         (void)driver->cuMemUnmap(mapped, handle->length);
         (void)driver->cuMemAddressFree(mapped, handle->length);
         break;

@@ -12,47 +12,47 @@
 
 /** How an allocation can be shared with another process of the node. */
 typedef enum {
-    UCT_CUDA_IPC_HANDLE_NONE,   /**< Cannot be shared */
-    UCT_CUDA_IPC_HANDLE_LEGACY, /**< cuMemAlloc memory, cuIpcGetMemHandle */
-    UCT_CUDA_IPC_HANDLE_FABRIC, /**< cuMemCreate memory, fabric handle */
-    UCT_CUDA_IPC_HANDLE_FD,     /**< cuMemCreate memory, file descriptor */
-    UCT_CUDA_IPC_HANDLE_POOL_FABRIC, /**< Pool's memory, the pool's fabric
+    UCT_CUDA_NODE_HANDLE_NONE,   /**< Cannot be shared */
+    UCT_CUDA_NODE_HANDLE_LEGACY, /**< cuMemAlloc memory, cuIpcGetMemHandle */
+    UCT_CUDA_NODE_HANDLE_FABRIC, /**< cuMemCreate memory, fabric handle */
+    UCT_CUDA_NODE_HANDLE_FD,     /**< cuMemCreate memory, file descriptor */
+    UCT_CUDA_NODE_HANDLE_POOL_FABRIC, /**< Pool's memory, the pool's fabric
                                           handle and the memory's place */
-    UCT_CUDA_IPC_HANDLE_POOL_FD, /**< The same with the pool's descriptor */
-    UCT_CUDA_IPC_HANDLE_LAST
-} uct_cuda_ipc_handle_type_t;
+    UCT_CUDA_NODE_HANDLE_POOL_FD, /**< The same with the pool's descriptor */
+    UCT_CUDA_NODE_HANDLE_LAST
+} uct_cuda_node_handle_type_t;
 
 
-#define UCT_CUDA_IPC_HANDLE_BYTES 64
+#define UCT_CUDA_NODE_HANDLE_BYTES 64
 
 
 /** An allocation as another process sees it. Plain data; sent as it is. */
 typedef struct {
-    uint8_t  type;     /**< uct_cuda_ipc_handle_type_t */
+    uint8_t  type;     /**< uct_cuda_node_handle_type_t */
     uint8_t  reserved[3];
     int32_t  pid;       /**< Exporter, in its own pid namespace */
     uint64_t pid_ns;    /**< Exporter's pid namespace (inode number); 0 if
                              it is not known */
-    uint64_t machine;   /**< Exporter's, see uct_cuda_ipc_machine_self() */
+    uint64_t machine;   /**< Exporter's, see uct_cuda_node_machine_self() */
     uint8_t  gpu[16];   /**< UUID of the GPU that holds the memory */
     uint64_t base;      /**< Start of the allocation in the exporter */
     uint64_t length;    /**< Length of the allocation, bytes */
     uint64_t buffer_id; /**< Tells allocations at one address apart */
-    uct_cuda_ipc_notice_t notice; /**< Where its end is told */
+    uct_cuda_node_notice_t notice; /**< Where its end is told */
     union {
-        uint8_t bytes[UCT_CUDA_IPC_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
+        uint8_t bytes[UCT_CUDA_NODE_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
         int32_t fd;                              /**< *FD: exporter's number */
     } os;
-    uint8_t place[UCT_CUDA_IPC_HANDLE_BYTES];    /**< POOL_*: in the pool */
-} uct_cuda_ipc_handle_t;
+    uint8_t place[UCT_CUDA_NODE_HANDLE_BYTES];    /**< POOL_*: in the pool */
+} uct_cuda_node_handle_t;
 
 
 /** Is it a handle that processes of other nodes can open as well? */
 static inline bool
-uct_cuda_ipc_handle_is_fabric(const uct_cuda_ipc_handle_t *handle)
+uct_cuda_node_handle_is_fabric(const uct_cuda_node_handle_t *handle)
 {
-    return (handle->type == UCT_CUDA_IPC_HANDLE_FABRIC) ||
-           (handle->type == UCT_CUDA_IPC_HANDLE_POOL_FABRIC);
+    return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_POOL_FABRIC);
 }
 
 
@@ -62,13 +62,13 @@ uct_cuda_ipc_handle_is_fabric(const uct_cuda_ipc_handle_t *handle)
  * reservation that is filled piece by piece.
  *
  * The file descriptor of an FD or POOL_FD handle is the caller's to close, with
- * uct_cuda_ipc_handle_release(). Memory that cannot be shared gives UCS_OK and
+ * uct_cuda_node_handle_release(). Memory that cannot be shared gives UCS_OK and
  * a handle of type NONE: peers then take another transport.
  */
-ucs_status_t uct_cuda_ipc_handle_export(const void *address,
-                                        uct_cuda_ipc_handle_t *handle_p);
+ucs_status_t uct_cuda_node_handle_export(const void *address,
+                                         uct_cuda_node_handle_t *handle_p);
 
-void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle);
+void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle);
 
 
 /**
@@ -77,11 +77,11 @@ void uct_cuda_ipc_handle_release(uct_cuda_ipc_handle_t *handle);
  * @return UCS_OK; UCS_ERR_ALREADY_EXISTS when a stale mapping of the peer is in
  *         the way; UCS_ERR_UNREACHABLE when it cannot be mapped.
  */
-ucs_status_t uct_cuda_ipc_handle_open(const uct_cuda_ipc_handle_t *handle,
-                                      CUdevice device, CUdeviceptr *mapped_p);
+ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
+                                       CUdevice device, CUdeviceptr *mapped_p);
 
-/** Undo uct_cuda_ipc_handle_open(), in the same context. */
-void uct_cuda_ipc_handle_close(const uct_cuda_ipc_handle_t *handle,
-                               CUdeviceptr mapped);
+/** Undo uct_cuda_node_handle_open(), in the same context. */
+void uct_cuda_node_handle_close(const uct_cuda_node_handle_t *handle,
+                                CUdeviceptr mapped);
 
 #endif

@@ -2,21 +2,20 @@
 /*
  * The page, who may use it, and how the dead leave it.
  *
- * Coming and going happens under a lock on the file, which the system drops
- * with its holder. Everything else is plain atomic loads and stores.
+ * Coming and going happens under a lock on the file, and a process holds the
+ * number of its slot in it (alive.h). Everything else is plain atomic loads and
+ * stores.
  */
 #include <uct/cuda/node/ledger.h>
 
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/node/alive.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -25,7 +24,7 @@
 
 /* "ucxmpled", and the layout's number: to be raised with every change */
 #define MAGIC  0x64656c706d786375ul
-#define LAYOUT 2
+#define LAYOUT 3
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
@@ -41,8 +40,6 @@
 typedef struct {
     uint32_t pid;     /* 0: free. Written last when taken. */
     uint32_t changes; /* of the bits */
-    uint64_t start;   /* when the process was started; tells apart those who
-                         get the same number; 0: not known */
     uint64_t active[NUM_WORDS];
     uint64_t direct[NUM_WORDS];
 } __attribute__((aligned(64))) slot_t;
@@ -62,14 +59,15 @@ _Static_assert(sizeof(page_t) == 16320, "the layout is the same everywhere");
 
 
 struct uct_cuda_mp_ledger {
-    page_t   *page;
-    slot_t   *slot;
-    int      fd;
-    uint32_t pid;
-    unsigned num_forks; /* that this process had behind it */
-    char     path[512];
-    uint16_t from_page[NUM_WORDS * WORD_BITS]; /* this process's lane */
-    uint16_t to_page[NUM_LANES];
+    page_t                *page;
+    slot_t                *slot;
+    int                   fd;
+    uct_cuda_node_alive_t *alive; /* slots' numbers are theirs in the page */
+    uint32_t              pid;
+    char                  path[512];
+    uint16_t              from_page[NUM_WORDS * WORD_BITS]; /* this process's
+                                                               lane */
+    uint16_t              to_page[NUM_LANES];
     /* When each slot was last seen to have changed */
     struct {
         uint32_t changes;
@@ -78,80 +76,10 @@ struct uct_cuda_mp_ledger {
 };
 
 
-/* ------------------------------------------------------------- processes */
-
-/* Between this process and that which loaded the module. What a process was
- * forked with is its parent's: page, slot and lock. */
-static unsigned num_forks;
-
-static void count_fork(void)
-{
-    ++num_forks;
-}
-
-static void watch_forks(void)
-{
-    (void)pthread_atfork(NULL, NULL, count_fork);
-}
-
+/* What a process was forked with is its parent's: page, slot and lock */
 static bool is_foreign(const uct_cuda_mp_ledger_t *ledger)
 {
-    return ledger->num_forks != num_forks;
-}
-
-/* When a process was started, in ticks since boot; 0: not known. A process
- * whose first thread alone has ended looks like a dead one, but for the number
- * of threads. */
-static uint64_t process_start(uint32_t pid, bool *is_dead_p)
-{
-    unsigned long long start = 0;
-    char path[32], text[1024];
-    long num_threads;
-    ssize_t length;
-    char *rest;
-    char state;
-    int fd;
-
-    *is_dead_p = false;
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-
-    length = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (length <= 0) {
-        return 0;
-    }
-
-    /* The name may hold anything, closing brackets as well */
-    text[length] = '\0';
-    rest         = strrchr(text, ')');
-    if ((rest == NULL) ||
-        (sscanf(rest + 1,
-                " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-                "%*d %*d %ld %*d %llu",
-                &state, &num_threads, &start) != 3)) {
-        return 0;
-    }
-
-    *is_dead_p = ((state == 'Z') || (state == 'X')) && (num_threads <= 1);
-    return start;
-}
-
-static bool process_is_alive(uint32_t pid, uint64_t start)
-{
-    uint64_t actual;
-    bool is_dead;
-
-    if ((pid > INT32_MAX) ||
-        ((kill((pid_t)pid, 0) != 0) && (errno == ESRCH))) {
-        return false;
-    }
-
-    actual = process_start(pid, &is_dead);
-    return !is_dead && ((start == 0) || (actual == 0) || (actual == start));
+    return !uct_cuda_node_alive_is_own(ledger->alive);
 }
 
 
@@ -194,16 +122,14 @@ static uint64_t numbering_id(void)
 }
 
 /* A process that was stopped with the lock in its hands must not stop us */
-static ucs_status_t file_lock(int fd)
+static ucs_status_t file_lock(uct_cuda_node_alive_t *alive)
 {
     const struct timespec pause = {0, LOCK_PAUSE};
     int i;
 
     for (i = 0; i < LOCK_TRIES; ++i) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        if (uct_cuda_node_alive_take(alive, UCT_CUDA_NODE_ALIVE_FILE)) {
             return UCS_OK;
-        } else if ((errno != EWOULDBLOCK) && (errno != EINTR)) {
-            return UCS_ERR_IO_ERROR;
         }
         nanosleep(&pause, NULL);
     }
@@ -211,41 +137,51 @@ static ucs_status_t file_lock(int fd)
     return UCS_ERR_BUSY;
 }
 
-static void file_unlock(int fd)
+static void file_unlock(uct_cuda_node_alive_t *alive)
 {
-    (void)flock(fd, LOCK_UN);
+    uct_cuda_node_alive_drop(alive, UCT_CUDA_NODE_ALIVE_FILE);
+}
+
+static void file_close(uct_cuda_mp_ledger_t *ledger)
+{
+    uct_cuda_node_alive_close(ledger->alive);
+    close(ledger->fd);
 }
 
 /* Open and lock the file that is there under the name, or a new one */
-static ucs_status_t file_open(const char *path, struct stat *st, int *fd_p)
+static ucs_status_t file_open(uct_cuda_mp_ledger_t *ledger, struct stat *st)
 {
     ucs_status_t status = UCS_ERR_BUSY;
     int tries           = LOCK_TRIES;
-    int fd;
 
     while (tries-- > 0) {
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd < 0) {
+        ledger->fd = open(ledger->path,
+                          O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (ledger->fd < 0) {
             return UCS_ERR_IO_ERROR;
         }
 
-        status = file_lock(fd);
-        if ((status == UCS_OK) && (fstat(fd, st) != 0)) {
-            status = UCS_ERR_IO_ERROR;
-        }
-
+        status = uct_cuda_node_alive_open(ledger->fd, &ledger->alive);
         if (status != UCS_OK) {
-            close(fd);
+            close(ledger->fd);
             return status;
         }
 
-        if (st->st_nlink > 0) {
-            *fd_p = fd;
+        status = file_lock(ledger->alive);
+        if ((status == UCS_OK) && (fstat(ledger->fd, st) != 0)) {
+            status = UCS_ERR_IO_ERROR;
+        }
+
+        if ((status == UCS_OK) && (st->st_nlink > 0)) {
             return UCS_OK;
         }
 
+        file_close(ledger);
+        if (status != UCS_OK) {
+            return status;
+        }
+
         /* The last process to leave removed it meanwhile */
-        close(fd);
         status = UCS_ERR_BUSY;
     }
 
@@ -284,7 +220,7 @@ static unsigned page_num_slots(const page_t *page)
 }
 
 /* Free the slots of dead processes. @return whether any process is left. */
-static bool page_reap(page_t *page)
+static bool page_reap(page_t *page, const uct_cuda_node_alive_t *alive)
 {
     bool any = false;
     slot_t *slot;
@@ -296,7 +232,7 @@ static bool page_reap(page_t *page)
             continue;
         }
 
-        if (process_is_alive(slot->pid, slot->start)) {
+        if (uct_cuda_node_alive_is_there(alive, i)) {
             any = true;
         } else {
             slot_free(slot);
@@ -308,7 +244,8 @@ static bool page_reap(page_t *page)
 
 /* Make a page of a new file, or of one whose maker did not come to the end;
  * else see that it is what we know */
-static ucs_status_t page_check(page_t *page)
+static ucs_status_t
+page_check(page_t *page, const uct_cuda_node_alive_t *alive)
 {
     if (page->magic == 0) {
         page->layout = LAYOUT;
@@ -319,7 +256,7 @@ static ucs_status_t page_check(page_t *page)
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (!page_reap(page)) {
+    if (!page_reap(page, alive)) {
         /* GPUs of those who are gone need no numbers */
         page->num_gpus  = 0;
         page->num_slots = 0;
@@ -384,14 +321,13 @@ static ucs_status_t take_slot(uct_cuda_mp_ledger_t *ledger)
 {
     page_t *page = ledger->page;
     slot_t *slot;
-    bool is_dead;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_MP_LEDGER_MAX_SLOTS; ++i) {
         slot = &page->slots[i];
-        if ((i >= page->num_slots) || (slot->pid == 0)) {
+        if (((i >= page->num_slots) || (slot->pid == 0)) &&
+            uct_cuda_node_alive_take(ledger->alive, i)) {
             slot_free(slot);
-            slot->start = process_start(ledger->pid, &is_dead);
             __atomic_store_n(&slot->pid, ledger->pid, __ATOMIC_RELEASE);
             if (i >= page->num_slots) {
                 __atomic_store_n(&page->num_slots, i + 1, __ATOMIC_RELEASE);
@@ -431,7 +367,7 @@ static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
     }
 
     ledger->page = page;
-    status       = page_check(ledger->page);
+    status       = page_check(ledger->page, ledger->alive);
     if (status == UCS_OK) {
         status = map_lanes(ledger, uuids, num_gpus);
     }
@@ -451,7 +387,6 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
                                      const uint8_t (*uuids)[16], int num_gpus,
                                      uct_cuda_mp_ledger_t **ledger_p)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     uct_cuda_mp_ledger_t *ledger;
     ucs_status_t status;
     struct stat st;
@@ -461,9 +396,7 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
         return UCS_ERR_NO_MEMORY;
     }
 
-    pthread_once(&once, watch_forks);
-    ledger->pid       = (uint32_t)getpid();
-    ledger->num_forks = num_forks;
+    ledger->pid = (uint32_t)getpid();
     if ((size_t)snprintf(ledger->path, sizeof(ledger->path),
                          "%s/ucx-mp-ledger-%u-%016lx", dir,
                          (unsigned)geteuid(), numbering_id()) >=
@@ -472,13 +405,13 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
         goto err_free;
     }
 
-    status = file_open(ledger->path, &st, &ledger->fd);
+    status = file_open(ledger, &st);
     if (status != UCS_OK) {
         goto err_free;
     }
 
     status = ledger_attach(ledger, &st, uuids, num_gpus);
-    file_unlock(ledger->fd);
+    file_unlock(ledger->alive);
     if (status != UCS_OK) {
         goto err_close;
     }
@@ -488,7 +421,7 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
     return UCS_OK;
 
 err_close:
-    close(ledger->fd);
+    file_close(ledger);
 err_free:
     uct_cuda_debug("no ledger of the node's transfers in %s (%d)", dir, status);
     free(ledger);
@@ -501,18 +434,18 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
 
     if (!is_foreign(ledger)) {
         slot_free(ledger->slot);
-        if (file_lock(ledger->fd) == UCS_OK) {
+        if (file_lock(ledger->alive) == UCS_OK) {
             /* Of a file that was removed the name is somebody else's by now */
-            if (!page_reap(ledger->page) && (fstat(ledger->fd, &st) == 0) &&
-                (st.st_nlink > 0)) {
+            if (!page_reap(ledger->page, ledger->alive) &&
+                (fstat(ledger->fd, &st) == 0) && (st.st_nlink > 0)) {
                 (void)unlink(ledger->path);
             }
-            file_unlock(ledger->fd);
+            file_unlock(ledger->alive);
         }
     }
 
     munmap(ledger->page, sizeof(page_t));
-    close(ledger->fd);
+    file_close(ledger);
     free(ledger);
 }
 
@@ -550,7 +483,6 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
 {
     slot_t *slot     = &ledger->page->slots[number];
     uint32_t changes = __atomic_load_n(&slot->changes, __ATOMIC_RELAXED);
-    uint32_t pid;
 
     if ((changes != ledger->seen[number].changes) ||
         (ledger->seen[number].time == 0)) {
@@ -564,19 +496,18 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
     }
 
     ledger->seen[number].time = now;
-    pid                       = slot->pid;
-    if ((pid == 0) || is_foreign(ledger) ||
-        process_is_alive(pid, slot->start) ||
-        (flock(ledger->fd, LOCK_EX | LOCK_NB) != 0)) {
+    if (is_foreign(ledger) ||
+        uct_cuda_node_alive_is_there(ledger->alive, number) ||
+        !uct_cuda_node_alive_take(ledger->alive, UCT_CUDA_NODE_ALIVE_FILE)) {
         return;
     }
 
     /* Nobody has taken it meanwhile? */
-    if ((slot->pid == pid) && !process_is_alive(pid, slot->start)) {
+    if (!uct_cuda_node_alive_is_there(ledger->alive, number)) {
         slot_free(slot);
     }
 
-    file_unlock(ledger->fd);
+    file_unlock(ledger->alive);
 }
 
 /* Add a slot's bits to counts of this process's lanes. Returns whether there

@@ -27,16 +27,15 @@
 /* One cache a process: workers share it, and a worker holds no lock that
  * another one respects when it unpacks a key (UCX's rule), so it has its own */
 static struct {
-    pthread_mutex_t        lock;    /* order: base/thread.h */
-    void                   *tree;   /* Current mappings; stale ones have left */
-    uct_cuda_ipc_mapping_t *newest; /* All mappings, stale ones included */
-    uct_cuda_ipc_mapping_t *oldest;
-    unsigned               count;
-    uint64_t               num_mapped; /* so far */
-    unsigned               num_asked;  /* calls for a mapping */
-    unsigned               num_limits; /* that are held */
-    unsigned long          max_regions;
-    size_t                 max_size;
+    pthread_mutex_t         lock;    /* order: base/thread.h */
+    void                    *tree;   /* Current mappings; stale ones left */
+    uct_cuda_node_mapping_t *newest; /* All mappings, stale ones included */
+    uct_cuda_node_mapping_t *oldest;
+    unsigned                count;
+    uint64_t                num_mapped; /* so far */
+    unsigned                num_asked;  /* calls for a mapping */
+    unsigned long           max_regions;
+    size_t                  max_size;
 } cache = {
     .lock        = PTHREAD_MUTEX_INITIALIZER,
     .max_regions = ULONG_MAX,
@@ -52,7 +51,7 @@ static __thread bool in_collective;
 
 static int mapping_compare(const void *a, const void *b)
 {
-    const uct_cuda_ipc_mapping_t *left = a, *right = b;
+    const uct_cuda_node_mapping_t *left = a, *right = b;
     int order;
 
     order = COMPARE(left->handle.base, right->handle.base);
@@ -68,14 +67,14 @@ static int mapping_compare(const void *a, const void *b)
     return order;
 }
 
-static bool is_same_peer(const uct_cuda_ipc_mapping_t *mapping,
-                         const uct_cuda_ipc_handle_t *handle)
+static bool is_same_peer(const uct_cuda_node_mapping_t *mapping,
+                         const uct_cuda_node_handle_t *handle)
 {
     return (mapping->handle.pid == handle->pid) &&
            (mapping->handle.pid_ns == handle->pid_ns);
 }
 
-static void list_remove(uct_cuda_ipc_mapping_t *mapping)
+static void list_remove(uct_cuda_node_mapping_t *mapping)
 {
     *((mapping->newer != NULL) ? &mapping->newer->older : &cache.newest) =
             mapping->older;
@@ -83,7 +82,7 @@ static void list_remove(uct_cuda_ipc_mapping_t *mapping)
             mapping->newer;
 }
 
-static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
+static void list_add_newest(uct_cuda_node_mapping_t *mapping)
 {
     mapping->newer = NULL;
     mapping->older = cache.newest;
@@ -91,29 +90,29 @@ static void list_add_newest(uct_cuda_ipc_mapping_t *mapping)
     cache.newest                                                     = mapping;
 }
 
-static void mapping_close(uct_cuda_ipc_mapping_t *mapping)
+static void mapping_close(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->closed) {
         mapping->closed = true;
-        uct_cuda_ipc_unmap(&mapping->handle, mapping->mapped, mapping->context,
-                           mapping->context_id);
+        uct_cuda_node_unmap(&mapping->handle, mapping->mapped, mapping->context,
+                            mapping->context_id);
     }
 }
 
-static void mapping_destroy(uct_cuda_ipc_mapping_t *mapping)
+static void mapping_destroy(uct_cuda_node_mapping_t *mapping)
 {
     list_remove(mapping);
     --cache.count;
     mapping_close(mapping);
     if (mapping->view != NULL) {
-        uct_cuda_ipc_board_view_put(mapping->view);
+        uct_cuda_node_notices_view_put(mapping->view);
     }
 
     free(mapping);
 }
 
 /* Takes a mapping out of use: now, or with the last transfer that needs it */
-static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
+static void mapping_retire(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->stale) {
         tdelete(mapping, &cache.tree, mapping_compare);
@@ -128,22 +127,22 @@ static void mapping_retire(uct_cuda_ipc_mapping_t *mapping)
 /* What was retired meanwhile may be too much by now */
 static void cache_unlock(void)
 {
-    uct_cuda_ipc_unmap_due(in_collective);
+    uct_cuda_node_unmap_due(in_collective);
     pthread_mutex_unlock(&cache.lock);
 }
 
 /* Has its owner told that the memory was freed? */
-static bool mapping_is_over(const uct_cuda_ipc_mapping_t *mapping)
+static bool mapping_is_over(const uct_cuda_node_mapping_t *mapping)
 {
     return (mapping->view != NULL) &&
-           uct_cuda_ipc_board_view_is_over(mapping->view,
-                                           &mapping->handle.notice);
+           uct_cuda_node_notices_view_is_over(mapping->view,
+                                              &mapping->handle.notice);
 }
 
 /* Lets go of what was freed */
 static void sweep(void)
 {
-    uct_cuda_ipc_mapping_t *mapping, *newer;
+    uct_cuda_node_mapping_t *mapping, *newer;
 
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer = mapping->newer;
@@ -159,7 +158,7 @@ static void sweep(void)
 /* ... if any peer has told of something since */
 static void look_for_news(void)
 {
-    if (uct_cuda_ipc_board_views_have_news()) {
+    if (uct_cuda_node_notices_views_have_news()) {
         sweep();
     }
 }
@@ -167,7 +166,7 @@ static void look_for_news(void)
 /* Of peers that do not tell, what was not used for long */
 static void retire_unused(void)
 {
-    uct_cuda_ipc_mapping_t *mapping, *newer;
+    uct_cuda_node_mapping_t *mapping, *newer;
 
     for (mapping = cache.oldest;
          (mapping != NULL) &&
@@ -183,10 +182,10 @@ static void retire_unused(void)
 /* Buffer ids are a process's own: of one that has got the pid of another, the
  * handle tells, or its board. Handles of cuMemCreate memory are made anew with
  * every export. */
-static bool is_of_same_process(const uct_cuda_ipc_handle_t *a,
-                               const uct_cuda_ipc_handle_t *b)
+static bool is_of_same_process(const uct_cuda_node_handle_t *a,
+                               const uct_cuda_node_handle_t *b)
 {
-    if (a->type == UCT_CUDA_IPC_HANDLE_LEGACY) {
+    if (a->type == UCT_CUDA_NODE_HANDLE_LEGACY) {
         return memcmp(a->os.bytes, b->os.bytes, sizeof(a->os.bytes)) == 0;
     }
 
@@ -194,8 +193,8 @@ static bool is_of_same_process(const uct_cuda_ipc_handle_t *a,
            (b->notice.board == 0);
 }
 
-static bool is_same_allocation(const uct_cuda_ipc_handle_t *a,
-                               const uct_cuda_ipc_handle_t *b)
+static bool is_same_allocation(const uct_cuda_node_handle_t *a,
+                               const uct_cuda_node_handle_t *b)
 {
     return (a->base == b->base) && (a->buffer_id == b->buffer_id) &&
            (a->length == b->length) && (a->type == b->type) &&
@@ -205,11 +204,11 @@ static bool is_same_allocation(const uct_cuda_ipc_handle_t *a,
 
 /* Retires a peer's idle mappings within an address range, but for those of the
  * allocation itself on other devices than one (-1: on any) */
-static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
+static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
                             uint64_t end, CUdevice device)
 {
     unsigned count = 0;
-    uct_cuda_ipc_mapping_t *mapping, *newer;
+    uct_cuda_node_mapping_t *mapping, *newer;
 
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer = mapping->newer;
@@ -226,11 +225,11 @@ static unsigned retire_idle(const uct_cuda_ipc_handle_t *peer, uint64_t start,
     return count;
 }
 
-static void enforce_limits(const uct_cuda_ipc_handle_t *peer)
+static void enforce_limits(const uct_cuda_node_handle_t *peer)
 {
     unsigned long regions = 0;
     size_t size           = 0;
-    uct_cuda_ipc_mapping_t *mapping, *older;
+    uct_cuda_node_mapping_t *mapping, *older;
 
     if ((cache.max_regions == ULONG_MAX) && (cache.max_size == SIZE_MAX)) {
         return;
@@ -255,7 +254,7 @@ static void enforce_limits(const uct_cuda_ipc_handle_t *peer)
  * more: when there is one that has not been seen yet */
 static void retire_dead(unsigned long long context_id)
 {
-    uct_cuda_ipc_mapping_t *mapping, *newer;
+    uct_cuda_node_mapping_t *mapping, *newer;
 
     for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
         if (mapping->context_id == context_id) {
@@ -276,18 +275,18 @@ static void retire_dead(unsigned long long context_id)
  * what a process has on one of its GPUs: the one that has opened some. Copies
  * in any context may use what it has mapped (2 x H100). NULL: none, or this
  * one. */
-static const uct_cuda_ipc_mapping_t *
-find_opener(const uct_cuda_ipc_mapping_t *key)
+static const uct_cuda_node_mapping_t *
+find_opener(const uct_cuda_node_mapping_t *key)
 {
-    const uct_cuda_ipc_mapping_t *mapping;
+    const uct_cuda_node_mapping_t *mapping;
 
-    if (key->handle.type != UCT_CUDA_IPC_HANDLE_LEGACY) {
+    if (key->handle.type != UCT_CUDA_NODE_HANDLE_LEGACY) {
         return NULL;
     }
 
     for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
         if ((mapping->device == key->device) && !mapping->closed &&
-            (mapping->handle.type == UCT_CUDA_IPC_HANDLE_LEGACY) &&
+            (mapping->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
             is_same_peer(mapping, &key->handle) &&
             (memcmp(mapping->handle.gpu, key->handle.gpu,
                     sizeof(key->handle.gpu)) == 0) &&
@@ -300,7 +299,7 @@ find_opener(const uct_cuda_ipc_mapping_t *key)
 
 /* Opens the handle. Where the driver refuses it, mappings of the peer go that
  * may be in the way, at once. */
-static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
+static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {
     ucs_status_t status;
@@ -308,32 +307,32 @@ static ucs_status_t open_handle(const uct_cuda_ipc_handle_t *handle,
     /* The peer has freed whatever else was mapped within this range */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
 
-    status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
-    if ((status != UCS_OK) && (uct_cuda_ipc_unmap_all() > 0)) {
-        status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
+    status = uct_cuda_node_handle_open(handle, device, mapped_p);
+    if ((status != UCS_OK) && (uct_cuda_node_unmap_all() > 0)) {
+        status = uct_cuda_node_handle_open(handle, device, mapped_p);
     }
 
     /* Another context of the device may be in the way, too */
     if ((status != UCS_OK) &&
         (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
-        (void)uct_cuda_ipc_unmap_all();
-        status = uct_cuda_ipc_handle_open(handle, device, mapped_p);
+        (void)uct_cuda_node_unmap_all();
+        status = uct_cuda_node_handle_open(handle, device, mapped_p);
     }
 
     return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
 }
 
 /* That of this very allocation; one of another that was there goes */
-static uct_cuda_ipc_mapping_t *find_mapping(const uct_cuda_ipc_mapping_t *key)
+static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
 {
     void *found = tfind(key, &cache.tree, mapping_compare);
-    uct_cuda_ipc_mapping_t *mapping;
+    uct_cuda_node_mapping_t *mapping;
 
     if (found == NULL) {
         return NULL;
     }
 
-    mapping = *(uct_cuda_ipc_mapping_t**)found;
+    mapping = *(uct_cuda_node_mapping_t**)found;
     if (!is_same_allocation(&mapping->handle, &key->handle) ||
         (mapping->context != key->context)) {
         mapping_retire(mapping);
@@ -349,7 +348,7 @@ static uct_cuda_ipc_mapping_t *find_mapping(const uct_cuda_ipc_mapping_t *key)
 
 /* Opens it in the mapping's context, current or not */
 static ucs_status_t
-open_in_context(uct_cuda_ipc_mapping_t *mapping, bool is_current)
+open_in_context(uct_cuda_node_mapping_t *mapping, bool is_current)
 {
     ucs_status_t status;
 
@@ -367,10 +366,10 @@ open_in_context(uct_cuda_ipc_mapping_t *mapping, bool is_current)
 
 /* The driver opens no handle of the own process, whose memory is there anyway:
  * a mapping that is none, and not in the cache */
-static ucs_status_t own_get(const uct_cuda_ipc_handle_t *handle,
-                            uct_cuda_ipc_mapping_t **mapping_p)
+static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
+                            uct_cuda_node_mapping_t **mapping_p)
 {
-    uct_cuda_ipc_mapping_t *mapping = calloc(1, sizeof(*mapping));
+    uct_cuda_node_mapping_t *mapping = calloc(1, sizeof(*mapping));
 
     if (mapping == NULL) {
         return UCS_ERR_NO_MEMORY;
@@ -382,9 +381,9 @@ static ucs_status_t own_get(const uct_cuda_ipc_handle_t *handle,
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
-                                    CUdevice device,
-                                    uct_cuda_ipc_mapping_t **mapping_p)
+ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
+                                     CUdevice device,
+                                     uct_cuda_node_mapping_t **mapping_p)
 {
     unsigned long long id;
     ucs_status_t status;
@@ -392,26 +391,26 @@ ucs_status_t uct_cuda_ipc_cache_get(const uct_cuda_ipc_handle_t *handle,
 
     status = uct_cuda_ctx_current(&context, &id);
     return (status == UCS_OK) ?
-                   uct_cuda_ipc_cache_get_in(handle, device, context, id,
-                                             mapping_p) :
+                   uct_cuda_node_cache_get_in(handle, device, context, id,
+                                              mapping_p) :
                    status;
 }
 
-ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
-                                       CUdevice device, CUcontext context,
-                                       unsigned long long context_id,
-                                       uct_cuda_ipc_mapping_t **mapping_p)
+ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
+                                        CUdevice device, CUcontext context,
+                                        unsigned long long context_id,
+                                        uct_cuda_node_mapping_t **mapping_p)
 {
-    uct_cuda_ipc_mapping_t key = {.handle     = *handle,
-                                  .device     = device,
-                                  .context    = context,
-                                  .context_id = context_id};
+    uct_cuda_node_mapping_t key = {.handle     = *handle,
+                                   .device     = device,
+                                   .context    = context,
+                                   .context_id = context_id};
     ucs_status_t status        = UCS_OK;
-    const uct_cuda_ipc_mapping_t *opener;
-    uct_cuda_ipc_mapping_t *mapping;
+    const uct_cuda_node_mapping_t *opener;
+    uct_cuda_node_mapping_t *mapping;
     bool is_current = true;
 
-    if (uct_cuda_ipc_is_own_process(handle->pid, handle->pid_ns)) {
+    if (uct_cuda_node_is_own_process(handle->pid, handle->pid_ns)) {
         return own_get(handle, mapping_p);
     }
 
@@ -456,8 +455,8 @@ ucs_status_t uct_cuda_ipc_cache_get_in(const uct_cuda_ipc_handle_t *handle,
         goto err_close;
     }
 
-    mapping->view = uct_cuda_ipc_board_view_get(handle->pid_ns, handle->pid,
-                                                &handle->notice);
+    mapping->view = uct_cuda_node_notices_view_get(handle->pid_ns, handle->pid,
+                                                   &handle->notice);
     list_add_newest(mapping);
     ++cache.count;
     ++cache.num_mapped;
@@ -472,7 +471,7 @@ out_held:
     mapping->last_use = cache.num_mapped;
     ++mapping->users;
     if ((mapping->view != NULL) &&
-        uct_cuda_ipc_board_view_has_news(mapping->view)) {
+        uct_cuda_node_notices_view_has_news(mapping->view)) {
         sweep();
     }
     enforce_limits(handle);
@@ -480,7 +479,7 @@ out_held:
     goto out;
 
 err_close:
-    uct_cuda_ipc_handle_close(handle, mapping->mapped);
+    uct_cuda_node_handle_close(handle, mapping->mapped);
 err_free:
     free(mapping);
 out:
@@ -488,23 +487,23 @@ out:
     return status;
 }
 
-void uct_cuda_ipc_cache_collective(bool is_inside)
+void uct_cuda_node_cache_collective(bool is_inside)
 {
     in_collective = is_inside;
-    if (is_inside && uct_cuda_ipc_unmap_is_due()) {
+    if (is_inside && uct_cuda_node_unmap_is_due()) {
         pthread_mutex_lock(&cache.lock);
         look_for_news();
         cache_unlock();
     }
 }
 
-void uct_cuda_ipc_cache_tell_failure(const uct_cuda_ipc_handle_t *handle)
+void uct_cuda_node_cache_tell_failure(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
                    (unsigned long)handle->base, handle->pid);
 }
 
-void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
+void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep)
 {
     if (mapping->is_own) {
         free(mapping);
@@ -520,36 +519,36 @@ void uct_cuda_ipc_cache_put(uct_cuda_ipc_mapping_t *mapping, bool keep)
     cache_unlock();
 }
 
-void uct_cuda_ipc_cache_lend(uct_cuda_ipc_mapping_t *mapping)
+void uct_cuda_node_cache_lend(uct_cuda_node_mapping_t *mapping)
 {
     pthread_mutex_lock(&cache.lock);
     ++mapping->loans;
     pthread_mutex_unlock(&cache.lock);
 }
 
-void uct_cuda_ipc_cache_unlend(uct_cuda_ipc_mapping_t *mapping)
+void uct_cuda_node_cache_unlend(uct_cuda_node_mapping_t *mapping)
 {
     pthread_mutex_lock(&cache.lock);
     --mapping->loans;
     pthread_mutex_unlock(&cache.lock);
-    uct_cuda_ipc_cache_put(mapping, false);
+    uct_cuda_node_cache_put(mapping, false);
 }
 
-ucs_status_t uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping,
-                                    uct_cuda_ipc_pin_t **pins)
+ucs_status_t uct_cuda_node_cache_pin(uct_cuda_node_mapping_t *mapping,
+                                     uct_cuda_node_pin_t **pins)
 {
-    uct_cuda_ipc_pin_t *pin;
+    uct_cuda_node_pin_t *pin;
 
     for (pin = *pins; pin != NULL; pin = pin->next) {
         if (pin->mapping == mapping) {
-            uct_cuda_ipc_cache_put(mapping, true);
+            uct_cuda_node_cache_put(mapping, true);
             return UCS_OK;
         }
     }
 
     pin = malloc(sizeof(*pin));
     if (pin == NULL) {
-        uct_cuda_ipc_cache_put(mapping, true);
+        uct_cuda_node_cache_put(mapping, true);
         return UCS_ERR_NO_MEMORY;
     }
 
@@ -559,44 +558,29 @@ ucs_status_t uct_cuda_ipc_cache_pin(uct_cuda_ipc_mapping_t *mapping,
     return UCS_OK;
 }
 
-void uct_cuda_ipc_cache_unpin(uct_cuda_ipc_pin_t *pins)
+void uct_cuda_node_cache_unpin(uct_cuda_node_pin_t *pins)
 {
-    uct_cuda_ipc_pin_t *next;
+    uct_cuda_node_pin_t *next;
 
     for (; pins != NULL; pins = next) {
         next = pins->next;
-        uct_cuda_ipc_cache_put(pins->mapping, true);
+        uct_cuda_node_cache_put(pins->mapping, true);
         free(pins);
     }
 }
 
-void uct_cuda_ipc_cache_limit(unsigned long max_regions, size_t max_size)
+void uct_cuda_node_cache_limit(unsigned long max_regions, size_t max_size)
 {
     pthread_mutex_lock(&cache.lock);
-    ++cache.num_limits;
-    if (max_regions < cache.max_regions) {
-        cache.max_regions = max_regions;
-    }
-    if (max_size < cache.max_size) {
-        cache.max_size = max_size;
-    }
+    cache.max_regions = max_regions;
+    cache.max_size    = max_size;
     pthread_mutex_unlock(&cache.lock);
 }
 
-void uct_cuda_ipc_cache_unlimit(void)
+void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid)
 {
-    pthread_mutex_lock(&cache.lock);
-    if (--cache.num_limits == 0) {
-        cache.max_regions = ULONG_MAX;
-        cache.max_size    = SIZE_MAX;
-    }
-    pthread_mutex_unlock(&cache.lock);
-}
-
-void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
-{
-    const uct_cuda_ipc_handle_t peer = {.pid_ns = pid_ns, .pid = pid};
-    uct_cuda_ipc_mapping_t *mapping, *newer;
+    const uct_cuda_node_handle_t peer = {.pid_ns = pid_ns, .pid = pid};
+    uct_cuda_node_mapping_t *mapping, *newer;
 
     pthread_mutex_lock(&cache.lock);
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
@@ -605,18 +589,18 @@ void uct_cuda_ipc_cache_purge_peer(uint64_t pid_ns, int32_t pid)
             mapping_retire(mapping);
         }
     }
-    uct_cuda_ipc_board_view_purge(pid_ns, pid);
+    uct_cuda_node_notices_view_purge(pid_ns, pid);
     cache_unlock();
 }
 
-void uct_cuda_ipc_cache_look(void)
+void uct_cuda_node_cache_look(void)
 {
     pthread_mutex_lock(&cache.lock);
     look_for_news();
     cache_unlock();
 }
 
-unsigned uct_cuda_ipc_cache_count(void)
+unsigned uct_cuda_node_cache_count(void)
 {
     unsigned count;
 

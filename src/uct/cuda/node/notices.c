@@ -29,16 +29,16 @@ typedef struct {
     uint32_t board;
     int32_t  pid;
     uint32_t changes __attribute__((aligned(64))); /* of what is below */
-    uint32_t generations[UCT_CUDA_IPC_BOARD_SLOTS];
+    uint32_t generations[UCT_CUDA_NODE_NOTICES_SLOTS];
 } page_t;
 
-struct uct_cuda_ipc_board_view {
-    uct_cuda_ipc_board_view_t *next;
-    const page_t              *page;
-    uint64_t                  pid_ns;
-    int32_t                   pid;
-    uint32_t                  seen;  /* changes */
-    unsigned                  users;
+struct uct_cuda_node_notices_view {
+    uct_cuda_node_notices_view_t *next;
+    const page_t                 *page;
+    uint64_t                     pid_ns;
+    int32_t                      pid;
+    uint32_t                     seen;  /* changes */
+    unsigned                     users;
 };
 
 /* The own one; where it cannot be shared, the process's alone */
@@ -49,7 +49,7 @@ static struct {
     pid_t  pid;
 } own;
 
-static uct_cuda_ipc_board_view_t *views;
+static uct_cuda_node_notices_view_t *views;
 
 
 /* ------------------------------------------------------------- the own one */
@@ -85,9 +85,9 @@ err_close:
 /* A child has its parent's page mapped, which is not its own to write */
 static void own_open(void)
 {
-    uct_cuda_ipc_iface_addr_t self;
+    uct_cuda_node_iface_addr_t self;
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     if (own.pid == self.pid) {
         return;
     }
@@ -105,7 +105,8 @@ static void own_open(void)
     own.page->magic = MAGIC;
 }
 
-void uct_cuda_ipc_board_begin(uint32_t slot, uct_cuda_ipc_notice_t *notice_p)
+void uct_cuda_node_notices_begin(uint32_t slot,
+                                 uct_cuda_node_notice_t *notice_p)
 {
     own_open();
     notice_p->board      = own.page->board;
@@ -114,15 +115,15 @@ void uct_cuda_ipc_board_begin(uint32_t slot, uct_cuda_ipc_notice_t *notice_p)
     notice_p->generation = own.page->generations[slot];
 }
 
-void uct_cuda_ipc_board_end(uint32_t slot)
+void uct_cuda_node_notices_end(uint32_t slot)
 {
     __atomic_add_fetch(&own.page->generations[slot], 1, __ATOMIC_RELEASE);
     __atomic_add_fetch(&own.page->changes, 1, __ATOMIC_RELEASE);
 }
 
-bool uct_cuda_ipc_board_is_over(const uct_cuda_ipc_notice_t *notice)
+bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice)
 {
-    return (notice->slot != UCT_CUDA_IPC_BOARD_NO_SLOT) &&
+    return (notice->slot != UCT_CUDA_NODE_NOTICES_NO_SLOT) &&
            (__atomic_load_n(&own.page->generations[notice->slot],
                             __ATOMIC_ACQUIRE) != notice->generation);
 }
@@ -150,7 +151,7 @@ static int board_open(int32_t pid, int32_t fd)
                    -1;
 }
 
-static const page_t *page_map(int32_t pid, const uct_cuda_ipc_notice_t *notice)
+static const page_t *page_map(int32_t pid, const uct_cuda_node_notice_t *notice)
 {
     const int fd = board_open(pid, notice->fd);
     page_t *page = MAP_FAILED;
@@ -178,16 +179,16 @@ static const page_t *page_map(int32_t pid, const uct_cuda_ipc_notice_t *notice)
     return page;
 }
 
-uct_cuda_ipc_board_view_t *
-uct_cuda_ipc_board_view_get(uint64_t pid_ns, int32_t pid,
-                            const uct_cuda_ipc_notice_t *notice)
+uct_cuda_node_notices_view_t *
+uct_cuda_node_notices_view_get(uint64_t pid_ns, int32_t pid,
+                               const uct_cuda_node_notice_t *notice)
 {
-    uct_cuda_ipc_iface_addr_t self;
-    uct_cuda_ipc_board_view_t *view;
+    uct_cuda_node_iface_addr_t   self;
+    uct_cuda_node_notices_view_t *view;
     const page_t *page;
 
     if ((notice->board == 0) ||
-        (notice->slot >= UCT_CUDA_IPC_BOARD_SLOTS)) {
+        (notice->slot >= UCT_CUDA_NODE_NOTICES_SLOTS)) {
         return NULL;
     }
 
@@ -199,7 +200,7 @@ uct_cuda_ipc_board_view_get(uint64_t pid_ns, int32_t pid,
         }
     }
 
-    uct_cuda_ipc_iface_addr_self(&self);
+    uct_cuda_node_iface_addr_self(&self);
     if ((pid_ns == 0) || (pid_ns != self.pid_ns)) {
         return NULL;
     }
@@ -225,14 +226,14 @@ uct_cuda_ipc_board_view_get(uint64_t pid_ns, int32_t pid,
     return view;
 }
 
-void uct_cuda_ipc_board_view_put(uct_cuda_ipc_board_view_t *view)
+void uct_cuda_node_notices_view_put(uct_cuda_node_notices_view_t *view)
 {
     --view->users;
 }
 
-void uct_cuda_ipc_board_view_purge(uint64_t pid_ns, int32_t pid)
+void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid)
 {
-    uct_cuda_ipc_board_view_t **link = &views, *view;
+    uct_cuda_node_notices_view_t **link = &views, *view;
 
     while ((view = *link) != NULL) {
         if ((view->users == 0) && (view->pid == pid) &&
@@ -246,7 +247,7 @@ void uct_cuda_ipc_board_view_purge(uint64_t pid_ns, int32_t pid)
     }
 }
 
-bool uct_cuda_ipc_board_view_has_news(uct_cuda_ipc_board_view_t *view)
+bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view)
 {
     const uint32_t changes = __atomic_load_n(&view->page->changes,
                                              __ATOMIC_ACQUIRE);
@@ -256,22 +257,22 @@ bool uct_cuda_ipc_board_view_has_news(uct_cuda_ipc_board_view_t *view)
     return has_news;
 }
 
-bool uct_cuda_ipc_board_views_have_news(void)
+bool uct_cuda_node_notices_views_have_news(void)
 {
     bool has_news = false;
-    uct_cuda_ipc_board_view_t *view;
+    uct_cuda_node_notices_view_t *view;
 
     for (view = views; view != NULL; view = view->next) {
-        has_news |= uct_cuda_ipc_board_view_has_news(view);
+        has_news |= uct_cuda_node_notices_view_has_news(view);
     }
 
     return has_news;
 }
 
-unsigned uct_cuda_ipc_board_num_views(void)
+unsigned uct_cuda_node_notices_num_views(void)
 {
     unsigned count = 0;
-    const uct_cuda_ipc_board_view_t *view;
+    const uct_cuda_node_notices_view_t *view;
 
     for (view = views; view != NULL; view = view->next) {
         ++count;
@@ -280,8 +281,9 @@ unsigned uct_cuda_ipc_board_num_views(void)
     return count;
 }
 
-bool uct_cuda_ipc_board_view_is_over(const uct_cuda_ipc_board_view_t *view,
-                                     const uct_cuda_ipc_notice_t *notice)
+bool uct_cuda_node_notices_view_is_over(
+        const uct_cuda_node_notices_view_t *view,
+        const uct_cuda_node_notice_t *notice)
 {
     return __atomic_load_n(&view->page->generations[notice->slot],
                            __ATOMIC_ACQUIRE) != notice->generation;

@@ -15,10 +15,10 @@
 
 
 /** Handles that are told of at once; of more a peer learns nothing. */
-#define UCT_CUDA_IPC_BOARD_SLOTS 8192
+#define UCT_CUDA_NODE_NOTICES_SLOTS 8192
 
 /** Slot of a handle that none was left for */
-#define UCT_CUDA_IPC_BOARD_NO_SLOT UINT32_MAX
+#define UCT_CUDA_NODE_NOTICES_NO_SLOT UINT32_MAX
 
 
 /** Where the end of a handle is told; part of the handle. */
@@ -28,21 +28,22 @@ typedef struct {
     int32_t  fd;         /**< The board's descriptor in its process */
     uint32_t slot;
     uint32_t generation; /**< Of the slot. Once it is another, it is over. */
-} uct_cuda_ipc_notice_t;
+} uct_cuda_node_notice_t;
 
 
 /** A peer's board. */
-typedef struct uct_cuda_ipc_board_view uct_cuda_ipc_board_view_t;
+typedef struct uct_cuda_node_notices_view uct_cuda_node_notices_view_t;
 
 
 /** Begin to tell of a handle in a slot. */
-void uct_cuda_ipc_board_begin(uint32_t slot, uct_cuda_ipc_notice_t *notice_p);
+void uct_cuda_node_notices_begin(uint32_t slot,
+                                 uct_cuda_node_notice_t *notice_p);
 
 /** The slot's handle has ended. */
-void uct_cuda_ipc_board_end(uint32_t slot);
+void uct_cuda_node_notices_end(uint32_t slot);
 
 /** Is a handle of this process's over? A load. */
-bool uct_cuda_ipc_board_is_over(const uct_cuda_ipc_notice_t *notice);
+bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice);
 
 
 /**
@@ -52,27 +53,28 @@ bool uct_cuda_ipc_board_is_over(const uct_cuda_ipc_notice_t *notice);
  * @return NULL: there is none, or it cannot be read, as of a process of another
  *         user or PID namespace.
  */
-uct_cuda_ipc_board_view_t *
-uct_cuda_ipc_board_view_get(uint64_t pid_ns, int32_t pid,
-                            const uct_cuda_ipc_notice_t *notice);
+uct_cuda_node_notices_view_t *
+uct_cuda_node_notices_view_get(uint64_t pid_ns, int32_t pid,
+                               const uct_cuda_node_notice_t *notice);
 
 /** Give it back. It stays for the next use. */
-void uct_cuda_ipc_board_view_put(uct_cuda_ipc_board_view_t *view);
+void uct_cuda_node_notices_view_put(uct_cuda_node_notices_view_t *view);
 
 /** Close the views of a process that nobody uses. */
-void uct_cuda_ipc_board_view_purge(uint64_t pid_ns, int32_t pid);
+void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid);
 
 /** Has anything ended since the last such question? A load. */
-bool uct_cuda_ipc_board_view_has_news(uct_cuda_ipc_board_view_t *view);
+bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view);
 
 /** ... of any peer's? */
-bool uct_cuda_ipc_board_views_have_news(void);
+bool uct_cuda_node_notices_views_have_news(void);
 
 /** Peers whose boards are open. */
-unsigned uct_cuda_ipc_board_num_views(void);
+unsigned uct_cuda_node_notices_num_views(void);
 
 /** Is that handle over? A load. */
-bool uct_cuda_ipc_board_view_is_over(const uct_cuda_ipc_board_view_t *view,
-                                     const uct_cuda_ipc_notice_t *notice);
+bool uct_cuda_node_notices_view_is_over(
+        const uct_cuda_node_notices_view_t *view,
+        const uct_cuda_node_notice_t *notice);
 
 #endif

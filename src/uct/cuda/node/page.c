@@ -27,9 +27,9 @@ static int64_t word_ahead(uint64_t word, uint64_t sequence)
 }
 
 typedef struct {
-    uct_cuda_ipc_handle_t handle;
-    uint32_t              generation;
-    uint32_t              is_there;
+    uct_cuda_node_handle_t handle;
+    uint32_t               generation;
+    uint32_t               is_there;
 } shown_t;
 
 typedef struct {
@@ -276,7 +276,7 @@ uint32_t uct_cuda_coll_page_steps(const uct_cuda_coll_page_t *page,
 }
 
 uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
-                                 const uct_cuda_ipc_handle_t *handle)
+                                 const uct_cuda_node_handle_t *handle)
 {
     shown_t *export = &page_self(page)->exports[index];
 
@@ -287,7 +287,7 @@ uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
     return ++export->generation;
 }
 
-const uct_cuda_ipc_handle_t *
+const uct_cuda_node_handle_t *
 uct_cuda_coll_page_shown(const uct_cuda_coll_page_t *page, unsigned rank,
                          unsigned index, uint32_t *generation_p)
 {

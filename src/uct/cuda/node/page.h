@@ -171,10 +171,10 @@ uint32_t uct_cuda_coll_page_steps(const uct_cuda_coll_page_t *page,
  * @return Its generation.
  */
 uint32_t uct_cuda_coll_page_show(uct_cuda_coll_page_t *page, unsigned index,
-                                 const uct_cuda_ipc_handle_t *handle);
+                                 const uct_cuda_node_handle_t *handle);
 
 /** One of another rank's, with its generation; NULL: there is none. */
-const uct_cuda_ipc_handle_t *
+const uct_cuda_node_handle_t *
 uct_cuda_coll_page_shown(const uct_cuda_coll_page_t *page, unsigned rank,
                          unsigned index, uint32_t *generation_p);
 

@@ -14,10 +14,10 @@
 
 
 /* "ucxmpip", then the layout's version in the last byte */
-#define CUDA_IPC_ADDR_MAGIC UINT64_C(0x7563786d70697004)
+#define ADDR_MAGIC UINT64_C(0x7563786d70697004)
 
 /* The same, and the machine is one of several that NVLink joins */
-#define CUDA_IPC_ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697084)
+#define ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697084)
 
 /* The inode number that Linux gives to the first pid namespace */
 #define FIRST_PID_NS UINT64_C(0xeffffffc)
@@ -28,20 +28,20 @@
 #define PID_MASK   ((1u << PID_BITS) - 1)
 #define HAS_PID_NS 0x80000000u
 
-_Static_assert((uint64_t)UCT_CUDA_IPC_IFACE_MAX << PID_BITS < HAS_PID_NS,
+_Static_assert((uint64_t)UCT_CUDA_NODE_IFACE_MAX << PID_BITS < HAS_PID_NS,
                "the number of an interface ends where the flag begins");
 
 
 /* Read from /proc once a process: every key that is unpacked asks for them */
 static struct {
-    pthread_mutex_t            lock;
-    bool                       is_known;
-    uct_cuda_ipc_device_addr_t device;
-    uct_cuda_ipc_iface_addr_t  iface;
+    pthread_mutex_t             lock;
+    bool                        is_known;
+    uct_cuda_node_device_addr_t device;
+    uct_cuda_node_iface_addr_t  iface;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-static void read_device_addr(uct_cuda_ipc_device_addr_t *addr)
+static void read_device_addr(uct_cuda_node_device_addr_t *addr)
 {
     /* Text such as 2f1c9d3e-...: hexadecimal digits and dashes */
     char text[64] = "";
@@ -50,7 +50,7 @@ static void read_device_addr(uct_cuda_ipc_device_addr_t *addr)
     int fd;
 
     memset(addr, 0, sizeof(*addr));
-    addr->magic = CUDA_IPC_ADDR_MAGIC;
+    addr->magic = ADDR_MAGIC;
 
     fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -77,7 +77,7 @@ static void read_device_addr(uct_cuda_ipc_device_addr_t *addr)
 }
 
 /* Boot ids are random bits: halves of them tell machines apart as well */
-static uint64_t machine_number(const uct_cuda_ipc_device_addr_t *addr)
+static uint64_t machine_number(const uct_cuda_node_device_addr_t *addr)
 {
     uint64_t halves[2];
 
@@ -85,8 +85,8 @@ static uint64_t machine_number(const uct_cuda_ipc_device_addr_t *addr)
     return halves[0] ^ halves[1];
 }
 
-static void read_iface_addr(uct_cuda_ipc_iface_addr_t *addr,
-                            const uct_cuda_ipc_device_addr_t *device)
+static void read_iface_addr(uct_cuda_node_iface_addr_t *addr,
+                            const uct_cuda_node_device_addr_t *device)
 {
     struct stat st;
 
@@ -127,13 +127,13 @@ static void self_fill(void)
     pthread_mutex_unlock(&self.lock);
 }
 
-#define ADDR_LENGTH_PLAIN  offsetof(uct_cuda_ipc_device_addr_t, fabric)
+#define ADDR_LENGTH_PLAIN  offsetof(uct_cuda_node_device_addr_t, fabric)
 #define ADDR_LENGTH_FABRIC (ADDR_LENGTH_PLAIN + sizeof(uint32_t))
 
-_Static_assert(ADDR_LENGTH_FABRIC <= UCT_CUDA_IPC_DEVICE_ADDR_MAX,
+_Static_assert(ADDR_LENGTH_FABRIC <= UCT_CUDA_NODE_DEVICE_ADDR_MAX,
                "UCP packs the length into five bits");
 
-size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric)
+size_t uct_cuda_node_device_addr_length(const uct_cuda_fabric_t *fabric)
 {
     return (fabric != NULL) ? ADDR_LENGTH_FABRIC : ADDR_LENGTH_PLAIN;
 }
@@ -153,35 +153,35 @@ static uint32_t fabric_number(const uct_cuda_fabric_t *fabric)
     return number;
 }
 
-void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
-                                   const uct_cuda_fabric_t *fabric)
+void uct_cuda_node_device_addr_self(uct_cuda_node_device_addr_t *addr,
+                                    const uct_cuda_fabric_t *fabric)
 {
     self_fill();
     *addr = self.device;
     if (fabric != NULL) {
-        addr->magic  = CUDA_IPC_ADDR_MAGIC_FABRIC;
+        addr->magic  = ADDR_MAGIC_FABRIC;
         addr->fabric = fabric_number(fabric);
     }
 }
 
-uint64_t uct_cuda_ipc_machine_self(void)
+uint64_t uct_cuda_node_machine_self(void)
 {
     self_fill();
     return machine_number(&self.device);
 }
 
-void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr)
+void uct_cuda_node_iface_addr_self(uct_cuda_node_iface_addr_t *addr)
 {
     self_fill();
     *addr = self.iface;
 }
 
-uint32_t uct_cuda_ipc_iface_number(void)
+uint32_t uct_cuda_node_iface_number(void)
 {
     static uint32_t count;
 
     return (__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) %
-            UCT_CUDA_IPC_IFACE_MAX) + 1;
+            UCT_CUDA_NODE_IFACE_MAX) + 1;
 }
 
 /* Is it an address of this version of the module? */
@@ -190,24 +190,25 @@ static bool is_ours(const void *device_addr)
     uint64_t magic;
 
     memcpy(&magic, device_addr, sizeof(magic));
-    return (magic == CUDA_IPC_ADDR_MAGIC) ||
-           (magic == CUDA_IPC_ADDR_MAGIC_FABRIC);
+    return (magic == ADDR_MAGIC) ||
+           (magic == ADDR_MAGIC_FABRIC);
 }
 
 /* As a process of this machine names its first pid namespace */
 static uint64_t first_pid_ns(void)
 {
-    return FIRST_PID_NS ^ uct_cuda_ipc_machine_self();
+    return FIRST_PID_NS ^ uct_cuda_node_machine_self();
 }
 
-size_t uct_cuda_ipc_iface_addr_length(const uct_cuda_ipc_iface_addr_t *process)
+size_t
+uct_cuda_node_iface_addr_length(const uct_cuda_node_iface_addr_t *process)
 {
     return (process->pid_ns == first_pid_ns()) ? sizeof(int32_t) :
-                                                 UCT_CUDA_IPC_IFACE_ADDR_MAX;
+                                                 UCT_CUDA_NODE_IFACE_ADDR_MAX;
 }
 
-void uct_cuda_ipc_iface_addr_pack(const uct_cuda_ipc_iface_addr_t *process,
-                                  void *iface_addr)
+void uct_cuda_node_iface_addr_pack(const uct_cuda_node_iface_addr_t *process,
+                                   void *iface_addr)
 {
     const bool has_ns  = (process->pid_ns != first_pid_ns());
     const uint32_t word = (uint32_t)process->pid |
@@ -221,11 +222,11 @@ void uct_cuda_ipc_iface_addr_pack(const uct_cuda_ipc_iface_addr_t *process,
     }
 }
 
-void uct_cuda_ipc_iface_addr_unpack(const void *device_addr,
-                                    const void *iface_addr,
-                                    uct_cuda_ipc_iface_addr_t *process)
+void uct_cuda_node_iface_addr_unpack(const void *device_addr,
+                                     const void *iface_addr,
+                                     uct_cuda_node_iface_addr_t *process)
 {
-    uct_cuda_ipc_device_addr_t device;
+    uct_cuda_node_device_addr_t device;
     uint32_t word;
 
     memcpy(&word, iface_addr, sizeof(word));
@@ -243,19 +244,19 @@ void uct_cuda_ipc_iface_addr_unpack(const void *device_addr,
     }
 }
 
-bool uct_cuda_ipc_is_own_process(int32_t pid, uint64_t pid_ns)
+bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns)
 {
     self_fill();
     return (pid == self.iface.pid) && (pid_ns == self.iface.pid_ns) &&
            (pid_ns != 0);
 }
 
-const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
-                                       const void *iface_addr, uint32_t iface,
-                                       const uct_cuda_fabric_t *fabric)
+const char *uct_cuda_node_addr_obstacle(const void *device_addr,
+                                        const void *iface_addr, uint32_t iface,
+                                        const uct_cuda_fabric_t *fabric)
 {
-    uct_cuda_ipc_iface_addr_t self_iface, process;
-    uct_cuda_ipc_device_addr_t peer;
+    uct_cuda_node_iface_addr_t self_iface, process;
+    uct_cuda_node_device_addr_t peer;
     bool has_fabric;
 
     if ((device_addr == NULL) || (iface_addr == NULL)) {
@@ -266,11 +267,11 @@ const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
         return "another cuda_ipc";
     }
 
-    uct_cuda_ipc_iface_addr_self(&self_iface);
-    uct_cuda_ipc_iface_addr_unpack(device_addr, iface_addr, &process);
-    if (uct_cuda_ipc_is_same_process(&process, &self_iface) &&
+    uct_cuda_node_iface_addr_self(&self_iface);
+    uct_cuda_node_iface_addr_unpack(device_addr, iface_addr, &process);
+    if (uct_cuda_node_is_same_process(&process, &self_iface) &&
         ((process.iface == iface) || (process.iface == 0) ||
-         !uct_cuda_ipc_is_own_process(process.pid, process.pid_ns))) {
+         !uct_cuda_node_is_own_process(process.pid, process.pid_ns))) {
         return "same process";
     }
 
@@ -279,7 +280,7 @@ const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
         return NULL;
     }
 
-    has_fabric = (peer.magic == CUDA_IPC_ADDR_MAGIC_FABRIC) && (fabric != NULL);
+    has_fabric = (peer.magic == ADDR_MAGIC_FABRIC) && (fabric != NULL);
     if (has_fabric) {
         memcpy(&peer, device_addr, ADDR_LENGTH_FABRIC);
     }

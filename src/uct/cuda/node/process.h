@@ -21,10 +21,10 @@ typedef struct {
     uint64_t magic;
     uint8_t  machine[16]; /**< The kernel's boot id */
     uint32_t fabric;      /**< Tells clusters and cliques apart */
-} uct_cuda_ipc_device_addr_t;
+} uct_cuda_node_device_addr_t;
 
 /** Longest device address that UCP can send, bytes */
-#define UCT_CUDA_IPC_DEVICE_ADDR_MAX 31
+#define UCT_CUDA_NODE_DEVICE_ADDR_MAX 31
 
 
 /** Which process of all machines. */
@@ -34,19 +34,19 @@ typedef struct {
                           it is not known */
     int32_t  pid;
     uint32_t iface; /**< Which interface of the process, 1 to
-                         UCT_CUDA_IPC_IFACE_MAX; 0: it does not matter */
-} uct_cuda_ipc_iface_addr_t;
+                         UCT_CUDA_NODE_IFACE_MAX; 0: it does not matter */
+} uct_cuda_node_iface_addr_t;
 
 /** Numbers of interfaces: what pids (22 bits) leave of a word, and a flag */
-#define UCT_CUDA_IPC_IFACE_MAX 511
+#define UCT_CUDA_NODE_IFACE_MAX 511
 
 
 /** Longest interface address, bytes */
-#define UCT_CUDA_IPC_IFACE_ADDR_MAX 12
+#define UCT_CUDA_NODE_IFACE_ADDR_MAX 12
 
 
 /** Length of a device address, bytes. */
-size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric);
+size_t uct_cuda_node_device_addr_length(const uct_cuda_fabric_t *fabric);
 
 /**
  * This machine's and this process's addresses, the latter of no interface. A
@@ -54,13 +54,13 @@ size_t uct_cuda_ipc_device_addr_length(const uct_cuda_fabric_t *fabric);
  *
  * @param fabric  NULL: the machine is on its own.
  */
-void uct_cuda_ipc_device_addr_self(uct_cuda_ipc_device_addr_t *addr,
-                                   const uct_cuda_fabric_t *fabric);
-void uct_cuda_ipc_iface_addr_self(uct_cuda_ipc_iface_addr_t *addr);
+void uct_cuda_node_device_addr_self(uct_cuda_node_device_addr_t *addr,
+                                    const uct_cuda_fabric_t *fabric);
+void uct_cuda_node_iface_addr_self(uct_cuda_node_iface_addr_t *addr);
 
 /** A number for a new interface. From the 512th on they come again: two of one
  *  number do not reach each other. */
-uint32_t uct_cuda_ipc_iface_number(void);
+uint32_t uct_cuda_node_iface_number(void);
 
 /**
  * Interface address: a process, and which interface of it, as its peers are
@@ -70,27 +70,28 @@ uint32_t uct_cuda_ipc_iface_number(void);
  *
  * @param process  Of this machine.
  */
-size_t uct_cuda_ipc_iface_addr_length(const uct_cuda_ipc_iface_addr_t *process);
-void uct_cuda_ipc_iface_addr_pack(const uct_cuda_ipc_iface_addr_t *process,
-                                  void *iface_addr);
+size_t
+uct_cuda_node_iface_addr_length(const uct_cuda_node_iface_addr_t *process);
+void uct_cuda_node_iface_addr_pack(const uct_cuda_node_iface_addr_t *process,
+                                   void *iface_addr);
 
 /** @param device_addr  That of its machine; NULL, or not one of ours: this. */
-void uct_cuda_ipc_iface_addr_unpack(const void *device_addr,
-                                    const void *iface_addr,
-                                    uct_cuda_ipc_iface_addr_t *process);
+void uct_cuda_node_iface_addr_unpack(const void *device_addr,
+                                     const void *iface_addr,
+                                     uct_cuda_node_iface_addr_t *process);
 
 static inline bool
-uct_cuda_ipc_is_same_process(const uct_cuda_ipc_iface_addr_t *a,
-                             const uct_cuda_ipc_iface_addr_t *b)
+uct_cuda_node_is_same_process(const uct_cuda_node_iface_addr_t *a,
+                              const uct_cuda_node_iface_addr_t *b)
 {
     return (a->pid == b->pid) && (a->pid_ns == b->pid_ns);
 }
 
 /** Is it this process, for certain? */
-bool uct_cuda_ipc_is_own_process(int32_t pid, uint64_t pid_ns);
+bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns);
 
 /** This machine, in 8 bytes: handles of its driver mean nothing elsewhere. */
-uint64_t uct_cuda_ipc_machine_self(void);
+uint64_t uct_cuda_node_machine_self(void);
 
 /**
  * Why can a peer at these addresses not be reached? Reads no more than 8 bytes
@@ -99,13 +100,13 @@ uint64_t uct_cuda_ipc_machine_self(void);
  * @param iface   The own interface's number. UCP must not reach itself: its
  *                worker's copies come without a key. Other interfaces of the
  *                process, each in a worker of its own, are peers.
- * @param fabric  As for uct_cuda_ipc_device_addr_self().
+ * @param fabric  As for uct_cuda_node_device_addr_self().
  *
  * @return NULL if it can; else a text. That for the own interface is stock's
  *         for the own process, word for word: UCX's tests ask for it.
  */
-const char *uct_cuda_ipc_addr_obstacle(const void *device_addr,
-                                       const void *iface_addr, uint32_t iface,
-                                       const uct_cuda_fabric_t *fabric);
+const char *uct_cuda_node_addr_obstacle(const void *device_addr,
+                                        const void *iface_addr, uint32_t iface,
+                                        const uct_cuda_fabric_t *fabric);
 
 #endif

@@ -26,12 +26,12 @@
 typedef struct kept kept_t;
 
 struct kept {
-    kept_t                *next;
-    uct_cuda_ipc_handle_t handle;
-    CUdeviceptr           mapped;
-    CUcontext             context;
+    kept_t                 *next;
+    uct_cuda_node_handle_t handle;
+    CUdeviceptr            mapped;
+    CUcontext              context;
     unsigned long long    context_id;
-    size_t                size;
+    size_t                 size;
 };
 
 static struct {
@@ -43,13 +43,13 @@ static struct {
 
 /* The user may have destroyed or reset the context, and a legacy mapping with
  * it; memory made with cuMemCreate belongs to none, and stays */
-static void unmap_now(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
+static void unmap_now(const uct_cuda_node_handle_t *handle, CUdeviceptr mapped,
                       CUcontext context, unsigned long long id)
 {
     const bool is_pushed = uct_cuda_ctx_push_alive(context, id);
 
-    if (is_pushed || (handle->type != UCT_CUDA_IPC_HANDLE_LEGACY)) {
-        uct_cuda_ipc_handle_close(handle, mapped);
+    if (is_pushed || (handle->type != UCT_CUDA_NODE_HANDLE_LEGACY)) {
+        uct_cuda_node_handle_close(handle, mapped);
     }
 
     if (is_pushed) {
@@ -71,12 +71,13 @@ static void close_oldest(void)
     free(oldest);
 }
 
-void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
-                        CUcontext context, unsigned long long id)
+void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
+                         CUdeviceptr mapped, CUcontext context,
+                         unsigned long long id)
 {
     kept_t *entry = NULL;
 
-    if (handle->type == UCT_CUDA_IPC_HANDLE_LEGACY) {
+    if (handle->type == UCT_CUDA_NODE_HANDLE_LEGACY) {
         entry = malloc(sizeof(*entry));
     }
 
@@ -123,30 +124,30 @@ static bool is_idle(const kept_t *entry, bool may_ask)
 /* Peers keep as much, and all may be on one GPU */
 static size_t part_of(size_t size)
 {
-    return size / (uct_cuda_ipc_board_num_views() + 1);
+    return size / (uct_cuda_node_notices_num_views() + 1);
 }
 
-bool uct_cuda_ipc_unmap_is_due(void)
+bool uct_cuda_node_unmap_is_due(void)
 {
     return __atomic_load_n(&kept.size, __ATOMIC_RELAXED) >
-           UCT_CUDA_IPC_UNMAP_KEPT / MAX_PARTS;
+           UCT_CUDA_NODE_UNMAP_KEPT / MAX_PARTS;
 }
 
-void uct_cuda_ipc_unmap_due(bool may_ask)
+void uct_cuda_node_unmap_due(bool may_ask)
 {
-    if (!uct_cuda_ipc_unmap_is_due()) {
+    if (!uct_cuda_node_unmap_is_due()) {
         return;
     }
 
-    while ((kept.size > part_of(may_ask ? UCT_CUDA_IPC_UNMAP_KEPT / 2 :
-                                          UCT_CUDA_IPC_UNMAP_KEPT)) &&
-           ((kept.size > part_of(UCT_CUDA_IPC_UNMAP_MAX)) ||
+    while ((kept.size > part_of(may_ask ? UCT_CUDA_NODE_UNMAP_KEPT / 2 :
+                                          UCT_CUDA_NODE_UNMAP_KEPT)) &&
+           ((kept.size > part_of(UCT_CUDA_NODE_UNMAP_MAX)) ||
             is_idle(kept.oldest, may_ask))) {
         close_oldest();
     }
 }
 
-unsigned uct_cuda_ipc_unmap_all(void)
+unsigned uct_cuda_node_unmap_all(void)
 {
     unsigned count = 0;
 

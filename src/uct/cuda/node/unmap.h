@@ -18,10 +18,10 @@
 
 /** Memory of a GPU that its processes and those they talk to keep in this way
  *  altogether, bytes; half of it where the GPU may be asked about ... */
-#define UCT_CUDA_IPC_UNMAP_KEPT ((size_t)224 << 20)
+#define UCT_CUDA_NODE_UNMAP_KEPT ((size_t)224 << 20)
 
 /** ... and whatever the GPU is busy with. */
-#define UCT_CUDA_IPC_UNMAP_MAX ((size_t)2 << 30)
+#define UCT_CUDA_NODE_UNMAP_MAX ((size_t)2 << 30)
 
 
 /**
@@ -30,8 +30,9 @@
  *
  * @param context, id  In which it was opened; may be gone, and it with it.
  */
-void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
-                        CUcontext context, unsigned long long id);
+void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
+                         CUdeviceptr mapped, CUcontext context,
+                         unsigned long long id);
 
 /**
  * Close the oldest of those that are too much, if that does not wait.
@@ -39,12 +40,12 @@ void uct_cuda_ipc_unmap(const uct_cuda_ipc_handle_t *handle, CUdeviceptr mapped,
  * @param may_ask  Whether a capture may end for it: see uct_cuda_ctx_is_idle().
  *                 Who may not goes by the last answer, while it is young.
  */
-void uct_cuda_ipc_unmap_due(bool may_ask);
+void uct_cuda_node_unmap_due(bool may_ask);
 
 /** May there be too much? A load; without the lock. */
-bool uct_cuda_ipc_unmap_is_due(void);
+bool uct_cuda_node_unmap_is_due(void);
 
 /** Close all. @return How many there were. */
-unsigned uct_cuda_ipc_unmap_all(void);
+unsigned uct_cuda_node_unmap_all(void);
 
 #endif

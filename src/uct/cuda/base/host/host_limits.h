@@ -46,17 +46,6 @@
  *  to and from peers' GPUs has the engine's own limit. */
 #define UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE (2ul << 20)
 
-/** From here on a buffer that is new is locked before it is read (where the
- *  user lets memory be locked) if there are no threads: the driver copies at 8
- *  to 11 GB/s and locks at 16 to 39, with four contexts or one. New buffers of
- *  32 MiB in windows: 8.2 GB/s, stock 6.2. To them it copies at 14 to 18. */
-#define UCT_CUDA_HOST_LOCK_NEW_MIN_SIZE (32ul << 20)
-
-/** Larger buffers are locked in parts of this size, each when it has come often
- *  enough: that takes 4 ms, and unlocking it, which an unmapping waits for, 1.5
- *  (cuMemHostRegister, cuMemHostUnregister). */
-#define UCT_CUDA_HOST_LOCK_MAX_SIZE (64ul << 20)
-
 
 /** Chunks that threads copy: 1 MiB is the fastest, if there are several a
  *  thread; else in steps, and no less than this. */
@@ -68,15 +57,6 @@
  *  32, 34, 40, 44 from one. */
 #define UCT_CUDA_HOST_MAX_THREADS 8
 
-
-/** What locking costs, in seconds and seconds a byte: cuMemHostRegister takes
- *  358, 1655, 3946 us for 1, 16, 64 MiB. Unlocking is another thread's work. */
-#define UCT_CUDA_HOST_LOCK_TIME          0.3e-3
-#define UCT_CUDA_HOST_LOCK_TIME_PER_BYTE 0.06e-9
-
-/** ... and what it saves, in seconds a byte: a copy of pageable memory runs at
- *  a processor core's 12 GB/s, one of locked memory at the PCIe link's 55. */
-#define UCT_CUDA_HOST_LOCK_SAVES_PER_BYTE (1 / 12e9 - 1 / 55e9)
 
 /** Bytes; registrations consist of whole pages, of 64 KiB on some aarch64. */
 static inline uintptr_t uct_cuda_host_page_size(void)

@@ -5,8 +5,8 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_limits.h>
-#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,59 +16,63 @@
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
 {
     pieces->is_locked = false;
-    pieces->is_busy   = false;
     pieces->pageable  = 0;
     pieces->count     = 0;
     pieces->room      = UCT_CUDA_HOST_PIECES_FEW;
     pieces->ends      = pieces->few_ends;
-    pieces->regions   = pieces->few_regions;
 }
 
-static void free_arrays(uct_cuda_host_pieces_t *pieces)
+void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces)
 {
     if (pieces->ends != pieces->few_ends) {
         free(pieces->ends);
-        free(pieces->regions);
     }
 }
 
 static ucs_status_t reserve(uct_cuda_host_pieces_t *pieces)
 {
     const unsigned room = 2 * pieces->room;
-    uct_cuda_host_region_t **regions;
     size_t *ends;
 
     if (pieces->count < pieces->room) {
         return UCS_OK;
     }
 
-    ends    = malloc(room * sizeof(*ends));
-    regions = malloc(room * sizeof(*regions));
-    if ((ends == NULL) || (regions == NULL)) {
-        free(ends);
-        free(regions);
+    ends = malloc(room * sizeof(*ends));
+    if (ends == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
     memcpy(ends, pieces->ends, pieces->count * sizeof(*ends));
-    memcpy(regions, pieces->regions, pieces->count * sizeof(*regions));
-    free_arrays(pieces);
-    pieces->ends    = ends;
-    pieces->regions = regions;
-    pieces->room    = room;
+    uct_cuda_host_pieces_release(pieces);
+    pieces->ends = ends;
+    pieces->room = room;
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
-                                       void *address, size_t length,
-                                       bool to_gpu)
+/* Length of the next piece, in which nothing ends that was locked */
+static size_t find_piece(uintptr_t address, size_t length, bool *is_locked_p)
 {
-    const bool at_once = to_gpu &&
-                         (length >= UCT_CUDA_HOST_LOCK_NEW_MIN_SIZE) &&
-                         !uct_cuda_host_pipeline_has_threads();
+    uct_cuda_memory_t memory;
+    size_t left;
+
+    uct_cuda_memory_query((void*)address, length, &memory);
+    *is_locked_p = (memory.type != UCS_MEMORY_TYPE_HOST) || memory.is_pinned;
+    if (memory.is_pinned && (memory.base <= address) &&
+        (address - memory.base < memory.length)) {
+        left = memory.length - (address - memory.base);
+        return (left < length) ? left : length;
+    }
+
+    return length;
+}
+
+ucs_status_t uct_cuda_host_pieces_find(uct_cuda_host_pieces_t *pieces,
+                                       const void *address, size_t length)
+{
     ucs_status_t status;
     size_t start, end;
-    bool is_locked, is_busy;
+    bool is_locked;
 
     for (start = 0; start < length; start = end) {
         status = reserve(pieces);
@@ -76,31 +80,14 @@ ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
             return status;
         }
 
-        end = start +
-              uct_cuda_host_registry_next((char*)address + start,
-                                          length - start, at_once, &is_locked,
-                                          &is_busy,
-                                          &pieces->regions[pieces->count]);
+        end = start + find_piece((uintptr_t)address + start, length - start,
+                                 &is_locked);
         pieces->ends[pieces->count++] = end;
         pieces->pageable             += is_locked ? 0 : end - start;
-        pieces->is_busy              |= is_busy;
     }
 
     pieces->is_locked = (pieces->pageable == 0);
     return UCS_OK;
-}
-
-void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces)
-{
-    unsigned i;
-
-    for (i = 0; i < pieces->count; ++i) {
-        if (pieces->regions[i] != NULL) {
-            uct_cuda_host_region_release(pieces->regions[i]);
-        }
-    }
-
-    free_arrays(pieces);
 }
 
 ucs_status_t uct_cuda_host_copy(CUdeviceptr gpu, void *host, size_t length,

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Host memory that is about to be copied to or from a GPU: the pieces that it
- * is page-locked in, which no copy may cross, held while it lasts.
+ * is page-locked in, by whomever, which no copy may cross. The program's memory
+ * is the program's: nothing is locked for a message.
  */
 #ifndef UCT_CUDA_BASE_HOST_HOST_PIECES_H
 #define UCT_CUDA_BASE_HOST_HOST_PIECES_H
-
-#include <uct/cuda/base/host/host_registry.h>
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
@@ -22,37 +21,29 @@ BEGIN_C_DECLS
 
 /** Of memory locked at one stroke, or not at all. */
 typedef struct {
-    bool                   is_locked; /**< All of it, by whomever */
-    bool                   is_busy;   /**< The driver may not touch it now */
-    size_t                 pageable;  /**< Bytes that are not locked */
-    unsigned               count;
-    unsigned               room;
-    size_t                 *ends;     /**< Of each piece, in bytes from the
-                                           first one's start; ascending */
-    uct_cuda_host_region_t **regions; /**< Held; NULL: not locked by us */
-    size_t                 few_ends[UCT_CUDA_HOST_PIECES_FEW];
-    uct_cuda_host_region_t *few_regions[UCT_CUDA_HOST_PIECES_FEW];
+    bool     is_locked; /**< All of it */
+    size_t   pageable;  /**< Bytes that are not locked */
+    unsigned count;
+    unsigned room;
+    size_t   *ends;     /**< Of each piece, in bytes from the first one's start;
+                             ascending */
+    size_t   few_ends[UCT_CUDA_HOST_PIECES_FEW];
 } uct_cuda_host_pieces_t;
 
 
-/** No pieces, nothing held. Stays where it is. */
+/** No pieces. Stays where it is. */
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces);
 
 /**
- * Find the pieces of a buffer, locking some where that pays (see
- * uct_cuda_host_registry_next()), and hold what is locked. Call once, with a
- * context current.
+ * Find the pieces of a buffer; a question to the driver each. Call once.
  *
  * @param length  Bytes, at least 1.
- * @param to_gpu  The buffer is read, else written.
- *
  * @return UCS_OK or UCS_ERR_NO_MEMORY; either way to be released.
  */
-ucs_status_t uct_cuda_host_pieces_hold(uct_cuda_host_pieces_t *pieces,
-                                       void *address, size_t length,
-                                       bool to_gpu);
+ucs_status_t uct_cuda_host_pieces_find(uct_cuda_host_pieces_t *pieces,
+                                       const void *address, size_t length);
 
-/** The copies are over. Any thread. */
+/** Any thread. */
 void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces);
 
 /**

@@ -648,13 +648,8 @@ static unsigned min_threads(void)
 
 ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
                                           size_t length, bool to_gpu,
-                                          bool is_only_way,
                                           uct_cuda_host_job_t **job_p)
 {
-    if (is_only_way) {
-        return job_start(gpu, host, length, to_gpu, NULL, min_threads(), job_p);
-    }
-
     if ((length < UCT_CUDA_HOST_AWAKE_MIN_SIZE) ||
         ((length < UCT_CUDA_HOST_THREADS_MIN_SIZE) &&
          (__atomic_load_n(&pipeline.num_jobs, __ATOMIC_RELAXED) == 0))) {

@@ -65,7 +65,6 @@ bool uct_cuda_host_pipeline_has_threads(void);
  *                     released.
  * @param length       Bytes.
  * @param to_gpu       Else from it.
- * @param is_only_way  A copy of any size has a thread.
  *
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: there are no threads, or the copy is too
  *         small for them; UCS_ERR_NO_MEMORY, or the driver's error (logged):
@@ -73,7 +72,6 @@ bool uct_cuda_host_pipeline_has_threads(void);
  */
 ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
                                           size_t length, bool to_gpu,
-                                          bool is_only_way,
                                           uct_cuda_host_job_t **job_p);
 
 

@@ -5,9 +5,9 @@
 
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
+#include <uct/cuda/node/rkey.h>
 #include <uct/cuda/node/unmap.h>
 }
 
@@ -25,12 +25,12 @@ static bool is_shareable;
 
 static unsigned long long first_id = 1000;
 
-class IpcRkey : public ::testing::Test
+class NodeRkey : public ::testing::Test
 {
 protected:
     FakeDriver driver;
-    uct_cuda_ipc_memh_t *memh = nullptr;
-    uct_cuda_ipc_packed_rkey_t packed;
+    uct_cuda_node_memh_t *memh = nullptr;
+    uct_cuda_node_packed_rkey_t packed;
 
     void SetUp() override
     {
@@ -61,19 +61,19 @@ protected:
             return CUDA_SUCCESS;
         };
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_ipc_memh_create((void*)base, 4096, &memh));
+                  uct_cuda_node_memh_create((void*)base, 4096, &memh));
     }
 
     void TearDown() override
     {
-        uct_cuda_ipc_memh_destroy(memh);
-        uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
-        uct_cuda_ipc_unmap_all();
+        uct_cuda_node_memh_destroy(memh);
+        uct_cuda_node_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+        uct_cuda_node_unmap_all();
     }
 
     void pack(void *address = nullptr)
     {
-        ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, address, 1, &packed));
+        ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, address, 1, &packed));
     }
 
     /* As another process would have packed it */
@@ -85,26 +85,26 @@ protected:
 
     ucs_status_t unpack()
     {
-        uct_cuda_ipc_rkey_t *rkey = nullptr;
-        ucs_status_t status = uct_cuda_ipc_rkey_unpack(&packed,
+        uct_cuda_node_rkey_t *rkey = nullptr;
+        ucs_status_t status = uct_cuda_node_rkey_unpack(&packed,
                                                uct_cuda_end_none(), &rkey);
         if (status == UCS_OK) {
             EXPECT_EQ(base, rkey->handle.base);
             EXPECT_EQ(length, rkey->handle.length);
-            uct_cuda_ipc_rkey_destroy(rkey);
+            uct_cuda_node_rkey_destroy(rkey);
         }
         return status;
     }
 };
 
-TEST_F(IpcRkey, peer_is_reachable)
+TEST_F(NodeRkey, peer_is_reachable)
 {
     pack_as_peer(1);
     EXPECT_EQ(UCS_OK, unpack());
     EXPECT_EQ(1u, driver.opens);
 }
 
-TEST_F(IpcRkey, whole_allocation_is_exported_from_an_address_within)
+TEST_F(NodeRkey, whole_allocation_is_exported_from_an_address_within)
 {
     pack((void*)(base + 12345));
     EXPECT_EQ(base, packed.handle.base);
@@ -113,7 +113,7 @@ TEST_F(IpcRkey, whole_allocation_is_exported_from_an_address_within)
 }
 
 /* Without hooks on CUDA's functions UCX keeps handles of freed memory */
-TEST_F(IpcRkey, memory_freed_and_allocated_again_is_exported_anew)
+TEST_F(NodeRkey, memory_freed_and_allocated_again_is_exported_anew)
 {
     pack();
     EXPECT_EQ(first_id, packed.handle.buffer_id);
@@ -123,7 +123,7 @@ TEST_F(IpcRkey, memory_freed_and_allocated_again_is_exported_anew)
 }
 
 /* As with stock's module: shareable or not, there is nothing to be mapped */
-TEST_F(IpcRkey, own_process_is_reachable_without_a_mapping)
+TEST_F(NodeRkey, own_process_is_reachable_without_a_mapping)
 {
     for (bool shareable : {true, false}) {
         is_shareable = shareable;
@@ -134,14 +134,14 @@ TEST_F(IpcRkey, own_process_is_reachable_without_a_mapping)
     }
 }
 
-TEST_F(IpcRkey, what_is_no_key_is_told_from_one)
+TEST_F(NodeRkey, what_is_no_key_is_told_from_one)
 {
-    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    uct_cuda_node_rkey_t *rkey = nullptr;
     const std::vector<uint64_t> noise(64, 0x5a5a5a5a5a5a5a5a);
     const uct_rkey_t address = (uct_rkey_t)noise.data();
     for (uct_rkey_t wrong : {(uct_rkey_t)UCT_INVALID_RKEY, (uct_rkey_t)0,
                              address, address + 1}) {
-        EXPECT_EQ(nullptr, uct_cuda_ipc_rkey_get(wrong));
+        EXPECT_EQ(nullptr, uct_cuda_node_rkey_get(wrong));
         EXPECT_EQ(UCS_ERR_INVALID_PARAM,
                   uct_cuda_ipc_component.rkey_release(&uct_cuda_ipc_component,
                                                       wrong, nullptr));
@@ -152,32 +152,32 @@ TEST_F(IpcRkey, what_is_no_key_is_told_from_one)
     }
 
     pack();
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
-                                               uct_cuda_end_none(), &rkey));
-    EXPECT_EQ(rkey, uct_cuda_ipc_rkey_get((uct_rkey_t)rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
+                                                uct_cuda_end_none(), &rkey));
+    EXPECT_EQ(rkey, uct_cuda_node_rkey_get((uct_rkey_t)rkey));
     EXPECT_EQ(UCS_OK,
               uct_cuda_ipc_component.rkey_release(&uct_cuda_ipc_component,
                                                   (uct_rkey_t)rkey, nullptr));
 }
 
 /* Nothing is mapped of this process's own memory */
-TEST_F(IpcRkey, own_memory_is_where_it_is)
+TEST_F(NodeRkey, own_memory_is_where_it_is)
 {
-    uct_cuda_ipc_rkey_t *rkey = nullptr;
-    CUdeviceptr mapped        = 0;
+    uct_cuda_node_rkey_t *rkey = nullptr;
+    CUdeviceptr mapped         = 0;
 
     pack();
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
-                                               uct_cuda_end_none(), &rkey));
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base + 7, &mapped));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
+                                                uct_cuda_end_none(), &rkey));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_map(rkey, base + 7, &mapped));
     EXPECT_EQ(base + 7, mapped);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_ipc_rkey_map(rkey, base + length, &mapped));
+              uct_cuda_node_rkey_map(rkey, base + length, &mapped));
     EXPECT_EQ(0u, driver.opens);
-    uct_cuda_ipc_rkey_destroy(rkey);
+    uct_cuda_node_rkey_destroy(rkey);
 }
 
-TEST_F(IpcRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)
+TEST_F(NodeRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)
 {
     is_shareable = false;
     pack_as_peer(2);
@@ -185,7 +185,7 @@ TEST_F(IpcRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)
     EXPECT_EQ(0u, driver.opens);
 }
 
-TEST_F(IpcRkey, freed_buffer_does_not_condemn_its_peer)
+TEST_F(NodeRkey, freed_buffer_does_not_condemn_its_peer)
 {
     pack_as_peer(3);
     driver.fail      = "cuIpcOpenMemHandle";
@@ -194,17 +194,17 @@ TEST_F(IpcRkey, freed_buffer_does_not_condemn_its_peer)
     EXPECT_EQ(UCS_OK, unpack());
 }
 
-TEST_F(IpcRkey, host_memory_is_not_packed)
+TEST_F(NodeRkey, host_memory_is_not_packed)
 {
     char host[16];
     EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              uct_cuda_ipc_rkey_pack(memh, host, 1, &packed));
+              uct_cuda_node_rkey_pack(memh, host, 1, &packed));
     pack(); /* for TearDown */
 }
 
 /* What is known of one process says nothing of another container's of the same
  * pid */
-TEST_F(IpcRkey, each_pid_namespace_is_tried)
+TEST_F(NodeRkey, each_pid_namespace_is_tried)
 {
     pack_as_peer(5);
     EXPECT_EQ(UCS_OK, unpack());
@@ -214,15 +214,15 @@ TEST_F(IpcRkey, each_pid_namespace_is_tried)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     EXPECT_EQ(UCS_OK, unpack());
     EXPECT_EQ(2u, driver.opens);
-    uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns - 1, packed.handle.pid);
+    uct_cuda_node_cache_purge_peer(packed.handle.pid_ns - 1, packed.handle.pid);
 }
 
 /* A key is whatever bytes a peer sent: a stock one's, a newer one's, noise */
-TEST_F(IpcRkey, what_is_not_ours_is_unreachable)
+TEST_F(NodeRkey, what_is_not_ours_is_unreachable)
 {
     std::mt19937 random(1);
     pack_as_peer(4);
-    const uct_cuda_ipc_packed_rkey_t good = packed;
+    const uct_cuda_node_packed_rkey_t good = packed;
     for (int i = 0; i < 1000; ++i) {
         unsigned char *bytes = (unsigned char*)&packed;
         for (size_t k = 0; k < sizeof(packed); ++k) {
@@ -238,7 +238,7 @@ TEST_F(IpcRkey, what_is_not_ours_is_unreachable)
 
 /* Reservations are filled mapping by mapping (PyTorch's expandable segments);
  * a handle is for one */
-TEST_F(IpcRkey, buffer_in_several_mappings_is_not_for_peers)
+TEST_F(NodeRkey, buffer_in_several_mappings_is_not_for_peers)
 {
     driver.table.cuPointerGetAttribute = [](void *value,
                                             CUpointer_attribute attribute,
@@ -262,72 +262,72 @@ TEST_F(IpcRkey, buffer_in_several_mappings_is_not_for_peers)
                 return CUDA_SUCCESS;
             };
     void *last = (void*)(base + length - 4096);
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, last, 4096, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, packed.handle.type);
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, last, 4097, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, packed.handle.type);
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, last, 4096, &packed));
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, last, 4097, &packed));
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, packed.handle.type);
     /* before UCX 1.16 it is not told what for: all that is registered */
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, NULL, 0, &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, packed.handle.type);
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, NULL, 0, &packed));
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
 }
 
 /* UCX may round the length of other memory up */
-TEST_F(IpcRkey, length_beyond_plain_memory_is_not_minded)
+TEST_F(NodeRkey, length_beyond_plain_memory_is_not_minded)
 {
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, (void*)base, length + 15,
-                                             &packed));
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_LEGACY, packed.handle.type);
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, (void*)base, length + 15,
+                                              &packed));
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_LEGACY, packed.handle.type);
 }
 
-TEST_F(IpcRkey, memory_is_mapped_for_a_context)
+TEST_F(NodeRkey, memory_is_mapped_for_a_context)
 {
-    uct_cuda_ipc_rkey_t *rkey = nullptr;
-    CUdeviceptr mapped        = 0;
+    uct_cuda_node_rkey_t *rkey = nullptr;
+    CUdeviceptr mapped         = 0;
 
     pack_as_peer(6);
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed, uct_cuda_end_none(),
-                                               &rkey));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                &rkey));
     driver.table.cuCtxGetDevice = [](CUdevice*) {
         return CUDA_ERROR_INVALID_CONTEXT;
     };
-    EXPECT_EQ(UCS_ERR_NO_DEVICE, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
-    uct_cuda_ipc_rkey_destroy(rkey);
+    EXPECT_EQ(UCS_ERR_NO_DEVICE, uct_cuda_node_rkey_map(rkey, base, &mapped));
+    uct_cuda_node_rkey_destroy(rkey);
 }
 
-TEST_F(IpcRkey, memory_is_mapped_for_code_on_gpus)
+TEST_F(NodeRkey, memory_is_mapped_for_code_on_gpus)
 {
-    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    uct_cuda_node_rkey_t *rkey = nullptr;
     CUdeviceptr mapped, end;
 
     pack_as_peer(6);
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
-                                               uct_cuda_end_none(), &rkey));
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
+                                                uct_cuda_end_none(), &rkey));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_map(rkey, base, &mapped));
     EXPECT_EQ(1u, driver.mapped.count(mapped));
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base + length - 1, &end));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_map(rkey, base + length - 1, &end));
     EXPECT_EQ(mapped + length - 1, end);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_ipc_rkey_map(rkey, base + length, &mapped));
+              uct_cuda_node_rkey_map(rkey, base + length, &mapped));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_ipc_rkey_map(rkey, base - 1, &mapped));
-    uct_cuda_ipc_rkey_destroy(rkey);
+              uct_cuda_node_rkey_map(rkey, base - 1, &mapped));
+    uct_cuda_node_rkey_destroy(rkey);
     EXPECT_EQ(1u, driver.opens);
 }
 
 /* ... and stays so while the key is there, whichever endpoint goes */
-TEST_F(IpcRkey, memory_that_was_given_out_belongs_to_its_key)
+TEST_F(NodeRkey, memory_that_was_given_out_belongs_to_its_key)
 {
-    uct_cuda_ipc_rkey_t *rkey = nullptr;
+    uct_cuda_node_rkey_t *rkey = nullptr;
     CUdeviceptr mapped;
 
     pack_as_peer(6);
-    ASSERT_EQ(UCS_OK, uct_cuda_ipc_rkey_unpack(&packed,
-                                               uct_cuda_end_none(), &rkey));
-    EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_map(rkey, base, &mapped));
-    uct_cuda_ipc_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
+                                                uct_cuda_end_none(), &rkey));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_map(rkey, base, &mapped));
+    uct_cuda_node_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
     EXPECT_EQ(1u, driver.mapped.count(mapped));
-    uct_cuda_ipc_rkey_destroy(rkey);
-    EXPECT_EQ(1u, uct_cuda_ipc_unmap_all());
+    uct_cuda_node_rkey_destroy(rkey);
+    EXPECT_EQ(1u, uct_cuda_node_unmap_all());
     EXPECT_EQ(0u, driver.mapped.size());
 }
 
@@ -335,15 +335,15 @@ static const size_t chunk = length / 4;
 
 /* Two pieces mapped side by side into a larger reservation, which is what the
  * attributes give, each exported as a file descriptor */
-class IpcRkeyMapped : public IpcRkey
+class NodeRkeyMapped : public NodeRkey
 {
 protected:
     void SetUp() override
     {
-        IpcRkey::SetUp();
-        uct_cuda_ipc_memh_destroy(memh);
-        ASSERT_EQ(UCS_OK, uct_cuda_ipc_memh_create((void*)(base + chunk),
-                                                   2 * chunk, &memh));
+        NodeRkey::SetUp();
+        uct_cuda_node_memh_destroy(memh);
+        ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create((void*)(base + chunk),
+                                                    2 * chunk, &memh));
         driver.context                    = nullptr;
         driver.is_pool                    = false;
         driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
@@ -378,20 +378,20 @@ protected:
                 };
     }
 
-    uct_cuda_ipc_handle_t pack_range(CUdeviceptr address, size_t size)
+    uct_cuda_node_handle_t pack_range(CUdeviceptr address, size_t size)
     {
-        EXPECT_EQ(UCS_OK, uct_cuda_ipc_rkey_pack(memh, (void*)address, size,
-                                                 &packed));
+        EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, (void*)address, size,
+                                                  &packed));
         return packed.handle;
     }
 };
 
-TEST_F(IpcRkeyMapped, pieces_have_keys_of_their_own)
+TEST_F(NodeRkeyMapped, pieces_have_keys_of_their_own)
 {
-    const CUdeviceptr second           = base + 2 * chunk;
-    const uct_cuda_ipc_handle_t before = pack_range(base + chunk + 5, 100);
+    const CUdeviceptr second            = base + 2 * chunk;
+    const uct_cuda_node_handle_t before = pack_range(base + chunk + 5, 100);
 
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD, before.type);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, before.type);
     EXPECT_EQ(base + chunk, before.base);
     EXPECT_EQ(chunk, before.length);
     driver.buffer_id = first_id + 1;
@@ -403,11 +403,11 @@ TEST_F(IpcRkeyMapped, pieces_have_keys_of_their_own)
     EXPECT_EQ(before.os.fd, pack_range(base + chunk, chunk).os.fd);
 }
 
-TEST_F(IpcRkeyMapped, a_range_over_two_pieces_goes_another_way)
+TEST_F(NodeRkeyMapped, a_range_over_two_pieces_goes_another_way)
 {
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE,
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE,
               pack_range(base + 2 * chunk - 1, 2).type);
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_NONE, pack_range(0, 0).type); /* all of it */
-    EXPECT_EQ(UCT_CUDA_IPC_HANDLE_FD,
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, pack_range(0, 0).type); /* all of it */
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD,
               pack_range(base + 2 * chunk - 1, 1).type);
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Access between this process's GPUs. */
-#include <uct/cuda/cuda_ipc/cuda_ipc_own.h>
+#include <uct/cuda/node/own.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
-
-#include <string.h>
 
 
 /* Peer access of a context of our own to the memory's */
@@ -33,11 +31,11 @@ static CUcontext find_instead(CUdeviceptr memory, CUcontext owner, int device)
     return own;
 }
 
-CUcontext uct_cuda_ipc_own_instead(const uct_cuda_ipc_rkey_t *rkey,
-                                   const uct_cuda_context_t *context,
-                                   int device)
+CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
+                                    const uct_cuda_context_t *context,
+                                    int device)
 {
-    uct_cuda_ipc_own_t *own  = (uct_cuda_ipc_own_t*)&rkey->own;
+    uct_cuda_node_own_t *own = (uct_cuda_node_own_t*)&rkey->own;
     const CUdeviceptr memory = rkey->handle.base;
     uct_cuda_end_t end;
     CUcontext owner;
@@ -54,10 +52,4 @@ CUcontext uct_cuda_ipc_own_instead(const uct_cuda_ipc_rkey_t *rkey,
     }
 
     return own->instead;
-}
-
-bool uct_cuda_ipc_own_is_nixl(void)
-{
-    /* .../site-packages/nixl_cu12.libs/libucs-14c218c5.so.0.0.0 */
-    return strstr(uct_abi_host_name(), "/nixl_cu") != NULL;
 }

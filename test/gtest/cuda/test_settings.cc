@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whose word counts, of several memory domains, about host memory. */
+/* Whose word counts, of several memory domains, for the process. */
 #include "fake_driver.h"
 
 extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/host/host_settings.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/process.h>
+#include <uct/cuda/node/unmap.h>
+#include <uct/cuda/settings.h>
 }
 
 #include <gtest/gtest.h>
@@ -13,7 +16,7 @@ extern "C" {
 #include <cstring>
 #include <vector>
 
-class HostSettings : public ::testing::Test
+class Settings : public ::testing::Test
 {
 protected:
     FakeDriver driver;
@@ -23,7 +26,8 @@ protected:
         close(open(true, UCT_ABI_ULUNITS_AUTO));
     }
 
-    uct_abi_md_t *open(bool zcopy, unsigned long threads)
+    uct_abi_md_t *open(bool zcopy, unsigned long threads,
+                       unsigned long regions = UCT_ABI_ULUNITS_AUTO)
     {
         const uct_abi_config_t &config = uct_cuda_ipc_component.config;
         std::vector<char> values(config.size);
@@ -38,15 +42,13 @@ protected:
             } else if (strcmp(name, "HOST_COPY_THREADS") == 0) {
                 *(unsigned long*)value = threads;
             } else if (strcmp(name, "CACHE_MAX_REGIONS") == 0) {
-                *(unsigned long*)value = UCT_ABI_ULUNITS_AUTO;
+                *(unsigned long*)value = regions;
             } else if (strcmp(name, "CACHE_MAX_SIZE") == 0) {
                 *(size_t*)value = UCT_ABI_MEMUNITS_AUTO;
             } else if (config.fields[i].type == UCT_ABI_CONFIG_STRING) {
                 *(const char**)value = config.fields[i].dfl;
             } else if (strcmp(name, "ENABLE_MNNVL") == 0) {
                 *(int*)value = UCT_ABI_NO;
-            } else if (config.fields[i].type == UCT_ABI_CONFIG_STRING) {
-                *(const char**)value = config.fields[i].dfl;
             }
         }
         EXPECT_EQ(UCS_OK,
@@ -62,28 +64,64 @@ protected:
     }
 };
 
-TEST_F(HostSettings, the_first_memory_domain_decides_until_all_are_closed)
+TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
 {
     uct_abi_md_t *first = open(true, 3);
-    EXPECT_TRUE(uct_cuda_host_is_direct());
+    EXPECT_TRUE(uct_cuda_settings_host_zcopy());
     EXPECT_TRUE(uct_cuda_host_pipeline_has_threads());
 
     uct_abi_md_t *second = open(false, 0);
-    EXPECT_TRUE(uct_cuda_host_is_direct());
+    EXPECT_TRUE(uct_cuda_settings_host_zcopy());
     EXPECT_TRUE(uct_cuda_host_pipeline_has_threads());
 
     close(first); /* the second one was promised nothing else */
     uct_abi_md_t *third = open(false, 0);
-    EXPECT_TRUE(uct_cuda_host_is_direct());
+    EXPECT_TRUE(uct_cuda_settings_host_zcopy());
     EXPECT_TRUE(uct_cuda_host_pipeline_has_threads());
     close(second);
     close(third);
-    EXPECT_TRUE(uct_cuda_host_is_direct()); /* of copies still under way */
+    EXPECT_TRUE(uct_cuda_settings_host_zcopy()); /* of copies still under way */
 
     first  = open(false, 0);
     second = open(true, 3);
-    EXPECT_FALSE(uct_cuda_host_is_direct());
+    EXPECT_FALSE(uct_cuda_settings_host_zcopy());
     EXPECT_FALSE(uct_cuda_host_pipeline_has_threads());
+    close(first);
+    close(second);
+}
+
+/* There is one cache, whoever opens a memory domain then */
+TEST_F(Settings, limits_of_the_cache_are_the_first_ones)
+{
+    const auto mapped = [](unsigned count) {
+        for (unsigned i = 1; i <= count; ++i) {
+            uct_cuda_node_handle_t handle = {};
+            uct_cuda_node_mapping_t *mapping;
+
+            handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
+            handle.machine   = uct_cuda_node_machine_self();
+            handle.pid       = 42;
+            handle.base      = i * 0x10000;
+            handle.length    = 0x10000;
+            handle.buffer_id = i;
+            EXPECT_EQ(UCS_OK, uct_cuda_node_cache_get(&handle, 0, &mapping));
+            uct_cuda_node_cache_put(mapping, true);
+        }
+        count = uct_cuda_node_cache_count();
+        uct_cuda_node_cache_purge_peer(0, 42);
+        uct_cuda_node_unmap_all();
+        return count;
+    };
+
+    uct_abi_md_t *first = open(true, 3, 2), *second = open(true, 3, 1);
+    EXPECT_EQ(2u, mapped(4));
+    close(first);
+    EXPECT_EQ(2u, mapped(4));
+    close(second);
+
+    first  = open(true, 3, 3);
+    second = open(true, 3, 1);
+    EXPECT_EQ(3u, mapped(4));
     close(first);
     close(second);
 }

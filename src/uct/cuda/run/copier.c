@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A stream for kernels, one beside it, and words of GPU memory that both sides
  * of calling off look at (kernels/copy.cu). */
-#include <uct/cuda/cuda_ipc/cuda_ipc_copier.h>
+#include <uct/cuda/run/copier.h>
 
 #include <kernels/copy.h>
 #include <uct/cuda/base/alarm.h>
@@ -19,8 +19,8 @@
 #include <string.h>
 
 
-#define MAX_WARPS UCT_CUDA_IPC_COPIER_MAX_WARPS
-#define NUM_WORDS UCX_MP_COPY_WORDS(UCT_CUDA_IPC_COPIER_MAX_BLOCKS)
+#define MAX_WARPS UCT_CUDA_COPIER_MAX_WARPS
+#define NUM_WORDS UCX_MP_COPY_WORDS(UCT_CUDA_COPIER_MAX_BLOCKS)
 
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
                "a launch that is under way has a word of its own");
@@ -43,8 +43,8 @@ struct kernel {
     uint64_t           pause;
 };
 
-struct uct_cuda_ipc_copier {
-    uct_cuda_ipc_copier_t *next;
+struct uct_cuda_copier {
+    uct_cuda_copier_t     *next;
     CUcontext             context;
     unsigned long long    id;
     ucx_mp_copy_t         functions;
@@ -167,7 +167,7 @@ static bool may_write(CUdeviceptr address, int device)
            (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-bool uct_cuda_ipc_copier_reaches(CUdeviceptr address, int device)
+bool uct_cuda_copier_reaches(CUdeviceptr address, int device)
 {
     CUdeviceptr there                = 0;
     CUcontext context                = NULL;
@@ -197,7 +197,7 @@ static ucs_status_t create_stream(CUstream *stream_p)
 
 /* What there is; what was called off and has not run yet still looks at the
  * words */
-static void release(uct_cuda_ipc_copier_t *copier)
+static void release(uct_cuda_copier_t *copier)
 {
     if ((copier->words != 0) && !copier->is_off) {
         uct_cuda_device_memory_free(copier->words);
@@ -216,7 +216,7 @@ static void release(uct_cuda_ipc_copier_t *copier)
     }
 }
 
-static ucs_status_t create(uct_cuda_ipc_copier_t *copier)
+static ucs_status_t create(uct_cuda_copier_t *copier)
 {
     static const uint64_t zeros[NUM_WORDS];
     ucs_status_t status;
@@ -244,7 +244,7 @@ static ucs_status_t create(uct_cuda_ipc_copier_t *copier)
     return status;
 }
 
-void uct_cuda_ipc_copier_prepare(void)
+void uct_cuda_copier_prepare(void)
 {
     uct_cuda_gpu_context_t context;
     ucx_mp_copy_t functions;
@@ -264,11 +264,11 @@ void uct_cuda_ipc_copier_prepare(void)
     }
 }
 
-static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
-                                  const uct_cuda_context_t *context,
-                                  bool may_load)
+static uct_cuda_copier_t *add(uct_cuda_copier_t **head,
+                              const uct_cuda_context_t *context,
+                              bool may_load)
 {
-    uct_cuda_ipc_copier_t *copier;
+    uct_cuda_copier_t *copier;
     ucx_mp_copy_t functions;
 
     if (!get_kernel(context->cuda, context->id, may_load, &functions)) {
@@ -293,11 +293,11 @@ static uct_cuda_ipc_copier_t *add(uct_cuda_ipc_copier_t **head,
     return copier;
 }
 
-uct_cuda_ipc_copier_t *
-uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
-                        const uct_cuda_context_t *context, bool may_load)
+uct_cuda_copier_t *
+uct_cuda_copier_get(uct_cuda_copier_t **head,
+                    const uct_cuda_context_t *context, bool may_load)
 {
-    uct_cuda_ipc_copier_t *copier;
+    uct_cuda_copier_t *copier;
 
     for (copier = *head;
          (copier != NULL) && ((copier->context != context->cuda) ||
@@ -317,9 +317,9 @@ uct_cuda_ipc_copier_get(uct_cuda_ipc_copier_t **head,
     return copier->is_off ? NULL : copier;
 }
 
-void uct_cuda_ipc_copiers_cleanup(uct_cuda_ipc_copier_t **head)
+void uct_cuda_copiers_cleanup(uct_cuda_copier_t **head)
 {
-    uct_cuda_ipc_copier_t *copier;
+    uct_cuda_copier_t *copier;
 
     while ((copier = *head) != NULL) {
         *head = copier->next;
@@ -345,8 +345,8 @@ static bool is_alike(CUdeviceptr address, CUdeviceptr first)
            (offset / UCX_MP_COPY_UNIT <= UINT32_MAX);
 }
 
-void uct_cuda_ipc_copy_list_add(uct_cuda_ipc_copy_list_t *list, CUdeviceptr dst,
-                                CUdeviceptr src, size_t length, bool may_merge)
+void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
+                            CUdeviceptr src, size_t length, bool may_merge)
 {
     const unsigned last = list->count - 1;
 
@@ -367,8 +367,8 @@ void uct_cuda_ipc_copy_list_add(uct_cuda_ipc_copy_list_t *list, CUdeviceptr dst,
     ++list->count;
 }
 
-static CUresult launch_any(uct_cuda_ipc_copier_t *copier,
-                           const uct_cuda_ipc_copy_list_t *list,
+static CUresult launch_any(uct_cuda_copier_t *copier,
+                           const uct_cuda_copy_list_t *list,
                            unsigned blocks)
 {
     ucx_mp_kernels_driver_t functions;
@@ -389,8 +389,8 @@ static CUresult launch_any(uct_cuda_ipc_copier_t *copier,
                               copier->stream);
 }
 
-static CUresult launch_alike(uct_cuda_ipc_copier_t *copier,
-                             const uct_cuda_ipc_copy_list_t *list,
+static CUresult launch_alike(uct_cuda_copier_t *copier,
+                             const uct_cuda_copy_list_t *list,
                              unsigned blocks)
 {
     ucx_mp_kernels_driver_t functions;
@@ -415,10 +415,10 @@ static CUresult launch_alike(uct_cuda_ipc_copier_t *copier,
                                     &args, copier->stream);
 }
 
-ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
-                                        const uct_cuda_ipc_copy_list_t *list,
-                                        unsigned blocks, CUevent event,
-                                        uct_cuda_ipc_launch_t *launch)
+ucs_status_t uct_cuda_copier_launch(uct_cuda_copier_t *copier,
+                                    const uct_cuda_copy_list_t *list,
+                                    unsigned blocks, CUevent event,
+                                    uct_cuda_launch_t *launch)
 {
     CUresult result;
     ucs_status_t status;
@@ -445,10 +445,10 @@ ucs_status_t uct_cuda_ipc_copier_launch(uct_cuda_ipc_copier_t *copier,
     return status;
 }
 
-static ucs_status_t read_words(const uct_cuda_ipc_launch_t *launch,
+static ucs_status_t read_words(const uct_cuda_launch_t *launch,
                                uint64_t words[MAX_WARPS])
 {
-    const uct_cuda_ipc_copier_t *copier = launch->copier;
+    const uct_cuda_copier_t *copier = launch->copier;
     ucs_status_t status;
 
     status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
@@ -459,11 +459,11 @@ static ucs_status_t read_words(const uct_cuda_ipc_launch_t *launch,
                    status;
 }
 
-ucs_status_t uct_cuda_ipc_copier_call_off(uct_cuda_ipc_launch_t *launch,
-                                          bool *has_begun_p)
+ucs_status_t uct_cuda_copier_call_off(uct_cuda_launch_t *launch,
+                                      bool *has_begun_p)
 {
-    uct_cuda_ipc_copier_t *copier = launch->copier;
-    const CUdeviceptr word        = copier->words +
+    uct_cuda_copier_t *copier = launch->copier;
+    const CUdeviceptr word    = copier->words +
                              (launch->serial % UCX_MP_COPY_OFF) *
                                      sizeof(launch->serial);
     uint64_t words[MAX_WARPS];
@@ -498,8 +498,8 @@ ucs_status_t uct_cuda_ipc_copier_call_off(uct_cuda_ipc_launch_t *launch,
 
 /* A word of a later launch says nothing of this one but that it is over */
 ucs_status_t
-uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
-                              bool *has_ended_p, bool *has_copied_p)
+uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
+                          bool *has_ended_p, bool *has_copied_p)
 {
     uint64_t words[MAX_WARPS];
     ucs_status_t status;
@@ -525,12 +525,12 @@ uct_cuda_ipc_copier_has_ended(const uct_cuda_ipc_launch_t *launch,
 
 /* What is behind a callback in its stream waits until it has run, so that is a
  * stream of its own */
-ucs_status_t uct_cuda_ipc_copier_notify(const uct_cuda_ipc_launch_t *launch,
-                                        CUevent event, uint64_t patience,
-                                        CUhostFn func, void *arg)
+ucs_status_t uct_cuda_copier_notify(const uct_cuda_launch_t *launch,
+                                    CUevent event, uint64_t patience,
+                                    CUhostFn func, void *arg)
 {
-    uct_cuda_ipc_copier_t *copier = launch->copier;
-    ucs_status_t status           = UCS_OK;
+    uct_cuda_copier_t *copier = launch->copier;
+    ucs_status_t status       = UCS_OK;
 
     if (!uct_cuda_alarm_set(launch->start + patience, func, arg)) {
         return UCS_ERR_BUSY;
@@ -555,7 +555,7 @@ ucs_status_t uct_cuda_ipc_copier_notify(const uct_cuda_ipc_launch_t *launch,
     return status;
 }
 
-void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier)
+void uct_cuda_copier_wait(const uct_cuda_copier_t *copier)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
@@ -566,12 +566,12 @@ void uct_cuda_ipc_copier_wait(const uct_cuda_ipc_copier_t *copier)
     }
 }
 
-CUstream uct_cuda_ipc_copier_stream(const uct_cuda_ipc_copier_t *copier)
+CUstream uct_cuda_copier_stream(const uct_cuda_copier_t *copier)
 {
     return copier->stream;
 }
 
-CUstream uct_cuda_ipc_copier_beside(const uct_cuda_ipc_copier_t *copier)
+CUstream uct_cuda_copier_beside(const uct_cuda_copier_t *copier)
 {
     return copier->beside;
 }

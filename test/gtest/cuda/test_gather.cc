@@ -3,8 +3,9 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_blocks.h>
+#include <uct/cuda/gather.h>
 #include <uct/cuda/node/process.h>
 }
 
@@ -27,7 +28,7 @@ static uint8_t gpu[2 * half];
 static uint8_t host[half]; /* the first half page-locked */
 static unsigned batches, singles, records;
 
-class IpcBlocks : public ::testing::Test
+class Gather : public ::testing::Test
 {
 protected:
     struct Told {
@@ -37,8 +38,9 @@ protected:
 
     FakeDriver           driver;
     uct_cuda_mp_engine_t engine = {SIZE_MAX, SIZE_MAX};
-    uct_cuda_ipc_iface_t iface  = {};
-    uct_cuda_ipc_rkey_t  rkey   = {};
+    uct_cuda_iface_t     iface  = {};
+    uct_cuda_gather_t    gather = {};
+    uct_cuda_node_rkey_t rkey   = {};
     uct_cuda_stream_t    *stream;
     uint8_t              *local  = gpu;
     uct_cuda_end_t       local_end = uct_cuda_end_gpu(0);
@@ -49,7 +51,7 @@ protected:
     void SetUp() override
     {
         static unsigned long long id = 9000;
-        uct_cuda_ipc_iface_addr_t self;
+        uct_cuda_node_iface_addr_t self;
 
         driver.ctx_id = ++id;
         uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
@@ -98,19 +100,19 @@ protected:
             return CUDA_SUCCESS;
         };
 
-        uct_cuda_ipc_iface_addr_self(&self);
-        rkey.handle.type      = UCT_CUDA_IPC_HANDLE_LEGACY;
+        uct_cuda_node_iface_addr_self(&self);
+        rkey.handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
         rkey.handle.pid       = self.pid;
         rkey.handle.pid_ns    = self.pid_ns;
         rkey.handle.base      = (uintptr_t)remote;
         rkey.handle.length    = half;
         rkey.handle.buffer_id = 7;
-        iface.engine          = &engine;
-        iface.enable_cache    = true;
+        gather.engine         = &engine;
+        gather.enable_cache   = true;
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
-        uct_cuda_ipc_blocks_init(&iface);
-        ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 0,
+                  uct_cuda_queue_init(&iface.queue, 1000, UINT_MAX));
+        uct_cuda_gather_init(&gather, &iface.queue);
+        ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0,
                                                 &stream));
         memset(gpu, 'r', sizeof(gpu));
         batches = singles = records = 0;
@@ -126,15 +128,15 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
+        uct_cuda_queue_submit_gathered(&iface.queue, true);
         driver.done = driver.events;
-        uct_cuda_queue_cleanup(&iface.super.queue);
-        uct_cuda_ipc_blocks_cleanup(&iface);
+        uct_cuda_queue_cleanup(&iface.queue);
+        uct_cuda_gather_cleanup(&gather);
     }
 
     bool may_wait()
     {
-        return iface.super.queue.may_wait(&iface.super.queue);
+        return iface.queue.may_wait(&iface.queue);
     }
 
     /* Something under way, behind which others are gathered */
@@ -143,22 +145,22 @@ protected:
         uct_cuda_op_t *op;
 
         ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
-        ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.super.queue, op));
+        ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.queue, op));
         records = 0;
     }
 
     ucs_status_t
     post(unsigned i, size_t from, size_t to, size_t length, bool is_put = true)
     {
-        const uct_cuda_ipc_block_t block = {
+        const uct_cuda_block_t block = {
             &rkey, local + from, (uintptr_t)remote + to, length, is_put,
             &told[i].comp
         };
 
-        return uct_cuda_ipc_blocks_follow(&iface, &block, false, false) ?
+        return uct_cuda_gather_follow(&gather, &block, false, false) ?
                        UCS_INPROGRESS :
-                       uct_cuda_ipc_blocks_add(&iface, stream, 0, local_end,
-                                               is_owned, &block, false);
+                       uct_cuda_gather_add(&gather, stream, 0, local_end,
+                                           is_owned, &block, false);
     }
 
     /* The local memory is the host's from now on; to start with, the driver is
@@ -221,9 +223,9 @@ protected:
 
     void finish()
     {
-        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
+        uct_cuda_queue_submit_gathered(&iface.queue, true);
         driver.done = driver.events;
-        while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
+        while (uct_cuda_queue_progress(&iface.queue) > 0) {
         }
     }
 
@@ -238,7 +240,7 @@ protected:
     }
 };
 
-TEST_F(IpcBlocks, one_alone_is_not_kept_waiting)
+TEST_F(Gather, one_alone_is_not_kept_waiting)
 {
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 64));
     occupy();
@@ -247,7 +249,7 @@ TEST_F(IpcBlocks, one_alone_is_not_kept_waiting)
 }
 
 /* 128 of them to a call and an event, two questions in all */
-TEST_F(IpcBlocks, many_take_few_calls)
+TEST_F(Gather, many_take_few_calls)
 {
     const unsigned count = 1000;
 
@@ -269,7 +271,7 @@ TEST_F(IpcBlocks, many_take_few_calls)
     }
 }
 
-TEST_F(IpcBlocks, neighbours_are_one_copy)
+TEST_F(Gather, neighbours_are_one_copy)
 {
     occupy();
     for (unsigned i = 0; i < 8; ++i) {
@@ -287,48 +289,48 @@ TEST_F(IpcBlocks, neighbours_are_one_copy)
 /* Somebody else calls progress while blocks come in: they are submitted when
  * the GPU has no more than one operation left, and the driver is not asked each
  * time */
-TEST_F(IpcBlocks, progress_meanwhile_does_not_part_them)
+TEST_F(Gather, progress_meanwhile_does_not_part_them)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
     EXPECT_FALSE(may_wait());
-    uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(1u, singles);
 
     for (unsigned i = 1; i < 8; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
-        uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+        uct_cuda_queue_submit_gathered(&iface.queue, false);
         EXPECT_TRUE(may_wait()) << i;
         EXPECT_FALSE(may_wait()) << "nothing came";
     }
     EXPECT_EQ(1u, records);
 
     /* The first is over, one is left: these are next */
-    driver.done = {iface.super.queue.active->head->event};
-    EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.super.queue));
-    uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    driver.done = {iface.queue.active->head->event};
+    EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
+    uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(2u, records);
     EXPECT_EQ(1u, batches);
 
     /* None is left, in another stream something is */
     uct_cuda_stream_t *other;
     uct_cuda_op_t *op;
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 1, &other));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 1, &other));
     ASSERT_EQ(UCS_OK, uct_cuda_op_get(other, &op));
-    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.super.queue, op));
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.queue, op));
     EXPECT_EQ(UCS_INPROGRESS, post(8, 8 * 512, 8 * 1024, 256));
     driver.done = driver.events;
     driver.done.erase(op->event);
-    uct_cuda_queue_progress(&iface.super.queue);
+    uct_cuda_queue_progress(&iface.queue);
     EXPECT_EQ(nullptr, stream->head);
-    uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+    uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(2u, singles);
     finish();
     expect_told(9, UCS_OK);
 }
 
 /* And no longer than for so many calls, whatever comes */
-TEST_F(IpcBlocks, progress_does_not_wait_for_ever)
+TEST_F(Gather, progress_does_not_wait_for_ever)
 {
     unsigned waited = 0;
 
@@ -344,7 +346,7 @@ TEST_F(IpcBlocks, progress_does_not_wait_for_ever)
 
 /* Side by side in one memory alone, or in another order, or in an allocation
  * that only happens to follow */
-TEST_F(IpcBlocks, others_are_not)
+TEST_F(Gather, others_are_not)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 4096));
@@ -369,7 +371,7 @@ TEST_F(IpcBlocks, others_are_not)
 }
 
 /* A key may be unpacked where another one was */
-TEST_F(IpcBlocks, a_new_key_in_an_old_place_is_new)
+TEST_F(Gather, a_new_key_in_an_old_place_is_new)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -386,9 +388,9 @@ TEST_F(IpcBlocks, a_new_key_in_an_old_place_is_new)
 
 /* Whatever waits for the queue would wait for ever for what is not submitted;
  * a fence would let it pass */
-TEST_F(IpcBlocks, submitted_before_anything_is_waited_for)
+TEST_F(Gather, submitted_before_anything_is_waited_for)
 {
-    uct_cuda_queue_t *queue = &iface.super.queue;
+    uct_cuda_queue_t *queue = &iface.queue;
     uct_completion_t comp   = {};
     const std::vector<std::function<void()>> waits = {
         [&]() { uct_cuda_queue_flush(queue, &comp); },
@@ -417,43 +419,43 @@ TEST_F(IpcBlocks, submitted_before_anything_is_waited_for)
 }
 
 /* ... as is what the last completion posts, when there is nothing else left */
-TEST_F(IpcBlocks, submitted_by_progress_of_an_idle_queue)
+TEST_F(Gather, submitted_by_progress_of_an_idle_queue)
 {
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     driver.done = driver.events;
-    ASSERT_EQ(1u, uct_cuda_queue_progress(&iface.super.queue));
-    ASSERT_TRUE(uct_cuda_queue_is_idle(&iface.super.queue));
+    ASSERT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
+    ASSERT_TRUE(uct_cuda_queue_is_idle(&iface.queue));
     EXPECT_EQ(0u, singles);
     uct_cuda_iface_progress((uct_iface_h)&iface);
     EXPECT_EQ(1u, singles);
 }
 
-TEST_F(IpcBlocks, submitted_by_the_end_of_the_queue)
+TEST_F(Gather, submitted_by_the_end_of_the_queue)
 {
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     driver.done                = driver.events;
     driver.table.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
-    uct_cuda_queue_cleanup(&iface.super.queue);
+    uct_cuda_queue_cleanup(&iface.queue);
     EXPECT_EQ(1u, singles);
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.queue, 1000, UINT_MAX));
 }
 
-TEST_F(IpcBlocks, told_after_their_event_and_not_before)
+TEST_F(Gather, told_after_their_event_and_not_before)
 {
     occupy();
     for (unsigned i = 0; i < 20; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
     }
-    uct_cuda_queue_submit_gathered(&iface.super.queue, true);
-    uct_cuda_queue_progress(&iface.super.queue);
+    uct_cuda_queue_submit_gathered(&iface.queue, true);
+    uct_cuda_queue_progress(&iface.queue);
     expect_told(0, UCS_OK);
     finish();
     expect_told(20, UCS_OK);
 }
 
-TEST_F(IpcBlocks, a_driver_without_batches_has_single_copies)
+TEST_F(Gather, a_driver_without_batches_has_single_copies)
 {
     occupy();
     driver.table.cuMemcpyBatchAsync_v1 = NULL;
@@ -468,7 +470,7 @@ TEST_F(IpcBlocks, a_driver_without_batches_has_single_copies)
     EXPECT_EQ(7, remote[7 * 1024]);
 }
 
-TEST_F(IpcBlocks, a_batch_that_is_refused_goes_copy_by_copy)
+TEST_F(Gather, a_batch_that_is_refused_goes_copy_by_copy)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -479,7 +481,7 @@ TEST_F(IpcBlocks, a_batch_that_is_refused_goes_copy_by_copy)
     EXPECT_EQ(2u, singles);
 }
 
-TEST_F(IpcBlocks, errors_are_told_by_progress)
+TEST_F(Gather, errors_are_told_by_progress)
 {
     occupy();
     driver.table.cuMemcpyBatchAsync_v1 = NULL;
@@ -494,7 +496,7 @@ TEST_F(IpcBlocks, errors_are_told_by_progress)
 }
 
 /* The copies have been waited for: nothing is wrong with them */
-TEST_F(IpcBlocks, an_event_that_is_not_recorded)
+TEST_F(Gather, an_event_that_is_not_recorded)
 {
     occupy();
     for (unsigned i = 0; i < 7; ++i) {
@@ -505,10 +507,10 @@ TEST_F(IpcBlocks, an_event_that_is_not_recorded)
     expect_told(0, UCS_OK);
     finish();
     expect_told(8, UCS_OK);
-    EXPECT_EQ(0u, iface.super.queue.outstanding);
+    EXPECT_EQ(0u, iface.queue.outstanding);
 }
 
-TEST_F(IpcBlocks, a_context_that_was_reset_takes_no_copies)
+TEST_F(Gather, a_context_that_was_reset_takes_no_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -520,7 +522,7 @@ TEST_F(IpcBlocks, a_context_that_was_reset_takes_no_copies)
 }
 
 /* ... and it stays until those that are gathered have been told */
-TEST_F(IpcBlocks, a_context_that_was_reset_is_kept_for_a_group)
+TEST_F(Gather, a_context_that_was_reset_is_kept_for_a_group)
 {
     uct_cuda_stream_t *next;
 
@@ -530,18 +532,18 @@ TEST_F(IpcBlocks, a_context_that_was_reset_is_kept_for_a_group)
     const unsigned submitted = singles;
     ++driver.ctx_id;
     driver.done = driver.events;
-    while (uct_cuda_queue_progress(&iface.super.queue) > 0) {
+    while (uct_cuda_queue_progress(&iface.queue) > 0) {
     }
     expect_told(0, UCS_OK);
 
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.super.queue, 0, &next));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0, &next));
     EXPECT_NE(stream, next);
     finish();
     expect_told(2, UCS_ERR_IO_ERROR);
     EXPECT_EQ(submitted, batches + singles);
 }
 
-TEST_F(IpcBlocks, random_lists_arrive)
+TEST_F(Gather, random_lists_arrive)
 {
     std::mt19937 chance(17);
     unsigned posted = 0;
@@ -576,7 +578,7 @@ TEST_F(IpcBlocks, random_lists_arrive)
 }
 
 /* Page-locked memory too: an event a group, a question an allocation */
-TEST_F(IpcBlocks, of_host_memory)
+TEST_F(Gather, of_host_memory)
 {
     const auto batch = driver.table.cuMemcpyBatchAsync_v1;
 
@@ -593,7 +595,7 @@ TEST_F(IpcBlocks, of_host_memory)
                                            i * 16384, 8192, is_put));
         }
         EXPECT_EQ(1u, driver.questions);
-        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
+        uct_cuda_queue_submit_gathered(&iface.queue, true);
         EXPECT_EQ(1u, records);
         EXPECT_EQ(is_put ? 8u : 0u, singles);
         EXPECT_EQ(is_put ? 0u : 1u, batches);
@@ -608,7 +610,7 @@ TEST_F(IpcBlocks, of_host_memory)
 }
 
 /* What is not locked, or not to its end, or better off otherwise */
-TEST_F(IpcBlocks, not_of_any_host_memory)
+TEST_F(Gather, not_of_any_host_memory)
 {
     use_host();
     occupy();
@@ -631,7 +633,7 @@ TEST_F(IpcBlocks, not_of_any_host_memory)
 }
 
 /* A block of a GPU's memory behind one of the host's is another group's */
-TEST_F(IpcBlocks, kinds_of_memory_are_kept_apart)
+TEST_F(Gather, kinds_of_memory_are_kept_apart)
 {
     use_host();
     occupy();
@@ -649,7 +651,7 @@ TEST_F(IpcBlocks, kinds_of_memory_are_kept_apart)
 }
 
 /* No more than 16 MiB wait, however few blocks they are */
-TEST_F(IpcBlocks, large_ones_are_not_kept_for_long)
+TEST_F(Gather, large_ones_are_not_kept_for_long)
 {
     driver.table.cuMemcpyBatchAsync_v1 =
             [](CUdeviceptr*, CUdeviceptr*, size_t *bytes, size_t count,
@@ -673,7 +675,7 @@ TEST_F(IpcBlocks, large_ones_are_not_kept_for_long)
 
 /* Blocks that a kernel carries: a GPU that runs it when told to, and any number
  * of its warps before it is called off */
-class IpcBlocksKernel : public IpcBlocks
+class GatherKernel : public Gather
 {
 protected:
     static constexpr unsigned warps = 2 * 4 * UCX_MP_COPY_WARPS;
@@ -711,10 +713,10 @@ protected:
 
     void SetUp() override
     {
-        IpcBlocks::SetUp();
+        Gather::SetUp();
         launched.clear();
         begun               = 0;
-        iface.kernel_blocks = 4;
+        gather.kernel_blocks = 4;
         memset(words, 0xff, sizeof(words));
 
         driver.table.cuModuleLoadData    = [](CUmodule *module, const void*) {
@@ -803,21 +805,21 @@ protected:
     void post_list(unsigned first, unsigned last, unsigned odd = UINT_MAX)
     {
         for (unsigned i = first; i < last; ++i) {
-            const uct_cuda_ipc_block_t block = {
+            const uct_cuda_block_t block = {
                 &rkey, local + i * 512, (uintptr_t)remote + i * 768,
                 (i == odd) ? 255ul : 256ul, true, &told[i].comp
             };
 
             memset(local + i * 512, 1 + (int)i, 256);
-            if (!uct_cuda_ipc_blocks_follow(&iface, &block, i + 1 < last,
-                                            i > first)) {
+            if (!uct_cuda_gather_follow(&gather, &block, i + 1 < last,
+                                        i > first)) {
                 ASSERT_EQ(UCS_INPROGRESS,
-                          uct_cuda_ipc_blocks_add(&iface, stream, 0, local_end,
-                                                  is_owned, &block,
-                                                  i + 1 < last));
+                          uct_cuda_gather_add(&gather, stream, 0, local_end,
+                                              is_owned, &block,
+                                              i + 1 < last));
             }
         }
-        uct_cuda_queue_submit_gathered(&iface.super.queue, true);
+        uct_cuda_queue_submit_gathered(&iface.queue, true);
     }
 
     /* Blocks of 256 bytes that lie apart, behind something under way */
@@ -865,38 +867,38 @@ protected:
     }
 };
 
-std::vector<IpcBlocksKernel::Launch> IpcBlocksKernel::launched;
-const CUfunction IpcBlocksKernel::any = (CUfunction)2;
-const CUfunction IpcBlocksKernel::alike = (CUfunction)3;
-uint64_t IpcBlocksKernel::words[UCX_MP_COPY_OFF + warps];
-unsigned IpcBlocksKernel::begun;
-bool IpcBlocksKernel::reached;
+std::vector<GatherKernel::Launch> GatherKernel::launched;
+const CUfunction GatherKernel::any = (CUfunction)2;
+const CUfunction GatherKernel::alike = (CUfunction)3;
+uint64_t GatherKernel::words[UCX_MP_COPY_OFF + warps];
+unsigned GatherKernel::begun;
+bool GatherKernel::reached;
 
 /* The program may have written to it in between by a copy that returned early;
  * not within a list. What is read into it is no matter. */
-TEST_F(IpcBlocks, memory_of_no_context_is_looked_at_block_by_block)
+TEST_F(Gather, memory_of_no_context_is_looked_at_block_by_block)
 {
-    const uct_cuda_ipc_block_t block = {
+    const uct_cuda_block_t block = {
         &rkey, local + 512, (uintptr_t)remote + 1024, 256, true, &told[0].comp
     };
 
     is_owned = false;
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(1, 0, 0, 256));
-    EXPECT_FALSE(uct_cuda_ipc_blocks_follow(&iface, &block, false, false));
-    EXPECT_TRUE(uct_cuda_ipc_blocks_follow(&iface, &block, false, true));
+    EXPECT_FALSE(uct_cuda_gather_follow(&gather, &block, false, false));
+    EXPECT_TRUE(uct_cuda_gather_follow(&gather, &block, false, true));
     ASSERT_EQ(UCS_INPROGRESS, post(2, 1024, 2048, 256, false));
     ASSERT_EQ(UCS_INPROGRESS, post(3, 2048, 4096, 256, false));
     is_owned = true;
     ASSERT_EQ(UCS_INPROGRESS, post(4, 4096, 8192, 256));
-    uct_cuda_ipc_block_t more = block;
+    uct_cuda_block_t more = block;
     more.comp = &told[5].comp;
-    EXPECT_TRUE(uct_cuda_ipc_blocks_follow(&iface, &more, false, false));
+    EXPECT_TRUE(uct_cuda_gather_follow(&gather, &more, false, false));
     finish();
     expect_told(6, UCS_OK);
 }
 
-TEST_F(IpcBlocksKernel, carries_many_small_ones)
+TEST_F(GatherKernel, carries_many_small_ones)
 {
     occupy();
     post_many(0, 256);
@@ -915,7 +917,7 @@ TEST_F(IpcBlocksKernel, carries_many_small_ones)
 
 /* Of a list more that are alike go together; one that is not, with as many as
  * the kernel for any takes */
-TEST_F(IpcBlocksKernel, takes_more_of_a_list_that_are_alike)
+TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
 {
     occupy();
     post_many(0, 64);
@@ -955,33 +957,33 @@ TEST_F(IpcBlocksKernel, takes_more_of_a_list_that_are_alike)
 }
 
 /* Addresses that the kernel for more cannot say */
-TEST_F(IpcBlocksKernel, what_is_far_apart_or_uneven_is_not_alike)
+TEST_F(GatherKernel, what_is_far_apart_or_uneven_is_not_alike)
 {
     const CUdeviceptr far = 1ull << 40;
-    uct_cuda_ipc_copy_list_t list;
+    uct_cuda_copy_list_t list;
 
     for (int64_t offset : {16ll, -16ll, -(16ll << 31), (16ll << 31) - 16}) {
         list.count = 0;
-        uct_cuda_ipc_copy_list_add(&list, far, far, 8, false);
-        uct_cuda_ipc_copy_list_add(&list, far + offset, far - 64, 8, true);
+        uct_cuda_copy_list_add(&list, far, far, 8, false);
+        uct_cuda_copy_list_add(&list, far + offset, far - 64, 8, true);
         EXPECT_TRUE(list.is_alike) << offset;
     }
     for (int64_t offset : {8ll, 16ll << 31, -(16ll << 31) - 16}) {
         list.count = 0;
-        uct_cuda_ipc_copy_list_add(&list, far, far, 8, false);
-        uct_cuda_ipc_copy_list_add(&list, far + offset, far - 64, 8, false);
+        uct_cuda_copy_list_add(&list, far, far, 8, false);
+        uct_cuda_copy_list_add(&list, far + offset, far - 64, 8, false);
         EXPECT_FALSE(list.is_alike) << offset;
     }
     list.count = 0;
-    uct_cuda_ipc_copy_list_add(&list, far, far, 8, false);
-    uct_cuda_ipc_copy_list_add(&list, far + 8, far + 8, 8, true);
+    uct_cuda_copy_list_add(&list, far, far, 8, false);
+    uct_cuda_copy_list_add(&list, far + 8, far + 8, 8, true);
     EXPECT_EQ(1u, list.count);
     EXPECT_TRUE(list.is_alike) << "one is";
-    uct_cuda_ipc_copy_list_add(&list, far + 32, far + 32, 8, true);
+    uct_cuda_copy_list_add(&list, far + 32, far + 32, 8, true);
     EXPECT_FALSE(list.is_alike) << "another length";
 }
 
-TEST_F(IpcBlocksKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
+TEST_F(GatherKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
 {
     reached = false;
     occupy();
@@ -995,7 +997,7 @@ TEST_F(IpcBlocksKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
     finish();
     EXPECT_EQ(2u, batches);
 
-    iface.kernel_blocks = 0;
+    gather.kernel_blocks = 0;
     occupy();
     post_many(131, 259);
     finish();
@@ -1005,7 +1007,7 @@ TEST_F(IpcBlocksKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
     expect_there(259);
 }
 
-TEST_F(IpcBlocksKernel, a_launch_that_fails_is_made_up_for)
+TEST_F(GatherKernel, a_launch_that_fails_is_made_up_for)
 {
     driver.fail = "cuLaunchKernel";
     occupy();
@@ -1018,10 +1020,10 @@ TEST_F(IpcBlocksKernel, a_launch_that_fails_is_made_up_for)
 
 /* The program keeps the GPU full: copies instead, and no kernel until it has
  * had its turn; what has begun is waited for */
-TEST_F(IpcBlocksKernel, is_called_off_where_there_is_no_room)
+TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
 {
     for (unsigned share : {0u, 3u}) {
-        uct_cuda_queue_t *queue = &iface.super.queue;
+        uct_cuda_queue_t *queue = &iface.queue;
         const unsigned first    = (share > 0) ? 128 : 0;
 
         launched.clear();
@@ -1057,9 +1059,9 @@ TEST_F(IpcBlocksKernel, is_called_off_where_there_is_no_room)
 }
 
 /* All of it has begun: it ends by itself */
-TEST_F(IpcBlocksKernel, what_runs_is_waited_for)
+TEST_F(GatherKernel, what_runs_is_waited_for)
 {
-    uct_cuda_queue_t *queue = &iface.super.queue;
+    uct_cuda_queue_t *queue = &iface.queue;
 
     occupy();
     post_many(0, 128);
@@ -1078,9 +1080,9 @@ TEST_F(IpcBlocksKernel, what_runs_is_waited_for)
 
 /* A warp says that it has begun and sees that it is called off, and who calls
  * off sees it begin */
-TEST_F(IpcBlocksKernel, what_began_when_it_was_called_off_is_made_up_for)
+TEST_F(GatherKernel, what_began_when_it_was_called_off_is_made_up_for)
 {
-    uct_cuda_queue_t *queue = &iface.super.queue;
+    uct_cuda_queue_t *queue = &iface.queue;
 
     occupy();
     post_many(0, 128);
@@ -1100,9 +1102,9 @@ TEST_F(IpcBlocksKernel, what_began_when_it_was_called_off_is_made_up_for)
 
 /* Launches of two streams lose patience, the later one first: neither takes
  * back that the other is called off, nor believes that it has run */
-TEST_F(IpcBlocksKernel, launches_are_called_off_each_by_itself)
+TEST_F(GatherKernel, launches_are_called_off_each_by_itself)
 {
-    uct_cuda_queue_t *queue  = &iface.super.queue;
+    uct_cuda_queue_t *queue  = &iface.queue;
     uct_cuda_stream_t *first = stream;
     std::vector<CUevent> kernels;
 
@@ -1130,9 +1132,9 @@ TEST_F(IpcBlocksKernel, launches_are_called_off_each_by_itself)
 
 /* The driver fails where it is called off, and has done so or not: no word of
  * its end is believed before */
-TEST_F(IpcBlocksKernel, calling_off_that_fails_is_tried_again)
+TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
 {
-    uct_cuda_queue_t *queue = &iface.super.queue;
+    uct_cuda_queue_t *queue = &iface.queue;
 
     occupy();
     post_many(0, 128);
@@ -1156,17 +1158,17 @@ TEST_F(IpcBlocksKernel, calling_off_that_fails_is_tried_again)
 
 /* Who posts is another thread than who makes progress: groups are left to grow
  * while blocks come in, and go once they stop */
-TEST_F(IpcBlocksKernel, progress_of_another_thread_does_not_part_them)
+TEST_F(GatherKernel, progress_of_another_thread_does_not_part_them)
 {
     occupy();
     post_many(0, 20);
     std::thread([&]() {
-        uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+        uct_cuda_queue_submit_gathered(&iface.queue, false);
     }).join();
     const unsigned early = batches + (unsigned)launched.size();
     usleep(200);
     std::thread([&]() {
-        uct_cuda_queue_submit_gathered(&iface.super.queue, false);
+        uct_cuda_queue_submit_gathered(&iface.queue, false);
     }).join();
     EXPECT_EQ(1u, batches + launched.size());
     EXPECT_LE(early, 1u); /* a busy machine takes its time for a thread */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers in the same process, in another worker: their memory is there. */
-#ifndef UCT_CUDA_IPC_OWN_H
-#define UCT_CUDA_IPC_OWN_H
+#ifndef UCT_CUDA_NODE_OWN_H
+#define UCT_CUDA_NODE_OWN_H
 
 #include <uct/cuda/base/queue.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_rkey.h>
+#include <uct/cuda/node/rkey.h>
 
-#include <stdbool.h>
 
 
 /**
@@ -27,12 +26,8 @@
  * @return The context to copy in instead; NULL: this one will do, or there is
  *         none better. rkey->own.is_reached tells which.
  */
-CUcontext uct_cuda_ipc_own_instead(const uct_cuda_ipc_rkey_t *rkey,
-                                   const uct_cuda_context_t *context,
-                                   int device);
-
-/** Is UCX's one that a NIXL wheel carries? Its programs are the ones for which
- *  there are peers in the same process. */
-bool uct_cuda_ipc_own_is_nixl(void);
+CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
+                                    const uct_cuda_context_t *context,
+                                    int device);
 
 #endif

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Gathered copies: a group is an operation with many completions. */
+#include <uct/cuda/gather.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/run/batch.h>
+#include <uct/cuda/transfer.h>
+
+#include <ucs/sys/math.h>
+
+#include <stdlib.h>
+
+
+/* The first group, so that the GPU has work soon; the next is twice that. But
+ * the bytes, too, are to take as long as what submits them (8 us): over PCIe,
+ * and between GPUs. */
+#define FIRST_COUNT    8
+#define MIN_HOST_BYTES (512ul << 10)
+#define MIN_GPU_BYTES  (4ul << 20)
+
+/* While blocks come in one by one, the next is there within so many ns for each
+ * that has come before it, or within the last of these: who posts them waits
+ * for the worker's lock now and then */
+#define FED_NS_A_BLOCK 1000ul
+#define FED_MIN_NS     (30ul * 1000)
+#define FED_MAX_NS     (100ul * 1000)
+
+/* Progress calls in a row that ask nothing while blocks come in */
+#define MAX_WAITED 16
+
+/* A kernel for so many copies at least, after so many blocks of an interface: a
+ * launch and its loading are to pay */
+#define KERNEL_MIN_COUNT  4
+#define KERNEL_MIN_BLOCKS 64
+
+/* Over PCIe copy engines are faster with larger ones (mean, bytes; H100), but a
+ * call for them takes 1 us a block, which holds up who posts block by block */
+#define KERNEL_MAX_HOST_SIZE      (128ul << 10)
+#define KERNEL_MAX_HOST_LIST_SIZE (32ul << 10)
+
+
+struct uct_cuda_gather_group {
+    uct_cuda_batch_t         batch; /* First: the operation's argument */
+    uct_cuda_gather_group_t  *next_idle;
+    uct_cuda_gather_group_t  *next;  /* Of all */
+    uct_completion_t         comp;   /* The operation's */
+    uct_cuda_gather_t        *gather;
+    ucs_status_t             status; /* Of submitting */
+
+    /* The last block's key and allocations */
+    const uct_cuda_node_rkey_t *rkey;
+    uint64_t                 key_base;
+    unsigned long long       key_buffer_id;
+    int32_t                  key_pid;
+    CUdeviceptr              local_begin;
+    CUdeviceptr              local_end_addr;
+    bool                     may_merge; /* A block in the same ones precedes */
+
+    bool                     is_list;    /* Posted as one */
+    bool                     is_owned;   /* The last block's local memory */
+    bool                     is_reached; /* By kernels, as far as is known */
+    unsigned                 num_blocks;
+    uct_completion_t         *comps[UCT_CUDA_GATHER_MAX_ALIKE];
+    unsigned                 num_mappings;
+    uct_cuda_node_mapping_t  *mappings[UCT_CUDA_GATHER_MAX_ALIKE];
+};
+
+
+static void group_tell(uct_cuda_gather_group_t *group, ucs_status_t status)
+{
+    uct_cuda_gather_t *gather = group->gather;
+    unsigned i;
+
+    for (i = 0; i < group->num_blocks; ++i) {
+        uct_abi_completion_update(group->comps[i], 1, status);
+    }
+
+    group->next_idle = gather->idle;
+    gather->idle     = group;
+}
+
+static void group_completed(uct_completion_t *comp)
+{
+    uct_cuda_gather_group_t *group =
+            (uct_cuda_gather_group_t*)((char*)comp -
+                                       offsetof(uct_cuda_gather_group_t, comp));
+
+    group_tell(group, comp->status);
+}
+
+static void group_unmap(uct_cuda_op_t *op)
+{
+    uct_cuda_gather_group_t *group = op->arg;
+
+    while (group->num_mappings > 0) {
+        uct_cuda_node_cache_put(group->mappings[--group->num_mappings],
+                                group->gather->enable_cache);
+    }
+}
+
+/* Of a group with nothing under way, its completions are to be told by progress
+ * all the same, not within the call that posts a block */
+static ucs_status_t group_over(uct_cuda_op_t *op)
+{
+    return ((uct_cuda_gather_group_t*)op->arg)->status;
+}
+
+static ucs_status_t
+group_get_op(uct_cuda_gather_group_t *group, uct_cuda_stream_t *stream)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_op_get(stream, &group->batch.op);
+    if (status == UCS_OK) {
+        group->batch.op->comp = &group->comp;
+        group->batch.op->done = group_unmap;
+        group->batch.op->arg  = group;
+    }
+
+    return status;
+}
+
+static ucs_status_t
+group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
+{
+    uct_cuda_gather_group_t *group = gather->idle;
+    uct_cuda_queue_t *queue        = gather->queue;
+    ucs_status_t status;
+
+    if (group == NULL) {
+        group = calloc(1, sizeof(*group));
+        if (group == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        group->gather = gather;
+        group->next   = gather->all;
+        gather->all   = group;
+        gather->idle  = group;
+    }
+
+    status = group_get_op(group, stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    gather->idle              = group->next_idle;
+    group->comp.func          = group_completed;
+    group->comp.count         = 1;
+    group->comp.status        = UCS_OK;
+    group->batch.bytes        = 0;
+    group->batch.copies.count = 0;
+    group->is_list            = is_list;
+    group->is_reached         = true;
+    group->num_blocks         = 0;
+    gather->open              = group;
+    queue->is_gathering       = true;
+    if ((queue->outstanding == 0) && (queue->on_busy != NULL)) {
+        queue->on_busy(queue);
+    }
+    return UCS_OK;
+}
+
+/* Is it for a kernel: many small ones? */
+static bool wants_kernel(const uct_cuda_gather_group_t *group)
+{
+    const uct_cuda_batch_t *batch   = &group->batch;
+    const uct_cuda_gather_t *gather = group->gather;
+    const unsigned count            = batch->copies.count;
+    const size_t max_host_size      = group->is_list ?
+                                              KERNEL_MAX_HOST_LIST_SIZE :
+                                              KERNEL_MAX_HOST_SIZE;
+
+    return group->is_reached && (gather->kernel_blocks > 0) &&
+           (count >= KERNEL_MIN_COUNT) &&
+           ((count <= UCT_CUDA_COPIER_MAX) || batch->copies.is_alike) &&
+           (gather->num_small >= KERNEL_MIN_BLOCKS) &&
+           (uct_cuda_end_is_gpu(batch->local_end) ||
+            (batch->bytes <= count * max_host_size));
+}
+
+/* Its context is current */
+static ucs_status_t group_start(uct_cuda_gather_group_t *group)
+{
+    uct_cuda_gather_t *gather = group->gather;
+    const bool is_gpu         = uct_cuda_end_is_gpu(group->batch.local_end);
+    uct_cuda_copier_t *copier = NULL;
+
+    if (wants_kernel(group)) {
+        copier = uct_cuda_copier_get(&gather->copiers,
+                                     group->batch.op->stream->context,
+                                     gather->loads_kernels);
+    }
+
+    return uct_cuda_batch_start(&group->batch, copier,
+                                is_gpu ? 2 * gather->kernel_blocks :
+                                         gather->kernel_blocks);
+}
+
+/* Has the engine count what is under way for long */
+static void group_count(uct_cuda_gather_group_t *group)
+{
+    const uct_cuda_batch_t *batch = &group->batch;
+
+    if (uct_cuda_end_is_gpu(batch->local_end) &&
+        (batch->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
+        uct_cuda_op_count(batch->op, group->gather->engine,
+                          batch->is_put ? batch->local_end : batch->remote_end,
+                          batch->is_put ? batch->remote_end : batch->local_end,
+                          batch->bytes);
+    }
+}
+
+static void group_submit(uct_cuda_gather_t *gather)
+{
+    uct_cuda_gather_group_t *group    = gather->open;
+    uct_cuda_op_t *op                 = group->batch.op;
+    uct_cuda_stream_t *stream         = op->stream;
+    const uct_cuda_context_t *context = stream->context;
+    ucs_status_t status;
+    bool is_pushed;
+
+    gather->open                = NULL;
+    gather->queue->is_gathering = false;
+
+    /* It was current when they were posted; the program may have reset it */
+    is_pushed     = uct_cuda_ctx_push_alive(context->cuda, context->id);
+    group->status = is_pushed ? group_start(group) : UCS_ERR_IO_ERROR;
+    if (group->status == UCS_OK) {
+        group_count(group);
+    } else {
+        op->test = group_over;
+    }
+
+    status = uct_cuda_op_post(gather->queue, op);
+    if (status != UCS_INPROGRESS) {
+        /* The operation has been given back: that one is there for sure */
+        group->status = status;
+        if (group_get_op(group, stream) == UCS_OK) {
+            group->batch.op->test = group_over;
+            (void)uct_cuda_op_post(gather->queue, group->batch.op);
+        }
+    }
+
+    if (is_pushed) {
+        uct_cuda_ctx_pop();
+    }
+}
+
+/* Has the stream more than one operation under way? */
+static bool is_busy(const uct_cuda_stream_t *stream)
+{
+    return (stream->head != NULL) && (stream->head != stream->tail);
+}
+
+static uint64_t fed_window(const uct_cuda_gather_t *gather)
+{
+    return ucs_min(gather->streak * FED_NS_A_BLOCK, FED_MAX_NS);
+}
+
+/* Bytes that are worth a call */
+static size_t min_bytes(const uct_cuda_gather_group_t *group)
+{
+    return uct_cuda_end_is_gpu(group->batch.local_end) ? MIN_GPU_BYTES :
+                                                         MIN_HOST_BYTES;
+}
+
+/*
+ * Are blocks being posted one after the other, by another thread than the one
+ * that makes progress? Then the next is there in a moment; a thread that makes
+ * progress itself has paused.
+ */
+static bool is_fed(const uct_cuda_gather_t *gather)
+{
+    return gather->is_threaded && (gather->streak >= FIRST_COUNT) &&
+           (uct_cuda_now_ns() - gather->fed <= fed_window(gather));
+}
+
+/* Has the GPU too little to do? Who submits small groups all the time holds up
+ * who posts the blocks, with the worker's lock */
+static bool is_due(const uct_cuda_gather_group_t *group)
+{
+    return !is_busy(group->batch.op->stream) &&
+           ((group->batch.bytes >= min_bytes(group)) ||
+            !is_fed(group->gather));
+}
+
+static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
+{
+    uct_cuda_gather_t *gather = queue->gather;
+
+    if (is_all || uct_cuda_queue_is_idle(queue)) {
+        gather->max_count = FIRST_COUNT;
+    }
+    if (!is_all) {
+        gather->is_threaded = !pthread_equal(gather->poster, pthread_self());
+    }
+
+    if ((gather->open != NULL) && (is_all || is_due(gather->open))) {
+        group_submit(gather);
+    }
+}
+
+static bool may_wait(uct_cuda_queue_t *queue)
+{
+    uct_cuda_gather_t *gather = queue->gather;
+    const bool is_fed         = gather->is_fed;
+
+    gather->is_fed = false;
+    if (is_fed && (gather->waited < MAX_WAITED) && (gather->open != NULL) &&
+        is_busy(gather->open->batch.op->stream)) {
+        ++gather->waited;
+        return true;
+    }
+
+    gather->waited = 0;
+    return false;
+}
+
+void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue)
+{
+    gather->queue          = queue;
+    gather->max_count      = FIRST_COUNT;
+    gather->loads_kernels  = true;
+    queue->gather          = gather;
+    queue->submit_gathered = submit_gathered;
+    queue->may_wait        = may_wait;
+}
+
+static void note_fed(uct_cuda_gather_t *gather)
+{
+    const uint64_t now = uct_cuda_now_ns();
+
+    gather->streak = (now - gather->fed <=
+                      ucs_max(fed_window(gather), FED_MIN_NS)) ?
+                             gather->streak + 1 :
+                             0;
+    gather->fed    = now;
+    gather->poster = pthread_self();
+}
+
+/* Of a list, whose blocks are there at once, a kernel takes more of those that
+ * are alike: what a launch costs, on both sides, is shared by more */
+static unsigned group_max_count(const uct_cuda_gather_group_t *group)
+{
+    return (group->is_list && group->is_reached &&
+            group->batch.copies.is_alike &&
+            (group->gather->kernel_blocks > 0)) ?
+                   UCT_CUDA_GATHER_MAX_ALIKE :
+                   UCT_CUDA_GATHER_MAX_COUNT;
+}
+
+/* The block lies in the mapping and local allocation of the last one */
+static void group_append(uct_cuda_gather_group_t *group,
+                         const uct_cuda_block_t *block, CUdeviceptr remote,
+                         bool has_more)
+{
+    const CUdeviceptr local   = (CUdeviceptr)block->local;
+    const CUdeviceptr dst     = block->is_put ? remote : local;
+    const CUdeviceptr src     = block->is_put ? local : remote;
+    uct_cuda_gather_t *gather = group->gather;
+    unsigned max_count;
+
+    uct_cuda_copy_list_add(&group->batch.copies, dst, src, block->length,
+                           group->may_merge);
+    gather->is_fed = true;
+    if (!has_more) {
+        note_fed(gather);
+    }
+    gather->num_small                += gather->num_small < KERNEL_MIN_BLOCKS;
+    group->may_merge                  = true;
+    group->comps[group->num_blocks++] = block->comp;
+    group->batch.bytes               += block->length;
+    max_count                         = group_max_count(group);
+    if ((group->num_blocks >= max_count) ||
+        ((group->num_blocks >= gather->max_count) &&
+         (group->batch.bytes >= min_bytes(group))) ||
+        (group->batch.bytes >= UCT_CUDA_GATHER_MAX_BYTES)) {
+        gather->max_count = ucs_min(2 * gather->max_count, max_count);
+        group_submit(gather);
+    }
+}
+
+static CUdeviceptr group_remote(const uct_cuda_gather_group_t *group,
+                                const uct_cuda_block_t *block)
+{
+    return group->mappings[group->num_mappings - 1]->mapped +
+           (block->remote_addr - block->rkey->handle.base);
+}
+
+/* Larger ones take their time whoever submits them, or several paths */
+static bool is_small(const uct_cuda_gather_t *gather, size_t length,
+                     uct_cuda_end_t local_end)
+{
+    return (length <= UCT_CUDA_GATHER_MAX_SIZE) &&
+           !(uct_cuda_end_is_gpu(local_end) ?
+                     uct_cuda_mp_wants(gather->engine, length) :
+                     uct_cuda_mp_wants_host(gather->engine, length));
+}
+
+/* What the local memory was locked with, all of it, so that no copy leaves
+ * that */
+static bool find_locked(const uct_cuda_block_t *block,
+                        CUdeviceptr *begin_p, size_t *size_p)
+{
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query(block->local, block->length, &memory);
+    *begin_p = memory.base;
+    *size_p  = memory.length;
+    return (memory.type == UCS_MEMORY_TYPE_HOST) && memory.is_pinned &&
+           uct_cuda_range_holds(memory.base, memory.length,
+                                (CUdeviceptr)block->local, block->length);
+}
+
+/* The allocation that the local memory lies in */
+static bool find_local(const uct_cuda_block_t *block,
+                       uct_cuda_end_t local_end, CUdeviceptr *begin_p,
+                       size_t *size_p)
+{
+    return uct_cuda_end_is_gpu(local_end) ?
+                   (uct_cuda_driver_get()->cuMemGetAddressRange(
+                            begin_p, size_p, (CUdeviceptr)block->local) ==
+                    CUDA_SUCCESS) :
+                   find_locked(block, begin_p, size_p);
+}
+
+/* Another GPU's memory than that whose context runs the copies? */
+static bool is_elsewhere(uct_cuda_end_t local_end, int device)
+{
+    return uct_cuda_end_is_gpu(local_end) &&
+           !uct_cuda_end_is_device(local_end, device);
+}
+
+/* A kernel may fault where a copy is refused, or goes another way: both ends
+ * are looked at once an allocation */
+static bool is_reached(const uct_cuda_gather_group_t *group,
+                       const uct_cuda_block_t *block, int device)
+{
+    return (group->gather->kernel_blocks > 0) &&
+           uct_cuda_copier_reaches((CUdeviceptr)block->local, device) &&
+           uct_cuda_copier_reaches(group_remote(group, block), device);
+}
+
+bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
+                            const uct_cuda_block_t *block, bool has_more,
+                            bool is_next)
+{
+    uct_cuda_gather_group_t *group       = gather->open;
+    const uct_cuda_node_handle_t *handle = &block->rkey->handle;
+    const CUdeviceptr local              = (CUdeviceptr)block->local;
+
+    /* The key may be another one that was unpacked to the same place */
+    if ((group == NULL) || (group->rkey != block->rkey) ||
+        (block->is_put && !group->is_owned && !is_next) ||
+        (group->key_base != handle->base) ||
+        (group->key_buffer_id != handle->buffer_id) ||
+        (group->key_pid != handle->pid) ||
+        (group->batch.is_put != block->is_put) ||
+        (local < group->local_begin) || (local >= group->local_end_addr) ||
+        (block->length > group->local_end_addr - local) ||
+        !is_small(gather, block->length, group->batch.local_end)) {
+        return false;
+    }
+
+    group_append(group, block, group_remote(group, block), has_more);
+    return true;
+}
+
+ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
+                                 uct_cuda_stream_t *stream, int device,
+                                 uct_cuda_end_t local_end, bool is_owned,
+                                 const uct_cuda_block_t *block, bool has_more)
+{
+    const uct_cuda_node_handle_t *handle = &block->rkey->handle;
+    const uct_cuda_end_t remote_end      = block->rkey->gpu;
+    uct_cuda_gather_group_t *group       = gather->open;
+    CUdeviceptr local_begin;
+    size_t local_size;
+    ucs_status_t status;
+
+    /* With nothing in front of it, waiting for more would only cost time. What
+     * has a group of its own comes behind the one before. A kernel would have
+     * to reach both ends. */
+    if (((stream->head == NULL) && !has_more && !is_fed(gather)) ||
+        is_elsewhere(local_end, device) ||
+        !is_small(gather, block->length, local_end) ||
+        !find_local(block, local_end, &local_begin, &local_size)) {
+        if (group != NULL) {
+            group_submit(gather);
+        }
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if ((group != NULL) &&
+        ((group->batch.op->stream != stream) ||
+         (group->batch.is_put != block->is_put) ||
+         !uct_cuda_end_equal(group->batch.local_end, local_end) ||
+         !uct_cuda_end_equal(group->batch.remote_end, remote_end))) {
+        group_submit(gather);
+    }
+
+    if (gather->open == NULL) {
+        status = group_open(gather, stream, has_more);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    group  = gather->open;
+    status = uct_cuda_node_cache_get_in(handle, device, stream->context->cuda,
+                                        stream->context->id,
+                                        &group->mappings[group->num_mappings]);
+    if (status != UCS_OK) {
+        uct_cuda_node_cache_tell_failure(handle);
+        if (group->num_blocks == 0) {
+            uct_cuda_op_put(group->batch.op);
+            group->next_idle            = gather->idle;
+            gather->idle                = group;
+            gather->open                = NULL;
+            gather->queue->is_gathering = false;
+        }
+        return status;
+    }
+
+    ++group->num_mappings;
+    group->batch.is_put     = block->is_put;
+    group->batch.local_end  = local_end;
+    group->batch.remote_end = remote_end;
+    group->rkey             = block->rkey;
+    group->key_base         = handle->base;
+    group->key_buffer_id    = handle->buffer_id;
+    group->key_pid          = handle->pid;
+    group->is_owned         = is_owned;
+    group->local_begin      = local_begin;
+    group->local_end_addr   = local_begin + local_size;
+    group->may_merge        = false;
+    group->is_reached       = group->is_reached &&
+                              is_reached(group, block, device);
+    group_append(group, block, group_remote(group, block), has_more);
+    return UCS_INPROGRESS;
+}
+
+void uct_cuda_gather_cleanup(uct_cuda_gather_t *gather)
+{
+    uct_cuda_gather_group_t *group;
+
+    uct_cuda_copiers_cleanup(&gather->copiers);
+    while ((group = gather->all) != NULL) {
+        gather->all = group->next;
+        free(group);
+    }
+}

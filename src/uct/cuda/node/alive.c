@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Locks of an open file description: they do not go when some other descriptor
+ * of the file is closed in the process. But they stay as long as anybody has
+ * the description, so that is one of their own: nobody maps it, and a child
+ * that is forked off closes it.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* F_OFD_SETLK */
+#endif
+
+#include <uct/cuda/node/alive.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+
+struct uct_cuda_node_alive {
+    uct_cuda_node_alive_t *next;
+    int                   fd; /* -1 in a child */
+};
+
+static struct {
+    pthread_mutex_t       lock; /* order: base/thread.h */
+    uct_cuda_node_alive_t *head;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&all.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    uct_cuda_node_alive_t *alive;
+
+    for (alive = all.head; alive != NULL; alive = alive->next) {
+        close(alive->fd);
+        alive->fd = -1;
+    }
+    all.head = NULL;
+    pthread_mutex_init(&all.lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uct_cuda_node_alive_t *alive;
+    char path[64];
+
+    alive = malloc(sizeof(*alive));
+    if (alive == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pthread_once(&once, watch_forks);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    pthread_mutex_lock(&all.lock);
+    alive->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (alive->fd >= 0) {
+        alive->next = all.head;
+        all.head    = alive;
+    }
+    pthread_mutex_unlock(&all.lock);
+    if (alive->fd < 0) {
+        free(alive);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    *alive_p = alive;
+    return UCS_OK;
+}
+
+void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive)
+{
+    uct_cuda_node_alive_t **link;
+
+    pthread_mutex_lock(&all.lock);
+    for (link = &all.head; *link != NULL; link = &(*link)->next) {
+        if (*link == alive) {
+            *link = alive->next;
+            close(alive->fd);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&all.lock);
+    free(alive);
+}
+
+bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive)
+{
+    return alive->fd >= 0;
+}
+
+/* @return Whether it went well; a question's answer is in the lock */
+static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
+                      int command, struct flock *lock)
+{
+    int result;
+
+    lock->l_whence = SEEK_SET;
+    lock->l_start  = (off_t)number;
+    lock->l_len    = 1;
+    lock->l_pid    = 0;
+    do {
+        result = fcntl(alive->fd, command, lock);
+    } while ((result != 0) && (errno == EINTR));
+
+    return result == 0;
+}
+
+bool uct_cuda_node_alive_take(uct_cuda_node_alive_t *alive, unsigned number)
+{
+    struct flock lock = {.l_type = F_WRLCK};
+
+    return lock_byte(alive, number, F_OFD_SETLK, &lock);
+}
+
+bool uct_cuda_node_alive_wait(uct_cuda_node_alive_t *alive, unsigned number)
+{
+    struct flock lock = {.l_type = F_WRLCK};
+
+    return lock_byte(alive, number, F_OFD_SETLKW, &lock);
+}
+
+void uct_cuda_node_alive_drop(uct_cuda_node_alive_t *alive, unsigned number)
+{
+    struct flock lock = {.l_type = F_UNLCK};
+
+    (void)lock_byte(alive, number, F_OFD_SETLK, &lock);
+}
+
+bool uct_cuda_node_alive_is_there(const uct_cuda_node_alive_t *alive,
+                                  unsigned number)
+{
+    struct flock lock = {.l_type = F_WRLCK};
+
+    return !lock_byte(alive, number, F_OFD_GETLK, &lock) ||
+           (lock.l_type != F_UNLCK);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a registered region's keys are packed from, allocation by allocation. */
+#include <uct/cuda/node/memh.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/memtype.h>
+#include <uct/cuda/node/exports.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* An allocation that was exported for a registered region. A region can span
+ * several: UCX registers by address and length, whatever lies there. */
+typedef struct exported exported_t;
+
+struct exported {
+    exported_t             *next;
+    uct_cuda_node_handle_t handle;
+    CUcontext              context;    /* that it goes with; NULL: none ... */
+    unsigned long long    context_id; /* ... and its number */
+};
+
+struct uct_cuda_node_memh {
+    pthread_mutex_t lock; /* workers may pack one handle at a time */
+    void            *address;
+    size_t          length;
+    exported_t      *exported;
+};
+
+
+ucs_status_t uct_cuda_node_memh_create(void *address, size_t length,
+                                       uct_cuda_node_memh_t **memh_p)
+{
+    uct_cuda_node_memh_t *memh = malloc(sizeof(*memh));
+
+    if (memh == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    pthread_mutex_init(&memh->lock, NULL);
+    memh->address  = address;
+    memh->length   = length;
+    memh->exported = NULL;
+    *memh_p        = memh;
+    return UCS_OK;
+}
+
+void uct_cuda_node_memh_destroy(uct_cuda_node_memh_t *memh)
+{
+    exported_t *exported;
+
+    while ((exported = memh->exported) != NULL) {
+        memh->exported = exported->next;
+        uct_cuda_node_exports_put(&exported->handle);
+        free(exported);
+    }
+
+    pthread_mutex_destroy(&memh->lock);
+    free(memh);
+}
+
+/* Does the handle still stand for what is at this address? Where UCX does not
+ * see CUDA memory being freed, it goes on using the registration of memory that
+ * is gone, and another allocation may be there by now. */
+static bool is_current(const exported_t *exported,
+                       const uct_cuda_memory_t *memory)
+{
+    return (exported->handle.base == memory->base) &&
+           (exported->handle.length == memory->length) &&
+           (exported->handle.buffer_id == memory->buffer_id) &&
+           !uct_cuda_node_notices_is_over(&exported->handle.notice);
+}
+
+/* The handle of what was at this address when it was asked for. Good only where
+ * a registration does not outlive its memory; spares a call of the driver for
+ * every message. */
+static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
+                                   const void *address)
+{
+    const exported_t *exported;
+
+    for (exported = memh->exported; exported != NULL;
+         exported = exported->next) {
+        if (((uintptr_t)address >= exported->handle.base) &&
+            ((uintptr_t)address - exported->handle.base <
+             exported->handle.length)) {
+            /* Nobody is told of what goes by a reset of the device */
+            return (!uct_cuda_node_notices_is_over(&exported->handle.notice) &&
+                    ((exported->context == NULL) ||
+                     uct_cuda_ctx_is_alive(exported->context,
+                                           exported->context_id))) ?
+                           exported :
+                           NULL;
+        }
+    }
+
+    return NULL;
+}
+
+/* Made with cuMemCreate */
+static bool is_vmm(const uct_cuda_node_handle_t *handle)
+{
+    return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_FD);
+}
+
+static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
+                                uct_cuda_node_handle_t *handle_p)
+{
+    exported_t **link = &memh->exported;
+    const exported_t *known;
+    uct_cuda_memory_t memory;
+    exported_t *exported;
+    ucs_status_t status;
+
+    if (uct_cuda_memtype_sees_frees()) {
+        known = memh_find(memh, address);
+        if (known != NULL) {
+            *handle_p = known->handle;
+            if (known->context == NULL) {
+                uct_cuda_memory_sync(address);
+            }
+            return UCS_OK;
+        }
+    }
+
+    uct_cuda_memory_query(address, 0, &memory);
+    uct_cuda_memory_sync_memops(&memory);
+    while ((exported = *link) != NULL) {
+        if (is_current(exported, &memory)) {
+            *handle_p = exported->handle;
+            return UCS_OK;
+        }
+
+        if (uct_cuda_node_notices_is_over(&exported->handle.notice) ||
+            ((exported->handle.base < memory.base + memory.length) &&
+             (exported->handle.base + exported->handle.length > memory.base))) {
+            *link = exported->next;
+            uct_cuda_node_exports_put(&exported->handle);
+            free(exported);
+        } else {
+            link = &exported->next;
+        }
+    }
+
+    exported = malloc(sizeof(*exported));
+    if (exported == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_node_exports_get(address, &memory, &exported->handle);
+    if (status != UCS_OK) {
+        free(exported);
+        return status;
+    }
+
+    exported->context    = memory.context;
+    exported->context_id = (memory.context == NULL) ?
+                                   0 :
+                                   uct_cuda_ctx_id(memory.context);
+    exported->next       = memh->exported;
+    memh->exported       = exported;
+    *handle_p            = exported->handle;
+    return UCS_OK;
+}
+
+/* Does memory made with cuMemCreate go on in another mapping? Of other memory
+ * UCX may round a length up beyond its end. */
+static bool spans_mappings(const uct_cuda_node_handle_t *handle,
+                           const void *address, size_t length)
+{
+    return is_vmm(handle) &&
+           (length > handle->length - ((uintptr_t)address - handle->base));
+}
+
+ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
+                                     size_t length, void *buffer)
+{
+    uct_cuda_node_packed_rkey_t packed;
+    ucs_status_t status;
+
+    if (address == NULL) {
+        address = memh->address;
+        length  = memh->length;
+    }
+
+    memset(&packed, 0, sizeof(packed));
+    packed.magic = UCT_CUDA_NODE_PACKED_RKEY_MAGIC;
+
+    pthread_mutex_lock(&memh->lock);
+    status = memh_export(memh, address, &packed.handle);
+    pthread_mutex_unlock(&memh->lock);
+
+    if (status == UCS_OK) {
+        if (packed.handle.length == 0) {
+            /* All that is known of it: what is asked about is there */
+            packed.handle.base   = (CUdeviceptr)address;
+            packed.handle.length = length;
+        }
+        if (spans_mappings(&packed.handle, address, length)) {
+            uct_cuda_debug("%zu bytes at %p are in several mappings: not for "
+                           "other processes",
+                           length, address);
+            packed.handle.type = UCT_CUDA_NODE_HANDLE_NONE;
+        }
+        memcpy(buffer, &packed, sizeof(packed));
+    }
+
+    return status;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Unpacking of keys; which peers can be reached. */
+#include <uct/cuda/node/rkey.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/process.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Of a key in this process's memory */
+#define UNPACKED_MAGIC UINT64_C(0x7563786d706b65ff)
+
+
+/* What is known of a peer process's GPU as seen from one of ours */
+typedef struct reach reach_t;
+
+struct reach {
+    reach_t  *next;
+    uint64_t pid_ns;
+    int32_t  pid;
+    uint8_t  type;
+    uint8_t  gpu[16];
+    int      device;
+    bool     is_reachable;
+    bool     is_told; /* that it is not */
+    unsigned stream;
+};
+
+static struct {
+    pthread_mutex_t lock; /* order: base/thread.h */
+    reach_t         *head;
+    unsigned        count;
+} reach = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* Maps the memory once; the mapping stays for the transfer to come */
+static bool try_to_map(const uct_cuda_node_handle_t *handle, int device)
+{
+    uct_cuda_node_mapping_t *mapping;
+
+    if (uct_cuda_node_cache_get(handle, device, &mapping) != UCS_OK) {
+        return false;
+    }
+
+    uct_cuda_node_cache_put(mapping, true);
+    return true;
+}
+
+/* Finds or makes what is known of a peer; call with the lock held */
+static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
+{
+    reach_t *peer;
+
+    for (peer = reach.head; peer != NULL; peer = peer->next) {
+        if ((peer->pid == handle->pid) && (peer->pid_ns == handle->pid_ns) &&
+            (peer->type == handle->type) && (peer->device == device) &&
+            (memcmp(peer->gpu, handle->gpu, sizeof(peer->gpu)) == 0)) {
+            return peer;
+        }
+    }
+
+    peer = malloc(sizeof(*peer));
+    if (peer == NULL) {
+        return NULL;
+    }
+
+    peer->pid    = handle->pid;
+    peer->pid_ns = handle->pid_ns;
+    peer->type   = handle->type;
+    peer->device = device;
+    peer->stream = reach.count++;
+    memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
+    peer->is_reachable = false;
+    peer->is_told      = false;
+    peer->next         = reach.head;
+    reach.head         = peer;
+    return peer;
+}
+
+/* Said once for each peer: somebody may wonder why messages are slow */
+static void tell_unreachable(reach_t *peer,
+                             const uct_cuda_node_handle_t *handle, int device)
+{
+    const uct_cuda_end_t gpu = uct_cuda_gpu_by_uuid(handle->gpu);
+    int can_access           = 1;
+
+    if (peer->is_told) {
+        return;
+    }
+
+    peer->is_told = true;
+    if (uct_cuda_end_is_gpu(gpu) &&
+        (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
+                             uct_cuda_end_device(gpu)) == UCS_OK) &&
+        !can_access) {
+        uct_cuda_info("GPU %d has no peer access to GPU %d: messages between "
+                      "this process and pid %d go through host memory",
+                      device, uct_cuda_end_device(gpu), handle->pid);
+    } else {
+        uct_cuda_info("GPU %d cannot map memory of pid %d: such messages go "
+                      "through host memory",
+                      device, handle->pid);
+    }
+}
+
+/* A stream of its own for this process's GPU: nothing is to be mapped */
+static ucs_status_t own_stream(const uct_cuda_node_handle_t *handle,
+                               unsigned *stream_p)
+{
+    const reach_t *self;
+
+    pthread_mutex_lock(&reach.lock);
+    self = reach_get(handle, -1);
+    if (self != NULL) {
+        *stream_p = self->stream;
+    }
+    pthread_mutex_unlock(&reach.lock);
+    return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
+}
+
+/* One success stands for all of a peer's memory on a GPU. A failure does not:
+ * that allocation may have been freed since its key was packed. */
+static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
+                                int device, unsigned *stream_p)
+{
+    ucs_status_t status = UCS_OK;
+    reach_t *peer;
+
+    pthread_mutex_lock(&reach.lock);
+    peer = reach_get(handle, device);
+    if (peer == NULL) {
+        status = UCS_ERR_NO_MEMORY;
+        goto out;
+    }
+
+    if (!peer->is_reachable) {
+        peer->is_reachable = try_to_map(handle, device);
+        uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
+                       handle->pid, peer->is_reachable ? "" : "not ", device);
+        if (!peer->is_reachable) {
+            tell_unreachable(peer, handle, device);
+        }
+    }
+
+    *stream_p = peer->stream;
+    status    = peer->is_reachable ? UCS_OK : UCS_ERR_UNREACHABLE;
+
+out:
+    pthread_mutex_unlock(&reach.lock);
+    return status;
+}
+
+/* What was tried and failed may have been freed: no answer for good */
+static bool find_reached(uct_cuda_node_rkey_t *rkey, int device)
+{
+    unsigned stream;
+    int can_access;
+
+    if (!uct_cuda_end_is_gpu(rkey->gpu)) {
+        return reach_check(&rkey->handle, device, &stream) == UCS_OK;
+    }
+
+    if ((UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
+                             uct_cuda_end_device(rkey->gpu)) == UCS_OK) &&
+        !can_access) {
+        rkey->unreached |= 1u << device;
+        uct_cuda_debug("GPU %d has no peer access to GPU %d: by way of another "
+                       "context",
+                       device, uct_cuda_end_device(rkey->gpu));
+        return false;
+    }
+
+    return true;
+}
+
+bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
+{
+    const uint32_t bit = 1u << device;
+
+    if (uct_cuda_end_is_device(rkey->gpu, device) ||
+        uct_cuda_end_is_device(rkey->from, device) || (rkey->reached & bit)) {
+        return true;
+    }
+
+    if ((rkey->unreached & bit) || !find_reached(rkey, device)) {
+        return false;
+    }
+
+    rkey->reached |= bit;
+    return true;
+}
+
+ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
+                                       uct_cuda_node_rkey_t **rkey_p)
+{
+    uct_cuda_node_packed_rkey_t packed;
+    uct_cuda_gpu_context_t context;
+    uct_cuda_node_rkey_t *rkey;
+    ucs_status_t status;
+    bool is_own;
+
+    memcpy(&packed, buffer, sizeof(packed));
+    if (packed.magic != UCT_CUDA_NODE_PACKED_RKEY_MAGIC) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    is_own = uct_cuda_node_is_own_process(packed.handle.pid,
+                                          packed.handle.pid_ns);
+    if (!is_own && ((packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
+                    (packed.handle.type >= UCT_CUDA_NODE_HANDLE_LAST))) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    rkey = calloc(1, sizeof(*rkey));
+    if (rkey == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (is_own) {
+        status = own_stream(&packed.handle, &rkey->stream);
+        if (status != UCS_OK) {
+            goto err_free;
+        }
+
+        goto out;
+    }
+
+    status = uct_cuda_gpu_context_push_any(gpu, &context);
+    if (status != UCS_OK) {
+        status = UCS_ERR_UNREACHABLE;
+        goto err_free;
+    }
+
+    rkey->from = uct_cuda_end_gpu(context.device);
+    status     = reach_check(&packed.handle, context.device, &rkey->stream);
+    uct_cuda_gpu_context_pop(&context);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+out:
+    rkey->magic  = UNPACKED_MAGIC;
+    rkey->is_own = is_own;
+    rkey->handle = packed.handle;
+    if (is_own) {
+        /* there is nothing that relays could open */
+        rkey->handle.type = UCT_CUDA_NODE_HANDLE_NONE;
+    }
+    rkey->gpu        = uct_cuda_gpu_by_uuid(packed.handle.gpu);
+    *rkey_p          = rkey;
+    return UCS_OK;
+
+err_free:
+    free(rkey);
+    return status;
+}
+
+ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
+                                    uint64_t remote_addr,
+                                    CUdeviceptr *mapped_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_node_mapping_t *mapping;
+    unsigned long long id;
+    ucs_status_t status;
+    CUcontext context;
+    CUdevice device;
+
+    if ((remote_addr < rkey->handle.base) ||
+        (remote_addr - rkey->handle.base >= rkey->handle.length)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (rkey->is_own) {
+        *mapped_p = (CUdeviceptr)remote_addr;
+        return UCS_OK;
+    }
+
+    if ((driver == NULL) || (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    status = uct_cuda_ctx_current(&context, &id);
+    if (status == UCS_OK) {
+        status = uct_cuda_node_cache_get_in(&rkey->handle, device, context, id,
+                                            &mapping);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (!uct_cuda_node_mapping_is_in(mapping, id)) {
+        uct_cuda_node_cache_put(mapping, true);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    *mapped_p = mapping->mapped + (remote_addr - rkey->handle.base);
+    return uct_cuda_node_cache_pin(mapping, &rkey->pins);
+}
+
+void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey)
+{
+    uct_cuda_node_cache_unpin(rkey->pins);
+    rkey->magic = 0;
+    free(rkey);
+}
+
+uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t uct_rkey)
+{
+    uct_cuda_node_rkey_t *rkey = (uct_cuda_node_rkey_t*)uct_rkey;
+
+    return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
+            ((uct_rkey % __alignof__(*rkey)) == 0) &&
+            (rkey->magic == UNPACKED_MAGIC)) ?
+                   rkey :
+                   NULL;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* By the kernel for small blocks, by one call of the driver's, or by a call a
+ * copy. */
+#include <uct/cuda/run/batch.h>
+
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/host/host_pieces.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
+
+
+/* When a kernel that is not over is looked at: ten times what 16 MiB take over
+ * PCIe. Calling off what only waits for others is no harm. */
+#define KERNEL_PATIENCE_NS (4ul * 1000 * 1000)
+
+
+static ucs_status_t copy_one(const uct_cuda_batch_t *batch, unsigned i,
+                             CUstream stream)
+{
+    const CUdeviceptr dst = batch->copies.dst[i];
+    const CUdeviceptr src = batch->copies.src[i];
+    const size_t length   = batch->copies.length[i];
+
+    if (uct_cuda_end_is_gpu(batch->local_end)) {
+        return UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length, stream);
+    }
+
+    return batch->is_put ?
+                   uct_cuda_host_copy(dst, (void*)src, length, true, stream) :
+                   uct_cuda_host_copy(src, (void*)dst, length, false, stream);
+}
+
+/* Each by itself; what is under way when one fails is waited for */
+static ucs_status_t
+copy_each(const uct_cuda_batch_t *batch, CUstream stream)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    for (i = 0; (i < batch->copies.count) && (status == UCS_OK); ++i) {
+        status = copy_one(batch, i, stream);
+    }
+
+    if (status != UCS_OK) {
+        (void)uct_cuda_driver_get()->cuStreamSynchronize(stream);
+    }
+
+    return status;
+}
+
+static ucs_status_t copy_all(uct_cuda_batch_t *batch, CUstream stream)
+{
+    uct_cuda_copy_list_t *copies            = &batch->copies;
+    uct_cuda_memcpy_attributes_t attributes = {
+        .src_access_order = UCT_CUDA_SRC_ACCESS_ORDER_STREAM
+    };
+    size_t first = 0, failed;
+
+    /* A driver that takes part of it and fails has copied nothing that the
+     * single copies do not copy again */
+    if ((copies->count > 1) &&
+        (UCT_CUDA_CALL_NOLOG(cuMemcpyBatchAsync_v1, copies->dst, copies->src,
+                             copies->length, copies->count, &attributes, &first,
+                             1, &failed, stream) == UCS_OK)) {
+        return UCS_OK;
+    }
+
+    return copy_each(batch, stream);
+}
+
+/* Until nothing of what was called off is read or written any more, without
+ * waiting for the GPU to have room */
+static void kernel_wait(const uct_cuda_batch_t *batch)
+{
+    bool has_ended, has_copied;
+
+    while ((uct_cuda_copier_has_ended(&batch->launch, &has_ended,
+                                      &has_copied) == UCS_OK) &&
+           !has_ended) {
+    }
+}
+
+/* What has not begun will not; all of it is copied otherwise, what has begun
+ * with the same bytes twice. A context is current. */
+static ucs_status_t kernel_replace(uct_cuda_batch_t *batch)
+{
+    const CUstream stream = uct_cuda_copier_beside(batch->launch.copier);
+    ucs_status_t status;
+
+    uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
+                   "copies",
+                   batch->copies.count, batch->bytes);
+    batch->kernel = UCT_CUDA_BATCH_REPLACED;
+    status        = copy_all(batch, stream);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, batch->op->event, stream);
+    }
+    if (status != UCS_OK) {
+        kernel_wait(batch);
+        return status;
+    }
+
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t kernel_call_off(uct_cuda_batch_t *batch)
+{
+    bool has_begun;
+
+    if (uct_cuda_copier_call_off(&batch->launch, &has_begun) != UCS_OK) {
+        batch->launch.start = uct_cuda_now_ns(); /* tried again later */
+        return UCS_INPROGRESS;
+    }
+
+    if (!has_begun) {
+        return kernel_replace(batch);
+    }
+
+    batch->kernel = UCT_CUDA_BATCH_ENDS;
+    return UCS_INPROGRESS;
+}
+
+/* Warps of what was called off: those that had begun are waited for. One that
+ * did so in that moment may have copied nothing. */
+static ucs_status_t kernel_ended(uct_cuda_batch_t *batch)
+{
+    bool has_ended, has_copied;
+    ucs_status_t status;
+
+    status = uct_cuda_copier_has_ended(&batch->launch, &has_ended,
+                                       &has_copied);
+    if ((status != UCS_OK) || !has_ended) {
+        return (status != UCS_OK) ? status : UCS_INPROGRESS;
+    }
+
+    return (has_copied || (batch->kernel == UCT_CUDA_BATCH_REPLACED)) ?
+                   UCS_OK :
+                   kernel_replace(batch);
+}
+
+/* What there is to do where the event alone does not say that it is over */
+static ucs_status_t kernel_look(uct_cuda_batch_t *batch)
+{
+    return (batch->kernel == UCT_CUDA_BATCH_RUNS) ? kernel_call_off(batch) :
+                                            kernel_ended(batch);
+}
+
+/* Is there nothing to do yet, whether the event is there or not? */
+static bool kernel_may_wait(const uct_cuda_batch_t *batch, bool is_there)
+{
+    if (is_there) {
+        return (batch->kernel == UCT_CUDA_BATCH_RUNS) && !batch->launch.is_off;
+    }
+
+    return (batch->kernel != UCT_CUDA_BATCH_RUNS) ||
+           (uct_cuda_now_ns() - batch->launch.start < KERNEL_PATIENCE_NS);
+}
+
+static ucs_status_t kernel_test(uct_cuda_op_t *op)
+{
+    uct_cuda_batch_t *batch    = op->arg;
+    const uct_cuda_context_t *context = op->stream->context;
+    const CUresult result = uct_cuda_driver_get()->cuEventQuery(op->event);
+    ucs_status_t status;
+
+    if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_NOT_READY)) {
+        uct_cuda_error("copying blocks failed: %s",
+                       uct_cuda_result_name(result));
+        uct_cuda_copier_wait(batch->launch.copier);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    if (kernel_may_wait(batch, result == CUDA_SUCCESS)) {
+        return (result == CUDA_SUCCESS) ? UCS_OK : UCS_INPROGRESS;
+    }
+
+    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status = kernel_look(batch);
+    uct_cuda_ctx_pop();
+    return status;
+}
+
+static ucs_status_t kernel_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    const uct_cuda_batch_t *batch = op->arg;
+
+    return (batch->kernel == UCT_CUDA_BATCH_RUNS) ?
+                   uct_cuda_copier_notify(&batch->launch, op->event,
+                                          KERNEL_PATIENCE_NS, func, arg) :
+                   UCS_ERR_BUSY;
+}
+
+static bool kernel_start(uct_cuda_batch_t *batch, uct_cuda_copier_t *copier,
+                         unsigned blocks, uct_cuda_end_t from,
+                         uct_cuda_end_t to)
+{
+    const CUstream stream       = uct_cuda_copier_stream(copier);
+    uct_cuda_trace_copy_t *copy = uct_cuda_trace_begin(stream);
+    ucs_status_t status;
+
+    status = uct_cuda_copier_launch(copier, &batch->copies, blocks,
+                                    batch->op->event, &batch->launch);
+    uct_cuda_trace_end(copy, stream, from, to, batch->bytes, "blocks, kernel");
+    if (status != UCS_OK) {
+        return false;
+    }
+
+    batch->kernel     = UCT_CUDA_BATCH_RUNS;
+    batch->op->test   = kernel_test;
+    batch->op->notify = kernel_notify;
+    batch->op->steps  = 1;
+    return true;
+}
+
+ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
+                                  uct_cuda_copier_t *copier, unsigned blocks)
+{
+    const CUstream stream     = batch->op->stream->cuda;
+    const uct_cuda_end_t from = batch->is_put ? batch->local_end :
+                                                batch->remote_end;
+    const uct_cuda_end_t to   = batch->is_put ? batch->remote_end :
+                                                batch->local_end;
+    uct_cuda_trace_copy_t *copy;
+    ucs_status_t status;
+
+    if ((copier != NULL) && kernel_start(batch, copier, blocks, from, to)) {
+        return UCS_OK;
+    }
+
+    batch->op->steps = batch->copies.count;
+    copy             = uct_cuda_trace_begin(stream);
+    status           = copy_all(batch, stream);
+    uct_cuda_trace_end(copy, stream, from, to, batch->bytes, "blocks");
+    return status;
+}

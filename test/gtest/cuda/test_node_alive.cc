@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who of those that share a file is there. */
+extern "C" {
+#include <uct/cuda/node/alive.h>
+}
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+
+class NodeAlive : public ::testing::Test
+{
+protected:
+    char                  path[32] = "/tmp/ucx_mp_alive_XXXXXX";
+    int                   fd;
+    uct_cuda_node_alive_t *mine;
+
+    void SetUp() override
+    {
+        fd = mkstemp(path);
+        ASSERT_GE(fd, 0);
+        ASSERT_EQ(0, ftruncate(fd, 4096));
+        mine = enter();
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_node_alive_close(mine);
+        close(fd);
+        unlink(path);
+    }
+
+    /* As a process of its own would */
+    uct_cuda_node_alive_t *enter()
+    {
+        const int own = open(path, O_RDWR);
+        uct_cuda_node_alive_t *alive;
+
+        EXPECT_EQ(UCS_OK, uct_cuda_node_alive_open(own, &alive));
+        close(own);
+        return alive;
+    }
+
+    /* A child that says that it is ready, and waits to be killed */
+    pid_t spawn(const std::function<bool()> &work)
+    {
+        int wire[2];
+        char ready = 0;
+
+        EXPECT_EQ(0, pipe(wire));
+        const pid_t pid = fork();
+        if (pid == 0) {
+            ready = work();
+            if (write(wire[1], &ready, 1) != 1) {
+                _exit(1);
+            }
+            pause();
+            _exit(0);
+        }
+        EXPECT_EQ(1, read(wire[0], &ready, 1));
+        EXPECT_TRUE(ready);
+        close(wire[0]);
+        close(wire[1]);
+        return pid;
+    }
+
+    static void reap(pid_t pid)
+    {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+};
+
+TEST_F(NodeAlive, a_number_is_one_holders)
+{
+    uct_cuda_node_alive_t *other = enter();
+
+    EXPECT_TRUE(uct_cuda_node_alive_take(other, 3));
+    EXPECT_FALSE(uct_cuda_node_alive_take(mine, 3));
+    EXPECT_TRUE(uct_cuda_node_alive_take(mine, 4));
+    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 3));
+    EXPECT_TRUE(uct_cuda_node_alive_is_there(other, 4));
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 4)) << "its own";
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 5));
+
+    uct_cuda_node_alive_drop(other, 3);
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 3));
+    EXPECT_TRUE(uct_cuda_node_alive_wait(mine, 3));
+    uct_cuda_node_alive_close(other);
+}
+
+/* Of two in a process, one of which goes, or just closes the file */
+TEST_F(NodeAlive, what_others_close_in_the_process_is_not_lost)
+{
+    uct_cuda_node_alive_t *first = enter(), *second = enter();
+
+    ASSERT_TRUE(uct_cuda_node_alive_take(first, 1));
+    ASSERT_TRUE(uct_cuda_node_alive_take(second, 2));
+    uct_cuda_node_alive_close(second);
+    close(open(path, O_RDWR));
+    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 1));
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 2));
+    uct_cuda_node_alive_close(first);
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 1));
+}
+
+TEST_F(NodeAlive, a_killed_process_is_not_there)
+{
+    const pid_t pid = spawn(
+        [this]() { return uct_cuda_node_alive_take(enter(), 7); });
+    siginfo_t info;
+
+    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 7));
+    kill(pid, SIGKILL);
+    waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT); /* a zombie is dead */
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 7));
+    reap(pid);
+}
+
+/* Whatever a child has of its parent's: memory, descriptors */
+TEST_F(NodeAlive, a_forked_child_holds_nothing)
+{
+    pid_t *child = (pid_t*)mmap(NULL, sizeof(*child), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(MAP_FAILED, (void*)child);
+    const pid_t pid = spawn([this, child]() {
+        const int own                = open(path, O_RDWR);
+        uct_cuda_node_alive_t *alive = NULL;
+
+        if ((uct_cuda_node_alive_open(own, &alive) != UCS_OK) ||
+            (mmap(NULL, 4096, PROT_READ, MAP_SHARED, own, 0) == MAP_FAILED) ||
+            !uct_cuda_node_alive_take(alive, 7)) {
+            return false;
+        }
+
+        const pid_t forked = fork();
+        if (forked == 0) {
+            __atomic_store_n(child, getpid(), __ATOMIC_RELEASE);
+            pause();
+            _exit(0);
+        }
+        while (__atomic_load_n(child, __ATOMIC_ACQUIRE) == 0) {
+            usleep(100);
+        }
+        return true;
+    });
+
+    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 7));
+    reap(pid);
+    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 7));
+    kill(*child, SIGKILL);
+    munmap(child, sizeof(*child));
+}
+
+TEST_F(NodeAlive, a_forked_child_takes_nothing_away)
+{
+    uct_cuda_node_alive_t *other = enter();
+
+    ASSERT_TRUE(uct_cuda_node_alive_take(other, 9));
+    reap(spawn([other]() {
+        const bool is_own = uct_cuda_node_alive_is_own(other);
+
+        uct_cuda_node_alive_drop(other, 9);
+        uct_cuda_node_alive_close(other);
+        return !is_own;
+    }));
+    EXPECT_TRUE(uct_cuda_node_alive_is_own(other));
+    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 9));
+    uct_cuda_node_alive_close(other);
+}
