@@ -24,8 +24,8 @@ compare() {
 }
 
 compare_beluga_put() {
-    # two bricks of NVLink 2 between each pair of GPUs: 48 GB/s; papers-put has
-    # several paths
+    # two bricks of NVLink 2 between each pair of GPUs: 48 GB/s; bench-emulated
+    # has several paths
     compare beluga put1 stock,single 64M:64M \
             put1/stock/64M=48~3 put1/single/64M=48~3 \
             'put1/single:stock/64M>=0.98'
@@ -59,7 +59,7 @@ compare_host() {
 
 step compare-beluga-put long 480 compare_beluga_put \
      "one put on beluga: the link's 48 GB/s, stock's and ours by one path"
-# papers-bw has it every day, of 64 MiB
+# bench-emulated has it every day, of 64 MiB
 step compare-beluga-mpi long 300 compare_beluga_mpi \
      "MPI bandwidth on beluga, window 1: 3 times stock"
 step compare-hgx-put full 300 compare_hgx_put \
