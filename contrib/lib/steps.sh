@@ -97,8 +97,9 @@ in_group() {
 }
 
 # alone NAME...: steps that keep all processors busy, or whose results depend on how
-# busy they are. All others need nothing of each other's but the builds, and as many
-# of them are under way as there are processors.
+# busy they are. All others need nothing of each other's but the builds. Most wait
+# for modelled time or for a program to start, so half as many again of them are
+# under way as there are processors.
 declare -A step_is_alone
 alone() {
     local name
@@ -160,11 +161,27 @@ steps_each() {
     done
 }
 
+# steps_longest_first NAME...: by what each took when it last ran or, where nobody
+# knows, by its limit, so that none is left for the end that takes long
+steps_longest_first() {
+    local name
+    { cat "$times_file" 2>/dev/null
+      for name in "$@"; do
+          say "$name ${step_limit[$name]}"
+      done; } |
+        awk 'NF == 3 { took[$1] = $2; next }
+             { print ($1 in took ? took[$1] : $2 / 5), $1 }' |
+        sort -s -k1,1nr | cut -d ' ' -f 2
+}
+
 # steps_at_once NAME...: side by side; each is told of when it is over
 steps_at_once() {
     local name index is_lost under_way=()
+    local -i most=ucx_mp_jobs+ucx_mp_jobs/2
+    # shellcheck disable=SC2046
+    set -- $(steps_longest_first "$@")
     while [ $# -gt 0 ] || [ ${#under_way[@]} -gt 0 ]; do
-        while [ $# -gt 0 ] && [ ${#under_way[@]} -lt "$ucx_mp_jobs" ]; do
+        while [ $# -gt 0 ] && [ ${#under_way[@]} -lt $most ]; do
             step_run "$1" &
             under_way+=("$1")
             shift
@@ -182,8 +199,8 @@ steps_at_once() {
     done
 }
 
-# steps_run NAME...: builds first, then those that run at once, then the others; each
-# in their order. Sets steps_passed, steps_failed_names, steps_skipped.
+# steps_run NAME...: builds first, then those that run at once, then the others in
+# their order. Sets steps_passed, steps_failed_names, steps_skipped.
 steps_run() {
     local name builds=() beside=() others=()
     steps_passed=0 steps_failed_names=() steps_skipped=0

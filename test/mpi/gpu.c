@@ -51,6 +51,8 @@ static struct {
     int present;
     void (*lateness)(unsigned long long *observed_p, unsigned long long *late_p,
                      unsigned long long *late_ns_p);
+    int (*put)(ucx_mp_devptr_t dst, const void *src, size_t size);
+    int (*get)(void *dst, ucx_mp_devptr_t src, size_t size);
 } ucx_mp_gpu;
 
 const char *const ucx_mp_mem_names[] = {"device", "host", "pinned", "managed",
@@ -118,6 +120,8 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
         }
     }
     *(void**)&ucx_mp_gpu.lateness = dlsym(lib, "cuemu_lateness");
+    *(void**)&ucx_mp_gpu.put      = dlsym(lib, "cuemu_put");
+    *(void**)&ucx_mp_gpu.get      = dlsym(lib, "cuemu_get");
 
     error = ucx_mp_gpu.init(0);
     if (error != 0) {
@@ -243,6 +247,22 @@ void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src, size_t size)
     }
     ucx_mp_gpu_check(ucx_mp_gpu.copy_dtoh(dst, (uintptr_t)src, size),
                      "cuMemcpyDtoH", size);
+}
+
+void ucx_mp_mem_put(ucx_mp_mem_t mem, void *dst, const void *src, size_t size)
+{
+    if ((mem != UCX_MP_MEM_DEVICE) || (ucx_mp_gpu.put == NULL) ||
+        (ucx_mp_gpu.put((uintptr_t)dst, src, size) != 0)) {
+        ucx_mp_mem_write(mem, dst, src, size);
+    }
+}
+
+void ucx_mp_mem_get(ucx_mp_mem_t mem, void *dst, const void *src, size_t size)
+{
+    if ((mem != UCX_MP_MEM_DEVICE) || (ucx_mp_gpu.get == NULL) ||
+        (ucx_mp_gpu.get(dst, (uintptr_t)src, size) != 0)) {
+        ucx_mp_mem_read(mem, dst, src, size);
+    }
 }
 
 void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size)

@@ -57,6 +57,11 @@ void ucx_mp_mem_write(ucx_mp_mem_t mem, void *dst, const void *src,
 void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src,
                      size_t size);
 
+/* The same for a test's own making and looking: an emulated GPU's memory is
+   written and read at once, in no modelled time, and nothing is waited for. */
+void ucx_mp_mem_put(ucx_mp_mem_t mem, void *dst, const void *src, size_t size);
+void ucx_mp_mem_get(ucx_mp_mem_t mem, void *dst, const void *src, size_t size);
+
 /* Sets `size` bytes to `value`; done when it returns. */
 void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size);
 

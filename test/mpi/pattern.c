@@ -83,7 +83,7 @@ void ucx_mp_pattern_fill(ucx_mp_mem_t mem, void *dst, size_t size,
                                 (length + UCX_MP_PATTERN_WORD - 1) /
                                         UCX_MP_PATTERN_WORD,
                                 seed);
-        ucx_mp_mem_write(mem, (uint8_t*)dst + offset, staging, length);
+        ucx_mp_mem_put(mem, (uint8_t*)dst + offset, staging, length);
     }
 }
 
@@ -191,7 +191,7 @@ static void ucx_mp_pattern_check_range(ucx_mp_mem_t mem, const uint8_t *src,
         bytes = src + offset;
         if (mem == UCX_MP_MEM_DEVICE) {
             bytes = ucx_mp_pattern_staging();
-            ucx_mp_mem_read(mem, (void*)bytes, src + offset, length);
+            ucx_mp_mem_get(mem, (void*)bytes, src + offset, length);
         }
         ucx_mp_pattern_compare(bytes, offset, length, size, seed, poison,
                                error);
@@ -243,8 +243,8 @@ int ucx_mp_pattern_check_value(ucx_mp_mem_t mem, const void *src, size_t size,
         bytes = (const uint8_t*)src + offset;
         if (mem == UCX_MP_MEM_DEVICE) {
             bytes = ucx_mp_pattern_staging();
-            ucx_mp_mem_read(mem, (void*)bytes, (const uint8_t*)src + offset,
-                            length);
+            ucx_mp_mem_get(mem, (void*)bytes, (const uint8_t*)src + offset,
+                           length);
         }
         for (i = 0; i < length; ++i) {
             if ((bytes[i] != value) && (error->count++ == 0)) {

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,12 +192,21 @@ static void end_open(end_t *end, int fd)
     end_connect(end, fd);
 }
 
+/* Who has nothing to do lets others, of whom this machine may have more than
+   processors */
+static void progress(end_t *end)
+{
+    if (ucx.ucp_worker_progress(end->worker) == 0) {
+        sched_yield();
+    }
+}
+
 static void progress_until(end_t *end, void *request)
 {
     const double deadline = ucx_mp_real_time() + LIVES_TIMEOUT;
 
     while (ucx.ucp_request_check_status(request) == UCS_INPROGRESS) {
-        ucx.ucp_worker_progress(end->worker);
+        progress(end);
         if (ucx_mp_real_time() > deadline) {
             ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: a request does not end",
                        lives_mode);
@@ -417,7 +427,7 @@ static void mode_killed(int role, int fd)
         begin_window(&end, role, buffer, 0);
         deadline = ucx_mp_real_time() + 0.5;
         while (!end.failed && (ucx_mp_real_time() < deadline)) {
-            ucx.ucp_worker_progress(end.worker);
+            progress(&end);
         }
 
         if (i % 2) {
@@ -942,7 +952,7 @@ static void one_serve(end_t *end, int fd)
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 
     while (poll(&poll_fd, 1, 0) == 0) {
-        ucx.ucp_worker_progress(end->worker);
+        progress(end);
     }
 }
 

@@ -39,12 +39,10 @@ release_takes() {
     local ucx_info run=$2/bin/ucx_mp_run output
     release_of "$1" || return
     [ -x "$run" ] || { say "$run was not built"; return 1; }
-    "$run" --emulate beluga "$ucx_info" -v || return
-    output=$("$run" --emulate beluga "$ucx_info" -cf 2>&1) || return
-    grep '^UCX_CUDA_IPC_MULTIPATH' <<< "$output" ||
-        { say "no UCX_CUDA_IPC_MULTIPATH in ucx_info -cf"; return 1; }
-    output=$("$run" --emulate beluga "$ucx_info" -d 2>&1) || return
+    output=$("$run" --emulate beluga "$ucx_info" -v -c -f -d 2>&1) || return
     say "$output"
+    grep -q '^UCX_CUDA_IPC_MULTIPATH' <<< "$output" ||
+        { say "no UCX_CUDA_IPC_MULTIPATH in ucx_info -cf"; return 1; }
     grep -q 'Transport: cuda_copy' <<< "$output" &&
         grep -q 'Transport: cuda_ipc' <<< "$output" ||
         { say "cuda_copy or cuda_ipc is missing in ucx_info -d"; return 1; }

@@ -388,7 +388,7 @@ step mpi-no-staging full 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
 step mpi-bw full 60 mpi_bw \
      "ucx_mp_bw: four ranks in pairs and as a ring, warmed up by time"
-# papers-bw has it every day, against stock
+# bench-emulated has it every day, against stock
 step mpi-speedup long 120 "mpi_speedup beluga 2.6" \
      "beluga: all paths against one, 64 MiB: 2.7 times as fast"
 step mpi-windows full 60 mpi_windows \
@@ -405,4 +405,4 @@ step mpi-eager full 120 mpi_eager \
      "small sends that wait for no receive are those of stock's module"
 step mpi-remap full 60 mpi_remap \
      "host memory that was sent is unmapped and mapped anew"
-alone mpi-bw mpi-host mpi-speedup mpi-self mpi-self-host
+alone mpi-speedup mpi-self mpi-self-host

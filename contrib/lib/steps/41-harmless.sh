@@ -63,17 +63,17 @@ step harmless-stock long 180 "harmless_run ucx-1.22 --stock --emulate hgx-h200
      --slowdown 2 -- --steps 1000 --seed 11" \
      "1,000 steps with stock's module: what is expected is so"
 step harmless-ucx-1.22 full 240 "harmless_run ucx-1.22 --emulate hgx-h200
-     --slowdown 2 -- --steps 2000 --seed 1" \
-     "2,000 random steps of a program, UCX 1.22: as without a module"
+     --slowdown 2 -- --steps 700 --seed 1" \
+     "700 random steps of a program, UCX 1.22: as without a module"
 step harmless-distribution full 240 "harmless_run distribution
-     --emulate beluga --slowdown 2 -- --steps 2000 --seed 2" \
-     "2,000 random steps, the distribution's MPI"
+     --emulate beluga --slowdown 2 -- --steps 700 --seed 2" \
+     "700 random steps, the distribution's MPI"
 step harmless-openmpi5 full 240 "harmless_run openmpi5 --emulate hgx-h200
-     --slowdown 2 -- --steps 2000 --seed 3" \
-     "2,000 random steps, Open MPI 5 and UCX 1.20"
+     --slowdown 2 -- --steps 700 --seed 3" \
+     "700 random steps, Open MPI 5 and UCX 1.20"
 step harmless-resets full 240 "harmless_resets harmless_run ucx-1.22
-     --emulate hgx-h200 --slowdown 2 -- --steps 500 --seed 2 --resets" \
-     "500 random steps, contexts reset among them"
+     --emulate hgx-h200 --slowdown 2 -- --steps 250 --seed 2 --resets" \
+     "250 random steps, contexts reset among them"
 step harmless-long-hgx long 14400 "harmless_long ucx-1.22 hgx-h200 100" \
      "100,000 random steps, UCX 1.22, GPUs behind a switch"
 step harmless-long-beluga long 14400 "harmless_long ucx-1.22 beluga 200" \
@@ -81,6 +81,8 @@ step harmless-long-beluga long 14400 "harmless_long ucx-1.22 beluga 200" \
 step harmless-long-distribution long 14400 \
      "harmless_long distribution hgx-h200 300" \
      "100,000 random steps, the distribution's MPI"
+step harmless-long-openmpi5 long 14400 "harmless_long openmpi5 beluga 500" \
+     "100,000 random steps, Open MPI 5 and UCX 1.20"
 step harmless-long-resets long 14400 \
      "harmless_resets harmless_long ucx-1.22 hgx-h200 400 --resets" \
      "100,000 random steps, contexts reset among them"

@@ -463,8 +463,8 @@ for mpi_name in openmpi5 mpich; do
 done
 for mpi_name in distribution openmpi5 mpich; do
     step "collectives-$mpi_name" full 100 \
-         "collectives_run $mpi_name --calls 1000 --alike 50 --on-gpus 25" \
-         "1,000 random collectives of GPU and host buffers"
+         "collectives_run $mpi_name --calls 350 --alike 50 --on-gpus 25" \
+         "350 random collectives of GPU and host buffers"
     step "collectives-$mpi_name-long" long 3600 \
          "collectives_run $mpi_name --calls 20000 --alike 50 --on-gpus 25 --seed 2 --max-size 4M" \
          "20,000 random collectives of GPU and host buffers"

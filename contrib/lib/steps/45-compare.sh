@@ -24,8 +24,8 @@ compare() {
 }
 
 compare_beluga_put() {
-    # two bricks of NVLink 2 between each pair of GPUs: 48 GB/s; papers-put has
-    # several paths
+    # two bricks of NVLink 2 between each pair of GPUs: 48 GB/s; bench-emulated
+    # has several paths
     compare beluga put1 stock,single 64M:64M \
             put1/stock/64M=48~3 put1/single/64M=48~3 \
             'put1/single:stock/64M>=0.98'
@@ -48,25 +48,28 @@ compare_small() {
     compare hgx-h200 bw stock,ours 1M:1M 'bw/ours:stock/1M>=1.07'
 }
 
+# compare_host VARIANTS RULE...
 compare_host() {
     # between page-locked host memory and a GPU's: one PCIe link as with stock's
     # module, 55 GB/s, and with the other GPUs' links most of what the host's
     # memory gives, 158 and 132
-    compare hgx-h200 bw4-pd,bw4-dp stock,single,ours 16M:16M \
-            'bw4-pd/single:stock/16M>=0.98' 'bw4-dp/single:stock/16M>=0.98' \
-            'bw4-pd/ours:single/16M>=2.45' 'bw4-dp/ours:single/16M>=2.1'
+    compare hgx-h200 bw4-pd,bw4-dp "$1" 16M:16M "${@:2}"
 }
 
 step compare-beluga-put long 480 compare_beluga_put \
      "one put on beluga: the link's 48 GB/s, stock's and ours by one path"
-# papers-bw has it every day, of 64 MiB
+# bench-emulated has it every day, of 64 MiB
 step compare-beluga-mpi long 300 compare_beluga_mpi \
      "MPI bandwidth on beluga, window 1: 3 times stock"
 step compare-hgx-put full 300 compare_hgx_put \
      "one put on hgx-h200: 1.1 times stock"
 step compare-small full 100 compare_small \
      "MPI bandwidth on hgx-h200, 1 MiB, window 1: 1.1 times stock"
-step compare-host full 150 compare_host \
+step compare-host full 150 "compare_host stock,ours
+     bw4-pd/ours:stock/16M>=2.5 bw4-dp/ours:stock/16M>=2.2" \
      "page-locked host memory on hgx-h200, window 4: several links against one"
+step compare-host-single long 150 "compare_host stock,single
+     bw4-pd/single:stock/16M>=0.98 bw4-dp/single:stock/16M>=0.98" \
+     "the same by one link: not worse than stock"
 alone compare-beluga-put compare-beluga-mpi compare-hgx-put compare-small \
-      compare-host
+      compare-host compare-host-single

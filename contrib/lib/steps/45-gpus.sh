@@ -31,7 +31,7 @@ gpus_several() {
             --threads 4
 }
 
-step gpus full 120 "gpus_several distribution 300 1" \
+step gpus full 120 "gpus_several distribution 100 1" \
      "random messages and collectives of ranks that use several GPUs"
 step gpus-openmpi5 long 120 "gpus_without_fragments openmpi5 300 2" \
      "the same with Open MPI 5 and UCX 1.22"

@@ -83,4 +83,3 @@ step jacobi full 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
 step examples-refuse full 60 examples_refuse \
      "bad input of the examples ends in a sentence"
-alone jacobi

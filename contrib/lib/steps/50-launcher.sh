@@ -52,5 +52,3 @@ launcher_values() {
 step values full 60 launcher_values \
      "a wrong value costs a sentence, and no transport"
 step launcher full 300 launcher_tests "ucx_mp_run finds, sets, warns, cleans up"
-# It looks at who else has an emulated node
-alone launcher

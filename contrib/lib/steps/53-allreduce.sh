@@ -62,4 +62,3 @@ step allreduce-emulated full 60 allreduce_emulated \
 step byhand full 60 byhand_all \
      "test/byhand: all-reduces, host memory over several links, peers' copies,
       small blocks"
-alone allreduce-emulated byhand

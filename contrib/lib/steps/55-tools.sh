@@ -10,8 +10,10 @@ tools_run() {
     passing_on "$1: [1-9][0-9]* passed" "$ucx_mp_top/test/$1/run"
 }
 
+# tools_topo SAMPLES: so many plans of each node
 tools_topo() {
-    UCX_MP_PROGRAMS=$ucx_mp_build/main/test/mpi tools_run topo
+    UCX_MP_PROGRAMS=$ucx_mp_build/main/test/mpi UCX_MP_TOPO_SAMPLES=$1 \
+        tools_run topo
 }
 
 # NVML takes 50 ms to start: only a process with a message that might be split
@@ -49,8 +51,9 @@ tools_new_nodes() {
     done
 }
 
-step topo full 240 tools_topo \
+step topo full 240 "tools_topo 60" \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
+step topo-long long 600 "tools_topo 1000" "... and 1,000 plans of each"
 step probe-lazy full 60 tools_probe_lazy \
      "NVML is started by processes with large messages only"
 step new-nodes full 120 tools_new_nodes \

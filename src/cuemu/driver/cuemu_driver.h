@@ -457,9 +457,6 @@ cuemu_time_t cuemu_cost(cuemu_call_t call);
 void cuemu_work_spend_until(cuemu_time_t until);
 void cuemu_work_spend(cuemu_call_t call);
 
-/* ... of a call that takes so long that others may have the processor */
-void cuemu_work_sleep(cuemu_call_t call);
-
 /* Operations of the process in one stream; waits for room if need be. `at`: end
    of the submitting call. With cuemu_lock(). */
 cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,

@@ -396,11 +396,14 @@ void cuemu_mem_page(const cuemu_context_t *ctx, uint64_t addr, uint64_t size,
     pthread_rwlock_unlock(&cuemu_mems_lock);
 }
 
-CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size)
+/* Bytes between a GPU's memory and the program's, at once */
+static CUresult cuemu_mem_touch(uint64_t addr, void *data, uint64_t size,
+                                int is_read)
 {
     const cuemu_mem_t *mem;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     uint64_t offset;
+    char *bytes;
 
     cuemu_lock();
     mem = cuemu_mem_find(addr);
@@ -409,12 +412,38 @@ CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size)
         offset = mem->offset + (addr - mem->base);
         result = CUDA_ERROR_OUT_OF_MEMORY;
         if (cuemu_populate(mem->gpu, offset, size) == 0) {
-            memcpy(cuemu_session.memory[mem->gpu] + offset, data, size);
+            bytes = cuemu_session.memory[mem->gpu] + offset;
+            memcpy(is_read ? data : bytes, is_read ? bytes : data, size);
             result = CUDA_SUCCESS;
         }
     }
     cuemu_unlock();
     return result;
+}
+
+CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size)
+{
+    return cuemu_mem_touch(addr, (void*)data, size, 0);
+}
+
+/*
+ * For test programs, which look them up by name: GPU memory as it is when they
+ * ask, for which nothing is waited, in no modelled time. 0, or -1 where it is
+ * no piece of a GPU's memory.
+ */
+__attribute__((visibility("default")))
+int cuemu_put(unsigned long long dst, const void *src, size_t size);
+__attribute__((visibility("default")))
+int cuemu_get(void *dst, unsigned long long src, size_t size);
+
+int cuemu_put(unsigned long long dst, const void *src, size_t size)
+{
+    return (cuemu_mem_poke(dst, src, size) == CUDA_SUCCESS) ? 0 : -1;
+}
+
+int cuemu_get(void *dst, unsigned long long src, size_t size)
+{
+    return (cuemu_mem_touch(src, dst, size, 1) == CUDA_SUCCESS) ? 0 : -1;
 }
 
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size)

@@ -34,8 +34,10 @@
 /* Longest stretch of a call's own time that is spent without a yield */
 #define CUEMU_SPIN_MAX_NS 200000ull
 
-/* ... and longest without the processor's going to others */
-#define CUEMU_SLEEP_NS 2000000ull
+/* Waiting is slept through but for the last of it, which a sleeper might miss,
+   and in pieces: what others submit may stop the clock sooner (real time) */
+#define CUEMU_AWAKE_NS 150000ull
+#define CUEMU_SLEEP_NS 1000000ull
 
 /* Work that takes less is not judged for being noticed in time */
 #define CUEMU_OBSERVE_MIN (100 * CUEMU_PS_PER_US)
@@ -147,6 +149,24 @@ static void cuemu_work_unclamp(void)
     __atomic_sub_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Leaves the processor to others, until shortly before `until` or before the
+   clock stands still for somebody */
+static void cuemu_work_rest(cuemu_time_t until)
+{
+    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
+    cuemu_time_t limit       = __atomic_load_n(&clk->limit, __ATOMIC_RELAXED);
+    uint64_t ns;
+
+    ns = cuemu_clock_real_until(clk, (until < limit) ? until : limit);
+    if (ns < 2 * CUEMU_AWAKE_NS) {
+        sched_yield();
+        return;
+    }
+
+    ns -= CUEMU_AWAKE_NS;
+    usleep(((ns < CUEMU_SLEEP_NS) ? ns : CUEMU_SLEEP_NS) / 1000);
+}
+
 void cuemu_work_spend_until(cuemu_time_t until)
 {
     const cuemu_clock_t *clk = &cuemu_session.shared->clock;
@@ -158,7 +178,7 @@ void cuemu_work_spend_until(cuemu_time_t until)
         if (clamped) {
             cuemu_work_unclamp();
         } else if (cuemu_clock_real_until(clk, until) > CUEMU_SPIN_MAX_NS) {
-            sched_yield();
+            cuemu_work_rest(until);
         }
     }
 }
@@ -166,22 +186,6 @@ void cuemu_work_spend_until(cuemu_time_t until)
 void cuemu_work_spend(cuemu_call_t call)
 {
     cuemu_work_spend_until(cuemu_now() + cuemu_cost(call));
-}
-
-void cuemu_work_sleep(cuemu_call_t call)
-{
-    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
-    cuemu_time_t until       = cuemu_now() + cuemu_cost(call);
-
-    if (cuemu_cost(call) == 0) {
-        return;
-    }
-
-    while (cuemu_clock_real_until(clk, until) > CUEMU_SLEEP_NS) {
-        usleep(CUEMU_SLEEP_NS / 2000);
-    }
-
-    cuemu_work_spend_until(until);
 }
 
 void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end)
@@ -1098,7 +1102,7 @@ void cuemu_work_wait(cuemu_op_id_t op)
         if (clamped) {
             cuemu_work_unclamp();
         } else {
-            sched_yield();
+            cuemu_work_rest(CUEMU_TIME_INF);
         }
     }
 }

@@ -390,6 +390,33 @@ TEST_F(driver, lateness_of_a_program_is_counted)
     });
 }
 
+extern "C" int cuemu_put(unsigned long long dst, const void *src, size_t size);
+extern "C" int cuemu_get(void *dst, unsigned long long src, size_t size);
+
+TEST_F(driver, a_test_sees_memory_as_it_is_now)
+{
+    run(1, [](int) {
+        const size_t size = 32 * MiB;
+        char seen         = 0;
+        use(0);
+        CUdeviceptr dst = alloc(size), src = alloc(size);
+        CUstream s      = stream();
+
+        CU_OK(cuMemsetD8(src, 'a', size));
+        CU_OK(cuMemsetD8(dst, 'b', size));
+        CU_OK(cuCtxSynchronize());
+        EXPECT_EQ(0, cuemu_put(src + size - 1, "c", 1));
+        CU_OK(cuMemcpyAsync(dst, src, size, s));
+        EXPECT_EQ(0, cuemu_get(&seen, dst + size - 1, 1));
+        EXPECT_EQ('b', seen); /* the copy is under way */
+        CU_OK(cuStreamSynchronize(s));
+        EXPECT_EQ(0, cuemu_get(&seen, dst + size - 1, 1));
+        EXPECT_EQ('c', seen);
+        EXPECT_EQ(-1, cuemu_get(&seen, dst + size - 1, 2));
+        EXPECT_EQ(-1, cuemu_get(&seen, (uintptr_t)&seen, 1));
+    });
+}
+
 static double real_ms()
 {
     return std::chrono::duration<double, std::milli>(
