@@ -190,7 +190,7 @@ for mpi_name in distribution openmpi5; do
          "driver calls fail under MPI: a way around, or MPI's error"
 done
 step campaign full 240 "campaign --transfers 240 --ranks 4 --max-size 1M
-     --executor streams --executor graph-1" "every path set, both executors"
+     --executor streams --executor graph" "every path set, both executors"
 step campaign-long long 3600 campaign \
      "10,000 transfers, graph caches of 0, 1 and 64 entries, 2 and 4 ranks"
 step campaign-switch long 120 "campaign --emulate hgx-h200 --transfers 160
