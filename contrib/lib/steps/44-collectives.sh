@@ -209,7 +209,7 @@ collectives_tuned() {
     local plans=$ucx_mp_build/log/collectives-tuned
     mpi_tools distribution || return
     sed 's/^model submit_chunk .*/model submit_chunk 0.0005/' \
-        "$ucx_mp_top/contrib/tuning/beluga.tune" > "$table"
+        "$ucx_mp_top/src/cuemu/nodes/beluga.tune" > "$table"
     tuned_plans without "" > "$plans-without.txt" &&
         tuned_plans with "$table" > "$plans-with.txt" || return
     diff "$plans-without.txt" "$plans-with.txt" > "$plans.diff" &&

@@ -192,6 +192,6 @@ done
 step campaign full 240 "campaign --transfers 240 --ranks 4 --max-size 1M
      --executor streams --executor graph" "every path set, both executors"
 step campaign-long long 3600 campaign \
-     "10,000 transfers, graph caches of 0, 1 and 64 entries, 2 and 4 ranks"
+     "10,000 transfers, both executors, 2 and 4 ranks"
 step campaign-switch long 120 "campaign --emulate hgx-h200 --transfers 160
      --ranks 2 --max-size 1M" "the same behind a switch"

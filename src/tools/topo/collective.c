@@ -67,7 +67,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                  ucx_mp_topo_collective_t *collective)
 {
     uct_cuda_coll_request_t *request = &collective->request;
-    uct_cuda_mp_tuning_t *tuning;
+    uct_cuda_mp_tuning_t *tuning = NULL;
     uct_cuda_mp_config_t config;
     char error[512];
     ucs_status_t status;
@@ -75,7 +75,10 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     int gpu;
 
     ucx_mp_topo_config_read(&config);
-    tuning = ucx_mp_topo_tuning_read(&config, topo);
+    /* Ranks may see other GPUs than a table was made for: then the model's own
+     * constants count, without a word, as in the module */
+    (void)uct_cuda_mp_tuning_get(config.tuning_file, topo, error, sizeof(error),
+                                 &tuning);
     memset(collective, 0, sizeof(*collective));
     collective->transfers = *uct_cuda_mp_tuning_model(tuning);
     free(tuning);

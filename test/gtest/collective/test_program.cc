@@ -85,6 +85,10 @@ protected:
             uct_cuda_coll_program_destroy(program);
             program = nullptr;
         }
+        if (plan.list.steps != nullptr) { /* no program was made of it */
+            free(builder.waves);
+            uct_cuda_coll_plan_release(&plan);
+        }
         uct_cuda_coll_events_release(&events, run.device, true);
         uct_cuda_ctx_pop();
         uct_cuda_ctx_release(0);
