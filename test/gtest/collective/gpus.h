@@ -76,7 +76,13 @@ public:
             table->cuStreamWriteValue32 = [](CUstream stream,
                                              CUdeviceptr address,
                                              cuuint32_t value, unsigned) {
-                return wait(stream, write, new Word{address, value});
+                Word *word            = new Word{address, value};
+                const CUresult result = wait(stream, write, word);
+
+                if (result != CUDA_SUCCESS) {
+                    delete word;
+                }
+                return result;
             };
         }
     }
