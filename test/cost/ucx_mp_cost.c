@@ -110,12 +110,6 @@ static int step_device(const uct_cuda_step_t *step)
                                      uct_cuda_mp_lane_to(step->queue)));
 }
 
-static bool is_host_staging(const uct_cuda_place_t *place)
-{
-    return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
-           uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
-}
-
 static uintptr_t bare_address(const uct_cuda_place_t *place, unsigned path,
                               unsigned pair)
 {
@@ -125,7 +119,7 @@ static uintptr_t bare_address(const uct_cuda_place_t *place, unsigned path,
         return bare.buffers[pair][place->buffer == UCT_CUDA_BUFFER_RECV] +
                offset;
     }
-    return (is_host_staging(place) ? (uintptr_t)bare.host :
+    return (uct_cuda_mp_place_is_host_staging(place) ? (uintptr_t)bare.host :
                                      bare.staging[path]) + offset;
 }
 
@@ -142,10 +136,10 @@ static void bare_copy(unsigned number, unsigned pair, CUDA_MEMCPY3D *copy)
     copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->srcDevice     = from;
     copy->dstDevice     = to;
-    if (is_host_staging(from_place)) {
+    if (uct_cuda_mp_place_is_host_staging(from_place)) {
         copy->srcMemoryType = CU_MEMORYTYPE_HOST;
         copy->srcHost       = (void*)from;
-    } else if (is_host_staging(to_place)) {
+    } else if (uct_cuda_mp_place_is_host_staging(to_place)) {
         copy->dstMemoryType = CU_MEMORYTYPE_HOST;
         copy->dstHost       = (void*)to;
     }

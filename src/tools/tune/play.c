@@ -145,20 +145,6 @@ static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
                              UCT_CUDA_MP_STAGING_SLOTS];
 }
 
-/* Is an event recorded behind this step? */
-static void mark_awaited(const uct_cuda_mp_plan_t *plan, bool *is_awaited)
-{
-    unsigned i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        is_awaited[i] = (uct_cuda_mp_plan_from(plan, i)->buffer ==
-                         UCT_CUDA_BUFFER_SCRATCH);
-        if (uct_cuda_mp_plan_step_waits(plan, i)) {
-            is_awaited[plan->waits[i]] = true;
-        }
-    }
-}
-
 static void use_lane(ucx_mp_player_t *player, uint16_t lane)
 {
     unsigned i;
@@ -232,7 +218,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     unsigned i;
 
     call(player, CUEMU_CALL_CTX_SWITCH);
-    mark_awaited(plan, is_awaited);
+    uct_cuda_mp_plan_awaited(plan, is_awaited);
     player->num_paths = plan->num_paths;
     for (i = 0; i < plan->num_steps; ++i) {
         submit_step(player, plan, i, is_awaited[i]);

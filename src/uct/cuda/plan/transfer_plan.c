@@ -19,6 +19,20 @@ void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
     memcpy(to->waits, from->waits, from->num_steps * sizeof(to->waits[0]));
 }
 
+void uct_cuda_mp_plan_awaited(const uct_cuda_mp_plan_t *plan,
+                              bool *is_awaited)
+{
+    unsigned i;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        is_awaited[i] = (uct_cuda_mp_plan_from(plan, i)->buffer ==
+                         UCT_CUDA_BUFFER_SCRATCH);
+        if (uct_cuda_mp_plan_step_waits(plan, i)) {
+            is_awaited[plan->waits[i]] = true;
+        }
+    }
+}
+
 unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
                                      const uct_cuda_mp_path_t *path,
                                      uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])

@@ -129,6 +129,15 @@ static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
 }
 
 
+/** Is it a slot of page-locked memory? */
+static inline bool
+uct_cuda_mp_place_is_host_staging(const uct_cuda_place_t *place)
+{
+    return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
+           uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
+}
+
+
 /** Does a step wait for one of another lane? Lanes keep their own order. */
 static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
                                                unsigned step)
@@ -147,6 +156,12 @@ uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
            (path->route == UCT_CUDA_MP_ROUTE_HOST) ? uct_cuda_end_host() :
                                                      uct_cuda_end_none();
 }
+
+
+/** Which steps somebody waits for: later steps on other lanes, and whoever
+ *  gets a slot after this plan. Fills one value a step. */
+void uct_cuda_mp_plan_awaited(const uct_cuda_mp_plan_t *plan,
+                              bool *is_awaited);
 
 
 /** One for another; arrays as far as they are filled. */

@@ -150,12 +150,6 @@ static ucs_status_t ordering_event(graphs_t *graphs, int device, uint16_t lane,
     return UCS_OK;
 }
 
-static bool is_host_staging(const uct_cuda_place_t *place)
-{
-    return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
-           uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
-}
-
 /* Copies of a graph that is to be updated later have one dimension (CUDA driver
  * API, cuGraphExecMemcpyNodeSetParams) */
 static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
@@ -163,7 +157,7 @@ static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
                         CUDA_MEMCPY3D *copy)
 {
     memset(copy, 0, sizeof(*copy));
-    if (is_host_staging(uct_cuda_mp_plan_from(plan, step))) {
+    if (uct_cuda_mp_place_is_host_staging(uct_cuda_mp_plan_from(plan, step))) {
         copy->srcMemoryType = CU_MEMORYTYPE_HOST;
         copy->srcHost       = (const void*)node->from;
     } else {
@@ -171,7 +165,7 @@ static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
         copy->srcDevice     = node->from;
     }
 
-    if (is_host_staging(uct_cuda_mp_plan_to(plan, step))) {
+    if (uct_cuda_mp_place_is_host_staging(uct_cuda_mp_plan_to(plan, step))) {
         copy->dstMemoryType = CU_MEMORYTYPE_HOST;
         copy->dstHost       = (void*)node->to;
     } else {

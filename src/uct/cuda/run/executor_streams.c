@@ -11,6 +11,7 @@
 #include <uct/cuda/run/lane_order.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 
 typedef struct {
@@ -179,23 +180,6 @@ static ucs_status_t submit_step(streams_t *streams,
     return UCT_CUDA_CALL(cuEventRecord, event, stream);
 }
 
-/* Steps whose end somebody waits for: later steps on other lanes, and whoever
- * gets a slot after this plan */
-static void mark_awaited(streams_t *streams,
-                         const uct_cuda_mp_plan_t *plan)
-{
-    unsigned i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        streams->events[i]     = NULL;
-        streams->is_awaited[i] = (uct_cuda_mp_plan_from(plan, i)->buffer ==
-                                  UCT_CUDA_BUFFER_SCRATCH);
-        if (uct_cuda_mp_plan_step_waits(plan, i)) {
-            streams->is_awaited[plan->waits[i]] = true;
-        }
-    }
-}
-
 /* A slot keeps the event behind the last copy out of it. All other events are
  * free again: a wait holds on to what was recorded when it was submitted. */
 static void settle_events(streams_t *streams,
@@ -253,7 +237,9 @@ static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
         return status;
     }
 
-    mark_awaited(streams, work->plan);
+    uct_cuda_mp_plan_awaited(work->plan, streams->is_awaited);
+    memset(streams->events, 0,
+           work->plan->num_steps * sizeof(streams->events[0]));
     for (i = 0; (i < work->plan->num_steps) && (status == UCS_OK); ++i) {
         status = submit_step(streams, work, memory, i, &current);
     }
