@@ -28,9 +28,9 @@ PATHS_TEXT = {
     ('cedar', 'papers'): 'the direct path and the host'}
 TEXT = {'model': "the model alone, its built-in constants (H200's)",
         'calibrated': 'the model alone, constants by `--calibrate` there',
-        'other': 'a table found on another node of the kind (median of seeds, '
-                 'least to most)',
-        'own': "the node's own table",
+        'other': 'the best plan found on another node of the kind (median of '
+                 'seeds, least to most)',
+        'own': 'the best plan found on the node itself',
         'naive': 'naive: shares by data sheets, 16 chunks',
         'equal': 'equal parts on all of them, 16 chunks',
         'equal, no host': 'equal parts, GPU paths only, 16 chunks'}
@@ -62,12 +62,9 @@ def bounds(rows, node, paths, size):
     used = set()
     for row in rows:
         if (row['node'], row['paths'], row['size']) == (node, paths, size):
-            used |= {part.split(':')[0] for part in row['plan'].split(',')}
-    relays = sorted(other for other in described.gpus if other > 1)
-    names = [name if not name.startswith('relay') else
-             'gpu%d' % relays[int(name[5:]) - 1] for name in sorted(used)]
+            used.update(row['plan'].split()[0].split(','))
     _, total = bound.bound(described, [(name, 1 << 26, 1 << 22)
-                                       for name in names
+                                       for name in sorted(used)
                                        if described.hops(name, 0, 1)])
     return total, total / described.solo(described.gpu_to_gpu(0, 1))
 
@@ -97,7 +94,7 @@ def summary(rows):
                     else '**no**')
         lines.append(line)
     return table(['node', 'the paper', 'model, built-in', 'model, calibrated',
-                  "another node's table", 'own table', 'naive',
+                  "another node's best", 'own best', 'naive',
                   'equal, no host', 'links', 'paper reached, calibrated'],
                  lines)
 
@@ -112,10 +109,11 @@ def plans(data):
            'revision %s, %s. Times are against one plain copy there.' % (
                data['about']['command'], data['about']['revision'],
                data['about']['date']), '',
-           'No table of a node stood in a calibrated row: constants alone, by '
-           'the probe that any user can run. "Another node of the kind" is the '
+           'A table holds a node\'s constants, by the probe that any user can '
+           'run: a calibrated row is what users get. The best plan found, of '
+           'a search (`ucx_mp_tune`), was forced by variables. "Another node of the kind" is the '
            'same node with each constant of the emulator (links, copies, calls) '
-           'off by up to 10 %, by a seed; the table was searched there and '
+           'off by up to 10 %, by a seed; the plan was searched there and '
            'played here. The links\' bound is by data sheets alone '
            '(`test/omb/bound.py`): no packet heads, no calls. A naive split '
            'takes its shares from the same data sheets.', '',
@@ -227,7 +225,7 @@ def sensitivity(data, page):
 
 def parts(plans_path, sensitivity_path, page):
     """Lines of the page."""
-    out = ['# The papers\' nodes, planned without a table found there', '',
+    out = ['# The papers\' nodes, planned by constants and by search', '',
            'Made from the files beside it by `test/omb/plans_page.py`; do not '
            'edit it. What is executed there, with processes and MPI: '
            '[papers.md](papers.md).', '']
