@@ -11,8 +11,13 @@ import glob
 import importlib.util
 import os
 import re
+import subprocess
+import sys
 
 LIBRARIES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
+# in front of an MPI with these functions
+MPI4_LIBRARIES = {name: library.replace('.so', '_mpi4.so')
+                  for name, library in LIBRARIES.items()}
 # what mpi4py's extension says that it needs
 SONAMES = {'Open MPI': (b'libmpi.so.40',),
            'MPICH': (b'libmpi.so.12', b'libmpich.so.12')}
@@ -28,33 +33,45 @@ def loaded_mpi(libraries):
 
 
 def coming_mpis():
-    """Names of the MPIs that mpi4py has an extension for; None: no mpi4py."""
+    """{name: mpi4py's extension for it}; None: no mpi4py."""
     spec = importlib.util.find_spec('mpi4py')
     if spec is None:
         return None
-    text = b''
+    found = {}
     for folder in spec.submodule_search_locations or ():
         for path in glob.glob(os.path.join(glob.escape(folder), 'MPI*.so')):
             with open(path, 'rb') as file:
-                text += file.read()
-    return [name for name, sonames in SONAMES.items()
-            if any(b'\0' + soname + b'\0' in text for soname in sonames)]
+                text = file.read()
+            found.update((name, path) for name, sonames in SONAMES.items()
+                         if any(b'\0' + soname + b'\0' in text
+                                for soname in sonames))
+    return {name: found[name] for name in SONAMES if name in found}
+
+
+def has_mpi4(extension):
+    """Whether its MPI has what MPI 4 brought. Asked in another process: in this
+    one the library in front has to be first."""
+    ask = ('import ctypes, sys; '
+           'sys.exit(not hasattr(ctypes.CDLL(sys.argv[1]), "MPI_Isendrecv"))')
+    return subprocess.run([sys.executable, '-c', ask, extension], check=False,
+                          stderr=subprocess.DEVNULL).returncode == 0
 
 
 def chosen_mpi(names):
-    """The one of them that mpi4py will take, or None."""
+    """Name of the one that mpi4py will take, or None."""
     told = re.sub('[ _-]', '', os.environ.get('MPI4PY_MPIABI', '')).lower()
     if told:
         return {'openmpi': 'Open MPI', 'mpich': 'MPICH',
                 'impi': 'MPICH'}.get(told)
     if len(names) > 1:
         names = [name for name in names if RANK[name] in os.environ]
-    return names[0] if len(names) == 1 else None
+    return next(iter(names)) if len(names) == 1 else None
 
 
 def put_in_front(libdir, libraries):
     """Loads the library; why it cannot, or None."""
-    if any(os.path.basename(path) in LIBRARIES.values() for path in libraries):
+    known = {*LIBRARIES.values(), *MPI4_LIBRARIES.values()}
+    if any(os.path.basename(path) in known for path in libraries):
         return None
     mpi = loaded_mpi(libraries)
     if mpi is not None:
@@ -74,7 +91,8 @@ def put_in_front(libdir, libraries):
                 'MPI4PY_MPIABI=openmpi or mpich says so, or start the program '
                 'with ucx_mp_run mpirun' % (' or '.join(names) or
                                             'none that we know'))
-    path = os.path.join(libdir, LIBRARIES[name])
+    is_4 = name in names and has_mpi4(names[name])
+    path = os.path.join(libdir, (MPI4_LIBRARIES if is_4 else LIBRARIES)[name])
     try:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:

@@ -134,8 +134,8 @@ def examine(doctor, target):
     install = doctor.install
     paths = [os.path.join(install.libdir, name) for name in (
         launcher.MODULE, launcher.PRELOAD,
-        launcher.COLLECTIVES.get(target.mpi.name if target.mpi else '', '')) if
-             name and os.path.exists(os.path.join(install.libdir, name))]
+        target.mpi.collectives() if target.mpi else None) if name and
+             os.path.exists(os.path.join(install.libdir, name))]
     answers = ask(words, names, paths, doctor.end)
     own = answers[None][0]
     alike = []

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes calls.h and wrappers.c: generate.py calls.h|wrappers.c > FILE.
+"""Writes calls.h, wrappers.c and mpi3.map: generate.py NAME > FILE.
 
 A call is a line: its name, its arguments as "kind name", and the statements
 that describe its buffers; "in" and "out" are what may be GPU memory. Each is
@@ -504,9 +504,25 @@ def write_wrappers(third, fourth, own, parts):
     print('#endif')
 
 
+def write_map(fourth, parts):
+    """What a library must not show in front of an MPI without MPI 4: programs
+    ask by weak symbols what an MPI has (mpi4py does)."""
+    print('{\n    local:')
+    for prefix in ('', 'P'):
+        # patterns match none, too
+        print('        %sMPI_*_c;' % prefix)
+        for call in fourth + parts:
+            print('        %sMPI_%s*;' % (prefix, call.name))
+    print('};')
+
+
 def main(what):
     print('/* SPDX-License-Identifier: BSD-3-Clause */')
     print('/* Made by generate.py. */')
+    if what == 'mpi3.map':
+        _, fourth, _, parts = calls()
+        write_map(fourth, parts)
+        return
     print('#pragma GCC visibility push(default)\n#include <mpi.h>')
     if what == 'calls.h':
         write_lists(*calls())

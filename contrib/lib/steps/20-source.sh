@@ -28,12 +28,28 @@ source_standalone() {
         "$ucx_mp_top/contrib/lib/standalone" \
             "$prefix/lib/ucx-mp/libuct_cuda.so" \
             "$prefix/lib/ucx-mp/libucx_mp_preload.so" || rc=1
-        for library in "$prefix"/lib/ucx-mp/libucx_mp_{openmpi,mpich}.so; do
+        for library in "$prefix"/lib/ucx-mp/libucx_mp_{openmpi,mpich}{,_mpi4}.so; do
             [ ! -e "$library" ] ||
                 "$ucx_mp_top/contrib/lib/standalone" "$library" || rc=1
         done
     done
+    source_functions || rc=1
     return $rc
+}
+
+# MPI_ functions that a library has for others
+source_functions_of() {
+    nm -D --defined-only "$1" | awk '$3 ~ /^P?MPI_/ { sub(/@.*/, "", $3); print $3 }' | sort
+}
+
+# What stands in front of an Open MPI 4 shows no function that this has not: programs ask
+source_functions() {
+    local mpi shown
+    mpi=$(ldconfig -p | awk '$1 == "libmpi.so.40" { print $NF; exit }')
+    shown=$ucx_mp_prefix/lib/ucx-mp/libucx_mp_openmpi.so
+    [ -n "$mpi" ] && [ -e "$shown" ] || return 0
+    shown=$(comm -23 <(source_functions_of "$shown") <(source_functions_of "$mpi"))
+    [ -z "$shown" ] || { echo "not in $mpi:" $shown; return 1; }
 }
 
 source_links() {
