@@ -242,6 +242,12 @@ const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size);
 
 
+/** A step's places, "source+0 -> gpu2.slot1+0". Returns @a buffer. */
+const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
+                                        const uct_cuda_step_t *step,
+                                        char *buffer, size_t size);
+
+
 /** The paths with their shares; with @a steps also every step, for people. */
 void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
                             FILE *stream);

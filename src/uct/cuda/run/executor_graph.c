@@ -183,12 +183,16 @@ static void set_addresses(graphs_t *graphs,
                           const uct_cuda_mp_plan_t *plan,
                           const uct_cuda_mp_memory_t *memory)
 {
+    uct_cuda_mp_rsc_t *rsc = graphs->super.rsc;
     unsigned i;
+    int device;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        uct_cuda_mp_rsc_addresses(graphs->super.rsc, plan, i, memory,
-                                  &graphs->nodes[i].from,
-                                  &graphs->nodes[i].to);
+        device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
+        graphs->nodes[i].from = uct_cuda_mp_rsc_address(
+                rsc, plan, uct_cuda_mp_plan_from(plan, i), memory, device);
+        graphs->nodes[i].to   = uct_cuda_mp_rsc_address(
+                rsc, plan, uct_cuda_mp_plan_to(plan, i), memory, device);
     }
 }
 

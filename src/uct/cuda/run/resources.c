@@ -499,10 +499,11 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
-static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_place_t *place,
-                                 const uct_cuda_mp_memory_t *memory, int device)
+CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    const uct_cuda_place_t *place,
+                                    const uct_cuda_mp_memory_t *memory,
+                                    int device)
 {
     const bool is_src = (place->buffer == UCT_CUDA_BUFFER_SEND);
     uct_cuda_mp_staging_t *staging;
@@ -521,20 +522,6 @@ static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
     }
 
     return base + place->offset;
-}
-
-void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
-                               const uct_cuda_mp_plan_t *plan, unsigned step,
-                               const uct_cuda_mp_memory_t *memory,
-                               CUdeviceptr *from_p, CUdeviceptr *to_p)
-{
-    const int device = uct_cuda_mp_plan_lane_device(plan,
-                                                    plan->steps[step].queue);
-
-    *from_p = place_address(rsc, plan, uct_cuda_mp_plan_from(plan, step),
-                            memory, device);
-    *to_p   = place_address(rsc, plan, uct_cuda_mp_plan_to(plan, step), memory,
-                            device);
 }
 
 void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)

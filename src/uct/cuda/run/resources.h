@@ -152,11 +152,12 @@ uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
                                    int device, int *current);
 
 
-/** Where a step of a plan copies from and to, for the context of its lane. */
-void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
-                               const uct_cuda_mp_plan_t *plan, unsigned step,
-                               const uct_cuda_mp_memory_t *memory,
-                               CUdeviceptr *from_p, CUdeviceptr *to_p);
+/** Where a place is, for copies of a device's context. */
+CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    const uct_cuda_place_t *place,
+                                    const uct_cuda_mp_memory_t *memory,
+                                    int device);
 
 
 /** Staging memory that a place in SCRATCH, or a path of a plan, is in; NULL for
