@@ -60,8 +60,6 @@ typedef struct {
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
     uint8_t                 reason;    /**< uct_cuda_mp_reason_t, why no plan */
-    uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: NO, or AUTO
-                                            for what is configured */
     uint64_t                size;      /**< Bytes of the transfer */
     uint64_t                slot_size; /**< Bytes a staging slot holds */
     double                  seconds;   /**< What the model expects */

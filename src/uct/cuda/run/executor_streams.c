@@ -6,15 +6,14 @@
 #include <uct/cuda/run/executor.h>
 
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/run/lane_order.h>
 #include <uct/cuda/run/submit.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 
-typedef struct {
-    uct_cuda_mp_executor_t     super;
+struct uct_cuda_mp_streams {
+    uct_cuda_mp_rsc_t          *rsc;
     /* Of the plan that is being submitted */
     const uct_cuda_mp_plan_t   *plan;
     const uct_cuda_mp_memory_t *memory;
@@ -22,19 +21,26 @@ typedef struct {
     uct_cuda_submit_t          submit;
     bool                       is_awaited[UCT_CUDA_MP_MAX_STEPS];
     CUevent                    events[UCT_CUDA_MP_MAX_STEPS];
-} streams_t;
+};
+
+typedef uct_cuda_mp_streams_t streams_t;
 
 
-static ucs_status_t streams_create(const uct_cuda_mp_config_t *config,
-                                   uct_cuda_mp_executor_t **executor_p)
+ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
+                                        uct_cuda_mp_streams_t **streams_p)
 {
-    *executor_p = calloc(1, sizeof(streams_t));
-    return (*executor_p == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
+    *streams_p = calloc(1, sizeof(**streams_p));
+    if (*streams_p == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    (*streams_p)->rsc = rsc;
+    return UCS_OK;
 }
 
-static void streams_destroy(uct_cuda_mp_executor_t *executor)
+void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
 {
-    free(executor);
+    free(streams);
 }
 
 static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
@@ -47,7 +53,7 @@ static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
         return NULL;
     }
 
-    staging = uct_cuda_mp_rsc_staging(streams->super.rsc, plan, place);
+    staging = uct_cuda_mp_rsc_staging(streams->rsc, plan, place);
     return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
 }
 
@@ -55,7 +61,7 @@ static CUdeviceptr address(const void *arg, const uct_cuda_place_t *place)
 {
     const streams_t *streams = arg;
 
-    return uct_cuda_mp_rsc_address(streams->super.rsc, streams->plan, place,
+    return uct_cuda_mp_rsc_address(streams->rsc, streams->plan, place,
                                    streams->memory, streams->device);
 }
 
@@ -94,10 +100,33 @@ submit_waits(streams_t *streams, unsigned step, CUstream stream)
                    uct_cuda_submit_wait(stream, slot->drained);
 }
 
+/* A lane's stream, made to wait for work outside of it; the lane's device
+ * becomes current */
+static ucs_status_t
+enter_lane(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
+{
+    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(streams->rsc, device,
+                                                    number);
+    ucs_status_t status;
+
+    status = uct_cuda_mp_rsc_make_current(streams->rsc, device,
+                                          &streams->device);
+    if ((status == UCS_OK) && (lane->outside != NULL)) {
+        status = uct_cuda_submit_wait(lane->stream, lane->outside);
+    }
+
+    if (status == UCS_OK) {
+        lane->outside   = NULL;
+        lane->is_queued = true;
+        *stream_p       = lane->stream;
+    }
+
+    return status;
+}
+
 static ucs_status_t submit_step(streams_t *streams, uct_cuda_mp_used_t *used,
                                 unsigned number)
 {
-    uct_cuda_mp_rsc_t *rsc         = streams->super.rsc;
     const uct_cuda_mp_plan_t *plan = streams->plan;
     const uct_cuda_step_t *step    = &plan->steps[number];
     const int device               = uct_cuda_mp_plan_lane_device(plan,
@@ -106,8 +135,7 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_mp_used_t *used,
     CUstream stream;
     CUevent event;
 
-    status = uct_cuda_mp_lane_to_stream(rsc, device, step->queue,
-                                        &streams->device, &stream);
+    status = enter_lane(streams, device, step->queue, &stream);
     if (status != UCS_OK) {
         return status;
     }
@@ -125,7 +153,7 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_mp_used_t *used,
         return status;
     }
 
-    status = uct_cuda_mp_rsc_get_event(rsc, device, &event);
+    status = uct_cuda_mp_rsc_get_event(streams->rsc, device, &event);
     if (status != UCS_OK) {
         return status;
     }
@@ -153,10 +181,10 @@ static void settle_events(streams_t *streams,
         device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
         slot   = place_slot(streams, plan, uct_cuda_mp_plan_from(plan, i));
         if (slot != NULL) {
-            uct_cuda_mp_rsc_set_drained(streams->super.rsc, slot, event, device,
+            uct_cuda_mp_rsc_set_drained(streams->rsc, slot, event, device,
                                         false);
         } else {
-            uct_cuda_mp_rsc_put_event(streams->super.rsc, device, event);
+            uct_cuda_mp_rsc_put_event(streams->rsc, device, event);
         }
     }
 }
@@ -169,7 +197,7 @@ static void pass_slots(streams_t *streams, const uct_cuda_mp_plan_t *plan)
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        staging = uct_cuda_mp_rsc_path_staging(streams->super.rsc, plan, i);
+        staging = uct_cuda_mp_rsc_path_staging(streams->rsc, plan, i);
         if (staging != NULL) {
             staging->next = uct_cuda_mp_staging_slot(staging,
                                                      plan->paths[i].slots);
@@ -199,15 +227,14 @@ static void begin(streams_t *streams, const uct_cuda_mp_plan_t *plan,
     memset(streams->events, 0, plan->num_steps * sizeof(streams->events[0]));
 }
 
-static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
-                                   const uct_cuda_mp_work_t *work,
-                                   const uct_cuda_mp_memory_t *memory)
+ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
+                                        const uct_cuda_mp_work_t *work,
+                                        const uct_cuda_mp_memory_t *memory)
 {
-    streams_t *streams = (streams_t*)executor;
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(executor->rsc,
+    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(streams->rsc,
                                                    work->plan->local));
     if (status != UCS_OK) {
         return status;
@@ -224,9 +251,3 @@ static ucs_status_t streams_submit(uct_cuda_mp_executor_t *executor,
     uct_cuda_ctx_pop();
     return status;
 }
-
-const uct_cuda_mp_executor_ops_t uct_cuda_mp_executor_streams = {
-    .create  = streams_create,
-    .destroy = streams_destroy,
-    .submit  = streams_submit
-};

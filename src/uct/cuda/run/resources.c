@@ -573,14 +573,24 @@ uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
     return devices;
 }
 
+/* A lane's stream, or one of its graphs */
+static CUstream lane_stream(const device_t *device, unsigned number)
+{
+    const uct_cuda_mp_lane_t *lane = &device->lanes[number / 3];
+
+    return (number % 3 == 2) ? lane->stream : lane->launches[number % 3];
+}
+
 static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
 {
     const device_t *device = &rsc->devices[number];
+    CUstream stream;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        if (device->lanes[i].stream != NULL) {
-            uct_cuda_mp_rsc_wait_stream(rsc, number, device->lanes[i].stream);
+    for (i = 0; i < 3 * UCT_CUDA_MP_NUM_LANES; ++i) {
+        stream = lane_stream(device, i);
+        if (stream != NULL) {
+            uct_cuda_mp_rsc_wait_stream(rsc, number, stream);
         }
     }
 }
@@ -666,8 +676,12 @@ static void destroy_device(device_t *device)
 {
     unsigned i;
 
+    for (i = 0; i < 3 * UCT_CUDA_MP_NUM_LANES; ++i) {
+        destroy_stream(lane_stream(device, i));
+    }
+
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        destroy_stream(device->lanes[i].stream);
+        destroy_event(device->lanes[i].ordering);
     }
 
     destroy_stream(device->notify);

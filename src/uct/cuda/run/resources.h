@@ -17,15 +17,30 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 
-/** A lane as far as one context works it: order between its stream and work
- *  that has the lane without being in the stream (lane_order.h). */
+/**
+ * A lane as far as one context works it. It is for one transfer at a time, in
+ * the order of submission, whichever executor carries it out. Two at once would
+ * share it, and so end together and leave both lanes of a relayed path idle at
+ * the same time, where one behind the other fills the first lane while the one
+ * before drains the second.
+ *
+ * The lane's stream keeps that order by itself. Work that is not in the stream,
+ * a graph's, keeps it by events: it begins behind one that stands for what the
+ * stream has, and leaves one that the stream, or the next such work, waits for.
+ */
 typedef struct {
-    CUstream stream;    /**< NULL: not there yet */
-    CUevent  outside;   /**< Behind the last such work, where the stream does
-                             not wait for it yet; or NULL */
-    bool     is_queued; /**< The stream has work that no such event stands
-                             for */
-    uint64_t epoch;     /**< Of the resources, when it was used last */
+    CUstream stream;      /**< NULL: not there yet */
+    CUevent  outside;     /**< Behind the last such work, where the stream does
+                               not wait for it yet; or NULL */
+    CUevent  ordering;    /**< For what the stream has, and of graphs' nodes:
+                               the same for good. NULL: none yet */
+    CUstream launches[2]; /**< NULL, or that graphs from the lane's one end to
+                               the other are launched in, by turns, so that one
+                               begins while another ends */
+    uint8_t  turn;        /**< The next one's */
+    bool     is_queued;   /**< The stream has work that no such event stands
+                               for */
+    uint64_t epoch;       /**< Of the resources, when it was used last */
 } uct_cuda_mp_lane_t;
 
 
