@@ -53,7 +53,8 @@ static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
         return NULL;
     }
 
-    staging = uct_cuda_mp_rsc_staging(streams->rsc, plan, place);
+    staging = uct_cuda_mp_rsc_staging(streams->rsc, plan,
+                                      uct_cuda_end_at(place->owner));
     return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
 }
 
@@ -197,7 +198,9 @@ static void pass_slots(streams_t *streams, const uct_cuda_mp_plan_t *plan)
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        staging = uct_cuda_mp_rsc_path_staging(streams->rsc, plan, i);
+        staging = uct_cuda_mp_rsc_staging(
+                streams->rsc, plan,
+                uct_cuda_mp_path_via(&plan->paths[i].path));
         if (staging != NULL) {
             staging->next = uct_cuda_mp_staging_slot(staging,
                                                      plan->paths[i].slots);

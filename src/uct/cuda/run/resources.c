@@ -222,18 +222,6 @@ static void forget_drained(uct_cuda_mp_rsc_t *rsc,
     }
 }
 
-/* What was in it when nothing was in flight is drained */
-static uct_cuda_mp_staging_t *renewed(uct_cuda_mp_rsc_t *rsc,
-                                      uct_cuda_mp_staging_t *staging)
-{
-    if (staging->epoch != rsc->epoch) {
-        staging->epoch = rsc->epoch;
-        forget_drained(rsc, staging);
-    }
-
-    return staging;
-}
-
 /* Wait for whatever still uses the slots, and free the memory */
 static void release_staging(uct_cuda_mp_rsc_t *rsc,
                             uct_cuda_mp_staging_t *staging)
@@ -263,10 +251,17 @@ static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
 
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                        const uct_cuda_place_t *place)
+                        uct_cuda_end_t via)
 {
-    return renewed(rsc, find_staging(rsc, uct_cuda_end_at(place->owner),
-                                     plan->numa));
+    uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
+
+    /* What was in it when nothing was in flight is drained */
+    if ((staging != NULL) && (staging->epoch != rsc->epoch)) {
+        staging->epoch = rsc->epoch;
+        forget_drained(rsc, staging);
+    }
+
+    return staging;
 }
 
 static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
@@ -299,21 +294,6 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
-/* A lane's two contexts */
-static ucs_status_t prepare_contexts(uct_cuda_mp_rsc_t *rsc,
-                                     const uct_cuda_mp_plan_t *plan,
-                                     uint16_t number)
-{
-    const uct_cuda_end_t peer = lane_peer(plan, number);
-    ucs_status_t status;
-
-    status = prepare_device(rsc, plan,
-                            uct_cuda_mp_plan_lane_device(plan, number));
-    return ((status == UCS_OK) && uct_cuda_end_is_gpu(peer)) ?
-                   prepare_device(rsc, plan, uct_cuda_end_device(peer)) :
-                   status;
-}
-
 /* Staging memory and contexts are there */
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
@@ -339,31 +319,6 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
             rsc, device, &rsc->devices[device].lanes[number].stream);
 }
 
-static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_memory_t *memory,
-                                 const uct_cuda_mp_path_t *path)
-{
-    ucs_status_t status = UCS_OK;
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
-    unsigned i, count;
-
-    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
-    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_contexts(rsc, plan, lanes[i]);
-    }
-
-    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
-        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
-    }
-
-    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_lane(rsc, plan, memory, lanes[i]);
-    }
-
-    return status;
-}
-
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
                                       const uct_cuda_mp_path_t *path)
 {
@@ -382,6 +337,32 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
     }
 
     return devices;
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_memory_t *memory,
+                                 const uct_cuda_mp_path_t *path)
+{
+    uint32_t devices    = uct_cuda_mp_rsc_path_devices(plan, path);
+    ucs_status_t status = UCS_OK;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    unsigned i, count;
+
+    for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
+        status = prepare_device(rsc, plan, __builtin_ctz(devices));
+    }
+
+    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
+        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
+    }
+
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        status = prepare_lane(rsc, plan, memory, lanes[i]);
+    }
+
+    return status;
 }
 
 bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
@@ -510,7 +491,8 @@ CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
     CUdeviceptr base;
 
     if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
-        staging = uct_cuda_mp_rsc_staging(rsc, plan, place);
+        staging = uct_cuda_mp_rsc_staging(rsc, plan,
+                                          uct_cuda_end_at(place->owner));
         base    = staging->base +
                uct_cuda_mp_staging_slot(staging, place->slot) *
                        staging->slot_size;
@@ -543,18 +525,6 @@ uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
 
     return lane;
 }
-
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
-                             const uct_cuda_mp_plan_t *plan, unsigned path)
-{
-    uct_cuda_mp_staging_t *staging =
-            find_staging(rsc, uct_cuda_mp_path_via(&plan->paths[path].path),
-                         plan->numa);
-
-    return (staging == NULL) ? NULL : renewed(rsc, staging);
-}
-
 
 /* ------------------------------------------------- contexts that are gone */
 

@@ -175,16 +175,11 @@ CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
                                     int device);
 
 
-/** Staging memory that a place in SCRATCH, or a path of a plan, is in; NULL for
- *  a direct path. */
+/** A plan's staging memory at an end: that of a place in SCRATCH, or of a path;
+ *  NULL for a direct one. */
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                        const uct_cuda_place_t *place);
-
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan,
-                                   unsigned path);
+                        uct_cuda_end_t via);
 
 
 /** The event behind the last copy out of a slot, or NULL; the slot gives up the
