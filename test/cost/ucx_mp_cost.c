@@ -487,13 +487,6 @@ int main(int argc, char **argv)
     print_times("graph, bare: update, launch, record", times,
                 options.repeats);
 
-    /* A cache that cannot keep one graph for each pair of buffers and bank */
-    uct_cuda_mp_engine_destroy(engine);
-    config.graph_cache_size = 2;
-    engine = engine_create(&config);
-    for (i = 0; i < 20; ++i) {
-        (void)engine_launch(engine, 0);
-    }
     for (i = 0; i < options.repeats; ++i) {
         times[i] = engine_launch(engine, (i / 2) % COST_BUFFERS);
     }

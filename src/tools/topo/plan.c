@@ -471,15 +471,14 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
 
 static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 {
-    unsigned threshold;
+    const unsigned threshold = uct_cuda_mp_cost_threshold(&plan->plan,
+                                                          &plan->config,
+                                                          &plan->model);
 
-    if ((plan->plan.num_paths == 0) ||
-        !uct_cuda_mp_cost_wants_graph(&plan->plan, &plan->config, &plan->model,
-                                      &threshold)) {
-        return "streams";
-    }
-
-    return (threshold == 0) ? "graph" : "auto";
+    return ((plan->plan.num_paths == 0) ||
+            (threshold == UCT_CUDA_MP_COST_NEVER)) ? "streams" :
+           (threshold == 0)                        ? "graph" :
+                                                     "auto";
 }
 
 static void print_executor(const ucx_mp_topo_plan_t *plan, FILE *stream)

@@ -569,10 +569,9 @@ void FakeNode::offer_own_contexts()
     m_table.cuCtxSetLimit = [](CUlimit, size_t) { return CUDA_SUCCESS; };
 }
 
-void FakeNode::drop_event_nodes()
+void FakeNode::drop_graphs()
 {
-    m_table.cuGraphAddEventRecordNode = nullptr;
-    m_table.cuGraphAddEventWaitNode   = nullptr;
+    m_table.cuGraphInstantiateWithFlags = nullptr;
 }
 
 bool FakeNode::is_pending(CUevent event, unsigned generation)

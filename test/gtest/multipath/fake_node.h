@@ -51,8 +51,8 @@ public:
     /** Other contexts than primary ones may be made. */
     void offer_own_contexts();
 
-    /** As a driver before CUDA 11.1: no events in graphs. */
-    void drop_event_nodes();
+    /** As a driver before CUDA 11.4. */
+    void drop_graphs();
 
     /** Event nodes of graphs are refused. */
     bool refuse_event_nodes = false;

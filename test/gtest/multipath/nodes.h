@@ -158,13 +158,6 @@ public:
         return *this;
     }
 
-    /* What is no variable */
-    Config &set_graphs(unsigned count)
-    {
-        m_config.graph_cache_size = count;
-        return *this;
-    }
-
     operator const uct_cuda_mp_config_t *() const
     {
         return &m_config;

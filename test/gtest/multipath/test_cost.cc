@@ -14,15 +14,24 @@ protected:
     {
         m_plan->size      = 64 * MiB;
         m_plan->num_steps = 16;
-        m_plan->graph     = UCT_CUDA_MP_AUTO;
         m_plan->seconds   = 0;
     }
 
     bool wants()
     {
-        m_threshold = 12345;
-        return uct_cuda_mp_cost_wants_graph(m_plan.get(), m_config, &m_model,
-                                            &m_threshold);
+        m_threshold = uct_cuda_mp_cost_threshold(m_plan.get(), m_config,
+                                                 &m_model);
+        return m_threshold != UCT_CUDA_MP_COST_NEVER;
+    }
+
+    double retarget(unsigned copies)
+    {
+        return uct_cuda_mp_cost_graph(&m_model, copies, false);
+    }
+
+    double build(unsigned copies)
+    {
+        return uct_cuda_mp_cost_graph(&m_model, copies, true);
     }
 
     Config                              m_config;
@@ -35,13 +44,13 @@ protected:
 /* Rows of the measurement, a place between two, and one behind the last */
 TEST_F(test_cost, as_measured)
 {
-    EXPECT_NEAR(27.2e-6, uct_cuda_mp_cost_retarget(&m_model, 16), 1e-9);
-    EXPECT_NEAR(72e-6, uct_cuda_mp_cost_build(&m_model, 16), 1e-9);
-    EXPECT_NEAR(108e-6, uct_cuda_mp_cost_retarget(&m_model, 64), 1e-9);
-    EXPECT_NEAR((8.8e-6 + 27.2e-6) / 2, uct_cuda_mp_cost_retarget(&m_model, 10),
+    EXPECT_NEAR(27.2e-6, retarget(16), 1e-9);
+    EXPECT_NEAR(72e-6, build(16), 1e-9);
+    EXPECT_NEAR(108e-6, retarget(64), 1e-9);
+    EXPECT_NEAR((8.8e-6 + 27.2e-6) / 2, retarget(10),
                 1e-9);
     EXPECT_NEAR(108e-6 + (108e-6 - 27.2e-6),
-                uct_cuda_mp_cost_retarget(&m_model, 112), 1e-9);
+                retarget(112), 1e-9);
 }
 
 /* ucx_mp_cost, 15 copies, by the driver's bare calls on two machines that the
@@ -50,10 +59,10 @@ TEST_F(test_cost, as_measured)
 TEST_F(test_cost, between_other_machines)
 {
     const double record = 0.35e-6;
-    double retarget = uct_cuda_mp_cost_retarget(&m_model, 15) + record;
+    const double taken  = retarget(15) + record;
 
-    EXPECT_GT(retarget, 24.11e-6);
-    EXPECT_LT(retarget, 30.39e-6);
+    EXPECT_GT(taken, 24.11e-6);
+    EXPECT_LT(taken, 30.39e-6);
 }
 
 /* By then streams have cost as much more as the building does, and not a whole
@@ -61,20 +70,19 @@ TEST_F(test_cost, between_other_machines)
 TEST_F(test_cost, the_threshold_breaks_even)
 {
     for (unsigned copies = 2; copies <= 512; ++copies) {
-        double saved = uct_cuda_mp_cost_streams(&m_model, copies) -
-                       uct_cuda_mp_cost_retarget(&m_model, copies);
-        double extra = uct_cuda_mp_cost_build(&m_model, copies);
-        unsigned threshold = uct_cuda_mp_cost_build_threshold(&m_model, copies);
+        double saved = copies * m_model.submit_copy - retarget(copies);
+        double extra = build(copies);
 
-        if (threshold == UCT_CUDA_MP_COST_NEVER) {
+        m_plan->num_steps = (uint16_t)copies;
+        if (!wants()) {
             EXPECT_LE(saved, 0) << copies;
             continue;
         }
 
-        ASSERT_GE(threshold, 1u);
-        EXPECT_GE(threshold * saved, extra) << copies;
-        if (threshold > 1) {
-            EXPECT_LE((threshold - 1) * saved, extra) << copies;
+        ASSERT_GE(m_threshold, 1u);
+        EXPECT_GE(m_threshold * saved, extra) << copies;
+        if (m_threshold > 1) {
+            EXPECT_LE((m_threshold - 1) * saved, extra) << copies;
         }
     }
 }
@@ -84,12 +92,11 @@ TEST_F(test_cost, the_threshold_breaks_even)
 TEST_F(test_cost, long_transfers_hide_the_building)
 {
     m_plan->num_steps = 5;
-    m_plan->seconds   = uct_cuda_mp_cost_build(&m_model, 5) * 0.9;
+    m_plan->seconds   = build(5) * 0.9;
     ASSERT_TRUE(wants());
-    EXPECT_EQ(uct_cuda_mp_cost_build_threshold(&m_model, 5), m_threshold);
     EXPECT_GT(m_threshold, 1u);
 
-    m_plan->seconds = uct_cuda_mp_cost_build(&m_model, 5) * 1.1;
+    m_plan->seconds = build(5) * 1.1;
     ASSERT_TRUE(wants());
     EXPECT_EQ(1u, m_threshold);
 
@@ -110,9 +117,6 @@ TEST_F(test_cost, streams_that_keep_up)
     m_plan->paths[2].slots  = 3;
     m_plan->seconds         = 116e-6;
     EXPECT_FALSE(wants());
-    m_plan->graph = UCT_CUDA_MP_YES;
-    EXPECT_TRUE(wants());
-    m_plan->graph   = UCT_CUDA_MP_AUTO;
     m_plan->seconds = 115e-6;
     EXPECT_TRUE(wants());
 
@@ -138,13 +142,10 @@ TEST_F(test_cost, variables)
     EXPECT_TRUE(wants());
     EXPECT_EQ(0u, m_threshold);
 
-    m_config.set_graphs(0);
-    EXPECT_TRUE(wants());
-    m_config.set("_GRAPH", "auto");
-    m_plan->num_steps = 64;
-    EXPECT_FALSE(wants()); /* never launched again */
-
-    m_config.set_graphs(64).set("_GRAPH", "n");
+    m_plan->num_steps = 1;
+    EXPECT_FALSE(wants());
+    m_plan->num_steps = 16;
+    m_config.set("_GRAPH", "n");
     EXPECT_FALSE(wants());
 }
 
@@ -152,16 +153,16 @@ TEST_F(test_cost, variables)
  * graphs, too; a driver that takes longer for them is not */
 TEST_F(test_cost, as_the_node_is)
 {
-    double launch = uct_cuda_mp_cost_retarget(&m_model, 16);
+    double launch = retarget(16);
 
     ASSERT_TRUE(wants());
     unsigned threshold   = m_threshold;
     m_model.submit_copy /= 2;
-    EXPECT_NEAR(launch / 2, uct_cuda_mp_cost_retarget(&m_model, 16), 1e-12);
+    EXPECT_NEAR(launch / 2, retarget(16), 1e-12);
     EXPECT_TRUE(wants());
     EXPECT_EQ(threshold, m_threshold);
 
     m_model.graph = 2;
-    EXPECT_NEAR(launch, uct_cuda_mp_cost_retarget(&m_model, 16), 1e-12);
+    EXPECT_NEAR(launch, retarget(16), 1e-12);
     EXPECT_FALSE(wants());
 }

@@ -341,13 +341,13 @@ TEST_P(test_engine, one_pair_completes_in_order)
  * they come by streams, as graphs, or as both in turns */
 TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 {
-    m_config.set("_PATHS", "direct,gpu2,gpu3,host").set_graphs(3);
-    for (unsigned seed = 1; seed <= 10; ++seed) {
+    m_config.set("_PATHS", "direct,gpu2,gpu3,host");
+    for (unsigned seed = 1; seed <= 4; ++seed) {
         std::vector<Transfer> window;
 
         set_node(beluga(), 4, seed);
         create();
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < 72; ++i) { /* of which 64 are graphs at most */
             window.push_back(start(i % 3 == 0 ? 3 : 0, 1, MiB));
             ASSERT_NE(nullptr, window.back().transfer);
         }
@@ -1616,7 +1616,7 @@ void test_engine_failures::every_call_fails_once(int src, int dst,
     transfer(src, dst, 300 * KiB);
     transfer(src, dst, 300 * KiB);
     calls = m_node->num_calls;
-    EXPECT_GT(calls, 100u);
+    EXPECT_GT(calls, 80u);
 
     for (unsigned n = 1; n <= calls; ++n) {
         set_node(beluga(), 4, n);
@@ -1984,12 +1984,6 @@ protected:
         m_config.set("_PATHS", "direct,gpu2").set("_CHUNKS", "2");
     }
 
-    void create(unsigned cache_size)
-    {
-        m_config.set_graphs(cache_size);
-        test_engine::create();
-    }
-
     /* Transfers in flight at once */
     void window(int count)
     {
@@ -2035,7 +2029,7 @@ protected:
 /* Banks of staging memory take turns, with a graph for each */
 TEST_P(test_engine_graphs, same_addresses)
 {
-    create(64);
+    create();
     Transfer t = start(0, 1, MiB);
 
     wait(t);
@@ -2047,7 +2041,7 @@ TEST_P(test_engine_graphs, same_addresses)
 
 TEST_P(test_engine_graphs, other_addresses)
 {
-    create(64);
+    create();
     for (int i = 0; i < 6; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2058,7 +2052,7 @@ TEST_P(test_engine_graphs, other_addresses)
 TEST_P(test_engine_graphs, none_where_streams_keep_up)
 {
     m_config.set("_GRAPH", "auto").set("_STAGING_SIZE", "64m");
-    create(64);
+    create();
     Transfer first  = start(0, 1, 8 * MiB);
     Transfer second = start(0, 1, 8 * MiB);
 
@@ -2077,7 +2071,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
 {
     m_config.set("_GRAPH", "auto").set("_CHUNKS", "16");
     m_config.set("_STAGING_SIZE", "64m");
-    create(64);
+    create();
     Transfer t = start(0, 1, 12 * MiB);
 
     wait(t);
@@ -2094,25 +2088,20 @@ TEST_P(test_engine_graphs, built_behind_streams)
     EXPECT_EQ((Counters{4, 0, 2, 0, 0}), counters());
 }
 
-TEST_P(test_engine_graphs, cache_of_one)
+/* 32 sizes, each with a graph for either bank */
+TEST_P(test_engine_graphs, the_cache_is_full)
 {
-    create(1);
-    Transfer t = start(0, 1, MiB);
-
-    wait(t);
-    again(t); /* the other bank: its staging copies change */
-    transfer(0, 1, 2 * MiB);
-    transfer(0, 1, MiB);
-    EXPECT_EQ((Counters{0, 1, 3, 2, 0}), counters());
-}
-
-TEST_P(test_engine_graphs, no_cache)
-{
-    create(0);
-    for (int i = 0; i < 4; ++i) {
-        transfer(0, 1, MiB);
+    create();
+    for (size_t size = 1; size <= 32; ++size) {
+        transfer(0, 1, MiB + size * 64 * KiB);
+        transfer(0, 1, MiB + size * 64 * KiB);
     }
-    EXPECT_EQ((Counters{0, 0, 4, 0, 0}), counters());
+
+    /* In the place of the first one's first */
+    transfer(0, 1, 4 * MiB);
+    transfer(0, 1, MiB + 64 * KiB);
+    transfer(0, 1, MiB + 64 * KiB); /* the other bank: staging copies change */
+    EXPECT_EQ((Counters{0, 2, 65, 1, 0}), counters());
 }
 
 /* Whatever is in flight stays as it is: others get graphs of their own while
@@ -2121,21 +2110,21 @@ TEST_P(test_engine_graphs, window)
 {
     std::vector<Transfer> window;
 
-    create(4);
-    for (int i = 0; i < 10; ++i) {
+    create();
+    for (int i = 0; i < 70; ++i) {
         window.push_back(start(0, 1, MiB));
         ASSERT_NE(nullptr, window.back().transfer);
     }
     for (Transfer &t : window) {
         wait(t);
     }
-    EXPECT_EQ((Counters{0, 0, 4, 0, 6}), counters());
+    EXPECT_EQ((Counters{0, 0, 64, 0, 6}), counters());
 }
 
 /* A message of several plans is a graph each */
 TEST_P(test_engine_graphs, pieces)
 {
-    create(64);
+    create();
     transfer(0, 1, 16 * MiB); /* two of 8 MiB */
     transfer(0, 1, 16 * MiB);
     EXPECT_EQ((Counters{0, 2, 2, 0, 0}), counters());
@@ -2175,7 +2164,7 @@ protected:
     void refused(const char *because)
     {
         messages.clear();
-        create(64);
+        create();
         transfer(0, 1, 4 * MiB);
         transfer(1, 0, 4 * MiB);
         EXPECT_GT(bytes(2, 1), 0u);
@@ -2199,7 +2188,7 @@ TEST_P(test_engine_tuning, is_followed)
     table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
           "model min_gain 5\n"
           "48.0:48.0,48.0:12.0 1m 8m direct:.75,relay2:.25:4 auto");
-    create(64);
+    create();
     for (int i = 0; i < 2; ++i) {
         Transfer t = start(0, 1, 4 * MiB);
 
@@ -2221,7 +2210,7 @@ TEST_P(test_engine_tuning, says_what_graphs_cost)
         messages.clear();
         table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
               "model graph " + cost);
-        create(64);
+        create();
         for (int i = 0; i < 4; ++i) {
             transfer(0, 1, 12 * MiB);
         }
@@ -2260,7 +2249,7 @@ TEST_P(test_engine_graphs, a_failure_to_build)
                                  "cuGraphInstantiateWithFlags"}) {
         set_node(beluga(), 4);
         messages.clear();
-        create(64);
+        create();
         m_node->fail_function = function;
         m_node->fail_call(1);
         transfer(0, 1, MiB);
@@ -2280,7 +2269,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_bank)
     size_t host;
 
     m_config.set("_PATHS", "direct,gpu2,host").set("_MIN_SIZE", "16k");
-    create(64);
+    create();
     transfer(0, 1, MiB);
     host = bytes(0, -1);
     ASSERT_GT(host, 0u);
@@ -2308,7 +2297,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_bank)
 TEST_P(test_engine_graphs, alone)
 {
     m_node->refuse_event_nodes = true;
-    create(64);
+    create();
     for (int i = 0; i < 6; ++i) {
         transfer(0, 1, MiB);
     }
@@ -2318,7 +2307,7 @@ TEST_P(test_engine_graphs, alone)
 /* ... and whoever comes all the same waits for their lanes */
 TEST_P(test_engine_graphs, not_as_alone_as_believed)
 {
-    create(64);
+    create();
     transfer(0, 1, MiB);
 
     m_node->stuck  = {2, 1};
@@ -2338,29 +2327,24 @@ TEST_P(test_engine_graphs, not_as_alone_as_believed)
     window(2);
 }
 
-/* Events in graphs came with CUDA 11.1 */
-TEST_P(test_engine_graphs, no_event_nodes)
+/* Nothing is tried with a driver of before CUDA 11.4, so nothing fails */
+TEST_P(test_engine_graphs, no_graphs)
 {
-    std::vector<Transfer> window;
-
-    m_node->drop_event_nodes();
-    create(64);
-    for (int i = 0; i < 6; ++i) {
-        window.push_back(start(0, 1, MiB));
-        ASSERT_NE(nullptr, window.back().transfer);
+    m_node->drop_graphs();
+    create();
+    for (int i = 0; i < 4; ++i) {
+        transfer(0, 1, MiB);
     }
-    for (Transfer &t : window) {
-        wait(t);
-    }
+    EXPECT_EQ(0u, count_messages("W "));
     EXPECT_EQ(0u, count_messages("E "));
-    EXPECT_EQ((Counters{0, 0, 6, 0, 0}), counters());
+    EXPECT_EQ((Counters{0, 0, 0, 0, 0}), counters());
 }
 
-/* A driver that refuses them gets graphs without, after a while */
+/* A driver that refuses event nodes gets graphs without, after a while */
 TEST_P(test_engine_graphs, refused_event_nodes)
 {
     m_node->refuse_event_nodes = true;
-    create(64);
+    create();
     for (int i = 0; i < 4; ++i) {
         window(2);
     }
@@ -2373,7 +2357,7 @@ TEST_P(test_engine_graphs, refused_event_nodes)
 /* An update that the driver refuses is no error: the graph is built anew */
 TEST_P(test_engine_graphs, a_refused_update)
 {
-    create(64);
+    create();
     transfer(0, 1, MiB);
     transfer(0, 1, MiB);
     m_node->fail_function = "cuGraphExecMemcpyNodeSetParams";

@@ -15,7 +15,7 @@ class test_graph_cache : public ::testing::Test
 protected:
     test_graph_cache() : m_plan(new uct_cuda_mp_plan_t())
     {
-        uct_cuda_mp_graph_cache_init(&m_cache, 2);
+        uct_cuda_mp_graph_cache_init(&m_cache, 2, nullptr);
     }
 
     ~test_graph_cache()
@@ -26,8 +26,11 @@ protected:
     uct_cuda_mp_graph_key_t key(size_t size, End remote = NONE,
                                 uint32_t banks = 0, bool is_ordered = false)
     {
+        uct_cuda_mp_graph_key_t key = {m_plan.get(), 0, banks, is_ordered};
+
         uct_cuda_mp_plan_single(End(0), End(1), remote, size, m_plan.get());
-        return {m_plan.get(), banks, is_ordered};
+        uct_cuda_mp_graph_key_hash(&key);
+        return key;
     }
 
     uct_cuda_mp_graph_t *find(const uct_cuda_mp_graph_key_t &key,
@@ -35,25 +38,16 @@ protected:
     {
         m_nodes[0].to   = to;
         m_nodes[0].from = 7;
-        return uct_cuda_mp_graph_cache_find(&m_cache, &key,
-                                            uct_cuda_mp_graph_hash(&key),
-                                            m_nodes, &m_is_there);
+        return uct_cuda_mp_graph_cache_find(&m_cache, &key, m_nodes,
+                                            &m_is_there);
     }
 
     uct_cuda_mp_graph_t *add(const uct_cuda_mp_graph_key_t &key,
                              CUdeviceptr to = 1)
     {
-        if (!uct_cuda_mp_graph_cache_reserve(&m_cache)) {
-            return nullptr;
-        }
-
         m_nodes[0].to   = to;
         m_nodes[0].from = 7;
-        auto *graph     = uct_cuda_mp_graph_alloc(&key,
-                                                  uct_cuda_mp_graph_hash(&key),
-                                                  m_nodes);
-        uct_cuda_mp_graph_cache_add(&m_cache, graph);
-        return graph;
+        return uct_cuda_mp_graph_cache_new(&m_cache, &key, m_nodes);
     }
 
     uct_cuda_mp_graph_cache_t           m_cache;
@@ -105,7 +99,7 @@ TEST_F(test_graph_cache, the_one_not_used_for_longest_goes)
     EXPECT_EQ(first, find(key(4096))); /* the other one is older now */
     add(key(16384));
     EXPECT_EQ(2u, m_cache.count);
-    EXPECT_EQ(1u, m_cache.counters.evictions);
+    EXPECT_EQ(1u, m_cache.evictions);
     EXPECT_EQ(first, find(key(4096)));
     EXPECT_EQ(nullptr, find(key(8192)));
     EXPECT_NE(nullptr, find(key(16384)));
@@ -118,6 +112,7 @@ TEST_F(test_graph_cache, what_is_in_flight_does_not_go)
 
     first->is_busy = second->is_busy = true;
     EXPECT_EQ(nullptr, add(key(16384)));
+    EXPECT_EQ(1u, m_cache.waits);
     second->is_busy = false;
     EXPECT_NE(nullptr, add(key(16384)));
     first->is_busy = false;
@@ -140,9 +135,20 @@ TEST_F(test_graph_cache, other_banks_when_full)
     EXPECT_EQ(nullptr, find(key(4096, -1, 0)));
 }
 
-TEST_F(test_graph_cache, none_of_size_zero)
+/* What went with a context goes at once, or, in flight, is not found again */
+TEST_F(test_graph_cache, contexts_that_are_gone)
 {
-    m_cache.size = 0;
-    EXPECT_EQ(nullptr, add(key(4096)));
-    EXPECT_EQ(0u, m_cache.counters.evictions);
+    auto *first  = add(key(4096));
+    auto *second = add(key(8192));
+
+    first->devices = second->devices = 3;
+    first->is_busy                   = true;
+    uct_cuda_mp_graph_cache_lose(&m_cache, 4);
+    EXPECT_EQ(2u, m_cache.count);
+    uct_cuda_mp_graph_cache_lose(&m_cache, 2);
+    EXPECT_EQ(1u, m_cache.count);
+    EXPECT_TRUE(first->is_lost);
+    first->is_busy = false;
+    EXPECT_EQ(nullptr, find(key(4096)));
+    EXPECT_FALSE(m_is_there);
 }

@@ -35,6 +35,7 @@ struct uct_cuda_trace_copy {
     size_t                bytes;
     char                  link[32];
     char                  what[24];
+    char                  places[96]; /* or nothing */
 };
 
 
@@ -186,23 +187,40 @@ static void copy_destroy(uct_cuda_trace_copy_t *copy)
 
 /* In microseconds; one line, as several threads may write */
 static void write_bar(bool is_link, const char *name, const char *what,
-                      size_t bytes, double begin, double duration)
+                      const char *places, size_t bytes, double begin,
+                      double duration)
 {
     fprintf(trace.file,
-            "{\"%s\": \"%s\", \"what\": \"%s\", \"bytes\": %zu, "
-            "\"ts\": %.3f, \"dur\": %.3f}\n",
-            is_link ? "link" : "transfer", name, what, bytes, begin, duration);
+            "{\"%s\": \"%s\", \"what\": \"%s\", \"places\": \"%s\", "
+            "\"bytes\": %zu, \"ts\": %.3f, \"dur\": %.3f}\n",
+            is_link ? "link" : "transfer", name, what, places, bytes, begin,
+            duration);
+}
+
+static void write_call(bool is_link, const char *name, const char *what,
+                       size_t bytes, uint64_t begin)
+{
+    const double us = (double)begin * 1e-3;
+
+    write_bar(is_link, name, what, "", bytes, us, now() - us);
 }
 
 void uct_cuda_trace_bar(bool is_link, uct_cuda_end_t from, uct_cuda_end_t to,
                         size_t bytes, const char *what, uint64_t begin)
 {
-    const double us = (double)begin * 1e-3;
     char name[32];
 
     if (uct_cuda_trace_is_on && (begin != 0)) {
         name_link(from, to, name, sizeof(name));
-        write_bar(is_link, name, what, bytes, us, now() - us);
+        write_call(is_link, name, what, bytes, begin);
+    }
+}
+
+void uct_cuda_trace_call(const char *name, size_t bytes, const char *what,
+                         uint64_t begin)
+{
+    if (uct_cuda_trace_is_on && (begin != 0)) {
+        write_call(false, name, what, bytes, begin);
     }
 }
 
@@ -217,7 +235,7 @@ static void copy_write(const uct_cuda_trace_copy_t *copy)
         return;
     }
 
-    write_bar(true, copy->link, copy->what, copy->bytes,
+    write_bar(true, copy->link, copy->what, copy->places, copy->bytes,
               copy->base->us + begin * 1e3, end * 1e3);
 }
 
@@ -318,6 +336,11 @@ uct_cuda_trace_copy_t *uct_cuda_trace_copy_begin(CUstream stream)
     copy = copy_create(stream);
     pthread_mutex_unlock(&trace.lock);
     return copy;
+}
+
+void uct_cuda_trace_places(uct_cuda_trace_copy_t *copy, const char *places)
+{
+    snprintf(copy->places, sizeof(copy->places), "%s", places);
 }
 
 void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,

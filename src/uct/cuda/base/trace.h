@@ -50,6 +50,10 @@ void uct_cuda_trace_start(const char *dir);
 void uct_cuda_trace_bar(bool is_link, uct_cuda_end_t from, uct_cuda_end_t to,
                         size_t bytes, const char *what, uint64_t begin);
 
+/** The same of a whole collective, by its name. */
+void uct_cuda_trace_call(const char *name, size_t bytes, const char *what,
+                         uint64_t begin);
+
 /** When a bar begins; 0 if tracing is off. */
 static inline uint64_t uct_cuda_trace_now(void)
 {
@@ -62,6 +66,9 @@ void uct_cuda_trace_flush(void);
 
 
 uct_cuda_trace_copy_t *uct_cuda_trace_copy_begin(CUstream stream);
+
+/** A copy's own: where it reads and writes. */
+void uct_cuda_trace_places(uct_cuda_trace_copy_t *copy, const char *places);
 
 void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
                              uct_cuda_end_t from, uct_cuda_end_t to,
@@ -86,7 +93,7 @@ static inline uct_cuda_trace_copy_t *uct_cuda_trace_begin(CUstream stream)
  *
  * @param from, to  The timeline's row.
  * @param bytes     Of the copy.
- * @param what      What carried it: a path, "one path", "graph".
+ * @param what      What carried it: a path, a queue, "one path", "graph".
  */
 static inline void
 uct_cuda_trace_end(uct_cuda_trace_copy_t *copy, CUstream stream,

@@ -11,6 +11,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
 
 #include <string.h>
 
@@ -482,6 +483,7 @@ static ucs_status_t call_carry_out(call_t *call,
                                    uct_cuda_coll_run_t *run)
 {
     uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
+    const uint64_t began                 = uct_cuda_trace_now();
     ucs_status_t status;
 
     call->plan = uct_cuda_coll_program_plan(program);
@@ -490,8 +492,13 @@ static ucs_status_t call_carry_out(call_t *call,
     uct_cuda_coll_lanes_begin(call->lanes);
     status = uct_cuda_coll_program_run(program, run);
     uct_cuda_coll_lanes_end(call->lanes);
-    return uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_DONE,
-                                    status);
+    status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_DONE,
+                                      status);
+    uct_cuda_trace_call(uct_cuda_coll_kind_str(call->plan->kind),
+                        call->plan->bytes,
+                        uct_cuda_coll_algorithm_str(call->plan->algorithm),
+                        began);
+    return status;
 }
 
 static uct_cuda_coll_result_t call_run(call_t *call)
@@ -528,6 +535,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     run.type     = call->type;
     run.idle     = uct_cuda_coll_agree_idle;
     run.arg      = &group->agreement;
+    run.gpus     = group->agreement.gpus;
     if (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
         (call_prepare(call, program, &run) != UCS_OK)) {
         call_give_up(call, program);

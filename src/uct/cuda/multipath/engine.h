@@ -93,7 +93,7 @@ struct uct_cuda_mp_transfer {
     unsigned               num_ahead; /**< Others of its pair, at its start */
     int                    local; /**< As in its plans */
     uct_cuda_mp_completion_t completion;
-    uct_cuda_mp_held_t     *held; /**< Until it has ended */
+    uct_cuda_mp_graph_t    *held; /**< Until it has ended */
     ucs_status_t           status;
     unsigned               num_steps;
     bool                   is_alone; /**< As the last one was */

@@ -25,9 +25,7 @@ static void set_min_size(uct_cuda_mp_core_t *core, int kind, size_t size)
                      size, __ATOMIC_RELAXED);
 }
 
-static ucs_status_t
-engine_create_executors(uct_cuda_mp_core_t *core,
-                        const uct_cuda_mp_config_t *config)
+static ucs_status_t engine_create_executors(uct_cuda_mp_core_t *core)
 {
     ucs_status_t status;
 
@@ -36,7 +34,7 @@ engine_create_executors(uct_cuda_mp_core_t *core,
         return status;
     }
 
-    status = uct_cuda_mp_executors_create(core->rsc, config, &core->executors);
+    status = uct_cuda_mp_executors_create(core->rsc, &core->executors);
     if (status != UCS_OK) {
         uct_cuda_mp_rsc_destroy(core->rsc);
     }
@@ -70,7 +68,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = engine_create_executors(core, config);
+    status = engine_create_executors(core);
     if (status != UCS_OK) {
         goto err_free;
     }
@@ -119,7 +117,7 @@ void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core)
     const uint32_t lost = uct_cuda_mp_rsc_lost(core->rsc);
 
     if (lost != 0) {
-        uct_cuda_mp_executors_lose(&core->executors, lost);
+        uct_cuda_mp_graphs_lose(core->executors.graphs, lost);
         uct_cuda_mp_rsc_lose(core->rsc, lost);
     }
 }

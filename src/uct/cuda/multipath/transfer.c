@@ -232,7 +232,7 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
 
     if (status != UCS_OK) {
         uct_cuda_mp_used_wait(&core->used, core->rsc);
-        uct_cuda_mp_executors_release(transfer->held);
+        uct_cuda_mp_graphs_release(core->executors.graphs, transfer->held);
         return status;
     }
 
@@ -397,7 +397,7 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
 
     pthread_mutex_lock(&core->lock);
     uct_cuda_mp_completion_put(core->rsc, &transfer->completion);
-    uct_cuda_mp_executors_release(transfer->held);
+    uct_cuda_mp_graphs_release(core->executors.graphs, transfer->held);
     LIST_REMOVE(transfer, list);
     put_transfer(transfer);
     pthread_mutex_unlock(&core->lock);

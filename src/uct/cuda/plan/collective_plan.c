@@ -154,6 +154,14 @@ static const char *place_str(const void *arg, const uct_cuda_place_t *place,
     return buffer;
 }
 
+const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
+                                          const uct_cuda_step_t *step,
+                                          char *buffer, size_t size)
+{
+    return uct_cuda_step_places_str(&plan->list, step, plan, place_str, buffer,
+                                    size);
+}
+
 void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
                               FILE *stream)
 {

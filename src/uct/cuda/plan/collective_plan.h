@@ -154,6 +154,12 @@ const char *uct_cuda_coll_kind_str(unsigned kind);
 int uct_cuda_coll_kind_find(const char *word);
 
 
+/** A step's places, "0.send+0 -> 1.scratch+256". Returns @a buffer. */
+const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
+                                          const uct_cuda_step_t *step,
+                                          char *buffer, size_t size);
+
+
 /** A line that sums it up; with @a steps also every step, for people. */
 void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
                               FILE *stream);

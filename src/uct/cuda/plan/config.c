@@ -21,8 +21,6 @@
 /* Unless the user says otherwise */
 #define MAX_GPU_PATHS 4u
 
-#define GRAPH_CACHE_SIZE 64u
-
 #define LIST_ITEM_MAX 32
 
 #define FIELD(_name) offsetof(uct_cuda_mp_config_t, _name)
@@ -414,7 +412,6 @@ void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config)
     const uct_cuda_mp_config_var_t *var;
 
     memset(config, 0, sizeof(*config));
-    config->graph_cache_size = GRAPH_CACHE_SIZE;
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         (void)uct_cuda_mp_config_set(config, var->name, var->dfl, NULL, 0);
     }

@@ -78,7 +78,6 @@ typedef struct {
     size_t                staging_size;   /**< A device, and for the host */
     uct_cuda_mp_start_t   start;
     uct_cuda_mp_ternary_t graph;
-    unsigned              graph_cache_size; /**< Graphs kept: no variable */
     /** Empty: none; "auto": one that is installed */
     char                  tuning_file[UCT_CUDA_MP_NAME_SIZE];
     /** Directory; empty: none */

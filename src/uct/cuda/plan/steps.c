@@ -90,17 +90,27 @@ bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b)
     return true;
 }
 
-static void print_places(const void *plan, const char *before,
-                         const uct_cuda_place_t *places, unsigned count,
-                         uct_cuda_place_str_t place_str, FILE *stream)
+const char *
+uct_cuda_step_places_str(const uct_cuda_steps_t *list,
+                         const uct_cuda_step_t *step, const void *plan,
+                         uct_cuda_place_str_t place_str, char *buffer,
+                         size_t size)
 {
+    const uct_cuda_place_t *places = uct_cuda_step_sources(list, step);
+    const unsigned count = step->num_sources + step->num_destinations;
+    size_t length        = 0;
     char text[64];
     unsigned i;
 
-    for (i = 0; i < count; ++i) {
-        fprintf(stream, "%s%s", (i == 0) ? before : ", ",
-                place_str(plan, &places[i], text, sizeof(text)));
+    buffer[0] = '\0';
+    for (i = 0; (i < count) && (length < size); ++i) {
+        length += snprintf(buffer + length, size - length, "%s%s",
+                           (i == 0)                 ? "" :
+                           (i == step->num_sources) ? " -> " :
+                                                      ", ",
+                           place_str(plan, &places[i], text, sizeof(text)));
     }
+    return buffer;
 }
 
 void uct_cuda_steps_print(const uct_cuda_steps_t *list, const void *plan,
@@ -108,19 +118,17 @@ void uct_cuda_steps_print(const uct_cuda_steps_t *list, const void *plan,
                           uct_cuda_place_str_t place_str, FILE *stream)
 {
     const uct_cuda_step_t *step;
-    char queue[64];
+    char queue[64], places[2048];
     uint32_t i, w;
 
     for (i = 0; i < list->num_steps; ++i) {
         step = &list->steps[i];
-        fprintf(stream, "  %4u  %s  %s%llu bytes ", i,
+        fprintf(stream, "  %4u  %s  %s%llu bytes  %s", i,
                 queue_str(plan, step, queue, sizeof(queue)),
                 (step->type == UCT_CUDA_STEP_COPY) ? "" : "reduce ",
-                (unsigned long long)step->bytes);
-        print_places(plan, " ", uct_cuda_step_sources(list, step),
-                     step->num_sources, place_str, stream);
-        print_places(plan, " -> ", uct_cuda_step_destinations(list, step),
-                     step->num_destinations, place_str, stream);
+                (unsigned long long)step->bytes,
+                uct_cuda_step_places_str(list, step, plan, place_str, places,
+                                         sizeof(places)));
         for (w = 0; w < step->num_waits; ++w) {
             fprintf(stream, "%s%u", (w == 0) ? ", after " : " ",
                     uct_cuda_step_waits(list, step)[w]);

@@ -130,6 +130,13 @@ typedef const char *(*uct_cuda_place_str_t)(const void *plan,
                                             const uct_cuda_place_t *place,
                                             char *buffer, size_t size);
 
+/** A step's places, "source, source -> destination". Returns @a buffer. */
+const char *
+uct_cuda_step_places_str(const uct_cuda_steps_t *list,
+                         const uct_cuda_step_t *step, const void *plan,
+                         uct_cuda_place_str_t place_str, char *buffer,
+                         size_t size);
+
 /** A line a step: number, queue, bytes, places and waits. */
 void uct_cuda_steps_print(const uct_cuda_steps_t *list, const void *plan,
                           uct_cuda_queue_str_t queue_str,

@@ -125,6 +125,15 @@ static const char *place_str(const void *plan, const uct_cuda_place_t *place,
     return buffer;
 }
 
+const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
+                                        const uct_cuda_step_t *step,
+                                        char *buffer, size_t size)
+{
+    const uct_cuda_steps_t list = uct_cuda_mp_plan_list(plan);
+
+    return uct_cuda_step_places_str(&list, step, plan, place_str, buffer, size);
+}
+
 void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
                             FILE *stream)
 {

@@ -60,8 +60,6 @@ typedef struct {
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
     uint8_t                 reason;    /**< uct_cuda_mp_reason_t, why no plan */
-    uint8_t                 graph;     /**< uct_cuda_mp_ternary_t: NO, or AUTO
-                                            for what is configured */
     uint64_t                size;      /**< Bytes of the transfer */
     uint64_t                slot_size; /**< Bytes a staging slot holds */
     double                  seconds;   /**< What the model expects */
@@ -240,6 +238,12 @@ uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
 /** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size);
+
+
+/** A step's places, "source+0 -> gpu2.slot1+0". Returns @a buffer. */
+const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
+                                        const uct_cuda_step_t *step,
+                                        char *buffer, size_t size);
 
 
 /** The paths with their shares; with @a steps also every step, for people. */

@@ -901,7 +901,6 @@ void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
 
     plan_init(src, dst, know->remote, size, plan);
     plan->slot_size = uct_cuda_mp_slot_size(config);
-    plan->graph     = UCT_CUDA_MP_AUTO;
     plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
     if (plan->reason != UCT_CUDA_MP_ADMITTED) {
         return;
@@ -922,7 +921,6 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
 
     plan_init(src, dst, remote, size, plan);
     plan->num_paths  = 1;
-    plan->graph      = UCT_CUDA_MP_NO;
     part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
     part->path.gpu   = 0;
     part->bytes      = part->chunk = size;

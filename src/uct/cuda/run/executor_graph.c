@@ -11,21 +11,23 @@
  *
  * Staging slots are taken by banks, since only the end of a whole graph can be
  * told: a launch waits until the bank is drained, and all slots of the bank
- * have the event behind the launch then.
+ * have the event behind the launch then. That event is the graph's own, and so
+ * tells of no later one that is in the same stream.
  */
 #include <uct/cuda/run/executor.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
-#include <uct/cuda/run/graph_cache.h>
 #include <uct/cuda/run/graph_cost.h>
-#include <uct/cuda/run/lane_order.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+
+/* Graphs kept, for all shapes together */
+#define CACHE_SIZE 64
 
 /* Shapes that went another way, by hash; two that share a place forget each
  * other */
@@ -35,11 +37,6 @@
  * tried without event nodes, and then no more */
 #define MAX_FAILURES 3
 
-#define MAX_DEPENDENCIES 2
-
-/* Staging memories: of GPUs, then of NUMA nodes */
-#define NUM_STAGINGS (UCT_CUDA_MAX_GPUS + UCT_CUDA_TOPO_MAX_NUMA)
-
 
 typedef struct {
     uint64_t hash;
@@ -47,108 +44,68 @@ typedef struct {
 } seen_t;
 
 
-/* A stream that graphs are launched in */
-typedef struct {
-    CUstream stream;
-    CUevent  ended; /* behind the last of them */
-} launch_t;
-
-
-/* For graphs between this GPU and one other, or the host, in one direction:
- * they take turns, so that one begins while another ends */
-typedef struct {
-    launch_t launches[2];
-    unsigned turn;
-} pair_t;
-
-
-/* A bank of staging slots: event behind the last graph that had it */
-typedef struct {
-    CUevent event;  /* NULL: none yet */
-    int     device; /* whose context it is of */
-} bank_t;
-
-
-/* A bank of the plan that is being submitted */
-typedef struct {
-    uct_cuda_mp_staging_t *staging; /* whose next slot is the bank's first */
-    bank_t                *bank;
-} taken_t;
-
-
-/* What is of one context */
-typedef struct {
-    pair_t  pairs[UCT_CUDA_NUM_ENDS][2];
-    CUevent ordering[UCT_CUDA_MP_NUM_LANES]; /* NULL: not there yet */
-} device_t;
-
-
-typedef struct {
-    uct_cuda_mp_executor_t    super;
+struct uct_cuda_mp_graphs {
+    uct_cuda_mp_rsc_t         *rsc;
     uct_cuda_mp_graph_cache_t cache;
     unsigned                  failures;
     bool                      is_unordered; /* no graph has ordering events */
     seen_t                    seen[SEEN_SIZE];
-    /* What the last plan had no graph for, and is worth one */
-    bool                      is_wanted;
-    uint64_t                  wanted_hash;
+    /* What the last plan had no graph for, and is worth one; or no plan */
     uct_cuda_mp_graph_key_t   wanted;
-    device_t                  devices[UCT_CUDA_MAX_GPUS];
-    bank_t                    banks[NUM_STAGINGS][UCT_CUDA_MP_STAGING_BANKS];
-    /* Of the plan that is being submitted: its banks, and what its nodes are to
-     * copy */
+    /* Of the plan that is being submitted: whose next slots are the first of
+     * its banks, and what its nodes are to copy */
     unsigned                  num_taken;
-    taken_t                   taken[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_mp_staging_t     *taken[UCT_CUDA_MP_MAX_PATHS];
     uct_cuda_mp_graph_node_t  nodes[UCT_CUDA_MP_MAX_STEPS];
-} graphs_t;
+};
+
+typedef uct_cuda_mp_graphs_t graphs_t;
 
 
+/* The newest of the calls, of CUDA 11.4: the others came with 11.1 at the
+ * latest */
 static bool driver_has_graphs(void)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    return (driver->cuGraphCreate != NULL) &&
-           (driver->cuGraphDestroy != NULL) &&
-           (driver->cuGraphAddMemcpyNode != NULL) &&
-           (driver->cuGraphInstantiateWithFlags != NULL) &&
-           (driver->cuGraphExecMemcpyNodeSetParams != NULL) &&
-           (driver->cuGraphExecDestroy != NULL) &&
-           (driver->cuGraphLaunch != NULL);
+    return uct_cuda_driver_get()->cuGraphInstantiateWithFlags != NULL;
 }
 
-static bool driver_has_event_nodes(void)
+static CUcontext
+step_ctx(graphs_t *graphs, const uct_cuda_mp_plan_t *plan, unsigned step)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    return (driver->cuGraphAddEventRecordNode != NULL) &&
-           (driver->cuGraphAddEventWaitNode != NULL);
+    return uct_cuda_mp_rsc_ctx(
+            graphs->rsc,
+            uct_cuda_mp_plan_lane_device(plan, plan->steps[step].queue));
 }
 
-/* The event of a lane that nodes of graphs wait for and record: the same one
+/* A lane with the event that nodes of graphs wait for and record: the same one
  * for good */
-static ucs_status_t ordering_event(graphs_t *graphs, int device, uint16_t lane,
-                                   int *current, CUevent *event_p)
+static ucs_status_t
+ordered_lane(graphs_t *graphs, const uct_cuda_mp_plan_t *plan, uint16_t number,
+             int *current, uct_cuda_mp_lane_t **lane_p)
 {
-    CUevent *ordering = &graphs->devices[device].ordering[lane];
-    ucs_status_t status;
+    const int device         = uct_cuda_mp_plan_lane_device(plan, number);
+    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(graphs->rsc, device,
+                                                    number);
+    ucs_status_t status      = UCS_OK;
 
-    if (*ordering == NULL) {
-        status = uct_cuda_mp_rsc_make_current(graphs->super.rsc, device,
-                                              current);
+    if (lane->ordering == NULL) {
+        status = uct_cuda_mp_rsc_make_current(graphs->rsc, device, current);
         if (status == UCS_OK) {
-            status = uct_cuda_mp_rsc_get_event(graphs->super.rsc, device,
-                                               ordering);
+            status = uct_cuda_mp_rsc_get_event(graphs->rsc, device,
+                                               &lane->ordering);
         }
 
         if (status != UCS_OK) {
-            *ordering = NULL;
-            return status;
+            lane->ordering = NULL;
         }
     }
 
-    *event_p = *ordering;
-    return UCS_OK;
+    *lane_p = lane;
+    return status;
 }
+
+
+/* ---------------------------------------------------------------- building */
 
 /* Copies of a graph that is to be updated later have one dimension (CUDA driver
  * API, cuGraphExecMemcpyNodeSetParams) */
@@ -178,100 +135,39 @@ static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
     copy->Depth        = 1;
 }
 
-/* What each node of this transfer copies */
-static void set_addresses(graphs_t *graphs,
-                          const uct_cuda_mp_plan_t *plan,
-                          const uct_cuda_mp_memory_t *memory)
+/* In front of a graph's first copy on a lane, a wait for what has the lane;
+ * behind its last one, what the next one waits for. Nodes may wait for, and
+ * record, events of any context, whichever the graph is launched in, and a
+ * launch waits for what was recorded before it even if it records the same
+ * event anew (tried with two contexts of an H200). */
+static ucs_status_t
+add_order(graphs_t *graphs, const uct_cuda_mp_graph_t *graph, uint16_t number,
+          int *current, CUgraphNode *last)
 {
-    unsigned i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        uct_cuda_mp_rsc_addresses(graphs->super.rsc, plan, i, memory,
-                                  &graphs->nodes[i].from,
-                                  &graphs->nodes[i].to);
-    }
-}
-
-/* Nodes behind which a step's node comes: the one before it on its lane, and
- * what it waits for on others */
-static unsigned step_dependencies(const uct_cuda_mp_plan_t *plan,
-                                  unsigned number,
-                                  const uct_cuda_mp_graph_t *graph,
-                                  const CUgraphNode *lane_last,
-                                  CUgraphNode *dependencies)
-{
-    const uint16_t lane = plan->steps[number].queue;
-    unsigned count      = 0;
-
-    if (lane_last[lane] != NULL) {
-        dependencies[count++] = lane_last[lane];
-    }
-
-    if (uct_cuda_mp_plan_step_waits(plan, number)) {
-        dependencies[count++] = graph->nodes[plan->waits[number]].node;
-    }
-
-    return count;
-}
-
-/* In front of a graph's first copy on a lane: a wait for what has the lane.
- * Nodes may wait for, and record, events of any context, whichever the graph is
- * launched in, and a launch waits for what was recorded before it even if it
- * records the same event anew (tried with two contexts of an H200). */
-static ucs_status_t add_order_wait(graphs_t *graphs,
-                                   const uct_cuda_mp_plan_t *plan,
-                                   uint16_t lane, int *current, CUgraph graph,
-                                   CUgraphNode *node_p)
-{
-    int device = uct_cuda_mp_plan_lane_device(plan, lane);
+    uct_cuda_mp_lane_t *lane;
     ucs_status_t status;
-    CUevent event;
+    CUgraphNode node;
 
-    status = ordering_event(graphs, device, lane, current, &event);
+    status = ordered_lane(graphs, &graph->plan, number, current, &lane);
     if (status != UCS_OK) {
         return status;
     }
 
-    return UCT_CUDA_CALL(cuGraphAddEventWaitNode, node_p, graph, NULL, 0,
-                         event);
+    return (*last == NULL) ?
+                   UCT_CUDA_CALL(cuGraphAddEventWaitNode, last, graph->graph,
+                                 NULL, 0, lane->ordering) :
+                   UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node, graph->graph,
+                                 last, 1, lane->ordering);
 }
 
-/* Behind its last copy on each lane: what comes next waits for that */
-static ucs_status_t add_order_records(graphs_t *graphs,
-                                     const uct_cuda_mp_plan_t *plan,
-                                     const CUgraphNode *lane_last, int *current,
-                                     const uct_cuda_mp_graph_t *graph)
+static ucs_status_t
+graph_build(graphs_t *graphs, uct_cuda_mp_graph_t *graph, int *current)
 {
-    ucs_status_t status = UCS_OK;
-    CUgraphNode node;
-    uint16_t lane;
-    unsigned i;
-    CUevent event;
-
-    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        lane = plan->steps[i].queue;
-        if (lane_last[lane] != graph->nodes[i].node) {
-            continue;
-        }
-
-        status = ordering_event(graphs,
-                                uct_cuda_mp_plan_lane_device(plan, lane), lane,
-                                current, &event);
-        if (status == UCS_OK) {
-            status = UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node,
-                                   graph->graph, &lane_last[lane], 1, event);
-        }
-    }
-
-    return status;
-}
-
-static ucs_status_t graph_build(graphs_t *graphs,
-                                const uct_cuda_mp_plan_t *plan, int *current,
-                                uct_cuda_mp_graph_t *graph)
-{
-    CUgraphNode lane_last[UCT_CUDA_MP_NUM_LANES] = {NULL};
-    CUgraphNode dependencies[MAX_DEPENDENCIES];
+    const uct_cuda_mp_plan_t *plan          = &graph->plan;
+    const bool is_ordered                   = graph->key.is_ordered;
+    CUgraphNode last[UCT_CUDA_MP_NUM_LANES] = {NULL};
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
+    CUgraphNode before[2];
     CUDA_MEMCPY3D copy;
     ucs_status_t status;
     unsigned i, count;
@@ -279,109 +175,39 @@ static ucs_status_t graph_build(graphs_t *graphs,
 
     status = UCT_CUDA_CALL(cuGraphCreate, &graph->graph, 0);
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        lane = plan->steps[i].queue;
-        if (graph->key.is_ordered && (lane_last[lane] == NULL)) {
-            status = add_order_wait(graphs, plan, lane, current, graph->graph,
-                                    &lane_last[lane]);
+        lane  = plan->steps[i].queue;
+        count = 0;
+        if (is_ordered && (last[lane] == NULL)) {
+            status = add_order(graphs, graph, lane, current, &last[lane]);
             if (status != UCS_OK) {
                 return status;
             }
         }
 
+        if (last[lane] != NULL) {
+            before[count++] = last[lane];
+        }
+
+        if (uct_cuda_mp_plan_step_waits(plan, i)) {
+            before[count++] = graph->nodes[plan->waits[i]].node;
+        }
+
         copy_params(plan, i, &graph->nodes[i], &copy);
-        count  = step_dependencies(plan, i, graph, lane_last, dependencies);
-        status = UCT_CUDA_CALL(
-                cuGraphAddMemcpyNode, &graph->nodes[i].node, graph->graph,
-                dependencies, count, &copy,
-                uct_cuda_mp_rsc_ctx(graphs->super.rsc,
-                                    uct_cuda_mp_plan_lane_device(plan, lane)));
-        lane_last[lane] = graph->nodes[i].node;
+        status     = UCT_CUDA_CALL(cuGraphAddMemcpyNode, &graph->nodes[i].node,
+                                   graph->graph, before, count, &copy,
+                                   step_ctx(graphs, plan, i));
+        last[lane] = graph->nodes[i].node;
     }
 
-    if ((status == UCS_OK) && graph->key.is_ordered) {
-        status = add_order_records(graphs, plan, lane_last, current, graph);
+    count = is_ordered ? uct_cuda_mp_plan_lanes(plan, lanes) : 0;
+    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
+        status = add_order(graphs, graph, lanes[i], current, &last[lanes[i]]);
     }
 
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    return UCT_CUDA_CALL(cuGraphInstantiateWithFlags, &graph->exec,
-                         graph->graph, 0);
-}
-
-/* Give an idle graph the addresses of this transfer */
-static ucs_status_t
-graph_retarget(graphs_t *graphs, uct_cuda_mp_graph_t *graph)
-{
-    const uct_cuda_mp_plan_t *plan = graph->key.plan;
-    const uct_cuda_mp_graph_node_t *wanted;
-    uct_cuda_mp_graph_node_t *node;
-    ucs_status_t status;
-    CUDA_MEMCPY3D copy;
-    unsigned changed = 0;
-    unsigned i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        node   = &graph->nodes[i];
-        wanted = &graphs->nodes[i];
-        if ((node->to == wanted->to) && (node->from == wanted->from)) {
-            continue;
-        }
-
-        copy_params(plan, i, wanted, &copy);
-        /* Refused where memory is of another kind than before: there is a way
-         * on, so no error */
-        status = UCT_CUDA_CALL_NOLOG(
-                cuGraphExecMemcpyNodeSetParams, graph->exec, node->node, &copy,
-                uct_cuda_mp_rsc_ctx(graphs->super.rsc,
-                                    uct_cuda_mp_plan_lane_device(
-                                            plan, plan->steps[i].queue)));
-        if (status != UCS_OK) {
-            return status;
-        }
-
-        node->to   = wanted->to;
-        node->from = wanted->from;
-        ++changed;
-    }
-
-    ++*((changed > 0) ? &graphs->cache.counters.retargets :
-                        &graphs->cache.counters.hits);
-    return UCS_OK;
-}
-
-/* Has a shape gone another way that often? If not, it does once more. */
-static bool is_due(graphs_t *graphs, uint64_t hash,
-                   unsigned threshold)
-{
-    seen_t *seen = &graphs->seen[hash % SEEN_SIZE];
-
-    if (seen->hash != hash) {
-        seen->hash  = hash;
-        seen->times = 0;
-    }
-
-    if (seen->times >= threshold) {
-        return true;
-    }
-
-    ++seen->times;
-    return false;
-}
-
-/* Whose contexts a plan's graph has */
-static uint32_t plan_devices(const uct_cuda_mp_plan_t *plan)
-{
-    uint32_t devices = 1u << plan->local;
-    unsigned i;
-
-    for (i = 0; i < plan->num_steps; ++i) {
-        devices |= 1u << uct_cuda_mp_plan_lane_device(plan,
-                                                      plan->steps[i].queue);
-    }
-
-    return devices;
+    return (status == UCS_OK) ?
+                   UCT_CUDA_CALL(cuGraphInstantiateWithFlags, &graph->exec,
+                                 graph->graph, 0) :
+                   status;
 }
 
 /* This driver may refuse event nodes, or graphs as such */
@@ -401,41 +227,121 @@ static void build_failed(graphs_t *graphs, bool is_ordered)
 }
 
 static uct_cuda_mp_graph_t *
-graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key, uint64_t hash)
+graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key)
 {
     const int local = key->plan->local;
     int current     = local;
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
+    unsigned i;
 
-    if ((graphs->cache.size > 0) &&
-        !uct_cuda_mp_graph_cache_reserve(&graphs->cache)) {
-        ++graphs->cache.counters.waits;
-        return NULL;
-    }
-
-    graph = uct_cuda_mp_graph_alloc(key, hash, graphs->nodes);
+    graph = uct_cuda_mp_graph_cache_new(&graphs->cache, key, graphs->nodes);
     if (graph == NULL) {
         return NULL;
     }
 
-    graph->devices = plan_devices(key->plan);
-    status         = graph_build(graphs, key->plan, &current, graph);
-    if (status != UCS_OK) {
-        build_failed(graphs, key->is_ordered);
+    graph->devices = 1u << local;
+    for (i = 0; i < key->plan->num_steps; ++i) {
+        graph->devices |= 1u << uct_cuda_mp_plan_lane_device(
+                                  key->plan, key->plan->steps[i].queue);
     }
 
-    if ((uct_cuda_mp_rsc_make_current(graphs->super.rsc, local, &current) !=
+    status = uct_cuda_mp_rsc_get_event(graphs->rsc, local, &graph->ended);
+    if (status != UCS_OK) {
+        graph->ended = NULL;
+    } else {
+        status = graph_build(graphs, graph, &current);
+        if (status != UCS_OK) {
+            build_failed(graphs, key->is_ordered);
+        }
+    }
+
+    if ((uct_cuda_mp_rsc_make_current(graphs->rsc, local, &current) !=
          UCS_OK) ||
         (status != UCS_OK)) {
-        uct_cuda_mp_graph_free(graph);
+        uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
         return NULL;
     }
 
     graphs->failures = 0;
-    ++graphs->cache.counters.misses;
-    uct_cuda_mp_graph_cache_add(&graphs->cache, graph);
+    ++graphs->cache.misses;
     return graph;
+}
+
+/* Give an idle graph the addresses of this transfer */
+static ucs_status_t
+graph_retarget(graphs_t *graphs, uct_cuda_mp_graph_t *graph)
+{
+    const uct_cuda_mp_graph_node_t *wanted;
+    uct_cuda_mp_graph_node_t *node;
+    ucs_status_t status;
+    CUDA_MEMCPY3D copy;
+    bool is_changed = false;
+    unsigned i;
+
+    for (i = 0; i < graph->plan.num_steps; ++i) {
+        node   = &graph->nodes[i];
+        wanted = &graphs->nodes[i];
+        if ((node->to == wanted->to) && (node->from == wanted->from)) {
+            continue;
+        }
+
+        copy_params(&graph->plan, i, wanted, &copy);
+        /* Refused where memory is of another kind than before: there is a way
+         * on, so no error */
+        status = UCT_CUDA_CALL_NOLOG(cuGraphExecMemcpyNodeSetParams,
+                                     graph->exec, node->node, &copy,
+                                     step_ctx(graphs, &graph->plan, i));
+        if (status != UCS_OK) {
+            return status;
+        }
+
+        node->to   = wanted->to;
+        node->from = wanted->from;
+        is_changed = true;
+    }
+
+    ++*(is_changed ? &graphs->cache.retargets : &graphs->cache.hits);
+    return UCS_OK;
+}
+
+
+/* ----------------------------------------------------------------- choosing */
+
+/* What each node of this transfer copies */
+static void set_addresses(graphs_t *graphs, const uct_cuda_mp_plan_t *plan,
+                          const uct_cuda_mp_memory_t *memory)
+{
+    unsigned i;
+    int device;
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
+        graphs->nodes[i].from = uct_cuda_mp_rsc_address(
+                graphs->rsc, plan, uct_cuda_mp_plan_from(plan, i), memory,
+                device);
+        graphs->nodes[i].to   = uct_cuda_mp_rsc_address(
+                graphs->rsc, plan, uct_cuda_mp_plan_to(plan, i), memory,
+                device);
+    }
+}
+
+/* Has a shape gone another way that often? If not, it does once more. */
+static bool is_due(graphs_t *graphs, uint64_t hash, unsigned threshold)
+{
+    seen_t *seen = &graphs->seen[hash % SEEN_SIZE];
+
+    if (seen->hash != hash) {
+        seen->hash  = hash;
+        seen->times = 0;
+    }
+
+    if (seen->times >= threshold) {
+        return true;
+    }
+
+    ++seen->times;
+    return false;
 }
 
 /* A graph with this transfer's addresses that is not in flight, or NULL */
@@ -443,12 +349,11 @@ static uct_cuda_mp_graph_t *
 graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
           unsigned threshold)
 {
-    uint64_t hash = uct_cuda_mp_graph_hash(key);
     uct_cuda_mp_graph_t *graph;
     bool is_there;
 
-    graph = uct_cuda_mp_graph_cache_find(&graphs->cache, key, hash,
-                                         graphs->nodes, &is_there);
+    graph = uct_cuda_mp_graph_cache_find(&graphs->cache, key, graphs->nodes,
+                                         &is_there);
     if (graph != NULL) {
         if (graph_retarget(graphs, graph) == UCS_OK) {
             return graph;
@@ -456,19 +361,20 @@ graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
 
         /* Half of it may be changed */
         uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
-    } else if (!is_there && !is_due(graphs, hash, threshold)) {
+    } else if (!is_there && !is_due(graphs, key->hash, threshold)) {
         return NULL;
     }
 
     if (threshold > 0) {
-        graphs->is_wanted   = true;
-        graphs->wanted_hash = hash;
-        graphs->wanted      = *key;
+        graphs->wanted = *key;
         return NULL;
     }
 
-    return graph_new(graphs, key, hash);
+    return graph_new(graphs, key);
 }
+
+
+/* -------------------------------------------------------------------- banks */
 
 /* Take the next bank of each staging memory. Returns which, a bit a path. */
 static uint32_t take_banks(graphs_t *graphs, const uct_cuda_mp_plan_t *plan)
@@ -476,24 +382,20 @@ static uint32_t take_banks(graphs_t *graphs, const uct_cuda_mp_plan_t *plan)
     const unsigned slots = UCT_CUDA_MP_PLAN_SLOTS;
     uint32_t banks       = 0;
     uct_cuda_mp_staging_t *staging;
-    unsigned p, owner, number;
+    unsigned p, number;
 
     graphs->num_taken = 0;
     for (p = 0; p < plan->num_paths; ++p) {
-        staging = uct_cuda_mp_rsc_path_staging(graphs->super.rsc, plan, p);
-        if (staging == NULL) {
-            continue;
+        staging = uct_cuda_mp_rsc_staging(
+                graphs->rsc, plan,
+                uct_cuda_mp_path_via(&plan->paths[p].path));
+        if (staging != NULL) {
+            number        = ((staging->next + slots - 1) / slots) %
+                            UCT_CUDA_MP_STAGING_BANKS;
+            staging->next = number * slots;
+            banks        |= (uint32_t)(number > 0) << p;
+            graphs->taken[graphs->num_taken++] = staging;
         }
-
-        number        = ((staging->next + slots - 1) / slots) %
-                        UCT_CUDA_MP_STAGING_BANKS;
-        staging->next = number * slots;
-        banks        |= (uint32_t)(number > 0) << p;
-        owner         = (plan->paths[p].path.route == UCT_CUDA_MP_ROUTE_GPU) ?
-                                (unsigned)plan->paths[p].path.gpu :
-                                UCT_CUDA_MAX_GPUS + (unsigned)plan->numa;
-        graphs->taken[graphs->num_taken].bank = &graphs->banks[owner][number];
-        graphs->taken[graphs->num_taken++].staging = staging;
     }
 
     return banks;
@@ -502,274 +404,196 @@ static uint32_t take_banks(graphs_t *graphs, const uct_cuda_mp_plan_t *plan)
 /* Make the launch wait until its banks are drained */
 static ucs_status_t wait_banks(graphs_t *graphs, CUstream stream)
 {
-    const unsigned slots = UCT_CUDA_MP_PLAN_SLOTS;
-    CUevent before       = NULL;
-    uct_cuda_mp_slot_t *slot;
-    ucs_status_t status;
-    unsigned i;
-
-    for (i = 0; i < graphs->num_taken * slots; ++i) {
-        slot = &graphs->taken[i / slots]
-                        .staging->slots[graphs->taken[i / slots].staging->next +
-                                        i % slots];
-        if ((slot->drained != NULL) && (slot->drained != before)) {
-            status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, slot->drained, 0);
-            if (status != UCS_OK) {
-                return status;
-            }
-        }
-
-        before = slot->drained;
-        uct_cuda_mp_rsc_set_drained(graphs->super.rsc, slot, NULL, 0, true);
-    }
-
-    return UCS_OK;
-}
-
-static void put_bank(graphs_t *graphs, bank_t *bank)
-{
-    if (bank->event != NULL) {
-        uct_cuda_mp_rsc_put_event(graphs->super.rsc, bank->device, bank->event);
-        bank->event = NULL;
-    }
-}
-
-/* Record a bank's event behind the launch, in the current context */
-static ucs_status_t record_bank(graphs_t *graphs, bank_t *bank, int device,
-                                CUstream stream)
-{
-    ucs_status_t status;
-
-    if (bank->device != device) {
-        put_bank(graphs, bank);
-        bank->device = device;
-    }
-
-    if (bank->event == NULL) {
-        status = uct_cuda_mp_rsc_get_event(graphs->super.rsc, device,
-                                           &bank->event);
-        if (status != UCS_OK) {
-            bank->event = NULL;
-            return status;
-        }
-    }
-
-    return UCT_CUDA_CALL(cuEventRecord, bank->event, stream);
-}
-
-/* The launch has its banks now. With others in flight it matters that each
- * waits for no more than it must: for events of the banks' own then, where that
- * of the launch's stream may soon be the next graph's. */
-static ucs_status_t leave_banks(graphs_t *graphs, bool is_ordered, int device,
-                                const launch_t *launch)
-{
     ucs_status_t status = UCS_OK;
-    CUevent event       = launch->ended;
-    uct_cuda_mp_staging_t *staging;
+    CUevent before      = NULL;
+    const uct_cuda_mp_staging_t *staging;
     unsigned i, slot;
+    CUevent event;
 
-    if (!is_ordered) {
-        status = UCT_CUDA_CALL(cuEventRecord, event, launch->stream);
-    }
-
-    for (i = 0; (i < graphs->num_taken) && (status == UCS_OK); ++i) {
-        staging = graphs->taken[i].staging;
-        if (is_ordered) {
-            status = record_bank(graphs, graphs->taken[i].bank, device,
-                                 launch->stream);
-            event  = graphs->taken[i].bank->event;
-        }
-
+    for (i = 0; i < graphs->num_taken; ++i) {
+        staging = graphs->taken[i];
         for (slot = 0; (slot < UCT_CUDA_MP_PLAN_SLOTS) && (status == UCS_OK);
              ++slot) {
-            uct_cuda_mp_rsc_set_drained(graphs->super.rsc,
-                                        &staging->slots[staging->next + slot],
-                                        event, device, true);
+            event = staging->slots[staging->next + slot].drained;
+            if ((event != NULL) && (event != before)) {
+                status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
+            }
+
+            before = event;
         }
     }
 
     return status;
 }
 
-static void pass_banks(graphs_t *graphs)
+/* The launch has its banks now, and whoever comes next begins behind them */
+static void leave_banks(graphs_t *graphs, const uct_cuda_mp_graph_t *graph)
 {
     uct_cuda_mp_staging_t *staging;
-    unsigned i;
+    unsigned i, slot;
 
     for (i = 0; i < graphs->num_taken; ++i) {
-        staging       = graphs->taken[i].staging;
+        staging = graphs->taken[i];
+        for (slot = 0; slot < UCT_CUDA_MP_PLAN_SLOTS; ++slot) {
+            uct_cuda_mp_rsc_set_drained(graphs->rsc,
+                                        &staging->slots[staging->next + slot],
+                                        graph->ended, graph->plan.local, true);
+        }
+
         staging->next = uct_cuda_mp_staging_slot(staging,
                                                  UCT_CUDA_MP_PLAN_SLOTS);
     }
 }
 
+
+/* ---------------------------------------------------------------- launching */
+
 /* Before a launch: have it wait for what has the lane and its nodes do not wait
  * for */
-static ucs_status_t enter_lane(graphs_t *graphs, int device, uint16_t number,
-                               bool is_ordered, CUstream launch, int *current)
+static ucs_status_t
+enter_lane(graphs_t *graphs, const uct_cuda_mp_graph_t *graph, uint16_t number,
+           CUstream launch, int *current)
 {
-    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(graphs->super.rsc, device,
+    const int device         = uct_cuda_mp_plan_lane_device(&graph->plan,
+                                                            number);
+    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(graphs->rsc, device,
                                                     number);
-    ucs_status_t status;
-    CUevent event;
+    ucs_status_t status      = UCS_OK;
 
     if (lane->is_queued) {
-        status = ordering_event(graphs, device, number, current, &event);
+        status = ordered_lane(graphs, &graph->plan, number, current, &lane);
         if (status == UCS_OK) {
-            status = uct_cuda_mp_lane_record(graphs->super.rsc, device, number,
-                                             event, current);
+            status = uct_cuda_mp_rsc_make_current(graphs->rsc, device, current);
+        }
+
+        if (status == UCS_OK) {
+            status = UCT_CUDA_CALL(cuEventRecord, lane->ordering, lane->stream);
         }
 
         if (status != UCS_OK) {
             return status;
         }
+
+        lane->outside   = lane->ordering;
+        lane->is_queued = false;
     }
 
-    if ((lane->outside == NULL) ||
-        (is_ordered &&
-         (lane->outside == graphs->devices[device].ordering[number]))) {
-        return UCS_OK;
-    }
-
-    return UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->outside, 0);
+    return ((lane->outside == NULL) ||
+            (graph->key.is_ordered && (lane->outside == lane->ordering))) ?
+                   UCS_OK :
+                   UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->outside, 0);
 }
 
-/* What is kept for transfers between these ends, in this direction */
-static pair_t *find_pair(graphs_t *graphs, const uct_cuda_mp_plan_t *plan)
+/* In the context of the plan's local end, which becomes current again */
+static ucs_status_t
+graph_launch(graphs_t *graphs, const uct_cuda_mp_work_t *work,
+             const uct_cuda_mp_graph_t *graph, CUstream stream)
 {
-    const bool is_dst = !uct_cuda_end_is_device(plan->src, plan->local);
-
-    return &graphs->devices[plan->local].pairs[uct_cuda_end_index(
-            is_dst ? plan->src : plan->dst)][is_dst];
-}
-
-/* Stream and event for the next graph. What waits for the event may come to
- * wait for the graph after it in the stream as well. */
-static ucs_status_t next_launch(graphs_t *graphs,
-                                const uct_cuda_mp_plan_t *plan,
-                                launch_t *launch_p)
-{
-    const int local  = plan->local;
-    pair_t *pair     = find_pair(graphs, plan);
-    launch_t *launch = &pair->launches[pair->turn];
-    ucs_status_t status;
-
-    status = uct_cuda_mp_rsc_make_stream(graphs->super.rsc, local,
-                                         &launch->stream);
-    if ((status == UCS_OK) && (launch->ended == NULL)) {
-        status = uct_cuda_mp_rsc_get_event(graphs->super.rsc, local,
-                                           &launch->ended);
-        if (status != UCS_OK) {
-            launch->ended = NULL;
-        }
-    }
-
-    pair->turn ^= (status == UCS_OK);
-    *launch_p   = *launch;
-    return status;
-}
-
-static ucs_status_t graph_launch(graphs_t *graphs,
-                                 const uct_cuda_mp_work_t *work,
-                                 const uct_cuda_mp_graph_t *graph)
-{
-    uct_cuda_mp_rsc_t *rsc = graphs->super.rsc;
-    const bool is_ordered  = graph->key.is_ordered;
-    const int local        = work->plan->local;
-    int current            = local;
+    const uct_cuda_mp_plan_t *plan = work->plan;
+    int current                    = plan->local;
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
+    const unsigned count = uct_cuda_mp_plan_lanes(plan, lanes);
     uct_cuda_trace_copy_t *copy;
+    uct_cuda_mp_lane_t *lane;
     ucs_status_t status;
-    unsigned i, count;
-    launch_t launch;
-    int device;
+    unsigned i;
 
-    status = next_launch(graphs, work->plan, &launch);
+    status = wait_banks(graphs, stream);
+    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
+        status = enter_lane(graphs, graph, lanes[i], stream, &current);
+    }
+
+    if (status == UCS_OK) {
+        status = uct_cuda_mp_rsc_make_current(graphs->rsc, plan->local,
+                                              &current);
+    }
+
+    if (status == UCS_OK) {
+        copy   = uct_cuda_trace_begin(stream);
+        status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
+        uct_cuda_trace_end(copy, stream, plan->src, plan->dst, plan->size,
+                           "graph");
+    }
+
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, graph->ended, stream);
+    }
+
     if (status != UCS_OK) {
         return status;
     }
 
-    uct_cuda_mp_used_add(work->used, local, launch.stream, true);
-    count  = uct_cuda_mp_plan_lanes(work->plan, lanes);
-    status = wait_banks(graphs, launch.stream);
-    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
-        status = enter_lane(graphs,
-                            uct_cuda_mp_plan_lane_device(work->plan, lanes[i]),
-                            lanes[i], is_ordered, launch.stream, &current);
+    leave_banks(graphs, graph);
+    for (i = 0; i < count; ++i) {
+        lane = uct_cuda_mp_rsc_lane(graphs->rsc,
+                                    uct_cuda_mp_plan_lane_device(plan,
+                                                                 lanes[i]),
+                                    lanes[i]);
+        lane->outside = graph->key.is_ordered ? lane->ordering : graph->ended;
     }
 
-    if (status == UCS_OK) {
-        status = uct_cuda_mp_rsc_make_current(rsc, local, &current);
-    }
-
-    if (status == UCS_OK) {
-        copy   = uct_cuda_trace_begin(launch.stream);
-        status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, launch.stream);
-        uct_cuda_trace_end(copy, launch.stream, work->plan->src,
-                           work->plan->dst, work->plan->size, "graph");
-    }
-
-    if (status == UCS_OK) {
-        status = leave_banks(graphs, is_ordered, local, &launch);
-    }
-
-    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
-        device = uct_cuda_mp_plan_lane_device(work->plan, lanes[i]);
-        uct_cuda_mp_rsc_lane(rsc, device, lanes[i])->outside =
-                is_ordered ? graphs->devices[device].ordering[lanes[i]] :
-                             launch.ended;
-    }
-
-    return status;
+    return UCS_OK;
 }
 
-static ucs_status_t graphs_submit(uct_cuda_mp_executor_t *executor,
-                                  const uct_cuda_mp_work_t *work,
-                                  const uct_cuda_mp_memory_t *memory)
+static ucs_status_t
+graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
+             uct_cuda_mp_graph_t *graph)
 {
-    graphs_t *graphs            = (graphs_t*)executor;
+    const uct_cuda_mp_plan_t *plan = work->plan;
+    const uint16_t number          = uct_cuda_mp_lane(plan->src, plan->dst);
+    uct_cuda_mp_lane_t *lane       = uct_cuda_mp_rsc_lane(graphs->rsc,
+                                                          plan->local, number);
+    CUstream *stream               = &lane->launches[lane->turn];
+    ucs_status_t status;
+
+    /* Held even if the launch fails: the stream is waited for then */
+    graph->is_busy = true;
+    graph->next    = *work->held;
+    *work->held    = graph;
+    status         = uct_cuda_mp_rsc_make_stream(graphs->rsc, plan->local,
+                                                 stream);
+    if (status == UCS_OK) {
+        lane->turn ^= 1;
+        uct_cuda_mp_used_add(work->used, plan->local, *stream, true);
+        status = graph_launch(graphs, work, graph, *stream);
+    }
+
+    /* Lanes and slots may be taken: streams are no way on */
+    return (status == UCS_ERR_NO_RESOURCE) ? UCS_ERR_IO_ERROR : status;
+}
+
+ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
+                                       const uct_cuda_mp_work_t *work,
+                                       const uct_cuda_mp_memory_t *memory)
+{
+    const unsigned threshold = uct_cuda_mp_cost_threshold(work->plan,
+                                                          work->config,
+                                                          work->model);
     uct_cuda_mp_graph_key_t key = {
         .plan       = work->plan,
-        .is_ordered = !work->is_alone && !graphs->is_unordered &&
-                      driver_has_event_nodes()
+        .is_ordered = !work->is_alone && !graphs->is_unordered
     };
     uct_cuda_mp_graph_t *graph;
     ucs_status_t status;
-    unsigned threshold;
 
-    graphs->is_wanted = false;
-    if (!uct_cuda_mp_cost_wants_graph(work->plan, work->config, work->model,
-                                      &threshold) ||
+    graphs->wanted.plan = NULL;
+    if ((threshold == UCT_CUDA_MP_COST_NEVER) ||
         (graphs->failures >= MAX_FAILURES) || !driver_has_graphs()) {
         return UCS_ERR_NO_RESOURCE;
     }
 
     key.banks = take_banks(graphs, work->plan);
-    status    = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
-            executor->rsc, work->plan->local));
+    status    = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(graphs->rsc,
+                                                      work->plan->local));
     if (status != UCS_OK) {
         return status;
     }
 
     set_addresses(graphs, work->plan, memory);
-    graph = graph_get(graphs, &key, threshold);
-    if (graph == NULL) {
-        status = UCS_ERR_NO_RESOURCE;
-        goto out_pop;
-    }
-
-    /* Held even if the launch fails: the stream is waited for then */
-    graph->is_busy       = true;
-    graph->held.next     = *work->held;
-    graph->held.executor = executor;
-    *work->held          = &graph->held;
-    status               = graph_launch(graphs, work, graph);
-    if (status == UCS_ERR_NO_RESOURCE) {
-        status = UCS_ERR_IO_ERROR; /* slots' events are taken: not by streams */
-    }
-    pass_banks(graphs);
-
-out_pop:
+    uct_cuda_mp_graph_key_hash(&key);
+    graph  = graph_get(graphs, &key, threshold);
+    status = (graph == NULL) ? UCS_ERR_NO_RESOURCE :
+                               graph_submit(graphs, work, graph);
     uct_cuda_ctx_pop();
     return status;
 }
@@ -777,97 +601,39 @@ out_pop:
 /* Build what is wanted while streams carry that same plan out: the thread would
  * only wait for them, and the next transfer of the shape finds its graph. What
  * fails is left for another time. */
-static void graphs_passed(uct_cuda_mp_executor_t *executor,
-                          const uct_cuda_mp_work_t *work)
+void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs)
 {
-    graphs_t *graphs = (graphs_t*)executor;
+    const uct_cuda_mp_plan_t *plan = graphs->wanted.plan;
 
-    if (graphs->is_wanted &&
-        (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
-                 executor->rsc, work->plan->local)) ==
+    if ((plan != NULL) &&
+        (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(graphs->rsc, plan->local)) ==
          UCS_OK)) {
-        (void)graph_new(graphs, &graphs->wanted, graphs->wanted_hash);
+        (void)graph_new(graphs, &graphs->wanted);
         uct_cuda_ctx_pop();
     }
-
-    graphs->is_wanted = false;
 }
 
-static void graphs_release(uct_cuda_mp_executor_t *executor,
-                           uct_cuda_mp_held_t *held)
+void uct_cuda_mp_graphs_release(uct_cuda_mp_graphs_t *graphs,
+                                uct_cuda_mp_graph_t *held)
 {
-    uct_cuda_mp_graph_t *graph = (uct_cuda_mp_graph_t*)held;
+    uct_cuda_mp_graph_t *next;
 
-    graph->is_busy = false;
-    if (!graph->is_cached) {
-        uct_cuda_mp_graph_cache_drop(&((graphs_t*)executor)->cache, graph);
-    }
-}
-
-/* Calls a function for each pair of each device. */
-static void for_launches(graphs_t *graphs, uint32_t devices,
-                         void (*func)(graphs_t *graphs, int device,
-                                      launch_t *launch))
-{
-    const unsigned count = sizeof(graphs->devices[0].pairs) / sizeof(pair_t);
-    pair_t *pairs;
-    unsigned i;
-    int device;
-
-    for (device = 0; device < UCT_CUDA_MAX_GPUS; ++device) {
-        pairs = &graphs->devices[device].pairs[0][0];
-        for (i = 0; (devices & (1u << device)) && (i < 2 * count); ++i) {
-            if (pairs[i / 2].launches[i % 2].stream != NULL) {
-                func(graphs, device, &pairs[i / 2].launches[i % 2]);
-            }
+    for (; held != NULL; held = next) {
+        next          = held->next;
+        held->is_busy = false;
+        if (held->is_lost) {
+            uct_cuda_mp_graph_cache_drop(&graphs->cache, held);
         }
     }
 }
 
-static void launch_wait(graphs_t *graphs, int device, launch_t *launch)
+void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices)
 {
-    uct_cuda_mp_rsc_wait_stream(graphs->super.rsc, device, launch->stream);
-}
-
-static void launch_destroy(graphs_t *graphs, int device, launch_t *launch)
-{
-    uct_cuda_mp_rsc_t *rsc = graphs->super.rsc;
-
-    launch_wait(graphs, device, launch);
-    if (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(rsc, device)) == UCS_OK) {
-        (void)UCT_CUDA_CALL(cuStreamDestroy, launch->stream);
-        uct_cuda_ctx_pop();
-    }
-
-    if (launch->ended != NULL) {
-        uct_cuda_mp_rsc_put_event(rsc, device, launch->ended);
-    }
-}
-
-static void graphs_lose(uct_cuda_mp_executor_t *executor, uint32_t devices)
-{
-    graphs_t *graphs = (graphs_t*)executor;
-    bank_t *banks    = &graphs->banks[0][0];
-    unsigned i;
-
-    for_launches(graphs, ~devices, launch_wait);
-    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
-        if (devices & (1u << i)) {
-            memset(&graphs->devices[i], 0, sizeof(graphs->devices[i]));
-        }
-    }
-
-    for (i = 0; i < sizeof(graphs->banks) / sizeof(bank_t); ++i) {
-        if (devices & (1u << banks[i].device)) {
-            banks[i].event = NULL;
-        }
-    }
-
     uct_cuda_mp_graph_cache_lose(&graphs->cache, devices);
 }
 
-static ucs_status_t graphs_create(const uct_cuda_mp_config_t *config,
-                                  uct_cuda_mp_executor_t **executor_p)
+ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
+                                       uct_cuda_mp_graphs_t **graphs_p)
 {
     graphs_t *graphs = calloc(1, sizeof(*graphs));
 
@@ -875,53 +641,24 @@ static ucs_status_t graphs_create(const uct_cuda_mp_config_t *config,
         return UCS_ERR_NO_MEMORY;
     }
 
-    uct_cuda_mp_graph_cache_init(&graphs->cache, config->graph_cache_size);
-    *executor_p = &graphs->super;
+    graphs->rsc = rsc;
+    uct_cuda_mp_graph_cache_init(&graphs->cache, CACHE_SIZE, rsc);
+    *graphs_p = graphs;
     return UCS_OK;
 }
 
-static void log_counters(const uct_cuda_mp_graph_counters_t *counters)
+void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs)
 {
-    if (counters->misses + counters->waits > 0) {
+    const uct_cuda_mp_graph_cache_t *cache = &graphs->cache;
+
+    if (cache->misses + cache->waits > 0) {
         uct_cuda_info("graphs: %" PRIu64 " hits, %" PRIu64 " retargets, "
                       "%" PRIu64 " misses, %" PRIu64 " evictions, %" PRIu64
                       " in-flight waits",
-                      counters->hits, counters->retargets, counters->misses,
-                      counters->evictions, counters->waits);
+                      cache->hits, cache->retargets, cache->misses,
+                      cache->evictions, cache->waits);
     }
-}
 
-/* Events go back to the resources */
-static void graphs_destroy(uct_cuda_mp_executor_t *executor)
-{
-    graphs_t *graphs = (graphs_t*)executor;
-    unsigned device, i;
-    CUevent event;
-
-    log_counters(&graphs->cache.counters);
     uct_cuda_mp_graph_cache_cleanup(&graphs->cache);
-    for_launches(graphs, UINT32_MAX, launch_destroy);
-    for (device = 0; device < UCT_CUDA_MAX_GPUS; ++device) {
-        for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-            event = graphs->devices[device].ordering[i];
-            if (event != NULL) {
-                uct_cuda_mp_rsc_put_event(executor->rsc, (int)device, event);
-            }
-        }
-    }
-
-    for (i = 0; i < sizeof(graphs->banks) / sizeof(bank_t); ++i) {
-        put_bank(graphs, &(&graphs->banks[0][0])[i]);
-    }
-
     free(graphs);
 }
-
-const uct_cuda_mp_executor_ops_t uct_cuda_mp_executor_graph = {
-    .create  = graphs_create,
-    .destroy = graphs_destroy,
-    .submit  = graphs_submit,
-    .passed  = graphs_passed,
-    .release = graphs_release,
-    .lose    = graphs_lose
-};

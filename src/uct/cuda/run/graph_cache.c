@@ -11,14 +11,16 @@
 
 
 void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
-                                  unsigned size)
+                                  unsigned size, uct_cuda_mp_rsc_t *rsc)
 {
     memset(cache, 0, sizeof(*cache));
     cache->size = size;
+    cache->rsc  = rsc;
     TAILQ_INIT(&cache->graphs);
 }
 
-void uct_cuda_mp_graph_free(uct_cuda_mp_graph_t *graph)
+void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
+                                  uct_cuda_mp_graph_t *graph)
 {
     /* The driver does not return from that if a context is gone */
     if ((graph->exec != NULL) && !graph->is_lost) {
@@ -29,7 +31,12 @@ void uct_cuda_mp_graph_free(uct_cuda_mp_graph_t *graph)
         (void)UCT_CUDA_CALL(cuGraphDestroy, graph->graph);
     }
 
-    free((void*)graph->key.plan);
+    if (graph->ended != NULL) {
+        uct_cuda_mp_rsc_put_event(cache->rsc, graph->plan.local, graph->ended);
+    }
+
+    TAILQ_REMOVE(&cache->graphs, graph, list);
+    --cache->count;
     free(graph);
 }
 
@@ -40,11 +47,10 @@ void uct_cuda_mp_graph_cache_cleanup(uct_cuda_mp_graph_cache_t *cache)
     }
 }
 
-uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
+void uct_cuda_mp_graph_key_hash(uct_cuda_mp_graph_key_t *key)
 {
     const uct_cuda_mp_plan_t *plan = key->plan;
     uint64_t hash                  = UCT_CUDA_HASH64;
-    const uct_cuda_step_t *step;
     unsigned i;
 
     hash = uct_cuda_hash64(hash, uct_cuda_mp_lane(plan->src, plan->dst));
@@ -53,19 +59,11 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key)
     hash = uct_cuda_hash64(hash, key->is_ordered);
     hash = uct_cuda_hash64(hash, plan->size);
     for (i = 0; i < plan->num_steps; ++i) {
-        step = &plan->steps[i];
-        hash = uct_cuda_hash64(hash, step->queue);
-        hash = uct_cuda_hash64(hash, step->bytes);
+        hash = uct_cuda_hash64(hash, plan->steps[i].queue);
+        hash = uct_cuda_hash64(hash, plan->steps[i].bytes);
     }
 
-    return hash;
-}
-
-static bool shape_equal(const uct_cuda_mp_graph_key_t *a,
-                        const uct_cuda_mp_graph_key_t *b)
-{
-    return (a->is_ordered == b->is_ordered) &&
-           uct_cuda_mp_plan_equal(a->plan, b->plan);
+    key->hash = hash;
 }
 
 static bool has_addresses(const uct_cuda_mp_graph_t *graph,
@@ -73,7 +71,7 @@ static bool has_addresses(const uct_cuda_mp_graph_t *graph,
 {
     unsigned i;
 
-    for (i = 0; i < graph->key.plan->num_steps; ++i) {
+    for (i = 0; i < graph->plan.num_steps; ++i) {
         if ((graph->nodes[i].to != nodes[i].to) ||
             (graph->nodes[i].from != nodes[i].from)) {
             return false;
@@ -85,7 +83,7 @@ static bool has_addresses(const uct_cuda_mp_graph_t *graph,
 
 uct_cuda_mp_graph_t *
 uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
-                             const uct_cuda_mp_graph_key_t *key, uint64_t hash,
+                             const uct_cuda_mp_graph_key_t *key,
                              const uct_cuda_mp_graph_node_t *nodes,
                              bool *is_there_p)
 {
@@ -96,8 +94,9 @@ uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
     *is_there_p = false;
     TAILQ_FOREACH(graph, &cache->graphs, list)
     {
-        if (!graph->is_cached || (graph->hash != hash) ||
-            !shape_equal(&graph->key, key)) {
+        if (graph->is_lost || (graph->key.hash != key->hash) ||
+            (graph->key.is_ordered != key->is_ordered) ||
+            !uct_cuda_mp_plan_equal(&graph->plan, key->plan)) {
             continue;
         }
 
@@ -131,7 +130,7 @@ uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
     return idle;
 }
 
-bool uct_cuda_mp_graph_cache_reserve(uct_cuda_mp_graph_cache_t *cache)
+static bool reserve(uct_cuda_mp_graph_cache_t *cache)
 {
     uct_cuda_mp_graph_t *graph;
 
@@ -141,54 +140,37 @@ bool uct_cuda_mp_graph_cache_reserve(uct_cuda_mp_graph_cache_t *cache)
 
     TAILQ_FOREACH_REVERSE(graph, &cache->graphs, uct_cuda_mp_graph_list, list)
     {
-        if (!graph->is_busy && graph->is_cached) {
+        if (!graph->is_busy) {
             uct_cuda_mp_graph_cache_drop(cache, graph);
-            ++cache->counters.evictions;
+            ++cache->evictions;
             return true;
         }
     }
 
+    ++cache->waits;
     return false;
 }
 
 uct_cuda_mp_graph_t *
-uct_cuda_mp_graph_alloc(const uct_cuda_mp_graph_key_t *key, uint64_t hash,
-                        const uct_cuda_mp_graph_node_t *nodes)
+uct_cuda_mp_graph_cache_new(uct_cuda_mp_graph_cache_t *cache,
+                            const uct_cuda_mp_graph_key_t *key,
+                            const uct_cuda_mp_graph_node_t *nodes)
 {
-    const size_t size = key->plan->num_steps * sizeof(*nodes);
-    uct_cuda_mp_graph_t *graph;
-    uct_cuda_mp_plan_t *plan;
+    const size_t size          = key->plan->num_steps * sizeof(*nodes);
+    uct_cuda_mp_graph_t *graph = reserve(cache) ?
+                                         calloc(1, sizeof(*graph) + size) :
+                                         NULL;
 
-    graph = calloc(1, sizeof(*graph) + size);
-    plan  = malloc(sizeof(*plan));
-    if ((graph == NULL) || (plan == NULL)) {
-        free(graph);
-        free(plan);
-        return NULL;
+    if (graph != NULL) {
+        graph->key      = *key;
+        graph->key.plan = &graph->plan;
+        uct_cuda_mp_plan_copy(key->plan, &graph->plan);
+        memcpy(graph->nodes, nodes, size);
+        TAILQ_INSERT_HEAD(&cache->graphs, graph, list);
+        ++cache->count;
     }
 
-    uct_cuda_mp_plan_copy(key->plan, plan);
-    memcpy(graph->nodes, nodes, size);
-    graph->key      = *key;
-    graph->key.plan = plan;
-    graph->hash     = hash;
     return graph;
-}
-
-void uct_cuda_mp_graph_cache_add(uct_cuda_mp_graph_cache_t *cache,
-                                 uct_cuda_mp_graph_t *graph)
-{
-    graph->is_cached = (cache->size > 0);
-    cache->count    += graph->is_cached;
-    TAILQ_INSERT_HEAD(&cache->graphs, graph, list);
-}
-
-void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
-                                  uct_cuda_mp_graph_t *graph)
-{
-    TAILQ_REMOVE(&cache->graphs, graph, list);
-    cache->count -= graph->is_cached;
-    uct_cuda_mp_graph_free(graph);
 }
 
 void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
@@ -203,10 +185,11 @@ void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
         }
 
         graph->is_lost = true;
-        if (graph->is_busy) {
-            cache->count    -= graph->is_cached;
-            graph->is_cached = false;
-        } else {
+        if (devices & (1u << graph->plan.local)) {
+            graph->ended = NULL;
+        }
+
+        if (!graph->is_busy) {
             uct_cuda_mp_graph_cache_drop(cache, graph);
         }
     }

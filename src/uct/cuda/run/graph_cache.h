@@ -11,7 +11,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/plan/transfer_plan.h>
-#include <uct/cuda/run/executor.h>
+#include <uct/cuda/run/resources.h>
 
 #include <sys/queue.h>
 
@@ -29,22 +29,24 @@ typedef struct {
 /** What tells graphs of one engine apart. The shape is all but the banks. */
 typedef struct {
     const uct_cuda_mp_plan_t *plan;
+    uint64_t                 hash;  /**< Of the shape */
     uint32_t                 banks; /**< Bit p: path p is in the second bank */
     bool                     is_ordered; /**< Has ordering events' nodes */
 } uct_cuda_mp_graph_key_t;
 
 
 typedef struct uct_cuda_mp_graph {
-    uct_cuda_mp_held_t             held; /**< While it is busy */
+    struct uct_cuda_mp_graph       *next; /**< In what a transfer holds */
+    TAILQ_ENTRY(uct_cuda_mp_graph) list;
     CUgraph                        graph;
     CUgraphExec                    exec;
-    bool                           is_busy;   /**< In flight */
-    bool                           is_cached; /**< Otherwise gone after use */
+    CUevent                        ended; /**< Behind its last launch; of the
+                                               plan's local context, or NULL */
+    bool                           is_busy; /**< In flight */
     bool                           is_lost; /**< With one of its contexts */
     uint32_t                       devices; /**< Whose contexts it has: bits */
-    uct_cuda_mp_graph_key_t        key;     /**< With a plan of its own */
-    uint64_t                       hash;
-    TAILQ_ENTRY(uct_cuda_mp_graph) list;
+    uct_cuda_mp_graph_key_t        key;
+    uct_cuda_mp_plan_t             plan;    /**< The key's */
     uct_cuda_mp_graph_node_t       nodes[]; /**< One a step */
 } uct_cuda_mp_graph_t;
 
@@ -52,34 +54,30 @@ typedef struct uct_cuda_mp_graph {
 TAILQ_HEAD(uct_cuda_mp_graph_list, uct_cuda_mp_graph);
 
 
-/** Of an engine's whole life. */
 typedef struct {
+    unsigned                      size;   /**< Most graphs that are kept */
+    unsigned                      count;  /**< That are there */
+    struct uct_cuda_mp_graph_list graphs; /**< All, the newest first */
+    uct_cuda_mp_rsc_t             *rsc;   /**< Events go back there */
+    /* Of an engine's whole life */
     uint64_t hits;      /**< Same addresses: launched as it was */
     uint64_t retargets; /**< Other addresses: nodes updated */
     uint64_t misses;    /**< Built */
     uint64_t evictions;
     uint64_t waits; /**< All graphs of the shape, or all that may exist, in
                          flight: the transfer went another way */
-} uct_cuda_mp_graph_counters_t;
-
-
-typedef struct {
-    unsigned                      size;   /**< Most graphs that are kept */
-    unsigned                      count;  /**< That are kept */
-    struct uct_cuda_mp_graph_list graphs; /**< All, the newest first */
-    uct_cuda_mp_graph_counters_t  counters;
 } uct_cuda_mp_graph_cache_t;
 
 
 void uct_cuda_mp_graph_cache_init(uct_cuda_mp_graph_cache_t *cache,
-                                  unsigned size);
+                                  unsigned size, uct_cuda_mp_rsc_t *rsc);
 
 /** Destroys all graphs; none may be in flight. */
 void uct_cuda_mp_graph_cache_cleanup(uct_cuda_mp_graph_cache_t *cache);
 
 
-/** Of the shape: equal shapes have equal hashes. */
-uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key);
+/** Fill in the hash. Equal shapes have equal ones. */
+void uct_cuda_mp_graph_key_hash(uct_cuda_mp_graph_key_t *key);
 
 
 /**
@@ -92,28 +90,18 @@ uint64_t uct_cuda_mp_graph_hash(const uct_cuda_mp_graph_key_t *key);
  */
 uct_cuda_mp_graph_t *
 uct_cuda_mp_graph_cache_find(uct_cuda_mp_graph_cache_t *cache,
-                             const uct_cuda_mp_graph_key_t *key, uint64_t hash,
+                             const uct_cuda_mp_graph_key_t *key,
                              const uct_cuda_mp_graph_node_t *nodes,
                              bool *is_there_p);
 
 
-/** Make room for one more graph, by evicting the idle one that was used least
- *  recently. False: all are in flight, or there is no cache. */
-bool uct_cuda_mp_graph_cache_reserve(uct_cuda_mp_graph_cache_t *cache);
-
-
-/** A graph without nodes' handles, in no cache yet. NULL: out of memory. */
+/** A new one for the driver's graph, with these addresses, perhaps in place of
+ *  the idle one that was used least recently. NULL: all are in flight, or out
+ *  of memory. */
 uct_cuda_mp_graph_t *
-uct_cuda_mp_graph_alloc(const uct_cuda_mp_graph_key_t *key, uint64_t hash,
-                        const uct_cuda_mp_graph_node_t *nodes);
-
-/** One in no cache. */
-void uct_cuda_mp_graph_free(uct_cuda_mp_graph_t *graph);
-
-/** A graph was built, after a reserve: keep it, or if nothing is kept, until
- *  it is idle. */
-void uct_cuda_mp_graph_cache_add(uct_cuda_mp_graph_cache_t *cache,
-                                 uct_cuda_mp_graph_t *graph);
+uct_cuda_mp_graph_cache_new(uct_cuda_mp_graph_cache_t *cache,
+                            const uct_cuda_mp_graph_key_t *key,
+                            const uct_cuda_mp_graph_node_t *nodes);
 
 /** Take a graph out and destroy it. */
 void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
@@ -121,7 +109,7 @@ void uct_cuda_mp_graph_cache_drop(uct_cuda_mp_graph_cache_t *cache,
 
 
 /** Contexts of these devices, a bit each, are gone, and with them the graphs
- *  that have nodes there: at once, or once they are idle. */
+ *  that have nodes there: at once, or to be dropped once they are idle. */
 void uct_cuda_mp_graph_cache_lose(uct_cuda_mp_graph_cache_t *cache,
                                   uint32_t devices);
 

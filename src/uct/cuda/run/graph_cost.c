@@ -2,13 +2,17 @@
 /* What streams and graphs cost, from the model's constants. */
 #include <uct/cuda/run/graph_cost.h>
 
-#include <stddef.h>
 
+static double row_cost(const uct_cuda_mp_graph_cost_t *row, bool is_new)
+{
+    return is_new ? row->add + row->instantiate + row->first_launch :
+                    row->update + row->launch;
+}
 
 /* Beside the model's processor: between the rows, and on behind the last one,
  * in straight lines */
-static double graph_cost(const uct_cuda_mp_model_t *model, unsigned copies,
-                         size_t column)
+double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
+                              bool is_new)
 {
     const uct_cuda_mp_graph_cost_t *row = model->graphs;
     double from, to;
@@ -18,50 +22,12 @@ static double graph_cost(const uct_cuda_mp_model_t *model, unsigned copies,
         ++row;
     }
 
-    from = *(const double*)((const char*)&row[0] + column);
-    to   = *(const double*)((const char*)&row[1] + column);
+    from = row_cost(&row[0], is_new);
+    to   = row_cost(&row[1], is_new);
     return (from + (to - from) * (copies - row[0].nodes) /
                            (row[1].nodes - row[0].nodes)) *
            model->graph * model->submit_copy /
            uct_cuda_mp_model_builtin.submit_copy;
-}
-
-#define GRAPH_COST(_model, _copies, _column) \
-    graph_cost(_model, _copies, offsetof(uct_cuda_mp_graph_cost_t, _column))
-
-double uct_cuda_mp_cost_streams(const uct_cuda_mp_model_t *model,
-                                unsigned copies)
-{
-    /* Events and waits of staged copies come on top */
-    return copies * model->submit_copy;
-}
-
-double uct_cuda_mp_cost_retarget(const uct_cuda_mp_model_t *model,
-                                 unsigned copies)
-{
-    return GRAPH_COST(model, copies, launch) +
-           GRAPH_COST(model, copies, update);
-}
-
-double uct_cuda_mp_cost_build(const uct_cuda_mp_model_t *model, unsigned copies)
-{
-    return GRAPH_COST(model, copies, add) +
-           GRAPH_COST(model, copies, instantiate) +
-           GRAPH_COST(model, copies, first_launch);
-}
-
-unsigned uct_cuda_mp_cost_build_threshold(const uct_cuda_mp_model_t *model,
-                                          unsigned copies)
-{
-    double saved = uct_cuda_mp_cost_streams(model, copies) -
-                   uct_cuda_mp_cost_retarget(model, copies);
-    double extra = uct_cuda_mp_cost_build(model, copies);
-
-    if (saved * (UCT_CUDA_MP_COST_NEVER - 1) <= extra) {
-        return UCT_CUDA_MP_COST_NEVER;
-    }
-
-    return 1 + (unsigned)(extra / saved);
 }
 
 /* Have streams submitted each round of chunks in half of the time that links
@@ -85,41 +51,31 @@ static bool streams_keep_up(const uct_cuda_mp_plan_t *plan,
            (plan->seconds >= 2 * rounds * staged * model->submit_chunk);
 }
 
-bool uct_cuda_mp_cost_wants_graph(const uct_cuda_mp_plan_t *plan,
-                                  const uct_cuda_mp_config_t *config,
-                                  const uct_cuda_mp_model_t *model,
-                                  unsigned *threshold_p)
+unsigned uct_cuda_mp_cost_threshold(const uct_cuda_mp_plan_t *plan,
+                                    const uct_cuda_mp_config_t *config,
+                                    const uct_cuda_mp_model_t *model)
 {
-    uct_cuda_mp_ternary_t graph = config->graph;
-    unsigned threshold          = 0;
+    const unsigned copies = plan->num_steps;
+    double saved, extra;
 
-    /* The user's word, then the tuning table's, then what it costs */
-    if (graph == UCT_CUDA_MP_AUTO) {
-        graph = (uct_cuda_mp_ternary_t)plan->graph;
-    }
-
-    if ((graph == UCT_CUDA_MP_NO) || (plan->num_steps < 2) ||
+    if ((config->graph == UCT_CUDA_MP_NO) || (copies < 2) ||
         uct_cuda_mp_plan_is_host(plan)) {
-        return false;
+        return UCT_CUDA_MP_COST_NEVER;
     }
 
-    if ((config->graph == UCT_CUDA_MP_AUTO) &&
-        (config->graph_cache_size == 0)) {
-        /* Each transfer would build one */
-        threshold = UCT_CUDA_MP_COST_NEVER;
-    } else if ((graph == UCT_CUDA_MP_AUTO) && streams_keep_up(plan, model)) {
-        threshold = UCT_CUDA_MP_COST_NEVER;
-    } else if (graph == UCT_CUDA_MP_AUTO) {
-        threshold = uct_cuda_mp_cost_build_threshold(model, plan->num_steps);
-        if ((threshold != UCT_CUDA_MP_COST_NEVER) &&
-            (plan->seconds > uct_cuda_mp_cost_build(model, plan->num_steps))) {
-            threshold = 1; /* built behind the copies, at no cost in time */
-        }
+    if (config->graph == UCT_CUDA_MP_YES) {
+        return 0;
+    } else if (streams_keep_up(plan, model)) {
+        return UCT_CUDA_MP_COST_NEVER;
     }
 
-    if (threshold_p != NULL) {
-        *threshold_p = threshold;
+    /* Events and waits of streams' staged copies come on top */
+    saved = copies * model->submit_copy -
+            uct_cuda_mp_cost_graph(model, copies, false);
+    extra = uct_cuda_mp_cost_graph(model, copies, true);
+    if (saved * (UCT_CUDA_MP_COST_NEVER - 1) <= extra) {
+        return UCT_CUDA_MP_COST_NEVER;
     }
 
-    return threshold != UCT_CUDA_MP_COST_NEVER;
+    return (plan->seconds > extra) ? 1 : 1 + (unsigned)(extra / saved);
 }

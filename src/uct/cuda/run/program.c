@@ -8,6 +8,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/run/submit.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,9 @@ struct uct_cuda_coll_program {
     uint32_t             *local;  /* own steps */
     remote_wait_t        *remote;
     queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
+    /* While it runs */
+    const uct_cuda_coll_run_t *run;
+    uct_cuda_submit_t    submit;
     uint64_t             ended; /* when something has, last */
     uint64_t             asked; /* when the driver was, last */
     bool                 is_told; /* what it waits for, since then */
@@ -323,49 +327,41 @@ uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
     return status;
 }
 
-static CUdeviceptr place_address(const uct_cuda_coll_run_t *run,
-                                 const uct_cuda_place_t *place)
+static CUdeviceptr address(const void *arg, const uct_cuda_place_t *place)
 {
+    const uct_cuda_coll_run_t *run = ((const uct_cuda_coll_program_t*)arg)->run;
+
     return run->places[place->owner][place->buffer] + place->offset;
 }
 
-static ucs_status_t submit_copy(const uct_cuda_coll_program_t *program,
-                                const uct_cuda_coll_run_t *run,
-                                const uct_cuda_step_t *step,
-                                CUstream stream)
+static uct_cuda_end_t
+member_end(const uct_cuda_coll_program_t *program, unsigned member)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
 
-    return UCT_CUDA_CALL(
-            cuMemcpyAsync,
-            place_address(run, uct_cuda_step_destinations(&plan->list, step)),
-            place_address(run, uct_cuda_step_sources(&plan->list, step)),
-            step->bytes, stream);
+    return uct_cuda_end_gpu((member < plan->num_ranks) ?
+                                    program->run->gpus[member] :
+                                    plan->relays[member - plan->num_ranks]);
 }
 
-static ucs_status_t submit_reduce(const uct_cuda_coll_program_t *program,
-                                  const uct_cuda_coll_run_t *run,
-                                  const uct_cuda_step_t *step,
-                                  CUstream stream)
+/* A reduction is in the row of the GPU that runs it */
+static void name_bar(const void *arg, const uct_cuda_step_t *step,
+                     uct_cuda_submit_bar_t *bar)
 {
-    const uct_cuda_place_t *sources =
-            uct_cuda_step_sources(&program->plan.list, step);
-    const uct_cuda_place_t *destinations =
-            uct_cuda_step_destinations(&program->plan.list, step);
-    ucx_mp_reduce_args_t args;
-    unsigned i;
+    const uct_cuda_coll_program_t *program = arg;
+    const uct_cuda_steps_t *list           = &program->plan.list;
+    const bool is_copy = (step->type == UCT_CUDA_STEP_COPY);
 
-    args.num_src = step->num_sources;
-    args.num_dst = step->num_destinations;
-    args.count   = step->bytes / ucx_mp_type_size(run->type);
-    for (i = 0; i < args.num_src; ++i) {
-        args.src[i] = place_address(run, &sources[i]);
-    }
-    for (i = 0; i < args.num_dst; ++i) {
-        args.dst[i] = place_address(run, &destinations[i]);
-    }
-    return uct_cuda_coll_device_reduce(run->device, run->op, run->type, &args,
-                                       stream);
+    bar->from = member_end(program,
+                           is_copy ? uct_cuda_step_sources(list, step)->owner :
+                                     step->rank);
+    bar->to   = member_end(program, is_copy ?
+                           uct_cuda_step_destinations(list, step)->owner :
+                           step->rank);
+    snprintf(bar->what, sizeof(bar->what), "%squeue %u",
+             is_copy ? "" : "reduce, ", step->queue);
+    uct_cuda_coll_plan_places_str(&program->plan, step, bar->places,
+                                  sizeof(bar->places));
 }
 
 /* Whether everything has happened, or is in a stream, that a step waits for */
@@ -442,30 +438,24 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
     const uct_cuda_coll_events_t *events = run->events;
     const own_step_t *before;
     ucs_status_t status;
-    CUdeviceptr word;
     uint32_t i;
 
     for (i = 0; i < step->num_local; ++i) {
         before = &program->steps[program->local[step->local + i]];
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream,
-                               events->events[before->event], 0);
+        status = uct_cuda_submit_wait(stream, events->events[before->event]);
         if (status != UCS_OK) {
             return status;
         }
     }
 
-    status = (step->step->type == UCT_CUDA_STEP_COPY) ?
-                     submit_copy(program, run, step->step, stream) :
-                     submit_reduce(program, run, step->step, stream);
+    status = uct_cuda_submit_step(&program->submit, step->step, stream);
     if ((status == UCS_OK) &&
         (step->is_awaited || (is_watched(step) && (events->words == NULL)))) {
-        status = UCT_CUDA_CALL(cuEventRecord, events->events[step->event],
-                               stream);
+        status = uct_cuda_submit_record(stream, events->events[step->event]);
     }
     if ((status == UCS_OK) && is_watched(step) && (events->words != NULL)) {
-        word   = (CUdeviceptr)(uintptr_t)&events->words[step->event];
-        status = UCT_CUDA_CALL(cuStreamWriteValue32, stream, word,
-                               events->turn, 0);
+        status = uct_cuda_submit_write(stream, &events->words[step->event],
+                                       events->turn);
     }
     step->is_submitted = (status == UCS_OK);
     return status;
@@ -543,6 +533,15 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
     for (i = 0; i < program->num_queues; ++i) {
         program->queues[i].stream = NULL; /* may be a dead context's */
     }
+
+    program->run            = run;
+    program->submit.list    = program->plan.list;
+    program->submit.address = address;
+    program->submit.bar     = name_bar;
+    program->submit.arg     = program;
+    program->submit.device  = run->device;
+    program->submit.op      = run->op;
+    program->submit.type    = run->type;
 
     program->is_told = false;
     program->ended = program->asked = uct_cuda_now_ns();

@@ -39,6 +39,7 @@ typedef struct {
     uint64_t               sequence;
     ucx_mp_op_t            op;
     ucx_mp_type_t          type;
+    const int              *gpus; /**< Of the ranks, for the timeline */
     CUdeviceptr            places[UCT_CUDA_COLL_MAX_MEMBERS]
                                  [UCT_CUDA_BUFFER_LAST];
 

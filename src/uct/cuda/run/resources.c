@@ -222,18 +222,6 @@ static void forget_drained(uct_cuda_mp_rsc_t *rsc,
     }
 }
 
-/* What was in it when nothing was in flight is drained */
-static uct_cuda_mp_staging_t *renewed(uct_cuda_mp_rsc_t *rsc,
-                                      uct_cuda_mp_staging_t *staging)
-{
-    if (staging->epoch != rsc->epoch) {
-        staging->epoch = rsc->epoch;
-        forget_drained(rsc, staging);
-    }
-
-    return staging;
-}
-
 /* Wait for whatever still uses the slots, and free the memory */
 static void release_staging(uct_cuda_mp_rsc_t *rsc,
                             uct_cuda_mp_staging_t *staging)
@@ -263,10 +251,17 @@ static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
 
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                        const uct_cuda_place_t *place)
+                        uct_cuda_end_t via)
 {
-    return renewed(rsc, find_staging(rsc, uct_cuda_end_at(place->owner),
-                                     plan->numa));
+    uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
+
+    /* What was in it when nothing was in flight is drained */
+    if ((staging != NULL) && (staging->epoch != rsc->epoch)) {
+        staging->epoch = rsc->epoch;
+        forget_drained(rsc, staging);
+    }
+
+    return staging;
 }
 
 static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
@@ -299,21 +294,6 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
-/* A lane's two contexts */
-static ucs_status_t prepare_contexts(uct_cuda_mp_rsc_t *rsc,
-                                     const uct_cuda_mp_plan_t *plan,
-                                     uint16_t number)
-{
-    const uct_cuda_end_t peer = lane_peer(plan, number);
-    ucs_status_t status;
-
-    status = prepare_device(rsc, plan,
-                            uct_cuda_mp_plan_lane_device(plan, number));
-    return ((status == UCS_OK) && uct_cuda_end_is_gpu(peer)) ?
-                   prepare_device(rsc, plan, uct_cuda_end_device(peer)) :
-                   status;
-}
-
 /* Staging memory and contexts are there */
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
@@ -339,31 +319,6 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
             rsc, device, &rsc->devices[device].lanes[number].stream);
 }
 
-static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_memory_t *memory,
-                                 const uct_cuda_mp_path_t *path)
-{
-    ucs_status_t status = UCS_OK;
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
-    unsigned i, count;
-
-    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
-    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_contexts(rsc, plan, lanes[i]);
-    }
-
-    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
-        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
-    }
-
-    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_lane(rsc, plan, memory, lanes[i]);
-    }
-
-    return status;
-}
-
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
                                       const uct_cuda_mp_path_t *path)
 {
@@ -382,6 +337,32 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
     }
 
     return devices;
+}
+
+static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
+                                 const uct_cuda_mp_plan_t *plan,
+                                 const uct_cuda_mp_memory_t *memory,
+                                 const uct_cuda_mp_path_t *path)
+{
+    uint32_t devices    = uct_cuda_mp_rsc_path_devices(plan, path);
+    ucs_status_t status = UCS_OK;
+    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    unsigned i, count;
+
+    for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
+        status = prepare_device(rsc, plan, __builtin_ctz(devices));
+    }
+
+    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
+        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
+    }
+
+    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    for (i = 0; (status == UCS_OK) && (i < count); ++i) {
+        status = prepare_lane(rsc, plan, memory, lanes[i]);
+    }
+
+    return status;
 }
 
 bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
@@ -499,17 +480,19 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
-static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_place_t *place,
-                                 const uct_cuda_mp_memory_t *memory, int device)
+CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    const uct_cuda_place_t *place,
+                                    const uct_cuda_mp_memory_t *memory,
+                                    int device)
 {
     const bool is_src = (place->buffer == UCT_CUDA_BUFFER_SEND);
     uct_cuda_mp_staging_t *staging;
     CUdeviceptr base;
 
     if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
-        staging = uct_cuda_mp_rsc_staging(rsc, plan, place);
+        staging = uct_cuda_mp_rsc_staging(rsc, plan,
+                                          uct_cuda_end_at(place->owner));
         base    = staging->base +
                uct_cuda_mp_staging_slot(staging, place->slot) *
                        staging->slot_size;
@@ -521,20 +504,6 @@ static CUdeviceptr place_address(uct_cuda_mp_rsc_t *rsc,
     }
 
     return base + place->offset;
-}
-
-void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
-                               const uct_cuda_mp_plan_t *plan, unsigned step,
-                               const uct_cuda_mp_memory_t *memory,
-                               CUdeviceptr *from_p, CUdeviceptr *to_p)
-{
-    const int device = uct_cuda_mp_plan_lane_device(plan,
-                                                    plan->steps[step].queue);
-
-    *from_p = place_address(rsc, plan, uct_cuda_mp_plan_from(plan, step),
-                            memory, device);
-    *to_p   = place_address(rsc, plan, uct_cuda_mp_plan_to(plan, step), memory,
-                            device);
 }
 
 void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)
@@ -557,18 +526,6 @@ uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
     return lane;
 }
 
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
-                             const uct_cuda_mp_plan_t *plan, unsigned path)
-{
-    uct_cuda_mp_staging_t *staging =
-            find_staging(rsc, uct_cuda_mp_path_via(&plan->paths[path].path),
-                         plan->numa);
-
-    return (staging == NULL) ? NULL : renewed(rsc, staging);
-}
-
-
 /* ------------------------------------------------- contexts that are gone */
 
 uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
@@ -586,14 +543,24 @@ uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
     return devices;
 }
 
+/* A lane's stream, or one of its graphs */
+static CUstream lane_stream(const device_t *device, unsigned number)
+{
+    const uct_cuda_mp_lane_t *lane = &device->lanes[number / 3];
+
+    return (number % 3 == 2) ? lane->stream : lane->launches[number % 3];
+}
+
 static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
 {
     const device_t *device = &rsc->devices[number];
+    CUstream stream;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        if (device->lanes[i].stream != NULL) {
-            uct_cuda_mp_rsc_wait_stream(rsc, number, device->lanes[i].stream);
+    for (i = 0; i < 3 * UCT_CUDA_MP_NUM_LANES; ++i) {
+        stream = lane_stream(device, i);
+        if (stream != NULL) {
+            uct_cuda_mp_rsc_wait_stream(rsc, number, stream);
         }
     }
 }
@@ -679,8 +646,12 @@ static void destroy_device(device_t *device)
 {
     unsigned i;
 
+    for (i = 0; i < 3 * UCT_CUDA_MP_NUM_LANES; ++i) {
+        destroy_stream(lane_stream(device, i));
+    }
+
     for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
-        destroy_stream(device->lanes[i].stream);
+        destroy_event(device->lanes[i].ordering);
     }
 
     destroy_stream(device->notify);

@@ -17,15 +17,30 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 
-/** A lane as far as one context works it: order between its stream and work
- *  that has the lane without being in the stream (lane_order.h). */
+/**
+ * A lane as far as one context works it. It is for one transfer at a time, in
+ * the order of submission, whichever executor carries it out. Two at once would
+ * share it, and so end together and leave both lanes of a relayed path idle at
+ * the same time, where one behind the other fills the first lane while the one
+ * before drains the second.
+ *
+ * The lane's stream keeps that order by itself. Work that is not in the stream,
+ * a graph's, keeps it by events: it begins behind one that stands for what the
+ * stream has, and leaves one that the stream, or the next such work, waits for.
+ */
 typedef struct {
-    CUstream stream;    /**< NULL: not there yet */
-    CUevent  outside;   /**< Behind the last such work, where the stream does
-                             not wait for it yet; or NULL */
-    bool     is_queued; /**< The stream has work that no such event stands
-                             for */
-    uint64_t epoch;     /**< Of the resources, when it was used last */
+    CUstream stream;      /**< NULL: not there yet */
+    CUevent  outside;     /**< Behind the last such work, where the stream does
+                               not wait for it yet; or NULL */
+    CUevent  ordering;    /**< For what the stream has, and of graphs' nodes:
+                               the same for good. NULL: none yet */
+    CUstream launches[2]; /**< NULL, or that graphs from the lane's one end to
+                               the other are launched in, by turns, so that one
+                               begins while another ends */
+    uint8_t  turn;        /**< The next one's */
+    bool     is_queued;   /**< The stream has work that no such event stands
+                               for */
+    uint64_t epoch;       /**< Of the resources, when it was used last */
 } uct_cuda_mp_lane_t;
 
 
@@ -152,23 +167,19 @@ uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
                                    int device, int *current);
 
 
-/** Where a step of a plan copies from and to, for the context of its lane. */
-void uct_cuda_mp_rsc_addresses(uct_cuda_mp_rsc_t *rsc,
-                               const uct_cuda_mp_plan_t *plan, unsigned step,
-                               const uct_cuda_mp_memory_t *memory,
-                               CUdeviceptr *from_p, CUdeviceptr *to_p);
+/** Where a place is, for copies of a device's context. */
+CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    const uct_cuda_place_t *place,
+                                    const uct_cuda_mp_memory_t *memory,
+                                    int device);
 
 
-/** Staging memory that a place in SCRATCH, or a path of a plan, is in; NULL for
- *  a direct path. */
+/** A plan's staging memory at an end: that of a place in SCRATCH, or of a path;
+ *  NULL for a direct one. */
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                        const uct_cuda_place_t *place);
-
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_path_staging(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan,
-                                   unsigned path);
+                        uct_cuda_end_t via);
 
 
 /** The event behind the last copy out of a slot, or NULL; the slot gives up the
