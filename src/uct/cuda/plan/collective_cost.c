@@ -549,17 +549,7 @@ static void advance(sim_t *sim)
 ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_topo_t *topo, const int *gpus,
                                 const uct_cuda_coll_model_t *model,
-                                double *seconds_p)
-{
-    return uct_cuda_coll_cost_within(plan, topo, gpus, model, DBL_MAX,
-                                     seconds_p);
-}
-
-ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
-                                       const uct_cuda_topo_t *topo,
-                                       const int *gpus,
-                                       const uct_cuda_coll_model_t *model,
-                                       double limit, double *seconds_p)
+                                double limit, double *seconds_p)
 {
     const size_t count  = plan->list.num_steps;
     sim_t *sim          = calloc(1, sizeof(*sim));
