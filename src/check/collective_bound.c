@@ -26,7 +26,7 @@ typedef struct {
     unsigned            num_ranks; /* of these, the first that have data */
     double              capacity[NUM_RESOURCES];
     unsigned            num_ways;
-    uct_cuda_coll_way_t ways[MAX_WAYS];
+    uct_cuda_share_way_t ways[MAX_WAYS];
     uint8_t             from[MAX_WAYS]; /* indices into the GPUs given */
     uint8_t             to[MAX_WAYS];
 } net_t;
@@ -67,7 +67,7 @@ static void init(net_t *net, const uct_cuda_topo_t *topo, const int *gpus,
     }
 }
 
-static bool has(const uct_cuda_coll_way_t *way, int resource)
+static bool has(const uct_cuda_share_way_t *way, int resource)
 {
     unsigned i;
 

@@ -56,6 +56,10 @@ source_links() {
     python3 "$ucx_mp_top/contrib/lib/links"
 }
 
+source_layers() {
+    python3 "$ucx_mp_top/contrib/lib/layers"
+}
+
 # what contrib/check runs, says and keeps, with steps of a line each
 source_check() {
     passing_on '^check: [1-9][0-9]* passed' "$ucx_mp_top/test/check/run"
@@ -65,4 +69,5 @@ step format     quick 180 source_format     "the sources keep to .clang-format"
 step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
 step links      quick  10 source_links      "links between pages lead somewhere"
+step layers     quick  10 source_layers     "no include goes up, or in a circle"
 step check      quick  60 source_check      "contrib/check itself"

@@ -132,16 +132,6 @@ static const struct {
 #define NUM_WAYS (sizeof(ways) / sizeof(ways[0]))
 
 
-static void wait_for(CUevent event)
-{
-    CUresult result;
-
-    do {
-        result = uct_cuda_driver_get()->cuEventQuery(event);
-    } while (result == CUDA_ERROR_NOT_READY);
-    ucx_mp_perf_check(result, "cuEventQuery");
-}
-
 /* False: there is no such way */
 static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
                     ucx_mp_perf_series_t *series)
@@ -157,7 +147,7 @@ static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
         }
 
         UCX_MP_PERF_CALL(cuEventRecord, blocks->ended, blocks->stream);
-        wait_for(blocks->ended);
+        ucx_mp_perf_wait(blocks->ended);
         series->samples[series->count] = ucx_mp_perf_now() - begin;
         series->count                 += (i >= WARM_UP);
     }

@@ -212,15 +212,10 @@ static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
  * with times would add how long streams take to wait for each other */
 static void set_wait(lane_set_t *set, const path_t *paths, unsigned count)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUresult result;
     unsigned i;
 
     for (i = 0; i < count; ++i) {
-        do {
-            result = driver->cuEventQuery(set->ended[path_place(&paths[i])]);
-        } while (result == CUDA_ERROR_NOT_READY);
-        ucx_mp_perf_check(result, "cuEventQuery");
+        ucx_mp_perf_wait(set->ended[path_place(&paths[i])]);
     }
 }
 
@@ -353,37 +348,14 @@ static void measure_planned(int src, int dst)
 static void measure_both_ways(int src, int dst)
 {
     static ucx_mp_perf_series_t series;
-    const path_t path[1] = {{.relay = DIRECT}};
-    lane_set_t sets[2];
-    path_t whole[1];
-    double begin;
-    unsigned i, n;
+    unsigned n;
     size_t size;
 
     for (n = 0; n < options->num_sizes; ++n) {
-        size     = options->sizes[n];
-        whole[0] = (path_t){.relay = DIRECT, .bytes = size, .chunk = size};
-        for (i = 0; i < 2; ++i) {
-            set_open(&sets[i], i ? dst : src, i ? src : dst, size);
-            set_add(&sets[i], path, 0);
-        }
-
-        series.count = 0;
-        for (i = 0; i < WARM_UP + options->repeats; ++i) {
-            begin = ucx_mp_perf_now();
-            set_submit(&sets[0], whole, 1);
-            set_submit(&sets[1], whole, 1);
-            set_wait(&sets[0], whole, 1);
-            set_wait(&sets[1], whole, 1);
-            series.samples[series.count] = ucx_mp_perf_now() - begin;
-            series.count += (i >= WARM_UP);
-        }
-
+        size = options->sizes[n];
+        ucx_mp_perf_copies(src, dst, size, 2, options->repeats, &series);
         ucx_mp_perf_report_rate("both ways", src, dst, "", size, 2.0 * size,
                                 &series);
-        for (i = 0; i < 2; ++i) {
-            set_close(&sets[i]);
-        }
     }
 }
 

@@ -48,21 +48,9 @@ static void copy_submit(copy_t *copy, size_t size)
     UCX_MP_PERF_CALL(cuEventRecord, copy->ended, copy->stream);
 }
 
-static void copy_wait(copy_t *copy)
+void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
+                        unsigned repeats, ucx_mp_perf_series_t *series)
 {
-    CUresult result;
-
-    do {
-        result = uct_cuda_driver_get()->cuEventQuery(copy->ended);
-    } while (result == CUDA_ERROR_NOT_READY);
-    ucx_mp_perf_check(result, "cuEventQuery");
-}
-
-/* Seconds of one copy, or of two in opposite directions */
-static double measure(int src, int dst, size_t size, unsigned count,
-                      unsigned repeats)
-{
-    static ucx_mp_perf_series_t series;
     copy_t copies[2];
     double begin;
     unsigned i, n;
@@ -71,29 +59,28 @@ static double measure(int src, int dst, size_t size, unsigned count,
         copy_open(&copies[n], n ? dst : src, n ? src : dst, size);
     }
 
-    series.count = 0;
+    series->count = 0;
     for (i = 0; i < WARM_UP + repeats; ++i) {
         begin = ucx_mp_perf_now();
         for (n = 0; n < count; ++n) {
             copy_submit(&copies[n], size);
         }
         for (n = 0; n < count; ++n) {
-            copy_wait(&copies[n]);
+            ucx_mp_perf_wait(copies[n].ended);
         }
-        series.samples[series.count] = ucx_mp_perf_now() - begin;
-        series.count                += (i >= WARM_UP);
+        series->samples[series->count] = ucx_mp_perf_now() - begin;
+        series->count                 += (i >= WARM_UP);
     }
 
     for (n = 0; n < count; ++n) {
         copy_close(&copies[n]);
     }
-
-    return ucx_mp_perf_median(&series);
 }
 
 void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options)
 {
+    static ucx_mp_perf_series_t series;
     static double values[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
     const size_t large = options->sizes[options->num_sizes - 1];
     const struct {
@@ -121,8 +108,9 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                     continue;
                 }
 
-                seconds      = measure(i, j, kinds[k].size, kinds[k].count,
-                                       options->repeats);
+                ucx_mp_perf_copies(i, j, kinds[k].size, kinds[k].count,
+                                   options->repeats, &series);
+                seconds      = ucx_mp_perf_median(&series);
                 values[i][j] = (kinds[k].size == SMALL) ?
                                        seconds * 1e6 :
                                        (double)kinds[k].size *

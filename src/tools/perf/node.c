@@ -86,6 +86,17 @@ CUevent ucx_mp_perf_event(int gpu)
     return event;
 }
 
+void ucx_mp_perf_wait(CUevent event)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUresult result;
+
+    do {
+        result = driver->cuEventQuery(event);
+    } while (result == CUDA_ERROR_NOT_READY);
+    ucx_mp_perf_check(result, "cuEventQuery");
+}
+
 CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size)
 {
     CUdeviceptr memory;

@@ -97,6 +97,9 @@ CUstream ucx_mp_perf_stream(int gpu);
 /** An event with a time; @a gpu as for streams. */
 CUevent ucx_mp_perf_event(int gpu);
 
+/** Until it is seen to have ended. */
+void ucx_mp_perf_wait(CUevent event);
+
 CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size);
 
 /** Page-locked memory on the NUMA node of a GPU. */
@@ -112,6 +115,11 @@ void ucx_mp_perf_links(const uct_cuda_topo_t *topo,
 
 void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options);
+
+/** Seconds of a copy from one GPU to another, or where @a count is 2 of that
+ *  and the one back at the same time. */
+void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
+                        unsigned repeats, ucx_mp_perf_series_t *series);
 
 void ucx_mp_perf_blocks(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tool.h"
+#include "die.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 

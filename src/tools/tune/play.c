@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The streams executor's calls, and what the timing core makes of them. */
 #include "play.h"
-#include "tool.h"
+#include "die.h"
 
 #include <stdlib.h>
 #include <string.h>

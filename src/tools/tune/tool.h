@@ -3,16 +3,12 @@
 #ifndef UCX_MP_TUNE_TOOL_H
 #define UCX_MP_TUNE_TOOL_H
 
+#include "die.h"
 #include "play.h"
 
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include <stdio.h>
-
-
-/** Prints "ucx_mp_plan_time: message" and ends the program with status 1. */
-void ucx_mp_tune_die(const char *format, ...)
-        __attribute__((noreturn, format(printf, 1, 2)));
 
 
 /** A transfer that is to be planned. */

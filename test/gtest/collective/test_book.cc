@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -139,7 +140,7 @@ double seconds_of(const uct_cuda_coll_request_t &request,
                                &model);
     }
     EXPECT_EQ(UCS_OK, uct_cuda_coll_cost(&plan, request.topo, request.gpus,
-                                         &model, &seconds));
+                                         &model, DBL_MAX, &seconds));
     return seconds;
 }
 

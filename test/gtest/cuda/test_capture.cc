@@ -4,6 +4,7 @@
  * process's life: each case has a process of its own. */
 extern "C" {
 #include <uct/cuda/base/capture.h>
+#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/thread.h>
 }
 

@@ -7,7 +7,7 @@ extern "C" {
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 }
 
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@ extern "C" {
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/unmap.h>
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 }
 
 #include <gtest/gtest.h>

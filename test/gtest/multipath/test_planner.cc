@@ -145,7 +145,7 @@ TEST_F(test_planner, gain_decides_the_threshold)
 {
     uct_cuda_topo_t node = beluga();
     size_t threshold = uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                 m_plan.get());
+                                                 false, m_plan.get());
 
     EXPECT_GT(threshold, 128 * KiB);
     EXPECT_LT(threshold, 4 * MiB);
@@ -166,7 +166,7 @@ TEST_F(test_planner, switch_never_relays_by_itself)
     }
 
     EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                  m_plan.get()));
+                                                  false, m_plan.get()));
 }
 
 TEST_F(test_planner, switch_with_a_quiet_host)
@@ -704,11 +704,11 @@ TEST_F(test_planner, variables_are_for_host_memory_too)
 TEST_F(test_planner, host_memory_has_its_own_threshold)
 {
     uct_cuda_topo_t node = hgx();
-    size_t threshold = uct_cuda_mp_plan_min_size_host(Know(node, Config()),
-                                                      m_plan.get());
+    size_t threshold = uct_cuda_mp_plan_min_size(Know(node, Config()),
+                                                 true, m_plan.get());
 
     EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                  m_plan.get()));
+                                                  false, m_plan.get()));
     EXPECT_GT(threshold, 128 * KiB);
     EXPECT_LT(threshold, 4 * MiB);
     for (size_t size = threshold; size <= 256 * MiB; size += size / 3) {

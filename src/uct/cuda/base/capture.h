@@ -13,7 +13,7 @@
 #ifndef UCT_CUDA_BASE_CAPTURE_H
 #define UCT_CUDA_BASE_CAPTURE_H
 
-#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/driver_table.h>
 
 #include <stdbool.h>
 

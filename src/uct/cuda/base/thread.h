@@ -18,7 +18,7 @@ BEGIN_C_DECLS
  * is called back, with a completion, a pending request or a purged one.
  *
  *   0. cuda_cma/cuda_cma_server.c    starting and ending the one server
- *      settings.c                    what memory domains say for the process
+ *      process_settings.c            what memory domains say for the process
  *   1. multipath/registry.c          making and destroying of engines
  *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      node/rkey.c                   which peers can be reached

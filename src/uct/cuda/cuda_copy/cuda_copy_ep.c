@@ -12,7 +12,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 #include <uct/cuda/transfer.h>
 
 #include <string.h>

@@ -12,7 +12,7 @@
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/plan/collective_planner.h>
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 
 #include <ucs/sys/math.h>
 

@@ -90,8 +90,8 @@ typedef struct {
     double   since;       /* ... seconds: until then */
     unsigned at;          /* among those that are busy */
     uint32_t first;       /* the flow that ends next; NONE */
-    unsigned count;
-    uct_cuda_coll_way_t way;
+    uct_cuda_share_way_t way;
+    uct_cuda_share_flow_t shared; /* how many they are, and what each gets */
 } lane_t;
 
 
@@ -108,10 +108,7 @@ typedef struct {
     int                         gpus[UCT_CUDA_COLL_MAX_MEMBERS];
     const uct_cuda_coll_model_t *model;
     double   capacity[NUM_RESOURCES]; /* bytes/s */
-    double   left[NUM_RESOURCES];
-    double   rates[NUM_RESOURCES];    /* of each user */
-    unsigned users[NUM_RESOURCES];
-    bool     is_tight[NUM_RESOURCES];
+    uct_cuda_share_resource_t resources[NUM_RESOURCES];
     int16_t  groups[NUM_RESOURCES]; /* joined by lanes: to the first, ... */
     bool     is_old[NUM_RESOURCES]; /* ... whose users have changed: */
     int16_t  old[NUM_RESOURCES];
@@ -136,80 +133,6 @@ typedef struct {
 
 /* ------------------------------------------------------------------ rates */
 
-/* What a lane's tightest resource gives each of its users */
-static double tightest(const sim_t *sim, const lane_t *lane)
-{
-    double rate = DBL_MAX;
-    unsigned i;
-
-    for (i = 0; i < lane->way.count; ++i) {
-        rate = ucs_min(rate, sim->rates[lane->way.resources[i]]);
-    }
-
-    return rate;
-}
-
-/* Resources that are the tightest of all of their users */
-static void find_tight(sim_t *sim, lane_t *const *lanes, unsigned count)
-{
-    const uct_cuda_coll_way_t *way;
-    unsigned l, i;
-    double rate;
-    int r;
-
-    for (l = 0; l < count; ++l) {
-        way = &lanes[l]->way;
-        for (i = 0; i < way->count; ++i) {
-            r                = way->resources[i];
-            sim->rates[r]    = ucs_max(sim->left[r] / sim->users[r], 1);
-            sim->is_tight[r] = true;
-        }
-    }
-
-    for (l = 0; l < count; ++l) {
-        way  = &lanes[l]->way;
-        rate = tightest(sim, lanes[l]);
-        for (i = 0; i < way->count; ++i) {
-            r                 = way->resources[i];
-            sim->is_tight[r] &= (sim->rates[r] <= rate);
-        }
-    }
-}
-
-/* Give their rates to lanes on such resources, and the rest to others.
- * @return How many are left, at the start of the list */
-static unsigned share_some(sim_t *sim, lane_t **lanes, unsigned count)
-{
-    unsigned l, i, left = 0;
-    bool is_tight;
-    lane_t *lane;
-    double rate;
-    int r;
-
-    find_tight(sim, lanes, count);
-    for (l = 0; l < count; ++l) {
-        lane     = lanes[l];
-        is_tight = false;
-        for (i = 0; i < lane->way.count; ++i) {
-            is_tight |= sim->is_tight[lane->way.resources[i]];
-        }
-        if (!is_tight) {
-            lanes[left++] = lane;
-            continue;
-        }
-
-        rate                  = tightest(sim, lane);
-        sim->speeds[lane->at] = rate;
-        for (i = 0; i < lane->way.count; ++i) {
-            r              = lane->way.resources[i];
-            sim->users[r] -= lane->count;
-            sim->left[r]  -= rate * lane->count;
-        }
-    }
-
-    return left;
-}
-
 static int group_of(sim_t *sim, int resource)
 {
     int16_t *groups = sim->groups;
@@ -229,13 +152,13 @@ static void mark_group(sim_t *sim, int group)
     }
 }
 
-static void mark_way(sim_t *sim, const uct_cuda_coll_way_t *way)
+static void mark_way(sim_t *sim, const uct_cuda_share_way_t *way)
 {
     mark_group(sim, group_of(sim, way->resources[0]));
 }
 
 /* What a lane takes has to do with each other from now on */
-static void join_way(sim_t *sim, const uct_cuda_coll_way_t *way)
+static void join_way(sim_t *sim, const uct_cuda_share_way_t *way)
 {
     int first, other;
     unsigned i;
@@ -266,8 +189,9 @@ static void find_end(sim_t *sim, const lane_t *lane)
 /* Max-min fair rates of all flows that changes concern */
 static void share(sim_t *sim)
 {
-    lane_t *lanes[MAX_LANES], *concerned[MAX_LANES];
-    unsigned l, i, left, count = 0;
+    uct_cuda_share_flow_t *flows[MAX_LANES];
+    lane_t *concerned[MAX_LANES];
+    unsigned l, i, count = 0;
     lane_t *lane;
     int r;
 
@@ -278,21 +202,19 @@ static void share(sim_t *sim)
         }
 
         concerned[count] = lane;
-        lanes[count++]   = lane;
+        flows[count++]   = &lane->shared;
         lane->given      = given(sim, lane);
         lane->since      = sim->now;
         for (i = 0; i < lane->way.count; ++i) {
-            r              = lane->way.resources[i];
-            sim->left[r]   = sim->capacity[r];
-            sim->users[r] += lane->count;
+            r = lane->way.resources[i];
+            uct_cuda_share_add(&sim->resources[r], sim->capacity[r],
+                               lane->shared.count);
         }
     }
 
-    for (left = count; left > 0;) {
-        left = share_some(sim, lanes, left);
-    }
-
+    uct_cuda_share(sim->resources, flows, count);
     for (l = 0; l < count; ++l) {
+        sim->speeds[concerned[l]->at] = concerned[l]->shared.rate;
         find_end(sim, concerned[l]);
     }
     while (sim->num_old > 0) {
@@ -312,9 +234,11 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
     flow_t *flow   = &sim->flows[index];
     uint32_t *link;
 
-    if (lane->count++ == 0) {
+    if (lane->shared.count++ == 0) {
         uct_cuda_coll_links_direct(sim->topo, from, to, &lane->way);
         join_way(sim, &lane->way);
+        lane->shared.way       = &lane->way;
+        lane->shared.cap       = DBL_MAX;
         lane->first            = NONE;
         lane->given            = 0;
         lane->since            = sim->now;
@@ -569,15 +493,15 @@ static void end_flows(sim_t *sim, lane_t *lane)
         step        = sim->flows[lane->first].step;
         lane->first = sim->flows[lane->first].next;
         mark_way(sim, &lane->way);
-        if (--lane->count > 0) {
+        if (--lane->shared.count > 0) {
             find_end(sim, lane);
         }
         if (--sim->states[step].flows == 0) {
             end_step(sim, step);
         }
-    } while ((lane->count > 0) && has_end(sim, lane->at));
+    } while ((lane->shared.count > 0) && has_end(sim, lane->at));
 
-    if (lane->count == 0) {
+    if (lane->shared.count == 0) {
         last                    = --sim->num_busy;
         sim->busy[lane->at]     = sim->busy[last];
         sim->speeds[lane->at]   = sim->speeds[last];
@@ -613,7 +537,7 @@ static void advance(sim_t *sim)
 
         lane = sim->busy[l];
         end_flows(sim, lane);
-        l += (lane->count > 0);
+        l += (lane->shared.count > 0);
     }
 
     while ((sim->num_ready > 0) &&
@@ -625,17 +549,7 @@ static void advance(sim_t *sim)
 ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_topo_t *topo, const int *gpus,
                                 const uct_cuda_coll_model_t *model,
-                                double *seconds_p)
-{
-    return uct_cuda_coll_cost_within(plan, topo, gpus, model, DBL_MAX,
-                                     seconds_p);
-}
-
-ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
-                                       const uct_cuda_topo_t *topo,
-                                       const int *gpus,
-                                       const uct_cuda_coll_model_t *model,
-                                       double limit, double *seconds_p)
+                                double limit, double *seconds_p)
 {
     const size_t count  = plan->list.num_steps;
     sim_t *sim          = calloc(1, sizeof(*sim));

@@ -58,6 +58,7 @@ void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
  * else going on.
  *
  * @param gpus       Of each rank, an ordinal of @a topo.
+ * @param limit      Longer plans have some time above it.
  * @param seconds_p  Filled.
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: a step is for GPUs that are no peers;
  *         UCS_ERR_NO_MEMORY.
@@ -65,16 +66,7 @@ void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
 ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_topo_t *topo, const int *gpus,
                                 const uct_cuda_coll_model_t *model,
-                                double *seconds_p);
-
-
-/** ... and no further than up to @a limit seconds: longer plans have some time
- *  above it. */
-ucs_status_t uct_cuda_coll_cost_within(const uct_cuda_coll_plan_t *plan,
-                                       const uct_cuda_topo_t *topo,
-                                       const int *gpus,
-                                       const uct_cuda_coll_model_t *model,
-                                       double limit, double *seconds_p);
+                                double limit, double *seconds_p);
 
 
 END_C_DECLS

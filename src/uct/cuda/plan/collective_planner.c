@@ -467,8 +467,8 @@ static ucs_status_t price_chunks(const planner_t *planner,
 
     status = emit(&part, &fewer, trees, NULL, &plan);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_cost_within(&plan, request->topo, request->gpus,
-                                           planner->model, limit, seconds_p);
+        status = uct_cuda_coll_cost(&plan, request->topo, request->gpus,
+                                    planner->model, limit, seconds_p);
         uct_cuda_coll_plan_release(&plan);
     }
     return status;

@@ -10,14 +10,14 @@ static int link_of(int from, int to)
     return UCT_CUDA_COLL_FIRST_LINK + from * UCT_CUDA_MAX_GPUS + to;
 }
 
-static void add(uct_cuda_coll_way_t *way, int resource)
+static void add(uct_cuda_share_way_t *way, int resource)
 {
     if (resource != UCT_CUDA_TOPO_NO_LIMIT) {
         way->resources[way->count++] = (int16_t)resource;
     }
 }
 
-static void add_limits(uct_cuda_coll_way_t *way,
+static void add_limits(uct_cuda_share_way_t *way,
                        const uct_cuda_topo_link_t *link)
 {
     unsigned i;
@@ -43,7 +43,7 @@ void uct_cuda_coll_links_capacity(
 }
 
 void uct_cuda_coll_links_direct(const uct_cuda_topo_t *topo, int from, int to,
-                                uct_cuda_coll_way_t *way)
+                                uct_cuda_share_way_t *way)
 {
     way->count = 0;
     if (from == to) {
@@ -56,7 +56,7 @@ void uct_cuda_coll_links_direct(const uct_cuda_topo_t *topo, int from, int to,
 }
 
 void uct_cuda_coll_links_host(const uct_cuda_topo_t *topo, int from, int to,
-                              uct_cuda_coll_way_t *way)
+                              uct_cuda_share_way_t *way)
 {
     const int numa                       = topo->gpus[from].numa;
     const uct_cuda_topo_link_t to_host   = uct_cuda_topo_host_link(topo, from,

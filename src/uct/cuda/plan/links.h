@@ -7,6 +7,7 @@
 #define UCT_CUDA_COLL_LINKS_H
 
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/plan/share.h>
 
 BEGIN_C_DECLS
 
@@ -16,16 +17,6 @@ BEGIN_C_DECLS
     (UCT_CUDA_COLL_FIRST_LINK + UCT_CUDA_MAX_GPUS * UCT_CUDA_MAX_GPUS)
 #define UCT_CUDA_COLL_NUM_RESOURCES \
     (UCT_CUDA_COLL_FIRST_MEMORY + UCT_CUDA_MAX_GPUS)
-
-/** Of one transfer at most: over the host it has two links' limits. */
-#define UCT_CUDA_COLL_WAY_RESOURCES (2 * UCT_CUDA_TOPO_LINK_LIMITS + 1)
-
-
-/** Which resources a transfer takes, one of them twice if it counts twice. */
-typedef struct {
-    unsigned count; /**< 0: there is no way */
-    int16_t  resources[UCT_CUDA_COLL_WAY_RESOURCES];
-} uct_cuda_coll_way_t;
 
 
 /** Bytes/s of each resource. @param memory  A GPU's own. */
@@ -37,12 +28,12 @@ void uct_cuda_coll_links_capacity(
 /** From one GPU's memory to another's that is its peer, or inside one: read
  *  and written. */
 void uct_cuda_coll_links_direct(const uct_cuda_topo_t *topo, int from, int to,
-                                uct_cuda_coll_way_t *way);
+                                uct_cuda_share_way_t *way);
 
 
 /** From one GPU through memory of its NUMA node to another. */
 void uct_cuda_coll_links_host(const uct_cuda_topo_t *topo, int from, int to,
-                              uct_cuda_coll_way_t *way);
+                              uct_cuda_share_way_t *way);
 
 
 END_C_DECLS

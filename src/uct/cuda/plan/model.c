@@ -207,7 +207,7 @@ static void candidate_add_hop(const query_t *query, candidate_t *candidate,
     candidate->latency                 += hop_latency(query, &link);
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-            candidate->limits[candidate->num_limits++] = link.limits[i];
+            candidate->way.resources[candidate->way.count++] = link.limits[i];
             candidate->is_taken |= (query->direct[link.limits[i]] > 0);
         }
     }
@@ -275,112 +275,50 @@ static double limit_share(const query_t *query, const split_t *split,
     }
 
     for (i = 0; i < split->count; ++i) {
-        for (j = 0; j < split->paths[i]->num_limits; ++j) {
-            own += (split->paths[i]->limits[j] == limit);
+        for (j = 0; j < split->paths[i]->way.count; ++j) {
+            own += (split->paths[i]->way.resources[j] == limit);
         }
     }
 
     return uct_cuda_mp_model_limit(query, limit) * own / (own + others);
 }
 
-/* Which limit has how many of the open paths */
-static void count_users(const split_t *split, unsigned open, unsigned *users)
-{
-    unsigned i, j;
-
-    for (i = 0; i < split->count; ++i) {
-        for (j = 0; j < split->paths[i]->num_limits; ++j) {
-            users[split->paths[i]->limits[j]] = 0;
-        }
-    }
-
-    for (i = 0; i < split->count; ++i) {
-        for (j = 0; (open & (1u << i)) && (j < split->paths[i]->num_limits);
-             ++j) {
-            ++users[split->paths[i]->limits[j]];
-        }
-    }
-}
-
-/* Bytes/s by which all open paths can be raised, and which of them then meet a
- * limit: returned, a bit each */
-static unsigned find_full(const split_t *split, unsigned open,
-                          const double *rates, const double *left,
-                          double *step_p)
-{
-    unsigned users[UCT_CUDA_TOPO_MAX_LIMITS];
-    double step   = DBL_MAX;
-    unsigned full = 0;
-    const candidate_t *path;
-    unsigned i, j;
-    double room;
-
-    count_users(split, open, users);
-    for (i = 0; i < split->count; ++i) {
-        if (!(open & (1u << i))) {
-            continue;
-        }
-
-        path = split->paths[i];
-        room = path->cap - rates[i];
-        for (j = 0; j < path->num_limits; ++j) {
-            room = ucs_min(room,
-                           left[path->limits[j]] / users[path->limits[j]]);
-        }
-
-        room = ucs_max(room, 0);
-        if (room < step) {
-            /* Paths that met a limit only a rounding error ago stay in */
-            full = (room < step * (1 - ROUNDING)) ? 0 : full;
-            step = room;
-        }
-        if (room <= step * (1 + ROUNDING)) {
-            full |= 1u << i;
-        }
-    }
-
-    *step_p = step;
-    return full;
-}
-
 void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
                              double *rates)
 {
-    unsigned open   = (1u << split->count) - 1;
-    bool has_limits = false;
-    double left[UCT_CUDA_TOPO_MAX_LIMITS];
-    unsigned i, j, full;
-    double step;
+    uct_cuda_share_resource_t limits[UCT_CUDA_TOPO_MAX_LIMITS];
+    uct_cuda_share_flow_t flows[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_share_flow_t *open[UCT_CUDA_MP_MAX_PATHS];
+    unsigned num_open = 0;
+    const uct_cuda_share_way_t *way;
+    unsigned i, j;
 
     for (i = 0; i < split->count; ++i) {
-        rates[i]   = 0;
-        has_limits = has_limits || (split->paths[i]->num_limits > 0);
-        for (j = 0; j < split->paths[i]->num_limits; ++j) {
-            left[split->paths[i]->limits[j]] =
-                    limit_share(query, split, split->paths[i]->limits[j]);
+        way            = &split->paths[i]->way;
+        flows[i].way   = way;
+        flows[i].count = 1;
+        flows[i].cap   = split->paths[i]->cap;
+        flows[i].rate  = split->paths[i]->cap;
+        if (way->count > 0) {
+            open[num_open++] = &flows[i];
+        }
+        for (j = 0; j < way->count; ++j) {
+            limits[way->resources[j]].users = 0;
         }
     }
 
-    if (!has_limits) {
-        for (i = 0; i < split->count; ++i) {
-            rates[i] = split->paths[i]->cap;
+    for (i = 0; i < split->count; ++i) {
+        way = flows[i].way;
+        for (j = 0; j < way->count; ++j) {
+            uct_cuda_share_add(&limits[way->resources[j]],
+                               limit_share(query, split, way->resources[j]),
+                               1);
         }
-        return;
     }
 
-    /* Raise all open paths alike until one of them meets a limit */
-    for (; open != 0; open &= ~full) {
-        full = find_full(split, open, rates, left, &step);
-        for (i = 0; i < split->count; ++i) {
-            if (!(open & (1u << i))) {
-                continue;
-            }
-
-            rates[i] += step;
-            for (j = 0; j < split->paths[i]->num_limits; ++j) {
-                left[split->paths[i]->limits[j]] -= step;
-            }
-        }
+    uct_cuda_share(limits, open, num_open);
+    for (i = 0; i < split->count; ++i) {
+        rates[i] = flows[i].rate;
     }
 }
 

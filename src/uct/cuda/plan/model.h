@@ -22,6 +22,7 @@
 #define UCT_CUDA_MP_MODEL_H
 
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/plan/share.h>
 #include <uct/cuda/plan/transfer_plan.h>
 
 BEGIN_C_DECLS
@@ -147,8 +148,7 @@ typedef struct {
     double             latency; /**< Seconds */
     double             margin;  /**< Seconds that it may be late by */
     double             gap;     /**< Seconds that a chunk costs the path */
-    unsigned           num_limits;
-    int16_t            limits[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_TOPO_LINK_LIMITS];
+    uct_cuda_share_way_t way;      /**< Shared limits of all hops */
     bool               is_busy; /**< Others use one of its lanes */
     bool               is_taken; /**< ... between their own ends, or what it
                                       shares with such a lane */

@@ -952,9 +952,8 @@ static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
     return false;
 }
 
-/* SIZE_MAX: none */
-static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
-                         uct_cuda_mp_plan_t *scratch)
+size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
+                                 bool is_host, uct_cuda_mp_plan_t *scratch)
 {
     size_t largest = uct_cuda_mp_plan_max_size_of(know);
     size_t low     = 2 * ALIGN;
@@ -982,18 +981,6 @@ static size_t least_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
     return high;
 }
 
-size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
-                                 uct_cuda_mp_plan_t *scratch)
-{
-    return least_size(know, false, scratch);
-}
-
-size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
-                                      uct_cuda_mp_plan_t *scratch)
-{
-    return least_size(know, true, scratch);
-}
-
 void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
                                 bool is_host, uct_cuda_mp_plan_t *scratch,
                                 size_t *alone_p, size_t *behind_p)
@@ -1006,9 +993,7 @@ void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
 
     loaded.load = &load;
     for (i = 0; i < 2; ++i) {
-        sizes[i]    = is_host ?
-                              uct_cuda_mp_plan_min_size_host(&loaded, scratch) :
-                              uct_cuda_mp_plan_min_size(&loaded, scratch);
+        sizes[i]    = uct_cuda_mp_plan_min_size(&loaded, is_host, scratch);
         load.queued = UINT16_MAX;
         load.window = UINT16_MAX;
     }

@@ -92,15 +92,12 @@ size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest);
 
 
 /**
- * Smallest size, bytes (within 7 %), for which some pair of GPUs would get a
- * plan, as things are; SIZE_MAX if none ever does. Not fast.
+ * Smallest size, bytes (within 7 %), for which some pair of GPUs, or host
+ * memory and some GPU, would get a plan, as things are; SIZE_MAX if none ever
+ * does. Not fast.
  */
 size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
-                                 uct_cuda_mp_plan_t *scratch);
-
-/** The same for host memory and some GPU. */
-size_t uct_cuda_mp_plan_min_size_host(const uct_cuda_mp_knowledge_t *know,
-                                      uct_cuda_mp_plan_t *scratch);
+                                 bool is_host, uct_cuda_mp_plan_t *scratch);
 
 
 /**

@@ -45,7 +45,7 @@
 typedef uct_cuda_coll_ranks_t ranks_t;
 typedef uct_cuda_coll_tree_t  tree_t;
 typedef uct_cuda_coll_trees_t trees_t;
-typedef uct_cuda_coll_way_t   way_t;
+typedef uct_cuda_share_way_t  way_t;
 
 
 /* A bit for each GPU that links lead to, by the GPU that they come from */

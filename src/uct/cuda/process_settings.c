@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>

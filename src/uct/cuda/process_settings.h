@@ -5,8 +5,8 @@
  * different values: the first one decides, for all that are opened while it or
  * one of those is open.
  */
-#ifndef UCT_CUDA_SETTINGS_H
-#define UCT_CUDA_SETTINGS_H
+#ifndef UCT_CUDA_PROCESS_SETTINGS_H
+#define UCT_CUDA_PROCESS_SETTINGS_H
 
 #include <ucs/sys/compiler_def.h>
 

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Round by round: whoever is held up by a resource that nobody on it gets more
+ * elsewhere of, or by nothing shared, has its rate; the others share the rest.
+ */
+#include <uct/cuda/plan/share.h>
+
+#include <ucs/sys/math.h>
+
+
+typedef uct_cuda_share_way_t      way_t;
+typedef uct_cuda_share_resource_t resource_t;
+typedef uct_cuda_share_flow_t     flow_t;
+
+
+/* What a flow's tightest resource gives each of its users */
+static double tightest(const resource_t *resources, const flow_t *flow)
+{
+    double rate = flow->cap;
+    unsigned i;
+
+    for (i = 0; i < flow->way->count; ++i) {
+        rate = ucs_min(rate, resources[flow->way->resources[i]].rate);
+    }
+
+    return rate;
+}
+
+/* Resources that are the tightest of all of their users */
+static void
+find_tight(resource_t *resources, flow_t *const *flows, unsigned count)
+{
+    resource_t *resource;
+    const way_t *way;
+    unsigned f, i;
+
+    for (f = 0; f < count; ++f) {
+        way = flows[f]->way;
+        for (i = 0; i < way->count; ++i) {
+            resource           = &resources[way->resources[i]];
+            resource->rate     = ucs_max(resource->left / resource->users, 1);
+            resource->is_tight = true;
+        }
+    }
+
+    for (f = 0; f < count; ++f) {
+        way            = flows[f]->way;
+        flows[f]->rate = tightest(resources, flows[f]);
+        for (i = 0; i < way->count; ++i) {
+            resource            = &resources[way->resources[i]];
+            resource->is_tight &= (resource->rate <= flows[f]->rate);
+        }
+    }
+}
+
+/* Has its rate? */
+static bool is_settled(const resource_t *resources, const flow_t *flow)
+{
+    bool is_settled = (flow->rate >= flow->cap);
+    unsigned i;
+
+    for (i = 0; i < flow->way->count; ++i) {
+        is_settled |= resources[flow->way->resources[i]].is_tight;
+    }
+
+    return is_settled;
+}
+
+void uct_cuda_share(resource_t *resources, flow_t **flows, unsigned count)
+{
+    resource_t *resource;
+    flow_t *flow;
+    unsigned f, i, left;
+
+    for (; count > 0; count = left) {
+        find_tight(resources, flows, count);
+        left = 0;
+        for (f = 0; f < count; ++f) {
+            flow = flows[f];
+            if (!is_settled(resources, flow)) {
+                flows[left++] = flow;
+                continue;
+            }
+
+            for (i = 0; i < flow->way->count; ++i) {
+                resource         = &resources[flow->way->resources[i]];
+                resource->users -= flow->count;
+                resource->left  -= flow->rate * flow->count;
+            }
+        }
+    }
+}
