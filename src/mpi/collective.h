@@ -37,12 +37,13 @@ typedef struct {
 
 
 /*
- * A rank whose process uses no GPU says so of a call of the kinds that the
- * module has, before all else.
+ * A rank whose process uses no GPU, or whose arguments the MPI has to judge,
+ * says so of a call of the kinds that the module has, before all else.
  *
  * @return  Whether that is all; otherwise it goes on with the below.
  */
-bool ucx_mp_mpi_collective_pass(MPI_Comm comm);
+bool ucx_mp_mpi_collective_pass(MPI_Comm comm, uct_cuda_coll_kind_t kind,
+                                uct_cuda_coll_reason_t reason);
 
 /*
  * Every rank says so of every other such call.

@@ -94,15 +94,19 @@ TEST_F(Agreement, one_passes)
 {
     begin();
     say(2, post);
-    uct_cuda_coll_page_pass(pages[1], self.sequence);
+    uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
+                            UCS_OK);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_STREQ("", why);
 
     /* ... of whom nobody waits for the others */
     begin();
-    uct_cuda_coll_page_pass(pages[1], self.sequence);
+    uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
+                            UCS_OK);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_EQ(0u, rounds);
+    EXPECT_EQ(UCT_CUDA_COLL_NO_HOST, self.verdict.reason);
+    EXPECT_EQ(1, self.verdict.rank);
 }
 
 TEST_F(Agreement, this_rank_passes_for_all)
@@ -110,9 +114,11 @@ TEST_F(Agreement, this_rank_passes_for_all)
     uct_cuda_coll_post_t read;
 
     begin();
-    uct_cuda_coll_agree_pass(&self);
+    uct_cuda_coll_agree_pass(&self, UCT_CUDA_COLL_NO_EXPORT, UCS_ERR_NO_MEMORY);
     ASSERT_TRUE(uct_cuda_coll_page_read(pages[1], 0, self.sequence, &read));
     EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, read.kind);
+    EXPECT_EQ(UCT_CUDA_COLL_NO_EXPORT, read.reason);
+    EXPECT_EQ(-UCS_ERR_NO_MEMORY, read.status);
 }
 
 TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
@@ -191,7 +197,8 @@ TEST_F(Agreement, who_has_passed_may_leave)
     begin();
     others = [this] {
         if (rounds == 1) {
-            uct_cuda_coll_page_pass(pages[2], self.sequence);
+            uct_cuda_coll_page_pass(pages[2], self.sequence,
+                                    UCT_CUDA_COLL_NO_HOST, UCS_OK);
             leave(2);
         }
     };
@@ -348,8 +355,15 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     for (i = 0; (i < 1000) && (status == UCS_OK); ++i) {
         status = uct_cuda_coll_agree_idle(&self);
     }
-    EXPECT_EQ(UCS_ERR_IO_ERROR, status);
+    EXPECT_EQ(UCS_ERR_CANCELED, status);
+
+    /* ... and it is theirs, not that of who stops because of it */
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_coll_agree_meet(&self, UCT_CUDA_COLL_PHASE_DONE,
+                                       status));
     EXPECT_STREQ("rank 2 could not go on", why);
+    EXPECT_EQ(UCT_CUDA_COLL_FAULT_RUN, self.verdict.reason);
+    EXPECT_EQ(2, self.verdict.rank);
 }
 
 /* What rank 0 knows of the node all ranks plan by, whatever they know */
@@ -451,7 +465,7 @@ TEST_F(Agreement, who_is_ahead_across_the_round_is_ahead)
     begin();
     ahead = self.sequence + 1;
     say(2, post);
-    uct_cuda_coll_page_pass(pages[1], ahead);
+    uct_cuda_coll_page_pass(pages[1], ahead, UCT_CUDA_COLL_NO_HOST, UCS_OK);
     uct_cuda_coll_page_reach(pages[1], phase, ahead, UCS_ERR_IO_ERROR);
     uct_cuda_coll_page_step(pages[1], 3, ahead, 1);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());

@@ -41,6 +41,17 @@ void uct_cuda_coll_agree_begin(agreement_t *agreement,
     agreement->why      = why;
     agreement->why_size = why_size;
     agreement->why[0]   = '\0';
+    uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_AHEAD, UCT_CUDA_COLL_ALL,
+                              UCS_OK);
+}
+
+void uct_cuda_coll_agree_judge(agreement_t *agreement,
+                               uct_cuda_coll_reason_t reason, int rank,
+                               ucs_status_t status)
+{
+    agreement->verdict.reason = reason;
+    agreement->verdict.rank   = rank;
+    agreement->verdict.status = status;
 }
 
 __attribute__((format(printf, 2, 3))) static void
@@ -104,6 +115,8 @@ static ucs_status_t look(agreement_t *agreement)
         for (rank = 0; rank < agreement->size; ++rank) {
             if (!uct_cuda_coll_page_is_alive(agreement->page, rank)) {
                 explain(agreement, "the process of rank %u has ended", rank);
+                uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_FAULT_ENDED,
+                                          (int)rank, UCS_OK);
                 return UCS_ERR_ENDPOINT_TIMEOUT;
             }
         }
@@ -144,6 +157,11 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
                                       uct_cuda_coll_phase_t phase,
                                       ucs_status_t status)
 {
+    static const uct_cuda_coll_reason_t reasons[] = {
+        [UCT_CUDA_COLL_PHASE_MADE]  = UCT_CUDA_COLL_FAULT_MAKE,
+        [UCT_CUDA_COLL_PHASE_READY] = UCT_CUDA_COLL_NO_MAP,
+        [UCT_CUDA_COLL_PHASE_DONE]  = UCT_CUDA_COLL_FAULT_RUN
+    };
     ucs_status_t result = UCS_OK;
     ucs_status_t waited;
     unsigned rank;
@@ -165,13 +183,22 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
             if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
                 return waited;
             }
-            agreement->why[0] = '\0';
+            agreement->why[0]         = '\0';
+            agreement->verdict.reason = UCT_CUDA_COLL_AHEAD;
         }
 
-        if ((status != UCS_OK) && (result == UCS_OK)) {
-            explain(agreement, "rank %u could not go on", rank);
+        /* who stops because of another one is not the one */
+        if ((status != UCS_OK) &&
+            ((result == UCS_OK) || (result == UCS_ERR_CANCELED))) {
             result = status;
+            if (agreement->verdict.reason != UCT_CUDA_COLL_FAULT_ENDED) {
+                uct_cuda_coll_agree_judge(agreement, reasons[phase], (int)rank,
+                                          status);
+            }
         }
+    }
+    if (result != UCS_OK) {
+        explain(agreement, "rank %d could not go on", agreement->verdict.rank);
     }
     return result;
 }
@@ -192,11 +219,7 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
                    ((agreement->spins % SPINS_A_PROGRESS) == 0);
          ++rank) {
         status = reached(agreement, rank, UCT_CUDA_COLL_PHASE_DONE);
-        if (status < UCS_OK) {
-            explain(agreement, "rank %u could not go on", rank);
-        } else {
-            status = UCS_OK; /* or not yet */
-        }
+        status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK; /* not yet */
     }
     return status;
 }
@@ -204,9 +227,26 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
 
 /* ---------------------------------------------------------------- the call */
 
-void uct_cuda_coll_agree_pass(agreement_t *agreement)
+void uct_cuda_coll_agree_pass(agreement_t *agreement,
+                              uct_cuda_coll_reason_t reason,
+                              ucs_status_t status)
 {
-    uct_cuda_coll_page_pass(agreement->page, agreement->sequence);
+    uct_cuda_coll_agree_judge(agreement, reason, (int)agreement->rank, status);
+    uct_cuda_coll_page_pass(agreement->page, agreement->sequence,
+                            (uint8_t)reason, status);
+}
+
+/* Another rank has passed */
+static void judge_pass(agreement_t *agreement, unsigned rank,
+                       const uct_cuda_coll_post_t *post)
+{
+    const uct_cuda_coll_reason_t reason =
+            (post->reason < UCT_CUDA_COLL_REASON_LAST) ?
+                    (uct_cuda_coll_reason_t)post->reason :
+                    UCT_CUDA_COLL_AHEAD;
+
+    uct_cuda_coll_agree_judge(agreement, reason, (int)rank,
+                              (ucs_status_t) - (int)post->status);
 }
 
 bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
@@ -232,6 +272,9 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
         }
         agreement->why[0] = '\0'; /* the MPI finds out who has ended */
         if ((first == 0) || (first > agreement->sequence)) {
+            uct_cuda_coll_agree_pass(agreement, UCT_CUDA_COLL_NO_JOIN, UCS_OK);
+            uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_JOIN,
+                                      (int)rank, UCS_OK);
             return false;
         }
     }
@@ -272,6 +315,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
             explain(agreement, "ranks 0 and %u call with other counts", rank);
         } else if ((post->op != first->op) || (post->type != first->type) ||
                    (!has_root && (post->is_in_place != first->is_in_place))) {
+            uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_MIXED,
+                                      (int)rank, UCS_OK);
             result = UCT_CUDA_COLL_STAGE;
         }
         if (agreement->why[0] != '\0') {
@@ -283,7 +328,7 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
 
 /* Has a rank said that it passes? Then all do it another way, and it may have
    left the group since. */
-static bool is_passed(const agreement_t *agreement)
+static bool is_passed(agreement_t *agreement)
 {
     uct_cuda_coll_post_t post;
     unsigned rank;
@@ -292,6 +337,7 @@ static bool is_passed(const agreement_t *agreement)
         if (uct_cuda_coll_page_read(agreement->page, rank, agreement->sequence,
                                     &post) &&
             (post.kind != UCT_CUDA_COLL_POST_GPU)) {
+            judge_pass(agreement, rank, &post);
             return true;
         }
     }
@@ -320,6 +366,7 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
         }
 
         if (agreement->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
+            judge_pass(agreement, rank, &agreement->posts[rank]);
             return UCT_CUDA_COLL_STAGE;
         }
     }

@@ -30,7 +30,8 @@ struct uct_cuda_coll_group {
 
     /* The same on all ranks */
     bool                         is_off;
-    unsigned                     failures;
+    unsigned                     faults; /**< In a row, of making something */
+    uint64_t                     resume; /**< No call before this is tried */
     bool                         has_no_relays; /**< They could not be had */
     bool                         has_lanes;     /**< To be put */
     bool                         has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];

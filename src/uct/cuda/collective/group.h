@@ -30,7 +30,8 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group);
 
-void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group);
+void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
+                              uct_cuda_coll_reason_t reason);
 
 uct_cuda_coll_result_t
 uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,

@@ -31,6 +31,8 @@ typedef struct {
 typedef struct {
     uint32_t               generation;
     uct_cuda_node_mapping_t *mapping; /**< Or NULL */
+    ucs_status_t           refusal; /**< It cannot be mapped ... */
+    uint64_t               retry;   /**< ... before this call */
 } uct_cuda_coll_import_t;
 
 
