@@ -9,6 +9,7 @@
 #define UCT_CUDA_SETTINGS_H
 
 #include <ucs/sys/compiler_def.h>
+#include <uct/cuda/collective/options.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,10 +24,8 @@ typedef struct {
     unsigned      host_copy_threads; /**< As in base/host/host_pipeline.h */
     unsigned long cache_max_regions; /**< As in node/mappings.h */
     size_t        cache_max_size;
-    int           collectives;       /**< These as in collective/settings.h: the
-                                          first word that there ever is */
-    int           collectives_algorithm;
-    int           collectives_multipath;
+    uct_cuda_coll_config_t collectives; /**< The first word that there is: what
+                                             ranks agreed on hangs on it */
 } uct_cuda_settings_t;
 
 

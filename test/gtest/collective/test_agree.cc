@@ -54,7 +54,8 @@ protected:
     void begin()
     {
         uct_cuda_coll_agree_begin(&self, &call, why, sizeof(why));
-        rounds = 0;
+        self.bytes = 4000;
+        rounds     = 0;
     }
 
     void say(unsigned rank, const uct_cuda_coll_post_t &what)
@@ -219,8 +220,8 @@ TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
         }
     };
     EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
-    EXPECT_EQ("collective 1 waits for rank 2, which has not come to this call "
-              "for a second\n",
+    EXPECT_EQ("collective 1: all-reduce of 4000 bytes, 3 ranks: rank 0 waits "
+              "for rank 2, which has not come to this call for a second\n",
               log);
 }
 

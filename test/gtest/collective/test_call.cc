@@ -8,7 +8,7 @@ extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/plan/collective_planner.h>
 }

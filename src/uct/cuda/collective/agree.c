@@ -3,7 +3,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/run/program.h>
 
 #include <sched.h>
@@ -37,12 +37,23 @@ void uct_cuda_coll_agree_begin(agreement_t *agreement,
 {
     ++agreement->sequence;
     agreement->call     = call;
+    agreement->bytes    = 0;
     agreement->looked   = 0;
     agreement->why      = why;
     agreement->why_size = why_size;
     agreement->why[0]   = '\0';
     uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_AHEAD, UCT_CUDA_COLL_ALL,
                               UCS_OK);
+}
+
+const char *uct_cuda_coll_agree_name(const agreement_t *agreement, char *text,
+                                     size_t size)
+{
+    snprintf(text, size, "collective %lu: %s of %lu bytes, %u ranks",
+             (unsigned long)agreement->sequence,
+             uct_cuda_coll_kind_str(agreement->call->kind),
+             (unsigned long)agreement->bytes, agreement->size);
+    return text;
 }
 
 void uct_cuda_coll_agree_judge(agreement_t *agreement,
@@ -89,14 +100,17 @@ static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 /* Of what hangs somebody wants to know where: once a waiting */
 static void tell_wait(agreement_t *agreement, uint64_t now)
 {
+    char name[128];
+
     if (agreement->began == 0) {
         agreement->began = now;
     } else if ((agreement->wanted != NULL) &&
                (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
-        uct_cuda_debug("collective %lu waits for rank %u, which has not %s "
-                       "for a second",
-                       (unsigned long)agreement->sequence,
-                       agreement->waits_for, agreement->wanted);
+        uct_cuda_log(uct_cuda_coll_wait_level(),
+                     "%s: rank %u waits for rank %u, which has not %s for a "
+                     "second",
+                     uct_cuda_coll_agree_name(agreement, name, sizeof(name)),
+                     agreement->rank, agreement->waits_for, agreement->wanted);
         agreement->wanted = NULL;
     }
 }

@@ -22,6 +22,7 @@ typedef struct {
     unsigned                   rank, size;
     uint64_t                   sequence; /**< Of the call */
     const uct_cuda_coll_call_t *call;
+    uint64_t                   bytes; /**< Of it, once they are known */
     uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS]; /**< Its */
     uct_cuda_coll_verdict_t    verdict; /**< On it, if it is not DONE */
 
@@ -54,6 +55,12 @@ typedef struct {
 void uct_cuda_coll_agree_begin(uct_cuda_coll_agreement_t *agreement,
                                const uct_cuda_coll_call_t *call, char *why,
                                size_t why_size);
+
+
+/** "collective 7: all-reduce of 4096 bytes, 2 ranks", for the log. */
+const char *
+uct_cuda_coll_agree_name(const uct_cuda_coll_agreement_t *agreement, char *text,
+                         size_t size);
 
 
 /** Why the call is not carried out, for its line in the log. */

@@ -5,7 +5,7 @@
 #include <uct/abi/host.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/page.h>
 #include <uct/cuda/plan/collective_plan.h>
 

@@ -11,6 +11,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/collective/options.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -343,9 +344,10 @@ static bool call_find(call_t *call, uct_cuda_memory_t *send,
 
     if (call_request(call, ucx_mp_type_size(what->type), what->is_in_place) !=
         UCS_OK) {
-        return call_pass(call, UCT_CUDA_COLL_NO_SIZE, UCS_OK);
+        return call_pass(call, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
     }
 
+    call->group->agreement.bytes = call->frame.bytes;
     if (call->frame.bytes == 0) {
         return call_pass(call, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
     }
@@ -608,6 +610,7 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     run.type     = call->type;
     run.idle     = uct_cuda_coll_agree_idle;
     run.arg      = &group->agreement;
+    run.level    = uct_cuda_coll_wait_level();
     if (call_is_new(call, uct_cuda_coll_program_plan(program))) {
         if (call_prepare(call, program, &run) != UCS_OK) {
             call_give_up(call, program);
@@ -664,10 +667,7 @@ static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
     const uct_cuda_coll_plan_t *plan           = call->plan;
     char head[128], why[192];
 
-    snprintf(head, sizeof(head), "collective %lu: %s of %lu bytes, %u ranks",
-             (unsigned long)agreement->sequence,
-             uct_cuda_coll_kind_str(call->what->kind),
-             (unsigned long)call->frame.bytes, agreement->size);
+    uct_cuda_coll_agree_name(agreement, head, sizeof(head));
     if (result == UCT_CUDA_COLL_DIFFERS) {
         uct_cuda_debug("%s: differs: %s", head, agreement->why);
     } else if (result != UCT_CUDA_COLL_DONE) {

@@ -6,7 +6,7 @@
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/lanes.h>
-#include <uct/cuda/collective/memory.h>
+#include <uct/cuda/collective/peer_memory.h>
 #include <uct/cuda/plan/book.h>
 #include <uct/cuda/run/program.h>
 

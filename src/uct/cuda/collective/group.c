@@ -4,7 +4,7 @@
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@ static const struct {
     [UCT_CUDA_COLL_NO_BLOCKS]    = {"blocks", "are not one behind the other"},
     [UCT_CUDA_COLL_NO_OWN_WAY]   = {"own-way", "the MPI is as fast"},
     [UCT_CUDA_COLL_NO_BYTES]     = {"bytes", "there are none"},
-    [UCT_CUDA_COLL_NO_SIZE]      = {"size", "more than a plan takes"},
+    [UCT_CUDA_COLL_NO_LIMITS]    = {"limits", "beyond what plans can do"},
     [UCT_CUDA_COLL_NO_ALIGNMENT] = {"alignment", "elements lie askew"},
     [UCT_CUDA_COLL_NO_ONE_GPU]   = {"one-gpu", "buffers on two"},
     [UCT_CUDA_COLL_NO_CONTEXT]   = {"context", "is of no use"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/collective/memory.h>
+#include <uct/cuda/collective/peer_memory.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
