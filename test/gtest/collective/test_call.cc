@@ -7,6 +7,7 @@
 extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/multipath/traffic.h>

@@ -102,7 +102,9 @@ static void tell_wait(agreement_t *agreement, uint64_t now)
 {
     char name[128];
 
-    if (agreement->began == 0) {
+    /* that this process has stood still itself is no wait */
+    if ((agreement->began == 0) ||
+        (now - agreement->told > UCT_CUDA_COLL_TOLD_NS / 2)) {
         agreement->began = now;
     } else if ((agreement->wanted != NULL) &&
                (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
@@ -113,6 +115,7 @@ static void tell_wait(agreement_t *agreement, uint64_t now)
                      agreement->rank, agreement->waits_for, agreement->wanted);
         agreement->wanted = NULL;
     }
+    agreement->told = now;
 }
 
 static ucs_status_t look(agreement_t *agreement)

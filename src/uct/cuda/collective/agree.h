@@ -42,6 +42,7 @@ typedef struct {
     unsigned                   waits_for; /**< A rank that has not ... */
     const char                 *wanted;   /**< ... done this; NULL: is told */
     uint64_t                   began;     /**< To wait for it, ns; or 0 */
+    uint64_t                   told;      /**< When that was last looked at */
     char                       *why;
     size_t                     why_size;
 } uct_cuda_coll_agreement_t;

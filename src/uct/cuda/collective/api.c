@@ -4,6 +4,7 @@
 
 #include <uct/abi/host.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/page.h>

@@ -11,6 +11,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
 
 #include <stdio.h>
@@ -195,20 +196,6 @@ static ucs_status_t call_settle(call_t *call)
     }
     post = &call->group->agreement.posts[call->frame.root];
     return call_request(call, element, post->is_in_place);
-}
-
-void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group)
-{
-    unsigned i;
-
-    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
-        if (group->programs[i].program != NULL) {
-            uct_cuda_coll_program_destroy(group->programs[i].program);
-        }
-    }
-    memset(group->programs, 0, sizeof(group->programs));
-    uct_cuda_coll_book_destroy(group->book);
-    group->book = NULL;
 }
 
 
