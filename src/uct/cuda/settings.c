@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/settings.h>
 
+#include <uct/abi/abi.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/mappings.h>
 
 #include <pthread.h>
+#include <string.h>
 
 
 static struct {
@@ -72,4 +74,24 @@ void uct_cuda_settings_close(void)
 bool uct_cuda_settings_host_zcopy(void)
 {
     return __atomic_load_n(&process.host_zcopy, __ATOMIC_RELAXED);
+}
+
+/*
+ * An MPI, or a UCP of protocols v1, takes the lane to its own process for
+ * memory of the host's, too, and finds none; keys for host memory give messages
+ * between hosts other lanes and longer keys. Who moves registered memory by put
+ * and get alone, with protocols v2, has the gain and none of that. But a memory
+ * domain, which has to say whether it has devices, is opened without a word of
+ * features or protocols, and such a UCX is no other by release, symbols or
+ * modules.
+ *
+ * That NIXL's plugin is in the process would tell of the program, and not of
+ * the UCX: beside it an MPI may use the same one. What a NIXL wheel carries
+ * nobody uses but NIXL, and the wheel's folder is all that tells it apart:
+ * .../site-packages/nixl_cu12.libs/libucs-14c218c5.so.0.0.0. Who builds NIXL on
+ * another UCX says so (UCX_CUDA_IPC_ENABLE_SAME_PROCESS, UCX_CUDA_CMA_ENABLE).
+ */
+bool uct_cuda_settings_is_one_sided(void)
+{
+    return strstr(uct_abi_host_name(), "/nixl_cu") != NULL;
 }

@@ -36,6 +36,12 @@ void uct_cuda_settings_open(const uct_cuda_settings_t *settings);
 /** It is closed. What is in force stays until the next one is opened. */
 void uct_cuda_settings_close(void);
 
+/**
+ * Is what is of use for one-sided transfers alone, and changes messages, on by
+ * default: ways to workers of the same process, and keys for host memory?
+ */
+bool uct_cuda_settings_is_one_sided(void);
+
 /** host_zcopy, as it is in force; false to begin with. One load. */
 bool uct_cuda_settings_host_zcopy(void);
 
