@@ -18,7 +18,7 @@ static void progress(void *arg)
 
 /* What the module has for a call, as far as this rank sees */
 typedef struct {
-    uct_cuda_coll_call_t call;
+    uct_cuda_coll_call_t what;
     uint64_t             counts[UCT_CUDA_COLL_API_RANKS];
     uct_cuda_coll_reason_t reason; /* if it has nothing */
 } request_t;
@@ -48,8 +48,8 @@ static bool request_counts(request_t *request,
         at                   += request->counts[rank];
     }
 
-    request->call.counts = request->counts;
-    request->call.count  = 0;
+    request->what.counts = request->counts;
+    request->what.count  = 0;
     return true;
 }
 
@@ -81,10 +81,10 @@ static bool request_bytes(request_t *request,
                           const ucx_mp_mpi_collective_t *args, int rank,
                           int size)
 {
-    uct_cuda_coll_call_t *call = &request->call;
+    uct_cuda_coll_call_t *what = &request->what;
     const bool is_bcast        = (args->kind == UCT_CUDA_COLL_KIND_BCAST);
-    const bool is_sent         = (call->sendbuf != NULL) || is_bcast;
-    const bool is_received     = (call->recvbuf != NULL) && !is_bcast;
+    const bool is_sent         = (what->sendbuf != NULL) || is_bcast;
+    const bool is_received     = (what->recvbuf != NULL) && !is_bcast;
     uint64_t sent, received, width;
     int i;
 
@@ -94,13 +94,13 @@ static bool request_bytes(request_t *request,
     }
 
     request->reason = UCT_CUDA_COLL_NO_DATATYPE;
-    call->type = UCX_MP_TYPE_U8;
+    what->type = UCX_MP_TYPE_U8;
     sent       = 0;
     if (is_sent && !plain_bytes(args->count, args->datatype, &sent)) {
         return false;
     }
 
-    if (call->counts != NULL) {
+    if (what->counts != NULL) {
         if (!plain_bytes(1, args->recvtype, &width)) {
             return false;
         }
@@ -125,7 +125,7 @@ static bool request_bytes(request_t *request,
         }
         sent = received;
     }
-    call->count = sent;
+    what->count = sent;
     return true;
 }
 
@@ -133,31 +133,31 @@ static bool request_bytes(request_t *request,
 static void request_buffers(request_t *request,
                             const ucx_mp_mpi_collective_t *args, int rank)
 {
-    uct_cuda_coll_call_t *call = &request->call;
+    uct_cuda_coll_call_t *what = &request->what;
     const bool is_root         = (rank == args->root);
 
-    call->sendbuf = args->sendbuf;
-    call->recvbuf = args->recvbuf;
+    what->sendbuf = args->sendbuf;
+    what->recvbuf = args->recvbuf;
     switch (args->kind) {
     case UCT_CUDA_COLL_KIND_REDUCE:
     case UCT_CUDA_COLL_KIND_GATHER:
-        call->recvbuf = is_root ? args->recvbuf : NULL;
+        what->recvbuf = is_root ? args->recvbuf : NULL;
         break;
     case UCT_CUDA_COLL_KIND_SCATTER:
-        call->sendbuf = is_root ? args->sendbuf : NULL;
+        what->sendbuf = is_root ? args->sendbuf : NULL;
         break;
     case UCT_CUDA_COLL_KIND_BCAST:
-        call->sendbuf = is_root ? args->recvbuf : NULL;
-        call->recvbuf = is_root ? NULL : args->recvbuf;
+        what->sendbuf = is_root ? args->recvbuf : NULL;
+        what->recvbuf = is_root ? NULL : args->recvbuf;
         break;
     default:
         break;
     }
 
-    call->is_in_place = (call->sendbuf == MPI_IN_PLACE) ||
-                        (call->recvbuf == MPI_IN_PLACE);
-    call->sendbuf     = (call->sendbuf == MPI_IN_PLACE) ? NULL : call->sendbuf;
-    call->recvbuf     = (call->recvbuf == MPI_IN_PLACE) ? NULL : call->recvbuf;
+    what->is_in_place = (what->sendbuf == MPI_IN_PLACE) ||
+                        (what->recvbuf == MPI_IN_PLACE);
+    what->sendbuf     = (what->sendbuf == MPI_IN_PLACE) ? NULL : what->sendbuf;
+    what->recvbuf     = (what->recvbuf == MPI_IN_PLACE) ? NULL : what->recvbuf;
 }
 
 /* Whether neither buffer is on a GPU; one that is not there is not */
@@ -182,7 +182,7 @@ static bool is_one_message(const ucx_mp_mpi_member_t *member, int kind)
 static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
                          const ucx_mp_mpi_collective_t *args)
 {
-    uct_cuda_coll_call_t *call = &request->call;
+    uct_cuda_coll_call_t *what = &request->what;
     ucx_mp_type_t type;
     ucx_mp_op_t op;
 
@@ -203,12 +203,12 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
     }
 
     request->reason = UCT_CUDA_COLL_NO_HOST;
-    call->kind      = args->kind;
-    call->count     = (uint64_t)args->count;
-    call->counts    = NULL;
-    call->root      = (unsigned)args->root;
+    what->kind      = args->kind;
+    what->count     = (uint64_t)args->count;
+    what->counts    = NULL;
+    what->root      = (unsigned)args->root;
     request_buffers(request, args, member->rank);
-    if (is_of_host(call->sendbuf, call->recvbuf)) {
+    if (is_of_host(what->sendbuf, what->recvbuf)) {
         return false;
     }
 
@@ -229,8 +229,8 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
         !ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type)) {
         return false;
     }
-    call->op   = op;
-    call->type = type;
+    what->op   = op;
+    what->type = type;
     return true;
 }
 
@@ -273,10 +273,10 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
         return false;
     }
 
-    request.call.has_own_way = ucx_mp_mpi_world.has_rival;
-    request.call.progress    = progress;
-    request.call.arg         = &comm;
-    switch (ucx_mp_mpi_world.api->collective(group, &request.call, why,
+    request.what.has_own_way = ucx_mp_mpi_world.has_rival;
+    request.what.progress    = progress;
+    request.what.arg         = &comm;
+    switch (ucx_mp_mpi_world.api->collective(group, &request.what, why,
                                              sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         *rc_p = MPI_SUCCESS;

@@ -191,7 +191,7 @@ typedef struct {
      * @param why  Filled with a sentence, if it is neither DONE nor STAGE.
      */
     uct_cuda_coll_result_t (*collective)(uct_cuda_coll_group_t *group,
-                                         const uct_cuda_coll_call_t *call,
+                                         const uct_cuda_coll_call_t *what,
                                          char *why, size_t why_size);
 
     /** Calls of this process that were carried out on GPUs, and those that

@@ -32,11 +32,11 @@ typedef uct_cuda_coll_agreement_t agreement_t;
 
 
 void uct_cuda_coll_agree_begin(agreement_t *agreement,
-                               const uct_cuda_coll_call_t *call, char *why,
+                               const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size)
 {
     ++agreement->sequence;
-    agreement->call     = call;
+    agreement->what     = what;
     agreement->bytes    = 0;
     agreement->looked   = 0;
     agreement->why      = why;
@@ -51,7 +51,7 @@ const char *uct_cuda_coll_agree_name(const agreement_t *agreement, char *text,
 {
     snprintf(text, size, "collective %lu: %s of %lu bytes, %u ranks",
              (unsigned long)agreement->sequence,
-             uct_cuda_coll_kind_str(agreement->call->kind),
+             uct_cuda_coll_kind_str(agreement->what->kind),
              (unsigned long)agreement->bytes, agreement->size);
     return text;
 }
@@ -157,8 +157,8 @@ static ucs_status_t idle(agreement_t *agreement)
         return UCS_OK;
     }
 
-    if (agreement->call->progress != NULL) {
-        agreement->call->progress(agreement->call->arg);
+    if (agreement->what->progress != NULL) {
+        agreement->what->progress(agreement->what->arg);
     }
     return look(agreement);
 }

@@ -21,7 +21,7 @@ typedef struct {
     uct_cuda_coll_page_t       *page;
     unsigned                   rank, size;
     uint64_t                   sequence; /**< Of the call */
-    const uct_cuda_coll_call_t *call;
+    const uct_cuda_coll_call_t *what;
     uint64_t                   bytes; /**< Of it, once they are known */
     uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS]; /**< Its */
     uct_cuda_coll_verdict_t    verdict; /**< On it, if it is not DONE */
@@ -54,7 +54,7 @@ typedef struct {
  * @param why  Filled with a sentence where ranks disagree or one is gone.
  */
 void uct_cuda_coll_agree_begin(uct_cuda_coll_agreement_t *agreement,
-                               const uct_cuda_coll_call_t *call, char *why,
+                               const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size);
 
 

@@ -31,6 +31,7 @@
 typedef struct {
     uct_cuda_coll_group_t      *group;
     const uct_cuda_coll_call_t *what;
+    uint32_t                   size; /* bytes of an element of it */
     uct_cuda_coll_request_t    request;
     uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
     uct_cuda_coll_plan_t       frame; /* of its plan */
@@ -80,7 +81,7 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
     const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
             agreement->page);
     const uct_cuda_coll_call_t *what     = call->what;
-    const uint32_t size                  = ucx_mp_type_size(what->type);
+    const uint32_t size                  = call->size;
     uct_cuda_coll_request_t *request     = &call->request;
     unsigned rank;
 
@@ -316,10 +317,8 @@ static bool call_may_load(const call_t *call)
                                                UCX_MP_TYPE_U8) != UCS_ERR_BUSY;
 }
 
-/* What is asked for, and this rank's buffers. @return Whether this is for GPUs;
-   otherwise the rank has passed. */
-static bool call_find(call_t *call, uct_cuda_memory_t *send,
-                      uct_cuda_memory_t *recv)
+/* Are there kernels for its elements? Otherwise the rank has passed. */
+static bool call_measure(call_t *call)
 {
     const uct_cuda_coll_call_t *what = call->what;
 
@@ -329,8 +328,18 @@ static bool call_find(call_t *call, uct_cuda_memory_t *send,
         return call_pass(call, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
     }
 
-    if (call_request(call, ucx_mp_type_size(what->type), what->is_in_place) !=
-        UCS_OK) {
+    call->size = ucx_mp_type_size(what->type);
+    return true;
+}
+
+/* What is asked for, and this rank's buffers. @return Whether this is for GPUs;
+   otherwise the rank has passed. */
+static bool call_find(call_t *call, uct_cuda_memory_t *send,
+                      uct_cuda_memory_t *recv)
+{
+    const uct_cuda_coll_call_t *what = call->what;
+
+    if (call_request(call, call->size, what->is_in_place) != UCS_OK) {
         return call_pass(call, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
     }
 
@@ -636,7 +645,7 @@ static bool call_is_left(const call_t *call)
     }
 
     return what->has_own_way && (what->counts == NULL) &&
-           (what->count <= most / blocks / ucx_mp_type_size(what->type)) &&
+           (what->count <= most / blocks / call->size) &&
            (agreement->topo.num_gpus > 0) &&
            uct_cuda_coll_shares_gpus(agreement->gpus, agreement->size);
 }
@@ -677,6 +686,10 @@ static uct_cuda_coll_result_t call_decide(call_t *call)
 {
     uct_cuda_coll_group_t *group  = call->group;
     uct_cuda_coll_result_t result = UCT_CUDA_COLL_STAGE;
+
+    if (!call_measure(call)) {
+        return UCT_CUDA_COLL_STAGE;
+    }
 
     if (call_is_left(call)) {
         (void)call_pass(call, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
