@@ -17,9 +17,9 @@
 #define RELAY(_gpu) (SCRATCH + 1 + (_gpu))
 #define RELAYS_RANK 0
 
-/* Calls in which what could not be mapped is not tried again: a program may
-   bring memory that no process can map to every call */
-#define REFUSED_CALLS 64
+/* What could not be mapped is tried again in the next call, then after 2, 4,
+   ... this many: a program may bring memory that no process can map to each */
+#define MAX_PAUSE 64
 
 
 typedef uct_cuda_coll_memory_t memory_t;
@@ -170,6 +170,7 @@ static void import_drop(import_t *import)
         import->mapping = NULL;
     }
     import->refusal = UCS_OK;
+    import->pause   = 0;
 }
 
 static void imports_drop(memory_t *memory)
@@ -221,7 +222,8 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
 
     uct_cuda_node_cache_lend(import->mapping);
     if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context_id)) {
-        import_drop(import);
+        uct_cuda_node_cache_unlend(import->mapping);
+        import->mapping = NULL;
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -250,11 +252,16 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
         return UCS_ERR_NO_ELEM;
     }
 
-    if ((import->refusal == UCS_OK) || (import->generation != generation) ||
-        (sequence >= import->retry)) {
+    if (import->generation != generation) {
+        import_drop(import);
         import->generation = generation;
-        import->refusal    = import_get(memory, import, handle);
-        import->retry      = sequence + REFUSED_CALLS;
+    }
+    if ((import->refusal == UCS_OK) || (sequence >= import->retry)) {
+        import->pause   = (import->refusal == UCS_OK) ?
+                                  1 :
+                                  ucs_min(2 * import->pause, MAX_PAUSE);
+        import->refusal = import_get(memory, import, handle);
+        import->retry   = sequence + import->pause;
     }
     return import->refusal;
 }

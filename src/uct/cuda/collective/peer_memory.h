@@ -32,7 +32,8 @@ typedef struct {
     uint32_t               generation;
     uct_cuda_node_mapping_t *mapping; /**< Or NULL */
     ucs_status_t           refusal; /**< It cannot be mapped ... */
-    uint64_t               retry;   /**< ... before this call */
+    uint64_t               retry;   /**< ... before this call ... */
+    uint64_t               pause;   /**< ... which is so many after the last */
 } uct_cuda_coll_import_t;
 
 
