@@ -18,8 +18,9 @@ static void progress(void *arg)
 
 /* What the module has for a call, as far as this rank sees */
 typedef struct {
-    uct_cuda_coll_call_t call;
+    uct_cuda_coll_call_t what;
     uint64_t             counts[UCT_CUDA_COLL_API_RANKS];
+    uct_cuda_coll_reason_t reason; /* if it has nothing */
 } request_t;
 
 
@@ -47,8 +48,8 @@ static bool request_counts(request_t *request,
         at                   += request->counts[rank];
     }
 
-    request->call.counts = request->counts;
-    request->call.count  = 0;
+    request->what.counts = request->counts;
+    request->what.count  = 0;
     return true;
 }
 
@@ -80,24 +81,26 @@ static bool request_bytes(request_t *request,
                           const ucx_mp_mpi_collective_t *args, int rank,
                           int size)
 {
-    uct_cuda_coll_call_t *call = &request->call;
+    uct_cuda_coll_call_t *what = &request->what;
     const bool is_bcast        = (args->kind == UCT_CUDA_COLL_KIND_BCAST);
-    const bool is_sent         = (call->sendbuf != NULL) || is_bcast;
-    const bool is_received     = (call->recvbuf != NULL) && !is_bcast;
+    const bool is_sent         = (what->sendbuf != NULL) || is_bcast;
+    const bool is_received     = (what->recvbuf != NULL) && !is_bcast;
     uint64_t sent, received, width;
     int i;
 
+    request->reason = UCT_CUDA_COLL_NO_BYTES;
     if (!is_sent && !is_received) {
         return false; /* its counts and types may be anything */
     }
 
-    call->type = UCX_MP_TYPE_U8;
+    request->reason = UCT_CUDA_COLL_NO_DATATYPE;
+    what->type = UCX_MP_TYPE_U8;
     sent       = 0;
     if (is_sent && !plain_bytes(args->count, args->datatype, &sent)) {
         return false;
     }
 
-    if (call->counts != NULL) {
+    if (what->counts != NULL) {
         if (!plain_bytes(1, args->recvtype, &width)) {
             return false;
         }
@@ -107,17 +110,22 @@ static bool request_bytes(request_t *request,
                 return false;
             }
         }
+        request->reason = UCT_CUDA_COLL_NO_BLOCKS;
         return !is_sent || (sent == request->counts[rank]);
     }
 
     if (is_received || !is_sent) {
-        if (!plain_bytes(args->recvcount, args->recvtype, &received) ||
-            (is_sent && (sent != received))) {
+        if (!plain_bytes(args->recvcount, args->recvtype, &received)) {
+            return false;
+        }
+
+        request->reason = UCT_CUDA_COLL_NO_BLOCKS;
+        if (is_sent && (sent != received)) {
             return false;
         }
         sent = received;
     }
-    call->count = sent;
+    what->count = sent;
     return true;
 }
 
@@ -125,31 +133,31 @@ static bool request_bytes(request_t *request,
 static void request_buffers(request_t *request,
                             const ucx_mp_mpi_collective_t *args, int rank)
 {
-    uct_cuda_coll_call_t *call = &request->call;
+    uct_cuda_coll_call_t *what = &request->what;
     const bool is_root         = (rank == args->root);
 
-    call->sendbuf = args->sendbuf;
-    call->recvbuf = args->recvbuf;
+    what->sendbuf = args->sendbuf;
+    what->recvbuf = args->recvbuf;
     switch (args->kind) {
     case UCT_CUDA_COLL_KIND_REDUCE:
     case UCT_CUDA_COLL_KIND_GATHER:
-        call->recvbuf = is_root ? args->recvbuf : NULL;
+        what->recvbuf = is_root ? args->recvbuf : NULL;
         break;
     case UCT_CUDA_COLL_KIND_SCATTER:
-        call->sendbuf = is_root ? args->sendbuf : NULL;
+        what->sendbuf = is_root ? args->sendbuf : NULL;
         break;
     case UCT_CUDA_COLL_KIND_BCAST:
-        call->sendbuf = is_root ? args->recvbuf : NULL;
-        call->recvbuf = is_root ? NULL : args->recvbuf;
+        what->sendbuf = is_root ? args->recvbuf : NULL;
+        what->recvbuf = is_root ? NULL : args->recvbuf;
         break;
     default:
         break;
     }
 
-    call->is_in_place = (call->sendbuf == MPI_IN_PLACE) ||
-                        (call->recvbuf == MPI_IN_PLACE);
-    call->sendbuf     = (call->sendbuf == MPI_IN_PLACE) ? NULL : call->sendbuf;
-    call->recvbuf     = (call->recvbuf == MPI_IN_PLACE) ? NULL : call->recvbuf;
+    what->is_in_place = (what->sendbuf == MPI_IN_PLACE) ||
+                        (what->recvbuf == MPI_IN_PLACE);
+    what->sendbuf     = (what->sendbuf == MPI_IN_PLACE) ? NULL : what->sendbuf;
+    what->recvbuf     = (what->recvbuf == MPI_IN_PLACE) ? NULL : what->recvbuf;
 }
 
 /* Whether neither buffer is on a GPU; one that is not there is not */
@@ -158,49 +166,6 @@ static bool is_of_host(const void *sendbuf, const void *recvbuf)
     return ucx_mp_mpi_pointers_are_host(
             (sendbuf == NULL) ? MPI_IN_PLACE : sendbuf,
             (recvbuf == NULL) ? MPI_IN_PLACE : recvbuf);
-}
-
-/* Whether this rank's part is something for the module, and what */
-static bool request_make(request_t *request,
-                         const ucx_mp_mpi_collective_t *args)
-{
-    uct_cuda_coll_call_t *call = &request->call;
-    ucx_mp_type_t type;
-    ucx_mp_op_t op;
-    int rank, size;
-
-    if (is_of_host(args->sendbuf, args->recvbuf) ||
-        (ucx_mp_mpi_real.Comm_rank(args->comm, &rank) != MPI_SUCCESS) ||
-        (ucx_mp_mpi_real.Comm_size(args->comm, &size) != MPI_SUCCESS) ||
-        (args->root < 0) || (args->root >= size) ||
-        (size > UCT_CUDA_COLL_API_RANKS)) {
-        return false;
-    }
-
-    call->kind   = args->kind;
-    call->count  = (uint64_t)args->count;
-    call->counts = NULL;
-    call->root   = (unsigned)args->root;
-    request_buffers(request, args, rank);
-    if (is_of_host(call->sendbuf, call->recvbuf) ||
-        ((args->counts.values != NULL) &&
-         !request_counts(request, args, size))) {
-        return false;
-    }
-
-    if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
-        (args->kind != UCT_CUDA_COLL_KIND_REDUCE) &&
-        (args->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER)) {
-        return request_bytes(request, args, rank, size);
-    }
-
-    if ((args->count < 0) ||
-        !ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type)) {
-        return false;
-    }
-    call->op   = op;
-    call->type = type;
-    return true;
 }
 
 /* One rank's bytes to one other: a message, which an MPI that takes GPU memory
@@ -212,7 +177,65 @@ static bool is_one_message(const ucx_mp_mpi_member_t *member, int kind)
                                    (kind == UCT_CUDA_COLL_KIND_SCATTER));
 }
 
-bool ucx_mp_mpi_collective_pass(MPI_Comm comm)
+/* Whether this rank's part is something for the module, and what. MPI_BOTTOM is
+   0: a buffer that a rank does not have is none either. */
+static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
+                         const ucx_mp_mpi_collective_t *args)
+{
+    uct_cuda_coll_call_t *what = &request->what;
+    ucx_mp_type_t type;
+    ucx_mp_op_t op;
+
+    request->reason = UCT_CUDA_COLL_NO_HOST;
+    if (is_of_host(args->sendbuf, args->recvbuf)) {
+        return false;
+    }
+
+    request->reason = UCT_CUDA_COLL_NO_OWN_WAY;
+    if (ucx_mp_mpi_world.has_rival && is_one_message(member, args->kind)) {
+        return false;
+    }
+
+    request->reason = UCT_CUDA_COLL_NO_ARGUMENTS;
+    if ((args->root < 0) || (args->root >= member->size) ||
+        (member->size > UCT_CUDA_COLL_API_RANKS)) {
+        return false;
+    }
+
+    request->reason = UCT_CUDA_COLL_NO_HOST;
+    what->kind      = args->kind;
+    what->count     = (uint64_t)args->count;
+    what->counts    = NULL;
+    what->root      = (unsigned)args->root;
+    request_buffers(request, args, member->rank);
+    if (is_of_host(what->sendbuf, what->recvbuf)) {
+        return false;
+    }
+
+    request->reason = UCT_CUDA_COLL_NO_BLOCKS;
+    if ((args->counts.values != NULL) &&
+        !request_counts(request, args, member->size)) {
+        return false;
+    }
+
+    if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
+        (args->kind != UCT_CUDA_COLL_KIND_REDUCE) &&
+        (args->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER)) {
+        return request_bytes(request, args, member->rank, member->size);
+    }
+
+    request->reason = UCT_CUDA_COLL_NO_DATATYPE;
+    if ((args->count < 0) ||
+        !ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type)) {
+        return false;
+    }
+    what->op   = op;
+    what->type = type;
+    return true;
+}
+
+bool ucx_mp_mpi_collective_pass(MPI_Comm comm, uct_cuda_coll_kind_t kind,
+                                uct_cuda_coll_reason_t reason)
 {
     ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
 
@@ -222,7 +245,7 @@ bool ucx_mp_mpi_collective_pass(MPI_Comm comm)
         return false;
     }
 
-    ucx_mp_mpi_member_pass(member, comm);
+    ucx_mp_mpi_member_pass(member, comm, kind, reason);
     return true;
 }
 
@@ -240,10 +263,8 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
         return ucx_mp_mpi_nodes_collective(member->nodes, args, rc_p);
     }
 
-    /* MPI_BOTTOM is 0: a buffer that a rank does not have is none either */
-    if ((ucx_mp_mpi_world.has_rival && is_one_message(member, args->kind)) ||
-        !request_make(&request, args)) {
-        ucx_mp_mpi_member_pass(member, comm);
+    if (!request_make(&request, member, args)) {
+        ucx_mp_mpi_member_pass(member, comm, args->kind, request.reason);
         return false;
     }
 
@@ -252,10 +273,10 @@ bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
         return false;
     }
 
-    request.call.has_own_way = ucx_mp_mpi_world.has_rival;
-    request.call.progress    = progress;
-    request.call.arg         = &comm;
-    switch (ucx_mp_mpi_world.api->collective(group, &request.call, why,
+    request.what.has_own_way = ucx_mp_mpi_world.has_rival;
+    request.what.progress    = progress;
+    request.what.arg         = &comm;
+    switch (ucx_mp_mpi_world.api->collective(group, &request.what, why,
                                              sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         *rc_p = MPI_SUCCESS;

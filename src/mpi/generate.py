@@ -373,7 +373,7 @@ class Call:
     def write_on_gpus(self, name, real):
         kind, words = ON_GPUS[self.name]
         print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();\n')
-        print('    if (!may_be_gpu && ucx_mp_mpi_collective_pass(comm)) {')
+        print('    if (!may_be_gpu && %s) {' % self.passing(kind, 'HOST'))
         print('        return %s;\n    }\n\n    {' % real)
         print('        const ucx_mp_mpi_collective_t args = {')
         print('            .name = "MPI_%s",\n            .comm = comm,' % name)
@@ -387,9 +387,14 @@ class Call:
         print('        int rc;\n')
         wrong = self.looks_wrong()
         print('        if (%sucx_mp_mpi_collective(&args, &rc)) {' % (
-            '!(%s && ucx_mp_mpi_collective_pass(comm)) &&\n            '
-            % wrong if wrong else ''))
+            '!(%s && %s) &&\n            '
+            % (wrong, self.passing(kind, 'ARGUMENTS')) if wrong else ''))
         print('            return rc;\n        }\n    }\n')
+
+    @staticmethod
+    def passing(kind, reason):
+        return ('ucx_mp_mpi_collective_pass(comm, UCT_CUDA_COLL_KIND_%s, '
+                'UCT_CUDA_COLL_NO_%s)' % (kind, reason))
 
     def looks_wrong(self):
         """What the MPI is to judge: of the arguments that it looks at on

@@ -216,13 +216,18 @@ static bool member_is_awaited(ucx_mp_mpi_member_t *member)
     return api->board_has(board, member->key);
 }
 
-void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm)
+void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
+                            int kind, uct_cuda_coll_reason_t reason)
 {
     if ((member->group != NULL) ||
         (member_is_awaited(member) && member_has_group(member, comm))) {
-        ucx_mp_mpi_world.api->pass(member->group);
-    } else {
-        ++member->calls;
+        ucx_mp_mpi_world.api->pass(member->group, kind, reason);
+        return;
+    }
+
+    ++member->calls;
+    if (reason != UCT_CUDA_COLL_NO_HOST) {
+        ucx_mp_mpi_world.api->pass(NULL, kind, reason);
     }
 }
 

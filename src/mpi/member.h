@@ -38,7 +38,8 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
 ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm);
 
 /* This rank makes a call that the module has another way. */
-void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm);
+void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
+                            int kind, uct_cuda_coll_reason_t reason);
 
 /* This rank has buffers for the module's next call; NULL: there is no group. */
 uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,

@@ -14,7 +14,7 @@
 #ifndef UCX_MP_MPI_NODES_H_
 #define UCX_MP_MPI_NODES_H_
 
-#include <mpi/collective.h>
+#include <mpi/arguments.h>
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,6 @@
 #pragma GCC visibility pop
 
 #include <mpi/handles.h>
-#include <mpi/member.h>
 #include <mpi/module.h>
 #include <mpi/roster.h>
 #include <mpi/world.h>
@@ -203,7 +202,6 @@ static void world_join(MPI_Comm comm, int rank, int size)
         world->has_rival = !real->stages &&
                            !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
         world->api       = api;
-        ucx_mp_mpi_member_new(real->comm_null, comm);
     }
 }
 
@@ -217,7 +215,7 @@ static void world_say(const char *what, int missing)
     }
 }
 
-static void world_begin(void)
+void ucx_mp_mpi_world_begin(void)
 {
     const MPI_Comm comm = ucx_mp_mpi_real.comm_world;
     int rank, size, first, missing;
@@ -251,39 +249,4 @@ static void world_begin(void)
         }
         break;
     }
-}
-
-/* Around the MPI's own start, whichever call it is */
-static void start_begin(void)
-{
-    ucx_mp_mpi_real_find_calls();
-    if (ucx_mp_mpi_real.is_whole) {
-        ucx_mp_mpi_roster_begin();
-    }
-}
-
-static int start_end(int rc)
-{
-    if (rc == MPI_SUCCESS) {
-        ucx_mp_mpi_real_judge();
-        if (ucx_mp_mpi_real.is_whole) {
-            world_begin();
-        }
-    }
-    ucx_mp_mpi_roster_end();
-    return rc;
-}
-
-UCX_MP_MPI_DEFINE(Init, (argc, argv), int *argc, char ***argv)
-{
-    start_begin();
-    return start_end(ucx_mp_mpi_real.Init(argc, argv));
-}
-
-UCX_MP_MPI_DEFINE(Init_thread, (argc, argv, required, provided), int *argc,
-                  char ***argv, int required, int *provided)
-{
-    start_begin();
-    return start_end(ucx_mp_mpi_real.Init_thread(argc, argv, required,
-                                                 provided));
 }

@@ -32,6 +32,9 @@ typedef struct {
 extern ucx_mp_mpi_world_t ucx_mp_mpi_world;
 
 
+/* The MPI has just started. */
+void ucx_mp_mpi_world_begin(void);
+
 /* Is it so on all ranks? No, if they cannot say so. */
 bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine);
 

@@ -176,8 +176,39 @@ collectives_tell() {
         { tail -n 20 "$log"; return 1; }
     grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: [a-z ]+, [0-9]+ steps?, [0-9.]+ us expected, [0-9.]+ us taken' \
         "$log" | tail -n 2 &&
-        grep -E 'collective [0-9]+ waits for rank 1, which has not come to this call for a second' \
+        grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: rank 0 waits for rank 1, which has not come to this call for a second' \
             "$log"
+}
+
+# collectives_stopped: of a rank that is stopped for some time the other one says
+# that it waits for it, and all goes well when it goes on
+collectives_stopped() {
+    local mpirun programs job pid log=$ucx_mp_build/log/collectives-stopped.out
+    local says='collective [0-9]+: all-reduce of 65536 bytes.* rank 0 waits for rank 1, '
+    mpi_tools distribution || return
+    rm -f "$log.pid"
+    # shellcheck disable=SC2016
+    timeout 60 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
+        --collectives y "$mpirun" -n 2 sh -c '
+            [ "$OMPI_COMM_WORLD_RANK" = 0 ] || echo $$ > "$0"
+            exec "$@"' \
+        "$log.pid" "$programs/ucx_mp_allreduce_checked" --calls 3000 \
+        --check 0 --min-size 64K --max-size 64K --in-place n > "$log" 2>&1 &
+    job=$!
+    for _ in $(seq 100); do
+        [ -s "$log.pid" ] && break
+        sleep 0.1
+    done
+    # when it is past its beginning nobody knows
+    pid=$(cat "$log.pid") || return
+    while kill -STOP "$pid" 2> /dev/null; do
+        sleep 2
+        kill -CONT "$pid"
+        grep -qE "$says" "$log" && break
+        sleep 1
+    done
+    wait "$job" || { tail -n 20 "$log"; return 1; }
+    grep -E "WARN.*$says" "$log" || { tail -n 20 "$log"; return 1; }
 }
 
 # tuned_plans NAME FILE: the plans of all-reduces on two GPUs, the first rank with
@@ -446,6 +477,8 @@ step halo full 60 "halo distribution" \
 step halo-openmpi5 long 60 "halo openmpi5" "the same under Open MPI 5"
 step collectives-tell full 60 collectives_tell \
      "a line a call at debug level, and one of whom a call waits for"
+step collectives-stopped full 60 collectives_stopped \
+     "a rank that is stopped is named by the other one"
 step collectives-tuned full 60 collectives_tuned \
      "a tuning table of the first rank changes plans, alike on all ranks"
 step collectives-faults full 60 collectives_faults \

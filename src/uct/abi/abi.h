@@ -701,23 +701,6 @@ void uct_abi_displace(const void *caller_address);
 /* Text for messages: "UCX 1.20 (/path/libucs.so.0)" or "no UCX". */
 const char *uct_abi_host_name(void);
 
-/*
- * Is it the UCX that a NIXL wheel carries? For its programs the module offers
- * what would change others': ways to workers of the same process, where an MPI
- * or a UCP of protocols v1 takes the lane for memory of the host's, and finds
- * none; and keys for host memory, which would give messages between hosts other
- * lanes and longer keys.
- *
- * What really decides is what the program does with UCX: one-sided transfers of
- * memory that it has registered, by protocols v2. But a memory domain, which
- * has to say whether it has devices, is opened without a word of that (features
- * come with an interface, the protocols' version with neither). Nor is that UCX
- * another one by what it offers: release, symbols and modules are UCX's own. So
- * it is the wheel's folder that tells, and who builds NIXL on another UCX says
- * so: UCX_CUDA_IPC_ENABLE_SAME_PROCESS=y, UCX_CUDA_CMA_ENABLE=y.
- */
-int uct_abi_host_is_nixl(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -467,9 +467,3 @@ const char *uct_abi_host_name(void)
 {
     return (uct_abi_host.release == NULL) ? "no UCX" : uct_abi_host.name;
 }
-
-int uct_abi_host_is_nixl(void)
-{
-    /* .../site-packages/nixl_cu12.libs/libucs-14c218c5.so.0.0.0 */
-    return strstr(uct_abi_host_name(), "/nixl_cu") != NULL;
-}

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** The table's symbol. Another layout gets another name. */
-#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v4"
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v5"
 
 /** Ranks of a group at most. */
 #define UCT_CUDA_COLL_API_RANKS 64
@@ -67,6 +67,45 @@ typedef enum {
     UCT_CUDA_COLL_KIND_ALLTOALL,
     UCT_CUDA_COLL_KIND_LAST
 } uct_cuda_coll_kind_t;
+
+
+/**
+ * Why a call is not carried out by GPUs, or why it was not to its end; each has
+ * a word (docs/collectives.md). What is no FAULT below is the call's own: the
+ * next one is tried again.
+ */
+typedef enum {
+    UCT_CUDA_COLL_AHEAD, /**< A rank that is further has said it before */
+
+    /* A rank passes */
+    UCT_CUDA_COLL_NO_HOST,
+    UCT_CUDA_COLL_NO_ARGUMENTS,
+    UCT_CUDA_COLL_NO_DATATYPE,
+    UCT_CUDA_COLL_NO_BLOCKS,
+    UCT_CUDA_COLL_NO_OWN_WAY,
+    UCT_CUDA_COLL_NO_BYTES,
+    UCT_CUDA_COLL_NO_LIMITS,
+    UCT_CUDA_COLL_NO_ALIGNMENT,
+    UCT_CUDA_COLL_NO_ONE_GPU,
+    UCT_CUDA_COLL_NO_CONTEXT,
+    UCT_CUDA_COLL_NO_BUSY,
+    UCT_CUDA_COLL_NO_EXPORT,
+    UCT_CUDA_COLL_NO_JOIN,
+
+    /* What all have said leads to no plan */
+    UCT_CUDA_COLL_NO_MIXED,
+    UCT_CUDA_COLL_NO_GPUS,
+    UCT_CUDA_COLL_NO_PLAN,
+    UCT_CUDA_COLL_NO_SCRATCH,
+
+    /* A plan cannot be carried out, on one rank */
+    UCT_CUDA_COLL_NO_MAP,
+    UCT_CUDA_COLL_FAULT_MAKE,
+    UCT_CUDA_COLL_FAULT_RUN,
+    UCT_CUDA_COLL_FAULT_ENDED,
+    UCT_CUDA_COLL_PAUSE, /**< There were several FAULT_MAKE in a row */
+    UCT_CUDA_COLL_REASON_LAST
+} uct_cuda_coll_reason_t;
 
 
 typedef struct {
@@ -139,9 +178,11 @@ typedef struct {
 
     void (*group_destroy)(uct_cuda_coll_group_t *group);
 
-    /** This rank makes its next call another way, and so will all: it has
-     *  buffers in host memory. Waits for nobody; a store. */
-    void (*pass)(uct_cuda_coll_group_t *group);
+    /** This rank makes its next call, of a kind, another way, and so will all.
+     *  Waits for nobody; a store. No group: there is nobody to tell but the
+     *  log. */
+    void (*pass)(uct_cuda_coll_group_t *group, int kind,
+                 uct_cuda_coll_reason_t reason);
 
     /**
      * A collective, if every rank of the group calls this. The first one waits
@@ -150,7 +191,7 @@ typedef struct {
      * @param why  Filled with a sentence, if it is neither DONE nor STAGE.
      */
     uct_cuda_coll_result_t (*collective)(uct_cuda_coll_group_t *group,
-                                         const uct_cuda_coll_call_t *call,
+                                         const uct_cuda_coll_call_t *what,
                                          char *why, size_t why_size);
 
     /** Calls of this process that were carried out on GPUs, and those that
@@ -164,7 +205,7 @@ typedef struct {
 
 
 /** The table itself, for who is linked with it. */
-extern const uct_cuda_coll_api_t uct_cuda_coll_api_v4;
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v5;
 
 #ifdef __cplusplus
 }

@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/process_settings.h>
 
+#include <uct/abi/abi.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/mappings.h>
 
 #include <pthread.h>
+#include <string.h>
 
 
 static struct {
     pthread_mutex_t     lock; /* order: base/thread.h */
     unsigned            users;
     uct_cuda_settings_t in_force;
+    bool                has_collectives; /* for as long as it lives */
     bool                host_zcopy; /* of them, read without the lock */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 static void put_in_force(const uct_cuda_settings_t *settings)
 {
-    const uct_cuda_coll_config_t collectives = {
-        .is_on     = settings->collectives,
-        .algorithm = settings->collectives_algorithm,
-        .multipath = settings->collectives_multipath
-    };
+    const uct_cuda_coll_config_t said = process.in_force.collectives;
 
     process.in_force = *settings;
     __atomic_store_n(&process.host_zcopy, settings->host_zcopy,
@@ -31,7 +30,12 @@ static void put_in_force(const uct_cuda_settings_t *settings)
     uct_cuda_host_pipeline_enable(settings->host_copy_threads);
     uct_cuda_node_cache_limit(settings->cache_max_regions,
                               settings->cache_max_size);
-    uct_cuda_coll_configure(&collectives);
+    if (!process.has_collectives) {
+        process.has_collectives = true;
+        uct_cuda_coll_configure(&settings->collectives);
+    } else {
+        process.in_force.collectives = said;
+    }
 }
 
 static bool is_equal(const uct_cuda_settings_t *a, const uct_cuda_settings_t *b)
@@ -40,9 +44,10 @@ static bool is_equal(const uct_cuda_settings_t *a, const uct_cuda_settings_t *b)
            (a->host_copy_threads == b->host_copy_threads) &&
            (a->cache_max_regions == b->cache_max_regions) &&
            (a->cache_max_size == b->cache_max_size) &&
-           (a->collectives == b->collectives) &&
-           (a->collectives_algorithm == b->collectives_algorithm) &&
-           (a->collectives_multipath == b->collectives_multipath);
+           (a->collectives.is_on == b->collectives.is_on) &&
+           (a->collectives.algorithm == b->collectives.algorithm) &&
+           (a->collectives.multipath == b->collectives.multipath) &&
+           (a->collectives.tells_waits == b->collectives.tells_waits);
 }
 
 void uct_cuda_settings_open(const uct_cuda_settings_t *settings)
@@ -50,7 +55,8 @@ void uct_cuda_settings_open(const uct_cuda_settings_t *settings)
     pthread_mutex_lock(&process.lock);
     if (process.users++ == 0) {
         put_in_force(settings);
-    } else if (!is_equal(settings, &process.in_force)) {
+    }
+    if (!is_equal(settings, &process.in_force)) {
         uct_cuda_info("UCX_CUDA_IPC_HOST_ZCOPY, _HOST_COPY_THREADS, "
                       "_CACHE_MAX_* and _COLLECTIVES* stay as they were when "
                       "the first memory domain was opened");
@@ -68,4 +74,24 @@ void uct_cuda_settings_close(void)
 bool uct_cuda_settings_host_zcopy(void)
 {
     return __atomic_load_n(&process.host_zcopy, __ATOMIC_RELAXED);
+}
+
+/*
+ * An MPI, or a UCP of protocols v1, takes the lane to its own process for
+ * memory of the host's, too, and finds none; keys for host memory give messages
+ * between hosts other lanes and longer keys. Who moves registered memory by put
+ * and get alone, with protocols v2, has the gain and none of that. But a memory
+ * domain, which has to say whether it has devices, is opened without a word of
+ * features or protocols, and such a UCX is no other by release, symbols or
+ * modules.
+ *
+ * That NIXL's plugin is in the process would tell of the program, and not of
+ * the UCX: beside it an MPI may use the same one. What a NIXL wheel carries
+ * nobody uses but NIXL, and the wheel's folder is all that tells it apart:
+ * .../site-packages/nixl_cu12.libs/libucs-14c218c5.so.0.0.0. Who builds NIXL on
+ * another UCX says so (UCX_CUDA_IPC_ENABLE_SAME_PROCESS, UCX_CUDA_CMA_ENABLE).
+ */
+bool uct_cuda_settings_is_one_sided(void)
+{
+    return strstr(uct_abi_host_name(), "/nixl_cu") != NULL;
 }

@@ -9,6 +9,7 @@
 #define UCT_CUDA_PROCESS_SETTINGS_H
 
 #include <ucs/sys/compiler_def.h>
+#include <uct/cuda/collective/options.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,10 +24,8 @@ typedef struct {
     unsigned      host_copy_threads; /**< As in base/host/host_pipeline.h */
     unsigned long cache_max_regions; /**< As in node/mappings.h */
     size_t        cache_max_size;
-    int           collectives;       /**< These as in collective/settings.h: the
-                                          first word that there ever is */
-    int           collectives_algorithm;
-    int           collectives_multipath;
+    uct_cuda_coll_config_t collectives; /**< The first word that there is: what
+                                             ranks agreed on hangs on it */
 } uct_cuda_settings_t;
 
 
@@ -36,6 +35,12 @@ void uct_cuda_settings_open(const uct_cuda_settings_t *settings);
 
 /** It is closed. What is in force stays until the next one is opened. */
 void uct_cuda_settings_close(void);
+
+/**
+ * Is what is of use for one-sided transfers alone, and changes messages, on by
+ * default: ways to workers of the same process, and keys for host memory?
+ */
+bool uct_cuda_settings_is_one_sided(void);
 
 /** host_zcopy, as it is in force; false to begin with. One load. */
 bool uct_cuda_settings_host_zcopy(void);

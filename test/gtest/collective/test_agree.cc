@@ -54,7 +54,8 @@ protected:
     void begin()
     {
         uct_cuda_coll_agree_begin(&self, &call, why, sizeof(why));
-        rounds = 0;
+        self.bytes = 4000;
+        rounds     = 0;
     }
 
     void say(unsigned rank, const uct_cuda_coll_post_t &what)
@@ -94,15 +95,19 @@ TEST_F(Agreement, one_passes)
 {
     begin();
     say(2, post);
-    uct_cuda_coll_page_pass(pages[1], self.sequence);
+    uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
+                            UCS_OK);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_STREQ("", why);
 
     /* ... of whom nobody waits for the others */
     begin();
-    uct_cuda_coll_page_pass(pages[1], self.sequence);
+    uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
+                            UCS_OK);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_EQ(0u, rounds);
+    EXPECT_EQ(UCT_CUDA_COLL_NO_HOST, self.verdict.reason);
+    EXPECT_EQ(1, self.verdict.rank);
 }
 
 TEST_F(Agreement, this_rank_passes_for_all)
@@ -110,9 +115,11 @@ TEST_F(Agreement, this_rank_passes_for_all)
     uct_cuda_coll_post_t read;
 
     begin();
-    uct_cuda_coll_agree_pass(&self);
+    uct_cuda_coll_agree_pass(&self, UCT_CUDA_COLL_NO_EXPORT, UCS_ERR_NO_MEMORY);
     ASSERT_TRUE(uct_cuda_coll_page_read(pages[1], 0, self.sequence, &read));
     EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, read.kind);
+    EXPECT_EQ(UCT_CUDA_COLL_NO_EXPORT, read.reason);
+    EXPECT_EQ(-UCS_ERR_NO_MEMORY, read.status);
 }
 
 TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
@@ -191,7 +198,8 @@ TEST_F(Agreement, who_has_passed_may_leave)
     begin();
     others = [this] {
         if (rounds == 1) {
-            uct_cuda_coll_page_pass(pages[2], self.sequence);
+            uct_cuda_coll_page_pass(pages[2], self.sequence,
+                                    UCT_CUDA_COLL_NO_HOST, UCS_OK);
             leave(2);
         }
     };
@@ -212,8 +220,8 @@ TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
         }
     };
     EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
-    EXPECT_EQ("collective 1 waits for rank 2, which has not come to this call "
-              "for a second\n",
+    EXPECT_EQ("collective 1: all-reduce of 4000 bytes, 3 ranks: rank 0 waits "
+              "for rank 2, which has not come to this call for a second\n",
               log);
 }
 
@@ -348,8 +356,15 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     for (i = 0; (i < 1000) && (status == UCS_OK); ++i) {
         status = uct_cuda_coll_agree_idle(&self);
     }
-    EXPECT_EQ(UCS_ERR_IO_ERROR, status);
+    EXPECT_EQ(UCS_ERR_CANCELED, status);
+
+    /* ... and it is theirs, not that of who stops because of it */
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_coll_agree_meet(&self, UCT_CUDA_COLL_PHASE_DONE,
+                                       status));
     EXPECT_STREQ("rank 2 could not go on", why);
+    EXPECT_EQ(UCT_CUDA_COLL_FAULT_RUN, self.verdict.reason);
+    EXPECT_EQ(2, self.verdict.rank);
 }
 
 /* What rank 0 knows of the node all ranks plan by, whatever they know */
@@ -451,7 +466,7 @@ TEST_F(Agreement, who_is_ahead_across_the_round_is_ahead)
     begin();
     ahead = self.sequence + 1;
     say(2, post);
-    uct_cuda_coll_page_pass(pages[1], ahead);
+    uct_cuda_coll_page_pass(pages[1], ahead, UCT_CUDA_COLL_NO_HOST, UCS_OK);
     uct_cuda_coll_page_reach(pages[1], phase, ahead, UCS_ERR_IO_ERROR);
     uct_cuda_coll_page_step(pages[1], 3, ahead, 1);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());

@@ -7,8 +7,9 @@
 extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/plan/collective_planner.h>
 }
@@ -188,7 +189,8 @@ TEST_F(Call, host_memory_goes_another_way)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
     EXPECT_STREQ("", whys[0]);
     EXPECT_TRUE(gpus->copied.empty());
-    EXPECT_TRUE(has_logged("collective 1: all-gather goes by way of the host"));
+    EXPECT_TRUE(has_logged("collective 1: all-gather of 2000 bytes, 2 ranks: "
+                           "goes by way of the host: host, rank 1: a buffer "));
 
     /* ... in this call */
     all_gather();
@@ -198,10 +200,14 @@ TEST_F(Call, host_memory_goes_another_way)
 
 TEST_F(Call, who_passes_is_not_waited_for)
 {
-    uct_cuda_coll_group_pass(groups[1]);
+    uct_cuda_coll_group_pass(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+                             UCT_CUDA_COLL_NO_DATATYPE);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
               uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
                                              sizeof(whys[0])));
+    EXPECT_TRUE(has_logged("collective 1: all-gather: goes by way of the host: "
+                           "datatype: "));
+    EXPECT_TRUE(has_logged("host: datatype, rank 1: "));
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
 }
 
@@ -216,12 +222,16 @@ TEST_F(Call, elements_that_lie_askew_go_another_way)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
 }
 
+/* ... each time: no fault of a GPU's, however often a program brings it */
 TEST_F(Call, memory_that_cannot_be_shown_goes_another_way)
 {
     gpus->exports = false;
-    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
-    EXPECT_STREQ("", whys[0]);
-    EXPECT_TRUE(gpus->copied.empty());
+    for (unsigned i = 0; i < 5; ++i) {
+        EXPECT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
+        EXPECT_STREQ("", whys[0]);
+        EXPECT_TRUE(gpus->copied.empty());
+        EXPECT_TRUE(has_logged("export, rank 1: ")) << log;
+    }
     gpus->exports = true;
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
     EXPECT_TRUE(are_gathered());
@@ -242,7 +252,8 @@ TEST_F(Call, other_counts_are_an_error)
     EXPECT_STREQ("rank 0 calls with 1000 bytes, and rank 1 with 999", whys[0]);
 }
 
-/* Three times something could not be had: no more is tried */
+/* Three times in a row something could not be made: for some calls no more is
+   tried */
 TEST_F(Call, scratch_memory_that_is_not_there_goes_another_way)
 {
     all_reduce(false);
@@ -250,11 +261,17 @@ TEST_F(Call, scratch_memory_that_is_not_there_goes_another_way)
     for (unsigned i = 0; i < 3; ++i) {
         EXPECT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
         EXPECT_EQ(0u, gpus->launches);
+        EXPECT_TRUE(has_logged("host: make, rank 0: ")) << log;
+        EXPECT_TRUE(has_logged("(status -4)")) << log;
     }
     gpus->gpu_memory = 1ul << 40;
-    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    for (unsigned i = 0; i < 64; ++i) {
+        ASSERT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
+        ASSERT_TRUE(has_logged("2 ranks: goes by way of the host: pause: "));
+    }
     EXPECT_EQ(0u, gpus->launches);
-    EXPECT_FALSE(has_logged("collective"));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_EQ(SIZE, gpus->launches);
 }
 
 TEST_F(Call, scratch_memory_that_comes_back_is_used)

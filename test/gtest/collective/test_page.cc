@@ -266,7 +266,7 @@ TEST_F(CollPage, who_is_further_has_passed)
         EXPECT_EQ(0, in_rank_1([last](uct_cuda_coll_page_t *mine) {
             const uct_cuda_coll_post_t said = post(1);
             for (uint64_t i = 1; i < last; ++i) {
-                uct_cuda_coll_page_pass(mine, i);
+                uct_cuda_coll_page_pass(mine, i, 1, UCS_OK);
             }
             uct_cuda_coll_page_post(mine, last, &said);
             return 0;
@@ -289,7 +289,7 @@ TEST_F(CollPage, what_was_read_stays)
     ASSERT_TRUE(hears(1));
     EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
         const uct_cuda_coll_post_t next = post(2);
-        uct_cuda_coll_page_pass(mine, 2);
+        uct_cuda_coll_page_pass(mine, 2, 1, UCS_OK);
         uct_cuda_coll_page_post(mine, 3, &next);
         return 0;
     }));
@@ -307,8 +307,8 @@ TEST_F(CollPage, a_pass_takes_the_place_of_a_post)
     EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
         const uct_cuda_coll_post_t said = post(1);
         uct_cuda_coll_page_post(mine, 1, &said);
-        uct_cuda_coll_page_pass(mine, 2);
-        uct_cuda_coll_page_pass(mine, 3);
+        uct_cuda_coll_page_pass(mine, 2, 1, UCS_OK);
+        uct_cuda_coll_page_pass(mine, 3, 1, UCS_OK);
         return 0;
     }));
     ASSERT_TRUE(hears(3));
@@ -615,7 +615,7 @@ protected:
             post.count       = count_of(rank, call);
             post.recv.offset = post.send.offset = post.count;
             if (passes(rank, call)) {
-                uct_cuda_coll_page_pass(page, call);
+                uct_cuda_coll_page_pass(page, call, 1, UCS_OK);
                 continue;
             }
             uct_cuda_coll_page_set_gpu(page, uuid);

@@ -254,7 +254,7 @@ static ucs_status_t short_get(uct_ep_h ep, const void *buffer, unsigned length,
 TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
 {
     const uct_cuda_settings_t settings = {true,     1, ULONG_MAX,
-                                          SIZE_MAX, 1, 0, 0};
+                                          SIZE_MAX, {}};
     static const size_t large = 4 << 20;
     const CUdeviceptr memory  = driver.offer_host_vmm(large);
     std::vector<uint8_t> other(large);

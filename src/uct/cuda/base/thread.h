@@ -38,7 +38,7 @@ BEGIN_C_DECLS
  *      base/memtype.c                UCX's cache of memory types
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      collective/settings.c, node/alive.c, node/process.c, port.c,
+ *      collective/options.c, node/alive.c, node/process.c, port.c,
  *      cuda_cma/cuda_cma_ranges.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *

@@ -3,7 +3,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/run/program.h>
 
 #include <sched.h>
@@ -32,15 +32,37 @@ typedef uct_cuda_coll_agreement_t agreement_t;
 
 
 void uct_cuda_coll_agree_begin(agreement_t *agreement,
-                               const uct_cuda_coll_call_t *call, char *why,
+                               const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size)
 {
     ++agreement->sequence;
-    agreement->call     = call;
+    agreement->what     = what;
+    agreement->bytes    = 0;
     agreement->looked   = 0;
     agreement->why      = why;
     agreement->why_size = why_size;
     agreement->why[0]   = '\0';
+    uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_AHEAD, UCT_CUDA_COLL_ALL,
+                              UCS_OK);
+}
+
+const char *uct_cuda_coll_agree_name(const agreement_t *agreement, char *text,
+                                     size_t size)
+{
+    snprintf(text, size, "collective %lu: %s of %lu bytes, %u ranks",
+             (unsigned long)agreement->sequence,
+             uct_cuda_coll_kind_str(agreement->what->kind),
+             (unsigned long)agreement->bytes, agreement->size);
+    return text;
+}
+
+void uct_cuda_coll_agree_judge(agreement_t *agreement,
+                               uct_cuda_coll_reason_t reason, int rank,
+                               ucs_status_t status)
+{
+    agreement->verdict.reason = reason;
+    agreement->verdict.rank   = rank;
+    agreement->verdict.status = status;
 }
 
 __attribute__((format(printf, 2, 3))) static void
@@ -78,16 +100,22 @@ static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 /* Of what hangs somebody wants to know where: once a waiting */
 static void tell_wait(agreement_t *agreement, uint64_t now)
 {
-    if (agreement->began == 0) {
+    char name[128];
+
+    /* that this process has stood still itself is no wait */
+    if ((agreement->began == 0) ||
+        (now - agreement->told > UCT_CUDA_COLL_TOLD_NS / 2)) {
         agreement->began = now;
     } else if ((agreement->wanted != NULL) &&
                (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
-        uct_cuda_debug("collective %lu waits for rank %u, which has not %s "
-                       "for a second",
-                       (unsigned long)agreement->sequence,
-                       agreement->waits_for, agreement->wanted);
+        uct_cuda_log(uct_cuda_coll_wait_level(),
+                     "%s: rank %u waits for rank %u, which has not %s for a "
+                     "second",
+                     uct_cuda_coll_agree_name(agreement, name, sizeof(name)),
+                     agreement->rank, agreement->waits_for, agreement->wanted);
         agreement->wanted = NULL;
     }
+    agreement->told = now;
 }
 
 static ucs_status_t look(agreement_t *agreement)
@@ -104,6 +132,8 @@ static ucs_status_t look(agreement_t *agreement)
         for (rank = 0; rank < agreement->size; ++rank) {
             if (!uct_cuda_coll_page_is_alive(agreement->page, rank)) {
                 explain(agreement, "the process of rank %u has ended", rank);
+                uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_FAULT_ENDED,
+                                          (int)rank, UCS_OK);
                 return UCS_ERR_ENDPOINT_TIMEOUT;
             }
         }
@@ -127,8 +157,8 @@ static ucs_status_t idle(agreement_t *agreement)
         return UCS_OK;
     }
 
-    if (agreement->call->progress != NULL) {
-        agreement->call->progress(agreement->call->arg);
+    if (agreement->what->progress != NULL) {
+        agreement->what->progress(agreement->what->arg);
     }
     return look(agreement);
 }
@@ -144,6 +174,11 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
                                       uct_cuda_coll_phase_t phase,
                                       ucs_status_t status)
 {
+    static const uct_cuda_coll_reason_t reasons[] = {
+        [UCT_CUDA_COLL_PHASE_MADE]  = UCT_CUDA_COLL_FAULT_MAKE,
+        [UCT_CUDA_COLL_PHASE_READY] = UCT_CUDA_COLL_NO_MAP,
+        [UCT_CUDA_COLL_PHASE_DONE]  = UCT_CUDA_COLL_FAULT_RUN
+    };
     ucs_status_t result = UCS_OK;
     ucs_status_t waited;
     unsigned rank;
@@ -165,13 +200,22 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
             if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
                 return waited;
             }
-            agreement->why[0] = '\0';
+            agreement->why[0]         = '\0';
+            agreement->verdict.reason = UCT_CUDA_COLL_AHEAD;
         }
 
-        if ((status != UCS_OK) && (result == UCS_OK)) {
-            explain(agreement, "rank %u could not go on", rank);
+        /* who stops because of another one is not the one */
+        if ((status != UCS_OK) &&
+            ((result == UCS_OK) || (result == UCS_ERR_CANCELED))) {
             result = status;
+            if (agreement->verdict.reason != UCT_CUDA_COLL_FAULT_ENDED) {
+                uct_cuda_coll_agree_judge(agreement, reasons[phase], (int)rank,
+                                          status);
+            }
         }
+    }
+    if (result != UCS_OK) {
+        explain(agreement, "rank %d could not go on", agreement->verdict.rank);
     }
     return result;
 }
@@ -192,11 +236,7 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
                    ((agreement->spins % SPINS_A_PROGRESS) == 0);
          ++rank) {
         status = reached(agreement, rank, UCT_CUDA_COLL_PHASE_DONE);
-        if (status < UCS_OK) {
-            explain(agreement, "rank %u could not go on", rank);
-        } else {
-            status = UCS_OK; /* or not yet */
-        }
+        status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK; /* not yet */
     }
     return status;
 }
@@ -204,9 +244,26 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
 
 /* ---------------------------------------------------------------- the call */
 
-void uct_cuda_coll_agree_pass(agreement_t *agreement)
+void uct_cuda_coll_agree_pass(agreement_t *agreement,
+                              uct_cuda_coll_reason_t reason,
+                              ucs_status_t status)
 {
-    uct_cuda_coll_page_pass(agreement->page, agreement->sequence);
+    uct_cuda_coll_agree_judge(agreement, reason, (int)agreement->rank, status);
+    uct_cuda_coll_page_pass(agreement->page, agreement->sequence,
+                            (uint8_t)reason, status);
+}
+
+/* Another rank has passed */
+static void judge_pass(agreement_t *agreement, unsigned rank,
+                       const uct_cuda_coll_post_t *post)
+{
+    const uct_cuda_coll_reason_t reason =
+            (post->reason < UCT_CUDA_COLL_REASON_LAST) ?
+                    (uct_cuda_coll_reason_t)post->reason :
+                    UCT_CUDA_COLL_AHEAD;
+
+    uct_cuda_coll_agree_judge(agreement, reason, (int)rank,
+                              (ucs_status_t) - (int)post->status);
 }
 
 bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
@@ -232,6 +289,9 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
         }
         agreement->why[0] = '\0'; /* the MPI finds out who has ended */
         if ((first == 0) || (first > agreement->sequence)) {
+            uct_cuda_coll_agree_pass(agreement, UCT_CUDA_COLL_NO_JOIN, UCS_OK);
+            uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_JOIN,
+                                      (int)rank, UCS_OK);
             return false;
         }
     }
@@ -272,6 +332,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
             explain(agreement, "ranks 0 and %u call with other counts", rank);
         } else if ((post->op != first->op) || (post->type != first->type) ||
                    (!has_root && (post->is_in_place != first->is_in_place))) {
+            uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_MIXED,
+                                      (int)rank, UCS_OK);
             result = UCT_CUDA_COLL_STAGE;
         }
         if (agreement->why[0] != '\0') {
@@ -283,7 +345,7 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
 
 /* Has a rank said that it passes? Then all do it another way, and it may have
    left the group since. */
-static bool is_passed(const agreement_t *agreement)
+static bool is_passed(agreement_t *agreement)
 {
     uct_cuda_coll_post_t post;
     unsigned rank;
@@ -292,6 +354,7 @@ static bool is_passed(const agreement_t *agreement)
         if (uct_cuda_coll_page_read(agreement->page, rank, agreement->sequence,
                                     &post) &&
             (post.kind != UCT_CUDA_COLL_POST_GPU)) {
+            judge_pass(agreement, rank, &post);
             return true;
         }
     }
@@ -320,6 +383,7 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
         }
 
         if (agreement->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
+            judge_pass(agreement, rank, &agreement->posts[rank]);
             return UCT_CUDA_COLL_STAGE;
         }
     }

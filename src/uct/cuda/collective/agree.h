@@ -7,6 +7,7 @@
 #ifndef UCT_CUDA_COLL_AGREE_H
 #define UCT_CUDA_COLL_AGREE_H
 
+#include <uct/cuda/collective/verdict.h>
 #include <uct/cuda/collective_api.h>
 #include <uct/cuda/node/page.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -20,8 +21,10 @@ typedef struct {
     uct_cuda_coll_page_t       *page;
     unsigned                   rank, size;
     uint64_t                   sequence; /**< Of the call */
-    const uct_cuda_coll_call_t *call;
+    const uct_cuda_coll_call_t *what;
+    uint64_t                   bytes; /**< Of it, once they are known */
     uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS]; /**< Its */
+    uct_cuda_coll_verdict_t    verdict; /**< On it, if it is not DONE */
 
     /** The node and the ranks' GPUs in it, the same on all ranks; no GPUs: not
      *  known yet */
@@ -39,6 +42,7 @@ typedef struct {
     unsigned                   waits_for; /**< A rank that has not ... */
     const char                 *wanted;   /**< ... done this; NULL: is told */
     uint64_t                   began;     /**< To wait for it, ns; or 0 */
+    uint64_t                   told;      /**< When that was last looked at */
     char                       *why;
     size_t                     why_size;
 } uct_cuda_coll_agreement_t;
@@ -50,19 +54,33 @@ typedef struct {
  * @param why  Filled with a sentence where ranks disagree or one is gone.
  */
 void uct_cuda_coll_agree_begin(uct_cuda_coll_agreement_t *agreement,
-                               const uct_cuda_coll_call_t *call, char *why,
+                               const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size);
 
 
-/** Say that this rank does it another way, and so will all. */
-void uct_cuda_coll_agree_pass(uct_cuda_coll_agreement_t *agreement);
+/** "collective 7: all-reduce of 4096 bytes, 2 ranks", for the log. */
+const char *
+uct_cuda_coll_agree_name(const uct_cuda_coll_agreement_t *agreement, char *text,
+                         size_t size);
+
+
+/** Why the call is not carried out, for its line in the log. */
+void uct_cuda_coll_agree_judge(uct_cuda_coll_agreement_t *agreement,
+                               uct_cuda_coll_reason_t reason, int rank,
+                               ucs_status_t status);
+
+
+/** Say that this rank does it another way, and why; so will all. */
+void uct_cuda_coll_agree_pass(uct_cuda_coll_agreement_t *agreement,
+                              uct_cuda_coll_reason_t reason,
+                              ucs_status_t status);
 
 
 /**
  * Has every rank come to the page before this call, so that it says there what
  * it does? The first call with GPU buffers gives the others' first ones a
  * moment: who sees them on all ranks at once need stage none. A rank whose
- * buffers are in host memory may not come.
+ * buffers are in host memory may not come. @return false: this rank has passed.
  */
 bool uct_cuda_coll_agree_is_whole(uct_cuda_coll_agreement_t *agreement);
 
@@ -75,7 +93,7 @@ uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
 
 
 /** Wait until all ranks have got there. @return The first failure of any, the
- *  same on all ranks unless one has died. */
+ *  same on all ranks unless one has died; the verdict says of which. */
 ucs_status_t uct_cuda_coll_agree_meet(uct_cuda_coll_agreement_t *agreement,
                                       uct_cuda_coll_phase_t phase,
                                       ucs_status_t status);

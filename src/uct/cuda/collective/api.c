@@ -4,8 +4,9 @@
 
 #include <uct/abi/host.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/page.h>
 #include <uct/cuda/plan/collective_plan.h>
 
@@ -40,7 +41,7 @@ static int api_group_create(uct_cuda_coll_board_t *board, uint64_t key,
                    -1;
 }
 
-UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v4 = {
+UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v5 = {
     .size          = sizeof(uct_cuda_coll_api_t),
     .is_on         = uct_cuda_coll_is_on,
     .board_open    = api_board_open,

@@ -12,21 +12,27 @@
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
+#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/options.h>
 
+#include <stdio.h>
 #include <string.h>
 
 
 /* Bytes of an element of a copy at most; kernels load as much as they like */
 #define MAX_COPY_ELEMENT 8
 
-/* After so many calls in which something could not be had, no more are tried */
-#define MAX_FAILURES 3
+/* After so many calls in a row in which something could not be made, the next
+   ones are not tried */
+#define MAX_FAULTS   3
+#define PAUSE_CALLS  64
 
 
 /* What is asked for, as this rank calls it and then as all have agreed on it */
 typedef struct {
     uct_cuda_coll_group_t      *group;
     const uct_cuda_coll_call_t *what;
+    uint32_t                   size; /* bytes of an element of it */
     uct_cuda_coll_request_t    request;
     uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
     uct_cuda_coll_plan_t       frame; /* of its plan */
@@ -76,7 +82,7 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
     const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
             agreement->page);
     const uct_cuda_coll_call_t *what     = call->what;
-    const uint32_t size                  = ucx_mp_type_size(what->type);
+    const uint32_t size                  = call->size;
     uct_cuda_coll_request_t *request     = &call->request;
     unsigned rank;
 
@@ -194,25 +200,19 @@ static ucs_status_t call_settle(call_t *call)
     return call_request(call, element, post->is_in_place);
 }
 
-void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group)
-{
-    unsigned i;
-
-    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
-        if (group->programs[i].program != NULL) {
-            uct_cuda_coll_program_destroy(group->programs[i].program);
-        }
-    }
-    memset(group->programs, 0, sizeof(group->programs));
-    uct_cuda_coll_book_destroy(group->book);
-    group->book = NULL;
-}
-
 
 /* -------------------------------------------------------- what a rank does */
 
+/* This rank does it another way. @return false */
+static bool call_pass(const call_t *call, uct_cuda_coll_reason_t reason,
+                      ucs_status_t status)
+{
+    uct_cuda_coll_agree_pass(&call->group->agreement, reason, status);
+    return false;
+}
+
 /* A buffer of this rank's, if it has one in this collective. @return Whether it
-   is on a GPU, or not there. */
+   is on a GPU, or not there; otherwise the rank has passed. */
 static bool call_query(const call_t *call, uct_cuda_buffer_t buffer,
                        const void *address, uct_cuda_memory_t *memory)
 {
@@ -226,9 +226,13 @@ static bool call_query(const call_t *call, uct_cuda_buffer_t buffer,
 
     uct_cuda_memory_query(address, bytes, memory);
     uct_cuda_memory_sync_memops(memory);
-    return (memory->type == UCS_MEMORY_TYPE_CUDA) &&
-           uct_cuda_end_is_gpu(memory->end) &&
-           ((uintptr_t)address % ucx_mp_type_align(call->what->type) == 0);
+    if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
+        !uct_cuda_end_is_gpu(memory->end)) {
+        return call_pass(call, UCT_CUDA_COLL_NO_HOST, UCS_OK);
+    }
+
+    return ((uintptr_t)address % ucx_mp_type_align(call->what->type) == 0) ||
+           call_pass(call, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
 }
 
 /* Blocks' counts in few bits, never 0 */
@@ -314,44 +318,97 @@ static bool call_may_load(const call_t *call)
                                                UCX_MP_TYPE_U8) != UCS_ERR_BUSY;
 }
 
-/* Whether this rank's part can be done by GPUs; then its post is filled, and
-   the context of its buffers is current */
-static bool call_describe(call_t *call)
+/* Are there kernels for its elements? Otherwise the rank has passed. */
+static bool call_measure(call_t *call)
 {
     const uct_cuda_coll_call_t *what = call->what;
-    const uct_cuda_memory_t *one;
-    uct_cuda_memory_t send, recv;
 
     if (((unsigned)what->type >= UCX_MP_TYPE_LAST) ||
         (uct_cuda_coll_kind_reduces(what->kind) &&
-         !ucx_mp_kernel_is_known(what->op, what->type)) ||
-        (call_request(call, ucx_mp_type_size(what->type),
-                      what->is_in_place) != UCS_OK) ||
-        (call->frame.bytes == 0) ||
-        !call_query(call, UCT_CUDA_BUFFER_RECV, what->recvbuf, &recv) ||
-        !call_query(call, UCT_CUDA_BUFFER_SEND,
-                    uct_cuda_coll_plan_is_same(&call->frame,
-                                               call->group->agreement.rank) ?
-                            what->recvbuf :
-                            what->sendbuf,
-                    &send)) {
+         !ucx_mp_kernel_is_known(what->op, what->type))) {
+        return call_pass(call, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
+    }
+
+    call->size = ucx_mp_type_size(what->type);
+    return true;
+}
+
+/* What is asked for, and this rank's buffers. @return Whether this is for GPUs;
+   otherwise the rank has passed. */
+static bool call_find(call_t *call, uct_cuda_memory_t *send,
+                      uct_cuda_memory_t *recv)
+{
+    const uct_cuda_coll_call_t *what = call->what;
+
+    if (call_request(call, call->size, what->is_in_place) != UCS_OK) {
+        return call_pass(call, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
+    }
+
+    call->group->agreement.bytes = call->frame.bytes;
+    if (call->frame.bytes == 0) {
+        return call_pass(call, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
+    }
+
+    return call_query(call, UCT_CUDA_BUFFER_RECV, what->recvbuf, recv) &&
+           call_query(call, UCT_CUDA_BUFFER_SEND,
+                      uct_cuda_coll_plan_is_same(&call->frame,
+                                                 call->group->agreement.rank) ?
+                              what->recvbuf :
+                              what->sendbuf,
+                      send);
+}
+
+/* In the context of its buffers: what this rank does, and shows */
+static bool call_enter(call_t *call, const uct_cuda_memory_t *send,
+                       const uct_cuda_memory_t *recv, int device)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_coll_memory_enter(&call->group->memory, device);
+    if (status != UCS_OK) {
+        return call_pass(call, UCT_CUDA_COLL_NO_CONTEXT, status);
+    }
+
+    if (!call_may_load(call)) {
+        return call_pass(call, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
+    }
+
+    status = call_fill(call, send, recv);
+    return (status == UCS_OK) ||
+           call_pass(call, UCT_CUDA_COLL_NO_EXPORT, status);
+}
+
+/* Whether this rank's part can be done by GPUs; then its post is filled, and
+   the context of its buffers is current. Otherwise it has passed. */
+static bool call_describe(call_t *call)
+{
+    const uct_cuda_memory_t *one;
+    uct_cuda_memory_t send, recv;
+    ucs_status_t status;
+    int device;
+
+    if (!call_find(call, &send, &recv)) {
         return false;
     }
 
     one = (recv.type == UCS_MEMORY_TYPE_CUDA) ? &recv : &send;
-    if ((one->type != UCS_MEMORY_TYPE_CUDA) ||
-        ((send.type == UCS_MEMORY_TYPE_CUDA) &&
-         (!uct_cuda_end_equal(one->end, send.end) ||
-          (one->context != send.context))) ||
-        (uct_cuda_gpu_context_push(one->context, uct_cuda_end_device(one->end),
-                                   &call->pushed) != UCS_OK)) {
-        return false;
+    if (one->type != UCS_MEMORY_TYPE_CUDA) {
+        return call_pass(call, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
     }
 
-    if ((uct_cuda_coll_memory_enter(&call->group->memory,
-                                    uct_cuda_end_device(one->end)) !=
-         UCS_OK) ||
-        !call_may_load(call) || (call_fill(call, &send, &recv) != UCS_OK)) {
+    if ((send.type == UCS_MEMORY_TYPE_CUDA) &&
+        (!uct_cuda_end_equal(one->end, send.end) ||
+         (one->context != send.context))) {
+        return call_pass(call, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
+    }
+
+    device = uct_cuda_end_device(one->end);
+    status = uct_cuda_gpu_context_push(one->context, device, &call->pushed);
+    if (status != UCS_OK) {
+        return call_pass(call, UCT_CUDA_COLL_NO_CONTEXT, status);
+    }
+
+    if (!call_enter(call, &send, &recv, device)) {
         uct_cuda_gpu_context_pop(&call->pushed);
         return false;
     }
@@ -373,6 +430,12 @@ static void group_forget(uct_cuda_coll_group_t *group)
         uct_cuda_coll_lanes_get(&group->agreement.topo);
         group->has_lanes = true;
     }
+}
+
+/* Nothing is said in this call, on no rank */
+static bool group_is_paused(const uct_cuda_coll_group_t *group)
+{
+    return group->is_off || (group->agreement.sequence < group->resume);
 }
 
 static bool group_has_lost(const uct_cuda_coll_group_t *group)
@@ -432,21 +495,25 @@ static ucs_status_t call_prepare(call_t *call,
     return status;
 }
 
-/* Something could not be had; on all ranks. Relays are done without then. */
+/* Something could not be had; on all ranks. Relays are done without then. What
+   cannot be mapped is this call's own buffers, and a busy GPU becomes idle;
+   what cannot be made may well be missing in the next call, too. */
 static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
 {
-    uct_cuda_coll_group_t *group = call->group;
+    uct_cuda_coll_group_t *group     = call->group;
+    uct_cuda_coll_verdict_t *verdict = &group->agreement.verdict;
 
-    if ((program != NULL) &&
-        (uct_cuda_coll_program_plan(program)->num_relays > 0)) {
+    if (verdict->status == UCS_ERR_BUSY) {
+        verdict->reason = UCT_CUDA_COLL_NO_BUSY;
+    } else if (uct_cuda_coll_program_plan(program)->num_relays > 0) {
         uct_cuda_debug("collectives: no copies over other GPUs from here on");
         group->has_no_relays = true;
         uct_cuda_coll_memory_free_relays(&group->memory);
         uct_cuda_coll_group_drop_programs(group);
-        return;
+    } else if ((verdict->reason == UCT_CUDA_COLL_FAULT_MAKE) &&
+               (++group->faults >= MAX_FAULTS)) {
+        group->resume = group->agreement.sequence + 1 + PAUSE_CALLS;
     }
-
-    group->is_off = (++group->failures >= MAX_FAILURES);
 }
 
 /* May results stand where a rank's terms were? In place, or in a buffer that
@@ -501,6 +568,15 @@ static ucs_status_t call_carry_out(call_t *call,
     return status;
 }
 
+/* All ranks see alike that it leads to nothing */
+static uct_cuda_coll_result_t
+call_stage(call_t *call, uct_cuda_coll_reason_t reason, ucs_status_t status)
+{
+    uct_cuda_coll_agree_judge(&call->group->agreement, reason,
+                              UCT_CUDA_COLL_ALL, status);
+    return UCT_CUDA_COLL_STAGE;
+}
+
 static uct_cuda_coll_result_t call_run(call_t *call)
 {
     uct_cuda_coll_group_t *group     = call->group;
@@ -513,18 +589,20 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     }
 
     if (group->is_off) {
-        return UCT_CUDA_COLL_STAGE;
+        return call_stage(call, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
     }
 
     status = call_settle(call);
     if (status == UCS_OK) {
         status = call_program(call, &program);
     }
-    if (status == UCS_ERR_UNSUPPORTED) {
-        return UCT_CUDA_COLL_STAGE; /* others may have a plan on these GPUs */
-    } else if (status != UCS_OK) {
-        call_give_up(call, NULL);
-        return UCT_CUDA_COLL_STAGE;
+    if (status != UCS_OK) {
+        /* others may have a plan on these GPUs, or take less memory */
+        return call_stage(call,
+                          (status == UCS_ERR_NO_RESOURCE) ?
+                                  UCT_CUDA_COLL_NO_SCRATCH :
+                                  UCT_CUDA_COLL_NO_PLAN,
+                          status);
     }
 
     run.device   = group->memory.device;
@@ -536,10 +614,13 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     run.idle     = uct_cuda_coll_agree_idle;
     run.arg      = &group->agreement;
     run.gpus     = group->agreement.gpus;
-    if (call_is_new(call, uct_cuda_coll_program_plan(program)) &&
-        (call_prepare(call, program, &run) != UCS_OK)) {
-        call_give_up(call, program);
-        return UCT_CUDA_COLL_STAGE;
+    run.level    = uct_cuda_coll_wait_level();
+    if (call_is_new(call, uct_cuda_coll_program_plan(program))) {
+        if (call_prepare(call, program, &run) != UCS_OK) {
+            call_give_up(call, program);
+            return UCT_CUDA_COLL_STAGE;
+        }
+        group->faults = 0;
     }
 
     status = call_carry_out(call, program, &run);
@@ -572,7 +653,7 @@ static bool call_is_left(const call_t *call)
     }
 
     return what->has_own_way && (what->counts == NULL) &&
-           (what->count <= most / blocks / ucx_mp_type_size(what->type)) &&
+           (what->count <= most / blocks / call->size) &&
            (agreement->topo.num_gpus > 0) &&
            uct_cuda_coll_shares_gpus(agreement->gpus, agreement->size);
 }
@@ -581,28 +662,32 @@ static bool call_is_left(const call_t *call)
 static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
                       uint64_t taken)
 {
+    static const char *results[] = {
+        [UCT_CUDA_COLL_STAGE]   = "goes by way of the host",
+        [UCT_CUDA_COLL_DIFFERS] = "differs",
+        [UCT_CUDA_COLL_FAILED]  = "failed"
+    };
     const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
     const uct_cuda_coll_plan_t *plan           = call->plan;
-    const char *kind = uct_cuda_coll_kind_str(call->what->kind);
+    char head[128], why[192];
 
-    if ((result != UCT_CUDA_COLL_DONE) || (plan == NULL)) {
-        uct_cuda_debug("collective %lu: %s %s%s%s",
-                       (unsigned long)agreement->sequence, kind,
-                       (result == UCT_CUDA_COLL_FAILED) ?
-                               "failed" :
-                               "goes by way of the host",
-                       (agreement->why[0] == '\0') ? "" : ": ",
-                       agreement->why);
-        return;
+    uct_cuda_coll_agree_name(agreement, head, sizeof(head));
+    if (result == UCT_CUDA_COLL_DIFFERS) {
+        uct_cuda_debug("%s: differs: %s", head, agreement->why);
+    } else if (result != UCT_CUDA_COLL_DONE) {
+        uct_cuda_debug("%s: %s: %s", head, results[result],
+                       uct_cuda_coll_verdict_str(&agreement->verdict, why,
+                                                 sizeof(why)));
+    } else {
+        uct_cuda_debug("%s: %s%s, %u step%s, %.1f us expected, %.1f us taken",
+                       head, uct_cuda_coll_algorithm_str(plan->algorithm),
+                       (call->request.algorithm == UCT_CUDA_COLL_AUTO) ?
+                               "" :
+                               " as asked for",
+                       plan->list.num_steps,
+                       (plan->list.num_steps == 1) ? "" : "s",
+                       plan->seconds * 1e6, (double)taken / 1e3);
     }
-
-    uct_cuda_debug("collective %lu: %s of %lu bytes, %u ranks: %s, %u step%s, "
-                   "%.1f us expected, %.1f us taken",
-                   (unsigned long)agreement->sequence, kind,
-                   (unsigned long)plan->bytes, agreement->size,
-                   uct_cuda_coll_algorithm_str(plan->algorithm),
-                   plan->list.num_steps, (plan->list.num_steps == 1) ? "" : "s",
-                   plan->seconds * 1e6, (double)taken / 1e3);
 }
 
 static uct_cuda_coll_result_t call_decide(call_t *call)
@@ -610,15 +695,21 @@ static uct_cuda_coll_result_t call_decide(call_t *call)
     uct_cuda_coll_group_t *group  = call->group;
     uct_cuda_coll_result_t result = UCT_CUDA_COLL_STAGE;
 
-    if (call_is_left(call) || !call_describe(call)) {
-        uct_cuda_coll_agree_pass(&group->agreement);
+    if (!call_measure(call)) {
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    if (call_is_left(call)) {
+        (void)call_pass(call, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    if (!call_describe(call)) {
         return UCT_CUDA_COLL_STAGE;
     }
 
     if (uct_cuda_coll_agree_is_whole(&group->agreement)) {
         result = uct_cuda_coll_agree(&group->agreement, &call->post);
-    } else {
-        uct_cuda_coll_agree_pass(&group->agreement);
     }
     if (result == UCT_CUDA_COLL_DONE) {
         uct_cuda_node_cache_collective(true);
@@ -638,16 +729,15 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     uint64_t began = 0;
     uct_cuda_coll_result_t result;
 
-    why[0] = '\0';
-    if (group->is_off) {
-        return UCT_CUDA_COLL_STAGE;
-    }
-
     if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
         began = uct_cuda_now_ns();
     }
     uct_cuda_coll_agree_begin(&group->agreement, what, why, why_size);
-    result = call_decide(&call);
+    result = group_is_paused(group) ?
+                     call_stage(&call, group->is_off ? UCT_CUDA_COLL_NO_GPUS :
+                                                       UCT_CUDA_COLL_PAUSE,
+                                UCS_OK) :
+                     call_decide(&call);
     __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
                                                         &totals.staged,
                        1, __ATOMIC_RELAXED);
@@ -657,10 +747,21 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     return result;
 }
 
-void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group)
+void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
+                              uct_cuda_coll_reason_t reason)
 {
-    if (!group->is_off) {
-        ++group->agreement.sequence;
-        uct_cuda_coll_agree_pass(&group->agreement);
+    const uct_cuda_coll_verdict_t verdict = {.reason = reason,
+                                             .rank   = UCT_CUDA_COLL_ALL};
+    const uint64_t sequence = (group == NULL) ? 0 :
+                                                ++group->agreement.sequence;
+    char why[192];
+
+    if ((group != NULL) && !group_is_paused(group)) {
+        uct_cuda_coll_agree_pass(&group->agreement, reason, UCS_OK);
+    }
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
+        uct_cuda_debug("collective %lu: %s: goes by way of the host: %s",
+                       (unsigned long)sequence, uct_cuda_coll_kind_str(kind),
+                       uct_cuda_coll_verdict_str(&verdict, why, sizeof(why)));
     }
 }

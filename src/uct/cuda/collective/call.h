@@ -1,48 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group, as its calls see it. */
+/* Calls of a group, as collective_api.h describes them. */
 #ifndef UCT_CUDA_COLL_CALL_H
 #define UCT_CUDA_COLL_CALL_H
 
-#include <uct/cuda/collective/agree.h>
-#include <uct/cuda/collective/group.h>
-#include <uct/cuda/collective/lanes.h>
-#include <uct/cuda/collective/memory.h>
-#include <uct/cuda/plan/book.h>
-#include <uct/cuda/run/program.h>
+#include <ucs/sys/compiler_def.h>
+#include <uct/cuda/collective_api.h>
 
 BEGIN_C_DECLS
 
 
-/** Plans that are kept: a program has so many sizes of messages in turns. */
-#define UCT_CUDA_COLL_MAX_PROGRAMS 64
+void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
 
+void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
+                              uct_cuda_coll_reason_t reason);
 
-typedef struct {
-    uct_cuda_coll_program_t *program; /**< Or NULL */
-    uint64_t                used;     /**< Sequence of the last call */
-    uct_cuda_coll_lanes_t   lanes;
-} uct_cuda_coll_kept_program_t;
-
-
-struct uct_cuda_coll_group {
-    uct_cuda_coll_agreement_t    agreement;
-    uct_cuda_coll_memory_t       memory;
-
-    /* The same on all ranks */
-    bool                         is_off;
-    unsigned                     failures;
-    bool                         has_no_relays; /**< They could not be had */
-    bool                         has_lanes;     /**< To be put */
-    bool                         has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
-
-    /** Of the agreement's GPUs; NULL: none yet */
-    uct_cuda_coll_book_t         *book;
-    uct_cuda_coll_kept_program_t programs[UCT_CUDA_COLL_MAX_PROGRAMS];
-};
-
-
-/** All that is made of the agreement's GPUs. */
-void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group);
+uct_cuda_coll_result_t
+uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
+                               const uct_cuda_coll_call_t *what, char *why,
+                               size_t why_size);
 
 
 END_C_DECLS

@@ -3,10 +3,10 @@
 #include <uct/cuda/collective/group.h>
 
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 
 #define BOARD_DIR "/dev/shm"
@@ -56,6 +56,20 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
     uct_cuda_coll_page_join(page, calls + 1);
     *group_p = group;
     return UCS_OK;
+}
+
+void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
+        if (group->programs[i].program != NULL) {
+            uct_cuda_coll_program_destroy(group->programs[i].program);
+        }
+    }
+    memset(group->programs, 0, sizeof(group->programs));
+    uct_cuda_coll_book_destroy(group->book);
+    group->book = NULL;
 }
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group)

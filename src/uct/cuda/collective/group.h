@@ -1,19 +1,49 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of ranks, as api.h describes them. */
+/* Groups of ranks: made and gone, and as calls see them. */
 #ifndef UCT_CUDA_COLL_GROUP_H
 #define UCT_CUDA_COLL_GROUP_H
 
-#include <ucs/sys/compiler_def.h>
-#include <ucs/type/status.h>
-#include <uct/cuda/collective_api.h>
-#include <uct/cuda/node/board.h>
-
-#include <stdbool.h>
+#include <uct/cuda/collective/agree.h>
+#include <uct/cuda/collective/lanes.h>
+#include <uct/cuda/collective/peer_memory.h>
+#include <uct/cuda/plan/book.h>
+#include <uct/cuda/run/program.h>
 
 BEGIN_C_DECLS
 
 
-void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
+/** Plans that are kept: a program has so many sizes of messages in turns. */
+#define UCT_CUDA_COLL_MAX_PROGRAMS 64
+
+
+typedef struct {
+    uct_cuda_coll_program_t *program; /**< Or NULL */
+    uint64_t                used;     /**< Sequence of the last call */
+    uct_cuda_coll_lanes_t   lanes;
+} uct_cuda_coll_kept_program_t;
+
+
+struct uct_cuda_coll_group {
+    uct_cuda_coll_agreement_t    agreement;
+    uct_cuda_coll_memory_t       memory;
+
+    /* The same on all ranks */
+    bool                         is_off;
+    unsigned                     faults; /**< In a row, of making something */
+    uint64_t                     resume; /**< No call before this is tried */
+    bool                         has_no_relays; /**< They could not be had */
+    bool                         has_lanes;     /**< To be put */
+    bool                         has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
+
+    /** Of the agreement's GPUs; NULL: none yet */
+    uct_cuda_coll_book_t         *book;
+    uct_cuda_coll_kept_program_t programs[UCT_CUDA_COLL_MAX_PROGRAMS];
+};
+
+
+/** All that is made of the agreement's GPUs. */
+void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group);
+
 
 /** @return As uct_cuda_coll_board_open(). */
 ucs_status_t uct_cuda_coll_group_board(unsigned rank, unsigned size,
@@ -29,13 +59,6 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uct_cuda_coll_group_t **group_p);
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group);
-
-void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group);
-
-uct_cuda_coll_result_t
-uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
-                               const uct_cuda_coll_call_t *what, char *why,
-                               size_t why_size);
 
 
 END_C_DECLS

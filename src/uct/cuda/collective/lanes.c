@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/collective/lanes.h>
 
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/ledger.h>
 #include <uct/cuda/plan/transfer_plan.h>
 

@@ -8,6 +8,7 @@
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>
+#include <uct/cuda/settings.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +163,7 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     }
 
     md->is_on     = (config->enable == UCT_ABI_ON_OFF_AUTO) ?
-                            uct_abi_host_is_nixl() :
+                            uct_cuda_settings_is_one_sided() :
                             (config->enable == UCT_ABI_ON);
     md->peer_gpu  = config->peer_gpu;
     md->super.ops = &md_ops;

@@ -4,11 +4,12 @@
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/process.h>
+#include <uct/cuda/settings.h>
 
 #include <ucs/sys/math.h>
 
@@ -390,7 +391,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
      * for memory of the host's, too, and then finds none (UCX's own
      * test_ucp_mmap of 1.20): who wants it says so */
     iface->number           = (config->enable_same_process ||
-                               uct_abi_host_is_nixl()) ?
+                               uct_cuda_settings_is_one_sided()) ?
                                       uct_cuda_node_iface_number() :
                                       0;
     iface->enable_get_zcopy = config->enable_get_zcopy;

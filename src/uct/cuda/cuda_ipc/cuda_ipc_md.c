@@ -7,7 +7,7 @@
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/rkey.h>
@@ -31,6 +31,7 @@ typedef struct {
     char          *collectives;
     char          *collectives_algorithm;
     int           collectives_multipath; /* uct_abi_ternary_t */
+    int           collectives_waits;
 } md_config_t;
 
 typedef struct {
@@ -93,6 +94,12 @@ static const uct_abi_config_field_t md_config_fields[] = {
                "gains",
      .type   = UCT_ABI_CONFIG_TERNARY_AUTO,
      .offset = offsetof(md_config_t, collectives_multipath)},
+    {.name   = "COLLECTIVES_WAITS",
+     .dfl    = "n",
+     .doc    = "Say as a warning, not at debug level only, what a collective "
+               "waits for that has waited for more than a second",
+     .type   = UCT_ABI_CONFIG_BOOL,
+     .offset = offsetof(md_config_t, collectives_waits)},
     {.type = UCT_ABI_CONFIG_END}
 };
 
@@ -205,7 +212,7 @@ static const uct_abi_md_ops_t md_ops = {
 
 /* A value that cannot be costs a sentence, once a process, and no transport */
 static void
-read_collectives(const md_config_t *config, uct_cuda_settings_t *settings)
+read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
 {
     static bool is_told;
     const bool is_on    = (strcmp(config->collectives, "y") == 0);
@@ -214,17 +221,16 @@ read_collectives(const md_config_t *config, uct_cuda_settings_t *settings)
                           (strcmp(config->collectives, "auto") != 0);
     const bool is_wrong_algorithm =
             uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
-                                          &settings->collectives_algorithm) !=
+                                          &said->algorithm) !=
             UCS_OK;
 
-    settings->collectives           = is_off ? 0 : is_on ? 2 : 1;
-    settings->collectives_multipath =
-            (config->collectives_multipath <= UCT_ABI_YES) ?
-                    config->collectives_multipath :
-                    UCT_CUDA_COLL_AUTO;
+    said->is_on       = is_off ? 0 : is_on ? 2 : 1;
+    said->multipath   = (config->collectives_multipath <= UCT_ABI_YES) ?
+                                config->collectives_multipath :
+                                UCT_CUDA_COLL_AUTO;
+    said->tells_waits = config->collectives_waits;
     if (is_wrong_algorithm) {
-        (void)uct_cuda_coll_algorithm_parse("auto",
-                                            &settings->collectives_algorithm);
+        (void)uct_cuda_coll_algorithm_parse("auto", &said->algorithm);
     }
 
     if ((!is_wrong && !is_wrong_algorithm) ||
@@ -264,7 +270,7 @@ static void open_settings(const md_config_t *config)
                         config->cache_max_size
     };
 
-    read_collectives(config, &settings);
+    read_collectives(config, &settings.collectives);
     uct_cuda_settings_open(&settings);
 }
 

@@ -179,10 +179,14 @@ void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
                      __ATOMIC_RELEASE);
 }
 
-void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence)
+/* Who passes says so, and why, in the first word alone */
+void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence,
+                             uint8_t reason, ucs_status_t status)
 {
+    const uint32_t why = reason | ((uint32_t)(uint8_t)-status << 8);
+
     __atomic_store_n(&page_self(page)->posts[sequence % 2][0],
-                     word_of(sequence, UCT_CUDA_COLL_POST_PASS),
+                     word_of(sequence, UCT_CUDA_COLL_POST_PASS | (why << 8)),
                      __ATOMIC_RELEASE);
 }
 
@@ -199,7 +203,9 @@ bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
         words[i] = __atomic_load_n(&line[i], __ATOMIC_ACQUIRE);
     }
 
-    post->kind = UCT_CUDA_COLL_POST_PASS;
+    post->kind   = UCT_CUDA_COLL_POST_PASS;
+    post->reason = 0;
+    post->status = 0;
     if (words[0] == word_of(sequence, UCT_CUDA_COLL_POST_GPU)) {
         if (__atomic_load_n(&line[0], __ATOMIC_RELAXED) == words[0]) {
             memcpy(post, words, sizeof(*post));
@@ -207,8 +213,14 @@ bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
         return true;
     }
 
-    return (words[0] == word_of(sequence, UCT_CUDA_COLL_POST_PASS)) ||
-           (word_ahead(words[0], sequence) > 0) ||
+    if ((word_ahead(words[0], sequence) == 0) &&
+        ((uint8_t)words[0] == UCT_CUDA_COLL_POST_PASS)) {
+        post->reason = (uint8_t)(words[0] >> 8);
+        post->status = (uint8_t)(words[0] >> 16);
+        return true;
+    }
+
+    return (word_ahead(words[0], sequence) > 0) ||
            (word_ahead(__atomic_load_n(&other->posts[(sequence + 1) % 2][0],
                                        __ATOMIC_ACQUIRE),
                        sequence) > 0);

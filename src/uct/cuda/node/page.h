@@ -62,7 +62,10 @@ typedef struct {
     uint8_t                is_short; /**< A buffer ends before its bytes do */
     uint8_t                call;     /**< uct_cuda_coll_kind_t */
     uint8_t                root;
-    uint8_t                reserved[3];
+    uint8_t                reason;   /**< Of who passes: why, as the group has
+                                          it; 0: it was further already */
+    uint8_t                status;   /**< ... its ucs_status_t, negated */
+    uint8_t                reserved;
     uint32_t               counts;   /**< What tells blocks' counts apart; 0:
                                           they are all alike */
     uct_cuda_coll_shown_t  send;     /**< As recv if in place */
@@ -122,13 +125,14 @@ uct_cuda_coll_page_common(uct_cuda_coll_page_t *page);
 void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
                              const uct_cuda_coll_post_t *post);
 
-/** The shortest post: this rank passes. */
-void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence);
+/** The shortest post: this rank passes, for a reason other than 0. */
+void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence,
+                             uint8_t reason, ucs_status_t status);
 
 /**
  * What a rank does in a call, if it has said so. Of one that passes only the
- * kind is filled in, and a rank that is further already has passed: it did not
- * wait for this one.
+ * kind and the reason are filled in, and a rank that is further already has
+ * passed: it did not wait for this one.
  */
 bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
                              uint64_t sequence, uct_cuda_coll_post_t *post);

@@ -400,10 +400,15 @@ static void tell_step(const uct_cuda_coll_program_t *program,
         done   = uct_cuda_coll_page_steps(run->page, remote->rank,
                                           remote->queue, run->sequence);
         if (done < remote->steps) {
-            uct_cuda_debug("collective %lu: step %u of rank %u waits for rank "
-                           "%u, of whose queue %u %u steps of %u have ended",
-                           (unsigned long)run->sequence, index, program->rank,
-                           remote->rank, remote->queue, done, remote->steps);
+            uct_cuda_log(run->level,
+                         "collective %lu: %s of %lu bytes: step %u of rank %u "
+                         "waits for rank %u, of whose queue %u %u steps of %u "
+                         "have ended",
+                         (unsigned long)run->sequence,
+                         uct_cuda_coll_kind_str(program->plan.kind),
+                         (unsigned long)program->plan.bytes, index,
+                         program->rank, remote->rank, remote->queue, done,
+                         remote->steps);
         }
     }
 }
@@ -420,10 +425,14 @@ static void tell_waits(const uct_cuda_coll_program_t *program,
         queue = &program->queues[i];
         if (queue->polled != queue->next) {
             step = &program->steps[queue->polled];
-            uct_cuda_debug("collective %lu: step %u of rank %u is in a stream "
-                           "of the GPU's, which has not ended it for a second",
-                           (unsigned long)run->sequence,
-                           (unsigned)(step->step - program->plan.list.steps),
+            uct_cuda_log(run->level,
+                         "collective %lu: %s of %lu bytes: step %u of rank %u "
+                         "is in a stream of the GPU's, which has not ended it "
+                         "for a second",
+                         (unsigned long)run->sequence,
+                         uct_cuda_coll_kind_str(program->plan.kind),
+                         (unsigned long)program->plan.bytes,
+                         (unsigned)(step->step - program->plan.list.steps),
                            program->rank);
         } else if (queue->next != NO_STEP) {
             tell_step(program, run, &program->steps[queue->next]);

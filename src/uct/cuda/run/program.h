@@ -3,6 +3,7 @@
 #ifndef UCT_CUDA_COLL_PROGRAM_H
 #define UCT_CUDA_COLL_PROGRAM_H
 
+#include <uct/cuda/base/log.h>
 #include <uct/cuda/node/page.h>
 #include <uct/cuda/plan/collective_plan.h>
 #include <uct/cuda/run/device.h>
@@ -47,6 +48,7 @@ typedef struct {
      *  with this status. */
     ucs_status_t           (*idle)(void *arg);
     void                   *arg;
+    uct_cuda_log_level_t   level; /**< At which it says what it waits for */
 } uct_cuda_coll_run_t;
 
 

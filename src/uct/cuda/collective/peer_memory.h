@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory: what a rank shows of its own to the others of its group, what it has
- * mapped of theirs, scratch memory, and the context that all of this is in.
+ * Peer memory: what a rank shows of its own to the others of its group, what it
+ * has mapped of theirs, scratch memory, and the context that all of this is in.
  *
  * Memory is mapped before all run; what all ranks are known to have mapped is
  * remembered, the same on all of them.
  */
-#ifndef UCT_CUDA_COLL_MEMORY_H
-#define UCT_CUDA_COLL_MEMORY_H
+#ifndef UCT_CUDA_COLL_PEER_MEMORY_H
+#define UCT_CUDA_COLL_PEER_MEMORY_H
 
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/agree.h>
@@ -31,6 +31,9 @@ typedef struct {
 typedef struct {
     uint32_t               generation;
     uct_cuda_node_mapping_t *mapping; /**< Or NULL */
+    ucs_status_t           refusal; /**< It cannot be mapped ... */
+    uint64_t               retry;   /**< ... before this call ... */
+    uint64_t               pause;   /**< ... which is so many after the last */
 } uct_cuda_coll_import_t;
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/collective/memory.h>
+#include <uct/cuda/collective/peer_memory.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
@@ -16,6 +16,10 @@
 #define SCRATCH     NUM_EXPORTS
 #define RELAY(_gpu) (SCRATCH + 1 + (_gpu))
 #define RELAYS_RANK 0
+
+/* What could not be mapped is tried again in the next call, then after 2, 4,
+   ... this many: a program may bring memory that no process can map to each */
+#define MAX_PAUSE 64
 
 
 typedef uct_cuda_coll_memory_t memory_t;
@@ -165,6 +169,8 @@ static void import_drop(import_t *import)
         uct_cuda_node_cache_unlend(import->mapping);
         import->mapping = NULL;
     }
+    import->refusal = UCS_OK;
+    import->pause   = 0;
 }
 
 static void imports_drop(memory_t *memory)
@@ -199,10 +205,36 @@ static void imports_sweep(memory_t *memory)
     }
 }
 
+/* What a rank has freed it names no more: a mapping need not be kept until the
+   next call, which may never come */
+static ucs_status_t import_get(memory_t *memory, import_t *import,
+                               const uct_cuda_node_handle_t *handle)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_node_cache_get_in(handle, memory->cuda_device,
+                                       memory->context, memory->context_id,
+                                       &import->mapping);
+    if (status != UCS_OK) {
+        import->mapping = NULL;
+        return status;
+    }
+
+    uct_cuda_node_cache_lend(import->mapping);
+    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context_id)) {
+        uct_cuda_node_cache_unlend(import->mapping);
+        import->mapping = NULL;
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
 static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
 {
+    const uint64_t sequence = memory->agreement->sequence;
     const uct_cuda_node_handle_t *handle;
-    ucs_status_t status;
+    uint32_t generation;
     import_t *import;
 
     if (index >= UCT_CUDA_COLL_PAGE_EXPORTS) {
@@ -215,27 +247,23 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
     }
 
     handle = uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
-                                      &import->generation);
+                                      &generation);
     if (handle == NULL) {
         return UCS_ERR_NO_ELEM;
     }
 
-    /* What a rank has freed it names no more: it need not be kept until the
-     * next call, which may never come */
-    status = uct_cuda_node_cache_get_in(handle, memory->cuda_device,
-                                       memory->context, memory->context_id,
-                                       &import->mapping);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    uct_cuda_node_cache_lend(import->mapping);
-    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context_id)) {
+    if (import->generation != generation) {
         import_drop(import);
-        return UCS_ERR_UNREACHABLE;
+        import->generation = generation;
     }
-
-    return UCS_OK;
+    if ((import->refusal == UCS_OK) || (sequence >= import->retry)) {
+        import->pause   = (import->refusal == UCS_OK) ?
+                                  1 :
+                                  ucs_min(2 * import->pause, MAX_PAUSE);
+        import->refusal = import_get(memory, import, handle);
+        import->retry   = sequence + import->pause;
+    }
+    return import->refusal;
 }
 
 ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,

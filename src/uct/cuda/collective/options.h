@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the user says of collectives, and of the node that they run on. The
- * first word of a process counts. */
-#ifndef UCT_CUDA_COLL_SETTINGS_H
-#define UCT_CUDA_COLL_SETTINGS_H
+/* What the user says of collectives, and of the node that they run on. */
+#ifndef UCT_CUDA_COLL_OPTIONS_H
+#define UCT_CUDA_COLL_OPTIONS_H
 
+#include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/config.h>
 #include <uct/cuda/plan/model.h>
+
+#include <stdbool.h>
 
 BEGIN_C_DECLS
 
@@ -19,6 +21,7 @@ typedef struct {
                          first rank's */
     int  multipath; /**< Copies over GPUs that no rank has: 0, 1 (where they
                          can), or AUTO; likewise */
+    bool tells_waits; /**< Of long waits as a warning */
 } uct_cuda_coll_config_t;
 
 
@@ -26,14 +29,18 @@ typedef struct {
  *  "hierarchical", "ring"); UCS_ERR_INVALID_PARAM. */
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
 
+/** Once a process. */
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *config);
 
 const uct_cuda_coll_config_t *uct_cuda_coll_config(void);
 
+/** At which a long wait is told. */
+uct_cuda_log_level_t uct_cuda_coll_wait_level(void);
+
 int uct_cuda_coll_is_on(void);
 
 
-/** Where transfers' tuning file and the ledger are. */
+/** Where transfers' tuning file and the ledger are; the first word counts. */
 void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *config);
 
 /** The ledger's directory; empty: there is none. */

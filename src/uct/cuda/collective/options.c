@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/collective/settings.h>
+#include <uct/cuda/collective/options.h>
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
@@ -13,7 +13,6 @@
 
 static struct {
     pthread_mutex_t        lock; /* order: base/thread.h */
-    bool                   is_said;
     uct_cuda_coll_config_t said;
     int                    is_on; /* of it, read without the lock */
     bool                   is_node_said;
@@ -49,18 +48,8 @@ ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
 
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
 {
-    pthread_mutex_lock(&config.lock);
-    if (!config.is_said) {
-        config.is_said = true;
-        config.said    = *user;
-        __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
-    } else if ((config.said.is_on != user->is_on) ||
-               (config.said.algorithm != user->algorithm) ||
-               (config.said.multipath != user->multipath)) {
-        uct_cuda_info("UCX_CUDA_IPC_COLLECTIVES* stay as they were when the "
-                      "first memory domain was opened");
-    }
-    pthread_mutex_unlock(&config.lock);
+    config.said = *user;
+    __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
 }
 
 int uct_cuda_coll_is_on(void)
@@ -73,6 +62,11 @@ int uct_cuda_coll_is_on(void)
 const uct_cuda_coll_config_t *uct_cuda_coll_config(void)
 {
     return &config.said;
+}
+
+uct_cuda_log_level_t uct_cuda_coll_wait_level(void)
+{
+    return config.said.tells_waits ? UCT_CUDA_LOG_WARN : UCT_CUDA_LOG_DEBUG;
 }
 
 void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *user)

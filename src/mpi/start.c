@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The calls by which a program starts MPI. */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
+#include <mpi/member.h>
+#include <mpi/roster.h>
+#include <mpi/world.h>
+
+
+/* Around the MPI's own start, whichever call it is */
+static void start_begin(void)
+{
+    ucx_mp_mpi_real_find_calls();
+    if (ucx_mp_mpi_real.is_whole) {
+        ucx_mp_mpi_roster_begin();
+    }
+}
+
+static int start_end(int rc)
+{
+    if (rc == MPI_SUCCESS) {
+        ucx_mp_mpi_real_judge();
+        if (ucx_mp_mpi_real.is_whole) {
+            ucx_mp_mpi_world_begin();
+            if (ucx_mp_mpi_world.api != NULL) {
+                ucx_mp_mpi_member_new(ucx_mp_mpi_real.comm_null,
+                                      ucx_mp_mpi_real.comm_world);
+            }
+        }
+    }
+    ucx_mp_mpi_roster_end();
+    return rc;
+}
+
+UCX_MP_MPI_DEFINE(Init, (argc, argv), int *argc, char ***argv)
+{
+    start_begin();
+    return start_end(ucx_mp_mpi_real.Init(argc, argv));
+}
+
+UCX_MP_MPI_DEFINE(Init_thread, (argc, argv, required, provided), int *argc,
+                  char ***argv, int required, int *provided)
+{
+    start_begin();
+    return start_end(ucx_mp_mpi_real.Init_thread(argc, argv, required,
+                                                 provided));
+}

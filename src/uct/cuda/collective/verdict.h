@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Why a call is not carried out by GPUs: for the line that each call has. */
+#ifndef UCT_CUDA_COLL_VERDICT_H
+#define UCT_CUDA_COLL_VERDICT_H
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+#include <uct/cuda/collective_api.h>
+
+#include <stddef.h>
+
+BEGIN_C_DECLS
+
+
+/** Of all ranks. */
+#define UCT_CUDA_COLL_ALL (-1)
+
+
+typedef struct {
+    uct_cuda_coll_reason_t reason;
+    int                    rank;   /**< On whose account, or ALL */
+    ucs_status_t           status; /**< UCS_OK: nothing failed */
+} uct_cuda_coll_verdict_t;
+
+
+/** "export, rank 1: a buffer cannot be shown to other processes (status -1)" */
+const char *uct_cuda_coll_verdict_str(const uct_cuda_coll_verdict_t *verdict,
+                                      char *text, size_t size);
+
+
+END_C_DECLS
+
+#endif
