@@ -51,7 +51,7 @@ tools_new_nodes() {
     done
 }
 
-step topo full 240 "tools_topo 60" \
+step topo full 240 "tools_topo 20" \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
 step topo-long long 600 "tools_topo 1000" "... and 1,000 plans of each"
 step probe-lazy full 60 tools_probe_lazy \
