@@ -21,9 +21,11 @@ unit_check() {
 # nothing does not count. It takes longer to optimize the tests than to run them.
 # What make is to be told besides is in in_shards_make.
 in_shards() {
-    local folder=$ucx_mp_build/$1/test/gtest count=$ucx_mp_jobs rc=0 program
-    local shard pids flags=$2
+    local variant=$1 flags=$2 count=$ucx_mp_jobs rc=0 program shard pids
+    local folder=$ucx_mp_build/$variant/test/gtest
     shift 2
+    make -C "$ucx_mp_build/$variant/src" -j"$count" --no-print-directory \
+        libuct_cuda_objects.la libucx_mp_check.la || return
     make -C "$folder" -j"$count" --no-print-directory CXXFLAGS="$flags" "$@" \
         ${in_shards_make:+"${in_shards_make[@]}"} >"$folder/build.log" 2>&1 ||
         { cat "$folder/build.log"; return 1; }
@@ -79,7 +81,7 @@ unit_tests() {
 unit_sanitized() {
     local tests="-g1 -O0 -fno-sanitize=undefined"
     tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
-    variant sanitized src -- --enable-werror --enable-debug --enable-asan \
+    variant sanitized -- --enable-werror --enable-debug --enable-asan \
             --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g1 -O1" CXXFLAGS="$tests" \
             LDFLAGS=-fsanitize=address,undefined || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1

@@ -19,11 +19,11 @@ threads_sanitized() {
         test_{ipc_ep,ipc_list,ipc_multipath,node_exports,node_handle} \
         test_{node_mappings,node_process,node_unmap,queue,threads})
     in_shards_make=(am_test_cuda_OBJECTS="$files")
-    files=$(printf 'collective/%s.o ' test_{call,page})
+    files=$(printf '%s.o ' multipath/fake_node collective/test_{call,page})
     in_shards_make+=(am_test_collective_OBJECTS="$files")
     files=$(printf 'multipath/%s.o ' fake_node test_{copy_host,engine,ledger})
     in_shards_make+=(am_test_multipath_OBJECTS="$files")
-    variant threads src -- --enable-werror --enable-tsan CC=gcc CXX=g++ \
+    variant threads -- --enable-werror --enable-tsan CC=gcc CXX=g++ \
         CFLAGS="-g1 -O1" CXXFLAGS="-g1 -O0" || return
     TSAN_OPTIONS="die_after_fork=0 second_deadlock_stack=1" \
     GTEST_FILTER="$filter:-*failures*:*every_call_fails_once*:*_start.*/graph_auto" \
