@@ -17,9 +17,10 @@ threads_sanitized() {
     files=$(printf 'cuda/test_cuda-%s.o ' fake_driver test_{capture,copy_md} \
         test_{copy_short,ctx,host_bounce,host_cpus,host_pieces,host_pipeline} \
         test_{ipc_ep,ipc_list,ipc_multipath,node_exports,node_handle} \
-        test_{node_mappings,node_process,node_unmap,queue,threads})
+        test_{node_mappings,node_process,node_unmap,queue,threads} \
+        test_{driver,memory_cache}) # what those two put in place of functions
     in_shards_make=(am_test_cuda_OBJECTS="$files")
-    files=$(printf '%s.o ' multipath/fake_node collective/test_{call,page})
+    files=$(printf '%s.o ' multipath/fake_node collective/test_{agree,call,page})
     in_shards_make+=(am_test_collective_OBJECTS="$files")
     files=$(printf 'multipath/%s.o ' fake_node test_{copy_host,engine,ledger})
     in_shards_make+=(am_test_multipath_OBJECTS="$files")
