@@ -190,7 +190,7 @@ steps_longest_first() {
 # steps_at_once NAME...: side by side; each is told of when it is over
 steps_at_once() {
     local name index is_lost under_way=()
-    local -i most=2*ucx_mp_jobs
+    local most=$((ucx_mp_jobs > 1 ? 2 * ucx_mp_jobs : 1))
     # shellcheck disable=SC2046
     set -- $(steps_longest_first "$@")
     while [ $# -gt 0 ] || [ ${#under_way[@]} -gt 0 ]; do
