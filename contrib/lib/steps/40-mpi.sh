@@ -31,16 +31,17 @@ mpi_tools() {
         { say "$programs/ucx_mp_checked was not built"; return 1; }
 }
 
-# mpi_checked MPI NODE RANKS MULTIPATH: messages of any size and kind of memory,
-# then GPU messages that are large enough to be split: all are, or none
+# mpi_checked TIMES MPI NODE RANKS MULTIPATH: messages of any size and kind of
+# memory, then GPU messages that are large enough to be split: all are, or none
 mpi_checked() {
-    local mpirun programs folder rc=0
+    local mpirun programs folder rc=0 times=$1
+    shift
     mpi_tools "$1" || return
-    mpi_checked_run "$2" "$3" "$4" --transfers 200 --max-size 64M \
+    mpi_checked_run "$2" "$3" "$4" --transfers $((100 * times)) --max-size 64M \
         --max-bytes 128M || return
     folder=$(mktemp -d) || return
     UCX_LOG_LEVEL=debug UCX_LOG_FILE=$folder/%p.ucx \
-        mpi_checked_run "$2" "$3" "$4" --transfers 60 --min-size 1M \
+        mpi_checked_run "$2" "$3" "$4" --transfers $((30 * times)) --min-size 1M \
         --max-size 256M --max-bytes 512M --memory device > "$folder/output" ||
         rc=$?
     cat "$folder/output"
@@ -351,27 +352,28 @@ sys.exit(0 if ratio >= float(sys.argv[1]) else "at least %s is expected"
 END
 }
 
-# Of the second MPI, one step a node is enough for every day
-mpi_level() {
-    case $1 in
-        distribution-beluga-y) echo quick ;;
-        distribution*|openmpi5-beluga-y|openmpi5-hgx-h200-4) echo full ;;
-        *) echo long ;;
+# mpi_step MPI NODE RANKS MULTIPATH: every day fewer, and of the second MPI one step
+# a node
+mpi_step() {
+    local name=mpi-$1-$2-$4 level=long times=3
+    [ "$3" = 2 ] || name=mpi-$1-$2-$3
+    case $name in
+        mpi-distribution-beluga-y) level=quick times=1 ;;
+        mpi-distribution*|mpi-openmpi5-beluga-y|mpi-openmpi5-hgx-h200-4)
+            level=full times=1 ;;
     esac
+    step "$name" $level 240 "mpi_checked $times $1 $2 $3 $4" \
+         "checked transfers, $3 ranks, multi-path $4"
+    [ $level = long ] ||
+        step "$name-long" long 240 "mpi_checked 3 $1 $2 $3 $4" \
+             "... three times as many"
 }
 
 for mpi_name in distribution openmpi5; do
     for mpi_node in beluga hgx-h200; do
-        for mpi_way in n y; do
-            step "mpi-$mpi_name-$mpi_node-$mpi_way" \
-                 "$(mpi_level "$mpi_name-$mpi_node-$mpi_way")" 180 \
-                 "mpi_checked $mpi_name $mpi_node 2 $mpi_way" \
-                 "checked transfers, 2 ranks, multi-path $mpi_way"
-        done
-        step "mpi-$mpi_name-$mpi_node-4" \
-             "$(mpi_level "$mpi_name-$mpi_node-4")" 240 \
-             "mpi_checked $mpi_name $mpi_node 4 y" \
-             "checked transfers, 4 ranks, multi-path y"
+        mpi_step $mpi_name $mpi_node 2 n
+        mpi_step $mpi_name $mpi_node 2 y
+        mpi_step $mpi_name $mpi_node 4 y
     done
 done
 step mpi-gh200 full 120 mpi_gh200 \

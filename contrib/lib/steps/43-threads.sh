@@ -8,16 +8,27 @@
 # starts threads, under ThreadSanitizer; the rest would take a quarter of an hour
 # and libraries that are built with it. Which executor is used makes no
 # difference to the threads that prepare: those tests run with one. A test that
-# forks starts threads in the child.
+# forks starts threads in the child. Only files with such tests are compiled.
 threads_sanitized() {
+    local in_shards_make files
     local filter='Threads.*:Queue.*:Ipc*:Host*:Ctx.*:Copy*:*layout*:*.threads*'
     filter+=':*test_engine_start*:test_ledger*:test_traffic*:*test_copy_host*'
     filter+=':CollPage*:CollRanks*:Call*:Lanes*'
-    variant threads src -- --enable-werror --enable-tsan CC=gcc CXX=g++ \
-        CFLAGS="-g -O1" CXXFLAGS="-g -O0" || return
+    files=$(printf 'cuda/test_cuda-%s.o ' fake_driver test_{capture,copy_md} \
+        test_{copy_short,ctx,host_bounce,host_cpus,host_pieces,host_pipeline} \
+        test_{ipc_ep,ipc_list,ipc_multipath,node_exports,node_handle} \
+        test_{node_mappings,node_process,node_unmap,queue,threads} \
+        test_{driver,memory_cache}) # what those two put in place of functions
+    in_shards_make=(am_test_cuda_OBJECTS="$files")
+    files=$(printf '%s.o ' multipath/fake_node collective/test_{agree,call,page})
+    in_shards_make+=(am_test_collective_OBJECTS="$files")
+    files=$(printf 'multipath/%s.o ' fake_node test_{copy_host,engine,ledger})
+    in_shards_make+=(am_test_multipath_OBJECTS="$files")
+    variant threads -- --enable-werror --enable-tsan CC=gcc CXX=g++ \
+        CFLAGS="-g1 -O1" CXXFLAGS="-g1 -O0" || return
     TSAN_OPTIONS="die_after_fork=0 second_deadlock_stack=1" \
     GTEST_FILTER="$filter:-*failures*:*every_call_fails_once*:*_start.*/graph_auto" \
-        in_shards threads/test/gtest
+        in_shards threads "-g1 -O0" test_collective test_cuda test_multipath
 }
 
 step threads-sanitized full 900 threads_sanitized \

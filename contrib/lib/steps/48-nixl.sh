@@ -20,7 +20,8 @@ nixl_lists() {
 host_lanes() {
     UCX_CUDA_CMA_ENABLE=$1 UCX_LOG_LEVEL=info \
         "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
-        "$programs/ucx_mp_bw" --sizes 4M:4M H H 2>&1 |
+        "$programs/ucx_mp_bw" --sizes 4M:4M --iterations 1 --repeats 1 \
+        --warmup 1 H H 2>&1 |
         grep -aoE 'ep_cfg\[.*' | sort -u
 }
 

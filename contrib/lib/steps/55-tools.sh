@@ -51,7 +51,7 @@ tools_new_nodes() {
     done
 }
 
-step topo full 240 "tools_topo 60" \
+step topo full 240 "tools_topo 20" \
      "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
 step topo-long long 600 "tools_topo 1000" "... and 1,000 plans of each"
 step probe-lazy full 60 tools_probe_lazy \
@@ -66,12 +66,16 @@ tools_perf() {
 step perf full 240 tools_perf \
      "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
 
+# tools_tune NODE...: of nodes that nothing else knows these
 tools_tune() {
+    local -x UCX_MP_TUNE_NODES="$*"
     tools_run tune
 }
 
-step tune full 240 tools_tune \
+step tune full 240 "tools_tune dead-link mixed-pcie" \
      "ucx_mp_tune: the model near the best found, tables, stopping and resuming"
+step tune-long long 240 "tools_tune board6 dead-link mixed-pcie triangle" \
+     "... of more nodes"
 
 # Four kinds of nodes; all twenty seeds, and others, by hand
 tools_perturbed() {
@@ -149,11 +153,14 @@ step instructions full 120 tools_instructions \
 
 # What a plan of a collective takes, the first of a communicator and one of a size
 # that it has not had, which calls of some us wait for; a quarter more than it
-# was at most.
+# was at most. Every day those of which others are no more of the same.
+#
+# tools_plans daily|long
 tools_plans() {
     have valgrind || { skip "no valgrind"; return; }
-    local node kind ranks size first new
-    while read -r node kind ranks size first new; do
+    local node kind ranks size first new when
+    while read -r node kind ranks size first new when; do
+        [ "$when" = "$1" ] || continue
         passing_on 'instructions the first plan' \
             "$ucx_mp_top/test/cost/plans" \
             --run "$ucx_mp_prefix/bin/ucx_mp_run" \
@@ -161,20 +168,21 @@ tools_plans() {
             --node "$node" --kind "$kind" --ranks "$ranks" \
             --size "$size" --first-at-most "$first" --new-at-most "$new" || return
     done << 'END'
-h200-x2  allreduce  2   2621440    810000  103000
-dgx1     allreduce  8   2621440 142000000  113000
-hgx-h200 bcast      8   2621440 139000000  108000
-dgx1     allreduce 16   2621440  95000000   79000
-dgx1     allreduce  8  67108864 265000000  267000
-dgx1     allreduce 16  67108864 215000000  561000
-hgx-h200 allreduce 16   2621440   2260000  317000
-hgx-h200 bcast     16   2621440  19300000   78000
-dgx1     allreduce 32   2621440  60300000  118000
-dgx1     allreduce 64   2621440  40400000  292000
-hgx-h200 allreduce 64   2621440  27300000  202000
+h200-x2  allreduce  2   2621440    810000  103000  daily
+dgx1     allreduce  8   2621440 142000000  113000  daily
+hgx-h200 bcast      8   2621440 139000000  108000  long
+dgx1     allreduce 16   2621440  95000000   79000  long
+dgx1     allreduce  8  67108864 265000000  267000  long
+dgx1     allreduce 16  67108864 215000000  561000  daily
+hgx-h200 allreduce 16   2621440   2260000  317000  daily
+hgx-h200 bcast     16   2621440  19300000   78000  daily
+dgx1     allreduce 32   2621440  60300000  118000  long
+dgx1     allreduce 64   2621440  40400000  292000  daily
+hgx-h200 allreduce 64   2621440  27300000  202000  daily
 END
 }
 
-step plans full 180 tools_plans \
+step plans full 180 "tools_plans daily" \
      "what plans of collectives cost: the first, and of a new size"
+step plans-long long 180 "tools_plans long" "... of other numbers of ranks"
 alone calls perf trace

@@ -83,10 +83,13 @@ sabotage_had_graphs() {
 
 step sabotage full 120 "sabotage_is_noticed n hops slots early" \
      "broken on purpose: missing waits and early completion are noticed"
+# Each kind with one relay; with both of them by --long
 step sabotage-one full 120 "sabotage_of_one n hops:7/gpu2/slow-fill
-     hops:7/host/slow-fill slots:7/gpu2/slow-hop slots:7/host/slow-hop
-     late:7/gpu2/slow-fill late:7/host/slow-fill short:7/gpu2/slow-hop
-     short:7/host/slow-hop" "one wait, or one byte, of thousands is noticed"
+     slots:7/host/slow-hop late:7/host/slow-fill short:7/gpu2/slow-hop" \
+     "one wait, or one byte, of thousands is noticed"
+step sabotage-one-long long 120 "sabotage_of_one n hops:7/host/slow-fill
+     slots:7/gpu2/slow-hop late:7/gpu2/slow-fill short:7/host/slow-hop" \
+     "... by the other relay"
 step sabotage-graph full 120 "sabotage_is_noticed y hops slots early query" \
      "the same with graphs, and that one in flight is never changed"
 
