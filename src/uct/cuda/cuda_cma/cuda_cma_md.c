@@ -8,7 +8,7 @@
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 
 #include <stdlib.h>
 #include <string.h>

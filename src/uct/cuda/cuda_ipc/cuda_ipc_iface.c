@@ -9,7 +9,7 @@
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/process.h>
-#include <uct/cuda/settings.h>
+#include <uct/cuda/process_settings.h>
 
 #include <ucs/sys/math.h>
 
