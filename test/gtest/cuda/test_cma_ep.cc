@@ -5,7 +5,6 @@
 extern "C" {
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
-#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
 }
 

@@ -6,7 +6,6 @@ extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
-#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/process_settings.h>
 }
 

@@ -11,7 +11,6 @@ extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
-#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 #include <uct/cuda/process_settings.h>
 #include <uct/cuda/transfer.h>

@@ -10,14 +10,35 @@
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
-#include <uct/cuda/cuda_cma/cuda_cma_md.h>
-#include <uct/cuda/port.h>
+#include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/transfer.h>
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+
+/* All before anything is waited for */
+static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
+{
+    uct_cuda_cma_iface_t *iface =
+            (uct_cuda_cma_iface_t*)((char*)queue -
+                                    offsetof(uct_cuda_cma_iface_t,
+                                             super.queue));
+
+    iface->epoch += is_all;
+    if (iface->submit_gathered != NULL) {
+        iface->submit_gathered(queue, is_all);
+    }
+}
+
+void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface)
+{
+    uct_cuda_queue_t *queue = &iface->super.queue;
+
+    iface->submit_gathered = queue->submit_gathered;
+    queue->submit_gathered = submit_gathered;
+}
 
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
                                     const uct_abi_ep_params_t *params,
@@ -203,6 +224,23 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
                    UCS_ERR_UNSUPPORTED;
 }
 
+/* As uct_cuda_port_lend(), with the interface's */
+static ucs_status_t iface_lend(uct_cuda_cma_iface_t *iface)
+{
+    ucs_status_t status;
+
+    if (iface->port.gather.engine != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_port_lend(&iface->port, &iface->super.queue);
+    if (status == UCS_OK) {
+        uct_cuda_cma_iface_count_epochs(iface);
+    }
+
+    return status;
+}
+
 static ucs_status_t
 own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
            uct_completion_t *comp)
@@ -211,7 +249,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
     uct_cuda_block_t     block  = own_block(copy, comp);
     uct_cuda_cma_key_t *key;
 
-    if (uct_cuda_cma_iface_lend(iface) != UCS_OK) {
+    if (iface_lend(iface) != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
 

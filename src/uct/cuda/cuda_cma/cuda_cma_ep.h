@@ -3,10 +3,20 @@
 #ifndef UCT_CUDA_CMA_EP_H
 #define UCT_CUDA_CMA_EP_H
 
-#include <uct/abi/abi.h>
+#include <uct/cuda/base/iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_channel.h>
 #include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
+#include <uct/cuda/port.h>
+
+
+/** What endpoints know of their interface. */
+typedef struct {
+    uct_cuda_iface_t super;
+    uct_cuda_port_t  port;  /**< For copies within this process */
+    uint64_t         epoch; /**< Another behind each flush and fence */
+    void             (*submit_gathered)(uct_cuda_queue_t *queue, bool is_all);
+} uct_cuda_cma_iface_t;
 
 
 typedef struct {
@@ -19,6 +29,9 @@ typedef struct {
     uint64_t            asked;  /**< That server was, by its token, in vain */
 } uct_cuda_cma_ep_t;
 
+
+/** Have the epochs counted; the queue is there already. */
+void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface);
 
 /** @return UCS_ERR_UNREACHABLE if the peer has gone since it was asked for. */
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,

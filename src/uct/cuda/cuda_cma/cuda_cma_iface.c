@@ -6,7 +6,6 @@
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
-#include <uct/cuda/cuda_cma/cuda_cma_md.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 
 #include <limits.h>
@@ -40,6 +39,13 @@ static uct_abi_config_field_t config_fields[] = {
 };
 
 
+typedef struct {
+    uct_cuda_cma_iface_t super;
+    uint32_t             number; /* See uct_cuda_node_iface_number() */
+    double               bandwidth;
+} iface_t;
+
+
 static double threads_bandwidth(void)
 {
     const unsigned share     = uct_cuda_host_cpus_share();
@@ -49,9 +55,9 @@ static double threads_bandwidth(void)
     return (all_threads < MAX_BANDWIDTH) ? all_threads : MAX_BANDWIDTH;
 }
 
-static const uct_cuda_cma_iface_t *iface_of(uct_abi_iface_t *tl_iface)
+static const iface_t *iface_of(uct_abi_iface_t *tl_iface)
 {
-    return (const uct_cuda_cma_iface_t*)tl_iface;
+    return (const iface_t*)tl_iface;
 }
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
@@ -100,7 +106,7 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 {
     uct_cuda_cma_addr_t self;
 
-    uct_cuda_cma_addr_self(((uct_cuda_cma_iface_t*)iface)->number, &self);
+    uct_cuda_cma_addr_self(((iface_t*)iface)->number, &self);
     memcpy(addr, &self, sizeof(self));
     return UCS_OK;
 }
@@ -118,7 +124,7 @@ static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
 
 static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
-    const uint32_t number = ((uct_cuda_cma_iface_t*)tl_iface)->number;
+    const uint32_t number = ((iface_t*)tl_iface)->number;
     uct_cuda_node_device_addr_t device, own_device;
     uct_cuda_cma_peer_t *process;
     uct_cuda_cma_addr_t addr;
@@ -151,44 +157,6 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
     return 1;
 }
 
-/* All before anything is waited for */
-static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
-{
-    uct_cuda_cma_iface_t *iface =
-            (uct_cuda_cma_iface_t*)((char*)queue -
-                                    offsetof(uct_cuda_cma_iface_t,
-                                             super.queue));
-
-    iface->epoch += is_all;
-    if (iface->submit_gathered != NULL) {
-        iface->submit_gathered(queue, is_all);
-    }
-}
-
-void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface)
-{
-    uct_cuda_queue_t *queue = &iface->super.queue;
-
-    iface->submit_gathered = queue->submit_gathered;
-    queue->submit_gathered = submit_gathered;
-}
-
-ucs_status_t uct_cuda_cma_iface_lend(uct_cuda_cma_iface_t *iface)
-{
-    ucs_status_t status;
-
-    if (iface->port.gather.engine != NULL) {
-        return UCS_OK;
-    }
-
-    status = uct_cuda_port_lend(&iface->port, &iface->super.queue);
-    if (status == UCS_OK) {
-        uct_cuda_cma_iface_count_epochs(iface);
-    }
-
-    return status;
-}
-
 static void iface_close(uct_iface_h tl_iface)
 {
     uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)tl_iface;
@@ -218,8 +186,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
     const uct_cuda_cma_iface_config_t *config =
             (const uct_cuda_cma_iface_config_t*)args->config;
-    uct_cuda_cma_iface_t *iface;
     ucs_status_t status;
+    iface_t *iface;
 
     status = uct_cuda_iface_new(sizeof(*iface), &iface_ops, args,
                                 config->max_poll, UINT_MAX, iface_p);
@@ -227,12 +195,12 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface            = (uct_cuda_cma_iface_t*)*iface_p;
+    iface            = (iface_t*)*iface_p;
     iface->number    = uct_cuda_node_iface_number();
     iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
                                threads_bandwidth() :
                                config->bandwidth;
-    uct_cuda_cma_iface_count_epochs(iface);
+    uct_cuda_cma_iface_count_epochs(&iface->super);
     return UCS_OK;
 }
 
@@ -240,7 +208,7 @@ static ucs_status_t query_devices(uct_abi_md_t *md,
                                   uct_abi_tl_device_t **devices_p,
                                   unsigned *num_devices_p)
 {
-    if (!uct_cuda_cma_md_is_on(md)) {
+    if (!((uct_cuda_cma_md_t*)md)->is_on) {
         *devices_p     = NULL;
         *num_devices_p = 0;
         return UCS_OK;

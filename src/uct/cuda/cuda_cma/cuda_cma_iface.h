@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interface of cuda_cma. */
+/* Interface of cuda_cma: its settings and what it uses of its memory domain. */
 #ifndef UCT_CUDA_CMA_IFACE_H
 #define UCT_CUDA_CMA_IFACE_H
 
-#include <uct/cuda/base/iface.h>
-#include <uct/cuda/port.h>
+#include <uct/abi/abi.h>
+
+#include <stdbool.h>
 
 
 typedef struct {
@@ -14,21 +15,11 @@ typedef struct {
 } uct_cuda_cma_iface_config_t;
 
 
+/** What interfaces know of their memory domain. */
 typedef struct {
-    uct_cuda_iface_t super;
-    uint32_t         number; /**< See uct_cuda_node_iface_number() */
-    double           bandwidth;
-    uct_cuda_port_t  port;   /**< For copies within this process */
-    uint64_t         epoch;  /**< Another behind each flush and fence */
-    void             (*submit_gathered)(uct_cuda_queue_t *queue, bool is_all);
-} uct_cuda_cma_iface_t;
-
-
-/** Have the epochs counted; the queue is there already. */
-void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface);
-
-/** As uct_cuda_port_lend(), with the interface's. */
-ucs_status_t uct_cuda_cma_iface_lend(uct_cuda_cma_iface_t *iface);
+    uct_abi_md_t super;
+    bool         is_on;
+} uct_cuda_cma_md_t;
 
 
 extern const uct_abi_tl_t uct_cuda_cma_tl;

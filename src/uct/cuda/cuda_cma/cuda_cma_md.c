@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys of host memory: where it is, which is all that the kernel wants. */
+/* Memory domain and component of cuda_cma. */
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
 
 #include <uct/cuda/base/iface.h>
@@ -7,16 +7,12 @@
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
+#include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>
 #include <uct/cuda/process_settings.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-
-/* "ucxmpcm", then the layout's version; and of a key in memory */
-#define PACKED_MAGIC   UINT64_C(0x7563786d70636d02)
-#define UNPACKED_MAGIC UINT64_C(0x7563786d70636dff)
 
 
 typedef struct {
@@ -25,22 +21,14 @@ typedef struct {
 } md_config_t;
 
 typedef struct {
-    uct_abi_md_t super;
-    bool         is_on;
-    bool         peer_gpu;
+    uct_cuda_cma_md_t super;
+    bool              peer_gpu;
 } md_t;
 
-/* What a key says on the wire */
 typedef struct {
-    uint64_t                 magic;
-    uint64_t                 base;
-    uint64_t                 length;
-    uct_cuda_cma_server_id_t server;
-} packed_rkey_t;
-
-typedef struct {
-    packed_rkey_t key;
-    bool          is_shared; /* Its range, with peers that ask the server */
+    uct_cuda_cma_rkey_t key;
+    bool                is_shared; /* Its range, with peers that ask the
+                                      server */
 } memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
@@ -61,11 +49,6 @@ static const uct_abi_config_field_t md_config_fields[] = {
 };
 
 
-bool uct_cuda_cma_md_is_on(const uct_abi_md_t *md)
-{
-    return ((const md_t*)md)->is_on;
-}
-
 static void md_close(uct_abi_md_t *md)
 {
     free(md);
@@ -80,7 +63,7 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
     /* Local GPU memory comes as it is */
     attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     attr->cache_mem_types  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
-    attr->rkey_packed_size = sizeof(packed_rkey_t);
+    attr->rkey_packed_size = sizeof(uct_cuda_cma_rkey_t);
     return UCS_OK;
 }
 
@@ -104,7 +87,7 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
         return UCS_ERR_NO_MEMORY;
     }
 
-    memh->key.magic  = PACKED_MAGIC;
+    memh->key.magic  = UCT_CUDA_CMA_PACKED_MAGIC;
     memh->key.base   = (uintptr_t)address;
     memh->key.length = length;
     *memh_p          = memh;
@@ -128,8 +111,8 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
                               void *address, size_t length, unsigned flags,
                               void *buffer)
 {
-    memh_t *memh         = tl_memh;
-    packed_rkey_t packed = memh->key;
+    memh_t *memh               = tl_memh;
+    uct_cuda_cma_rkey_t packed = memh->key;
 
     /* By now: another memory domain may have locked it */
     if (((md_t*)md)->peer_gpu &&
@@ -162,64 +145,12 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
         return UCS_ERR_NO_MEMORY;
     }
 
-    md->is_on     = (config->enable == UCT_ABI_ON_OFF_AUTO) ?
-                            uct_cuda_settings_is_one_sided() :
-                            (config->enable == UCT_ABI_ON);
-    md->peer_gpu  = config->peer_gpu;
-    md->super.ops = &md_ops;
-    *md_p         = &md->super;
-    return UCS_OK;
-}
-
-static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
-                                const void *buffer, ucs_sys_device_t sys_dev,
-                                uct_rkey_t *rkey_p, void **handle_p)
-{
-    uct_cuda_cma_rkey_t *rkey;
-    packed_rkey_t packed;
-
-    memcpy(&packed, buffer, sizeof(packed));
-    if (packed.magic != PACKED_MAGIC) {
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    rkey = malloc(sizeof(*rkey));
-    if (rkey == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    rkey->magic  = UNPACKED_MAGIC;
-    rkey->base   = packed.base;
-    rkey->length = packed.length;
-    rkey->server = packed.server;
-    *rkey_p      = (uintptr_t)rkey;
-    *handle_p    = NULL;
-    return UCS_OK;
-}
-
-const uct_cuda_cma_rkey_t *uct_cuda_cma_rkey_get(uct_rkey_t uct_rkey)
-{
-    const uct_cuda_cma_rkey_t *rkey = (const uct_cuda_cma_rkey_t*)uct_rkey;
-
-    return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
-            ((uct_rkey % __alignof__(*rkey)) == 0) &&
-            (rkey->magic == UNPACKED_MAGIC)) ?
-                   rkey :
-                   NULL;
-}
-
-static ucs_status_t rkey_release(const uct_abi_component_t *component,
-                                 uct_rkey_t uct_rkey, void *handle)
-{
-    uct_cuda_cma_rkey_t *rkey =
-            (uct_cuda_cma_rkey_t*)uct_cuda_cma_rkey_get(uct_rkey);
-
-    if (rkey == NULL) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    rkey->magic = 0;
-    free(rkey);
+    md->super.is_on     = (config->enable == UCT_ABI_ON_OFF_AUTO) ?
+                                  uct_cuda_settings_is_one_sided() :
+                                  (config->enable == UCT_ABI_ON);
+    md->peer_gpu        = config->peer_gpu;
+    md->super.super.ops = &md_ops;
+    *md_p               = &md->super.super;
     return UCS_OK;
 }
 
@@ -234,6 +165,6 @@ const uct_abi_component_t uct_cuda_cma_component = {
     .tl           = &uct_cuda_cma_tl,
     .is_available = uct_cuda_is_available,
     .md_open      = md_open,
-    .rkey_unpack  = rkey_unpack,
-    .rkey_release = rkey_release
+    .rkey_unpack  = uct_cuda_cma_rkey_unpack,
+    .rkey_release = uct_cuda_cma_rkey_release
 };

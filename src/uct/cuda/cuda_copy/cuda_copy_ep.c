@@ -8,10 +8,8 @@
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>
-#include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/process_settings.h>
 #include <uct/cuda/transfer.h>
 

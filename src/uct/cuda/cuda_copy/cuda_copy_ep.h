@@ -3,7 +3,17 @@
 #ifndef UCT_CUDA_COPY_EP_H
 #define UCT_CUDA_COPY_EP_H
 
-#include <uct/api/uct.h>
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/multipath/multipath.h>
+
+
+/** What endpoints know of their interface. */
+typedef struct {
+    uct_cuda_iface_t     super;
+    /** Of the process's cuda_ipc interfaces, whose variables configure it; NULL
+     *  until a copy wants it, or if there is none */
+    uct_cuda_mp_engine_t *engine;
+} uct_cuda_copy_iface_t;
 
 
 /* UCT operations; both addresses are this process's own (rkeys are ignored) */

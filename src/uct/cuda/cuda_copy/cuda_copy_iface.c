@@ -2,7 +2,6 @@
 /* UCT interface of cuda_copy: attributes, estimates and settings. */
 #include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 
-#include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_bandwidth.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
@@ -72,7 +71,13 @@ static const uct_abi_config_field_t iface_config_fields[] = {
 };
 
 
-typedef uct_cuda_copy_iface_t iface_t;
+typedef struct {
+    uct_cuda_copy_iface_t     super;
+    uint64_t                  id; /* An interface reaches itself alone */
+    uct_cuda_copy_bandwidth_t bandwidth;
+    double                    read_latency; /* Of a short copy to the host,
+                                               seconds */
+} iface_t;
 
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
@@ -175,10 +180,10 @@ static ucs_status_t ep_create(uct_abi_iface_t *iface,
 
 static void iface_close(uct_iface_h iface)
 {
-    uct_cuda_mp_engine_t *engine = ((iface_t*)iface)->engine;
+    uct_cuda_mp_engine_t *engine = ((uct_cuda_copy_iface_t*)iface)->engine;
 
     /* Transfers are operations of the queue: it waits for them */
-    uct_cuda_iface_cleanup(&((iface_t*)iface)->super);
+    uct_cuda_iface_cleanup((uct_cuda_iface_t*)iface);
     if (engine != NULL) {
         uct_cuda_mp_engine_put(engine);
     }

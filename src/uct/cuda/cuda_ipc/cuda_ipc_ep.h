@@ -3,10 +3,18 @@
 #ifndef UCT_CUDA_IPC_EP_H
 #define UCT_CUDA_IPC_EP_H
 
-#include <uct/abi/abi.h>
+#include <uct/cuda/base/iface.h>
 #include <uct/cuda/node/process.h>
+#include <uct/cuda/port.h>
 
 #include <cuda.h>
+
+
+/** What endpoints know of their interface. */
+typedef struct {
+    uct_cuda_iface_t super;
+    uct_cuda_port_t  port;
+} uct_cuda_ipc_iface_t;
 
 
 typedef struct {

@@ -6,7 +6,6 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/process_settings.h>
@@ -72,6 +71,17 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
                  "a kernel",
                  UCT_ABI_CONFIG_UINT, kernel_blocks),
 };
+
+
+typedef struct {
+    uct_cuda_ipc_iface_t super;
+    uint32_t             number; /* See uct_cuda_node_iface_number() */
+    int                  enable_get_zcopy;
+    unsigned             uses; /* UCT_ABI_IFACE_USE_ */
+    double               bandwidth;
+    double               latency;
+    double               overhead;
+} iface_t;
 
 
 /* The engine parses its variables itself: UCX hands their text through */
@@ -211,13 +221,13 @@ static double host_bandwidth(void)
  * messages go by put. A program that reads itself has no such choice, and UCX
  * would read for it through TCP.
  */
-static bool get_is_second(const uct_cuda_ipc_iface_t *iface)
+static bool get_is_second(const iface_t *iface)
 {
     return (iface->enable_get_zcopy == UCT_ABI_ON_OFF_AUTO) &&
            !uct_cuda_gpu_has_nvlink();
 }
 
-static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
+static bool get_is_offered(const iface_t *iface)
 {
     return get_is_second(iface) ? (iface->uses & UCT_ABI_IFACE_USE_RMA) :
                                   (iface->enable_get_zcopy != UCT_ABI_OFF);
@@ -225,16 +235,25 @@ static bool get_is_offered(const uct_cuda_ipc_iface_t *iface)
 
 /* UCX asks the same for a message's read and for the program's own: where both
  * may come, only what no message takes can be said of a read. */
-static bool get_is_hidden(const uct_cuda_ipc_iface_t *iface)
+static bool get_is_hidden(const iface_t *iface)
 {
     return get_is_second(iface) && (iface->uses & UCT_ABI_IFACE_USE_TAG);
+}
+
+/* Where the domain's node is among those that NVLink joins; NULL: it is on its
+ * own, or is to be taken so */
+static const uct_cuda_fabric_t *md_fabric(const uct_abi_md_t *tl_md)
+{
+    const uct_cuda_ipc_md_t *md = (const uct_cuda_ipc_md_t*)tl_md;
+
+    return md->has_fabric ? &md->fabric : NULL;
 }
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
                                 uct_iface_attr_t *attr)
 {
-    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
-    const uct_cuda_fabric_t *fabric   = uct_cuda_ipc_md_fabric(tl_iface->md);
+    const iface_t *iface            = (iface_t*)tl_iface;
+    const uct_cuda_fabric_t *fabric = md_fabric(tl_iface->md);
     uct_cuda_node_iface_addr_t self;
 
     uct_cuda_node_iface_addr_self(&self);
@@ -268,7 +287,7 @@ static bool is_offered(uct_abi_ep_op_t operation)
 static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                                   uct_abi_perf_attr_t *attr)
 {
-    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+    const iface_t *iface = (iface_t*)tl_iface;
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
     const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
     bool is_hidden;
@@ -299,8 +318,7 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
 static ucs_status_t get_device_address(uct_iface_h iface,
                                        uct_device_addr_t *addr)
 {
-    const uct_cuda_fabric_t *fabric = uct_cuda_ipc_md_fabric(
-            ((uct_abi_iface_t*)iface)->md);
+    const uct_cuda_fabric_t *fabric = md_fabric(((uct_abi_iface_t*)iface)->md);
     uct_cuda_node_device_addr_t self;
 
     uct_cuda_node_device_addr_self(&self, fabric);
@@ -313,19 +331,18 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
     uct_cuda_node_iface_addr_t self;
 
     uct_cuda_node_iface_addr_self(&self);
-    self.iface = ((uct_cuda_ipc_iface_t*)iface)->number;
+    self.iface = ((iface_t*)iface)->number;
     uct_cuda_node_iface_addr_pack(&self, addr);
     return UCS_OK;
 }
 
 static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
-    const uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
+    const iface_t *iface = (iface_t*)tl_iface;
 
     peer->reason = uct_cuda_node_addr_obstacle(peer->dev_addr, peer->iface_addr,
                                                iface->number,
-                                               uct_cuda_ipc_md_fabric(
-                                                      tl_iface->md));
+                                               md_fabric(tl_iface->md));
     return peer->reason == NULL;
 }
 
@@ -369,8 +386,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     };
     uct_cuda_mp_config_t multipath;
     uct_cuda_mp_engine_t *engine;
-    uct_cuda_ipc_iface_t *iface;
     ucs_status_t status;
+    iface_t *iface;
 
     config_read_multipath(config, &multipath);
     uct_cuda_coll_configure_node(&multipath);
@@ -386,7 +403,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface = (uct_cuda_ipc_iface_t*)*iface_p;
+    iface = (iface_t*)*iface_p;
     /* A UCP of protocols v1 that reaches its own process here takes this lane
      * for memory of the host's, too, and then finds none (UCX's own
      * test_ucp_mmap of 1.20): who wants it says so */
@@ -401,7 +418,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?
                                       generation_bandwidth() :
                                       config->bandwidth;
-    uct_cuda_port_open(&iface->port, &iface->super.queue, engine, &settings);
+    uct_cuda_port_open(&iface->super.port, &iface->super.super.queue, engine,
+                       &settings);
     return UCS_OK;
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interface of cuda_ipc: its settings and what an endpoint uses of it. */
+/* Interface of cuda_ipc: its settings and what it uses of its memory domain. */
 #ifndef UCT_CUDA_IPC_IFACE_H
 #define UCT_CUDA_IPC_IFACE_H
 
-#include <uct/cuda/base/iface.h>
-#include <uct/cuda/port.h>
+#include <uct/abi/abi.h>
+#include <uct/cuda/base/fabric.h>
+
+#include <stdbool.h>
 
 
 #define UCT_CUDA_IPC_MAX_MULTIPATH_VARS 24
@@ -27,16 +29,12 @@ typedef struct {
 } uct_cuda_ipc_iface_config_t;
 
 
+/** What interfaces know of their memory domain. */
 typedef struct {
-    uct_cuda_iface_t     super;
-    uint32_t             number; /**< See uct_cuda_node_iface_number() */
-    uct_cuda_port_t      port;
-    int                  enable_get_zcopy;
-    unsigned             uses; /**< UCT_ABI_IFACE_USE_ */
-    double               bandwidth;
-    double               latency;
-    double               overhead;
-} uct_cuda_ipc_iface_t;
+    uct_abi_md_t      super;
+    bool              has_fabric;
+    uct_cuda_fabric_t fabric;
+} uct_cuda_ipc_md_t;
 
 
 extern const uct_abi_tl_t uct_cuda_ipc_tl;

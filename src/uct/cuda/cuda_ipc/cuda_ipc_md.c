@@ -35,10 +35,8 @@ typedef struct {
 } md_config_t;
 
 typedef struct {
-    uct_abi_md_t          super;
-    bool                  host_zcopy;
-    bool                  has_fabric;
-    uct_cuda_fabric_t fabric;
+    uct_cuda_ipc_md_t super;
+    bool              host_zcopy;
 } md_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
@@ -108,13 +106,6 @@ static void md_close(uct_abi_md_t *md)
 {
     uct_cuda_settings_close();
     free(md);
-}
-
-const uct_cuda_fabric_t *uct_cuda_ipc_md_fabric(const uct_abi_md_t *md)
-{
-    const md_t *self = (const md_t*)md;
-
-    return self->has_fabric ? &self->fabric : NULL;
 }
 
 static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
@@ -287,16 +278,16 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     }
 
     open_settings(config);
-    md->has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
-                     uct_cuda_fabric_find(&md->fabric);
-    if ((config->enable_mnnvl == UCT_ABI_YES) && !md->has_fabric) {
+    md->super.has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
+                           uct_cuda_fabric_find(&md->super.fabric);
+    if ((config->enable_mnnvl == UCT_ABI_YES) && !md->super.has_fabric) {
         uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: this node's GPUs are not "
                        "joined with others' by NVLink");
     }
 
-    md->host_zcopy = config->host_zcopy;
-    md->super.ops  = &md_ops;
-    *md_p          = &md->super;
+    md->host_zcopy      = config->host_zcopy;
+    md->super.super.ops = &md_ops;
+    *md_p               = &md->super.super;
     return UCS_OK;
 }
 

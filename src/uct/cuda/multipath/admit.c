@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The first phase of a transfer: yes or no, and why. */
-#include <uct/cuda/multipath/engine.h>
+#include <uct/cuda/multipath/admit.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/multipath/engine.h>
 
 
 const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason)

@@ -28,6 +28,10 @@ uct_cuda_mp_reason_t
 uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
                      const uct_cuda_mp_request_t *request);
 
+/** Why a transfer is one plain copy, at debug level. */
+void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
+                              uct_cuda_mp_reason_t reason);
+
 
 END_C_DECLS
 

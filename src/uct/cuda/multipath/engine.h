@@ -8,12 +8,11 @@
  *               that the planner is asked again with
  *   transfer.c  submitted, asked for its progress, completed, released
  *
- * multipath.c makes engines, and what they know of the node.
+ * engine.c makes engines, and what they know of the node.
  */
 #ifndef UCT_CUDA_MP_ENGINE_H
 #define UCT_CUDA_MP_ENGINE_H
 
-#include <uct/cuda/multipath/admit.h>
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/multipath/summary.h>
 #include <uct/cuda/multipath/traffic.h>
@@ -113,10 +112,6 @@ static inline int uct_cuda_mp_kind(uct_cuda_end_t src, uct_cuda_end_t dst)
                                                   UCT_CUDA_MP_KIND_GPU;
 }
 
-
-/** Why a transfer is one plain copy, at debug level. */
-void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
-                              uct_cuda_mp_reason_t reason);
 
 /** Look at the node if that has not been done. False: not yet, in
  *  MULTIPATH_START=background. */

@@ -10,6 +10,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
+#include <uct/cuda/multipath/admit.h>
 
 #include <ucs/sys/math.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines: made, told of the node, and gone. Their transfers: engine.h. */
+/* Engines: made, told of the node, and gone. */
 #include <uct/cuda/multipath/engine.h>
 
 #include <uct/cuda/base/clock.h>
