@@ -49,12 +49,21 @@ def coming_mpis():
 
 
 def has_mpi4(extension):
-    """Whether its MPI has what MPI 4 brought. Asked in another process: in this
-    one the library in front has to be first."""
+    """Whether its MPI has what MPI 4 brought; None: no answer. Asked in another
+    process: in this one the library in front has to be first."""
     ask = ('import ctypes, sys; '
-           'sys.exit(not hasattr(ctypes.CDLL(sys.argv[1]), "MPI_Isendrecv"))')
-    return subprocess.run([sys.executable, '-c', ask, extension], check=False,
-                          stderr=subprocess.DEVNULL).returncode == 0
+           'print(hasattr(ctypes.CDLL(sys.argv[1]), "MPI_Isendrecv"))')
+    program = sys.executable or ''
+    if not os.path.basename(program).startswith('python'):
+        return False            # a program with Python in it is not started
+    try:
+        answer = subprocess.run(
+            [program, '-c', ask, extension], check=True, timeout=60,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {b'True': True, b'False': False}.get(b''.join(answer[-1:]))
 
 
 def chosen_mpi(names):
@@ -91,7 +100,10 @@ def put_in_front(libdir, libraries):
                 'MPI4PY_MPIABI=openmpi or mpich says so, or start the program '
                 'with ucx_mp_run mpirun' % (' or '.join(names) or
                                             'none that we know'))
-    is_4 = name in names and has_mpi4(names[name])
+    is_4 = has_mpi4(names[name]) if name in names else None
+    if is_4 is None:
+        return ('what the MPI has could not be asked (%s); start the program '
+                'with ucx_mp_run mpirun' % names.get(name, name))
     path = os.path.join(libdir, (MPI4_LIBRARIES if is_4 else LIBRARIES)[name])
     try:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)

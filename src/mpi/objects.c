@@ -38,6 +38,23 @@ void *ucx_mp_mpi_others_symbol(void *handle, const char *name)
                    symbol;
 }
 
+bool ucx_mp_mpi_own_symbol(const char *name)
+{
+    void *handle = NULL;
+    void *symbol = NULL;
+    Dl_info info;
+
+    if (dladdr((void*)base_of, &info) != 0) {
+        handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    }
+    if (handle != NULL) {
+        symbol = dlsym(handle, name);
+        dlclose(handle); /* as it was */
+    }
+    return (symbol != NULL) &&
+           ucx_mp_mpi_in_one_object(symbol, (void*)base_of);
+}
+
 static int note_name(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const char *name = (info->dlpi_name == NULL) ? "" : info->dlpi_name;

@@ -11,6 +11,9 @@
    this library itself. */
 void *ucx_mp_mpi_others_symbol(void *handle, const char *name);
 
+/* Does this library show others a symbol of that name? */
+bool ucx_mp_mpi_own_symbol(const char *name);
+
 /* Are two addresses in one loaded object? */
 bool ucx_mp_mpi_in_one_object(void *first, void *second);
 

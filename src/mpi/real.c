@@ -120,6 +120,8 @@ static void real_find(void)
     real->gpu_query_support = (__typeof__(real->gpu_query_support))
             ucx_mp_mpi_others_symbol(handle, "MPIX_GPU_query_support");
     real->is_whole = is_whole;
+    real->is_newer = (dlsym(handle, "PMPI_Isendrecv") != NULL) &&
+                     !ucx_mp_mpi_own_symbol("MPI_Isendrecv");
     __atomic_store_n(&ucx_mp_mpi_tools_state,
                      has_tools ? UCX_MP_MPI_TOOLS_SOME : UCX_MP_MPI_TOOLS_NONE,
                      __ATOMIC_RELEASE);

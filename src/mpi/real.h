@@ -114,6 +114,8 @@ typedef struct {
     MPI_Datatype datatype_null;
     bool         is_whole; /* it has all that we need */
     bool         stages;   /* ... but CUDA: calls with GPU memory are staged */
+    bool         is_newer; /* it has functions of MPI 4, and this library shows
+                              none in front of them */
 } ucx_mp_mpi_real_t;
 
 

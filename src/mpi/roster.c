@@ -2,6 +2,7 @@
 #include <mpi/roster.h>
 
 #include <mpi/objects.h>
+#include <mpi/real.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,12 @@ static struct {
     bool has_pmix;    /* our key is published */
     int  socket;      /* that holds our name; 0: none */
 } state;
+
+/* Of two libraries for one MPI, which: they do not see the same calls */
+static unsigned variant(void)
+{
+    return ucx_mp_mpi_real.is_newer ? 3 : 4;
+}
 
 
 /* ------------------------------------------------------------------- PMIx */
@@ -68,7 +75,7 @@ __attribute__((visibility("default"))) int PMIx_Commit(void)
         "PMIx_Commit");
     pmix_put_func_t put = (pmix_put_func_t)ucx_mp_mpi_symbol_of_others(
         "PMIx_Put");
-    pmix_value_t value = {.type = PMIX_UINT64, .data.uint64 = 1};
+    pmix_value_t value = {.type = PMIX_UINT64, .data.uint64 = variant()};
 
     if (state.is_starting && !state.has_pmix && (put != NULL)) {
         state.has_pmix = (put(PMIX_GLOBAL, KEY, &value) == PMIX_SUCCESS);
@@ -83,6 +90,7 @@ static bool pmix_has(pmix_get_func_t get, int rank)
                            .value = {.type = PMIX_BOOL, .data.flag = true}};
     pmix_proc_t proc    = {.rank = rank};
     pmix_value_t *value = NULL;
+    bool has;
 
     snprintf(proc.nspace, sizeof(proc.nspace), "%s",
              (name == NULL) ? "" : name);
@@ -90,8 +98,9 @@ static bool pmix_has(pmix_get_func_t get, int rank)
         return false;
     }
 
+    has = (value->data.uint64 == variant());
     free(value); /* a number has no memory of its own */
-    return true;
+    return has;
 }
 
 
@@ -116,8 +125,8 @@ static bool socket_name(struct sockaddr_un *name, socklen_t *length_p, int rank)
     name->sun_family = AF_UNIX;
     *length_p        = offsetof(struct sockaddr_un, sun_path) + 1 +
                 snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1,
-                         "ucx-mp-rank-%d-%d-%d", (int)geteuid(), (int)peer.pid,
-                         rank);
+                         "ucx-mp-%u-rank-%d-%d-%d", variant(), (int)geteuid(),
+                         (int)peer.pid, rank);
     return true;
 }
 
@@ -191,7 +200,13 @@ ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
             *missing_p = rank;
         }
     }
-    return (*missing_p < 0) ? UCX_MP_MPI_ROSTER_ALL : UCX_MP_MPI_ROSTER_SOME;
+    if (*missing_p < 0) {
+        return UCX_MP_MPI_ROSTER_ALL;
+    }
+
+    /* Nothing says that all have looked: the name is there until the end */
+    state.socket = 0;
+    return UCX_MP_MPI_ROSTER_SOME;
 }
 
 void ucx_mp_mpi_roster_end(void)

@@ -226,6 +226,13 @@ void ucx_mp_mpi_world_begin(void)
         return;
     }
 
+    if (ucx_mp_mpi_real.is_newer && (rank == 0)) {
+        world_say("ucx_mp: this MPI has functions of MPI 4, which go past the "
+                  "library in front of it, and crash with GPU memory if it has "
+                  "no CUDA: load the one whose name ends in _mpi4.so\n",
+                  0);
+    }
+
     ucx_mp_mpi_handles_find();
     switch (ucx_mp_mpi_roster_look(size, &first, &missing)) {
     case UCX_MP_MPI_ROSTER_ALL:
@@ -234,8 +241,9 @@ void ucx_mp_mpi_world_begin(void)
     case UCX_MP_MPI_ROSTER_SOME:
         if (rank == first) {
             world_say("ucx_mp: rank %d runs without ucx_mp's library in front "
-                      "of MPI (is it in LD_PRELOAD there, and its file on that "
-                      "node?): GPUs carry out no collectives of this program\n",
+                      "of MPI, or with another one of them (is it in LD_PRELOAD "
+                      "there, and its file on that node?): GPUs carry out no "
+                      "collectives of this program\n",
                       missing);
         }
         break;

@@ -444,6 +444,23 @@ comms_without() {
           -eq 1 ] || { tail -n 20 "$log"; return 1; }
 }
 
+# comms_unlike: some with the library that has no functions of MPI 4, in front of
+# an MPI that has them: calls are not counted alike, so no GPUs; and it is said
+comms_unlike() {
+    local log=$ucx_mp_build/log/comms-unlike.out program
+    local mpirun=/usr/bin/mpirun.mpich
+    [ -x "$mpirun" ] || { skip "no mpirun.mpich"; return; }
+    program=$ucx_mp_build/mpich/test/mpi/ucx_mp_comms
+    timeout 60 "$mpi_run" --emulate beluga --slowdown 1 --collectives y "$mpirun" \
+        -n 2 sh -c 'export LD_PRELOAD=$(echo "$LD_PRELOAD" | sed s/_mpi4//); exec "$@"' \
+        sh "$program" --calls 0 : -n 2 "$program" --calls 0 \
+        > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+    grep '^ucx_mp_comms: .* 0 times GPUs .* 0 wrong' "$log" &&
+        grep '^ucx_mp: rank 2 runs without ' "$log" &&
+        grep '^ucx_mp: this MPI has functions of MPI 4' "$log" ||
+        { tail -n 20 "$log"; return 1; }
+}
+
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 step allreduce quick 180 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
@@ -487,6 +504,8 @@ step comms full 60 "comms_mixed distribution 3" \
      "GPU buffers that come to ranks at different times; roots that go on"
 step comms-without full 60 comms_without \
      "some ranks run without the library: no sum is wrong, nothing hangs"
+step comms-unlike full 60 comms_unlike \
+     "an older library in front of some ranks is noticed"
 step comms-many full 60 "comms_many distribution 10000 2000" \
      "10,000 communicators of host memory, 2,000 of GPU memory, few descriptors"
 for mpi_name in openmpi5 mpich; do

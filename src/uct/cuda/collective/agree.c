@@ -179,7 +179,8 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
         [UCT_CUDA_COLL_PHASE_READY] = UCT_CUDA_COLL_NO_MAP,
         [UCT_CUDA_COLL_PHASE_DONE]  = UCT_CUDA_COLL_FAULT_RUN
     };
-    ucs_status_t result = UCS_OK;
+    ucs_status_t result   = UCS_OK;
+    unsigned first_failed = 0;
     ucs_status_t waited;
     unsigned rank;
 
@@ -200,21 +201,24 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
             if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
                 return waited;
             }
-            agreement->why[0]         = '\0';
-            agreement->verdict.reason = UCT_CUDA_COLL_AHEAD;
+            agreement->why[0] = '\0';
         }
 
         /* who stops because of another one is not the one */
         if ((status != UCS_OK) &&
             ((result == UCS_OK) || (result == UCS_ERR_CANCELED))) {
-            result = status;
-            if (agreement->verdict.reason != UCT_CUDA_COLL_FAULT_ENDED) {
-                uct_cuda_coll_agree_judge(agreement, reasons[phase], (int)rank,
-                                          status);
-            }
+            result       = status;
+            first_failed = rank;
         }
     }
     if (result != UCS_OK) {
+        /* before the end all go by this, so by what all have seen, not by who
+           has ended meanwhile */
+        if ((phase != UCT_CUDA_COLL_PHASE_DONE) ||
+            (agreement->verdict.reason != UCT_CUDA_COLL_FAULT_ENDED)) {
+            uct_cuda_coll_agree_judge(agreement, reasons[phase],
+                                      (int)first_failed, result);
+        }
         explain(agreement, "rank %d could not go on", agreement->verdict.rank);
     }
     return result;

@@ -376,7 +376,12 @@ static ucs_status_t relay_make(memory_t *memory, int gpu, uint64_t size)
         relay->size = 0;
         return status;
     }
-    return export_add(memory, RELAY(gpu), relay->base);
+
+    status = export_add(memory, RELAY(gpu), relay->base);
+    if (status != UCS_OK) {
+        relay_free(memory, gpu);
+    }
+    return status;
 }
 
 ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
@@ -420,8 +425,11 @@ void uct_cuda_coll_memory_mapped(memory_t *memory,
 
     if (!is_done) {
         /* Some have other scratch than before, or none, and not all of the
-           others have mapped it */
+           others have mapped it; nor that of relays */
         memory->agreed_scratch = 0;
+        for (i = 0; i < plan->num_relays; ++i) {
+            memory->relays[plan->relays[i]].agreed = 0;
+        }
         return;
     }
 
