@@ -241,9 +241,9 @@ void ucx_mp_mpi_world_begin(void)
     case UCX_MP_MPI_ROSTER_SOME:
         if (rank == first) {
             world_say("ucx_mp: rank %d runs without ucx_mp's library in front "
-                      "of MPI, or with another one of them (is it in LD_PRELOAD "
-                      "there, and its file on that node?): GPUs carry out no "
-                      "collectives of this program\n",
+                      "of MPI, or with another one of them (is it in "
+                      "LD_PRELOAD there, and its file on that node?): GPUs "
+                      "carry out no collectives of this program\n",
                       missing);
         }
         break;

@@ -3,7 +3,8 @@
  * The inside of an engine, for the files that are its phases:
  *
  *   admit.c     is a transfer taken, and why not
- *   planner.c   how it is cut up: a pure function
+ *   plan/transfer_planner.c
+ *               how it is cut up: a pure function
  *   acquire.c   what the plan needs is created and mapped, or is a constraint
  *               that the planner is asked again with
  *   transfer.c  submitted, asked for its progress, completed, released
