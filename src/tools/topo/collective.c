@@ -4,6 +4,7 @@
 
 #include <check/collective_bound.h>
 #include <check/collective_check.h>
+#include <uct/cuda/collective/options.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,20 @@ static int read_multipath(void)
     return (value[0] == 'y');
 }
 
+static int read_algorithm(void)
+{
+    static const char name[] = "UCX_CUDA_IPC_COLLECTIVES_ALGORITHM";
+    const char *value        = getenv(name);
+    int algorithm            = UCT_CUDA_COLL_AUTO;
+
+    if ((value != NULL) &&
+        (uct_cuda_coll_algorithm_parse(value, &algorithm) != UCS_OK)) {
+        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: there is no algorithm '%s'",
+                        name, value);
+    }
+    return algorithm;
+}
+
 void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                  const ucx_mp_topo_options_t *options,
                                  ucx_mp_topo_collective_t *collective)
@@ -87,7 +102,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     request->kind        = options->kind;
     request->is_in_place = (options->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
     request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-    request->algorithm   = UCT_CUDA_COLL_AUTO;
+    request->algorithm   = read_algorithm();
     request->chunks      = UCT_CUDA_COLL_AUTO;
     request->multipath   = read_multipath();
     if (options->gpus != NULL) {

@@ -469,7 +469,9 @@ TEST_P(test_abi_layout, md_flags)
 }
 
 INSTANTIATE_TEST_SUITE_P(release, test_abi_layout,
-                         ::testing::Range(13u, 24u));
+                         ::testing::Range(
+                                 (unsigned)UCT_ABI_RELEASE_FIRST,
+                                 (unsigned)UCT_ABI_RELEASE_LAST + 1));
 
 TEST(test_abi_release, unknown_ones_are_not_found)
 {

@@ -14,7 +14,8 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_MP_TRAFFIC_MAX_LANES (2 * UCT_CUDA_MP_MAX_PATHS)
+#define UCT_CUDA_MP_TRAFFIC_MAX_LANES \
+    (UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS)
 
 
 typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;

@@ -63,14 +63,19 @@ static double phase_us(uint64_t begin)
 static void log_plan(const uct_cuda_mp_core_t *core)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
-    char from[16], to[16];
+    char from[16], to[16], paths[256];
 
-    uct_cuda_debug("%s to %s, %zu bytes: %u paths, %u copies; %u transfers "
-                   "ahead; %s",
+    if (!uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
+        return;
+    }
+
+    uct_cuda_debug("%s to %s, %zu bytes: %u paths (%s), %u copies; %u "
+                   "transfers ahead; %s",
                    uct_cuda_end_str(plan->src, from, sizeof(from)),
                    uct_cuda_end_str(plan->dst, to, sizeof(to)),
-                   (size_t)plan->size, plan->num_paths, plan->num_steps,
-                   core->load.queued,
+                   (size_t)plan->size, plan->num_paths,
+                   uct_cuda_mp_plan_paths_str(plan, paths, sizeof(paths)),
+                   plan->num_steps, core->load.queued,
                    uct_cuda_mp_reason_str(
                            (uct_cuda_mp_reason_t)plan->reason));
 }

@@ -92,6 +92,23 @@ const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
     return buffer;
 }
 
+const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
+                                       char *buffer, size_t size)
+{
+    size_t length = 0;
+    char name[16];
+    unsigned i;
+
+    buffer[0] = '\0';
+    for (i = 0; (i < plan->num_paths) && (length < size); ++i) {
+        length += snprintf(buffer + length, size - length, "%s%s",
+                           (i == 0) ? "" : ",",
+                           uct_cuda_mp_path_str(&plan->paths[i].path, name,
+                                                sizeof(name)));
+    }
+    return buffer;
+}
+
 static const char *queue_str(const void *plan, const uct_cuda_step_t *step,
                              char *buffer, size_t size)
 {

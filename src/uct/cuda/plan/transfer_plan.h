@@ -19,8 +19,11 @@
 BEGIN_C_DECLS
 
 
+/** Lanes of one path. */
+#define UCT_CUDA_MP_MAX_HOPS 2
+
 #define UCT_CUDA_MP_MAX_STEPS \
-    (2 * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
+    (UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
 
 /** Staging slots that one device's staging memory is divided into, and those of
  *  them that one plan uses at most: a bank, so that the next transfer begins
@@ -29,9 +32,6 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_STAGING_BANKS 2
 #define UCT_CUDA_MP_PLAN_SLOTS \
     (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
-
-/** Lanes of one path. */
-#define UCT_CUDA_MP_MAX_HOPS 2
 
 /** Lanes from each end to each. */
 #define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
@@ -238,6 +238,11 @@ uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
 /** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size);
+
+
+/** All of a plan's, "direct,gpu2,host". Returns @a buffer. */
+const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
+                                       char *buffer, size_t size);
 
 
 /** A step's places, "source+0 -> gpu2.slot1+0". Returns @a buffer. */
