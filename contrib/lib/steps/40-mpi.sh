@@ -66,7 +66,7 @@ mpi_checked_split() {
     local all split want=0
     all=$(sed -n 's/^ucx_mp_checked: \([0-9]*\) transfers, .* wrong$/\1/p' \
               "$2/output")
-    split=$(awk '/ bytes: [0-9]+ paths, / { many = !/ bytes: [01] paths, / }
+    split=$(awk '/ bytes: [0-9]+ paths \(/ { many = !/ bytes: [01] paths \(/ }
                  /what its paths need is there/ { count += many }
                  END { print count + 0 }' "$2"/*.ucx)
     [ "$1" = n ] || want=$all
