@@ -1050,6 +1050,10 @@ TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
         uct_cuda_queue_progress(queue);
         EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
                 << "one that began later is none of those";
+        end(launched[0], std::min(1u, share), share);
+        uct_cuda_queue_progress(queue);
+        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
+                << "the first of them is still there";
         end(launched[0], 0, share);
         finish();
         EXPECT_EQ(1u, told[first].count);
