@@ -98,7 +98,7 @@ in_group() {
 
 # alone NAME...: steps that keep all processors busy, or whose results depend on how
 # busy they are. All others need nothing of each other's but the builds. Most wait
-# for modelled time or for a program to start, so twice as many of them are under
+# for modelled time or for a program to start, so half as many again of them are under
 # way as there are processors.
 declare -A step_is_alone
 alone() {
@@ -190,7 +190,7 @@ steps_longest_first() {
 # steps_at_once NAME...: side by side; each is told of when it is over
 steps_at_once() {
     local name index is_lost under_way=()
-    local most=$((ucx_mp_jobs > 1 ? 2 * ucx_mp_jobs : 1))
+    local most=$((ucx_mp_jobs + ucx_mp_jobs / 2))
     # shellcheck disable=SC2046
     set -- $(steps_longest_first "$@")
     while [ $# -gt 0 ] || [ ${#under_way[@]} -gt 0 ]; do
