@@ -180,6 +180,16 @@ collectives_tell() {
             "$log"
 }
 
+# collectives_waits: --waits says without the debug level which rank is late
+collectives_waits() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on 'WARN.*collective [0-9]+: all-reduce of .* rank 0 waits for rank 1, which has not come' \
+        timeout 60 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
+        --collectives y "$mpirun" -n 2 "$programs/ucx_mp_collectives" --calls 20 \
+        --alike 100 --later 0 --call MPI_Allreduce --pause 2
+}
+
 # collectives_stopped: of a rank that is stopped for some time the other one says
 # that it waits for it, and all goes well when it goes on
 collectives_stopped() {
@@ -494,7 +504,10 @@ step halo full 60 "halo distribution" \
 step halo-openmpi5 long 60 "halo openmpi5" "the same under Open MPI 5"
 step collectives-tell full 60 collectives_tell \
      "a line a call at debug level, and one of whom a call waits for"
-step collectives-stopped full 60 collectives_stopped \
+step collectives-waits full 60 collectives_waits \
+     "a rank that is late is named by the other one, as a warning"
+# where it is stopped within the emulator, the other one stands still as well
+step collectives-stopped long 60 collectives_stopped \
      "a rank that is stopped is named by the other one"
 step collectives-tuned full 60 collectives_tuned \
      "a tuning table of the first rank changes plans, alike on all ranks"
