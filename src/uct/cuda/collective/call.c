@@ -662,11 +662,6 @@ static bool call_is_left(const call_t *call)
 static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
                       uint64_t taken)
 {
-    static const char *results[] = {
-        [UCT_CUDA_COLL_STAGE]   = "goes by way of the host",
-        [UCT_CUDA_COLL_DIFFERS] = "differs",
-        [UCT_CUDA_COLL_FAILED]  = "failed"
-    };
     const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
     const uct_cuda_coll_plan_t *plan           = call->plan;
     char head[128], why[192];
@@ -675,7 +670,10 @@ static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
     if (result == UCT_CUDA_COLL_DIFFERS) {
         uct_cuda_debug("%s: differs: %s", head, agreement->why);
     } else if (result != UCT_CUDA_COLL_DONE) {
-        uct_cuda_debug("%s: %s: %s", head, results[result],
+        uct_cuda_debug("%s: %s: %s", head,
+                       (result == UCT_CUDA_COLL_FAILED) ?
+                               "failed" :
+                               "goes by way of the host",
                        uct_cuda_coll_verdict_str(&agreement->verdict, why,
                                                  sizeof(why)));
     } else {
@@ -759,9 +757,7 @@ void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
     if ((group != NULL) && !group_is_paused(group)) {
         uct_cuda_coll_agree_pass(&group->agreement, reason, UCS_OK);
     }
-    if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
-        uct_cuda_debug("collective %lu: %s: goes by way of the host: %s",
-                       (unsigned long)sequence, uct_cuda_coll_kind_str(kind),
-                       uct_cuda_coll_verdict_str(&verdict, why, sizeof(why)));
-    }
+    uct_cuda_debug("collective %lu: %s: goes by way of the host: %s",
+                   (unsigned long)sequence, uct_cuda_coll_kind_str(kind),
+                   uct_cuda_coll_verdict_str(&verdict, why, sizeof(why)));
 }

@@ -65,10 +65,6 @@ static void log_plan(const uct_cuda_mp_core_t *core)
     const uct_cuda_mp_plan_t *plan = &core->plan;
     char from[16], to[16], paths[256];
 
-    if (!uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
-        return;
-    }
-
     uct_cuda_debug("%s to %s, %zu bytes: %u paths (%s), %u copies; %u "
                    "transfers ahead; %s",
                    uct_cuda_end_str(plan->src, from, sizeof(from)),

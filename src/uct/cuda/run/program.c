@@ -387,13 +387,25 @@ static bool may_submit(const uct_cuda_coll_program_t *program,
     return true;
 }
 
+/* How a line of a long wait begins: the call, and the step's number */
+static const char *step_name(const uct_cuda_coll_program_t *program,
+                             const own_step_t *step, char *text, size_t size)
+{
+    snprintf(text, size, "collective %lu: %s of %lu bytes: step %u of rank %u",
+             (unsigned long)program->run->sequence,
+             uct_cuda_coll_kind_str(program->plan.kind),
+             (unsigned long)program->plan.bytes,
+             (unsigned)(step->step - program->plan.list.steps), program->rank);
+    return text;
+}
+
 /* What a step that may not be submitted waits for */
 static void tell_step(const uct_cuda_coll_program_t *program,
                       const uct_cuda_coll_run_t *run, const own_step_t *step)
 {
-    const unsigned index = (unsigned)(step->step - program->plan.list.steps);
     const remote_wait_t *remote;
     uint32_t i, done;
+    char name[128];
 
     for (i = 0; i < step->num_remote; ++i) {
         remote = &program->remote[step->remote + i];
@@ -401,14 +413,10 @@ static void tell_step(const uct_cuda_coll_program_t *program,
                                           remote->queue, run->sequence);
         if (done < remote->steps) {
             uct_cuda_log(run->level,
-                         "collective %lu: %s of %lu bytes: step %u of rank %u "
-                         "waits for rank %u, of whose queue %u %u steps of %u "
-                         "have ended",
-                         (unsigned long)run->sequence,
-                         uct_cuda_coll_kind_str(program->plan.kind),
-                         (unsigned long)program->plan.bytes, index,
-                         program->rank, remote->rank, remote->queue, done,
-                         remote->steps);
+                         "%s waits for rank %u, of whose queue %u %u steps of "
+                         "%u have ended",
+                         step_name(program, step, name, sizeof(name)),
+                         remote->rank, remote->queue, done, remote->steps);
         }
     }
 }
@@ -417,23 +425,18 @@ static void tell_step(const uct_cuda_coll_program_t *program,
 static void tell_waits(const uct_cuda_coll_program_t *program,
                        const uct_cuda_coll_run_t *run)
 {
-    const own_step_t *step;
     const queue_t *queue;
+    char name[128];
     unsigned i;
 
     for (i = 0; i < program->num_queues; ++i) {
         queue = &program->queues[i];
         if (queue->polled != queue->next) {
-            step = &program->steps[queue->polled];
             uct_cuda_log(run->level,
-                         "collective %lu: %s of %lu bytes: step %u of rank %u "
-                         "is in a stream of the GPU's, which has not ended it "
-                         "for a second",
-                         (unsigned long)run->sequence,
-                         uct_cuda_coll_kind_str(program->plan.kind),
-                         (unsigned long)program->plan.bytes,
-                         (unsigned)(step->step - program->plan.list.steps),
-                           program->rank);
+                         "%s is in a stream of the GPU's, which has not ended "
+                         "it for a second",
+                         step_name(program, &program->steps[queue->polled],
+                                   name, sizeof(name)));
         } else if (queue->next != NO_STEP) {
             tell_step(program, run, &program->steps[queue->next]);
         }
