@@ -20,6 +20,28 @@ extern "C" {
 #include <thread>
 
 
+/* One rank alone has no memory for what it is to do */
+static int poor_rank = -1;
+
+extern "C" ucs_status_t
+__real_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
+                                    uct_cuda_coll_program_t **program_p);
+extern "C" ucs_status_t
+__wrap_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
+                                    uct_cuda_coll_program_t **program_p);
+
+ucs_status_t
+__wrap_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
+                                    uct_cuda_coll_program_t **program_p)
+{
+    if ((int)rank == poor_rank) {
+        uct_cuda_coll_plan_release(plan);
+        return UCS_ERR_NO_MEMORY;
+    }
+    return __real_uct_cuda_coll_program_create(plan, rank, program_p);
+}
+
+
 class Call : public Ranks
 {
 protected:
@@ -250,6 +272,31 @@ TEST_F(Call, other_counts_are_an_error)
     calls[1].count = COUNT - 1;
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, run());
     EXPECT_STREQ("rank 0 calls with 1000 bytes, and rank 1 with 999", whys[0]);
+}
+
+/* Nobody waits for steps that a rank has no memory to know of; and what there
+   was for other calls is on all ranks alike afterwards */
+TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)
+{
+    all_reduce(false);
+    ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+    for (unsigned i = 0; i < 5; ++i) {
+        poor_rank = (int)(i % SIZE);
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = COUNT - 8 * (i + 1);
+        }
+        EXPECT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
+        EXPECT_TRUE(has_logged(i % 2 ? "host: plan, rank 1: " :
+                                       "host: plan, rank 0: ")) << log;
+        poor_rank = -1;
+        EXPECT_EQ(UCT_CUDA_COLL_DONE, run()) << i;
+    }
+    for (unsigned i = 0; i < 6; ++i) {
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = COUNT - 8 * i;
+        }
+        EXPECT_EQ(UCT_CUDA_COLL_DONE, run()) << i;
+    }
 }
 
 /* Three times in a row something could not be made: for some calls no more is

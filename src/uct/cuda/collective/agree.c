@@ -175,9 +175,10 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
                                       ucs_status_t status)
 {
     static const uct_cuda_coll_reason_t reasons[] = {
-        [UCT_CUDA_COLL_PHASE_MADE]  = UCT_CUDA_COLL_FAULT_MAKE,
-        [UCT_CUDA_COLL_PHASE_READY] = UCT_CUDA_COLL_NO_MAP,
-        [UCT_CUDA_COLL_PHASE_DONE]  = UCT_CUDA_COLL_FAULT_RUN
+        [UCT_CUDA_COLL_PHASE_PLANNED] = UCT_CUDA_COLL_NO_PLAN,
+        [UCT_CUDA_COLL_PHASE_MADE]    = UCT_CUDA_COLL_FAULT_MAKE,
+        [UCT_CUDA_COLL_PHASE_READY]   = UCT_CUDA_COLL_NO_MAP,
+        [UCT_CUDA_COLL_PHASE_DONE]    = UCT_CUDA_COLL_FAULT_RUN
     };
     ucs_status_t result   = UCS_OK;
     unsigned first_failed = 0;

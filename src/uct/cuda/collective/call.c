@@ -113,13 +113,30 @@ static ucs_status_t call_request(call_t *call, uint32_t element,
                    uct_cuda_coll_frame(request, &call->frame);
 }
 
-/* The plan of this call, from those that were made already if it is there */
+static ucs_status_t call_plan(const call_t *call,
+                              uct_cuda_coll_program_t **program_p)
+{
+    uct_cuda_coll_group_t *group = call->group;
+    uct_cuda_coll_plan_t plan;
+    ucs_status_t status;
+
+    if (group->book == NULL) {
+        group->book = uct_cuda_coll_book_create();
+    }
+    status = uct_cuda_coll_plan(group->book, &call->request, &plan);
+    return (status != UCS_OK) ?
+                   status :
+                   uct_cuda_coll_program_create(&plan, group->agreement.rank,
+                                                program_p);
+}
+
+/* The plan of this call, from those that were made already if it is there. The
+   same ones are there on all ranks: what one cannot plan is on none. */
 static ucs_status_t call_program(call_t *call,
                                  uct_cuda_coll_program_t **program_p)
 {
     uct_cuda_coll_group_t *group        = call->group;
     uct_cuda_coll_kept_program_t *entry = &group->programs[0];
-    uct_cuda_coll_plan_t plan;
     ucs_status_t status;
     unsigned i;
 
@@ -133,21 +150,14 @@ static ucs_status_t call_program(call_t *call,
         }
     }
 
-    if (group->book == NULL) {
-        group->book = uct_cuda_coll_book_create();
-    }
-    status = uct_cuda_coll_plan(group->book, &call->request, &plan);
+    uct_cuda_coll_program_destroy(entry->program);
+    entry->program = NULL;
+    status         = uct_cuda_coll_agree_meet(&group->agreement,
+                                              UCT_CUDA_COLL_PHASE_PLANNED,
+                                              call_plan(call, &entry->program));
     if (status != UCS_OK) {
-        return status;
-    }
-
-    if (entry->program != NULL) {
         uct_cuda_coll_program_destroy(entry->program);
         entry->program = NULL;
-    }
-    status = uct_cuda_coll_program_create(&plan, group->agreement.rank,
-                                          &entry->program);
-    if (status != UCS_OK) {
         return status;
     }
     uct_cuda_coll_lanes_find(uct_cuda_coll_program_plan(entry->program),
@@ -593,16 +603,16 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     }
 
     status = call_settle(call);
-    if (status == UCS_OK) {
-        status = call_program(call, &program);
-    }
     if (status != UCS_OK) {
-        /* others may have a plan on these GPUs, or take less memory */
-        return call_stage(call,
-                          (status == UCS_ERR_NO_RESOURCE) ?
-                                  UCT_CUDA_COLL_NO_SCRATCH :
-                                  UCT_CUDA_COLL_NO_PLAN,
-                          status);
+        return call_stage(call, UCT_CUDA_COLL_NO_LIMITS, status);
+    }
+
+    /* other calls may have a plan on these GPUs, or take less memory */
+    status = call_program(call, &program);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return call_stage(call, UCT_CUDA_COLL_NO_SCRATCH, status);
+    } else if (status != UCS_OK) {
+        return UCT_CUDA_COLL_STAGE;
     }
 
     run.device   = group->memory.device;

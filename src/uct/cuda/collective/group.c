@@ -63,9 +63,7 @@ void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group)
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
-        if (group->programs[i].program != NULL) {
-            uct_cuda_coll_program_destroy(group->programs[i].program);
-        }
+        uct_cuda_coll_program_destroy(group->programs[i].program);
     }
     memset(group->programs, 0, sizeof(group->programs));
     uct_cuda_coll_book_destroy(group->book);

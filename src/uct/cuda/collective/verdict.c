@@ -24,7 +24,7 @@ static const struct {
     [UCT_CUDA_COLL_NO_JOIN]      = {"join", "has had no GPU memory yet"},
     [UCT_CUDA_COLL_NO_MIXED]     = {"mixed", "not what rank 0 does"},
     [UCT_CUDA_COLL_NO_GPUS]      = {"gpus", "more than a plan knows"},
-    [UCT_CUDA_COLL_NO_PLAN]      = {"plan", "none for these GPUs"},
+    [UCT_CUDA_COLL_NO_PLAN]      = {"plan", "none here, or no memory"},
     [UCT_CUDA_COLL_NO_SCRATCH]   = {"scratch", "a plan takes too much of it"},
     [UCT_CUDA_COLL_NO_MAP]       = {"map", "cannot map what is shown to it"},
     [UCT_CUDA_COLL_FAULT_MAKE]   = {"make", "memory, streams or a kernel"},

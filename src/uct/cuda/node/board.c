@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 
-#define MAGIC 0x346c6c6f63786375ul /* "ucxcoll4" */
+#define MAGIC 0x356c6c6f63786375ul /* "ucxcoll5" */
 
 /* Pages begin where those of any processor's virtual memory do */
 #define ALIGNMENT ((size_t)64 << 10)

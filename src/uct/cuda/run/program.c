@@ -87,6 +87,10 @@ uct_cuda_coll_program_plan(const uct_cuda_coll_program_t *program)
 
 void uct_cuda_coll_program_destroy(uct_cuda_coll_program_t *program)
 {
+    if (program == NULL) {
+        return;
+    }
+
     uct_cuda_coll_plan_release(&program->plan);
     free(program->steps);
     free(program->local);

@@ -62,6 +62,7 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
                                           unsigned rank,
                                           uct_cuda_coll_program_t **program_p);
 
+/** NULL is none. */
 void uct_cuda_coll_program_destroy(uct_cuda_coll_program_t *program);
 
 const uct_cuda_coll_plan_t *
