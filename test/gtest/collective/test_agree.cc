@@ -4,6 +4,7 @@
 
 extern "C" {
 #include <kernels/kernels.h>
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/collective/agree.h>
 }
 
@@ -262,6 +263,38 @@ TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
     EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
     begin();
     EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+}
+
+/* A rank whose memory is the host's in all of ten communicators: 0.2 s for each
+   would be 2 s */
+TEST_F(Agreement, who_never_joins_is_waited_for_ever_shorter)
+{
+    const uint64_t began = uct_cuda_now_ns();
+    uint64_t first_wait;
+
+    uct_cuda_coll_page_join(self.page, 1);
+    uct_cuda_coll_page_join(pages[1], 1);
+    for (unsigned communicator = 0; communicator < 10; ++communicator) {
+        self.deadline = 0;
+        begin();
+        EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    }
+    EXPECT_LT(uct_cuda_now_ns() - began, 1000000000u);
+
+    /* ... until one is whole */
+    others = [this] { uct_cuda_coll_page_join(pages[2], 1); };
+    while (!uct_cuda_coll_agree_is_whole(&self)) {
+        begin();
+        others();
+    }
+    self.is_whole = false;
+    self.deadline = 0;
+    others        = [] {};
+    uct_cuda_coll_page_join(pages[2], 0);
+    begin();
+    first_wait = uct_cuda_now_ns();
+    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_GT(uct_cuda_now_ns() - first_wait, 150000000u);
 }
 
 TEST_F(Agreement, a_phase_ends_with_the_first_failure)

@@ -21,7 +21,8 @@
 /* Time between two looks at whether others are there, ns */
 #define ALIVE_INTERVAL 100000000ul
 
-/* Time that the first call with GPU buffers waits for others' first one, ns */
+/* Most time that a communicator's first call with GPU buffers waits for others'
+ * first one, ns */
 #define JOIN_TIME 200000000ul
 
 /* Of links between GPUs that rank 0 does not see, bytes/s */
@@ -271,8 +272,15 @@ static void judge_pass(agreement_t *agreement, unsigned rank,
                               (ucs_status_t) - (int)post->status);
 }
 
+/* How long the next communicator's first call waits: half as long after each
+   that was in vain. Some programs make many of which a rank never brings GPU
+   memory. */
+static uint64_t patience = JOIN_TIME;
+
 bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
 {
+    const uint64_t wait = __atomic_load_n(&patience, __ATOMIC_RELAXED);
+    const bool is_first = (agreement->deadline == 0);
     uint64_t first;
     unsigned rank;
 
@@ -280,8 +288,8 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
         return true;
     }
 
-    if (agreement->deadline == 0) {
-        agreement->deadline = uct_cuda_now_ns() + JOIN_TIME;
+    if (is_first) {
+        agreement->deadline = uct_cuda_now_ns() + wait;
     }
 
     agreement->spins = 0;
@@ -294,6 +302,9 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
         }
         agreement->why[0] = '\0'; /* the MPI finds out who has ended */
         if ((first == 0) || (first > agreement->sequence)) {
+            if (is_first && (first == 0)) {
+                __atomic_store_n(&patience, wait / 2, __ATOMIC_RELAXED);
+            }
             uct_cuda_coll_agree_pass(agreement, UCT_CUDA_COLL_NO_JOIN, UCS_OK);
             uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_JOIN,
                                       (int)rank, UCS_OK);
@@ -301,6 +312,7 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
         }
     }
     agreement->is_whole = true;
+    __atomic_store_n(&patience, JOIN_TIME, __ATOMIC_RELAXED);
     return true;
 }
 
