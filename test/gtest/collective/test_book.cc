@@ -18,6 +18,33 @@
 #include <vector>
 
 
+/* There is no memory for the price after so many more; below 0: there is */
+static int prices_left = -1;
+
+extern "C" ucs_status_t
+__real_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+                          const uct_cuda_topo_t *topo, const int *gpus,
+                          const uct_cuda_coll_model_t *model, double limit,
+                          double *seconds_p);
+extern "C" ucs_status_t
+__wrap_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+                          const uct_cuda_topo_t *topo, const int *gpus,
+                          const uct_cuda_coll_model_t *model, double limit,
+                          double *seconds_p);
+
+ucs_status_t
+__wrap_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+                          const uct_cuda_topo_t *topo, const int *gpus,
+                          const uct_cuda_coll_model_t *model, double limit,
+                          double *seconds_p)
+{
+    if ((prices_left >= 0) && (prices_left-- == 0)) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    return __real_uct_cuda_coll_cost(plan, topo, gpus, model, limit, seconds_p);
+}
+
+
 namespace
 {
 
@@ -343,6 +370,35 @@ TEST(test_collective_book, little_scratch)
             EXPECT_LE(plan.scratch, scratch);
         }
     }
+}
+
+/** A rank without memory for one price has no plan, not another one than the
+ *  others have; and theirs when there is memory again. */
+TEST(test_collective_book, a_price_that_is_not_known)
+{
+    const uct_cuda_topo_t topo            = beluga();
+    const uct_cuda_coll_request_t request = request_of(
+            topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 4, 3000000);
+    Book rich;
+    Plan theirs;
+    int left, first = 0;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(rich, &request, &theirs));
+    do {
+        Book poor;
+        Plan none, plan;
+
+        prices_left = first;
+        const ucs_status_t status = uct_cuda_coll_plan(poor, &request, &none);
+        left        = prices_left;
+        prices_left = -1;
+        EXPECT_EQ((left < 0) ? UCS_ERR_NO_MEMORY : UCS_OK, status) << first;
+        EXPECT_EQ(UCS_OK, uct_cuda_coll_plan(poor, &request, &plan));
+        EXPECT_EQ(theirs.seconds, plan.seconds) << first;
+        EXPECT_EQ(theirs.list.num_steps, plan.list.num_steps) << first;
+        first += 1 + first / 4;
+    } while (left < 0);
+    EXPECT_GT(first, 20);
 }
 
 /** Every number of ranks has a plan, though many share a GPU and a kernel reads

@@ -14,6 +14,7 @@ extern "C" {
 #include <uct/cuda/plan/collective_planner.h>
 }
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@ extern "C" {
 
 
 /* One rank alone has no memory for what it is to do */
+enum : int { ALL_RANKS = -2 };
 static int poor_rank = -1;
 
 extern "C" ucs_status_t
@@ -34,11 +36,32 @@ ucs_status_t
 __wrap_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
                                     uct_cuda_coll_program_t **program_p)
 {
-    if ((int)rank == poor_rank) {
+    if ((poor_rank == ALL_RANKS) || ((int)rank == poor_rank)) {
         uct_cuda_coll_plan_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
     return __real_uct_cuda_coll_program_create(plan, rank, program_p);
+}
+
+/* ... or is late to read where the others' GPUs are */
+static bool is_late;
+
+extern "C" bool
+__real_uct_cuda_coll_agree_find_gpus(uct_cuda_coll_agreement_t *agreement);
+extern "C" bool
+__wrap_uct_cuda_coll_agree_find_gpus(uct_cuda_coll_agreement_t *agreement);
+
+bool
+__wrap_uct_cuda_coll_agree_find_gpus(uct_cuda_coll_agreement_t *agreement)
+{
+    if (is_late && (agreement->rank == 0)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    const bool is_known = __real_uct_cuda_coll_agree_find_gpus(agreement);
+    if (is_late) {
+        EXPECT_EQ((agreement->sequence == 1) ? 1 : 2, agreement->gpus[1]);
+    }
+    return is_known;
 }
 
 
@@ -297,6 +320,38 @@ TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)
         }
         EXPECT_EQ(UCT_CUDA_COLL_DONE, run()) << i;
     }
+}
+
+/* Whose call led to no plan comes with another GPU before a late rank has read
+   where the first one is */
+TEST_F(Call, a_gpu_is_read_before_it_is_another)
+{
+    std::vector<std::thread> threads;
+    uct_cuda_coll_call_t next = calls[1];
+    CUcontext context;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(2, true, &context));
+    next.sendbuf = gpus->alloc(2, BYTES);
+    next.recvbuf = gpus->alloc(2, BYTES);
+    poor_rank    = ALL_RANKS;
+    is_late      = true;
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        threads.emplace_back([this, rank, next] {
+            for (const auto &call : {calls[rank], rank ? next : calls[0]}) {
+                EXPECT_EQ(UCT_CUDA_COLL_STAGE,
+                          uct_cuda_coll_group_collective(
+                                  groups[rank], &call, whys[rank],
+                                  sizeof(whys[rank])));
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    is_late   = false;
+    poor_rank = -1;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run()); /* where it was at first */
+    uct_cuda_ctx_release(2);
 }
 
 /* Three times in a row something could not be made: for some calls no more is

@@ -602,13 +602,15 @@ static uct_cuda_coll_result_t call_run(call_t *call)
         return call_stage(call, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
     }
 
+    /* Other calls may have a plan on these GPUs, or take less memory. Nobody
+       leaves before all have read what the page says of the GPUs: the next call
+       may come from another one. */
     status = call_settle(call);
-    if (status != UCS_OK) {
-        return call_stage(call, UCT_CUDA_COLL_NO_LIMITS, status);
-    }
-
-    /* other calls may have a plan on these GPUs, or take less memory */
-    status = call_program(call, &program);
+    status = (status == UCS_OK) ?
+                     call_program(call, &program) :
+                     uct_cuda_coll_agree_meet(&group->agreement,
+                                              UCT_CUDA_COLL_PHASE_PLANNED,
+                                              status);
     if (status == UCS_ERR_NO_RESOURCE) {
         return call_stage(call, UCT_CUDA_COLL_NO_SCRATCH, status);
     } else if (status != UCS_OK) {

@@ -535,10 +535,12 @@ static double try_choice(planner_t *planner, choice_t choice,
                                       &choice.seconds);
 
     if (status != UCS_OK) {
-        /* Not enough of something says more than "not on this node" */
-        planner->status = (planner->status == UCS_ERR_UNSUPPORTED) ?
-                                  status :
-                                  planner->status;
+        /* Not enough of something says more than "not on this node"; without
+           memory other ranks know a time, and might choose by it */
+        if ((planner->status == UCS_ERR_UNSUPPORTED) ||
+            (status == UCS_ERR_NO_MEMORY)) {
+            planner->status = status;
+        }
         return DBL_MAX;
     }
 
@@ -859,5 +861,8 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
     try_both(&planner, try_multipath);
     uct_cuda_coll_forests_release(&no_forests);
     *choice_p = (planner.best.seconds == 0) ? single : planner.best;
-    return (choice_p->seconds == 0) ? planner.status : UCS_OK;
+    return ((choice_p->seconds == 0) ||
+            (planner.status == UCS_ERR_NO_MEMORY)) ?
+                   planner.status :
+                   UCS_OK;
 }
