@@ -5,7 +5,6 @@
 #include <ucs/sys/math.h>
 
 #include <float.h>
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
