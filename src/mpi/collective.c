@@ -62,7 +62,7 @@ static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
     MPI_Count size;
     bool is_dense;
 
-    if ((count < 0) ||
+    if ((count < 0) || (datatype == ucx_mp_mpi_real.datatype_null) ||
         (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
                                            &types, &combiner) !=
          MPI_SUCCESS) ||

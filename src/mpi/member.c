@@ -66,7 +66,9 @@ static ucx_mp_mpi_member_t *member_find(MPI_Comm comm)
     ucx_mp_mpi_member_t *member = NULL;
     int is_there                = 0;
 
-    return ((ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
+    /* of none the call itself says what is wrong: nobody hears of it twice */
+    return ((comm != ucx_mp_mpi_real.comm_null) &&
+            (ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
                                            &is_there) == MPI_SUCCESS) &&
             is_there) ?
                member :
@@ -112,8 +114,7 @@ static uint64_t key_new(MPI_Comm comm, int rank)
 static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
                             bool *is_spread_p)
 {
-    const bool is_child = (parent != ucx_mp_mpi_real.comm_null) &&
-                          (member_find(parent) != NULL);
+    const bool is_child = (member_find(parent) != NULL);
     int *places;
     bool is_own;
     int i;

@@ -464,6 +464,47 @@ static void parse(int argc, char **argv)
     }
 }
 
+#ifdef OPEN_MPI
+static int errors;
+
+static void on_error(MPI_Comm *comm, int *rc, ...)
+{
+    ++errors;
+}
+
+/* The program hears of what is wrong as often as from the MPI alone: once. No
+   rank gets as far as to wait for others. MPICH may be built without a look at
+   arguments. */
+static void errors_once(void *buffer, const char *what)
+{
+    MPI_Errhandler handler;
+
+    MPI_Comm_create_errhandler(on_error, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Errhandler_free(&handler);
+
+    errors = 0;
+    MPI_Bcast(buffer, 1, MPI_INT, 0, MPI_COMM_NULL);
+    expect(errors == 1, what);
+
+    errors = 0;
+    MPI_Bcast(buffer, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD);
+    expect(errors == 1, what);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+}
+
+/* In host and in GPU memory */
+static void errors_all(void)
+{
+    void *buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, sizeof(int));
+    int on_host  = 0;
+
+    errors_once(&on_host, "an error with host memory is told once");
+    errors_once(buffer, "an error with GPU memory is told once");
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     int on_gpus, all[2], mine[2];
@@ -496,6 +537,9 @@ int main(int argc, char **argv)
         orders(comm);
         many(options.num_gpu, UCX_MP_MEM_DEVICE);
         mixed_all();
+#ifdef OPEN_MPI
+        errors_all();
+#endif
         if (options.num_first > 0) {
             first_calls(options.num_first);
         }
