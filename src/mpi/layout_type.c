@@ -4,11 +4,14 @@
  * byte is looked at, whatever its extent. Each constructor is a block of
  * elements of another type, or blocks of them, one after the other.
  */
-#include <mpi/layout.h>
+#include <mpi/layout_type.h>
 #include <mpi/real.h>
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 
 #define MAX_DEPTH 64 /* of types made of types */
@@ -399,6 +402,48 @@ out:
     return rc;
 }
 
+/* MPI itself shows which bytes it writes: an element of ones is unpacked into
+   zeros */
+static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
+                           size_t size, ptrdiff_t begin, size_t extent)
+{
+    int position = 0;
+    size_t i     = 0;
+    unsigned char *ones, *bytes;
+    size_t first;
+    int rc;
+
+    if (size > INT_MAX) {
+        return UCX_MP_MPI_LAYOUT_TOO_LARGE;
+    }
+
+    ones  = malloc(size);
+    bytes = calloc(extent, 1);
+    if ((ones == NULL) || (bytes == NULL)) {
+        rc = UCX_MP_MPI_LAYOUT_NO_MEMORY;
+        goto out;
+    }
+
+    memset(ones, 0xff, size);
+    rc = ucx_mp_mpi_real.Unpack(ones, size, &position,
+                                (void*)((uintptr_t)bytes - begin), 1, datatype,
+                                ucx_mp_mpi_real.comm_world);
+    while ((rc == MPI_SUCCESS) && (i < extent)) {
+        if (bytes[i] == 0) {
+            ++i;
+            continue;
+        }
+        for (first = i; (i < extent) && (bytes[i] != 0); ++i) {
+        }
+        rc = ucx_mp_mpi_layout_add_row(layout, begin + first, i - first);
+    }
+
+out:
+    free(bytes);
+    free(ones);
+    return rc;
+}
+
 static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
                      int depth)
 {
@@ -437,11 +482,25 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
     /* a pair with a gap is small enough to be looked at */
     return (size == length) ?
                    ucx_mp_mpi_layout_add_row(layout, begin, length) :
-                   ucx_mp_mpi_layout_look(layout, datatype, size, begin,
+                   element_look(layout, datatype, size, begin,
                                           length);
 }
 
-int ucx_mp_mpi_layout_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype)
+static int element_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype)
 {
     return type_walk(layout, datatype, MAX_DEPTH);
+}
+
+int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
+                              MPI_Datatype datatype, size_t size,
+                              ptrdiff_t begin, size_t extent)
+{
+    int rc = element_walk(element, datatype);
+
+    if (rc != UCX_MP_MPI_LAYOUT_UNKNOWN) {
+        return rc;
+    }
+
+    ucx_mp_mpi_layout_free(element);
+    return element_look(element, datatype, size, begin, extent);
 }

@@ -34,6 +34,7 @@ static struct {
 } ucx_mp_mpi_real;
 
 #include <mpi/layout.c>
+#include <mpi/rows.c>
 #include <mpi/layout_type.c>
 
 #define MAX_SPAN    ((size_t)1 << 20) /* of a type that is looked at */
@@ -237,9 +238,9 @@ static bool check_type(MPI_Datatype type, uint64_t number)
     }
 
     looked   = 0;
-    is_right = (ucx_mp_mpi_layout_walk(&walked, type) == MPI_SUCCESS) &&
+    is_right = (element_walk(&walked, type) == MPI_SUCCESS) &&
                (looked <= MAX_LOOKED) &&
-               (ucx_mp_mpi_layout_look(&seen, type, size, begin, length) ==
+               (element_look(&seen, type, size, begin, length) ==
                 MPI_SUCCESS);
     for (k = 0; k < 2; ++k) {
         masks[k] = calloc(length, 1);

@@ -12,6 +12,7 @@
 #endif
 
 #include "host.h"
+#include "tables.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -3,6 +3,7 @@
  * UCX's arguments translated. */
 
 #include "host.h"
+#include "tables.h"
 
 #include <stdbool.h>
 #include <stdio.h>

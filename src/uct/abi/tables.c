@@ -8,7 +8,7 @@
  * operation to be: structure seen at work, whatever the version says.
  */
 
-#include "host.h"
+#include "tables.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A UCX whose functions call other entries of its tables is not let pass. */
 
-#include <uct/abi/host.h>
+#include <uct/abi/tables.h>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
  * The third phase of a transfer: contexts, streams, staging memory and mappings
  * for its plan. What cannot be had is told to the planner, as a constraint.
  */
-#include <uct/cuda/multipath/engine.h>
+#include <uct/cuda/multipath/core.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>

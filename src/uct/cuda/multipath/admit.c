@@ -4,7 +4,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/multipath/engine.h>
+#include <uct/cuda/multipath/core.h>
 
 
 void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines: made, told of the node, and gone. */
-#include <uct/cuda/multipath/engine.h>
+/* Engines: made, asked for what is not split, and gone. */
+#include <uct/cuda/multipath/core.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/topo.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/node/ledger.h>
 
@@ -16,14 +15,6 @@
 /* With the lane of a copy that was counted; no lane has this bit */
 #define COUNTED_LARGE 0x8000u
 
-
-static void set_min_size(uct_cuda_mp_core_t *core, int kind, size_t size)
-{
-    __atomic_store_n((kind == UCT_CUDA_MP_KIND_HOST) ?
-                             &core->super.host_min_size :
-                             &core->super.min_size,
-                     size, __ATOMIC_RELAXED);
-}
 
 static ucs_status_t engine_create_executors(uct_cuda_mp_core_t *core)
 {
@@ -96,7 +87,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
     }
 
     for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
-        set_min_size(core, kind, min_size);
+        uct_cuda_mp_core_set_min_size(core, kind, min_size);
     }
 
     *engine_p = &core->super;
@@ -109,17 +100,6 @@ err_destroy_executors:
 err_free:
     free(core);
     return status;
-}
-
-/* The program may have reset a device since the last transfer */
-void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core)
-{
-    const uint32_t lost = uct_cuda_mp_rsc_lost(core->rsc);
-
-    if (lost != 0) {
-        uct_cuda_mp_graphs_lose(core->executors.graphs, lost);
-        uct_cuda_mp_rsc_lose(core->rsc, lost);
-    }
 }
 
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
@@ -148,85 +128,6 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     pthread_mutex_destroy(&core->lock);
     free(core->tuning);
     free(core);
-}
-
-void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
-                           const uct_cuda_mp_load_t *load,
-                           uct_cuda_mp_knowledge_t *know_p)
-{
-    memset(know_p, 0, sizeof(*know_p));
-    know_p->topo        = core->topo;
-    know_p->config      = &core->config;
-    know_p->load        = load;
-    know_p->tuning      = core->tuning;
-    know_p->constraints = &core->kinds[kind].constraints;
-}
-
-void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
-{
-    static const char *names[] = {"", " from or to host memory"};
-    uct_cuda_mp_knowledge_t know;
-    size_t alone, size;
-
-    uct_cuda_mp_core_know(core, kind, &core->load, &know);
-    uct_cuda_mp_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
-                               &core->plan, &alone, &size);
-    __atomic_store_n(&core->kinds[kind].alone_min_size, alone,
-                     __ATOMIC_RELAXED);
-    if ((size == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
-        uct_cuda_info("no transfer between this process's %d GPUs gains by "
-                      "several paths: one path is used",
-                      core->topo->num_gpus);
-    } else {
-        uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
-                       "behind others from %zu",
-                       names[kind], alone, size);
-    }
-
-    set_min_size(core, kind, size);
-}
-
-bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
-{
-    const uct_cuda_topo_t *topo;
-    char error[512];
-    int kind;
-
-    if (core->is_learned) {
-        return true;
-    }
-
-    if ((core->config.start == UCT_CUDA_MP_START_BACKGROUND) &&
-        !uct_cuda_mp_background_knows_node(core->background)) {
-        return false;
-    }
-
-    core->is_learned = true;
-    topo             = uct_cuda_topo_get();
-    if (topo == NULL) {
-        for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
-            set_min_size(core, kind, SIZE_MAX);
-        }
-        return true;
-    }
-
-    if (uct_cuda_mp_tuning_get(core->config.tuning_file, topo, error,
-                               sizeof(error), &core->tuning) != UCS_OK) {
-        uct_cuda_warn("the tuning table is not used, a model of the node is: "
-                      "%s", error);
-    } else if (error[0] != '\0') {
-        uct_cuda_warn("%s", error);
-    }
-
-    core->topo = topo;
-    /* Whether there is a ledger decides which paths may be used at all */
-    uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),
-                             uct_cuda_end_gpu(0), &core->load);
-    for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
-        uct_cuda_mp_core_update_min_size(core, kind);
-    }
-
-    return true;
 }
 
 void uct_cuda_mp_count(uct_cuda_mp_engine_t *super)

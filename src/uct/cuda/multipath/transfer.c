@@ -4,7 +4,7 @@
  * acquired, submitted, completed. Wherever that does not work out it is one
  * plain copy, the caller's.
  */
-#include <uct/cuda/multipath/engine.h>
+#include <uct/cuda/multipath/core.h>
 
 #include <check/transfer_check.h>
 #include <uct/cuda/base/clock.h>

@@ -9,10 +9,10 @@
  *               that the planner is asked again with
  *   transfer.c  submitted, asked for its progress, completed, released
  *
- * engine.c makes engines, and what they know of the node.
+ * engine.c makes and ends engines; core.c has what they know of the node.
  */
-#ifndef UCT_CUDA_MP_ENGINE_H
-#define UCT_CUDA_MP_ENGINE_H
+#ifndef UCT_CUDA_MP_CORE_H
+#define UCT_CUDA_MP_CORE_H
 
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/multipath/summary.h>
@@ -122,6 +122,11 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core);
 void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
                            const uct_cuda_mp_load_t *load,
                            uct_cuda_mp_knowledge_t *know_p);
+
+/** From what size on transfers of a kind are worth a plan, bytes; SIZE_MAX:
+ *  from none on. */
+void uct_cuda_mp_core_set_min_size(uct_cuda_mp_core_t *core, int kind,
+                                   size_t size);
 
 /** There are other constraints for transfers of a kind. */
 void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind);

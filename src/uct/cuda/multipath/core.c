@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an engine knows of the node, and what it makes of that. */
+#include <uct/cuda/multipath/core.h>
+
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/topo.h>
+
+#include <string.h>
+
+
+void uct_cuda_mp_core_set_min_size(uct_cuda_mp_core_t *core, int kind,
+                                   size_t size)
+{
+    __atomic_store_n((kind == UCT_CUDA_MP_KIND_HOST) ?
+                             &core->super.host_min_size :
+                             &core->super.min_size,
+                     size, __ATOMIC_RELAXED);
+}
+
+/* The program may have reset a device since the last transfer */
+void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core)
+{
+    const uint32_t lost = uct_cuda_mp_rsc_lost(core->rsc);
+
+    if (lost != 0) {
+        uct_cuda_mp_graphs_lose(core->executors.graphs, lost);
+        uct_cuda_mp_rsc_lose(core->rsc, lost);
+    }
+}
+
+void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
+                           const uct_cuda_mp_load_t *load,
+                           uct_cuda_mp_knowledge_t *know_p)
+{
+    memset(know_p, 0, sizeof(*know_p));
+    know_p->topo        = core->topo;
+    know_p->config      = &core->config;
+    know_p->load        = load;
+    know_p->tuning      = core->tuning;
+    know_p->constraints = &core->kinds[kind].constraints;
+}
+
+void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
+{
+    static const char *names[] = {"", " from or to host memory"};
+    uct_cuda_mp_knowledge_t know;
+    size_t alone, size;
+
+    uct_cuda_mp_core_know(core, kind, &core->load, &know);
+    uct_cuda_mp_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
+                               &core->plan, &alone, &size);
+    __atomic_store_n(&core->kinds[kind].alone_min_size, alone,
+                     __ATOMIC_RELAXED);
+    if ((size == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
+        uct_cuda_info("no transfer between this process's %d GPUs gains by "
+                      "several paths: one path is used",
+                      core->topo->num_gpus);
+    } else {
+        uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
+                       "behind others from %zu",
+                       names[kind], alone, size);
+    }
+
+    uct_cuda_mp_core_set_min_size(core, kind, size);
+}
+
+bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
+{
+    const uct_cuda_topo_t *topo;
+    char error[512];
+    int kind;
+
+    if (core->is_learned) {
+        return true;
+    }
+
+    if ((core->config.start == UCT_CUDA_MP_START_BACKGROUND) &&
+        !uct_cuda_mp_background_knows_node(core->background)) {
+        return false;
+    }
+
+    core->is_learned = true;
+    topo             = uct_cuda_topo_get();
+    if (topo == NULL) {
+        for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
+            uct_cuda_mp_core_set_min_size(core, kind, SIZE_MAX);
+        }
+        return true;
+    }
+
+    if (uct_cuda_mp_tuning_get(core->config.tuning_file, topo, error,
+                               sizeof(error), &core->tuning) != UCS_OK) {
+        uct_cuda_warn("the tuning table is not used, a model of the node is: "
+                      "%s", error);
+    } else if (error[0] != '\0') {
+        uct_cuda_warn("%s", error);
+    }
+
+    core->topo = topo;
+    /* Whether there is a ledger decides which paths may be used at all */
+    uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),
+                             uct_cuda_end_gpu(0), &core->load);
+    for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
+        uct_cuda_mp_core_update_min_size(core, kind);
+    }
+
+    return true;
+}
