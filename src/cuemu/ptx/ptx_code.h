@@ -189,7 +189,11 @@ typedef struct {
     unsigned num_ops;
 } cuemu_ptx_statement_t;
 
-/* What the decoder asks of the parser: registers, their offsets given back. */
+/* Room for one more element; `array` is the address of a pointer. -1: no
+ * memory. */
+int cuemu_ptx_grow(void *array, unsigned count, unsigned *max, size_t size);
+
+/* Registers, their offsets given back. */
 uint32_t cuemu_ptx_new_register(cuemu_ptx_kernel_t *k, unsigned width);
 /* A register of that value in each thread. NONE: no memory. */
 uint32_t cuemu_ptx_constant(cuemu_ptx_kernel_t *k, unsigned width,

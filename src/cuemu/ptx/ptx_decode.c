@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* From statements to instructions: types, operands, control flow. */
+/* From statements to instructions: types, registers, operands, control flow. */
 #include "ptx_code.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -52,6 +53,62 @@ unsigned cuemu_ptx_type_size(int type)
 unsigned cuemu_ptx_type_width(int type)
 {
     return ptx_types[type].width;
+}
+
+int cuemu_ptx_grow(void *array, unsigned count, unsigned *max, size_t size)
+{
+    void **pointer = array, *bigger;
+
+    if (count < *max) {
+        return 0;
+    }
+
+    bigger = realloc(*pointer, (*max * 2 + 16) * size);
+    if (bigger == NULL) {
+        return -1;
+    }
+    *pointer = bigger;
+    *max     = *max * 2 + 16;
+    return 0;
+}
+
+uint32_t cuemu_ptx_new_register(cuemu_ptx_kernel_t *k, unsigned width)
+{
+    uint32_t reg  = k->registers;
+    unsigned size = (width == 0) ? CUEMU_PTX_LANES / 8 :
+                                   CUEMU_PTX_LANES * width;
+
+    k->registers += (size + 63) & ~63u;
+    return reg;
+}
+
+uint32_t cuemu_ptx_constant(cuemu_ptx_kernel_t *k, unsigned width,
+                            cuemu_ptx_fill_kind_t kind, uint64_t value,
+                            uint64_t offset)
+{
+    cuemu_ptx_fill_t *fill;
+    uint32_t i;
+
+    for (i = 0; i < k->num_fills; ++i) {
+        fill = &k->fills[i];
+        if ((fill->kind == kind) && (fill->width == width) &&
+            (fill->value == value) && (fill->offset == offset)) {
+            return fill->reg;
+        }
+    }
+
+    if (cuemu_ptx_grow(&k->fills, k->num_fills, &k->max_fills,
+                 sizeof(*k->fills)) != 0) {
+        return CUEMU_PTX_NONE;
+    }
+
+    fill         = &k->fills[k->num_fills++];
+    fill->reg    = cuemu_ptx_new_register(k, width);
+    fill->kind   = (uint8_t)kind;
+    fill->width  = (uint8_t)width;
+    fill->value  = value;
+    fill->offset = offset;
+    return fill->reg;
 }
 
 int cuemu_ptx_has(const cuemu_ptx_statement_t *st, const char *word)

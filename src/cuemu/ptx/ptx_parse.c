@@ -88,24 +88,6 @@ static int ptx_no_memory(ptx_parser_t *ps)
     return ptx_fail(ps, CUEMU_PTX_NO_MEMORY, "no memory");
 }
 
-/* Room for one more element; `array` is the address of a pointer. */
-static int ptx_grow(void *array, unsigned count, unsigned *max, size_t size)
-{
-    void **pointer = array, *bigger;
-
-    if (count < *max) {
-        return 0;
-    }
-
-    bigger = realloc(*pointer, (*max * 2 + 16) * size);
-    if (bigger == NULL) {
-        return -1;
-    }
-    *pointer = bigger;
-    *max     = *max * 2 + 16;
-    return 0;
-}
-
 /* --------------------------------------------------------------- lexer */
 
 static void ptx_skip_space(ptx_parser_t *ps)
@@ -283,45 +265,6 @@ static void ptx_skip_statement(ptx_parser_t *ps)
 
 /* ----------------------------------------------------------- registers */
 
-uint32_t cuemu_ptx_new_register(cuemu_ptx_kernel_t *k, unsigned width)
-{
-    uint32_t reg  = k->registers;
-    unsigned size = (width == 0) ? CUEMU_PTX_LANES / 8 :
-                                   CUEMU_PTX_LANES * width;
-
-    k->registers += (size + 63) & ~63u;
-    return reg;
-}
-
-uint32_t cuemu_ptx_constant(cuemu_ptx_kernel_t *k, unsigned width,
-                            cuemu_ptx_fill_kind_t kind, uint64_t value,
-                            uint64_t offset)
-{
-    cuemu_ptx_fill_t *fill;
-    uint32_t i;
-
-    for (i = 0; i < k->num_fills; ++i) {
-        fill = &k->fills[i];
-        if ((fill->kind == kind) && (fill->width == width) &&
-            (fill->value == value) && (fill->offset == offset)) {
-            return fill->reg;
-        }
-    }
-
-    if (ptx_grow(&k->fills, k->num_fills, &k->max_fills,
-                 sizeof(*k->fills)) != 0) {
-        return CUEMU_PTX_NONE;
-    }
-
-    fill         = &k->fills[k->num_fills++];
-    fill->reg    = cuemu_ptx_new_register(k, width);
-    fill->kind   = (uint8_t)kind;
-    fill->width  = (uint8_t)width;
-    fill->value  = value;
-    fill->offset = offset;
-    return fill->reg;
-}
-
 /* .reg .b32 %r<9>, %x, ... ; */
 static int ptx_parse_reg(ptx_parser_t *ps)
 {
@@ -340,7 +283,7 @@ static int ptx_parse_reg(ptx_parser_t *ps)
     }
 
     do {
-        if (ptx_grow(&ps->regs, ps->num_regs, &ps->max_regs,
+        if (cuemu_ptx_grow(&ps->regs, ps->num_regs, &ps->max_regs,
                      sizeof(*ps->regs)) != 0) {
             return ptx_no_memory(ps);
         }
@@ -643,7 +586,7 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
         return ptx_fail(ps, CUEMU_PTX_SYNTAX, "alignment of %s", word);
     }
 
-    if (ptx_grow(&ps->symbols, ps->num_symbols, &ps->max_symbols,
+    if (cuemu_ptx_grow(&ps->symbols, ps->num_symbols, &ps->max_symbols,
                  sizeof(*ps->symbols)) != 0) {
         return ptx_no_memory(ps);
     }
@@ -786,7 +729,7 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
     }
 
     /* A label, or a function: who uses it knows */
-    if (ptx_grow(&ps->uses, ps->num_uses, &ps->max_uses,
+    if (cuemu_ptx_grow(&ps->uses, ps->num_uses, &ps->max_uses,
                  sizeof(*ps->uses)) != 0) {
         return ptx_no_memory(ps);
     }
@@ -891,7 +834,7 @@ static cuemu_ptx_insn_t *ptx_new_insn(ptx_parser_t *ps)
     cuemu_ptx_kernel_t *k = ps->kernel;
     cuemu_ptx_insn_t *in;
 
-    if (ptx_grow(&k->code, k->num_code, &k->max_code,
+    if (cuemu_ptx_grow(&k->code, k->num_code, &k->max_code,
                  sizeof(*k->code)) != 0) {
         ptx_no_memory(ps);
         return NULL;
@@ -982,7 +925,7 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
 
 static int ptx_add_label(ptx_parser_t *ps, char *name)
 {
-    if (ptx_grow(&ps->labels, ps->num_labels, &ps->max_labels,
+    if (cuemu_ptx_grow(&ps->labels, ps->num_labels, &ps->max_labels,
                  sizeof(*ps->labels)) != 0) {
         return ptx_no_memory(ps);
     }
@@ -998,7 +941,7 @@ static int ptx_add_to_table(ptx_parser_t *ps, uint32_t value)
 {
     cuemu_ptx_kernel_t *k = ps->kernel;
 
-    if (ptx_grow(&k->tables, k->num_tables, &ps->max_tables,
+    if (cuemu_ptx_grow(&k->tables, k->num_tables, &ps->max_tables,
                  sizeof(*k->tables)) != 0) {
         return ptx_no_memory(ps);
     }
