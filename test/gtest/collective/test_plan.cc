@@ -539,6 +539,36 @@ TEST_F(CollPlan, many_ranks_share_gpus)
     }
 }
 
+/* In trees of four hops a rank may add what one other has and send it to a root
+ * that adds last: its slot is free again later than it could add the chunk after
+ * the next */
+TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
+{
+    const uct_cuda_topo_t topo          = dgx1();
+    const uct_cuda_coll_choice_t choice = {
+        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .chunks = 8, .slices = 1,
+        .depth = 4, .kernels = false, .multipath = false, .seconds = 0
+    };
+
+    for (unsigned num_ranks = 9; num_ranks <= 16; ++num_ranks) {
+        for (unsigned root = 0; root < num_ranks; ++root) {
+            uct_cuda_coll_request_t request = request_of(
+                    topo, num_ranks, 4 * MiB, 4, UCT_CUDA_COLL_AUTO);
+            Plan plan;
+
+            request.kind = UCT_CUDA_COLL_KIND_REDUCE;
+            request.root = root;
+            for (unsigned rank = 0; rank < num_ranks; ++rank) {
+                request.gpus[rank] = (int)rank % 8;
+            }
+
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
+                                                 &plan.plan));
+            ASSERT_EQ("", plan.check()) << describe(request);
+        }
+    }
+}
+
 /* Two ranks a GPU: no size takes more than 2 % longer than with trees of all
  * ranks, which take a second to find (us, by the model) */
 TEST_F(CollPlan, ranks_that_share_gpus_are_as_quick_as_by_their_own_trees)

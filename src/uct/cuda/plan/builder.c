@@ -160,6 +160,7 @@ static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
          * than those */
         for (w = 0; w <= step->num_waits; ++w) {
             other = (w < step->num_waits) ? waits[w] : previous;
+            assert((other < i) || (other == UINT32_MAX));
             for (word = 0; (other != UINT32_MAX) && (word <= other / 64);
                  ++word) {
                 own[word] |= before[other * row + word];

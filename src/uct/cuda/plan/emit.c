@@ -162,6 +162,27 @@ static bool has_late_result(const plan_t *plan, unsigned rank)
            (plan->blocks[rank + 1] > plan->blocks[rank]);
 }
 
+/* A rank's sum goes where the one of two chunks before was: the parent has read
+ * that by then if it adds no more than two depths later */
+static void raise_depths(unsigned num_ranks, slice_t *slice)
+{
+    const uct_cuda_coll_tree_t *tree = slice->tree;
+    bool is_raised                   = true;
+    unsigned rank, least;
+
+    while (is_raised) {
+        is_raised = false;
+        for (rank = 0; rank < num_ranks; ++rank) {
+            least = slice->depth[tree->in[rank]];
+            least = (least > SLOTS) ? least - SLOTS : 0;
+            if (!is_leaf(slice, rank) && (slice->depth[rank] < least)) {
+                slice->depth[rank] = (uint8_t)least;
+                is_raised          = true;
+            }
+        }
+    }
+}
+
 /* Children, and how many additions deep what each rank hands on is */
 static void measure(const plan_t *plan, slice_t *slice)
 {
@@ -185,6 +206,7 @@ static void measure(const plan_t *plan, slice_t *slice)
                 ucs_max(slice->depth[tree->in[at]], depth);
         }
     }
+    raise_depths(plan->num_ranks, slice);
 }
 
 static uint64_t take_slots(const slice_t *slice, uint64_t *used)
