@@ -540,8 +540,8 @@ TEST_F(CollPlan, many_ranks_share_gpus)
 }
 
 /* In trees of four hops a rank may add what one other has and send it to a root
- * that adds last: its slot is free again later than it could add the chunk after
- * the next */
+ * that adds last: its slot is free again later than it could add the next chunk
+ * but one */
 TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
 {
     const uct_cuda_topo_t topo          = dgx1();

@@ -110,8 +110,8 @@ protected:
         const uint32_t step = uct_cuda_coll_builder_step(
                 &builder, UCT_CUDA_STEP_COPY, rank, queue, BYTES, wave);
 
-        uct_cuda_coll_builder_source(&builder, from, source, 0);
-        uct_cuda_coll_builder_destination(&builder, to, destination, 0);
+        uct_cuda_coll_builder_place(&builder, true, from, source, 0);
+        uct_cuda_coll_builder_place(&builder, false, to, destination, 0);
         uct_cuda_coll_builder_wait(&builder, wait);
         return step;
     }

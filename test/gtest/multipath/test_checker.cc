@@ -17,6 +17,13 @@
 #include <vector>
 
 
+/** The step that one waits for, or NO_STEP. */
+static uint32_t wait_of(const uct_cuda_mp_plan_t &plan, unsigned i)
+{
+    return (plan.steps[i].num_waits > 0) ? plan.waits[i] : UCT_CUDA_NO_STEP;
+}
+
+
 class test_checker : public ::testing::Test
 {
 protected:
@@ -78,7 +85,7 @@ protected:
 
     uint32_t wait(unsigned i)
     {
-        return uct_cuda_mp_plan_wait(m_plan.get(), i);
+        return wait_of(*m_plan, i);
     }
 
     void set_wait(unsigned i, uint32_t earlier)
@@ -417,7 +424,7 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
 
         unsigned i          = lane.steps[lane.next];
         const uint64_t half = plan.steps[i].bytes / 2;
-        const uint32_t wait = uct_cuda_mp_plan_wait(&plan, i);
+        const uint32_t wait = wait_of(plan, i);
         if (!lane.has_begun) {
             if ((wait == UCT_CUDA_NO_STEP) || done[wait]) {
                 move(i, 0, half);

@@ -64,34 +64,21 @@ static uct_cuda_step_t *last_step(uct_cuda_coll_builder_t *builder)
     return &list->steps[list->num_steps - 1];
 }
 
-static void add_place(uct_cuda_coll_builder_t *builder, unsigned rank,
-                      uct_cuda_buffer_t buffer, uint64_t offset)
+void uct_cuda_coll_builder_place(uct_cuda_coll_builder_t *builder,
+                                 bool is_source, unsigned rank,
+                                 uct_cuda_buffer_t buffer, uint64_t offset)
 {
+    uct_cuda_step_t *step        = last_step(builder);
     uct_cuda_steps_t *list       = &builder->plan->list;
     const uct_cuda_place_t place = {
         .offset = offset, .owner = (uint8_t)rank, .buffer = (uint8_t)buffer
     };
 
     assert(list->num_places < builder->max_places);
+    assert(!is_source || (step->num_destinations == 0));
     list->places[list->num_places++] = place;
-}
-
-void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
-                                  unsigned rank, uct_cuda_buffer_t buffer,
-                                  uint64_t offset)
-{
-    assert(last_step(builder)->num_destinations == 0);
-    add_place(builder, rank, buffer, offset);
-    ++last_step(builder)->num_sources;
-}
-
-void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
-                                       unsigned rank,
-                                       uct_cuda_buffer_t buffer,
-                                       uint64_t offset)
-{
-    add_place(builder, rank, buffer, offset);
-    ++last_step(builder)->num_destinations;
+    step->num_sources               += is_source;
+    step->num_destinations          += !is_source;
 }
 
 void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,

@@ -9,10 +9,6 @@
 BEGIN_C_DECLS
 
 
-/** "Waits for nothing"; not recorded. */
-#define UCT_CUDA_NO_STEP UINT32_MAX
-
-
 typedef struct {
     uct_cuda_coll_plan_t *plan;
     uint32_t             *waves; /**< Of each step; see _finish() */
@@ -47,14 +43,9 @@ uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned wave);
 
-void uct_cuda_coll_builder_source(uct_cuda_coll_builder_t *builder,
-                                  unsigned rank, uct_cuda_buffer_t buffer,
-                                  uint64_t offset);
-
-void uct_cuda_coll_builder_destination(uct_cuda_coll_builder_t *builder,
-                                       unsigned rank,
-                                       uct_cuda_buffer_t buffer,
-                                       uint64_t offset);
+void uct_cuda_coll_builder_place(uct_cuda_coll_builder_t *builder,
+                                 bool is_source, unsigned rank,
+                                 uct_cuda_buffer_t buffer, uint64_t offset);
 
 /** The step added last waits for an earlier one, or for NO_STEP: nothing. */
 void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,

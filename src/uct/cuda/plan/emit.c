@@ -71,7 +71,7 @@ typedef struct {
 } slice_t;
 
 
-/* Steps of the chunk that had the same slots before, by rank */
+/* Steps of a chunk that others' of the same slots wait for, by rank */
 typedef struct {
     uint32_t sums[MAX_RANKS];  /* read the slots that others fill ... */
     uint32_t reads[MAX_RANKS]; /* ... and the slot of this rank's sums, ... */
@@ -313,12 +313,10 @@ typedef struct {
     bool           kernels;
     const uct_cuda_coll_trees_t *trees;
     unsigned       index;  /* of the slice's */
-    slots_t        *slots;
-    uint32_t       sums[MAX_RANKS]; /* steps that add ... */
-    uint32_t       reads[MAX_RANKS]; /* ... and that read the sum of a rank, */
-    uint32_t       copies[MAX_RANKS]; /* bring it to the parent's scratch, */
-    uint32_t       in[MAX_RANKS];    /* and read it of a relay on its way in */
-    uint32_t       out[MAX_RANKS];   /* and out */
+    slots_t        *before; /* steps of the chunk that had the same slots */
+    slots_t        own;     /* ... and of this one */
+    uint32_t       copies[MAX_RANKS]; /* bring what each rank hands on to its
+                                         parent's scratch */
 } chunk_t;
 
 
@@ -344,16 +342,6 @@ static uint32_t add_step(chunk_t *chunk, uct_cuda_step_type_t type,
     return index;
 }
 
-static void add_at(builder_t *builder, bool is_source, unsigned rank,
-                   uct_cuda_buffer_t buffer, uint64_t offset)
-{
-    if (is_source) {
-        uct_cuda_coll_builder_source(builder, rank, buffer, offset);
-    } else {
-        uct_cuda_coll_builder_destination(builder, rank, buffer, offset);
-    }
-}
-
 /* The chunk in a rank's buffer */
 static void add_place(builder_t *builder, bool is_source, unsigned rank,
                       uct_cuda_buffer_t buffer)
@@ -363,7 +351,7 @@ static void add_place(builder_t *builder, bool is_source, unsigned rank,
     if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && plan->is_in_place) {
         buffer = UCT_CUDA_BUFFER_RECV;
     }
-    add_at(builder, is_source, rank, buffer, 0);
+    uct_cuda_coll_builder_place(builder, is_source, rank, buffer, 0);
 }
 
 /* ... in a rank's or relay's scratch, in the slot of a rank */
@@ -372,7 +360,8 @@ static void add_slot(builder_t *builder, bool is_source, unsigned owner,
 {
     plan_t *plan = builder->plan;
 
-    add_at(builder, is_source, owner, UCT_CUDA_BUFFER_SCRATCH, 0);
+    uct_cuda_coll_builder_place(builder, is_source, owner,
+                                UCT_CUDA_BUFFER_SCRATCH, 0);
     plan->list.places[plan->list.num_places - 1].slot =
             (uint16_t)(slot * MAX_RANKS + rank);
 }
@@ -410,7 +399,7 @@ static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
 
     add_slot(chunk->builder, is_source, rank, SLOT_SUM, rank);
     if (!is_source) {
-        uct_cuda_coll_builder_wait(chunk->builder, chunk->slots->reads[rank]);
+        uct_cuda_coll_builder_wait(chunk->builder, chunk->before->reads[rank]);
     }
 }
 
@@ -440,26 +429,26 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
                      QUEUE_RELAY(is_in, true, relay), wave);
     if (is_in) {
         add_handed(chunk, true, from);
-        chunk->reads[from] = first;
+        chunk->own.reads[from] = first;
     } else {
         add_source(chunk, from);
     }
     add_slot(builder, false, chunk->num_ranks + relay, slot, child);
     uct_cuda_coll_builder_wait(builder, arrived);
-    uct_cuda_coll_builder_wait(builder, (is_in ? chunk->slots->in :
-                                                 chunk->slots->out)[child]);
+    uct_cuda_coll_builder_wait(builder, (is_in ? chunk->before->in :
+                                                 chunk->before->out)[child]);
 
     second = add_step(chunk, UCT_CUDA_STEP_COPY, to,
                       QUEUE_RELAY(is_in, false, relay), wave);
     add_slot(builder, true, chunk->num_ranks + relay, slot, child);
     if (is_in) {
         add_slot(builder, false, to, SLOT_SENT, from);
-        uct_cuda_coll_builder_wait(builder, chunk->slots->sums[to]);
+        uct_cuda_coll_builder_wait(builder, chunk->before->sums[to]);
     } else {
         add_place(builder, false, to, UCT_CUDA_BUFFER_RECV);
     }
     uct_cuda_coll_builder_wait(builder, first);
-    (is_in ? chunk->in : chunk->out)[child] = second;
+    (is_in ? chunk->own.in : chunk->own.out)[child] = second;
     return second;
 }
 
@@ -477,7 +466,7 @@ static void fetch(chunk_t *chunk, unsigned rank)
                         rank);
         if (chunk->slice->tree->in_over[child] != UCT_CUDA_COLL_DIRECT) {
             chunk->copies[child] = forward(chunk, true, child, rank, wave,
-                                           chunk->sums[child]);
+                                           chunk->own.sums[child]);
             continue;
         }
 
@@ -485,11 +474,11 @@ static void fetch(chunk_t *chunk, unsigned rank)
                 chunk, UCT_CUDA_STEP_COPY, rotates ? child : rank,
                 rotates ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
                 wave);
-        chunk->reads[child] = chunk->copies[child];
+        chunk->own.reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
         add_slot(builder, false, rank, SLOT_SENT, child);
-        uct_cuda_coll_builder_wait(builder, chunk->sums[child]);
-        uct_cuda_coll_builder_wait(builder, chunk->slots->sums[rank]);
+        uct_cuda_coll_builder_wait(builder, chunk->own.sums[child]);
+        uct_cuda_coll_builder_wait(builder, chunk->before->sums[rank]);
     }
 }
 
@@ -524,7 +513,7 @@ static void add(chunk_t *chunk, unsigned rank)
     uint64_t from      = chunk->slice->in[rank] | (1ull << rank);
     unsigned peer;
 
-    chunk->sums[rank] = add_step(
+    chunk->own.sums[rank] = add_step(
             chunk, UCT_CUDA_STEP_REDUCE, rank, QUEUE_KERNELS,
             wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
     while (from != 0) {
@@ -533,8 +522,8 @@ static void add(chunk_t *chunk, unsigned rank)
             add_place(builder, true, rank, UCT_CUDA_BUFFER_SEND);
         } else if (chunk->kernels) {
             add_handed(chunk, true, peer);
-            uct_cuda_coll_builder_wait(builder, chunk->sums[peer]);
-            chunk->reads[peer] = chunk->sums[rank];
+            uct_cuda_coll_builder_wait(builder, chunk->own.sums[peer]);
+            chunk->own.reads[peer] = chunk->own.sums[rank];
         } else {
             add_slot(builder, true, rank, SLOT_SENT, peer);
             uct_cuda_coll_builder_wait(builder, chunk->copies[peer]);
@@ -623,13 +612,13 @@ static void emit_out(chunk_t *chunk)
 
     /* Ranks in the order in which they get it */
     queue[count++]      = tree->root;
-    arrived[tree->root] = chunk->sums[tree->root];
+    arrived[tree->root] = chunk->own.sums[tree->root];
     level[tree->root]   = chunk->slice->depth[tree->root];
     for (first = 0; first < count; ++first) {
         from = queue[first];
         step = UCT_CUDA_NO_STEP;
         if (chunk->kernels && (from == tree->root)) {
-            step = chunk->sums[from]; /* has written to them */
+            step = chunk->own.sums[from]; /* has written to them */
         }
 
         for (children = chunk->slice->out[from]; children != 0;) {
@@ -652,23 +641,17 @@ static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
     chunk_t chunk      = {
         .builder = builder, .plan = plan, .slice = &slices[tree], .tree = tree,
         .num_ranks = plan->num_ranks, .kernels = kernels, .trees = trees,
-        .index = index, .slots = slots
+        .index = index, .before = slots
     };
 
-    memset(chunk.sums, 0xff, sizeof(chunk.sums)); /* NO_STEP */
-    memset(chunk.reads, 0xff, sizeof(chunk.reads));
-    memset(chunk.in, 0xff, sizeof(chunk.in));
-    memset(chunk.out, 0xff, sizeof(chunk.out));
+    memset(&chunk.own, 0xff, sizeof(chunk.own)); /* NO_STEP */
     if (uct_cuda_coll_kind_reduces(plan->kind)) {
         emit_in(&chunk);
     }
     if (uct_cuda_coll_kind_spreads(plan->kind)) {
         emit_out(&chunk);
     }
-    memcpy(slots->sums, chunk.sums, sizeof(chunk.sums));
-    memcpy(slots->reads, chunk.reads, sizeof(chunk.reads));
-    memcpy(slots->in, chunk.in, sizeof(chunk.in));
-    memcpy(slots->out, chunk.out, sizeof(chunk.out));
+    *slots = chunk.own;
 }
 
 /* Results to where they belong, once all trees have read what was there.
@@ -690,10 +673,10 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
         uct_cuda_coll_builder_step(builder, UCT_CUDA_STEP_COPY, rank,
                                    QUEUE_TO(rank), bytes, LAST_WAVE(plan));
-        uct_cuda_coll_builder_source(builder, rank, UCT_CUDA_BUFFER_SCRATCH,
-                                     results[rank]);
-        uct_cuda_coll_builder_destination(builder, rank, UCT_CUDA_BUFFER_RECV,
-                                          0);
+        uct_cuda_coll_builder_place(builder, true, rank,
+                                    UCT_CUDA_BUFFER_SCRATCH, results[rank]);
+        uct_cuda_coll_builder_place(builder, false, rank, UCT_CUDA_BUFFER_RECV,
+                                    0);
         for (t = 0; t < trees->count; ++t) {
             if ((last[t] != NULL) && ((slices[t].offset < bytes) ||
                                       (trees->trees[t].root == rank))) {
@@ -820,10 +803,10 @@ static void emit_block(builder_t *builder, bool kernels, bool rotates,
             (mover == from)            ? QUEUE_TO(to) :
                                          QUEUE_FROM(from),
             bytes, away);
-    uct_cuda_coll_builder_source(builder, from, UCT_CUDA_BUFFER_SEND,
-                                 is_gather ? 0 : plan->blocks[to]);
-    uct_cuda_coll_builder_destination(builder, to, UCT_CUDA_BUFFER_RECV,
-                                      is_scatter ? 0 : plan->blocks[from]);
+    uct_cuda_coll_builder_place(builder, true, from, UCT_CUDA_BUFFER_SEND,
+                                is_gather ? 0 : plan->blocks[to]);
+    uct_cuda_coll_builder_place(builder, false, to, UCT_CUDA_BUFFER_RECV,
+                                is_scatter ? 0 : plan->blocks[from]);
 }
 
 static void emit_blocks(builder_t *builder, bool kernels, bool rotates)
@@ -854,8 +837,8 @@ static void emit_alone(builder_t *builder)
         (plan->kind != UCT_CUDA_COLL_KIND_BCAST)) {
         uct_cuda_coll_builder_step(builder, UCT_CUDA_STEP_COPY, 0, 0,
                                    plan->bytes, 0);
-        uct_cuda_coll_builder_source(builder, 0, UCT_CUDA_BUFFER_SEND, 0);
-        uct_cuda_coll_builder_destination(builder, 0, UCT_CUDA_BUFFER_RECV, 0);
+        uct_cuda_coll_builder_place(builder, true, 0, UCT_CUDA_BUFFER_SEND, 0);
+        uct_cuda_coll_builder_place(builder, false, 0, UCT_CUDA_BUFFER_RECV, 0);
     }
 }
 

@@ -87,8 +87,8 @@ uct_cuda_mp_plan_list(const uct_cuda_mp_plan_t *plan)
     return list;
 }
 
-/** Where a step copies from and to, and the step that it waits for: those of
- *  step i are at the same place in their arrays. */
+/** Where a step copies from and to; the step that it waits for, if any, is at
+ *  the step's own place in waits. */
 static inline const uct_cuda_place_t *
 uct_cuda_mp_plan_from(const uct_cuda_mp_plan_t *plan, unsigned step)
 {
@@ -99,13 +99,6 @@ static inline const uct_cuda_place_t *
 uct_cuda_mp_plan_to(const uct_cuda_mp_plan_t *plan, unsigned step)
 {
     return &plan->places[2 * step + 1];
-}
-
-static inline uint32_t
-uct_cuda_mp_plan_wait(const uct_cuda_mp_plan_t *plan, unsigned step)
-{
-    return (plan->steps[step].num_waits > 0) ? plan->waits[step] :
-                                               UCT_CUDA_NO_STEP;
 }
 
 
@@ -149,10 +142,15 @@ static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
 static inline uct_cuda_end_t
 uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
 {
-    return (path->route == UCT_CUDA_MP_ROUTE_GPU) ?
-                   uct_cuda_end_gpu(path->gpu) :
-           (path->route == UCT_CUDA_MP_ROUTE_HOST) ? uct_cuda_end_host() :
-                                                     uct_cuda_end_none();
+    switch (path->route) { /* no default: the compiler finds a new route */
+    case UCT_CUDA_MP_ROUTE_GPU:
+        return uct_cuda_end_gpu(path->gpu);
+    case UCT_CUDA_MP_ROUTE_HOST:
+        return uct_cuda_end_host();
+    case UCT_CUDA_MP_ROUTE_DIRECT:
+        break;
+    }
+    return uct_cuda_end_none();
 }
 
 
