@@ -11,12 +11,12 @@
 #include <uct/cuda/plan/model.h>
 #include <uct/cuda/plan/transfer_plan.h>
 #include <uct/cuda/run/completion.h>
-#include <uct/cuda/run/graph_cache.h>
 #include <uct/cuda/run/resources.h>
 
 BEGIN_C_DECLS
 
 
+typedef struct uct_cuda_mp_graph   uct_cuda_mp_graph_t;
 typedef struct uct_cuda_mp_graphs  uct_cuda_mp_graphs_t;
 typedef struct uct_cuda_mp_streams uct_cuda_mp_streams_t;
 
@@ -33,8 +33,9 @@ typedef struct {
     const uct_cuda_mp_plan_t   *plan;
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_model_t  *model;
-    bool                       is_alone; /**< No other transfer is likely to
-                                              begin before this one ends */
+    bool                       is_alone; /**< Nothing is in flight, and no other
+                                              transfer is likely to begin
+                                              before this one ends */
     uct_cuda_mp_used_t         *used; /**< Streams of the transfer's copies:
                                            executors add theirs */
     uct_cuda_mp_graph_t        **held; /**< Graphs that the transfer has until

@@ -9,33 +9,66 @@
  * records it behind its last one. A graph that is alone spares itself these
  * nodes: what has one of its lanes next waits for all of it.
  *
- * Staging slots are taken by banks, since only the end of a whole graph can be
- * told: a launch waits until the bank is drained, and all slots of the bank
- * have the event behind the launch then. That event is the graph's own, and so
- * tells of no later one that is in the same stream.
+ * Only the end of a whole graph can be told: a launch waits until all of its
+ * staging slots are drained, and they have the event behind the launch then.
+ * That event is the graph's own, and so tells of no later one that is in the
+ * same stream.
+ *
+ * Graphs are kept for the next transfer of the same shape: the plan's steps and
+ * the end that is remote. Addresses are no part of it, an idle graph can be
+ * given others (seed of the idea: "Accelerating intra-node GPU communication",
+ * section 4.4, whose cache is keyed by address).
  */
 #include <uct/cuda/run/executor.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/run/graph_cost.h>
+#include <uct/cuda/run/submit.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 
 /* Graphs kept, for all shapes together */
-#define CACHE_SIZE 64
+#define MAX_GRAPHS 64
 
 /* Shapes that went another way, by hash; two that share a place forget each
- * other */
-#define SEEN_SIZE 256
+ * other. A prime, lest all powers of two share one. */
+#define NUM_SEEN 251
 
-/* Failures to build a graph, with no success in between, after which graphs are
- * tried without event nodes, and then no more */
+/* Failures to build a graph, with no success in between, after which no more
+ * are tried */
 #define MAX_FAILURES 3
+
+
+/* What a copy node reads and writes */
+typedef struct {
+    CUdeviceptr to;
+    CUdeviceptr from;
+} copy_t;
+
+
+typedef struct uct_cuda_mp_graph {
+    struct uct_cuda_mp_graph       *next; /* in what a transfer holds */
+    TAILQ_ENTRY(uct_cuda_mp_graph) list;
+    CUgraph                        graph;
+    CUgraphExec                    exec;
+    CUevent                        ended; /* behind its last launch; of the
+                                             plan's local context, or NULL */
+    bool                           is_ordered; /* has ordering events' nodes: a
+                                                  part of the shape */
+    bool                           is_busy; /* in flight */
+    bool                           is_lost; /* with one of its contexts */
+    uint32_t                       devices; /* whose contexts it has: bits */
+    uct_cuda_mp_plan_t             plan;
+    CUgraphNode                    nodes[UCT_CUDA_MP_MAX_STEPS];
+    copy_t                         copies[UCT_CUDA_MP_MAX_STEPS];
+} graph_t;
 
 
 typedef struct {
@@ -45,94 +78,169 @@ typedef struct {
 
 
 struct uct_cuda_mp_graphs {
-    uct_cuda_mp_rsc_t         *rsc;
-    uct_cuda_mp_graph_cache_t cache;
-    unsigned                  failures;
-    bool                      is_unordered; /* no graph has ordering events */
-    seen_t                    seen[SEEN_SIZE];
-    /* What the last plan had no graph for, and is worth one; or no plan */
-    uct_cuda_mp_graph_key_t   wanted;
-    /* Of the plan that is being submitted: whose next slots are the first of
-     * its banks, and what its nodes are to copy */
-    unsigned                  num_taken;
-    uct_cuda_mp_staging_t     *taken[UCT_CUDA_MP_MAX_PATHS];
-    uct_cuda_mp_graph_node_t  nodes[UCT_CUDA_MP_MAX_STEPS];
+    uct_cuda_mp_rsc_t                   *rsc;
+    TAILQ_HEAD(kept, uct_cuda_mp_graph) kept; /* the last used first */
+    unsigned                            num_kept;
+    unsigned                            failures;
+    seen_t                              seen[NUM_SEEN];
+    /* Of the plan that is being submitted: how its graph is to be, whether it
+     * is worth one and has none, and what its nodes are to copy */
+    const uct_cuda_mp_plan_t            *plan;
+    bool                                is_ordered;
+    bool                                is_wanted;
+    copy_t                              copies[UCT_CUDA_MP_MAX_STEPS];
+    /* For the summary */
+    uint64_t                            hits;      /* launched as it was */
+    uint64_t                            retargets; /* addresses changed first */
+    uint64_t                            misses;    /* built */
+    uint64_t                            evictions;
+    uint64_t                            waits; /* all that may exist were in
+                                                  flight: another way */
 };
 
 typedef uct_cuda_mp_graphs_t graphs_t;
 
 
-/* The newest of the calls, of CUDA 11.4: the others came with 11.1 at the
- * latest */
-static bool driver_has_graphs(void)
-{
-    return uct_cuda_driver_get()->cuGraphInstantiateWithFlags != NULL;
-}
-
-static CUcontext
-step_ctx(graphs_t *graphs, const uct_cuda_mp_plan_t *plan, unsigned step)
+static CUcontext step_ctx(const graphs_t *graphs, unsigned step)
 {
     return uct_cuda_mp_rsc_ctx(
             graphs->rsc,
-            uct_cuda_mp_plan_lane_device(plan, plan->steps[step].queue));
+            uct_cuda_mp_plan_lane_device(graphs->plan,
+                                         graphs->plan->steps[step].queue));
 }
 
-/* A lane with the event that nodes of graphs wait for and record: the same one
- * for good */
-static ucs_status_t
-ordered_lane(graphs_t *graphs, const uct_cuda_mp_plan_t *plan, uint16_t number,
-             int *current, uct_cuda_mp_lane_t **lane_p)
+static uct_cuda_mp_lane_t *get_lane(graphs_t *graphs, uint16_t number)
 {
-    const int device         = uct_cuda_mp_plan_lane_device(plan, number);
-    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(graphs->rsc, device,
-                                                    number);
-    ucs_status_t status      = UCS_OK;
+    return uct_cuda_mp_rsc_lane(graphs->rsc,
+                                uct_cuda_mp_plan_lane_device(graphs->plan,
+                                                             number),
+                                number);
+}
 
-    if (lane->ordering == NULL) {
-        status = uct_cuda_mp_rsc_make_current(graphs->rsc, device, current);
-        if (status == UCS_OK) {
-            status = uct_cuda_mp_rsc_get_event(graphs->rsc, device,
-                                               &lane->ordering);
+
+/* ----------------------------------------------------------------- keeping */
+
+static void graph_drop(graphs_t *graphs, graph_t *graph)
+{
+    /* The driver does not return from that if a context is gone */
+    if ((graph->exec != NULL) && !graph->is_lost) {
+        (void)UCT_CUDA_CALL(cuGraphExecDestroy, graph->exec);
+    }
+
+    if (graph->graph != NULL) {
+        (void)UCT_CUDA_CALL(cuGraphDestroy, graph->graph);
+    }
+
+    if (graph->ended != NULL) {
+        uct_cuda_mp_rsc_put_event(graphs->rsc, graph->plan.local, graph->ended);
+    }
+
+    TAILQ_REMOVE(&graphs->kept, graph, list);
+    --graphs->num_kept;
+    free(graph);
+}
+
+/* An idle one of this shape, with these addresses or, if there is none, that
+ * was used least recently. Plans that differ mostly do so in their sizes. */
+static graph_t *graph_find(graphs_t *graphs)
+{
+    const size_t size = graphs->plan->num_steps * sizeof(graphs->copies[0]);
+    graph_t *found    = NULL;
+    graph_t *graph;
+
+    TAILQ_FOREACH(graph, &graphs->kept, list)
+    {
+        if (graph->is_busy || graph->is_lost ||
+            (graph->is_ordered != graphs->is_ordered) ||
+            !uct_cuda_mp_plan_equal(&graph->plan, graphs->plan)) {
+            continue;
         }
 
-        if (status != UCS_OK) {
-            lane->ordering = NULL;
+        found = graph;
+        if (memcmp(graph->copies, graphs->copies, size) == 0) {
+            break;
         }
     }
 
-    *lane_p = lane;
-    return status;
+    return found;
+}
+
+/* Room for one more, perhaps that of the idle one used least recently */
+static bool make_room(graphs_t *graphs)
+{
+    graph_t *graph;
+
+    if (graphs->num_kept < MAX_GRAPHS) {
+        return true;
+    }
+
+    TAILQ_FOREACH_REVERSE(graph, &graphs->kept, kept, list)
+    {
+        if (!graph->is_busy) {
+            graph_drop(graphs, graph);
+            ++graphs->evictions;
+            return true;
+        }
+    }
+
+    ++graphs->waits;
+    return false;
 }
 
 
 /* ---------------------------------------------------------------- building */
 
-/* Copies of a graph that is to be updated later have one dimension (CUDA driver
- * API, cuGraphExecMemcpyNodeSetParams) */
-static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
-                        const uct_cuda_mp_graph_node_t *node,
-                        CUDA_MEMCPY3D *copy)
+static CUmemorytype memory_type(const uct_cuda_place_t *place)
 {
+    return uct_cuda_mp_place_is_host_staging(place) ? CU_MEMORYTYPE_HOST :
+                                                      CU_MEMORYTYPE_DEVICE;
+}
+
+/* Copies of a graph that is to be updated later have one dimension (CUDA driver
+ * API, cuGraphExecMemcpyNodeSetParams). Of the two kinds of addresses the
+ * driver reads the one that the type of memory says. */
+static void
+copy_params(const graphs_t *graphs, unsigned step, CUDA_MEMCPY3D *copy)
+{
+    const uct_cuda_mp_plan_t *plan       = graphs->plan;
+    const copy_t *what = &graphs->copies[step];
+
     memset(copy, 0, sizeof(*copy));
-    if (uct_cuda_mp_place_is_host_staging(uct_cuda_mp_plan_from(plan, step))) {
-        copy->srcMemoryType = CU_MEMORYTYPE_HOST;
-        copy->srcHost       = (const void*)node->from;
-    } else {
-        copy->srcMemoryType = CU_MEMORYTYPE_DEVICE;
-        copy->srcDevice     = node->from;
+    copy->srcMemoryType = memory_type(uct_cuda_mp_plan_from(plan, step));
+    copy->srcHost       = (const void*)what->from;
+    copy->srcDevice     = what->from;
+    copy->dstMemoryType = memory_type(uct_cuda_mp_plan_to(plan, step));
+    copy->dstHost       = (void*)what->to;
+    copy->dstDevice     = what->to;
+    copy->WidthInBytes  = plan->steps[step].bytes;
+    copy->Height        = 1;
+    copy->Depth         = 1;
+}
+
+/* Behind the last node of its lane, as which it is the last one then */
+static ucs_status_t add_copy(const graphs_t *graphs, graph_t *graph,
+                             unsigned step, CUgraphNode *last)
+{
+    const uct_cuda_mp_plan_t *plan = graphs->plan;
+    unsigned count                 = 0;
+    CUgraphNode before[2];
+    CUDA_MEMCPY3D copy;
+    ucs_status_t status;
+
+    if (*last != NULL) {
+        before[count++] = *last;
     }
 
-    if (uct_cuda_mp_place_is_host_staging(uct_cuda_mp_plan_to(plan, step))) {
-        copy->dstMemoryType = CU_MEMORYTYPE_HOST;
-        copy->dstHost       = (void*)node->to;
-    } else {
-        copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
-        copy->dstDevice     = node->to;
+    if (uct_cuda_mp_plan_step_waits(plan, step)) {
+        before[count++] = graph->nodes[plan->waits[step]];
     }
 
-    copy->WidthInBytes = plan->steps[step].bytes;
-    copy->Height       = 1;
-    copy->Depth        = 1;
+    copy_params(graphs, step, &copy);
+    status = UCT_CUDA_CALL(cuGraphAddMemcpyNode, &graph->nodes[step],
+                           graph->graph, before, count, &copy,
+                           step_ctx(graphs, step));
+    *last  = graph->nodes[step];
+    return status;
 }
 
 /* In front of a graph's first copy on a lane, a wait for what has the lane;
@@ -140,68 +248,33 @@ static void copy_params(const uct_cuda_mp_plan_t *plan, unsigned step,
  * record, events of any context, whichever the graph is launched in, and a
  * launch waits for what was recorded before it even if it records the same
  * event anew (tried with two contexts of an H200). */
-static ucs_status_t
-add_order(graphs_t *graphs, const uct_cuda_mp_graph_t *graph, uint16_t number,
-          int *current, CUgraphNode *last)
+static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
 {
-    uct_cuda_mp_lane_t *lane;
-    ucs_status_t status;
-    CUgraphNode node;
-
-    status = ordered_lane(graphs, &graph->plan, number, current, &lane);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    return (*last == NULL) ?
-                   UCT_CUDA_CALL(cuGraphAddEventWaitNode, last, graph->graph,
-                                 NULL, 0, lane->ordering) :
-                   UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node, graph->graph,
-                                 last, 1, lane->ordering);
-}
-
-static ucs_status_t
-graph_build(graphs_t *graphs, uct_cuda_mp_graph_t *graph, int *current)
-{
-    const uct_cuda_mp_plan_t *plan          = &graph->plan;
-    const bool is_ordered                   = graph->key.is_ordered;
+    const uct_cuda_mp_plan_t *plan          = graphs->plan;
     CUgraphNode last[UCT_CUDA_MP_NUM_LANES] = {NULL};
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
-    CUgraphNode before[2];
-    CUDA_MEMCPY3D copy;
+    const unsigned count = graph->is_ordered ?
+                                   uct_cuda_mp_plan_lanes(plan, lanes) :
+                                   0;
     ucs_status_t status;
-    unsigned i, count;
-    uint16_t lane;
+    CUgraphNode node;
+    unsigned i;
 
     status = UCT_CUDA_CALL(cuGraphCreate, &graph->graph, 0);
-    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
-        lane  = plan->steps[i].queue;
-        count = 0;
-        if (is_ordered && (last[lane] == NULL)) {
-            status = add_order(graphs, graph, lane, current, &last[lane]);
-            if (status != UCS_OK) {
-                return status;
-            }
-        }
-
-        if (last[lane] != NULL) {
-            before[count++] = last[lane];
-        }
-
-        if (uct_cuda_mp_plan_step_waits(plan, i)) {
-            before[count++] = graph->nodes[plan->waits[i]].node;
-        }
-
-        copy_params(plan, i, &graph->nodes[i], &copy);
-        status     = UCT_CUDA_CALL(cuGraphAddMemcpyNode, &graph->nodes[i].node,
-                                   graph->graph, before, count, &copy,
-                                   step_ctx(graphs, plan, i));
-        last[lane] = graph->nodes[i].node;
+    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
+        status = UCT_CUDA_CALL(cuGraphAddEventWaitNode, &last[lanes[i]],
+                               graph->graph, NULL, 0,
+                               get_lane(graphs, lanes[i])->ordering);
     }
 
-    count = is_ordered ? uct_cuda_mp_plan_lanes(plan, lanes) : 0;
+    for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
+        status = add_copy(graphs, graph, i, &last[plan->steps[i].queue]);
+    }
+
     for (i = 0; (i < count) && (status == UCS_OK); ++i) {
-        status = add_order(graphs, graph, lanes[i], current, &last[lanes[i]]);
+        status = UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node, graph->graph,
+                               &last[lanes[i]], 1,
+                               get_lane(graphs, lanes[i])->ordering);
     }
 
     return (status == UCS_OK) ?
@@ -210,98 +283,85 @@ graph_build(graphs_t *graphs, uct_cuda_mp_graph_t *graph, int *current)
                    status;
 }
 
-/* This driver may refuse event nodes, or graphs as such */
-static void build_failed(graphs_t *graphs, bool is_ordered)
+/* For the plan that is being submitted, or NULL */
+static graph_t *graph_new(graphs_t *graphs)
 {
-    if (++graphs->failures < MAX_FAILURES) {
-        return;
-    }
-
-    if (is_ordered) {
-        graphs->is_unordered = true;
-        graphs->failures     = 0;
-    } else {
-        uct_cuda_warn("transfers are carried out without CUDA graphs from now "
-                      "on (see above)");
-    }
-}
-
-static uct_cuda_mp_graph_t *
-graph_new(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key)
-{
-    const int local = key->plan->local;
-    int current     = local;
-    uct_cuda_mp_graph_t *graph;
+    const uct_cuda_mp_plan_t *plan = graphs->plan;
+    graph_t *graph;
     ucs_status_t status;
     unsigned i;
 
-    graph = uct_cuda_mp_graph_cache_new(&graphs->cache, key, graphs->nodes);
+    graph = make_room(graphs) ? calloc(1, sizeof(*graph)) : NULL;
     if (graph == NULL) {
         return NULL;
     }
 
-    graph->devices = 1u << local;
-    for (i = 0; i < key->plan->num_steps; ++i) {
+    TAILQ_INSERT_HEAD(&graphs->kept, graph, list);
+    ++graphs->num_kept;
+    uct_cuda_mp_plan_copy(plan, &graph->plan);
+    memcpy(graph->copies, graphs->copies,
+           plan->num_steps * sizeof(graph->copies[0]));
+    graph->is_ordered = graphs->is_ordered;
+    graph->devices    = 1u << plan->local;
+    for (i = 0; i < plan->num_steps; ++i) {
         graph->devices |= 1u << uct_cuda_mp_plan_lane_device(
-                                  key->plan, key->plan->steps[i].queue);
+                                  plan, plan->steps[i].queue);
     }
 
-    status = uct_cuda_mp_rsc_get_event(graphs->rsc, local, &graph->ended);
+    status = uct_cuda_mp_rsc_get_event(graphs->rsc, plan->local, &graph->ended);
     if (status != UCS_OK) {
         graph->ended = NULL;
     } else {
-        status = graph_build(graphs, graph, &current);
-        if (status != UCS_OK) {
-            build_failed(graphs, key->is_ordered);
-        }
+        status = graph_build(graphs, graph);
     }
 
-    if ((uct_cuda_mp_rsc_make_current(graphs->rsc, local, &current) !=
-         UCS_OK) ||
-        (status != UCS_OK)) {
-        uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
-        return NULL;
+    if (status == UCS_OK) {
+        graphs->failures = 0;
+        ++graphs->misses;
+        return graph;
     }
 
-    graphs->failures = 0;
-    ++graphs->cache.misses;
-    return graph;
+    graph_drop(graphs, graph);
+    if (++graphs->failures == MAX_FAILURES) {
+        uct_cuda_warn("transfers are carried out without CUDA graphs from now "
+                      "on (see above)");
+    }
+
+    return NULL;
 }
 
 /* Give an idle graph the addresses of this transfer */
 static ucs_status_t
-graph_retarget(graphs_t *graphs, uct_cuda_mp_graph_t *graph)
+graph_retarget(graphs_t *graphs, graph_t *graph)
 {
-    const uct_cuda_mp_graph_node_t *wanted;
-    uct_cuda_mp_graph_node_t *node;
-    ucs_status_t status;
-    CUDA_MEMCPY3D copy;
     bool is_changed = false;
+    const copy_t *copy;
+    CUDA_MEMCPY3D params;
+    ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < graph->plan.num_steps; ++i) {
-        node   = &graph->nodes[i];
-        wanted = &graphs->nodes[i];
-        if ((node->to == wanted->to) && (node->from == wanted->from)) {
+        copy = &graph->copies[i];
+        if ((copy->to == graphs->copies[i].to) &&
+            (copy->from == graphs->copies[i].from)) {
             continue;
         }
 
-        copy_params(&graph->plan, i, wanted, &copy);
+        copy_params(graphs, i, &params);
         /* Refused where memory is of another kind than before: there is a way
          * on, so no error */
         status = UCT_CUDA_CALL_NOLOG(cuGraphExecMemcpyNodeSetParams,
-                                     graph->exec, node->node, &copy,
-                                     step_ctx(graphs, &graph->plan, i));
+                                     graph->exec, graph->nodes[i], &params,
+                                     step_ctx(graphs, i));
         if (status != UCS_OK) {
             return status;
         }
 
-        node->to   = wanted->to;
-        node->from = wanted->from;
-        is_changed = true;
+        graph->copies[i] = graphs->copies[i];
+        is_changed       = true;
     }
 
-    ++*(is_changed ? &graphs->cache.retargets : &graphs->cache.hits);
+    ++*(is_changed ? &graphs->retargets : &graphs->hits);
     return UCS_OK;
 }
 
@@ -309,28 +369,35 @@ graph_retarget(graphs_t *graphs, uct_cuda_mp_graph_t *graph)
 /* ----------------------------------------------------------------- choosing */
 
 /* What each node of this transfer copies */
-static void set_addresses(graphs_t *graphs, const uct_cuda_mp_plan_t *plan,
-                          const uct_cuda_mp_memory_t *memory)
+static void set_addresses(graphs_t *graphs, const uct_cuda_mp_memory_t *memory)
 {
+    const uct_cuda_mp_plan_t *plan = graphs->plan;
     unsigned i;
     int device;
 
     for (i = 0; i < plan->num_steps; ++i) {
         device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
-        graphs->nodes[i].from = uct_cuda_mp_rsc_address(
+        graphs->copies[i].from = uct_cuda_mp_rsc_address(
                 graphs->rsc, plan, uct_cuda_mp_plan_from(plan, i), memory,
                 device);
-        graphs->nodes[i].to   = uct_cuda_mp_rsc_address(
+        graphs->copies[i].to   = uct_cuda_mp_rsc_address(
                 graphs->rsc, plan, uct_cuda_mp_plan_to(plan, i), memory,
                 device);
     }
 }
 
-/* Has a shape gone another way that often? If not, it does once more. */
-static bool is_due(graphs_t *graphs, uint64_t hash, unsigned threshold)
+/* Has a shape, or one much like it, gone another way that often? If not, it
+ * does once more. */
+static bool is_due(graphs_t *graphs, unsigned threshold)
 {
-    seen_t *seen = &graphs->seen[hash % SEEN_SIZE];
+    const uct_cuda_mp_plan_t *plan = graphs->plan;
+    uint64_t hash                  = UCT_CUDA_HASH64;
+    seen_t *seen;
 
+    hash = uct_cuda_hash64(hash, uct_cuda_mp_lane(plan->src, plan->dst));
+    hash = uct_cuda_hash64(hash, plan->size);
+    hash = uct_cuda_hash64(hash, plan->num_steps);
+    seen = &graphs->seen[hash % NUM_SEEN];
     if (seen->hash != hash) {
         seen->hash  = hash;
         seen->times = 0;
@@ -345,80 +412,44 @@ static bool is_due(graphs_t *graphs, uint64_t hash, unsigned threshold)
 }
 
 /* A graph with this transfer's addresses that is not in flight, or NULL */
-static uct_cuda_mp_graph_t *
-graph_get(graphs_t *graphs, const uct_cuda_mp_graph_key_t *key,
-          unsigned threshold)
+static graph_t *graph_get(graphs_t *graphs, unsigned threshold)
 {
-    uct_cuda_mp_graph_t *graph;
-    bool is_there;
+    graph_t *graph = graph_find(graphs);
 
-    graph = uct_cuda_mp_graph_cache_find(&graphs->cache, key, graphs->nodes,
-                                         &is_there);
     if (graph != NULL) {
         if (graph_retarget(graphs, graph) == UCS_OK) {
+            TAILQ_REMOVE(&graphs->kept, graph, list);
+            TAILQ_INSERT_HEAD(&graphs->kept, graph, list);
             return graph;
         }
 
         /* Half of it may be changed */
-        uct_cuda_mp_graph_cache_drop(&graphs->cache, graph);
-    } else if (!is_there && !is_due(graphs, key->hash, threshold)) {
-        return NULL;
+        graph_drop(graphs, graph);
     }
 
-    if (threshold > 0) {
-        graphs->wanted = *key;
-        return NULL;
+    if (threshold == 0) {
+        return graph_new(graphs);
     }
 
-    return graph_new(graphs, key);
+    graphs->is_wanted = is_due(graphs, threshold);
+    return NULL;
 }
 
 
-/* -------------------------------------------------------------------- banks */
+/* ---------------------------------------------------------------- launching */
 
-/* Take the next bank of each staging memory. Returns which, a bit a path. */
-static uint32_t take_banks(graphs_t *graphs, const uct_cuda_mp_plan_t *plan)
-{
-    const unsigned slots = UCT_CUDA_MP_PLAN_SLOTS;
-    uint32_t banks       = 0;
-    uct_cuda_mp_staging_t *staging;
-    unsigned p, number;
-
-    graphs->num_taken = 0;
-    for (p = 0; p < plan->num_paths; ++p) {
-        staging = uct_cuda_mp_rsc_staging(
-                graphs->rsc, plan,
-                uct_cuda_mp_path_via(&plan->paths[p].path));
-        if (staging != NULL) {
-            number        = ((staging->next + slots - 1) / slots) %
-                            UCT_CUDA_MP_STAGING_BANKS;
-            staging->next = number * slots;
-            banks        |= (uint32_t)(number > 0) << p;
-            graphs->taken[graphs->num_taken++] = staging;
-        }
-    }
-
-    return banks;
-}
-
-/* Make the launch wait until its banks are drained */
-static ucs_status_t wait_banks(graphs_t *graphs, CUstream stream)
+/* Make the launch wait until the plan's slots are drained */
+static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
 {
     ucs_status_t status = UCS_OK;
     CUevent before      = NULL;
-    const uct_cuda_mp_staging_t *staging;
-    unsigned i, slot;
     CUevent event;
+    unsigned i;
 
-    for (i = 0; i < graphs->num_taken; ++i) {
-        staging = graphs->taken[i];
-        for (slot = 0; (slot < UCT_CUDA_MP_PLAN_SLOTS) && (status == UCS_OK);
-             ++slot) {
-            event = staging->slots[staging->next + slot].drained;
-            if ((event != NULL) && (event != before)) {
-                status = UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
-            }
-
+    for (i = 0; (i < graphs->plan->num_steps) && (status == UCS_OK); ++i) {
+        event = uct_cuda_mp_rsc_awaited(graphs->rsc, graphs->plan, i);
+        if ((event != NULL) && (event != before)) {
+            status = uct_cuda_submit_wait(launch, event);
             before = event;
         }
     }
@@ -426,81 +457,77 @@ static ucs_status_t wait_banks(graphs_t *graphs, CUstream stream)
     return status;
 }
 
-/* The launch has its banks now, and whoever comes next begins behind them */
-static void leave_banks(graphs_t *graphs, const uct_cuda_mp_graph_t *graph)
-{
-    uct_cuda_mp_staging_t *staging;
-    unsigned i, slot;
-
-    for (i = 0; i < graphs->num_taken; ++i) {
-        staging = graphs->taken[i];
-        for (slot = 0; slot < UCT_CUDA_MP_PLAN_SLOTS; ++slot) {
-            uct_cuda_mp_rsc_set_drained(graphs->rsc,
-                                        &staging->slots[staging->next + slot],
-                                        graph->ended, graph->plan.local, true);
-        }
-
-        staging->next = uct_cuda_mp_staging_slot(staging,
-                                                 UCT_CUDA_MP_PLAN_SLOTS);
-    }
-}
-
-
-/* ---------------------------------------------------------------- launching */
-
-/* Before a launch: have it wait for what has the lane and its nodes do not wait
- * for */
+/* ... and until its lanes are free, as far as its nodes do not wait for them.
+ * Nothing has those of a graph that is not ordered. */
 static ucs_status_t
-enter_lane(graphs_t *graphs, const uct_cuda_mp_graph_t *graph, uint16_t number,
-           CUstream launch, int *current)
+wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
 {
-    const int device         = uct_cuda_mp_plan_lane_device(&graph->plan,
+    const int device         = uct_cuda_mp_plan_lane_device(graphs->plan,
                                                             number);
-    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(graphs->rsc, device,
-                                                    number);
-    ucs_status_t status      = UCS_OK;
+    uct_cuda_mp_lane_t *lane = get_lane(graphs, number);
+    ucs_status_t status;
 
-    if (lane->is_queued) {
-        status = ordered_lane(graphs, &graph->plan, number, current, &lane);
-        if (status == UCS_OK) {
-            status = uct_cuda_mp_rsc_make_current(graphs->rsc, device, current);
-        }
+    if (!lane->is_queued) {
+        return ((lane->outside == NULL) || (lane->outside == lane->ordering)) ?
+                       UCS_OK :
+                       uct_cuda_submit_wait(launch, lane->outside);
+    }
 
-        if (status == UCS_OK) {
-            status = UCT_CUDA_CALL(cuEventRecord, lane->ordering, lane->stream);
-        }
+    status = uct_cuda_mp_rsc_make_current(graphs->rsc, device, current);
+    if (status == UCS_OK) {
+        status = uct_cuda_submit_record(lane->stream, lane->ordering);
+    }
 
-        if (status != UCS_OK) {
-            return status;
-        }
-
+    if (status == UCS_OK) {
         lane->outside   = lane->ordering;
         lane->is_queued = false;
     }
 
-    return ((lane->outside == NULL) ||
-            (graph->key.is_ordered && (lane->outside == lane->ordering))) ?
-                   UCS_OK :
-                   UCT_CUDA_CALL(cuStreamWaitEvent, launch, lane->outside, 0);
+    return status;
 }
 
-/* In the context of the plan's local end, which becomes current again */
-static ucs_status_t
-graph_launch(graphs_t *graphs, const uct_cuda_mp_work_t *work,
-             const uct_cuda_mp_graph_t *graph, CUstream stream)
+/* The launch has its lanes and slots now, and who comes next is behind it */
+static void leave(graphs_t *graphs, const graph_t *graph,
+                  const uint16_t *lanes, unsigned num_lanes)
 {
-    const uct_cuda_mp_plan_t *plan = work->plan;
+    const uct_cuda_mp_plan_t *plan = graphs->plan;
+    uct_cuda_mp_lane_t *lane;
+    uct_cuda_mp_slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < num_lanes; ++i) {
+        lane          = get_lane(graphs, lanes[i]);
+        lane->outside = graph->is_ordered ? lane->ordering : graph->ended;
+    }
+
+    for (i = 0; i < plan->num_steps; ++i) {
+        slot = uct_cuda_mp_rsc_slot(graphs->rsc, plan,
+                                    uct_cuda_mp_plan_from(plan, i));
+        if (slot != NULL) {
+            uct_cuda_mp_rsc_set_drained(graphs->rsc, slot, graph->ended,
+                                        plan->local, true);
+        }
+    }
+
+    uct_cuda_mp_rsc_pass_slots(graphs->rsc, plan);
+}
+
+/* In the context of the plan's local end */
+static ucs_status_t graph_launch(graphs_t *graphs,
+                                 const graph_t *graph,
+                                 CUstream stream)
+{
+    const uct_cuda_mp_plan_t *plan = graphs->plan;
     int current                    = plan->local;
     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
     const unsigned count = uct_cuda_mp_plan_lanes(plan, lanes);
     uct_cuda_trace_copy_t *copy;
-    uct_cuda_mp_lane_t *lane;
     ucs_status_t status;
     unsigned i;
 
-    status = wait_banks(graphs, stream);
-    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
-        status = enter_lane(graphs, graph, lanes[i], stream, &current);
+    status = wait_slots(graphs, stream);
+    for (i = 0; graph->is_ordered && (i < count) && (status == UCS_OK); ++i) {
+        status = wait_lane(graphs, lanes[i], stream, &current);
     }
 
     if (status == UCS_OK) {
@@ -508,36 +535,27 @@ graph_launch(graphs_t *graphs, const uct_cuda_mp_work_t *work,
                                               &current);
     }
 
-    if (status == UCS_OK) {
-        copy   = uct_cuda_trace_begin(stream);
-        status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
-        uct_cuda_trace_end(copy, stream, plan->src, plan->dst, plan->size,
-                           "graph");
-    }
-
-    if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuEventRecord, graph->ended, stream);
-    }
-
     if (status != UCS_OK) {
         return status;
     }
 
-    leave_banks(graphs, graph);
-    for (i = 0; i < count; ++i) {
-        lane = uct_cuda_mp_rsc_lane(graphs->rsc,
-                                    uct_cuda_mp_plan_lane_device(plan,
-                                                                 lanes[i]),
-                                    lanes[i]);
-        lane->outside = graph->key.is_ordered ? lane->ordering : graph->ended;
+    copy   = uct_cuda_trace_begin(stream);
+    status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
+    uct_cuda_trace_end(copy, stream, plan->src, plan->dst, plan->size, "graph");
+    if (status == UCS_OK) {
+        status = uct_cuda_submit_record(stream, graph->ended);
     }
 
-    return UCS_OK;
+    if (status == UCS_OK) {
+        leave(graphs, graph, lanes, count);
+    }
+
+    return status;
 }
 
 static ucs_status_t
 graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
-             uct_cuda_mp_graph_t *graph)
+             graph_t *graph)
 {
     const uct_cuda_mp_plan_t *plan = work->plan;
     const uint16_t number          = uct_cuda_mp_lane(plan->src, plan->dst);
@@ -555,7 +573,7 @@ graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
     if (status == UCS_OK) {
         lane->turn ^= 1;
         uct_cuda_mp_used_add(work->used, plan->local, *stream, true);
-        status = graph_launch(graphs, work, graph, *stream);
+        status = graph_launch(graphs, graph, *stream);
     }
 
     /* Lanes and slots may be taken: streams are no way on */
@@ -569,29 +587,28 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     const unsigned threshold = uct_cuda_mp_cost_threshold(work->plan,
                                                           work->config,
                                                           work->model);
-    uct_cuda_mp_graph_key_t key = {
-        .plan       = work->plan,
-        .is_ordered = !work->is_alone && !graphs->is_unordered
-    };
-    uct_cuda_mp_graph_t *graph;
+    graph_t *graph;
     ucs_status_t status;
 
-    graphs->wanted.plan = NULL;
+    /* The newest of the calls, of CUDA 11.4: the others came with 11.1 at the
+     * latest */
+    graphs->is_wanted = false;
     if ((threshold == UCT_CUDA_MP_COST_NEVER) ||
-        (graphs->failures >= MAX_FAILURES) || !driver_has_graphs()) {
+        (graphs->failures >= MAX_FAILURES) ||
+        (uct_cuda_driver_get()->cuGraphInstantiateWithFlags == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
-    key.banks = take_banks(graphs, work->plan);
-    status    = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(graphs->rsc,
-                                                      work->plan->local));
+    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(graphs->rsc,
+                                                   work->plan->local));
     if (status != UCS_OK) {
         return status;
     }
 
-    set_addresses(graphs, work->plan, memory);
-    uct_cuda_mp_graph_key_hash(&key);
-    graph  = graph_get(graphs, &key, threshold);
+    graphs->plan       = work->plan;
+    graphs->is_ordered = !work->is_alone;
+    set_addresses(graphs, memory);
+    graph  = graph_get(graphs, threshold);
     status = (graph == NULL) ? UCS_ERR_NO_RESOURCE :
                                graph_submit(graphs, work, graph);
     uct_cuda_ctx_pop();
@@ -603,12 +620,10 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
  * fails is left for another time. */
 void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->wanted.plan;
-
-    if ((plan != NULL) &&
-        (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(graphs->rsc, plan->local)) ==
-         UCS_OK)) {
-        (void)graph_new(graphs, &graphs->wanted);
+    if (graphs->is_wanted &&
+        (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
+                 graphs->rsc, graphs->plan->local)) == UCS_OK)) {
+        (void)graph_new(graphs);
         uct_cuda_ctx_pop();
     }
 }
@@ -616,20 +631,36 @@ void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs)
 void uct_cuda_mp_graphs_release(uct_cuda_mp_graphs_t *graphs,
                                 uct_cuda_mp_graph_t *held)
 {
-    uct_cuda_mp_graph_t *next;
+    graph_t *next;
 
     for (; held != NULL; held = next) {
         next          = held->next;
         held->is_busy = false;
         if (held->is_lost) {
-            uct_cuda_mp_graph_cache_drop(&graphs->cache, held);
+            graph_drop(graphs, held);
         }
     }
 }
 
 void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices)
 {
-    uct_cuda_mp_graph_cache_lose(&graphs->cache, devices);
+    graph_t *graph, *next;
+
+    for (graph = TAILQ_FIRST(&graphs->kept); graph != NULL; graph = next) {
+        next = TAILQ_NEXT(graph, list);
+        if (!(graph->devices & devices)) {
+            continue;
+        }
+
+        graph->is_lost = true;
+        if (devices & (1u << graph->plan.local)) {
+            graph->ended = NULL;
+        }
+
+        if (!graph->is_busy) {
+            graph_drop(graphs, graph);
+        }
+    }
 }
 
 ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
@@ -642,23 +673,24 @@ ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
     }
 
     graphs->rsc = rsc;
-    uct_cuda_mp_graph_cache_init(&graphs->cache, CACHE_SIZE, rsc);
+    TAILQ_INIT(&graphs->kept);
     *graphs_p = graphs;
     return UCS_OK;
 }
 
 void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs)
 {
-    const uct_cuda_mp_graph_cache_t *cache = &graphs->cache;
-
-    if (cache->misses + cache->waits > 0) {
+    if (graphs->misses + graphs->waits > 0) {
         uct_cuda_info("graphs: %" PRIu64 " hits, %" PRIu64 " retargets, "
                       "%" PRIu64 " misses, %" PRIu64 " evictions, %" PRIu64
                       " in-flight waits",
-                      cache->hits, cache->retargets, cache->misses,
-                      cache->evictions, cache->waits);
+                      graphs->hits, graphs->retargets, graphs->misses,
+                      graphs->evictions, graphs->waits);
     }
 
-    uct_cuda_mp_graph_cache_cleanup(&graphs->cache);
+    while (!TAILQ_EMPTY(&graphs->kept)) {
+        graph_drop(graphs, TAILQ_FIRST(&graphs->kept));
+    }
+
     free(graphs);
 }

@@ -43,21 +43,6 @@ void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
     free(streams);
 }
 
-static uct_cuda_mp_slot_t *place_slot(streams_t *streams,
-                                      const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_place_t *place)
-{
-    uct_cuda_mp_staging_t *staging;
-
-    if (place->buffer != UCT_CUDA_BUFFER_SCRATCH) {
-        return NULL;
-    }
-
-    staging = uct_cuda_mp_rsc_staging(streams->rsc, plan,
-                                      uct_cuda_end_at(place->owner));
-    return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
-}
-
 static CUdeviceptr address(const void *arg, const uct_cuda_place_t *place)
 {
     const streams_t *streams = arg;
@@ -78,27 +63,18 @@ static void name_bar(const void *arg, const uct_cuda_step_t *step,
     uct_cuda_mp_plan_places_str(plan, step, bar->places, sizeof(bar->places));
 }
 
-/* Make the lane wait for what the step waits for: an earlier step, and the
+/* Make the lane wait for what the step waits for: an earlier step, or the
  * transfer that had the slot before */
 static ucs_status_t
 submit_waits(streams_t *streams, unsigned step, CUstream stream)
 {
     const uct_cuda_mp_plan_t *plan = streams->plan;
-    const uct_cuda_mp_slot_t *slot = place_slot(
-            streams, plan, uct_cuda_mp_plan_to(plan, step));
-    ucs_status_t status;
+    CUevent event;
 
-    if (uct_cuda_mp_plan_step_waits(plan, step)) {
-        status = uct_cuda_submit_wait(stream,
-                                      streams->events[plan->waits[step]]);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    return ((slot == NULL) || (slot->drained == NULL)) ?
-                   UCS_OK :
-                   uct_cuda_submit_wait(stream, slot->drained);
+    event = uct_cuda_mp_plan_step_waits(plan, step) ?
+                    streams->events[plan->waits[step]] :
+                    uct_cuda_mp_rsc_awaited(streams->rsc, plan, step);
+    return (event == NULL) ? UCS_OK : uct_cuda_submit_wait(stream, event);
 }
 
 /* A lane's stream, made to wait for work outside of it; the lane's device
@@ -180,30 +156,13 @@ static void settle_events(streams_t *streams,
         }
 
         device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
-        slot   = place_slot(streams, plan, uct_cuda_mp_plan_from(plan, i));
+        slot   = uct_cuda_mp_rsc_slot(streams->rsc, plan,
+                                      uct_cuda_mp_plan_from(plan, i));
         if (slot != NULL) {
             uct_cuda_mp_rsc_set_drained(streams->rsc, slot, event, device,
                                         false);
         } else {
             uct_cuda_mp_rsc_put_event(streams->rsc, device, event);
-        }
-    }
-}
-
-/* The next plan begins behind the slots of each staging memory that this one
- * uses */
-static void pass_slots(streams_t *streams, const uct_cuda_mp_plan_t *plan)
-{
-    uct_cuda_mp_staging_t *staging;
-    unsigned i;
-
-    for (i = 0; i < plan->num_paths; ++i) {
-        staging = uct_cuda_mp_rsc_staging(
-                streams->rsc, plan,
-                uct_cuda_mp_path_via(&plan->paths[i].path));
-        if (staging != NULL) {
-            staging->next = uct_cuda_mp_staging_slot(staging,
-                                                     plan->paths[i].slots);
         }
     }
 }
@@ -250,7 +209,7 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
 
     /* After a failure as well: what was recorded is recorded */
     settle_events(streams, work->plan);
-    pass_slots(streams, work->plan);
+    uct_cuda_mp_rsc_pass_slots(streams->rsc, work->plan);
     uct_cuda_ctx_pop();
     return status;
 }

@@ -255,13 +255,59 @@ uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
 {
     uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
 
-    /* What was in it when nothing was in flight is drained */
+    /* What was in it when nothing was in flight is drained. From the first slot
+     * on again: a graph that comes again has the same addresses. */
     if ((staging != NULL) && (staging->epoch != rsc->epoch)) {
         staging->epoch = rsc->epoch;
+        staging->next  = 0;
         forget_drained(rsc, staging);
     }
 
     return staging;
+}
+
+uct_cuda_mp_slot_t *
+uct_cuda_mp_rsc_slot(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
+                     const uct_cuda_place_t *place)
+{
+    uct_cuda_mp_staging_t *staging;
+
+    if (place->buffer != UCT_CUDA_BUFFER_SCRATCH) {
+        return NULL;
+    }
+
+    staging = uct_cuda_mp_rsc_staging(rsc, plan,
+                                      uct_cuda_end_at(place->owner));
+    return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
+}
+
+/* A slot that a plan takes once more is drained by a step that it waits for */
+CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_plan_t *plan, unsigned step)
+{
+    const uct_cuda_mp_slot_t *slot =
+            uct_cuda_mp_plan_step_waits(plan, step) ?
+                    NULL :
+                    uct_cuda_mp_rsc_slot(rsc, plan,
+                                         uct_cuda_mp_plan_to(plan, step));
+
+    return (slot != NULL) ? slot->drained : NULL;
+}
+
+void uct_cuda_mp_rsc_pass_slots(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_plan_t *plan)
+{
+    uct_cuda_mp_staging_t *staging;
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        staging = uct_cuda_mp_rsc_staging(
+                rsc, plan, uct_cuda_mp_path_via(&plan->paths[i].path));
+        if (staging != NULL) {
+            staging->next = uct_cuda_mp_staging_slot(staging,
+                                                     plan->paths[i].slots);
+        }
+    }
 }
 
 static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
@@ -294,14 +340,38 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
+static ucs_status_t
+make_ordering(uct_cuda_mp_rsc_t *rsc, int device, uct_cuda_mp_lane_t *lane)
+{
+    ucs_status_t status;
+
+    if (lane->ordering != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_push(rsc->devices[device].ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_mp_rsc_get_event(rsc, device, &lane->ordering);
+    if (status != UCS_OK) {
+        lane->ordering = NULL;
+    }
+
+    uct_cuda_ctx_pop();
+    return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+}
+
 /* Staging memory and contexts are there */
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
                                  const uct_cuda_mp_memory_t *memory,
                                  uint16_t number)
 {
-    int device = uct_cuda_mp_plan_lane_device(plan, number);
+    const int device          = uct_cuda_mp_plan_lane_device(plan, number);
     const uct_cuda_end_t peer = lane_peer(plan, number);
+    uct_cuda_mp_lane_t *lane  = &rsc->devices[device].lanes[number];
     ucs_status_t status;
 
     if (uct_cuda_end_is_gpu(peer)) {
@@ -315,8 +385,8 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    return uct_cuda_mp_rsc_make_stream(
-            rsc, device, &rsc->devices[device].lanes[number].stream);
+    status = uct_cuda_mp_rsc_make_stream(rsc, device, &lane->stream);
+    return (status == UCS_OK) ? make_ordering(rsc, device, lane) : status;
 }
 
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,

@@ -33,7 +33,7 @@ typedef struct {
     CUevent  outside;     /**< Behind the last such work, where the stream does
                                not wait for it yet; or NULL */
     CUevent  ordering;    /**< For what the stream has, and of graphs' nodes:
-                               the same for good. NULL: none yet */
+                               there with the stream, the same for good */
     CUstream launches[2]; /**< NULL, or that graphs from the lane's one end to
                                the other are launched in, by turns, so that one
                                begins while another ends */
@@ -180,6 +180,24 @@ CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
                         uct_cuda_end_t via);
+
+
+/** The slot of a place in SCRATCH, else NULL. */
+uct_cuda_mp_slot_t *
+uct_cuda_mp_rsc_slot(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
+                     const uct_cuda_place_t *place);
+
+
+/** What a step waits for that is outside of its plan, or NULL: an event behind
+ *  what had its slot before. */
+CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_plan_t *plan, unsigned step);
+
+
+/** The next plan begins behind the slots of each staging memory that this one
+ *  uses. */
+void uct_cuda_mp_rsc_pass_slots(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_plan_t *plan);
 
 
 /** The event behind the last copy out of a slot, or NULL; the slot gives up the
