@@ -78,7 +78,16 @@ protected:
         change(other);
         say(1, post);
         say(2, other);
+        have_read();
         return agree();
+    }
+
+    void have_read()
+    {
+        for (unsigned rank = 1; rank < SIZE; ++rank) {
+            uct_cuda_coll_page_reach(pages[rank], UCT_CUDA_COLL_PHASE_PLANNED,
+                                     self.sequence, UCS_OK);
+        }
     }
 };
 
@@ -146,6 +155,36 @@ TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
     /* ... of this call alone */
     EXPECT_EQ(UCT_CUDA_COLL_DONE, differ([](uct_cuda_coll_post_t&) {}));
     EXPECT_STREQ("", why);
+}
+
+/* ... and then nobody goes on to a call that would hide it from who is late */
+TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
+{
+    uct_cuda_coll_post_t other = post;
+
+    ++other.count;
+    begin();
+    say(1, post);
+    say(2, other);
+    others = [this] {
+        if (rounds == 3) {
+            have_read();
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, agree());
+    EXPECT_EQ(3u, rounds);
+
+    /* who ends instead is not what is wrong */
+    begin();
+    say(1, post);
+    say(2, other);
+    others = [this] {
+        if (rounds == 1) {
+            leave(2);
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, agree());
+    EXPECT_STREQ("rank 0 calls with 4000 bytes, and rank 2 with 4004", why);
 }
 
 /* The MPI's own way has its own rules for it */

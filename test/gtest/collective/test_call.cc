@@ -297,6 +297,37 @@ TEST_F(Call, other_counts_are_an_error)
     EXPECT_STREQ("rank 0 calls with 1000 bytes, and rank 1 with 999", whys[0]);
 }
 
+/* ... also for who is late to see it, while the other one goes on */
+TEST_F(Call, who_is_late_hears_of_it_too)
+{
+    std::atomic<bool> is_waiting{false};
+
+    calls[1].count    = COUNT - 1;
+    calls[0].arg      = &is_waiting;
+    calls[0].progress = [](void *arg) {
+        if (!static_cast<std::atomic<bool>*>(arg)->exchange(true)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
+    };
+    std::thread other([this, &is_waiting] {
+        while (!is_waiting) {
+            std::this_thread::yield();
+        }
+        results[1] = uct_cuda_coll_group_collective(groups[1], &calls[1],
+                                                    whys[1], sizeof(whys[1]));
+        for (unsigned i = 0; i < 2; ++i) {
+            uct_cuda_coll_group_pass(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+                                     UCT_CUDA_COLL_NO_HOST);
+        }
+    });
+    results[0] = uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
+                                                sizeof(whys[0]));
+    other.join();
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, results[0]);
+    EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, results[1]);
+    EXPECT_STREQ(whys[1], whys[0]);
+}
+
 /* Nobody waits for steps that a rank has no memory to know of; and what there
    was for other calls is on all ranks alike afterwards */
 TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)

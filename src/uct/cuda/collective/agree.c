@@ -79,6 +79,18 @@ explain(agreement_t *agreement, const char *format, ...)
 }
 
 
+static void explain_verdict(agreement_t *agreement)
+{
+    const bool has_ended = (agreement->verdict.reason ==
+                            UCT_CUDA_COLL_FAULT_ENDED);
+
+    explain(agreement,
+            has_ended ? "the process of rank %d has ended" :
+                        "rank %d could not go on",
+            agreement->verdict.rank);
+}
+
+
 /* ---------------------------------------------------------------- waiting */
 
 static void cpu_relax(void)
@@ -132,7 +144,6 @@ static ucs_status_t look(agreement_t *agreement)
         agreement->looked = now;
         for (rank = 0; rank < agreement->size; ++rank) {
             if (!uct_cuda_coll_page_is_alive(agreement->page, rank)) {
-                explain(agreement, "the process of rank %u has ended", rank);
                 uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_FAULT_ENDED,
                                           (int)rank, UCS_OK);
                 return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -201,9 +212,9 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
 
             /* Who has seen everybody here may have left since */
             if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
+                explain_verdict(agreement);
                 return waited;
             }
-            agreement->why[0] = '\0';
         }
 
         /* who stops because of another one is not the one */
@@ -221,7 +232,7 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
             uct_cuda_coll_agree_judge(agreement, reasons[phase],
                                       (int)first_failed, result);
         }
-        explain(agreement, "rank %d could not go on", agreement->verdict.rank);
+        explain_verdict(agreement);
     }
     return result;
 }
@@ -300,7 +311,6 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
                (uct_cuda_now_ns() < agreement->deadline) &&
                (idle(agreement) == UCS_OK)) {
         }
-        agreement->why[0] = '\0'; /* the MPI finds out who has ended */
         if ((first == 0) || (first > agreement->sequence)) {
             if (is_first && (first == 0)) {
                 __atomic_store_n(&patience, wait / 2, __ATOMIC_RELAXED);
@@ -381,6 +391,7 @@ static bool is_passed(agreement_t *agreement)
 uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
                                            const uct_cuda_coll_post_t *post)
 {
+    uct_cuda_coll_result_t result;
     unsigned rank;
 
     uct_cuda_coll_page_post(agreement->page, agreement->sequence, post);
@@ -392,11 +403,11 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
                                         &agreement->posts[rank])) {
             if (idle(agreement) == UCS_OK) {
                 continue;
-            } else if (!is_passed(agreement)) {
-                return UCT_CUDA_COLL_FAILED;
+            } else if (is_passed(agreement)) {
+                return UCT_CUDA_COLL_STAGE;
             }
-            agreement->why[0] = '\0';
-            return UCT_CUDA_COLL_STAGE;
+            explain_verdict(agreement);
+            return UCT_CUDA_COLL_FAILED;
         }
 
         if (agreement->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
@@ -404,7 +415,14 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
             return UCT_CUDA_COLL_STAGE;
         }
     }
-    return compare(agreement);
+
+    result = compare(agreement);
+    if (result == UCT_CUDA_COLL_DIFFERS) {
+        /* who went on would have passed, for a rank that has not read it yet */
+        (void)uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_PLANNED,
+                                       UCS_OK);
+    }
+    return result;
 }
 
 

@@ -28,20 +28,24 @@
 #define PAUSE_CALLS  64
 
 
+/* Of this rank */
+typedef struct {
+    const void *address;
+    uint64_t   bytes; /* 0: it has none, or it is the other one */
+} buffer_t;
+
 /* What is asked for, as this rank calls it and then as all have agreed on it */
 typedef struct {
-    uct_cuda_coll_group_t      *group;
     const uct_cuda_coll_call_t *what;
-    uint32_t                   size; /* bytes of an element of it */
-    uct_cuda_coll_request_t    request;
-    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
-    uct_cuda_coll_plan_t       frame; /* of its plan */
-    ucx_mp_op_t                op;
+    uint32_t                   size;    /* bytes of an element of it */
+    bool                       reduces;
+    ucx_mp_op_t                op;      /* of its kernels */
     ucx_mp_type_t              type;
-    uct_cuda_coll_post_t       post;   /* of this rank */
-    uct_cuda_gpu_context_t     pushed; /* its buffers' */
-    const uct_cuda_coll_plan_t *plan;  /* that was carried out, or NULL */
-    const uct_cuda_coll_lanes_t *lanes; /* of this rank's part of it */
+    uct_cuda_coll_request_t    request; /* of its plan */
+    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
+    uct_cuda_coll_plan_t       frame;
+    buffer_t                   send, recv;
+    const uct_cuda_coll_plan_t *plan;   /* that was carried out, or NULL */
 } call_t;
 
 
@@ -58,72 +62,29 @@ void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p)
 
 /* ------------------------------------------------------------------- plans */
 
-static bool program_fits(const uct_cuda_coll_kept_program_t *entry,
+static bool program_fits(const uct_cuda_coll_kept_program_t *kept,
                          const uct_cuda_coll_plan_t *frame)
 {
-    const uct_cuda_coll_plan_t *plan;
+    const uct_cuda_coll_plan_t *plan = kept->plan;
 
-    if (entry->program == NULL) {
-        return false;
-    }
-
-    plan = uct_cuda_coll_program_plan(entry->program);
-    return (plan->kind == frame->kind) && (plan->root == frame->root) &&
-           (plan->bytes == frame->bytes) && (plan->element == frame->element) &&
+    return (kept->program != NULL) && (plan->kind == frame->kind) &&
+           (plan->root == frame->root) && (plan->bytes == frame->bytes) &&
+           (plan->element == frame->element) &&
            (plan->is_in_place == frame->is_in_place) &&
            (memcmp(plan->blocks, frame->blocks, sizeof(plan->blocks)) == 0);
 }
 
-/* What is to be planned, in elements of so many bytes */
-static ucs_status_t call_request(call_t *call, uint32_t element,
-                                 bool is_in_place)
+static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
+                               const uct_cuda_coll_request_t *request,
+                               uct_cuda_coll_program_t **program_p)
 {
-    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
-    const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
-            agreement->page);
-    const uct_cuda_coll_call_t *what     = call->what;
-    const uint32_t size                  = call->size;
-    uct_cuda_coll_request_t *request     = &call->request;
-    unsigned rank;
-
-    request->topo        = &agreement->topo;
-    request->num_ranks   = agreement->size;
-    request->kind        = what->kind;
-    request->root        = uct_cuda_coll_kind_has_root(what->kind) ?
-                                   what->root :
-                                   0;
-    request->count       = what->count * size / element;
-    request->element     = element;
-    request->is_in_place = is_in_place;
-    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-    request->algorithm   = common->algorithm;
-    request->chunks      = UCT_CUDA_COLL_AUTO;
-    request->multipath   = call->group->has_no_relays ? 0 : common->multipath;
-    request->transfers   = &agreement->transfers;
-    memcpy(request->gpus, agreement->gpus, sizeof(request->gpus));
-    for (rank = 0; (what->counts != NULL) && (rank < agreement->size); ++rank) {
-        if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
-            return UCS_ERR_INVALID_PARAM;
-        }
-        call->counts[rank] = what->counts[rank] * size / element;
-        request->counts    = call->counts;
-    }
-    return (what->count > UCT_CUDA_COLL_MAX_COUNT) ?
-                   UCS_ERR_INVALID_PARAM :
-                   uct_cuda_coll_frame(request, &call->frame);
-}
-
-static ucs_status_t call_plan(const call_t *call,
-                              uct_cuda_coll_program_t **program_p)
-{
-    uct_cuda_coll_group_t *group = call->group;
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
 
     if (group->book == NULL) {
         group->book = uct_cuda_coll_book_create();
     }
-    status = uct_cuda_coll_plan(group->book, &call->request, &plan);
+    status = uct_cuda_coll_plan(group->book, request, &plan);
     return (status != UCS_OK) ?
                    status :
                    uct_cuda_coll_program_create(&plan, group->agreement.rank,
@@ -132,297 +93,323 @@ static ucs_status_t call_plan(const call_t *call,
 
 /* The plan of this call, from those that were made already if it is there. The
    same ones are there on all ranks: what one cannot plan is on none. */
-static ucs_status_t call_program(call_t *call,
-                                 uct_cuda_coll_program_t **program_p)
+static ucs_status_t call_program(const call_t *call,
+                                 uct_cuda_coll_group_t *group,
+                                 uct_cuda_coll_kept_program_t **kept_p)
 {
-    uct_cuda_coll_group_t *group        = call->group;
-    uct_cuda_coll_kept_program_t *entry = &group->programs[0];
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_kept_program_t *kept   = &group->programs[0];
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
         if (program_fits(&group->programs[i], &call->frame)) {
-            entry = &group->programs[i];
+            kept = &group->programs[i];
             goto out;
         }
-        if (group->programs[i].used < entry->used) {
-            entry = &group->programs[i];
+        if (group->programs[i].used < kept->used) {
+            kept = &group->programs[i];
         }
     }
 
-    uct_cuda_coll_program_destroy(entry->program);
-    entry->program = NULL;
-    status         = uct_cuda_coll_agree_meet(&group->agreement,
-                                              UCT_CUDA_COLL_PHASE_PLANNED,
-                                              call_plan(call, &entry->program));
+    uct_cuda_coll_program_destroy(kept->program);
+    kept->program = NULL;
+    status        = group_plan(group, &call->request, &kept->program);
+    status        = uct_cuda_coll_agree_meet(agreement,
+                                             UCT_CUDA_COLL_PHASE_PLANNED,
+                                             status);
     if (status != UCS_OK) {
-        uct_cuda_coll_program_destroy(entry->program);
-        entry->program = NULL;
+        uct_cuda_coll_program_destroy(kept->program);
+        kept->program = NULL;
         return status;
     }
-    uct_cuda_coll_lanes_find(uct_cuda_coll_program_plan(entry->program),
-                             group->agreement.rank, &group->agreement.topo,
-                             group->agreement.gpus, &entry->lanes);
+    kept->plan = uct_cuda_coll_program_plan(kept->program);
+    uct_cuda_coll_lanes_find(kept->plan, agreement->rank, &agreement->topo,
+                             agreement->gpus, &kept->lanes);
 
 out:
-    entry->used = group->agreement.sequence;
-    call->lanes = &entry->lanes;
-    *program_p  = entry->program;
+    kept->used = agreement->sequence;
+    *kept_p    = kept;
     return UCS_OK;
 }
 
 
-/* Elements of a copy are as wide as all buffers and blocks are aligned */
-static uint32_t call_element(const call_t *call)
+/* -------------------------------------------------------- what is asked for */
+
+/* What does not depend on the others. @return false: there are no kernels for
+   it. */
+static bool call_measure(call_t *call, unsigned num_ranks)
 {
-    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
-    uint64_t bits                              = MAX_COPY_ELEMENT |
-                                                 call->frame.bytes;
+    const uct_cuda_coll_call_t *what = call->what;
+
+    call->reduces           = uct_cuda_coll_kind_reduces(what->kind);
+    call->request.num_ranks = num_ranks;
+    call->request.kind      = what->kind;
+    call->request.root      = uct_cuda_coll_kind_has_root(what->kind) ?
+                                      what->root :
+                                      0;
+    if (((unsigned)what->type >= UCX_MP_TYPE_LAST) ||
+        (call->reduces && !ucx_mp_kernel_is_known(what->op, what->type))) {
+        return false;
+    }
+
+    call->size = ucx_mp_type_size(what->type);
+    call->op   = UCX_MP_OP_BOR; /* of one source: none */
+    call->type = UCX_MP_TYPE_U8;
+    if (call->reduces) {
+        call->op   = (ucx_mp_op_t)what->op;
+        call->type = (ucx_mp_type_t)what->type;
+    }
+    return true;
+}
+
+/* In elements of so many bytes */
+static ucs_status_t call_frame(call_t *call, uint32_t element, bool is_in_place)
+{
+    const uct_cuda_coll_call_t *what = call->what;
+    uct_cuda_coll_request_t *request = &call->request;
     unsigned rank;
 
-    for (rank = 0; rank < agreement->size; ++rank) {
-        bits |= agreement->posts[rank].send.offset |
-                agreement->posts[rank].recv.offset | call->frame.blocks[rank];
+    request->count       = what->count * call->size / element;
+    request->counts      = (what->counts != NULL) ? call->counts : NULL;
+    request->element     = element;
+    request->is_in_place = is_in_place;
+    for (rank = 0; (what->counts != NULL) && (rank < request->num_ranks);
+         ++rank) {
+        if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        call->counts[rank] = what->counts[rank] * call->size / element;
+    }
+    return (what->count > UCT_CUDA_COLL_MAX_COUNT) ?
+                   UCS_ERR_INVALID_PARAM :
+                   uct_cuda_coll_frame(request, &call->frame);
+}
+
+/* Elements of a copy are as wide as all buffers and blocks are aligned */
+static uint32_t call_element(const call_t *call,
+                             const uct_cuda_coll_post_t *posts)
+{
+    uint64_t bits = MAX_COPY_ELEMENT | call->frame.bytes;
+    unsigned rank;
+
+    for (rank = 0; rank < call->request.num_ranks; ++rank) {
+        bits |= posts[rank].send.offset | posts[rank].recv.offset |
+                call->frame.blocks[rank];
     }
     return (uint32_t)(bits & -bits);
 }
 
 /* The plan's request, as all ranks have it */
-static ucs_status_t call_settle(call_t *call)
+static ucs_status_t call_settle(call_t *call,
+                                const uct_cuda_coll_group_t *group)
 {
     static const ucx_mp_type_t copies[] = {
         [1] = UCX_MP_TYPE_U8, [2] = UCX_MP_TYPE_U16, [4] = UCX_MP_TYPE_U32,
         [8] = UCX_MP_TYPE_U64
     };
-    const uct_cuda_coll_call_t *what = call->what;
-    const bool reduces               = uct_cuda_coll_kind_reduces(what->kind);
-    const uint32_t element           = reduces ? call->frame.element :
-                                                 call_element(call);
-    const uct_cuda_coll_post_t *post;
+    const uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    const uct_cuda_coll_common_t *common       = uct_cuda_coll_page_common(
+            agreement->page);
+    uct_cuda_coll_request_t *request           = &call->request;
+    uint32_t element                           = call->size;
 
-    call->op   = UCX_MP_OP_BOR; /* of one source: none */
-    call->type = copies[reduces ? 1 : element];
-    if (reduces) {
-        call->op   = (ucx_mp_op_t)what->op;
-        call->type = (ucx_mp_type_t)what->type;
+    if (!call->reduces) {
+        element    = call_element(call, agreement->posts);
+        call->type = copies[element];
     }
-    post = &call->group->agreement.posts[call->frame.root];
-    return call_request(call, element, post->is_in_place);
+    request->topo        = &agreement->topo;
+    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+    request->algorithm   = common->algorithm;
+    request->chunks      = UCT_CUDA_COLL_AUTO;
+    request->multipath   = group->has_no_relays ? 0 : common->multipath;
+    request->transfers   = &agreement->transfers;
+    memcpy(request->gpus, agreement->gpus, sizeof(request->gpus));
+    return call_frame(call, element,
+                      agreement->posts[request->root].is_in_place);
 }
 
 
 /* -------------------------------------------------------- what a rank does */
 
 /* This rank does it another way. @return false */
-static bool call_pass(const call_t *call, uct_cuda_coll_reason_t reason,
-                      ucs_status_t status)
+static bool group_pass(uct_cuda_coll_group_t *group,
+                       uct_cuda_coll_reason_t reason, ucs_status_t status)
 {
-    uct_cuda_coll_agree_pass(&call->group->agreement, reason, status);
+    uct_cuda_coll_agree_pass(&group->agreement, reason, status);
     return false;
 }
 
-/* A buffer of this rank's, if it has one in this collective. @return Whether it
-   is on a GPU, or not there; otherwise the rank has passed. */
-static bool call_query(const call_t *call, uct_cuda_buffer_t buffer,
-                       const void *address, uct_cuda_memory_t *memory)
+/* @return Whether a buffer is on a GPU, or not there; otherwise the rank has
+   passed. */
+static bool buffer_query(const buffer_t *buffer, int type,
+                         uct_cuda_coll_group_t *group,
+                         uct_cuda_memory_t *memory)
 {
-    const uint64_t bytes = uct_cuda_coll_plan_size(
-            &call->frame, call->group->agreement.rank, buffer);
-
-    memory->type = UCS_MEMORY_TYPE_UNKNOWN;
-    if (bytes == 0) {
+    if (buffer->bytes == 0) {
         return true;
     }
 
-    uct_cuda_memory_query(address, bytes, memory);
+    uct_cuda_memory_query(buffer->address, buffer->bytes, memory);
     uct_cuda_memory_sync_memops(memory);
     if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
         !uct_cuda_end_is_gpu(memory->end)) {
-        return call_pass(call, UCT_CUDA_COLL_NO_HOST, UCS_OK);
+        return group_pass(group, UCT_CUDA_COLL_NO_HOST, UCS_OK);
     }
 
-    return ((uintptr_t)address % ucx_mp_type_align(call->what->type) == 0) ||
-           call_pass(call, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
+    return ((uintptr_t)buffer->address % ucx_mp_type_align(type) == 0) ||
+           group_pass(group, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
 }
 
 /* Blocks' counts in few bits, never 0 */
-static uint32_t call_counts(const call_t *call)
+static uint32_t hash_counts(const uint64_t *counts, unsigned num_ranks)
 {
     uint32_t hash = UCT_CUDA_HASH32;
     unsigned rank;
 
-    for (rank = 0; rank < call->group->agreement.size; ++rank) {
-        hash = uct_cuda_hash32(hash, (uint32_t)call->what->counts[rank]);
-        hash = uct_cuda_hash32(hash,
-                               (uint32_t)(call->what->counts[rank] >> 32));
+    for (rank = 0; rank < num_ranks; ++rank) {
+        hash = uct_cuda_hash32(hash, (uint32_t)counts[rank]);
+        hash = uct_cuda_hash32(hash, (uint32_t)(counts[rank] >> 32));
     }
     return (hash == 0) ? 1 : hash;
 }
 
-static ucs_status_t call_show(call_t *call, uct_cuda_buffer_t buffer,
-                              const void *address,
-                              const uct_cuda_memory_t *allocation,
-                              uct_cuda_coll_shown_t *shown)
-{
-    uct_cuda_coll_group_t *group = call->group;
-    const uint64_t bytes = uct_cuda_coll_plan_size(
-            &call->frame, group->agreement.rank, buffer);
-
-    return uct_cuda_coll_memory_show(&group->memory, address, bytes, allocation,
-                                     &call->post, shown);
-}
-
-/* Says what this rank does, and shows its memory */
-static ucs_status_t call_fill(call_t *call, const uct_cuda_memory_t *send,
-                              const uct_cuda_memory_t *recv)
+/* Says what this rank does */
+static void call_fill(const call_t *call, uct_cuda_coll_post_t *post)
 {
     const uct_cuda_coll_call_t *what  = call->what;
     const uct_cuda_coll_plan_t *frame = &call->frame;
-    uct_cuda_coll_post_t *post        = &call->post;
-    const bool has_recv               = (recv->type == UCS_MEMORY_TYPE_CUDA);
-    const bool has_send               = (send->type == UCS_MEMORY_TYPE_CUDA) &&
-                          !uct_cuda_coll_plan_is_same(
-                                  frame, call->group->agreement.rank);
-    ucs_status_t status               = UCS_OK;
 
     post->kind        = UCT_CUDA_COLL_POST_GPU;
     post->call        = frame->kind;
     post->root        = frame->root;
-    post->count       = (what->counts == NULL) ? what->count :
-                                                 frame->bytes / frame->element;
-    post->counts      = (what->counts == NULL) ? 0 : call_counts(call);
-    post->op          = uct_cuda_coll_kind_reduces(what->kind) ?
-                                (uint8_t)what->op :
-                                0;
+    post->count       = what->count;
+    post->op          = call->reduces ? (uint8_t)what->op : 0;
     post->type        = (uint8_t)what->type;
     post->is_in_place = frame->is_in_place;
-    post->is_lost     = call->group->memory.is_lost;
-    if (has_recv) {
-        status = call_show(call, UCT_CUDA_BUFFER_RECV, what->recvbuf, recv,
-                           &post->recv);
+    if (what->counts != NULL) {
+        post->count  = frame->bytes / frame->element;
+        post->counts = hash_counts(what->counts, frame->num_ranks);
     }
-    if ((status == UCS_OK) && has_send) {
-        status = call_show(call, UCT_CUDA_BUFFER_SEND, what->sendbuf, send,
-                           &post->send);
+}
+
+/* Shows its memory */
+static ucs_status_t call_show(const call_t *call,
+                              uct_cuda_coll_memory_t *memory,
+                              const uct_cuda_memory_t *send,
+                              const uct_cuda_memory_t *recv,
+                              uct_cuda_coll_post_t *post)
+{
+    ucs_status_t status = UCS_OK;
+
+    post->is_lost = memory->is_lost;
+    if (call->recv.bytes > 0) {
+        status = uct_cuda_coll_memory_show(memory, call->recv.address,
+                                           call->recv.bytes, recv, post,
+                                           &post->recv);
+    }
+    if ((status == UCS_OK) && (call->send.bytes > 0)) {
+        status = uct_cuda_coll_memory_show(memory, call->send.address,
+                                           call->send.bytes, send, post,
+                                           &post->send);
     }
 
     /* A name for what is not there; nothing goes to it */
-    if (!has_send) {
+    if (call->send.bytes == 0) {
         post->send = post->recv;
-    } else if (!has_recv) {
+    } else if (call->recv.bytes == 0) {
         post->recv = post->send;
     }
     return status;
 }
 
-/* Loading a kernel would wait for a GPU that may wait for the program: until it
-   can be done all ranks go another way. Failures are told when all prepare. */
-static bool call_may_load(const call_t *call)
-{
-    const bool reduces = uct_cuda_coll_kind_reduces(call->what->kind);
-
-    return uct_cuda_coll_device_load(call->group->memory.device,
-                                     reduces ? (ucx_mp_op_t)call->what->op :
-                                               UCX_MP_OP_BOR,
-                                     reduces ? (ucx_mp_type_t)call->what->type :
-                                               UCX_MP_TYPE_U8) != UCS_ERR_BUSY;
-}
-
-/* Are there kernels for its elements? Otherwise the rank has passed. */
-static bool call_measure(call_t *call)
-{
-    const uct_cuda_coll_call_t *what = call->what;
-
-    if (((unsigned)what->type >= UCX_MP_TYPE_LAST) ||
-        (uct_cuda_coll_kind_reduces(what->kind) &&
-         !ucx_mp_kernel_is_known(what->op, what->type))) {
-        return call_pass(call, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
-    }
-
-    call->size = ucx_mp_type_size(what->type);
-    return true;
-}
-
 /* What is asked for, and this rank's buffers. @return Whether this is for GPUs;
    otherwise the rank has passed. */
-static bool call_find(call_t *call, uct_cuda_memory_t *send,
-                      uct_cuda_memory_t *recv)
+static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
+                      uct_cuda_memory_t *send, uct_cuda_memory_t *recv)
 {
-    const uct_cuda_coll_call_t *what = call->what;
+    const uct_cuda_coll_plan_t *frame = &call->frame;
+    const unsigned rank               = group->agreement.rank;
 
-    if (call_request(call, call->size, what->is_in_place) != UCS_OK) {
-        return call_pass(call, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
+    if (call_frame(call, call->size, call->what->is_in_place) != UCS_OK) {
+        return group_pass(group, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
     }
 
-    call->group->agreement.bytes = call->frame.bytes;
-    if (call->frame.bytes == 0) {
-        return call_pass(call, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
+    group->agreement.bytes = frame->bytes;
+    call->recv.address     = call->what->recvbuf;
+    call->recv.bytes       = uct_cuda_coll_plan_size(frame, rank,
+                                                     UCT_CUDA_BUFFER_RECV);
+    call->send.address     = call->what->sendbuf;
+    if (!uct_cuda_coll_plan_is_same(frame, rank)) {
+        call->send.bytes = uct_cuda_coll_plan_size(frame, rank,
+                                                   UCT_CUDA_BUFFER_SEND);
+    }
+    if ((call->recv.bytes == 0) && (call->send.bytes == 0)) {
+        return group_pass(group, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
     }
 
-    return call_query(call, UCT_CUDA_BUFFER_RECV, what->recvbuf, recv) &&
-           call_query(call, UCT_CUDA_BUFFER_SEND,
-                      uct_cuda_coll_plan_is_same(&call->frame,
-                                                 call->group->agreement.rank) ?
-                              what->recvbuf :
-                              what->sendbuf,
-                      send);
+    return buffer_query(&call->recv, call->what->type, group, recv) &&
+           buffer_query(&call->send, call->what->type, group, send);
 }
 
-/* In the context of its buffers: what this rank does, and shows */
-static bool call_enter(call_t *call, const uct_cuda_memory_t *send,
-                       const uct_cuda_memory_t *recv, int device)
+/* In the context of its buffers. Loading a kernel would wait for a GPU that may
+   wait for the program: until it can be done all ranks go another way. Failures
+   are told when all prepare. */
+static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
+                       int device)
 {
     ucs_status_t status;
 
-    status = uct_cuda_coll_memory_enter(&call->group->memory, device);
+    status = uct_cuda_coll_memory_enter(&group->memory, device);
     if (status != UCS_OK) {
-        return call_pass(call, UCT_CUDA_COLL_NO_CONTEXT, status);
+        return group_pass(group, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
-    if (!call_may_load(call)) {
-        return call_pass(call, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
-    }
-
-    status = call_fill(call, send, recv);
-    return (status == UCS_OK) ||
-           call_pass(call, UCT_CUDA_COLL_NO_EXPORT, status);
+    return (uct_cuda_coll_device_load(group->memory.device, call->op,
+                                      call->type) != UCS_ERR_BUSY) ||
+           group_pass(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
 }
 
 /* Whether this rank's part can be done by GPUs; then its post is filled, and
    the context of its buffers is current. Otherwise it has passed. */
-static bool call_describe(call_t *call)
+static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
+                          uct_cuda_gpu_context_t *pushed,
+                          uct_cuda_coll_post_t *post)
 {
-    const uct_cuda_memory_t *one;
     uct_cuda_memory_t send, recv;
+    const uct_cuda_memory_t *one = &send;
     ucs_status_t status;
     int device;
 
-    if (!call_find(call, &send, &recv)) {
+    if (!call_find(call, group, &send, &recv)) {
         return false;
     }
 
-    one = (recv.type == UCS_MEMORY_TYPE_CUDA) ? &recv : &send;
-    if (one->type != UCS_MEMORY_TYPE_CUDA) {
-        return call_pass(call, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
-    }
-
-    if ((send.type == UCS_MEMORY_TYPE_CUDA) &&
-        (!uct_cuda_end_equal(one->end, send.end) ||
-         (one->context != send.context))) {
-        return call_pass(call, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
+    if (call->recv.bytes > 0) {
+        one = &recv;
+        if ((call->send.bytes > 0) &&
+            (!uct_cuda_end_equal(recv.end, send.end) ||
+             (recv.context != send.context))) {
+            return group_pass(group, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
+        }
     }
 
     device = uct_cuda_end_device(one->end);
-    status = uct_cuda_gpu_context_push(one->context, device, &call->pushed);
+    status = uct_cuda_gpu_context_push(one->context, device, pushed);
     if (status != UCS_OK) {
-        return call_pass(call, UCT_CUDA_COLL_NO_CONTEXT, status);
+        return group_pass(group, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
-    if (!call_enter(call, &send, &recv, device)) {
-        uct_cuda_gpu_context_pop(&call->pushed);
-        return false;
+    if (call_enter(call, group, device)) {
+        call_fill(call, post);
+        status = call_show(call, &group->memory, &send, &recv, post);
+        if (status == UCS_OK) {
+            return true;
+        }
+        (void)group_pass(group, UCT_CUDA_COLL_NO_EXPORT, status);
     }
-    return true;
+    uct_cuda_gpu_context_pop(pushed);
+    return false;
 }
 
 
@@ -462,9 +449,9 @@ static bool group_has_lost(const uct_cuda_coll_group_t *group)
 
 /* Has something to be made or mapped before this call can be carried out? The
    same answer on all ranks. */
-static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
+static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
+                        const uct_cuda_coll_plan_t *plan)
 {
-    const uct_cuda_coll_group_t *group = call->group;
     unsigned rank;
 
     for (rank = 0; rank < group->agreement.size; ++rank) {
@@ -472,35 +459,33 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_plan_t *plan)
             return true;
         }
     }
-    return group_has_lost(group) || !group->has_kernel[call->op][call->type] ||
+    return !group->has_kernel[call->op][call->type] ||
            !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
 /* Nobody runs before everybody has what it takes */
-static ucs_status_t call_prepare(call_t *call,
-                                 const uct_cuda_coll_program_t *program,
-                                 const uct_cuda_coll_run_t *run)
+static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
+                                  const uct_cuda_coll_kept_program_t *kept,
+                                  const uct_cuda_coll_run_t *run)
 {
-    uct_cuda_coll_group_t *group         = call->group;
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    const uct_cuda_coll_plan_t *plan = uct_cuda_coll_program_plan(program);
     ucs_status_t status;
 
-    status = uct_cuda_coll_memory_make(&group->memory, plan);
+    status = uct_cuda_coll_memory_make(&group->memory, kept->plan);
     if (status == UCS_OK) {
         status = uct_cuda_coll_device_load(run->device, run->op, run->type);
     }
     if (status == UCS_OK) {
-        status = uct_cuda_coll_program_prepare(program, run);
+        status = uct_cuda_coll_program_prepare(kept->program, run);
     }
     status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_MADE,
                                       status);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_memory_map(&group->memory, plan);
+        status = uct_cuda_coll_memory_map(&group->memory, kept->plan);
         status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_READY,
                                           status);
     }
-    uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
+    uct_cuda_coll_memory_mapped(&group->memory, kept->plan, status == UCS_OK);
     group->has_kernel[run->op][run->type] |= (status == UCS_OK);
     return status;
 }
@@ -508,14 +493,14 @@ static ucs_status_t call_prepare(call_t *call,
 /* Something could not be had; on all ranks. Relays are done without then. What
    cannot be mapped is this call's own buffers, and a busy GPU becomes idle;
    what cannot be made may well be missing in the next call, too. */
-static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
+static void group_give_up(uct_cuda_coll_group_t *group,
+                          const uct_cuda_coll_plan_t *plan)
 {
-    uct_cuda_coll_group_t *group     = call->group;
     uct_cuda_coll_verdict_t *verdict = &group->agreement.verdict;
 
     if (verdict->status == UCS_ERR_BUSY) {
         verdict->reason = UCT_CUDA_COLL_NO_BUSY;
-    } else if (uct_cuda_coll_program_plan(program)->num_relays > 0) {
+    } else if (plan->num_relays > 0) {
         uct_cuda_debug("collectives: no copies over other GPUs from here on");
         group->has_no_relays = true;
         uct_cuda_coll_memory_free_relays(&group->memory);
@@ -528,19 +513,19 @@ static void call_give_up(call_t *call, const uct_cuda_coll_program_t *program)
 
 /* May results stand where a rank's terms were? In place, or in a buffer that
    overlaps the other one; the same answer on all ranks. */
-static bool call_overwrites(const call_t *call)
+static bool call_overwrites(const call_t *call,
+                            const uct_cuda_coll_post_t *posts)
 {
-    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
     const uct_cuda_coll_post_t *post;
     uint64_t sent, received;
     unsigned rank;
 
-    if (!uct_cuda_coll_kind_reduces(call->frame.kind)) {
+    if (!call->reduces) {
         return false;
     }
 
-    for (rank = 0; rank < agreement->size; ++rank) {
-        post     = &agreement->posts[rank];
+    for (rank = 0; rank < call->request.num_ranks; ++rank) {
+        post     = &posts[rank];
         sent     = uct_cuda_coll_plan_size(&call->frame, rank,
                                            UCT_CUDA_BUFFER_SEND);
         received = uct_cuda_coll_plan_size(&call->frame, rank,
@@ -555,42 +540,41 @@ static bool call_overwrites(const call_t *call)
     return false;
 }
 
-static ucs_status_t call_carry_out(call_t *call,
-                                   uct_cuda_coll_program_t *program,
-                                   uct_cuda_coll_run_t *run)
+static ucs_status_t group_carry_out(uct_cuda_coll_group_t *group,
+                                    const uct_cuda_coll_kept_program_t *kept,
+                                    uct_cuda_coll_run_t *run)
 {
-    uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
-    const uint64_t began                 = uct_cuda_trace_now();
+    const uct_cuda_coll_plan_t *plan = kept->plan;
+    const uint64_t began             = uct_cuda_trace_now();
     ucs_status_t status;
 
-    call->plan = uct_cuda_coll_program_plan(program);
-    uct_cuda_coll_memory_place(&call->group->memory, call->plan, run);
-    uct_cuda_coll_agree_run(agreement);
-    uct_cuda_coll_lanes_begin(call->lanes);
-    status = uct_cuda_coll_program_run(program, run);
-    uct_cuda_coll_lanes_end(call->lanes);
-    status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_DONE,
-                                      status);
-    uct_cuda_trace_call(uct_cuda_coll_kind_str(call->plan->kind),
-                        call->plan->bytes,
-                        uct_cuda_coll_algorithm_str(call->plan->algorithm),
-                        began);
+    uct_cuda_coll_memory_place(&group->memory, plan, run);
+    uct_cuda_coll_agree_run(&group->agreement);
+    uct_cuda_coll_lanes_begin(&kept->lanes);
+    status = uct_cuda_coll_program_run(kept->program, run);
+    uct_cuda_coll_lanes_end(&kept->lanes);
+    status = uct_cuda_coll_agree_meet(&group->agreement,
+                                      UCT_CUDA_COLL_PHASE_DONE, status);
+    uct_cuda_trace_call(uct_cuda_coll_kind_str(plan->kind), plan->bytes,
+                        uct_cuda_coll_algorithm_str(plan->algorithm), began);
     return status;
 }
 
 /* All ranks see alike that it leads to nothing */
 static uct_cuda_coll_result_t
-call_stage(call_t *call, uct_cuda_coll_reason_t reason, ucs_status_t status)
+group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
+            ucs_status_t status)
 {
-    uct_cuda_coll_agree_judge(&call->group->agreement, reason,
-                              UCT_CUDA_COLL_ALL, status);
+    uct_cuda_coll_agree_judge(&group->agreement, reason, UCT_CUDA_COLL_ALL,
+                              status);
     return UCT_CUDA_COLL_STAGE;
 }
 
-static uct_cuda_coll_result_t call_run(call_t *call)
+static uct_cuda_coll_result_t call_run(call_t *call,
+                                       uct_cuda_coll_group_t *group)
 {
-    uct_cuda_coll_group_t *group     = call->group;
-    uct_cuda_coll_program_t *program = NULL;
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_kept_program_t *kept   = NULL;
     uct_cuda_coll_run_t run;
     ucs_status_t status;
 
@@ -599,49 +583,52 @@ static uct_cuda_coll_result_t call_run(call_t *call)
     }
 
     if (group->is_off) {
-        return call_stage(call, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
+        return group_stage(group, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
     }
 
     /* Other calls may have a plan on these GPUs, or take less memory. Nobody
        leaves before all have read what the page says of the GPUs: the next call
        may come from another one. */
-    status = call_settle(call);
-    status = (status == UCS_OK) ?
-                     call_program(call, &program) :
-                     uct_cuda_coll_agree_meet(&group->agreement,
-                                              UCT_CUDA_COLL_PHASE_PLANNED,
-                                              status);
+    if (call_settle(call, group) != UCS_OK) {
+        (void)uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_PLANNED,
+                                       UCS_ERR_INVALID_PARAM);
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    status = call_program(call, group, &kept);
     if (status == UCS_ERR_NO_RESOURCE) {
-        return call_stage(call, UCT_CUDA_COLL_NO_SCRATCH, status);
+        return group_stage(group, UCT_CUDA_COLL_NO_SCRATCH, status);
     } else if (status != UCS_OK) {
         return UCT_CUDA_COLL_STAGE;
     }
 
     run.device   = group->memory.device;
     run.events   = &group->memory.events;
-    run.page     = group->agreement.page;
-    run.sequence = group->agreement.sequence;
+    run.page     = agreement->page;
+    run.sequence = agreement->sequence;
     run.op       = call->op;
     run.type     = call->type;
     run.idle     = uct_cuda_coll_agree_idle;
-    run.arg      = &group->agreement;
-    run.gpus     = group->agreement.gpus;
+    run.arg      = agreement;
+    run.gpus     = agreement->gpus;
     run.level    = uct_cuda_coll_wait_level();
-    if (call_is_new(call, uct_cuda_coll_program_plan(program))) {
-        if (call_prepare(call, program, &run) != UCS_OK) {
-            call_give_up(call, program);
+    if (call_is_new(call, group, kept->plan)) {
+        if (group_prepare(group, kept, &run) != UCS_OK) {
+            group_give_up(group, kept->plan);
             return UCT_CUDA_COLL_STAGE;
         }
         group->faults = 0;
     }
 
-    status = call_carry_out(call, program, &run);
+    call->plan = kept->plan;
+    status     = group_carry_out(group, kept, &run);
     if (status == UCS_OK) {
         return UCT_CUDA_COLL_DONE;
     }
 
     /* What was sent is still there, if nobody is gone, nor anybody's context */
-    return (call_overwrites(call) || (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
+    return (call_overwrites(call, agreement->posts) ||
+            (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;
 }
@@ -651,12 +638,12 @@ static uct_cuda_coll_result_t call_run(call_t *call)
    this it is up to a tenth faster, and ours from there on (two ranks on an
    H100, four on two; docs/collectives-cuda-mpi.md). Each rank passes by itself,
    so nothing is agreed on; who does not know the GPUs yet sees it pass. */
-static bool call_is_left(const call_t *call)
+static bool call_is_left(const call_t *call,
+                         const uct_cuda_coll_agreement_t *agreement)
 {
-    static const uint64_t most                 = 16 << 10;
-    const uct_cuda_coll_call_t *what           = call->what;
-    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
-    uint64_t blocks                            = 1;
+    static const uint64_t most       = 16 << 10;
+    const uct_cuda_coll_call_t *what = call->what;
+    uint64_t blocks                  = 1;
 
     if (what->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) {
         blocks = agreement->size;
@@ -671,11 +658,11 @@ static bool call_is_left(const call_t *call)
 }
 
 /* A line a call, as a message has one */
-static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
-                      uint64_t taken)
+static void call_tell(const call_t *call,
+                      const uct_cuda_coll_agreement_t *agreement,
+                      uct_cuda_coll_result_t result, uint64_t taken)
 {
-    const uct_cuda_coll_agreement_t *agreement = &call->group->agreement;
-    const uct_cuda_coll_plan_t *plan           = call->plan;
+    const uct_cuda_coll_plan_t *plan = call->plan;
     char head[128], why[192];
 
     uct_cuda_coll_agree_name(agreement, head, sizeof(head));
@@ -700,33 +687,29 @@ static void call_tell(const call_t *call, uct_cuda_coll_result_t result,
     }
 }
 
-static uct_cuda_coll_result_t call_decide(call_t *call)
+static uct_cuda_coll_result_t call_decide(call_t *call,
+                                          uct_cuda_coll_group_t *group)
 {
-    uct_cuda_coll_group_t *group  = call->group;
-    uct_cuda_coll_result_t result = UCT_CUDA_COLL_STAGE;
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_result_t result        = UCT_CUDA_COLL_STAGE;
+    uct_cuda_coll_post_t post            = {0};
+    uct_cuda_gpu_context_t pushed; /* its buffers' */
 
-    if (!call_measure(call)) {
-        return UCT_CUDA_COLL_STAGE;
+    if (!call_measure(call, agreement->size)) {
+        (void)group_pass(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
+    } else if (call_is_left(call, agreement)) {
+        (void)group_pass(group, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
+    } else if (call_describe(call, group, &pushed, &post)) {
+        if (uct_cuda_coll_agree_is_whole(agreement)) {
+            result = uct_cuda_coll_agree(agreement, &post);
+        }
+        if (result == UCT_CUDA_COLL_DONE) {
+            uct_cuda_node_cache_collective(true);
+            result = call_run(call, group);
+            uct_cuda_node_cache_collective(false);
+        }
+        uct_cuda_gpu_context_pop(&pushed);
     }
-
-    if (call_is_left(call)) {
-        (void)call_pass(call, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
-        return UCT_CUDA_COLL_STAGE;
-    }
-
-    if (!call_describe(call)) {
-        return UCT_CUDA_COLL_STAGE;
-    }
-
-    if (uct_cuda_coll_agree_is_whole(&group->agreement)) {
-        result = uct_cuda_coll_agree(&group->agreement, &call->post);
-    }
-    if (result == UCT_CUDA_COLL_DONE) {
-        uct_cuda_node_cache_collective(true);
-        result = call_run(call);
-        uct_cuda_node_cache_collective(false);
-    }
-    uct_cuda_gpu_context_pop(&call->pushed);
     return result;
 }
 
@@ -735,7 +718,7 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
                                const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size)
 {
-    call_t call    = {.group = group, .what = what};
+    call_t call    = {.what = what};
     uint64_t began = 0;
     uct_cuda_coll_result_t result;
 
@@ -744,15 +727,15 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
     }
     uct_cuda_coll_agree_begin(&group->agreement, what, why, why_size);
     result = group_is_paused(group) ?
-                     call_stage(&call, group->is_off ? UCT_CUDA_COLL_NO_GPUS :
-                                                       UCT_CUDA_COLL_PAUSE,
-                                UCS_OK) :
-                     call_decide(&call);
+                     group_stage(group, group->is_off ? UCT_CUDA_COLL_NO_GPUS :
+                                                        UCT_CUDA_COLL_PAUSE,
+                                 UCS_OK) :
+                     call_decide(&call, group);
     __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
                                                         &totals.staged,
                        1, __ATOMIC_RELAXED);
     if (began != 0) {
-        call_tell(&call, result, uct_cuda_now_ns() - began);
+        call_tell(&call, &group->agreement, result, uct_cuda_now_ns() - began);
     }
     return result;
 }

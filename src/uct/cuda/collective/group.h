@@ -17,9 +17,10 @@ BEGIN_C_DECLS
 
 
 typedef struct {
-    uct_cuda_coll_program_t *program; /**< Or NULL */
-    uint64_t                used;     /**< Sequence of the last call */
-    uct_cuda_coll_lanes_t   lanes;
+    uct_cuda_coll_program_t    *program; /**< Or NULL */
+    const uct_cuda_coll_plan_t *plan;    /**< Its */
+    uint64_t                   used;     /**< Sequence of the last call */
+    uct_cuda_coll_lanes_t      lanes;
 } uct_cuda_coll_kept_program_t;
 
 

@@ -75,7 +75,8 @@ typedef struct {
 
 /** How far a rank is: number of the call, and how it went. */
 typedef enum {
-    UCT_CUDA_COLL_PHASE_PLANNED, /**< It has a plan that it had not before */
+    UCT_CUDA_COLL_PHASE_PLANNED, /**< It has a plan that it had not before, or
+                                      knows that there can be none */
     UCT_CUDA_COLL_PHASE_MADE,  /**< What it shows to others is there */
     UCT_CUDA_COLL_PHASE_READY, /**< All of the others' is mapped */
     UCT_CUDA_COLL_PHASE_DONE,  /**< Its steps have ended */
