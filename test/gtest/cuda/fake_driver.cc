@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_driver.h"
 
+extern "C" {
+#include <uct/cuda/base/log.h>
+}
+
 #include <cstring>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 FakeDriver *fake;
@@ -27,6 +32,7 @@ FakeDriver::FakeDriver()
 {
     memset(&table, 0, sizeof(table));
     fake = this;
+    renew_context();
 
     table.cuGetErrorName = [](CUresult, const char **name) {
         *name = "CUDA_ERROR_FAKE";
@@ -43,6 +49,11 @@ FakeDriver::FakeDriver()
     table.cuCtxGetId = [](CUcontext, unsigned long long *id) {
         *id = fake->ctx_id;
         return CUDA_SUCCESS;
+    };
+    table.cuCtxGetDevice = [](CUdevice *device) {
+        *device = fake->gpu_device;
+        return (fake->context == nullptr) ? CUDA_ERROR_INVALID_CONTEXT :
+                                            CUDA_SUCCESS;
     };
     table.cuCtxPushCurrent = [](CUcontext) { return CUDA_SUCCESS; };
     table.cuCtxPopCurrent  = [](CUcontext *context) {
@@ -70,6 +81,7 @@ FakeDriver::FakeDriver()
         if (fake->fails("cuEventRecord")) {
             return fake->fail_with;
         }
+        ++fake->records;
         fake->done.erase(event);
         return CUDA_SUCCESS;
     };
@@ -165,6 +177,143 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
     };
 }
 
+void FakeDriver::offer_gpu_range()
+{
+    table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *size,
+                                    CUdeviceptr) {
+        if (fake->fails("cuMemGetAddressRange")) {
+            return fake->fail_with;
+        }
+        ++fake->questions;
+        *base = fake->gpu_base;
+        *size = fake->gpu_length;
+        return CUDA_SUCCESS;
+    };
+}
+
+void FakeDriver::offer_gpu_copies()
+{
+    table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                                 CUstream) {
+        if (fake->fails("cuMemcpyDtoDAsync")) {
+            return fake->fail_with;
+        }
+        ++fake->singles;
+        memcpy((void*)dst, (const void*)src, bytes);
+        return CUDA_SUCCESS;
+    };
+    table.cuMemcpyBatchAsync_v1 =
+            [](CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+               uct_cuda_memcpy_attributes_t *attributes, size_t *first,
+               size_t num, size_t *, CUstream) {
+        if (fake->fails("cuMemcpyBatchAsync")) {
+            return fake->fail_with;
+        }
+        EXPECT_EQ(1u, num);
+        EXPECT_EQ(0u, *first);
+        EXPECT_EQ(1u, attributes->src_access_order);
+        ++fake->batches;
+        /* in any order, says the manual */
+        while (count-- > 0) {
+            memcpy((void*)dst[count], (const void*)src[count], bytes[count]);
+        }
+        return CUDA_SUCCESS;
+    };
+}
+
+void FakeDriver::offer_host_copies()
+{
+    table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src, size_t bytes,
+                                 CUstream) {
+        ++fake->singles;
+        memcpy(fake->behind(dst), src, bytes);
+        return CUDA_SUCCESS;
+    };
+    table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src, size_t bytes,
+                                 CUstream) {
+        ++fake->singles;
+        memcpy(dst, fake->behind(src), bytes);
+        return CUDA_SUCCESS;
+    };
+}
+
+static CUresult get_uuid(CUuuid *uuid, CUdevice)
+{
+    memset(uuid, 0x11, sizeof(*uuid));
+    return CUDA_SUCCESS;
+}
+
+void FakeDriver::offer_handles()
+{
+    table.cuDeviceGetUuid       = get_uuid;
+    table.cuPointerGetAttribute = [](void*, CUpointer_attribute, CUdeviceptr) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    };
+    table.cuIpcGetMemHandle = [](CUipcMemHandle *handle, CUdeviceptr) {
+        memset(handle, 0x22, sizeof(*handle));
+        return CUDA_SUCCESS;
+    };
+    table.cuDeviceGetCount = [](int *count) {
+        *count = 0;
+        return CUDA_SUCCESS;
+    };
+}
+
+void FakeDriver::offer_descriptors()
+{
+    table.cuDeviceGetUuid       = get_uuid;
+    table.cuPointerGetAttribute = [](void *value, CUpointer_attribute name,
+                                     CUdeviceptr) {
+        if (name == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) {
+            *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        } else {
+            *(int*)value = 0; /* not by legacy handles */
+        }
+        return CUDA_SUCCESS;
+    };
+    table.cuMemRetainAllocationHandle =
+            [](CUmemGenericAllocationHandle *handle, void*) {
+        *handle = 1;
+        return CUDA_SUCCESS;
+    };
+    table.cuMemRelease = [](CUmemGenericAllocationHandle) {
+        return CUDA_SUCCESS;
+    };
+    table.cuMemExportToShareableHandle =
+            [](void *fd, CUmemGenericAllocationHandle,
+               CUmemAllocationHandleType, unsigned long long) {
+        *(int*)fd = open("/dev/null", O_RDONLY);
+        return CUDA_SUCCESS;
+    };
+}
+
+void FakeDriver::offer_host_threads()
+{
+    table.cuMemHostRegister = [](void*, size_t, unsigned) {
+        return CUDA_SUCCESS;
+    };
+    table.cuDeviceGetPCIBusId = [](char *text, int, CUdevice) {
+        strcpy(text, "0000:00:00.0"); /* nothing is near it */
+        return CUDA_SUCCESS;
+    };
+    table.cuEventRecord      = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+    table.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+}
+
+void FakeDriver::renew_context()
+{
+    static unsigned long long last_id = 1000;
+
+    ctx_id = ++last_id;
+}
+
+void FakeDriver::expect_errors()
+{
+    uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                        const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+    is_log_ours = true;
+}
+
 void *FakeDriver::behind(CUdeviceptr address)
 {
     return (address - gpu_base < host_vmm.size()) ?
@@ -200,10 +349,6 @@ CUdeviceptr FakeDriver::offer_host_vmm(size_t length)
         *size  = fake->gpu_length;
         return CUDA_SUCCESS;
     };
-    table.cuCtxGetDevice = [](CUdevice *device) {
-        *device = 0;
-        return CUDA_SUCCESS;
-    };
     table.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                              CUstream) {
         ++fake->any_copies;
@@ -220,6 +365,9 @@ FakeDriver::~FakeDriver()
 {
     if (!host_vmm.empty()) {
         munmap((void*)gpu_base, gpu_length);
+    }
+    if (is_log_ours) {
+        uct_cuda_log_set(nullptr, UCT_CUDA_LOG_WARN);
     }
     uct_cuda_driver_override(nullptr);
     fake = nullptr;

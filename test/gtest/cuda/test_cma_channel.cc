@@ -5,7 +5,6 @@
 
 extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_channel.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 }
@@ -57,17 +56,17 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long ctx_id = 12000;
         uct_cuda_cma_addr_t *addr;
         int pipes[2];
 
-        driver.ctx_id    = ++ctx_id;
-        driver.buffer_id = 10 * ctx_id;
-        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
-                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.buffer_id = 10 * driver.ctx_id;
+        driver.expect_errors();
         memset(gpu, 'g', sizeof(gpu));
         driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
-        offer_calls();
+        driver.offer_handles();
+        driver.offer_host_copies();
+        driver.offer_host_threads();
+        uct_cuda_host_pipeline_enable(2);
 
         host = (uint8_t*)map(host_size, MAP_PRIVATE);
         addr = (uct_cuda_cma_addr_t*)map(sizeof(*addr), MAP_SHARED);
@@ -117,49 +116,6 @@ protected:
     {
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags,
                     -1, 0);
-    }
-
-    void offer_calls()
-    {
-        driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle,
-                                            CUdeviceptr) {
-            memset(handle, 0, sizeof(*handle));
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
-            memset(uuid, 0x11, sizeof(*uuid));
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
-                                                CUdeviceptr) {
-            return CUDA_ERROR_NOT_SUPPORTED;
-        };
-        driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
-                                            size_t length, CUstream) {
-            memcpy((void*)dst, src, length);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
-                                            size_t length, CUstream) {
-            memcpy(dst, (const void*)src, length);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuEventRecord      = [](CUevent, CUstream) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
-        driver.table.cuCtxGetDevice     = [](CUdevice *device) {
-            *device = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetPCIBusId = [](char *text, int, CUdevice) {
-            strcpy(text, "0000:00:00.0");
-            return CUDA_SUCCESS;
-        };
-        uct_cuda_host_pipeline_enable(2);
     }
 
     void end_child()

@@ -3,7 +3,6 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
 }
@@ -34,35 +33,19 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long id = 9000;
-        const int on[]               = {UCT_ABI_ON, 0};
-        const auto *component        = &uct_cuda_cma_component;
+        const int on[]        = {UCT_ABI_ON, 0};
+        const auto *component = &uct_cuda_cma_component;
         char packed[64];
         uct_mem_h memh;
 
-        driver.ctx_id = ++id;
-        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
-                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.expect_errors();
         memset(gpu, 'g', sizeof(gpu));
         driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
         driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
                                                 CUdeviceptr) {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        driver.table.cuCtxGetDevice = [](CUdevice *device) {
-            *device = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
-                                            size_t length, CUstream) {
-            memcpy((void*)dst, src, length);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
-                                            size_t length, CUstream) {
-            memcpy(dst, (const void*)src, length);
-            return CUDA_SUCCESS;
-        };
+        driver.offer_host_copies();
         driver.no_memory     = CUDA_ERROR_INVALID_VALUE;
         iov.buffer           = gpu;
         iov.length           = host.size();
@@ -139,16 +122,7 @@ TEST_F(CmaEp, host_memory_made_by_handle_is_a_gpus)
 {
     iov.buffer = (void*)driver.offer_host_vmm(8192);
     driver.host_vmm.assign(8192, 'v');
-    driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
-                                        size_t length, CUstream) {
-        memcpy(fake->behind(dst), src, length);
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
-                                        size_t length, CUstream) {
-        memcpy(dst, fake->behind(src), length);
-        return CUDA_SUCCESS;
-    };
+    driver.offer_host_copies();
     expect_told(true);
     EXPECT_EQ(std::vector<uint8_t>(4096, 'v'), host);
     host.assign(4096, 'n');

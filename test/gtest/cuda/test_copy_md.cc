@@ -37,23 +37,18 @@ protected:
 
         gpu_memory = memory;
         driver.offer_gpu_memory(base, length);
-        driver.table.cuDeviceTotalMem = [](size_t *bytes, CUdevice) {
-            *bytes = gpu_memory;
-            return CUDA_SUCCESS;
-        };
+        driver.offer_gpu_range();
         driver.table.cuDeviceGetCount = [](int *count) {
             *count = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
-                                               CUdeviceptr) {
-            *start = base;
-            *size  = length;
             return CUDA_SUCCESS;
         };
         driver.table.cuMemRetainAllocationHandle =
             [](CUmemGenericAllocationHandle *, void *) { return CUDA_SUCCESS; };
         driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
+            return CUDA_SUCCESS;
+        };
+        driver.table.cuDeviceTotalMem = [](size_t *bytes, CUdevice) {
+            *bytes = gpu_memory;
             return CUDA_SUCCESS;
         };
         driver.table.cuPointerSetAttribute = NULL;
@@ -211,10 +206,6 @@ TEST_F(CopyMd, allocated_memory_is_looked_at_once)
     uct_mem_h memh;
 
     waits                       = 0;
-    driver.table.cuCtxGetDevice = [](CUdevice *device) {
-        *device = 0;
-        return CUDA_SUCCESS;
-    };
     driver.table.cuMemAlloc = [](CUdeviceptr *memory, size_t) {
         *memory = base;
         return CUDA_SUCCESS;

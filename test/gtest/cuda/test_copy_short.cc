@@ -4,7 +4,6 @@
 
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/process_settings.h>
 }
@@ -46,9 +45,6 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long id = 2000;
-
-        driver.ctx_id = ++id;
         failures      = 0;
         refused       = CUDA_SUCCESS;
         last_dst      = nullptr;
@@ -58,11 +54,8 @@ protected:
             host[i] = 0;
         }
 
-        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
-                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
-        driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
-            return CUDA_SUCCESS;
-        };
+        driver.expect_errors();
+        driver.offer_host_threads();
         driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
         driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
                                             size_t bytes, CUstream) {
@@ -98,7 +91,6 @@ protected:
     {
         failures = 0;
         uct_cuda_queue_cleanup(&iface.super.queue);
-        uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
     }
 
     /* Whether the bytes came, and none behind them */

@@ -4,7 +4,6 @@
 
 extern "C" {
 #include <uct/cuda/base/iface.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/gather.h>
 #include <uct/cuda/node/process.h>
 }
@@ -26,7 +25,6 @@ extern "C" {
 static constexpr size_t half = 1ul << 20;
 static uint8_t gpu[2 * half];
 static uint8_t host[half]; /* the first half page-locked */
-static unsigned batches, singles, records;
 
 class Gather : public ::testing::Test
 {
@@ -50,55 +48,12 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long id = 9000;
         uct_cuda_node_iface_addr_t self;
 
-        driver.ctx_id = ++id;
-        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
-                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.expect_errors();
         driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
-        driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *size,
-                                               CUdeviceptr) {
-            ++fake->questions;
-            *base = fake->gpu_base;
-            *size = fake->gpu_length;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
-                                            size_t bytes, CUstream) {
-            if (fake->fails("cuMemcpyDtoDAsync")) {
-                return fake->fail_with;
-            }
-            ++singles;
-            memcpy((void*)dst, (const void*)src, bytes);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyBatchAsync_v1 =
-                [](CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
-                   size_t count, uct_cuda_memcpy_attributes_t *attributes,
-                   size_t *first, size_t num, size_t *, CUstream) {
-            if (fake->fails("cuMemcpyBatchAsync")) {
-                return fake->fail_with;
-            }
-            EXPECT_EQ(1u, num);
-            EXPECT_EQ(0u, *first);
-            EXPECT_EQ(1u, attributes->src_access_order);
-            ++batches;
-            /* in any order, says the manual */
-            while (count-- > 0) {
-                memcpy((void*)dst[count], (const void*)src[count],
-                       bytes[count]);
-            }
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuEventRecord = [](CUevent event, CUstream) {
-            if (fake->fails("cuEventRecord")) {
-                return fake->fail_with;
-            }
-            ++records;
-            fake->done.erase(event);
-            return CUDA_SUCCESS;
-        };
+        driver.offer_gpu_range();
+        driver.offer_gpu_copies();
 
         uct_cuda_node_iface_addr_self(&self);
         rkey.handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
@@ -115,7 +70,6 @@ protected:
         ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0,
                                                 &stream));
         memset(gpu, 'r', sizeof(gpu));
-        batches = singles = records = 0;
         for (auto &one : told) {
             one.count      = 0;
             one.comp.count = 1;
@@ -146,7 +100,7 @@ protected:
 
         ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.queue, op));
-        records = 0;
+        driver.records = 0;
     }
 
     ucs_status_t
@@ -203,22 +157,11 @@ protected:
                     return CUDA_ERROR_INVALID_VALUE;
                 }
             }
-            ++singles;
+            ++fake->singles;
             memcpy((void*)dst, (const void*)src, bytes);
             return CUDA_SUCCESS;
         };
-        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
-                                            size_t bytes, CUstream) {
-            ++singles;
-            memcpy((void*)dst, src, bytes);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
-                                            size_t bytes, CUstream) {
-            ++singles;
-            memcpy(dst, (const void*)src, bytes);
-            return CUDA_SUCCESS;
-        };
+        driver.offer_host_copies();
     }
 
     void finish()
@@ -261,9 +204,9 @@ TEST_F(Gather, many_take_few_calls)
     }
     finish();
     expect_told(count, UCS_OK);
-    EXPECT_EQ(0u, singles);
-    EXPECT_EQ(8u, batches);
-    EXPECT_EQ(8u, records);
+    EXPECT_EQ(0u, driver.singles);
+    EXPECT_EQ(8u, driver.batches);
+    EXPECT_EQ(8u, driver.records);
     EXPECT_EQ(8u, driver.questions);
     for (unsigned i = 0; i < count; ++i) {
         ASSERT_EQ(0, memcmp(remote + i * 1024, local + i * 512, 256)) << i;
@@ -280,8 +223,8 @@ TEST_F(Gather, neighbours_are_one_copy)
     }
     finish();
     expect_told(8, UCS_OK);
-    EXPECT_EQ(1u, singles);
-    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(1u, driver.singles);
+    EXPECT_EQ(0u, driver.batches);
     EXPECT_EQ(0, memcmp(remote + 4096, local, 8 * 4096));
     EXPECT_EQ('r', remote[9 * 4096]);
 }
@@ -295,7 +238,7 @@ TEST_F(Gather, progress_meanwhile_does_not_part_them)
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
     EXPECT_FALSE(may_wait());
     uct_cuda_queue_submit_gathered(&iface.queue, false);
-    EXPECT_EQ(1u, singles);
+    EXPECT_EQ(1u, driver.singles);
 
     for (unsigned i = 1; i < 8; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
@@ -303,14 +246,14 @@ TEST_F(Gather, progress_meanwhile_does_not_part_them)
         EXPECT_TRUE(may_wait()) << i;
         EXPECT_FALSE(may_wait()) << "nothing came";
     }
-    EXPECT_EQ(1u, records);
+    EXPECT_EQ(1u, driver.records);
 
     /* The first is over, one is left: these are next */
     driver.done = {iface.queue.active->head->event};
     EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
     uct_cuda_queue_submit_gathered(&iface.queue, false);
-    EXPECT_EQ(2u, records);
-    EXPECT_EQ(1u, batches);
+    EXPECT_EQ(2u, driver.records);
+    EXPECT_EQ(1u, driver.batches);
 
     /* None is left, in another stream something is */
     uct_cuda_stream_t *other;
@@ -324,7 +267,7 @@ TEST_F(Gather, progress_meanwhile_does_not_part_them)
     uct_cuda_queue_progress(&iface.queue);
     EXPECT_EQ(nullptr, stream->head);
     uct_cuda_queue_submit_gathered(&iface.queue, false);
-    EXPECT_EQ(2u, singles);
+    EXPECT_EQ(2u, driver.singles);
     finish();
     expect_told(9, UCS_OK);
 }
@@ -356,7 +299,7 @@ TEST_F(Gather, others_are_not)
     driver.gpu_length = 32768;
     EXPECT_EQ(UCS_INPROGRESS, post(4, 16384, 24576, 4096));
     finish();
-    EXPECT_EQ(1u, batches);
+    EXPECT_EQ(1u, driver.batches);
 
     occupy();
     driver.gpu_base   = (CUdeviceptr)gpu;
@@ -365,8 +308,8 @@ TEST_F(Gather, others_are_not)
     driver.gpu_base = (CUdeviceptr)gpu + 4096;
     EXPECT_EQ(UCS_INPROGRESS, post(6, 4096, 4096, 4096));
     finish();
-    EXPECT_EQ(2u, batches);
-    EXPECT_EQ(0u, singles);
+    EXPECT_EQ(2u, driver.batches);
+    EXPECT_EQ(0u, driver.singles);
     expect_told(7, UCS_OK);
 }
 
@@ -408,9 +351,9 @@ TEST_F(Gather, submitted_before_anything_is_waited_for)
         occupy();
         ASSERT_EQ(UCS_INPROGRESS, post(posted, 0, 0, 64));
         ++posted;
-        EXPECT_EQ(posted - 1, singles);
+        EXPECT_EQ(posted - 1, driver.singles);
         wait();
-        EXPECT_EQ(posted, singles);
+        EXPECT_EQ(posted, driver.singles);
         expect_told(posted - 1, UCS_OK);
         finish();
         queue->is_fenced = false;
@@ -426,9 +369,9 @@ TEST_F(Gather, submitted_by_progress_of_an_idle_queue)
     driver.done = driver.events;
     ASSERT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
     ASSERT_TRUE(uct_cuda_queue_is_idle(&iface.queue));
-    EXPECT_EQ(0u, singles);
+    EXPECT_EQ(0u, driver.singles);
     uct_cuda_iface_progress((uct_iface_h)&iface);
-    EXPECT_EQ(1u, singles);
+    EXPECT_EQ(1u, driver.singles);
 }
 
 TEST_F(Gather, submitted_by_the_end_of_the_queue)
@@ -438,7 +381,7 @@ TEST_F(Gather, submitted_by_the_end_of_the_queue)
     driver.done                = driver.events;
     driver.table.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
     uct_cuda_queue_cleanup(&iface.queue);
-    EXPECT_EQ(1u, singles);
+    EXPECT_EQ(1u, driver.singles);
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.queue, 1000, UINT_MAX));
 }
 
@@ -465,8 +408,8 @@ TEST_F(Gather, a_driver_without_batches_has_single_copies)
     }
     finish();
     expect_told(8, UCS_OK);
-    EXPECT_EQ(8u, singles);
-    EXPECT_EQ(1u, records);
+    EXPECT_EQ(8u, driver.singles);
+    EXPECT_EQ(1u, driver.records);
     EXPECT_EQ(7, remote[7 * 1024]);
 }
 
@@ -478,7 +421,7 @@ TEST_F(Gather, a_batch_that_is_refused_goes_copy_by_copy)
     driver.fail = "cuMemcpyBatchAsync";
     finish();
     expect_told(2, UCS_OK);
-    EXPECT_EQ(2u, singles);
+    EXPECT_EQ(2u, driver.singles);
 }
 
 TEST_F(Gather, errors_are_told_by_progress)
@@ -518,7 +461,7 @@ TEST_F(Gather, a_context_that_was_reset_takes_no_copies)
     ++driver.ctx_id;
     finish();
     expect_told(2, UCS_ERR_IO_ERROR);
-    EXPECT_EQ(0u, batches + singles);
+    EXPECT_EQ(0u, driver.batches + driver.singles);
 }
 
 /* ... and it stays until those that are gathered have been told */
@@ -529,7 +472,7 @@ TEST_F(Gather, a_context_that_was_reset_is_kept_for_a_group)
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 256, 64));
-    const unsigned submitted = singles;
+    const unsigned submitted = driver.singles;
     ++driver.ctx_id;
     driver.done = driver.events;
     while (uct_cuda_queue_progress(&iface.queue) > 0) {
@@ -540,7 +483,7 @@ TEST_F(Gather, a_context_that_was_reset_is_kept_for_a_group)
     EXPECT_NE(stream, next);
     finish();
     expect_told(2, UCS_ERR_IO_ERROR);
-    EXPECT_EQ(submitted, batches + singles);
+    EXPECT_EQ(submitted, driver.batches + driver.singles);
 }
 
 TEST_F(Gather, random_lists_arrive)
@@ -596,15 +539,15 @@ TEST_F(Gather, of_host_memory)
         }
         EXPECT_EQ(1u, driver.questions);
         uct_cuda_queue_submit_gathered(&iface.queue, true);
-        EXPECT_EQ(1u, records);
-        EXPECT_EQ(is_put ? 8u : 0u, singles);
-        EXPECT_EQ(is_put ? 0u : 1u, batches);
+        EXPECT_EQ(1u, driver.records);
+        EXPECT_EQ(is_put ? 8u : 0u, driver.singles);
+        EXPECT_EQ(is_put ? 0u : 1u, driver.batches);
         finish();
         expect_told(is_put ? 8 : 16, UCS_OK);
         for (unsigned i = 0; i < 8; ++i) {
             EXPECT_EQ('a' + (int)i + is_put, to[i * 16384 + 8191]);
         }
-        singles                            = 0;
+        driver.singles                     = 0;
         driver.table.cuMemcpyBatchAsync_v1 = batch;
     }
 }
@@ -642,9 +585,9 @@ TEST_F(Gather, kinds_of_memory_are_kept_apart)
     local_end = uct_cuda_end_gpu(0);
     memset(gpu, 'g', half);
     EXPECT_EQ(UCS_INPROGRESS, post(1, 0, 8192, 8192));
-    EXPECT_EQ(1u, records);
+    EXPECT_EQ(1u, driver.records);
     finish();
-    EXPECT_EQ(2u, records);
+    EXPECT_EQ(2u, driver.records);
     expect_told(2, UCS_OK);
     EXPECT_EQ('h', remote[8191]);
     EXPECT_EQ('g', remote[8192]);
@@ -657,17 +600,17 @@ TEST_F(Gather, large_ones_are_not_kept_for_long)
             [](CUdeviceptr*, CUdeviceptr*, size_t *bytes, size_t count,
                uct_cuda_memcpy_attributes_t*, size_t*, size_t, size_t*,
                CUstream) {
-        EXPECT_LE(count, (batches == 0) ? 8u : 16u);
+        EXPECT_LE(count, (fake->batches == 0) ? 8u : 16u);
         EXPECT_EQ(half, bytes[count - 1]);
-        ++batches;
+        ++fake->batches;
         return CUDA_SUCCESS;
     };
     occupy();
     for (unsigned i = 0; i < 40; ++i) {
         ASSERT_EQ(UCS_INPROGRESS, post(i, 0, 0, half));
     }
-    EXPECT_EQ(3u, batches);
-    EXPECT_EQ(3u, records);
+    EXPECT_EQ(3u, driver.batches);
+    EXPECT_EQ(3u, driver.records);
     finish();
     expect_told(40, UCS_OK);
 }
@@ -904,7 +847,7 @@ TEST_F(GatherKernel, carries_many_small_ones)
     post_many(0, 256);
     finish();
     ASSERT_EQ(2u, launched.size());
-    EXPECT_EQ(0u, batches + singles);
+    EXPECT_EQ(0u, driver.batches + driver.singles);
     EXPECT_EQ(0, std::count_if(std::begin(words), std::end(words),
                                [](uint64_t word) { return word != 0; }))
             << "zeros, before the first launch";
@@ -923,7 +866,7 @@ TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
     post_many(0, 64);
     finish();
     launched.clear();
-    batches = 0;
+    driver.batches = 0;
 
     post_list(64, 964);
     finish();
@@ -937,7 +880,7 @@ TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
     }
     EXPECT_EQ(480u, largest);
     EXPECT_EQ(900u, sum);
-    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0u, driver.batches);
     expect_told(964, UCS_OK);
 
     launched.clear();
@@ -989,19 +932,19 @@ TEST_F(GatherKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
     occupy();
     post_many(0, 128);
     finish();
-    EXPECT_EQ(1u, batches);
+    EXPECT_EQ(1u, driver.batches);
 
     reached = true;
     occupy();
     post_many(128, 131);
     finish();
-    EXPECT_EQ(2u, batches);
+    EXPECT_EQ(2u, driver.batches);
 
     gather.kernel_blocks = 0;
     occupy();
     post_many(131, 259);
     finish();
-    EXPECT_EQ(3u, batches);
+    EXPECT_EQ(3u, driver.batches);
     EXPECT_TRUE(launched.empty());
     expect_told(259, UCS_OK);
     expect_there(259);
@@ -1013,7 +956,7 @@ TEST_F(GatherKernel, a_launch_that_fails_is_made_up_for)
     occupy();
     post_many(0, 128);
     finish();
-    EXPECT_EQ(1u, batches);
+    EXPECT_EQ(1u, driver.batches);
     expect_told(128, UCS_OK);
     expect_there(128);
 }
@@ -1027,7 +970,7 @@ TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
         const unsigned first    = (share > 0) ? 128 : 0;
 
         launched.clear();
-        batches = 0;
+        driver.batches = 0;
         begun   = share;
         occupy();
         post_many(first, first + 128);
@@ -1037,11 +980,11 @@ TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
         lose_patience({kernel});
         uct_cuda_queue_progress(queue);
         EXPECT_TRUE(is_off(launched[0]));
-        EXPECT_EQ(1u, batches) << "copies in its place";
+        EXPECT_EQ(1u, driver.batches) << "copies in its place";
 
         post_many(300 + first, 300 + first + 128);
         EXPECT_EQ(1u, launched.size()) << "no room yet";
-        EXPECT_EQ(2u, batches);
+        EXPECT_EQ(2u, driver.batches);
 
         driver.done = driver.events;
         uct_cuda_queue_progress(queue);
@@ -1074,11 +1017,11 @@ TEST_F(GatherKernel, what_runs_is_waited_for)
     lose_patience({kernel});
     uct_cuda_queue_progress(queue);
     uct_cuda_queue_progress(queue);
-    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0u, driver.batches);
     EXPECT_EQ(0u, told[0].count);
     end(launched[0], 0, warps);
     finish();
-    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0u, driver.batches);
     expect_told(128, UCS_OK);
 }
 
@@ -1094,12 +1037,12 @@ TEST_F(GatherKernel, what_began_when_it_was_called_off_is_made_up_for)
     begun = warps;
     lose_patience({kernel});
     uct_cuda_queue_progress(queue);
-    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0u, driver.batches);
     end(launched[0], 0, warps);
     end(launched[0], 5, 6, false);
     finish(); /* looked at, copied */
     finish();
-    EXPECT_EQ(1u, batches);
+    EXPECT_EQ(1u, driver.batches);
     expect_told(128, UCS_OK);
     expect_there(128);
 }
@@ -1127,7 +1070,7 @@ TEST_F(GatherKernel, launches_are_called_off_each_by_itself)
     uct_cuda_queue_progress(queue);
     EXPECT_TRUE(is_off(launched[0]));
     EXPECT_TRUE(is_off(launched[1]));
-    EXPECT_EQ(2u, batches);
+    EXPECT_EQ(2u, driver.batches);
     finish();
     expect_told(256, UCS_OK);
     expect_there(256);
@@ -1147,7 +1090,7 @@ TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
     lose_patience({kernel});
     uct_cuda_queue_progress(queue);
     EXPECT_TRUE(is_off(launched[0]));
-    EXPECT_EQ(0u, batches);
+    EXPECT_EQ(0u, driver.batches);
     EXPECT_EQ(0u, told[0].count);
 
     driver.fail.clear();
@@ -1155,7 +1098,7 @@ TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
     finish(); /* called off, looked at, copied */
     finish();
     finish();
-    EXPECT_EQ(1u, batches);
+    EXPECT_EQ(1u, driver.batches);
     expect_told(128, UCS_OK);
     expect_there(128);
 }
@@ -1169,12 +1112,12 @@ TEST_F(GatherKernel, progress_of_another_thread_does_not_part_them)
     std::thread([&]() {
         uct_cuda_queue_submit_gathered(&iface.queue, false);
     }).join();
-    const unsigned early = batches + (unsigned)launched.size();
+    const unsigned early = driver.batches + (unsigned)launched.size();
     usleep(200);
     std::thread([&]() {
         uct_cuda_queue_submit_gathered(&iface.queue, false);
     }).join();
-    EXPECT_EQ(1u, batches + launched.size());
+    EXPECT_EQ(1u, driver.batches + launched.size());
     EXPECT_LE(early, 1u); /* a busy machine takes its time for a thread */
     finish();
     expect_told(20, UCS_OK);

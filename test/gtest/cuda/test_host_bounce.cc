@@ -19,15 +19,11 @@ class HostBounce : public ::testing::Test
 {
 protected:
     FakeDriver driver;
-    /* The pool is the process's: no two tests share a context with it */
-    static unsigned long long next_id;
 
     void SetUp() override
     {
         registrations = 0;
         refuse        = CUDA_SUCCESS;
-        driver.ctx_id = ++next_id;
-
         driver.table.cuMemHostRegister = [](void*, size_t length,
                                             unsigned flags) {
             EXPECT_EQ(unsigned(CU_MEMHOSTREGISTER_PORTABLE), flags);
@@ -38,8 +34,6 @@ protected:
         };
     }
 };
-
-unsigned long long HostBounce::next_id = 1000;
 
 TEST_F(HostBounce, slots_are_apart_and_come_back)
 {
@@ -77,7 +71,7 @@ TEST_F(HostBounce, another_context_locks_again)
     char *before = static_cast<char*>(uct_cuda_host_bounce_get(1));
 
     ASSERT_NE(nullptr, before);
-    driver.ctx_id = ++next_id;
+    driver.renew_context();
     char *after = static_cast<char*>(uct_cuda_host_bounce_get(1));
     ASSERT_NE(nullptr, after);
     EXPECT_NE(before, after);

@@ -112,12 +112,6 @@ protected:
             copies.push_back({start, length});
             return CUDA_SUCCESS;
         };
-
-        driver.table.cuCtxGetDevice = [](CUdevice *device) {
-            *device = 0;
-            return (fake->context == nullptr) ? CUDA_ERROR_INVALID_CONTEXT :
-                                                CUDA_SUCCESS;
-        };
     }
 
     /* As ucp_mem_map() does */

@@ -51,16 +51,13 @@ class HostPipeline : public ::testing::Test
 {
 protected:
     FakeDriver driver;
-    /* Threads and slots are the process's: a context for each test */
-    static unsigned long long next_id;
 
     void SetUp() override
     {
         copies_begun = copies = fail_at = registrations = called = 0;
         largest       = 0;
         is_held       = false;
-        driver.ctx_id = ++next_id;
-
+        driver.offer_host_threads();
         driver.table.cuMemHostRegister = [](void*, size_t, unsigned flags) {
             EXPECT_EQ(unsigned(CU_MEMHOSTREGISTER_PORTABLE), flags);
             ++registrations;
@@ -74,10 +71,6 @@ protected:
                                                    CUDA_SUCCESS;
         };
         driver.table.cuStreamDestroy    = [](CUstream) { return CUDA_SUCCESS; };
-        driver.table.cuEventRecord      = [](CUevent, CUstream) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
         driver.table.cuMemcpyHtoDAsync  = [](CUdeviceptr dst, const void *src,
                                             size_t length, CUstream) {
             return copy(reinterpret_cast<void*>(dst), src, length);
@@ -85,14 +78,6 @@ protected:
         driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
                                             size_t length, CUstream) {
             return copy(dst, reinterpret_cast<const void*>(src), length);
-        };
-        driver.table.cuCtxGetDevice = [](CUdevice *device) {
-            *device = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetPCIBusId = [](char *text, int, CUdevice) {
-            strcpy(text, "0000:00:00.0"); /* nothing is near it */
-            return CUDA_SUCCESS;
         };
         uct_cuda_host_pipeline_enable(3);
     }
@@ -147,8 +132,6 @@ protected:
         }
     }
 };
-
-unsigned long long HostPipeline::next_id = 2000;
 
 TEST_F(HostPipeline, every_byte_either_way)
 {
@@ -231,7 +214,7 @@ TEST_F(HostPipeline, a_failed_start_leaves_nothing)
     std::vector<char> gpu(4 * MIB), host(4 * MIB);
     uct_cuda_host_job_t *job;
 
-    driver.ctx_id = ++next_id;
+    driver.renew_context();
     driver.fail   = "cuStreamCreate";
     EXPECT_EQ(UCS_ERR_IO_ERROR, start(gpu, host, 0, 4 * MIB, true, &job));
     EXPECT_EQ(0u, copies);
@@ -240,7 +223,7 @@ TEST_F(HostPipeline, a_failed_start_leaves_nothing)
 
 TEST_F(HostPipeline, without_locked_memory_the_driver_copies)
 {
-    driver.ctx_id                  = ++next_id;
+    driver.renew_context();
     driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
         ++registrations;
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -275,7 +258,7 @@ TEST_F(HostPipeline, nothing_stays_of_contexts_that_are_gone)
     };
     driver.table.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
     for (unsigned i = 0; i < 100; ++i) {
-        driver.ctx_id = ++next_id;
+        driver.renew_context();
         ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), true, &job));
         ASSERT_EQ(UCS_OK, wait(job));
         before = (i == 49) ? allocated() : before;
@@ -295,7 +278,7 @@ TEST_F(HostPipeline, a_copy_whose_context_is_gone_fails)
     while (copies_begun < 3) {
         std::this_thread::yield(); /* all threads are at the first one */
     }
-    driver.ctx_id = ++next_id;
+    driver.renew_context();
     is_held       = false;
     EXPECT_EQ(UCS_ERR_IO_ERROR, wait(first));
 

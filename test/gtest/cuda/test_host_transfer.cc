@@ -39,9 +39,6 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long id = 7000;
-
-        driver.ctx_id = ++id;
         is_locked     = false;
         can_map       = true;
         for (size_t i = 0; i < host.size(); ++i) {
@@ -49,9 +46,6 @@ protected:
             gpu[i]  = char(i * 2246822519u >> 11);
         }
 
-        driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
-            return CUDA_SUCCESS;
-        };
         driver.table.cuPointerGetAttributes =
                 [](unsigned count, CUpointer_attribute *names, void **values,
                    CUdeviceptr) {
@@ -73,28 +67,10 @@ protected:
                     }
                     return CUDA_SUCCESS;
                 };
-        driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr dst, const void *src,
-                                            size_t length, CUstream) {
-            return copy((void*)dst, src, length);
-        };
-        driver.table.cuMemcpyDtoHAsync = [](void *dst, CUdeviceptr src,
-                                            size_t length, CUstream) {
-            return copy(dst, (const void*)src, length);
-        };
-        driver.table.cuEventRecord = [](CUevent, CUstream) {
-            return CUDA_SUCCESS;
-        };
         driver.table.cuEventQuery       = [](CUevent) { return CUDA_SUCCESS; };
-        driver.table.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
         driver.table.cuStreamDestroy    = [](CUstream) { return CUDA_SUCCESS; };
-        driver.table.cuCtxGetDevice     = [](CUdevice *device) {
-            *device = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetPCIBusId = [](char *text, int, CUdevice) {
-            strcpy(text, "0000:00:00.0"); /* nothing is near it */
-            return CUDA_SUCCESS;
-        };
+        driver.offer_host_copies();
+        driver.offer_host_threads();
         uct_cuda_host_pipeline_enable(3);
         ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
     }

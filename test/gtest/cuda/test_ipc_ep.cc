@@ -4,7 +4,6 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/own.h>
@@ -34,25 +33,11 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long id = 5000;
-
-        driver.ctx_id = ++id;
-        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
-                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.expect_errors();
         driver.no_memory = CUDA_ERROR_INVALID_VALUE;
         driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
-        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
-                                                CUdeviceptr) {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
-                                            size_t bytes, CUstream) {
-            memcpy((void*)dst, (const void*)src, bytes);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuStreamSynchronize = [](CUstream) {
-            return CUDA_SUCCESS;
-        };
+        driver.offer_gpu_copies();
+        driver.offer_handles();
         ep.super.super.iface = (uct_iface_h)&iface;
         ep.is_own            = true;
         iov.buffer           = local.data();
@@ -135,17 +120,6 @@ TEST_F(IpcEp, key_of_the_own_process)
     uct_cuda_node_rkey_t *rkey;
     uct_cuda_node_memh_t *memh;
 
-    driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
-        memset(uuid, 0x11, sizeof(*uuid));
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuIpcGetMemHandle = [](CUipcMemHandle*, CUdeviceptr) {
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuDeviceGetCount = [](int *count) {
-        *count = 0;
-        return CUDA_SUCCESS;
-    };
     ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create(gpu, sizeof(gpu), &memh));
     ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, gpu, 8192, &packed));
     ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed,
@@ -181,10 +155,6 @@ TEST_F(IpcEp, host_memory_made_by_handle)
     void *const memory     = (void*)driver.offer_host_vmm(8192);
     void *const second     = (void*)(driver.gpu_base + 4096);
     uint8_t *const bytes   = driver.host_vmm.data();
-    driver.table.cuDeviceGetCount = [](int *count) {
-        *count = 0;
-        return CUDA_SUCCESS;
-    };
     ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create(memory, 8192, &memh));
     ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, memory, 4096, &packed));
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, packed.handle.type);

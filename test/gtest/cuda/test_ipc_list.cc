@@ -4,7 +4,6 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/gather.h>
@@ -19,7 +18,6 @@ extern "C" {
 
 static constexpr size_t half = 1ul << 16, count = 100, step = 512, size = 256;
 static uint8_t gpu[2 * half];
-static unsigned batches, singles;
 
 class IpcList : public ::testing::Test
 {
@@ -43,59 +41,13 @@ protected:
 
     void SetUp() override
     {
-        static unsigned long long id = 15000;
         uct_cuda_node_packed_rkey_t packed;
 
-        driver.ctx_id = ++id;
-        uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
-                            const char*, const char*) {}, UCT_CUDA_LOG_ERROR);
+        driver.expect_errors();
         driver.offer_gpu_memory((CUdeviceptr)gpu, sizeof(gpu));
-        driver.table.cuPointerGetAttribute = [](void*, CUpointer_attribute,
-                                                CUdeviceptr) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *bytes,
-                                               CUdeviceptr) {
-            if (fake->fails("cuMemGetAddressRange")) {
-                return fake->fail_with;
-            }
-            *base  = fake->gpu_base;
-            *bytes = fake->gpu_length;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
-                                            size_t bytes, CUstream) {
-            if (fake->fails("cuMemcpyDtoDAsync")) {
-                return fake->fail_with;
-            }
-            ++singles;
-            memcpy((void*)dst, (const void*)src, bytes);
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemcpyBatchAsync_v1 =
-                [](CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes,
-                   size_t num, uct_cuda_memcpy_attributes_t*, size_t*, size_t,
-                   size_t*, CUstream) {
-            ++batches;
-            while (num-- > 0) {
-                memcpy((void*)dst[num], (const void*)src[num], bytes[num]);
-            }
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuStreamSynchronize = [](CUstream) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
-            memset(uuid, 0x11, sizeof(*uuid));
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuIpcGetMemHandle = [](CUipcMemHandle*, CUdeviceptr) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetCount = [](int *devices) {
-            *devices = 0;
-            return CUDA_SUCCESS;
-        };
+        driver.offer_gpu_range();
+        driver.offer_gpu_copies();
+        driver.offer_handles();
 
         ep.super.super.iface = (uct_iface_h)&iface;
         ASSERT_EQ(UCS_OK,
@@ -125,7 +77,6 @@ protected:
         told.comp.func   = [](uct_completion_t *comp) {
             ++((Told*)comp)->count;
         };
-        batches = singles = 0;
     }
 
     void TearDown() override
@@ -173,8 +124,8 @@ protected:
 TEST_F(IpcList, few_calls_and_one_completion)
 {
     EXPECT_EQ(UCS_INPROGRESS, put());
-    EXPECT_EQ(1u, batches);
-    EXPECT_EQ(0u, singles);
+    EXPECT_EQ(1u, driver.batches);
+    EXPECT_EQ(0u, driver.singles);
     EXPECT_EQ(0u, told.count);
     finish();
     EXPECT_EQ(1u, told.count);
@@ -211,7 +162,7 @@ TEST_F(IpcList, empty_ones_are_over)
     rkeys[50]   = (uct_rkey_t)rkey;
     lengths[50] = size;
     EXPECT_EQ(UCS_INPROGRESS, put());
-    EXPECT_EQ(1u, singles);
+    EXPECT_EQ(1u, driver.singles);
     finish();
     EXPECT_EQ(1u, told.count);
     EXPECT_TRUE(arrived(50));
@@ -258,7 +209,7 @@ TEST_F(IpcList, a_full_queue)
         return CUDA_ERROR_INVALID_VALUE;
     };
     EXPECT_EQ(UCS_INPROGRESS, put());
-    EXPECT_EQ(count, singles);
+    EXPECT_EQ(count, driver.singles);
     EXPECT_EQ(count, queue->outstanding);
     finish();
     EXPECT_EQ(1u, told.count);
@@ -272,14 +223,14 @@ TEST_F(IpcList, an_error_in_the_middle_is_told_at_the_end)
     };
     driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
                                         size_t bytes, CUstream) {
-        if (++singles > 10) {
+        if (++fake->singles > 10) {
             return CUDA_ERROR_UNKNOWN;
         }
         memcpy((void*)dst, (const void*)src, bytes);
         return CUDA_SUCCESS;
     };
     EXPECT_EQ(UCS_INPROGRESS, put());
-    EXPECT_EQ(11u, singles);
+    EXPECT_EQ(11u, driver.singles);
     EXPECT_EQ(0u, told.count);
     finish();
     EXPECT_EQ(1u, told.count);

@@ -179,8 +179,9 @@ TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_that_may)
         *count = 0;
         return CUDA_SUCCESS;
     };
-    pushed    = nullptr;
-    may_touch = {0, 5}; /* 0 is current */
+    pushed            = nullptr;
+    driver.gpu_device = 0; /* is current */
+    may_touch         = {0, 5};
     ASSERT_EQ(UCS_OK,
               uct_cuda_gpu_context_push_touching(memory, cuda,
                                                  uct_cuda_end_gpu(5),
@@ -252,19 +253,13 @@ protected:
     /* Memory that cuMemCreate made: no context, no pool, no attribute */
     void make_vmm()
     {
-        static unsigned long long last_context = 9000;
-
-        driver.ctx_id                      = ++last_context;
+        driver.renew_context();
         driver.context                     = nullptr;
         driver.table.cuMemGetAddressRange  = [](CUdeviceptr*, size_t*,
                                                CUdeviceptr) {
             return CUDA_ERROR_NOT_FOUND;
         };
         driver.is_pool                     = false;
-        driver.table.cuCtxGetDevice = [](CUdevice *device) {
-            *device = fake->gpu_device;
-            return CUDA_SUCCESS;
-        };
         driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*,
                                                      int *is_active) {
             *is_active = 1;

@@ -29,6 +29,7 @@ protected:
     void SetUp() override
     {
         allocations.clear();
+        driver.offer_descriptors();
         driver.table.cuPointerGetAttributes =
                 [](unsigned count, CUpointer_attribute *names, void **values,
                    CUdeviceptr address) {
@@ -47,37 +48,12 @@ protected:
                     }
                     return CUDA_SUCCESS;
                 };
-        driver.table.cuPointerGetAttribute = [](void *value,
-                                                CUpointer_attribute name,
-                                                CUdeviceptr) {
-            if (name == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
-                *(int*)value = 0;
-            } else {
-                *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-            }
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
-            memset(uuid, 0x11, sizeof(*uuid));
-            return CUDA_SUCCESS;
-        };
         driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *size,
                                                CUdeviceptr address) {
             *base = address;
             *size = length;
             return CUDA_SUCCESS;
         };
-        driver.table.cuMemRetainAllocationHandle =
-            [](CUmemGenericAllocationHandle *, void *) { return CUDA_SUCCESS; };
-        driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemExportToShareableHandle =
-                [](void *fd, CUmemGenericAllocationHandle,
-                   CUmemAllocationHandleType, unsigned long long) {
-                    *(int*)fd = open("/dev/null", O_RDONLY);
-                    return CUDA_SUCCESS;
-                };
     }
 
     /* So that tests have nothing to do with each other */

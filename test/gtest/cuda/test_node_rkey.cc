@@ -39,26 +39,11 @@ protected:
         driver.buffer_id = first_id;
         driver.no_memory = CUDA_ERROR_INVALID_VALUE;
         driver.offer_gpu_memory(base, length);
-        driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
-                                                CUdeviceptr) {
-            return CUDA_ERROR_NOT_SUPPORTED;
-        };
-        driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
-            memset(uuid, 0x11, sizeof(*uuid));
-            return CUDA_SUCCESS;
-        };
+        driver.offer_handles();
         driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle,
                                             CUdeviceptr) {
             memset(handle, 0x22, sizeof(*handle));
             return is_shareable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-        };
-        driver.table.cuCtxGetDevice = [](CUdevice *device) {
-            *device = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetCount = [](int *count) {
-            *count = 0;
-            return CUDA_SUCCESS;
         };
         ASSERT_EQ(UCS_OK,
                   uct_cuda_node_memh_create((void*)base, 4096, &memh));
@@ -240,27 +225,7 @@ TEST_F(NodeRkey, what_is_not_ours_is_unreachable)
  * a handle is for one */
 TEST_F(NodeRkey, buffer_in_several_mappings_is_not_for_peers)
 {
-    driver.table.cuPointerGetAttribute = [](void *value,
-                                            CUpointer_attribute attribute,
-                                            CUdeviceptr) {
-        if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
-            *(int*)value = 0;
-        } else {
-            *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        }
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuMemRetainAllocationHandle =
-            [](CUmemGenericAllocationHandle *, void *) { return CUDA_SUCCESS; };
-    driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuMemExportToShareableHandle =
-            [](void *fd, CUmemGenericAllocationHandle,
-               CUmemAllocationHandleType, unsigned long long) {
-                *(int*)fd = open("/dev/null", O_RDONLY);
-                return CUDA_SUCCESS;
-            };
+    driver.offer_descriptors();
     void *last = (void*)(base + length - 4096);
     EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, last, 4096, &packed));
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
@@ -346,36 +311,13 @@ protected:
                                                     2 * chunk, &memh));
         driver.context                    = nullptr;
         driver.is_pool                    = false;
+        driver.offer_descriptors();
         driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
                                                CUdeviceptr address) {
             *start = address & ~(CUdeviceptr)(chunk - 1);
             *size  = chunk;
             return CUDA_SUCCESS;
         };
-        driver.table.cuPointerGetAttribute = [](void *value,
-                                                CUpointer_attribute name,
-                                                CUdeviceptr) {
-            if (name == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) {
-                *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-            } else {
-                *(int*)value = 0; /* not by legacy handles */
-            }
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemRetainAllocationHandle =
-                [](CUmemGenericAllocationHandle *handle, void*) {
-                    *handle = 1;
-                    return CUDA_SUCCESS;
-                };
-        driver.table.cuMemRelease = [](CUmemGenericAllocationHandle) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuMemExportToShareableHandle =
-                [](void *fd, CUmemGenericAllocationHandle,
-                   CUmemAllocationHandleType, unsigned long long) {
-                    *(int*)fd = open("/dev/null", O_RDONLY);
-                    return CUDA_SUCCESS;
-                };
     }
 
     uct_cuda_node_handle_t pack_range(CUdeviceptr address, size_t size)

@@ -329,10 +329,10 @@ TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
     op            = post(0, nullptr);
     op->done      = [](uct_cuda_op_t *) { waits_when_done = waits; };
     driver.fail   = "cuEventQuery";
-    driver.ctx_id = 2;
+    ++driver.ctx_id;
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
     EXPECT_EQ(1u, waits_when_done);
-    driver.ctx_id = 1;
+    --driver.ctx_id;
 }
 
 TEST_F(Queue, each_context_keeps_its_streams)
@@ -356,8 +356,10 @@ TEST_F(Queue, each_context_keeps_its_streams)
 /* A program that resets its device again and again does not fill memory */
 TEST_F(Queue, contexts_that_are_gone_are_forgotten)
 {
+    const auto id = driver.ctx_id;
+
     for (int i = 1; i <= 3; ++i) {
-        driver.ctx_id = 100 + (unsigned)i;
+        driver.renew_context();
         finish(post(0, nullptr));
         EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
         ASSERT_NE(nullptr, queue.contexts);
@@ -367,7 +369,7 @@ TEST_F(Queue, contexts_that_are_gone_are_forgotten)
         driver.events.clear();
         driver.streams.clear();
     }
-    driver.ctx_id = 1;
+    driver.ctx_id = id;
 }
 
 TEST_F(Queue, failed_event_leaves_nothing_behind)

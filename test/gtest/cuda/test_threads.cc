@@ -42,6 +42,7 @@ protected:
     /* Those calls that may come from several threads at once */
     void SetUp() override
     {
+        driver.offer_handles();
         driver.table.cuStreamCreate = [](CUstream *stream, unsigned) {
             *stream = make<CUstream>();
             return CUDA_SUCCESS;
@@ -57,14 +58,6 @@ protected:
         };
         driver.table.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
         driver.table.cuLaunchHostFunc = [](CUstream, CUhostFn, void *) {
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuCtxGetDevice = [](CUdevice *device) {
-            *device = 0;
-            return CUDA_SUCCESS;
-        };
-        driver.table.cuDeviceGetCount = [](int *count) {
-            *count = 0;
             return CUDA_SUCCESS;
         };
     }
@@ -163,18 +156,6 @@ TEST_F(Threads, keys)
                 }
                 return CUDA_SUCCESS;
             };
-    driver.table.cuPointerGetAttribute = [](void *, CUpointer_attribute,
-                                            CUdeviceptr) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    };
-    driver.table.cuDeviceGetUuid = [](CUuuid *uuid, CUdevice) {
-        memset(uuid, 0x11, sizeof(*uuid));
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle, CUdeviceptr) {
-        memset(handle, 0x22, sizeof(*handle));
-        return CUDA_SUCCESS;
-    };
 
     driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
                                            CUdeviceptr) {
