@@ -121,7 +121,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                1;
     request->count   = options->size / request->element / parts;
 
-    status = uct_cuda_coll_choose(request, NULL, NULL, &collective->choice);
+    status = uct_cuda_coll_choose(request, NULL, &collective->choice);
     if (status == UCS_OK) {
         status = uct_cuda_coll_make(request, NULL, &collective->choice, NULL,
                                     &collective->plan);
@@ -201,7 +201,7 @@ static void print_other(const uct_cuda_coll_request_t *request,
     uct_cuda_coll_choice_t choice;
     uct_cuda_coll_plan_t plan;
 
-    if ((uct_cuda_coll_choose(request, NULL, NULL, &choice) != UCS_OK) ||
+    if ((uct_cuda_coll_choose(request, NULL, &choice) != UCS_OK) ||
         ((int)choice.algorithm != request->algorithm) ||
         (choice.multipath != (request->multipath == 1)) ||
         (uct_cuda_coll_make(request, NULL, &choice, NULL, &plan) != UCS_OK)) {

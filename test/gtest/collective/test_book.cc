@@ -199,7 +199,7 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
                 char error[256] = "";
                 Plan plan;
 
-                status = uct_cuda_coll_choose(&request, &forests, NULL,
+                status = uct_cuda_coll_choose(&request, &forests,
                                               &choice);
                 ASSERT_EQ(status, uct_cuda_coll_plan(book, &request, &plan));
                 if (status != UCS_OK) {
@@ -237,14 +237,14 @@ TEST(test_collective_book, is_not_worse_than_what_can_be_named)
             uct_cuda_coll_forests_t forests = {};
             uct_cuda_coll_choice_t choice, named;
 
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &forests, NULL,
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &forests,
                                                    &choice));
             for (int algorithm = UCT_CUDA_COLL_FLAT;
                  algorithm < UCT_CUDA_COLL_ALGORITHM_LAST; ++algorithm) {
                 for (int chunks = 1; chunks <= 32; chunks *= 2) {
                     request.algorithm = algorithm;
                     request.chunks    = chunks;
-                    if (uct_cuda_coll_choose(&request, &forests, NULL,
+                    if (uct_cuda_coll_choose(&request, &forests,
                                              &named) == UCS_OK) {
                         EXPECT_LE(choice.seconds, 1.03 * named.seconds)
                                 << topo.num_gpus << " GPUs, "
@@ -343,7 +343,7 @@ TEST(test_collective_book, uneven_blocks)
         Plan plan;
 
         request.counts = counts;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
         ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &plan));
         EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds);
     }
@@ -365,7 +365,7 @@ TEST(test_collective_book, little_scratch)
 
             request.max_scratch = scratch;
             request.algorithm   = UCT_CUDA_COLL_FLAT;
-            EXPECT_EQ(uct_cuda_coll_choose(&request, NULL, NULL, &choice),
+            EXPECT_EQ(uct_cuda_coll_choose(&request, NULL, &choice),
                       uct_cuda_coll_plan(book, &request, &plan));
             EXPECT_LE(plan.scratch, scratch);
         }

@@ -589,7 +589,7 @@ TEST_F(CollPlan, ranks_that_share_gpus_are_as_quick_as_by_their_own_trees)
             request.gpus[rank] = (int)rank % 8;
         }
         request.max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
         EXPECT_LE(choice.seconds * 1e6, 1.02 * c.us) << c.bytes;
     }
 }
@@ -709,11 +709,11 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
         uct_cuda_coll_choice_t best, single;
         Plan plan;
 
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &best));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &best));
         ASSERT_EQ(UCS_OK, plan.make(request));
         EXPECT_EQ("", plan.check());
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &single));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &single));
         EXPECT_EQ(c.gain > 0, best.multipath) << c.num_ranks << ' ' << c.bytes;
         EXPECT_EQ(c.gain > 0, plan.plan.num_relays > 0) << c.num_ranks;
         EXPECT_LE(best.seconds * c.gain, single.seconds) << c.num_ranks;
@@ -1017,7 +1017,7 @@ TEST_F(CollPlan, chunks_have_128_KiB_at_least)
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
         EXPECT_EQ(less ? 1u : 2u, choice.chunks);
     }
 }
@@ -1199,7 +1199,7 @@ TEST_F(CollPlan, the_model_says_what_was_measured)
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
         EXPECT_NEAR(1, choice.seconds * 1e6 / c.us, .12)
                 << c.algorithm << ", " << c.mib << " MiB";
     }
@@ -1218,7 +1218,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
             uct_cuda_coll_bound_t bound;
 
             ASSERT_EQ(UCS_OK,
-                      uct_cuda_coll_choose(&request, NULL, NULL, &best));
+                      uct_cuda_coll_choose(&request, NULL, &best));
             uct_cuda_coll_bound(&topo, request.gpus, request.num_ranks, true,
                                 true, &bound);
             EXPECT_LT(bytes / bound.rate, best.seconds);
@@ -1230,7 +1230,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
                     continue; /* behind a switch only if they are asked for */
                 }
                 request.algorithm = a;
-                if (uct_cuda_coll_choose(&request, NULL, NULL, &choice) ==
+                if (uct_cuda_coll_choose(&request, NULL, &choice) ==
                     UCS_OK) {
                     EXPECT_LE(best.seconds, choice.seconds * 1.0303)
                             << bytes << " bytes, algorithm " << a;
@@ -1252,15 +1252,15 @@ TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
     uct_cuda_coll_choice_t unknown, same, slow;
     uct_cuda_coll_model_t model;
 
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &unknown));
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &unknown));
     request.transfers = &transfers;
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &same));
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &same));
     EXPECT_TRUE(uct_cuda_coll_choice_is_same(&unknown, &same));
     EXPECT_EQ(unknown.seconds, same.seconds);
 
     /* Submitting takes long: fewer copies */
     transfers.submit_chunk = 1e-3;
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, NULL, &slow));
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &slow));
     EXPECT_FALSE(uct_cuda_coll_choice_is_same(&unknown, &slow));
     EXPECT_TRUE(slow.kernels);
 

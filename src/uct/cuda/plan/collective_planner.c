@@ -8,6 +8,7 @@
 #include <uct/cuda/plan/trees.h>
 #include <ucs/sys/math.h>
 
+#include <assert.h>
 #include <float.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -39,6 +40,9 @@
  * kernel, of which the model is surer, is as quick */
 #define MIN_GAIN      1.01
 
+/* Choices in one chunk */
+#define MAX_TRIALS 64
+
 /* As long, but for lengths that are rounded to elements */
 #define NO_LOSS (1 - 1e-4)
 #define MIN_GAIN_COPY 1.03
@@ -59,7 +63,8 @@ typedef struct {
     uct_cuda_coll_plan_t        frame;
     uct_cuda_coll_ranks_t       ranks;
     uct_cuda_coll_forests_t     *forests;
-    uct_cuda_coll_trials_t      *trials;
+    unsigned                    num_trials;
+    choice_t                    trials[MAX_TRIALS];
     bool                        is_chunked; /* more than one are tried */
     double                      alone;   /* seconds of the best copies in one
                                             chunk; 0: none yet */
@@ -377,15 +382,17 @@ find_trees(const planner_t *planner, const choice_t *choice,
 }
 
 /* The plan of a choice whose trees are known */
-static ucs_status_t emit(const planner_t *planner, const choice_t *choice,
+static ucs_status_t emit(const planner_t *planner,
+                         const uct_cuda_coll_plan_t *frame,
+                         const choice_t *choice, unsigned chunks,
                          const uct_cuda_coll_trees_t *trees,
                          const uct_cuda_coll_plan_t *like,
                          uct_cuda_coll_plan_t *plan)
 {
-    return uct_cuda_coll_emit(&planner->frame, trees,
+    return uct_cuda_coll_emit(frame, trees,
                               choice->kernels || (choice->algorithm ==
                                                   UCT_CUDA_COLL_ONE_KERNEL),
-                              choice->chunks, planner->scratch, like, plan);
+                              chunks, planner->scratch, like, plan);
 }
 
 ucs_status_t uct_cuda_coll_make(const request_t *request,
@@ -413,7 +420,8 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
 
     trees  = find_trees(&planner, choice, &own, &load);
     status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
-                               emit(&planner, choice, trees, like, plan);
+                               emit(&planner, &planner.frame, choice,
+                                    choice->chunks, trees, like, plan);
     if (status == UCS_OK) {
         plan->seconds = choice->seconds;
     }
@@ -452,20 +460,17 @@ static ucs_status_t price_chunks(const planner_t *planner,
                                  double *seconds_p)
 {
     const request_t *request = planner->request;
-    planner_t part           = *planner;
-    choice_t fewer           = *choice;
+    uct_cuda_coll_plan_t frame = planner->frame;
     uct_cuda_coll_plan_t plan;
     ucs_status_t status;
     unsigned rank;
 
-    fewer.chunks      = chunks;
-    part.frame.bytes = planner->frame.bytes / choice->chunks * chunks;
+    frame.bytes = frame.bytes / choice->chunks * chunks;
     for (rank = 0; rank <= request->num_ranks; ++rank) {
-        part.frame.blocks[rank] = planner->frame.blocks[rank] /
-                                  choice->chunks * chunks;
+        frame.blocks[rank] = frame.blocks[rank] / choice->chunks * chunks;
     }
 
-    status = emit(&part, &fewer, trees, NULL, &plan);
+    status = emit(planner, &frame, choice, chunks, trees, NULL, &plan);
     if (status == UCS_OK) {
         status = uct_cuda_coll_cost(&plan, request->topo, request->gpus,
                                     planner->model, limit, seconds_p);
@@ -506,26 +511,6 @@ static ucs_status_t price(const planner_t *planner, const choice_t *choice,
     return status;
 }
 
-ucs_status_t uct_cuda_coll_price(const request_t *request,
-                                 uct_cuda_coll_forests_t *forests,
-                                 const choice_t *choice, double *seconds_p)
-{
-    const uct_cuda_coll_trees_t *trees;
-    uct_cuda_coll_trees_t own;
-    planner_t planner;
-    ucs_status_t status;
-    double load;
-
-    status = init(&planner, request, forests);
-    if (status == UCS_OK) {
-        trees  = find_trees(&planner, choice, &own, &load);
-        status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
-                                   price(&planner, choice, trees, DBL_MAX,
-                                         seconds_p);
-    }
-    return status;
-}
-
 /* Put one choice to the model. @return Its seconds, or DBL_MAX: it takes more
  * than the limit, or cannot be */
 static double try_choice(planner_t *planner, choice_t choice,
@@ -551,10 +536,6 @@ static double try_choice(planner_t *planner, choice_t choice,
     if (is_better(&choice, &planner->best)) {
         planner->best = choice;
     }
-    if (planner->trials->count < UCT_CUDA_COLL_MAX_TRIALS) {
-        planner->trials->choices[planner->trials->count++] = choice;
-    }
-
     return choice.seconds;
 }
 
@@ -565,16 +546,14 @@ bool uct_cuda_coll_choice_is_same(const choice_t *a, const choice_t *b)
            (a->kernels == b->kernels) && (a->multipath == b->multipath);
 }
 
-/* What was tried already. @return Its seconds; DBL_MAX: it was not, or cannot
- * be */
+/* In one chunk. @return Its seconds; DBL_MAX: it was not tried, or cannot be */
 static double find_trial(const planner_t *planner, const choice_t *choice)
 {
-    const uct_cuda_coll_trials_t *trials = planner->trials;
     unsigned i;
 
-    for (i = 0; i < trials->count; ++i) {
-        if (uct_cuda_coll_choice_is_same(&trials->choices[i], choice)) {
-            return trials->choices[i].seconds;
+    for (i = 0; i < planner->num_trials; ++i) {
+        if (uct_cuda_coll_choice_is_same(&planner->trials[i], choice)) {
+            return planner->trials[i].seconds;
         }
     }
     return DBL_MAX;
@@ -622,15 +601,19 @@ static double limit_chunks(const planner_t *planner, const choice_t *choice)
 }
 
 /* In one chunk */
-static void try_alone(planner_t *planner, const choice_t *choice,
+static void try_alone(planner_t *planner, choice_t choice,
                       const uct_cuda_coll_trees_t *trees)
 {
-    const double seconds = try_choice(planner, *choice, trees,
-                                      limit_alone(planner, choice));
+    choice.seconds = try_choice(planner, choice, trees,
+                                limit_alone(planner, &choice));
+    if (choice.kernels || (choice.seconds == DBL_MAX)) {
+        return;
+    }
 
-    if (!choice->kernels && (seconds < DBL_MAX) &&
-        ((planner->alone == 0) || (seconds < planner->alone))) {
-        planner->alone = seconds;
+    assert(planner->num_trials < MAX_TRIALS);
+    planner->trials[planner->num_trials++] = choice;
+    if ((planner->alone == 0) || (choice.seconds < planner->alone)) {
+        planner->alone = choice.seconds;
     }
 }
 
@@ -727,7 +710,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
         if (planner->is_chunked) {
             try_chunks(planner, trial, trees);
         } else {
-            try_alone(planner, &trial, trees);
+            try_alone(planner, trial, trees);
         }
     }
 }
@@ -837,11 +820,9 @@ static void try_both(planner_t *planner, void (*try)(planner_t *planner))
 
 ucs_status_t uct_cuda_coll_choose(const request_t *request,
                                   uct_cuda_coll_forests_t *forests,
-                                  uct_cuda_coll_trials_t *trials,
                                   choice_t *choice_p)
 {
     uct_cuda_coll_forests_t no_forests = {0};
-    uct_cuda_coll_trials_t no_trials   = {0};
     ucs_status_t status;
     planner_t planner;
     choice_t single;
@@ -852,7 +833,6 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
         return status;
     }
 
-    planner.trials = (trials == NULL) ? &no_trials : trials;
     try_both(&planner, try_single);
     single = planner.best;
     if (request->multipath == 1) {

@@ -44,9 +44,6 @@ typedef struct {
 } uct_cuda_coll_choice_t;
 
 
-/** Choices of one size at most: a set of trees in 1 to 256 chunks is nine. */
-#define UCT_CUDA_COLL_MAX_TRIALS 128
-
 /** Sets of trees of one collective at most. */
 #define UCT_CUDA_COLL_MAX_FORESTS 32
 
@@ -70,13 +67,6 @@ typedef struct {
 
 /** Has a GPU several ranks? They take turns on it. */
 bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks);
-
-
-/** Choices that were put to the model, in the order in which they were. */
-typedef struct {
-    unsigned               count;
-    uct_cuda_coll_choice_t choices[UCT_CUDA_COLL_MAX_TRIALS];
-} uct_cuda_coll_trials_t;
 
 
 /** Apart from their seconds. */
@@ -131,7 +121,6 @@ ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
  *
  * @param forests  Of requests that differ in their sizes alone, or NULL; filled
  *                 by what was not there.
- * @param trials   Filled, unless NULL.
  * @return UCS_OK; UCS_ERR_INVALID_PARAM for a request that makes no sense;
  *         UCS_ERR_UNSUPPORTED where GPUs are no peers and no algorithm can do
  *         without, or the named one is none for this node;
@@ -139,7 +128,6 @@ ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
  */
 ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
                                   uct_cuda_coll_forests_t *forests,
-                                  uct_cuda_coll_trials_t *trials,
                                   uct_cuda_coll_choice_t *choice);
 
 
@@ -162,14 +150,6 @@ ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
                                 const uct_cuda_coll_choice_t *choice,
                                 const uct_cuda_coll_plan_t *like,
                                 uct_cuda_coll_plan_t *plan);
-
-
-/** Seconds that the model expects of a choice, for this very size; of many
- *  chunks, within some percent. As above. */
-ucs_status_t uct_cuda_coll_price(const uct_cuda_coll_request_t *request,
-                                 uct_cuda_coll_forests_t *forests,
-                                 const uct_cuda_coll_choice_t *choice,
-                                 double *seconds_p);
 
 
 END_C_DECLS

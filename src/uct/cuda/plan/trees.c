@@ -804,19 +804,17 @@ double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
 
 /* -------------------------------------------------------------------- ring */
 
-/* Rings, and how often they pass from one rank to another */
+/* A ring that is looked for, beside others */
 typedef struct {
     const ranks_t *ranks;
-    unsigned count;
-    unsigned rings[UCT_CUDA_COLL_MAX_RINGS][MAX_RANKS];
-    unsigned taken[MAX_RANKS][MAX_RANKS]; /* either way round */
+    unsigned taken[MAX_RANKS][MAX_RANKS];  /* rings, either way round */
     double   prices[MAX_RANKS][MAX_RANKS]; /* of one more; DBL_MAX: no link */
     double   cheapest;
-    unsigned tries;                       /* that are left */
-    unsigned next[MAX_RANKS];             /* a ring that is looked for ... */
-    unsigned found[MAX_RANKS];            /* ... and the best so far */
+    unsigned tries;                        /* that are left */
+    unsigned next[MAX_RANKS];
+    unsigned best[MAX_RANKS];              /* so far, and its price */
     double   price;
-} rings_t;
+} ring_t;
 
 
 /* The narrower direction of a link, bytes/s */
@@ -830,151 +828,120 @@ static double bandwidth(const ranks_t *ranks, unsigned a, unsigned b)
                                   ranks->topo->links[to][from].bandwidth);
 }
 
-static void take(rings_t *rings, const unsigned *ring, int times)
-{
-    const unsigned num_ranks = rings->ranks->num_ranks;
-    unsigned i, a, b;
-
-    for (i = 0; i < num_ranks; ++i) {
-        a                   = ring[i];
-        b                   = ring[(i + 1) % num_ranks];
-        rings->taken[a][b] += (unsigned)times;
-        rings->taken[b][a] += (unsigned)times;
-    }
-}
-
 /* As of trees: what is full already costs much more */
-static void set_prices(rings_t *rings)
+static void set_prices(ring_t *ring)
 {
-    const unsigned num_ranks = rings->ranks->num_ranks;
+    const unsigned num_ranks = ring->ranks->num_ranks;
     double widest            = 0;
-    double after, power;
+    double after;
     unsigned a, b;
 
     for (a = 0; a < num_ranks; ++a) {
         for (b = 0; b < a; ++b) {
-            widest = ucs_max(widest, bandwidth(rings->ranks, a, b));
+            widest = ucs_max(widest, bandwidth(ring->ranks, a, b));
         }
     }
 
-    rings->cheapest = DBL_MAX;
+    ring->cheapest = DBL_MAX;
     for (a = 0; a < num_ranks; ++a) {
         for (b = 0; b < a; ++b) {
-            after               = bandwidth(rings->ranks, a, b);
-            after               = (after > 0) ? widest / after : 0;
-            after              *= rings->taken[a][b] + 1;
-            power               = after * after * after;
-            power              *= power * after;
-            rings->prices[a][b] = (after > 0) ? power : DBL_MAX;
-            rings->prices[b][a] = rings->prices[a][b];
-            rings->cheapest     = ucs_min(rings->cheapest,
-                                          rings->prices[a][b]);
+            after              = bandwidth(ring->ranks, a, b);
+            ring->prices[a][b] = (after > 0) ?
+                                         seventh(widest / after *
+                                                 (ring->taken[a][b] + 1)) :
+                                         DBL_MAX;
+            ring->prices[b][a] = ring->prices[a][b];
+            ring->cheapest     = ucs_min(ring->cheapest, ring->prices[a][b]);
         }
     }
 }
 
 /* Go on from the last of so many ranks by each link; the cheapest ring stays */
-static void close_ring(rings_t *rings, unsigned count, double price,
+static void close_ring(ring_t *ring, unsigned count, double price,
                        uint32_t known)
 {
-    const unsigned num_ranks = rings->ranks->num_ranks;
-    const double *prices     = rings->prices[rings->next[count - 1]];
-    const double rest        = rings->cheapest * (num_ranks - count);
+    const unsigned num_ranks = ring->ranks->num_ranks;
+    const double *prices     = ring->prices[ring->next[count - 1]];
+    const double rest        = ring->cheapest * (num_ranks - count);
     unsigned i, next;
     double sum;
 
-    for (i = 1; (i <= num_ranks) && (rings->tries > 0); ++i) {
-        next = (rings->next[count - 1] + i) % num_ranks;
+    for (i = 1; (i <= num_ranks) && (ring->tries > 0); ++i) {
+        next = (ring->next[count - 1] + i) % num_ranks;
         if ((prices[next] == DBL_MAX) ||
-            ((count == num_ranks) ? (next != rings->next[0]) :
+            ((count == num_ranks) ? (next != ring->next[0]) :
                                     ((known >> next) & 1))) {
             continue;
         }
 
         sum = price + prices[next];
-        if (sum + rest >= rings->price * (1 - ROUNDING)) {
+        if (sum + rest >= ring->price * (1 - ROUNDING)) {
             continue;
         }
 
-        --rings->tries;
+        --ring->tries;
         if (count < num_ranks) {
-            rings->next[count] = next;
-            close_ring(rings, count + 1, sum, known | (1u << next));
+            ring->next[count] = next;
+            close_ring(ring, count + 1, sum, known | (1u << next));
         } else {
-            rings->price = sum;
-            memcpy(rings->found, rings->next, sizeof(rings->found));
+            ring->price = sum;
+            memcpy(ring->best, ring->next, sizeof(ring->best));
         }
     }
 }
 
-static bool find_ring(rings_t *rings, unsigned *ring)
+static bool find_ring(ring_t *ring)
 {
-    set_prices(rings);
-    rings->tries   = RING_TRIES;
-    rings->price   = DBL_MAX;
-    rings->next[0] = 0;
-    close_ring(rings, 1, 0, 1);
-    memcpy(ring, rings->found, sizeof(rings->found));
-    return rings->price < DBL_MAX;
+    const unsigned num_ranks = ring->ranks->num_ranks;
+    unsigned i, a, b;
+
+    set_prices(ring);
+    ring->tries   = RING_TRIES;
+    ring->price   = DBL_MAX;
+    ring->next[0] = 0;
+    close_ring(ring, 1, 0, 1);
+    if (ring->price == DBL_MAX) {
+        return false;
+    }
+
+    for (i = 0; i < num_ranks; ++i) {
+        a                  = ring->best[i];
+        b                  = ring->best[(i + 1) % num_ranks];
+        ring->taken[a][b] += 1;
+        ring->taken[b][a] += 1;
+    }
+    return true;
 }
 
-/* Chains of each rank around a ring, one each way round */
-static void follow_ring(const ranks_t *ranks, const unsigned *ring,
-                        tree_t *trees)
+/* A chain from a rank, or from all, around a ring, one way round */
+static void follow_ring(const ring_t *ring, bool is_back, trees_t *trees)
 {
-    const unsigned num_ranks = ranks->num_ranks;
-    unsigned i, root, rank, next, back;
+    const unsigned num_ranks = ring->ranks->num_ranks;
+    const bool has_root      = uct_cuda_coll_kind_has_root(ring->ranks->kind);
+    unsigned i, t, rank, next, back;
     tree_t *tree;
 
-    for (root = 0; root < 2 * num_ranks; ++root) {
-        tree       = &trees[root];
-        tree->root = (uint8_t)(root % num_ranks);
+    for (t = 0; t < (has_root ? 1 : num_ranks); ++t) {
+        tree       = &trees->trees[trees->count++];
+        tree->root = (uint8_t)root_of(ring->ranks, t);
         for (i = 0; i < num_ranks; ++i) {
-            rank            = ring[i];
-            next            = ring[(i + 1) % num_ranks];
-            back            = ring[(i + num_ranks - 1) % num_ranks];
-            tree->in[rank]  = (uint8_t)((root < num_ranks) ? next : back);
-            tree->out[rank] = (uint8_t)((root < num_ranks) ? back : next);
+            rank            = ring->best[i];
+            next            = ring->best[(i + 1) % num_ranks];
+            back            = ring->best[(i + num_ranks - 1) % num_ranks];
+            tree->in[rank]  = (uint8_t)(is_back ? back : next);
+            tree->out[rank] = (uint8_t)(is_back ? next : back);
         }
         tree->in[tree->root]  = tree->root;
         tree->out[tree->root] = tree->root;
         go_direct(tree);
-    }
-
-    if (uct_cuda_coll_kind_has_root(ranks->kind)) {
-        trees[0] = trees[ranks->root];
-        trees[1] = trees[ranks->root + num_ranks];
-    }
-}
-
-static void follow_rings(const rings_t *rings, trees_t *trees)
-{
-    const ranks_t *ranks  = rings->ranks;
-    const unsigned chains = uct_cuda_coll_kind_has_root(ranks->kind) ?
-                                    2 :
-                                    2 * ranks->num_ranks;
-    tree_t around[2 * MAX_RANKS];
-    unsigned i;
-
-    trees->algorithm  = UCT_CUDA_COLL_RING;
-    trees->num_relays = 0;
-    trees->rotates    = false;
-    trees->count      = rings->count * chains;
-    for (i = 0; i < rings->count; ++i) {
-        follow_ring(ranks, rings->rings[i], around);
-        memcpy(&trees->trees[i * chains], around, chains * sizeof(around[0]));
     }
 }
 
 bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
                               trees_t *trees)
 {
-    rings_t rings = {.ranks = ranks, .count = count};
-    double least  = DBL_MAX;
-    unsigned before[UCT_CUDA_COLL_MAX_RINGS][MAX_RANKS];
-    trees_t next;
-    unsigned round, i;
-    double load;
+    ring_t ring = {.ranks = ranks};
+    unsigned i;
 
     if ((count == 0) || (count > UCT_CUDA_COLL_MAX_RINGS) ||
         (ranks->num_ranks > UCT_CUDA_COLL_MAX_FAN) ||
@@ -982,29 +949,16 @@ bool uct_cuda_coll_trees_ring(const ranks_t *ranks, unsigned count,
         return false;
     }
 
-    memset(before, 0, sizeof(before));
-    for (round = 0; round < ROUNDS; ++round) {
-        for (i = 0; i < count; ++i) {
-            if (round > 0) {
-                take(&rings, rings.rings[i], -1);
-            }
-            if (!find_ring(&rings, rings.rings[i])) {
-                return false;
-            }
-            take(&rings, rings.rings[i], 1);
+    trees->algorithm  = UCT_CUDA_COLL_RING;
+    trees->num_relays = 0;
+    trees->rotates    = false;
+    trees->count      = 0;
+    for (i = 0; i < count; ++i) {
+        if (!find_ring(&ring)) {
+            return false;
         }
-
-        if (memcmp(before, rings.rings, sizeof(before)) == 0) {
-            break; /* and so it would go on */
-        }
-        memcpy(before, rings.rings, sizeof(before));
-
-        follow_rings(&rings, &next);
-        load = uct_cuda_coll_trees_load(ranks, &next);
-        if (load < least * (1 - ROUNDING)) {
-            least  = load;
-            *trees = next;
-        }
+        follow_ring(&ring, false, trees);
+        follow_ring(&ring, true, trees);
     }
 
     return true;
