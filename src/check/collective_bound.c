@@ -41,6 +41,35 @@ static void add_way(net_t *net, unsigned from, unsigned to)
     }
 }
 
+static void add_limits(uct_cuda_share_way_t *way,
+                       const uct_cuda_topo_link_t *link)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            way->resources[way->count++] = link->limits[i];
+        }
+    }
+}
+
+/* From one GPU through memory of its NUMA node to another */
+static void find_host_way(const uct_cuda_topo_t *topo, int from, int to,
+                          uct_cuda_share_way_t *way)
+{
+    const int numa                  = topo->gpus[from].numa;
+    const uct_cuda_topo_link_t up   = uct_cuda_topo_host_link(topo, from, numa,
+                                                              true);
+    const uct_cuda_topo_link_t down = uct_cuda_topo_host_link(topo, to, numa,
+                                                              false);
+
+    way->count = 0;
+    if ((up.bandwidth > 0) && (down.bandwidth > 0)) {
+        add_limits(way, &up);
+        add_limits(way, &down);
+    }
+}
+
 static void init(net_t *net, const uct_cuda_topo_t *topo, const int *gpus,
                  unsigned num_gpus, bool use_host)
 {
@@ -59,8 +88,8 @@ static void init(net_t *net, const uct_cuda_topo_t *topo, const int *gpus,
                                        &net->ways[net->num_ways]);
             add_way(net, from, to);
             if (use_host) {
-                uct_cuda_coll_links_host(topo, gpus[from], gpus[to],
-                                         &net->ways[net->num_ways]);
+                find_host_way(topo, gpus[from], gpus[to],
+                              &net->ways[net->num_ways]);
                 add_way(net, from, to);
             }
         }

@@ -4,6 +4,7 @@
 
 #include <check/collective_bound.h>
 #include <check/collective_check.h>
+#include <check/print.h>
 #include <uct/cuda/collective/options.h>
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* --plan: the plan that a transfer would get, and what others would take. */
 #include "tool.h"
 
+#include <check/print.h>
 #include <check/transfer_check.h>
 #include <uct/cuda/multipath/admit.h>
 #include <uct/cuda/plan/transfer_planner.h>

@@ -4,6 +4,7 @@
 
 #include <uct/cuda/plan/reason.h>
 
+#include <check/print.h>
 #include <check/transfer_check.h>
 #include <uct/cuda/plan/transfer_planner.h>
 
@@ -38,6 +39,15 @@ protected:
                   uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
                 << error;
         return *m_plan;
+    }
+
+    size_t min_size(const uct_cuda_topo_t &topo, bool is_host)
+    {
+        size_t alone, behind;
+
+        uct_cuda_mp_plan_min_sizes(Know(topo, Config()), is_host, m_plan.get(),
+                                   &alone, &behind);
+        return alone;
     }
 
     /* Paths as text, in the plan's order */
@@ -144,8 +154,7 @@ TEST_F(test_planner, small_messages_take_one_path)
 TEST_F(test_planner, gain_decides_the_threshold)
 {
     uct_cuda_topo_t node = beluga();
-    size_t threshold = uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                 false, m_plan.get());
+    size_t threshold = min_size(node, false);
 
     EXPECT_GT(threshold, 128 * KiB);
     EXPECT_LT(threshold, 4 * MiB);
@@ -165,8 +174,7 @@ TEST_F(test_planner, switch_never_relays_by_itself)
         EXPECT_EQ("", paths()) << size;
     }
 
-    EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                  false, m_plan.get()));
+    EXPECT_EQ(SIZE_MAX, min_size(node, false));
 }
 
 TEST_F(test_planner, switch_with_a_quiet_host)
@@ -704,11 +712,9 @@ TEST_F(test_planner, variables_are_for_host_memory_too)
 TEST_F(test_planner, host_memory_has_its_own_threshold)
 {
     uct_cuda_topo_t node = hgx();
-    size_t threshold = uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                 true, m_plan.get());
+    size_t threshold = min_size(node, true);
 
-    EXPECT_EQ(SIZE_MAX, uct_cuda_mp_plan_min_size(Know(node, Config()),
-                                                  false, m_plan.get()));
+    EXPECT_EQ(SIZE_MAX, min_size(node, false));
     EXPECT_GT(threshold, 128 * KiB);
     EXPECT_LT(threshold, 4 * MiB);
     for (size_t size = threshold; size <= 256 * MiB; size += size / 3) {

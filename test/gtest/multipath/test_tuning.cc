@@ -47,9 +47,14 @@ protected:
         text << "ucx-mp-tuning " << UCT_CUDA_MP_TUNING_FORMAT << "\nnode "
              << m_table->node << "\ndate " << m_table->date << "\n";
         for (unsigned i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
+            const uct_cuda_mp_model_constant_t &constant =
+                    uct_cuda_mp_model_constants[i];
+
             if (m_table->model_set & (1u << i)) {
-                text << "model " << uct_cuda_mp_model_constants[i].name << " "
-                     << uct_cuda_mp_model_get(&m_table->model, i) << "\n";
+                text << "model " << constant.name << " "
+                     << *(const double*)((const char*)&m_table->model +
+                                         constant.offset)
+                     << "\n";
             }
         }
 
@@ -214,12 +219,12 @@ TEST_F(test_tuning, no_file)
     uct_cuda_mp_tuning_t *table;
 
     EXPECT_EQ(UCS_ERR_NO_ELEM,
-              uct_cuda_mp_tuning_load("/nowhere/x.tune", &m_node, m_error,
-                                      sizeof(m_error), &table));
+              uct_cuda_mp_tuning_get("/nowhere/x.tune", &m_node, m_error,
+                                     sizeof(m_error), &table));
     EXPECT_NE(nullptr, strstr(m_error, "/nowhere/x.tune: "));
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_mp_tuning_load("/", &m_node, m_error, sizeof(m_error),
-                                      &table));
+              uct_cuda_mp_tuning_get("/", &m_node, m_error, sizeof(m_error),
+                                     &table));
 }
 
 TEST_F(test_tuning, constants_of_the_model)

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Releasing, comparing and printing plans of collectives. */
+/* Releasing and naming plans of collectives. */
 #include <uct/cuda/plan/collective_plan.h>
 
+#include <stdio.h>
 #include <string.h>
-
-
-#define GIGA 1e9
-#define MEGA 1e6
 
 
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan)
@@ -57,26 +54,6 @@ uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
     }
 }
 
-bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
-                              const uct_cuda_coll_plan_t *b)
-{
-    if ((a->kind != b->kind) || (a->root != b->root) ||
-        (memcmp(a->blocks, b->blocks, sizeof(a->blocks)) != 0) ||
-        (a->algorithm != b->algorithm) || (a->num_ranks != b->num_ranks) ||
-        (a->num_queues != b->num_queues) ||
-        (a->is_in_place != b->is_in_place) || (a->chunks != b->chunks) ||
-        (a->element != b->element) || (a->bytes != b->bytes) ||
-        (a->scratch != b->scratch) ||
-        (a->relay_scratch != b->relay_scratch) ||
-        (a->num_relays != b->num_relays) ||
-        (memcmp(a->relays, b->relays, a->num_relays) != 0) ||
-        !uct_cuda_steps_equal(&a->list, &b->list)) {
-        return false;
-    }
-
-    return true;
-}
-
 const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
 {
     static const char *names[] = {"one kernel", "flat", "hierarchical", "ring"};
@@ -116,24 +93,6 @@ int uct_cuda_coll_kind_find(const char *word)
     return -1;
 }
 
-/* What NCCL's tests multiply the rate of the whole with: on links of a ring */
-static double bus_factor(const uct_cuda_coll_plan_t *plan)
-{
-    const double share = (plan->num_ranks - 1.) / plan->num_ranks;
-
-    if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
-        return 2 * share;
-    }
-    return uct_cuda_coll_kind_has_blocks(plan->kind) ? share : 1;
-}
-
-static const char *queue_str(const void *plan, const uct_cuda_step_t *step,
-                             char *buffer, size_t size)
-{
-    snprintf(buffer, size, "rank %u queue %u", step->rank, step->queue);
-    return buffer;
-}
-
 static const char *place_str(const void *arg, const uct_cuda_place_t *place,
                              char *buffer, size_t size)
 {
@@ -160,48 +119,4 @@ const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
 {
     return uct_cuda_step_places_str(&plan->list, step, plan, place_str, buffer,
                                     size);
-}
-
-void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
-                              FILE *stream)
-{
-    uint32_t copies = 0;
-    uint32_t i;
-
-    for (i = 0; i < plan->list.num_steps; ++i) {
-        copies += (plan->list.steps[i].type == UCT_CUDA_STEP_COPY);
-    }
-
-    fprintf(stream, "%s, %u ranks, %llu bytes%s: ",
-            uct_cuda_coll_kind_str(plan->kind), plan->num_ranks,
-            (unsigned long long)plan->bytes,
-            plan->is_in_place ? " in place" : "");
-    if (plan->list.num_steps == 0) {
-        fprintf(stream, "nothing to do\n");
-        return;
-    }
-
-    fprintf(stream,
-            "%s, chunks a slice: %u; %u copies, %u kernels, %llu bytes of "
-            "scratch a rank\n",
-            uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks, copies,
-            plan->list.num_steps - copies, (unsigned long long)plan->scratch);
-    for (i = 0; i < plan->num_relays; ++i) {
-        fprintf(stream, "%s GPU %u", (i == 0) ? "also over" : " and",
-                plan->relays[i]);
-    }
-    if (plan->num_relays > 0) {
-        fprintf(stream, ", %llu bytes of scratch each\n",
-                (unsigned long long)plan->relay_scratch);
-    }
-    if (plan->seconds > 0) {
-        fprintf(stream,
-                "model: %.1f us, %.1f GB/s, bus bandwidth %.1f GB/s\n",
-                plan->seconds * MEGA, plan->bytes / plan->seconds / GIGA,
-                plan->bytes / plan->seconds / GIGA * bus_factor(plan));
-    }
-
-    if (steps) {
-        uct_cuda_steps_print(&plan->list, plan, queue_str, place_str, stream);
-    }
 }

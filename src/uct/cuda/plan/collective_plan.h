@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 BEGIN_C_DECLS
 
@@ -137,11 +136,6 @@ bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
 
 
-/** Same steps? The model's times do not count. */
-bool uct_cuda_coll_plan_equal(const uct_cuda_coll_plan_t *a,
-                              const uct_cuda_coll_plan_t *b);
-
-
 /** "one kernel", "flat", "hierarchical", "ring"; "unknown". */
 const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
 
@@ -158,11 +152,6 @@ int uct_cuda_coll_kind_find(const char *word);
 const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
                                           const uct_cuda_step_t *step,
                                           char *buffer, size_t size);
-
-
-/** A line that sums it up; with @a steps also every step, for people. */
-void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
-                              FILE *stream);
 
 
 END_C_DECLS

@@ -28,8 +28,16 @@
 
 typedef struct {
     const char *name;
-    int        value;
+    unsigned   value;
 } value_name_t;
+
+_Static_assert((sizeof(uct_cuda_mp_ternary_t) == sizeof(unsigned)) &&
+               (sizeof(uct_cuda_mp_start_t) == sizeof(unsigned)),
+               "written as a number");
+
+/* Reads one item of a list into its place. @return False: it is none */
+typedef bool (*read_item_t)(const char *item, unsigned index,
+                            uct_cuda_mp_config_t *config);
 
 
 static const char *skip_space(const char *text)
@@ -46,18 +54,20 @@ static void *field_at(uct_cuda_mp_config_t *config, size_t offset)
     return (char*)config + offset;
 }
 
-/* The number that stands beside a name, or -1 */
-static int find_name(const char *text, const value_name_t *names, size_t count)
+/* The number that stands beside a name, as an enumeration's */
+static bool find_name(const char *text, const value_name_t *names, size_t count,
+                      uct_cuda_mp_config_t *config, size_t offset)
 {
     size_t i;
 
     for (i = 0; i < count; ++i) {
         if (strcasecmp(text, names[i].name) == 0) {
-            return names[i].value;
+            *(unsigned*)field_at(config, offset) = names[i].value;
+            return true;
         }
     }
 
-    return -1;
+    return false;
 }
 
 static bool read_ternary(const char *text, uct_cuda_mp_config_t *config,
@@ -70,11 +80,8 @@ static bool read_ternary(const char *text, uct_cuda_mp_config_t *config,
         {"off", UCT_CUDA_MP_NO},    {"0", UCT_CUDA_MP_NO},
         {"auto", UCT_CUDA_MP_AUTO}, {"try", UCT_CUDA_MP_AUTO},
     };
-    const int value = find_name(text, names, ucs_static_array_size(names));
 
-    *(uct_cuda_mp_ternary_t*)field_at(config, offset) =
-            (uct_cuda_mp_ternary_t)value;
-    return value >= 0;
+    return find_name(text, names, ucs_static_array_size(names), config, offset);
 }
 
 static bool read_start(const char *text, uct_cuda_mp_config_t *config,
@@ -85,11 +92,8 @@ static bool read_start(const char *text, uct_cuda_mp_config_t *config,
         {"wait", UCT_CUDA_MP_START_WAIT},
         {"background", UCT_CUDA_MP_START_BACKGROUND}
     };
-    const int value = find_name(text, names, ucs_static_array_size(names));
 
-    *(uct_cuda_mp_start_t*)field_at(config, offset) =
-            (uct_cuda_mp_start_t)value;
-    return value >= 0;
+    return find_name(text, names, ucs_static_array_size(names), config, offset);
 }
 
 /* Or "inf" */
@@ -168,34 +172,53 @@ static bool next_item(const char **text_p, char item[LIST_ITEM_MAX])
     return true;
 }
 
-static bool parse_path(const char *item, uct_cuda_mp_path_t *path)
+/* How many there are in a list for paths; 0: something in it is wrong */
+static unsigned
+read_list(const char *text, uct_cuda_mp_config_t *config, read_item_t read)
 {
-    unsigned gpu;
+    unsigned count = 0;
+    char item[LIST_ITEM_MAX];
 
-    path->gpu = 0;
-    if (strcasecmp(item, "direct") == 0) {
-        path->route = UCT_CUDA_MP_ROUTE_DIRECT;
-    } else if (strcasecmp(item, "host") == 0) {
-        path->route = UCT_CUDA_MP_ROUTE_HOST;
+    for (; text != NULL; ++count) {
+        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item) ||
+            !read(item, count, config)) {
+            return 0;
+        }
+    }
+
+    return count;
+}
+
+static bool
+read_path(const char *item, unsigned index, uct_cuda_mp_config_t *config)
+{
+    uct_cuda_mp_path_t path = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
+    unsigned gpu            = 0;
+    unsigned i;
+
+    if (strcasecmp(item, "host") == 0) {
+        path.route = UCT_CUDA_MP_ROUTE_HOST;
     } else if ((strncasecmp(item, "gpu", 3) == 0) &&
                parse_unsigned(item + 3, 0, UCT_CUDA_MAX_GPUS - 1, &gpu)) {
-        path->route = UCT_CUDA_MP_ROUTE_GPU;
-        path->gpu   = (int)gpu;
-    } else {
+        path.route = UCT_CUDA_MP_ROUTE_GPU;
+        path.gpu   = (int)gpu;
+    } else if (strcasecmp(item, "direct") != 0) {
         return false;
     }
 
+    for (i = 0; i < index; ++i) {
+        if (uct_cuda_mp_path_equal(&config->paths[i], &path)) {
+            return false;
+        }
+    }
+
+    config->paths[index] = path;
     return true;
 }
 
 static bool read_paths(const char *text, uct_cuda_mp_config_t *config,
                        size_t offset)
 {
-    unsigned count = 0;
-    uct_cuda_mp_path_t *path;
-    char item[LIST_ITEM_MAX];
-    unsigned i;
-
     config->num_paths     = 0;
     config->max_gpu_paths = MAX_GPU_PATHS;
     if ((strcasecmp(text, "auto") == 0) ||
@@ -204,87 +227,54 @@ static bool read_paths(const char *text, uct_cuda_mp_config_t *config,
         return true;
     }
 
-    while (text != NULL) {
-        path = &config->paths[count];
-        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item) ||
-            !parse_path(item, path)) {
-            return false;
-        }
+    config->num_paths = read_list(text, config, read_path);
+    return config->num_paths > 0;
+}
 
-        for (i = 0; i < count; ++i) {
-            if (uct_cuda_mp_path_equal(&config->paths[i], path)) {
-                return false;
-            }
-        }
+static bool
+read_share(const char *item, unsigned index, uct_cuda_mp_config_t *config)
+{
+    char *end;
 
-        ++count;
-    }
-
-    config->num_paths = count;
-    return true;
+    config->shares[index] = strtod(item, &end);
+    return (*end == '\0') && (config->shares[index] >= 0) &&
+           (config->shares[index] <= 1e6);
 }
 
 static bool read_shares(const char *text, uct_cuda_mp_config_t *config,
                         size_t offset)
 {
-    unsigned count = 0;
-    double sum     = 0;
-    char item[LIST_ITEM_MAX];
-    char *end;
+    const bool is_auto = (strcasecmp(text, "auto") == 0);
+    double sum         = 0;
     unsigned i;
 
-    if (strcasecmp(text, "auto") == 0) {
-        config->num_shares = 0;
-        return true;
+    config->num_shares = is_auto ? 0 : read_list(text, config, read_share);
+    for (i = 0; i < config->num_shares; ++i) {
+        sum += config->shares[i];
     }
-
-    while (text != NULL) {
-        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item)) {
-            return false;
-        }
-
-        config->shares[count] = strtod(item, &end);
-        if ((*end != '\0') || !(config->shares[count] >= 0) ||
-            !(config->shares[count] <= 1e6)) {
-            return false;
-        }
-
-        sum += config->shares[count++];
-    }
-
-    if (!(sum > 0)) {
-        return false;
-    }
-
-    for (i = 0; i < count; ++i) {
+    for (i = 0; i < config->num_shares; ++i) {
         config->shares[i] /= sum;
     }
 
-    config->num_shares = count;
-    return true;
+    return is_auto || (sum > 0);
+}
+
+static bool
+read_chunk_count(const char *item, unsigned index, uct_cuda_mp_config_t *config)
+{
+    return parse_unsigned(item, 1, UCT_CUDA_MP_MAX_CHUNKS,
+                          &config->chunks[index]);
 }
 
 static bool read_chunks(const char *text, uct_cuda_mp_config_t *config,
                         size_t offset)
 {
-    unsigned count = 0;
-    char item[LIST_ITEM_MAX];
+    const bool is_auto = (strcasecmp(text, "auto") == 0);
 
-    if (strcasecmp(text, "auto") == 0) {
-        config->num_chunks = 0;
-        return true;
-    }
-
-    for (; text != NULL; ++count) {
-        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item) ||
-            !parse_unsigned(item, 1, UCT_CUDA_MP_MAX_CHUNKS,
-                            &config->chunks[count])) {
-            return false;
-        }
-    }
-
-    config->num_chunks = count;
-    return true;
+    config->num_chunks = is_auto ?
+                                 0 :
+                                 read_list(text, config, read_chunk_count);
+    return is_auto || (config->num_chunks > 0);
 }
 
 static bool read_name(const char *text, uct_cuda_mp_config_t *config,

@@ -17,16 +17,6 @@ static void add(uct_cuda_share_way_t *way, int resource)
     }
 }
 
-static void add_limits(uct_cuda_share_way_t *way,
-                       const uct_cuda_topo_link_t *link)
-{
-    unsigned i;
-
-    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-        add(way, link->limits[i]);
-    }
-}
-
 void uct_cuda_coll_links_capacity(
         const uct_cuda_topo_t *topo, double memory,
         double capacity[UCT_CUDA_COLL_NUM_RESOURCES])
@@ -45,28 +35,16 @@ void uct_cuda_coll_links_capacity(
 void uct_cuda_coll_links_direct(const uct_cuda_topo_t *topo, int from, int to,
                                 uct_cuda_share_way_t *way)
 {
+    unsigned i;
+
     way->count = 0;
     if (from == to) {
         add(way, UCT_CUDA_COLL_FIRST_MEMORY + from);
         add(way, UCT_CUDA_COLL_FIRST_MEMORY + from);
     } else if (topo->links[from][to].bandwidth > 0) {
         add(way, link_of(from, to));
-        add_limits(way, &topo->links[from][to]);
-    }
-}
-
-void uct_cuda_coll_links_host(const uct_cuda_topo_t *topo, int from, int to,
-                              uct_cuda_share_way_t *way)
-{
-    const int numa                       = topo->gpus[from].numa;
-    const uct_cuda_topo_link_t to_host   = uct_cuda_topo_host_link(topo, from,
-                                                                   numa, true);
-    const uct_cuda_topo_link_t from_host = uct_cuda_topo_host_link(topo, to,
-                                                                   numa, false);
-
-    way->count = 0;
-    if ((to_host.bandwidth > 0) && (from_host.bandwidth > 0)) {
-        add_limits(way, &to_host);
-        add_limits(way, &from_host);
+        for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+            add(way, topo->links[from][to].limits[i]);
+        }
     }
 }

@@ -31,11 +31,6 @@ void uct_cuda_coll_links_direct(const uct_cuda_topo_t *topo, int from, int to,
                                 uct_cuda_share_way_t *way);
 
 
-/** From one GPU through memory of its NUMA node to another. */
-void uct_cuda_coll_links_host(const uct_cuda_topo_t *topo, int from, int to,
-                              uct_cuda_share_way_t *way);
-
-
 END_C_DECLS
 
 #endif

@@ -93,10 +93,6 @@ bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
                            const char *text);
 
 
-/** Its value. */
-double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index);
-
-
 /** Transfers of others that are under way on each lane, from or to the host
  *  included; and of them those whose own ends the lane joins, which have no
  *  other way as fast. */

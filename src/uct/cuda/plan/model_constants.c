@@ -98,9 +98,3 @@ bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
     *(double*)((char*)model + constant->offset) = value;
     return true;
 }
-
-double uct_cuda_mp_model_get(const uct_cuda_mp_model_t *model, unsigned index)
-{
-    return *(const double*)((const char*)model +
-                            uct_cuda_mp_model_constants[index].offset);
-}

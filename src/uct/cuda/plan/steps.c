@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory for the steps of plans; comparing and printing them. */
+/* Memory for the steps of plans; comparing and naming them. */
 #include <uct/cuda/plan/steps.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,28 +112,4 @@ uct_cuda_step_places_str(const uct_cuda_steps_t *list,
                            place_str(plan, &places[i], text, sizeof(text)));
     }
     return buffer;
-}
-
-void uct_cuda_steps_print(const uct_cuda_steps_t *list, const void *plan,
-                          uct_cuda_queue_str_t queue_str,
-                          uct_cuda_place_str_t place_str, FILE *stream)
-{
-    const uct_cuda_step_t *step;
-    char queue[64], places[2048];
-    uint32_t i, w;
-
-    for (i = 0; i < list->num_steps; ++i) {
-        step = &list->steps[i];
-        fprintf(stream, "  %4u  %s  %s%llu bytes  %s", i,
-                queue_str(plan, step, queue, sizeof(queue)),
-                (step->type == UCT_CUDA_STEP_COPY) ? "" : "reduce ",
-                (unsigned long long)step->bytes,
-                uct_cuda_step_places_str(list, step, plan, place_str, places,
-                                         sizeof(places)));
-        for (w = 0; w < step->num_waits; ++w) {
-            fprintf(stream, "%s%u", (w == 0) ? ", after " : " ",
-                    uct_cuda_step_waits(list, step)[w]);
-        }
-        fprintf(stream, "\n");
-    }
 }

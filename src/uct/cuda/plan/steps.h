@@ -16,8 +16,8 @@
 #include <ucs/type/status.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 BEGIN_C_DECLS
 
@@ -122,10 +122,7 @@ uct_cuda_steps_copy(const uct_cuda_steps_t *from, uct_cuda_steps_t *to);
 bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b);
 
 
-/** The name of a queue, or of a place, for people. Returns @a buffer. */
-typedef const char *(*uct_cuda_queue_str_t)(const void *plan,
-                                            const uct_cuda_step_t *step,
-                                            char *buffer, size_t size);
+/** The name of a place, for people. Returns @a buffer. */
 typedef const char *(*uct_cuda_place_str_t)(const void *plan,
                                             const uct_cuda_place_t *place,
                                             char *buffer, size_t size);
@@ -136,12 +133,6 @@ uct_cuda_step_places_str(const uct_cuda_steps_t *list,
                          const uct_cuda_step_t *step, const void *plan,
                          uct_cuda_place_str_t place_str, char *buffer,
                          size_t size);
-
-/** A line a step: number, queue, bytes, places and waits. */
-void uct_cuda_steps_print(const uct_cuda_steps_t *list, const void *plan,
-                          uct_cuda_queue_str_t queue_str,
-                          uct_cuda_place_str_t place_str, FILE *stream);
-
 
 END_C_DECLS
 

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Printing and comparing plans. */
+/* Copying, comparing and naming plans. */
 #include <uct/cuda/plan/transfer_plan.h>
 
+#include <stdio.h>
 #include <string.h>
-
-
-#define GIGA 1e9
-#define MEGA 1e6
 
 
 void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
@@ -109,19 +106,6 @@ const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
     return buffer;
 }
 
-static const char *queue_str(const void *plan, const uct_cuda_step_t *step,
-                             char *buffer, size_t size)
-{
-    char from[16], to[16];
-
-    snprintf(buffer, size, "%5s > %-5s",
-             uct_cuda_end_str(uct_cuda_mp_lane_from(step->queue), from,
-                              sizeof(from)),
-             uct_cuda_end_str(uct_cuda_mp_lane_to(step->queue), to,
-                              sizeof(to)));
-    return buffer;
-}
-
 static const char *place_str(const void *plan, const uct_cuda_place_t *place,
                              char *buffer, size_t size)
 {
@@ -149,48 +133,4 @@ const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
     const uct_cuda_steps_t list = uct_cuda_mp_plan_list(plan);
 
     return uct_cuda_step_places_str(&list, step, plan, place_str, buffer, size);
-}
-
-void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
-                            FILE *stream)
-{
-    const uct_cuda_mp_plan_path_t *path;
-    char from[16], to[16], name[16];
-    uct_cuda_steps_t list;
-    unsigned i;
-
-    fprintf(stream, "%s -> %s, %llu bytes: ",
-            uct_cuda_end_str(plan->src, from, sizeof(from)),
-            uct_cuda_end_str(plan->dst, to, sizeof(to)),
-            (unsigned long long)plan->size);
-    if (plan->num_paths == 0) {
-        fprintf(stream, "one plain copy\n");
-        return;
-    }
-
-    fprintf(stream,
-            "%u paths, %u copies; model: %.1f us, %.1f GB/s, %.2fx of one "
-            "path\n",
-            plan->num_paths, plan->num_steps, plan->seconds * MEGA,
-            plan->size / plan->seconds / GIGA,
-            plan->single_seconds / plan->seconds);
-
-    for (i = 0; i < plan->num_paths; ++i) {
-        path = &plan->paths[i];
-        fprintf(stream, "  %-7s %5.1f %%  %llu bytes",
-                uct_cuda_mp_path_str(&path->path, name, sizeof(name)),
-                100. * path->bytes / plan->size,
-                (unsigned long long)path->bytes);
-        if (path->slots > 0) {
-            fprintf(stream, " as %u chunks of %llu through %u slots",
-                    path->chunks, (unsigned long long)path->chunk,
-                    path->slots);
-        }
-        fprintf(stream, "\n");
-    }
-
-    if (steps) {
-        list = uct_cuda_mp_plan_list(plan);
-        uct_cuda_steps_print(&list, plan, queue_str, place_str, stream);
-    }
 }

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 BEGIN_C_DECLS
 
@@ -247,11 +246,6 @@ const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
 const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
                                         const uct_cuda_step_t *step,
                                         char *buffer, size_t size);
-
-
-/** The paths with their shares; with @a steps also every step, for people. */
-void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
-                            FILE *stream);
 
 
 END_C_DECLS

@@ -952,8 +952,8 @@ static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
     return false;
 }
 
-size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
-                                 bool is_host, uct_cuda_mp_plan_t *scratch)
+static size_t find_min_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
+                            uct_cuda_mp_plan_t *scratch)
 {
     size_t largest = uct_cuda_mp_plan_max_size_of(know);
     size_t low     = 2 * ALIGN;
@@ -993,7 +993,7 @@ void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
 
     loaded.load = &load;
     for (i = 0; i < 2; ++i) {
-        sizes[i]    = uct_cuda_mp_plan_min_size(&loaded, is_host, scratch);
+        sizes[i]    = find_min_size(&loaded, is_host, scratch);
         load.queued = UINT16_MAX;
         load.window = UINT16_MAX;
     }

@@ -92,20 +92,13 @@ size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest);
 
 
 /**
- * Smallest size, bytes (within 7 %), for which some pair of GPUs, or host
- * memory and some GPU, would get a plan, as things are; SIZE_MAX if none ever
- * does. Not fast.
- */
-size_t uct_cuda_mp_plan_min_size(const uct_cuda_mp_knowledge_t *know,
-                                 bool is_host, uct_cuda_mp_plan_t *scratch);
-
-
-/**
- * From what size on is it worth asking for a plan? Behind others, smaller ones
- * gain: paths that take long to begin do so before they are needed.
+ * From what size on, bytes (within 7 %), does some pair of GPUs, or host memory
+ * and some GPU, get a plan? SIZE_MAX: none ever does. Behind others, smaller
+ * ones gain: paths that take long to begin do so before they are needed. Not
+ * fast.
  *
  * @param know      Its load is passed over, but for whether it is known.
- * @param alone_p   With nothing ahead, bytes.
+ * @param alone_p   With nothing ahead.
  * @param behind_p  Behind others; never more.
  */
 void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,

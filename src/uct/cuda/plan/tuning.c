@@ -92,60 +92,68 @@ static int compare_text(const void *left, const void *right)
     return strcmp(left, right);
 }
 
+static bool has_class(const uct_cuda_topo_t *topo, int from, int to)
+{
+    return (from != to) && (topo->links[from][to].bandwidth > 0);
+}
+
+/* Of a pair, or behind all that there are: then it becomes one of them */
+static int find_class(uct_cuda_mp_tuning_t *tuning, const uct_cuda_topo_t *topo,
+                      int from, int to)
+{
+    char text[UCT_CUDA_MP_CLASS_SIZE];
+    int i;
+
+    class_str(topo, from, to, text);
+    for (i = 0; (i < tuning->num_classes) && strcmp(text, tuning->classes[i]);
+         ++i) {
+    }
+
+    memcpy(tuning->classes[i], text, sizeof(text));
+    return i;
+}
+
 uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
 {
-    const size_t size = UCT_CUDA_MP_CLASS_SIZE;
-    char(*all)[UCT_CUDA_MP_CLASS_SIZE];
-    uct_cuda_mp_tuning_t *tuning;
-    size_t used = 0;
-    int count   = 0;
-    int from, to, i, same;
+    int counts[UCT_CUDA_MAX_GPUS * UCT_CUDA_MAX_GPUS] = {0};
+    size_t used                                       = 0;
+    uct_cuda_mp_tuning_t *tuning = calloc(1, sizeof(*tuning));
+    int from, to, i;
 
-    tuning = calloc(1, sizeof(*tuning));
-    all    = calloc((size_t)topo->num_gpus * topo->num_gpus + 1, size);
-    if ((tuning == NULL) || (all == NULL)) {
-        free(tuning);
-        free(all);
+    if (tuning == NULL) {
         return NULL;
     }
 
     for (from = 0; from < topo->num_gpus; ++from) {
         for (to = 0; to < topo->num_gpus; ++to) {
-            tuning->class_of[from][to] = -1;
-            if ((from != to) && (topo->links[from][to].bandwidth > 0)) {
-                class_str(topo, from, to, all[count++]);
+            if (has_class(topo, from, to)) {
+                i                   = find_class(tuning, topo, from, to);
+                tuning->num_classes = ucs_max(tuning->num_classes, i + 1);
             }
         }
     }
 
     /* Sorted, so that the order of the GPUs says nothing */
-    qsort(all, count, size, compare_text);
-    append(tuning->node, sizeof(tuning->node), &used, "%d gpus",
-           topo->num_gpus);
-    for (i = 0; i < count; i += same) {
-        for (same = 1; (i + same < count) && !strcmp(all[i], all[i + same]);
-             ++same) {
-        }
-
-        memcpy(tuning->classes[tuning->num_classes++], all[i], size);
-        append(tuning->node, sizeof(tuning->node), &used, ", %d x %s", same,
-               all[i]);
-    }
-
+    qsort(tuning->classes, tuning->num_classes, sizeof(tuning->classes[0]),
+          compare_text);
     for (from = 0; from < topo->num_gpus; ++from) {
         for (to = 0; to < topo->num_gpus; ++to) {
-            if ((from == to) || !(topo->links[from][to].bandwidth > 0)) {
-                continue;
+            tuning->class_of[from][to] = -1;
+            if (has_class(topo, from, to)) {
+                i                          = find_class(tuning, topo, from, to);
+                tuning->class_of[from][to] = (int16_t)i;
+                ++counts[i];
             }
-
-            class_str(topo, from, to, all[0]);
-            for (i = 0; strcmp(all[0], tuning->classes[i]); ++i) {
-            }
-            tuning->class_of[from][to] = (int16_t)i;
         }
     }
 
-    free(all);
+    append(tuning->node, sizeof(tuning->node), &used, "%d gpus",
+           topo->num_gpus);
+    for (i = 0; i < tuning->num_classes; ++i) {
+        append(tuning->node, sizeof(tuning->node), &used, ", %d x %s",
+               counts[i], tuning->classes[i]);
+    }
+
     tuning->model = uct_cuda_mp_model_builtin;
     snprintf(tuning->date, sizeof(tuning->date), "unknown");
     return tuning;
@@ -167,41 +175,19 @@ refuse(const reader_t *reader, ucs_status_t status, const char *format, ...)
 
 #define wrong(_reader, ...) refuse(_reader, UCS_ERR_INVALID_PARAM, __VA_ARGS__)
 
-static bool parse_whole(const char *text, uint64_t max, uint64_t *value_p,
-                        char **end_p)
+/* A constant by its name */
+static ucs_status_t parse_constant(reader_t *reader, const char *name,
+                                   const char *value)
 {
-    if (!isdigit((unsigned char)text[0])) {
-        return false;
-    }
-
-    errno    = 0;
-    *value_p = strtoull(text, end_p, 10);
-    return (errno == 0) && (*value_p <= max);
-}
-
-/* "model", the name of a constant and its value */
-static ucs_status_t parse_constant(reader_t *reader, char *text)
-{
-    static const char space[]    = " \t";
-    uct_cuda_mp_tuning_t *tuning = reader->tuning;
-    char *name, *value, *rest;
+    const uct_cuda_mp_model_constant_t *constant = uct_cuda_mp_model_constants;
+    uct_cuda_mp_tuning_t *tuning                 = reader->tuning;
     unsigned i;
 
-    (void)strtok_r(text, space, &rest);
-    name  = strtok_r(NULL, space, &rest);
-    value = strtok_r(NULL, space, &rest);
-    if ((value == NULL) || (strtok_r(NULL, space, &rest) != NULL)) {
-        return wrong(reader, "not three words: model, a constant's name and "
-                     "its value");
+    for (i = 0; (constant[i].name != NULL) && strcmp(constant[i].name, name);
+         ++i) {
     }
 
-    for (i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
-        if (strcmp(uct_cuda_mp_model_constants[i].name, name) == 0) {
-            break;
-        }
-    }
-
-    if (uct_cuda_mp_model_constants[i].name == NULL) {
+    if (constant[i].name == NULL) {
         return wrong(reader, "the model has no constant \"%s\"", name);
     }
 
@@ -211,44 +197,37 @@ static ucs_status_t parse_constant(reader_t *reader, char *text)
 
     if (!uct_cuda_mp_model_set(&tuning->model, i, value)) {
         return wrong(reader, "\"%s\" is no value for \"%s\": above %g, at "
-                     "most %g", value, name, uct_cuda_mp_model_constants[i].min,
-                     uct_cuda_mp_model_constants[i].max);
+                     "most %g", value, name, constant[i].min, constant[i].max);
     }
 
     tuning->model_set |= 1u << i;
     return UCS_OK;
 }
 
-static unsigned count_words(const char *text)
+/* "model", the name of a constant and its value; or a row of those that tables
+ * had before the model's plans were as good: one sentence tells of them all */
+static ucs_status_t parse_line(reader_t *reader, char *text)
 {
+    static const char space[] = " \t";
+    char *words[ROW_WORDS];
     unsigned count = 0;
+    bool is_constant;
+    char *word, *rest;
 
-    for (text += strspn(text, " \t"); *text != '\0';
-         text += strspn(text, " \t")) {
-        text += strcspn(text, " \t");
+    for (word = strtok_r(text, space, &rest); word != NULL;
+         word = strtok_r(NULL, space, &rest)) {
+        if (count < ROW_WORDS) {
+            words[count] = word;
+        }
         ++count;
     }
 
-    return count;
-}
-
-static bool is_constant(const char *text)
-{
-    const size_t length = strlen("model");
-
-    return (strncmp(text, "model", length) == 0) &&
-           isspace((unsigned char)text[length]);
-}
-
-/* A constant, or a row of those that tables had before the model's plans were
- * as good: one sentence tells of them all */
-static ucs_status_t parse_line(reader_t *reader, char *text)
-{
-    if (is_constant(text)) {
-        return parse_constant(reader, text);
+    is_constant = (strcmp(words[0], "model") == 0);
+    if (is_constant && (count == 3)) {
+        return parse_constant(reader, words[1], words[2]);
     }
 
-    if (count_words(text) != ROW_WORDS) {
+    if (is_constant || (count != ROW_WORDS)) {
         return wrong(reader, "not three words: model, a constant's name and "
                      "its value");
     }
@@ -275,8 +254,8 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
 {
     static const char *names[] = {MAGIC, "node", "date"};
     char *value                = header(text, names[*headers]);
-    char *end                  = "";
-    uint64_t format;
+    unsigned long format;
+    char *end;
 
     if (value == NULL) {
         return wrong(reader, "not \"%s ...\"", names[*headers]);
@@ -284,7 +263,8 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
 
     switch ((*headers)++) {
     case 0:
-        if (!parse_whole(value, INT32_MAX, &format, &end) || (*end != '\0') ||
+        format = strtoul(value, &end, 10);
+        if (!isdigit((unsigned char)value[0]) || (*end != '\0') ||
             (format == 0)) {
             return wrong(reader, "\"%s\" is no format", value);
         }
@@ -380,10 +360,9 @@ ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_mp_tuning_load(const char *path,
-                                     const uct_cuda_topo_t *topo, char *error,
-                                     size_t error_size,
-                                     uct_cuda_mp_tuning_t **tuning_p)
+static ucs_status_t load(const char *path, const uct_cuda_topo_t *topo,
+                         char *error, size_t error_size,
+                         uct_cuda_mp_tuning_t **tuning_p)
 {
     ucs_status_t status;
     FILE *stream;
@@ -505,6 +484,5 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
         return UCS_OK;
     }
 
-    return uct_cuda_mp_tuning_load(is_auto ? path : setting, topo, error,
-                                   error_size, tuning_p);
+    return load(is_auto ? path : setting, topo, error, error_size, tuning_p);
 }

@@ -66,20 +66,13 @@ ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
                                      uct_cuda_mp_tuning_t **tuning_p);
 
 
-/** The same by the file's path; UCS_ERR_NO_ELEM if there is none. */
-ucs_status_t uct_cuda_mp_tuning_load(const char *path,
-                                     const uct_cuda_topo_t *topo, char *error,
-                                     size_t error_size,
-                                     uct_cuda_mp_tuning_t **tuning_p);
-
-
 /**
  * The table that MULTIPATH_TUNING_FILE stands for. None if that is empty, or if
  * it is "auto" and no table for this node is where tables are installed (in the
  * folder UCX_MP_TUNING_DIR, if the environment has that).
  *
  * @param tuning_p  NULL with UCS_OK: no table.
- * @return As uct_cuda_mp_tuning_load().
+ * @return As uct_cuda_mp_tuning_read(); UCS_ERR_NO_ELEM: there is no such file.
  */
 ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
                                     const uct_cuda_topo_t *topo, char *error,

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans as text, for people. */
+#ifndef UCT_CUDA_CHECK_PRINT_H
+#define UCT_CUDA_CHECK_PRINT_H
+
+#include <uct/cuda/plan/collective_plan.h>
+#include <uct/cuda/plan/transfer_plan.h>
+
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+
+/** The paths with their shares; with @a steps also every step. */
+void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
+                            FILE *stream);
+
+
+/** A line that sums it up; with @a steps also every step. */
+void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
+                              FILE *stream);
+
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Plans of collectives, compared. */
+#ifndef UCT_CUDA_COLL_TEST_PLANS_H
+#define UCT_CUDA_COLL_TEST_PLANS_H
+
+#include <uct/cuda/plan/collective_plan.h>
+
+#include <cstring>
+
+
+/** Same steps? The model's times do not count. */
+inline bool plans_equal(const uct_cuda_coll_plan_t &a,
+                        const uct_cuda_coll_plan_t &b)
+{
+    return (a.kind == b.kind) && (a.root == b.root) &&
+           (memcmp(a.blocks, b.blocks, sizeof(a.blocks)) == 0) &&
+           (a.algorithm == b.algorithm) && (a.num_ranks == b.num_ranks) &&
+           (a.num_queues == b.num_queues) &&
+           (a.is_in_place == b.is_in_place) && (a.chunks == b.chunks) &&
+           (a.element == b.element) && (a.bytes == b.bytes) &&
+           (a.scratch == b.scratch) && (a.relay_scratch == b.relay_scratch) &&
+           (a.num_relays == b.num_relays) &&
+           (memcmp(a.relays, b.relays, a.num_relays) == 0) &&
+           uct_cuda_steps_equal(&a.list, &b.list);
+}
+
+#endif
