@@ -174,7 +174,7 @@ collectives_tell() {
         "$programs/ucx_mp_collectives" --calls 20 --alike 100 --later 0 \
         --call MPI_Allreduce --pause 2 > "$log" 2>&1 ||
         { tail -n 20 "$log"; return 1; }
-    grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: [a-z ]+, [0-9]+ steps?, [0-9.]+ us expected, [0-9.]+ us taken' \
+    grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: [a-z ]+ \([a-z ]+: [0-9.]+ us\), [0-9]+ steps?, [0-9.]+ us expected, [0-9.]+ us taken' \
         "$log" | tail -n 2 &&
         grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: rank 0 waits for rank 1, which has not come to this call for a second' \
             "$log"
@@ -238,7 +238,8 @@ tuned_plans() {
     cat "$log".* | grep -oE 'collective [0-9]+: all-reduce .* expected' |
         sort | uniq -c | awk -v name="$1" '
             $1 != 2 { print "not on both ranks: " $0 > "/dev/stderr"; bad = 1 }
-            { $1 = ""; sub(", [0-9.]+ us expected", ""); print }
+            { $1 = ""; sub(", [0-9.]+ us expected", "")
+              sub(" [(][a-z ]+: [0-9.]+ us[)]", ""); print }
             END { if (NR < 5) print "few calls: " name > "/dev/stderr"
                   exit bad || (NR < 5) }'
 }

@@ -657,6 +657,22 @@ static bool call_is_left(const call_t *call,
            uct_cuda_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
+/* Why its plan is by that algorithm */
+static const char *call_why(const call_t *call, char *buffer, size_t size)
+{
+    const uct_cuda_coll_other_t *other = &call->plan->other;
+
+    buffer[0] = '\0';
+    if (call->request.algorithm != UCT_CUDA_COLL_AUTO) {
+        snprintf(buffer, size, " as asked for");
+    } else if (other->seconds > 0) {
+        snprintf(buffer, size, " (%s: %.1f us)",
+                 uct_cuda_coll_algorithm_str(other->algorithm),
+                 other->seconds * 1e6);
+    }
+    return buffer;
+}
+
 /* A line a call, as a message has one */
 static void call_tell(const call_t *call,
                       const uct_cuda_coll_agreement_t *agreement,
@@ -678,10 +694,7 @@ static void call_tell(const call_t *call,
     } else {
         uct_cuda_debug("%s: %s%s, %u step%s, %.1f us expected, %.1f us taken",
                        head, uct_cuda_coll_algorithm_str(plan->algorithm),
-                       (call->request.algorithm == UCT_CUDA_COLL_AUTO) ?
-                               "" :
-                               " as asked for",
-                       plan->list.num_steps,
+                       call_why(call, why, sizeof(why)), plan->list.num_steps,
                        (plan->list.num_steps == 1) ? "" : "s",
                        plan->seconds * 1e6, (double)taken / 1e3);
     }

@@ -65,6 +65,13 @@ typedef enum {
  * SCRATCH. A step's part is a slice.
  */
 
+/** The best of the algorithms that were not chosen. */
+typedef struct {
+    uint8_t algorithm; /**< uct_cuda_coll_algorithm_t */
+    double  seconds;   /**< What the model expects of it; 0: none was near */
+} uct_cuda_coll_other_t;
+
+
 /** The whole is what a rank has in an all-reduce; of collectives that deal with
  *  a block of each rank, all of these in the order of ranks. */
 typedef struct {
@@ -85,6 +92,7 @@ typedef struct {
     uint8_t  num_relays;
     uint8_t  relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs of the topology */
     double   seconds;       /**< What the model expects */
+    uct_cuda_coll_other_t other; /**< That was not taken */
     uct_cuda_steps_t list;
 } uct_cuda_coll_plan_t;
 

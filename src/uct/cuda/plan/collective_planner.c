@@ -73,6 +73,8 @@ typedef struct {
     bool                        are_all_peers;
     bool                        is_switched;
     choice_t                    best;    /* seconds 0: none yet */
+    double                      least[UCT_CUDA_COLL_ALGORITHM_LAST]; /* seconds
+                                            of each algorithm, or 0 */
     ucs_status_t                status;  /* why there is none */
 } planner_t;
 
@@ -424,6 +426,7 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
                                     choice->chunks, trees, like, plan);
     if (status == UCS_OK) {
         plan->seconds = choice->seconds;
+        plan->other   = choice->other;
     }
 
     uct_cuda_coll_forests_release(&none);
@@ -516,6 +519,7 @@ static ucs_status_t price(const planner_t *planner, const choice_t *choice,
 static double try_choice(planner_t *planner, choice_t choice,
                          const uct_cuda_coll_trees_t *trees, double limit)
 {
+    double *least             = &planner->least[choice.algorithm];
     const ucs_status_t status = price(planner, &choice, trees, limit,
                                       &choice.seconds);
 
@@ -535,6 +539,9 @@ static double try_choice(planner_t *planner, choice_t choice,
 
     if (is_better(&choice, &planner->best)) {
         planner->best = choice;
+    }
+    if ((*least == 0) || (choice.seconds < *least)) {
+        *least = choice.seconds;
     }
     return choice.seconds;
 }
@@ -818,6 +825,20 @@ static void try_both(planner_t *planner, void (*try)(planner_t *planner))
     try(planner);
 }
 
+static void find_other(const planner_t *planner, choice_t *choice)
+{
+    unsigned i;
+
+    for (i = 0; i < UCT_CUDA_COLL_ALGORITHM_LAST; ++i) {
+        if ((i != choice->algorithm) && (planner->least[i] > 0) &&
+            ((choice->other.seconds == 0) ||
+             (planner->least[i] < choice->other.seconds))) {
+            choice->other.algorithm = (uint8_t)i;
+            choice->other.seconds   = planner->least[i];
+        }
+    }
+}
+
 ucs_status_t uct_cuda_coll_choose(const request_t *request,
                                   uct_cuda_coll_forests_t *forests,
                                   choice_t *choice_p)
@@ -841,6 +862,7 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
     try_both(&planner, try_multipath);
     uct_cuda_coll_forests_release(&no_forests);
     *choice_p = (planner.best.seconds == 0) ? single : planner.best;
+    find_other(&planner, choice_p);
     return ((choice_p->seconds == 0) ||
             (planner.status == UCS_ERR_NO_MEMORY)) ?
                    planner.status :

@@ -41,6 +41,7 @@ typedef struct {
     bool     kernels;   /**< Kernels copy as well; always so of ONE_KERNEL */
     bool     multipath; /**< Copies go over GPUs that no rank has as well */
     double   seconds;   /**< What the model expects */
+    uct_cuda_coll_other_t other; /**< That it was preferred to */
 } uct_cuda_coll_choice_t;
 
 
@@ -69,7 +70,7 @@ typedef struct {
 bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks);
 
 
-/** Apart from their seconds. */
+/** Apart from their seconds, and others'. */
 bool uct_cuda_coll_choice_is_same(const uct_cuda_coll_choice_t *a,
                                   const uct_cuda_coll_choice_t *b);
 

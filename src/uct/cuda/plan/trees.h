@@ -112,9 +112,9 @@ bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
 /**
  * Chains around rings, of each ring one from each rank, or from the root, each
  * way round. All links that rings pass are busy from the first step to the
- * last. Each ring is the one that loads the fullest link the least, those before
- * it counted: on a cube of NVLinks two along the pairs of links and one along
- * the others are all of its links.
+ * last. Each ring is the one that loads the fullest link the least, those
+ * before it counted: on a cube of NVLinks two along the pairs of links and one
+ * along the others are all of its links.
  *
  * @param count  Rings, 1 to MAX_RINGS; as many trees as this makes, MAX_TREES
  *               at most.
