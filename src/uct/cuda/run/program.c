@@ -59,7 +59,8 @@ struct uct_cuda_coll_program {
     uint32_t             num_events;
     unsigned             num_queues;
     own_step_t           *steps;
-    uint32_t             *local;  /* own steps */
+    uint32_t             num_local, num_remote;
+    uint32_t             *local;  /* own steps that are waited for */
     remote_wait_t        *remote;
     queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
     /* While it runs */
@@ -118,8 +119,7 @@ static void program_number(uct_cuda_coll_program_t *program, uint32_t *ordinals,
 }
 
 static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
-                        const uint32_t *ordinals, const uint32_t *own,
-                        uint32_t *num_local, uint32_t *num_remote)
+                        const uint32_t *ordinals, const uint32_t *own)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
     const uct_cuda_step_t *step = &plan->list.steps[index];
@@ -133,21 +133,21 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
     self->next    = NO_STEP;
     self->event   = NO_STEP;
     self->ordinal = ordinals[index];
-    self->local   = *num_local;
-    self->remote  = *num_remote;
+    self->local   = program->num_local;
+    self->remote  = program->num_remote;
     for (i = 0; i < step->num_waits; ++i) {
         before = &plan->list.steps[waits[i]];
         if (before->rank != program->rank) {
-            remote        = &program->remote[(*num_remote)++];
+            remote        = &program->remote[program->num_remote++];
             remote->rank  = before->rank;
             remote->queue = before->queue;
             remote->steps = ordinals[waits[i]];
         } else if (before->queue != step->queue) {
-            program->local[(*num_local)++] = own[waits[i]];
+            program->local[program->num_local++] = own[waits[i]];
         }
     }
-    self->num_local  = *num_local - self->local;
-    self->num_remote = *num_remote - self->remote;
+    self->num_local  = program->num_local - self->local;
+    self->num_remote = program->num_remote - self->remote;
 }
 
 /* Puts own steps into their queues, and an event behind each that is waited
@@ -219,8 +219,6 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
     uint32_t *own                    = malloc((plan->list.num_steps + 1) *
                                               sizeof(*own));
     ucs_status_t status              = UCS_ERR_NO_MEMORY;
-    uint32_t num_local               = 0;
-    uint32_t num_remote              = 0;
     uint32_t i;
 
     if ((program == NULL) || (ordinals == NULL) || (own == NULL)) {
@@ -246,7 +244,7 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
 
     for (i = 0; i < program->plan.list.num_steps; ++i) {
         if (own[i] != NO_STEP) {
-            program_add(program, i, ordinals, own, &num_local, &num_remote);
+            program_add(program, i, ordinals, own);
         }
     }
     program_share(program, own);
