@@ -134,12 +134,6 @@ void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call)
     }
 }
 
-static MPI_Count vector_value(ucx_mp_mpi_vector_t vector, int i)
-{
-    return (vector.width == sizeof(int)) ? ((const int*)vector.values)[i] :
-                                           ((const int64_t*)vector.values)[i];
-}
-
 MPI_Datatype ucx_mp_mpi_byte(void)
 {
     ucx_mp_mpi_handles_find();
@@ -152,7 +146,7 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
     int i;
 
     for (i = 0; i < ranks; ++i) {
-        sum += vector_value(counts, i);
+        sum += ucx_mp_mpi_vector_at(counts, i);
     }
 
     return sum;
@@ -247,8 +241,8 @@ void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
 
     call->rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent);
     for (i = 0; i < ranks; ++i) {
-        call_layout_add(call, buffer, vector_value(displs, i) * extent,
-                        vector_value(counts, i), datatype);
+        call_layout_add(call, buffer, ucx_mp_mpi_vector_at(displs, i) * extent,
+                        ucx_mp_mpi_vector_at(counts, i), datatype);
     }
 }
 
@@ -261,9 +255,9 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
     ucx_mp_mpi_buffer_t *buffer = call_next_buffer(call, use, pointer_p);
     int i;
 
-    for (i = 0; (buffer != NULL) && (i < ranks); ++i) {
-        call_layout_add(call, buffer, vector_value(displs, i),
-                        vector_value(counts, i), datatypes[i]);
+    for (i = 0; (buffer != NULL) && (datatypes != NULL) && (i < ranks); ++i) {
+        call_layout_add(call, buffer, ucx_mp_mpi_vector_at(displs, i),
+                        ucx_mp_mpi_vector_at(counts, i), datatypes[i]);
     }
 }
 

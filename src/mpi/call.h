@@ -69,6 +69,19 @@ typedef struct {
 #define UCX_MP_MPI_VECTOR(_array) \
     ((ucx_mp_mpi_vector_t){(_array), sizeof(*(_array))})
 
+/* A rank's; 0 if there is no array: that it is missing the MPI says */
+static inline MPI_Count
+ucx_mp_mpi_vector_at(ucx_mp_mpi_vector_t vector, int rank)
+{
+    if (vector.values == NULL) {
+        return 0;
+    }
+
+    return (vector.width == sizeof(int)) ?
+                   ((const int*)vector.values)[rank] :
+                   ((const int64_t*)vector.values)[rank];
+}
+
 
 /* Whether neither pointer can lead to GPU memory: slow part of the below. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);

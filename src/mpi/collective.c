@@ -24,13 +24,6 @@ typedef struct {
 } request_t;
 
 
-static uint64_t vector_at(ucx_mp_mpi_vector_t vector, int rank)
-{
-    return (vector.width == sizeof(int)) ?
-                   (uint64_t)((const int*)vector.values)[rank] :
-                   (uint64_t)((const int64_t*)vector.values)[rank];
-}
-
 /* Blocks' counts, if the blocks follow one another. @return If so. */
 static bool request_counts(request_t *request,
                            const ucx_mp_mpi_collective_t *args, int size)
@@ -40,11 +33,11 @@ static bool request_counts(request_t *request,
 
     for (rank = 0; rank < size; ++rank) {
         if ((args->displs.values != NULL) &&
-            (vector_at(args->displs, rank) != at)) {
+            ((uint64_t)ucx_mp_mpi_vector_at(args->displs, rank) != at)) {
             return false;
         }
 
-        request->counts[rank] = vector_at(args->counts, rank);
+        request->counts[rank] = ucx_mp_mpi_vector_at(args->counts, rank);
         at                   += request->counts[rank];
     }
 

@@ -116,7 +116,8 @@ COLLECTIVES = {
     'Reduce_scatter': (
         'in sendbuf, out recvbuf, ns recvcounts, type datatype, op op, ',
         '', (one(READ, 'sendbuf', total('recvcounts'), 'datatype'),
-             one(WRITE, 'recvbuf', 'call.is_in_place ? %s : recvcounts[call.rank]'
+             one(WRITE, 'recvbuf', 'call.is_in_place ? %s : '
+                 'ucx_mp_mpi_vector_at(UCX_MP_MPI_VECTOR(recvcounts), call.rank)'
                  % total('recvcounts'), 'datatype'))),
     'Reduce_scatter_block': (
         'in sendbuf, out recvbuf, n recvcount, type datatype, op op, ', '',

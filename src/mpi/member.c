@@ -67,7 +67,7 @@ static ucx_mp_mpi_member_t *member_find(MPI_Comm comm)
     int is_there                = 0;
 
     /* of none the call itself says what is wrong: nobody hears of it twice */
-    return ((comm != ucx_mp_mpi_real.comm_null) &&
+    return ((comm != ucx_mp_mpi_real.comm_null) && (comm != (MPI_Comm)0) &&
             (ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
                                            &is_there) == MPI_SUCCESS) &&
             is_there) ?

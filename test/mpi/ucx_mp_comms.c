@@ -490,6 +490,15 @@ static void errors_once(void *buffer, const char *what)
     errors = 0;
     MPI_Bcast(buffer, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD);
     expect(errors == 1, what);
+
+    errors = 0;
+    MPI_Bcast(buffer, 1, MPI_INT, 0, (MPI_Comm)NULL);
+    expect(errors == 1, what);
+
+    errors = 0;
+    MPI_Reduce_scatter(MPI_IN_PLACE, buffer, NULL, MPI_INT, MPI_SUM,
+                       MPI_COMM_WORLD);
+    expect(errors == 1, what);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
 

@@ -11,6 +11,9 @@
 #include <uct/cuda/plan/collective_plan.h>
 
 
+#define BOARD_DIR "/dev/shm"
+
+
 _Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_COLL_MAX_RANKS) &&
                        (UCT_CUDA_COLL_API_NAME == UCT_CUDA_COLL_BOARD_NAME),
                "what is said outside is what is meant inside");
@@ -20,7 +23,8 @@ static int api_board_open(unsigned rank, unsigned size,
                           char name[UCT_CUDA_COLL_API_NAME],
                           uct_cuda_coll_board_t **board_p)
 {
-    return (uct_cuda_coll_group_board(rank, size, name, board_p) == UCS_OK) ?
+    return (uct_cuda_coll_board_open(BOARD_DIR, rank, size, name, board_p) ==
+            UCS_OK) ?
                    0 :
                    -1;
 }

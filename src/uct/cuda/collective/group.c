@@ -9,16 +9,6 @@
 #include <string.h>
 
 
-#define BOARD_DIR "/dev/shm"
-
-
-ucs_status_t uct_cuda_coll_group_board(unsigned rank, unsigned size,
-                                       char *name,
-                                       uct_cuda_coll_board_t **board_p)
-{
-    return uct_cuda_coll_board_open(BOARD_DIR, rank, size, name, board_p);
-}
-
 ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uint64_t key, unsigned rank,
                                         unsigned size,

@@ -46,11 +46,6 @@ struct uct_cuda_coll_group {
 void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group);
 
 
-/** @return As uct_cuda_coll_board_open(). */
-ucs_status_t uct_cuda_coll_group_board(unsigned rank, unsigned size,
-                                       char *name,
-                                       uct_cuda_coll_board_t **board_p);
-
 /** @return As uct_cuda_coll_page_open(). */
 ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uint64_t key, unsigned rank,

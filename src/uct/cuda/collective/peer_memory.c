@@ -22,10 +22,10 @@
 #define MAX_PAUSE 64
 
 
-typedef uct_cuda_coll_memory_t memory_t;
-typedef uct_cuda_coll_export_t export_t;
-typedef uct_cuda_coll_import_t import_t;
-typedef uct_cuda_coll_relay_t  relay_t;
+typedef uct_cuda_coll_memory_t  memory_t;
+typedef uct_cuda_coll_export_t  export_t;
+typedef uct_cuda_coll_import_t  import_t;
+typedef uct_cuda_coll_scratch_t scratch_t;
 
 
 /* -------------------------------------------------------------- own memory */
@@ -173,33 +173,27 @@ static void import_drop(import_t *import)
     import->pause   = 0;
 }
 
-static void imports_drop(memory_t *memory)
+/* Does its rank still show what was mapped? */
+static bool import_is_shown(const memory_t *memory, unsigned rank,
+                            unsigned index)
 {
-    unsigned rank, index;
+    uint32_t generation;
 
-    for (rank = 0; rank < memory->agreement->size; ++rank) {
-        for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
-            import_drop(&memory->imports[rank][index]);
-        }
-    }
+    (void)uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
+                                   &generation);
+    return generation == memory->imports[rank][index].generation;
 }
 
-/* Lets go of what others show no more */
-static void imports_sweep(memory_t *memory)
+/* Lets go of all, or of what others show no more */
+static void imports_drop(memory_t *memory, bool all)
 {
     unsigned rank, index;
-    uint32_t generation;
-    import_t *import;
 
     for (rank = 0; rank < memory->agreement->size; ++rank) {
         for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
-            import = &memory->imports[rank][index];
-            if (import->mapping != NULL) {
-                (void)uct_cuda_coll_page_shown(memory->agreement->page, rank,
-                                               index, &generation);
-                if (generation != import->generation) {
-                    import_drop(import);
-                }
+            if (all || ((memory->imports[rank][index].mapping != NULL) &&
+                        !import_is_shown(memory, rank, index))) {
+                import_drop(&memory->imports[rank][index]);
             }
         }
     }
@@ -273,7 +267,7 @@ ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
     ucs_status_t status                        = UCS_OK;
     unsigned rank, i;
 
-    imports_sweep(memory);
+    imports_drop(memory, false);
     for (rank = 0; (rank < agreement->size) && (status == UCS_OK); ++rank) {
         /* No plan has a step between ranks that are no peers */
         if (!uct_cuda_coll_agree_is_peer(agreement, rank)) {
@@ -298,45 +292,23 @@ ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
 
 /* ---------------------------------------------------------- scratch memory */
 
+/* Others are told; an own one of a context that is gone went with it */
 static void scratch_free(memory_t *memory, bool is_alive)
 {
+    scratch_t *scratch = &memory->scratch;
+
     export_drop(memory, SCRATCH);
-    if (is_alive && (memory->scratch != 0)) {
-        uct_cuda_device_memory_free(memory->scratch);
+    if (is_alive && (scratch->base != 0)) {
+        uct_cuda_device_memory_free(scratch->base);
     }
-    memory->scratch      = 0;
-    memory->scratch_size = 0;
-}
-
-static ucs_status_t scratch_make(memory_t *memory, uint64_t size)
-{
-    ucs_status_t status;
-
-    if (size <= memory->scratch_size) {
-        return UCS_OK;
-    }
-
-    scratch_free(memory, true);
-    status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &memory->scratch, size);
-    if (status != UCS_OK) {
-        memory->scratch = 0;
-        return status;
-    }
-
-    status = export_add(memory, SCRATCH, memory->scratch);
-    if (status != UCS_OK) {
-        scratch_free(memory, true);
-        return status;
-    }
-
-    memory->scratch_size = size;
-    return UCS_OK;
+    scratch->base = 0;
+    scratch->size = 0;
 }
 
 /* Memory made with cuMemCreate is no context's */
 static void relay_free(memory_t *memory, int gpu)
 {
-    relay_t *relay = &memory->relays[gpu];
+    scratch_t *relay = &memory->relays[gpu];
 
     export_drop(memory, RELAY(gpu));
     if (relay->base != 0) {
@@ -356,9 +328,33 @@ void uct_cuda_coll_memory_free_relays(memory_t *memory)
     }
 }
 
+static ucs_status_t scratch_make(memory_t *memory, uint64_t size)
+{
+    scratch_t *scratch = &memory->scratch;
+    ucs_status_t status;
+
+    if (scratch->size >= size) {
+        return UCS_OK;
+    }
+
+    scratch_free(memory, true);
+    status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &scratch->base, size);
+    if (status != UCS_OK) {
+        scratch->base = 0;
+        return status;
+    }
+
+    scratch->size = size;
+    status        = export_add(memory, SCRATCH, scratch->base);
+    if (status != UCS_OK) {
+        scratch_free(memory, true);
+    }
+    return status;
+}
+
 static ucs_status_t relay_make(memory_t *memory, int gpu, uint64_t size)
 {
-    relay_t *relay = &memory->relays[gpu];
+    scratch_t *relay = &memory->relays[gpu];
     ucs_status_t status;
 
     if (relay->size >= size) {
@@ -412,7 +408,14 @@ bool uct_cuda_coll_memory_has(const memory_t *memory,
             return false;
         }
     }
-    return plan->scratch <= memory->agreed_scratch;
+    return plan->scratch <= memory->scratch.agreed;
+}
+
+/* Otherwise some have other scratch than before, or none, and not all of the
+   others have mapped it */
+static void scratch_agree(scratch_t *scratch, uint64_t bytes, bool is_done)
+{
+    scratch->agreed = is_done ? ucs_max(scratch->agreed, bytes) : 0;
 }
 
 void uct_cuda_coll_memory_mapped(memory_t *memory,
@@ -420,26 +423,17 @@ void uct_cuda_coll_memory_mapped(memory_t *memory,
 {
     const uct_cuda_coll_post_t *post =
             &memory->agreement->posts[memory->agreement->rank];
-    relay_t *relay;
     unsigned i;
 
-    if (!is_done) {
-        /* Some have other scratch than before, or none, and not all of the
-           others have mapped it; nor that of relays */
-        memory->agreed_scratch = 0;
-        for (i = 0; i < plan->num_relays; ++i) {
-            memory->relays[plan->relays[i]].agreed = 0;
-        }
-        return;
-    }
-
-    memory->exports[post->recv.index].is_known = true;
-    memory->exports[post->send.index].is_known = true;
-    memory->is_lost                            = false;
-    memory->agreed_scratch = ucs_max(memory->agreed_scratch, plan->scratch);
+    scratch_agree(&memory->scratch, plan->scratch, is_done);
     for (i = 0; i < plan->num_relays; ++i) {
-        relay         = &memory->relays[plan->relays[i]];
-        relay->agreed = ucs_max(relay->agreed, plan->relay_scratch);
+        scratch_agree(&memory->relays[plan->relays[i]], plan->relay_scratch,
+                      is_done);
+    }
+    if (is_done) {
+        memory->exports[post->recv.index].is_known = true;
+        memory->exports[post->send.index].is_known = true;
+        memory->is_lost                            = false;
     }
 }
 
@@ -453,7 +447,7 @@ void uct_cuda_coll_memory_forget(memory_t *memory)
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         memory->relays[i].agreed = 0;
     }
-    memory->agreed_scratch = 0;
+    memory->scratch.agreed = 0;
 }
 
 /* Of another rank's export; 0: not mapped, and no step goes there */
@@ -491,7 +485,7 @@ void uct_cuda_coll_memory_place(const memory_t *memory,
         places[UCT_CUDA_BUFFER_RECV]    = shown_address(
                 memory, rank, &agreement->posts[rank].recv);
         places[UCT_CUDA_BUFFER_SCRATCH] = (rank == agreement->rank) ?
-                                                memory->scratch :
+                                                memory->scratch.base :
                                                 import_address(memory, rank,
                                                                SCRATCH);
     }
@@ -513,7 +507,7 @@ static void leave_context(memory_t *memory)
                           uct_cuda_ctx_push_alive(memory->context,
                                                   memory->context_id);
 
-    imports_drop(memory);
+    imports_drop(memory, true);
     uct_cuda_coll_memory_free_relays(memory);
     scratch_free(memory, is_alive);
     uct_cuda_coll_events_release(&memory->events, memory->device, is_alive);

@@ -37,12 +37,13 @@ typedef struct {
 } uct_cuda_coll_import_t;
 
 
-/** Scratch memory on a GPU that no rank has. */
+/** Scratch memory that this rank has made. */
 typedef struct {
-    CUdeviceptr base; /**< Of the first rank; 0: none */
+    CUdeviceptr base; /**< 0: none */
     size_t      size;
-    uint64_t    agreed; /**< Bytes of it that all ranks have mapped */
-} uct_cuda_coll_relay_t;
+    uint64_t    agreed; /**< Bytes that all ranks have mapped, whoever made
+                             it */
+} uct_cuda_coll_scratch_t;
 
 
 /** Zeroed, but for the first. */
@@ -57,10 +58,9 @@ typedef struct {
     uct_cuda_coll_events_t events;
     bool                   is_lost; /**< Another than before */
 
-    CUdeviceptr            scratch;
-    uint64_t               scratch_size;
-    uint64_t               agreed_scratch; /**< Bytes that all have mapped */
-    uct_cuda_coll_relay_t  relays[UCT_CUDA_MAX_GPUS]; /**< Of the topology */
+    uct_cuda_coll_scratch_t scratch; /**< On this rank's GPU */
+    uct_cuda_coll_scratch_t relays[UCT_CUDA_MAX_GPUS]; /**< On those of the
+                                topology that no rank has: the first rank's */
 
     uct_cuda_coll_export_t exports[UCT_CUDA_COLL_PAGE_EXPORTS];
     uct_cuda_coll_import_t imports[UCT_CUDA_COLL_MAX_RANKS]

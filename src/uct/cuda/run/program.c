@@ -59,7 +59,8 @@ struct uct_cuda_coll_program {
     uint32_t             num_events;
     unsigned             num_queues;
     own_step_t           *steps;
-    uint32_t             *local;  /* own steps */
+    uint32_t             num_local, num_remote;
+    uint32_t             *local;  /* own steps that are waited for */
     remote_wait_t        *remote;
     queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
     /* While it runs */
@@ -118,8 +119,7 @@ static void program_number(uct_cuda_coll_program_t *program, uint32_t *ordinals,
 }
 
 static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
-                        const uint32_t *ordinals, const uint32_t *own,
-                        uint32_t *num_local, uint32_t *num_remote)
+                        const uint32_t *ordinals, const uint32_t *own)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
     const uct_cuda_step_t *step = &plan->list.steps[index];
@@ -133,21 +133,21 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
     self->next    = NO_STEP;
     self->event   = NO_STEP;
     self->ordinal = ordinals[index];
-    self->local   = *num_local;
-    self->remote  = *num_remote;
+    self->local   = program->num_local;
+    self->remote  = program->num_remote;
     for (i = 0; i < step->num_waits; ++i) {
         before = &plan->list.steps[waits[i]];
         if (before->rank != program->rank) {
-            remote        = &program->remote[(*num_remote)++];
+            remote        = &program->remote[program->num_remote++];
             remote->rank  = before->rank;
             remote->queue = before->queue;
             remote->steps = ordinals[waits[i]];
         } else if (before->queue != step->queue) {
-            program->local[(*num_local)++] = own[waits[i]];
+            program->local[program->num_local++] = own[waits[i]];
         }
     }
-    self->num_local  = *num_local - self->local;
-    self->num_remote = *num_remote - self->remote;
+    self->num_local  = program->num_local - self->local;
+    self->num_remote = program->num_remote - self->remote;
 }
 
 /* Puts own steps into their queues, and an event behind each that is waited
@@ -219,8 +219,6 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
     uint32_t *own                    = malloc((plan->list.num_steps + 1) *
                                               sizeof(*own));
     ucs_status_t status              = UCS_ERR_NO_MEMORY;
-    uint32_t num_local               = 0;
-    uint32_t num_remote              = 0;
     uint32_t i;
 
     if ((program == NULL) || (ordinals == NULL) || (own == NULL)) {
@@ -246,7 +244,7 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
 
     for (i = 0; i < program->plan.list.num_steps; ++i) {
         if (own[i] != NO_STEP) {
-            program_add(program, i, ordinals, own, &num_local, &num_remote);
+            program_add(program, i, ordinals, own);
         }
     }
     program_share(program, own);
@@ -368,9 +366,17 @@ static void name_bar(const void *arg, const uct_cuda_step_t *step,
                                   sizeof(bar->places));
 }
 
+/* How many have ended of what it is one of */
+static uint32_t remote_steps(const uct_cuda_coll_program_t *program,
+                             const remote_wait_t *remote)
+{
+    return uct_cuda_coll_page_steps(program->run->page, remote->rank,
+                                    remote->queue, program->run->sequence);
+}
+
 /* Whether everything has happened, or is in a stream, that a step waits for */
 static bool may_submit(const uct_cuda_coll_program_t *program,
-                       const uct_cuda_coll_run_t *run, const own_step_t *step)
+                       const own_step_t *step)
 {
     const remote_wait_t *remote;
     uint32_t i;
@@ -383,8 +389,7 @@ static bool may_submit(const uct_cuda_coll_program_t *program,
 
     for (i = 0; i < step->num_remote; ++i) {
         remote = &program->remote[step->remote + i];
-        if (uct_cuda_coll_page_steps(run->page, remote->rank, remote->queue,
-                                     run->sequence) < remote->steps) {
+        if (remote_steps(program, remote) < remote->steps) {
             return false;
         }
     }
@@ -405,7 +410,7 @@ static const char *step_name(const uct_cuda_coll_program_t *program,
 
 /* What a step that may not be submitted waits for */
 static void tell_step(const uct_cuda_coll_program_t *program,
-                      const uct_cuda_coll_run_t *run, const own_step_t *step)
+                      const own_step_t *step)
 {
     const remote_wait_t *remote;
     uint32_t i, done;
@@ -413,10 +418,9 @@ static void tell_step(const uct_cuda_coll_program_t *program,
 
     for (i = 0; i < step->num_remote; ++i) {
         remote = &program->remote[step->remote + i];
-        done   = uct_cuda_coll_page_steps(run->page, remote->rank,
-                                          remote->queue, run->sequence);
+        done   = remote_steps(program, remote);
         if (done < remote->steps) {
-            uct_cuda_log(run->level,
+            uct_cuda_log(program->run->level,
                          "%s waits for rank %u, of whose queue %u %u steps of "
                          "%u have ended",
                          step_name(program, step, name, sizeof(name)),
@@ -426,8 +430,7 @@ static void tell_step(const uct_cuda_coll_program_t *program,
 }
 
 /* Nothing has happened for long: what every queue is at */
-static void tell_waits(const uct_cuda_coll_program_t *program,
-                       const uct_cuda_coll_run_t *run)
+static void tell_waits(const uct_cuda_coll_program_t *program)
 {
     const queue_t *queue;
     char name[128];
@@ -436,22 +439,21 @@ static void tell_waits(const uct_cuda_coll_program_t *program,
     for (i = 0; i < program->num_queues; ++i) {
         queue = &program->queues[i];
         if (queue->polled != queue->next) {
-            uct_cuda_log(run->level,
+            uct_cuda_log(program->run->level,
                          "%s is in a stream of the GPU's, which has not ended "
                          "it for a second",
                          step_name(program, &program->steps[queue->polled],
                                    name, sizeof(name)));
         } else if (queue->next != NO_STEP) {
-            tell_step(program, run, &program->steps[queue->next]);
+            tell_step(program, &program->steps[queue->next]);
         }
     }
 }
 
-static ucs_status_t submit(uct_cuda_coll_program_t *program,
-                           const uct_cuda_coll_run_t *run, own_step_t *step,
+static ucs_status_t submit(uct_cuda_coll_program_t *program, own_step_t *step,
                            CUstream stream)
 {
-    const uct_cuda_coll_events_t *events = run->events;
+    const uct_cuda_coll_events_t *events = program->run->events;
     const own_step_t *before;
     ucs_status_t status;
     uint32_t i;
@@ -479,13 +481,12 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program,
 
 /* Whether a step that was submitted has ended; @a ask: the driver may be asked.
    @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
-static ucs_status_t step_ended(const uct_cuda_coll_run_t *run,
+static ucs_status_t step_ended(const uct_cuda_coll_events_t *events,
                                const queue_t *queue, const own_step_t *step,
                                bool ask)
 {
-    const uct_cuda_coll_events_t *events = run->events;
-    const uct_cuda_driver_t *driver      = uct_cuda_driver_get();
-    const char *what                     = "cuEventQuery";
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const char *what                = "cuEventQuery";
     CUresult result;
 
     if ((events->words != NULL) &&
@@ -510,18 +511,18 @@ static ucs_status_t step_ended(const uct_cuda_coll_run_t *run,
 
 /* Looks at what was submitted and tells the other ranks. @return UCS_INPROGRESS
    if something has ended. */
-static ucs_status_t queue_poll(uct_cuda_coll_program_t *program,
-                               const uct_cuda_coll_run_t *run, queue_t *queue,
-                               bool ask)
+static ucs_status_t queue_poll(const uct_cuda_coll_program_t *program,
+                               queue_t *queue, bool ask)
 {
-    ucs_status_t status = UCS_OK;
+    const uct_cuda_coll_run_t *run = program->run;
+    ucs_status_t status            = UCS_OK;
     ucs_status_t ended;
-    own_step_t *step;
+    const own_step_t *step;
 
     while (queue->polled != queue->next) {
         step = &program->steps[queue->polled];
         if (is_watched(step)) {
-            ended = step_ended(run, queue, step, ask);
+            ended = step_ended(run->events, queue, step, ask);
             if (ended != UCS_OK) {
                 return (ended == UCS_INPROGRESS) ? status : ended;
             }
@@ -593,8 +594,7 @@ run_drain(const uct_cuda_coll_program_t *program, ucs_status_t status)
 /* Submits the first in the plan's order of those that may be. One only: other
  * ranks wait for what has ended meanwhile, and a call of the driver takes
  * microseconds. @return UCS_INPROGRESS: one was. */
-static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
-                               const uct_cuda_coll_run_t *run)
+static ucs_status_t run_submit(uct_cuda_coll_program_t *program)
 {
     queue_t *first = NULL;
     ucs_status_t status;
@@ -606,7 +606,7 @@ static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
         queue = &program->queues[i];
         if ((queue->next != NO_STEP) &&
             ((first == NULL) || (queue->next < first->next)) &&
-            may_submit(program, run, &program->steps[queue->next])) {
+            may_submit(program, &program->steps[queue->next])) {
             first = queue;
         }
     }
@@ -615,7 +615,7 @@ static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
     }
 
     step   = &program->steps[first->next];
-    status = submit(program, run, step, first->stream);
+    status = submit(program, step, first->stream);
     if (status != UCS_OK) {
         return status;
     }
@@ -626,12 +626,11 @@ static ucs_status_t run_submit(uct_cuda_coll_program_t *program,
 
 /* One look at everything. @return UCS_OK: nothing has happened. */
 static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
-                                 const uct_cuda_coll_run_t *run,
                                  bool *is_over_p)
 {
-    ucs_status_t result  = run_submit(program, run);
+    ucs_status_t result  = run_submit(program);
     const uint64_t now   = uct_cuda_now_ns();
-    const uint64_t pause = (run->events->words != NULL) ?
+    const uint64_t pause = (program->run->events->words != NULL) ?
                                    ASK_INTERVAL :
                                    (now - program->ended) / ASK_PART;
     const bool ask       = (now - program->asked >= pause);
@@ -647,7 +646,7 @@ static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
             continue;
         }
 
-        status      = queue_poll(program, run, &program->queues[i], ask);
+        status      = queue_poll(program, &program->queues[i], ask);
         result      = (status == UCS_OK) ? result : status;
         *is_over_p &= (program->queues[i].polled == NO_STEP);
     }
@@ -657,7 +656,7 @@ static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
     } else if (!program->is_told &&
                (now - program->ended >= UCT_CUDA_COLL_TOLD_NS)) {
         program->is_told = true;
-        tell_waits(program, run);
+        tell_waits(program);
     }
     return result;
 }
@@ -669,7 +668,7 @@ ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
     bool is_over;
 
     while (status == UCS_OK) {
-        status = run_progress(program, run, &is_over);
+        status = run_progress(program, &is_over);
         if (status < UCS_OK) {
             break;
         } else if (is_over) {
