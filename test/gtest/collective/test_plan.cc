@@ -1241,6 +1241,37 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
     }
 }
 
+/* The other one is what would be chosen if the first were not there: by its
+ * name it is at least as quick, as more of its chunks are tried then */
+TEST_F(CollPlan, the_best_of_the_others_is_named)
+{
+    unsigned named = 0;
+
+    for (const uct_cuda_topo_t &topo : {beluga(), dgx1()}) {
+        for (uint64_t bytes = 4ul << 10; bytes <= 1ul << 30; bytes *= 8) {
+            uct_cuda_coll_request_t request = request_of(
+                    topo, topo.num_gpus, bytes / 4, 4, UCT_CUDA_COLL_AUTO);
+            uct_cuda_coll_choice_t best, choice;
+            Plan plan;
+
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &best));
+            if (best.other.seconds == 0) {
+                continue;
+            }
+
+            ++named;
+            EXPECT_NE(best.algorithm, best.other.algorithm);
+            ASSERT_EQ(UCS_OK, plan.make(request));
+            EXPECT_EQ(best.other.seconds, plan.plan.other.seconds);
+            request.algorithm = best.other.algorithm;
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
+            EXPECT_LE(choice.seconds, 1.0001 * best.other.seconds) << bytes;
+            EXPECT_EQ(0, choice.other.seconds);
+        }
+    }
+    EXPECT_GE(named, 7u);
+}
+
 /* Behind a switch: whatever the i-th copy of each rank is, no two go to one
  * GPU, and each is pushed from the submitting rank's memory */
 /* Who has measured transfers on a node has measured copies of collectives */

@@ -24,23 +24,14 @@ protected:
         return m_threshold != UCT_CUDA_MP_COST_NEVER;
     }
 
-    /* Is a launch of so many copies, after all were given other addresses,
-     * cheaper than this? Where graphs cost that many times as much, it is as
-     * cheap as streams. */
-    bool launch_takes_less(unsigned copies, double seconds)
+    double retarget(unsigned copies)
     {
-        m_plan->num_steps = (uint16_t)copies;
-        m_model.graph     = copies * m_model.submit_copy / seconds;
-        return wants();
+        return uct_cuda_mp_cost_graph(&m_model, copies, false);
     }
 
-    /* Is a graph worth building as soon as it comes again, behind copies that
-     * take so long? Else there is another count. */
-    bool build_takes_less(unsigned copies, double seconds)
+    double build(unsigned copies)
     {
-        m_plan->num_steps = (uint16_t)copies;
-        m_plan->seconds   = seconds;
-        return wants() && (m_threshold == 1);
+        return uct_cuda_mp_cost_graph(&m_model, copies, true);
     }
 
     Config                              m_config;
@@ -50,46 +41,49 @@ protected:
 };
 
 
-/* Within a quarter of what was measured: graph_cost.c */
+/* Rows of the measurement, a place between two, and one behind the last */
 TEST_F(test_cost, as_measured)
 {
-    const struct {
-        unsigned copies;
-        double   launch, build;
-    } rows[] = {{4, 8.8e-6, 49e-6}, {16, 27.2e-6, 72e-6}, {64, 108e-6, 266e-6}};
-
-    for (const auto &row : rows) {
-        m_model.graph = 1;
-        EXPECT_TRUE(build_takes_less(row.copies, row.build * 1.25));
-        EXPECT_FALSE(build_takes_less(row.copies, row.build * 0.75));
-        EXPECT_TRUE(launch_takes_less(row.copies, row.launch * 1.25));
-        EXPECT_FALSE(launch_takes_less(row.copies, row.launch * 0.75));
-    }
+    EXPECT_NEAR(27.2e-6, retarget(16), 1e-9);
+    EXPECT_NEAR(72e-6, build(16), 1e-9);
+    EXPECT_NEAR(108e-6, retarget(64), 1e-9);
+    EXPECT_NEAR((8.8e-6 + 27.2e-6) / 2, retarget(10),
+                1e-9);
+    EXPECT_NEAR(108e-6 + (108e-6 - 27.2e-6),
+                retarget(112), 1e-9);
 }
 
 /* ucx_mp_cost, 15 copies, by the driver's bare calls on two machines that the
- * costs are not of: update, launch, record 24.11 and 30.39 us, 0.35 of them for
+ * table is not of: update, launch, record 24.11 and 30.39 us, 0.35 of them for
  * the record; launch and record 19.69 and 35.30 */
 TEST_F(test_cost, between_other_machines)
 {
-    EXPECT_FALSE(launch_takes_less(15, 24.11e-6 - 0.35e-6));
-    EXPECT_TRUE(launch_takes_less(15, 30.39e-6 - 0.35e-6));
+    const double record = 0.35e-6;
+    const double taken  = retarget(15) + record;
+
+    EXPECT_GT(taken, 24.11e-6);
+    EXPECT_LT(taken, 30.39e-6);
 }
 
-/* 16 copies: 46.4 us by streams, 29 by a graph, which takes 86.4 to build:
- * after 86.4 / 17.4, rounded up, streams have cost as much more. Fewer copies
- * save less, so that a graph of them is due no sooner. */
+/* By then streams have cost as much more as the building does, and not a whole
+ * turn more than that */
 TEST_F(test_cost, the_threshold_breaks_even)
 {
-    ASSERT_TRUE(wants());
-    EXPECT_EQ(5u, m_threshold);
-    for (unsigned copies = 2, last = UCT_CUDA_MP_COST_NEVER; copies <= 512;
-         ++copies) {
+    for (unsigned copies = 2; copies <= 512; ++copies) {
+        double saved = copies * m_model.submit_copy - retarget(copies);
+        double extra = build(copies);
+
         m_plan->num_steps = (uint16_t)copies;
-        (void)wants();
-        EXPECT_LE(m_threshold, last) << copies;
-        EXPECT_GE(m_threshold, 1u) << copies;
-        last = m_threshold;
+        if (!wants()) {
+            EXPECT_LE(saved, 0) << copies;
+            continue;
+        }
+
+        ASSERT_GE(m_threshold, 1u);
+        EXPECT_GE(m_threshold * saved, extra) << copies;
+        if (m_threshold > 1) {
+            EXPECT_LE((m_threshold - 1) * saved, extra) << copies;
+        }
     }
 }
 
@@ -97,11 +91,16 @@ TEST_F(test_cost, the_threshold_breaks_even)
  * where the transfer is the shorter of the two */
 TEST_F(test_cost, long_transfers_hide_the_building)
 {
-    EXPECT_FALSE(build_takes_less(5, 45e-6));
+    m_plan->num_steps = 5;
+    m_plan->seconds   = build(5) * 0.9;
+    ASSERT_TRUE(wants());
     EXPECT_GT(m_threshold, 1u);
-    EXPECT_TRUE(build_takes_less(5, 65e-6));
 
-    m_plan->num_steps = 2; /* 5.8 us by streams, 5.9 by a graph */
+    m_plan->seconds = build(5) * 1.1;
+    ASSERT_TRUE(wants());
+    EXPECT_EQ(1u, m_threshold);
+
+    m_plan->num_steps = 2; /* 6 us by streams, 7 by a graph */
     m_plan->seconds   = 1;
     EXPECT_FALSE(wants());
 }
@@ -137,7 +136,7 @@ TEST_F(test_cost, variables)
     EXPECT_TRUE(wants()); /* AUTO */
     EXPECT_GE(m_threshold, 1u);
 
-    m_plan->num_steps = 2; /* 5.8 us by streams, 5.9 by a graph */
+    m_plan->num_steps = 2; /* 6 us by streams, 7 by a graph */
     EXPECT_FALSE(wants());
     m_config.set("_GRAPH", "y");
     EXPECT_TRUE(wants());
@@ -154,12 +153,16 @@ TEST_F(test_cost, variables)
  * graphs, too; a driver that takes longer for them is not */
 TEST_F(test_cost, as_the_node_is)
 {
+    double launch = retarget(16);
+
     ASSERT_TRUE(wants());
     unsigned threshold   = m_threshold;
     m_model.submit_copy /= 2;
+    EXPECT_NEAR(launch / 2, retarget(16), 1e-12);
     EXPECT_TRUE(wants());
     EXPECT_EQ(threshold, m_threshold);
 
     m_model.graph = 2;
+    EXPECT_NEAR(launch, retarget(16), 1e-12);
     EXPECT_FALSE(wants());
 }

@@ -32,6 +32,20 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_ALIGN 4096ul
 
 
+/** Processor time of a CUDA graph's life, seconds for all nodes together. */
+typedef struct {
+    double nodes;        /**< Copies that it has */
+    double add;          /**< Adding its nodes */
+    double instantiate;
+    double first_launch;
+    double launch;       /**< Any later launch */
+    double update;       /**< Giving all its copies other addresses */
+} uct_cuda_mp_graph_cost_t;
+
+/** Rows of them, by nodes: straight lines in between, and on. */
+#define UCT_CUDA_MP_GRAPH_COSTS 4
+
+
 /** Constants of the model. Seconds, unless said otherwise. */
 typedef struct {
     double submit_copy;     /**< Processor time to submit one copy */
@@ -62,11 +76,11 @@ typedef struct {
                                  besides submitting its copies ... */
     double path;            /**< ... and that each of its paths does: events,
                                  contexts, mappings */
-    double graph;           /**< Times what graphs cost beside H200 (run/
-                                 graph_cost.c), where a copy costs submit_copy
-                                 as it does there */
+    double graph;           /**< Times what graphs cost beside H200, where a
+                                 copy costs submit_copy as it does there */
     double min_gain;        /**< Less than so many times faster than one path is
                                  not worth the trouble */
+    uct_cuda_mp_graph_cost_t graphs[UCT_CUDA_MP_GRAPH_COSTS];
 } uct_cuda_mp_model_t;
 
 

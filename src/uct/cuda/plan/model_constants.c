@@ -31,8 +31,9 @@
  * wait: chains of staged chunks against copies alone; poll: an event query that
  * finds it done; join: not to be seen in them.
  *
- * graph: ucx_mp_tune --calibrate takes it from the lives of graphs of 4, 16 and
- * 64 copies. */
+ * graphs: 4 x H200 (driver 580.159), copy nodes over four contexts in chains of
+ * four; medians. graph: these rows times it; ucx_mp_tune --calibrate takes it
+ * from the lives of graphs of 4, 16 and 64 copies. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy       = 2.9e-6,
     .submit_chunk      = 2 * 2.9e-6 + 4 * 0.35e-6,
@@ -51,7 +52,13 @@ const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .message           = 7e-6,
     .path              = 2e-6,
     .graph             = 1,
-    .min_gain          = 1.02
+    .min_gain          = 1.02,
+    .graphs            = {
+        {1, 0.5e-6, 39e-6, 14e-6, 1.7e-6, 4.5e-6},
+        {4, 2e-6, 34e-6, 13e-6, 5.6e-6, 3.2e-6},
+        {16, 7e-6, 43e-6, 22e-6, 19e-6, 8.2e-6},
+        {64, 19e-6, 172e-6, 75e-6, 76e-6, 32e-6}
+    }
 };
 
 

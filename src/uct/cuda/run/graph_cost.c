@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What streams and graphs cost. */
+/* What streams and graphs cost, from the model's constants. */
 #include <uct/cuda/run/graph_cost.h>
 
 
-/* Seconds of the processor, whatever a graph has and for each of its copies: to
- * launch it after all copies have been given other addresses, and to build it,
- * its first launch included. Of 4, 16 and 64 copies 8.8, 27.2 and 108 us, and
- * 49, 72 and 266 us (4 x H200, driver 580.159, copies over four contexts in
- * chains of four; medians). */
-#define LAUNCH_GRAPH 2.6e-6
-#define LAUNCH_COPY  1.65e-6
-#define BUILD_GRAPH  32e-6
-#define BUILD_COPY   3.4e-6
+static double row_cost(const uct_cuda_mp_graph_cost_t *row, bool is_new)
+{
+    return is_new ? row->add + row->instantiate + row->first_launch :
+                    row->update + row->launch;
+}
 
+/* Beside the model's processor: between the rows, and on behind the last one,
+ * in straight lines */
+double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
+                              bool is_new)
+{
+    const uct_cuda_mp_graph_cost_t *row = model->graphs;
+    double from, to;
+
+    while ((row < &model->graphs[UCT_CUDA_MP_GRAPH_COSTS - 2]) &&
+           (copies > row[1].nodes)) {
+        ++row;
+    }
+
+    from = row_cost(&row[0], is_new);
+    to   = row_cost(&row[1], is_new);
+    return (from + (to - from) * (copies - row[0].nodes) /
+                           (row[1].nodes - row[0].nodes)) *
+           model->graph * model->submit_copy /
+           uct_cuda_mp_model_builtin.submit_copy;
+}
 
 /* Have streams submitted each round of chunks in half of the time that links
  * take for the round before? */
@@ -39,10 +55,6 @@ unsigned uct_cuda_mp_cost_threshold(const uct_cuda_mp_plan_t *plan,
                                     const uct_cuda_mp_config_t *config,
                                     const uct_cuda_mp_model_t *model)
 {
-    /* What graphs cost goes with what a copy costs: both are the processor's
-     * and the driver's */
-    const double scale    = model->graph * model->submit_copy /
-                            uct_cuda_mp_model_builtin.submit_copy;
     const unsigned copies = plan->num_steps;
     double saved, extra;
 
@@ -59,8 +71,8 @@ unsigned uct_cuda_mp_cost_threshold(const uct_cuda_mp_plan_t *plan,
 
     /* Events and waits of streams' staged copies come on top */
     saved = copies * model->submit_copy -
-            (LAUNCH_GRAPH + copies * LAUNCH_COPY) * scale;
-    extra = (BUILD_GRAPH + copies * BUILD_COPY) * scale;
+            uct_cuda_mp_cost_graph(model, copies, false);
+    extra = uct_cuda_mp_cost_graph(model, copies, true);
     if (saved * (UCT_CUDA_MP_COST_NEVER - 1) <= extra) {
         return UCT_CUDA_MP_COST_NEVER;
     }

@@ -19,6 +19,13 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_COST_NEVER 0xffffu
 
 
+/** Seconds to launch a graph of this many copies: after all of them have been
+ *  given other addresses; @a is_new: after building it. What graphs cost goes
+ *  with what a copy costs: both are the processor's and the driver's. */
+double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
+                              bool is_new);
+
+
 /**
  * How often a plan's shape is to go through streams before a graph is built
  * behind them, and launched from then on.
