@@ -43,7 +43,7 @@ protected:
         post.kind  = UCT_CUDA_COLL_POST_GPU;
         post.call  = UCT_CUDA_COLL_KIND_ALLREDUCE;
         post.type  = UCX_MP_TYPE_F32;
-        post.count = 1000;
+        post.bytes = 4000;
     }
 
     void TearDown() override
@@ -98,7 +98,7 @@ TEST_F(Agreement, all_do_the_same)
     say(2, post);
     EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
     EXPECT_STREQ("", why);
-    EXPECT_EQ(1000u, self.posts[2].count);
+    EXPECT_EQ(4000u, self.posts[2].bytes);
 }
 
 TEST_F(Agreement, one_passes)
@@ -135,7 +135,7 @@ TEST_F(Agreement, this_rank_passes_for_all)
 TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
 {
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
-              differ([](uct_cuda_coll_post_t &p) { p.count = 1001; }));
+              differ([](uct_cuda_coll_post_t &p) { p.bytes = 4004; }));
     EXPECT_STREQ("rank 0 calls with 4000 bytes, and rank 2 with 4004", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_coll_post_t &p) {
@@ -162,7 +162,7 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
 {
     uct_cuda_coll_post_t other = post;
 
-    ++other.count;
+    other.bytes = 4004;
     begin();
     say(1, post);
     say(2, other);

@@ -130,13 +130,13 @@ protected:
         return uct_cuda_coll_page_read(page, 1, sequence, &said);
     }
 
-    static uct_cuda_coll_post_t post(uint64_t count)
+    static uct_cuda_coll_post_t post(uint64_t bytes)
     {
         uct_cuda_coll_post_t result;
         memset(&result, 0, sizeof(result));
         result.kind        = UCT_CUDA_COLL_POST_GPU;
-        result.count       = count;
-        result.recv.offset = 3 * count;
+        result.bytes       = bytes;
+        result.recv.offset = 3 * bytes;
         return result;
     }
 };
@@ -253,7 +253,7 @@ TEST_F(CollPage, a_post_is_read_once_it_is_there)
 
     ASSERT_TRUE(hears(1));
     EXPECT_EQ(UCT_CUDA_COLL_POST_GPU, said.kind);
-    EXPECT_EQ(17u, said.count);
+    EXPECT_EQ(17u, said.bytes);
     EXPECT_EQ(51u, said.recv.offset);
     EXPECT_FALSE(hears(2));
 }
@@ -294,7 +294,7 @@ TEST_F(CollPage, what_was_read_stays)
         return 0;
     }));
     EXPECT_EQ(UCT_CUDA_COLL_POST_GPU, said.kind);
-    EXPECT_EQ(1u, said.count);
+    EXPECT_EQ(1u, said.bytes);
     EXPECT_EQ(3u, said.recv.offset);
     /* and who comes late finds that it has gone on */
     ASSERT_TRUE(hears(1));
@@ -548,7 +548,7 @@ protected:
         return (call * 2654435761u >> 7) % (8 * RANKS) == rank;
     }
 
-    static uint64_t count_of(unsigned rank, uint64_t call)
+    static uint64_t bytes_of(unsigned rank, uint64_t call)
     {
         return call * RANKS + rank;
     }
@@ -581,11 +581,11 @@ protected:
             }
         }
         for (unsigned other = 0; other < RANKS; ++other) {
-            const uint64_t count = count_of(other, call);
+            const uint64_t bytes = bytes_of(other, call);
 
-            wrong[rank] += (posts[other].count != count) ||
-                           (posts[other].recv.offset != count) ||
-                           (posts[other].send.offset != count) ||
+            wrong[rank] += (posts[other].bytes != bytes) ||
+                           (posts[other].recv.offset != bytes) ||
+                           (posts[other].send.offset != bytes) ||
                            (memcmp(uct_cuda_coll_page_gpu(page, other), &call,
                                    sizeof(call)) != 0);
         }
@@ -612,8 +612,8 @@ protected:
             uint8_t uuid[16] = {};
             memcpy(uuid, &call, sizeof(call));
             post.kind        = UCT_CUDA_COLL_POST_GPU;
-            post.count       = count_of(rank, call);
-            post.recv.offset = post.send.offset = post.count;
+            post.bytes       = bytes_of(rank, call);
+            post.recv.offset = post.send.offset = post.bytes;
             if (passes(rank, call)) {
                 uct_cuda_coll_page_pass(page, call, 1, UCS_OK);
                 continue;

@@ -326,11 +326,6 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
     return true;
 }
 
-static unsigned long long post_bytes(const uct_cuda_coll_post_t *post)
-{
-    return post->count * ucx_mp_type_size(post->type);
-}
-
 /* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
 static uct_cuda_coll_result_t compare(agreement_t *agreement)
 {
@@ -343,8 +338,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
     for (rank = 0; rank < agreement->size; ++rank) {
         post = &agreement->posts[rank];
         if (post->is_short) {
-            explain(agreement, "rank %u's buffer ends before the %llu bytes do",
-                    rank, post_bytes(post));
+            explain(agreement, "rank %u's buffer ends before the %lu bytes do",
+                    rank, (unsigned long)post->bytes);
         } else if (post->call != first->call) {
             explain(agreement, "rank 0 calls %s, and rank %u %s",
                     uct_cuda_coll_kind_str(first->call), rank,
@@ -352,9 +347,11 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
         } else if (post->root != first->root) {
             explain(agreement, "rank 0 calls with root %u, and rank %u with %u",
                     first->root, rank, post->root);
-        } else if (post_bytes(post) != post_bytes(first)) {
-            explain(agreement, "rank 0 calls with %llu bytes, and rank %u with "
-                    "%llu", post_bytes(first), rank, post_bytes(post));
+        } else if (post->bytes != first->bytes) {
+            explain(agreement,
+                    "rank 0 calls with %lu bytes, and rank %u with %lu",
+                    (unsigned long)first->bytes, rank,
+                    (unsigned long)post->bytes);
         } else if (post->counts != first->counts) {
             explain(agreement, "ranks 0 and %u call with other counts", rank);
         } else if ((post->op != first->op) || (post->type != first->type) ||

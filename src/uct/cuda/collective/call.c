@@ -283,12 +283,12 @@ static void call_fill(const call_t *call, uct_cuda_coll_post_t *post)
     post->kind        = UCT_CUDA_COLL_POST_GPU;
     post->call        = frame->kind;
     post->root        = frame->root;
-    post->count       = what->count;
+    post->bytes       = what->count * call->size;
     post->op          = call->reduces ? (uint8_t)what->op : 0;
     post->type        = (uint8_t)what->type;
     post->is_in_place = frame->is_in_place;
     if (what->counts != NULL) {
-        post->count  = frame->bytes / frame->element;
+        post->bytes  = frame->bytes;
         post->counts = hash_counts(what->counts, frame->num_ranks);
     }
 }

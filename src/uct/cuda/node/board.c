@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 
-#define MAGIC 0x356c6c6f63786375ul /* "ucxcoll5" */
+#define MAGIC 0x366c6c6f63786375ul /* "ucxcoll6" */
 
 /* Pages begin where those of any processor's virtual memory do */
 #define ALIGNMENT ((size_t)64 << 10)

@@ -51,8 +51,8 @@ typedef enum {
 typedef struct {
     uint64_t               said;     /**< Number of the call, and the kind;
                                           written last */
-    uint64_t               count;    /**< Elements, of all blocks if they
-                                          differ */
+    uint64_t               bytes;    /**< Of a buffer or block, as its count
+                                          is; of all blocks if they differ */
     uint8_t                kind;     /**< uct_cuda_coll_post_kind_t */
     uint8_t                op;       /**< ucx_mp_op_t */
     uint8_t                type;     /**< ucx_mp_type_t */

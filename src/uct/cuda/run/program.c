@@ -45,6 +45,12 @@ typedef struct {
     bool                       is_submitted;
 } own_step_t;
 
+/* Of a step of the plan */
+typedef struct {
+    uint32_t ordinal; /* in its queue, from 1 */
+    uint32_t own;     /* among this rank's; NO_STEP: another's */
+} number_t;
+
 typedef struct {
     uint32_t first;
     uint32_t next;   /* to be submitted */
@@ -99,9 +105,7 @@ void uct_cuda_coll_program_destroy(uct_cuda_coll_program_t *program)
     free(program);
 }
 
-/* Numbers of all steps in their queues; of own steps also among those */
-static void program_number(uct_cuda_coll_program_t *program, uint32_t *ordinals,
-                           uint32_t *own)
+static void program_number(uct_cuda_coll_program_t *program, number_t *numbers)
 {
     uint32_t counts[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
     const uct_cuda_step_t *step;
@@ -109,22 +113,21 @@ static void program_number(uct_cuda_coll_program_t *program, uint32_t *ordinals,
 
     memset(counts, 0, sizeof(counts));
     for (i = 0; i < program->plan.list.num_steps; ++i) {
-        step        = &program->plan.list.steps[i];
-        ordinals[i] = ++counts[step->rank][step->queue];
-        own[i]      = NO_STEP;
-        if (step->rank == program->rank) {
-            own[i] = program->num_steps++;
-        }
+        step               = &program->plan.list.steps[i];
+        numbers[i].ordinal = ++counts[step->rank][step->queue];
+        numbers[i].own     = (step->rank == program->rank) ?
+                                     program->num_steps++ :
+                                     NO_STEP;
     }
 }
 
 static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
-                        const uint32_t *ordinals, const uint32_t *own)
+                        const number_t *numbers)
 {
     const uct_cuda_coll_plan_t *plan = &program->plan;
-    const uct_cuda_step_t *step = &plan->list.steps[index];
+    const uct_cuda_step_t *step      = &plan->list.steps[index];
     const uint32_t *waits            = uct_cuda_step_waits(&plan->list, step);
-    own_step_t *self                 = &program->steps[own[index]];
+    own_step_t *self                 = &program->steps[numbers[index].own];
     const uct_cuda_step_t *before;
     remote_wait_t *remote;
     unsigned i;
@@ -132,7 +135,7 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
     self->step    = step;
     self->next    = NO_STEP;
     self->event   = NO_STEP;
-    self->ordinal = ordinals[index];
+    self->ordinal = numbers[index].ordinal;
     self->local   = program->num_local;
     self->remote  = program->num_remote;
     for (i = 0; i < step->num_waits; ++i) {
@@ -141,13 +144,29 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
             remote        = &program->remote[program->num_remote++];
             remote->rank  = before->rank;
             remote->queue = before->queue;
-            remote->steps = ordinals[waits[i]];
+            remote->steps = numbers[waits[i]].ordinal;
         } else if (before->queue != step->queue) {
-            program->local[program->num_local++] = own[waits[i]];
+            program->local[program->num_local++] = numbers[waits[i]].own;
         }
     }
     self->num_local  = program->num_local - self->local;
     self->num_remote = program->num_remote - self->remote;
+}
+
+/* What another rank's step waits for */
+static void program_share(uct_cuda_coll_program_t *program,
+                          const uct_cuda_step_t *step, const number_t *numbers)
+{
+    const uint32_t *waits = uct_cuda_step_waits(&program->plan.list, step);
+    uint32_t own;
+    unsigned i;
+
+    for (i = 0; i < step->num_waits; ++i) {
+        own = numbers[waits[i]].own;
+        if (own != NO_STEP) {
+            program->steps[own].is_shared = true;
+        }
+    }
 }
 
 /* Puts own steps into their queues, and an event behind each that is waited
@@ -189,39 +208,17 @@ static void program_queue(uct_cuda_coll_program_t *program)
     }
 }
 
-static void program_share(uct_cuda_coll_program_t *program, const uint32_t *own)
-{
-    const uct_cuda_coll_plan_t *plan = &program->plan;
-    const uct_cuda_step_t *step;
-    const uint32_t *waits;
-    uint32_t i;
-    unsigned w;
-
-    for (i = 0; i < plan->list.num_steps; ++i) {
-        step  = &plan->list.steps[i];
-        waits = uct_cuda_step_waits(&plan->list, step);
-        for (w = 0; (step->rank != program->rank) && (w < step->num_waits);
-             ++w) {
-            if (own[waits[w]] != NO_STEP) {
-                program->steps[own[waits[w]]].is_shared = true;
-            }
-        }
-    }
-}
-
 ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
                                           unsigned rank,
                                           uct_cuda_coll_program_t **program_p)
 {
     uct_cuda_coll_program_t *program = calloc(1, sizeof(*program));
-    uint32_t *ordinals               = malloc((plan->list.num_steps + 1) *
-                                              sizeof(*ordinals));
-    uint32_t *own                    = malloc((plan->list.num_steps + 1) *
-                                              sizeof(*own));
+    number_t *numbers                = malloc((plan->list.num_steps + 1) *
+                                              sizeof(*numbers));
     ucs_status_t status              = UCS_ERR_NO_MEMORY;
     uint32_t i;
 
-    if ((program == NULL) || (ordinals == NULL) || (own == NULL)) {
+    if ((program == NULL) || (numbers == NULL)) {
         uct_cuda_coll_plan_release(plan);
         free(program);
         goto out;
@@ -230,7 +227,7 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
     program->plan = *plan;
     program->rank = rank;
     memset(plan, 0, sizeof(*plan));
-    program_number(program, ordinals, own);
+    program_number(program, numbers);
     program->steps  = calloc(program->num_steps + 1, sizeof(*program->steps));
     program->local  = calloc(program->plan.list.num_waits + 1,
                              sizeof(*program->local));
@@ -243,18 +240,18 @@ ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
     }
 
     for (i = 0; i < program->plan.list.num_steps; ++i) {
-        if (own[i] != NO_STEP) {
-            program_add(program, i, ordinals, own);
+        if (numbers[i].own != NO_STEP) {
+            program_add(program, i, numbers);
+        } else {
+            program_share(program, &program->plan.list.steps[i], numbers);
         }
     }
-    program_share(program, own);
     program_queue(program);
     *program_p = program;
     status     = UCS_OK;
 
 out:
-    free(ordinals);
-    free(own);
+    free(numbers);
     return status;
 }
 
