@@ -5,6 +5,8 @@
 
 #include <ucs/sys/math.h>
 
+#include <stdio.h>
+
 
 #define NUM_MEMORIES (UCT_CUDA_COLL_MAX_MEMBERS * UCT_CUDA_BUFFER_LAST)
 

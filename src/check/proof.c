@@ -5,6 +5,7 @@
 #include <ucs/sys/math.h>
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

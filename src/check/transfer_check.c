@@ -3,6 +3,8 @@
 #include <check/proof.h>
 #include <check/transfer_check.h>
 
+#include <stdio.h>
+
 
 /* Memories of an end: what it sends, what it receives, and its slots */
 enum {

@@ -3,6 +3,7 @@
 #include "play.h"
 #include "die.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

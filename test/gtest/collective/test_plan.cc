@@ -548,7 +548,8 @@ TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
     const uct_cuda_topo_t topo          = dgx1();
     const uct_cuda_coll_choice_t choice = {
         .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .chunks = 8, .slices = 1,
-        .depth = 4, .kernels = false, .multipath = false, .seconds = 0
+        .depth = 4, .kernels = false, .multipath = false,
+        .seconds = 0, .other = {}
     };
 
     for (unsigned num_ranks = 9; num_ranks <= 16; ++num_ranks) {
@@ -1241,8 +1242,8 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
     }
 }
 
-/* The other one is what would be chosen if the first were not there: by its
- * name it is at least as quick, as more of its chunks are tried then */
+/* By its name the other one is as quick, within what is no reason for more steps,
+ * or quicker, as more of its chunks are tried then */
 TEST_F(CollPlan, the_best_of_the_others_is_named)
 {
     unsigned named = 0;
@@ -1265,7 +1266,7 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
             EXPECT_EQ(best.other.seconds, plan.plan.other.seconds);
             request.algorithm = best.other.algorithm;
             ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
-            EXPECT_LE(choice.seconds, 1.0001 * best.other.seconds) << bytes;
+            EXPECT_LE(choice.seconds, 1.0303 * best.other.seconds) << bytes;
             EXPECT_EQ(0, choice.other.seconds);
         }
     }

@@ -263,9 +263,10 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
 
     switch ((*headers)++) {
     case 0:
+        errno  = 0;
         format = strtoul(value, &end, 10);
         if (!isdigit((unsigned char)value[0]) || (*end != '\0') ||
-            (format == 0)) {
+            (format == 0) || (errno != 0)) {
             return wrong(reader, "\"%s\" is no format", value);
         }
 

@@ -10,6 +10,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/run/submit.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
