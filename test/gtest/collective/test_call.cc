@@ -170,6 +170,7 @@ protected:
         for (uct_cuda_coll_call_t &call : calls) {
             call.op          = UCX_MP_OP_SUM;
             call.is_in_place = is_in_place;
+            call.sendbuf     = is_in_place ? nullptr : call.sendbuf;
         }
     }
 

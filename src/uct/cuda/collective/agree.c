@@ -392,7 +392,9 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
     unsigned rank;
 
     uct_cuda_coll_page_post(agreement->page, agreement->sequence, post);
-    agreement->spins = 0;
+    agreement->spins   = 0;
+    agreement->is_new  = false;
+    agreement->is_lost = false;
     for (rank = 0; rank < agreement->size; ++rank) {
         wait_for(agreement, rank, "come to this call");
         while (!uct_cuda_coll_page_read(agreement->page, rank,
@@ -411,6 +413,8 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
             judge_pass(agreement, rank, &agreement->posts[rank]);
             return UCT_CUDA_COLL_STAGE;
         }
+        agreement->is_new  |= agreement->posts[rank].is_new;
+        agreement->is_lost |= agreement->posts[rank].is_lost;
     }
 
     result = compare(agreement);

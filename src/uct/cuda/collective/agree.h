@@ -24,6 +24,7 @@ typedef struct {
     const uct_cuda_coll_call_t *what;
     uint64_t                   bytes; /**< Of it, once they are known */
     uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS]; /**< Its */
+    bool                       is_new, is_lost; /**< So one of these says */
     uct_cuda_coll_verdict_t    verdict; /**< On it, if it is not DONE */
 
     /** The node and the ranks' GPUs in it, the same on all ranks; no GPUs: not

@@ -435,31 +435,13 @@ static bool group_is_paused(const uct_cuda_coll_group_t *group)
     return group->is_off || (group->agreement.sequence < group->resume);
 }
 
-static bool group_has_lost(const uct_cuda_coll_group_t *group)
-{
-    unsigned rank;
-
-    for (rank = 0; rank < group->agreement.size; ++rank) {
-        if (group->agreement.posts[rank].is_lost) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Has something to be made or mapped before this call can be carried out? The
    same answer on all ranks. */
 static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
                         const uct_cuda_coll_plan_t *plan)
 {
-    unsigned rank;
-
-    for (rank = 0; rank < group->agreement.size; ++rank) {
-        if (group->agreement.posts[rank].is_new) {
-            return true;
-        }
-    }
-    return !group->has_kernel[call->op][call->type] ||
+    return group->agreement.is_new ||
+           !group->has_kernel[call->op][call->type] ||
            !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
@@ -578,7 +560,7 @@ static uct_cuda_coll_result_t call_run(call_t *call,
     uct_cuda_coll_run_t run;
     ucs_status_t status;
 
-    if (group_has_lost(group)) {
+    if (agreement->is_lost) {
         group_forget(group);
     }
 
