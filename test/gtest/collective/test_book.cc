@@ -304,7 +304,7 @@ TEST(test_collective_book, is_the_same_if_made_like_another)
 
         for (int i = 0; i < 12; ++i) {
             uct_cuda_coll_request_t request = request_of(
-                    topo, kind, 8, (48 << 20) + random() % (8 << 20));
+                    topo, kind, 8, (64 << 20) + random() % (8 << 20));
             uint64_t counts[8];
             Plan a, b;
 
@@ -325,7 +325,9 @@ TEST(test_collective_book, is_the_same_if_made_like_another)
                     << uct_cuda_coll_kind_str(kind) << ", " << i;
             most = std::max(most, a.list.num_steps);
         }
-        EXPECT_GT(most, 200u) << uct_cuda_coll_kind_str(kind);
+        /* Those of an all-gather here are too few to be kept */
+        EXPECT_GT(most, (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ? 100u : 200u)
+                << uct_cuda_coll_kind_str(kind);
     }
 }
 

@@ -1242,8 +1242,8 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
     }
 }
 
-/* By its name the other one is as quick, within what is no reason for more steps,
- * or quicker, as more of its chunks are tried then */
+/* By its name the other one is as quick, within what is no reason for more
+ * steps, or quicker, as more of its chunks are tried then */
 TEST_F(CollPlan, the_best_of_the_others_is_named)
 {
     unsigned named = 0;
