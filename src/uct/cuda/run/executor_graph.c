@@ -217,15 +217,27 @@ copy_params(const graphs_t *graphs, unsigned step, CUDA_MEMCPY3D *copy)
     copy->Depth         = 1;
 }
 
-/* Behind the last node of its lane, as which it is the last one then */
-static ucs_status_t add_copy(const graphs_t *graphs, graph_t *graph,
-                             unsigned step, CUgraphNode *last)
+/* Behind the last node of its lane, as which it is the last one then. The first
+ * one's wait comes right before it: nodes begin in the order in which they are
+ * added, and a direct path has more to copy than others. */
+static ucs_status_t
+add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
 {
     const uct_cuda_mp_plan_t *plan = graphs->plan;
     unsigned count                 = 0;
+    ucs_status_t status            = UCS_OK;
     CUgraphNode before[2];
     CUDA_MEMCPY3D copy;
-    ucs_status_t status;
+
+    if (graph->is_ordered && (*last == NULL)) {
+        status = UCT_CUDA_CALL(cuGraphAddEventWaitNode, last, graph->graph,
+                               NULL, 0,
+                               get_lane(graphs,
+                                        plan->steps[step].queue)->ordering);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
 
     if (*last != NULL) {
         before[count++] = *last;
@@ -261,12 +273,6 @@ static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
     unsigned i;
 
     status = UCT_CUDA_CALL(cuGraphCreate, &graph->graph, 0);
-    for (i = 0; (i < count) && (status == UCS_OK); ++i) {
-        status = UCT_CUDA_CALL(cuGraphAddEventWaitNode, &last[lanes[i]],
-                               graph->graph, NULL, 0,
-                               get_lane(graphs, lanes[i])->ordering);
-    }
-
     for (i = 0; (i < plan->num_steps) && (status == UCS_OK); ++i) {
         status = add_copy(graphs, graph, i, &last[plan->steps[i].queue]);
     }
@@ -509,7 +515,7 @@ static void leave(graphs_t *graphs, const graph_t *graph,
         }
     }
 
-    uct_cuda_mp_rsc_pass_slots(graphs->rsc, plan);
+    uct_cuda_mp_rsc_next_slots(graphs->rsc, plan, 1, true);
 }
 
 /* In the context of the plan's local end */
@@ -607,6 +613,9 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
 
     graphs->plan       = work->plan;
     graphs->is_ordered = !work->is_alone;
+    /* A whole bank: of two graphs that come again each has its addresses */
+    uct_cuda_mp_rsc_next_slots(graphs->rsc, work->plan, UCT_CUDA_MP_PLAN_SLOTS,
+                               false);
     set_addresses(graphs, memory);
     graph  = graph_get(graphs, threshold);
     status = (graph == NULL) ? UCS_ERR_NO_RESOURCE :

@@ -294,18 +294,20 @@ CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
     return (slot != NULL) ? slot->drained : NULL;
 }
 
-void uct_cuda_mp_rsc_pass_slots(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_plan_t *plan)
+void uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_plan_t *plan, unsigned unit,
+                                bool is_behind)
 {
     uct_cuda_mp_staging_t *staging;
-    unsigned i;
+    unsigned i, next;
 
     for (i = 0; i < plan->num_paths; ++i) {
         staging = uct_cuda_mp_rsc_staging(
                 rsc, plan, uct_cuda_mp_path_via(&plan->paths[i].path));
         if (staging != NULL) {
-            staging->next = uct_cuda_mp_staging_slot(staging,
-                                                     plan->paths[i].slots);
+            next = staging->next + (is_behind ? plan->paths[i].slots : 0);
+            staging->next = (next + unit - 1) / unit * unit %
+                            UCT_CUDA_MP_STAGING_SLOTS;
         }
     }
 }

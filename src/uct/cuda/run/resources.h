@@ -194,10 +194,11 @@ CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
                                 const uct_cuda_mp_plan_t *plan, unsigned step);
 
 
-/** The next plan begins behind the slots of each staging memory that this one
- *  uses. */
-void uct_cuda_mp_rsc_pass_slots(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_plan_t *plan);
+/** What has a plan's staging memories next begins at their next slot that is a
+ *  multiple of so many, behind those that the plan uses or not. */
+void uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
+                                const uct_cuda_mp_plan_t *plan, unsigned unit,
+                                bool is_behind);
 
 
 /** The event behind the last copy out of a slot, or NULL; the slot gives up the
