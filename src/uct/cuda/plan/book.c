@@ -8,11 +8,11 @@
 #include <string.h>
 
 
-/* Sizes that are chosen for, bytes of the whole: 4 KiB to 16 GiB, 16 an octave.
+/* Sizes that are chosen for, bytes of the whole: 4 KiB to 16 GiB, eight an octave.
  * Below all are alike; above, chunks are what scratch memory allows anyway. */
 #define FIRST_OCTAVE 12
 #define LAST_OCTAVE  34
-#define NUM_POINTS   (16 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
+#define NUM_POINTS   (8 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
 
 /* Kinds and roots that are remembered; a root's trees take some 100 KB */
 #define NUM_PAGES 8
@@ -121,7 +121,7 @@ out:
 
 static uint64_t bytes_of(unsigned point)
 {
-    return (uint64_t)(16 + point % 16) << (FIRST_OCTAVE + point / 16 - 4);
+    return (uint64_t)(8 + point % 8) << (FIRST_OCTAVE + point / 8 - 3);
 }
 
 /* The choice for the same collective of so many bytes, all blocks alike; filled
@@ -155,8 +155,8 @@ static unsigned nearest(uint64_t bytes)
                                     bytes_of(0));
     const unsigned octave = 63 - (unsigned)__builtin_clzll(within);
 
-    return 16 * (octave - FIRST_OCTAVE) +
-           (unsigned)(((within >> (octave - 5)) - 32 + 1) / 2);
+    return 8 * (octave - FIRST_OCTAVE) +
+           (unsigned)(((within >> (octave - 4)) - 16 + 1) / 2);
 }
 
 /* Is a block so much longer than others that times are not those of blocks of
