@@ -8,8 +8,9 @@
 #include <string.h>
 
 
-/* Sizes that are chosen for, bytes of the whole: 4 KiB to 16 GiB, eight an octave.
- * Below all are alike; above, chunks are what scratch memory allows anyway. */
+/* Sizes that are chosen for, bytes of the whole: 4 KiB to 16 GiB, eight an
+ * octave. Below all are alike; above, chunks are what scratch memory allows
+ * anyway. */
 #define FIRST_OCTAVE 12
 #define LAST_OCTAVE  34
 #define NUM_POINTS   (8 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
