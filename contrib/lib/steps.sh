@@ -96,18 +96,30 @@ in_group() {
     return $rc
 }
 
-# alone NAME...: steps that keep all processors busy, or whose results depend on how
-# busy they are. All others need nothing of each other's but the builds. Most wait
-# for modelled time or for a program to start, so half as many again of them are under
-# way as there are processors.
-declare -A step_is_alone
-alone() {
-    local name
+# named ARRAY VALUE NAME...: the array says this of each of these steps
+named() {
+    local -n array=$1
+    local value=$2 name
+    shift 2
     for name in "$@"; do
-        [ -n "${step_function[$name]:-}" ] || die "alone: no step '$name'"
-        step_is_alone[$name]=yes
+        [ -n "${step_function[$name]:-}" ] || die "no step '$name'"
+        array[$name]+=" $value"
     done
 }
+
+# alone NAME...: steps whose results depend on how busy the processors are
+declare -A step_is_alone
+alone() { named step_is_alone yes "$@"; }
+
+# wide NAME...: steps that keep all processors busy for a while: one at a time.
+# Most others wait for modelled time or for a program to start, and are beside it.
+declare -A step_is_wide
+wide() { named step_is_wide yes "$@"; }
+
+# after STEP NAME...: these want what it makes, or make the same, and wait for it if
+# it runs. All others need nothing of each other's but the builds.
+declare -A step_after
+after() { named step_after "$@"; }
 
 # timed FILE COMMAND...: leaves there what it and all that it waited for took of
 # the processors, as "times" says it
@@ -187,18 +199,39 @@ steps_longest_first() {
         sort -s -k1,1nr | cut -d ' ' -f 2
 }
 
-# steps_at_once NAME...: side by side; each is told of when it is over
+# step_may_begin NAME: whether it need not wait for one that is not over, of those
+# in steps_at_once
+step_may_begin() {
+    local name
+    for name in ${step_after[$1]:-}; do
+        [ -z "${pending[$name]:-}" ] || return 1
+    done
+    [ -n "${step_is_wide[$1]:-}" ] || return 0
+    for name in "${under_way[@]}"; do
+        [ -z "${step_is_wide[$name]:-}" ] || return 1
+    done
+}
+
+# steps_at_once NAME...: side by side, half as many again as there are processors;
+# each is told of when it is over
 steps_at_once() {
-    local name index is_lost under_way=()
+    local name index is_lost queue under_way=()
     local most=$((ucx_mp_jobs + ucx_mp_jobs / 2))
-    # shellcheck disable=SC2046
-    set -- $(steps_longest_first "$@")
-    while [ $# -gt 0 ] || [ ${#under_way[@]} -gt 0 ]; do
-        while [ $# -gt 0 ] && [ ${#under_way[@]} -lt $most ]; do
-            step_run "$1" &
-            under_way+=("$1")
-            shift
+    local -A pending=()
+    mapfile -t queue < <(steps_longest_first "$@")
+    for name in "$@"; do
+        pending[$name]=yes
+    done
+    while [ ${#pending[@]} -gt 0 ]; do
+        for index in "${!queue[@]}"; do
+            name=${queue[index]}
+            [ ${#under_way[@]} -lt $most ] || break
+            step_may_begin "$name" || continue
+            step_run "$name" &
+            under_way+=("$name")
+            unset "queue[index]"
         done
+        [ ${#under_way[@]} -gt 0 ] || die "these wait for each other: ${queue[*]}"
         wait -n
         is_lost=$?      # 127: nothing is under way any more
         for index in "${!under_way[@]}"; do
@@ -207,22 +240,24 @@ steps_at_once() {
                 [ -e "$steps_folder/$name.result" ] || continue
             step_title "$name"
             step_report "$name"
-            unset "under_way[index]"
+            unset "under_way[index]" "pending[$name]"
         done
     done
 }
 
-# steps_run NAME...: builds first, then those that run at once, then the others in
-# their order. Sets steps_passed, steps_failed_names, steps_skipped.
+# steps_run NAME...: the build, the other builds at once, then those that run at once,
+# then the others in their order. Sets steps_passed, steps_failed_names, steps_skipped.
 steps_run() {
-    local name builds=() beside=() others=()
+    local name first=() builds=() beside=() others=()
     steps_passed=0 steps_failed_names=() steps_skipped=0
     mkdir -p "$ucx_mp_build/log"
     steps_folder=$(mktemp -d) || die "no room for a temporary folder"
     trap steps_stop INT TERM HUP
 
     for name in "$@"; do
-        if [[ $name == build || $name == build-* || $name == *-build ]]; then
+        if [ "$name" = build ]; then
+            first=(build)
+        elif [[ $name == build-* || $name == *-build ]]; then
             builds+=("$name")
         elif [ -n "${step_is_alone[$name]:-}" ]; then
             others+=("$name")
@@ -231,7 +266,8 @@ steps_run() {
         fi
     done
 
-    steps_each ${builds[0]:+"${builds[@]}"}
+    steps_each ${first[0]:+build}
+    steps_at_once ${builds[0]:+"${builds[@]}"}
     steps_at_once ${beside[0]:+"${beside[@]}"}
     steps_each ${others[0]:+"${others[@]}"}
     rm -rf "$steps_folder"

@@ -3,11 +3,18 @@
 #
 # Unit tests: the module's, and the emulator's own.
 
-# unit_check VARIANT FOLDER: make check in it; its logs end up in ours
+# It takes longer to optimize the tests than to run them
+unit_flags="-g1 -O0"
+
+# unit_check VARIANT FOLDER: make check in it; its logs end up in ours. Its tests
+# read first what those of test/gtest do, which is compiled once.
 unit_check() {
-    local folder=$ucx_mp_build/$1/$2 rc=0 log
+    local folder=$ucx_mp_build/$1/$2 gtest=$ucx_mp_build/$1/test/gtest rc=0 log
+    local flags="$unit_flags -I$gtest -I$ucx_mp_top/test/gtest -include first.h"
+    make -C "$gtest" --no-print-directory first.h.gch CXXFLAGS="$unit_flags" ||
+        return
     passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_jobs" \
-        --no-print-directory check CXXFLAGS="-g -O1" || rc=$?
+        --no-print-directory check CXXFLAGS="$flags" || rc=$?
     find "$folder" -name '*.log' ! -name test-suite.log ! -name config.log |
         sort | while IFS= read -r log; do
             say "== ${log#"$ucx_mp_build"/}"
@@ -18,8 +25,7 @@ unit_check() {
 
 # in_shards VARIANT CXXFLAGS PROGRAM...: its test programs, each in as many parts
 # as there are processors, side by side; their logs end up in ours. One that tests
-# nothing does not count. It takes longer to optimize the tests than to run them.
-# What make is to be told besides is in in_shards_make.
+# nothing does not count. What make is to be told besides is in in_shards_make.
 in_shards() {
     local variant=$1 flags=$2 count=$ucx_mp_jobs rc=0 program shard pids
     local folder=$ucx_mp_build/$variant/test/gtest
@@ -63,15 +69,23 @@ unit_long="*graph_auto*:*takes_least_time*:*is_not_worse_than*"
 unit_long+=":*is_the_same_if_made_like_another*"
 
 # All of them; with "sanitized" beside them, what that leaves out, which is nothing
-# of test_cuda
+# of test_cuda and one file of test_multipath. That program does not stay.
 unit_tests() {
-    local programs=$unit_programs
+    local programs=$unit_programs in_shards_make=() files rc=0
     if [ "$mode" = full ] && [ ${#only[@]} -eq 0 ]; then
         export GTEST_FILTER=$unit_never:$unit_long
         programs=${programs/test_cuda/}
+        files=$(cd "$ucx_mp_top/test/gtest" && grep -lE \
+                    "$(tr -d '*' <<< "${GTEST_FILTER//:/|}")" multipath/*.cc)
+        in_shards_make=(am_test_multipath_OBJECTS="$(
+            printf '%s ' multipath/fake_node.o ${files//.cc/.o})")
+        rm -f "$ucx_mp_build/main/test/gtest/test_multipath"
     fi
     # shellcheck disable=SC2086
-    in_shards main "-g -O0" $programs
+    in_shards main "$unit_flags" $programs || rc=$?
+    [ ${#in_shards_make[@]} -eq 0 ] ||
+        rm -f "$ucx_mp_build/main/test/gtest/test_multipath"
+    return $rc
 }
 
 # What runs inside one process. Watched is the module; of the tests only what
@@ -114,4 +128,5 @@ step sanitized full  600 "unit_sanitized $unit_long" \
      "unit tests under ASAN and UBSAN"
 step sanitized-all long 900 unit_sanitized "all of them"
 step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"
-alone unit emulator sanitized sanitized-all
+wide unit sanitized sanitized-all
+alone emulator emulator-stock

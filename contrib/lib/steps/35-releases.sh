@@ -112,3 +112,4 @@ done
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
      "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
 step ucx-abi full 300 releases_abi "tables and symbols, in each of them"
+after unit ucx-abi      # its program, and with what options

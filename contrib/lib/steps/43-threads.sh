@@ -117,4 +117,4 @@ step lives-containers full 60 lives_containers \
      "two processes of one pid in two namespaces, memory by descriptor"
 step lives-containers-1.22 long 60 "lives_containers cu12" \
      "the same with UCX 1.22"
-alone threads-sanitized
+wide threads-sanitized

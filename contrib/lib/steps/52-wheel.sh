@@ -47,3 +47,4 @@ python_tests() {
 
 step python full 180 python_tests "enable() before, after and without UCX"
 step wheel full 600 wheel_used "the Python wheel, from an empty environment"
+wide wheel

@@ -188,6 +188,7 @@ step faults-graph full 120 "faults_are_survived --max-calls 12 --set
      "the same with graphs"
 step faults-sanitized full 180 faults_sanitized \
      "the same under ASAN and UBSAN"
+after sanitized faults-sanitized
 for mpi_name in distribution openmpi5; do
     step "mpi-faults-$mpi_name" full 120 "mpi_faults $mpi_name" \
          "driver calls fail under MPI: a way around, or MPI's error"
