@@ -15,10 +15,10 @@
  * same stream.
  *
  * Graphs are kept for the next transfer of the same shape: the plan's steps,
- * the end that is remote, and the bank of staging memory, of which there are two
- * by turns: one begins while the other ends. Addresses are no part of it, an
- * idle graph can be given others (seed of the idea: "Accelerating intra-node GPU
- * communication", section 4.4, whose cache is keyed by address).
+ * the end that is remote, and the bank of staging memory, of which there are
+ * two by turns: one begins while the other ends. Addresses are no part of it,
+ * an idle graph can be given others (seed of the idea: "Accelerating intra-node
+ * GPU communication", section 4.4, whose cache is keyed by address).
  */
 #include <uct/cuda/run/executor.h>
 
