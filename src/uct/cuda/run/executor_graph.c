@@ -14,10 +14,11 @@
  * That event is the graph's own, and so tells of no later one that is in the
  * same stream.
  *
- * Graphs are kept for the next transfer of the same shape: the plan's steps and
- * the end that is remote. Addresses are no part of it, an idle graph can be
- * given others (seed of the idea: "Accelerating intra-node GPU communication",
- * section 4.4, whose cache is keyed by address).
+ * Graphs are kept for the next transfer of the same shape: the plan's steps,
+ * the end that is remote, and the bank of staging memory, of which there are
+ * two by turns: one begins while the other ends. Addresses are no part of it,
+ * an idle graph can be given others (seed of the idea: "Accelerating intra-node
+ * GPU communication", section 4.4, whose cache is keyed by address).
  */
 #include <uct/cuda/run/executor.h>
 
@@ -64,6 +65,7 @@ typedef struct uct_cuda_mp_graph {
                                                   part of the shape */
     bool                           is_busy; /* in flight */
     bool                           is_lost; /* with one of its contexts */
+    uint32_t                       banks; /* of staging memory: a part, too */
     uint32_t                       devices; /* whose contexts it has: bits */
     uct_cuda_mp_plan_t             plan;
     CUgraphNode                    nodes[UCT_CUDA_MP_MAX_STEPS];
@@ -87,6 +89,7 @@ struct uct_cuda_mp_graphs {
      * is worth one and has none, and what its nodes are to copy */
     const uct_cuda_mp_plan_t            *plan;
     bool                                is_ordered;
+    uint32_t                            banks;
     bool                                is_wanted;
     copy_t                              copies[UCT_CUDA_MP_MAX_STEPS];
     /* For the summary */
@@ -141,11 +144,13 @@ static void graph_drop(graphs_t *graphs, graph_t *graph)
 }
 
 /* An idle one of this shape, with these addresses or, if there is none, that
- * was used least recently. Plans that differ mostly do so in their sizes. */
+ * was used least recently; of the other banks only where one would have to go
+ * for a new one. Plans that differ mostly do so in their sizes. */
 static graph_t *graph_find(graphs_t *graphs)
 {
     const size_t size = graphs->plan->num_steps * sizeof(graphs->copies[0]);
     graph_t *found    = NULL;
+    graph_t *other    = NULL;
     graph_t *graph;
 
     TAILQ_FOREACH(graph, &graphs->kept, list)
@@ -156,12 +161,22 @@ static graph_t *graph_find(graphs_t *graphs)
             continue;
         }
 
+        if (graph->banks != graphs->banks) {
+            other = graph;
+            continue;
+        }
+
         found = graph;
         if (memcmp(graph->copies, graphs->copies, size) == 0) {
             break;
         }
     }
 
+    if ((found == NULL) && (other != NULL) &&
+        (graphs->num_kept >= MAX_GRAPHS)) {
+        other->banks = graphs->banks;
+        found        = other;
+    }
     return found;
 }
 
@@ -308,6 +323,7 @@ static graph_t *graph_new(graphs_t *graphs)
     memcpy(graph->copies, graphs->copies,
            plan->num_steps * sizeof(graph->copies[0]));
     graph->is_ordered = graphs->is_ordered;
+    graph->banks      = graphs->banks;
     graph->devices    = 1u << plan->local;
     for (i = 0; i < plan->num_steps; ++i) {
         graph->devices |= 1u << uct_cuda_mp_plan_lane_device(
@@ -515,7 +531,7 @@ static void leave(graphs_t *graphs, const graph_t *graph,
         }
     }
 
-    uct_cuda_mp_rsc_next_slots(graphs->rsc, plan, 1, true);
+    (void)uct_cuda_mp_rsc_next_slots(graphs->rsc, plan, 1, true);
 }
 
 /* In the context of the plan's local end */
@@ -613,9 +629,9 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
 
     graphs->plan       = work->plan;
     graphs->is_ordered = !work->is_alone;
-    /* A whole bank: of two graphs that come again each has its addresses */
-    uct_cuda_mp_rsc_next_slots(graphs->rsc, work->plan, UCT_CUDA_MP_PLAN_SLOTS,
-                               false);
+    graphs->banks      = uct_cuda_mp_rsc_next_slots(graphs->rsc, work->plan,
+                                                    UCT_CUDA_MP_PLAN_SLOTS,
+                                                    false);
     set_addresses(graphs, memory);
     graph  = graph_get(graphs, threshold);
     status = (graph == NULL) ? UCS_ERR_NO_RESOURCE :

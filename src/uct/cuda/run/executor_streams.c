@@ -209,7 +209,7 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
 
     /* After a failure as well: what was recorded is recorded */
     settle_events(streams, work->plan);
-    uct_cuda_mp_rsc_next_slots(streams->rsc, work->plan, 1, true);
+    (void)uct_cuda_mp_rsc_next_slots(streams->rsc, work->plan, 1, true);
     uct_cuda_ctx_pop();
     return status;
 }

@@ -255,11 +255,9 @@ uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
 {
     uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
 
-    /* What was in it when nothing was in flight is drained. From the first slot
-     * on again: a graph that comes again has the same addresses. */
+    /* What was in it when nothing was in flight is drained */
     if ((staging != NULL) && (staging->epoch != rsc->epoch)) {
         staging->epoch = rsc->epoch;
-        staging->next  = 0;
         forget_drained(rsc, staging);
     }
 
@@ -294,10 +292,11 @@ CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
     return (slot != NULL) ? slot->drained : NULL;
 }
 
-void uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_plan_t *plan, unsigned unit,
-                                bool is_behind)
+uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    unsigned unit, bool is_behind)
 {
+    uint32_t banks = 0;
     uct_cuda_mp_staging_t *staging;
     unsigned i, next;
 
@@ -308,8 +307,12 @@ void uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
             next = staging->next + (is_behind ? plan->paths[i].slots : 0);
             staging->next = (next + unit - 1) / unit * unit %
                             UCT_CUDA_MP_STAGING_SLOTS;
+            banks        |= (uint32_t)(staging->next / UCT_CUDA_MP_PLAN_SLOTS)
+                            << i;
         }
     }
+
+    return banks;
 }
 
 static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,

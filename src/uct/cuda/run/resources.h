@@ -195,10 +195,11 @@ CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
 
 
 /** What has a plan's staging memories next begins at their next slot that is a
- *  multiple of so many, behind those that the plan uses or not. */
-void uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_plan_t *plan, unsigned unit,
-                                bool is_behind);
+ *  multiple of so many, behind those that the plan uses or not. Returns in
+ *  which bank that is, a bit a path. */
+uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
+                                    const uct_cuda_mp_plan_t *plan,
+                                    unsigned unit, bool is_behind);
 
 
 /** The event behind the last copy out of a slot, or NULL; the slot gives up the
