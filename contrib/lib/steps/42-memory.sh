@@ -5,8 +5,9 @@
 # was freed is nobody's after a while.
 
 # memory_churn UCX NODE RANKS ARGUMENT...: ucx_mp_churn over the distribution's
-# UCX, a wheel's, which sees memory being freed (cu12), the same as a
-# distribution has it, without that (1.16), or Open MPI 5's own (openmpi5)
+# UCX, a wheel's, which sees memory being freed (cu12), an older one's, which does
+# not see what is mapped (1.16-wheel), the same as a distribution has it, without
+# any of that (1.16), or Open MPI 5's own (openmpi5)
 memory_churn() {
     local mpirun programs folder ucx=$1 node=$2 ranks=$3 mpi=distribution
     shift 3
@@ -17,13 +18,16 @@ memory_churn() {
         wheel_folder cu12 libucx-cu12==1.22.0 ||
             { skip "no libucx-cu12 1.22.0"; return; }
         folder=$ucx_mp_deps/cu12/libucx/lib ;;
-    1.16)
+    1.16*)
         wheel_folder ucx-1.16.0.post2 libucx-cu12==1.16.0.post2 ||
             { skip "no libucx-cu12 1.16.0"; return; }
-        folder=$ucx_mp_build/ucx-1.16-no-hooks
-        rm -rf "$folder"
-        cp -r "$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib" "$folder" || return
-        rm -f "$folder"/ucx/libucm_cuda* ;;
+        folder=$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib
+        if [ "$ucx" = 1.16 ]; then
+            folder=$ucx_mp_build/ucx-1.16-no-hooks
+            rm -rf "$folder"
+            cp -r "$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib" "$folder" || return
+            rm -f "$folder"/ucx/libucm_cuda*
+        fi ;;
     esac
     if [ -n "${folder:-}" ]; then
         local -x LD_LIBRARY_PATH=$folder
@@ -40,6 +44,9 @@ step memory-churn-1.16 full 90 \
 step memory-churn-pools full 90 \
      "memory_churn 1.16 beluga 2 --steps 300 --kept 5 --kind async" \
      "... stream-ordered ones"
+step memory-churn-maps full 60 \
+     "memory_churn 1.16-wheel beluga 2 --steps 100 --kind vmm" \
+     "... mapped ones (cuMemMap), under a UCX that sees all others"
 step memory-churn-openmpi5 long 90 \
      "memory_churn openmpi5 beluga 2 --steps 300 --kept 5 --max-size 4M" \
      "... in Open MPI 5"

@@ -649,6 +649,8 @@ uint64_t uct_abi_system_id(void);
 typedef enum {
     UCT_ABI_MEMTYPE_CACHE_OFF,    /* every buffer is asked for: correct */
     UCT_ABI_MEMTYPE_CACHE_HOOKED, /* CUDA's allocations are seen: correct */
+    UCT_ABI_MEMTYPE_CACHE_NO_MAPS, /* ... but what cuMemMap maps is not (before
+                                      UCX 1.18): taken for host memory */
     UCT_ABI_MEMTYPE_CACHE_BLIND   /* on, but nothing fills it: every pointer is
                                      taken for host memory unless the module
                                      feeds the cache or switches it off */

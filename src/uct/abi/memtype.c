@@ -18,8 +18,21 @@ static int *uct_abi_memtype_cache_opt(void)
                   uct_abi_host.release->memtype_cache_opt);
 }
 
+/* Does a libucm's CUDA part have a function in front of cuMemMap? */
+static int uct_abi_memtype_sees_maps(const char *path)
+{
+    void *ucm_cuda = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    int sees_maps  = (ucm_cuda != NULL) &&
+                     (dlsym(ucm_cuda, "ucm_cuMemMap") != NULL);
+
+    if (ucm_cuda != NULL) {
+        (void)dlclose(ucm_cuda);
+    }
+    return sees_maps;
+}
+
 /* Has libucm's CUDA part put itself on the list of those who install hooks? */
-static int uct_abi_memtype_is_cuda_hooked(void)
+static uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void)
 {
     uct_abi_host_list_t *head = uct_abi_host.sym.ucm_event_installer_list;
     uct_abi_host_list_t *link;
@@ -32,12 +45,14 @@ static int uct_abi_memtype_is_cuda_hooked(void)
             name = strrchr(info.dli_fname, '/');
             name = (name == NULL) ? info.dli_fname : name + 1;
             if (strstr(name, "ucm_cuda") != NULL) {
-                return 1;
+                return uct_abi_memtype_sees_maps(info.dli_fname) ?
+                               UCT_ABI_MEMTYPE_CACHE_HOOKED :
+                               UCT_ABI_MEMTYPE_CACHE_NO_MAPS;
             }
         }
     }
 
-    return 0;
+    return UCT_ABI_MEMTYPE_CACHE_BLIND;
 }
 
 uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
@@ -58,8 +73,7 @@ uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
         return UCT_ABI_MEMTYPE_CACHE_OFF;
     }
 
-    return uct_abi_memtype_is_cuda_hooked() ? UCT_ABI_MEMTYPE_CACHE_HOOKED :
-                                              UCT_ABI_MEMTYPE_CACHE_BLIND;
+    return uct_abi_memtype_hooks();
 }
 
 ucs_status_t uct_abi_memtype_cache_disable(void)

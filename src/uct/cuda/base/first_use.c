@@ -7,6 +7,7 @@
 #include <uct/cuda/base/log.h>
 
 #include <dlfcn.h>
+#include <string.h>
 
 
 static void (*on_first_use)(void);
@@ -84,7 +85,8 @@ typedef struct {
 static const hook_t hooks[] = {HOOKS(HOOK_ENTRY)};
 
 
-ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
+/* All of them, or those of one name alone */
+static ucs_status_t install(const char *only)
 {
     const hook_t *hook;
     void *function;
@@ -95,7 +97,11 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
     }
 
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); ++i) {
-        hook     = &hooks[i];
+        hook = &hooks[i];
+        if ((only != NULL) && (strcmp(hook->symbol, only) != 0)) {
+            continue;
+        }
+
         function = dlsym(RTLD_DEFAULT, hook->symbol);
         if (function == NULL) {
             continue; /* a driver older than the function */
@@ -107,6 +113,27 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
             uct_cuda_debug("%s cannot be hooked", hook->symbol);
             return UCS_ERR_UNSUPPORTED;
         }
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void))
+{
+    const ucs_status_t status = install("cuMemMap");
+
+    if (status == UCS_OK) {
+        __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
+{
+    const ucs_status_t status = install(NULL);
+
+    if (status != UCS_OK) {
+        return status;
     }
 
     no_gpu_memory_yet = dlsym(RTLD_DEFAULT, "ucx_mp_mpi_no_gpu_memory_yet");

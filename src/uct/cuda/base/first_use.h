@@ -20,4 +20,8 @@
  */
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void));
 
+/** The same before the first cuMemMap alone, for a process that may have other
+ *  GPU memory by then. */
+ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
+
 #endif

@@ -25,6 +25,13 @@ static void cache_disable(void)
                    "on");
 }
 
+static ucs_status_t watch(uct_abi_memtype_cache_state_t state)
+{
+    return (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS) ?
+                   uct_cuda_first_use_watch_maps(cache_disable) :
+                   uct_cuda_first_use_watch(cache_disable);
+}
+
 void uct_cuda_memtype_setup(void)
 {
     uct_abi_memtype_cache_state_t state;
@@ -32,18 +39,19 @@ void uct_cuda_memtype_setup(void)
     pthread_mutex_lock(&memtype.lock);
     state = uct_abi_memtype_cache_state();
     __atomic_store_n(&memtype.is_hooked,
-                     state == UCT_ABI_MEMTYPE_CACHE_HOOKED, __ATOMIC_RELAXED);
+                     (state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ||
+                             (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS),
+                     __ATOMIC_RELAXED);
     /* Now, and not with the first copy: no other thread is in malloc() yet */
-    if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
-        (state == UCT_ABI_MEMTYPE_CACHE_HOOKED)) {
+    if (state != UCT_ABI_MEMTYPE_CACHE_OFF) {
         uct_cuda_memory_cache_enable();
     }
 
-    if (state == UCT_ABI_MEMTYPE_CACHE_BLIND) {
+    if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
+        (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
         if (!memtype.is_tried) {
             memtype.is_tried   = true;
-            memtype.is_watched = (uct_cuda_first_use_watch(cache_disable) ==
-                                  UCS_OK);
+            memtype.is_watched = (watch(state) == UCS_OK);
             uct_cuda_debug("the cache of memory types %s",
                            memtype.is_watched ?
                                    "goes with the first use of a GPU" :
