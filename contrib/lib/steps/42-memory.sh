@@ -23,10 +23,12 @@ memory_churn() {
             { skip "no libucx-cu12 1.16.0"; return; }
         folder=$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib
         if [ "$ucx" = 1.16 ]; then
-            folder=$ucx_mp_build/ucx-1.16-no-hooks
-            rm -rf "$folder"
+            # of this step: others like it are beside it
+            folder=$ucx_mp_build/ucx-1.16-no-hooks.$BASHPID
             cp -r "$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib" "$folder" || return
             rm -f "$folder"/ucx/libucm_cuda*
+            # shellcheck disable=SC2064
+            trap "rm -rf '$folder'" EXIT
         fi ;;
     esac
     if [ -n "${folder:-}" ]; then
