@@ -24,6 +24,7 @@ typedef int cuemu_cudart_error_t;
 enum {
     CUDART_SUCCESS                 = 0,
     CUDART_INVALID_VALUE           = 1,
+    CUDART_INVALID_PITCH           = 12,
     CUDART_INVALID_MEMCPY_DIRECTION = 21,
     CUDART_INSUFFICIENT_DRIVER     = 35,
     CUDART_MISSING_CONFIGURATION   = 52,
@@ -35,6 +36,9 @@ enum {
     CUDART_NOT_SUPPORTED           = 801,
     CUDART_INVALID_SYMBOL          = 13
 };
+
+/* cudaMemcpyDefault, the last of cudaMemcpyKind */
+#define CUDART_MEMCPY_DEFAULT 4
 
 /*
  * Makes the driver ready and gives the calling thread a current context (the

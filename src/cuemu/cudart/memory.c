@@ -10,7 +10,6 @@
 #define CUEMU_PTR(_ptr)  ((CUdeviceptr)(uintptr_t)(_ptr))
 
 enum {
-    CUDART_MEMCPY_LAST_KIND   = 4, /* cudaMemcpyDefault */
     CUDART_MEMORY_UNREGISTERED = 0,
     CUDART_MEMORY_HOST        = 1,
     CUDART_MEMORY_DEVICE      = 2,
@@ -90,30 +89,6 @@ cudaMallocManaged(void **ptr, size_t size, unsigned flags)
         *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
     }
     return cuemu_cudart_return(error);
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMallocAsync(void **ptr, size_t size, CUstream stream)
-{
-    CUdeviceptr dptr = 0;
-    cuemu_cudart_error_t error;
-
-    if (ptr == NULL) {
-        return cuemu_cudart_return(CUDART_INVALID_VALUE);
-    }
-
-    error = cuemu_cudart_enter();
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuMemAllocAsync(&dptr, size, stream);
-        *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
-    }
-    return cuemu_cudart_return(error);
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaFreeAsync(void *ptr,
-                                                       CUstream stream)
-{
-    CUEMU_CUDART_CALL(cuMemFreeAsync(CUEMU_PTR(ptr), stream));
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
@@ -224,7 +199,7 @@ cudaPointerGetAttributes(cuemu_cudart_pointer_t *attributes, const void *ptr)
    which only refuses a direction that does not exist. */
 static cuemu_cudart_error_t cuemu_cudart_kind(int kind)
 {
-    return ((kind < 0) || (kind > CUDART_MEMCPY_LAST_KIND)) ?
+    return ((kind < 0) || (kind > CUDART_MEMCPY_DEFAULT)) ?
            CUDART_INVALID_MEMCPY_DIRECTION : CUDART_SUCCESS;
 }
 

@@ -350,6 +350,9 @@ unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p);
    With the lock. */
 cuemu_mem_t *cuemu_mem_of(const void *owner, int extent);
 
+/* Bytes of all that is this owner's. With the lock. */
+uint64_t cuemu_mem_bytes_of(const void *owner);
+
 /* Adds a record (copied); NULL if out of memory or overlapping. */
 cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem);
 void cuemu_mem_remove(cuemu_mem_t *mem);

@@ -758,6 +758,18 @@ cuemu_mem_t *cuemu_mem_of(const void *owner, int extent)
     return NULL;
 }
 
+uint64_t cuemu_mem_bytes_of(const void *owner)
+{
+    uint64_t bytes = 0;
+    size_t i;
+
+    for (i = 0; i < cuemu_num_mems; ++i) {
+        bytes += (cuemu_mems[i]->owner == owner) ? cuemu_mems[i]->size : 0;
+    }
+
+    return bytes;
+}
+
 /* A context is going: so is its memory. With the lock. */
 void cuemu_mem_drop_context(cuemu_context_t *ctx)
 {

@@ -895,6 +895,13 @@ CUEMU_API(cuMemPoolGetAttribute,
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
         *(cuuint64_t*)value = pool->threshold;
         return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: /* nothing is kept here */
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        cuemu_pool_collect();
+        cuemu_lock();
+        *(cuuint64_t*)value = cuemu_mem_bytes_of(pool);
+        cuemu_unlock();
+        return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

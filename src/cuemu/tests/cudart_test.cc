@@ -363,6 +363,77 @@ TEST_P(cudart, device_properties_fit_the_release)
     EXPECT_EQ(0x5a, prop[size]);
 }
 
+/* Pools trimmed by hand, and rows of a wider array: what programs with halos and
+   with caches of their own call */
+TEST_P(cudart, pools_keep_what_they_are_told_to)
+{
+    const size_t size  = 8 << 20;
+    uint64_t threshold = ~0ull, reserved = 0;
+    void *pool, *ptr, *other;
+
+    ASSERT_EQ(0, call("cudaDeviceGetDefaultMemPool", &pool, 0));
+    ASSERT_EQ(0, call("cudaDeviceGetMemPool", &other, 0));
+    EXPECT_EQ(pool, other);
+    /* cudaMemPoolAttrReleaseThreshold, ...ReservedMemCurrent */
+    ASSERT_EQ(0, call("cudaMemPoolSetAttribute", pool, 4, (void*)&threshold));
+    ASSERT_EQ(0, call("cudaMallocFromPoolAsync", &ptr, size, pool,
+                      (void*)nullptr));
+    ASSERT_EQ(0, call("cudaMemPoolGetAttribute", pool, 5, (void*)&reserved));
+    EXPECT_LE(size, reserved);
+    ASSERT_EQ(0, call("cudaFreeAsync", ptr, (void*)nullptr));
+    ASSERT_EQ(0, call("cudaStreamSynchronize", (void*)nullptr));
+    ASSERT_EQ(0, call("cudaMemPoolTrimTo", pool, (size_t)0));
+    ASSERT_EQ(0, call("cudaMemPoolGetAttribute", pool, 5, (void*)&reserved));
+    EXPECT_EQ(0u, reserved);
+    EXPECT_EQ(101, call("cudaDeviceGetMemPool", &other, 99));
+    EXPECT_EQ(101, call("cudaGetLastError"));
+}
+
+TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
+{
+    const size_t pitch = 512, width = 77, height = 9;
+    std::vector<unsigned char> out(width * height), all(pitch * height);
+    std::vector<unsigned char> expected(pitch * height, 5);
+    void *ptr, *stream;
+
+    for (size_t row = 0; row < height; ++row) {
+        memset(&expected[row * pitch + 3], 9, width);
+    }
+
+    ASSERT_EQ(0, call("cudaStreamCreate", &stream));
+    ASSERT_EQ(0, call("cudaMalloc", &ptr, pitch * height));
+    ASSERT_EQ(0, call("cudaMemset", ptr, 5, pitch * height));
+    ASSERT_EQ(0, call("cudaMemset2D", (void*)((char*)ptr + 3), pitch, 9, width,
+                      height));
+    ASSERT_EQ(0, call("cudaMemcpy", (void*)all.data(), ptr, all.size(), 4));
+    EXPECT_EQ(expected, all);
+    ASSERT_EQ(0, call("cudaMemcpy2D", (void*)out.data(), width,
+                      (void*)((char*)ptr + 3), pitch, width, height, 4));
+    EXPECT_EQ(std::vector<unsigned char>(width * height, 9), out);
+
+    ASSERT_EQ(0, call("cudaMemset2DAsync", ptr, pitch, 5, pitch, height,
+                      stream));
+    out.assign(width * height, 7);
+    ASSERT_EQ(0, call("cudaMemcpy2DAsync", (void*)((char*)ptr + 1), pitch,
+                      (void*)out.data(), width, width, height - 1, 1, stream));
+    ASSERT_EQ(0, call("cudaStreamSynchronize", stream));
+    ASSERT_EQ(0, call("cudaMemcpy", (void*)all.data(), ptr, all.size(), 4));
+    expected.assign(pitch * height, 5);
+    for (size_t row = 0; row + 1 < height; ++row) {
+        memset(&expected[row * pitch + 1], 7, width);
+    }
+    EXPECT_EQ(expected, all);
+
+    /* cudaErrorInvalidPitchValue */
+    EXPECT_EQ(12, call("cudaMemcpy2D", (void*)out.data(), width - 1, ptr, pitch,
+                       width, height, 4));
+    EXPECT_EQ(12, call("cudaGetLastError"));
+    EXPECT_EQ(0, call("cudaMemcpy2D", (void*)out.data(), width, ptr, pitch,
+                      (size_t)0, height, 4));
+    EXPECT_EQ(0, call("cudaFree", ptr));
+    EXPECT_EQ(0, call("cudaStreamDestroy", stream));
+}
+
 INSTANTIATE_TEST_SUITE_P(
         libs, cudart,
         ::testing::Values("libcudart.so.12", "libcudart.so.13",

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Runtime: copies and fills of rows that lie a pitch apart, in bytes.
+ */
+#include "cudart.h"
+
+#include <string.h>
+
+
+static void describe(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch,
+                     const void *src, size_t src_pitch, size_t width,
+                     size_t height)
+{
+    memset(copy, 0, sizeof(*copy));
+    copy->srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy->srcDevice     = (CUdeviceptr)(uintptr_t)src;
+    copy->srcPitch      = src_pitch;
+    copy->dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy->dstDevice     = (CUdeviceptr)(uintptr_t)dst;
+    copy->dstPitch      = dst_pitch;
+    copy->WidthInBytes  = width;
+    copy->Height        = height;
+}
+
+/* What the runtime refuses before it asks the driver */
+static cuemu_cudart_error_t check(size_t dst_pitch, size_t src_pitch,
+                                  size_t width, int kind)
+{
+    if ((kind < 0) || (kind > CUDART_MEMCPY_DEFAULT)) {
+        return CUDART_INVALID_MEMCPY_DIRECTION;
+    }
+    return ((width > dst_pitch) || (width > src_pitch)) ? CUDART_INVALID_PITCH :
+                                                          CUDART_SUCCESS;
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+             size_t width, size_t height, int kind)
+{
+    const cuemu_cudart_error_t error = check(dst_pitch, src_pitch, width, kind);
+    CUDA_MEMCPY2D copy;
+
+    if (error != CUDART_SUCCESS) {
+        return cuemu_cudart_return(error);
+    }
+
+    describe(&copy, dst, dst_pitch, src, src_pitch, width, height);
+    CUEMU_CUDART_CALL((width * height == 0) ? CUDA_SUCCESS :
+                                              cuMemcpy2DUnaligned(&copy));
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src,
+                  size_t src_pitch, size_t width, size_t height, int kind,
+                  CUstream stream)
+{
+    const cuemu_cudart_error_t error = check(dst_pitch, src_pitch, width, kind);
+    CUDA_MEMCPY2D copy;
+
+    if (error != CUDART_SUCCESS) {
+        return cuemu_cudart_return(error);
+    }
+
+    describe(&copy, dst, dst_pitch, src, src_pitch, width, height);
+    CUEMU_CUDART_CALL((width * height == 0) ? CUDA_SUCCESS :
+                                              cuMemcpy2DAsync(&copy, stream));
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemset2D(void *ptr, size_t pitch, int value, size_t width, size_t height)
+{
+    CUEMU_CUDART_CALL((width * height == 0) ?
+                              CUDA_SUCCESS :
+                              cuMemsetD2D8((CUdeviceptr)(uintptr_t)ptr, pitch,
+                                           (unsigned char)value, width,
+                                           height));
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemset2DAsync(void *ptr, size_t pitch, int value, size_t width,
+                  size_t height, CUstream stream)
+{
+    CUEMU_CUDART_CALL((width * height == 0) ?
+                              CUDA_SUCCESS :
+                              cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)ptr,
+                                                pitch, (unsigned char)value,
+                                                width, height, stream));
+}
