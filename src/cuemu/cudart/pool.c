@@ -2,7 +2,7 @@
 
 /*
  * Runtime: memory in the order of streams, and the pools that it comes from.
- * A pool, its attributes and its properties are the driver's, number for number.
+ * A pool, its attributes and its properties are the driver's, all numbers too.
  */
 #include "cudart.h"
 
@@ -12,6 +12,7 @@ cudaMallocFromPoolAsync(void **ptr, size_t size, CUmemoryPool pool,
 {
     CUdeviceptr dptr = 0;
     cuemu_cudart_error_t error;
+    CUresult result;
 
     if (ptr == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
@@ -19,11 +20,11 @@ cudaMallocFromPoolAsync(void **ptr, size_t size, CUmemoryPool pool,
 
     error = cuemu_cudart_enter();
     if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)
-                ((pool == NULL) ? cuMemAllocAsync(&dptr, size, stream) :
-                                  cuMemAllocFromPoolAsync(&dptr, size, pool,
-                                                          stream));
-        *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
+        result = (pool == NULL) ?
+                     cuMemAllocAsync(&dptr, size, stream) :
+                     cuMemAllocFromPoolAsync(&dptr, size, pool, stream);
+        error  = (cuemu_cudart_error_t)result;
+        *ptr   = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
     }
     return cuemu_cudart_return(error);
 }
@@ -46,8 +47,8 @@ cudaDeviceGetDefaultMemPool(CUmemoryPool *pool, int device)
     CUEMU_CUDART_PLAIN_CALL(cuDeviceGetDefaultMemPool(pool, device));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceGetMemPool(CUmemoryPool *pool,
-                                                              int device)
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaDeviceGetMemPool(CUmemoryPool *pool, int device)
 {
     CUEMU_CUDART_PLAIN_CALL(cuDeviceGetMemPool(pool, device));
 }
@@ -70,13 +71,15 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaMemPoolDestroy(CUmemoryPool pool)
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+cudaMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
+                        void *value)
 {
     CUEMU_CUDART_PLAIN_CALL(cuMemPoolSetAttribute(pool, attr, value));
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+cudaMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
+                        void *value)
 {
     CUEMU_CUDART_PLAIN_CALL(cuMemPoolGetAttribute(pool, attr, value));
 }

@@ -363,8 +363,7 @@ TEST_P(cudart, device_properties_fit_the_release)
     EXPECT_EQ(0x5a, prop[size]);
 }
 
-/* Pools trimmed by hand, and rows of a wider array: what programs with halos and
-   with caches of their own call */
+/* Pools trimmed by hand, as programs with a cache of their own do */
 TEST_P(cudart, pools_keep_what_they_are_told_to)
 {
     const size_t size  = 8 << 20;
@@ -389,6 +388,7 @@ TEST_P(cudart, pools_keep_what_they_are_told_to)
     EXPECT_EQ(101, call("cudaGetLastError"));
 }
 
+/* Rows of a wider array: a halo */
 TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
 {
     const size_t pitch = 512, width = 77, height = 9;
